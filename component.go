@@ -1,0 +1,29 @@
+package vitrine
+
+// A Flavor is the resources given to one instance, like an OpenStack flavor:
+// NFV-VITAL's cw1.small is {"small", 1, 2 GiB}.
+type Flavor struct {
+	Name   string
+	VCPUs  float64 // CPUs, decimal; 0.1 is a tenth of one CPU
+	Memory int64   // bytes
+	Pin    bool    // give the instance CPUs of its own, whatever the plan's pinning says
+}
+
+// Initial is the letter that stands for the flavor in a sizing's name.
+func (f Flavor) Initial() byte { return f.Name[0] }
+
+// A Component is one kind of instance that a network function is made of.
+type Component struct {
+	Name     string // "sprout"
+	Short    string // "sp", as in bn1s-sp1s-hs1s
+	Scalable bool   // false: fixed count and flavor, outside names and limits (Homer in the paper)
+}
+
+// A Command is a program to run; Args[0] is the program. No shell is involved.
+type Command struct {
+	Args []string
+	Env  []string // KEY=value; replaces the environment but for PATH and HOME
+	Dir  string   // working folder; empty: the instance's own
+
+	Stdout string // file to append standard output to; empty: the instance's log
+}

@@ -1,0 +1,37 @@
+// Package fabric says how instances are wired to each other. Each kind of
+// wiring is one folder below this one and passes the suite in fabrictest.
+package fabric
+
+import (
+	"context"
+	"net/netip"
+)
+
+// A Port is an instance to wire.
+type Port struct {
+	Instance string // "sprout-1"; unique in the run
+	NetNS    string // path of its network namespace; empty: the host's
+}
+
+// An Endpoint is how a wired instance is reached from every other one.
+type Endpoint struct {
+	Addr      netip.Addr
+	Interface string // inside the instance: "eth0"; "lo" for loopback addresses
+}
+
+// A Fabric wires the instances of one run. Its methods may be called from any
+// goroutine.
+type Fabric interface {
+	// Attach gives the instance an interface and an address that no other
+	// instance of the run has had. It is called between Create and Start. When it
+	// fails it leaves nothing behind; what the host cannot do is a
+	// *vitrine.Unsupported.
+	Attach(ctx context.Context, port Port) (Endpoint, error)
+
+	// Detach takes the instance off the fabric; idempotent. Its address may be
+	// given out again.
+	Detach(ctx context.Context, instance string) error
+
+	// Close removes all that the fabric made. Idempotent.
+	Close(ctx context.Context) error
+}

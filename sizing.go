@@ -1,0 +1,94 @@
+package vitrine
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Part is the instances of one component in a Sizing.
+type Part struct {
+	Short   string // the component's short name
+	Count   int    // instances, at least 1
+	Initial byte   // the flavor's initial
+}
+
+// A Sizing says how many instances of which flavor each scalable component
+// has, in the order of the deployment's components. It is written as in
+// NFV-VITAL's Table II: bn1s-sp2m-hs1l.
+type Sizing []Part
+
+// String writes the sizing as Table II does.
+func (s Sizing) String() string {
+	var b strings.Builder
+	for i, p := range s {
+		if i > 0 {
+			b.WriteByte('-')
+		}
+		fmt.Fprintf(&b, "%s%d%c", p.Short, p.Count, p.Initial)
+	}
+	return b.String()
+}
+
+// Part finds the component's part; nil when the sizing has none.
+func (s Sizing) Part(short string) *Part {
+	for i := range s {
+		if s[i].Short == short {
+			return &s[i]
+		}
+	}
+	return nil
+}
+
+// Instances is how many instances the sizing has in all.
+func (s Sizing) Instances() int {
+	n := 0
+	for _, p := range s {
+		n += p.Count
+	}
+	return n
+}
+
+// Clone copies the sizing.
+func (s Sizing) Clone() Sizing { return append(Sizing(nil), s...) }
+
+// ErrSizing is what every error of ParseSizing wraps.
+var ErrSizing = errors.New("not a sizing")
+
+var partPattern = regexp.MustCompile(`^([a-z]+)([0-9]+)([a-z])$`)
+
+// ParseSizing reads a sizing as Table II writes it. It checks the form alone;
+// whether the components and flavors exist is for the deployment to say.
+func ParseSizing(text string) (Sizing, error) {
+	var s Sizing
+	for field := range strings.SplitSeq(text, "-") {
+		m := partPattern.FindStringSubmatch(field)
+		if m == nil {
+			return nil, fmt.Errorf("%w: %q in %q: want short name, count, flavor initial, such as sp2m", ErrSizing, field, text)
+		}
+		n, err := strconv.Atoi(m[2])
+		if err != nil || n < 1 || n > 10_000 {
+			return nil, fmt.Errorf("%w: %q in %q: the count must be 1 to 10000", ErrSizing, field, text)
+		}
+		if s.Part(m[1]) != nil {
+			return nil, fmt.Errorf("%w: %q names %s twice", ErrSizing, text, m[1])
+		}
+		s = append(s, Part{Short: m[1], Count: n, Initial: m[3][0]})
+	}
+	return s, nil
+}
+
+// Resources is an amount of what instances are given.
+type Resources struct {
+	VCPUs  float64
+	Memory int64 // bytes; 0 in a limit: unlimited
+}
+
+// Within says whether r fits the limit; a zero field of the limit does not bind.
+// A billionth of a CPU is forgiven, for 0.1+0.2 is not 0.3.
+func (r Resources) Within(limit Resources) bool {
+	return (limit.VCPUs == 0 || r.VCPUs <= limit.VCPUs+1e-9) &&
+		(limit.Memory == 0 || r.Memory <= limit.Memory)
+}

@@ -1,0 +1,96 @@
+// Package substrate says what a place where instances run must offer. Each
+// kind of place (process, docker, ...) is one folder below this one and passes
+// the suite in substratetest.
+package substrate
+
+import (
+	"context"
+	"time"
+
+	"vitrine"
+)
+
+// A Spec is one instance to make.
+type Spec struct {
+	Run       string        // the run's label: what is made carries it, and cleaning goes by it
+	Name      string        // "sprout-1"; unique in the run
+	Component string        // "sprout"
+	Image     string        // image reference; empty: the substrate makes one from the program, or needs none
+	VCPUs     float64       // CPU quota; 0: none
+	Memory    int64         // memory limit in bytes; 0: none
+	CPUs      []int         // CPUs it may run on; empty: any
+	CFSPeriod time.Duration // of the quota; 0: DefaultCFSPeriod
+	Dir       string        // the instance's own folder on the host: logs and scratch; exists
+}
+
+// DefaultCFSPeriod is short so that a small instance is not stalled for most
+// of 100 ms, Docker's and the kernel's default, once its quota is spent.
+const DefaultCFSPeriod = 20 * time.Millisecond
+
+// A Substrate makes instances. Its methods may be called from any goroutine.
+type Substrate interface {
+	// Create makes a place for the instance: its limits hold and its network
+	// namespace exists (where the substrate has them), so that a fabric can wire
+	// it; nothing of the function runs yet. When it fails it leaves nothing behind.
+	// What this host cannot do is a *vitrine.Unsupported.
+	Create(ctx context.Context, spec Spec) (Instance, error)
+
+	// Close removes everything that was made through this value. It may be
+	// called more than once, and after instances were removed.
+	Close(ctx context.Context) error
+}
+
+// An Instance is one place made by Create.
+// Create -> (fabric attaches) -> Start -> Stop -> Start ... -> Remove.
+type Instance interface {
+	// NetNS is the path of its network namespace; empty when it shares the host's.
+	NetNS() string
+
+	// Start runs the command in the place and returns once it runs (not once it
+	// is ready). Standard output and error are appended to Dir/log. Starting a
+	// running instance is an error.
+	Start(ctx context.Context, command vitrine.Command) (Process, error)
+
+	// Run runs a command in the place to its end, beside what Start started or
+	// before it: install scripts, readiness checks. A failure's error carries the
+	// last lines of its output.
+	Run(ctx context.Context, command vitrine.Command) error
+
+	// Stop ends what Start started: SIGTERM, SIGKILL after grace. The place and
+	// its wiring stay. Stopping what does not run is no error.
+	Stop(ctx context.Context, grace time.Duration) error
+
+	// Remove ends everything in the place and removes it. Idempotent.
+	Remove(ctx context.Context) error
+
+	// Vantage says where its use can be read. Fixed from Start to Stop.
+	Vantage() vitrine.Vantage
+}
+
+// A Process is what Start started.
+type Process interface {
+	// Done is closed when it has ended, by itself or by Stop.
+	Done() <-chan struct{}
+	// Err is how it ended, once Done is closed: nil for exit status 0.
+	Err() error
+}
+
+// A Cleaner removes what earlier runs left behind, in whatever process they
+// died: everything that carries a label of ours whose run is no longer alive.
+// It never touches what this product did not make.
+type Cleaner interface {
+	Clean(ctx context.Context) (removed []string, err error)
+}
+
+// A Checker says what of a back end this host can do.
+type Checker interface {
+	Check(ctx context.Context) []Check
+}
+
+// A Check is one line of `vitrine doctor`.
+type Check struct {
+	Name    string `json:"name"`              // "process: CPU quotas"
+	OK      bool   `json:"ok"`                //
+	Detail  string `json:"detail"`            // version, path, cgroup mode
+	Missing string `json:"missing,omitempty"` // what is missing, when not OK
+}

@@ -1,0 +1,56 @@
+package vitrine
+
+import "time"
+
+// A Key names one trial of a campaign. It is the first seven columns of
+// trials.csv, and what a resumed run looks finished trials up by.
+type Key struct {
+	Seq       int     // 1, 2, ... over the whole campaign
+	Attempt   int     // 1, 2, ...: an invalid trial is tried again
+	Substrate string  // "process", "docker", ...
+	Options   string  // the varied options, "pinning=on"; empty when none vary
+	Sizing    string  // "bn1s-sp2m-hs1l"
+	Repeat    int     // 1, 2, ...: each repeat is a fresh deployment
+	Rate      float64 // offered rate asked for, in the workload's unit
+}
+
+// An Outcome is what one trial gave.
+type Outcome struct {
+	Key
+	Duration  time.Duration // of the window: warm-up and drain excluded
+	Scheduled int64         // calls due inside the window
+	Offered   int64         // of those, sent
+	Succeeded int64
+	Failed    map[string]int64 // by cause: "timeout", "503", ...
+	Latency   Latency
+	Seconds   []Second       // one per second of the window
+	Use       map[string]Use // by instance, means over the window
+	Valid     bool           // false: never a verdict on the function
+	Reason    string         // why it is invalid, or what to know about it
+}
+
+// SuccessRatio is succeeded / scheduled, 0..1; 0 when nothing was scheduled.
+func (o Outcome) SuccessRatio() float64 {
+	if o.Scheduled == 0 {
+		return 0
+	}
+	return float64(o.Succeeded) / float64(o.Scheduled)
+}
+
+// FailedTotal adds the failures of all causes.
+func (o Outcome) FailedTotal() int64 {
+	var n int64
+	for _, v := range o.Failed {
+		n += v
+	}
+	return n
+}
+
+// Latency holds quantiles from the scheduled time to the last answer, in
+// milliseconds, of the calls that succeeded.
+type Latency struct{ P50, P95, P99 float64 }
+
+// A Second is one second of a trial's window, by the calls' scheduled time.
+type Second struct {
+	Scheduled, Offered, Succeeded, Failed int64
+}
