@@ -1,0 +1,117 @@
+// Command bench measures what the product promises to be fast at, each figure
+// a ratio against something named, both sides run in turn in one go.
+//
+//	go run ./bench [NAME]
+//
+// It prints a table and writes bench.json, one Row a line. A row whose aim does
+// not hold is a result, not a failure: the exit code is 0 unless a bench could
+// not run (1) or its name is unknown (2).
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"vitrine"
+)
+
+// A bench measures one thing; its rows are named name or name/part.
+type bench struct {
+	name string
+	run  func(ctx context.Context, progress io.Writer) ([]Row, error)
+}
+
+// benches is every bench, in the order that the table shows them.
+func benches() []bench {
+	return []bench{
+
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], "bench.json", os.Stdout, os.Stderr))
+}
+
+// run is main without the edge; it returns the exit code.
+func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
+	chosen, err := choose(benches(), args)
+	if err != nil {
+		fmt.Fprintln(progress, "bench:", err)
+		return 2
+	}
+	rows, failed := measure(ctx, chosen, progress)
+	printTable(out, rows)
+	if err := writeRows(file, rows); err != nil {
+		failed = errors.Join(failed, err)
+	}
+	if failed != nil {
+		fmt.Fprintln(progress, "bench:", failed)
+		return 1
+	}
+	return 0
+}
+
+func choose(all []bench, args []string) ([]bench, error) {
+	var names []string
+	for _, b := range all {
+		names = append(names, b.name)
+	}
+	switch {
+	case len(args) == 0 || len(args) == 1 && args[0] == "":
+		return all, nil
+	case len(args) > 1:
+		return nil, fmt.Errorf("want one name or none, of: %s", strings.Join(names, ", "))
+	}
+	for _, b := range all {
+		if b.name == args[0] {
+			return []bench{b}, nil
+		}
+	}
+	return nil, fmt.Errorf("no bench %q; there are: %s", args[0], strings.Join(names, ", "))
+}
+
+// measure runs the benches one after the other. What this host cannot do
+// becomes a row that says so; any other failure leaves the other benches be.
+func measure(ctx context.Context, chosen []bench, progress io.Writer) (rows []Row, failed error) {
+	for _, b := range chosen {
+		fmt.Fprintf(progress, "bench: %s\n", b.name)
+		got, err := b.run(ctx, progress)
+		rows = append(rows, got...)
+		switch {
+		case vitrine.IsUnsupported(err):
+			rows = append(rows, Row{Name: b.name, Reason: err.Error()})
+		case err != nil:
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", b.name, err))
+		}
+		if ctx.Err() != nil {
+			return rows, errors.Join(failed, ctx.Err())
+		}
+	}
+	return rows, failed
+}
+
+// writeRows writes one JSON object a line.
+func writeRows(file string, rows []Row) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	enc := json.NewEncoder(f)
+	enc.SetEscapeHTML(false)
+	for _, r := range rows {
+		if err := enc.Encode(r); err != nil {
+			return fmt.Errorf("write the figures to %s: %w", file, err)
+		}
+	}
+	return nil
+}

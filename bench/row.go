@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// A Row is one figure. The pointers are nil, and Reason says why, when this
+// host cannot measure it.
+type Row struct {
+	Name    string      `json:"name"`             // "load/sip"
+	Ours    *float64    `json:"ours"`             // median over the rounds
+	Theirs  *float64    `json:"theirs"`           // median over the rounds
+	Unit    string      `json:"unit"`             // of ours and theirs
+	Against string      `json:"against"`          // what theirs is
+	Ratio   *float64    `json:"ratio"`            // median of each round's ours / theirs
+	Aim     string      `json:"aim"`              // ">= 3", "<= 1.5", of the ratio
+	Holds   *bool       `json:"holds"`            // whether the ratio meets the aim
+	Spread  *[2]float64 `json:"spread"`           // lowest and highest ratio of any round
+	Rounds  int         `json:"rounds"`           //
+	Reason  string      `json:"reason,omitempty"` // why there is no figure
+}
+
+// minRounds is the least that a median and a spread are worth.
+const minRounds = 5
+
+// A side measures one of the two things compared, once, in the row's unit.
+type side func(ctx context.Context) (float64, error)
+
+// Pairs are the rounds of a comparison: Ours[i] and Theirs[i] ran next to each
+// other in time.
+type Pairs struct{ Ours, Theirs []float64 }
+
+// interleave measures both sides in turn, at least minRounds times, swapping
+// which goes first so that a drift of the host favours neither.
+func interleave(ctx context.Context, rounds int, ours, theirs side, progress io.Writer) (Pairs, error) {
+	var p Pairs
+	for round := range max(rounds, minRounds) {
+		var a, b float64
+		first, second := measureInto(&a, ours, "ours"), measureInto(&b, theirs, "theirs")
+		if round%2 == 1 {
+			first, second = second, first
+		}
+		for _, f := range []func(context.Context) error{first, second} {
+			if err := f(ctx); err != nil {
+				return Pairs{}, fmt.Errorf("round %d: %w", round+1, err)
+			}
+		}
+		p.Ours, p.Theirs = append(p.Ours, a), append(p.Theirs, b)
+		fmt.Fprintf(progress, "  round %d: ours %.4g, theirs %.4g, ratio %.3g\n", round+1, a, b, a/b)
+	}
+	return p, nil
+}
+
+func measureInto(value *float64, s side, who string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		v, err := s(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", who, err)
+		}
+		*value = v
+		return nil
+	}
+}
+
+// row sums the rounds up. The ratio is the median of the rounds' own ratios,
+// not the ratio of medians: a round's two sides share the host's mood.
+func (p Pairs) row(name, unit, against, aim string) (Row, error) {
+	if len(p.Ours) == 0 || len(p.Ours) != len(p.Theirs) {
+		return Row{}, fmt.Errorf("%s: %d measures of ours, %d of theirs: want as many of both", name, len(p.Ours), len(p.Theirs))
+	}
+	ratios := make([]float64, len(p.Ours))
+	for i := range ratios {
+		ratios[i] = p.Ours[i] / p.Theirs[i]
+		if math.IsNaN(ratios[i]) || math.IsInf(ratios[i], 0) {
+			return Row{}, fmt.Errorf("%s: round %d: %g over %g is no ratio", name, i+1, p.Ours[i], p.Theirs[i])
+		}
+	}
+	ratio := median(ratios)
+	holds, err := meets(ratio, aim)
+	if err != nil {
+		return Row{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return Row{
+		Name: name, Unit: unit, Against: against, Aim: aim, Rounds: len(ratios),
+		Ours: new(median(p.Ours)), Theirs: new(median(p.Theirs)), Ratio: &ratio, Holds: &holds,
+		Spread: &[2]float64{slices.Min(ratios), slices.Max(ratios)},
+	}, nil
+}
+
+// median of a list that is not empty; the list is left as it was.
+func median(values []float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	mid := len(s) / 2
+	if len(s)%2 == 1 {
+		return s[mid]
+	}
+	return (s[mid-1] + s[mid]) / 2
+}
+
+// meets says whether the ratio fulfils an aim such as ">= 3" or "<= 1.5".
+func meets(ratio float64, aim string) (bool, error) {
+	op, text, _ := strings.Cut(aim, " ")
+	bound, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return false, fmt.Errorf("aim %q: want <= or >= and a number", aim)
+	}
+	switch op {
+	case "<=":
+		return ratio <= bound, nil
+	case ">=":
+		return ratio >= bound, nil
+	}
+	return false, fmt.Errorf("aim %q: want <= or >= and a number", aim)
+}
+
+func printTable(out io.Writer, rows []Row) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tOURS\tTHEIRS\tUNIT\tRATIO\tSPREAD\tROUNDS\tAIM\tHOLDS\tAGAINST")
+	for _, r := range rows {
+		if r.Ratio == nil {
+			fmt.Fprintf(w, "%s\t-\t-\t%s\t-\t-\t-\t%s\t-\t%s\n", r.Name, r.Unit, r.Aim, r.Reason)
+			continue
+		}
+		holds := "no"
+		if *r.Holds {
+			holds = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%.4g\t%.4g\t%s\t%.3g\t%.3g..%.3g\t%d\t%s\t%s\t%s\n", r.Name, *r.Ours, *r.Theirs,
+			r.Unit, *r.Ratio, r.Spread[0], r.Spread[1], r.Rounds, r.Aim, holds, r.Against)
+	}
+	w.Flush()
+}
