@@ -1,0 +1,211 @@
+// Package runs names runs and knows which of them are alive. Whatever a run
+// makes on the host carries its label, so that what a dead run left behind can
+// be found and removed, and what a live one uses is left alone.
+//
+// A run is a folder, <root>/<id>, with a file that the run holds an flock(2)
+// on: the kernel lets go of it however the run ends, so no run that is dead
+// looks alive and no run that is alive looks dead.
+package runs
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	lockName = "lock"
+	idLength = 8
+	idDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+var idPattern = regexp.MustCompile(`^[a-z0-9]{8}$`)
+
+// A Run is a run that this process holds. It is alive from New to Close, or
+// to the end of the process.
+type Run struct {
+	ID   string // 8 characters of a-z and 0-9: the label of all that the run makes
+	Root string // the folder that the run's own folder is in
+
+	lock  *os.File
+	close sync.Once
+	err   error
+}
+
+// DefaultRoot is the folder where runs are known by: one for the whole host
+// when this is root, else one of the user's own.
+func DefaultRoot() string {
+	if os.Geteuid() == 0 {
+		return "/run/vitrine"
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "vitrine")
+	}
+	return filepath.Join(os.TempDir(), "vitrine-"+strconv.Itoa(os.Geteuid()))
+}
+
+// New starts a run: it takes a label that is not in use and makes the run's
+// folder below root, which is made when it does not exist. A root that others
+// could write to is refused.
+func New(root string) (*Run, error) {
+	if err := makeRoot(root); err != nil {
+		return nil, err
+	}
+	// The folder is made under another name and renamed once its lock is held,
+	// so that nobody ever sees a new run that looks dead.
+	making, err := os.MkdirTemp(root, ".new-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the run: %w", err)
+	}
+	lock, err := hold(filepath.Join(making, lockName))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(making))
+	}
+	for {
+		id := newID()
+		err := os.Rename(making, filepath.Join(root, id))
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("naming the run's folder: %w", err), lock.Close(), os.RemoveAll(making))
+		}
+		return &Run{ID: id, Root: root, lock: lock}, nil
+	}
+}
+
+// Dir is the run's own folder.
+func (r *Run) Dir() string { return filepath.Join(r.Root, r.ID) }
+
+// Close ends the run and forgets its folder. Call it last, once all that
+// carries the label is removed. It may be called more than once.
+func (r *Run) Close() error {
+	r.close.Do(func() {
+		if err := os.RemoveAll(r.Dir()); err != nil {
+			r.err = fmt.Errorf("removing the folder of run %s: %w", r.ID, err)
+		}
+		if err := r.lock.Close(); err != nil {
+			r.err = errors.Join(r.err, fmt.Errorf("letting go of run %s: %w", r.ID, err))
+		}
+	})
+	return r.err
+}
+
+// Alive says whether a process holds the run now.
+func Alive(root, id string) bool {
+	held, err := isHeld(filepath.Join(root, id, lockName))
+	return err == nil && held
+}
+
+// Dead lists the runs that root knows and that no process holds any more. A
+// label that root does not know is not in the list: it may be of a live run
+// that is kept elsewhere.
+func Dead(root string) ([]string, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing runs: %w", err)
+	}
+	var dead []string
+	for _, e := range entries {
+		if !idPattern.MatchString(e.Name()) {
+			continue
+		}
+		held, err := isHeld(filepath.Join(root, e.Name(), lockName))
+		if err == nil && !held {
+			dead = append(dead, e.Name())
+		}
+	}
+	return dead, nil
+}
+
+// Forget removes the folder of a dead run, and with it what it recorded. Call
+// it once every back end has removed what carries the label. A live run is
+// left alone, which is an error.
+func Forget(root, id string) error {
+	if !idPattern.MatchString(id) {
+		return fmt.Errorf("forgetting run %q: not the label of a run", id)
+	}
+	if Alive(root, id) {
+		return fmt.Errorf("forgetting run %s: it is alive", id)
+	}
+	if err := os.RemoveAll(filepath.Join(root, id)); err != nil {
+		return fmt.Errorf("forgetting run %s: %w", id, err)
+	}
+	return nil
+}
+
+// makeRoot makes the root, and refuses one that is not this user's alone: a
+// folder in /tmp can be made by anybody first.
+func makeRoot(root string) error {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return fmt.Errorf("making the folder of runs: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(root, &st); err != nil {
+		return fmt.Errorf("looking at the folder of runs %s: %w", root, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("the folder of runs %s is not a folder; remove it", root)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("the folder of runs %s belongs to user %d, not to user %d; set XDG_RUNTIME_DIR to a folder of your own", root, st.Uid, os.Geteuid())
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("the folder of runs %s can be written by others; run chmod 700 on it", root)
+	}
+	return nil
+}
+
+func hold(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("making the run's lock: %w", err)
+	}
+	if err := flock(f, unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("holding the run's lock: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+func isHeld(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	err = flock(f, unix.LOCK_SH|unix.LOCK_NB)
+	if closing := f.Close(); closing != nil {
+		return false, closing
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func newID() string {
+	var b [idLength]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process first
+	for i, c := range b {
+		b[i] = idDigits[int(c)%len(idDigits)]
+	}
+	return string(b[:])
+}

@@ -1,0 +1,172 @@
+package runs
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const holderRoot = "RUNS_TEST_ROOT"
+
+// TestMain lets the test binary be a run of its own that can be killed.
+func TestMain(m *testing.M) {
+	if root := os.Getenv(holderRoot); root != "" {
+		run, err := New(root)
+		if err != nil {
+			os.Stdout.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		os.Stdout.WriteString(run.ID + "\n")
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until killed
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestRunIsAliveUntilClosed(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	run, err := New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !idPattern.MatchString(run.ID) {
+		t.Errorf("ID %q is not 8 characters of a-z0-9", run.ID)
+	}
+	if !Alive(root, run.ID) {
+		t.Error("the run is not alive before Close")
+	}
+	if err := Forget(root, run.ID); err == nil {
+		t.Error("a live run was forgotten")
+	}
+	if dead, _ := Dead(root); len(dead) != 0 {
+		t.Errorf("dead runs %v while the only one is alive", dead)
+	}
+	for range 2 {
+		if err := run.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if Alive(root, run.ID) {
+		t.Error("the run is alive after Close")
+	}
+	if left, _ := os.ReadDir(root); len(left) != 0 {
+		t.Errorf("Close left %v", left)
+	}
+}
+
+func TestRunDiesWithItsProcess(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Chmod(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holderRoot+"="+root)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	id := strings.TrimSpace(line)
+	if err != nil || !Alive(root, id) {
+		t.Errorf("the run %q of another process is not alive: %v", id, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if Alive(root, id) {
+		t.Error("the run outlived its process")
+	}
+	if dead, err := Dead(root); err != nil || !slices.Equal(dead, []string{id}) {
+		t.Errorf("dead runs %v, %v; want %s", dead, err, id)
+	}
+	if err := Forget(root, id); err != nil {
+		t.Error(err)
+	}
+	if dead, err := Dead(root); err != nil || len(dead) != 0 {
+		t.Errorf("dead runs %v, %v after Forget", dead, err)
+	}
+}
+
+func TestRecordsOutliveNothingButTheRun(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	run, err := New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	for _, value := range []string{"first", "second"} {
+		if err := run.Record("process", "sprout-1", []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, err := Records(root, run.ID, "process")
+	if err != nil || len(records) != 1 || string(records["sprout-1"]) != "second" {
+		t.Errorf("records %q, %v", records, err)
+	}
+	for range 2 {
+		if err := run.Erase("process", "sprout-1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if records, err := Records(root, run.ID, "process"); err != nil || len(records) != 0 {
+		t.Errorf("records %q, %v after Erase", records, err)
+	}
+}
+
+func TestNewRefusesRootsOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	open := filepath.Join(dir, "open")
+	if err := os.Mkdir(open, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(open); err == nil || !strings.Contains(err.Error(), "written by others") {
+		t.Errorf("a root that all can write: %v", err)
+	}
+	own, link := filepath.Join(dir, "own"), filepath.Join(dir, "link")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(own, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(link); err == nil || !strings.Contains(err.Error(), "not a folder") {
+		t.Errorf("a root that is a link: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(own, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(own); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
+		t.Errorf("a root of another user: %v", err)
+	}
+}
+
+func TestDeadLeavesUnknownNamesAlone(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{".new-1", "README", "notarun!"} {
+		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if dead, err := Dead(root); err != nil || len(dead) != 0 {
+		t.Errorf("dead runs %v, %v", dead, err)
+	}
+}
