@@ -1,0 +1,268 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"vitrine"
+)
+
+// MaxOutput is the most that a generator may write to standard output, in
+// bytes; the report of a day at one entry a second is far below it.
+const MaxOutput = 16 << 20
+
+// maxCauses bounds the causes of failure that one report may name.
+const maxCauses = 256
+
+// MinOffered is the share of its schedule that a generator must have offered
+// for the trial to say anything of the function.
+const MinOffered = 0.99
+
+// ReasonGenerator is the reason of a trial that offered less than MinOffered.
+const ReasonGenerator = "generator"
+
+// ErrReport is what every error of ParseReport wraps.
+var ErrReport = errors.New("generator's report")
+
+// ParseReport reads a generator's standard output: its last line that is not
+// empty is the report, and lines before it are chatter, which may not be JSON
+// objects. It is strict: whatever does not add up is an error that says what.
+func ParseReport(r io.Reader) (Report, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxOutput+1))
+	if err != nil {
+		return Report{}, fmt.Errorf("%w: read standard output: %w", ErrReport, err)
+	}
+	if len(data) > MaxOutput {
+		return Report{}, fmt.Errorf("%w: more than %d bytes on standard output: want one line of JSON", ErrReport, MaxOutput)
+	}
+	line, err := reportLine(data)
+	if err != nil {
+		return Report{}, err
+	}
+	var report Report
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&report); err != nil {
+		return Report{}, fmt.Errorf("%w: %w in %s", ErrReport, err, excerpt(line))
+	}
+	if rest := bytes.TrimSpace(line[decoder.InputOffset():]); len(rest) > 0 {
+		return Report{}, fmt.Errorf("%w: more after the JSON object: %s", ErrReport, excerpt(rest))
+	}
+	if err := report.check(); err != nil {
+		return Report{}, fmt.Errorf("%w: %w", ErrReport, err)
+	}
+	return report, nil
+}
+
+// reportLine finds the last line that is not empty.
+func reportLine(data []byte) ([]byte, error) {
+	var last []byte
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		if len(last) > 0 && last[0] == '{' {
+			return nil, fmt.Errorf("%w: more after the line of JSON: %s", ErrReport, excerpt(line))
+		}
+		last = line
+	}
+	switch {
+	case last == nil:
+		return nil, fmt.Errorf("%w: nothing on standard output: want one line of JSON", ErrReport)
+	case last[0] != '{':
+		return nil, fmt.Errorf("%w: the last line is not a JSON object: %s", ErrReport, excerpt(last))
+	}
+	return last, nil
+}
+
+// excerpt quotes the beginning of a text that may be long or binary.
+func excerpt(text []byte) string {
+	const most = 80
+	if len(text) > most {
+		return fmt.Sprintf("%q...", text[:most])
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// check says what does not add up. A report that carries an Error is not asked
+// for anything else.
+func (r *Report) check() error {
+	if r.Error != "" {
+		return nil
+	}
+	if !(r.Duration > 0) || r.Duration > maxSeconds {
+		return fmt.Errorf("duration_s is %v: want seconds, above 0 and at most %d", r.Duration, maxSeconds)
+	}
+	if !(r.WindowStart >= 0) || math.IsInf(r.WindowStart, 0) {
+		return fmt.Errorf("window_start_unix_s is %v: want seconds since 1970", r.WindowStart)
+	}
+	if err := r.checkCounts(); err != nil {
+		return err
+	}
+	if err := r.checkSeconds(); err != nil {
+		return err
+	}
+	return r.checkLatency()
+}
+
+func (r *Report) checkCounts() error {
+	if r.Scheduled < 0 || r.Offered < 0 || r.Succeeded < 0 {
+		return fmt.Errorf("a count is below 0: scheduled %d, offered %d, succeeded %d", r.Scheduled, r.Offered, r.Succeeded)
+	}
+	if r.Offered > r.Scheduled {
+		return fmt.Errorf("offered %d is more than scheduled %d", r.Offered, r.Scheduled)
+	}
+	if len(r.Failed) > maxCauses {
+		return fmt.Errorf("failed names %d causes: at most %d", len(r.Failed), maxCauses)
+	}
+	ended := r.Succeeded
+	for cause, n := range r.Failed {
+		if n < 0 {
+			return fmt.Errorf("failed %q is %d: below 0", cause, n)
+		}
+		if cause == "" || len(cause) > 64 {
+			return fmt.Errorf("failed names a cause of %d bytes: want 1 to 64", len(cause))
+		}
+		if n > math.MaxInt64-ended {
+			return fmt.Errorf("failed %q is %d: too many", cause, n)
+		}
+		ended += n
+	}
+	if ended != r.Offered {
+		return fmt.Errorf("succeeded and failed add up to %d but offered is %d: every call that was sent succeeds or fails", ended, r.Offered)
+	}
+	return nil
+}
+
+func (r *Report) checkSeconds() error {
+	n := len(r.Seconds.Scheduled)
+	// A twentieth of a second is forgiven: the window as the generator saw it.
+	if low, high := float64(n-1), float64(n)+0.05; r.Duration <= low || r.Duration > high {
+		return fmt.Errorf("seconds.scheduled has %d entries for duration_s %v: want one a second", n, r.Duration)
+	}
+	if err := checkSeries("scheduled", r.Seconds.Scheduled, n, r.Scheduled); err != nil {
+		return err
+	}
+	if err := checkSeries("offered", r.Seconds.Offered, n, r.Offered); err != nil {
+		return err
+	}
+	if err := checkSeries("succeeded", r.Seconds.Succeeded, n, r.Succeeded); err != nil {
+		return err
+	}
+	for _, cause := range sortedKeys(r.Seconds.Failed) {
+		if _, ok := r.Failed[cause]; !ok {
+			return fmt.Errorf("seconds.failed names %q but failed does not", cause)
+		}
+	}
+	for _, cause := range sortedKeys(r.Failed) {
+		if r.Failed[cause] == 0 && r.Seconds.Failed[cause] == nil {
+			continue
+		}
+		if err := checkSeries(fmt.Sprintf("failed[%q]", cause), r.Seconds.Failed[cause], n, r.Failed[cause]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkSeries(name string, series []int64, length int, total int64) error {
+	if len(series) != length {
+		return fmt.Errorf("seconds.%s has %d entries, seconds.scheduled %d", name, len(series), length)
+	}
+	var sum int64
+	for i, v := range series {
+		if v < 0 || v > math.MaxInt64-sum {
+			return fmt.Errorf("seconds.%s[%d] is %d: below 0 or too many", name, i, v)
+		}
+		sum += v
+	}
+	if sum != total {
+		return fmt.Errorf("seconds.%s adds up to %d but the total is %d", name, sum, total)
+	}
+	return nil
+}
+
+func (r *Report) checkLatency() error {
+	h, err := r.Histogram()
+	if err != nil {
+		return err
+	}
+	if h.TotalCount() != r.Succeeded {
+		return fmt.Errorf("latency holds %d values but succeeded is %d", h.TotalCount(), r.Succeeded)
+	}
+	return nil
+}
+
+// Histogram decodes Latency; an empty one is a histogram of nothing.
+func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
+	if r.Latency == "" {
+		return newHistogram(), nil
+	}
+	h, err := hdrhistogram.Decode([]byte(r.Latency))
+	if err != nil {
+		return nil, fmt.Errorf("latency is not an HdrHistogram V2 (compressed) in base64: %w", err)
+	}
+	return h, nil
+}
+
+// Outcome is the report as the trial named by key: every field but Use. It is
+// not valid when the generator could not run it or offered less than MinOffered
+// of its schedule.
+func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
+	if r.Error != "" {
+		return vitrine.Outcome{Key: key, Reason: ReasonGenerator + ": " + r.Error}, nil
+	}
+	h, err := r.Histogram()
+	if err != nil {
+		return vitrine.Outcome{}, fmt.Errorf("%w: %w", ErrReport, err)
+	}
+	o := vitrine.Outcome{
+		Key:       key,
+		Duration:  time.Duration(r.Duration * float64(time.Second)),
+		Scheduled: r.Scheduled, Offered: r.Offered, Succeeded: r.Succeeded, Failed: r.Failed,
+		Seconds: make([]vitrine.Second, len(r.Seconds.Scheduled)),
+		Valid:   true,
+	}
+	if h.TotalCount() > 0 {
+		const ms = 1e6 // nanoseconds
+		o.Latency = vitrine.Latency{
+			P50: float64(h.ValueAtQuantile(50)) / ms,
+			P95: float64(h.ValueAtQuantile(95)) / ms,
+			P99: float64(h.ValueAtQuantile(99)) / ms,
+		}
+	}
+	for i := range o.Seconds {
+		s := vitrine.Second{Scheduled: r.Seconds.Scheduled[i], Offered: r.Seconds.Offered[i], Succeeded: r.Seconds.Succeeded[i]}
+		for _, series := range r.Seconds.Failed {
+			s.Failed += series[i]
+		}
+		o.Seconds[i] = s
+	}
+	switch {
+	case r.Scheduled == 0:
+		o.Valid, o.Reason = false, ReasonGenerator+": no call was due inside the window"
+	case float64(r.Offered) < MinOffered*float64(r.Scheduled):
+		o.Valid, o.Reason = false, ReasonGenerator
+	}
+	return o, nil
+}
+
+// Print writes the report as the line that ParseReport reads.
+func (r *Report) Print(w io.Writer) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	if _, err := w.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+)
+
+// recorded is a report of a window of two and a half seconds with 10 calls: 7
+// succeed after 1 to 7 ms, two fail, one is not sent.
+func recorded(t testing.TB) Report {
+	t.Helper()
+	rec := NewRecorder(2.5)
+	pace := Pace(4)
+	first, end := pace.Calls(1, 2.5)
+	for n := first; n < end; n++ {
+		due := pace.At(n)
+		rec.Scheduled(due)
+		switch n {
+		case 9:
+			continue
+		case 7:
+			rec.Failed(due, "503")
+		case 8:
+			rec.Failed(due, "timeout")
+		default:
+			rec.Succeeded(due, time.Duration(n+1)*time.Millisecond)
+		}
+		rec.Offered(due)
+	}
+	report, err := rec.Report(time.Unix(1000, 500_000_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func printed(t testing.TB, r Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := r.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestReportRoundTrip(t *testing.T) {
+	text := "loading scenario\n\n" + printed(t, recorded(t)) + "\n"
+	r, err := ParseReport(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Scheduled != 10 || r.Offered != 9 || r.Succeeded != 7 || r.Failed["503"] != 1 || r.Failed["timeout"] != 1 {
+		t.Errorf("counts: %+v", r)
+	}
+	if got := r.Seconds.Scheduled; len(got) != 3 || got[0] != 4 || got[1] != 4 || got[2] != 2 {
+		t.Errorf("seconds.scheduled = %v, want 4 4 2", got)
+	}
+	if got := r.Seconds.Failed["503"]; got[1] != 1 {
+		t.Errorf("seconds.failed[503] = %v, want it in the second second", got)
+	}
+	if r.WindowStart != 1000.5 {
+		t.Errorf("window start = %v", r.WindowStart)
+	}
+	o, err := r.Outcome(vitrine.Key{Seq: 3, Rate: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Seq != 3 || o.Duration != 2500*time.Millisecond || o.Valid || o.Reason != ReasonGenerator {
+		t.Errorf("outcome: %+v", o)
+	}
+	if o.Latency.P50 < 3.99 || o.Latency.P50 > 4.01 || o.Latency.P99 < 6.99 || o.Latency.P99 > 7.01 {
+		t.Errorf("latency = %+v, want 4 ms and 7 ms", o.Latency)
+	}
+	if want := (vitrine.Second{Scheduled: 4, Offered: 4, Succeeded: 3, Failed: 1}); o.Seconds[1] != want {
+		t.Errorf("second 1 = %+v, want %+v", o.Seconds[1], want)
+	}
+}
+
+func TestOutcomeValidity(t *testing.T) {
+	for _, c := range []struct {
+		offered int
+		valid   bool
+	}{{1000, true}, {990, true}, {989, false}, {0, false}} {
+		rec := NewRecorder(1)
+		for i := range 1000 {
+			rec.Scheduled(0)
+			if i < c.offered {
+				rec.Offered(0)
+				rec.Succeeded(0, time.Millisecond)
+			}
+		}
+		r, err := rec.Report(time.Unix(0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := r.Outcome(vitrine.Key{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Valid != c.valid {
+			t.Errorf("offered %d of 1000: valid = %v", c.offered, o.Valid)
+		}
+	}
+	failed := Report{Error: "no such scenario"}
+	o, err := failed.Outcome(vitrine.Key{})
+	if err != nil || o.Valid || o.Reason != "generator: no such scenario" {
+		t.Errorf("a report of an error: %+v, %v", o, err)
+	}
+}
+
+func TestParseReportRefuses(t *testing.T) {
+	change := func(do func(*Report)) string {
+		r := recorded(t)
+		do(&r)
+		return printed(t, r)
+	}
+	good := printed(t, recorded(t))
+	other := NewRecorder(1)
+	otherReport, err := other.Report(time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"nothing", "\n \n", "nothing on standard output"},
+		{"garbage", "Segmentation fault\n", "not a JSON object"},
+		{"binary", "\x00\xff\xfe", "not a JSON object"},
+		{"two reports", good + good, "more after the line of JSON"},
+		{"chatter after", good + "done\n", "more after the line of JSON"},
+		{"two objects", strings.TrimSpace(good) + "{}", "more after the JSON object"},
+		{"half", good[:len(good)/2], "unexpected EOF"},
+		{"empty object", "{}", "duration_s is 0"},
+		{"NaN", strings.Replace(good, "2.5", "NaN", 1), "invalid character"},
+		{"huge number", strings.Replace(good, "2.5", "1e999", 1), "1e999"},
+		{"infinite window", strings.Replace(good, "2.5", "1e99", 1), "duration_s"},
+		{"wrong type", strings.Replace(good, `"scheduled":10`, `"scheduled":"10"`, 1), "scheduled"},
+		{"fraction", strings.Replace(good, `"scheduled":10`, `"scheduled":10.5`, 1), "scheduled"},
+		{"unknown field", strings.Replace(good, `"offered"`, `"offerd"`, 1), "offerd"},
+		{"negative", change(func(r *Report) { r.Succeeded = -1 }), "below 0"},
+		{"negative cause", change(func(r *Report) { r.Failed["503"] = -1 }), "below 0"},
+		{"overflow", change(func(r *Report) { r.Failed["503"] = 1<<63 - 1 }), "too many"},
+		{"offered too much", change(func(r *Report) { r.Offered = 11 }), "more than scheduled"},
+		{"lost calls", change(func(r *Report) { r.Offered = 10 }), "add up to 9"},
+		{"nameless cause", change(func(r *Report) { r.Failed[""] = 1; r.Offered = 10 }), "cause of 0 bytes"},
+		{"array too short", change(func(r *Report) { r.Seconds.Offered = r.Seconds.Offered[:2] }), "seconds.offered has 2 entries"},
+		{"arrays of another window", change(func(r *Report) { r.Duration = 7 }), "one a second"},
+		{"wrong sum", change(func(r *Report) { r.Seconds.Succeeded[0]++ }), "seconds.succeeded adds up to 8"},
+		{"negative entry", change(func(r *Report) { r.Seconds.Scheduled[0] = -4 }), "seconds.scheduled[0] is -4"},
+		{"cause without series", change(func(r *Report) { delete(r.Seconds.Failed, "503") }), `failed["503"]`},
+		{"series without cause", change(func(r *Report) { r.Seconds.Failed["500"] = []int64{0, 0, 0} }), `"500"`},
+		{"bad histogram", change(func(r *Report) { r.Latency = "AAAA" }), "HdrHistogram"},
+		{"no histogram", change(func(r *Report) { r.Latency = "" }), "latency holds 0"},
+		{"histogram of other calls", change(func(r *Report) { r.Latency = otherReport.Latency }), "latency holds 0"},
+		{"too long", strings.Repeat(" ", MaxOutput) + good, "more than"},
+	} {
+		_, err := ParseReport(strings.NewReader(c.text))
+		if err == nil || !errors.Is(err, ErrReport) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+		}
+	}
+}
+
+func FuzzParseReport(f *testing.F) {
+	f.Add([]byte(printed(f, recorded(f))))
+	f.Add([]byte("{}\n"))
+	f.Add([]byte(`{"error":"x"}`))
+	f.Add([]byte(`{"error":"x","seconds":{"scheduled":[1,2]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := ParseReport(strings.NewReader(string(data)))
+		if err != nil {
+			if !errors.Is(err, ErrReport) {
+				t.Fatalf("an error of another kind: %v", err)
+			}
+			return
+		}
+		o, err := r.Outcome(vitrine.Key{})
+		if err != nil {
+			t.Fatalf("accepted, but has no outcome: %v", err)
+		}
+		var total vitrine.Second
+		for _, s := range o.Seconds {
+			total.Scheduled += s.Scheduled
+			total.Failed += s.Failed
+		}
+		if total.Scheduled != o.Scheduled || total.Failed != o.FailedTotal() {
+			t.Fatalf("seconds %+v do not add up to %+v", total, o)
+		}
+		if _, err := json.Marshal(o); err != nil {
+			t.Fatalf("accepted, but cannot be kept: %v", err)
+		}
+	})
+}
+
+func TestRecorderDoesNotAllocate(t *testing.T) {
+	rec := NewRecorder(10)
+	rec.Failed(0, "timeout")
+	if n := testing.AllocsPerRun(1000, func() {
+		rec.Scheduled(time.Second)
+		rec.Offered(time.Second)
+		rec.Succeeded(time.Second, 3*time.Hour)
+		rec.Failed(time.Second, "timeout")
+	}); n != 0 {
+		t.Errorf("%v allocations a call", n)
+	}
+}

@@ -1,0 +1,148 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+
+	"vitrine"
+)
+
+// The most that a trial may ask for, so that a slip of the pen is an error and
+// not an afternoon: a day, and a billion calls.
+const (
+	maxSeconds = 86400
+	maxCalls   = 1e9
+)
+
+// ReadTrial is what a generator written in Go begins with: it reads the trial
+// from the arguments (without the program's name) and, for what they do not
+// say, from the environment (os.Environ()). Its errors are *vitrine.BadInput.
+func ReadTrial(args, environ []string) (Trial, error) {
+	t := Trial{Params: map[string]string{}}
+	given := map[string]string{} // option -> value
+	for i := 0; i < len(args); i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		if !strings.HasPrefix(name, "--") || !isOption(name) {
+			return t, bad(args[i], "the options are --rate, --duration, --warmup, --targets, --scratch, --seed and --param name=value")
+		}
+		if !joined {
+			if i++; i == len(args) {
+				return t, bad(name, "a value must follow")
+			}
+			value = args[i]
+		}
+		if name == "--param" {
+			key, v, ok := strings.Cut(value, "=")
+			if !ok || key == "" {
+				return t, bad("--param "+value, "want name=value")
+			}
+			t.Params[key] = v
+			continue
+		}
+		given[name] = value
+	}
+	readEnvironment(&t, given, environ)
+	return t, t.fill(given)
+}
+
+func isOption(name string) bool {
+	switch name {
+	case "--rate", "--duration", "--warmup", "--targets", "--scratch", "--seed", "--param":
+		return true
+	}
+	return false
+}
+
+// readEnvironment adds what the arguments did not say. A parameter of the
+// environment is known by its upper-case name alone, and comes out lower case.
+func readEnvironment(t *Trial, given map[string]string, environ []string) {
+	argued := map[string]bool{}
+	for name := range t.Params {
+		argued[envName(name)] = true
+	}
+	options := map[string]string{
+		envRate: "--rate", envDuration: "--duration", envWarmup: "--warmup",
+		envTargets: "--targets", envScratch: "--scratch", envSeed: "--seed",
+	}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if option, ok := options[name]; ok {
+			if _, said := given[option]; !said {
+				given[option] = value
+			}
+			continue
+		}
+		if param, ok := strings.CutPrefix(name, envParam); ok && !argued[param] {
+			t.Params[strings.ToLower(param)] = value
+		}
+	}
+}
+
+// fill reads the options' values and checks them.
+func (t *Trial) fill(given map[string]string) error {
+	var err error
+	if t.Rate, err = readNumber(given, "--rate", true); err != nil {
+		return err
+	}
+	if t.Duration, err = readNumber(given, "--duration", true); err != nil {
+		return err
+	}
+	if t.Warmup, err = readNumber(given, "--warmup", false); err != nil {
+		return err
+	}
+	if s := given["--seed"]; s != "" {
+		if t.Seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return bad("--seed "+s, "want a whole number from 0")
+		}
+	}
+	t.Scratch = given["--scratch"]
+	if given["--targets"] == "" {
+		return bad("--targets", "missing; want address:port, or several with commas")
+	}
+	t.Targets = strings.Split(given["--targets"], ",")
+	return t.Check()
+}
+
+// Check says what is wrong with the trial; nil: nothing. Its errors are
+// *vitrine.BadInput.
+func (t Trial) Check() error {
+	switch {
+	case !(t.Rate > 0) || math.IsInf(t.Rate, 0):
+		return bad("--rate "+decimal(t.Rate), "want a number above 0")
+	case !(t.Duration > 0) || t.Duration > maxSeconds:
+		return bad("--duration "+decimal(t.Duration), fmt.Sprintf("want seconds, above 0 and at most %d", maxSeconds))
+	case !(t.Warmup >= 0) || t.Warmup > maxSeconds:
+		return bad("--warmup "+decimal(t.Warmup), fmt.Sprintf("want seconds, from 0 to %d", maxSeconds))
+	case t.Rate*(t.Duration+t.Warmup) > maxCalls:
+		return bad("--rate "+decimal(t.Rate), fmt.Sprintf("more than %.0e calls in one trial", maxCalls))
+	case len(t.Targets) == 0:
+		return bad("--targets", "missing; want address:port, or several with commas")
+	}
+	for _, target := range t.Targets {
+		host, port, err := net.SplitHostPort(target)
+		n, perr := strconv.ParseUint(port, 10, 16)
+		if err != nil || host == "" || perr != nil || n == 0 {
+			return bad("--targets "+target, "want address:port, or several with commas")
+		}
+	}
+	return nil
+}
+
+func readNumber(given map[string]string, option string, required bool) (float64, error) {
+	s := given[option]
+	if s == "" && !required {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(v) {
+		return 0, bad(strings.TrimSpace(option+" "+s), "want a number")
+	}
+	return v, nil
+}
+
+func bad(found, want string) error {
+	return &vitrine.BadInput{File: "generator", Found: found, Want: want}
+}

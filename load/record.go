@@ -1,0 +1,111 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// The latencies that a histogram tells apart: from a microsecond to an hour,
+// at three digits.
+const (
+	lowestLatency  = int64(time.Microsecond)
+	highestLatency = int64(time.Hour)
+	latencyDigits  = 3
+)
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(lowestLatency, highestLatency, latencyDigits)
+}
+
+// A Recorder counts the calls of one trial into a Report. Its methods take the
+// time that the call was due, from the beginning of the window; calls due
+// outside the window are not counted. They allocate only at the first failure
+// of each cause, and are for one goroutine.
+type Recorder struct {
+	duration  time.Duration
+	report    Report
+	histogram *hdrhistogram.Histogram
+}
+
+// NewRecorder makes one for a window of so many seconds.
+func NewRecorder(duration float64) *Recorder {
+	n := int(math.Ceil(duration - 1e-9))
+	return &Recorder{
+		duration:  time.Duration(duration * float64(time.Second)),
+		histogram: newHistogram(),
+		report: Report{
+			Duration: duration,
+			Failed:   map[string]int64{},
+			Seconds: Seconds{
+				Scheduled: make([]int64, n), Offered: make([]int64, n), Succeeded: make([]int64, n),
+				Failed: map[string][]int64{},
+			},
+		},
+	}
+}
+
+// second is the index of the second that due falls in; false: outside the window.
+func (r *Recorder) second(due time.Duration) (int, bool) {
+	if due < 0 || due >= r.duration {
+		return 0, false
+	}
+	return int(due / time.Second), true
+}
+
+// Scheduled counts a call that is due.
+func (r *Recorder) Scheduled(due time.Duration) {
+	if i, ok := r.second(due); ok {
+		r.report.Scheduled++
+		r.report.Seconds.Scheduled[i]++
+	}
+}
+
+// Offered counts a call that was sent.
+func (r *Recorder) Offered(due time.Duration) {
+	if i, ok := r.second(due); ok {
+		r.report.Offered++
+		r.report.Seconds.Offered[i]++
+	}
+}
+
+// Succeeded counts a call whose last answer came so long after it was due.
+func (r *Recorder) Succeeded(due, latency time.Duration) {
+	i, ok := r.second(due)
+	if !ok {
+		return
+	}
+	r.report.Succeeded++
+	r.report.Seconds.Succeeded[i]++
+	// Within the histogram's range it cannot fail.
+	_ = r.histogram.RecordValue(min(max(int64(latency), lowestLatency), highestLatency))
+}
+
+// Failed counts a call that failed, by cause.
+func (r *Recorder) Failed(due time.Duration, cause string) {
+	i, ok := r.second(due)
+	if !ok {
+		return
+	}
+	series := r.report.Seconds.Failed[cause]
+	if series == nil {
+		series = make([]int64, len(r.report.Seconds.Scheduled))
+		r.report.Seconds.Failed[cause] = series
+	}
+	r.report.Failed[cause]++
+	series[i]++
+}
+
+// Report is what was counted; windowStart is when the window began.
+func (r *Recorder) Report(windowStart time.Time) (Report, error) {
+	latency, err := r.histogram.EncodeV2()
+	if err != nil {
+		return Report{}, fmt.Errorf("encode latency: %w", err)
+	}
+	report := r.report
+	report.Latency = string(latency)
+	report.WindowStart = float64(windowStart.UnixNano()) / 1e9
+	return report, nil
+}
