@@ -1,0 +1,204 @@
+// Package substratetest is what every substrate must pass. A substrate's own
+// test opens a Harness and calls Run.
+package substratetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// A Harness is one substrate to try, fresh, with a run of its own.
+type Harness struct {
+	Substrate substrate.Substrate // closed by the suite; must be a substrate.Cleaner too
+	Run       *runs.Run           // closed by whoever opened the harness, after the suite
+
+	// Program is the path, in an instance, of the program that Build makes;
+	// empty: the path that Build gave.
+	Program string
+	// Image is the Spec's.
+	Image string
+	// Environment names variables that the substrate adds on its own, besides
+	// PATH and HOME.
+	Environment []string
+	// Left lists what on this host carries the run's label: cgroups,
+	// namespaces, containers. Processes are looked for by the suite.
+	Left func(run string) ([]string, error)
+}
+
+// Open makes a harness whose run is known in the folder root. It skips the
+// test when the substrate is a *vitrine.Unsupported here.
+type Open func(t *testing.T, root string) Harness
+
+// Environment by which the suite's own processes find what they share.
+const (
+	builtEnv  = "SUBSTRATETEST_PROGRAM" // the program, built already
+	orphanEnv = "SUBSTRATETEST_ORPHAN"  // be a run that will be killed; its folder
+	rootEnv   = "SUBSTRATETEST_ROOT"    // where the runs of that process are known
+)
+
+// Build makes the program that the suite runs, a static executable, and gives
+// its path. Set BuiltAs in the environment of a test process that cannot build.
+func Build(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv(builtEnv); path != "" {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "program")
+	build := exec.Command("go", "build", "-o", path, "vitrine/substrate/substratetest/program")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the program that instances run: %v\n%s", err, out)
+	}
+	return path
+}
+
+// BuiltAs is the variable, KEY=value, that tells a test process where the
+// program is.
+func BuiltAs(path string) string { return builtEnv + "=" + path }
+
+// suite is what one test of the suite needs.
+type suite struct {
+	*testing.T
+	h    Harness
+	ctx  context.Context
+	root string
+}
+
+// begin opens a harness for one test. At the end of the test the substrate is
+// closed, twice, and nothing may be left of the run.
+func begin(t *testing.T, open Open, program, root string) *suite {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	h := open(t, root)
+	if h.Program == "" {
+		h.Program = program
+	}
+	s := &suite{T: t, h: h, ctx: ctx, root: root}
+	t.Cleanup(func() {
+		for range 2 {
+			if err := h.Substrate.Close(context.WithoutCancel(ctx)); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		s.nothingLeft(h.Run.ID)
+	})
+	return s
+}
+
+func (s *suite) nothingLeft(run string) {
+	s.Helper()
+	left, err := s.h.Left(run)
+	if err != nil {
+		s.Errorf("looking for what is left: %v", err)
+	}
+	if len(left) > 0 {
+		s.Errorf("left behind: %s", strings.Join(left, ", "))
+	}
+}
+
+// spec is a plain instance: no limits, a folder of its own.
+func (s *suite) spec(name string) substrate.Spec {
+	component, _, _ := strings.Cut(name, "-")
+	return substrate.Spec{Run: s.h.Run.ID, Name: name, Component: component, Image: s.h.Image, Dir: s.TempDir()}
+}
+
+// create makes an instance, and skips the test when this host cannot.
+func (s *suite) create(spec substrate.Spec) substrate.Instance {
+	s.Helper()
+	in, err := s.h.Substrate.Create(s.ctx, spec)
+	if vitrine.IsUnsupported(err) {
+		s.Skip(err)
+	}
+	if err != nil {
+		s.Fatalf("Create: %v", err)
+	}
+	return in
+}
+
+// command is the program with its arguments, and an environment of its own.
+func (s *suite) command(args ...string) vitrine.Command {
+	return vitrine.Command{Args: append([]string{s.h.Program}, args...), Env: []string{"GOTRACEBACK=none"}}
+}
+
+// start starts the program in the instance.
+func (s *suite) start(in substrate.Instance, args ...string) substrate.Process {
+	s.Helper()
+	p, err := in.Start(s.ctx, s.command(args...))
+	if err != nil {
+		s.Fatalf("Start %v: %v", args, err)
+	}
+	return p
+}
+
+// ended waits for the process to end and gives how.
+func (s *suite) ended(p substrate.Process) error {
+	s.Helper()
+	select {
+	case <-p.Done():
+		return p.Err()
+	case <-s.ctx.Done():
+		s.Fatal("the process does not end")
+		return nil
+	}
+}
+
+// eventually waits until the condition holds.
+func (s *suite) eventually(what string, holds func() bool) {
+	s.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			s.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// logged waits until a log of the instance has the text.
+func (s *suite) logged(file, text string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%q in %s", text, file), func() bool {
+		b, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(b), text)
+	})
+}
+
+// processes finds the processes of this host, in whatever namespaces, that
+// have the mark among their arguments.
+func (s *suite) processes(mark string) []int {
+	s.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		s.Fatal(err)
+	}
+	var pids []int
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(b), "\x00"+mark+"\x00") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			s.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// mark is an argument that no other process has.
+func (s *suite) mark() string { return "mark-" + s.h.Run.ID }

@@ -1,0 +1,208 @@
+package substratetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/substrate"
+)
+
+// output runs the program in a new instance to its end and gives what it
+// printed.
+func (s *suite) output(in substrate.Instance, dir string, args ...string) string {
+	s.Helper()
+	command := s.command(args...)
+	command.Stdout = filepath.Join(dir, args[0])
+	if err := in.Run(s.ctx, command); err != nil {
+		s.Fatalf("Run %v: %v", args, err)
+	}
+	b, err := os.ReadFile(command.Stdout)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// lastCPU is the last CPU that this process may run on.
+func (s *suite) lastCPU() int {
+	s.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		s.Fatal(err)
+	}
+	for cpu := len(set)*64 - 1; cpu >= 0; cpu-- {
+		if set.IsSet(cpu) {
+			return cpu
+		}
+	}
+	s.Fatal("no CPU to run on")
+	return 0
+}
+
+func testAffinity(s *suite) {
+	spec := s.spec("sprout-1")
+	cpu := s.lastCPU()
+	spec.CPUs = []int{cpu}
+	in := s.create(spec)
+	if got := s.output(in, spec.Dir, "cpus"); got != strconv.Itoa(cpu) {
+		s.Errorf("may run on CPUs %s, want %d", got, cpu)
+	}
+}
+
+// testQuota spins on two CPUs for 1.2 s under a quota of 0.15 CPUs and looks
+// at what it got. The host may be too busy to give even that, hence the wide
+// lower bound; the upper one is the quota, a period's worth of slack, and 10%.
+func testQuota(s *suite) {
+	const quota = 0.15
+	spec := s.spec("sprout-1")
+	spec.VCPUs = quota
+	in := s.create(spec)
+	before, readable := cpuUsed(in.Vantage())
+	var cpu, wall float64
+	printed := s.output(in, spec.Dir, "spin", "1200")
+	if _, err := fmt.Sscan(printed, &cpu, &wall); err != nil {
+		s.Fatalf("%q: %v", printed, err)
+	}
+	s.Logf("used %.3f CPUs of a quota of %.2f", cpu/wall, quota)
+	if cpu/wall > quota*1.1+0.02 {
+		s.Errorf("used %.3f CPUs, over the quota of %.2f", cpu/wall, quota)
+	}
+	if cpu/wall < quota*0.5 {
+		s.Errorf("used %.3f CPUs, far below the quota of %.2f", cpu/wall, quota)
+	}
+	if !readable {
+		return
+	}
+	after, _ := cpuUsed(in.Vantage())
+	if seen := after - before; seen < cpu*0.95 || seen > wall*(quota*1.1+0.02) {
+		s.Errorf("the vantage saw %.0f ns of CPU time, the program itself %.0f", seen, cpu)
+	}
+	if throttled := throttledPeriods(s, in.Vantage()); throttled == 0 {
+		s.Error("the vantage saw no throttling")
+	}
+}
+
+func testMemoryLimit(s *suite) {
+	spec := s.spec("sprout-1")
+	spec.Memory = 64 << 20
+	in := s.create(spec)
+	if why := in.Vantage().Missing["memory-limit"]; why != "" {
+		s.Skip(&vitrine.Unsupported{What: "memory limits", Missing: why})
+	}
+	below := s.start(in, "allocate", "16")
+	s.logged(filepath.Join(spec.Dir, "log"), "ready")
+	if used, ok := memoryUsed(in.Vantage()); ok && (used < 16<<20 || used > 64<<20) {
+		s.Errorf("the vantage saw %.0f bytes of at least 16 MiB, at most 64", used)
+	}
+	if err := in.Stop(s.ctx, 0); err != nil {
+		s.Fatal(err)
+	}
+	_ = s.ended(below)
+	if err := s.ended(s.start(in, "allocate", "256")); err == nil {
+		s.Error("256 MiB fit in a limit of 64 MiB")
+	} else if !strings.Contains(err.Error(), "memory") {
+		s.Errorf("the error does not say that memory was the reason: %v", err)
+	}
+}
+
+func testVantage(s *suite) {
+	spec := s.spec("sprout-1")
+	spec.VCPUs, spec.Memory = 1, 64<<20
+	spec.CPUs = []int{s.lastCPU()}
+	in := s.create(spec)
+	s.start(in, "serve", s.mark())
+	s.logged(filepath.Join(spec.Dir, "log"), "ready")
+	v := in.Vantage()
+	if v.Instance != "sprout-1" || v.Component != "sprout" || v.VCPUs != 1 || v.Memory != 64<<20 {
+		s.Errorf("vantage %+v is not of what was asked for", v)
+	}
+	if v.NetNS != in.NetNS() {
+		s.Errorf("network namespace %q in the vantage, %q of the instance", v.NetNS, in.NetNS())
+	}
+	if v.PID != 0 {
+		if pids := s.processes(s.mark()); len(pids) != 1 || pids[0] != v.PID {
+			s.Errorf("PID %d, the process is %v", v.PID, pids)
+		}
+	}
+	if _, ok := cpuUsed(v); !ok && v.PID == 0 && v.Missing["cpu"] == "" {
+		s.Error("CPU use cannot be read, and nothing says why")
+	}
+	if _, ok := memoryUsed(v); !ok && v.PID == 0 && v.Missing["memory"] == "" {
+		s.Error("memory use cannot be read, and nothing says why")
+	}
+	if v.CgroupCPU == "" && v.CgroupV2 == "" && v.Missing["throttled"] == "" {
+		s.Error("throttling cannot be read, and nothing says why")
+	}
+	if v.NetNS == "" && v.Missing["network"] == "" {
+		s.Error("network use cannot be read, and nothing says why")
+	}
+	for _, path := range []string{v.CgroupV2, v.CgroupCPU, v.CgroupCPUAcct, v.CgroupMemory, v.NetNS} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			s.Error(err)
+		}
+	}
+}
+
+// cpuUsed reads CPU time in nanoseconds, where the vantage has it.
+func cpuUsed(v vitrine.Vantage) (float64, bool) {
+	if v.CgroupCPUAcct != "" {
+		return field(filepath.Join(v.CgroupCPUAcct, "cpuacct.usage"), "")
+	}
+	if v.CgroupV2 != "" {
+		us, ok := field(filepath.Join(v.CgroupV2, "cpu.stat"), "usage_usec")
+		return us * 1000, ok
+	}
+	return 0, false
+}
+
+// memoryUsed reads memory in bytes, where the vantage has it.
+func memoryUsed(v vitrine.Vantage) (float64, bool) {
+	if v.CgroupMemory != "" {
+		return field(filepath.Join(v.CgroupMemory, "memory.usage_in_bytes"), "")
+	}
+	if v.CgroupV2 != "" {
+		return field(filepath.Join(v.CgroupV2, "memory.current"), "")
+	}
+	return 0, false
+}
+
+func throttledPeriods(s *suite, v vitrine.Vantage) float64 {
+	s.Helper()
+	n, ok := field(filepath.Join(v.CgroupCPU+v.CgroupV2, "cpu.stat"), "nr_throttled")
+	if !ok {
+		s.Error("throttling cannot be read")
+	}
+	return n
+}
+
+// field reads the number after a name in a file of lines, or the file's only
+// number when the name is empty.
+func field(file, name string) (float64, bool) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		words := strings.Fields(line)
+		if name != "" && len(words) > 0 && words[0] == name {
+			words = words[1:]
+		} else if name != "" {
+			continue
+		}
+		if len(words) != 1 {
+			return 0, false
+		}
+		n, err := strconv.ParseFloat(words[0], 64)
+		return n, err == nil
+	}
+	return 0, false
+}

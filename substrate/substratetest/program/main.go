@@ -1,0 +1,148 @@
+// Program is what the suite of package substratetest runs inside instances. It
+// is built without cgo, so that it also runs in an image made from scratch.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fail("want a verb")
+	}
+	verb, args := os.Args[1], os.Args[2:]
+	switch verb {
+	case "environ":
+		fmt.Println(strings.Join(os.Environ(), "\n"))
+	case "print": // STDOUT STDERR STATUS
+		fmt.Println(args[0])
+		fmt.Fprintln(os.Stderr, args[1])
+		os.Exit(number(args[2]))
+	case "where":
+		dir, err := os.Getwd()
+		if err != nil {
+			fail(err.Error())
+		}
+		fmt.Println(dir)
+	case "cpus":
+		fmt.Println(allowedCPUs())
+	case "spin":
+		spin(time.Duration(number(args[0])) * time.Millisecond)
+	case "allocate":
+		allocate(number(args[0]))
+	case "serve": // MARK
+		wait(syscall.SIGTERM)
+	case "stubborn": // MARK
+		wait()
+	case "family": // MARK
+		family(args[0])
+	default:
+		fail("no verb " + verb)
+	}
+}
+
+func fail(why string) {
+	fmt.Fprintln(os.Stderr, "program:", why)
+	os.Exit(2)
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		fail(err.Error())
+	}
+	return n
+}
+
+// wait says that it is ready and ends at one of the signals, with status 0;
+// SIGTERM is ignored unless it is one of them.
+func wait(ends ...os.Signal) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	end := make(chan os.Signal, 1)
+	if len(ends) > 0 {
+		signal.Notify(end, ends...)
+	}
+	fmt.Println("ready")
+	<-end
+	fmt.Println("bye")
+}
+
+// family is a process that ignores SIGTERM, with a child that does, and one
+// that does and has left for a session of its own.
+func family(mark string) {
+	for _, apart := range []bool{false, true} {
+		child := exec.Command(os.Args[0], "stubborn", mark)
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: apart}
+		out, err := child.StdoutPipe()
+		if err != nil {
+			fail(err.Error())
+		}
+		if err := child.Start(); err != nil {
+			fail(err.Error())
+		}
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			fail(err.Error())
+		}
+	}
+	wait()
+}
+
+// spin uses as much as it gets of two CPUs for a while of wall time, and
+// prints what it got and how long that took, in nanoseconds.
+func spin(long time.Duration) {
+	runtime.GOMAXPROCS(2)
+	start := time.Now()
+	before := used()
+	done := make(chan bool)
+	for range 2 {
+		go func() {
+			for time.Since(start) < long {
+			}
+			done <- true
+		}()
+	}
+	<-done
+	<-done
+	fmt.Println((used() - before).Nanoseconds(), time.Since(start).Nanoseconds())
+}
+
+func used() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		fail(err.Error())
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// allocate fills that many MiB of memory, then waits as serve does.
+func allocate(mib int) {
+	var held [][]byte
+	for range mib {
+		held = append(held, bytes.Repeat([]byte{1}, 1<<20))
+	}
+	wait(syscall.SIGTERM)
+	runtime.KeepAlive(held)
+}
+
+func allowedCPUs() string {
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		fail(err.Error())
+	}
+	for line := range strings.Lines(string(status)) {
+		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			return strings.TrimSpace(list)
+		}
+	}
+	fail("no Cpus_allowed_list in /proc/thread-self/status")
+	return ""
+}
