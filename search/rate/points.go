@@ -1,0 +1,146 @@
+package rate
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"vitrine"
+)
+
+// Points are the trials that stand for three levels of load, as in NFV-VITAL's
+// figure 2. Nil: no valid trial lies there.
+type Points struct {
+	Underload *vitrine.Outcome // nearest to half the rate of Capacity, below it
+	Capacity  *vitrine.Outcome // the highest rate at or below the capacity that passed
+	Overload  *vitrine.Outcome // nearest to 5/4 of the capacity, of those above it that failed
+}
+
+// At chooses the trials for the capacity that Estimate found in the history.
+// Of several trials at the chosen rate it takes the one whose success ratio is
+// the median. When even the lowest rate failed, Capacity is a trial of that.
+func At(history []vitrine.Outcome, capacity vitrine.Capacity) Points {
+	t := tabulate(history)
+	at, ok := t.operating(capacity)
+	if !ok {
+		return Points{}
+	}
+	pooled := sum(t.rows)
+	under, over := -1, -1
+	for k, rate := range t.rates {
+		if k < at && (under < 0 || nearer(rate, t.rates[under], t.rates[at]/2)) {
+			under = k
+		}
+		if k > at && pooled[k].ratio() < capacity.Threshold &&
+			(over < 0 || nearer(rate, t.rates[over], capacity.Rate*5/4)) {
+			over = k
+		}
+	}
+	return Points{Underload: t.median(under), Capacity: t.median(at), Overload: t.median(over)}
+}
+
+func nearer(a, b, to float64) bool { return math.Abs(a-to) < math.Abs(b-to) }
+
+// operating is the column of the trials at capacity: the highest rate at or
+// below the capacity that passed; the lowest rate when none did.
+func (t table) operating(capacity vitrine.Capacity) (column int, ok bool) {
+	if len(t.rows) == 0 {
+		return 0, false
+	}
+	for k, n := range sum(t.rows) {
+		if t.rates[k] <= capacity.Rate && n.ratio() >= capacity.Threshold {
+			column = k
+		}
+	}
+	return column, true
+}
+
+// median is the trial of the column with the median success ratio.
+func (t table) median(column int) *vitrine.Outcome {
+	trials := slices.Clone(t.cells[column])
+	if len(trials) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(trials, func(a, b vitrine.Outcome) int {
+		return cmp.Compare(a.SuccessRatio(), b.SuccessRatio())
+	})
+	return &trials[(len(trials)-1)/2]
+}
+
+// UseAtCapacity is how much of what it was given each component uses at the
+// capacity: resource -> component -> share, the mean over the component's
+// instances and over the valid trials at the highest rate at or below the
+// capacity that passed (the lowest rate when none did). Overloaded trials have
+// no part in it: there the use swings with the function's load control
+// (NFV-VITAL, II.C.1).
+//
+// CPU and memory are 0..1 of the instance's flavor. The network has no such
+// limit: there the share is that of the component's mean instance in the bytes
+// received and sent by the mean instances of all components, so that they add
+// up to 1, and adding an instance lowers its component's share. What was not
+// read, or has no limit, is absent.
+func UseAtCapacity(history []vitrine.Outcome, capacity vitrine.Capacity) map[string]map[string]float64 {
+	use := map[string]map[string]float64{}
+	t := tabulate(history)
+	at, ok := t.operating(capacity)
+	if !ok {
+		return use
+	}
+	for _, resource := range []string{vitrine.CPU, vitrine.Memory, vitrine.Network} {
+		if shares := meanByComponent(t.cells[at], resource); len(shares) > 0 {
+			use[resource] = shares
+		}
+	}
+	if !normalise(use[vitrine.Network]) {
+		delete(use, vitrine.Network)
+	}
+	return use
+}
+
+// meanByComponent takes the mean over a component's instances and trials.
+func meanByComponent(trials []vitrine.Outcome, resource string) map[string]float64 {
+	total, n := map[string]float64{}, map[string]float64{}
+	for _, o := range trials {
+		for _, instance := range slices.Sorted(maps.Keys(o.Use)) {
+			u := o.Use[instance]
+			if value, read := reading(u, resource); read {
+				total[u.Component] += value
+				n[u.Component]++
+			}
+		}
+	}
+	for component := range total {
+		total[component] /= n[component]
+	}
+	return total
+}
+
+// reading is the share of its limit that an instance used, or for the network
+// its bytes a second; false: not read, or without a limit.
+func reading(u vitrine.Use, resource string) (float64, bool) {
+	switch {
+	case resource == vitrine.CPU && u.CPU != nil && u.VCPUs > 0:
+		return *u.CPU / u.VCPUs, true
+	case resource == vitrine.Memory && u.Memory != nil && u.MemoryLimit > 0:
+		return *u.Memory / float64(u.MemoryLimit), true
+	case resource == vitrine.Network && u.RxBytes != nil && u.TxBytes != nil:
+		return *u.RxBytes + *u.TxBytes, true
+	}
+	return 0, false
+}
+
+// normalise makes the values add up to 1; false when there is nothing to add.
+func normalise(shares map[string]float64) bool {
+	total := 0.0
+	for _, component := range slices.Sorted(maps.Keys(shares)) {
+		total += shares[component]
+	}
+	if total <= 0 {
+		return false
+	}
+	for component := range shares {
+		shares[component] /= total
+	}
+	return true
+}
