@@ -1,0 +1,287 @@
+package monitor
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// A file is a file of the kernel's that stays open and is read from its start
+// each time.
+type file struct {
+	path string
+	fd   int
+}
+
+func openFile(path string) (*file, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &file{path, fd}, nil
+}
+
+// wholeBelow bounds what is surely all of a file. The kernel's sequence files
+// give at most a page a read, and end a read early only when the next line (of
+// less than a page's half) does not fit.
+const wholeBelow = 2048
+
+// read reads the file into buf. One that is larger is cut off.
+func (f *file) read(buf []byte) ([]byte, error) {
+	n := 0
+	for n < len(buf) {
+		got, err := unix.Pread(f.fd, buf[n:], int64(n))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, f.wrap(err)
+		}
+		n += got
+		if got < wholeBelow {
+			break
+		}
+	}
+	return buf[:n], nil
+}
+
+func (f *file) wrap(err error) error {
+	if err == unix.ENODEV {
+		return fmt.Errorf("%s: the cgroup was removed", f.path)
+	}
+	return fmt.Errorf("%s: %w", f.path, err)
+}
+
+func (f *file) close() {
+	if f != nil {
+		unix.Close(f.fd)
+	}
+}
+
+// numberFile is a file that holds one number.
+type numberFile struct {
+	*file
+	metric metric
+}
+
+func (f numberFile) tells() []metric { return []metric{f.metric} }
+
+func (f numberFile) read(buf []byte, t *total) error {
+	data, err := f.file.read(buf)
+	if err != nil {
+		return err
+	}
+	v, err := parseNumber(data)
+	if err != nil {
+		return f.wrap(err)
+	}
+	t[f.metric] = float64(v)
+	return nil
+}
+
+// statFile is a file of named numbers, such as cpu.stat.
+type statFile struct {
+	*file
+	fields []field
+}
+
+type field struct {
+	key    string
+	metric metric
+	scale  float64 // to the metric's unit
+}
+
+func (f statFile) tells() (told []metric) {
+	for _, field := range f.fields {
+		told = append(told, field.metric)
+	}
+	return told
+}
+
+func (f statFile) read(buf []byte, t *total) error {
+	data, err := f.file.read(buf)
+	if err != nil {
+		return err
+	}
+	for _, field := range f.fields {
+		v, err := parseField(data, field.key)
+		if err != nil {
+			return f.wrap(err)
+		}
+		t[field.metric] = float64(v) * field.scale
+	}
+	return nil
+}
+
+// workingSet is a cgroup's memory less its inactive file cache, as Docker and
+// the kubelet count it: that cache is given back before the limit bites. It
+// costs more to read than all the rest and moves slowly, so it is read once in
+// `every` samples, in different ones for different instances.
+type workingSet struct {
+	usage, stat *file
+	key         string // of stat
+	every       int
+	countdown   int
+	cache       uint64
+}
+
+func (w *workingSet) tells() []metric { return []metric{memory} }
+
+func (w *workingSet) close() { w.usage.close(); w.stat.close() }
+
+func (w *workingSet) read(buf []byte, t *total) error {
+	if w.countdown--; w.countdown < 0 {
+		w.countdown = w.every - 1
+		if err := w.readCache(buf); err != nil {
+			return err
+		}
+	}
+	data, err := w.usage.read(buf)
+	if err != nil {
+		return err
+	}
+	used, err := parseNumber(data)
+	if err != nil {
+		return w.usage.wrap(err)
+	}
+	t[memory] = float64(used - min(used, w.cache))
+	return nil
+}
+
+func (w *workingSet) readCache(buf []byte) error {
+	data, err := w.stat.read(buf)
+	if err != nil {
+		return err
+	}
+	if w.cache, err = parseField(data, w.key); err != nil {
+		return w.stat.wrap(err)
+	}
+	return nil
+}
+
+// openInstance opens all that can be read of an instance, the cgroup's before
+// the process's. slow is how many samples go between readings of what moves
+// slowly; turn spreads those of different instances over the samples.
+func openInstance(v vitrine.Vantage, net netDev, proc string, slow, turn int) *subject {
+	s := newSubject(v.Instance, v.Component)
+	s.use.vantage = v
+	s.openCPU(v)
+	s.openMemory(v, slow, turn%slow)
+	s.openProcesses(v, proc, slow)
+	switch {
+	case net.file != nil:
+		s.sources = append(s.sources, net)
+	default:
+		s.lose(net.why, rx, tx)
+	}
+	s.lose("counted by CPU, in the host's rows", softirq, steal)
+	return s
+}
+
+func (s *subject) openCPU(v vitrine.Vantage) {
+	switch {
+	case v.CgroupCPUAcct != "":
+		f, err := openFile(filepath.Join(v.CgroupCPUAcct, "cpuacct.usage"))
+		s.keep(numberFile{f, cpu}, err, cpu)
+	case v.CgroupV2 != "":
+		s.openStat(v.CgroupV2, field{"usage_usec", cpu, 1e3}, field{"throttled_usec", throttled, 1e3})
+		return
+	default:
+		s.lose(reason(v, vitrine.CPU, "no cgroup and no process to read it from"), cpu)
+	}
+	if v.CgroupCPU == "" {
+		s.lose(reason(v, "throttled", "no cgroup with a CPU quota"), throttled)
+		return
+	}
+	s.openStat(v.CgroupCPU, field{"throttled_time", throttled, 1})
+}
+
+// openStat reads of a cgroup's cpu.stat the fields that are there: version 2
+// has throttled_usec only where the cgroup has the cpu controller.
+func (s *subject) openStat(folder string, fields ...field) {
+	f, err := openFile(filepath.Join(folder, "cpu.stat"))
+	var data []byte
+	if err == nil {
+		data, err = f.read(make([]byte, 1<<14))
+	}
+	stat := statFile{file: f}
+	for _, field := range fields {
+		why := err
+		if why == nil {
+			if _, why = parseField(data, field.key); why == nil {
+				stat.fields = append(stat.fields, field)
+				continue
+			}
+			why = f.wrap(why)
+		}
+		s.lose(why.Error(), field.metric)
+	}
+	if stat.fields == nil {
+		f.close()
+		return
+	}
+	s.sources = append(s.sources, stat)
+}
+
+func (s *subject) openMemory(v vitrine.Vantage, every, countdown int) {
+	w := &workingSet{every: every, countdown: countdown}
+	var folder, usage string
+	switch {
+	case v.CgroupMemory != "":
+		folder, usage, w.key = v.CgroupMemory, "memory.usage_in_bytes", "total_inactive_file"
+	case v.CgroupV2 != "":
+		folder, usage, w.key = v.CgroupV2, "memory.current", "inactive_file"
+	default:
+		s.lose(reason(v, vitrine.Memory, "no cgroup and no process to read it from"), memory)
+		return
+	}
+	s.keep(w, w.open(filepath.Join(folder, usage), filepath.Join(folder, "memory.stat")), memory)
+}
+
+// open also reads the cache once, for the samples before its first turn.
+func (w *workingSet) open(usage, stat string) (err error) {
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	if w.usage, err = openFile(usage); err != nil {
+		return err
+	}
+	if w.stat, err = openFile(stat); err != nil {
+		return err
+	}
+	return w.readCache(make([]byte, 1<<14))
+}
+
+// openProcesses reads from the processes what no cgroup told.
+func (s *subject) openProcesses(v vitrine.Vantage, proc string, every int) {
+	p := &processes{proc: proc, main: v.PID, every: every, cpu: s.why[cpu] != "", memory: s.why[memory] != ""}
+	if v.PID <= 0 || !p.cpu && !p.memory {
+		return
+	}
+	for _, m := range p.tells() {
+		s.why[m] = ""
+	}
+	s.sources = append(s.sources, p)
+}
+
+// keep adds the source, or says why it could not be opened.
+func (s *subject) keep(src source, err error, told metric) {
+	if err != nil {
+		s.lose(err.Error(), told)
+		return
+	}
+	s.sources = append(s.sources, src)
+}
+
+// reason is the substrate's word on why something is missing, before our own.
+func reason(v vitrine.Vantage, name, otherwise string) string {
+	if why := v.Missing[name]; why != "" {
+		return why
+	}
+	return otherwise
+}
