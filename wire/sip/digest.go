@@ -1,0 +1,129 @@
+package sip
+
+import (
+	"bytes"
+	"crypto/md5" // RFC 3261 section 22.4 and 3GPP TS 33.203 name MD5; it guards nothing here
+	"encoding/hex"
+)
+
+// A Challenge is a WWW-Authenticate or Proxy-Authenticate value of the Digest
+// scheme (RFC 2617). Its slices are views; quoted values are without quotes.
+type Challenge struct {
+	Realm, Nonce, Opaque []byte
+	Algorithm            []byte // empty: MD5
+	QOP                  bool   // qop=auth is offered; false: no qop at all (RFC 2069)
+	Stale                bool   // the password is right, the nonce too old
+}
+
+// ParseChallenge reads a challenge; ok is false when it is not one that
+// Credentials can answer: Digest, MD5, qop=auth or none.
+func ParseChallenge(value []byte) (c Challenge, ok bool) {
+	c.Realm = AuthParam(value, "realm")
+	c.Nonce = AuthParam(value, "nonce")
+	c.Opaque = AuthParam(value, "opaque")
+	c.Algorithm = AuthParam(value, "algorithm")
+	c.Stale = equalFold(AuthParam(value, "stale"), "true")
+	qop := AuthParam(value, "qop")
+	for rest := qop; len(rest) > 0; {
+		var option []byte
+		option, rest = CutElement(rest)
+		c.QOP = c.QOP || equalFold(option, "auth")
+	}
+	isDigest := len(value) > 7 && equalFold(value[:7], "digest ")
+	isMD5 := len(c.Algorithm) == 0 || equalFold(c.Algorithm, "md5")
+	return c, isDigest && isMD5 && c.Realm != nil && len(c.Nonce) > 0 && (c.QOP || qop == nil)
+}
+
+// AuthParam finds a parameter of a challenge or of credentials; nil when it is
+// not there. Escapes in a quoted value stay as they are.
+func AuthParam(value []byte, name string) []byte {
+	if i := bytes.IndexByte(value, ' '); i >= 0 {
+		value = value[i+1:] // the scheme
+	}
+	for len(value) > 0 {
+		var element []byte
+		element, value = CutElement(value)
+		key, v, found := bytes.Cut(element, equals)
+		if !found || !equalFold(trim(key), name) {
+			continue
+		}
+		v = trim(v)
+		if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
+			v = v[1 : len(v)-1]
+		}
+		return v
+	}
+	return nil
+}
+
+// A Hash is an MD5 hash in lower-case hexadecimal.
+type Hash [32]byte
+
+func hashOf(text []byte) (h Hash) {
+	sum := md5.Sum(text)
+	hex.Encode(h[:], sum[:])
+	return h
+}
+
+// HA1 is the hash of user, realm and password. scratch is overwritten.
+func HA1(scratch []byte, user, realm, password []byte) Hash {
+	b := append(append(scratch[:0], user...), ':')
+	b = append(append(b, realm...), ':')
+	return hashOf(append(b, password...))
+}
+
+// HA2 is the hash of method and URI. scratch is overwritten.
+func HA2(scratch []byte, method string, uri []byte) Hash {
+	b := append(append(scratch[:0], method...), ':')
+	return hashOf(append(b, uri...))
+}
+
+// Credentials answer a Challenge.
+type Credentials struct {
+	User, Realm, Nonce, Opaque, URI []byte
+
+	HA1, HA2 Hash
+	QOP      bool
+	Count    uint32 // nc: how often the nonce was used, this time included
+	CNonce   []byte
+}
+
+// Response is the response parameter. scratch is overwritten.
+func (c *Credentials) Response(scratch []byte) Hash {
+	b := append(append(scratch[:0], c.HA1[:]...), ':')
+	b = append(append(b, c.Nonce...), ':')
+	if c.QOP {
+		b = append(appendCount(b, c.Count), ':')
+		b = append(append(b, c.CNonce...), ":auth:"...)
+	}
+	return hashOf(append(b, c.HA2[:]...))
+}
+
+// AppendAuthorization appends the value of an Authorization or
+// Proxy-Authorization header.
+func (c *Credentials) AppendAuthorization(b []byte) []byte {
+	n := len(b)
+	response := c.Response(b[n:]) // in what follows, before it is written
+	b = append(append(b, `Digest username="`...), c.User...)
+	b = append(append(b, `",realm="`...), c.Realm...)
+	b = append(append(b, `",nonce="`...), c.Nonce...)
+	b = append(append(b, `",uri="`...), c.URI...)
+	b = append(append(b, `",response="`...), response[:]...)
+	b = append(b, `",algorithm=MD5`...)
+	if c.QOP {
+		b = appendCount(append(b, `,qop=auth,nc=`...), c.Count)
+		b = append(append(append(b, `,cnonce="`...), c.CNonce...), '"')
+	}
+	if c.Opaque != nil {
+		b = append(append(append(b, `,opaque="`...), c.Opaque...), '"')
+	}
+	return b
+}
+
+// appendCount appends nc: eight hexadecimal digits.
+func appendCount(b []byte, n uint32) []byte {
+	for shift := 28; shift >= 0; shift -= 4 {
+		b = append(b, "0123456789abcdef"[n>>shift&15])
+	}
+	return b
+}

@@ -1,0 +1,187 @@
+package sip
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// A Kind is a header that this package knows by its name, long or compact, in
+// any case.
+type Kind uint8
+
+// The headers known; every other one is Other.
+const (
+	Other Kind = iota
+	Via
+	From
+	To
+	CallID
+	CSeq
+	Contact
+	ContentLength
+	ContentType
+	MaxForwards
+	Route
+	RecordRoute
+	ServiceRoute // RFC 3608
+	Path         // RFC 3327
+	WWWAuthenticate
+	ProxyAuthenticate
+	Authorization
+	ProxyAuthorization
+	Expires
+	Event
+	SubscriptionState // RFC 6665
+)
+
+// kindOf finds the header's kind by its name (RFC 3261 section 7.3.3).
+func kindOf(name []byte) Kind {
+	if len(name) == 1 {
+		return compact(name[0] | 0x20)
+	}
+	// One candidate for most lengths, so that a name is compared once.
+	switch len(name) {
+	case 2:
+		return match(name, "to", To)
+	case 3:
+		return match(name, "via", Via)
+	case 4:
+		switch name[0] | 0x20 {
+		case 'f':
+			return match(name, "from", From)
+		case 'c':
+			return match(name, "cseq", CSeq)
+		}
+		return match(name, "path", Path)
+	case 5:
+		if name[0]|0x20 == 'e' {
+			return match(name, "event", Event)
+		}
+		return match(name, "route", Route)
+	}
+	return kindOfLong(name)
+}
+
+func kindOfLong(name []byte) Kind {
+	switch len(name) {
+	case 7:
+		switch name[1] | 0x20 {
+		case 'a':
+			return match(name, "call-id", CallID)
+		case 'o':
+			return match(name, "contact", Contact)
+		}
+		return match(name, "expires", Expires)
+	case 12:
+		switch name[0] | 0x20 {
+		case 'm':
+			return match(name, "max-forwards", MaxForwards)
+		case 'r':
+			return match(name, "record-route", RecordRoute)
+		}
+		return match(name, "content-type", ContentType)
+	case 13:
+		if name[0]|0x20 == 's' {
+			return match(name, "service-route", ServiceRoute)
+		}
+		return match(name, "authorization", Authorization)
+	case 14:
+		return match(name, "content-length", ContentLength)
+	case 16:
+		return match(name, "www-authenticate", WWWAuthenticate)
+	case 18:
+		if name[0]|0x20 == 's' {
+			return match(name, "subscription-state", SubscriptionState)
+		}
+		return match(name, "proxy-authenticate", ProxyAuthenticate)
+	case 19:
+		return match(name, "proxy-authorization", ProxyAuthorization)
+	}
+	return Other
+}
+
+func compact(letter byte) Kind {
+	switch letter {
+	case 'v':
+		return Via
+	case 'f':
+		return From
+	case 't':
+		return To
+	case 'i':
+		return CallID
+	case 'm':
+		return Contact
+	case 'l':
+		return ContentLength
+	case 'c':
+		return ContentType
+	case 'o':
+		return Event
+	}
+	return Other
+}
+
+func match(name []byte, want string, kind Kind) Kind {
+	if equalFold(name, want) {
+		return kind
+	}
+	return Other
+}
+
+// Fields goes through header lines:
+//
+//	for f := m.Fields(); f.Next(); {
+type Fields struct {
+	Name  []byte // as written
+	Kind  Kind
+	Value []byte // without the spaces around it; folded lines joined
+	Err   error  // why Next stopped before the end; nil at the end
+
+	rest   []byte
+	unfold bool // lines may be folded still, and an empty line ends them
+}
+
+// Next moves to the next header line; false at the end or at an error.
+func (f *Fields) Next() bool {
+	if len(f.rest) == 0 {
+		if f.unfold {
+			f.Err = fmt.Errorf("%w: no empty line ends the header", ErrHeader)
+		}
+		return false
+	}
+	end := bytes.IndexByte(f.rest, '\n')
+	for f.unfold && end > 1 && end+1 < len(f.rest) && (f.rest[end+1] == ' ' || f.rest[end+1] == '\t') {
+		if f.rest[end-1] == '\r' {
+			f.rest[end-1] = ' '
+		}
+		f.rest[end] = ' '
+		next := bytes.IndexByte(f.rest[end:], '\n')
+		if next < 0 {
+			end = -1
+			break
+		}
+		end += next
+	}
+	if end < 1 || f.rest[end-1] != '\r' {
+		f.Err = fmt.Errorf("%w: a line without CR LF at its end: %.40q", ErrHeader, f.rest)
+		return false
+	}
+	line := f.rest[:end-1]
+	f.rest = f.rest[end+1:]
+	if f.unfold && len(line) == 0 {
+		return false
+	}
+	colon := bytes.IndexByte(line, ':')
+	if colon < 0 {
+		f.Err = fmt.Errorf("%w: no colon in %.40q", ErrHeader, line)
+		return false
+	}
+	f.Name = trim(line[:colon])
+	if !isToken(f.Name) || isSpace(line[0]) {
+		f.Err = fmt.Errorf("%w: name %.40q", ErrHeader, line[:colon])
+		return false
+	}
+	f.Kind, f.Value = kindOf(f.Name), trim(line[colon+1:])
+	return true
+}

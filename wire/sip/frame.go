@@ -1,0 +1,57 @@
+package sip
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Frame finds the first message in the bytes of a stream (RFC 3261 section
+// 18.3): n is its length, line ends before it included; 0: more bytes are
+// needed. A stream's message must have a Content-Length; most bounds it, in
+// bytes, and a longer one is an error.
+func Frame(data []byte, most int) (n int, err error) {
+	start := 0
+	for start+1 < len(data) && data[start] == '\r' && data[start+1] == '\n' {
+		start += 2
+	}
+	i := bytes.Index(data[start:], headerEnd)
+	if i < 0 {
+		if len(data)-start > most {
+			return 0, fmt.Errorf("%w: longer than %d bytes", ErrHeader, most)
+		}
+		return 0, nil
+	}
+	header := data[start : start+i+len(headerEnd)]
+	_, rest, ok := bytes.Cut(header, crlf)
+	if !ok {
+		return 0, ErrStartLine
+	}
+	length := -1
+	for fields := (Fields{rest: rest, unfold: true}); ; {
+		if !fields.Next() {
+			if fields.Err != nil {
+				return 0, fields.Err
+			}
+			break
+		}
+		if fields.Kind == ContentLength {
+			v, ok := number(fields.Value)
+			if !ok {
+				return 0, fmt.Errorf("%w: %.20q", ErrLength, fields.Value)
+			}
+			length = int(min(v, 1<<30))
+			break
+		}
+	}
+	switch {
+	case length < 0:
+		return 0, fmt.Errorf("%w: none, on a stream", ErrLength)
+	case len(header)+length > most:
+		return 0, fmt.Errorf("%w: message longer than %d bytes", ErrLength, most)
+	case len(data) < start+len(header)+length:
+		return 0, nil
+	}
+	return start + len(header) + length, nil
+}
+
+var headerEnd = []byte("\r\n\r\n")

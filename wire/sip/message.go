@@ -1,0 +1,243 @@
+// Package sip reads and writes SIP messages (RFC 3261) in place: a Message is
+// a set of views into the bytes it was parsed from, and messages are built by
+// appending to a slice. Neither allocates. It is a format, not a stack: it has
+// no transactions and no transport.
+package sip
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// What can be wrong with a message. Every error of Parse wraps one of them.
+var (
+	ErrEmpty     = errors.New("sip: nothing but line ends") // a keep-alive: RFC 5626 section 3.5.1
+	ErrStartLine = errors.New("sip: bad start line")
+	ErrVersion   = errors.New("sip: version is not SIP/2.0") // answered 505
+	ErrHeader    = errors.New("sip: bad header")
+	ErrLength    = errors.New("sip: bad Content-Length")
+	ErrMissing   = errors.New("sip: header missing") // one of those of RFC 3261 section 8.1.1
+)
+
+// A Message is a request (Status is 0) or a response. Its slices are views into
+// the parsed bytes and live as long as they do. Where a header may come more
+// than once or hold a list, the field has the first element; Fields has all.
+type Message struct {
+	Method, URI []byte // of a request
+	Status      int    // of a response: 100..699
+	Reason      []byte // of a response; may be empty
+
+	Via, From, To, CallID []byte
+	Sequence              uint32 // CSeq's number
+	SequenceMethod        []byte // CSeq's method
+	Contact               []byte
+	WWWAuthenticate       []byte // the first challenge of a 401
+	ProxyAuthenticate     []byte // the first challenge of a 407
+	Authorization         []byte
+	Expires               []byte
+	Event                 []byte
+
+	Header []byte // every header line, without the empty line after them
+	Body   []byte
+}
+
+// IsRequest says whether it is a request.
+func (m *Message) IsRequest() bool { return m.Status == 0 }
+
+// Parse reads the message that data begins with and says how many bytes it
+// takes: to the end of the body that Content-Length announces, or all of data
+// when there is no Content-Length, as in a datagram (RFC 3261 section 18.3).
+//
+// It writes to data: the line ends of folded headers become spaces, which they
+// stand for (section 7.3.1). What a header's value means is left to who reads
+// it; CSeq and Content-Length alone are read here, and a request whose CSeq
+// names another method is refused (section 8.1.1.5).
+func (m *Message) Parse(data []byte) (int, error) {
+	*m = Message{}
+	at := 0
+	for at+1 < len(data) && data[at] == '\r' && data[at+1] == '\n' {
+		at += 2 // section 7.5
+	}
+	if at == len(data) {
+		return at, ErrEmpty
+	}
+	end := bytes.Index(data[at:], crlf)
+	if end < 0 {
+		return 0, fmt.Errorf("%w: no line end", ErrStartLine)
+	}
+	if err := m.parseStartLine(data[at : at+end]); err != nil {
+		return 0, err
+	}
+	at += end + 2
+	length, n, err := m.parseHeader(data[at:])
+	if err != nil {
+		return 0, err
+	}
+	at += n
+	if err := m.checkMandatory(); err != nil {
+		return 0, err
+	}
+	switch {
+	case length < 0:
+		length = len(data) - at
+	case length > len(data)-at:
+		return 0, fmt.Errorf("%w: %d, but %d bytes follow", ErrLength, length, len(data)-at)
+	}
+	m.Body = data[at : at+length]
+	return at + length, nil
+}
+
+var (
+	crlf    = []byte("\r\n")
+	version = []byte("SIP/2.0")
+)
+
+// parseStartLine reads a request line or a status line. One space parts their
+// fields, no more (RFC 4475 sections 3.1.2.7 to 3.1.2.9).
+func (m *Message) parseStartLine(line []byte) error {
+	first, rest, ok := bytes.Cut(line, space)
+	if !ok {
+		return fmt.Errorf("%w: %.40q", ErrStartLine, line)
+	}
+	if len(first) > 4 && equalFold(first[:4], "sip/") {
+		return m.parseStatusLine(first, rest)
+	}
+	uri, v, ok := bytes.Cut(rest, space)
+	if !ok || !isToken(first) || len(uri) == 0 || uri[0] == '<' || bytes.IndexByte(v, ' ') >= 0 {
+		return fmt.Errorf("%w: %.40q", ErrStartLine, line)
+	}
+	if !equalFold(v, "sip/2.0") {
+		return fmt.Errorf("%w: %.20q", ErrVersion, v)
+	}
+	m.Method, m.URI = first, uri
+	return nil
+}
+
+var space = []byte(" ")
+
+func (m *Message) parseStatusLine(v, rest []byte) error {
+	if !equalFold(v, "sip/2.0") {
+		return fmt.Errorf("%w: %.20q", ErrVersion, v)
+	}
+	code, reason, _ := bytes.Cut(rest, space)
+	n, ok := number(code)
+	if !ok || len(code) != 3 || n < 100 || n > 699 {
+		return fmt.Errorf("%w: status %.20q", ErrStartLine, code)
+	}
+	m.Status, m.Reason = int(n), reason
+	return nil
+}
+
+// parseHeader reads the header lines and the empty line after them. length is
+// -1 when there is no Content-Length; n counts the bytes read.
+func (m *Message) parseHeader(data []byte) (length, n int, err error) {
+	length = -1
+	fields := Fields{rest: data, unfold: true}
+	for fields.Next() {
+		if fields.Kind == ContentLength {
+			v, ok := number(fields.Value)
+			switch {
+			case !ok || v > 1<<30:
+				return 0, 0, fmt.Errorf("%w: %.20q", ErrLength, fields.Value)
+			case length >= 0 && length != int(v):
+				return 0, 0, fmt.Errorf("%w: given twice, %d and %d", ErrLength, length, v)
+			}
+			length = int(v)
+			continue
+		}
+		if err := m.keep(&fields); err != nil {
+			return 0, 0, err
+		}
+	}
+	if fields.Err != nil {
+		return 0, 0, fields.Err
+	}
+	n = len(data) - len(fields.rest)
+	m.Header = data[:n-2]
+	return length, n, nil
+}
+
+// keep stores the first element of the headers that Message names. The ones
+// that a message has one of may not come twice (RFC 4475 section 3.3.8).
+func (m *Message) keep(f *Fields) error {
+	var field *[]byte
+	single := false
+	switch f.Kind {
+	case Via:
+		field = &m.Via
+	case From:
+		field, single = &m.From, true
+	case To:
+		field, single = &m.To, true
+	case CallID:
+		field, single = &m.CallID, true
+	case CSeq:
+		if m.SequenceMethod != nil {
+			return fmt.Errorf("%w: CSeq comes twice", ErrHeader)
+		}
+		return m.parseCSeq(f.Value)
+	case Contact:
+		field = &m.Contact
+	case WWWAuthenticate:
+		field = &m.WWWAuthenticate
+	case ProxyAuthenticate:
+		field = &m.ProxyAuthenticate
+	case Authorization:
+		field = &m.Authorization
+	case Expires:
+		field = &m.Expires
+	case Event:
+		field = &m.Event
+	default:
+		return nil
+	}
+	if *field != nil {
+		if single {
+			return fmt.Errorf("%w: %s comes twice", ErrHeader, f.Name)
+		}
+		return nil
+	}
+	*field = f.Value
+	if f.Kind == Via || f.Kind == Contact {
+		*field, _ = CutElement(f.Value)
+	}
+	return nil
+}
+
+// parseCSeq reads "number method"; the number is below 2^31 (section 8.1.1.5).
+func (m *Message) parseCSeq(value []byte) error {
+	i := 0
+	for i < len(value) && isDigit(value[i]) {
+		i++
+	}
+	n, ok := number(value[:i])
+	method := trim(value[i:])
+	if !ok || n >= 1<<31 || i == len(value) || isDigit(value[i]) || !isSpace(value[i]) || !isToken(method) {
+		return fmt.Errorf("%w: CSeq %.40q", ErrHeader, value)
+	}
+	if m.IsRequest() && !bytes.Equal(method, m.Method) {
+		return fmt.Errorf("%w: CSeq names %.20q in a %.20q request", ErrHeader, method, m.Method)
+	}
+	m.Sequence, m.SequenceMethod = uint32(n), method
+	return nil
+}
+
+func (m *Message) checkMandatory() error {
+	switch {
+	case len(m.Via) == 0:
+		return fmt.Errorf("%w: Via", ErrMissing)
+	case len(m.From) == 0:
+		return fmt.Errorf("%w: From", ErrMissing)
+	case len(m.To) == 0:
+		return fmt.Errorf("%w: To", ErrMissing)
+	case len(m.CallID) == 0:
+		return fmt.Errorf("%w: Call-ID", ErrMissing)
+	case m.SequenceMethod == nil:
+		return fmt.Errorf("%w: CSeq", ErrMissing)
+	}
+	return nil
+}
+
+// Fields goes through the message's header lines in order.
+func (m *Message) Fields() Fields { return Fields{rest: m.Header} }
