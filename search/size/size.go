@@ -1,8 +1,11 @@
 // Package size decides which sizing to measure next: NFV-VITAL's custom,
-// exhaustive and component-aware directed modes (section III.A). It is pure.
+// exhaustive and component-aware directed modes (section III.A), and which of
+// those measured is best. It is pure.
 package size
 
-import "vitrine"
+import (
+	"vitrine"
+)
 
 // A Step is the next sizing to measure, or the end of the search.
 type Step struct {
@@ -16,10 +19,13 @@ type Search interface {
 	Next(history []vitrine.Measured) Step
 }
 
-// A Space is what sizings are made of.
-type Space struct {
-	Components []vitrine.Component // scalable ones, in the order of the sizing's name
-	Flavors    []vitrine.Flavor    // ascending by VCPUs
-	Limit      vitrine.Resources   // zero fields do not bind
-	MaxCount   int                 // most instances of one component; 0: bound by Limit alone
+// A Planner is a Search that knows all its sizings ahead.
+type Planner interface {
+	Plan() []vitrine.Sizing
+}
+
+// invalid is the error of a mode that the user must mend. The caller knows the
+// file and the line, and sets them.
+func invalid(found, want string) error {
+	return &vitrine.BadInput{File: "mode", Found: found, Want: want}
 }

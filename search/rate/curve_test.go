@@ -1,0 +1,85 @@
+package rate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"vitrine"
+)
+
+// TestFitIsTheIsotonicOne compares pooling with the closed form of the
+// decreasing least-squares fit: the largest, over the ends b of a stretch that
+// begins at or before i, of the least mean from a to b.
+func TestFitIsTheIsotonicOne(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		c := curve{}
+		for k := range 1 + random.IntN(12) {
+			n := count{scheduled: float64(1 + random.IntN(1000))}
+			n.succeeded = math.Floor(n.scheduled * random.Float64())
+			c.rates, c.counts = append(c.rates, float64(k)), append(c.counts, n)
+		}
+		for i, got := range c.fit() {
+			want := math.Inf(-1)
+			for b := i; b < len(c.counts); b++ {
+				least := math.Inf(1)
+				for a := 0; a <= i; a++ {
+					var stretch count
+					for _, n := range c.counts[a : b+1] {
+						stretch.scheduled += n.scheduled
+						stretch.succeeded += n.succeeded
+					}
+					least = min(least, stretch.ratio())
+				}
+				want = max(want, least)
+			}
+			if math.Abs(got-want) > 1e-12 {
+				t.Fatalf("fit of %v at %d is %g, want %g", c.counts, i, got, want)
+			}
+		}
+	}
+}
+
+func TestCrossing(t *testing.T) {
+	rates := []float64{100, 200, 300, 400}
+	for _, test := range []struct {
+		fit      []float64
+		rate     float64
+		censored string
+	}{
+		{[]float64{1, 1, 0.8, 0.6}, 250, vitrine.CensoredNone},
+		{[]float64{1, 0.9, 0.9, 0.1}, 300, vitrine.CensoredNone}, // on the threshold: the highest that holds it
+		{[]float64{1, 1, 1, 0}, 310, vitrine.CensoredNone},
+		{[]float64{0.89, 0.8, 0.5, 0.5}, 100, vitrine.CensoredBelow},
+		{[]float64{1, 1, 1, 0.9}, 400, vitrine.CensoredAbove},
+	} {
+		rate, censored := curve{rates: rates}.crossing(test.fit, 0.9)
+		if math.Abs(rate-test.rate) > 1e-9 || censored != test.censored {
+			t.Errorf("%v crosses 0.9 at %g, %s; want %g, %s", test.fit, rate, censored, test.rate, test.censored)
+		}
+	}
+}
+
+func TestBracket(t *testing.T) {
+	for _, test := range []struct {
+		succeeded string // a digit a rate, of 9 calls
+		low, high float64
+	}{
+		{"9955", 1, 2},
+		{"9999", 3, 3},
+		{"5555", 0, 0},
+		{"9595", 0, 3}, // 1 failed and 2 passed: 1 and 2 are in doubt
+		{"5995", 0, 3},
+		{"9995", 2, 3},
+	} {
+		c := curve{}
+		for k, digit := range test.succeeded {
+			c.rates = append(c.rates, float64(k))
+			c.counts = append(c.counts, count{9, float64(digit - '0')})
+		}
+		if low, high := c.bracket(0.9); low != test.low || high != test.high {
+			t.Errorf("%s: [%g, %g], want [%g, %g]", test.succeeded, low, high, test.low, test.high)
+		}
+	}
+}

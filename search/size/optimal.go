@@ -1,0 +1,104 @@
+package size
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"vitrine"
+)
+
+// An Objective is what makes a sizing the best.
+type Objective struct {
+	Limit     vitrine.Resources // only sizings within it; zero fields do not bind
+	Reach     float64           // the workload to reach; 0: the highest capacity is best
+	Threshold int               // index into Measured.Capacities
+	Unit      string            // of rates, for Why: "calls/s"
+}
+
+// Optimal chooses the best of the measured sizings and says why; no sizing when
+// none will do, and why.
+//
+// With a workload to reach it is the one with the fewest vCPUs of those whose
+// capacity's lower bound reaches it. Without, it is the one with the highest
+// capacity; but sizings that are not told apart from it (each capacity lies in
+// the other's interval) are tied with it, and of those the one with the fewest
+// vCPUs wins: more resources without a capacity that shows them are wasted.
+// Among equal vCPUs the higher capacity wins, then less memory.
+func Optimal(measured []vitrine.Measured, objective Objective) (vitrine.Sizing, string) {
+	candidates := objective.candidates(measured)
+	if len(candidates) == 0 {
+		return nil, "no sizing within the limit was seen to carry even the lowest rate"
+	}
+	best := slices.MaxFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.Rate, b.Rate) })
+	if objective.Reach > 0 {
+		return objective.reaching(candidates, best)
+	}
+	chosen := fewest(candidates, func(c candidate) bool { return c.tied(best) })
+	if chosen.Sizing.String() == best.Sizing.String() {
+		return best.Sizing, fmt.Sprintf("the highest capacity of %d sizings: %s", len(candidates), objective.carries(best))
+	}
+	return chosen.Sizing, fmt.Sprintf("%s; %s, is not told apart from it, and the fewer vCPUs win",
+		objective.carries(chosen), objective.carries(best))
+}
+
+func (o Objective) reaching(candidates []candidate, best candidate) (vitrine.Sizing, string) {
+	reaches := func(c candidate) bool { return c.Low >= o.Reach }
+	if !slices.ContainsFunc(candidates, reaches) {
+		return nil, fmt.Sprintf("no sizing is sure to reach %s; the closest: %s", o.rate(o.Reach), o.carries(best))
+	}
+	chosen := fewest(candidates, reaches)
+	return chosen.Sizing, fmt.Sprintf("the fewest vCPUs that reach %s: %s", o.rate(o.Reach), o.carries(chosen))
+}
+
+// A candidate is a sizing with the capacity that counts.
+type candidate struct {
+	vitrine.Measured
+	vitrine.Capacity
+}
+
+// candidates are the sizings within the limit that carry some rate at least.
+func (o Objective) candidates(measured []vitrine.Measured) []candidate {
+	var found []candidate
+	for _, m := range measured {
+		if o.Threshold < 0 || o.Threshold >= len(m.Capacities) || !m.Resources.Within(o.Limit) {
+			continue
+		}
+		if c := m.Capacities[o.Threshold]; c.Rate > 0 && c.Censored != vitrine.CensoredBelow {
+			found = append(found, candidate{m, c})
+		}
+	}
+	return found
+}
+
+// tied says whether each capacity lies in the other's interval.
+func (c candidate) tied(other candidate) bool {
+	return c.Rate >= other.Low && c.Rate <= other.High && other.Rate >= c.Low && other.Rate <= c.High
+}
+
+// fewest is the candidate with the fewest vCPUs of those that will do.
+func fewest(candidates []candidate, will func(candidate) bool) candidate {
+	fit := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return !will(c) })
+	return slices.MinFunc(fit, func(a, b candidate) int {
+		if !sameVCPUs(a.Resources.VCPUs, b.Resources.VCPUs) {
+			return cmp.Compare(a.Resources.VCPUs, b.Resources.VCPUs)
+		}
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Resources.Memory, b.Resources.Memory))
+	})
+}
+
+// carries tells the candidate's capacity.
+func (o Objective) carries(c candidate) string {
+	least := ""
+	if c.Censored != vitrine.CensoredNone {
+		least = "at least "
+	}
+	return fmt.Sprintf("%s carries %s%s [%.4g, %.4g] with %.4g vCPUs", c.Sizing, least, o.rate(c.Rate), c.Low, c.High, c.Resources.VCPUs)
+}
+
+func (o Objective) rate(r float64) string {
+	if o.Unit == "" {
+		return fmt.Sprintf("%.4g", r)
+	}
+	return fmt.Sprintf("%.4g %s", r, o.Unit)
+}
