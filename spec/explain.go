@@ -1,0 +1,371 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"vitrine"
+)
+
+// check checks the part against the schema; every breach is a
+// *vitrine.BadInput at its place.
+func (n Node) check(s *jsonschema.Schema) error {
+	c, err := compile(s)
+	if err != nil {
+		return fmt.Errorf("compile the schema of %s: %w", n.name(nil), err)
+	}
+	v, err := value(n.node)
+	if err != nil {
+		return n.BadInput(err.Error(), "")
+	}
+	err = c.schema.Validate(v)
+	var invalid *validator.ValidationError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	x := explainer{Node: n, checker: c}
+	x.explain(invalid)
+	return x.join()
+}
+
+// An explainer turns the validator's errors into the user's.
+type explainer struct {
+	Node
+	*checker
+	breaches []breach
+}
+
+// A breach is one error at one place of the file. Of several about the same
+// subject, the lowest rank is kept.
+type breach struct {
+	*vitrine.BadInput
+	subject string
+	rank    int
+}
+
+func (x *explainer) add(rank int, subject string, bad *vitrine.BadInput) {
+	x.breaches = append(x.breaches, breach{bad, subject, rank})
+}
+
+func (x *explainer) join() error {
+	sort.SliceStable(x.breaches, func(i, j int) bool { return x.breaches[i].rank < x.breaches[j].rank })
+	seen := map[string]bool{}
+	var errs []*vitrine.BadInput
+	for _, b := range x.breaches {
+		if !seen[b.subject] {
+			errs = append(errs, b.BadInput)
+		}
+		seen[b.subject] = true
+	}
+	return join(errs)
+}
+
+// join joins the errors in the order of their places.
+func join(errs []*vitrine.BadInput) error {
+	slices.SortStableFunc(errs, func(a, b *vitrine.BadInput) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		if a.Column != b.Column {
+			return a.Column - b.Column
+		}
+		return strings.Compare(a.Found, b.Found)
+	})
+	all := make([]error, len(errs))
+	for i, e := range errs {
+		all[i] = e
+	}
+	return errors.Join(all...)
+}
+
+// explain walks to the leaves of the validator's tree.
+func (x *explainer) explain(e *validator.ValidationError) {
+	path := slices.Clone(e.InstanceLocation)
+	switch k := e.ErrorKind.(type) {
+	case *kind.AnyOf:
+		x.alternatives(e, path, nil)
+	case *kind.OneOf:
+		x.alternatives(e, path, k.Subschemas)
+	case *kind.Required:
+		for _, field := range k.Missing {
+			x.add(1, x.name(path)+" lacks "+field, x.BadInput(fmt.Sprintf("%s has no %s", x.name(path), field), x.description(e, field), path...))
+		}
+	case *kind.DependentRequired:
+		x.add(1, x.name(path)+" lacks", x.BadInput(fmt.Sprintf("%s has no %s", x.name(path), strings.Join(k.Missing, ", ")), "it goes with "+k.Prop, path...))
+	case *kind.AdditionalProperties:
+		for _, field := range k.Properties {
+			x.field(0, path, field, names(object(x.at(e.SchemaURL)["properties"])), "is not a field of")
+		}
+	case *kind.PropertyNames:
+		x.propertyName(e, k, path)
+	default:
+		if len(e.Causes) > 0 {
+			for _, cause := range e.Causes {
+				x.explain(cause)
+			}
+			return
+		}
+		found, want := x.leaf(e, path)
+		x.add(1, x.name(path), x.BadInput(found, want, path...))
+	}
+}
+
+// field is a mapping's key that is not allowed there.
+func (x *explainer) field(rank int, path []string, field string, allowed []string, is string) {
+	at := x.key(path, field)
+	x.add(rank, x.name(append(slices.Clone(path), field)), &vitrine.BadInput{File: x.file, Line: at.Line, Column: at.Column,
+		Found: fmt.Sprintf("%s %s %s", field, is, x.name(path)), Want: choose(field, allowed)})
+}
+
+// propertyName is a key that a propertyNames of the schema refuses: by a list
+// (a field of another mode), or by a format.
+func (x *explainer) propertyName(e *validator.ValidationError, k *kind.PropertyNames, path []string) {
+	for _, cause := range leaves(e.Causes) {
+		switch reason := cause.ErrorKind.(type) {
+		case *kind.Enum:
+			x.field(2, path, k.Property, texts(reason.Want), "does not belong in this")
+		default:
+			at := x.key(path, k.Property)
+			found := fmt.Sprintf("%q as a name in %s", k.Property, x.name(path))
+			x.add(1, x.name(append(slices.Clone(path), k.Property)), &vitrine.BadInput{File: x.file, Line: at.Line, Column: at.Column, Found: found, Want: x.wanted(cause)})
+		}
+	}
+}
+
+// alternatives explains an anyOf or oneOf by the branch that the user most
+// likely meant: one whose type is right.
+func (x *explainer) alternatives(e *validator.ValidationError, path []string, matched []int) {
+	var missing, types []string
+	var meant *validator.ValidationError
+	for _, branch := range e.Causes {
+		all := leaves([]*validator.ValidationError{branch})
+		first := all[0]
+		here := len(all) == 1 && len(first.InstanceLocation) == len(e.InstanceLocation)
+		switch k := first.ErrorKind.(type) {
+		case *kind.Required:
+			if here {
+				missing = append(missing, k.Missing...)
+				continue
+			}
+		case *kind.Type:
+			if here {
+				types = append(types, typeWords(k.Want)...)
+				continue
+			}
+		}
+		if meant == nil {
+			meant = branch
+		}
+	}
+	switch {
+	case len(matched) > 0:
+		fields := alternativeFields(x.at(e.SchemaURL)["oneOf"])
+		x.add(1, x.name(path)+" has", x.BadInput(fmt.Sprintf("%s has more than one of %s", x.name(path), strings.Join(fields, ", ")), "want exactly one", path...))
+	case meant != nil:
+		x.explain(meant)
+	case len(missing) > 0:
+		x.add(1, x.name(path)+" lacks", x.BadInput(fmt.Sprintf("%s has none of %s", x.name(path), strings.Join(missing, ", ")), "want one of them", path...))
+	default:
+		slices.Sort(types)
+		x.add(1, x.name(path), x.BadInput(fmt.Sprintf("%s is %s", x.name(path), show(x.find(path))), "want "+strings.Join(slices.Compact(types), " or "), path...))
+	}
+}
+
+// alternativeFields are the fields of which a oneOf wants one.
+func alternativeFields(oneOf any) []string {
+	var fields []string
+	branches, _ := oneOf.([]any)
+	for _, branch := range branches {
+		required, _ := object(branch)["required"].([]any)
+		fields = append(fields, texts(required)...)
+	}
+	return fields
+}
+
+// leaves are the errors at the ends of the trees.
+func leaves(errs []*validator.ValidationError) []*validator.ValidationError {
+	var ends []*validator.ValidationError
+	for _, e := range errs {
+		if len(e.Causes) == 0 {
+			ends = append(ends, e)
+		} else {
+			ends = append(ends, leaves(e.Causes)...)
+		}
+	}
+	return ends
+}
+
+// leaf says what is wrong with the value itself.
+func (x *explainer) leaf(e *validator.ValidationError, path []string) (found, want string) {
+	at := x.find(path)
+	found = fmt.Sprintf("%s is %s", x.name(path), show(at))
+	switch k := e.ErrorKind.(type) {
+	case *kind.Enum:
+		if at.Kind == 0 || len(at.Content) > 0 {
+			return found, choose("", texts(k.Want))
+		}
+		return found, choose(at.Value, texts(k.Want))
+	case *kind.UniqueItems:
+		list := x.name(path)
+		return fmt.Sprintf("%s[%d] repeats %s[%d]", list, k.Duplicates[1], list, k.Duplicates[0]), "give each once"
+	}
+	return found, x.wanted(e)
+}
+
+// wanted says what a leaf of the schema allows.
+func (x *explainer) wanted(e *validator.ValidationError) string {
+	switch k := e.ErrorKind.(type) {
+	case *kind.Type:
+		want := "want " + strings.Join(typeWords(k.Want), " or ")
+		if examples, _ := x.at(e.SchemaURL)["examples"].([]any); len(examples) > 0 {
+			want += fmt.Sprintf(" such as %q", fmt.Sprint(examples[0]))
+		}
+		return want
+	case *kind.Format:
+		return k.Err.Error()
+	case *kind.Pattern:
+		return "want text that matches " + k.Want
+	case *kind.Minimum:
+		return "want at least " + decimal(k.Want)
+	case *kind.Maximum:
+		return "want at most " + decimal(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "want more than " + decimal(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "want less than " + decimal(k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("want at least %d in the list, not %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("want at most %d in the list, not %d", k.Want, k.Got)
+	case *kind.MinProperties:
+		return "want at least one of " + strings.Join(names(object(x.at(e.SchemaURL)["properties"])), ", ")
+	case *kind.MinLength:
+		return "want text that is not empty"
+	case *kind.FalseSchema:
+		return "nothing is allowed here"
+	}
+	return fmt.Sprintf("want what the schema says at %s", strings.TrimPrefix(e.SchemaURL, where))
+}
+
+// description is what the schema says about the field of a mapping.
+func (x *explainer) description(e *validator.ValidationError, field string) string {
+	text, _ := object(object(x.at(e.SchemaURL)["properties"])[field])["description"].(string)
+	if text == "" {
+		return "add it"
+	}
+	return "add it: " + strings.TrimSuffix(text, ".")
+}
+
+// typeWords says JSON's types in plain words.
+func typeWords(types []string) []string {
+	words := map[string]string{"object": "a mapping", "array": "a list", "string": "text", "number": "a number",
+		"integer": "a whole number", "boolean": "true or false", "null": "nothing"}
+	out := make([]string, len(types))
+	for i, t := range types {
+		out[i] = words[t]
+	}
+	return out
+}
+
+func decimal(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+func texts(values []any) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = fmt.Sprint(v)
+	}
+	return out
+}
+
+func object(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// step is the member of a JSON value.
+func step(v any, token string) any {
+	if list, ok := v.([]any); ok {
+		if i, err := strconv.Atoi(token); err == nil && i < len(list) {
+			return list[i]
+		}
+		return nil
+	}
+	return object(v)[token]
+}
+
+// unescape reads a token of a JSON pointer in a URL (RFC 6901, section 6).
+func unescape(token string) string {
+	if plain, err := url.PathUnescape(token); err == nil {
+		token = plain
+	}
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+}
+
+// choose tells what is allowed, with the nearest first.
+func choose(given string, allowed []string) string {
+	if len(allowed) == 0 {
+		return "none is allowed here"
+	}
+	list := "allowed: " + strings.Join(allowed, ", ")
+	if near := nearest(given, allowed); near != "" {
+		return fmt.Sprintf("did you mean %s? %s", near, list)
+	}
+	return list
+}
+
+// nearest is the name that a typing error may have been meant as; empty when
+// none is near.
+func nearest(given string, allowed []string) string {
+	if len(given) > 64 {
+		return ""
+	}
+	best, least := "", len(given)/3+2
+	for _, name := range allowed {
+		d := distance(given, name)
+		if len(given) >= 3 && strings.HasPrefix(name, given) || len(name) >= 3 && strings.HasPrefix(given, name) {
+			d = 1 // an abbreviation, or something appended
+		}
+		if d < least && d < len(name) {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's: the insertions, deletions and substitutions of
+// bytes that lead from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

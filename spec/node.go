@@ -1,0 +1,178 @@
+package spec
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"vitrine"
+)
+
+// A Node is a part of a file that keeps its place: what a back end reads its
+// own options from. The zero Node is a part that the user left out.
+type Node struct {
+	file string
+	path []string   // from the file's root
+	node *yaml.Node // without aliases
+}
+
+// UnmarshalYAML keeps the node as it is; the loader adds file and path.
+func (n *Node) UnmarshalYAML(node *yaml.Node) error {
+	n.node = node
+	return nil
+}
+
+// IsZero says whether the user left the part out.
+func (n Node) IsZero() bool { return n.node == nil }
+
+// Decode reads the part into a struct or map, by its yaml and jsonschema tags.
+// Unknown fields, wrong types and values outside what the tags allow are
+// *vitrine.BadInput with their places. The zero Node changes nothing, so into
+// may hold defaults.
+func (n Node) Decode(into any) error {
+	if n.node == nil {
+		return nil
+	}
+	if err := n.check(reflectPart(into)); err != nil {
+		return err
+	}
+	return n.decode(into)
+}
+
+// Strings reads a mapping of scalars as text, for scripts: 3 becomes "3". The
+// zero Node gives nil.
+func (n Node) Strings() (map[string]string, error) {
+	var m Strings
+	err := n.Decode(&m)
+	return m, err
+}
+
+// BadInput is an error at the value that path leads to from this part (or, if
+// there is none, at the nearest one around it).
+func (n Node) BadInput(found, want string, path ...string) *vitrine.BadInput {
+	at := n.find(path)
+	if at == nil {
+		return &vitrine.BadInput{File: n.file, Found: found, Want: want}
+	}
+	return &vitrine.BadInput{File: n.file, Line: at.Line, Column: at.Column, Found: found, Want: want}
+}
+
+// decode reads what was validated before.
+func (n Node) decode(into any) error {
+	if err := n.node.Decode(into); err != nil {
+		var t *yaml.TypeError
+		if errors.As(err, &t) {
+			return n.BadInput(strings.Join(t.Errors, "; "), "")
+		}
+		return n.BadInput(strings.TrimPrefix(err.Error(), "yaml: "), "")
+	}
+	return nil
+}
+
+// find follows the path as far as it goes.
+func (n Node) find(path []string) *yaml.Node {
+	at := n.node
+	for _, token := range path {
+		next := child(at, token)
+		if next == nil {
+			break
+		}
+		at = next
+	}
+	return at
+}
+
+// key finds the key under which the mapping at path holds name.
+func (n Node) key(path []string, name string) *yaml.Node {
+	at := n.find(path)
+	if at != nil && at.Kind == yaml.MappingNode {
+		for i := 0; i < len(at.Content); i += 2 {
+			if at.Content[i].Value == name {
+				return at.Content[i]
+			}
+		}
+	}
+	return at
+}
+
+// child is the member of a mapping or item of a list; nil when there is none.
+func child(n *yaml.Node, token string) *yaml.Node {
+	if n == nil {
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(n.Content); i += 2 {
+			if n.Content[i].Value == token {
+				return n.Content[i+1]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i]
+		}
+	}
+	return nil
+}
+
+// name writes the place as users say it: components[1].ports.sip.
+func (n Node) name(path []string) string {
+	var b strings.Builder
+	for _, token := range n.path {
+		b.WriteString("." + token) // a back end's part lies below mappings only
+	}
+	at := n.node
+	for _, token := range path {
+		if at != nil && at.Kind == yaml.SequenceNode {
+			b.WriteString("[" + token + "]")
+		} else {
+			b.WriteString("." + token)
+		}
+		at = child(at, token)
+	}
+	if b.Len() == 0 {
+		return "the file"
+	}
+	return strings.TrimPrefix(b.String(), ".")
+}
+
+// sub is the part at path; the zero Node when there is none.
+func (n Node) sub(path ...string) Node {
+	at := n.node
+	for _, token := range path {
+		at = child(at, token)
+	}
+	if at == nil {
+		return Node{}
+	}
+	return Node{file: n.file, path: append(slices.Clone(n.path), path...), node: at}
+}
+
+// show writes what stands at a node, short enough for a message.
+func show(n *yaml.Node) string {
+	switch {
+	case n == nil:
+		return "nothing"
+	case n.Kind == yaml.MappingNode && len(n.Content) == 0:
+		return "an empty mapping"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode && len(n.Content) == 0:
+		return "an empty list"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.ShortTag() == "!!null":
+		return "empty"
+	}
+	text := n.Value
+	if r := []rune(text); len(r) > 60 {
+		text = string(r[:57]) + "..."
+	}
+	if n.ShortTag() == "!!str" {
+		return strconv.Quote(text)
+	}
+	return text
+}

@@ -1,0 +1,240 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"go.yaml.in/yaml/v3"
+
+	"vitrine"
+)
+
+// What a file may grow to once its aliases are followed. A deployment of a
+// hundred components stays far below.
+const (
+	maxNodes = 100_000
+	maxDepth = 64
+)
+
+// parse reads one document of YAML, of which JSON is a part.
+func parse(file string, raw []byte) (Node, error) {
+	whole := func(found, want string) error {
+		return &vitrine.BadInput{File: file, Found: found, Want: want}
+	}
+	if len(raw) > MaxFile {
+		return Node{}, whole("larger than 1 MiB", "a deployment or workload file has a few kilobytes")
+	}
+	if json.Valid(raw) {
+		raw = jsonEscapes(raw)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(raw))
+	var document, second yaml.Node
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) || err == nil && empty(&document) {
+		return Node{}, whole("empty", "write a deployment or workload, in YAML or JSON")
+	}
+	if err != nil {
+		return Node{}, syntaxError(file, err)
+	}
+	switch err := decoder.Decode(&second); {
+	case err == nil:
+		return Node{}, &vitrine.BadInput{File: file, Line: second.Line, Column: second.Column, Found: "a second document", Want: "want one document in a file"}
+	case !errors.Is(err, io.EOF):
+		return Node{}, syntaxError(file, err)
+	}
+	r := resolver{file: file}
+	root := r.resolve(document.Content[0], 0)
+	if err := join(r.errs); err != nil {
+		return Node{}, err
+	}
+	return Node{file: file, node: root}, nil
+}
+
+// empty says whether the document holds nothing but comments.
+func empty(document *yaml.Node) bool {
+	return len(document.Content) == 0 ||
+		document.Content[0].Kind == yaml.ScalarNode && document.Content[0].ShortTag() == "!!null"
+}
+
+var jsonEscape = regexp.MustCompile(`\\(?:\\|/|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})`)
+
+// jsonEscapes rewrites the two escapes of JSON that YAML 1.1 has not: \/ and
+// pairs of surrogates (RFC 8259, section 7).
+func jsonEscapes(raw []byte) []byte {
+	return jsonEscape.ReplaceAllFunc(raw, func(escape []byte) []byte {
+		switch {
+		case escape[1] == '/':
+			return []byte(`\x2f`)
+		case escape[1] == '\\':
+			return escape
+		}
+		high, _ := strconv.ParseUint(string(escape[2:6]), 16, 16) // the pattern has only let digits through
+		low, _ := strconv.ParseUint(string(escape[8:12]), 16, 16)
+		return fmt.Appendf(nil, `\U%08x`, utf16.DecodeRune(rune(high), rune(low)))
+	})
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line ([0-9]+): `)
+
+// syntaxError turns the parser's error, which knows the line at most.
+func syntaxError(file string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	bad := &vitrine.BadInput{File: file, Want: "mend the YAML or JSON here"}
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		bad.Line, _ = strconv.Atoi(m[1]) // digits only
+		bad.Column = 1
+		text = text[len(m[0]):]
+	}
+	bad.Found = text
+	return bad
+}
+
+// A resolver turns the parsed tree into one of mappings, lists and scalars that
+// JSON could also say: aliases are replaced by what they stand for.
+type resolver struct {
+	file  string
+	nodes int
+	open  []*yaml.Node // anchored nodes that are being resolved
+	errs  []*vitrine.BadInput
+	stop  bool
+}
+
+func (r *resolver) bad(at *yaml.Node, found, want string) {
+	r.errs = append(r.errs, &vitrine.BadInput{File: r.file, Line: at.Line, Column: at.Column, Found: found, Want: want})
+}
+
+// fatal ends the walk: what follows would be the same error over and over.
+func (r *resolver) fatal(at *yaml.Node, found, want string) *yaml.Node {
+	if !r.stop {
+		r.bad(at, found, want)
+	}
+	r.stop = true
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: at.Line, Column: at.Column}
+}
+
+func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
+	if r.nodes++; r.nodes > maxNodes {
+		return r.fatal(n, fmt.Sprintf("more than %d values once aliases are followed", maxNodes), "use fewer aliases")
+	}
+	if depth > maxDepth {
+		return r.fatal(n, fmt.Sprintf("nested deeper than %d levels", maxDepth), "no part of the file needs that")
+	}
+	if r.stop {
+		return n
+	}
+	if n.Kind == yaml.AliasNode {
+		for _, o := range r.open {
+			if o == n.Alias {
+				return r.fatal(n, fmt.Sprintf("*%s stands inside what it stands for", n.Value), "write the value out")
+			}
+		}
+		return r.resolve(n.Alias, depth)
+	}
+	if n.Anchor != "" {
+		r.open = append(r.open, n)
+		defer func() { r.open = r.open[:len(r.open)-1] }()
+	}
+	out := *n
+	out.Anchor, out.Content = "", nil
+	switch n.Kind {
+	case yaml.ScalarNode:
+		r.scalar(&out)
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			out.Content = append(out.Content, r.resolve(item, depth+1))
+		}
+	case yaml.MappingNode:
+		r.mapping(&out, n.Content, depth)
+	}
+	return &out
+}
+
+func (r *resolver) mapping(out *yaml.Node, content []*yaml.Node, depth int) {
+	seen := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(content); i += 2 {
+		key := content[i]
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		switch {
+		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
+			r.bad(key, "a merge key (<<)", "write the fields out, or use an alias for the whole value")
+			continue
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
+			r.bad(key, show(key)+" as a name", "want text; in quotes when it looks like a number")
+			continue
+		}
+		if first := seen[key.Value]; first != nil {
+			r.bad(content[i], fmt.Sprintf("%q again", key.Value), fmt.Sprintf("it is already given on line %d", first.Line))
+			continue
+		}
+		seen[key.Value] = content[i]
+		name := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key.Value, Line: content[i].Line, Column: content[i].Column}
+		out.Content = append(out.Content, name, r.resolve(content[i+1], depth+1))
+	}
+}
+
+var leadingZero = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
+
+func (r *resolver) scalar(n *yaml.Node) {
+	switch n.ShortTag() {
+	case "!!str", "!!bool", "!!null":
+	case "!!timestamp": // text to JSON, and to us
+		n.Tag = "!!str"
+	case "!!int":
+		if leadingZero.MatchString(n.Value) {
+			r.bad(n, n.Value, "a leading zero means base 8 to some readers: drop it, or quote it if it is text")
+		}
+	case "!!float":
+		var f float64
+		if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+			r.bad(n, n.Value, "want a finite number")
+		}
+	default:
+		r.bad(n, fmt.Sprintf("the tag %s", n.Tag), "write the value without a tag")
+		n.Tag = "!!str"
+	}
+}
+
+// value is the node as encoding/json would have decoded it, but for numbers,
+// which keep the type that YAML gives them.
+func value(n *yaml.Node) (any, error) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		m := make(map[string]any, len(n.Content)/2)
+		for i := 0; i < len(n.Content); i += 2 {
+			v, err := value(n.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			m[n.Content[i].Value] = v
+		}
+		return m, nil
+	case yaml.SequenceNode:
+		s := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			v, err := value(item)
+			if err != nil {
+				return nil, err
+			}
+			s = append(s, v)
+		}
+		return s, nil
+	}
+	if n.ShortTag() == "!!str" {
+		return n.Value, nil
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return nil, fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,190 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"vitrine"
+)
+
+// Component finds a component by its name; nil when there is none.
+func (d *Deployment) Component(name string) *Component {
+	for i := range d.Components {
+		if d.Components[i].Name == name {
+			return &d.Components[i]
+		}
+	}
+	return nil
+}
+
+// Entry is the component that the load goes to, and the port's number there.
+func (d *Deployment) Entry() (*Component, int) {
+	for i := range d.Components {
+		if c := &d.Components[i]; c.Entry != "" {
+			return c, c.Ports[c.Entry]
+		}
+	}
+	return nil, 0 // a deployment that was loaded has one
+}
+
+// Flavor finds a flavor by its initial.
+func (d *Deployment) Flavor(initial byte) (vitrine.Flavor, bool) {
+	for _, f := range d.Flavors {
+		if f.Name[0] == initial {
+			return f.vitrine(), true
+		}
+	}
+	return vitrine.Flavor{}, false
+}
+
+// flavor finds a flavor by its name.
+func (d *Deployment) flavor(name string) (vitrine.Flavor, bool) {
+	for _, f := range d.Flavors {
+		if f.Name == name {
+			return f.vitrine(), true
+		}
+	}
+	return vitrine.Flavor{}, false
+}
+
+// Space is what sizings are made of, for a search over them.
+type Space struct {
+	Components []vitrine.Component // scalable ones, in the order of the sizing's name
+	Counts     []Count             // by component: how many instances it may have; 0 does not bind
+	Flavors    []vitrine.Flavor    // that they may have, ascending by vCPUs, then memory
+	Limit      vitrine.Resources   // of the components together; 0 does not bind
+}
+
+// Space is what the deployment's mode searches.
+func (d *Deployment) Space() Space {
+	s := Space{Limit: vitrine.Resources{VCPUs: d.Mode.Limit.VCPUs, Memory: int64(d.Mode.Limit.Memory)}}
+	for _, c := range d.Components {
+		if c.Scalable {
+			s.Components = append(s.Components, vitrine.Component{Name: c.Name, Short: c.Short, Scalable: true})
+			s.Counts = append(s.Counts, d.Counts[c.Name])
+		}
+	}
+	for _, f := range d.Flavors {
+		if len(d.Mode.Flavors) == 0 || slices.Contains(d.Mode.Flavors, f.Name) {
+			s.Flavors = append(s.Flavors, f.vitrine())
+		}
+	}
+	slices.SortStableFunc(s.Flavors, func(a, b vitrine.Flavor) int {
+		return cmp.Or(cmp.Compare(a.VCPUs, b.VCPUs), cmp.Compare(a.Memory, b.Memory))
+	})
+	return s
+}
+
+// Smallest is the sizing with the fewest instances of the smallest flavor.
+func (s Space) Smallest() vitrine.Sizing {
+	var sizing vitrine.Sizing
+	for i, c := range s.Components {
+		sizing = append(sizing, vitrine.Part{Short: c.Short, Count: max(1, s.Counts[i].Min), Initial: s.Flavors[0].Initial()})
+	}
+	return sizing
+}
+
+// Sizings are the sizes of mode custom, in the order of the file.
+func (d *Deployment) Sizings() []vitrine.Sizing {
+	var all []vitrine.Sizing
+	for _, text := range d.Mode.Sizes {
+		if s, err := vitrine.ParseSizing(text); err == nil { // loading has checked them
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Given is how many instances of which flavor the component has in a sizing;
+// one that is not scalable has the same in every one.
+func (d *Deployment) Given(c *Component, s vitrine.Sizing) (int, vitrine.Flavor) {
+	if !c.Scalable {
+		f, _ := d.flavor(c.Flavor)
+		return max(1, d.Counts[c.Name].Min), f
+	}
+	p := s.Part(c.Short)
+	if p == nil {
+		return 0, vitrine.Flavor{}
+	}
+	f, _ := d.Flavor(p.Initial)
+	return p.Count, f
+}
+
+// Resources is what a sizing's scalable components are given together: what the
+// paper compares sizes by. The sizing is one that CheckSizing accepts.
+func (d *Deployment) Resources(s vitrine.Sizing) vitrine.Resources {
+	return d.resources(s, false)
+}
+
+// Total is what all components are given together, scalable or not: what the
+// host must have.
+func (d *Deployment) Total(s vitrine.Sizing) vitrine.Resources {
+	return d.resources(s, true)
+}
+
+func (d *Deployment) resources(s vitrine.Sizing, all bool) vitrine.Resources {
+	var r vitrine.Resources
+	for i := range d.Components {
+		if c := &d.Components[i]; c.Scalable || all {
+			n, f := d.Given(c, s)
+			r.VCPUs += float64(n) * f.VCPUs
+			r.Memory += int64(n) * f.Memory
+		}
+	}
+	return r
+}
+
+// CheckSizing says whether the sizing is one of this deployment: every scalable
+// component once, in the order of the file, of known flavors, as many as its
+// instances allow. The error is a *vitrine.BadInput.
+func (d *Deployment) CheckSizing(s vitrine.Sizing) error {
+	if bad := d.checkSizing(s); bad != nil {
+		return bad
+	}
+	return nil
+}
+
+func (d *Deployment) checkSizing(s vitrine.Sizing) *vitrine.BadInput {
+	bad := func(found, want string) *vitrine.BadInput {
+		return &vitrine.BadInput{File: d.Path, Found: fmt.Sprintf("size %s %s", s, found), Want: want}
+	}
+	var shorts, initials []string
+	for _, c := range d.Components {
+		if c.Scalable {
+			shorts = append(shorts, c.Short)
+		}
+	}
+	for _, f := range d.Flavors {
+		initials = append(initials, fmt.Sprintf("%c (%s)", f.Name[0], f.Name))
+	}
+	var ordered vitrine.Sizing
+	for _, short := range shorts {
+		p := s.Part(short)
+		if p == nil {
+			return bad("leaves out "+short, "every scalable component is in it: "+strings.Join(shorts, ", "))
+		}
+		ordered = append(ordered, *p)
+	}
+	for _, p := range s {
+		if !slices.Contains(shorts, p.Short) {
+			return bad("names "+p.Short, choose(p.Short, shorts))
+		}
+		if _, ok := d.Flavor(p.Initial); !ok {
+			return bad(fmt.Sprintf("names flavor %c", p.Initial), "allowed: "+strings.Join(initials, ", "))
+		}
+	}
+	for i, p := range s {
+		if ordered[i] != p {
+			return bad("has another order than the components", "write "+ordered.String())
+		}
+	}
+	for _, c := range d.Components {
+		n := d.Counts[c.Name]
+		if p := s.Part(c.Short); c.Scalable && (p.Count < n.Min || n.Max > 0 && p.Count > n.Max) {
+			return bad(fmt.Sprintf("has %d of %s", p.Count, c.Name), fmt.Sprintf("instances allows %s", n))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"go.yaml.in/yaml/v3"
+
+	"vitrine"
+)
+
+// stopVariables are what a stop expression may use, all doubles: an outcome's
+// fields under the names of trials.csv, and the paper's SCR and ICR (NFV-VITAL,
+// II.B.2).
+func stopVariables(o vitrine.Outcome) map[string]any {
+	seconds := o.Duration.Seconds()
+	rate := 0.0
+	if seconds > 0 {
+		rate = float64(o.Succeeded) / seconds
+	}
+	return map[string]any{
+		"icr":            o.Rate, // asked for
+		"scr":            rate,   // succeeded per second
+		"rate":           o.Rate,
+		"duration_s":     seconds,
+		"scheduled":      float64(o.Scheduled),
+		"offered":        float64(o.Offered),
+		"succeeded":      float64(o.Succeeded),
+		"failed":         float64(o.FailedTotal()),
+		"success_ratio":  o.SuccessRatio(),
+		"latency_p50_ms": o.Latency.P50,
+		"latency_p95_ms": o.Latency.P95,
+		"latency_p99_ms": o.Latency.P99,
+	}
+}
+
+// stopCost bounds the work of one evaluation; an honest expression costs tens.
+const stopCost = 100_000
+
+// compileStop compiles a stop expression (CEL) to a condition on an outcome. An
+// expression that fails on an outcome, as a division of integers by 0 does,
+// does not hold of it.
+func compileStop(n Node) (func(vitrine.Outcome) bool, error) {
+	variables := names(stopVariables(vitrine.Outcome{}))
+	options := []cel.EnvOption{cel.CrossTypeNumericComparisons(true), cel.ClearMacros(), cel.ParserExpressionSizeLimit(4096), cel.ParserRecursionLimit(64)}
+	for _, name := range variables {
+		options = append(options, cel.Variable(name, cel.DoubleType))
+	}
+	env, err := cel.NewEnv(options...)
+	if err != nil {
+		return nil, fmt.Errorf("make the environment of stop: %w", err)
+	}
+	ast, issues := env.Compile(n.node.Value)
+	if issues.Err() != nil {
+		return nil, stopError(n, issues, variables)
+	}
+	if ast.OutputType() != cel.BoolType {
+		return nil, n.BadInput(fmt.Sprintf("stop is of type %s", ast.OutputType()), "want a condition, such as scr / icr < 0.8")
+	}
+	program, err := env.Program(ast, cel.CostLimit(stopCost))
+	if err != nil {
+		return nil, n.BadInput("stop: "+err.Error(), "want a condition, such as scr / icr < 0.8")
+	}
+	return func(o vitrine.Outcome) bool {
+		v, _, err := program.Eval(stopVariables(o))
+		if err != nil {
+			return false
+		}
+		holds, _ := v.Value().(bool)
+		return holds
+	}, nil
+}
+
+// stopError reports all that CEL finds wrong, at the place inside the
+// expression where the file shows it as it is.
+func stopError(n Node, issues *cel.Issues, variables []string) error {
+	want := "a condition in CEL, such as scr / icr < 0.8, of doubles: " + strings.Join(variables, ", ")
+	var errs []*vitrine.BadInput
+	for _, issue := range issues.Errors() {
+		message, _, _ := strings.Cut(issue.Message, " (in container")
+		bad := n.BadInput("stop: "+message, want)
+		plain := n.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && !strings.ContainsAny(n.node.Value, "\n\\\"'")
+		if plain && issue.Location.Line() == 1 {
+			bad.Column += issue.Location.Column()
+			if n.node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+				bad.Column++
+			}
+		}
+		errs = append(errs, bad)
+	}
+	errs = slices.CompactFunc(errs, func(a, b *vitrine.BadInput) bool { return *a == *b })
+	return join(errs)
+}

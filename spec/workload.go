@@ -1,0 +1,137 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"vitrine"
+)
+
+// A Workload says what drives the function, at which rates and for how long
+// (NFV-VITAL, section III, "VNF Workload Generator").
+type Workload struct {
+	File `yaml:"-"`
+
+	Generator  string        `yaml:"generator" jsonschema:"required,minLength=1"`                     // A built-in generator, or the path of an executable from the file's folder.
+	Parameters Node          `yaml:"parameters"`                                                      // The generator's own; a script is told them as text.
+	Unit       string        `yaml:"unit" jsonschema:"format=unit,default=calls/s"`                   // What a rate counts.
+	Range      Range         `yaml:"range" jsonschema:"required"`                                     // Lowest and highest rate offered.
+	Increase   float64       `yaml:"increase" jsonschema:"required,exclusiveMinimum=0"`               // Step from rate to rate; of search bisect, the resolution at which it ends.
+	Duration   time.Duration `yaml:"duration" jsonschema:"required,format=positive-duration"`         // Of a trial's window, in which calls count.
+	Repeat     int           `yaml:"repeat" jsonschema:"minimum=1,maximum=1000,default=1"`            // Fresh deployments per size; the interval of a capacity comes from their differences.
+	Warmup     time.Duration `yaml:"warmup" jsonschema:"format=whole-duration,default=0s"`            // Load before the window, which does not count.
+	Settle     time.Duration `yaml:"settle" jsonschema:"format=whole-duration,default=1s"`            // Rest between trials.
+	Stop       string        `yaml:"stop" jsonschema:"minLength=1"`                                   // Condition in CEL that ends a repeat's rates, such as scr / icr < 0.8; of doubles: scr (succeeded per second), icr and rate (the rate asked for), duration_s, scheduled, offered, succeeded, failed, success_ratio, latency_p50_ms, latency_p95_ms, latency_p99_ms.
+	Thresholds []float64     `yaml:"thresholds" jsonschema:"minItems=1,exclusiveMinimum=0,maximum=1"` // Success ratios at which a capacity is wanted, descending; [0.9] unless said.
+	Search     string        `yaml:"search" jsonschema:"enum=ramp,enum=bisect,default=ramp"`          // Which rate comes next: the paper's linear ramp, or bisection.
+
+	// Program is the generator's absolute path; empty when it is built in.
+	Program string `yaml:"-"`
+
+	stop func(vitrine.Outcome) bool
+}
+
+// The ways to search for a capacity.
+const (
+	Ramp   = "ramp"
+	Bisect = "bisect"
+)
+
+// A Range is the lowest and the highest rate.
+type Range [2]float64
+
+// Min is the lowest rate.
+func (r Range) Min() float64 { return r[0] }
+
+// Max is the highest rate.
+func (r Range) Max() float64 { return r[1] }
+
+// maxRates bounds the rates of a ramp: a plan with more is a typing error.
+const maxRates = 10_000
+
+// StopWhen is the stop expression as a condition; nil when there is none. It is
+// safe for concurrent use.
+func (w *Workload) StopWhen() func(vitrine.Outcome) bool { return w.stop }
+
+// LoadWorkload reads and checks the file at path. Whatever the user must mend is
+// a *vitrine.BadInput, or several joined.
+func LoadWorkload(path string, known Known) (*Workload, error) {
+	raw, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWorkload(path, raw, known)
+}
+
+// ParseWorkload is LoadWorkload of bytes that were already read; paths in it
+// start from path's folder.
+func ParseWorkload(path string, raw []byte, known Known) (*Workload, error) {
+	file, err := newFile(path, raw)
+	if err != nil {
+		return nil, err
+	}
+	root, err := parse(path, raw)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := workloadSchema(known)
+	if err != nil {
+		return nil, err
+	}
+	if err := root.check(schema); err != nil {
+		return nil, err
+	}
+	w := &Workload{File: file, Unit: "calls/s", Repeat: 1, Settle: time.Second, Thresholds: []float64{0.9}, Search: Ramp}
+	if err := root.decode(w); err != nil {
+		return nil, err
+	}
+	w.Parameters = root.sub("parameters")
+	if err := w.check(root, known); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// check is for what the schema cannot say.
+func (w *Workload) check(root Node, known Known) error {
+	c := meaning{Node: root}
+	low, high := w.Range.Min(), w.Range.Max()
+	switch {
+	case low > high:
+		c.bad(fmt.Sprintf("range ends at %g, below its start %g", high, low), "want [lowest, highest]", "range")
+	case math.Floor((high-low)/w.Increase) >= maxRates:
+		c.bad(fmt.Sprintf("increase %g makes more than %d rates from %g to %g", w.Increase, maxRates, low, high), "want a larger step", "increase")
+	}
+	for i := 1; i < len(w.Thresholds); i++ {
+		if w.Thresholds[i] >= w.Thresholds[i-1] {
+			c.bad(fmt.Sprintf("thresholds[%d] is %g, after %g", i, w.Thresholds[i], w.Thresholds[i-1]), "want them descending", "thresholds", i)
+		}
+	}
+	if _, builtIn := known.Generators[w.Generator]; !builtIn {
+		w.checkProgram(&c, known)
+	}
+	if w.Stop != "" {
+		stop, err := compileStop(root.sub("stop"))
+		if err != nil {
+			c.add(err)
+		}
+		w.stop = stop
+	}
+	return join(c.errs)
+}
+
+// checkProgram checks a generator that is not built in.
+func (w *Workload) checkProgram(c *meaning, known Known) {
+	path := w.Resolve(w.Generator)
+	why := executable(path)
+	if why == "" {
+		w.Program = path
+		return
+	}
+	if known.Generators == nil && !isPath(w.Generator) {
+		return // may be one that the caller has not told of
+	}
+	c.bad(fmt.Sprintf("generator %q is not built in, and as a path %s", w.Generator, why),
+		choose(w.Generator, names(known.Generators))+", or the path of an executable from the file's folder", "generator")
+}
