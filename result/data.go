@@ -1,0 +1,87 @@
+package result
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"vitrine"
+)
+
+// Data is a run as a report reads it.
+type Data struct {
+	Dir      string
+	Manifest Manifest
+	Outcomes []vitrine.Outcome // in the order of the trials
+	Summary  *Summary          // nil: the run is not finished
+	Warnings []string          // what of the folder could not be read
+}
+
+// Load reads a run folder and changes nothing in it. It may be one that is
+// being written, or whose run was killed: what is whole is read, and Warnings
+// says what is not. A folder that is no run, or of another schema, is an error.
+func Load(dir string) (*Data, error) {
+	m, err := readManifest(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s holds no run (no %s in it)", dir, manifestFile)
+	} else if err != nil {
+		return nil, err
+	}
+	d := &Data{Dir: dir, Manifest: m}
+	if err := d.readOutcomes(); err != nil {
+		return nil, err
+	}
+	return d, d.readSummary()
+}
+
+func (d *Data) readOutcomes() error {
+	path := filepath.Join(d.Dir, journalFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.Warnings = append(d.Warnings, journalFile+" is missing: no trial can be shown")
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	j, err := readJournal(text, func(err error) { d.Warnings = append(d.Warnings, err.Error()) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Dir, err)
+	}
+	if j.torn > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("the last line of %s is not whole and was left out", journalFile))
+	}
+	d.Outcomes = j.outcomes
+	return nil
+}
+
+func (d *Data) readSummary() error {
+	path := filepath.Join(d.Dir, summaryFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	d.Summary = new(Summary)
+	if err := json.Unmarshal(text, d.Summary); err != nil {
+		return fmt.Errorf("%s: not a summary: %w", path, err)
+	}
+	return nil
+}
+
+// Usage hands every sample of one trial to each; fs.ErrNotExist when the trial
+// was not watched.
+func (d *Data) Usage(key vitrine.Key, each func(Sample) error) error {
+	f, err := os.Open(filepath.Join(d.Dir, usageName(key)))
+	if err != nil {
+		return fmt.Errorf("reading what was sampled in trial %d attempt %d: %w", key.Seq, key.Attempt, err)
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	if err := ReadUsage(f, each); err != nil {
+		return fmt.Errorf("%s: %w", usageName(key), err)
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package result
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"github.com/prometheus/procfs/sysfs"
+)
+
+// A Host is the machine a run was on. A field that could not be read is empty,
+// and Missing says why under the field's name.
+type Host struct {
+	Name           string   `json:"name"`
+	Kernel         string   `json:"kernel"` // release
+	OS             string   `json:"os"`     // PRETTY_NAME of os-release(5)
+	CPUModel       string   `json:"cpu_model"`
+	CPUs           int      `json:"cpus"`           // online; 0: not known
+	Governor       string   `json:"governor"`       // of CPU frequency; several joined by comma
+	Turbo          string   `json:"turbo"`          // "on", "off"
+	SMT            string   `json:"smt"`            // as /sys/devices/system/cpu/smt/control says
+	Siblings       []string `json:"siblings"`       // CPU lists that share a core: "0,4"
+	IsolatedCPUs   []int    `json:"isolated_cpus"`  // isolcpus=
+	MemoryBytes    int64    `json:"memory_bytes"`   // 0: not known
+	Virtualization string   `json:"virtualization"` // "none", or what kind of virtual machine
+	Clocksource    string   `json:"clocksource"`    // what the kernel takes the time from
+	Cgroup         string   `json:"cgroup"`         // "v1", "v2", "hybrid"
+
+	Missing map[string]string `json:"missing"`
+}
+
+// ReadHost reads the machine from the proc, sys and etc folders below root,
+// which is "/" but in tests.
+func ReadHost(root string) Host {
+	p := probe{root: root, host: Host{Missing: map[string]string{}}}
+	p.host.Name = p.line("name", "proc/sys/kernel/hostname")
+	p.host.Kernel = p.line("kernel", "proc/sys/kernel/osrelease")
+	p.host.SMT = p.line("smt", "sys/devices/system/cpu/smt/control")
+	p.readOS()
+	p.readProc()
+	p.readGovernor()
+	p.readSys()
+	p.readTurbo()
+	return p.host
+}
+
+// A probe fills in a Host.
+type probe struct {
+	root string
+	host Host
+}
+
+func (p *probe) path(name string) string { return filepath.Join(p.root, name) }
+
+// miss says why a field is empty. Paths are said as the host has them.
+func (p *probe) miss(field string, err error) {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		name, relErr := filepath.Rel(p.root, pe.Path)
+		if relErr == nil {
+			err = fmt.Errorf("%s /%s: %w", pe.Op, name, pe.Err)
+		}
+	}
+	p.host.Missing[field] = err.Error()
+}
+
+func (p *probe) line(field, name string) string {
+	text, err := os.ReadFile(p.path(name))
+	if err != nil {
+		p.miss(field, err)
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (p *probe) readOS() {
+	text, err := os.ReadFile(p.path("etc/os-release"))
+	if err != nil {
+		p.miss("os", err)
+		return
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if v, ok := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); ok {
+			if plain, err := strconv.Unquote(v); err == nil {
+				v = plain
+			}
+			p.host.OS = v
+			return
+		}
+	}
+	p.miss("os", errors.New("/etc/os-release has no PRETTY_NAME"))
+}
+
+func (p *probe) readProc() {
+	fs, err := procfs.NewFS(p.path("proc"))
+	if err != nil {
+		for _, field := range []string{"cpu_model", "cpus", "virtualization", "memory_bytes", "cgroup"} {
+			p.miss(field, err)
+		}
+		return
+	}
+	p.readCPUs(fs)
+	if m, err := fs.Meminfo(); err != nil {
+		p.miss("memory_bytes", err)
+	} else if m.MemTotalBytes == nil {
+		p.miss("memory_bytes", errors.New("/proc/meminfo has no MemTotal"))
+	} else {
+		p.host.MemoryBytes = int64(*m.MemTotalBytes)
+	}
+	if mounts, err := fs.GetMounts(); err != nil {
+		p.miss("cgroup", err)
+	} else {
+		p.readCgroup(mounts)
+	}
+}
+
+func (p *probe) readCPUs(fs procfs.FS) {
+	cpus, err := fs.CPUInfo()
+	if err == nil && len(cpus) == 0 {
+		err = errors.New("/proc/cpuinfo lists no CPU")
+	}
+	if err != nil {
+		for _, field := range []string{"cpu_model", "cpus", "virtualization"} {
+			p.miss(field, err)
+		}
+		return
+	}
+	p.host.CPUs = len(cpus)
+	p.host.CPUModel = cpus[0].ModelName
+	if p.host.CPUModel == "" {
+		p.miss("cpu_model", errors.New("/proc/cpuinfo names no model"))
+	}
+	p.readVirtualization(cpus[0])
+}
+
+// readVirtualization goes by the CPU's own flag (CPUID leaf 1, ECX bit 31),
+// which a hypervisor sets for its guests, and names it by the firmware's tables.
+func (p *probe) readVirtualization(cpu procfs.CPUInfo) {
+	if len(cpu.Flags) == 0 {
+		p.miss("virtualization", errors.New("/proc/cpuinfo has no flags"))
+		return
+	}
+	if !slices.Contains(cpu.Flags, "hypervisor") {
+		p.host.Virtualization = "none"
+		return
+	}
+	p.host.Virtualization = "virtual machine (hypervisor flag)"
+	for _, name := range []string{"sys/hypervisor/type", "sys/class/dmi/id/product_name"} {
+		if text, err := os.ReadFile(p.path(name)); err == nil && len(bytes.TrimSpace(text)) > 0 {
+			p.host.Virtualization += ": " + string(bytes.TrimSpace(text))
+			return
+		}
+	}
+	p.miss("hypervisor", errors.New("neither /sys/hypervisor/type nor /sys/class/dmi/id/product_name names it"))
+}
+
+func (p *probe) readCgroup(mounts []*procfs.MountInfo) {
+	v1, v2 := false, false
+	for _, m := range mounts {
+		v1 = v1 || m.FSType == "cgroup"
+		v2 = v2 || m.FSType == "cgroup2"
+	}
+	switch {
+	case v1 && v2:
+		p.host.Cgroup = "hybrid"
+	case v2:
+		p.host.Cgroup = "v2"
+	case v1:
+		p.host.Cgroup = "v1"
+	default:
+		p.miss("cgroup", errors.New("no cgroup file system is mounted"))
+	}
+}
+
+func (p *probe) readSys() {
+	fs, err := sysfs.NewFS(p.path("sys"))
+	if err != nil {
+		for _, field := range []string{"siblings", "isolated_cpus", "clocksource"} {
+			p.miss(field, err)
+		}
+		return
+	}
+	p.readSiblings(fs)
+	if isolated, err := fs.IsolatedCPUs(); err != nil {
+		p.miss("isolated_cpus", err)
+	} else {
+		p.host.IsolatedCPUs = make([]int, 0, len(isolated)) // none is not the same as not known
+		for _, cpu := range isolated {
+			p.host.IsolatedCPUs = append(p.host.IsolatedCPUs, int(cpu))
+		}
+	}
+	sources, err := fs.ClockSources()
+	if err == nil && len(sources) == 0 {
+		err = errors.New("/sys/devices/system/clocksource is not there")
+	}
+	if err != nil {
+		p.miss("clocksource", err)
+		return
+	}
+	p.host.Clocksource = sources[0].Current
+}
+
+// readGovernor reads one file a CPU; sysfs.SystemCpufreq wants a dozen others
+// beside it, of which drivers lack some.
+func (p *probe) readGovernor() {
+	files, err := filepath.Glob(p.path("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
+	if err == nil && len(files) == 0 {
+		err = errors.New("the kernel does not show CPU frequency control (/sys/devices/system/cpu/cpu0/cpufreq)")
+	}
+	var governors []string
+	for _, file := range files {
+		text, readErr := os.ReadFile(file)
+		if readErr != nil {
+			err = readErr
+			break
+		}
+		if name := strings.TrimSpace(string(text)); !slices.Contains(governors, name) {
+			governors = append(governors, name)
+		}
+	}
+	if err != nil {
+		p.miss("governor", err)
+		return
+	}
+	p.host.Governor = strings.Join(governors, ",")
+}
+
+func (p *probe) readSiblings(fs sysfs.FS) {
+	cpus, err := fs.CPUs()
+	if err == nil && len(cpus) == 0 {
+		err = errors.New("/sys/devices/system/cpu lists no CPU")
+	}
+	for _, cpu := range cpus {
+		topology, topologyErr := cpu.Topology()
+		if topologyErr != nil {
+			err = topologyErr
+			break
+		}
+		list := topology.ThreadSiblingsList
+		if strings.ContainsAny(list, ",-") && !slices.Contains(p.host.Siblings, list) {
+			p.host.Siblings = append(p.host.Siblings, list)
+		}
+	}
+	if err != nil {
+		p.host.Siblings = nil
+		p.miss("siblings", err)
+	}
+}
+
+// readTurbo knows the two switches that kernels have for it.
+func (p *probe) readTurbo() {
+	if text, err := os.ReadFile(p.path("sys/devices/system/cpu/intel_pstate/no_turbo")); err == nil {
+		p.host.Turbo = map[string]string{"0": "on", "1": "off"}[strings.TrimSpace(string(text))]
+	} else if text, err := os.ReadFile(p.path("sys/devices/system/cpu/cpufreq/boost")); err == nil {
+		p.host.Turbo = map[string]string{"1": "on", "0": "off"}[strings.TrimSpace(string(text))]
+	}
+	if p.host.Turbo == "" {
+		p.miss("turbo", errors.New("neither intel_pstate/no_turbo nor cpufreq/boost in /sys/devices/system/cpu says"))
+	}
+}

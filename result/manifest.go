@@ -1,0 +1,138 @@
+package result
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vitrine"
+)
+
+// Schema is the version of the run folder's form. It grows when a reader of the
+// older form would misread the newer.
+const Schema = 1
+
+// A Manifest is manifest.json: where a run's numbers come from.
+type Manifest struct {
+	Schema int `json:"schema"` // set by Create
+
+	Tool     string      `json:"tool"` // "vitrine" and its version
+	Go       string      `json:"go"`   // version of the toolchain
+	Command  []string    `json:"command"`
+	Started  time.Time   `json:"started,omitzero"`
+	Resumed  []time.Time `json:"resumed,omitempty"`
+	Finished time.Time   `json:"finished,omitzero"` // zero: not finished
+
+	VNF        string      `json:"vnf"`
+	Unit       string      `json:"unit"`
+	Thresholds []float64   `json:"thresholds"`
+	Components []Component `json:"components"` // in the deployment's order
+	Specs      []Spec      `json:"specs"`
+	Seed       uint64      `json:"seed"`
+
+	Host        Host              `json:"host"`
+	CPUs        Reservation       `json:"cpus"`
+	Substrates  map[string]string `json:"substrates"`            // name -> version of what it drives
+	Fabrics     []string          `json:"fabrics"`               //
+	Accelerator string            `json:"accelerator"`           // of virtual machines: "kvm", "tcg"; "none"
+	CFSPeriods  []string          `json:"cfs_periods"`           // of CPU quotas: "20ms"
+	Generator   Generator         `json:"generator"`             //
+	NotIsolated []string          `json:"not_isolated"`          // see NotIsolated
+	Unsupported map[string]string `json:"unsupported,omitempty"` // what was asked for and left out -> why
+}
+
+// A Component is what a report must know of a vitrine.Component.
+type Component struct {
+	Name     string `json:"name"`
+	Short    string `json:"short"`
+	Scalable bool   `json:"scalable"`
+}
+
+// Components takes a deployment's components into a manifest.
+func Components(of []vitrine.Component) []Component {
+	list := make([]Component, len(of))
+	for i, c := range of {
+		list[i] = Component(c)
+	}
+	return list
+}
+
+// A Spec is a file that the user wrote, as it was given.
+type Spec struct {
+	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "generator"
+	Path   string `json:"path"` // as the user named it
+	SHA256 string `json:"sha256"`
+	Text   string `json:"text"`
+}
+
+// NewSpec keeps a file's bytes and their digest.
+func NewSpec(role, path string, text []byte) Spec {
+	sum := sha256.Sum256(text)
+	return Spec{Role: role, Path: path, SHA256: hex.EncodeToString(sum[:]), Text: string(text)}
+}
+
+// SameSpecs is nil when both manifests are of the same files: the same bytes in
+// the same roles, wherever they lie. Otherwise the error names the first that differs.
+func (m Manifest) SameSpecs(now Manifest) error {
+	then := map[string]Spec{}
+	for _, s := range m.Specs {
+		then[s.Role] = s
+	}
+	for _, s := range now.Specs {
+		was, ok := then[s.Role]
+		switch {
+		case !ok:
+			return fmt.Errorf("the run was begun without a %s file, and now there is %s", s.Role, s.Path)
+		case was.SHA256 != s.SHA256:
+			return fmt.Errorf("the %s file %s is not what the run was begun with (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
+		}
+		delete(then, s.Role)
+	}
+	for _, s := range m.Specs {
+		if _, left := then[s.Role]; left {
+			return fmt.Errorf("the run was begun with a %s file (%s), and now there is none", s.Role, s.Path)
+		}
+	}
+	return nil
+}
+
+// A Generator is what made the load.
+type Generator struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// A Reservation says which CPUs did what.
+type Reservation struct {
+	Function  []int `json:"function"`
+	Generator []int `json:"generator"`
+}
+
+// readManifest reads dir's manifest; fs.ErrNotExist when dir is no run folder.
+func readManifest(dir string) (Manifest, error) {
+	path := filepath.Join(dir, manifestFile)
+	var m Manifest
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return m, fmt.Errorf("reading the run folder: %w", err)
+	}
+	var version struct {
+		Schema int    `json:"schema"`
+		Tool   string `json:"tool"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return m, fmt.Errorf("%s: not a manifest: %w", path, err)
+	}
+	if version.Schema != Schema {
+		return m, fmt.Errorf("%s: written with schema %d (by %q), and this program reads schema %d: use the version that wrote it",
+			path, version.Schema, version.Tool, Schema)
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("%s: not a manifest: %w", path, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,102 @@
+// Package result keeps what a campaign measures in one folder, the run folder,
+// so that nothing measured is lost: outcomes.jsonl is the truth, one
+// vitrine.Outcome a line, and everything else is derived from it or stands
+// beside it.
+//
+//	manifest.json       where the numbers come from (Manifest)
+//	outcomes.jsonl      one vitrine.Outcome a line, in the order of the trials
+//	trials.csv          the same as a flat table
+//	usage/<seq>-<attempt>.csv   what the monitor sampled in one trial
+//	trials.parquet, usage.parquet   both as Parquet, once the run is closed
+//	summary.json        what came of it (Summary)
+//	logs/               of every instance and generator
+//
+// Create and Open give the one writer of a folder; Load reads it for reports,
+// also while it is being written.
+package result
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// The names of the files of a run folder.
+const (
+	manifestFile = "manifest.json"
+	journalFile  = "outcomes.jsonl"
+	tableFile    = "trials.csv"
+	summaryFile  = "summary.json"
+	usageFolder  = "usage"
+	logsFolder   = "logs"
+
+	trialsParquet = "trials.parquet"
+	usageParquet  = "usage.parquet"
+)
+
+// ErrLocked is in the error of opening a run that another process writes.
+var ErrLocked = errors.New("another vitrine is writing to this run")
+
+// advise adds to an error of the file system what the user can do about it.
+func advise(action string, err error) error {
+	if err == nil {
+		return nil
+	}
+	do := ""
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		do = ": what was measured before is kept; free some space, then continue with --resume"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		do = ": choose a folder that you may write to (--out)"
+	}
+	return fmt.Errorf("%s: %w%s", action, err, do)
+}
+
+// replace writes a file whole or not at all: into a temporary file beside it,
+// flushed to the disk, renamed over the old one.
+func replace(path string, write func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return advise("writing "+path, err)
+	}
+	defer func() {
+		if err != nil {
+			// The file may be closed already; only its removal matters.
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+			err = advise("writing "+path, err)
+		}
+	}()
+	if err := write(f); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes the names in a folder survive a crash of the machine.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }() // opened for reading
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return err // EINVAL: a file system that cannot sync folders
+	}
+	return nil
+}

@@ -1,0 +1,401 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// A Run is a run folder being written. Only one Run of a folder exists at a
+// time, on the whole machine. Its methods may be called from any goroutine.
+type Run struct {
+	dir      string
+	repaired []string
+
+	mu       sync.Mutex
+	manifest Manifest
+	journal  *appender // outcomes.jsonl; its file carries the lock
+	table    *appender // trials.csv
+	outcomes []vitrine.Outcome
+	byKey    map[vitrine.Key]int
+	byTrial  map[trial]vitrine.Key
+	stale    bool // trials.csv lacks what outcomes.jsonl has
+	closed   bool
+}
+
+// A trial is what names the files of one trial.
+type trial struct{ seq, attempt int }
+
+// Create begins a run in a folder that is new or empty. A folder that holds a
+// run already, or anything else, is refused and left as it is.
+func Create(dir string, m Manifest) (*Run, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, advise("making the run folder", err)
+	}
+	if err := vacant(dir); err != nil {
+		return nil, err
+	}
+	r := newRun(dir)
+	if err := r.lock(os.O_CREATE); err != nil {
+		return nil, err
+	}
+	m.Schema = Schema
+	err := vacant(dir) // again, now that nobody else can be creating it
+	if err == nil {
+		err = r.begin(m)
+	}
+	if err != nil {
+		r.unlock()
+		return nil, err
+	}
+	return r, nil
+}
+
+// vacant refuses a folder in which a run cannot begin. An outcomes.jsonl that
+// is empty, with no manifest, is what a Create that was killed leaves behind.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return advise("reading the run folder", err)
+	}
+	for _, e := range entries {
+		if e.Name() == manifestFile {
+			return fmt.Errorf("%s already holds a run: continue it with --resume, or choose another folder (--out)", dir)
+		}
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); e.Name() == journalFile && err == nil && info.Size() == 0 {
+			continue
+		}
+		if ok, _ := filepath.Match("."+manifestFile+".*.tmp", e.Name()); ok {
+			continue
+		}
+		return fmt.Errorf("%s is not empty and holds no run (there is %s in it): choose another folder (--out)", dir, e.Name())
+	}
+	return nil
+}
+
+// begin writes the first files; the manifest last, for it makes the folder a run.
+func (r *Run) begin(m Manifest) error {
+	if err := r.rewriteTable(); err != nil {
+		return err
+	}
+	return r.SaveManifest(m)
+}
+
+// Open continues a run. What a killed process left half written is mended, and
+// Repairs says what. The folder of a run that another process is writing gives
+// ErrLocked; a manifest of another schema is refused.
+func Open(dir string) (*Run, error) {
+	m, err := readManifest(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s holds no run to continue (no %s in it): start it without --resume", dir, manifestFile)
+	} else if err != nil {
+		return nil, err
+	}
+	r := newRun(dir)
+	if err := r.lock(os.O_CREATE); err != nil {
+		return nil, err
+	}
+	r.manifest = m
+	if err := r.recover(); err != nil {
+		r.unlock()
+		return nil, err
+	}
+	return r, nil
+}
+
+func newRun(dir string) *Run {
+	return &Run{dir: dir, byKey: map[vitrine.Key]int{}, byTrial: map[trial]vitrine.Key{}}
+}
+
+// lock opens outcomes.jsonl and takes the folder's lock, which the kernel lets
+// go of when the process ends, however it ends.
+func (r *Run) lock(flags int) error {
+	path := filepath.Join(r.dir, journalFile)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|flags, 0o644)
+	if err != nil {
+		return advise("opening "+path, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close() // nothing written
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return fmt.Errorf("%s: %w", r.dir, err)
+	}
+	r.journal = &appender{file: f}
+	return nil
+}
+
+// unlock gives up a folder in which nothing was written through this Run.
+func (r *Run) unlock() {
+	_ = r.journal.file.Close()
+	if r.table != nil {
+		_ = r.table.file.Close()
+	}
+}
+
+// recover reads what the folder holds and mends it: a torn last line of
+// outcomes.jsonl is cut off, and trials.csv is made to say the same.
+func (r *Run) recover() error {
+	path := filepath.Join(r.dir, journalFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return advise("reading "+path, err)
+	}
+	j, err := readJournal(data, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w; mend that line or take it out", r.dir, err)
+	}
+	r.journal.size = j.whole
+	if j.torn > 0 {
+		if err := r.journal.rewind(); err != nil {
+			return advise("cutting a torn line off "+path, err)
+		}
+		r.repaired = append(r.repaired, fmt.Sprintf("%s: cut off a last line of %d bytes that was not written whole", journalFile, j.torn))
+	}
+	if j.unended {
+		if err := r.journal.append([]byte("\n")); err != nil {
+			return advise("ending the last line of "+path, err)
+		}
+		r.repaired = append(r.repaired, journalFile+": ended the last line")
+	}
+	for _, o := range j.outcomes {
+		if err := r.distinct(o.Key); err != nil {
+			return fmt.Errorf("%s: %s: %w; take one of them out", r.dir, journalFile, err)
+		}
+		r.remember(o)
+	}
+	return r.mendTable()
+}
+
+// mendTable rebuilds trials.csv when it is not what the outcomes say.
+func (r *Run) mendTable() error {
+	want, err := formatTable(r.outcomes)
+	if err != nil {
+		return err
+	}
+	have, err := os.ReadFile(filepath.Join(r.dir, tableFile))
+	if err == nil && bytes.Equal(have, want) {
+		return r.openTable()
+	}
+	r.repaired = append(r.repaired, tableFile+": rebuilt from "+journalFile)
+	return r.rewriteTable()
+}
+
+func (r *Run) rewriteTable() error {
+	text, err := formatTable(r.outcomes)
+	if err != nil {
+		return err
+	}
+	err = replace(filepath.Join(r.dir, tableFile), func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.stale = false
+	return r.openTable()
+}
+
+func (r *Run) openTable() error {
+	if r.table != nil {
+		_ = r.table.file.Close() // replaced; everything in it was flushed
+	}
+	path := filepath.Join(r.dir, tableFile)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return advise("opening "+path, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return advise("reading "+path, err)
+	}
+	r.table = &appender{file: f, size: info.Size()}
+	return nil
+}
+
+// Dir is the run folder.
+func (r *Run) Dir() string { return r.dir }
+
+// Repairs says what Open had to mend, one line each; empty when nothing.
+func (r *Run) Repairs() []string { return r.repaired }
+
+// Manifest is what the folder says about where its numbers come from.
+func (r *Run) Manifest() Manifest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.manifest
+}
+
+// SaveManifest replaces the manifest, whole or not at all.
+func (r *Run) SaveManifest(m Manifest) error {
+	m.Schema = Schema
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := saveJSON(filepath.Join(r.dir, manifestFile), m); err != nil {
+		return err
+	}
+	r.manifest = m
+	return nil
+}
+
+// SaveSummary replaces summary.json, whole or not at all. A summary with a
+// number that is none (NaN, infinity) is refused by its name.
+func (r *Run) SaveSummary(s Summary) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return saveJSON(filepath.Join(r.dir, summaryFile), s.filled())
+}
+
+func saveJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return replace(path, func(f *os.File) error {
+		_, err := f.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// Outcomes are the trials so far, in the order in which they were appended.
+func (r *Run) Outcomes() []vitrine.Outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.outcomes)
+}
+
+// Find gives the outcome of a trial that is finished.
+func (r *Run) Find(key vitrine.Key) (vitrine.Outcome, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, ok := r.byKey[key]
+	if !ok {
+		return vitrine.Outcome{}, false
+	}
+	return r.outcomes[i], true
+}
+
+// Append adds a finished trial and returns once it is on the disk. When it
+// fails, what was there before is whole and readable. A trial (seq and attempt)
+// that the run has already is refused.
+func (r *Run) Append(o vitrine.Outcome) error {
+	o = clean(o)
+	if err := checkOutcome(o); err != nil {
+		return fmt.Errorf("%s: not written: %w", journalFile, err)
+	}
+	line, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("trial %d attempt %d: %w", o.Seq, o.Attempt, err)
+	}
+	row, err := formatRow(o)
+	if err != nil {
+		return fmt.Errorf("trial %d attempt %d: %w", o.Seq, o.Attempt, err)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fmt.Errorf("%s: the run is closed: %w", r.dir, os.ErrClosed)
+	}
+	if err := r.distinct(o.Key); err != nil {
+		return fmt.Errorf("%s: %w", r.dir, err)
+	}
+	if err := r.journal.append(append(line, '\n')); err != nil {
+		return advise(fmt.Sprintf("writing trial %d attempt %d to %s", o.Seq, o.Attempt, filepath.Join(r.dir, journalFile)), err)
+	}
+	r.remember(o)
+	if r.stale {
+		return r.rewriteTable()
+	}
+	if err := r.table.append(row); err != nil {
+		r.stale = true
+		return advise(fmt.Sprintf("writing trial %d attempt %d to %s (it is in %s)", o.Seq, o.Attempt, filepath.Join(r.dir, tableFile), journalFile), err)
+	}
+	return nil
+}
+
+func (r *Run) distinct(key vitrine.Key) error {
+	old, ok := r.byTrial[trial{key.Seq, key.Attempt}]
+	switch {
+	case !ok:
+		return nil
+	case old == key:
+		return fmt.Errorf("trial %d attempt %d is there already", key.Seq, key.Attempt)
+	}
+	return fmt.Errorf("trial %d attempt %d is there already, as another trial (%s repeat %d at %v, now %s repeat %d at %v)",
+		key.Seq, key.Attempt, old.Sizing, old.Repeat, old.Rate, key.Sizing, key.Repeat, key.Rate)
+}
+
+func (r *Run) remember(o vitrine.Outcome) {
+	r.byKey[o.Key] = len(r.outcomes)
+	r.byTrial[trial{o.Seq, o.Attempt}] = o.Key
+	r.outcomes = append(r.outcomes, o)
+}
+
+// LogDir is a folder below logs/, which need not exist yet: LogDir("generator"),
+// LogDir(sizing, "1"). No name leads out of logs/.
+func (r *Run) LogDir(names ...string) string {
+	inside := filepath.Clean("/" + filepath.Join(names...))
+	return filepath.Join(r.dir, logsFolder, inside)
+}
+
+// Close writes the Parquet files and lets go of the folder. It may be called
+// more than once. When it fails, the other files are whole all the same.
+func (r *Run) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	var errs []error
+	if r.stale {
+		errs = append(errs, r.rewriteTable())
+	}
+	errs = append(errs, writeParquet(r.dir, r.outcomes))
+	errs = append(errs, r.table.file.Close(), r.journal.file.Close())
+	return errors.Join(errs...)
+}
+
+// An appender adds to a file all of a line or nothing of it.
+type appender struct {
+	file *os.File
+	size int64 // of what is whole
+}
+
+// append returns once the line is on the disk.
+func (a *appender) append(line []byte) error {
+	_, err := a.file.Write(line)
+	if err == nil {
+		err = a.file.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, a.rewind())
+	}
+	a.size += int64(len(line))
+	return nil
+}
+
+// rewind cuts off what is not whole; shrinking a file works on a full disk too.
+func (a *appender) rewind() error {
+	if err := a.file.Truncate(a.size); err != nil {
+		return err
+	}
+	return a.file.Sync()
+}

@@ -1,0 +1,166 @@
+package result
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"vitrine"
+)
+
+// UsageHeader is the first line of usage/*.csv.
+const UsageHeader = "t_s,instance,component,cpu,memory_bytes,rx_bytes_s,tx_bytes_s,throttled,softirq,steal,missing"
+
+// A Sample is one line of usage/*.csv: one instance at one time. The host is
+// the instances "host", "cpu0", "cpu1", ... of the component "host". A nil
+// field was not read, and Missing says why.
+type Sample struct {
+	Time      float64 // seconds since the window began; negative in the warm-up
+	Instance  string
+	Component string
+	CPU       *float64 // CPUs
+	Memory    *float64 // bytes
+	RxBytes   *float64 // per second
+	TxBytes   *float64 // per second
+	Throttled *float64 // share of time, 0..
+	Softirq   *float64 // CPUs; host only
+	Steal     *float64 // CPUs; host only
+	Missing   string
+}
+
+// HostComponent is the component of samples of the machine itself.
+const HostComponent = "host"
+
+// usageName is the file of one trial, below the run folder.
+func usageName(key vitrine.Key) string {
+	return filepath.Join(usageFolder, fmt.Sprintf("%d-%d.csv", key.Seq, key.Attempt))
+}
+
+// CreateUsage begins the file for what the monitor samples in one trial, and
+// gives its path. A file left by a trial that did not finish is begun anew; the
+// file of a finished trial is never touched. What was written is on the disk
+// once Close has returned without error.
+func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
+	r.mu.Lock()
+	err := r.distinct(key)
+	r.mu.Unlock()
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", r.dir, err)
+	}
+	path := filepath.Join(r.dir, usageName(key))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, "", advise("making a folder for usage", err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, "", advise("creating "+path, err)
+	}
+	return &usageWriter{file: f, buffer: bufio.NewWriterSize(f, 1<<16)}, path, nil
+}
+
+// A usageWriter keeps the monitor's lines off the disk while the load runs.
+type usageWriter struct {
+	file   *os.File
+	buffer *bufio.Writer
+}
+
+func (w *usageWriter) Write(b []byte) (int, error) {
+	n, err := w.buffer.Write(b)
+	return n, advise("writing "+w.file.Name(), err)
+}
+
+func (w *usageWriter) Close() error {
+	err := w.buffer.Flush()
+	if err == nil {
+		err = w.file.Sync()
+	}
+	return advise("writing "+w.file.Name(), errors.Join(err, w.file.Close()))
+}
+
+// ReadUsage hands every sample of a usage file to each, in order. Columns are
+// found by name; those it does not know are passed over. A last line that was
+// not written whole is left out. Errors name the line.
+func ReadUsage(r io.Reader, each func(Sample) error) error {
+	rows := csv.NewReader(r)
+	rows.ReuseRecord = true
+	header, err := rows.Read()
+	if errors.Is(err, io.EOF) {
+		return nil // begun, nothing sampled
+	}
+	if err != nil {
+		return err
+	}
+	columns, err := usageColumns(header)
+	if err != nil {
+		return err
+	}
+	for {
+		row, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			if _, next := rows.Read(); errors.Is(next, io.EOF) {
+				return nil // torn: nothing follows
+			}
+			return err
+		}
+		line, _ := rows.FieldPos(0)
+		s, err := columns.sample(row)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		if err := each(s); err != nil {
+			return err
+		}
+	}
+}
+
+// usageIndex is where each column of a usage file is; -1: not there.
+type usageIndex struct {
+	time, instance, component, missing int
+	numbers                            [7]int // cpu ... steal
+}
+
+func usageColumns(header []string) (usageIndex, error) {
+	at := func(name string) int { return slices.Index(header, name) }
+	x := usageIndex{time: at("t_s"), instance: at("instance"), component: at("component"), missing: at("missing")}
+	for i, name := range []string{"cpu", "memory_bytes", "rx_bytes_s", "tx_bytes_s", "throttled", "softirq", "steal"} {
+		x.numbers[i] = at(name)
+	}
+	if x.time < 0 || x.instance < 0 || x.component < 0 {
+		return x, fmt.Errorf("line 1: not the header of a usage file: want %s", UsageHeader)
+	}
+	return x, nil
+}
+
+func (x usageIndex) sample(row []string) (Sample, error) {
+	t, err := strconv.ParseFloat(row[x.time], 64)
+	if err != nil || !finite(t) {
+		return Sample{}, fmt.Errorf("t_s is %q, not seconds", row[x.time])
+	}
+	s := Sample{Time: t, Instance: row[x.instance], Component: row[x.component]}
+	if x.missing >= 0 {
+		s.Missing = row[x.missing]
+	}
+	values := new([7]float64) // one allocation for all of a sample's numbers
+	fields := [7]**float64{&s.CPU, &s.Memory, &s.RxBytes, &s.TxBytes, &s.Throttled, &s.Softirq, &s.Steal}
+	for i, column := range x.numbers {
+		if column < 0 || row[column] == "" {
+			continue
+		}
+		v, err := strconv.ParseFloat(row[column], 64)
+		if err != nil || !finite(v) {
+			return Sample{}, fmt.Errorf("%q is not a number", row[column])
+		}
+		values[i] = v
+		*fields[i] = &values[i]
+	}
+	return s, nil
+}
