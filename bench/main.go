@@ -31,13 +31,20 @@ type bench struct {
 // benches is every bench, in the order that the table shows them.
 func benches() []bench {
 	return []bench{
-
+		{"monitor", monitorBench},
 	}
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 3 && os.Args[1] == watchCommand {
+		if err := watch(ctx, os.Args[2], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "watch:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(run(ctx, os.Args[1:], "bench.json", os.Stdout, os.Stderr))
 }
 

@@ -174,7 +174,7 @@ func (m *Monitor) sample() {
 
 // bury finds the instances whose main process has ended, by one poll of all.
 func (m *Monitor) bury() {
-	n, err := unix.Poll(m.alive, 0)
+	n, err := poll(m.alive)
 	if err != nil || n == 0 {
 		return
 	}

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // processes reads an instance that has no cgroup: its main process and that
@@ -96,11 +94,11 @@ func (m *process) sample(buf []byte) (pages float64, err error) {
 	if err != nil {
 		return 0, m.statm.wrap(err)
 	}
-	var clock unix.Timespec
-	if err := unix.ClockGettime(processClock(m.pid), &clock); err != nil {
+	ns, err := clock(processClock(m.pid))
+	if err != nil {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", m.pid, err)
 	}
-	m.spent = float64(clock.Nano())
+	m.spent = float64(ns)
 	return float64(resident), nil
 }
 

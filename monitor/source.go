@@ -33,10 +33,7 @@ const wholeBelow = 2048
 func (f *file) read(buf []byte) ([]byte, error) {
 	n := 0
 	for n < len(buf) {
-		got, err := unix.Pread(f.fd, buf[n:], int64(n))
-		if err == unix.EINTR {
-			continue
-		}
+		got, err := pread(f.fd, buf[n:], n)
 		if err != nil {
 			return nil, f.wrap(err)
 		}

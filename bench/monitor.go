@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/monitor"
+)
+
+// What the bench of the monitor watches, and for how long in each round: long
+// enough that the start of a Go process does not count.
+const (
+	watchedInstances = 50
+	watchInterval    = 100 * time.Millisecond
+	watchSamples     = 100
+)
+
+// watchCommand is the first argument of this program when it runs as the side
+// that watches.
+const watchCommand = "watch"
+
+//go:embed reader/reader.c
+var readerSource []byte
+
+// monitorBench compares the CPU time of a process that watches 50 instances at
+// 10 Hz, rows and all, with that of a process in C that reads the same files as
+// often and does nothing else. Both count whole, from start to exit, by the
+// samples that they took: the monitor skips those that a busy host makes late.
+func monitorBench(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	dir, err := os.MkdirTemp("", "bench-monitor-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	reader, err := compileC(ctx, dir, "reader", readerSource)
+	if err != nil {
+		return nil, err
+	}
+	watched, err := startSleepers(ctx, watchedInstances)
+	defer func() { err = errors.Join(err, watched.remove()) }()
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	vantages, err := json.Marshal(watched.vantages())
+	if err != nil {
+		return nil, err
+	}
+	ours := func(ctx context.Context) (float64, error) {
+		return cpuPerSample(exec.CommandContext(ctx, self, watchCommand, filepath.Join(dir, "usage.csv")), vantages)
+	}
+	theirs := func(ctx context.Context) (float64, error) {
+		return cpuPerSample(exec.CommandContext(ctx, reader, strconv.FormatInt(watchInterval.Microseconds(), 10),
+			strconv.Itoa(watchSamples)), watched.files())
+	}
+	pairs, err := interleave(ctx, minRounds, ours, theirs, progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pairs.row("monitor", "CPU us/sample", "C that preads the same files", "<= 1.5")
+	return []Row{row}, err
+}
+
+// watch is the process that is measured: it watches the vantages on standard
+// input, writes the rows to the file and prints how many samples it took.
+func watch(ctx context.Context, file string, in io.Reader, samples io.Writer) (err error) {
+	var vantages []vitrine.Vantage
+	if err := json.NewDecoder(in).Decode(&vantages); err != nil {
+		return fmt.Errorf("read the vantages: %w", err)
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	m, err := monitor.Start(ctx, monitor.Config{Interval: watchInterval}, vantages, out)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(watchSamples * watchInterval):
+	}
+	if err := m.Stop(); err != nil {
+		return err
+	}
+	for instance, use := range m.Use(time.Now().Add(-watchSamples*watchInterval), time.Now()) {
+		if len(use.Missing) > 0 {
+			return fmt.Errorf("%s: not all could be read: %v", instance, use.Missing)
+		}
+	}
+	fmt.Fprintln(samples, watchSamples-m.Missed())
+	return ctx.Err()
+}
+
+// compileC compiles a program with the host's compiler.
+func compileC(ctx context.Context, dir, name string, source []byte) (program string, err error) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		return "", &vitrine.Unsupported{What: name + ".c", Missing: "gcc", Do: "install it"}
+	}
+	program = filepath.Join(dir, name)
+	compile := exec.CommandContext(ctx, gcc, "-O2", "-o", program, "-x", "c", "-")
+	compile.Stdin = bytes.NewReader(source)
+	if out, err := compile.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile %s.c: %w\n%s", name, err, out)
+	}
+	return program, nil
+}
+
+// cpuPerSample runs the command to its end and divides the CPU time, user and
+// system, that the kernel accounts to it by the samples that it says it took; us.
+func cpuPerSample(command *exec.Cmd, stdin []byte) (float64, error) {
+	var stdout, stderr bytes.Buffer
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return 0, fmt.Errorf("%s: %w\n%s", command.Path, err, stderr.String())
+	}
+	samples, err := strconv.Atoi(strings.TrimSpace(stdout.String()))
+	if err != nil || samples < 1 {
+		return 0, fmt.Errorf("%s took %q samples: want at least one", command.Path, stdout.String())
+	}
+	spent := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	return float64(spent.Microseconds()) / float64(samples), nil
+}
