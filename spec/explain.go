@@ -104,10 +104,12 @@ func (x *explainer) explain(e *validator.ValidationError) {
 		x.add(1, x.name(path)+" lacks", x.BadInput(fmt.Sprintf("%s has no %s", x.name(path), strings.Join(k.Missing, ", ")), "it goes with "+k.Prop, path...))
 	case *kind.AdditionalProperties:
 		for _, field := range k.Properties {
-			x.field(0, path, field, names(object(x.at(e.SchemaURL)["properties"])), "is not a field of")
+			x.unknown(e, path, field)
 		}
-	case *kind.PropertyNames:
-		x.propertyName(e, k, path)
+	case *kind.FalseSchema: // of the fields of another mode, see only
+		last := len(path) - 1
+		want, _ := x.at(e.SchemaURL[:strings.LastIndex(e.SchemaURL, "/properties/")])["description"].(string)
+		x.field(1, path[:last], path[last], "does not belong in this", want)
 	default:
 		if len(e.Causes) > 0 {
 			for _, cause := range e.Causes {
@@ -121,25 +123,23 @@ func (x *explainer) explain(e *validator.ValidationError) {
 }
 
 // field is a mapping's key that is not allowed there.
-func (x *explainer) field(rank int, path []string, field string, allowed []string, is string) {
+func (x *explainer) field(rank int, path []string, field, is, want string) {
 	at := x.key(path, field)
 	x.add(rank, x.name(append(slices.Clone(path), field)), &vitrine.BadInput{File: x.file, Line: at.Line, Column: at.Column,
-		Found: fmt.Sprintf("%s %s %s", field, is, x.name(path)), Want: choose(field, allowed)})
+		Found: fmt.Sprintf("%s %s %s", field, is, x.name(path)), Want: want})
 }
 
-// propertyName is a key that a propertyNames of the schema refuses: by a list
-// (a field of another mode), or by a format.
-func (x *explainer) propertyName(e *validator.ValidationError, k *kind.PropertyNames, path []string) {
-	for _, cause := range leaves(e.Causes) {
-		switch reason := cause.ErrorKind.(type) {
-		case *kind.Enum:
-			x.field(2, path, k.Property, texts(reason.Want), "does not belong in this")
-		default:
-			at := x.key(path, k.Property)
-			found := fmt.Sprintf("%q as a name in %s", k.Property, x.name(path))
-			x.add(1, x.name(append(slices.Clone(path), k.Property)), &vitrine.BadInput{File: x.file, Line: at.Line, Column: at.Column, Found: found, Want: x.wanted(cause)})
+// unknown is a key that the mapping's schema does not list, or whose form it
+// refuses.
+func (x *explainer) unknown(e *validator.ValidationError, path []string, field string) {
+	schema := x.at(e.SchemaURL)
+	for _, f := range formats() {
+		if _, ok := object(schema["patternProperties"])[f.pattern]; ok {
+			x.field(0, path, field, "is no name for", f.want)
+			return
 		}
 	}
+	x.field(0, path, field, "is not a field of", choose(field, names(object(schema["properties"]))))
 }
 
 // alternatives explains an anyOf or oneOf by the branch that the user most
@@ -159,7 +159,7 @@ func (x *explainer) alternatives(e *validator.ValidationError, path []string, ma
 			}
 		case *kind.Type:
 			if here {
-				types = append(types, typeWords(k.Want)...)
+				types = append(types, x.typed(first, k))
 				continue
 			}
 		}
@@ -176,7 +176,6 @@ func (x *explainer) alternatives(e *validator.ValidationError, path []string, ma
 	case len(missing) > 0:
 		x.add(1, x.name(path)+" lacks", x.BadInput(fmt.Sprintf("%s has none of %s", x.name(path), strings.Join(missing, ", ")), "want one of them", path...))
 	default:
-		slices.Sort(types)
 		x.add(1, x.name(path), x.BadInput(fmt.Sprintf("%s is %s", x.name(path), show(x.find(path))), "want "+strings.Join(slices.Compact(types), " or "), path...))
 	}
 }
@@ -226,11 +225,7 @@ func (x *explainer) leaf(e *validator.ValidationError, path []string) (found, wa
 func (x *explainer) wanted(e *validator.ValidationError) string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Type:
-		want := "want " + strings.Join(typeWords(k.Want), " or ")
-		if examples, _ := x.at(e.SchemaURL)["examples"].([]any); len(examples) > 0 {
-			want += fmt.Sprintf(" such as %q", fmt.Sprint(examples[0]))
-		}
-		return want
+		return "want " + x.typed(e, k)
 	case *kind.Format:
 		return k.Err.Error()
 	case *kind.Pattern:
@@ -251,30 +246,38 @@ func (x *explainer) wanted(e *validator.ValidationError) string {
 		return "want at least one of " + strings.Join(names(object(x.at(e.SchemaURL)["properties"])), ", ")
 	case *kind.MinLength:
 		return "want text that is not empty"
-	case *kind.FalseSchema:
-		return "nothing is allowed here"
 	}
 	return fmt.Sprintf("want what the schema says at %s", strings.TrimPrefix(e.SchemaURL, where))
 }
 
 // description is what the schema says about the field of a mapping.
 func (x *explainer) description(e *validator.ValidationError, field string) string {
-	text, _ := object(object(x.at(e.SchemaURL)["properties"])[field])["description"].(string)
+	schema := x.at(e.SchemaURL)
+	text, _ := object(object(schema["properties"])[field])["description"].(string)
 	if text == "" {
-		return "add it"
+		text, _ = schema["description"].(string)
 	}
 	return "add it: " + strings.TrimSuffix(text, ".")
 }
 
-// typeWords says JSON's types in plain words.
-func typeWords(types []string) []string {
+// typed says in plain words what type the schema wants, by its values or an
+// example where it has them.
+func (x *explainer) typed(e *validator.ValidationError, k *kind.Type) string {
+	schema := x.at(e.SchemaURL)
+	if values, _ := schema["enum"].([]any); len(values) > 0 {
+		return strings.Join(texts(values), " or ")
+	}
 	words := map[string]string{"object": "a mapping", "array": "a list", "string": "text", "number": "a number",
 		"integer": "a whole number", "boolean": "true or false", "null": "nothing"}
-	out := make([]string, len(types))
-	for i, t := range types {
+	out := make([]string, len(k.Want))
+	for i, t := range k.Want {
 		out[i] = words[t]
 	}
-	return out
+	want := strings.Join(out, " or ")
+	if examples, _ := schema["examples"].([]any); len(examples) > 0 {
+		want += fmt.Sprintf(" such as %q", fmt.Sprint(examples[0]))
+	}
+	return want
 }
 
 func decimal(r *big.Rat) string {

@@ -25,7 +25,7 @@ func (m *meaning) bad(found, want string, path ...any) {
 
 // unknown is an error at a value that names nothing known.
 func (m *meaning) unknown(name string, known []string, path ...any) {
-	m.bad(fmt.Sprintf("%s is %q", m.name(tokens(path)), name), choose(name, known), path...)
+	m.bad(fmt.Sprintf("%s is %q", m.name(tokens(path)), name), choose(name, slices.Compact(known)), path...)
 }
 
 // add takes in an error, or several joined.
@@ -285,7 +285,7 @@ func (m *meaning) counts(d *Deployment) {
 		case c == nil:
 			at := m.key([]string{"instances"}, name)
 			m.errs = append(m.errs, &vitrine.BadInput{File: m.file, Line: at.Line, Column: at.Column,
-				Found: fmt.Sprintf("instances names %s", name), Want: choose(name, componentNames(d))})
+				Found: fmt.Sprintf("instances names %s", name), Want: choose(name, slices.Compact(componentNames(d)))})
 		case count.Max > 0 && count.Min > count.Max:
 			m.bad(fmt.Sprintf("instances.%s has min %d above max %d", name, count.Min, count.Max), "want min at most max", "instances", name)
 		case !c.Scalable && count.Min != count.Max:

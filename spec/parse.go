@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -32,6 +33,9 @@ func parse(file string, raw []byte) (Node, error) {
 	if len(raw) > MaxFile {
 		return Node{}, whole("larger than 1 MiB", "a deployment or workload file has a few kilobytes")
 	}
+	if at := notText(raw); at >= 0 {
+		return Node{}, atOffset(file, raw, at, "bytes that are no text", "want UTF-8 without control characters")
+	}
 	if json.Valid(raw) {
 		raw = jsonEscapes(raw)
 	}
@@ -42,13 +46,13 @@ func parse(file string, raw []byte) (Node, error) {
 		return Node{}, whole("empty", "write a deployment or workload, in YAML or JSON")
 	}
 	if err != nil {
-		return Node{}, syntaxError(file, err)
+		return Node{}, syntaxError(file, raw, err)
 	}
 	switch err := decoder.Decode(&second); {
 	case err == nil:
 		return Node{}, &vitrine.BadInput{File: file, Line: second.Line, Column: second.Column, Found: "a second document", Want: "want one document in a file"}
 	case !errors.Is(err, io.EOF):
-		return Node{}, syntaxError(file, err)
+		return Node{}, syntaxError(file, raw, err)
 	}
 	r := resolver{file: file}
 	root := r.resolve(document.Content[0], 0)
@@ -82,19 +86,46 @@ func jsonEscapes(raw []byte) []byte {
 	})
 }
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?line ([0-9]+): `)
+// notText is the offset of the first byte that is not UTF-8, or of the first
+// control character that YAML does not allow; -1 when there is none.
+func notText(raw []byte) int {
+	for i := 0; i < len(raw); {
+		r, size := utf8.DecodeRune(raw[i:])
+		if r == utf8.RuneError && size < 2 || r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0x7f {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
 
-// syntaxError turns the parser's error, which knows the line at most.
-func syntaxError(file string, err error) error {
+// atOffset is an error at a byte of the file.
+func atOffset(file string, raw []byte, offset int, found, want string) *vitrine.BadInput {
+	before := raw[:offset]
+	line := bytes.Count(before, []byte{'\n'}) + 1
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return &vitrine.BadInput{File: file, Line: line, Column: column, Found: found, Want: want}
+}
+
+var (
+	yamlLine      = regexp.MustCompile(`^line ([0-9]+): `)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+)
+
+// syntaxError places the parser's error, which knows the line at most, and on
+// the first line not even that.
+func syntaxError(file string, raw []byte, err error) error {
+	const want = "mend the YAML or JSON here"
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	bad := &vitrine.BadInput{File: file, Want: "mend the YAML or JSON here"}
+	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
+		return atOffset(file, raw, max(0, bytes.Index(raw, []byte("*"+m[1]))), text, want)
+	}
+	line := 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		bad.Line, _ = strconv.Atoi(m[1]) // digits only
-		bad.Column = 1
+		line, _ = strconv.Atoi(m[1]) // digits only
 		text = text[len(m[0]):]
 	}
-	bad.Found = text
-	return bad
+	return &vitrine.BadInput{File: file, Line: line, Column: 1, Found: text, Want: want}
 }
 
 // A resolver turns the parsed tree into one of mappings, lists and scalars that

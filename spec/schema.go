@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,11 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("read the published schema: %w", err)
 	}
 	servers := s.Definitions["Servers"]
-	for option, back := range map[string]map[string]any{"substrate": known.Substrates, "fabric": known.Fabrics} {
+	for _, option := range []string{"substrate", "fabric"} {
+		back := known.Substrates
+		if option == "fabric" {
+			back = known.Fabrics
+		}
 		if back == nil {
 			continue
 		}
@@ -74,8 +79,8 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 			}
 		}
 		for _, name := range names(back) {
-			if _, taken := servers.Properties.Get(name); taken && back[name] == nil {
-				continue // a substrate and a fabric may share a name, and a part
+			if back[name] == nil && option == "fabric" {
+				continue // most have no options; a substrate's part may be there, and empty
 			}
 			servers.Properties.Set(name, part(back[name], "Options of "+name+"."))
 		}
@@ -166,38 +171,58 @@ func reflector() *jsonschema.Reflector {
 	}
 }
 
-// refined adds to a file's schema what tags cannot say.
+// refined adds to the deployment's schema what tags cannot say.
 func refined(s *jsonschema.Schema) *jsonschema.Schema {
-	named := func(format string) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Format: format} }
-	required := func(fields ...string) (all []*jsonschema.Schema) {
-		for _, f := range fields {
-			all = append(all, &jsonschema.Schema{Required: []string{f}})
-		}
-		return all
+	component := s.Definitions["Component"]
+	if component == nil {
+		return s
 	}
-	allowed := func(fields ...any) *jsonschema.Schema {
-		return &jsonschema.Schema{PropertyNames: &jsonschema.Schema{Enum: fields}}
-	}
+	component.AnyOf = required("command", "image")
+	ports, _ := component.Properties.Get("ports")
+	keyed(ports, "name", &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "65535"})
+	environment, _ := component.Properties.Get("environment")
+	keyed(environment, "environment-name", scalar())
+	s.Definitions["Dependency"].DependentRequired = map[string][]string{"as": {"port"}, "port": {"as"}}
+	s.Definitions["Ready"].OneOf = required("tcp", "sip", "http", "command")
+	s.Definitions["Servers"].AdditionalProperties = &jsonschema.Schema{Type: "object"}
 	one := uint64(1)
-	if c := s.Definitions["Component"]; c != nil {
-		c.AnyOf = required("command", "image")
-		ports, _ := c.Properties.Get("ports")
-		ports.PropertyNames = named("name")
-		ports.AdditionalProperties = &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "65535"}
-		environment, _ := c.Properties.Get("environment")
-		environment.PropertyNames = named("environment-name")
-		s.Definitions["Dependency"].DependentRequired = map[string][]string{"as": {"port"}, "port": {"as"}}
-		s.Definitions["Ready"].OneOf = required("tcp", "sip", "http", "command")
-		s.Definitions["Limit"].MinProperties = &one
-		s.Definitions["Servers"].AdditionalProperties = &jsonschema.Schema{Type: "object"}
-		custom := allowed("name", "sizes")
-		custom.Required = []string{"sizes"}
-		exhaustive := allowed("name", "flavors", "limit")
-		exhaustive.Required = []string{"limit"}
-		directed := allowed("name", "flavors", "scaling", "scale_on", "limit", "reach")
-		directed.AnyOf = required("limit", "reach")
-		s.Definitions["Mode"].AllOf = []*jsonschema.Schema{
-			when("name", Custom, custom), when("name", Exhaustive, exhaustive), when("name", Directed, directed),
+	s.Definitions["Limit"].MinProperties = &one
+
+	mode := s.Definitions["Mode"]
+	custom := only(mode, Custom, "sizes")
+	custom.Required = []string{"sizes"}
+	exhaustive := only(mode, Exhaustive, "limit", "flavors")
+	exhaustive.Required = []string{"limit"}
+	directed := only(mode, Directed, "limit", "reach", "scaling", "scale_on", "flavors")
+	directed.AnyOf = required("limit", "reach")
+	mode.AllOf = []*jsonschema.Schema{when("name", Custom, custom), when("name", Exhaustive, exhaustive), when("name", Directed, directed)}
+	return s
+}
+
+// required are schemas that want one field each.
+func required(fields ...string) (all []*jsonschema.Schema) {
+	for _, f := range fields {
+		all = append(all, &jsonschema.Schema{Required: []string{f}})
+	}
+	return all
+}
+
+// keyed makes s a mapping from text of the format to values.
+func keyed(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
+	for _, f := range formats() {
+		if f.name == format {
+			s.PatternProperties = map[string]*jsonschema.Schema{f.pattern: values}
+		}
+	}
+	s.AdditionalProperties = jsonschema.FalseSchema
+}
+
+// only refuses the mode's fields that do not belong to the mode called name.
+func only(mode *jsonschema.Schema, name string, fields ...string) *jsonschema.Schema {
+	s := &jsonschema.Schema{Properties: jsonschema.NewProperties(), Description: fmt.Sprintf("%s takes %s", name, strings.Join(fields, ", "))}
+	for p := mode.Properties.Oldest(); p != nil; p = p.Next() {
+		if p.Key != "name" && !slices.Contains(fields, p.Key) {
+			s.Properties.Set(p.Key, jsonschema.FalseSchema)
 		}
 	}
 	return s
@@ -222,7 +247,7 @@ func formatted(s *jsonschema.Schema) *jsonschema.Schema {
 	for _, each := range s.Definitions {
 		formatted(each)
 	}
-	for _, each := range []*jsonschema.Schema{s.Items, s.AdditionalProperties, s.PropertyNames} {
+	for _, each := range []*jsonschema.Schema{s.Items, s.AdditionalProperties} {
 		formatted(each)
 	}
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {

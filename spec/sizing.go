@@ -52,18 +52,23 @@ func (d *Deployment) flavor(name string) (vitrine.Flavor, bool) {
 // Space is what sizings are made of, for a search over them.
 type Space struct {
 	Components []vitrine.Component // scalable ones, in the order of the sizing's name
-	Counts     []Count             // by component: how many instances it may have; 0 does not bind
+	Counts     map[string]Count    // by short name: how many instances it may have; 0 does not bind
 	Flavors    []vitrine.Flavor    // that they may have, ascending by vCPUs, then memory
 	Limit      vitrine.Resources   // of the components together; 0 does not bind
 }
 
 // Space is what the deployment's mode searches.
 func (d *Deployment) Space() Space {
-	s := Space{Limit: vitrine.Resources{VCPUs: d.Mode.Limit.VCPUs, Memory: int64(d.Mode.Limit.Memory)}}
+	s := Space{
+		Counts: map[string]Count{},
+		Limit:  vitrine.Resources{VCPUs: d.Mode.Limit.VCPUs, Memory: int64(d.Mode.Limit.Memory)},
+	}
 	for _, c := range d.Components {
 		if c.Scalable {
 			s.Components = append(s.Components, vitrine.Component{Name: c.Name, Short: c.Short, Scalable: true})
-			s.Counts = append(s.Counts, d.Counts[c.Name])
+			if count, bound := d.Counts[c.Name]; bound {
+				s.Counts[c.Short] = count
+			}
 		}
 	}
 	for _, f := range d.Flavors {
@@ -80,8 +85,8 @@ func (d *Deployment) Space() Space {
 // Smallest is the sizing with the fewest instances of the smallest flavor.
 func (s Space) Smallest() vitrine.Sizing {
 	var sizing vitrine.Sizing
-	for i, c := range s.Components {
-		sizing = append(sizing, vitrine.Part{Short: c.Short, Count: max(1, s.Counts[i].Min), Initial: s.Flavors[0].Initial()})
+	for _, c := range s.Components {
+		sizing = append(sizing, vitrine.Part{Short: c.Short, Count: max(1, s.Counts[c.Short].Min), Initial: s.Flavors[0].Initial()})
 	}
 	return sizing
 }

@@ -76,10 +76,13 @@ func compileStop(n Node) (func(vitrine.Outcome) bool, error) {
 // stopError reports all that CEL finds wrong, at the place inside the
 // expression where the file shows it as it is.
 func stopError(n Node, issues *cel.Issues, variables []string) error {
-	want := "a condition in CEL, such as scr / icr < 0.8, of doubles: " + strings.Join(variables, ", ")
+	want := "want a condition in CEL, such as scr / icr < 0.8, of doubles: " + strings.Join(variables, ", ")
 	var errs []*vitrine.BadInput
-	for _, issue := range issues.Errors() {
+	for i, issue := range issues.Errors() {
 		message, _, _ := strings.Cut(issue.Message, " (in container")
+		if i > 0 {
+			want = "" // once is enough
+		}
 		bad := n.BadInput("stop: "+message, want)
 		plain := n.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && !strings.ContainsAny(n.node.Value, "\n\\\"'")
 		if plain && issue.Location.Line() == 1 {

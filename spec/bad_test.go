@@ -1,0 +1,75 @@
+package spec
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vitrine"
+)
+
+// Every file in testdata/bad is refused with exactly the errors in the golden
+// file beside it, each with its place.
+func TestBadInput(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 70 {
+		t.Fatalf("only %d files (%v)", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			var err error
+			if strings.HasPrefix(filepath.Base(file), "workload") {
+				_, err = LoadWorkload(file, known())
+			} else {
+				_, err = LoadDeployment(file, known())
+			}
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			onlyBadInput(t, err)
+			got := strings.ReplaceAll(err.Error(), "testdata/bad/", "") + "\n"
+			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// onlyBadInput fails for any error that is not the user's to mend, and for
+// places that are out of order.
+func onlyBadInput(t *testing.T, err error) {
+	t.Helper()
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	line := 0
+	for _, e := range all {
+		var bad *vitrine.BadInput
+		if !errors.As(e, &bad) {
+			t.Errorf("not a BadInput: %v", e)
+			continue
+		}
+		if bad.Line < line {
+			t.Errorf("out of order: %v", err)
+		}
+		line = bad.Line
+		if bad.Found == "" {
+			t.Errorf("says nothing of what was found: %#v", bad)
+		}
+	}
+}
