@@ -25,7 +25,7 @@ type curve struct {
 
 // tried leaves out the rates at which nothing was scheduled.
 func (c curve) tried() curve {
-	var t curve
+	t := curve{make([]float64, 0, len(c.rates)), make([]count, 0, len(c.rates))}
 	for i, n := range c.counts {
 		if n.scheduled > 0 {
 			t.rates = append(t.rates, c.rates[i])

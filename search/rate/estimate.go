@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	draws      = 2000
+	draws      = 1000
 	confidence = 0.95
 )
 
@@ -48,7 +48,7 @@ func Estimate(history []vitrine.Outcome, cfg Config) []vitrine.Capacity {
 		}
 		return capacities
 	}
-	pooled := curve{t.rates, sum(t.rows)}
+	pooled := curve{t.rates, t.pooled()}
 	fit := pooled.fit()
 	drawn := t.bootstrap(cfg.Thresholds, cfg.Seed)
 	for i, threshold := range cfg.Thresholds {
@@ -127,12 +127,13 @@ func tabulate(history []vitrine.Outcome) table {
 func (t table) bootstrap(thresholds []float64, seed uint64) [][]float64 {
 	random := rand.New(rand.NewPCG(seed, draws))
 	drawn := make([][]float64, len(thresholds))
+	counts := make([]count, len(t.rates))
 	for range draws {
-		var counts []count
+		clear(counts)
 		if len(t.rows) > 1 {
-			counts = t.drawRepeats(random)
+			t.drawRepeats(random, counts)
 		} else {
-			counts = t.drawSeconds(random)
+			t.drawSeconds(random, counts)
 		}
 		c := curve{t.rates, counts}.tried()
 		fit := c.fit()
@@ -144,22 +145,19 @@ func (t table) bootstrap(thresholds []float64, seed uint64) [][]float64 {
 	return drawn
 }
 
-// drawRepeats draws as many repeats as there are, with replacement.
-func (t table) drawRepeats(random *rand.Rand) []count {
-	rows := make([][]count, len(t.rows))
-	for i := range rows {
-		rows[i] = t.rows[random.IntN(len(t.rows))]
+// drawRepeats adds as many repeats as there are, drawn with replacement.
+func (t table) drawRepeats(random *rand.Rand, to []count) {
+	for range t.rows {
+		add(to, t.rows[random.IntN(len(t.rows))])
 	}
-	return sum(rows)
 }
 
-// drawSeconds draws as many seconds of each trial as it has, with replacement.
-// A trial without seconds stands as it is.
-func (t table) drawSeconds(random *rand.Rand) []count {
-	counts := make([]count, len(t.rates))
-	for k := range counts {
+// drawSeconds adds as many seconds of each trial as it has, drawn with
+// replacement. A trial without seconds stands as it is.
+func (t table) drawSeconds(random *rand.Rand, to []count) {
+	for k := range to {
 		for _, o := range t.cells[k] {
-			drawn := count{}
+			var drawn count
 			for range o.Seconds {
 				s := o.Seconds[random.IntN(len(o.Seconds))]
 				drawn.add(s.Scheduled, s.Succeeded)
@@ -167,21 +165,24 @@ func (t table) drawSeconds(random *rand.Rand) []count {
 			if drawn.scheduled == 0 {
 				drawn.add(o.Scheduled, o.Succeeded)
 			}
-			counts[k].scheduled += drawn.scheduled
-			counts[k].succeeded += drawn.succeeded
+			to[k].scheduled += drawn.scheduled
+			to[k].succeeded += drawn.succeeded
 		}
 	}
-	return counts
 }
 
-// sum adds the rows up.
-func sum(rows [][]count) []count {
-	total := make([]count, len(rows[0]))
-	for _, row := range rows {
-		for k, n := range row {
-			total[k].scheduled += n.scheduled
-			total[k].succeeded += n.succeeded
-		}
+// pooled adds the repeats up.
+func (t table) pooled() []count {
+	total := make([]count, len(t.rates))
+	for _, row := range t.rows {
+		add(total, row)
 	}
 	return total
+}
+
+func add(to, row []count) {
+	for k, n := range row {
+		to[k].scheduled += n.scheduled
+		to[k].succeeded += n.succeeded
+	}
 }

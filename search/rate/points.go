@@ -26,7 +26,7 @@ func At(history []vitrine.Outcome, capacity vitrine.Capacity) Points {
 	if !ok {
 		return Points{}
 	}
-	pooled := sum(t.rows)
+	pooled := t.pooled()
 	under, over := -1, -1
 	for k, rate := range t.rates {
 		if k < at && (under < 0 || nearer(rate, t.rates[under], t.rates[at]/2)) {
@@ -48,7 +48,7 @@ func (t table) operating(capacity vitrine.Capacity) (column int, ok bool) {
 	if len(t.rows) == 0 {
 		return 0, false
 	}
-	for k, n := range sum(t.rows) {
+	for k, n := range t.pooled() {
 		if t.rates[k] <= capacity.Rate && n.ratio() >= capacity.Threshold {
 			column = k
 		}
