@@ -1,0 +1,54 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"vitrine/substrate"
+)
+
+// Check says what the engine that the configuration names can do. It does not
+// fail: an engine that is not there is a line that is not OK.
+func Check(ctx context.Context, config Config) []substrate.Check {
+	s, err := New(ctx, config)
+	if err != nil {
+		return []substrate.Check{{Name: "docker: engine", Missing: err.Error()}}
+	}
+	defer s.api.Close()
+	return s.Check(ctx)
+}
+
+// Check says what this engine can do.
+func (s *Substrate) Check(context.Context) []substrate.Check {
+	i := s.info
+	check := func(name string, ok bool, detail, missing string) substrate.Check {
+		c := substrate.Check{Name: "docker: " + name, OK: ok, Detail: detail}
+		if !ok {
+			c.Missing = missing
+		}
+		return c
+	}
+	cgroups := fmt.Sprintf("cgroup v%s, driver %s", i.CgroupVersion, i.CgroupDriver)
+	controller := "the engine finds no kernel support for it: see the warnings of docker info"
+	swap := "without swap"
+	if !i.SwapLimit {
+		swap = "swap is not limited"
+	}
+	namespaces, err := os.Open("/proc/1/ns/net")
+	if err == nil {
+		namespaces.Close()
+	}
+	return []substrate.Check{
+		check("engine", true, fmt.Sprintf("version %s, API %s, %s", i.ServerVersion, s.api.ClientVersion(), s.host), ""),
+		check("storage", true, "driver "+i.Driver, ""),
+		check("runtimes", true, fmt.Sprintf("%s; default %s", strings.Join(slices.Sorted(maps.Keys(i.Runtimes)), " "), i.DefaultRuntime), ""),
+		check("CPU quotas", i.CPUCfsQuota && i.CPUCfsPeriod, cgroups, controller),
+		check("binding to CPUs", i.CPUSet, cgroups, controller),
+		check("memory limits", i.MemoryLimit, cgroups+", "+swap, controller),
+		check("wiring of instances", err == nil, "network namespaces of containers can be entered", "the privilege to enter their network namespaces: run as root"),
+	}
+}

@@ -1,0 +1,166 @@
+// Package docker runs instances as containers of the Docker Engine on this
+// host, through the engine's API.
+//
+// An instance is two containers, as a pod is in Kubernetes: a sandbox, which
+// holds the network and PID namespaces and sleeps, and the function's own,
+// which joins them. So a fabric can wire an instance before anything runs in
+// it, the wiring outlives stop and start, and the function's process is an
+// ordinary one that SIGTERM ends, not process 1.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// The labels of everything that is made here.
+const (
+	labelRun       = "vitrine.run"  // the run's id
+	labelRoot      = "vitrine.root" // where the run is known to be alive
+	labelInstance  = "vitrine.instance"
+	labelComponent = "vitrine.component"
+)
+
+// Config is the part servers.docker of a deployment.
+type Config struct {
+	// Host is the engine's socket; empty: unix:///var/run/docker.sock. It must
+	// be an engine of this very host.
+	Host string `yaml:"host" json:"host,omitempty"`
+
+	// Mounts are shown to every instance, besides its own folder.
+	Mounts []Mount `yaml:"mounts" json:"mounts,omitempty"`
+
+	Folder string `yaml:"-" json:"-"` // relative sources of mounts are below it: the deployment's
+	Runs   string `yaml:"-" json:"-"` // root of internal/runs; empty: runs.DefaultRoot()
+}
+
+// A Mount shows a file or folder of the host inside the instances.
+type Mount struct {
+	Source   string `yaml:"source" json:"source"`
+	Target   string `yaml:"target" json:"target"`                         // absolute
+	Writable bool   `yaml:"writable,omitempty" json:"writable,omitempty"` // else it is read-only there
+}
+
+// A Substrate makes instances as containers.
+type Substrate struct {
+	config Config
+	*engine
+	images gallery
+	pause  static
+
+	creating sync.RWMutex // Create holds it to read, Close to write
+	closed   bool
+	mu       sync.Mutex
+	alive    map[*Instance]struct{}
+}
+
+var (
+	_ substrate.Substrate = (*Substrate)(nil)
+	_ substrate.Cleaner   = (*Substrate)(nil)
+	_ substrate.Checker   = (*Substrate)(nil)
+)
+
+// New connects to the engine. One that is not running, or that this user may
+// not use, is a *vitrine.Unsupported.
+func New(ctx context.Context, config Config) (*Substrate, error) {
+	if config.Runs == "" {
+		config.Runs = runs.DefaultRoot()
+	}
+	config, err := config.resolve()
+	if err != nil {
+		return nil, err
+	}
+	pause, err := pauseStatic()
+	if err != nil {
+		return nil, err
+	}
+	e, err := dialEngine(ctx, config.Host)
+	if err != nil {
+		return nil, err
+	}
+	return &Substrate{
+		config: config, engine: e, pause: pause,
+		images: gallery{e: e, root: config.Runs, have: make(map[string]picture)},
+		alive:  make(map[*Instance]struct{}),
+	}, nil
+}
+
+// Create makes the instance's sandbox, of which the network namespace has
+// nothing but lo, and sees to it that the instance's image is there. An image
+// that is neither local nor to be pulled is a *vitrine.BadInput.
+func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
+	s.creating.RLock()
+	defer s.creating.RUnlock()
+	if s.closed {
+		return nil, fmt.Errorf("docker: create %s: the substrate is closed", spec.Name)
+	}
+	if !namePattern.MatchString(spec.Name) || !namePattern.MatchString(spec.Run) {
+		return nil, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("instance %q of run %q", spec.Name, spec.Run), Want: "names of letters, digits, - and _"}
+	}
+	limits, err := s.limits(spec)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {
+		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
+	}
+	i := &Instance{s: s, spec: spec, limits: limits}
+	if spec.Image != "" {
+		if i.image, err = s.images.byReference(ctx, spec.Image); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.makeSandbox(ctx); err != nil {
+		if i.sandbox != "" {
+			err = errors.Join(err, s.removeContainer(context.WithoutCancel(ctx), i.sandbox))
+		}
+		return nil, err
+	}
+	i.vantage = i.vantageOf(0)
+	s.mu.Lock()
+	s.alive[i] = struct{}{}
+	s.mu.Unlock()
+	return i, nil
+}
+
+// Close removes all instances, and the images made here that nobody else uses.
+func (s *Substrate) Close(ctx context.Context) error {
+	s.creating.Lock()
+	s.closed = true
+	s.creating.Unlock()
+
+	s.mu.Lock()
+	var left []*Instance
+	for i := range s.alive {
+		left = append(left, i)
+	}
+	s.mu.Unlock()
+
+	failures := make([]error, len(left))
+	var group errgroup.Group
+	group.SetLimit(8)
+	for n, i := range left {
+		group.Go(func() error {
+			failures[n] = i.Remove(ctx)
+			return nil
+		})
+	}
+	_ = group.Wait() // every failure is kept, not the first alone
+	err := errors.Join(failures...)
+	if err == nil {
+		err = s.images.removeMade(ctx)
+	}
+	if err == nil {
+		err = s.api.Close()
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/client"
+
+	"vitrine"
+)
+
+// callLimit is how long one call of the engine's API may take. Calls that wait
+// by nature (a container's end, an image's pull) are bound by their context alone.
+const callLimit = time.Minute
+
+// errSilent is why a call was given up after callLimit.
+var errSilent = errors.New("no answer")
+
+// An engine is a connection to the Docker Engine.
+type engine struct {
+	api   *client.Client
+	host  string // unix:///var/run/docker.sock
+	limit time.Duration
+	info  system.Info
+}
+
+// dialEngine finds the engine at host and agrees on the highest API version
+// that both speak. An engine that is not there, or not for us, is a
+// *vitrine.Unsupported.
+func dialEngine(ctx context.Context, host string) (*engine, error) {
+	if host == "" {
+		host = client.DefaultDockerHost
+	}
+	address, err := client.ParseHostURL(host)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("host %q", host), Want: "an address such as " + client.DefaultDockerHost}
+	}
+	var dialer net.Dialer
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, address.Scheme, address.Host)
+		if guard, ok := ctx.Value(dialGuard{}).(*func() bool); ok && err == nil {
+			*guard = context.AfterFunc(ctx, func() { conn.Close() })
+		}
+		return conn, err
+	}
+	if conn, err := dial(ctx, "", ""); err != nil {
+		return nil, unreachable(host, address.Host, err)
+	} else {
+		conn.Close()
+	}
+	api, err := client.NewClientWithOpts(client.WithHost(host), client.WithDialContext(dial), client.WithAPIVersionNegotiation(),
+		client.WithUserAgent("vitrine"))
+	if err != nil {
+		return nil, fmt.Errorf("docker: connect to %s: %w", host, err)
+	}
+	e := &engine{api: api, host: host, limit: callLimit}
+	e.info, err = call(ctx, e, "ask the engine what it can do", api.Info)
+	if err == nil && e.info.OSType != "linux" {
+		err = &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine that runs Linux containers: %s runs %s ones", host, e.info.OSType)}
+	}
+	if err != nil {
+		api.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// unreachable says why no engine answers at the socket and what to do about it.
+func unreachable(host, socket string, err error) error {
+	u := &vitrine.Unsupported{What: "docker"}
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		u.Missing = "permission to use the engine's socket " + socket
+		u.Do = "add yourself to the group docker and log in again, or run as root"
+	case errors.Is(err, os.ErrNotExist):
+		u.Missing = "a running engine: there is no socket " + socket
+		u.Do = "install Docker (Debian: docker.io) and start it (systemctl start docker), or name its socket in DOCKER_HOST"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		u.Missing = "a running engine: nothing listens on " + socket
+		u.Do = "start it (systemctl start docker)"
+	default:
+		return fmt.Errorf("docker: connect to %s: %w", host, err)
+	}
+	return u
+}
+
+// call makes one bounded call of the engine's API; what is its action, for the error.
+func call[T any](ctx context.Context, e *engine, what string, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, errSilent)
+	defer cancel()
+	v, err := f(ctx)
+	return v, e.explain(ctx, what, err)
+}
+
+// do is call for what answers nothing but an error.
+func (e *engine) do(ctx context.Context, what string, f func(context.Context) error) error {
+	_, err := call(ctx, e, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
+}
+
+// explain says what an error of the API means for the user. The error's kind
+// (cerrdefs.IsNotFound and so on) is kept.
+func (e *engine) explain(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errSilent):
+		return fmt.Errorf("docker: %s: the engine at %s has not answered for %v: restart it", what, e.host, e.limit)
+	case ctx.Err() != nil:
+		return fmt.Errorf("docker: %s: %w", what, context.Cause(ctx))
+	case isLost(err):
+		return fmt.Errorf("docker: %s: lost the engine at %s: see its log (journalctl -u docker), start it again, then `vitrine clean`: %w", what, e.host, err)
+	}
+	return fmt.Errorf("docker: %s: %w", what, err)
+}
+
+// isLost says whether the connection itself failed, not what was asked.
+func isLost(err error) bool {
+	var network *net.OpError
+	return client.IsErrConnectionFailed(err) || errors.As(err, &network) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, http.ErrServerClosed)
+}
+
+// isGone says whether what was to be ended or removed is already so.
+func isGone(err error) bool {
+	return cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) && strings.Contains(err.Error(), "is not running")
+}
+
+// dialGuard is the context key by which hijack has the connection closed when
+// the call is given up: the SDK waits on hijacked connections without heed to
+// the context.
+type dialGuard struct{}
+
+// hijack makes a call that turns its connection into a raw stream. The
+// stream's life is not bound to ctx.
+func (e *engine) hijack(ctx context.Context, what string, f func(context.Context) (types.HijackedResponse, error)) (types.HijackedResponse, error) {
+	return call(ctx, e, what, func(ctx context.Context) (types.HijackedResponse, error) {
+		stop := func() bool { return true }
+		stream, err := f(context.WithValue(ctx, dialGuard{}, &stop))
+		if !stop() && err == nil {
+			stream.Close()
+			err = ctx.Err()
+		}
+		return stream, err
+	})
+}

@@ -1,0 +1,142 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/image"
+
+	"vitrine"
+)
+
+// A picture is an image that containers can be made from, and of its
+// configuration what decides how a command runs in it.
+type picture struct {
+	id         string   // or tag
+	entrypoint []string // what runs when the command is empty, with cmd
+	cmd        []string
+	env        []string // KEY=value
+	user       string
+}
+
+// gallery holds the images that one Substrate has found, pulled or made.
+type gallery struct {
+	e    *engine
+	root string             // of runs, for the images' label
+	mu   sync.Mutex         // held while an image is pulled or made, so that it is done once
+	have map[string]picture // by reference, or by file identity for static programs
+	made []string           // ids of the images that this value made, for removeMade
+}
+
+// byReference finds a local image, or pulls it. The id is kept, so that all
+// instances run the same image even when the tag moves meanwhile.
+func (g *gallery) byReference(ctx context.Context, reference string) (picture, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p, ok := g.have[reference]; ok {
+		return p, nil
+	}
+	p, err := g.inspect(ctx, reference)
+	if cerrdefs.IsNotFound(err) {
+		if err := g.pull(ctx, reference); err != nil {
+			return picture{}, err
+		}
+		p, err = g.inspect(ctx, reference)
+	}
+	if cerrdefs.IsInvalidArgument(err) {
+		err = &vitrine.BadInput{File: "image " + reference, Found: err.Error(), Want: "a reference such as kamailio:5.6"}
+	}
+	if err == nil {
+		g.have[reference] = p
+	}
+	return p, err
+}
+
+func (g *gallery) inspect(ctx context.Context, reference string) (picture, error) {
+	i, err := call(ctx, g.e, "look for the image "+reference, func(ctx context.Context) (image.InspectResponse, error) {
+		return g.e.api.ImageInspect(ctx, reference)
+	})
+	p := picture{id: i.ID}
+	if c := i.Config; err == nil && c != nil {
+		p.entrypoint, p.cmd, p.env, p.user = c.Entrypoint, c.Cmd, c.Env, c.User
+	}
+	return p, err
+}
+
+// pull fetches the image from its registry; that takes as long as ctx lets it.
+func (g *gallery) pull(ctx context.Context, reference string) error {
+	progress, err := g.e.api.ImagePull(ctx, reference, image.PullOptions{})
+	if err == nil {
+		_, err = lastStatus(progress)
+		progress.Close()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil || isLost(err):
+		return g.e.explain(ctx, "pull the image "+reference, err)
+	}
+	return &vitrine.BadInput{
+		File:  "image " + reference,
+		Found: "neither on this host nor to be pulled: " + err.Error(),
+		Want:  "bring it here with docker pull, docker load or docker import, or mend the reference",
+	}
+}
+
+// lastStatus reads the engine's stream of progress messages to its end. The
+// error is the one that the stream itself tells, for the HTTP status is 200 by then.
+func lastStatus(progress io.Reader) (string, error) {
+	var status string
+	for messages := json.NewDecoder(progress); ; {
+		var m struct {
+			Status string
+			Error  string
+		}
+		switch err := messages.Decode(&m); {
+		case errors.Is(err, io.EOF):
+			return status, nil
+		case err != nil:
+			return "", err
+		case m.Error != "":
+			return "", errors.New(m.Error)
+		}
+		if m.Status != "" {
+			status = m.Status
+		}
+	}
+}
+
+// removeMade removes the images that this value made and nobody else uses now.
+func (g *gallery) removeMade(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var left []string
+	var failed error
+	for _, id := range g.made {
+		if err := g.e.removeImage(ctx, id); err != nil && !cerrdefs.IsConflict(err) {
+			left = append(left, id)
+			failed = errors.Join(failed, err)
+		}
+	}
+	g.made = left
+	clear(g.have)
+	return failed
+}
+
+// removeImage removes an image, but not its parents. One that containers
+// use stays: that is an error of which cerrdefs.IsConflict is true.
+func (e *engine) removeImage(ctx context.Context, id string) error {
+	err := e.do(ctx, fmt.Sprintf("remove the image %s", id), func(ctx context.Context) error {
+		_, err := e.api.ImageRemove(ctx, id, image.RemoveOptions{})
+		return err
+	})
+	if cerrdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package docker
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+
+	"vitrine"
+	"vitrine/substrate"
+)
+
+// The smallest that the kernel (a CFS quota) and the engine (memory) take.
+const (
+	leastQuota  = time.Millisecond
+	leastMemory = 6 << 20
+)
+
+// limits says the instance's resources in the engine's words. What cannot be
+// given is refused: a *vitrine.BadInput when it never can, a
+// *vitrine.Unsupported when this engine cannot, for it would run the instance
+// without the limit and say so in a warning only.
+func (s *Substrate) limits(spec substrate.Spec) (container.Resources, error) {
+	var r container.Resources
+	refuse := func(found, want string) (container.Resources, error) {
+		return r, &vitrine.BadInput{File: "instance " + spec.Name, Found: found, Want: want}
+	}
+	lacks := func(what string) (container.Resources, error) {
+		return r, &vitrine.Unsupported{What: "docker: " + what, Missing: fmt.Sprintf("the engine at %s finds no kernel support for it", s.host),
+			Do: "see the warnings of docker info; enable the cgroup controller"}
+	}
+	if spec.VCPUs > 0 {
+		period := spec.CFSPeriod
+		if period == 0 {
+			period = substrate.DefaultCFSPeriod
+		}
+		quota := time.Duration(math.Round(spec.VCPUs * float64(period)))
+		switch {
+		case period < time.Millisecond || period > time.Second:
+			return refuse(fmt.Sprintf("a CFS period of %v", period), "1ms to 1s")
+		case quota < leastQuota:
+			return refuse(fmt.Sprintf("%v vCPUs are %v in a CFS period of %v", spec.VCPUs, quota, period),
+				"the kernel's least is 1ms: more vCPUs or a longer cfs_period")
+		case !s.info.CPUCfsQuota || !s.info.CPUCfsPeriod:
+			return lacks("CPU quotas")
+		}
+		r.CPUPeriod, r.CPUQuota = period.Microseconds(), quota.Microseconds()
+	}
+	if spec.Memory > 0 {
+		if spec.Memory < leastMemory {
+			return refuse(fmt.Sprintf("%d bytes of memory", spec.Memory), "at least 6MiB, the engine's least")
+		}
+		if !s.info.MemoryLimit {
+			return lacks("memory limits")
+		}
+		r.Memory = spec.Memory
+		if s.info.SwapLimit {
+			r.MemorySwap = spec.Memory // memory and swap together: no swap
+		}
+	}
+	if len(spec.CPUs) > 0 {
+		if !s.info.CPUSet {
+			return lacks("binding to CPUs")
+		}
+		cpus := make([]string, len(spec.CPUs))
+		for i, cpu := range spec.CPUs {
+			cpus[i] = strconv.Itoa(cpu)
+		}
+		r.CpusetCpus = strings.Join(cpus, ",")
+	}
+	return r, nil
+}
+
+// resolve checks the mounts and makes their sources absolute.
+func (c Config) resolve() (Config, error) {
+	mounts := make([]Mount, len(c.Mounts))
+	for i, m := range c.Mounts {
+		if m.Source == "" || !filepath.IsAbs(m.Target) {
+			return c, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("the mount %q -> %q", m.Source, m.Target),
+				Want: "a source on this host and an absolute target"}
+		}
+		if !filepath.IsAbs(m.Source) {
+			m.Source = filepath.Join(c.Folder, m.Source)
+		}
+		source, err := filepath.Abs(m.Source)
+		if err != nil {
+			return c, fmt.Errorf("docker: the mount of %s: %w", m.Source, err)
+		}
+		m.Source = source
+		mounts[i] = m
+	}
+	c.Mounts = mounts
+	return c, nil
+}
+
+// mounts are those of the configuration, and the instance's own folder under
+// the path that it has on the host.
+func (s *Substrate) mounts(spec substrate.Spec) []mount.Mount {
+	all := []mount.Mount{{Type: mount.TypeBind, Source: spec.Dir, Target: spec.Dir}}
+	for _, m := range s.config.Mounts {
+		all = append(all, mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: !m.Writable})
+	}
+	return all
+}

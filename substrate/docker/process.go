@@ -1,0 +1,245 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/pkg/stdcopy"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// A process is the main process of a container, from before its start.
+type process struct {
+	s      *Substrate
+	id     string // the container's
+	name   string // for errors
+	memory int64  // limit, bytes
+	pid    int    // 0: ended before it could be asked for
+	env    []string
+
+	stream types.HijackedResponse // standard output and error
+	out    *output
+	cancel context.CancelFunc // has watch give up
+	done   chan struct{}
+	err    error
+}
+
+// Done is closed once the process has ended and all its output is written.
+func (p *process) Done() <-chan struct{} { return p.done }
+
+// Err is how the process ended, once Done is closed.
+func (p *process) Err() error {
+	<-p.done
+	return p.err
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits for the end, but no longer than that.
+func (p *process) await(ctx context.Context, atMost time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+	}
+}
+
+// release ends the watching of a process whose container is removed. The
+// engine has told the end by then; if it has not, it never will.
+func (p *process) release() {
+	p.await(context.Background(), time.Second)
+	p.cancel()
+	<-p.done
+}
+
+// launch makes a container of the command in the sandbox and starts it. Its
+// output goes to the instance's log, the command's file, and also to tail when
+// that is not nil. When it fails it leaves nothing behind.
+func (i *Instance) launch(ctx context.Context, name string, command vitrine.Command, also *tail) (*process, error) {
+	config, host, program, err := i.container(command)
+	if err != nil {
+		return nil, err
+	}
+	out, err := openOutput(i.spec.Dir, command.Stdout, also)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{s: i.s, name: i.spec.Name, memory: i.spec.Memory, env: command.Env, out: out, done: make(chan struct{})}
+	if p.id, err = i.createFrom(ctx, program, i.image, name, config, host); err != nil {
+		return nil, errors.Join(err, out.close())
+	}
+	if err := i.startWatched(ctx, p); err != nil {
+		if isNoProgram(err) {
+			err = &vitrine.BadInput{File: i.spec.Name, Found: strings.Join(config.Entrypoint, " ") + " cannot run in its image: " + err.Error(),
+				Want: "a program that the image has"}
+		}
+		return nil, errors.Join(err, out.close(), i.s.removeContainer(context.WithoutCancel(ctx), p.id))
+	}
+	return p, nil
+}
+
+// startWatched starts the made container with a goroutine that watches it.
+func (i *Instance) startWatched(ctx context.Context, p *process) (err error) {
+	p.stream, err = i.s.hijack(ctx, "attach to "+p.name, func(ctx context.Context) (types.HijackedResponse, error) {
+		return i.s.api.ContainerAttach(ctx, p.id, container.AttachOptions{Stream: true, Stdout: true, Stderr: true})
+	})
+	if err != nil {
+		return err
+	}
+	if err := i.s.start(ctx, p.id, p.name); err != nil {
+		p.stream.Close()
+		return err
+	}
+	state, err := i.s.inspect(ctx, p.id)
+	if err != nil {
+		p.stream.Close()
+		return err
+	}
+	p.pid = state.Pid
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	go p.watch(watching)
+	return nil
+}
+
+// isNoProgram says whether a start failed for what the user asked to run.
+func isNoProgram(err error) bool {
+	text := err.Error()
+	return cerrdefs.IsInvalidArgument(err) && strings.Contains(text, "exec") ||
+		strings.Contains(text, "executable file not found") || strings.Contains(text, "exec format error")
+}
+
+// watch copies the output until the last writer has closed it, then asks how
+// the process ended.
+func (p *process) watch(ctx context.Context) {
+	defer close(p.done)
+	stop := context.AfterFunc(ctx, func() { p.stream.Close() })
+	_, copied := stdcopy.StdCopy(p.out.stdout, p.out.stderr, p.stream.Reader)
+	if stop() {
+		p.stream.Close()
+	}
+	p.err = p.how(ctx)
+	if p.err == nil && copied != nil {
+		p.err = fmt.Errorf("docker: %s: its output was cut off: %w", p.name, copied)
+	}
+	if err := p.out.close(); err != nil {
+		p.err = errors.Join(p.err, err)
+	}
+}
+
+// how waits for the end and says how it was; nil for status 0.
+func (p *process) how(ctx context.Context) error {
+	ends, failed := p.s.api.ContainerWait(ctx, p.id, container.WaitConditionNotRunning)
+	var status int64
+	select {
+	case end := <-ends:
+		if end.Error != nil {
+			return fmt.Errorf("docker: %s: %s", p.name, end.Error.Message)
+		}
+		status = end.StatusCode
+	case err := <-failed:
+		if cerrdefs.IsNotFound(err) {
+			return fmt.Errorf("docker: %s was removed while it ran", p.name)
+		}
+		return p.s.explain(ctx, "wait for the end of "+p.name, err)
+	}
+	if status == 0 {
+		return nil
+	}
+	state, err := p.s.inspect(ctx, p.id)
+	if err == nil && state.OOMKilled {
+		return fmt.Errorf("docker: %s was killed for using more than its %d MiB of memory: %w", p.name, p.memory>>20, statusError(status))
+	}
+	return fmt.Errorf("docker: %s: %w", p.name, statusError(status))
+}
+
+// A statusError is an exit status other than 0. The engine tells a process
+// that a signal ended as 128 and the signal's number.
+type statusError int64
+
+func (s statusError) Error() string {
+	if s > 128 {
+		if name := unix.SignalName(unix.Signal(s - 128)); name != "" {
+			return fmt.Sprintf("exit status %d (%s)", int64(s), name)
+		}
+	}
+	return fmt.Sprintf("exit status %d", int64(s))
+}
+
+// container says what the command's container is to be; program is not nil
+// when its image has to be made from it.
+func (i *Instance) container(command vitrine.Command) (*container.Config, *container.HostConfig, *static, error) {
+	config := &container.Config{
+		Labels: i.labels(), AttachStdout: true, AttachStderr: true,
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // it would use the instance's CPU
+		WorkingDir:  command.Dir, User: i.image.user,
+	}
+	if config.WorkingDir == "" {
+		config.WorkingDir = i.spec.Dir
+	}
+	host := &container.HostConfig{
+		NetworkMode: container.NetworkMode("container:" + i.sandbox), PidMode: container.PidMode("container:" + i.sandbox),
+		IpcMode: "private", Resources: i.limits, Mounts: i.s.mounts(i.spec),
+		LogConfig:   container.LogConfig{Type: "none"},
+		SecurityOpt: []string{"label=disable"}, // SELinux would hide the instance's folder
+	}
+	var program *static
+	switch args := command.Args; {
+	case i.spec.Image == "" && len(args) == 0:
+		return nil, nil, nil, &vitrine.BadInput{File: i.spec.Name, Found: "neither command nor image", Want: "at least one"}
+	case i.spec.Image == "":
+		s, err := staticFile(args[0])
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		program, config.Cmd = &s, args[1:]
+		if uid := os.Geteuid(); uid != 0 {
+			config.User = fmt.Sprintf("%d:%d", uid, os.Getegid()) // so that what it writes is the user's
+		}
+	case len(args) > 0:
+		config.Entrypoint, config.Cmd = args[:1], args[1:]
+	case len(i.image.entrypoint)+len(i.image.cmd) == 0:
+		return nil, nil, nil, &vitrine.BadInput{File: i.spec.Name, Found: "no command, and none in the image " + i.spec.Image, Want: "a command"}
+	default:
+		config.Entrypoint, config.Cmd = i.image.entrypoint, i.image.cmd
+	}
+	config.Env = i.environment(command.Env)
+	return config, host, program, nil
+}
+
+// environment is the image's own and the command's over it. A name without
+// value has the engine leave that variable out: HOSTNAME is its own addition.
+func (i *Instance) environment(env []string) []string {
+	all := append([]string{"HOSTNAME"}, i.scripts...)
+	all = append(all, i.image.env...)
+	names := make(map[string]int)
+	var merged []string
+	for _, variable := range append(all, env...) {
+		name, _, _ := strings.Cut(variable, "=")
+		if at, ok := names[name]; ok {
+			merged[at] = variable
+			continue
+		}
+		names[name] = len(merged)
+		merged = append(merged, variable)
+	}
+	return slices.Clip(merged)
+}

@@ -1,0 +1,182 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/pkg/stdcopy"
+	"github.com/prometheus/procfs"
+
+	"vitrine"
+)
+
+// Run runs a command in the instance to its end. With Spec.Image and something
+// running it runs inside that container; else in a container of its own, with
+// the same limits, namespaces and mounts. What a command before Start changes
+// in the files of Spec.Image is there for Start: that is how install scripts
+// install. A script has to lie where the container sees it: in Spec.Dir.
+func (i *Instance) Run(ctx context.Context, command vitrine.Command) error {
+	var out tail
+	inside, err := i.runIn(ctx, command, &out)
+	if !inside && err == nil {
+		err = i.runApart(ctx, command, &out)
+	}
+	if err == nil || vitrine.IsBadInput(err) {
+		return err
+	}
+	return fmt.Errorf("run %s in %s: %w%s", strings.Join(command.Args, " "), i.spec.Name, err, out.String())
+}
+
+// runApart runs the command in a container of its own.
+func (i *Instance) runApart(ctx context.Context, command vitrine.Command, out *tail) error {
+	i.mu.Lock()
+	if i.removed {
+		i.mu.Unlock()
+		return errors.New("docker: it was removed")
+	}
+	i.runs++
+	p, err := i.launch(ctx, i.containerName(fmt.Sprintf("run%d", i.runs)), command, out)
+	i.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	after := context.WithoutCancel(ctx)
+	select {
+	case <-p.done:
+		err = p.err
+		if err == nil && i.spec.Image != "" {
+			err = i.keepChanges(ctx, p)
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	removed := i.s.removeContainer(after, p.id)
+	p.release()
+	return errors.Join(err, removed)
+}
+
+// keepChanges makes what the container changed in its files the image of what
+// comes next, unless the function itself runs already.
+func (i *Instance) keepChanges(ctx context.Context, p *process) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.proc != nil || i.removed {
+		return nil
+	}
+	made, err := call(ctx, i.s.engine, "keep what was installed in "+i.spec.Name, func(ctx context.Context) (container.CommitResponse, error) {
+		return i.s.api.ContainerCommit(ctx, p.id, container.CommitOptions{})
+	})
+	if err != nil {
+		return err
+	}
+	i.image.id = made.ID
+	i.installed = append(i.installed, made.ID)
+	for _, variable := range p.env {
+		name, _, _ := strings.Cut(variable, "=")
+		i.scripts = append(i.scripts, name)
+	}
+	return nil
+}
+
+// runIn runs the command in the function's running container, where it finds
+// the files and sockets that the function made. It says whether there is one.
+func (i *Instance) runIn(ctx context.Context, command vitrine.Command, tail *tail) (inside bool, err error) {
+	i.mu.Lock()
+	p := i.proc
+	i.mu.Unlock()
+	if i.spec.Image == "" || p == nil || p.ended() || len(command.Args) == 0 {
+		return false, nil
+	}
+	out, err := openOutput(i.spec.Dir, command.Stdout, tail)
+	if err != nil {
+		return true, err
+	}
+	return true, errors.Join(i.exec(ctx, p, command, out), out.close())
+}
+
+func (i *Instance) exec(ctx context.Context, p *process, command vitrine.Command, out *output) error {
+	options := container.ExecOptions{AttachStdout: true, AttachStderr: true, Cmd: command.Args, WorkingDir: command.Dir}
+	for _, variable := range p.env { // what only the function was given is left out
+		name, _, _ := strings.Cut(variable, "=")
+		options.Env = append(options.Env, name)
+	}
+	options.Env = append(options.Env, command.Env...)
+	made, err := call(ctx, i.s.engine, "prepare a command", func(ctx context.Context) (container.ExecCreateResponse, error) {
+		return i.s.api.ContainerExecCreate(ctx, p.id, options)
+	})
+	if err != nil {
+		return err
+	}
+	stream, err := i.s.hijack(ctx, "start a command", func(ctx context.Context) (types.HijackedResponse, error) {
+		return i.s.api.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
+	})
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { stream.Close() })
+	_, copied := stdcopy.StdCopy(out.stdout, out.stderr, stream.Reader)
+	if stop() {
+		stream.Close()
+	}
+	if err := i.s.execEnd(ctx, made.ID); err != nil {
+		return err
+	}
+	return copied
+}
+
+// execEnd waits for the end of a command whose output has ended. The engine
+// may still call it running then, and has no call that waits. When ctx ends,
+// the command is ended too.
+func (s *Substrate) execEnd(ctx context.Context, id string) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		state, err := call(context.WithoutCancel(ctx), s.engine, "ask how a command ended", func(ctx context.Context) (container.ExecInspect, error) {
+			return s.api.ContainerExecInspect(ctx, id)
+		})
+		switch {
+		case err != nil:
+			return errors.Join(err, context.Cause(ctx))
+		case ctx.Err() != nil && state.Running:
+			return errors.Join(context.Cause(ctx), killTree(state.Pid))
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !state.Running && state.ExitCode != 0:
+			return statusError(state.ExitCode)
+		case !state.Running:
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// killTree kills a process and its descendants: the engine has no call that
+// ends a command begun in a running container.
+func killTree(root int) error {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return fmt.Errorf("docker: end a command: %w", err)
+	}
+	children := make(map[int][]int)
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil { // else it has just ended
+			children[stat.PPID] = append(children[stat.PPID], p.PID)
+		}
+	}
+	for tree := []int{root}; len(tree) > 0; tree = tree[1:] {
+		tree = append(tree, children[tree[0]]...)
+		if err := syscall.Kill(tree[0], syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("docker: end a command, process %d: %w", tree[0], err)
+		}
+	}
+	return nil
+}

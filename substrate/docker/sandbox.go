@@ -1,0 +1,126 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+
+	"vitrine"
+)
+
+// makeSandbox makes and starts the container that holds the instance's
+// namespaces. It needs no limits: it sleeps.
+func (i *Instance) makeSandbox(ctx context.Context) error {
+	config := &container.Config{Hostname: i.spec.Name, Labels: i.labels()}
+	host := &container.HostConfig{
+		NetworkMode: "none", IpcMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"},
+		SecurityOpt: []string{"no-new-privileges"}, LogConfig: container.LogConfig{Type: "none"},
+	}
+	id, err := i.createFrom(ctx, &i.s.pause, picture{}, i.containerName("sandbox"), config, host)
+	if err != nil {
+		return err
+	}
+	i.sandbox = id
+	if err := i.s.start(ctx, id, i.spec.Name+"'s sandbox"); err != nil {
+		return err
+	}
+	state, err := i.s.inspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	// Another host's engine, or one in a virtual machine, tells process ids that
+	// mean somebody else here, and its namespaces cannot be wired from here. The
+	// program's name would not tell: start returns a moment before its exec.
+	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", state.Pid))
+	if err != nil || !strings.Contains(string(cgroups), id) {
+		return &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine of this very host that makes cgroups: the containers of %s are not seen here", i.s.host),
+			Do: "run vitrine where the engine runs, in the same PID namespace"}
+	}
+	i.netns = fmt.Sprintf("/proc/%d/ns/net", state.Pid)
+	return nil
+}
+
+// createFrom makes a container of a picture, or of a static program's image.
+func (i *Instance) createFrom(ctx context.Context, program *static, p picture, name string, config *container.Config, host *container.HostConfig) (id string, err error) {
+	for attempt := 1; ; attempt++ {
+		if program != nil {
+			if p, err = i.s.images.fromStatic(ctx, i.spec.Run, *program); err != nil {
+				return "", err
+			}
+			// Arguments may be there already; the program is the image's.
+			config.Entrypoint = p.cmd
+		}
+		config.Image = p.id
+		id, err = i.s.create(ctx, name, config, host)
+		if cerrdefs.IsNotFound(err) && program != nil && attempt == 1 {
+			i.s.images.forget(program.key) // another run's Close or Clean was faster
+			continue
+		}
+		return id, err
+	}
+}
+
+// create makes a container. It is not cut short when ctx ends, or nobody would
+// know whether there is one to remove.
+func (s *Substrate) create(ctx context.Context, name string, config *container.Config, host *container.HostConfig) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("docker: create the container %s: %w", name, context.Cause(ctx))
+	}
+	made, err := call(context.WithoutCancel(ctx), s.engine, "create the container "+name, func(ctx context.Context) (container.CreateResponse, error) {
+		return s.api.ContainerCreate(ctx, config, host, nil, nil, name)
+	})
+	for _, warning := range made.Warnings {
+		if strings.Contains(warning, "discarded") { // "Your kernel does not support ... Limitation discarded."
+			err = errors.Join(err, &vitrine.Unsupported{What: "docker: the instance's limits", Missing: warning})
+		}
+	}
+	if err != nil && made.ID != "" {
+		err = errors.Join(err, s.removeContainer(context.WithoutCancel(ctx), made.ID))
+	}
+	return made.ID, err
+}
+
+func (s *Substrate) start(ctx context.Context, id, what string) error {
+	return s.do(ctx, "start "+what, func(ctx context.Context) error {
+		return s.api.ContainerStart(ctx, id, container.StartOptions{})
+	})
+}
+
+func (s *Substrate) inspect(ctx context.Context, id string) (*container.State, error) {
+	c, err := call(ctx, s.engine, "look at the container "+id, func(ctx context.Context) (container.InspectResponse, error) {
+		return s.api.ContainerInspect(ctx, id)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.State, nil
+}
+
+// removeContainer kills and removes a container. One that is gone, or that
+// somebody else is just removing, is no error.
+func (e *engine) removeContainer(ctx context.Context, id string) error {
+	err := e.do(ctx, "remove the container "+id, func(ctx context.Context) error {
+		return e.api.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	})
+	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
+		return nil
+	}
+	return err
+}
+
+// containersWith lists the containers, running or not, that carry the labels.
+func (e *engine) containersWith(ctx context.Context, labels ...string) ([]container.Summary, error) {
+	var args []filters.KeyValuePair
+	for _, l := range labels {
+		args = append(args, filters.Arg("label", l))
+	}
+	return call(ctx, e, "list containers", func(ctx context.Context) ([]container.Summary, error) {
+		return e.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(args...)})
+	})
+}
