@@ -211,6 +211,8 @@ func (m *meaning) variables(c Component, command Args, path ...any) {
 	if c.Cluster != nil {
 		known = append(known, c.Cluster.As)
 	}
+	slices.Sort(known)
+	known = slices.Compact(known)
 	for i, argument := range command {
 		for _, match := range reference.FindAllStringSubmatch(argument, -1) {
 			if !slices.Contains(known, match[1]) {

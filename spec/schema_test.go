@@ -2,13 +2,18 @@ package spec
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
+	"go.yaml.in/yaml/v3"
 )
 
 var update = flag.Bool("update", false, "write the published schemas and golden files anew")
@@ -41,5 +46,100 @@ func TestPublishedSchema(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is stale: run go generate ./spec", path)
 		}
+	}
+}
+
+// Editors see the same defaults that loading applies.
+func TestPublishedDefaults(t *testing.T) {
+	var got []string
+	for _, published := range [][]byte{publishedDeployment, publishedWorkload} {
+		s := new(jsonschema.Schema)
+		if err := json.Unmarshal(published, s); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range append(names(s.Definitions), "") {
+			of := s
+			if name != "" {
+				of = s.Definitions[name]
+			}
+			for p := of.Properties.Oldest(); p != nil; p = p.Next() {
+				d := p.Value.Default
+				if d == nil {
+					d = p.Value.Extras["default"]
+				}
+				if d != nil {
+					got = append(got, fmt.Sprintf("%s.%s=%v", name, p.Key, d))
+				}
+			}
+		}
+	}
+	component, install, ready, mode := Component{}, Install{}, Ready{}, Mode{}
+	for _, into := range []any{&component, &install, &ready, &mode} {
+		if err := yaml.Unmarshal([]byte("{}"), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := defaultServers()
+	w, err := ParseWorkload("w.yaml", []byte(`{generator: sip, range: [1, 2], increase: 1, duration: 1s}`), Known{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		fmt.Sprintf("Component.scalable=%v", component.Scalable),
+		"Flavor.pin=false",
+		"Install.time_limit=" + seconds(install.TimeLimit),
+		"Mode.scaling=" + mode.Scaling, "Mode.scale_on=" + mode.ScaleOn,
+		"Ready.timeout=" + seconds(ready.Timeout),
+		"Servers.substrate=" + s.Substrate[0], "Servers.fabric=" + s.Fabric[0],
+		"Servers.pinning=" + s.Pinning[0].String(), "Servers.cfs_period=" + s.CFSPeriod[0].String(),
+		".stateful=false",
+		".unit=" + w.Unit, fmt.Sprintf(".repeat=%d", w.Repeat), ".warmup=" + seconds(w.Warmup), ".settle=" + seconds(w.Settle), ".search=" + w.Search,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("published defaults (-loaded +published):\n%s", diff)
+	}
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%gs", d.Seconds()) }
+
+// The full schemas name the back ends, hold their parts, and are schemas (the
+// validator checks them against JSON Schema's own).
+func TestFullSchemas(t *testing.T) {
+	deployment, err := DeploymentSchema(known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	workload, err := WorkloadSchema(known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, parts := range map[string][]string{
+		string(deployment): {`"docker"`, `"loopback"`, `"network"`, `"2020-12/schema"`},
+		string(workload):   {`"sipp"`, `"scenario"`, `"reg-invite"`},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(text, strings.ReplaceAll(part, `"2020`, `2020`)) {
+				t.Errorf("the schema does not say %s", part)
+			}
+		}
+		s := new(jsonschema.Schema)
+		if err := json.Unmarshal([]byte(text), s); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := compile(s); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Without the names of back ends, a file is checked by itself.
+func TestNothingKnown(t *testing.T) {
+	for _, name := range []string{"ims.yaml", "ims.json"} {
+		if _, err := LoadDeployment(filepath.Join("testdata", "good", name), Known{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := LoadWorkload("testdata/good/calls.yaml", Known{}); err != nil {
+		t.Error(err)
 	}
 }

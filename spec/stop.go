@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
 	"go.yaml.in/yaml/v3"
 
 	"vitrine"
@@ -40,8 +42,7 @@ func stopVariables(o vitrine.Outcome) map[string]any {
 const stopCost = 100_000
 
 // compileStop compiles a stop expression (CEL) to a condition on an outcome. An
-// expression that fails on an outcome, as a division of integers by 0 does,
-// does not hold of it.
+// expression that fails on an outcome, as int(0.0 / 0.0) does, does not hold of it.
 func compileStop(n Node) (func(vitrine.Outcome) bool, error) {
 	variables := names(stopVariables(vitrine.Outcome{}))
 	options := []cel.EnvOption{cel.CrossTypeNumericComparisons(true), cel.ClearMacros(), cel.ParserExpressionSizeLimit(4096), cel.ParserRecursionLimit(64)}
@@ -52,14 +53,19 @@ func compileStop(n Node) (func(vitrine.Outcome) bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the environment of stop: %w", err)
 	}
-	ast, issues := env.Compile(n.node.Value)
+	parsed, issues := env.Parse(n.node.Value)
 	if issues.Err() != nil {
 		return nil, stopError(n, issues, variables)
 	}
-	if ast.OutputType() != cel.BoolType {
-		return nil, n.BadInput(fmt.Sprintf("stop is of type %s", ast.OutputType()), "want a condition, such as scr / icr < 0.8")
+	onlyDoubles(parsed)
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, stopError(n, issues, variables)
 	}
-	program, err := env.Program(ast, cel.CostLimit(stopCost))
+	if checked.OutputType() != cel.BoolType {
+		return nil, n.BadInput(fmt.Sprintf("stop is of type %s", checked.OutputType()), "want a condition, such as scr / icr < 0.8")
+	}
+	program, err := env.Program(checked, cel.CostLimit(stopCost))
 	if err != nil {
 		return nil, n.BadInput("stop: "+err.Error(), "want a condition, such as scr / icr < 0.8")
 	}
@@ -71,6 +77,23 @@ func compileStop(n Node) (func(vitrine.Outcome) bool, error) {
 		holds, _ := v.Value().(bool)
 		return holds
 	}, nil
+}
+
+// onlyDoubles makes every number in the expression a double, for CEL mixes no
+// types in arithmetic: failed * 2 > scheduled and failed == 0 mean what they say.
+func onlyDoubles(parsed *cel.Ast) {
+	factory := ast.NewExprFactory()
+	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.LiteralKind {
+			return
+		}
+		switch number := e.AsLiteral().(type) {
+		case types.Int:
+			e.SetKindCase(factory.NewLiteral(e.ID(), types.Double(number)))
+		case types.Uint:
+			e.SetKindCase(factory.NewLiteral(e.ID(), types.Double(number)))
+		}
+	}))
 }
 
 // stopError reports all that CEL finds wrong, at the place inside the

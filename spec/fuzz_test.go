@@ -1,0 +1,88 @@
+package spec
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// seed adds every file of testdata whose name matches.
+func seed(f *testing.F, patterns ...string) {
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join("testdata", pattern))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(raw)
+		}
+	}
+}
+
+// FuzzDeployment: a file is either refused with places, in order, or gives a
+// deployment on which everything that others ask of it holds together.
+func FuzzDeployment(f *testing.F) {
+	seed(f, "good/ims.*", "bad/deployment-*.yaml")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		d, err := ParseDeployment("testdata/good/fuzz.yaml", raw, known())
+		if err != nil {
+			onlyBadInput(t, err)
+			return
+		}
+		if len(d.Order()) != len(d.Components) || len(d.Servers.Choices()) == 0 {
+			t.Errorf("%d components in order, %d choices", len(d.Order()), len(d.Servers.Choices()))
+		}
+		if c, port := d.Entry(); c == nil || port == 0 {
+			t.Error("no entry")
+		}
+		sizings := d.Sizings()
+		if d.Mode.Name != Custom {
+			sizings = append(sizings, d.Space().Smallest())
+		}
+		if len(sizings) == 0 {
+			t.Error("nothing to measure")
+		}
+		for _, s := range sizings {
+			if err := d.CheckSizing(s); err != nil {
+				t.Error(err)
+			}
+			if r := d.Resources(s); r.VCPUs <= 0 || r.Memory <= 0 || !r.Within(d.Total(s)) {
+				t.Errorf("%s takes %v of %v", s, r, d.Total(s))
+			}
+		}
+		again, err := ParseDeployment("testdata/good/fuzz.yaml", raw, known())
+		if err != nil || again.Digest != d.Digest {
+			t.Errorf("read again: %v", err)
+		}
+	})
+}
+
+// FuzzWorkload: a file is either refused with places, in order, or makes sense.
+func FuzzWorkload(f *testing.F) {
+	seed(f, "good/calls.yaml", "bad/workload-*.yaml")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		w, err := ParseWorkload("testdata/good/fuzz.yaml", raw, known())
+		if err != nil {
+			onlyBadInput(t, err)
+			return
+		}
+		if w.Range.Min() <= 0 || w.Range.Max() < w.Range.Min() || w.Increase <= 0 || w.Duration <= 0 || w.Repeat < 1 || len(w.Thresholds) == 0 {
+			t.Errorf("accepted %+v", w)
+		}
+		if holds := w.StopWhen(); holds != nil {
+			holds(outcome())
+		}
+		if w.Program == "" {
+			var p sip
+			if err := w.Parameters.Decode(&p); w.Generator == "sip" && err != nil {
+				t.Error(err)
+			}
+		} else if _, err := w.Parameters.Strings(); err != nil {
+			t.Error(err)
+		}
+	})
+}
