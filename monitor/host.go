@@ -104,6 +104,7 @@ func (h *host) readMemory(buf []byte) error {
 }
 
 func (h *host) close() {
+	h.subjects[0].close()
 	h.stat.close()
 	h.meminfo.close()
 }

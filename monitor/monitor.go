@@ -61,14 +61,13 @@ type Monitor struct {
 	mu        sync.Mutex // guards what follows, of which Use reads the histories
 	host      *host
 	instances []*subject
-	alive     []unix.PollFd // pidfd of each instance's main process; -1: not watched
-	buf       []byte        // what files are read into, one after the other
+	endings   *endings
+	buf       []byte // what files are read into, one after the other
 	out       io.Writer
 	rows      []byte // CSV not yet written
 	failed    error  // the first failure to write; nothing is written after it
 	missed    int    // deadlines without a sample
 	unsaid    int    // of those, not yet in a row
-	closed    bool   // the files are
 }
 
 // Start begins to watch. What of a vantage cannot be read is missing in the
@@ -96,50 +95,54 @@ func start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv i
 	if !config.Origin.IsZero() {
 		m.offset = m.began.Sub(config.Origin)
 	}
+	var err error
+	if m.endings, err = newEndings(); err != nil {
+		return nil, fmt.Errorf("monitor: %w", err)
+	}
 	m.open(vantages, proc)
 	m.rows = append(append(m.rows, Header...), '\n')
-	ctx, m.cancel = context.WithCancel(ctx)
 	m.sample()
-	go m.loop(ctx)
+	ticker, err := newTicker(m.interval-time.Since(m.began), m.interval)
+	if err != nil {
+		m.close()
+		return nil, fmt.Errorf("monitor: %w", err)
+	}
+	ctx, m.cancel = context.WithCancel(ctx)
+	context.AfterFunc(ctx, ticker.close)
+	go m.loop(ticker)
 	return m, nil
 }
 
 func (m *Monitor) open(vantages []vitrine.Vantage, proc string) {
-	walkEvery := max(1, int(time.Second/m.interval))
+	slow := max(1, int(time.Second/m.interval))
 	nets := openNetDevs(vantages)
 	for i, v := range vantages {
-		s := openInstance(v, nets[i], proc, walkEvery, i)
+		s := openInstance(v, nets[i], proc, slow, i)
 		m.instances = append(m.instances, s)
-		m.alive = append(m.alive, watchProcess(s, v.PID))
+		if v.PID > 0 && m.endings.watch(v.PID, i) == unix.ESRCH {
+			s.end("the main process had ended before watching began")
+		}
 	}
 	m.host = openHost(proc, m.buf)
 }
 
-// loop samples at began + n intervals, whatever a sample takes: a deadline that
-// passes during one is missed and counted, and moves no other.
-func (m *Monitor) loop(ctx context.Context) {
+// loop samples at each tick; one that comes while a sample is taken is late,
+// and counted as missed once the next has come as well.
+func (m *Monitor) loop(ticker *ticker) {
 	defer close(m.done)
-	timer := time.NewTimer(m.interval - time.Since(m.began))
-	defer timer.Stop()
-	due := m.interval
 	for {
-		select {
-		case <-ctx.Done():
-			m.sample() // so that what follows the last tick is not lost
-			m.finish()
-			return
-		case <-timer.C:
+		missed, ok := ticker.next()
+		if !ok {
+			break
 		}
+		m.skip(missed)
 		m.sample()
-		due += m.interval
-		now := time.Since(m.began)
-		if late := now - due; late >= 0 {
-			skipped := 1 + int(late/m.interval)
-			m.skip(skipped)
-			due += time.Duration(skipped) * m.interval
-		}
-		timer.Reset(due - now)
 	}
+	m.sample() // what follows the last tick
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flush()
+	m.close()
 }
 
 func (m *Monitor) skip(n int) {
@@ -154,7 +157,7 @@ func (m *Monitor) skip(n int) {
 func (m *Monitor) sample() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.bury()
+	m.endings.ended(m.bury)
 	at := time.Since(m.began)
 	m.host.read(m.buf)
 	for _, s := range m.host.subjects {
@@ -172,35 +175,7 @@ func (m *Monitor) sample() {
 	}
 }
 
-// bury finds the instances whose main process has ended, by one poll of all.
-func (m *Monitor) bury() {
-	n, err := poll(m.alive)
-	if err != nil || n == 0 {
-		return
-	}
-	for i := range m.alive {
-		if m.alive[i].Revents != 0 {
-			unix.Close(int(m.alive[i].Fd))
-			m.alive[i] = unix.PollFd{Fd: -1}
-			m.instances[i].end("the main process has ended")
-		}
-	}
-}
-
-// watchProcess opens a pidfd, which unlike a number stands for this process alone.
-func watchProcess(s *subject, pid int) unix.PollFd {
-	if pid <= 0 {
-		return unix.PollFd{Fd: -1}
-	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	switch err {
-	case nil:
-		return unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-	case unix.ESRCH:
-		s.end("the main process had ended before watching began")
-	}
-	return unix.PollFd{Fd: -1} // no pidfds here: the end shows by the files' own errors
-}
+func (m *Monitor) bury(index int) { m.instances[index].end("the main process has ended") }
 
 // row appends the subject's row, once there is one before to take rates from.
 // A sample that came late is soon followed by one in time; that one's row is
@@ -233,23 +208,12 @@ func (m *Monitor) flush() {
 	m.rows = m.rows[:0]
 }
 
-func (m *Monitor) finish() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.flush()
-	if m.closed {
-		return
-	}
-	m.closed = true
-	for _, s := range append(m.instances, m.host.subjects...) {
+func (m *Monitor) close() {
+	for _, s := range m.instances {
 		s.close()
 	}
 	m.host.close()
-	for _, p := range m.alive {
-		if p.Fd >= 0 {
-			unix.Close(int(p.Fd))
-		}
-	}
+	m.endings.close()
 }
 
 // Missed is how many samples were due and not taken, because the host or the
