@@ -1,0 +1,125 @@
+// Package bono is the edge proxy of the reference IMS, the P-CSCF: clients
+// talk SIP over UDP to it, and it talks to all Sprouts through a pool of
+// connections. Instances do not know each other.
+package bono
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/overload"
+	"vitrine/reference/ims/rest"
+)
+
+// Run runs a Bono until ctx is done. The error is a *vitrine.BadInput when the
+// arguments are wrong.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c := ims.NewCommand("bono", "Bono is the SIP edge proxy of the reference IMS.", stdout)
+	c.String("listen", "", "address for clients and for requests from Sprout, UDP: IP:PORT")
+	c.String("sprout", "", "all Sprouts: IP:PORT,IP:PORT,...")
+	connections := c.Int("connections", 50, "connections to Sprouts, shared among all of them")
+	refresh := c.Duration("refresh", time.Minute, "mean life of a connection; replaced at random (Poisson)")
+	asideAfter := c.Int("aside-after", 20, "set a Sprout aside once its 503s and timeouts exceed its other answers by so many")
+	asideFor := c.Duration("aside-for", 5*time.Second, "how long a Sprout is set aside")
+	timeout := c.Duration("timeout", 5*time.Second, "answer 408 when Sprout or a client has not answered")
+	target := c.Duration("target-latency", 100*time.Millisecond, "shed load when messages wait longer in the receive queue")
+	rate := c.Float64("initial-rate", 5000, "requests/s admitted at the start")
+	buffer := c.Int("receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
+	c.String("metrics", "", "serve counters over HTTP at IP:PORT/metrics")
+	switch err := c.Parse(args); {
+	case errors.Is(err, ims.ErrHelp):
+		return nil
+	case err != nil:
+		return err
+	}
+	listen, err := c.Addr("listen", true)
+	if err != nil {
+		return err
+	}
+	sprouts, err := c.Addrs("sprout", true)
+	if err != nil {
+		return err
+	}
+	metrics, err := c.Addr("metrics", false)
+	if err != nil {
+		return err
+	}
+	if err := c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-latency", "initial-rate", "receive-queue"); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+
+	socket, err := hop.Listen(listen, *buffer)
+	if err != nil {
+		return ims.ListenError("listen", listen, err)
+	}
+	registry := prometheus.NewRegistry()
+	p := newProxy(socket, log, registry)
+	p.load = overload.New(overload.Config{Target: *target, Initial: *rate, Min: 10, Bucket: 200}, time.Now())
+	p.transactions = hop.NewTransactions(*timeout, p.timedOut)
+	p.pool, err = newPool(poolConfig{
+		local: listen.Addr(), sprouts: sprouts, connections: *connections, refresh: *refresh,
+		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer,
+	}, p.fromSprout, log, p.counts.asides)
+	if err != nil {
+		socket.Close()
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { p.pool.run(ctx); return nil })
+	group.Go(func() error { p.transactions.Run(ctx); return nil })
+	group.Go(func() error { return socket.Serve(p.receive, nil) })
+	group.Go(func() error { <-ctx.Done(); return socket.Close() })
+	if err := rest.ServeMetrics(ctx, group, metrics, registry, log); err != nil {
+		group.Go(func() error { return err })
+	} else {
+		fmt.Fprintf(stdout, "bono: ready on %s\n", socket.Local())
+	}
+	return group.Wait()
+}
+
+// newProxy makes a proxy without its pool, transactions and load monitor.
+func newProxy(socket *hop.Socket, log *slog.Logger, registry *prometheus.Registry) *proxy {
+	secret := make([]byte, 16)
+	_, _ = rand.Read(secret) // never fails (crypto/rand)
+	p := &proxy{
+		socket: socket, parser: sip.NewParser(), flows: flows{secret}, log: log,
+		counts: newCounts(registry),
+	}
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bono_transactions", Help: "Transactions held.",
+	}, func() float64 { held, _ := p.transactions.Pending(); return float64(held) }))
+	return p
+}
+
+type counts struct {
+	requests, forwarded, refused, shed, timeouts, garbage, asides prometheus.Counter
+}
+
+func newCounts(registry *prometheus.Registry) counts {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "bono_" + name + "_total", Help: help})
+		registry.MustRegister(c)
+		return c
+	}
+	return counts{
+		requests:  counter("requests", "Requests received, without retransmissions."),
+		forwarded: counter("forwarded", "Requests forwarded to Sprouts or clients."),
+		refused:   counter("sprout_503", "Answers 503 from Sprouts."),
+		shed:      counter("rejected", "Requests rejected with 503 by Bono itself."),
+		timeouts:  counter("timeouts", "Requests that nobody answered in time."),
+		garbage:   counter("garbage", "Datagrams that were no usable SIP message."),
+		asides:    counter("set_aside", "Times that a Sprout was set aside."),
+	}
+}

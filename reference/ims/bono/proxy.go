@@ -1,0 +1,246 @@
+package bono
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/overload"
+)
+
+// A proxy is Bono's logic: a transaction-stateful proxy (RFC 3261 section 16)
+// that puts itself on the path of registrations (RFC 3327) and dialogs.
+type proxy struct {
+	socket       *hop.Socket
+	parser       *sip.Parser
+	flows        flows
+	pool         *pool
+	transactions *hop.Transactions
+	load         *overload.Monitor
+	log          *slog.Logger
+	counts       counts
+}
+
+// fromSprout takes what comes in on a connection to Sprout: answers.
+func (p *proxy) fromSprout(data []byte, a hop.Arrival) { p.receive(data, a) }
+
+// receive takes one datagram from a client or from Sprout.
+func (p *proxy) receive(data []byte, a hop.Arrival) {
+	msg, err := hop.Parse(p.parser, data)
+	if err != nil {
+		p.counts.garbage.Inc()
+		p.log.Debug("dropped a datagram", "from", a.From, "error", err)
+		return
+	}
+	switch m := msg.(type) {
+	case *sip.Request:
+		p.request(m, a)
+	case *sip.Response:
+		p.response(m)
+	}
+}
+
+func (p *proxy) request(req *sip.Request, a hop.Arrival) {
+	upstream := hop.Peer{Socket: p.socket, To: hop.ReturnPath(req, a.From)}
+	switch req.Method {
+	case sip.ACK:
+		if p.transactions.ReceiveAck(req) {
+			p.forwardAck(req, a.From)
+		}
+		return
+	case sip.CANCEL:
+		p.cancel(req, upstream)
+		return
+	}
+	tx, fresh := p.transactions.Receive(req, upstream, a.At)
+	if !fresh {
+		return
+	}
+	p.counts.requests.Inc()
+	if req.Method == sip.OPTIONS && req.Recipient.User == "" && req.Route() == nil {
+		p.respond(tx, hop.Reply(req, sip.StatusOK, "OK"))
+		return
+	}
+	if hop.Initial(req) {
+		if !p.load.Admit(a.At) {
+			p.counts.shed.Inc()
+			p.respond(tx, hop.Reply(req, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
+			return
+		}
+		defer func() { now := time.Now(); p.load.Done(now, now.Sub(a.At)) }()
+	}
+	if !hop.HopsLeft(req) {
+		p.respond(tx, hop.Reply(req, sip.StatusTooManyHops, "Too Many Hops"))
+		return
+	}
+	if req.Method == sip.INVITE {
+		p.respond(tx, hop.Reply(req, sip.StatusTrying, "Trying"))
+	}
+	p.route(tx, a.From)
+}
+
+// A way is where a request goes next.
+type way struct {
+	client netip.AddrPort // valid: to this client
+	sprout netip.AddrPort // else to a Sprout: this one if it can be
+}
+
+// next reads the request's way off its Route, and takes Bono's own entries
+// away. A Route that names a flow other than the sender's leads to that client;
+// everything else goes to Sprout.
+func (p *proxy) next(req *sip.Request, from netip.AddrPort) (way, error) {
+	for route := req.Route(); route != nil; route = req.Route() {
+		addr, ok := hop.RouteAddr(&route.Address)
+		if !ok || addr != p.socket.Local() {
+			return way{sprout: addr}, nil
+		}
+		req.RemoveHeader("Route")
+		if route.Address.User == "" {
+			continue // a preloaded route to Bono itself
+		}
+		client, ok := p.flows.client(route.Address.User)
+		if !ok {
+			return way{}, fmt.Errorf("unknown flow %q", route.Address.User)
+		}
+		if client != from {
+			return way{client: client}, nil
+		}
+	}
+	return way{}, nil
+}
+
+// route sends a request on, or answers that it cannot be.
+func (p *proxy) route(tx *hop.Transaction, from netip.AddrPort) {
+	// The request is changed on its way; answers need it as it came.
+	out := tx.Request.Clone()
+	w, err := p.next(out, from)
+	if err != nil {
+		p.respond(tx, hop.Reply(tx.Request, 430, "Flow Failed")) // RFC 5626 section 11.5
+		return
+	}
+	flow := from
+	if w.client.IsValid() {
+		flow = w.client
+	}
+	self := p.uri(p.flows.token(flow))
+	switch {
+	case out.Method == sip.REGISTER:
+		self.UriParams.Add("ob", "")
+		out.PrependHeader(sip.NewHeader("Path", "<"+self.String()+">"))
+		out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+hop.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
+	case hop.Initial(out):
+		out.PrependHeader(&sip.RecordRouteHeader{Address: self})
+		if !w.client.IsValid() {
+			out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+hop.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
+		}
+	}
+	if w.client.IsValid() {
+		if err := p.transactions.Forward(tx, out, hop.Peer{Socket: p.socket, To: w.client}, nil); err != nil {
+			p.respond(tx, hop.Reply(tx.Request, sip.StatusTemporarilyUnavailable, "Temporarily Unavailable"))
+			return
+		}
+		p.counts.forwarded.Inc()
+		return
+	}
+	p.toSprout(tx, out, w.sprout)
+}
+
+// toSprout tries two Sprouts, then gives up with 503.
+func (p *proxy) toSprout(tx *hop.Transaction, out *sip.Request, wanted netip.AddrPort) {
+	var tried *sprout
+	for range 2 {
+		c := p.pool.choose(wanted, tried)
+		if c == nil {
+			break
+		}
+		err := p.transactions.Forward(tx, out, hop.Peer{Socket: c.socket}, c.sprout)
+		if err == nil {
+			p.counts.forwarded.Inc()
+			return
+		}
+		p.pool.failed(c.sprout)
+		tried = c.sprout
+	}
+	p.respond(tx, hop.Reply(tx.Request, sip.StatusServiceUnavailable, "No Sprout", sip.NewHeader("Retry-After", "1")))
+}
+
+func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort) {
+	if !hop.HopsLeft(req) {
+		return
+	}
+	w, err := p.next(req, from)
+	if err != nil {
+		p.log.Debug("dropped an ACK", "from", from, "error", err)
+		return
+	}
+	peer := hop.Peer{Socket: p.socket, To: w.client}
+	if !w.client.IsValid() {
+		c := p.pool.choose(w.sprout, nil)
+		peer = hop.Peer{Socket: c.socket}
+	}
+	if err := hop.ForwardAck(req, peer); err != nil {
+		p.log.Debug("an ACK was not sent", "error", err)
+	}
+}
+
+func (p *proxy) cancel(req *sip.Request, upstream hop.Peer) {
+	invite := p.transactions.Invite(req)
+	status, reason := sip.StatusOK, "OK"
+	if invite == nil {
+		status, reason = sip.StatusCallTransactionDoesNotExists, "No Such Transaction"
+	}
+	_ = upstream.Send(hop.Bytes(hop.Reply(req, status, reason))) // asked for again if lost
+	if invite != nil {
+		if err := p.transactions.Cancel(invite); err != nil {
+			p.log.Debug("a CANCEL was not sent", "error", err)
+		}
+	}
+}
+
+func (p *proxy) response(res *sip.Response) {
+	tx, pass := p.transactions.Answered(res)
+	if tx == nil {
+		return
+	}
+	if s, ok := tx.Owner.(*sprout); ok {
+		if res.StatusCode == sip.StatusServiceUnavailable {
+			p.counts.refused.Inc()
+			p.pool.failed(s)
+		} else {
+			p.pool.served(s)
+		}
+	}
+	if pass {
+		p.respond(tx, res)
+	}
+}
+
+// timedOut answers for whoever did not.
+func (p *proxy) timedOut(tx *hop.Transaction) {
+	p.counts.timeouts.Inc()
+	if s, ok := tx.Owner.(*sprout); ok {
+		p.pool.failed(s)
+	}
+	if !tx.Own() {
+		p.respond(tx, hop.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
+	}
+}
+
+func (p *proxy) respond(tx *hop.Transaction, res *sip.Response) {
+	if err := p.transactions.Respond(tx, res); err != nil {
+		p.log.Debug("an answer was not sent", "error", err)
+	}
+}
+
+// uri is Bono's own, with a flow.
+func (p *proxy) uri(token string) sip.Uri {
+	local := p.socket.Local()
+	return sip.Uri{
+		Scheme: "sip", User: token, Host: local.Addr().String(), Port: int(local.Port()),
+		UriParams: sip.HeaderParams{{K: "lr"}},
+	}
+}

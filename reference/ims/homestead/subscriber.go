@@ -1,0 +1,102 @@
+package homestead
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"strings"
+	"time"
+
+	"vitrine/reference/ims"
+)
+
+// Rows of the subscriber database. Keys are "impi/IDENTITY" for what belongs
+// to a private identity and "impu/IDENTITY" for a public one.
+const (
+	privateRow = "impi/"
+	publicRow  = "impu/"
+)
+
+// A credential is a private identity's row.
+type credential struct {
+	HA1    string   `json:"ha1"`
+	Realm  string   `json:"realm"`
+	QoP    string   `json:"qop"`
+	Public []string `json:"public_ids"`
+}
+
+// A registration is a public identity's row: its state and profile.
+type registration struct {
+	State   string    `json:"state"`
+	Server  string    `json:"server,omitempty"`
+	Private string    `json:"private_id"`
+	Changed time.Time `json:"changed,omitzero"`
+	Profile string    `json:"profile"` // an IMSSubscription document, as provisioned
+}
+
+// provision gives the row that a subscriber has before anything is written to
+// it. Nothing is stored for those that never change.
+func provision(subscribers int) func(key string) ([]byte, bool) {
+	known := func(identity string) (string, bool) {
+		user := ims.UserOf(identity)
+		n, ok := ims.Number(user)
+		return user, ok && n < subscribers
+	}
+	return func(key string) ([]byte, bool) {
+		var row any
+		if identity, ok := strings.CutPrefix(key, privateRow); ok {
+			user, ok := known(identity)
+			if !ok {
+				return nil, false
+			}
+			row = credential{HA1: ims.HA1(identity), Realm: ims.Domain, QoP: "auth", Public: []string{ims.PublicID(user)}}
+		} else if identity, ok := strings.CutPrefix(key, publicRow); ok {
+			user, ok := known(identity)
+			if !ok || !strings.HasPrefix(identity, "sip:") {
+				return nil, false
+			}
+			profile, err := xml.Marshal(subscription(user))
+			if err != nil {
+				return nil, false // no value of this type fails to marshal
+			}
+			row = registration{State: ims.StateNotRegistered, Private: user + "@" + ims.Domain, Profile: string(profile)}
+		}
+		data, err := json.Marshal(row)
+		return data, err == nil && row != nil
+	}
+}
+
+// subscription is the profile of a subscriber: its own identity, an alias that
+// registers with it, and the telephony server for its sessions.
+func subscription(user string) ims.Subscription {
+	originating, terminating := 0, 1
+	invite := func(priority int, sessionCase *int) ims.Criterion {
+		return ims.Criterion{
+			Priority: priority,
+			Trigger: ims.Trigger{CNF: true, Spots: []ims.SPT{
+				{Group: 0, Method: "INVITE"},
+				{Group: 1, SessionCase: sessionCase},
+			}},
+			Server: ims.ApplicationServer{Name: ims.TelephonyServer},
+		}
+	}
+	return ims.Subscription{
+		PrivateID: user + "@" + ims.Domain,
+		Profile: ims.Profile{
+			Identities: []ims.Identity{
+				{URI: ims.PublicID(user)},
+				{URI: fmt.Sprintf("tel:+1555%s", strings.TrimPrefix(user, "sub"))},
+			},
+			Criteria: []ims.Criterion{invite(1, &originating), invite(2, &terminating)},
+		},
+	}
+}
+
+// document is the answer to a GET or PUT of reg-data.
+func document(r registration, charging []string) ([]byte, error) {
+	data := ims.RegData{State: r.State, Server: r.Server, Charging: ims.Charging{CCF: charging}}
+	if err := xml.Unmarshal([]byte(r.Profile), &data.Subscription); err != nil {
+		return nil, fmt.Errorf("profile of %s: %w", r.Private, err)
+	}
+	return xml.Marshal(data)
+}

@@ -1,0 +1,118 @@
+// Package hop is one hop of SIP: UDP sockets that know when each datagram
+// reached the kernel, and the transactions of a proxy on that hop (RFC 3261
+// sections 16 and 17). Messages are sipgo's; sipgo's own transport and
+// transaction layers are not used, because they hide the arrival time and cost
+// about three times the CPU per message (see README).
+package hop
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// maxDatagram is the largest UDP payload.
+const maxDatagram = 65535
+
+// A Socket is a UDP socket, connected or not. Its methods may be called at the
+// same time.
+type Socket struct {
+	conn   *net.UDPConn
+	local  netip.AddrPort
+	remote netip.AddrPort // zero: not connected
+}
+
+// Listen binds a socket to an address. buffer is the size asked for the
+// kernel's receive queue, in bytes; the kernel may grant less, and drops what
+// does not fit.
+func Listen(local netip.AddrPort, buffer int) (*Socket, error) {
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(local))
+	if err != nil {
+		return nil, err
+	}
+	return newSocket(conn, netip.AddrPort{}, buffer)
+}
+
+// Dial makes a socket from a free port of local to remote; it receives from
+// remote alone.
+func Dial(local netip.Addr, remote netip.AddrPort, buffer int) (*Socket, error) {
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)), net.UDPAddrFromAddrPort(remote))
+	if err != nil {
+		return nil, err
+	}
+	return newSocket(conn, remote, buffer)
+}
+
+func newSocket(conn *net.UDPConn, remote netip.AddrPort, buffer int) (*Socket, error) {
+	if err := conn.SetReadBuffer(buffer); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("set the receive queue of %s to %d bytes: %w", conn.LocalAddr(), buffer, err)
+	}
+	if err := stampArrivals(conn); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("ask for arrival times on %s: %w", conn.LocalAddr(), err)
+	}
+	local := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	return &Socket{conn: conn, local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), remote: remote}, nil
+}
+
+// Local is the address that the socket is bound to.
+func (s *Socket) Local() netip.AddrPort { return s.local }
+
+// Close ends Serve.
+func (s *Socket) Close() error { return s.conn.Close() }
+
+// An Arrival says whence and when a datagram came. At is the wall-clock time at
+// which the kernel took it in, where the kernel tells, so that the time spent
+// in the receive queue can be measured; else the time at which it was read.
+type Arrival struct {
+	From netip.AddrPort
+	At   time.Time
+}
+
+// Serve calls handle for each datagram, one at a time, until the socket is
+// closed; data is valid until handle returns. refused, which may be nil, is
+// called when the kernel reports that nobody listens at the connected remote.
+func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) error {
+	buf := make([]byte, maxDatagram)
+	oob := make([]byte, oobSize)
+	for {
+		n, oobn, _, from, err := s.conn.ReadMsgUDPAddrPort(buf, oob)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case isRefused(err):
+			if refused != nil {
+				refused()
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("receive on %s: %w", s.local, err)
+		}
+		at, ok := arrivalTime(oob[:oobn])
+		if !ok {
+			at = time.Now()
+		}
+		handle(buf[:n], Arrival{From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), At: at})
+	}
+}
+
+// A Peer is somebody whom messages can be sent to: an address behind a socket,
+// or, with a zero address, the remote of a connected socket.
+type Peer struct {
+	Socket *Socket
+	To     netip.AddrPort
+}
+
+// Send sends one datagram.
+func (p Peer) Send(data []byte) error {
+	var err error
+	if p.To.IsValid() {
+		_, err = p.Socket.conn.WriteToUDPAddrPort(data, p.To)
+	} else {
+		_, err = p.Socket.conn.Write(data)
+	}
+	return err
+}

@@ -1,0 +1,45 @@
+package hop
+
+import (
+	"errors"
+	"net"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// oobSize holds one control message with a timespec.
+var oobSize = unix.CmsgSpace(int(unsafe.Sizeof(unix.Timespec{})))
+
+// stampArrivals makes the kernel attach to each datagram the time at which it
+// took it in (socket(7), SO_TIMESTAMPNS).
+func stampArrivals(conn *net.UDPConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var opt error
+	if err := raw.Control(func(fd uintptr) {
+		opt = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	}); err != nil {
+		return err
+	}
+	return opt
+}
+
+// arrivalTime reads the time out of a datagram's control messages.
+func arrivalTime(oob []byte) (time.Time, bool) {
+	if len(oob) == 0 {
+		return time.Time{}, false
+	}
+	header, data, _, err := unix.ParseOneSocketControlMessage(oob)
+	if err != nil || header.Level != unix.SOL_SOCKET || header.Type != unix.SO_TIMESTAMPNS ||
+		len(data) < int(unsafe.Sizeof(unix.Timespec{})) {
+		return time.Time{}, false
+	}
+	ts := *(*unix.Timespec)(unsafe.Pointer(&data[0]))
+	return time.Unix(int64(ts.Sec), int64(ts.Nsec)), true
+}
+
+func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }

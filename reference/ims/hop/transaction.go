@@ -1,0 +1,385 @@
+package hop
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+)
+
+// Times of RFC 3261 section 17. linger is how long an answered transaction
+// stays to absorb retransmissions: they come at most every t2, so that one of
+// them is due within it. (The RFC's 64*T1 would hold six times the memory.)
+const (
+	t1     = 500 * time.Millisecond
+	t2     = 4 * time.Second
+	timerC = 180 * time.Second
+	linger = 5 * time.Second
+	// grain is the least time between two looks at the timers.
+	grain = 50 * time.Millisecond
+)
+
+// A Transaction is one request on its way through this node: the server
+// transaction that it came in by, if any, and the client transaction that it
+// went out by, if any. Its fields belong to Transactions; Request, Owner and
+// Arrived do not change once it has been handed out.
+type Transaction struct {
+	Request *sip.Request // as received; as sent, for one that this node began
+	Arrived time.Time
+	Owner   any // whatever the caller noted when it forwarded
+
+	key, branch string
+	upstream    Peer // zero for a request that this node began
+	downstream  Peer
+	out         *sip.Request // as forwarded
+	forwarded   []byte
+	reply       []byte // last sent upstream
+	final       int    // status of the final answer; 0: none yet
+	provisional bool
+	began       time.Time // forwarded, or received when it never was
+	finished    time.Time
+	interval    time.Duration
+	due         time.Time
+	index       int // in the heap
+}
+
+func (tx *Transaction) invite() bool { return tx.Request.Method == sip.INVITE }
+
+// Transactions are those of one node. Its methods may be called at the same time.
+type Transactions struct {
+	timeout   time.Duration // a forwarded request without any answer
+	onTimeout func(*Transaction)
+
+	mu     sync.Mutex
+	server map[string]*Transaction // by serverKey
+	client map[string]*Transaction // by branch
+	timers timers
+	next   time.Time // when Run looks again; zero: when woken
+	wake   chan struct{}
+
+	retransmissions int
+}
+
+// NewTransactions makes an empty table. onTimeout is called, from Run, for each
+// forwarded request that had no answer within timeout, and is to answer it.
+func NewTransactions(timeout time.Duration, onTimeout func(*Transaction)) *Transactions {
+	return &Transactions{
+		timeout: timeout, onTimeout: onTimeout,
+		server: map[string]*Transaction{}, client: map[string]*Transaction{},
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// serverKey identifies a server transaction (RFC 3261 section 17.2.3). ACK and
+// CANCEL have the key of their INVITE.
+func serverKey(req *sip.Request) string {
+	via := req.Via()
+	branch, _ := via.Params.Get("branch")
+	method := req.Method
+	if method == sip.ACK || method == sip.CANCEL {
+		method = sip.INVITE
+	}
+	return branch + " " + via.SentBy() + " " + string(method)
+}
+
+// Receive enters a request that is neither ACK nor CANCEL. It is false for a
+// retransmission, which has been dealt with.
+func (t *Transactions) Receive(req *sip.Request, upstream Peer, arrived time.Time) (*Transaction, bool) {
+	key := serverKey(req)
+	now := time.Now()
+	t.mu.Lock()
+	if tx := t.server[key]; tx != nil {
+		t.retransmissions++
+		reply, peer := tx.reply, tx.upstream
+		t.mu.Unlock()
+		if reply != nil {
+			_ = peer.Send(reply) // lost like any datagram; it will be asked for again
+		}
+		return tx, false
+	}
+	tx := &Transaction{Request: req, Arrived: arrived, key: key, upstream: upstream, began: now}
+	t.server[key] = tx
+	t.schedule(tx, now.Add(t.timeout))
+	t.mu.Unlock()
+	return tx, true
+}
+
+// ReceiveAck is false for the ACK of an answer that ended here (RFC 3261
+// section 17.1.1.3); any other is to be forwarded without a transaction.
+func (t *Transactions) ReceiveAck(req *sip.Request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.server[serverKey(req)] == nil
+}
+
+// Invite finds the INVITE that a CANCEL is for; nil when there is none.
+func (t *Transactions) Invite(cancel *sip.Request) *Transaction {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.server[serverKey(cancel)]
+}
+
+// Begin makes a transaction for a request of this node's own.
+func Begin(req *sip.Request) *Transaction { return &Transaction{Request: req} }
+
+// Forward sends out on the transaction, with this node's Via on top, and sends
+// again until an answer comes. The caller must no longer touch out. An error
+// is that of the first sending; no timeout follows it.
+func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Peer, owner any) error {
+	branch := sip.RFC3261BranchMagicCookie + NewToken()
+	pushVia(out, downstream.Socket.Local(), branch)
+	data := Bytes(out)
+	now := time.Now()
+	t.mu.Lock()
+	tx.Owner, tx.branch, tx.downstream, tx.forwarded = owner, branch, downstream, data
+	if tx.invite() {
+		tx.out = out
+	}
+	tx.began, tx.interval = now, t1
+	t.client[branch] = tx
+	t.schedule(tx, now.Add(min(t1, t.timeout)))
+	t.mu.Unlock()
+	err := downstream.Send(data)
+	if err != nil {
+		t.mu.Lock()
+		delete(t.client, branch)
+		tx.branch, tx.forwarded, tx.out = "", nil, nil
+		t.mu.Unlock()
+		out.RemoveHeader("Via") // the caller may try another hop
+	}
+	return err
+}
+
+// ForwardAck sends an ACK on its way; nothing answers it.
+func ForwardAck(out *sip.Request, downstream Peer) error {
+	pushVia(out, downstream.Socket.Local(), sip.RFC3261BranchMagicCookie+NewToken())
+	return downstream.Send(Bytes(out))
+}
+
+// Cancel asks the next hop to give up an INVITE that has no final answer
+// (RFC 3261 section 9.1, 16.10).
+func (t *Transactions) Cancel(tx *Transaction) error {
+	t.mu.Lock()
+	pending := tx.out != nil && tx.final == 0
+	out, downstream := tx.out, tx.downstream
+	t.mu.Unlock()
+	if !pending {
+		return nil
+	}
+	cancel := hopByHop(out, sip.CANCEL, out.To())
+	ctx := &Transaction{Request: cancel, Owner: tx.Owner}
+	data := Bytes(cancel)
+	now := time.Now()
+	branch, _ := cancel.Via().Params.Get("branch")
+	t.mu.Lock()
+	// The CANCEL shares the INVITE's branch, hence the other key.
+	ctx.branch, ctx.downstream, ctx.forwarded, ctx.began, ctx.interval = branch+" CANCEL", downstream, data, now, t1
+	t.client[ctx.branch] = ctx
+	t.schedule(ctx, now.Add(t1))
+	t.mu.Unlock()
+	return downstream.Send(data)
+}
+
+// hopByHop makes an ACK or CANCEL for the forwarded INVITE.
+func hopByHop(invite *sip.Request, method sip.RequestMethod, to *sip.ToHeader) *sip.Request {
+	req := sip.NewRequest(method, *invite.Recipient.Clone())
+	req.AppendHeader(invite.Via().Clone())
+	sip.CopyHeaders("Route", invite, req)
+	hops := sip.MaxForwardsHeader(70)
+	req.AppendHeader(&hops)
+	req.AppendHeader(sip.HeaderClone(invite.From()))
+	req.AppendHeader(sip.HeaderClone(to))
+	req.AppendHeader(sip.HeaderClone(invite.CallID()))
+	req.AppendHeader(&sip.CSeqHeader{SeqNo: invite.CSeq().SeqNo, MethodName: method})
+	req.SetBody(nil)
+	return req
+}
+
+// Answered enters a response. It gives the transaction that it belongs to, nil
+// when there is none, and whether the response is to be passed on with Respond;
+// this node's Via has then been taken off.
+func (t *Transactions) Answered(res *sip.Response) (*Transaction, bool) {
+	branch, _ := res.Via().Params.Get("branch")
+	if res.CSeq().MethodName == sip.CANCEL {
+		branch += " CANCEL"
+	}
+	t.mu.Lock()
+	tx := t.client[branch]
+	if tx == nil {
+		t.mu.Unlock()
+		return nil, false
+	}
+	before := tx.final
+	out, downstream := tx.out, tx.downstream
+	if res.StatusCode < 200 {
+		tx.provisional = true
+	} else if tx.final == 0 {
+		tx.final, tx.finished = res.StatusCode, time.Now()
+	}
+	t.mu.Unlock()
+
+	if res.StatusCode >= 300 && tx.invite() && out != nil {
+		_ = downstream.Send(Bytes(hopByHop(out, sip.ACK, res.To()))) // answered again if lost
+	}
+	switch {
+	case res.StatusCode == sip.StatusTrying:
+		return tx, false
+	case before != 0 && !(tx.invite() && res.IsSuccess()):
+		return tx, false // a retransmission of what has been passed on
+	}
+	res.RemoveHeader("Via")
+	return tx, !tx.Own()
+}
+
+// Respond sends an answer upstream, and sends it again when the request comes
+// again.
+func (t *Transactions) Respond(tx *Transaction, res *sip.Response) error {
+	data := Bytes(res)
+	t.mu.Lock()
+	if tx.Own() {
+		t.mu.Unlock()
+		return nil
+	}
+	tx.reply = data
+	if res.StatusCode >= 200 && tx.final == 0 {
+		tx.final = res.StatusCode
+	}
+	if res.StatusCode >= 200 && tx.finished.IsZero() {
+		tx.finished = time.Now()
+	}
+	t.mu.Unlock()
+	return tx.upstream.Send(data)
+}
+
+// Own says whether this node began the transaction, so that nobody upstream
+// waits for its answer.
+func (tx *Transaction) Own() bool { return tx.upstream.Socket == nil }
+
+// Pending is how many transactions are held, and Retransmissions how many
+// requests came more than once.
+func (t *Transactions) Pending() (held, retransmissions int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.timers), t.retransmissions
+}
+
+// Run drives the timers until ctx is done.
+func (t *Transactions) Run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		next, some := t.expire(time.Now())
+		if some {
+			timer.Reset(max(time.Until(next), grain))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-t.wake:
+		}
+	}
+}
+
+// expire does what is due, and says when to look again.
+func (t *Transactions) expire(now time.Time) (next time.Time, some bool) {
+	var late []*Transaction
+	t.mu.Lock()
+	for len(t.timers) > 0 && !t.timers[0].due.After(now) {
+		tx := t.timers[0]
+		switch {
+		case !tx.finished.IsZero():
+			if gone := tx.finished.Add(linger); gone.After(now) {
+				t.schedule(tx, gone)
+				continue
+			}
+			t.drop(tx)
+		case tx.branch == "": // never forwarded nor answered
+			t.drop(tx)
+		case tx.provisional && tx.invite():
+			if end := tx.began.Add(timerC); end.After(now) {
+				t.schedule(tx, now.Add(t2))
+				continue
+			}
+			late = t.giveUp(tx, now, late)
+		case !tx.began.Add(t.timeout).After(now):
+			late = t.giveUp(tx, now, late)
+		default:
+			_ = tx.downstream.Send(tx.forwarded)
+			tx.interval = min(2*tx.interval, t2)
+			at := now.Add(tx.interval)
+			if end := tx.began.Add(t.timeout); end.Before(at) {
+				at = end
+			}
+			t.schedule(tx, at)
+		}
+	}
+	if some = len(t.timers) > 0; some {
+		next = t.timers[0].due
+	}
+	t.next = next
+	t.mu.Unlock()
+	for _, tx := range late {
+		t.onTimeout(tx)
+	}
+	return next, some
+}
+
+// giveUp marks a transaction timed out; it lingers to absorb what still comes.
+func (t *Transactions) giveUp(tx *Transaction, now time.Time, late []*Transaction) []*Transaction {
+	tx.final, tx.finished = sip.StatusRequestTimeout, now
+	t.schedule(tx, now.Add(linger))
+	return append(late, tx)
+}
+
+func (t *Transactions) drop(tx *Transaction) {
+	heap.Pop(&t.timers)
+	delete(t.client, tx.branch)
+	if tx.key != "" {
+		delete(t.server, tx.key)
+	}
+}
+
+// schedule sets the transaction's one timer; the caller holds the lock.
+func (t *Transactions) schedule(tx *Transaction, due time.Time) {
+	if tx.due.IsZero() {
+		tx.due = due
+		heap.Push(&t.timers, tx)
+	} else {
+		tx.due = due
+		heap.Fix(&t.timers, tx.index)
+	}
+	if t.next.IsZero() || due.Before(t.next) {
+		t.next = due
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// timers is a heap of transactions by due time.
+type timers []*Transaction
+
+func (h timers) Len() int           { return len(h) }
+func (h timers) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h timers) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *timers) Push(x any) {
+	tx := x.(*Transaction)
+	tx.index = len(*h)
+	*h = append(*h, tx)
+}
+func (h *timers) Pop() any {
+	old := *h
+	tx := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return tx
+}

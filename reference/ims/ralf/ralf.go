@@ -1,0 +1,127 @@
+// Package ralf is the charging function of the reference IMS: it takes
+// accounting records and writes one charging data record for each.
+package ralf
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/rest"
+)
+
+// Run runs a Ralf until ctx is done. The error is a *vitrine.BadInput when the
+// arguments are wrong.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	c := ims.NewCommand("ralf", "Ralf is the charging function of the reference IMS.", stdout)
+	c.String("listen", "", "address, HTTP: IP:PORT")
+	path := c.String("records", "", "file to append charging data records to, CSV; empty: they are only counted")
+	c.String("metrics", "", "serve counters over HTTP at IP:PORT/metrics")
+	switch err := c.Parse(args); {
+	case errors.Is(err, ims.ErrHelp):
+		return nil
+	case err != nil:
+		return err
+	}
+	listen, err := c.Addr("listen", true)
+	if err != nil {
+		return err
+	}
+	metrics, err := c.Addr("metrics", false)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	records := io.Writer(io.Discard)
+	if *path != "" {
+		file, err := os.OpenFile(*path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return fmt.Errorf("open the file of charging records (--records): %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		records = file
+	}
+	listener, err := net.Listen("tcp", listen.String())
+	if err != nil {
+		return ims.ListenError("listen", listen, err)
+	}
+	registry := prometheus.NewRegistry()
+	s := newServer(records)
+	registry.MustRegister(s.taken)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), log) })
+	if err := rest.ServeMetrics(ctx, group, metrics, registry, log); err != nil {
+		group.Go(func() error { return err })
+	} else {
+		fmt.Fprintf(stdout, "ralf: ready on %s\n", listener.Addr())
+	}
+	return group.Wait()
+}
+
+type server struct {
+	taken *prometheus.CounterVec
+
+	mu      sync.Mutex
+	records *csv.Writer
+}
+
+func newServer(records io.Writer) *server {
+	return &server{
+		records: csv.NewWriter(records),
+		taken:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ralf_records_total", Help: "Records taken, by accounting record type."}, []string{"type"}),
+	}
+}
+
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
+	mux.HandleFunc("POST /call-id/{id}", s.take)
+	return mux
+}
+
+// take writes a record out before it acknowledges it: a record that Sprout
+// believes taken is in the file.
+func (s *server) take(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, rest.MaxRequest))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	record, err := ims.ParseChargingRecord(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := s.write(r.PathValue("id"), record); err != nil {
+		http.Error(w, "write the charging record: "+err.Error(), http.StatusInsufficientStorage)
+		return
+	}
+	s.taken.WithLabelValues(strconv.Itoa(record.Type)).Inc()
+}
+
+func (s *server) write(callID string, r ims.ChargingRecord) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := []string{
+		r.Time.UTC().Format(time.RFC3339Nano), strconv.Itoa(r.Type), r.Method, callID,
+		r.Calling, r.Called, r.ICID, r.Node, strconv.Itoa(r.Cause),
+	}
+	if err := s.records.Write(row); err != nil {
+		return err
+	}
+	s.records.Flush()
+	return s.records.Error()
+}

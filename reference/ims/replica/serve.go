@@ -1,0 +1,120 @@
+package replica
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// serve answers peers until the listener is closed.
+func (s *Store) serve(ctx context.Context, listener net.Listener) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept peers on %s: %w", listener.Addr(), err)
+		}
+		wg.Go(func() {
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			defer conn.Close()
+			if err := s.answer(conn); err != nil {
+				s.config.Log.Warn("a peer was refused", "from", conn.RemoteAddr(), "error", err)
+			}
+		})
+	}
+}
+
+// answer serves one connection. Answers are written when no more requests are
+// at hand, so that a burst of them costs one system call.
+func (s *Store) answer(conn net.Conn) error {
+	r := bufio.NewReaderSize(conn, 16<<10)
+	w := bufio.NewWriterSize(conn, 16<<10)
+	var in, out []byte
+	greeted := false
+	for {
+		var f frame
+		var err error
+		if f, in, err = readFrame(r, in); err != nil {
+			if strings.Contains(err.Error(), errWire.Error()) {
+				return err
+			}
+			return nil // the peer went away
+		}
+		if !greeted && f.op != opHello {
+			return fmt.Errorf("%w: begins with op %d", errWire, f.op)
+		}
+		greeted = true
+		out, err = s.handle(beginFrame(out), f, time.Now())
+		_, _ = w.Write(out) // Flush tells
+		if err != nil {
+			_ = w.Flush()
+			return err
+		}
+		if r.Buffered() == 0 {
+			if err := w.Flush(); err != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// handle appends the answer to one request. After an error the connection ends.
+func (s *Store) handle(out []byte, f frame, now time.Time) ([]byte, error) {
+	refuse := func(err error) ([]byte, error) {
+		return endFrame(append(out, err.Error()...), opRefused, f.id), err
+	}
+	switch f.op {
+	case opHello:
+		if !strings.HasPrefix(string(f.body), magic) {
+			return refuse(fmt.Errorf("%w: the hello is not of this version", errWire))
+		}
+		return endFrame(out, opOK, f.id), nil
+	case opPing:
+		return endFrame(out, opOK, f.id), nil
+	case opGet:
+		if len(f.body) > maxKey {
+			return refuse(fmt.Errorf("%w: key of %d bytes", errWire, len(f.body)))
+		}
+		key := string(f.body)
+		r := s.table.get(key, now)
+		if r.Version == 0 {
+			return endFrame(out, opMissing, f.id), nil
+		}
+		return endFrame(appendRecord(out, key, r), opRecord, f.id), nil
+	case opCompare:
+		expect, rest, err := parseVersion(f.body)
+		if err != nil {
+			return refuse(err)
+		}
+		key, r, err := parseRecord(rest)
+		if err != nil {
+			return refuse(err)
+		}
+		version, ok := s.table.compareAndSet(key, expect, r, now)
+		if !ok {
+			return endFrame(out, opConflict, f.id), nil
+		}
+		return endFrame(binary.BigEndian.AppendUint64(out, version), opVersion, f.id), nil
+	case opSet:
+		key, r, err := parseRecord(f.body)
+		if err != nil {
+			return refuse(err)
+		}
+		s.table.set(key, r)
+		return endFrame(out, opOK, f.id), nil
+	default:
+		return refuse(fmt.Errorf("%w: op %d", errWire, f.op))
+	}
+}

@@ -1,0 +1,133 @@
+package sprout
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+	"github.com/icholy/digest"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/replica"
+)
+
+// nonceLife is how long a challenge may stay unanswered.
+const nonceLife = 40 * time.Second
+
+// A challenge is what the cluster remembers of a nonce, so that any Sprout can
+// check the answer to it.
+type challenge struct {
+	Username string `json:"username"`
+	HA1      string `json:"ha1"`
+	Count    int    `json:"nc"` // the highest nonce count seen
+}
+
+func challengeKey(nonce string) string { return "auth/" + nonce }
+
+// A verdict is what authentication comes to.
+type verdict int
+
+const (
+	accepted verdict = iota
+	wrong            // the password is wrong
+	unknown          // challenge, for the first time
+	stale            // challenge again: the nonce is not known or was used before
+)
+
+// parseCredentials reads an Authorization header. Credentials without nonce or
+// response, which IMS clients send first to say who they are (TS 24.229 section
+// 5.1.1.2), have but their Username.
+func parseCredentials(header sip.Header) (digest.Credentials, error) {
+	if header == nil {
+		return digest.Credentials{}, nil
+	}
+	c, err := digest.ParseCredentials(header.Value())
+	if err != nil {
+		return digest.Credentials{}, fmt.Errorf("authorization: %w", err)
+	}
+	return *c, nil
+}
+
+// authenticate checks the credentials of a request (RFC 7616 with MD5, as
+// TS 24.229 annex N's SIP digest). until is when the nonce may be forgotten if
+// it is accepted.
+func (s *server) authenticate(ctx context.Context, method string, c digest.Credentials, until time.Time) (verdict, error) {
+	if c.Nonce == "" || c.Response == "" {
+		return unknown, nil
+	}
+	record, err := s.store.Get(ctx, challengeKey(c.Nonce))
+	if err != nil {
+		return unknown, err
+	}
+	if len(record.Value) == 0 {
+		return stale, nil
+	}
+	var known challenge
+	if err := json.Unmarshal(record.Value, &known); err != nil {
+		return unknown, fmt.Errorf("challenge %s: %w", c.Nonce, err)
+	}
+	want := digestResponse(known.HA1, method, c)
+	if c.Username != known.Username || c.Realm != ims.Domain ||
+		subtle.ConstantTimeCompare([]byte(want), []byte(c.Response)) != 1 {
+		return wrong, nil
+	}
+	count := c.Nc
+	if c.QOP == "" { // RFC 2069 clients count nothing: one use
+		count = 1
+	}
+	if count <= known.Count {
+		return stale, nil
+	}
+	known.Count = count
+	value, err := json.Marshal(known)
+	if err != nil {
+		return unknown, err
+	}
+	_, err = s.store.Put(ctx, challengeKey(c.Nonce), replica.Record{Value: value, Expires: until.Add(nonceLife)}, record.Version)
+	if errors.Is(err, replica.ErrConflict) {
+		return stale, nil // the same answer came twice
+	}
+	return accepted, err
+}
+
+// digestResponse is the response of RFC 7616 section 3.4.1.
+func digestResponse(ha1, method string, c digest.Credentials) string {
+	ha2 := md5Hex(method + ":" + c.URI)
+	if c.QOP == "" {
+		return md5Hex(ha1 + ":" + c.Nonce + ":" + ha2)
+	}
+	return md5Hex(fmt.Sprintf("%s:%s:%08x:%s:%s:%s", ha1, c.Nonce, c.Nc, c.Cnonce, c.QOP, ha2))
+}
+
+func md5Hex(text string) string {
+	sum := md5.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// challenge makes a nonce from a fresh authentication vector, remembers it in
+// the cluster, and gives the header to challenge with.
+func (s *server) challenge(ctx context.Context, impi, impu string, isStale bool) (sip.Header, error) {
+	vector, err := s.vector(ctx, impi, impu)
+	if err != nil {
+		return nil, err
+	}
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
+	nonce := hex.EncodeToString(random[:])
+	value, err := json.Marshal(challenge{Username: impi, HA1: vector.Digest.HA1})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.store.Put(ctx, challengeKey(nonce), replica.Record{Value: value, Expires: time.Now().Add(nonceLife)}, 0); err != nil {
+		return nil, err
+	}
+	c := digest.Challenge{Realm: vector.Digest.Realm, Nonce: nonce, Stale: isStale, Algorithm: "MD5", QOP: []string{vector.Digest.QoP}}
+	return sip.NewHeader("WWW-Authenticate", c.String()), nil
+}

@@ -1,0 +1,194 @@
+package sprout
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/rest"
+)
+
+// homestead asks Homestead. A late answer is refused with 408, which is what
+// the client sees of an overloaded Homestead; none at all with 504.
+func (s *server) homestead(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	status, answer, err := s.home.Do(ctx, method, path, body)
+	switch {
+	case errors.Is(err, rest.ErrLate):
+		s.counts.late.Inc()
+		return nil, refuse(sip.StatusRequestTimeout, "Homestead Is Late")
+	case err != nil:
+		s.log.Warn("Homestead was not reached", "error", err)
+		return nil, refuse(sip.StatusGatewayTimeout, "No Homestead")
+	case status == http.StatusOK:
+		return answer, nil
+	case status == http.StatusNotFound:
+		return nil, errNoSubscriber
+	case status == http.StatusForbidden:
+		return nil, refuse(sip.StatusForbidden, "Forbidden")
+	case status == http.StatusServiceUnavailable:
+		return nil, refuse(sip.StatusServiceUnavailable, "Homestead Is Unavailable")
+	}
+	return nil, fmt.Errorf("homestead answered %s %s with %d: %.200s", method, path, status, answer)
+}
+
+// errNoSubscriber is the error of an identity that Homestead does not know.
+var errNoSubscriber = errors.New("no such subscriber")
+
+// vector fetches an authentication vector.
+func (s *server) vector(ctx context.Context, impi, impu string) (ims.AuthVector, error) {
+	var v ims.AuthVector
+	answer, err := s.homestead(ctx, http.MethodGet, "/impi/"+url.PathEscape(impi)+"/av?impu="+url.QueryEscape(impu), nil)
+	if errors.Is(err, errNoSubscriber) {
+		return v, refuse(sip.StatusForbidden, "Forbidden")
+	}
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(answer, &v); err != nil {
+		return v, fmt.Errorf("authentication vector of %s: %w", impi, err)
+	}
+	return v, nil
+}
+
+// assign tells Homestead of a change, and fetches the profile.
+func (s *server) assign(ctx context.Context, impu, kind string) (ims.RegData, error) {
+	var data ims.RegData
+	body, err := json.Marshal(ims.RegRequest{Type: kind, Server: s.uri("")})
+	if err != nil {
+		return data, err
+	}
+	answer, err := s.homestead(ctx, http.MethodPut, "/impu/"+url.PathEscape(impu)+"/reg-data", body)
+	if errors.Is(err, errNoSubscriber) {
+		return data, refuse(sip.StatusNotFound, "Not Found")
+	}
+	if err != nil {
+		return data, err
+	}
+	return parseRegData(answer)
+}
+
+// parseRegData reads Homestead's document.
+func parseRegData(document []byte) (ims.RegData, error) {
+	var data ims.RegData
+	if err := xml.Unmarshal(document, &data); err != nil {
+		return data, fmt.Errorf("not a reg-data document: %w", err)
+	}
+	return data, nil
+}
+
+// Session cases of TS 29.228 section B.2.
+const (
+	originating = 0
+	terminating = 1
+)
+
+// telephony says whether a profile sends such a request to the telephony
+// server, by its initial filter criteria (TS 29.228 annex C).
+func telephony(p ims.Profile, method string, sessionCase int) bool {
+	for _, c := range p.Criteria {
+		if c.Server.Name == ims.TelephonyServer && matches(c.Trigger, method, sessionCase) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches evaluates a trigger point: with CNF an AND of ORs, else an OR of
+// ANDs, over the groups.
+func matches(t ims.Trigger, method string, sessionCase int) bool {
+	groups := map[int]bool{}
+	for _, spot := range t.Spots {
+		met := spot.Method == method
+		if spot.Method == "" && spot.SessionCase != nil {
+			met = *spot.SessionCase == sessionCase
+		}
+		met = met != spot.Negated
+		if have, seen := groups[spot.Group]; !seen {
+			groups[spot.Group] = met
+		} else if t.CNF {
+			groups[spot.Group] = have || met
+		} else {
+			groups[spot.Group] = have && met
+		}
+	}
+	for _, met := range groups {
+		if met != t.CNF {
+			return met
+		}
+	}
+	return t.CNF
+}
+
+// services fetches a user's telephony settings. Without Homer nothing is
+// barred, as the criteria's default handling says that sessions go on.
+func (s *server) services(ctx context.Context, impu string) ims.Services {
+	if s.homer == nil {
+		return ims.DefaultServices()
+	}
+	status, answer, err := s.homer.Do(ctx, http.MethodGet, ims.ServicesPath(url.PathEscape(impu)), nil)
+	if err == nil && status == http.StatusOK {
+		var settings ims.Services
+		if settings, err = ims.ParseServices(answer); err == nil {
+			return settings
+		}
+	}
+	s.counts.homerFailed.Inc()
+	s.log.Warn("no telephony settings: the session goes on without", "identity", impu, "status", status, "error", err)
+	return ims.DefaultServices()
+}
+
+// charge queues a record for Ralf; when the queue is full it is lost and
+// counted, for charging is offline and must not hold up calls.
+func (s *server) charge(req *sip.Request, kind, cause int) {
+	if s.ralf == nil {
+		return
+	}
+	r := chargeable{callID: string(*req.CallID()), record: ims.ChargingRecord{
+		Type: kind, Method: string(req.Method), Calling: req.From().Address.Addr(), Called: req.To().Address.Addr(),
+		Node: s.uri(""), Time: time.Now(), Cause: cause,
+	}}
+	if h := req.GetHeader("P-Charging-Vector"); h != nil {
+		r.record.ICID = h.Value()
+	}
+	select {
+	case s.charges <- r:
+	default:
+		s.counts.unchargeable.Inc()
+	}
+}
+
+type chargeable struct {
+	callID string
+	record ims.ChargingRecord
+}
+
+// bill sends queued records to Ralf until ctx is done.
+func (s *server) bill(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-s.charges:
+			body, err := json.Marshal(c.record)
+			if err == nil {
+				var status int
+				status, _, err = s.ralf.Do(ctx, http.MethodPost, "/call-id/"+url.PathEscape(c.callID), body)
+				if err == nil && status != http.StatusOK {
+					err = fmt.Errorf("status %d", status)
+				}
+			}
+			if err != nil {
+				s.counts.unchargeable.Inc()
+				s.log.Warn("a charging record was lost", "call", c.callID, "error", err)
+			}
+		}
+	}
+}

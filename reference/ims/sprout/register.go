@@ -1,0 +1,218 @@
+package sprout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/hop"
+)
+
+// defaultExpires applies to contacts that name no time.
+const defaultExpires = 300 * time.Second
+
+// A refusal is an error that says how the request is to be answered.
+type refusal struct {
+	status int
+	reason string
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.status, r.reason) }
+
+func refuse(status int, reason string) error { return &refusal{status, reason} }
+
+// register is the registrar: RFC 3261 section 10.3, TS 24.229 section 5.4.1.
+func (s *server) register(ctx context.Context, tx *hop.Transaction) error {
+	req := tx.Request
+	impu, err := identity(&req.To().Address)
+	if err != nil {
+		return err
+	}
+	credentials, err := parseCredentials(req.GetHeader("Authorization"))
+	if err != nil {
+		return refuse(sip.StatusBadRequest, "Bad Authorization")
+	}
+	contacts, err := s.contacts(req, time.Now())
+	if err != nil {
+		return err
+	}
+	until := time.Now()
+	for _, b := range contacts.bindings {
+		if at := time.UnixMilli(b.Expires); at.After(until) {
+			until = at
+		}
+	}
+	verdict, err := s.authenticate(ctx, string(req.Method), credentials, until)
+	switch {
+	case err != nil:
+		return err
+	case verdict == wrong:
+		s.counts.wrong.Inc()
+		return refuse(sip.StatusForbidden, "Forbidden")
+	case verdict != accepted:
+		impi := credentials.Username
+		if impi == "" {
+			impi = ims.UserOf(impu) + "@" + ims.Domain
+		}
+		header, err := s.challenge(ctx, impi, impu, verdict == stale)
+		if err != nil {
+			return err
+		}
+		s.counts.challenges.Inc()
+		s.respond(tx, hop.Reply(req, sip.StatusUnauthorized, "Unauthorized", header))
+		return nil
+	}
+	return s.bind(ctx, tx, impu, contacts)
+}
+
+// identity is the public identity in a To, From or request URI.
+func identity(uri *sip.Uri) (string, error) {
+	if uri.Host != ims.Domain || uri.User == "" {
+		return "", refuse(sip.StatusNotFound, "Not Found")
+	}
+	return ims.PublicID(uri.User), nil
+}
+
+// contacts is what a REGISTER asks for.
+type contacts struct {
+	all      bool // "*": remove every binding
+	bindings []binding
+}
+
+// contacts reads the Contact headers with the Path that Bono put above them.
+func (s *server) contacts(req *sip.Request, now time.Time) (contacts, error) {
+	var out contacts
+	expires := defaultExpires
+	if h := req.GetHeader("Expires"); h != nil {
+		n, err := strconv.ParseUint(strings.TrimSpace(h.Value()), 10, 32)
+		if err != nil {
+			return out, refuse(sip.StatusBadRequest, "Bad Expires")
+		}
+		expires = time.Duration(n) * time.Second
+	}
+	path, err := routes(req.GetHeaders("Path"))
+	if err != nil {
+		return out, refuse(sip.StatusBadRequest, "Bad Path")
+	}
+	for _, h := range req.GetHeaders("Contact") {
+		contact, ok := h.(*sip.ContactHeader)
+		if !ok {
+			return out, refuse(sip.StatusBadRequest, "Bad Contact")
+		}
+		if contact.Address.Wildcard {
+			out.all = true
+			continue
+		}
+		life := expires
+		if v, ok := contact.Params.Get("expires"); ok {
+			n, err := strconv.ParseUint(v, 10, 32)
+			if err != nil {
+				return out, refuse(sip.StatusBadRequest, "Bad Contact")
+			}
+			life = time.Duration(n) * time.Second
+		}
+		out.bindings = append(out.bindings, binding{
+			URI: contact.Address.String(), Path: path,
+			CallID: string(*req.CallID()), CSeq: req.CSeq().SeqNo,
+			Expires: now.Add(min(life, s.maxExpires)).UnixMilli(),
+		})
+	}
+	if out.all && (expires != 0 || len(out.bindings) > 0) {
+		return out, refuse(sip.StatusBadRequest, "Bad Wildcard Contact")
+	}
+	return out, nil
+}
+
+// routes reads Path, Route or Record-Route headers into URIs.
+func routes(headers []sip.Header) ([]string, error) {
+	var out []string
+	for _, h := range headers {
+		for field := range strings.SplitSeq(h.Value(), ",") {
+			var uri sip.Uri
+			var params sip.HeaderParams
+			if _, err := sip.ParseAddressValue(strings.TrimSpace(field), &uri, &params); err != nil {
+				return nil, err
+			}
+			out = append(out, uri.String())
+		}
+	}
+	return out, nil
+}
+
+// bind carries out a REGISTER that is authenticated.
+func (s *server) bind(ctx context.Context, tx *hop.Transaction, impu string, c contacts) error {
+	now := time.Now()
+	leaving := c.all || (len(c.bindings) > 0 && !slices.ContainsFunc(c.bindings, func(b binding) bool { return b.Expires > now.UnixMilli() }))
+	kind := ims.RequestReg
+	if leaving {
+		have, _, err := s.registered(ctx, impu)
+		if err != nil {
+			return err
+		}
+		if kind = ims.RequestDeregUser; slices.ContainsFunc(have.Bindings, func(b binding) bool {
+			return !c.all && !slices.ContainsFunc(c.bindings, func(gone binding) bool { return gone.URI == b.URI })
+		}) {
+			kind = ims.RequestReg // other contacts stay
+		}
+	}
+	data, err := s.assign(ctx, impu, kind)
+	if err != nil {
+		return err
+	}
+	var watchers []subscription
+	r, err := s.change(ctx, impu, func(r *registration, now time.Time) error {
+		r.Identities = r.Identities[:0]
+		for _, id := range data.Subscription.Profile.Identities {
+			if !id.Barred {
+				r.Identities = append(r.Identities, id.URI)
+			}
+		}
+		if c.all {
+			r.Bindings = nil
+		}
+		for _, b := range c.bindings {
+			if err := r.update(b, now); err != nil {
+				return err
+			}
+		}
+		r.advance()
+		watchers = slices.Clone(r.Subscriptions)
+		return nil
+	})
+	switch {
+	case errors.Is(err, errStale):
+		return refuse(sip.StatusInternalServerError, "Out Of Order")
+	case err != nil:
+		return err
+	}
+	s.counts.registered.WithLabelValues(kind).Inc()
+	s.respond(tx, s.registeredReply(tx.Request, r))
+	s.notify(impu, r, watchers)
+	s.charge(tx.Request, ims.EventRecord, sip.StatusOK)
+	return nil
+}
+
+// registeredReply is the 200 that lists the bindings there are now.
+func (s *server) registeredReply(req *sip.Request, r registration) *sip.Response {
+	now := time.Now().UnixMilli()
+	res := hop.Reply(req, sip.StatusOK, "OK")
+	for _, b := range r.Bindings {
+		left := strconv.FormatInt(max((b.Expires-now+500)/1000, 0), 10)
+		res.AppendHeader(sip.NewHeader("Contact", "<"+b.URI+">;expires="+left))
+	}
+	sip.CopyHeaders("Path", req, res)
+	if len(r.Bindings) > 0 {
+		res.AppendHeader(sip.NewHeader("Service-Route", "<"+s.uri("orig")+">"))
+		for _, id := range r.Identities {
+			res.AppendHeader(sip.NewHeader("P-Associated-URI", "<"+id+">"))
+		}
+	}
+	return res
+}

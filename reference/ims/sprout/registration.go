@@ -1,0 +1,187 @@
+package sprout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/replica"
+)
+
+// A registration is what the cluster holds of one public identity: who can
+// reach it, and who wants to know. It is a JSON record of the replicated store.
+type registration struct {
+	Identities    []string       `json:"identities"` // the implicit registration set, the default first
+	Bindings      []binding      `json:"bindings"`
+	Subscriptions []subscription `json:"subscriptions,omitempty"`
+	Version       int            `json:"version"` // of the reg event document
+}
+
+// A binding is a contact with the path to it.
+type binding struct {
+	URI     string   `json:"uri"`
+	Path    []string `json:"path"` // URIs, the one nearest to Sprout first (RFC 3327)
+	CallID  string   `json:"call_id"`
+	CSeq    uint32   `json:"cseq"`
+	Expires int64    `json:"expires"` // Unix milliseconds
+}
+
+// A subscription is a dialog in which changes are notified (RFC 3680).
+type subscription struct {
+	CallID  string   `json:"call_id"`
+	Local   string   `json:"local"`  // our name-addr with tag: the From of NOTIFYs
+	Remote  string   `json:"remote"` // the subscriber's
+	Target  string   `json:"target"` // its contact
+	Route   []string `json:"route"`
+	CSeq    uint32   `json:"cseq"` // of the last NOTIFY
+	Expires int64    `json:"expires"`
+}
+
+// keepAfter is how long a record outlives its last binding, so that the timer
+// finds it.
+const keepAfter = time.Minute
+
+func registrationKey(impu string) string { return "reg/" + impu }
+func timerKey(impu string) string        { return "timer/" + impu }
+
+// parseRegistration reads a record.
+func parseRegistration(value []byte) (registration, error) {
+	var r registration
+	if len(value) == 0 {
+		return r, nil
+	}
+	if err := json.Unmarshal(value, &r); err != nil {
+		return r, fmt.Errorf("not a registration: %w", err)
+	}
+	return r, nil
+}
+
+// prune drops what has expired, and says whether anything had.
+func (r *registration) prune(now time.Time) bool {
+	at := now.UnixMilli()
+	bindings, subscriptions := len(r.Bindings), len(r.Subscriptions)
+	r.Bindings = slices.DeleteFunc(r.Bindings, func(b binding) bool { return b.Expires <= at })
+	r.Subscriptions = slices.DeleteFunc(r.Subscriptions, func(s subscription) bool { return s.Expires <= at })
+	return len(r.Bindings) != bindings || len(r.Subscriptions) != subscriptions
+}
+
+// expiry is when the first binding expires, and when the last does; zero
+// without bindings.
+func (r *registration) expiry() (next, last time.Time) {
+	for _, b := range r.Bindings {
+		at := time.UnixMilli(b.Expires)
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return next, last
+}
+
+// errStale is the error of a REGISTER that a later one has overtaken.
+var errStale = errors.New("a later REGISTER of this call has been seen")
+
+// update replaces the binding of b's contact; one that has expired is removed.
+func (r *registration) update(b binding, now time.Time) error {
+	i := slices.IndexFunc(r.Bindings, func(have binding) bool { return have.URI == b.URI })
+	if i >= 0 {
+		if have := r.Bindings[i]; have.CallID == b.CallID && have.CSeq >= b.CSeq {
+			return errStale // RFC 3261 section 10.3, step 7
+		}
+		r.Bindings = slices.Delete(r.Bindings, i, i+1)
+	}
+	if b.Expires > now.UnixMilli() {
+		r.Bindings = append(r.Bindings, b)
+	}
+	return nil
+}
+
+// registered reads an identity's registration; without bindings it is not
+// registered.
+func (s *server) registered(ctx context.Context, impu string) (registration, uint64, error) {
+	record, err := s.store.Get(ctx, registrationKey(impu))
+	if err != nil {
+		return registration{}, 0, err
+	}
+	r, err := parseRegistration(record.Value)
+	if err != nil {
+		return r, record.Version, err
+	}
+	r.prune(time.Now())
+	return r, record.Version, nil
+}
+
+// change reads, changes and writes an identity's registration until nobody
+// else has changed it meanwhile, and sets its timer.
+func (s *server) change(ctx context.Context, impu string, edit func(*registration, time.Time) error) (registration, error) {
+	for range 10 {
+		r, version, err := s.registered(ctx, impu)
+		if err != nil {
+			return r, err
+		}
+		before, _ := r.expiry()
+		if err := edit(&r, time.Now()); err != nil {
+			return r, err
+		}
+		next, last := r.expiry()
+		if next.IsZero() {
+			err = s.store.Delete(ctx, registrationKey(impu), version)
+		} else {
+			r.Version++
+			var value []byte
+			if value, err = json.Marshal(r); err == nil {
+				_, err = s.store.Put(ctx, registrationKey(impu), replica.Record{Value: value, Expires: last.Add(keepAfter)}, version)
+			}
+		}
+		switch {
+		case errors.Is(err, replica.ErrConflict):
+			continue
+		case err != nil:
+			return r, err
+		case next.IsZero() && !before.IsZero():
+			return r, s.store.Cancel(ctx, timerKey(impu))
+		case !next.Equal(before):
+			return r, s.store.Schedule(ctx, timerKey(impu), next, []byte(impu))
+		}
+		return r, nil
+	}
+	return registration{}, fmt.Errorf("registration of %s: others keep changing it", impu)
+}
+
+// expire is called when an identity's timer is due, on one Sprout alone.
+func (s *server) expire(ctx context.Context, _ string, value []byte) {
+	impu := string(value)
+	s.counts.expired.Inc()
+	var watchers []subscription
+	r, err := s.change(ctx, impu, func(r *registration, _ time.Time) error {
+		r.advance()
+		watchers = slices.Clone(r.Subscriptions)
+		return nil
+	})
+	if err != nil {
+		s.log.Warn("an expired registration was not cleared", "identity", impu, "error", err)
+		return
+	}
+	next, _ := r.expiry()
+	if next.IsZero() {
+		if _, err := s.assign(ctx, impu, ims.RequestDeregTimeout); err != nil {
+			s.log.Warn("Homestead was not told of an expired registration", "identity", impu, "error", err)
+		}
+	} else if err := s.store.Schedule(ctx, timerKey(impu), next, value); err != nil {
+		s.log.Warn("a timer was not set", "identity", impu, "error", err)
+	}
+	s.notify(impu, r, watchers)
+}
+
+// advance counts a NOTIFY in every subscription.
+func (r *registration) advance() {
+	for i := range r.Subscriptions {
+		r.Subscriptions[i].CSeq++
+	}
+}

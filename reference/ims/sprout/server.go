@@ -1,0 +1,211 @@
+package sprout
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/overload"
+	"vitrine/reference/ims/replica"
+	"vitrine/reference/ims/rest"
+)
+
+// A server is Sprout's logic. One goroutine reads and parses; what needs no
+// one else it does itself, and the requests that begin something it admits to
+// a bounded queue that workers serve.
+type server struct {
+	socket       *hop.Socket
+	ours         map[netip.AddrPort]bool // addresses that mean this Sprout
+	parser       *sip.Parser
+	transactions *hop.Transactions
+	load         *overload.Monitor
+	queue        chan *hop.Transaction
+	store        *replica.Store
+	home         *rest.Client
+	homer, ralf  *rest.Client // nil: there is none
+	charges      chan chargeable
+	maxExpires   time.Duration
+	log          *slog.Logger
+	counts       counts
+}
+
+// receive takes one datagram from Bono.
+func (s *server) receive(data []byte, a hop.Arrival) {
+	msg, err := hop.Parse(s.parser, data)
+	if err != nil {
+		s.counts.garbage.Inc()
+		s.log.Debug("dropped a datagram", "from", a.From, "error", err)
+		return
+	}
+	switch m := msg.(type) {
+	case *sip.Request:
+		s.request(m, a)
+	case *sip.Response:
+		s.response(m)
+	}
+}
+
+func (s *server) request(req *sip.Request, a hop.Arrival) {
+	upstream := hop.Peer{Socket: s.socket, To: hop.ReturnPath(req, a.From)}
+	switch req.Method {
+	case sip.ACK:
+		if s.transactions.ReceiveAck(req) {
+			s.ack(req)
+		}
+		return
+	case sip.CANCEL:
+		s.cancel(req, upstream)
+		return
+	}
+	tx, fresh := s.transactions.Receive(req, upstream, a.At)
+	if !fresh {
+		return
+	}
+	s.counts.requests.WithLabelValues(method(req)).Inc()
+	switch {
+	case req.Method == sip.OPTIONS && req.Recipient.User == "":
+		s.respond(tx, hop.Reply(req, sip.StatusOK, "OK"))
+	case hop.Initial(req):
+		if !s.load.Admit(a.At) {
+			s.reject(tx)
+			return
+		}
+		if req.Method == sip.INVITE {
+			s.respond(tx, hop.Reply(req, sip.StatusTrying, "Trying"))
+		}
+		select {
+		case s.queue <- tx:
+		default:
+			s.reject(tx)
+		}
+	case req.Method == sip.SUBSCRIBE:
+		select {
+		case s.queue <- tx:
+		default:
+			s.reject(tx)
+		}
+	default:
+		s.answer(tx, s.inDialog(tx))
+	}
+}
+
+// method bounds the label that outsiders could otherwise make up.
+func method(req *sip.Request) string {
+	switch req.Method {
+	case sip.REGISTER, sip.INVITE, sip.BYE, sip.SUBSCRIBE, sip.OPTIONS, sip.MESSAGE:
+		return string(req.Method)
+	}
+	return "other"
+}
+
+func (s *server) reject(tx *hop.Transaction) {
+	s.counts.shed.Inc()
+	s.respond(tx, hop.Reply(tx.Request, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
+}
+
+// work serves the queue until ctx is done. What it measures is the time from
+// the kernel's receive queue to the end of the work: as in Clearwater, waiting
+// for a slow Homestead counts.
+func (s *server) work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case tx := <-s.queue:
+			s.counts.waited.Observe(time.Since(tx.Arrived).Seconds())
+			s.answer(tx, s.serve(ctx, tx))
+			now := time.Now()
+			s.load.Done(now, now.Sub(tx.Arrived))
+		}
+	}
+}
+
+func (s *server) serve(ctx context.Context, tx *hop.Transaction) error {
+	switch tx.Request.Method {
+	case sip.REGISTER:
+		return s.register(ctx, tx)
+	case sip.SUBSCRIBE:
+		return s.subscribe(ctx, tx)
+	}
+	return s.session(ctx, tx)
+}
+
+// answer answers a request that could not be served.
+func (s *server) answer(tx *hop.Transaction, err error) {
+	if err == nil {
+		return
+	}
+	r := &refusal{sip.StatusInternalServerError, "Internal Error"}
+	if !errors.As(err, &r) {
+		s.log.Warn("a request failed", "method", tx.Request.Method, "to", tx.Request.To().Address.Addr(), "error", err)
+	}
+	s.counts.refused.Inc()
+	s.respond(tx, hop.Reply(tx.Request, r.status, r.reason))
+}
+
+func (s *server) respond(tx *hop.Transaction, res *sip.Response) {
+	if err := s.transactions.Respond(tx, res); err != nil {
+		s.log.Debug("an answer was not sent", "error", err)
+	}
+}
+
+// timedOut answers for whoever did not.
+func (s *server) timedOut(tx *hop.Transaction) {
+	s.counts.timeouts.Inc()
+	if !tx.Own() {
+		s.respond(tx, hop.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
+	}
+}
+
+// uri is this Sprout's own, with lr, and the parameter given if any.
+func (s *server) uri(param string) string {
+	uri := "sip:" + s.socket.Local().String() + ";lr"
+	if param != "" {
+		uri += ";" + param
+	}
+	return uri
+}
+
+type counts struct {
+	requests, registered                                                       *prometheus.CounterVec
+	shed, refused, late, challenges, wrong, subscriptions, notifies, forwarded prometheus.Counter
+	timeouts, garbage, expired, homerFailed, unchargeable                      prometheus.Counter
+	waited                                                                     prometheus.Histogram
+}
+
+func newCounts(registry *prometheus.Registry) counts {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "sprout_" + name + "_total", Help: help})
+		registry.MustRegister(c)
+		return c
+	}
+	c := counts{
+		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sprout_requests_total", Help: "Requests received, without retransmissions."}, []string{"method"}),
+		registered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sprout_registrations_total", Help: "Registrations carried out, by kind."}, []string{"kind"}),
+		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sprout_queue_seconds", Help: "From the kernel's receive queue to a worker.",
+			Buckets: []float64{.001, .005, .01, .02, .05, .1, .2, .5, 1},
+		}),
+		shed:          counter("rejected", "Requests rejected with 503 for overload."),
+		refused:       counter("refused", "Requests answered with any other failure."),
+		late:          counter("homestead_late", "Requests to Homestead that were not answered in time."),
+		challenges:    counter("challenges", "401 challenges sent."),
+		wrong:         counter("wrong_password", "REGISTERs with a wrong password."),
+		subscriptions: counter("subscriptions", "Subscriptions begun, refreshed or ended."),
+		notifies:      counter("notifies", "NOTIFYs sent."),
+		forwarded:     counter("forwarded", "Requests forwarded."),
+		timeouts:      counter("timeouts", "Forwarded requests that nobody answered in time."),
+		garbage:       counter("garbage", "Datagrams that were no usable SIP message."),
+		expired:       counter("expired", "Expiry timers that fired here."),
+		homerFailed:   counter("homer_failed", "Telephony settings that could not be fetched."),
+		unchargeable:  counter("charging_lost", "Charging records that were lost."),
+	}
+	registry.MustRegister(c.requests, c.registered, c.waited)
+	return c
+}

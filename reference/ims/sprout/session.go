@@ -1,0 +1,181 @@
+package sprout
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/hop"
+)
+
+// session routes a request that begins something, an INVITE above all, from a
+// registered user to another's latest contact: originating services, then
+// terminating ones, both here (TS 24.229 section 5.4.3).
+func (s *server) session(ctx context.Context, tx *hop.Transaction) error {
+	req := tx.Request
+	caller, err := identity(&req.From().Address)
+	if err != nil {
+		return refuse(sip.StatusForbidden, "Forbidden")
+	}
+	from, _, err := s.registered(ctx, caller)
+	if err != nil {
+		return err
+	}
+	if len(from.Bindings) == 0 {
+		return refuse(sip.StatusForbidden, "Not Registered")
+	}
+	data, err := s.assign(ctx, caller, ims.RequestCall)
+	if err != nil {
+		return err
+	}
+	if telephony(data.Subscription.Profile, string(req.Method), originating) && s.services(ctx, caller).Outgoing.Bars() {
+		return refuse(sip.StatusGlobalDecline, "Outgoing Calls Are Barred")
+	}
+	return s.terminate(ctx, tx, caller)
+}
+
+func (s *server) terminate(ctx context.Context, tx *hop.Transaction, caller string) error {
+	req := tx.Request
+	callee, err := identity(&req.Recipient)
+	if err != nil {
+		return err
+	}
+	data, err := s.assign(ctx, callee, ims.RequestCall)
+	if err != nil {
+		return err
+	}
+	to, _, err := s.registered(ctx, callee)
+	if err != nil {
+		return err
+	}
+	if len(to.Bindings) == 0 {
+		return refuse(sip.StatusTemporarilyUnavailable, "Temporarily Unavailable")
+	}
+	if telephony(data.Subscription.Profile, string(req.Method), terminating) && s.services(ctx, callee).Incoming.Bars() {
+		return refuse(sip.StatusGlobalDecline, "Incoming Calls Are Barred")
+	}
+	out := req.Clone()
+	if !hop.HopsLeft(out) {
+		return refuse(sip.StatusTooManyHops, "Too Many Hops")
+	}
+	s.dropOwnRoutes(out)
+	latest := to.Bindings[len(to.Bindings)-1]
+	if err := retarget(out, latest); err != nil {
+		return err
+	}
+	self := sip.Uri{Scheme: "sip", Host: s.socket.Local().Addr().String(), Port: int(s.socket.Local().Port()), UriParams: sip.HeaderParams{{K: "lr"}}}
+	out.PrependHeader(&sip.RecordRouteHeader{Address: self})
+	out.AppendHeader(sip.NewHeader("P-Asserted-Identity", "<"+caller+">"))
+	return s.send(tx, out)
+}
+
+// retarget points a request at a contact, by its path.
+func retarget(out *sip.Request, b binding) error {
+	var target sip.Uri
+	if err := sip.ParseUri(b.URI, &target); err != nil {
+		return fmt.Errorf("contact %q: %w", b.URI, err)
+	}
+	out.Recipient = target
+	path := make([]sip.Header, 0, len(b.Path))
+	for _, p := range b.Path {
+		var uri sip.Uri
+		if err := sip.ParseUri(p, &uri); err != nil {
+			return fmt.Errorf("path %q: %w", p, err)
+		}
+		path = append(path, &sip.RouteHeader{Address: uri})
+	}
+	out.PrependHeader(path...)
+	return nil
+}
+
+// dropOwnRoutes takes this Sprout's entries off the top of the Route.
+func (s *server) dropOwnRoutes(req *sip.Request) {
+	for route := req.Route(); route != nil; route = req.Route() {
+		addr, ok := hop.RouteAddr(&route.Address)
+		if !ok || !s.ours[addr] {
+			return
+		}
+		req.RemoveHeader("Route")
+	}
+}
+
+// nextHop is where a request's first Route, or else its URI, leads.
+func (s *server) nextHop(req *sip.Request) (hop.Peer, error) {
+	uri := &req.Recipient
+	if route := req.Route(); route != nil {
+		uri = &route.Address
+	}
+	addr, ok := hop.RouteAddr(uri)
+	if !ok || s.ours[addr] {
+		return hop.Peer{}, refuse(sip.StatusNotFound, "Not Found")
+	}
+	return hop.Peer{Socket: s.socket, To: addr}, nil
+}
+
+// send forwards a request to its next hop.
+func (s *server) send(tx *hop.Transaction, out *sip.Request) error {
+	to, err := s.nextHop(out)
+	if err != nil {
+		return err
+	}
+	if err := s.transactions.Forward(tx, out, to, nil); err != nil {
+		s.log.Warn("a request was not forwarded", "to", to.To, "error", err)
+		return refuse(sip.StatusTemporarilyUnavailable, "Temporarily Unavailable")
+	}
+	s.counts.forwarded.Inc()
+	return nil
+}
+
+// inDialog forwards a request of a dialog along its Route.
+func (s *server) inDialog(tx *hop.Transaction) error {
+	out := tx.Request.Clone()
+	if !hop.HopsLeft(out) {
+		return refuse(sip.StatusTooManyHops, "Too Many Hops")
+	}
+	s.dropOwnRoutes(out)
+	return s.send(tx, out)
+}
+
+func (s *server) ack(req *sip.Request) {
+	if !hop.HopsLeft(req) {
+		return
+	}
+	s.dropOwnRoutes(req)
+	to, err := s.nextHop(req)
+	if err == nil {
+		err = hop.ForwardAck(req, to)
+	}
+	if err != nil {
+		s.log.Debug("an ACK was dropped", "error", err)
+	}
+}
+
+func (s *server) cancel(req *sip.Request, upstream hop.Peer) {
+	invite := s.transactions.Invite(req)
+	if invite == nil {
+		_ = upstream.Send(hop.Bytes(hop.Reply(req, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")))
+		return
+	}
+	_ = upstream.Send(hop.Bytes(hop.Reply(req, sip.StatusOK, "OK"))) // asked for again if lost
+	if err := s.transactions.Cancel(invite); err != nil {
+		s.log.Debug("a CANCEL was not sent", "error", err)
+	}
+}
+
+// response passes an answer back, and starts or ends the charging of a call.
+func (s *server) response(res *sip.Response) {
+	tx, pass := s.transactions.Answered(res)
+	if tx == nil || !pass {
+		return
+	}
+	s.respond(tx, res)
+	switch {
+	case res.StatusCode < 200:
+	case tx.Request.Method == sip.INVITE && res.IsSuccess() && hop.Initial(tx.Request):
+		s.charge(tx.Request, ims.StartRecord, res.StatusCode)
+	case tx.Request.Method == sip.BYE:
+		s.charge(tx.Request, ims.StopRecord, res.StatusCode)
+	}
+}

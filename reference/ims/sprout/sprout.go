@@ -1,0 +1,166 @@
+// Package sprout is the registrar and router of the reference IMS, the S-CSCF.
+// Its instances share registrations, challenges and expiry timers.
+package sprout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/overload"
+	"vitrine/reference/ims/replica"
+	"vitrine/reference/ims/rest"
+)
+
+// A config is Sprout's command line.
+type config struct {
+	listen, metrics        netip.AddrPort
+	homestead, homer, ralf []netip.AddrPort
+	cluster                ims.Cluster
+	homesteadConnections   int
+	homesteadTimeout       time.Duration
+	copies                 int
+	peerTimeout            time.Duration
+	workers, queue         int
+	target                 time.Duration
+	initialRate            float64
+	maxExpires, timeout    time.Duration
+	buffer                 int
+}
+
+func parse(args []string, stdout io.Writer) (config, error) {
+	var k config
+	c := ims.NewCommand("sprout", "Sprout is the registrar and router of the reference IMS.", stdout)
+	c.String("listen", "", "address for Bono, SIP over UDP: IP:PORT")
+	c.String("homestead", "", "all Homesteads: IP:PORT,IP:PORT,...")
+	c.String("homer", "", "Homer: IP:PORT; empty: nobody has telephony settings")
+	c.String("ralf", "", "Ralf: IP:PORT; empty: nothing is charged")
+	c.String("self", "", "address for the other Sprouts, as in --peers: IP:PORT")
+	c.String("peers", "", "all Sprouts, this one included: IP:PORT,IP:PORT,...")
+	c.IntVar(&k.copies, "copies", 2, "copies of each registration, challenge and timer")
+	c.DurationVar(&k.peerTimeout, "peer-timeout", 500*time.Millisecond, "how long another Sprout's answer may take")
+	c.IntVar(&k.homesteadConnections, "homestead-connections", 50, "connections kept to each Homestead")
+	c.DurationVar(&k.homesteadTimeout, "homestead-timeout", 2500*time.Millisecond, "answer 408 when Homestead takes longer")
+	c.IntVar(&k.workers, "workers", 50, "requests handled at the same time")
+	c.IntVar(&k.queue, "queue", 1000, "requests that may wait for a worker; more are rejected with 503")
+	c.DurationVar(&k.target, "target-latency", 100*time.Millisecond, "shed load when requests take longer, from the kernel's queue to the answer")
+	c.Float64Var(&k.initialRate, "initial-rate", 1000, "requests/s admitted at the start")
+	c.DurationVar(&k.maxExpires, "max-expires", 10*time.Minute, "longest registration or subscription granted")
+	c.DurationVar(&k.timeout, "timeout", 5*time.Second, "answer 408 when a client has not answered")
+	c.IntVar(&k.buffer, "receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
+	c.String("metrics", "", "serve counters over HTTP at IP:PORT/metrics")
+	if err := c.Parse(args); err != nil {
+		return k, err
+	}
+	var errs [6]error
+	k.listen, errs[0] = c.Addr("listen", true)
+	k.homestead, errs[1] = c.Addrs("homestead", true)
+	k.homer, errs[2] = c.Addrs("homer", false)
+	k.ralf, errs[3] = c.Addrs("ralf", false)
+	k.cluster, errs[4] = c.Cluster()
+	k.metrics, errs[5] = c.Addr("metrics", false)
+	for _, err := range errs {
+		if err != nil {
+			return k, err
+		}
+	}
+	return k, c.Positive("copies", "peer-timeout", "homestead-connections", "homestead-timeout", "workers", "queue",
+		"target-latency", "initial-rate", "max-expires", "timeout", "receive-queue")
+}
+
+// Run runs a Sprout until ctx is done. The error is a *vitrine.BadInput when
+// the arguments are wrong.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	k, err := parse(args, stdout)
+	switch {
+	case errors.Is(err, ims.ErrHelp):
+		return nil
+	case err != nil:
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	peers, err := replica.Listen(k.cluster.Self)
+	if err != nil {
+		return ims.ListenError("self", k.cluster.Self, err)
+	}
+	if peers != nil {
+		defer peers.Close()
+	}
+	socket, err := hop.Listen(k.listen, k.buffer)
+	if err != nil {
+		return ims.ListenError("listen", k.listen, err)
+	}
+	registry := prometheus.NewRegistry()
+	s := newServer(k, socket, log, registry)
+	return s.run(ctx, k, peers, registry, stdout)
+}
+
+func newServer(k config, socket *hop.Socket, log *slog.Logger, registry *prometheus.Registry) *server {
+	local := k.listen.Addr()
+	s := &server{
+		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, parser: sip.NewParser(),
+		load:  overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 100}, time.Now()),
+		queue: make(chan *hop.Transaction, k.queue), charges: make(chan chargeable, 1000),
+		home:       rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
+		maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
+	}
+	if len(k.homer) > 0 {
+		s.homer = rest.NewClient("homer", k.homer, k.homesteadConnections, k.homesteadTimeout, local, registry)
+	}
+	if len(k.ralf) > 0 {
+		s.ralf = rest.NewClient("ralf", k.ralf, 4, k.homesteadTimeout, local, registry)
+	}
+	s.transactions = hop.NewTransactions(k.timeout, s.timedOut)
+	s.store = replica.New(replica.Config{
+		Self: k.cluster.Self, Peers: k.cluster.Peers, Copies: k.copies, Read: replica.One, Ask: k.peerTimeout,
+		OnTimer: s.expire, Log: log, Metrics: registry,
+	})
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sprout_" + name, Help: help}, value))
+	}
+	gauge("token_rate", "Requests/s that are admitted at present.", s.load.Rate)
+	gauge("latency_seconds", "Moving average of what requests take.", func() float64 { return s.load.Latency().Seconds() })
+	gauge("records", "Records held here.", func() float64 { return float64(s.store.Held()) })
+	gauge("living", "Sprouts that can be asked, this one included.", func() float64 { return float64(s.store.Living()) })
+	return s
+}
+
+func (s *server) run(ctx context.Context, k config, peers net.Listener, registry *prometheus.Registry, stdout io.Writer) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.store.Run(ctx, peers) })
+	group.Go(func() error { s.transactions.Run(ctx); return nil })
+	for range k.workers {
+		group.Go(func() error { s.work(ctx); return nil })
+	}
+	if s.ralf != nil {
+		for range 4 {
+			group.Go(func() error { s.bill(ctx); return nil })
+		}
+	}
+	group.Go(func() error { return s.socket.Serve(s.receive, nil) })
+	group.Go(func() error { <-ctx.Done(); return s.socket.Close() })
+	if err := rest.ServeMetrics(ctx, group, k.metrics, registry, s.log); err != nil {
+		group.Go(func() error { return err })
+	} else {
+		fmt.Fprintf(stdout, "sprout: ready on %s\n", s.socket.Local())
+	}
+	err := group.Wait()
+	s.home.Close()
+	for _, c := range []*rest.Client{s.homer, s.ralf} {
+		if c != nil {
+			c.Close()
+		}
+	}
+	return err
+}

@@ -1,0 +1,217 @@
+package sprout
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/reference/ims"
+	"vitrine/reference/ims/hop"
+)
+
+// subscribe is the notifier of the reg event package (RFC 6665, RFC 3680).
+func (s *server) subscribe(ctx context.Context, tx *hop.Transaction) error {
+	req := tx.Request
+	event := req.GetHeader("Event")
+	if event == nil {
+		event = req.GetHeader("o") // compact form
+	}
+	if event == nil || strings.TrimSpace(strings.SplitN(event.Value(), ";", 2)[0]) != "reg" {
+		return refuse(489, "Bad Event")
+	}
+	impu, err := identity(&req.To().Address)
+	if err != nil {
+		return err
+	}
+	if watcher, err := identity(&req.From().Address); err != nil || watcher != impu {
+		return refuse(sip.StatusForbidden, "Forbidden") // only the user may watch itself
+	}
+	dialog, err := s.dialog(req, time.Now())
+	if err != nil {
+		return err
+	}
+	r, err := s.change(ctx, impu, func(r *registration, now time.Time) error {
+		if len(r.Bindings) == 0 {
+			return refuse(sip.StatusForbidden, "Not Registered")
+		}
+		return watch(r, dialog, req.To().Params.Has("tag"))
+	})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(r.Subscriptions, func(have subscription) bool { return have.same(dialog) })
+	current := r.Subscriptions[i]
+	res := hop.Reply(req, sip.StatusOK, "OK",
+		sip.NewHeader("Contact", "<"+s.uri("")+">"),
+		sip.NewHeader("Expires", strconv.FormatInt(seconds(current.Expires), 10)))
+	if _, tag, ok := strings.Cut(current.Local, ";tag="); ok {
+		res.To().Params.Add("tag", tag)
+	}
+	s.counts.subscriptions.Inc()
+	s.respond(tx, res)
+	s.notify(impu, r, []subscription{current})
+	return nil
+}
+
+func (s subscription) same(other subscription) bool {
+	return s.CallID == other.CallID && s.Remote == other.Remote
+}
+
+// seconds is the time left, rounded, at least 0.
+func seconds(expires int64) int64 {
+	return max((expires-time.Now().UnixMilli()+500)/1000, 0)
+}
+
+// dialog is the subscription that a SUBSCRIBE asks for.
+func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
+	contact := req.Contact()
+	if contact == nil {
+		return subscription{}, refuse(sip.StatusBadRequest, "No Contact")
+	}
+	route, err := routes(req.GetHeaders("Record-Route"))
+	if err != nil {
+		return subscription{}, refuse(sip.StatusBadRequest, "Bad Record-Route")
+	}
+	life := s.maxExpires
+	if h := req.GetHeader("Expires"); h != nil {
+		n, err := strconv.ParseUint(strings.TrimSpace(h.Value()), 10, 32)
+		if err != nil {
+			return subscription{}, refuse(sip.StatusBadRequest, "Bad Expires")
+		}
+		life = min(life, time.Duration(n)*time.Second)
+	}
+	tag, ok := req.To().Params.Get("tag")
+	if !ok {
+		tag = hop.NewToken()
+	}
+	return subscription{
+		CallID: string(*req.CallID()), Local: "<" + req.To().Address.String() + ">;tag=" + tag,
+		Remote: req.From().Value(), Target: contact.Address.String(), Route: route,
+		Expires: now.Add(life).UnixMilli(),
+	}, nil
+}
+
+// watch adds a subscription, or refreshes or ends the one it belongs to, and
+// counts the NOTIFY that is due. One that ends stays for that NOTIFY, expired.
+func watch(r *registration, dialog subscription, refresh bool) error {
+	i := slices.IndexFunc(r.Subscriptions, func(have subscription) bool { return have.same(dialog) })
+	switch {
+	case i < 0 && refresh:
+		return refuse(sip.StatusCallTransactionDoesNotExists, "No Such Subscription")
+	case i < 0:
+		dialog.CSeq = 1
+		r.Subscriptions = append(r.Subscriptions, dialog)
+	default:
+		have := &r.Subscriptions[i]
+		have.Expires, have.Target = dialog.Expires, dialog.Target
+		have.CSeq++
+	}
+	return nil
+}
+
+// notify tells watchers of the registration as it is now; their CSeq has been
+// counted. A NOTIFY is sent again until it is answered, like any request.
+func (s *server) notify(impu string, r registration, watchers []subscription) {
+	for _, w := range watchers {
+		state := fmt.Sprintf("active;expires=%d", seconds(w.Expires))
+		switch {
+		case len(r.Bindings) == 0:
+			state = "terminated;reason=noresource"
+		case w.Expires <= time.Now().UnixMilli():
+			state = "terminated;reason=timeout"
+		}
+		req, to, err := s.notification(impu, r, w, state)
+		if err == nil {
+			err = s.transactions.Forward(hop.Begin(req), req, to, nil)
+		}
+		if err != nil {
+			s.log.Warn("a NOTIFY was not sent", "identity", impu, "error", err)
+			continue
+		}
+		s.counts.notifies.Inc()
+	}
+}
+
+// notification makes a NOTIFY, and says to whom it goes.
+func (s *server) notification(impu string, r registration, w subscription, state string) (*sip.Request, hop.Peer, error) {
+	var target sip.Uri
+	if err := sip.ParseUri(w.Target, &target); err != nil {
+		return nil, hop.Peer{}, fmt.Errorf("contact of a subscription: %w", err)
+	}
+	body, err := regInfo(impu, r)
+	if err != nil {
+		return nil, hop.Peer{}, err
+	}
+	req := sip.NewRequest(sip.NOTIFY, target)
+	hops := sip.MaxForwardsHeader(70)
+	callID := sip.CallIDHeader(w.CallID)
+	for _, route := range w.Route {
+		var uri sip.Uri
+		if err := sip.ParseUri(route, &uri); err != nil {
+			return nil, hop.Peer{}, fmt.Errorf("route of a subscription: %w", err)
+		}
+		req.AppendHeader(&sip.RouteHeader{Address: uri})
+	}
+	req.AppendHeader(&hops)
+	req.AppendHeader(sip.NewHeader("From", w.Local))
+	req.AppendHeader(sip.NewHeader("To", w.Remote))
+	req.AppendHeader(&callID)
+	req.AppendHeader(&sip.CSeqHeader{SeqNo: w.CSeq, MethodName: sip.NOTIFY})
+	req.AppendHeader(sip.NewHeader("Contact", "<"+s.uri("")+">"))
+	req.AppendHeader(sip.NewHeader("Event", "reg"))
+	req.AppendHeader(sip.NewHeader("Subscription-State", state))
+	req.AppendHeader(sip.NewHeader("Content-Type", "application/reginfo+xml"))
+	req.SetBody(body)
+	to, err := s.nextHop(req)
+	return req, to, err
+}
+
+// The document of RFC 3680 section 5.
+type regInfoDocument struct {
+	XMLName       xml.Name              `xml:"urn:ietf:params:xml:ns:reginfo reginfo"`
+	Version       int                   `xml:"version,attr"`
+	State         string                `xml:"state,attr"`
+	Registrations []regInfoRegistration `xml:"registration"`
+}
+
+type regInfoRegistration struct {
+	AOR      string           `xml:"aor,attr"`
+	ID       string           `xml:"id,attr"`
+	State    string           `xml:"state,attr"`
+	Contacts []regInfoContact `xml:"contact"`
+}
+
+type regInfoContact struct {
+	ID      string `xml:"id,attr"`
+	State   string `xml:"state,attr"`
+	Event   string `xml:"event,attr"`
+	Expires int64  `xml:"expires,attr"`
+	URI     string `xml:"uri"`
+}
+
+// regInfo is the full state of a registration.
+func regInfo(impu string, r registration) ([]byte, error) {
+	doc := regInfoDocument{Version: r.Version, State: "full"}
+	identities := r.Identities
+	if len(identities) == 0 {
+		identities = []string{impu}
+	}
+	for _, id := range identities {
+		reg := regInfoRegistration{AOR: id, ID: ims.UserOf(id), State: "terminated"}
+		for i, b := range r.Bindings {
+			reg.State = "active"
+			reg.Contacts = append(reg.Contacts, regInfoContact{
+				ID: strconv.Itoa(i), State: "active", Event: "registered", Expires: seconds(b.Expires), URI: b.URI,
+			})
+		}
+		doc.Registrations = append(doc.Registrations, reg)
+	}
+	body, err := xml.Marshal(doc)
+	return append([]byte(xml.Header), body...), err
+}
