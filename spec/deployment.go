@@ -190,6 +190,18 @@ func LoadDeployment(path string, known Known) (*Deployment, error) {
 // ParseDeployment is LoadDeployment of bytes that were already read; paths in
 // it start from path's folder.
 func ParseDeployment(path string, raw []byte, known Known) (*Deployment, error) {
+	schema, err := deploymentSchema(known)
+	if err != nil {
+		return nil, err
+	}
+	c, err := compile(schema)
+	if err != nil {
+		return nil, err
+	}
+	return parseDeployment(path, raw, c)
+}
+
+func parseDeployment(path string, raw []byte, c *checker) (*Deployment, error) {
 	file, err := newFile(path, raw)
 	if err != nil {
 		return nil, err
@@ -198,11 +210,7 @@ func ParseDeployment(path string, raw []byte, known Known) (*Deployment, error) 
 	if err != nil {
 		return nil, err
 	}
-	schema, err := deploymentSchema(known)
-	if err != nil {
-		return nil, err
-	}
-	if err := root.check(schema); err != nil {
+	if err := root.check(c); err != nil {
 		return nil, err
 	}
 	d := &Deployment{File: file, Servers: defaultServers()}

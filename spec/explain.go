@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
@@ -19,11 +18,7 @@ import (
 
 // check checks the part against the schema; every breach is a
 // *vitrine.BadInput at its place.
-func (n Node) check(s *jsonschema.Schema) error {
-	c, err := compile(s)
-	if err != nil {
-		return fmt.Errorf("compile the schema of %s: %w", n.name(nil), err)
-	}
+func (n Node) check(c *checker) error {
 	v, err := value(n.node)
 	if err != nil {
 		return n.BadInput(err.Error(), "")

@@ -27,8 +27,16 @@ func seed(f *testing.F, patterns ...string) {
 // deployment on which everything that others ask of it holds together.
 func FuzzDeployment(f *testing.F) {
 	seed(f, "good/ims.*", "bad/deployment-*.yaml")
+	schema, err := deploymentSchema(known())
+	if err != nil {
+		f.Fatal(err)
+	}
+	c, err := compile(schema)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		d, err := ParseDeployment("testdata/good/fuzz.yaml", raw, known())
+		d, err := parseDeployment("testdata/good/fuzz.yaml", raw, c)
 		if err != nil {
 			onlyBadInput(t, err)
 			return
@@ -54,7 +62,7 @@ func FuzzDeployment(f *testing.F) {
 				t.Errorf("%s takes %v of %v", s, r, d.Total(s))
 			}
 		}
-		again, err := ParseDeployment("testdata/good/fuzz.yaml", raw, known())
+		again, err := parseDeployment("testdata/good/fuzz.yaml", raw, c)
 		if err != nil || again.Digest != d.Digest {
 			t.Errorf("read again: %v", err)
 		}
@@ -64,8 +72,16 @@ func FuzzDeployment(f *testing.F) {
 // FuzzWorkload: a file is either refused with places, in order, or makes sense.
 func FuzzWorkload(f *testing.F) {
 	seed(f, "good/calls.yaml", "bad/workload-*.yaml")
+	schema, err := workloadSchema(known())
+	if err != nil {
+		f.Fatal(err)
+	}
+	c, err := compile(schema)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		w, err := ParseWorkload("testdata/good/fuzz.yaml", raw, known())
+		w, err := parseWorkload("testdata/good/fuzz.yaml", raw, c, known())
 		if err != nil {
 			onlyBadInput(t, err)
 			return

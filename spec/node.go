@@ -36,7 +36,11 @@ func (n Node) Decode(into any) error {
 	if n.node == nil {
 		return nil
 	}
-	if err := n.check(reflectPart(into)); err != nil {
+	c, err := compile(reflectPart(into))
+	if err != nil {
+		return err
+	}
+	if err := n.check(c); err != nil {
 		return err
 	}
 	return n.decode(into)

@@ -269,11 +269,11 @@ const where = "vitrine:///schema.json"
 func compile(s *jsonschema.Schema) (*checker, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write schema: %w", err)
 	}
 	value, err := validator.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read schema: %w", err)
 	}
 	c := validator.NewCompiler()
 	c.AssertFormat()
@@ -281,11 +281,11 @@ func compile(s *jsonschema.Schema) (*checker, error) {
 		c.RegisterFormat(&validator.Format{Name: f.name, Validate: f.check()})
 	}
 	if err := c.AddResource(where, value); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("add schema: %w", err)
 	}
 	schema, err := c.Compile(where)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("compile schema: %w", err)
 	}
 	return &checker{schema: schema, json: value}, nil
 }

@@ -67,6 +67,18 @@ func LoadWorkload(path string, known Known) (*Workload, error) {
 // ParseWorkload is LoadWorkload of bytes that were already read; paths in it
 // start from path's folder.
 func ParseWorkload(path string, raw []byte, known Known) (*Workload, error) {
+	schema, err := workloadSchema(known)
+	if err != nil {
+		return nil, err
+	}
+	c, err := compile(schema)
+	if err != nil {
+		return nil, err
+	}
+	return parseWorkload(path, raw, c, known)
+}
+
+func parseWorkload(path string, raw []byte, c *checker, known Known) (*Workload, error) {
 	file, err := newFile(path, raw)
 	if err != nil {
 		return nil, err
@@ -75,11 +87,7 @@ func ParseWorkload(path string, raw []byte, known Known) (*Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	schema, err := workloadSchema(known)
-	if err != nil {
-		return nil, err
-	}
-	if err := root.check(schema); err != nil {
+	if err := root.check(c); err != nil {
 		return nil, err
 	}
 	w := &Workload{File: file, Unit: "calls/s", Repeat: 1, Settle: time.Second, Thresholds: []float64{0.9}, Search: Ramp}
