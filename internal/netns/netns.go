@@ -64,6 +64,20 @@ func Create(name string) (path string, err error) {
 	return path, nil
 }
 
+// Possible says whether this process may make named network namespaces: nil,
+// or a *vitrine.Unsupported that says what is missing. It tries.
+func Possible() error {
+	if err := share(); err != nil {
+		return unsupported(fmt.Errorf("making the folder of network namespaces: %w", err))
+	}
+	return apart(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return unsupported(fmt.Errorf("making a network namespace: %w", err))
+		}
+		return nil
+	})
+}
+
 // Delete removes the name. The namespace itself goes once nothing runs in it
 // and no interface is attached from outside. A name that is not there is no
 // error.

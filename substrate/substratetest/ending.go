@@ -163,7 +163,12 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 		<-ended
 		_ = stdin.Close()
 	}
-	s.Cleanup(kill)
+	s.Cleanup(func() { // also of a test that failed before it came to cleaning
+		kill()
+		if _, err := s.h.Substrate.(substrate.Cleaner).Clean(context.WithoutCancel(s.ctx)); err != nil {
+			s.Errorf("Clean: %v", err)
+		}
+	})
 	s.eventually("the other run has its instances", func() bool {
 		select {
 		case <-ended:
@@ -180,13 +185,17 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 // orphan is the run that startOrphan started.
 func orphan(t *testing.T, open Open, dir string) {
 	s := begin(t, open, Build(t), os.Getenv(rootEnv))
+	verb := "family"
+	if s.h.BySession {
+		verb = "household"
+	}
 	for _, name := range []string{"sprout-1", "bono-1"} {
 		spec := s.spec(name)
 		spec.Dir = filepath.Join(dir, name) // outlives this process, to be removed by the other
 		if err := os.Mkdir(spec.Dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		s.start(s.create(spec), "family", s.mark())
+		s.start(s.create(spec), verb, s.mark())
 	}
 	s.eventually("two families of three", func() bool { return len(s.processes(s.mark())) == 6 })
 	ready := filepath.Join(dir, "run")

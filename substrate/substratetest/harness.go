@@ -31,6 +31,9 @@ type Harness struct {
 	// Environment names variables that the substrate adds on its own, besides
 	// PATH and HOME.
 	Environment []string
+	// BySession is set where processes are told by their session: one that has
+	// left it outlives a run that is killed, and the suite does not ask for more.
+	BySession bool
 	// Left lists what on this host carries the run's label: cgroups,
 	// namespaces, containers. Processes are looked for by the suite.
 	Left func(run string) ([]string, error)

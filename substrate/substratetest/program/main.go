@@ -44,7 +44,9 @@ func main() {
 	case "stubborn": // MARK
 		wait()
 	case "family": // MARK
-		family(args[0])
+		family(args[0], true)
+	case "household": // MARK
+		family(args[0], false)
 	default:
 		fail("no verb " + verb)
 	}
@@ -68,20 +70,18 @@ func number(text string) int {
 func wait(ends ...os.Signal) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	end := make(chan os.Signal, 1)
-	if len(ends) > 0 {
-		signal.Notify(end, ends...)
-	}
+	signal.Notify(end, append(ends, syscall.SIGUSR2)...) // one at least, or the runtime sees a deadlock
 	fmt.Println("ready")
 	<-end
 	fmt.Println("bye")
 }
 
-// family is a process that ignores SIGTERM, with a child that does, and one
-// that does and has left for a session of its own.
-func family(mark string) {
-	for _, apart := range []bool{false, true} {
+// family is a process that ignores SIGTERM with two children that do, one of
+// which may have left for a session of its own.
+func family(mark string, leaves bool) {
+	for i := range 2 {
 		child := exec.Command(os.Args[0], "stubborn", mark)
-		child.SysProcAttr = &syscall.SysProcAttr{Setsid: apart}
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: leaves && i == 1}
 		out, err := child.StdoutPipe()
 		if err != nil {
 			fail(err.Error())

@@ -1,0 +1,236 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/pidfd"
+)
+
+// Groups lists the groups of a run, <run>/<instance>, that are on this host.
+func (h *Host) Groups(run string) ([]string, error) {
+	var names []string
+	for _, t := range h.trees {
+		entries, err := os.ReadDir(filepath.Join(t.base, Name, run))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing cgroups: %w", err)
+		}
+		if !slices.Contains(names, run) {
+			names = append(names, run)
+		}
+		for _, e := range entries {
+			name := filepath.Join(run, e.Name())
+			if e.IsDir() && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// Remove ends all that is in the group and removes it. It may be called more
+// than once.
+func (g *Group) Remove(ctx context.Context) error { return g.host.removeAll(ctx, g.name) }
+
+// RemoveRun ends all that is in the groups of a run and removes them, and what
+// of ours is then empty above them.
+func (h *Host) RemoveRun(ctx context.Context, run string) error {
+	if err := h.removeAll(ctx, run); err != nil {
+		return err
+	}
+	for _, t := range h.trees {
+		// Other runs may have groups there, or be about to: see Create.
+		_ = os.Remove(filepath.Join(t.base, Name))
+	}
+	return nil
+}
+
+func (h *Host) removeAll(ctx context.Context, name string) error {
+	if err := h.kill(ctx, filepath.Join(h.tree(Freezer).base, Name, name)); err != nil {
+		return fmt.Errorf("ending the cgroup %s: %w", filepath.Join(Name, name), err)
+	}
+	for _, t := range h.trees {
+		dirs, err := subtree(filepath.Join(t.base, Name, name))
+		if err != nil {
+			return err
+		}
+		slices.Reverse(dirs) // the deepest first
+		for _, dir := range dirs {
+			if err := remove(ctx, dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove removes one group. A process that has just ended may keep it busy for
+// a moment.
+func remove(ctx context.Context, dir string) error {
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("removing the cgroup %s: %w", dir, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("removing the cgroup %s: %w: %w", dir, err, context.Cause(ctx))
+		case <-time.After(wait):
+		}
+	}
+}
+
+// kill ends all processes in the group and those below it and comes back when
+// they have ended.
+func (h *Host) kill(ctx context.Context, dir string) error {
+	for pass := 0; ; pass++ {
+		if err := context.Cause(ctx); pass > 0 && err != nil {
+			return fmt.Errorf("new processes keep coming: %w", err)
+		}
+		found, empty, err := hold(dir)
+		if err == nil && !empty {
+			err = h.signal(dir, found, pass > 1)
+		}
+		if err == nil {
+			err = found.Wait(ctx)
+		}
+		found.Close()
+		if err != nil || empty {
+			return err
+		}
+	}
+}
+
+// signal sends SIGKILL to the processes. Those that fork faster than they are
+// found, which another pass tells, are killed all at once where the kernel can
+// (cgroup.kill, Linux 5.14), else frozen meanwhile.
+func (h *Host) signal(dir string, found pidfd.Set, forking bool) error {
+	if forking && h.Version == 2 {
+		if err := set(dir, "cgroup.kill", "1"); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if forking {
+		file, frozen, thawed := "freezer.state", "FROZEN", "THAWED"
+		if h.Version == 2 {
+			file, frozen, thawed = "cgroup.freeze", "1", "0"
+		}
+		if err := set(dir, file, frozen); err != nil {
+			return err
+		}
+		defer func() { _ = set(dir, file, thawed) }()
+		all, _, err := hold(dir)
+		defer all.Close()
+		if err == nil {
+			err = all.Kill()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return found.Kill()
+}
+
+// hold opens the processes in the group and below. A number that is in the
+// group before and after it is opened is of a process of the group; one that
+// is not may be anybody's by now.
+func hold(dir string) (found pidfd.Set, empty bool, err error) {
+	found = make(pidfd.Set)
+	before, err := all(dir)
+	if err != nil || len(before) == 0 {
+		return found, err == nil, err
+	}
+	for _, pid := range before {
+		if err := found.Add(pid); err != nil {
+			return found, false, err
+		}
+	}
+	after, err := all(dir)
+	for pid := range found {
+		if !slices.Contains(after, pid) {
+			found.Drop(pid)
+		}
+	}
+	return found, false, err
+}
+
+// all lists the processes in the group and below, but for this one: a thread
+// of it may be there to start a process.
+func all(dir string) ([]int, error) {
+	dirs, err := subtree(dir)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, d := range dirs {
+		in, err := procs(d)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, in...)
+	}
+	own := os.Getpid()
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == own }), nil
+}
+
+// procs lists the processes in one group; none when there is no such group.
+func procs(dir string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var pids []int
+	for line := range strings.Lines(string(b)) {
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			return nil, fmt.Errorf("listing processes of %s: %w", dir, err)
+		}
+		if pid > 0 { // 0: a process of another PID namespace
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// subtree lists the group and all below it, each before those below it; none
+// when there is no such group.
+func subtree(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing cgroups: %w", err)
+	}
+	dirs := []string{dir}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		below, err := subtree(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, below...)
+	}
+	return dirs, nil
+}

@@ -1,0 +1,269 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// Limits is what a group is given.
+type Limits struct {
+	VCPUs  float64       // CPU quota in CPUs; 0: none
+	Period time.Duration // of the quota
+	Memory int64         // bytes; 0: no limit
+	CPUs   []int         // CPUs to run on; empty: any
+}
+
+// The kernel's bounds on quotas (kernel/sched/core.c, min_cfs_quota_period and
+// max_cfs_quota_period).
+const (
+	leastQuota    = time.Millisecond
+	longestPeriod = time.Second
+)
+
+// Quota is the CPU time in a period, checked against what the kernel takes.
+func (l Limits) Quota() (time.Duration, error) {
+	if l.Period < leastQuota || l.Period > longestPeriod {
+		return 0, &vitrine.Unsupported{
+			What:    fmt.Sprintf("a CFS period of %v", l.Period),
+			Missing: "the kernel takes 1ms to 1s",
+			Do:      "change cfs_period",
+		}
+	}
+	quota := time.Duration(l.VCPUs * float64(l.Period)).Round(time.Microsecond)
+	if quota < leastQuota {
+		longer := time.Duration(float64(leastQuota) / l.VCPUs).Round(time.Millisecond)
+		return 0, &vitrine.Unsupported{
+			What:    fmt.Sprintf("a quota of %v CPUs with a CFS period of %v", l.VCPUs, l.Period),
+			Missing: fmt.Sprintf("the kernel gives no less than 1ms a period, this is %v", quota),
+			Do:      fmt.Sprintf("set cfs_period to %v or more", longer),
+		}
+	}
+	return quota, nil
+}
+
+// A Group is one instance's group, in every hierarchy.
+type Group struct {
+	host *Host
+	name string // below Name: "<run>/<instance>"
+}
+
+// Create makes the group <run>/<instance>, which must not be there, and gives
+// it its limits. A memory limit without a memory controller, or CPUs without a
+// cpuset controller, are left out: see Has. When it fails it leaves nothing.
+func (h *Host) Create(run, instance string, limits Limits) (*Group, error) {
+	g := &Group{host: h, name: filepath.Join(run, instance)}
+	if _, err := os.Stat(g.dir(h.trees[0])); err == nil {
+		return nil, fmt.Errorf("making the cgroup %s: there is one of that name", g)
+	}
+	// Another process that cleans may remove the groups above, while they are
+	// empty, between two of these steps.
+	var err error
+	for range 10 {
+		if err = g.make(); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err == nil {
+		err = g.limit(limits)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the cgroup %s: %w", g, err), g.Remove(context.Background()))
+	}
+	return g, nil
+}
+
+// String is the group's name as the kernel has it.
+func (g *Group) String() string { return filepath.Join(Name, g.name) }
+
+func (g *Group) dir(t tree) string { return filepath.Join(t.base, Name, g.name) }
+
+// make makes the group's folders, and those above, where they are not there.
+func (g *Group) make() error {
+	for _, t := range g.host.trees {
+		path := t.base
+		for part := range strings.SplitSeq(g.String(), "/") {
+			if g.host.Version == 2 {
+				if err := t.enable(path); err != nil {
+					return err
+				}
+			}
+			path = filepath.Join(path, part)
+			if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			if t.has(CPUSet) && g.host.Version == 1 {
+				if err := inherit(path); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// inherit gives a new version 1 cpuset the CPUs and memory nodes of the one
+// above: without any it takes no process.
+func inherit(path string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(filepath.Dir(path), file))
+		if err != nil {
+			return err
+		}
+		if err := set(path, file, strings.TrimSpace(string(value))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enable lets the groups in a version 2 group have our controllers.
+func (t tree) enable(path string) error {
+	const file = "cgroup.subtree_control"
+	enabled, err := os.ReadFile(filepath.Join(path, file))
+	if err != nil {
+		return err
+	}
+	var want []string
+	for _, c := range t.controllers {
+		if !strings.Contains(" "+strings.TrimSpace(string(enabled))+" ", " "+c+" ") {
+			want = append(want, "+"+c)
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	err = set(path, file, strings.Join(want, " "))
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	// A group that has processes cannot hand controllers on ("no internal
+	// processes", cgroup-v2.rst). Where the process is this one, it moves down.
+	own := filepath.Join(t.base, Name+"-self")
+	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := set(own, "cgroup.procs", "0"); err != nil {
+		return err
+	}
+	if err := set(path, file, strings.Join(want, " ")); err != nil {
+		back := errors.Join(set(t.home, "cgroup.procs", "0"), os.Remove(own))
+		return errors.Join(&vitrine.Unsupported{
+			What: "cgroups", Missing: "a group without other processes than this: " + path + " has some",
+			Do: "start vitrine in a scope of its own: systemd-run --scope -p Delegate=yes vitrine ...",
+		}, back)
+	}
+	return nil
+}
+
+// limit writes the limits.
+func (g *Group) limit(l Limits) error {
+	if l.VCPUs > 0 {
+		quota, err := l.Quota()
+		if err != nil {
+			return err
+		}
+		if err := g.quota(quota.Microseconds(), l.Period.Microseconds()); err != nil {
+			return err
+		}
+	}
+	if len(l.CPUs) > 0 && g.host.Has(CPUSet) {
+		if err := set(g.dir(g.host.tree(CPUSet)), "cpuset.cpus", list(l.CPUs)); err != nil {
+			return err
+		}
+	}
+	if l.Memory > 0 && g.host.Has(Memory) {
+		return g.memory(strconv.FormatInt(l.Memory, 10))
+	}
+	return nil
+}
+
+func (g *Group) quota(quota, period int64) error {
+	dir := g.dir(g.host.tree(CPU))
+	if g.host.Version == 2 {
+		return set(dir, "cpu.max", fmt.Sprintf("%d %d", quota, period))
+	}
+	if err := set(dir, "cpu.cfs_period_us", strconv.FormatInt(period, 10)); err != nil {
+		return err
+	}
+	return set(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10))
+}
+
+// memory limits memory, and swap to none where the kernel can: a function that
+// swaps is not one that has what it was given.
+func (g *Group) memory(limit string) error {
+	dir := g.dir(g.host.tree(Memory))
+	files := []string{"memory.limit_in_bytes", limit, "memory.memsw.limit_in_bytes", limit}
+	if g.host.Version == 2 {
+		files = []string{"memory.max", limit, "memory.swap.max", "0"}
+	}
+	if err := set(dir, files[0], files[1]); err != nil {
+		return err
+	}
+	if err := set(dir, files[2], files[3]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Vantage fills in where the group's use can be read.
+func (g *Group) Vantage(v *vitrine.Vantage) {
+	if g.host.Version == 2 {
+		v.CgroupV2 = g.dir(g.host.trees[0])
+	} else {
+		v.CgroupCPU = g.dir(g.host.tree(CPU))
+		v.CgroupCPUAcct = g.dir(g.host.tree(CPUAcct))
+		if g.host.Has(Memory) {
+			v.CgroupMemory = g.dir(g.host.tree(Memory))
+		}
+	}
+}
+
+// OutOfMemory is how many processes of the group the kernel killed for want of
+// memory; 0 also where it cannot be read.
+func (g *Group) OutOfMemory() int {
+	file := "memory.oom_control"
+	if g.host.Version == 2 {
+		file = "memory.events"
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir(g.host.tree(Memory)), file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(count)) // the kernel writes numbers
+			return n
+		}
+	}
+	return 0
+}
+
+// set writes one of a group's files.
+func set(group, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(group, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// list writes CPUs as the kernel reads them.
+func list(cpus []int) string {
+	var b []string
+	for _, cpu := range cpus {
+		b = append(b, strconv.Itoa(cpu))
+	}
+	return strings.Join(b, ",")
+}

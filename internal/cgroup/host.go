@@ -1,0 +1,235 @@
+// Package cgroup gives groups of processes CPU quotas, CPUs and memory limits,
+// starts processes in them and ends all that is in them, with version 1 and
+// version 2 of the kernel's control groups.
+//
+// It is small code of its own rather than github.com/containerd/cgroups/v3,
+// for three things that library does not do: to start a process in a version 1
+// group from its first instruction (its Add moves a process that runs already,
+// and the kernel makes that wait some 10 ms for every CPU); to end all that is
+// in a group and come back when it has ended; and to find the subtree that a
+// session has handed to an ordinary user.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// Name is the group that all of ours are below, in every hierarchy.
+const Name = "vitrine"
+
+// The controllers that groups use.
+const (
+	CPU     = "cpu"
+	CPUAcct = "cpuacct" // version 1; in version 2 every group counts
+	CPUSet  = "cpuset"
+	Memory  = "memory"
+	Freezer = "freezer" // version 1; in version 2 every group can be killed
+)
+
+// A Host is the cgroups of this host, as far as this process may use them.
+type Host struct {
+	Version int // 1 or 2
+
+	trees []tree
+}
+
+// A tree is one hierarchy that groups are made in: the only one of version 2,
+// or one of the several of version 1.
+type tree struct {
+	base        string   // folder that our group is made in
+	home        string   // folder of the group that this process is in
+	controllers []string // those of ours that it has
+}
+
+func (t tree) has(controller string) bool { return slices.Contains(t.controllers, controller) }
+
+// Detect finds what cgroups this process may make groups in. Where there are
+// none the error is a *vitrine.Unsupported that says what is missing.
+func Detect() (*Host, error) { return detect(procfs.DefaultMountPoint) }
+
+// detect is Detect with another /proc.
+func detect(proc string) (*Host, error) {
+	pfs, err := procfs.NewFS(proc)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", proc, err)
+	}
+	self, err := pfs.Self()
+	if err != nil {
+		return nil, fmt.Errorf("reading %s/self: %w", proc, err)
+	}
+	mounts, err := self.MountInfo()
+	if err != nil {
+		return nil, fmt.Errorf("reading mounts: %w", err)
+	}
+	own, err := self.Cgroups()
+	if err != nil {
+		return nil, fmt.Errorf("reading the groups of this process: %w", err)
+	}
+	// A host that mounts both has its CPU controller in one of them only.
+	if i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return controls(m, CPU) }); i >= 0 {
+		return version1(mounts, own)
+	}
+	return version2(mounts, own)
+}
+
+// controls says whether the mount is a version 1 hierarchy of the controller.
+func controls(m *procfs.MountInfo, controller string) bool {
+	_, has := m.SuperOptions[controller]
+	return m.FSType == "cgroup" && has
+}
+
+func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup) (*Host, error) {
+	h := &Host{Version: 1}
+	var refused error
+	for _, controller := range []string{CPU, CPUAcct, Freezer, CPUSet, Memory} {
+		i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return controls(m, controller) })
+		j := slices.IndexFunc(own, func(c procfs.Cgroup) bool { return slices.Contains(c.Controllers, controller) })
+		if i < 0 || j < 0 {
+			continue
+		}
+		base := mounts[i].MountPoint
+		if k := slices.IndexFunc(h.trees, func(t tree) bool { return t.base == base }); k >= 0 {
+			h.trees[k].controllers = append(h.trees[k].controllers, controller) // mounted together
+			continue
+		}
+		home, ok := below(mounts[i], own[j].Path)
+		if !ok {
+			continue // this process is outside of what is mounted, and could not come back
+		}
+		if err := writable(base); err != nil {
+			refused = errors.Join(refused, err)
+			continue
+		}
+		h.trees = append(h.trees, tree{base: base, home: home, controllers: []string{controller}})
+	}
+	for _, needed := range []string{CPU, CPUAcct, Freezer} {
+		if h.Has(needed) {
+			continue
+		}
+		missing := "the cgroup v1 controller " + needed
+		if refused != nil {
+			missing = "the right to make groups: " + refused.Error()
+		}
+		return nil, &vitrine.Unsupported{What: "cgroups", Missing: missing, Do: "run as root"}
+	}
+	return h, nil
+}
+
+func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup) (*Host, error) {
+	i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return m.FSType == "cgroup2" })
+	j := slices.IndexFunc(own, func(c procfs.Cgroup) bool { return c.HierarchyID == 0 })
+	if i < 0 || j < 0 {
+		return nil, &vitrine.Unsupported{
+			What: "cgroups", Missing: "a mounted cgroup file system",
+			Do: "mount -t cgroup2 none /sys/fs/cgroup",
+		}
+	}
+	home, ok := below(mounts[i], own[j].Path)
+	if !ok {
+		return nil, &vitrine.Unsupported{What: "cgroups", Missing: "the group of this process, " + own[j].Path + ", in what is mounted"}
+	}
+	base, err := delegated(mounts[i].MountPoint, home)
+	if err != nil {
+		return nil, &vitrine.Unsupported{
+			What: "cgroups", Missing: "the right to make groups: " + err.Error(),
+			Do: "run as root, or in a scope of your own: systemd-run --user --scope -p Delegate=yes vitrine ...",
+		}
+	}
+	t := tree{base: base, home: home}
+	available, err := os.ReadFile(filepath.Join(base, "cgroup.controllers"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the cgroup controllers: %w", err)
+	}
+	for _, c := range strings.Fields(string(available)) {
+		if c == CPU || c == CPUSet || c == Memory {
+			t.controllers = append(t.controllers, c)
+		}
+	}
+	if !t.has(CPU) {
+		return nil, &vitrine.Unsupported{
+			What: "cgroups", Missing: "the controller cpu in " + base,
+			Do: "run as root, or let systemd delegate it: a drop-in of user@.service with Delegate=cpu cpuset memory",
+		}
+	}
+	return &Host{Version: 2, trees: []tree{t}}, nil
+}
+
+// delegated is the highest group, from this process's own upwards, that this
+// user may make groups in: the kernel lets nobody move processes out of it.
+// For root that is all.
+func delegated(root, home string) (string, error) {
+	if os.Geteuid() == 0 {
+		return root, writable(root)
+	}
+	if err := writable(home); err != nil {
+		return "", err
+	}
+	for home != root {
+		up := filepath.Dir(home)
+		if writable(up) != nil {
+			break
+		}
+		home = up
+	}
+	return home, nil
+}
+
+// writable says whether groups can be made in the group, and processes moved
+// within it.
+func writable(group string) error {
+	for _, path := range []string{group, filepath.Join(group, "cgroup.procs")} {
+		if err := unix.Access(path, unix.W_OK); err != nil {
+			return &fs.PathError{Op: "write", Path: path, Err: err}
+		}
+	}
+	return nil
+}
+
+// below is where a group of the mount's hierarchy is found.
+func below(m *procfs.MountInfo, path string) (string, bool) {
+	rel, err := filepath.Rel(m.Root, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || strings.HasPrefix(path, "/..") {
+		return "", false
+	}
+	return filepath.Join(m.MountPoint, rel), true
+}
+
+// Has says whether groups get the controller.
+func (h *Host) Has(controller string) bool {
+	return slices.ContainsFunc(h.trees, func(t tree) bool { return t.has(controller) })
+}
+
+// String says which version, which controllers and where, for people.
+func (h *Host) String() string {
+	var has, bases []string
+	for _, t := range h.trees {
+		has = append(has, t.controllers...)
+		bases = append(bases, t.base)
+	}
+	where := bases[0]
+	if len(bases) > 1 {
+		where = filepath.Dir(bases[0])
+	}
+	return fmt.Sprintf("v%d at %s: %s", h.Version, where, strings.Join(has, " "))
+}
+
+// tree finds the hierarchy of a controller; version 2 has one for all.
+func (h *Host) tree(controller string) tree {
+	for _, t := range h.trees {
+		if h.Version == 2 || t.has(controller) {
+			return t
+		}
+	}
+	return tree{}
+}

@@ -1,0 +1,95 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// A Leaf holds one command of a group and all that descends from it, so that
+// the one can be ended and the others go on. The limits are the group's.
+type Leaf struct {
+	group *Group
+	dir   string // in the hierarchy that processes are found and ended by
+}
+
+// Leaf makes a leaf of that name.
+func (g *Group) Leaf(name string) (*Leaf, error) {
+	dir := filepath.Join(g.dir(g.host.tree(Freezer)), name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making a leaf of the cgroup %s: %w", g, err)
+	}
+	return &Leaf{group: g, dir: dir}, nil
+}
+
+// Start starts the command, which is in the leaf from its first instruction.
+// The calling goroutine must be locked to its thread; when this fails the
+// thread may be left in the group, so the goroutine must end without unlocking.
+func (l *Leaf) Start(cmd *exec.Cmd) error {
+	if l.group.host.Version == 2 {
+		return l.startInto(cmd)
+	}
+	// Version 1: a child begins in the groups of the thread that forks it. "0"
+	// is the writing thread, and the only one that is moved without waiting for
+	// all CPUs (kernel/cgroup/cgroup.c, cgroup_procs_write_start).
+	err := l.join()
+	if err == nil {
+		err = cmd.Start()
+	}
+	for _, t := range l.group.host.trees {
+		if leaving := set(t.home, "tasks", "0"); leaving != nil {
+			err = errors.Join(err, fmt.Errorf("leaving the cgroup %s: %w", l.group, leaving))
+		}
+	}
+	if err != nil && cmd.Process != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	return err
+}
+
+// startInto is Start by clone3(2) with CLONE_INTO_CGROUP, Linux 5.7.
+func (l *Leaf) startInto(cmd *exec.Cmd) error {
+	dir, err := os.Open(l.dir)
+	if err != nil {
+		return fmt.Errorf("opening the cgroup %s: %w", l.group, err)
+	}
+	defer dir.Close()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.UseCgroupFD = true
+	cmd.SysProcAttr.CgroupFD = int(dir.Fd())
+	return cmd.Start()
+}
+
+// join takes the calling thread into the leaf.
+func (l *Leaf) join() error {
+	for _, t := range l.group.host.trees {
+		dir := l.group.dir(t)
+		if t.has(Freezer) {
+			dir = l.dir
+		}
+		if err := set(dir, "tasks", "0"); err != nil {
+			return fmt.Errorf("joining the cgroup %s: %w", l.group, err)
+		}
+	}
+	return nil
+}
+
+// Kill ends all that is in the leaf and comes back when it has ended.
+func (l *Leaf) Kill(ctx context.Context) error { return l.group.host.kill(ctx, l.dir) }
+
+// Remove removes the leaf, if nothing runs in it: what a command left running
+// on purpose stays until the group goes.
+func (l *Leaf) Remove() (gone bool, err error) {
+	pids, err := procs(l.dir)
+	if err != nil || len(pids) > 0 {
+		return false, err
+	}
+	return true, remove(context.Background(), l.dir)
+}

@@ -1,0 +1,247 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/netns"
+)
+
+// A holder knows the processes of one command and all that descends from it.
+type holder interface {
+	// start starts the command, held. It is called on a locked thread that runs
+	// nothing else before the command has ended.
+	start(cmd *exec.Cmd) error
+	// look notes who descends from the command, before it is told to end.
+	look() error
+	// ending is called when the command has ended, before it is reaped.
+	ending() error
+	// kill ends all of them, and comes back when they have ended.
+	kill(ctx context.Context) error
+	// remove forgets them, if there are none any more.
+	remove() (gone bool, err error)
+}
+
+// A child is one command that was started.
+type child struct {
+	cmd    *exec.Cmd
+	holder holder
+	group  *cgroup.Group // nil: none
+	oom    int           // processes of the group killed for want of memory before
+
+	done chan struct{}
+	err  error
+
+	mu     sync.Mutex
+	reaped bool // its process ID may be another's by now
+}
+
+// Done is closed when the command has ended.
+func (c *child) Done() <-chan struct{} { return c.done }
+
+// Err is how it ended.
+func (c *child) Err() error { return c.err }
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+func (c *child) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// signal sends a signal to the command's process group, whose number is its
+// own until it is reaped.
+func (c *child) signal(sig unix.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped {
+		return nil
+	}
+	if err := unix.Kill(-c.pid(), sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("sending %v to process group %d: %w", sig, c.pid(), err)
+	}
+	return nil
+}
+
+// spawn starts a command whose standard output and error go to the log, or the
+// former to a file of its own.
+func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.File) (*child, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if len(command.Args) == 0 {
+		return nil, errors.New("no command")
+	}
+	cmd := exec.Command(command.Args[0], command.Args[1:]...)
+	cmd.Env = in.substrate.environment(command)
+	cmd.Dir = command.Dir
+	if cmd.Dir == "" {
+		cmd.Dir = in.spec.Dir
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if command.Stdout != "" {
+		out, err := appending(command.Stdout)
+		if err != nil {
+			return nil, err
+		}
+		defer out.Close()
+		cmd.Stdout = out
+	}
+	// SIGKILL for it when the thread that forked it ends: with this process, for
+	// the thread waits for it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+
+	in.mu.Lock() // a Remove after this finds the child
+	defer in.mu.Unlock()
+	if in.removed {
+		return nil, errors.New("the instance was removed")
+	}
+	c := &child{cmd: cmd, group: in.group, done: make(chan struct{})}
+	if err := in.hold(c); err != nil {
+		return nil, err
+	}
+	started := make(chan error, 1)
+	in.running.Add(1)
+	apart(func() {
+		err := in.fork(c)
+		started <- err
+		if err == nil {
+			c.wait()
+			in.running.Done()
+		}
+	})
+	if err := <-started; err != nil {
+		in.running.Done()
+		_, removing := c.holder.remove()
+		return nil, errors.Join(err, removing)
+	}
+	in.children[c] = struct{}{}
+	return c, nil
+}
+
+// hold chooses what holds the child's processes.
+func (in *Instance) hold(c *child) error {
+	in.commands++
+	number := strconv.Itoa(in.commands)
+	if in.group == nil {
+		c.holder = newSession(in.substrate.config.Run, in.spec.Name+"."+number, in.spec.Dir)
+		return nil
+	}
+	l, err := in.group.Leaf(number)
+	if err != nil {
+		return err
+	}
+	c.oom = in.group.OutOfMemory()
+	c.holder = leaf{l}
+	return nil
+}
+
+// fork starts the child from a thread that has become what the child is to be.
+func (in *Instance) fork(c *child) error {
+	if in.netns != "" {
+		if err := netns.Enter(in.netns); err != nil {
+			return err
+		}
+	}
+	if len(in.spec.CPUs) > 0 && (in.group == nil || !in.substrate.groups.Has(cgroup.CPUSet)) {
+		var set unix.CPUSet
+		for _, cpu := range in.spec.CPUs {
+			set.Set(cpu)
+		}
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			return fmt.Errorf("binding to CPUs %v: %w", in.spec.CPUs, err)
+		}
+	}
+	return c.holder.start(c.cmd)
+}
+
+// wait reaps the command.
+func (c *child) wait() {
+	for {
+		// Without reaping it yet, so that signal never hits another's process.
+		err := unix.Waitid(unix.P_PID, c.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	looking := c.holder.ending()
+	c.mu.Lock()
+	err := errors.Join(c.cmd.Wait(), looking)
+	c.reaped = true
+	c.mu.Unlock()
+	if err != nil && c.group != nil && c.group.OutOfMemory() > c.oom {
+		err = fmt.Errorf("%w: over the memory limit", err)
+	}
+	c.err = err
+	close(c.done)
+}
+
+// apart calls f on a thread of its own, which ends with f. It is never the
+// process's first thread: that one cannot end, and what is looked up as the
+// process's (/proc/self) is that thread's.
+func apart(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		another := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(another)
+			f()
+		}()
+		<-another
+		runtime.UnlockOSThread()
+	}()
+}
+
+// keep appends the output of a command that Run ran to the log, and gives its
+// last lines.
+func (in *Instance) keep(output *os.File) (last string, err error) {
+	size, err := output.Seek(0, io.SeekEnd)
+	if err != nil || size == 0 {
+		return "", err
+	}
+	const most = 2 << 10
+	tail := make([]byte, min(size, most))
+	if _, err := output.ReadAt(tail, size-int64(len(tail))); err != nil {
+		return "", fmt.Errorf("reading what was printed: %w", err)
+	}
+	log, err := appending(filepath.Join(in.spec.Dir, "log"))
+	if err != nil {
+		return string(tail), err
+	}
+	if _, err := output.Seek(0, io.SeekStart); err != nil {
+		return string(tail), errors.Join(err, log.Close())
+	}
+	_, err = io.Copy(log, output)
+	return string(tail), errors.Join(err, log.Close())
+}
+
+// leaf is a holder that is a leaf of the instance's cgroup.
+type leaf struct{ *cgroup.Leaf }
+
+func (l leaf) start(cmd *exec.Cmd) error      { return l.Start(cmd) }
+func (l leaf) look() error                    { return nil } // none can leave it
+func (l leaf) ending() error                  { return nil }
+func (l leaf) kill(ctx context.Context) error { return l.Kill(ctx) }
+func (l leaf) remove() (bool, error)          { return l.Remove() }

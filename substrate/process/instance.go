@@ -1,0 +1,275 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/netns"
+	"vitrine/substrate"
+)
+
+// An Instance is a place for processes: a cgroup and a network namespace, or
+// neither.
+type Instance struct {
+	substrate *Substrate
+	spec      substrate.Spec
+	group     *cgroup.Group // nil: none
+	netns     string        // path; empty: the host's
+
+	life sync.Mutex // held by Start, Stop and Remove from beginning to end
+
+	mu       sync.Mutex
+	removed  bool                // no command starts any more
+	commands int                 // started so far
+	main     *child              // what Start started; nil after Stop
+	children map[*child]struct{} // all that may still have processes, main too
+	running  sync.WaitGroup      // one for each child that has not ended
+}
+
+// make makes what the instance consists of. What is made when it fails is for
+// Remove.
+func (in *Instance) make() error {
+	s := in.substrate
+	if s.groups != nil {
+		group, err := s.groups.Create(in.spec.Run, in.spec.Name, cgroup.Limits{
+			VCPUs: in.spec.VCPUs, Period: in.spec.CFSPeriod, Memory: in.spec.Memory, CPUs: in.spec.CPUs,
+		})
+		if err != nil {
+			return err
+		}
+		in.group = group
+	}
+	if s.namespaces {
+		path, err := netns.Create(namespace(in.spec.Run, in.spec.Name))
+		if err != nil {
+			return err
+		}
+		in.netns = path
+	}
+	return nil
+}
+
+// NetNS is the path of its network namespace; empty when it shares the host's.
+func (in *Instance) NetNS() string { return in.netns }
+
+// Start starts the command. It runs in the instance's cgroup and namespace from
+// its first instruction, and dies with this process.
+func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
+	in.life.Lock()
+	defer in.life.Unlock()
+	if in.main != nil && !in.main.ended() {
+		return nil, fmt.Errorf("starting %s: it runs already", in.spec.Name)
+	}
+	if err := in.stop(ctx, 0); err != nil { // what the last one left
+		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
+	}
+	log, err := appending(filepath.Join(in.spec.Dir, "log"))
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
+	}
+	defer log.Close()
+	c, err := in.spawn(ctx, command, log)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
+	}
+	in.mu.Lock()
+	in.main = c
+	in.mu.Unlock()
+	return c, nil
+}
+
+// Run runs a command to its end. Its output is in the log once it has ended.
+func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
+	// A file, not a pipe: what the command leaves running in the background may
+	// go on writing.
+	output, err := os.CreateTemp(in.spec.Dir, ".output-")
+	if err != nil {
+		return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, err)
+	}
+	defer output.Close()
+	if err := os.Remove(output.Name()); err != nil {
+		return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, err)
+	}
+	c, err := in.spawn(ctx, command, output)
+	if err != nil {
+		return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, err)
+	}
+	select {
+	case <-c.Done():
+		err = c.Err()
+	case <-ctx.Done():
+		err = errors.Join(context.Cause(ctx), in.end(ctx, c))
+	}
+	in.letGo(c)
+	last, logging := in.keep(output)
+	if err != nil && last != "" {
+		err = fmt.Errorf("%w; it printed:\n%s", err, last)
+	}
+	if err = errors.Join(err, logging); err != nil {
+		return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, err)
+	}
+	return nil
+}
+
+// Stop sends SIGTERM to the process group of what Start started and, once that
+// has ended or grace is over, SIGKILL to all that descends from it.
+func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
+	in.life.Lock()
+	defer in.life.Unlock()
+	if err := in.stop(ctx, grace); err != nil {
+		return fmt.Errorf("stopping %s: %w", in.spec.Name, err)
+	}
+	return nil
+}
+
+func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
+	c := in.main
+	if c == nil {
+		return nil
+	}
+	if !c.ended() {
+		if err := c.holder.look(); err != nil {
+			return err
+		}
+		if err := c.signal(unix.SIGTERM); err != nil {
+			return err
+		}
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-c.Done():
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if err := in.end(ctx, c); err != nil {
+		return err
+	}
+	in.letGo(c)
+	in.mu.Lock()
+	in.main = nil
+	in.mu.Unlock()
+	return nil
+}
+
+// end kills the command and all that descends from it.
+func (in *Instance) end(ctx context.Context, c *child) error {
+	ctx, cancel := ending(ctx)
+	defer cancel()
+	if err := c.holder.kill(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-c.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("process %d does not end after SIGKILL", c.pid())
+	}
+}
+
+// letGo forgets an ended command that has left nothing running.
+func (in *Instance) letGo(c *child) {
+	gone, err := c.holder.remove()
+	if err != nil {
+		in.substrate.config.Logger.Warn("what held an ended command stays", "instance", in.spec.Name, "error", err)
+	}
+	if gone {
+		in.mu.Lock()
+		delete(in.children, c)
+		in.mu.Unlock()
+	}
+}
+
+// Remove ends everything in the instance and removes its group and namespace.
+func (in *Instance) Remove(ctx context.Context) error {
+	in.life.Lock()
+	defer in.life.Unlock()
+	in.mu.Lock()
+	in.removed = true
+	children := slices.Collect(maps.Keys(in.children))
+	in.mu.Unlock()
+
+	ctx, cancel := ending(ctx)
+	defer cancel()
+	err := in.remove(ctx, children)
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", in.spec.Name, err)
+	}
+	in.substrate.forget(in)
+	return nil
+}
+
+func (in *Instance) remove(ctx context.Context, children []*child) error {
+	if in.group != nil {
+		if err := in.group.Remove(ctx); err != nil {
+			return err
+		}
+	} else {
+		for _, c := range children {
+			if err := c.holder.kill(ctx); err != nil {
+				return err
+			}
+			if _, err := c.holder.remove(); err != nil {
+				return err
+			}
+		}
+	}
+	in.running.Wait() // all have been killed
+	in.mu.Lock()
+	in.main = nil
+	clear(in.children)
+	in.mu.Unlock()
+	if in.netns == "" {
+		return nil
+	}
+	return netns.Delete(namespace(in.spec.Run, in.spec.Name))
+}
+
+// Vantage says where the instance's use can be read.
+func (in *Instance) Vantage() vitrine.Vantage {
+	v := vitrine.Vantage{
+		Instance: in.spec.Name, Component: in.spec.Component,
+		VCPUs: in.spec.VCPUs, Memory: in.spec.Memory, NetNS: in.netns,
+		Missing: make(map[string]string),
+	}
+	in.mu.Lock()
+	if in.main != nil && !in.main.ended() {
+		v.PID = in.main.pid()
+	}
+	in.mu.Unlock()
+
+	s := in.substrate
+	if in.group != nil {
+		in.group.Vantage(&v)
+	} else {
+		v.Missing["throttled"] = "no quota is enforced: " + s.noGroups.Error()
+	}
+	if v.PID == 0 && in.group == nil {
+		v.Missing["cpu"], v.Missing["memory"] = "nothing runs", "nothing runs"
+	}
+	if v.NetNS == "" {
+		v.Missing["network"] = "the instance shares the host's network"
+	}
+	switch {
+	case in.spec.Memory == 0:
+	case in.group == nil:
+		v.Missing["memory-limit"] = s.noGroups.Error()
+	case !s.groups.Has(cgroup.Memory):
+		v.Missing["memory-limit"] = "the cgroup controller memory"
+		if s.groups.Version == 1 {
+			v.Missing["memory"] = v.Missing["memory-limit"]
+		}
+	}
+	return v
+}

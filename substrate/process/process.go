@@ -1,0 +1,262 @@
+// Package process runs instances as plain processes of this host: no images,
+// no engine, nothing to install.
+//
+// With the privilege each instance has a network namespace and a cgroup of its
+// own. Without, instances share the host's network; quotas and memory limits
+// need a cgroup that the session has handed to the user, and failing that an
+// instance of whole vCPUs is bound to CPUs of its own.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// The ways to network an instance.
+const (
+	NetworkAuto      = "auto"      // a namespace each where the privilege is there
+	NetworkNamespace = "namespace" // a namespace each
+	NetworkHost      = "host"      // all share the host's
+)
+
+// Config is the part servers.process of a deployment.
+type Config struct {
+	// Network is how instances are networked: auto, namespace or host; empty: auto.
+	Network string `yaml:"network" json:"network,omitempty" jsonschema:"enum=auto,enum=namespace,enum=host"`
+
+	Run     *runs.Run    `yaml:"-" json:"-"` // whose instances these are
+	Logger  *slog.Logger `yaml:"-" json:"-"` // nil: none
+	Environ []string     `yaml:"-" json:"-"` // PATH and HOME of instances are taken from it
+}
+
+// A Substrate makes instances as processes.
+type Substrate struct {
+	config     Config
+	groups     *cgroup.Host // nil: none that this process may use
+	noGroups   error        // why
+	namespaces bool         // instances have network namespaces
+
+	mu        sync.Mutex
+	closed    bool
+	instances map[string]*Instance
+	bound     map[int]string // CPU -> the instance it is for, where that is its quota
+}
+
+var (
+	_ substrate.Substrate = (*Substrate)(nil)
+	_ substrate.Cleaner   = (*Substrate)(nil)
+	_ substrate.Checker   = (*Substrate)(nil)
+	_ substrate.Instance  = (*Instance)(nil)
+)
+
+// New finds out what this process may do here. Only network namespaces that
+// were asked for and cannot be had are an error, a *vitrine.Unsupported.
+func New(config Config) (*Substrate, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Substrate{config: config, instances: make(map[string]*Instance), bound: make(map[int]string)}
+	s.groups, s.noGroups = cgroup.Detect()
+	if s.noGroups != nil && !vitrine.IsUnsupported(s.noGroups) {
+		return nil, fmt.Errorf("looking for cgroups: %w", s.noGroups)
+	}
+	switch config.Network {
+	case NetworkHost:
+	case NetworkNamespace, NetworkAuto, "":
+		err := netns.Possible()
+		if err != nil && (config.Network == NetworkNamespace || !vitrine.IsUnsupported(err)) {
+			return nil, err
+		}
+		s.namespaces = err == nil
+	default:
+		return nil, fmt.Errorf("network %q of the process substrate: want auto, namespace or host", config.Network)
+	}
+	config.Logger.Debug("process substrate", "cgroups", s.groups, "missing", s.noGroups, "namespaces", s.namespaces)
+	return s, nil
+}
+
+// Namespaces says whether instances have network namespaces of their own; a
+// fabric must suit that.
+func (s *Substrate) Namespaces() bool { return s.namespaces }
+
+// namePattern keeps names fit for files, groups and namespaces.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
+
+// Create makes the instance's cgroup and network namespace, as far as there
+// are any.
+func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if !namePattern.MatchString(spec.Name) {
+		return nil, fmt.Errorf("creating instance %q: not a name", spec.Name)
+	}
+	if spec.Run != s.config.Run.ID {
+		return nil, fmt.Errorf("creating instance %s: it is of run %q, this substrate of run %q", spec.Name, spec.Run, s.config.Run.ID)
+	}
+	if spec.CFSPeriod == 0 {
+		spec.CFSPeriod = substrate.DefaultCFSPeriod
+	}
+	in, err := s.admit(spec)
+	if err != nil {
+		return nil, fmt.Errorf("creating instance %s: %w", spec.Name, err)
+	}
+	if err := in.make(); err != nil {
+		return nil, errors.Join(fmt.Errorf("creating instance %s: %w", spec.Name, err), in.Remove(context.WithoutCancel(ctx)))
+	}
+	return in, nil
+}
+
+// admit takes the name and, where CPUs of its own are its quota, the CPUs.
+func (s *Substrate) admit(spec substrate.Spec) (*Instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("the substrate is closed")
+	}
+	if s.instances[spec.Name] != nil {
+		return nil, errors.New("there is one of that name")
+	}
+	if s.groups == nil && spec.VCPUs > 0 {
+		cpus, err := s.bind(spec)
+		if err != nil {
+			return nil, err
+		}
+		spec.CPUs = cpus
+	}
+	in := &Instance{substrate: s, spec: spec, children: make(map[*child]struct{})}
+	s.instances[spec.Name] = in
+	return in, nil
+}
+
+// bind finds as many CPUs as the instance has vCPUs, of those that it may run
+// on, that no other instance is bound to: the one way to hold it to a quota
+// without cgroups.
+func (s *Substrate) bind(spec substrate.Spec) ([]int, error) {
+	refused := &vitrine.Unsupported{
+		What:    fmt.Sprintf("a quota of %v CPUs", spec.VCPUs),
+		Missing: s.noGroups.Error(),
+		Do:      "or use flavors of whole vCPUs, which are bound to CPUs of their own",
+	}
+	whole := int(spec.VCPUs)
+	if float64(whole) != spec.VCPUs {
+		return nil, refused
+	}
+	may := spec.CPUs
+	if len(may) == 0 {
+		var err error
+		if may, err = allowed(); err != nil {
+			return nil, err
+		}
+	}
+	free := slices.DeleteFunc(slices.Clone(may), func(cpu int) bool { return s.bound[cpu] != "" })
+	if len(free) < whole {
+		refused.Missing = fmt.Sprintf("%d free CPUs of %v to bind it to (%v)", whole, may, s.noGroups)
+		refused.Do = "reserve more CPUs for the function"
+		return nil, refused
+	}
+	for _, cpu := range free[:whole] {
+		s.bound[cpu] = spec.Name
+	}
+	return free[:whole], nil
+}
+
+// allowed lists the CPUs that this process may run on.
+func allowed() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("asking which CPUs this process may run on: %w", err)
+	}
+	var cpus []int
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// forget gives the instance's name and CPUs back.
+func (s *Substrate) forget(in *Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.instances[in.spec.Name] != in {
+		return
+	}
+	delete(s.instances, in.spec.Name)
+	for cpu, name := range s.bound {
+		if name == in.spec.Name {
+			delete(s.bound, cpu)
+		}
+	}
+}
+
+// Close removes all instances, and the run's cgroup.
+func (s *Substrate) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	var all []*Instance
+	for _, in := range s.instances {
+		all = append(all, in)
+	}
+	s.mu.Unlock()
+
+	var group errgroup.Group
+	for _, in := range all {
+		group.Go(func() error { return in.Remove(ctx) })
+	}
+	err := group.Wait()
+	if err == nil && s.groups != nil {
+		ctx, cancel := ending(ctx)
+		defer cancel()
+		err = s.groups.RemoveRun(ctx, s.config.Run.ID)
+	}
+	return err
+}
+
+// ending bounds how long ended processes are waited for. What must end is
+// ended even when the caller's context has.
+func ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+}
+
+// environment is the command's, with PATH and HOME of ours where it has none.
+func (s *Substrate) environment(command vitrine.Command) []string {
+	env := make([]string, 0, len(command.Env)+2)
+	for _, name := range []string{"PATH=", "HOME="} {
+		has := func(entry string) bool { return strings.HasPrefix(entry, name) }
+		if i := slices.IndexFunc(s.config.Environ, has); i >= 0 && !slices.ContainsFunc(command.Env, has) {
+			env = append(env, s.config.Environ[i])
+		}
+	}
+	return append(env, command.Env...)
+}
+
+// namespace is the name of an instance's network namespace.
+func namespace(run, instance string) string { return "vt-" + run + "-" + instance }
+
+// appending opens a file to append a command's output to.
+func appending(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening a file for output: %w", err)
+	}
+	return f, nil
+}

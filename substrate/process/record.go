@@ -1,0 +1,190 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/pidfd"
+)
+
+// recordKind is where a run records the commands that no cgroup holds.
+const recordKind = "process"
+
+// A record is what cleaning knows of a command of a dead run.
+type record struct {
+	PID   int    `json:"pid"`   // and number of its session
+	Start uint64 `json:"start"` // clock ticks after boot (proc(5), /proc/pid/stat, field 22)
+	Boot  string `json:"boot"`  // of which boot
+	Dir   string `json:"dir"`   // the instance's folder
+}
+
+func newRecord(pid int, dir string) (record, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return record{}, fmt.Errorf("looking at process %d: %w", pid, err)
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		return record{}, fmt.Errorf("looking at process %d: %w", pid, err)
+	}
+	boot, err := bootID()
+	return record{PID: pid, Start: stat.Starttime, Boot: boot, Dir: dir}, err
+}
+
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("asking which boot this is: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// end kills what is left of the recorded command and gives how many processes
+// that were. It is sure of each: the command itself, by its start; one of its
+// session, if it works in the instance's folder or writes its log there; what
+// descends from those. Others that have left the session it does not find.
+func (r record) end(ctx context.Context) (int, error) {
+	boot, err := bootID()
+	if err != nil || boot != r.Boot {
+		return 0, err
+	}
+	ended := 0
+	for {
+		all, err := processes()
+		if err != nil {
+			return ended, err
+		}
+		found := make(pidfd.Set)
+		err = all.open(all.descendants(r.roots(all)), found)
+		n := len(found)
+		if err == nil {
+			err = found.Kill()
+		}
+		if err == nil {
+			err = found.Wait(ctx)
+		}
+		found.Close()
+		ended += n
+		if err != nil || n == 0 {
+			return ended, err
+		}
+	}
+}
+
+func (r record) roots(all table) map[int]bool {
+	roots := make(map[int]bool)
+	if leader, there := all[r.PID]; there {
+		if leader.Starttime != r.Start {
+			return nil // the number is another's now, and so is the session's
+		}
+		roots[r.PID] = true
+	}
+	for pid, p := range all {
+		if p.Session == r.PID && p.Starttime >= r.Start && r.owns(pid) {
+			roots[pid] = true
+		}
+	}
+	return roots
+}
+
+// owns says whether the process works in the instance's folder, or its standard
+// output or error is a file there.
+func (r record) owns(pid int) bool {
+	for _, name := range []string{"cwd", "fd/1", "fd/2"} {
+		path, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), name))
+		if err == nil && (path == r.Dir || strings.HasPrefix(path, r.Dir+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+func parseRecord(b []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("reading the record of a process: %w", err)
+	}
+	return r, nil
+}
+
+// A table is the processes of this host that have not ended.
+type table map[int]procfs.ProcStat
+
+func processes() (table, error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	t := make(table, len(all))
+	for _, p := range all {
+		stat, err := p.Stat()
+		if err == nil && stat.State != "Z" && stat.State != "X" {
+			t[p.PID] = stat
+		} else if err != nil && !gone(err) {
+			return nil, fmt.Errorf("looking at process %d: %w", p.PID, err)
+		}
+	}
+	return t, nil
+}
+
+// descendants are the processes of the roots and all below them.
+func (t table) descendants(roots map[int]bool) map[int]bool {
+	below := make(map[int][]int, len(t))
+	for pid, p := range t {
+		below[p.PPID] = append(below[p.PPID], pid)
+	}
+	found := make(map[int]bool)
+	var add func(pid int)
+	add = func(pid int) {
+		if _, there := t[pid]; there && !found[pid] {
+			found[pid] = true
+			for _, child := range below[pid] {
+				add(child)
+			}
+		}
+	}
+	for pid := range roots {
+		add(pid)
+	}
+	return found
+}
+
+// open opens processes of the table, if their numbers are still theirs.
+func (t table) open(pids map[int]bool, into pidfd.Set) error {
+	for pid := range pids {
+		if _, has := into[pid]; has {
+			continue
+		}
+		if err := into.Add(pid); err != nil {
+			return err
+		}
+		now, err := procfs.NewProc(pid)
+		if err == nil {
+			var stat procfs.ProcStat
+			if stat, err = now.Stat(); err == nil && stat.Starttime == t[pid].Starttime {
+				continue
+			}
+		}
+		into.Drop(pid)
+		if err != nil && !gone(err) {
+			return fmt.Errorf("looking at process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// gone says whether a file of a process could not be read because the process
+// has ended.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+}
