@@ -74,12 +74,26 @@ type Monitor struct {
 // rows and in Use, with the reason; it fails no start. The caller must call
 // Stop, and csv is not written to after that.
 func Start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv io.Writer) (*Monitor, error) {
-	return start(ctx, config, vantages, csv, "/proc")
+	m, err := prepare(config, vantages, csv, "/proc")
+	if err != nil {
+		return nil, fmt.Errorf("monitor: %w", err)
+	}
+	m.sample()
+	ticker, err := newTicker(m.interval-time.Since(m.began), m.interval)
+	if err != nil {
+		m.close()
+		return nil, fmt.Errorf("monitor: %w", err)
+	}
+	ctx, m.cancel = context.WithCancel(ctx)
+	context.AfterFunc(ctx, ticker.close)
+	go m.loop(ticker)
+	return m, nil
 }
 
-func start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv io.Writer, proc string) (*Monitor, error) {
+// prepare opens everything and reads nothing yet.
+func prepare(config Config, vantages []vitrine.Vantage, csv io.Writer, proc string) (*Monitor, error) {
 	if config.Interval < 0 {
-		return nil, fmt.Errorf("monitor: interval %v: want more than 0", config.Interval)
+		return nil, fmt.Errorf("interval %v: want more than 0", config.Interval)
 	}
 	m := &Monitor{
 		interval: config.Interval,
@@ -97,27 +111,17 @@ func start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv i
 	}
 	var err error
 	if m.endings, err = newEndings(); err != nil {
-		return nil, fmt.Errorf("monitor: %w", err)
+		return nil, fmt.Errorf("watch for the end of processes: %w", err)
 	}
 	m.open(vantages, proc)
 	m.rows = append(append(m.rows, Header...), '\n')
-	m.sample()
-	ticker, err := newTicker(m.interval-time.Since(m.began), m.interval)
-	if err != nil {
-		m.close()
-		return nil, fmt.Errorf("monitor: %w", err)
-	}
-	ctx, m.cancel = context.WithCancel(ctx)
-	context.AfterFunc(ctx, ticker.close)
-	go m.loop(ticker)
 	return m, nil
 }
 
 func (m *Monitor) open(vantages []vitrine.Vantage, proc string) {
 	slow := max(1, int(time.Second/m.interval))
-	nets := openNetDevs(vantages)
 	for i, v := range vantages {
-		s := openInstance(v, nets[i], proc, slow, i)
+		s := openInstance(v, proc, slow, i)
 		m.instances = append(m.instances, s)
 		if v.PID > 0 && m.endings.watch(v.PID, i) == unix.ESRCH {
 			s.end("the main process had ended before watching began")

@@ -162,16 +162,15 @@ func (w *workingSet) readCache(buf []byte) error {
 // openInstance opens all that can be read of an instance, the cgroup's before
 // the process's. slow is how many samples go between readings of what moves
 // slowly; turn spreads those of different instances over the samples.
-func openInstance(v vitrine.Vantage, net netDev, proc string, slow, turn int) *subject {
+func openInstance(v vitrine.Vantage, proc string, slow, turn int) *subject {
 	s := newSubject(v.Instance, v.Component)
 	s.use.vantage = v
 	s.openCPU(v)
 	s.openMemory(v, slow, turn%slow)
 	s.openProcesses(v, proc, slow)
-	switch {
-	case net.file != nil:
+	if net := openNetDev(v); net.file != nil {
 		s.sources = append(s.sources, net)
-	default:
+	} else {
 		s.lose(net.why, rx, tx)
 	}
 	s.lose("counted by CPU, in the host's rows", softirq, steal)
