@@ -74,10 +74,10 @@ var jsonEscape = regexp.MustCompile(`\\(?:\\|/|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD
 // pairs of surrogates (RFC 8259, section 7).
 func jsonEscapes(raw []byte) []byte {
 	return jsonEscape.ReplaceAllFunc(raw, func(escape []byte) []byte {
-		switch {
-		case escape[1] == '/':
+		switch escape[1] {
+		case '/':
 			return []byte(`\x2f`)
-		case escape[1] == '\\':
+		case '\\':
 			return escape
 		}
 		high, _ := strconv.ParseUint(string(escape[2:6]), 16, 16) // the pattern has only let digits through

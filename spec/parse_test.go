@@ -100,7 +100,7 @@ func TestCount(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	allowed := []string{"component", "components", "stateful", "mode"}
-	for given, want := range map[string]string{"componet": "component", "statful": "stateful", "mdoe": "mode", "colour": "", "": "", "comp": "component", strings.Repeat("x", 1000): ""} {
+	for given, want := range map[string]string{"komponent": "component", "statful": "stateful", "mdoe": "mode", "colour": "", "": "", "comp": "component", strings.Repeat("x", 1000): ""} {
 		if got := nearest(given, allowed); got != want {
 			t.Errorf("nearest to %q is %q, want %q", given, got, want)
 		}

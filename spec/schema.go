@@ -24,20 +24,14 @@ var (
 	publishedWorkload []byte
 )
 
-// DeploymentSchema is the JSON Schema (draft 2020-12) of deployment files with
-// the names and parts of the back ends.
-func DeploymentSchema(known Known) ([]byte, error) {
-	s, err := deploymentSchema(known)
-	if err != nil {
-		return nil, err
+// Schema is the JSON Schema (draft 2020-12) of a kind of file, with the names
+// and parts of the back ends.
+func Schema(kind string, known Known) ([]byte, error) {
+	of := map[string]func(Known) (*jsonschema.Schema, error){KindDeployment: deploymentSchema, KindWorkload: workloadSchema}[kind]
+	if of == nil {
+		return nil, fmt.Errorf("schema of %q: want %s or %s", kind, KindDeployment, KindWorkload)
 	}
-	return indented(s)
-}
-
-// WorkloadSchema is the JSON Schema (draft 2020-12) of workload files with the
-// names of the generators and their parameters.
-func WorkloadSchema(known Known) ([]byte, error) {
-	s, err := workloadSchema(known)
+	s, err := of(known)
 	if err != nil {
 		return nil, err
 	}

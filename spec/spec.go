@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -44,6 +46,56 @@ type File struct {
 	Raw    []byte
 	Digest string // SHA-256 of Raw, in hexadecimal
 	folder string // absolute; what relative paths in the file start from
+}
+
+// The kinds of files.
+const (
+	KindDeployment = "deployment"
+	KindWorkload   = "workload"
+)
+
+// Kind says which kind of file is at path, by the fields that it has most of.
+// One that has none of either kind is a *vitrine.BadInput.
+func Kind(path string) (string, error) {
+	raw, err := readFile(path)
+	if err != nil {
+		return "", err
+	}
+	root, err := parse(path, raw)
+	if err != nil {
+		return "", err
+	}
+	deployment, workload := 0, 0
+	for field := range fieldsOf[Deployment]() {
+		if child(root.node, field) != nil {
+			deployment++
+		}
+	}
+	for field := range fieldsOf[Workload]() {
+		if child(root.node, field) != nil {
+			workload++
+		}
+	}
+	switch {
+	case deployment > workload:
+		return KindDeployment, nil
+	case workload > deployment:
+		return KindWorkload, nil
+	}
+	return "", root.BadInput("neither a deployment nor a workload", "a deployment has vnf_name, components, flavors and mode; a workload has generator, range, increase and duration")
+}
+
+// fieldsOf are the names in a file of a struct's fields.
+func fieldsOf[T any]() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		t := reflect.TypeFor[T]()
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+			if name != "" && name != "-" && !yield(name) {
+				return
+			}
+		}
+	}
 }
 
 // newFile makes the File of what was read from path.
