@@ -25,8 +25,8 @@ type bisect struct {
 //
 // Halving believes that what fails at one rate fails above it, so that one
 // disturbed trial could lead it astray. Hence both ends must be seen twice,
-// whether in this repeat or alike in an earlier one, and a failure below a
-// success is tried again at once; trials of one rate are judged together.
+// whether in this repeat or alike in an earlier one; the trials of one rate in
+// a repeat are judged together, and the search goes on when that moves an end.
 func NewBisect(cfg Config) Search {
 	b := &bisect{cfg: cfg, wrong: cfg.Check()}
 	if b.wrong == nil {
@@ -81,8 +81,6 @@ func (b *bisect) probe(now, before tallies, threshold float64) (k int, why strin
 	from = max(0, min(from, n-2)) // never begin at the top
 
 	switch {
-	case now.passAbove(hi, threshold) && b.once(now, hi):
-		return hi, "again, for it failed and a higher rate passed"
 	case lo < 0 && from < hi && from == 0:
 		return 0, "the lowest rate, on a fresh deployment"
 	case lo < 0 && from < hi:
@@ -197,16 +195,6 @@ func (ts tallies) passes(k int, threshold float64) bool {
 
 func (ts tallies) fails(k int, threshold float64) bool {
 	return ts[k].valid > 0 && !ts[k].holds(threshold)
-}
-
-// passAbove says whether any rate above the k-th passed.
-func (ts tallies) passAbove(k int, threshold float64) bool {
-	for higher := range ts {
-		if higher > k && ts.passes(higher, threshold) {
-			return true
-		}
-	}
-	return false
 }
 
 func (t tally) holds(threshold float64) bool {

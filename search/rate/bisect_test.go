@@ -138,8 +138,9 @@ func TestBisectEndsAtTheGeneratorsCeiling(t *testing.T) {
 	if c := rate.Estimate(history, cfg)[0]; c.Rate != 180 || c.Censored != vitrine.CensoredGenerator {
 		t.Errorf("%+v", c)
 	}
-	if len(steps) > 30 {
-		t.Errorf("took %d trials: %s", len(steps)-1, offered(steps))
+	want := "1: 50 225 225 225 135 180 200 200 200 190 190 190 185 185 185 180 2: 180 185 185 185 done"
+	if got := offered(steps); got != want { // three attempts at each that is out of reach
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

@@ -75,22 +75,26 @@ func TestEstimateWeighsCalls(t *testing.T) {
 	}
 }
 
-// TestIntervalOfOneRepeat: one deployment still has a width, and noise in its
-// seconds makes it wider than the bracket.
+// TestIntervalOfOneRepeat is [last pass, first fail] when its seconds are all
+// alike, and wider when they are not.
 func TestIntervalOfOneRepeat(t *testing.T) {
-	f := sim.IMS(5)
-	f.Noise = sim.Noise{Second: 0.2, Hold: 0.8}
-	cfg := simulated(1)
-	cfg.Increase = 5
-	sizing := parse(t, "bn1s-sp1s-hs1s")
-	quiet, _ := sim.IMS(5).Measure(sizing, rate.NewRamp(cfg), cfg)
-	noisy, _ := f.Measure(sizing, rate.NewRamp(cfg), cfg)
-	q, n := quiet.Capacities[0], noisy.Capacities[0]
-	if q.High-q.Low < 5 || q.High-q.Low > 10 {
-		t.Errorf("quiet: %+v", q)
+	history := trials([]float64{0.95, 0.94, 0.91, 0.89, 0.86, 0.5})
+	swinging := func(by int64) vitrine.Capacity {
+		for i, o := range history {
+			history[i].Seconds = nil
+			for range 5 {
+				history[i].Seconds = append(history[i].Seconds,
+					vitrine.Second{Scheduled: 100, Offered: 100, Succeeded: o.Succeeded/10 + by},
+					vitrine.Second{Scheduled: 100, Offered: 100, Succeeded: o.Succeeded/10 - by})
+			}
+		}
+		return estimate(history)
 	}
-	if n.High-n.Low < 10 {
-		t.Errorf("noisy: %+v", n)
+	if c := swinging(0); c.Low != 300 || c.High != 400 {
+		t.Errorf("even seconds: %+v", c)
+	}
+	if c := swinging(5); c.Low > 290 || c.High < 410 {
+		t.Errorf("uneven seconds: %+v", c)
 	}
 }
 

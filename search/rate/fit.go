@@ -10,12 +10,5 @@ func Fit(history []vitrine.Outcome) (rates, ratios []float64) {
 	if len(t.rows) == 0 {
 		return nil, nil
 	}
-	pooled := make([]count, len(t.rates))
-	for _, row := range t.rows {
-		for k, n := range row {
-			pooled[k].scheduled += n.scheduled
-			pooled[k].succeeded += n.succeeded
-		}
-	}
-	return t.rates, curve{t.rates, pooled}.fit()
+	return t.rates, curve{t.rates, t.pooled()}.fit()
 }
