@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"vitrine"
@@ -10,11 +11,12 @@ import (
 // A Summary is summary.json: what a campaign found.
 type Summary struct {
 	VNF            string    `json:"vnf"`
-	Unit           string    `json:"unit"`       // of rates: "calls/s"
-	Thresholds     []float64 `json:"thresholds"` // of the success ratio
-	Sizings        []Sizing  `json:"sizings"`    // in the order of measuring
-	Path           []Step    `json:"path"`       // of the search, in order
-	Optimal        *Optimal  `json:"optimal"`    // null: none was found
+	Unit           string    `json:"unit"`               // of rates: "calls/s"
+	Thresholds     []float64 `json:"thresholds"`         // of the success ratio
+	ScaleOn        string    `json:"scale_on,omitempty"` // what Utilization is of: vitrine.CPU (also when empty), ...
+	Sizings        []Sizing  `json:"sizings"`            // in the order of measuring
+	Path           []Step    `json:"path"`               // of the search, in order
+	Optimal        *Optimal  `json:"optimal"`            // null: none was found
 	InvalidTrials  int       `json:"invalid_trials"`
 	StoppedBecause string    `json:"stopped_because"`
 }
@@ -95,6 +97,7 @@ func (s Summary) filled() Summary {
 			z.Capacity = z.Capacities[0]
 		}
 		z.Capacities = append([]vitrine.Capacity{}, z.Capacities...)
+		z.VCPUs = math.Round(z.VCPUs*1e9) / 1e9 // 0.1+0.2 is 0.3
 		if z.Utilization == nil {
 			z.Utilization = map[string]float64{}
 		}

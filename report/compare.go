@@ -1,0 +1,227 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+// A Comparison is what Compare says, for programs.
+type Comparison struct {
+	Unit      string  `json:"unit"`
+	Threshold float64 `json:"threshold"` // of the success ratio
+	Rows      []Row   `json:"rows"`      // the highest capacity first
+	Pairs     []Pair  `json:"pairs"`     // the same sizing in two runs
+}
+
+// A Row is one size of one run.
+type Row struct {
+	Run       string  `json:"run"`
+	Sizing    string  `json:"sizing"`
+	Substrate string  `json:"substrate"`
+	Options   string  `json:"options"`
+	VCPUs     float64 `json:"vcpus,omitempty"` // absent: not known
+	vitrine.Capacity
+	Bottleneck string `json:"bottleneck"`
+	// To the first row: "best" of itself, "tied" when the intervals overlap,
+	// else "lower"; "unknown" when it was not measured.
+	Relation string `json:"relation"`
+}
+
+// A Pair compares the same size in two runs.
+type Pair struct {
+	Sizing string `json:"sizing"`
+	From   string `json:"from"` // what it is called in the one
+	To     string `json:"to"`   // and in the other
+	// Of To's capacity to From's: "higher", "lower", "tied" when the intervals
+	// overlap, "unknown" when either was not measured.
+	Relation string   `json:"relation"`
+	Ratio    *float64 `json:"ratio"` // To / From; null where either was not enclosed
+}
+
+// Compare writes a table of the sizes of one run or several, the highest
+// capacity first, and how the same sizes differ from run to run.
+func Compare(w io.Writer, datas ...*result.Data) error {
+	s, err := newSet(datas)
+	if err != nil {
+		return err
+	}
+	c := s.comparison()
+	fmt.Fprintf(w, "capacity in %s at success ratio %s, highest first; tied: the 95%% intervals overlap\n\n", c.Unit, shortest(c.Threshold))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "run\tsizing\twhere\tCPUs\tcapacity\tinterval\tto the best\tbottleneck")
+	for _, r := range c.Rows {
+		cpus := missing
+		if r.VCPUs > 0 {
+			cpus = tidy(r.VCPUs)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Sizing, strings.TrimSpace(r.Substrate+" "+r.Options), cpus,
+			capacityText(r.Capacity), intervalText(r.Capacity), r.Relation, r.Bottleneck)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the comparison: %w", err)
+	}
+	if len(c.Pairs) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	for _, p := range c.Pairs {
+		if _, err := fmt.Fprintln(w, p.text()); err != nil {
+			return fmt.Errorf("writing the comparison: %w", err)
+		}
+	}
+	return nil
+}
+
+// CompareJSON writes a Comparison.
+func CompareJSON(w io.Writer, datas ...*result.Data) error {
+	s, err := newSet(datas)
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(s.comparison()); err != nil {
+		return fmt.Errorf("writing the comparison: %w", err)
+	}
+	return nil
+}
+
+func (p Pair) text() string {
+	s := fmt.Sprintf("%s: %s is %s", p.Sizing, p.To, p.Relation)
+	switch p.Relation {
+	case "higher", "lower":
+		s += " than " + p.From
+	case "unknown":
+		s += " against " + p.From
+	default:
+		s += " with " + p.From
+	}
+	if p.Ratio != nil {
+		s += fmt.Sprintf(" (%.2f times)", *p.Ratio)
+	}
+	return s
+}
+
+func (s *set) comparison() Comparison {
+	c := Comparison{Unit: s.unit, Threshold: s.thresholds[0], Rows: []Row{}, Pairs: []Pair{}}
+	ranked := s.ranked()
+	for i, x := range ranked {
+		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options}
+		r.Capacity, _ = x.at(c.Threshold)
+		if x.summary != nil {
+			r.VCPUs, r.Bottleneck = x.summary.VCPUs, x.summary.Bottleneck
+		}
+		if i == 0 && !unmeasured(r.Capacity) {
+			r.Relation = "best"
+		} else {
+			best, _ := ranked[0].at(c.Threshold)
+			r.Relation = relation(r.Capacity, best)
+		}
+		c.Rows = append(c.Rows, r)
+	}
+	for _, p := range s.pairs() {
+		c.Pairs = append(c.Pairs, p.Pair)
+	}
+	return c
+}
+
+// A pair is a Pair with what the page shows of it.
+type pair struct {
+	Pair
+	FromCapacity, ToCapacity vitrine.Capacity
+}
+
+// pairs compares every size with the same size of the first run, or variant,
+// that has it.
+func (s *set) pairs() []pair {
+	var pairs []pair
+	first := map[string]*subject{}
+	for _, x := range s.subjects() {
+		base, ok := first[x.sizing]
+		if !ok {
+			first[x.sizing] = x
+			continue
+		}
+		from, to := base.capacity(), x.capacity()
+		p := pair{Pair{Sizing: x.sizing, From: base.variant, To: x.variant, Relation: relation(to, from)}, from, to}
+		if from.Censored == vitrine.CensoredNone && to.Censored == vitrine.CensoredNone && from.Rate > 0 {
+			ratio := to.Rate / from.Rate
+			p.Ratio = &ratio
+		}
+		pairs = append(pairs, p)
+	}
+	return pairs
+}
+
+// A capacityTable is NFV-VITAL's Table II, with every threshold and interval.
+type capacityTable struct {
+	Thresholds []float64
+	Variants   bool // sizes differ in more than their name
+	Rows       []capacityRow
+}
+
+type capacityRow struct {
+	Name, Variant string
+	VCPUs, Memory string
+	Cells         []capacityCell
+	PerCPU        string
+	Bottleneck    string
+	Use           string
+	Tone          string
+	Relation      string
+	Trials        int
+	Optimal       bool
+}
+
+type capacityCell struct {
+	Capacity, Interval, Censored string
+	Rate                         float64 // to sort by
+}
+
+func (s *set) capacityTable() capacityTable {
+	t := capacityTable{Thresholds: s.thresholds}
+	ranked := s.ranked()
+	for _, x := range s.subjects() {
+		row := capacityRow{Name: x.sizing, Variant: x.variant, VCPUs: missing, Memory: missing, PerCPU: missing,
+			Bottleneck: missing, Trials: len(x.outcomes), Optimal: x.optimal()}
+		t.Variants = t.Variants || x.variant != ""
+		for _, threshold := range s.thresholds {
+			c, ok := x.at(threshold)
+			if !ok {
+				row.Cells = append(row.Cells, capacityCell{Capacity: missing, Interval: "not asked for"})
+				continue
+			}
+			row.Cells = append(row.Cells, capacityCell{capacityText(c), intervalText(c), censoredText(c, s.unit), c.Rate})
+		}
+		row.Relation = "best"
+		if x != ranked[0] || unmeasured(x.capacity()) {
+			row.Relation = relation(x.capacity(), ranked[0].capacity())
+		}
+		if z := x.summary; z != nil {
+			row.describe(z, s.componentTone(z.Bottleneck).name)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// describe fills in what only a finished size has.
+func (row *capacityRow) describe(z *result.Sizing, tone string) {
+	row.VCPUs, row.Memory = tidy(z.VCPUs), byteCount(z.MemoryBytes)
+	row.Trials = max(row.Trials, z.Trials)
+	if z.Bottleneck != "" {
+		row.Bottleneck, row.Tone = z.Bottleneck, tone
+		if used, ok := z.Utilization[z.Bottleneck]; ok {
+			row.Use = percent(used)
+		}
+	}
+	if z.VCPUs > 0 && z.Censored == vitrine.CensoredNone {
+		row.PerCPU = number(z.Rate / z.VCPUs)
+	}
+}

@@ -1,0 +1,194 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"html/template"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// A figure is drawn three times alike: into the page, as SVG and as PNG.
+type figure struct {
+	Name    string // of its files, without extension
+	title   string // drawn at its top
+	Caption string // what the reader should know to read it
+	alt     string // what it shows, for those who cannot see it
+	width   vg.Length
+	height  vg.Length
+	draw    func(draw.Canvas, *tips) error
+	section string   // of the page
+	subject *subject // that it is about; nil: about all
+
+	Inline template.HTML // once rendered
+}
+
+// The sections of the page that have figures.
+const (
+	sectionSuccess  = "success"
+	sectionCapacity = "capacity"
+	sectionUse      = "use"
+	sectionTime     = "time"
+)
+
+const (
+	figureWidth = 1000 // points; one is a pixel of the page at its full width
+	pngDPI      = 144  // two pixels a point
+	titleHeight = 30
+)
+
+// tips are places of a figure that say more when pointed at.
+type tips struct{ at []tip }
+
+type tip struct {
+	x, y vg.Length // from the lower left corner
+	text string
+}
+
+func (t *tips) add(x, y vg.Length, format string, args ...any) {
+	t.at = append(t.at, tip{x, y, fmt.Sprintf(format, args...)})
+}
+
+// render draws the figure and keeps the page's version of it.
+func (f *figure) render() (svg, png []byte, err error) {
+	vector := vgsvg.New(f.width, f.height)
+	var t tips
+	if err := f.paint(draw.New(vector), &t); err != nil {
+		return nil, nil, err
+	}
+	var b bytes.Buffer
+	if _, err := vector.WriteTo(&b); err != nil {
+		return nil, nil, err
+	}
+	svg = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
+	if f.Inline, err = f.forPage(string(svg), t); err != nil {
+		return nil, nil, err
+	}
+	raster := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pngDPI))
+	if err := f.paint(draw.New(raster), &tips{}); err != nil {
+		return nil, nil, err
+	}
+	var p bytes.Buffer
+	if _, err := (vgimg.PngCanvas{Canvas: raster}).WriteTo(&p); err != nil {
+		return nil, nil, err
+	}
+	return svg, p.Bytes(), nil
+}
+
+// paint draws the background, the title and what is below it.
+func (f *figure) paint(c draw.Canvas, t *tips) error {
+	c.SetColor(card().color())
+	c.Fill(c.Rectangle.Path())
+	style := sans(ink(), 14, true)
+	style.YAlign = draw.YTop
+	c.FillText(style, vg.Point{X: c.Min.X + 12, Y: c.Max.Y - 10}, f.title)
+	return f.draw(draw.Crop(c, 12, -12, 10, -titleHeight-8), t)
+}
+
+// forPage makes the SVG part of the page: colours become the page's variables,
+// the width is the page's, and tips are added on top.
+func (f *figure) forPage(svg string, t tips) (template.HTML, error) {
+	_, body, found := strings.Cut(svg, "<svg ")
+	_, body, closed := strings.Cut(body, ">\n")
+	body, ended := strings.CutSuffix(strings.TrimSpace(body), "</svg>")
+	if !found || !closed || !ended {
+		return "", fmt.Errorf("the SVG has not the expected form")
+	}
+	for _, tone := range tones() {
+		body = strings.ReplaceAll(body, tone.light, "var(--"+tone.name+")")
+	}
+	var b strings.Builder
+	// The page has headings of its own: the figure's title is left outside.
+	fmt.Fprintf(&b, `<svg viewBox="0 %v %v %v" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">`+"\n",
+		titleHeight, f.width.Points(), f.height.Points()-titleHeight, html.EscapeString(f.alt))
+	b.WriteString(body)
+	for _, tip := range t.at {
+		fmt.Fprintf(&b, `<circle class="tip" cx="%.5g" cy="%.5g" r="8"><title>%s</title></circle>`+"\n",
+			tip.x.Points(), (f.height - tip.y).Points(), html.EscapeString(tip.text))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()), nil
+}
+
+// A key is one entry of a legend.
+type key struct {
+	label string
+	thumb []plot.Thumbnailer
+}
+
+// withLegend draws the legend at the right and leaves the rest of the canvas.
+func withLegend(c draw.Canvas, keys []key) draw.Canvas {
+	l := plot.NewLegend()
+	l.TextStyle = sans(ink(), 11.5, false)
+	l.TextStyle.YAlign = draw.YBottom
+	l.Left, l.Top = true, true
+	l.ThumbnailWidth = 22
+	l.Padding = 7
+	for _, k := range keys {
+		l.Add(k.label, k.thumb...)
+	}
+	width := l.Rectangle(c).Size().X + 10
+	l.Draw(draw.Crop(c, c.Size().X-width, 0, 0, -8))
+	return draw.Crop(c, 0, -width-18, 0, 0)
+}
+
+// A line through points, in a tone.
+func newLine(t tone, width vg.Length, dash []vg.Length, points plotter.XYs) (*plotter.Line, error) {
+	line, err := plotter.NewLine(points)
+	if err != nil {
+		return nil, err
+	}
+	line.LineStyle = stroke(t, width)
+	line.Dashes = dash
+	return line, nil
+}
+
+// words are texts at points of a plot, for which it leaves room.
+type words struct {
+	at     plotter.XYs
+	text   []string
+	style  func(i int) look
+	offset vg.Point
+}
+
+// A look is that of words.
+type look struct {
+	tone  tone
+	size  vg.Length
+	bold  bool
+	right bool // the point is at the text's right end
+}
+
+func (w words) labels() *plotter.Labels {
+	l := &plotter.Labels{XYs: w.at, Labels: w.text, Offset: w.offset}
+	for i := range w.text {
+		t := w.style(i)
+		style := sans(t.tone, t.size, t.bold)
+		style.YAlign = draw.YCenter
+		if t.right {
+			style.XAlign = draw.XRight
+		}
+		l.TextStyle = append(l.TextStyle, style)
+	}
+	return l
+}
+
+// thinGrid are light lines at the ticks of the axes asked for.
+func thinGrid(x, y bool) *plotter.Grid {
+	g := plotter.NewGrid()
+	g.Horizontal, g.Vertical = stroke(grid(), 0.8), stroke(grid(), 0.8)
+	if !x {
+		g.Vertical.Color = nil
+	}
+	if !y {
+		g.Horizontal.Color = nil
+	}
+	return g
+}

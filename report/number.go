@@ -1,0 +1,119 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"vitrine"
+)
+
+// missing stands where nothing is known.
+const missing = "–"
+
+// number is about three digits, which is what a capacity is known to.
+func number(v float64) string {
+	digits := 2
+	switch a := math.Abs(v); {
+	case a >= 100 || a == math.Trunc(a):
+		digits = 0
+	case a >= 10:
+		digits = 1
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// shortest is the number as it is.
+func shortest(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// tidy is the number without what binary fractions add to it: 0.1+0.2 is 0.3.
+func tidy(v float64) string { return shortest(math.Round(v*1e9)/1e9 + 0) } // + 0: no -0
+
+func percent(share float64) string { return number(math.Round(share*100)) + "%" }
+
+// byteCount is in binary units, as flavors are given.
+func byteCount(n int64) string {
+	if n == 0 {
+		return missing
+	}
+	v, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for v >= 1024 && len(units) > 1 {
+		v, units = v/1024, units[1:]
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " " + units[0]
+}
+
+// bounds are what is sure of a capacity: between them it lies, or beyond
+// everything that was tried (rate.Estimate says what censoring means).
+func bounds(c vitrine.Capacity) (low, high float64) {
+	switch c.Censored {
+	case vitrine.CensoredBelow:
+		return 0, c.High
+	case vitrine.CensoredAbove, vitrine.CensoredGenerator:
+		return c.Low, math.Inf(1)
+	}
+	return c.Low, c.High
+}
+
+// unmeasured says that no valid trial stands behind the capacity.
+func unmeasured(c vitrine.Capacity) bool {
+	return c.Censored == vitrine.CensoredGenerator && c.Rate == 0
+}
+
+// capacityText is the capacity, with < or ≥ where it was not enclosed.
+func capacityText(c vitrine.Capacity) string {
+	switch {
+	case unmeasured(c):
+		return missing
+	case c.Censored == vitrine.CensoredBelow:
+		return "< " + number(c.Rate)
+	case c.Censored == vitrine.CensoredAbove, c.Censored == vitrine.CensoredGenerator:
+		return "≥ " + number(c.Rate)
+	}
+	return number(c.Rate)
+}
+
+// intervalText is the 95% interval in words.
+func intervalText(c vitrine.Capacity) string {
+	switch low, high := bounds(c); {
+	case unmeasured(c):
+		return "no valid trial"
+	case math.IsInf(high, 1):
+		return "from " + number(low) + " up"
+	default:
+		return number(low) + " to " + number(high)
+	}
+}
+
+// censoredText says why a capacity was not enclosed; empty when it was.
+func censoredText(c vitrine.Capacity, unit string) string {
+	switch {
+	case unmeasured(c):
+		return "no trial was valid"
+	case c.Censored == vitrine.CensoredBelow:
+		return fmt.Sprintf("even the lowest rate tried, %s %s, failed", number(c.Rate), unit)
+	case c.Censored == vitrine.CensoredAbove:
+		return fmt.Sprintf("even the highest rate tried, %s %s, passed", number(c.Rate), unit)
+	case c.Censored == vitrine.CensoredGenerator:
+		return fmt.Sprintf("the generator could not offer more than %s %s", number(c.Rate), unit)
+	}
+	return ""
+}
+
+// relation says how a compares to b: "tied" when their intervals overlap,
+// "higher" or "lower" when they do not, "unknown" when either was not measured.
+func relation(a, b vitrine.Capacity) string {
+	if unmeasured(a) || unmeasured(b) {
+		return "unknown"
+	}
+	aLow, aHigh := bounds(a)
+	bLow, bHigh := bounds(b)
+	switch {
+	case aLow > bHigh:
+		return "higher"
+	case aHigh < bLow:
+		return "lower"
+	}
+	return "tied"
+}

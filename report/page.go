@@ -1,0 +1,336 @@
+package report
+
+import (
+	_ "embed" // the page's template, style and script
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/result"
+	"vitrine/search/rate"
+)
+
+//go:embed page.html
+var pageTemplate string
+
+//go:embed page.css
+var pageStyle string
+
+//go:embed page.js
+var pageScript string
+
+// A page is what the template shows.
+type page struct {
+	Title    string
+	Unit     string
+	Light    template.CSS
+	Dark     template.CSS
+	Style    template.CSS
+	Script   template.JS
+	Several  bool
+	Headings []heading
+	Figures  map[string][]*figure
+	Times    []timeView
+	Table    capacityTable
+	Pairs    []pair
+	Runs     []runView
+}
+
+// A heading is what one run found, in a few words.
+type heading struct {
+	Run, VNF, When string
+	Optimal        string
+	Size           string // what the optimal sizing is made of
+	Capacity       string
+	Unit           string
+	Interval       string
+	Bottleneck     string
+	BottleneckUse  string
+	BottleneckTone string
+	Why            string
+	Stopped        string
+	Unfinished     bool
+}
+
+// A timeView is a size's figure over time.
+type timeView struct {
+	Figure *figure
+	Name   string
+	Open   bool
+}
+
+// A runView is what is told run by run.
+type runView struct {
+	Name     string
+	Warnings []string
+	Path     []pathView
+	Trials   []trialView
+	Invalid  int
+	Facts    []fact
+	Isolated []string // what was not
+	Specs    []result.Spec
+}
+
+type pathView struct {
+	Step       int // 0: the search's end
+	Sizing     string
+	Capacity   string
+	Interval   string
+	Bottleneck string
+	Tone       string
+	Why        string
+	Optimal    bool
+}
+
+type trialView struct {
+	vitrine.Outcome
+	Name   string
+	Causes string
+	Class  string
+}
+
+// A fact is one line of provenance.
+type fact struct{ Name, Value string }
+
+// page writes the whole page.
+func (s *set) page(w io.Writer, figures []*figure) error {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"number": number, "shortest": shortest, "bytes": byteCount, "percent": percent,
+		"ratio": ratioText, "ms": latencyText, "seconds": func(d time.Duration) string { return shortest(d.Seconds()) },
+	}).Parse(pageTemplate)
+	if err != nil {
+		return err
+	}
+	p := page{
+		Unit: s.unit, Several: len(s.runs) > 1, Table: s.capacityTable(), Pairs: s.pairs(),
+		Light:   template.CSS(variables(func(t tone) string { return t.light })), //nolint:gosec // constants
+		Dark:    template.CSS(variables(func(t tone) string { return t.dark })),  //nolint:gosec // constants
+		Style:   template.CSS(pageStyle),                                         //nolint:gosec // a file of this package
+		Script:  template.JS(pageScript),                                         //nolint:gosec // a file of this package
+		Figures: map[string][]*figure{},
+	}
+	names := make([]string, len(s.runs))
+	for i, r := range s.runs {
+		names[i] = r.vnf()
+		p.Headings = append(p.Headings, s.heading(r))
+		p.Runs = append(p.Runs, s.runView(r))
+	}
+	p.Title = strings.Join(slices.Compact(names), ", ")
+	for _, f := range figures {
+		if f.subject == nil {
+			p.Figures[f.section] = append(p.Figures[f.section], f)
+			continue
+		}
+		p.Times = append(p.Times, timeView{Figure: f, Name: f.subject.name, Open: f.subject.optimal() || len(s.subjects()) == 1})
+	}
+	return t.Execute(w, p)
+}
+
+// figures are all of the page's, in its order.
+func (s *set) figures() []*figure {
+	var all []*figure
+	if len(s.subjects()) == 0 {
+		return all
+	}
+	all = append(all, s.successFigures()...)
+	all = append(all, s.capacityFigures()...)
+	all = append(all, s.useFigures()...)
+	return append(all, s.timeFigures()...)
+}
+
+func (r *run) vnf() string {
+	if r.Summary != nil && r.Summary.VNF != "" {
+		return r.Summary.VNF
+	}
+	if r.Manifest.VNF != "" {
+		return r.Manifest.VNF
+	}
+	return r.name
+}
+
+// best is the subject that the summary calls optimal; nil when there is none.
+func (r *run) best() *subject {
+	for _, x := range r.subjects {
+		if x.optimal() {
+			return x
+		}
+	}
+	return nil
+}
+
+func (s *set) heading(r *run) heading {
+	h := heading{Run: r.name, VNF: r.vnf(), Unit: s.unit, Unfinished: r.Summary == nil}
+	if !r.Manifest.Started.IsZero() {
+		h.When = r.Manifest.Started.Format("2 January 2006, 15:04 MST")
+	}
+	if r.Summary == nil {
+		h.Why = "The run is not finished: what follows is what was measured so far, without a search's verdict."
+		return h
+	}
+	h.Stopped = r.Summary.StoppedBecause
+	x := r.best()
+	if x == nil {
+		h.Why = "No size was found to be the best."
+		return h
+	}
+	c := x.capacity()
+	h.Optimal, h.Why = x.sizing, r.Summary.Optimal.Why
+	h.Size = sizeText(x.summary)
+	h.Capacity = capacityText(c)
+	h.Interval = fmt.Sprintf("95%% interval %s, at success ratio %s", intervalText(c), shortest(c.Threshold))
+	if why := censoredText(c, s.unit); why != "" {
+		h.Interval += "; " + why
+	}
+	h.Bottleneck = x.summary.Bottleneck
+	h.BottleneckTone = s.componentTone(h.Bottleneck).name
+	if used, ok := x.summary.Utilization[h.Bottleneck]; ok {
+		h.BottleneckUse = fmt.Sprintf("%s used at capacity: %s", s.resourceName(), percent(used))
+	}
+	return h
+}
+
+// sizeText is what a size costs and where it ran.
+func sizeText(z *result.Sizing) string {
+	parts := []string{tidy(z.VCPUs) + " CPUs", byteCount(z.MemoryBytes), z.Substrate, z.Options}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" || p == missing }), ", ")
+}
+
+func (s *set) runView(r *run) runView {
+	v := runView{Name: r.name, Specs: r.Manifest.Specs, Isolated: r.Manifest.NotIsolated}
+	v.Warnings = s.warnings(r)
+	v.Facts = r.facts()
+	if r.Summary != nil {
+		v.Path = s.path(r)
+	}
+	names := map[vitrine.Key]string{}
+	for _, x := range r.subjects {
+		for _, o := range x.outcomes {
+			names[o.Key] = x.name
+		}
+	}
+	for _, o := range r.Outcomes {
+		t := trialView{Outcome: o, Name: names[o.Key], Causes: causes(o)}
+		if !o.Valid {
+			t.Class = "invalid"
+			v.Invalid++
+		}
+		v.Trials = append(v.Trials, t)
+	}
+	return v
+}
+
+// causes lists failures by cause, the most frequent first.
+func causes(o vitrine.Outcome) string {
+	list := slices.Sorted(maps.Keys(o.Failed))
+	slices.SortStableFunc(list, func(a, b string) int { return int(o.Failed[b] - o.Failed[a]) })
+	for i, cause := range list {
+		list[i] = fmt.Sprintf("%s %d", cause, o.Failed[cause])
+	}
+	return strings.Join(list, ", ")
+}
+
+func ratioText(o trialView) string {
+	if o.Scheduled == 0 {
+		return missing
+	}
+	return fmt.Sprintf("%.3f", o.SuccessRatio())
+}
+
+func latencyText(o trialView, ms float64) string {
+	if o.Succeeded == 0 || ms <= 0 {
+		return missing
+	}
+	return number(ms)
+}
+
+// warnings are what a reader must know before believing the numbers.
+func (s *set) warnings(r *run) []string {
+	list := slices.Clone(r.Warnings)
+	invalid := map[string]int{}
+	for _, o := range r.Outcomes {
+		if !o.Valid {
+			reason := o.Reason
+			if reason == "" {
+				reason = "no reason given"
+			}
+			invalid[reason]++
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(invalid)) {
+		trials := "trials are"
+		if invalid[reason] == 1 {
+			trials = "trial is"
+		}
+		list = append(list, fmt.Sprintf("%d %s invalid and left out of every estimate: %s", invalid[reason], trials, reason))
+	}
+	for _, x := range r.subjects {
+		for _, c := range x.capacities {
+			if why := censoredText(c, s.unit); why != "" {
+				list = append(list, fmt.Sprintf("%s at success ratio %s: the capacity was not enclosed: %s", x.name, shortest(c.Threshold), why))
+			}
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(r.Manifest.Unsupported)) {
+		list = append(list, fmt.Sprintf("%s was left out: %s", what, r.Manifest.Unsupported[what]))
+	}
+	return list
+}
+
+func (s *set) path(r *run) []pathView {
+	var path []pathView
+	step := 0
+	for _, p := range r.Summary.Path {
+		v := pathView{Sizing: p.Sizing, Why: p.Why}
+		if p.Sizing != "" {
+			step++
+			v.Step = step
+			v.Sizing = strings.TrimSpace(result.Label(p.Substrate, p.Options, p.Sizing))
+		}
+		if z := r.Summary.Find(p); z != nil && p.Sizing != "" {
+			v.Capacity, v.Interval = capacityText(z.Capacity), intervalText(z.Capacity)
+			v.Bottleneck = z.Bottleneck
+			v.Tone = s.componentTone(z.Bottleneck).name
+			v.Optimal = z == r.Summary.Best()
+		}
+		path = append(path, v)
+	}
+	return path
+}
+
+// unread says why a component's use at capacity is not known.
+func (s *subject) unread(component string) string {
+	p := rate.At(s.outcomes, s.capacity())
+	if p.Capacity == nil {
+		return "no valid trial"
+	}
+	seen := false
+	for _, instance := range slices.Sorted(maps.Keys(p.Capacity.Use)) {
+		u := p.Capacity.Use[instance]
+		if u.Component != component {
+			continue
+		}
+		seen = true
+		if why := u.Missing[s.run.resource()]; why != "" {
+			return why
+		}
+		if u.CPU != nil && u.VCPUs <= 0 && s.run.resource() == vitrine.CPU {
+			return "it has no limit to be a share of"
+		}
+	}
+	if !seen {
+		return "it was not watched"
+	}
+	return "it was not read"
+}
+
+func (r *run) resource() string {
+	if r.Summary != nil && r.Summary.ScaleOn != "" {
+		return r.Summary.ScaleOn
+	}
+	return vitrine.CPU
+}

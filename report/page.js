@@ -1,0 +1,20 @@
+// Tables sort by the column whose heading is clicked; without this script the
+// page only lacks that.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells];
+  const value = (row, i) => {
+    const cell = row.cells[i];
+    const text = cell.dataset.sort ?? cell.textContent.trim();
+    const n = parseFloat(text.replace(/^[<≥]\s*/, ""));
+    return Number.isNaN(n) ? text : n;
+  };
+  heads.forEach((head, i) => head.addEventListener("click", () => {
+    const down = head.getAttribute("aria-sort") === "ascending";
+    for (const h of heads) h.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const rows = [...table.tBodies[0].rows].map((row) => [value(row, i), row]);
+    rows.sort(([a], [b]) => (typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1));
+    if (down) rows.reverse();
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  }));
+}

@@ -1,0 +1,282 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"vitrine"
+)
+
+// mostRows are as many sizes as one figure of rows shows.
+const mostRows = 40
+
+// capacityFigures show every size's capacity with its interval, the highest
+// first, so that what is tied can be seen.
+func (s *set) capacityFigures() []*figure {
+	ranked := s.ranked()
+	most := 0.0
+	for _, x := range ranked {
+		most = max(most, s.reach(x))
+	}
+	var figures []*figure
+	for i := 0; i < len(ranked); i += mostRows {
+		rows := ranked[i:min(i+mostRows, len(ranked))]
+		f := &figure{
+			Name: "capacity", title: "Capacity with 95% interval", section: sectionCapacity,
+			width: figureWidth, height: vg.Length(titleHeight + 74 + 26*len(rows)),
+			alt: "Capacity and its interval for every size; the table below has the same numbers.",
+			Caption: fmt.Sprintf("Filled marks: success ratio at least %s; hollow: the lower thresholds. Sizes whose bars overlap are not told apart "+
+				"by these trials. An arrow means that the capacity was not enclosed and lies further that way.", shortest(s.thresholds[0])),
+			draw: func(c draw.Canvas, t *tips) error { return s.drawCapacity(c, t, rows, most) },
+		}
+		if len(ranked) > mostRows {
+			f.Name = fmt.Sprintf("capacity-%d", i/mostRows+1)
+		}
+		figures = append(figures, f)
+	}
+	return figures
+}
+
+// reach is the highest finite number that the subject's row shows.
+func (s *set) reach(x *subject) float64 {
+	most := 0.0
+	for _, threshold := range s.thresholds {
+		if c, ok := x.at(threshold); ok {
+			most = max(most, c.Rate, c.High)
+		}
+	}
+	return most
+}
+
+func (s *set) drawCapacity(c draw.Canvas, t *tips, rows []*subject, most float64) error {
+	p := newPlot("capacity, "+s.unit, "")
+	p.X.Min, p.X.Max = 0, max(most, 1)*1.1
+	nameRows(p, rows)
+	p.Add(thinGrid(true, false), &rangesPlotter{set: s, rows: rows, tips: t})
+	p.Draw(c)
+	return nil
+}
+
+// nameRows gives each subject a row, the first at the top.
+func nameRows(p *plot.Plot, rows []*subject) {
+	names := make(plot.ConstantTicks, len(rows))
+	for i, x := range rows {
+		label := x.name
+		if x.summary != nil {
+			label += fmt.Sprintf(" · %s CPU", tidy(x.summary.VCPUs))
+		}
+		names[i] = plot.Tick{Value: rowAt(i, len(rows)), Label: label}
+	}
+	p.Y.Tick.Marker = names
+	p.Y.Tick.Length = 0
+	p.Y.Tick.Label.Color = ink().color()
+	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
+	p.Y.Width = 0
+}
+
+func rowAt(i, of int) float64 { return float64(of - 1 - i) }
+
+// A rangesPlotter draws a row of intervals for each subject.
+type rangesPlotter struct {
+	set  *set
+	rows []*subject
+	tips *tips
+}
+
+func (r *rangesPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	_, y := p.Transforms(&c)
+	for i, x := range r.rows {
+		level := y(rowAt(i, len(r.rows)))
+		for k := len(r.set.thresholds) - 1; k >= 0; k-- {
+			if capacity, ok := x.at(r.set.thresholds[k]); ok {
+				r.drawRange(c, p, x, capacity, level-vg.Length(k)*5, k > 0)
+			}
+		}
+	}
+}
+
+func (r *rangesPlotter) drawRange(c draw.Canvas, p *plot.Plot, s *subject, capacity vitrine.Capacity, y vg.Length, minor bool) {
+	x, _ := p.Transforms(&c)
+	paint, width, radius := componentTones()[0], vg.Length(3), vg.Length(4.5)
+	var glyph draw.GlyphDrawer = draw.CircleGlyph{}
+	if minor {
+		paint, width, radius, glyph = muted(), 1.2, 3, draw.RingGlyph{}
+	}
+	if unmeasured(capacity) {
+		style := sans(muted(), 11, false)
+		style.YAlign = draw.YCenter
+		if !minor {
+			c.FillText(style, vg.Point{X: x(0) + 6, Y: y}, "not measured: no valid trial")
+		}
+		return
+	}
+	low, high := bounds(capacity)
+	left, right := x(low), x(min(high, p.X.Max))
+	c.StrokeLine2(stroke(paint, width), left, y, right, y)
+	switch {
+	case math.IsInf(high, 1):
+		arrow(c, paint, right, y, 7)
+	case capacity.Censored == vitrine.CensoredBelow:
+		arrow(c, paint, left, y, -7)
+	}
+	at := vg.Point{X: x(capacity.Rate), Y: y}
+	c.DrawGlyph(draw.GlyphStyle{Color: card().color(), Radius: radius, Shape: draw.CircleGlyph{}}, at)
+	c.DrawGlyph(draw.GlyphStyle{Color: paint.color(), Radius: radius, Shape: glyph}, at)
+	r.tips.add(x(capacity.Rate), y, "%s: %s %s at success ratio %s, 95%% interval %s", s.name, capacityText(capacity), r.set.unit, shortest(capacity.Threshold), intervalText(capacity))
+}
+
+// arrow is a head of the length at the point, to the left when negative.
+func arrow(c draw.Canvas, t tone, x, y, length vg.Length) {
+	half := vg.Length(math.Abs(float64(length))) * 0.7
+	c.FillPolygon(t.color(), []vg.Point{{X: x, Y: y + half}, {X: x + length, Y: y}, {X: x, Y: y - half}})
+}
+
+const (
+	barStep  = 13 // points from one component's bar to the next
+	barWidth = 10
+)
+
+// useFigures show what each component used of what it was given, at capacity.
+func (s *set) useFigures() []*figure {
+	var rows []*subject
+	for _, x := range s.ranked() {
+		if x.summary != nil {
+			rows = append(rows, x)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	const most = 12
+	var figures []*figure
+	for i := 0; i < len(rows); i += most {
+		part := rows[i:min(i+most, len(rows))]
+		bars := max(1, len(s.shownComponents(part)))
+		f := &figure{
+			Name: "use", title: "Use per component at capacity", section: sectionUse,
+			width: figureWidth, height: vg.Length(titleHeight + 74 + len(part)*(bars*barStep+16)),
+			alt: "For every size, the share that each component uses of what it was given, at the size's capacity; the table of capacities names the bottlenecks.",
+			Caption: fmt.Sprintf("%s that a component's instances used, of what they were given, in the trials at the highest rate that passed. "+
+				"The bottleneck is marked: it is what the next larger size must grow.", s.resourceName()),
+			draw: func(c draw.Canvas, t *tips) error { return s.drawUse(c, t, part) },
+		}
+		if len(rows) > most {
+			f.Name = fmt.Sprintf("use-%d", i/most+1)
+			f.title += fmt.Sprintf(" (%d of %d)", i/most+1, (len(rows)+most-1)/most)
+		}
+		figures = append(figures, f)
+	}
+	return figures
+}
+
+// resourceName is what utilization is of, at the start of a sentence.
+func (s *set) resourceName() string {
+	if r := s.runs[0]; r.Summary != nil {
+		switch r.Summary.ScaleOn {
+		case vitrine.Memory:
+			return "Memory"
+		case vitrine.Network:
+			return "Share of the traffic"
+		}
+	}
+	return "CPU"
+}
+
+// shownComponents are those that any of the sizes has a use of, or should.
+func (s *set) shownComponents(rows []*subject) []string {
+	scalable := map[string]bool{}
+	for _, r := range s.runs {
+		for _, c := range r.Manifest.Components {
+			scalable[c.Name] = c.Scalable
+		}
+	}
+	var names []string
+	for _, name := range s.components {
+		shown := scalable[name]
+		for _, x := range rows {
+			_, used := x.summary.Utilization[name]
+			shown = shown || used
+		}
+		if shown {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s *set) drawUse(c draw.Canvas, t *tips, rows []*subject) error {
+	p := newPlot("% of what it was given", "")
+	p.X.Min, p.X.Max = 0, 100
+	components := s.shownComponents(rows)
+	for _, x := range rows {
+		for _, u := range x.summary.Utilization {
+			p.X.Max = max(p.X.Max, u*100*1.05)
+		}
+	}
+	nameRows(p, rows)
+	bars := &barsPlotter{set: s, rows: rows, components: components, tips: t}
+	p.Add(thinGrid(true, false), bars)
+	var keys []key
+	for _, name := range components {
+		line, err := newLine(s.componentTone(name), 8, nil, plotter.XYs{{}, {}})
+		if err != nil {
+			return err
+		}
+		keys = append(keys, key{name, []plot.Thumbnailer{line}})
+	}
+	p.Draw(withLegend(c, keys))
+	return nil
+}
+
+// componentTone is the same for a component wherever it is shown.
+func (s *set) componentTone(name string) tone {
+	for i, c := range s.components {
+		if c == name {
+			return pick(componentTones(), i)
+		}
+	}
+	return muted()
+}
+
+// A barsPlotter draws one bar a component in each subject's row.
+type barsPlotter struct {
+	set        *set
+	rows       []*subject
+	components []string
+	tips       *tips
+}
+
+func (b *barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	const half = barWidth / 2.0
+	small := sans(muted(), 9.5, false)
+	strong := sans(ink(), 9.5, true)
+	small.YAlign, strong.YAlign = draw.YCenter, draw.YCenter
+	for i, row := range b.rows {
+		top := y(rowAt(i, len(b.rows))) + vg.Length(len(b.components))*barStep/2
+		for k, name := range b.components {
+			middle := top - (vg.Length(k)+0.5)*barStep
+			used, ok := row.summary.Utilization[name]
+			if !ok {
+				c.FillText(small, vg.Point{X: x(0) + 5, Y: middle}, "not known: "+row.unread(name))
+				continue
+			}
+			c.FillPolygon(b.set.componentTone(name).color(), []vg.Point{
+				{X: x(0), Y: middle + half}, {X: x(used * 100), Y: middle + half}, {X: x(used * 100), Y: middle - half}, {X: x(0), Y: middle - half},
+			})
+			b.tips.add(x(used*100), middle, "%s, %s: %s", row.name, name, percent(used))
+			if name == row.summary.Bottleneck {
+				label, style, at := "bottleneck "+percent(used), strong, x(used*100)+5
+				if at+style.Width(label) > c.Max.X {
+					style.Color, at = card().color(), x(used*100)-5-style.Width(label)
+				}
+				c.FillText(style, vg.Point{X: at, Y: middle}, label)
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+// Package report shows what runs found: one self-contained page with figures
+// and tables (Write), a few lines for a terminal (Text), and sizes of several
+// runs side by side (Compare).
+//
+// It shows what was measured and nothing else: what is missing is shown as
+// missing, with its reason, and every number that comes from the outside is
+// escaped on its way into the page.
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/result"
+)
+
+// The names of what Write makes in its folder.
+const (
+	PageFile     = "report.html"
+	figureFolder = "figures"
+)
+
+// Write makes report.html in dir, one file that opens offline, and its figures
+// as SVG and PNG in dir/figures. Several runs are shown in one page and
+// compared; they must be in one unit.
+func Write(dir string, datas ...*result.Data) error {
+	set, err := newSet(datas)
+	if err != nil {
+		return err
+	}
+	figures := set.figures()
+	if err := writeFigures(filepath.Join(dir, figureFolder), figures); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := set.page(&b, figures); err != nil {
+		return fmt.Errorf("making the report: %w", err)
+	}
+	path := filepath.Join(dir, PageFile)
+	if err := os.WriteFile(path+".tmp", b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+// writeFigures draws each figure for the page and writes both its files.
+func writeFigures(dir string, figures []*figure) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making a folder for figures: %w", err)
+	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, f := range figures {
+		group.Go(func() error {
+			svg, png, err := f.render()
+			if err != nil {
+				return fmt.Errorf("drawing %s: %w", f.Name, err)
+			}
+			err = errors.Join(
+				os.WriteFile(filepath.Join(dir, f.Name+".svg"), svg, 0o644),
+				os.WriteFile(filepath.Join(dir, f.Name+".png"), png, 0o644))
+			if err != nil {
+				return fmt.Errorf("writing a figure: %w", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

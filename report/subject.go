@@ -1,0 +1,230 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vitrine"
+	"vitrine/result"
+	"vitrine/search/rate"
+)
+
+// A set is the runs of one report.
+type set struct {
+	runs       []*run
+	unit       string
+	thresholds []float64 // of the first run
+	components []string  // names, in the deployments' order: colours go by it
+}
+
+// A run is one run and what it is called among the others.
+type run struct {
+	*result.Data
+	name     string
+	subjects []*subject
+}
+
+// A subject is one sizing on one substrate with one set of options in one run:
+// what has a capacity.
+type subject struct {
+	run                *run
+	name               string // as told apart from the others of the report
+	sizing             string
+	variant            string // substrate, options and run, as far as they differ in the report
+	substrate, options string
+	outcomes           []vitrine.Outcome
+
+	summary    *result.Sizing     // nil: the run did not finish with it
+	capacities []vitrine.Capacity // one per threshold of the run; never empty
+}
+
+// newSet groups the trials of runs by what was measured.
+func newSet(datas []*result.Data) (*set, error) {
+	s := &set{}
+	for i, name := range runNames(datas) {
+		r := &run{Data: datas[i], name: name}
+		s.runs = append(s.runs, r)
+		if i == 0 {
+			s.unit, s.thresholds = r.unit(), r.thresholds()
+		}
+		if r.unit() != s.unit {
+			return nil, fmt.Errorf("%s is measured in %s and %s in %s: runs of different units cannot be compared",
+				s.runs[0].name, s.unit, r.name, r.unit())
+		}
+		r.group()
+		s.addComponents(r)
+	}
+	s.nameSubjects()
+	return s, nil
+}
+
+// runNames takes as much of each folder's path as tells the runs apart.
+func runNames(datas []*result.Data) []string {
+	names := make([]string, len(datas))
+	for depth := 1; depth <= 16; depth++ {
+		seen := map[string]bool{}
+		for i, d := range datas {
+			parts := strings.Split(filepath.ToSlash(filepath.Clean(d.Dir)), "/")
+			names[i] = strings.Join(parts[max(0, len(parts)-depth):], "/")
+			seen[names[i]] = true
+		}
+		if len(seen) == len(datas) {
+			return names
+		}
+	}
+	for i := range names { // the same folder twice
+		names[i] = fmt.Sprintf("%s (%d)", names[i], i+1)
+	}
+	return names
+}
+
+func (r *run) unit() string {
+	if r.Summary != nil && r.Summary.Unit != "" {
+		return r.Summary.Unit
+	}
+	return cmp.Or(r.Manifest.Unit, "calls/s")
+}
+
+// thresholds are descending; 0.9 when nothing says.
+func (r *run) thresholds() []float64 {
+	switch {
+	case r.Summary != nil && len(r.Summary.Thresholds) > 0:
+		return r.Summary.Thresholds
+	case len(r.Manifest.Thresholds) > 0:
+		return r.Manifest.Thresholds
+	}
+	return []float64{0.9}
+}
+
+// group makes a subject of every sizing, in the order in which they were
+// measured; also of those that the summary has and no trial is left of.
+func (r *run) group() {
+	type id struct{ substrate, options, sizing string }
+	at := map[id]*subject{}
+	get := func(x id) *subject {
+		s, ok := at[x]
+		if !ok {
+			s = &subject{run: r, sizing: x.sizing, substrate: x.substrate, options: x.options}
+			at[x] = s
+			r.subjects = append(r.subjects, s)
+		}
+		return s
+	}
+	for _, o := range r.Outcomes {
+		s := get(id{o.Substrate, o.Options, o.Sizing})
+		s.outcomes = append(s.outcomes, o)
+	}
+	if r.Summary != nil {
+		for i := range r.Summary.Sizings {
+			z := &r.Summary.Sizings[i]
+			get(id{z.Substrate, z.Options, z.Name}).summary = z
+		}
+	}
+	for _, s := range r.subjects {
+		s.capacities = s.estimate()
+	}
+}
+
+// estimate takes the capacities from the summary, or, where the run did not
+// come to it, from the trials there are.
+func (s *subject) estimate() []vitrine.Capacity {
+	if s.summary != nil {
+		if len(s.summary.Capacities) > 0 {
+			return s.summary.Capacities
+		}
+		return []vitrine.Capacity{s.summary.Capacity}
+	}
+	return rate.Estimate(s.outcomes, rate.Config{Thresholds: s.run.thresholds(), Seed: s.run.Manifest.Seed})
+}
+
+// capacity is that at the first threshold.
+func (s *subject) capacity() vitrine.Capacity { return s.capacities[0] }
+
+// at is the capacity at a threshold; false when the run has none.
+func (s *subject) at(threshold float64) (vitrine.Capacity, bool) {
+	for _, c := range s.capacities {
+		if c.Threshold == threshold {
+			return c, true
+		}
+	}
+	return vitrine.Capacity{}, false
+}
+
+// optimal says whether the run's summary names this one the best.
+func (s *subject) optimal() bool {
+	return s.summary != nil && s.run.Summary.Best() == s.summary
+}
+
+// addComponents keeps the order of the first run that names a component.
+func (s *set) addComponents(r *run) {
+	add := func(name string) {
+		if name != "" && !slices.Contains(s.components, name) {
+			s.components = append(s.components, name)
+		}
+	}
+	for _, c := range r.Manifest.Components {
+		add(c.Name)
+	}
+	var others []string
+	for _, subject := range r.subjects {
+		if subject.summary != nil {
+			for name := range subject.summary.Utilization {
+				others = append(others, name)
+			}
+		}
+		for _, o := range subject.outcomes {
+			for _, u := range o.Use {
+				others = append(others, u.Component)
+			}
+		}
+	}
+	slices.Sort(others)
+	for _, name := range others {
+		add(name)
+	}
+}
+
+// nameSubjects names each subject by its sizing and by what else tells it apart.
+func (s *set) nameSubjects() {
+	substrates, options := map[string]bool{}, map[string]bool{}
+	for _, x := range s.subjects() {
+		substrates[x.substrate], options[x.options] = true, true
+	}
+	for _, x := range s.subjects() {
+		var parts []string
+		if len(substrates) > 1 {
+			parts = append(parts, x.substrate)
+		}
+		if len(options) > 1 {
+			parts = append(parts, x.options)
+		}
+		if len(s.runs) > 1 {
+			parts = append(parts, x.run.name)
+		}
+		x.variant = strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
+		x.name = x.sizing
+		if x.variant != "" {
+			x.name += " (" + x.variant + ")"
+		}
+	}
+}
+
+// subjects are those of all runs.
+func (s *set) subjects() []*subject {
+	var all []*subject
+	for _, r := range s.runs {
+		all = append(all, r.subjects...)
+	}
+	return all
+}
+
+// ranked is the highest capacity first; those of equal capacity stay in the
+// order of measuring.
+func (s *set) ranked() []*subject {
+	all := s.subjects()
+	slices.SortStableFunc(all, func(a, b *subject) int { return cmp.Compare(b.capacity().Rate, a.capacity().Rate) })
+	return all
+}

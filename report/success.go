@@ -1,0 +1,239 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"vitrine/search/rate"
+)
+
+// mostCurves are as many as can be told apart in one figure.
+const mostCurves = 8
+
+// A curve is what one subject carried at each rate.
+type curve struct {
+	*subject
+	tone  tone
+	glyph draw.GlyphDrawer
+	dash  []vg.Length
+	marks []mark
+	fit   plotter.XYs
+}
+
+// A mark is the valid trials at one rate: succeeded per second.
+type mark struct {
+	rate            float64
+	mean, low, high float64
+	repeats         int
+}
+
+// successFigures show success against offered rate (NFV-VITAL's figures 1, 3,
+// 4 and 6), the highest capacities first, sizes that are alike together.
+func (s *set) successFigures() []*figure {
+	curves := s.curves()
+	var figures []*figure
+	for len(curves) > 0 {
+		n := min(len(curves), mostCurves)
+		for n > 1 && n < len(curves) && curves[n].sizing == curves[n-1].sizing {
+			n-- // variants of one sizing stay together
+		}
+		if n == 1 {
+			n = min(len(curves), mostCurves)
+		}
+		figures = append(figures, s.successFigure(curves[:n]))
+		curves = curves[n:]
+	}
+	for i, f := range figures {
+		f.Name = "success"
+		if len(figures) > 1 {
+			f.Name = fmt.Sprintf("success-%d", i+1)
+			f.title += fmt.Sprintf(" (%d of %d)", i+1, len(figures))
+		}
+	}
+	return figures
+}
+
+// curves are those of all subjects with valid trials. Sizings differ in colour
+// and mark, variants of one in dash.
+func (s *set) curves() []curve {
+	best := map[string]float64{} // of a sizing's variants
+	for _, x := range s.subjects() {
+		best[x.sizing] = max(best[x.sizing], x.capacity().Rate)
+	}
+	ranked := s.subjects()
+	slices.SortStableFunc(ranked, func(a, b *subject) int {
+		return cmp.Or(cmp.Compare(best[b.sizing], best[a.sizing]), cmp.Compare(a.sizing, b.sizing))
+	})
+	var sizings, variants []string
+	var curves []curve
+	for _, x := range ranked {
+		c := curve{subject: x, marks: x.marks()}
+		if len(c.marks) == 0 {
+			continue
+		}
+		sizing, variant := index(&sizings, x.sizing), index(&variants, x.variant)
+		c.tone, c.dash = pick(sizeTones(), sizing), dashes(variant)
+		c.glyph = glyphs()[sizing%len(glyphs())]
+		rates, ratios := rate.Fit(x.outcomes)
+		for i, r := range rates {
+			c.fit = append(c.fit, plotter.XY{X: r, Y: r * ratios[i]})
+		}
+		curves = append(curves, c)
+	}
+	return curves
+}
+
+// index is where the name is in the list, to which it is added.
+func index(list *[]string, name string) int {
+	if i := slices.Index(*list, name); i >= 0 {
+		return i
+	}
+	*list = append(*list, name)
+	return len(*list) - 1
+}
+
+// marks sums up the valid trials at each rate.
+func (s *subject) marks() []mark {
+	var marks []mark
+	at := map[float64]int{}
+	for _, o := range s.outcomes {
+		if !o.Valid || o.Scheduled == 0 {
+			continue
+		}
+		carried := o.SuccessRatio() * o.Rate
+		i, ok := at[o.Rate]
+		if !ok {
+			i = len(marks)
+			at[o.Rate] = i
+			marks = append(marks, mark{rate: o.Rate, low: math.Inf(1), high: math.Inf(-1)})
+		}
+		m := &marks[i]
+		m.mean = (m.mean*float64(m.repeats) + carried) / float64(m.repeats+1)
+		m.low, m.high = min(m.low, carried), max(m.high, carried)
+		m.repeats++
+	}
+	slices.SortFunc(marks, func(a, b mark) int { return cmp.Compare(a.rate, b.rate) })
+	return marks
+}
+
+func (s *set) successFigure(curves []curve) *figure {
+	names := make([]string, len(curves))
+	for i, c := range curves {
+		names[i] = fmt.Sprintf("%s carries %s %s", c.name, capacityText(c.capacity()), s.unit)
+	}
+	thresholds := make([]string, len(s.thresholds))
+	for i, t := range s.thresholds {
+		thresholds[i] = shortest(t)
+	}
+	return &figure{
+		title: "Success against offered rate", section: sectionSuccess, width: figureWidth, height: 470,
+		alt: "Calls that succeed per second against calls offered per second, one curve per size: " + strings.Join(names, "; ") + ".",
+		Caption: fmt.Sprintf("Each mark is the mean of the valid trials at that rate, its bar their lowest and highest; the line is the "+
+			"decreasing fit from which the capacity is read. On the dashed line every call succeeds; along the dotted lines the success ratio is %s. "+
+			"A size's capacity is where its curve falls through its dotted line; the legend gives it for %s.",
+			strings.Join(thresholds, " and "), thresholds[0]),
+		draw: func(c draw.Canvas, t *tips) error { return s.drawSuccess(c, t, curves) },
+	}
+}
+
+func (s *set) drawSuccess(c draw.Canvas, t *tips, curves []curve) error {
+	p := newPlot("offered rate (ICR), "+s.unit, "success rate (SCR), "+s.unit)
+	p.Add(thinGrid(true, true))
+	most, top := 0.0, 0.0
+	for _, x := range curves {
+		for _, m := range x.marks {
+			most, top = max(most, m.rate), max(top, m.high)
+		}
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most*1.03, 0, top*1.06
+	if err := s.addReferences(p); err != nil {
+		return err
+	}
+	keys := []key{{label: "capacity at " + shortest(s.thresholds[0])}}
+	for _, x := range curves {
+		line, err := newLine(x.tone, 1.8, x.dash, x.fit)
+		if err != nil {
+			return err
+		}
+		points := &marksPlotter{curve: x, tips: t, unit: s.unit}
+		p.Add(line, points)
+		keys = append(keys, key{fmt.Sprintf("%s: %s", x.name, capacityText(x.capacity())), []plot.Thumbnailer{line, points}})
+	}
+	p.Draw(withLegend(c, keys))
+	return nil
+}
+
+// addReferences adds the line of full success and those of the thresholds, up
+// to the edge of the plot.
+func (s *set) addReferences(p *plot.Plot) error {
+	add := func(ratio float64, label string, dash []vg.Length) error {
+		end := plotter.XY{X: p.X.Max, Y: p.X.Max * ratio}
+		offset := vg.Point{X: 4}
+		if end.Y > p.Y.Max {
+			end = plotter.XY{X: p.Y.Max / ratio, Y: p.Y.Max}
+			offset = vg.Point{X: -2, Y: 7}
+		}
+		line, err := newLine(muted(), 0.9, dash, plotter.XYs{{X: 0, Y: 0}, end})
+		if err != nil {
+			return err
+		}
+		w := words{at: plotter.XYs{end}, text: []string{label}, offset: offset,
+			style: func(int) look { return look{tone: muted(), size: 10.5} }}
+		p.Add(line, w.labels())
+		return nil
+	}
+	if err := add(1, "SCR = ICR", []vg.Length{6, 3}); err != nil {
+		return err
+	}
+	for _, threshold := range s.thresholds {
+		if threshold <= 0 || threshold >= 1 {
+			continue
+		}
+		if err := add(threshold, shortest(threshold), []vg.Length{1.5, 2.5}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A marksPlotter draws a curve's marks with their spread.
+type marksPlotter struct {
+	curve
+	tips *tips
+	unit string
+}
+
+func (m *marksPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	for _, at := range m.marks {
+		px, py := x(at.rate), y(at.mean)
+		if at.repeats > 1 {
+			bar := stroke(m.tone, 1.1)
+			low, high := y(at.low), y(at.high)
+			c.StrokeLine2(bar, px, low, px, high)
+			c.StrokeLine2(bar, px-3, low, px+3, low)
+			c.StrokeLine2(bar, px-3, high, px+3, high)
+		}
+		c.DrawGlyph(m.style(), vg.Point{X: px, Y: py})
+		spread := ""
+		if at.repeats > 1 {
+			spread = fmt.Sprintf(" (%s to %s in %d repeats)", number(at.low), number(at.high), at.repeats)
+		}
+		m.tips.add(px, py, "%s at %s %s: %s succeed%s, ratio %.3f", m.name, number(at.rate), m.unit, number(at.mean), spread, at.mean/at.rate)
+	}
+}
+
+func (m *marksPlotter) style() draw.GlyphStyle {
+	return draw.GlyphStyle{Color: m.tone.color(), Radius: 3.6, Shape: m.glyph}
+}
+
+// Thumbnail draws the mark in the legend.
+func (m *marksPlotter) Thumbnail(c *draw.Canvas) { c.DrawGlyph(m.style(), c.Center()) }

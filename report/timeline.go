@@ -1,0 +1,351 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"vitrine"
+	"vitrine/result"
+	"vitrine/search/rate"
+)
+
+// A moment is one trial over time, at one of three levels of load.
+type moment struct {
+	level   string // "underload", "capacity", "overload"
+	outcome *vitrine.Outcome
+	why     string // there is no outcome, or no samples of it
+	series  []series
+}
+
+// A series is the CPU of one instance over the window.
+type series struct {
+	instance, component string
+	points              plotter.XYs // seconds, percent
+}
+
+// timeFigures show success and CPU over time at underload, capacity and
+// overload (NFV-VITAL's figure 2), one figure a size.
+func (s *set) timeFigures() []*figure {
+	var figures []*figure
+	for _, x := range s.subjects() {
+		points := rate.At(x.outcomes, x.capacity())
+		moments := []moment{
+			{level: "underload", outcome: points.Underload, why: "no valid trial below the capacity"},
+			{level: "capacity", outcome: points.Capacity, why: "no valid trial"},
+			{level: "overload", outcome: points.Overload, why: "no valid trial that failed above the capacity"},
+		}
+		share := true // every instance has a limit to be a share of
+		for i := range moments {
+			share = share && limited(moments[i].outcome)
+		}
+		for i := range moments {
+			x.sample(&moments[i], share)
+		}
+		figures = append(figures, &figure{
+			Name: "time-" + slug(x.name), title: x.name + " over time", section: sectionTime, subject: x,
+			width: figureWidth, height: 500,
+			alt: fmt.Sprintf("Calls that succeed per second, and CPU of every instance, over the seconds of one trial of %s at underload, at capacity and at overload.", x.name),
+			Caption: "One trial at each level of load, of several the one with the median success. Above: calls by the second they were due in; " +
+				"below: CPU of every instance, one colour per component.",
+			draw: func(c draw.Canvas, t *tips) error { return s.drawTime(c, t, moments, share) },
+		})
+	}
+	return figures
+}
+
+var notSlug = regexp.MustCompile(`[^A-Za-z0-9.=_-]+`)
+
+// slug is a name made fit for a file.
+func slug(name string) string {
+	return strings.Trim(notSlug.ReplaceAllString(name, "-"), "-.")
+}
+
+func limited(o *vitrine.Outcome) bool {
+	if o == nil {
+		return true
+	}
+	for _, u := range o.Use {
+		if u.VCPUs <= 0 && u.Component != result.HostComponent {
+			return false
+		}
+	}
+	return true
+}
+
+// sample reads the CPU of the function's instances inside the trial's window.
+func (s *subject) sample(m *moment, share bool) {
+	if m.outcome == nil {
+		return
+	}
+	end := m.outcome.Duration.Seconds()
+	at := map[string]int{}
+	reasons := map[string]bool{}
+	err := s.run.Usage(m.outcome.Key, func(x result.Sample) error {
+		use, known := m.outcome.Use[x.Instance]
+		if x.Component == result.HostComponent || !known || x.Time < 0 || x.Time > end {
+			return nil
+		}
+		if x.CPU == nil {
+			reasons[x.Missing] = true
+			return nil
+		}
+		i, ok := at[x.Instance]
+		if !ok {
+			i = len(m.series)
+			at[x.Instance] = i
+			m.series = append(m.series, series{instance: x.Instance, component: x.Component})
+		}
+		of := 1.0
+		if share {
+			of = use.VCPUs
+		}
+		m.series[i].points = append(m.series[i].points, plotter.XY{X: x.Time, Y: *x.CPU / of * 100})
+		return nil
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		m.why = "no samples were kept of this trial"
+	case err != nil:
+		m.why = "samples not readable: " + err.Error()
+	case len(m.series) == 0:
+		m.why = "CPU was not read"
+		for reason := range reasons {
+			m.why += ": " + reason
+			break
+		}
+	}
+	slices.SortFunc(m.series, func(a, b series) int { return cmp.Compare(a.instance, b.instance) })
+	for i := range m.series {
+		m.series[i].points = thin(m.series[i].points)
+	}
+}
+
+// thin takes means so that a line has no more points than can be seen.
+func thin(points plotter.XYs) plotter.XYs {
+	const most = 240
+	per := (len(points) + most - 1) / most
+	if per <= 1 {
+		return points
+	}
+	thinned := make(plotter.XYs, 0, most)
+	for part := range slices.Chunk(points, per) {
+		var mean plotter.XY
+		for _, p := range part {
+			mean.X += p.X / float64(len(part))
+			mean.Y += p.Y / float64(len(part))
+		}
+		thinned = append(thinned, mean)
+	}
+	return thinned
+}
+
+func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment, share bool) error {
+	keys, err := s.timeKeys(moments)
+	if err != nil {
+		return err
+	}
+	c = withLegend(c, keys)
+	cpuLabel := "CPU, % of one CPU"
+	if share {
+		cpuLabel = "CPU, % of what it was given"
+	}
+	plots := [][]*plot.Plot{make([]*plot.Plot, len(moments)), make([]*plot.Plot, len(moments))}
+	mostCalls, mostCPU := 1.0, 100.0
+	for _, m := range moments {
+		mostCalls, mostCPU = max(mostCalls, m.mostCalls()), max(mostCPU, m.mostCPU())
+	}
+	for i, m := range moments {
+		calls, cpu := newPlot("", ""), newPlot("seconds", "")
+		calls.Y.Min, calls.Y.Max = 0, mostCalls*1.05
+		cpu.Y.Min, cpu.Y.Max = 0, mostCPU*1.05
+		if i == 0 {
+			calls.Y.Label.Text, cpu.Y.Label.Text = s.unit, cpuLabel
+		}
+		for _, p := range []*plot.Plot{calls, cpu} {
+			p.X.Min, p.X.Max = 0, 1
+			if m.outcome != nil {
+				p.X.Max = max(p.X.Max, m.outcome.Duration.Seconds())
+			}
+			p.Add(thinGrid(false, true))
+		}
+		if err := errors.Join(s.addCalls(calls, m), s.addCPU(cpu, m)); err != nil {
+			return err
+		}
+		plots[0][i], plots[1][i] = calls, cpu
+	}
+	tiles := draw.Tiles{Rows: 2, Cols: len(moments), PadX: 14, PadY: 14, PadTop: 26}
+	for j, row := range plot.Align(plots, tiles, c) {
+		for i, canvas := range row {
+			plots[j][i].Draw(canvas)
+			if j == 0 {
+				area := plots[j][i].DataCanvas(canvas)
+				headline(area, moments[i], s.unit, t)
+			}
+		}
+	}
+	return nil
+}
+
+// headline names a column above its upper plot.
+func headline(area draw.Canvas, m moment, unit string, t *tips) {
+	style := sans(ink(), 12, false)
+	style.YAlign = draw.YBottom
+	at := vg.Point{X: area.Min.X, Y: area.Max.Y + 9}
+	what := m.level
+	if m.outcome != nil {
+		what += fmt.Sprintf(": %s %s, ratio %.3f", number(m.outcome.Rate), unit, m.outcome.SuccessRatio())
+		t.add(at.X, at.Y+4, "trial %d, repeat %d", m.outcome.Seq, m.outcome.Repeat)
+	}
+	area.FillText(style, at, what)
+}
+
+func (m moment) mostCalls() float64 {
+	most := 0.0
+	if m.outcome != nil {
+		for _, x := range m.outcome.Seconds {
+			most = max(most, float64(x.Scheduled), float64(x.Succeeded))
+		}
+	}
+	return most
+}
+
+func (m moment) mostCPU() float64 {
+	most := 0.0
+	for _, x := range m.series {
+		for _, p := range x.points {
+			most = max(most, p.Y)
+		}
+	}
+	return most
+}
+
+// addCalls draws calls due and calls that succeeded, second by second.
+func (s *set) addCalls(p *plot.Plot, m moment) error {
+	if m.outcome == nil {
+		say(p, m.why)
+		return nil
+	}
+	if len(m.outcome.Seconds) == 0 {
+		say(p, "the generator gave no seconds")
+		return nil
+	}
+	var due, succeeded plotter.XYs
+	for i, x := range m.outcome.Seconds {
+		begin, end := float64(i), min(float64(i+1), p.X.Max)
+		due = append(due, plotter.XY{X: begin, Y: float64(x.Scheduled)}, plotter.XY{X: end, Y: float64(x.Scheduled)})
+		succeeded = append(succeeded, plotter.XY{X: begin, Y: float64(x.Succeeded)}, plotter.XY{X: end, Y: float64(x.Succeeded)})
+	}
+	dueLine, err := newLine(muted(), 1.1, []vg.Length{6, 3}, due)
+	if err != nil {
+		return err
+	}
+	line, err := newLine(ink(), 1.7, nil, succeeded)
+	if err != nil {
+		return err
+	}
+	p.Add(dueLine, line)
+	return nil
+}
+
+func (s *set) addCPU(p *plot.Plot, m moment) error {
+	if m.outcome == nil {
+		return nil // said above
+	}
+	if len(m.series) == 0 {
+		say(p, m.why)
+		return nil
+	}
+	nth := map[string]int{}
+	for _, x := range m.series {
+		line, err := newLine(s.componentTone(x.component), 1.4, dashes(nth[x.component]), x.points)
+		if err != nil {
+			return err
+		}
+		nth[x.component]++
+		p.Add(line)
+	}
+	return nil
+}
+
+// say writes in the middle of an empty plot, in as many lines as it takes.
+func say(p *plot.Plot, what string) {
+	const width = 34
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(what) {
+		if line != "" && len(line)+len(word) >= width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	lines = append(lines, line)
+	if len(lines) > 4 {
+		lines = append(lines[:4], "…")
+	}
+	w := words{style: func(int) look { return look{tone: muted(), size: 11} }, offset: vg.Point{X: 10}}
+	for i, l := range lines {
+		w.at = append(w.at, plotter.XY{X: p.X.Min, Y: p.Y.Min + (p.Y.Max-p.Y.Min)*(0.6-0.1*float64(i))})
+		w.text = append(w.text, l)
+	}
+	p.Add(w.labels())
+}
+
+// timeKeys are the calls' lines and every instance, or every component when
+// there are too many instances to name.
+func (s *set) timeKeys(moments []moment) ([]key, error) {
+	type entry struct {
+		label string
+		tone  tone
+		dash  []vg.Length
+	}
+	entries := []entry{{"calls due", muted(), []vg.Length{6, 3}}, {"succeeded", ink(), nil}}
+	var all []series
+	for _, m := range moments {
+		for _, x := range m.series {
+			if !slices.ContainsFunc(all, func(y series) bool { return y.instance == x.instance }) {
+				all = append(all, x)
+			}
+		}
+	}
+	rank := func(x series) int {
+		if i := slices.Index(s.components, x.component); i >= 0 {
+			return i
+		}
+		return math.MaxInt
+	}
+	slices.SortFunc(all, func(a, b series) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.instance, b.instance))
+	})
+	const most = 18
+	nth := map[string]int{}
+	for _, x := range all {
+		n := nth[x.component]
+		nth[x.component]++
+		switch {
+		case len(all) <= most:
+			entries = append(entries, entry{x.instance, s.componentTone(x.component), dashes(n)})
+		case n == 0:
+			entries = append(entries, entry{x.component, s.componentTone(x.component), nil})
+		}
+	}
+	keys := make([]key, len(entries))
+	for i, e := range entries {
+		line, err := newLine(e.tone, 1.7, e.dash, plotter.XYs{{}, {}})
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key{e.label, []plot.Thumbnailer{line}}
+	}
+	return keys, nil
+}
