@@ -1,0 +1,35 @@
+# Vitrine needs Go alone to build and to run the demo; the tests install the rest.
+GO      ?= go
+BIN     := bin/vitrine
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
+LDFLAGS := -s -w -X main.release=$(VERSION)
+TESTLOG ?= /dev/null
+GOTESTSUM := gotest.tools/gotestsum@v1.13.0
+LINTER  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+export CGO_ENABLED = 0
+
+.PHONY: build demo test bench lint generate clean
+
+build: ## the one static binary
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/vitrine
+
+demo: build ## a clustered IMS, deployed at several sizes and measured
+	$(BIN) characterize catalog/ims-reference/deployment.yaml catalog/ims-reference/workload.yaml \
+		--out runs/demo-$$(date +%Y%m%d-%H%M%S)
+
+test: ## install what the tests need, then run them all under the race detector
+	./.ci/install
+	CGO_ENABLED=1 $(GO) run $(GOTESTSUM) --format pkgname --jsonfile $(TESTLOG) -- -race -timeout 30m ./...
+
+bench: ## ratios against named peers; BENCH=NAME for one
+	$(GO) run ./bench $(BENCH)
+
+lint:
+	CGO_ENABLED=1 $(GO) run $(LINTER) run ./...
+
+generate: ## the published JSON Schemas
+	$(GO) generate ./...
+
+clean:
+	rm -rf bin

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/fabric/loopback"
+	"vitrine/internal/runs"
+	"vitrine/load"
+	"vitrine/load/sip"
+	"vitrine/load/sipp"
+	"vitrine/monitor"
+	"vitrine/reference/ims/bono"
+	"vitrine/reference/ims/homer"
+	"vitrine/reference/ims/homestead"
+	"vitrine/reference/ims/ralf"
+	"vitrine/reference/ims/sprout"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/docker"
+	"vitrine/substrate/process"
+	"vitrine/trial"
+)
+
+// The lists in this file are the only place that knows which back ends there
+// are. A new one is one line.
+
+// known is what the back ends add to the files that users write.
+func known() spec.Known {
+	return spec.Known{
+		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
+		Fabrics:    map[string]any{"auto": nil, "loopback": nil, "bridge": nil},
+		Generators: map[string]any{"sip": sip.Params{}, "sipp": sipp.Params{}},
+	}
+}
+
+// A backends makes the substrates and fabrics of one run.
+type backends struct {
+	run    *runs.Run
+	log    *slog.Logger
+	self   string // this executable
+	folder string // of the deployment file
+}
+
+func newBackends(run *runs.Run, d *spec.Deployment, log *slog.Logger) (*backends, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's own file: %w", err)
+	}
+	return &backends{run: run, log: log, self: self, folder: d.Resolve(".")}, nil
+}
+
+// substrate makes the substrate of that name.
+func (b *backends) substrate(ctx context.Context, name string, part spec.Node) (substrate.Substrate, error) {
+	switch name {
+	case "process":
+		c := process.Config{Run: b.run, Logger: b.log}
+		if err := part.Decode(&c); err != nil {
+			return nil, err
+		}
+		return process.New(c)
+	case "docker":
+		c := docker.Config{Folder: b.folder}
+		if err := part.Decode(&c); err != nil {
+			return nil, err
+		}
+		return docker.New(ctx, c)
+	}
+	return nil, oneOf("substrate", name, substrateNames())
+}
+
+// fabricName resolves auto: a bridge where this process may make one, else
+// loopback addresses.
+func fabricName(name string) string {
+	switch {
+	case name != "auto":
+		return name
+	case os.Geteuid() == 0:
+		return "bridge"
+	}
+	return "loopback"
+}
+
+// fabric makes the fabric of that name.
+func (b *backends) fabric(_ context.Context, name string, _ spec.Node) (fabric.Fabric, error) {
+	switch name = fabricName(name); name {
+	case "bridge":
+		return bridge.New(b.run, b.log)
+	case "loopback":
+		return loopback.New(b.run)
+	}
+	return nil, oneOf("fabric", name, slices.Sorted(maps.Keys(known().Fabrics)))
+}
+
+// forTrials is what a campaign needs of them.
+func (b *backends) forTrials() trial.Backends {
+	return trial.Backends{
+		Substrate: b.substrate,
+		Host: func(ctx context.Context) (substrate.Substrate, error) {
+			return b.substrate(ctx, "process", spec.Node{})
+		},
+		Fabric: b.fabric,
+		Generator: func(name string) ([]string, error) {
+			return []string{b.self, "generate", name}, nil
+		},
+		Self: b.self,
+	}
+}
+
+// A generator runs one trial and prints its report.
+type generator func(ctx context.Context, t load.Trial, stdout, stderr io.Writer) error
+
+// generators are the built-in ones, run as `vitrine generate NAME`.
+func generators() map[string]generator {
+	return map[string]generator{"sip": sip.Run, "sipp": sipp.Run}
+}
+
+// references are the components of the reference functions, run as
+// `vitrine reference NAME`.
+func references() map[string]program {
+	return map[string]program{
+		"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
+	}
+}
+
+// cleaners remove what dead runs left behind.
+func (a *app) cleaners(ctx context.Context) []substrate.Cleaner {
+	list := []substrate.Cleaner{process.NewCleaner(a.log())}
+	if d, err := docker.New(ctx, docker.Config{}); err == nil {
+		list = append(list, d)
+	}
+	return list
+}
+
+// checks say what of the back ends this host can do.
+func checks(ctx context.Context) []substrate.Check {
+	return slices.Concat(process.Check(ctx), docker.Check(ctx, docker.Config{}), monitor.Check(ctx), sipp.Check(ctx))
+}
+
+// substrateVersion is the version of what the substrate drives.
+func substrateVersion(ctx context.Context, name string) string {
+	if name == "docker" {
+		for _, c := range docker.Check(ctx, docker.Config{}) {
+			if c.OK {
+				return c.Detail
+			}
+		}
+		return ""
+	}
+	return "kernel"
+}
+
+// generatorVersion is that of the program that makes the load.
+func generatorVersion(ctx context.Context, w *spec.Workload) string {
+	switch w.Generator {
+	case "sip":
+		return toolVersion()
+	case "sipp":
+		version, _ := sipp.Version(ctx)
+		return version
+	}
+	return ""
+}
+
+func substrateNames() []string { return slices.Sorted(maps.Keys(known().Substrates)) }
+
+// oneOf is the error of a name that is not in the list; nil when it is.
+func oneOf(what, name string, list []string) error {
+	if slices.Contains(list, name) {
+		return nil
+	}
+	return &vitrine.BadInput{File: what, Found: fmt.Sprintf("%q", name), Want: "want one of " + strings.Join(list, ", ")}
+}

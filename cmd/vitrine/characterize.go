@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/result"
+	"vitrine/spec"
+	"vitrine/trial"
+)
+
+// characterizeFlags is what the user asked for.
+type characterizeFlags struct {
+	out       string
+	substrate string
+	resume    bool
+	dryRun    bool
+	json      bool
+	maxTime   time.Duration
+}
+
+func (a *app) characterizeCommand() *cobra.Command {
+	var f characterizeFlags
+	c := &cobra.Command{
+		Use:   "characterize DEPLOYMENT WORKLOAD",
+		Short: "Deploy a function at the sizes asked for, drive it, find what each carries",
+		Example: "  vitrine characterize deployment.yaml workload.yaml --dry-run\n" +
+			"  vitrine characterize deployment.yaml workload.yaml --out runs/ims\n" +
+			"  vitrine characterize deployment.yaml workload.yaml --out runs/ims --resume",
+		Args: args(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, given []string) error {
+			return a.characterize(c.Context(), given[0], given[1], f)
+		},
+	}
+	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME-TIME)")
+	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate, whatever the deployment says")
+	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished trial is repeated")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
+	c.Flags().BoolVar(&f.json, "json", false, "print the summary (or the plan) as JSON")
+	c.Flags().DurationVar(&f.maxTime, "max-time", 0, "begin no trial after this long; 0: no limit")
+	_ = c.RegisterFlagCompletionFunc("substrate", cobra.FixedCompletions(substrateNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath string, f characterizeFlags) error {
+	cfg, err := a.load(deploymentPath, workloadPath, f.substrate)
+	if err != nil {
+		return err
+	}
+	cfg.MaxTime = f.maxTime
+	plan, err := trial.MakePlan(cfg)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return a.printPlan(cfg, plan, f.json)
+	}
+	if f.out == "" {
+		f.out = filepath.Join("runs", fmt.Sprintf("%s-%s", cfg.Deployment.VNFName, time.Now().Format("20060102-150405")))
+	}
+	summary, err := a.campaign(ctx, cfg, plan, f)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return json.NewEncoder(a.stdout).Encode(summary)
+	}
+	return a.present(f.out)
+}
+
+// load reads both files and decides who runs on which CPUs.
+func (a *app) load(deploymentPath, workloadPath, substrate string) (*trial.Config, error) {
+	d, derr := spec.LoadDeployment(deploymentPath, known())
+	w, werr := spec.LoadWorkload(workloadPath, known())
+	if err := errors.Join(derr, werr); err != nil {
+		return nil, err
+	}
+	if substrate != "" {
+		if err := oneOf("--substrate", substrate, substrateNames()); err != nil {
+			return nil, err
+		}
+		d.Servers.Substrate = spec.OneOrMany[string]{substrate}
+	}
+	cpus, err := trial.ShareCPUs(d.Servers.CPUs, d.Servers.GeneratorCPUs)
+	if err != nil {
+		return nil, err
+	}
+	return &trial.Config{Deployment: d, Workload: w, CPUs: cpus, Seed: 1, Log: a.log()}, nil
+}
+
+// campaign runs the plan into the run folder and writes the report.
+func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, f characterizeFlags) (_ result.Summary, err error) {
+	run, err := runs.New(runs.DefaultRoot())
+	if err != nil {
+		return result.Summary{}, err
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	if err := a.cleanUp(ctx, a.stderr); err != nil { // what a killed run left
+		a.log().Warn("cleaning up after earlier runs", "error", err)
+	}
+	b, err := newBackends(run, cfg.Deployment, a.log())
+	if err != nil {
+		return result.Summary{}, err
+	}
+	cfg.Backends, cfg.RunID = b.forTrials(), run.ID
+	manifest := a.manifest(ctx, cfg)
+	if cfg.Results, err = openResults(f.out, f.resume, manifest); err != nil {
+		return result.Summary{}, err
+	}
+	cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe
+	summary, err := trial.Run(ctx, *cfg)
+	err = errors.Join(err, cfg.Results.Close(), a.writeReport(f.out))
+	return summary, err
+}
+
+// openResults begins a run folder, or continues one that the same specs made.
+func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
+	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); !resume || errors.Is(err, os.ErrNotExist) {
+		return result.Create(dir, m)
+	}
+	r, err := result.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Manifest().SameSpecs(m); err != nil {
+		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files that the run was begun with, or choose another --out"}, r.Close())
+	}
+	return r, nil
+}
+
+func (a *app) printPlan(cfg *trial.Config, p trial.Plan, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.stdout).Encode(p)
+	}
+	w := a.stdout
+	fmt.Fprintf(w, "%s: mode %s, search %s, on CPUs %v (generator on %v)\n",
+		cfg.Deployment.VNFName, cfg.Deployment.Mode.Name, cfg.Workload.Search, cfg.CPUs.Function, cfg.CPUs.Generator)
+	for _, o := range p.Combinations {
+		fmt.Fprintf(w, "options: %s\n", o.Label())
+	}
+	for _, name := range p.Names {
+		fmt.Fprintf(w, "  %s\n", name)
+	}
+	if p.Open {
+		fmt.Fprintf(w, "  then as measured, at most %d sizings\n", p.MostSizings)
+	}
+	_, err := fmt.Fprintf(w, "at most %d trials of %s per sizing, at most %s in all, deploying and invalid trials aside\n",
+		p.MostTrials, p.Trial, p.Most.Round(time.Second))
+	return err
+}

@@ -1,0 +1,125 @@
+// Command vitrine characterises network functions: it deploys them at different
+// sizes, drives them at rising rates and says what they carry.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+)
+
+// Exit codes, the same for every verb.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitBadInput    = 2
+	exitUnsupported = 3
+	exitInterrupted = 130
+)
+
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted = errors.New("interrupted")
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		<-signals
+		cancel(errInterrupted)
+		<-signals // a second one: leave the rest to `vitrine clean`
+		os.Exit(exitInterrupted)
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program; it gives the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(stdout, stderr)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status)
+	}
+	fmt.Fprintln(stderr, "vitrine:", err)
+	return exitCode(ctx, err)
+}
+
+// exitStatus is an error whose message was printed already.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+func exitCode(ctx context.Context, err error) int {
+	switch {
+	case errors.Is(err, errInterrupted) || errors.Is(context.Cause(ctx), errInterrupted):
+		return exitInterrupted
+	case vitrine.IsBadInput(err):
+		return exitBadInput
+	case vitrine.IsUnsupported(err):
+		return exitUnsupported
+	}
+	return exitFailed
+}
+
+// app is what verbs share.
+type app struct {
+	stdout, stderr io.Writer
+	verbose        bool
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	a := &app{stdout: stdout, stderr: stderr}
+	root := &cobra.Command{
+		Use:   "vitrine",
+		Short: "Characterise network functions: capacity, bottleneck, best size",
+		Long: "Vitrine deploys a network function at different sizes, drives it at rising rates,\n" +
+			"watches CPU, memory and network of every instance, and says what each size\n" +
+			"carries, which component is the bottleneck and which size is best.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log what is done to the host")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &vitrine.BadInput{File: c.CommandPath(), Found: err.Error(), Want: "see " + c.CommandPath() + " --help"}
+	})
+	root.AddCommand(
+		a.characterizeCommand(), a.validateCommand(), a.reportCommand(), a.compareCommand(),
+		a.doctorCommand(), a.cleanCommand(), a.reproduceCommand(), a.referenceCommand(),
+		a.generateCommand(), a.schemaCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+func (a *app) log() *slog.Logger {
+	level := slog.LevelWarn
+	if a.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// args is cobra's argument check with our exit code.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, given []string) error {
+		if err := check(c, given); err != nil {
+			return &vitrine.BadInput{File: c.CommandPath(), Found: err.Error(), Want: "usage: " + c.UseLine()}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"vitrine/trial"
+)
+
+// progress tells a person what a campaign does: one line that changes on a
+// terminal, plain lines in a pipe.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	unit     string
+	most     time.Duration // the plan's upper bound of the whole campaign
+	trial    time.Duration // the plan's time of one trial
+	width    int           // of the line that changes
+}
+
+func newProgress(out io.Writer, unit string, plan trial.Plan) *progress {
+	p := &progress{out: out, unit: unit, most: plan.Most, trial: plan.Trial}
+	if f, ok := out.(*os.File); ok {
+		p.terminal = term.IsTerminal(int(f.Fd()))
+	}
+	return p
+}
+
+func (p *progress) observe(e trial.Event) {
+	switch e.Kind {
+	case trial.SizingChosen:
+		if len(e.Sizing) == 0 {
+			p.line("search ended: %s", e.Why)
+			return
+		}
+		p.line("%s: %s", title(e), e.Why)
+	case trial.TrialBegins:
+		p.passing("  %s  repeat %d  %g %s  %s", e.Sizing, e.Step.Repeat, e.Step.Rate, p.unit, p.left(e.Elapsed))
+	case trial.TrialDone:
+		p.line("  %s", outcomeLine(e, p.unit))
+	case trial.RateDone:
+		p.line("  %s", e.Why)
+	case trial.SizingDone:
+		c := e.Measured.Capacities[0]
+		p.line("%s: capacity %.4g %s [%.4g, %.4g], bottleneck %s", title(e), c.Rate, p.unit, c.Low, c.High, orUnknown(e.Measured.Bottleneck))
+	}
+}
+
+func title(e trial.Event) string {
+	return strings.TrimSpace(e.Sizing.String() + " " + e.Options.Label())
+}
+
+func outcomeLine(e trial.Event, unit string) string {
+	o := e.Outcome
+	text := fmt.Sprintf("#%d repeat %d  %g %s  success %.3f  p99 %.3g ms", o.Seq, o.Repeat, o.Rate, unit, o.SuccessRatio(), o.Latency.P99)
+	if !o.Valid {
+		text = fmt.Sprintf("#%d repeat %d  %g %s  invalid: %s", o.Seq, o.Repeat, o.Rate, unit, o.Reason)
+	}
+	if e.Recorded {
+		text += "  (on record)"
+	}
+	return text
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "not known"
+	}
+	return s
+}
+
+func (p *progress) left(elapsed time.Duration) string {
+	return fmt.Sprintf("%s gone, at most %s left", elapsed.Round(time.Second), max(0, p.most-elapsed).Round(time.Second))
+}
+
+// passing shows what is going on until the next line; in a pipe it shows nothing.
+func (p *progress) passing(format string, v ...any) {
+	if !p.terminal {
+		return
+	}
+	text := fmt.Sprintf(format, v...)
+	fmt.Fprintf(p.out, "\r%s%s", text, pad(p.width-len(text)))
+	p.width = len(text)
+}
+
+func (p *progress) line(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	if p.terminal {
+		text = "\r" + text + pad(p.width-len(text))
+		p.width = 0
+	}
+	fmt.Fprintln(p.out, text)
+}
+
+func pad(n int) string { return strings.Repeat(" ", max(0, n)) }

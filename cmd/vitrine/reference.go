@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"vitrine/load"
+)
+
+// A program is one that the binary carries: it parses its own arguments.
+type program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+// carried makes a verb of the programs: its first argument names one, and the
+// rest is the program's own.
+func (a *app) carried(use, short string, programs map[string]program) *cobra.Command {
+	c := &cobra.Command{
+		Use:                use,
+		Short:              short,
+		DisableFlagParsing: true,
+		ValidArgs:          slices.Sorted(maps.Keys(programs)),
+	}
+	c.RunE = func(c *cobra.Command, given []string) error {
+		if len(given) == 0 || given[0] == "--help" || given[0] == "-h" {
+			return c.Help()
+		}
+		p, ok := programs[given[0]]
+		if !ok {
+			return oneOf(c.CommandPath(), given[0], c.ValidArgs)
+		}
+		err := p(c.Context(), given[1:], a.stdout, a.stderr)
+		if errors.Is(err, pflag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	c.Long = short + ".\n\nOne of:"
+	for _, name := range c.ValidArgs {
+		c.Long += " " + name
+	}
+	return c
+}
+
+func (a *app) referenceCommand() *cobra.Command {
+	return a.carried("reference NAME [FLAG...]", "Run a component of the reference functions", references())
+}
+
+func (a *app) generateCommand() *cobra.Command {
+	programs := map[string]program{}
+	for name, run := range generators() {
+		programs[name] = func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+			t, err := load.ReadTrial(args, os.Environ())
+			if err != nil {
+				return err
+			}
+			return run(ctx, t, stdout, stderr)
+		}
+	}
+	c := a.carried("generate NAME [OPTION...]", "Run a built-in load generator for one trial, under the contract of users' scripts", programs)
+	c.Long += "\n\nOptions: --rate R --duration S --warmup S --targets ADDR:PORT,... --scratch DIR --seed N --param NAME=VALUE"
+	return c
+}

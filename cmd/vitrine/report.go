@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/report"
+	"vitrine/result"
+)
+
+func (a *app) reportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "report DIR",
+		Short: "Write report.html and the figures of a run again",
+		Args:  args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, given []string) error {
+			if err := a.writeReport(given[0]); err != nil {
+				return err
+			}
+			return a.present(given[0])
+		},
+	}
+}
+
+func (a *app) compareCommand() *cobra.Command {
+	var out string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "compare DIR...",
+		Short: "Compare the sizes of several runs",
+		Args:  args(cobra.MinimumNArgs(1)),
+		RunE: func(_ *cobra.Command, dirs []string) error {
+			var all []*result.Data
+			for _, dir := range dirs {
+				data, err := loadRun(dir)
+				if err != nil {
+					return err
+				}
+				all = append(all, data)
+			}
+			if out != "" {
+				if err := report.Write(out, all...); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(report.Comparison(all...))
+			}
+			return report.Compare(a.stdout, all...)
+		},
+	}
+	c.Flags().StringVar(&out, "out", "", "also write a report of all runs into this folder")
+	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	return c
+}
+
+// loadRun reads a run folder; one that is none is the user's mistake.
+func loadRun(dir string) (*result.Data, error) {
+	data, err := result.Load(dir)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: dir, Found: err.Error(), Want: "name the folder of a run (--out of characterize)"}
+	}
+	return data, nil
+}
+
+// present prints what the run found and where the report is.
+func (a *app) present(dir string) error {
+	data, err := loadRun(dir)
+	if err != nil {
+		return err
+	}
+	return report.Text(a.stdout, data)
+}
+
+func (a *app) writeReport(dir string) error {
+	data, err := loadRun(dir)
+	if err != nil {
+		return err
+	}
+	return report.Write(dir, data)
+}

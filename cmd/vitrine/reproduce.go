@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vitrine/papers"
+	"vitrine/trial"
+)
+
+func (a *app) reproduceCommand() *cobra.Command {
+	var f characterizeFlags
+	var list bool
+	c := &cobra.Command{
+		Use:   "reproduce NAME",
+		Short: "Measure a table or figure of a paper again, and judge what the paper states",
+		Args:  args(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			if list || len(given) == 0 {
+				return a.listExhibits()
+			}
+			return a.reproduce(c.Context(), given[0], f)
+		},
+	}
+	c.Flags().BoolVar(&list, "list", false, "list the tables and figures")
+	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME-TIME)")
+	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate")
+	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
+	c.Flags().BoolVar(&f.json, "json", false, "print the verdicts as JSON")
+	c.Flags().DurationVar(&f.maxTime, "max-time", 0, "begin no trial after this long; 0: no limit")
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		exhibits, _ := papers.List()
+		var names []string
+		for _, e := range exhibits {
+			names = append(names, e.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c
+}
+
+func (a *app) listExhibits() error {
+	exhibits, err := papers.List()
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, e := range exhibits {
+		fmt.Fprintf(w, "%s\t%s\n", e.Name, e.Title)
+	}
+	return w.Flush()
+}
+
+// reproduce runs the exhibit's specs and judges its statements.
+func (a *app) reproduce(ctx context.Context, name string, f characterizeFlags) error {
+	e, err := papers.Find(name)
+	if err != nil {
+		return err
+	}
+	if f.out == "" {
+		f.out = filepath.Join("runs", strings.ReplaceAll(name, "/", "-")+"-"+time.Now().Format("20060102-150405"))
+	}
+	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(specs)
+	deployment, workload, err := e.Unpack(specs)
+	if err != nil {
+		return err
+	}
+	cfg, err := a.load(deployment, workload, f.substrate)
+	if err != nil {
+		return err
+	}
+	cfg.MaxTime = f.maxTime
+	plan, err := trial.MakePlan(cfg)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return a.printPlan(cfg, plan, f.json)
+	}
+	summary, err := a.campaign(ctx, cfg, plan, f)
+	if err != nil {
+		return err
+	}
+	verdicts := e.Judge(summary)
+	if err := saveVerdicts(filepath.Join(f.out, "verdicts.json"), verdicts); err != nil {
+		return err
+	}
+	if f.json {
+		return json.NewEncoder(a.stdout).Encode(verdicts)
+	}
+	if err := a.present(f.out); err != nil {
+		return err
+	}
+	return printVerdicts(a.stdout, e, verdicts)
+}
+
+func saveVerdicts(path string, verdicts []papers.Verdict) error {
+	text, err := json.MarshalIndent(verdicts, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+func printVerdicts(out io.Writer, e papers.Exhibit, verdicts []papers.Verdict) error {
+	fmt.Fprintf(out, "\n%s\n", e.Title)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "verdict\tfactor here\tin the paper\tstatement")
+	for _, v := range verdicts {
+		here, paper := "", ""
+		if v.Ratio != nil {
+			here = fmt.Sprintf("%.2f", *v.Ratio)
+		}
+		if v.Factor > 0 {
+			paper = fmt.Sprintf("%.2f", v.Factor)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n\t\t\t  %s\n", v.Result, here, paper, v.Claim, v.Detail)
+	}
+	return w.Flush()
+}

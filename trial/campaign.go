@@ -1,0 +1,185 @@
+// Package trial runs campaigns: it deploys a function at one sizing after the
+// other, drives each at the rates that a search asks for, watches it, and
+// appends every outcome to the results (NFV-VITAL, section III).
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"vitrine"
+	"vitrine/result"
+	"vitrine/search/rate"
+	"vitrine/spec"
+)
+
+// A Config is a campaign to run.
+type Config struct {
+	Deployment *spec.Deployment
+	Workload   *spec.Workload
+	Backends   Backends
+	CPUs       CPUs
+	Results    *result.Run
+	RunID      string        // the run's label
+	Seed       uint64        // of whatever is drawn
+	MaxTime    time.Duration // begin no trial after it; 0: no limit
+	Observe    func(Event)   // progress; called from one goroutine
+	Log        *slog.Logger
+}
+
+// A campaign is a Config being run.
+type campaign struct {
+	*Config
+	program  []string          // of the generator
+	params   map[string]string // of the generator
+	began    time.Time
+	seq      int
+	measured []vitrine.Measured // as in summary.Sizings
+	summary  result.Summary
+}
+
+// errEnough ends a campaign whose time is over; it is no failure.
+var errEnough = errors.New("the time given with --max-time is over")
+
+// Run runs the campaign to its end, or until ctx is done. The summary holds
+// whatever was measured, also when there is an error.
+func Run(ctx context.Context, cfg Config) (result.Summary, error) {
+	c := &campaign{Config: &cfg, began: time.Now()}
+	c.summary = result.Summary{VNF: cfg.Deployment.VNFName, Unit: cfg.Workload.Unit, Thresholds: cfg.Workload.Thresholds}
+	err := c.run(ctx)
+	if err != nil {
+		c.summary.StoppedBecause = oneLine(err).Error()
+	}
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	c.conclude()
+	return c.summary, errors.Join(err, cfg.Results.SaveSummary(c.summary))
+}
+
+func (c *campaign) run(ctx context.Context) error {
+	var err error
+	if c.program, err = c.generator(); err != nil {
+		return err
+	}
+	if c.params, err = c.Workload.Parameters.Strings(); err != nil {
+		return err
+	}
+	for _, choice := range c.Deployment.Servers.Choices() {
+		if err := c.choose(ctx, choice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generator is the program that makes the load.
+func (c *campaign) generator() ([]string, error) {
+	if c.Workload.Program != "" {
+		return []string{c.Workload.Program}, nil
+	}
+	return c.Backends.Generator(c.Workload.Generator)
+}
+
+// choose measures every sizing that the mode asks for under one choice of the
+// options.
+func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
+	search, err := c.sizeSearch()
+	if err != nil {
+		return err
+	}
+	lazy := &lazySite{config: c.Config, choice: choice}
+	defer func() { err = errors.Join(err, lazy.close(context.WithoutCancel(ctx))) }()
+	var history []vitrine.Measured
+	for {
+		step := search.Next(history)
+		c.emit(Event{Kind: SizingChosen, Choice: choice, Sizing: step.Sizing, Why: step.Why})
+		if step.Done {
+			c.summary.StoppedBecause = step.Why
+			return nil
+		}
+		c.summary.Path = append(c.summary.Path, result.Step{
+			Sizing: step.Sizing.String(), Why: step.Why, Substrate: choice.Substrate, Options: choice.Options,
+		})
+		measured, err := c.sizing(ctx, lazy, step.Sizing)
+		if err != nil {
+			return err
+		}
+		history = append(history, measured)
+		c.emit(Event{Kind: SizingDone, Choice: choice, Sizing: step.Sizing, Measured: &measured})
+		if err := c.Results.SaveSummary(c.summary); err != nil {
+			return err
+		}
+	}
+}
+
+// sizing runs the rate search of one sizing. What is on record is not run
+// again. What was measured counts also when the search could not be ended.
+func (c *campaign) sizing(ctx context.Context, lazy *lazySite, sizing vitrine.Sizing) (_ vitrine.Measured, err error) {
+	search, err := c.rateSearch()
+	if err != nil {
+		return vitrine.Measured{}, err
+	}
+	lazy.sizing = sizing
+	defer func() { err = errors.Join(err, lazy.end(context.WithoutCancel(ctx))) }()
+	var history []vitrine.Outcome
+	for {
+		step := search.Next(history)
+		if step.Done {
+			c.emit(Event{Kind: RateDone, Choice: lazy.choice, Sizing: sizing, Why: step.Why})
+			return c.learn(lazy.choice, sizing, history), nil
+		}
+		outcome, recorded, err := c.trial(ctx, lazy, c.key(lazy, step, history), step)
+		if err != nil {
+			if len(history) > 0 {
+				c.learn(lazy.choice, sizing, history)
+			}
+			return vitrine.Measured{}, err
+		}
+		lazy.after(outcome.SuccessRatio() < c.Workload.Thresholds[0])
+		history = append(history, outcome)
+		c.emit(Event{Kind: TrialDone, Choice: lazy.choice, Sizing: sizing, Step: step, Outcome: &outcome, Recorded: recorded})
+	}
+}
+
+// key names the next trial: another attempt at an invalid one, or the next in
+// sequence.
+func (c *campaign) key(lazy *lazySite, step rate.Step, history []vitrine.Outcome) vitrine.Key {
+	attempt := 1
+	if n := len(history); n > 0 {
+		last := history[n-1]
+		if !last.Valid && last.Repeat == step.Repeat && last.Rate == step.Rate {
+			attempt = last.Attempt + 1
+		}
+	}
+	if attempt == 1 {
+		c.seq++
+	}
+	return vitrine.Key{
+		Seq: c.seq, Attempt: attempt, Substrate: lazy.choice.Substrate, Options: lazy.choice.Options,
+		Sizing: lazy.sizing.String(), Repeat: step.Repeat, Rate: step.Rate,
+	}
+}
+
+// trial takes the trial from the record, or runs it and puts it there.
+func (c *campaign) trial(ctx context.Context, lazy *lazySite, key vitrine.Key, step rate.Step) (_ vitrine.Outcome, recorded bool, err error) {
+	if outcome, ok := c.Results.Find(key); ok {
+		return outcome, true, nil
+	}
+	if c.MaxTime > 0 && time.Since(c.began) > c.MaxTime {
+		return vitrine.Outcome{}, false, errEnough
+	}
+	c.emit(Event{Kind: TrialBegins, Choice: lazy.choice, Sizing: lazy.sizing, Step: step, Key: key})
+	d, err := lazy.ready(ctx, step.Restart, c.Workload.Settle)
+	if err != nil {
+		return vitrine.Outcome{}, false, fmt.Errorf("sizing %s: %w", lazy.sizing, err)
+	}
+	outcome, err := c.one(ctx, d, key, step.Duration)
+	if err != nil {
+		return outcome, false, err
+	}
+	return outcome, false, c.Results.Append(outcome)
+}

@@ -1,0 +1,116 @@
+package trial
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"vitrine"
+)
+
+// A demand is one instance's wish for CPUs.
+type demand struct {
+	instance  string
+	vcpus     float64
+	exclusive bool // the flavor asks for CPUs of its own
+}
+
+// floatSlack forgives the rounding of decimal CPUs: 0.1+0.2 is not 0.3.
+const floatSlack = 1e-9
+
+// assign says which of the function's CPUs each instance may run on. Pinned,
+// an instance keeps to as few CPUs as hold it and no CPU is promised more than
+// once; floating, it may run on all that are not exclusively another's. A sum
+// beyond the CPUs is refused: sharing would measure the shortage, not the size.
+func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error) {
+	var sum float64
+	for _, d := range demands {
+		sum += d.vcpus
+	}
+	if sum > float64(len(cpus))+floatSlack {
+		return nil, &vitrine.Unsupported{
+			What:    fmt.Sprintf("a size of %.4g vCPUs (unscalable components included)", sum),
+			Missing: fmt.Sprintf("%d CPUs are reserved for the function: %v", len(cpus), cpus),
+			Do:      "lower the flavors or the limit, or give the function more CPUs with servers.cpus",
+		}
+	}
+	order := slices.Clone(demands)
+	slices.SortStableFunc(order, func(a, b demand) int {
+		if a.exclusive != b.exclusive {
+			return boolFirst(a.exclusive)
+		}
+		return cmp.Compare(b.vcpus, a.vcpus)
+	})
+	free := make(map[int]float64, len(cpus))
+	for _, c := range cpus {
+		free[c] = 1
+	}
+	out := make(map[string][]int, len(demands))
+	for _, d := range order {
+		if !pinned && !d.exclusive {
+			continue
+		}
+		got, err := take(cpus, free, d)
+		if err != nil {
+			return nil, err
+		}
+		out[d.instance] = got
+	}
+	shared := slices.DeleteFunc(slices.Clone(cpus), func(c int) bool { return free[c] <= 0 })
+	for _, d := range demands {
+		if out[d.instance] != nil {
+			continue
+		}
+		if len(shared) == 0 {
+			return nil, noCPU(d.instance, cpus, d.vcpus)
+		}
+		out[d.instance] = shared
+	}
+	return out, nil
+}
+
+// take finds the CPUs for one pinned instance: whole ones, then the fullest
+// CPU that still has room for the fraction (best fit).
+func take(cpus []int, free map[int]float64, d demand) ([]int, error) {
+	var got []int
+	rest := d.vcpus
+	if d.exclusive {
+		rest = math.Ceil(rest - floatSlack)
+	}
+	for rest > floatSlack {
+		want := math.Min(rest, 1)
+		best := -1
+		for _, c := range cpus {
+			if free[c]+floatSlack >= want && !slices.Contains(got, c) && (best < 0 || free[c] < free[best]) {
+				best = c
+			}
+		}
+		if best < 0 {
+			return nil, noCPU(d.instance, cpus, want)
+		}
+		got = append(got, best)
+		free[best] -= want
+		rest -= want
+	}
+	if len(got) == 0 { // no quota asked for: anywhere
+		return slices.Clone(cpus), nil
+	}
+	slices.Sort(got)
+	return got, nil
+}
+
+func noCPU(instance string, cpus []int, want float64) error {
+	return &vitrine.Unsupported{
+		What:    fmt.Sprintf("a CPU for %s", instance),
+		Missing: fmt.Sprintf("none of %v has %.4g left", cpus, want),
+		Do:      "turn pinning off, or give the function more CPUs with servers.cpus",
+	}
+}
+
+func boolFirst(a bool) int {
+	if a {
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,43 @@
+package trial
+
+import (
+	"time"
+
+	"vitrine"
+	"vitrine/search/rate"
+	"vitrine/spec"
+)
+
+// A Kind says what happened.
+type Kind string
+
+// What happens in a campaign, in this order, the inner ones many times.
+const (
+	SizingChosen Kind = "sizing-chosen" // or the end of the size search
+	Deploying    Kind = "deploying"
+	TrialBegins  Kind = "trial-begins"
+	TrialDone    Kind = "trial-done"
+	RateDone     Kind = "rate-done"
+	SizingDone   Kind = "sizing-done"
+)
+
+// An Event is progress of a campaign. Fields that do not belong to its kind are zero.
+type Event struct {
+	Kind     Kind
+	Elapsed  time.Duration
+	Choice   spec.Choice
+	Sizing   vitrine.Sizing
+	Why      string
+	Step     rate.Step
+	Key      vitrine.Key
+	Outcome  *vitrine.Outcome
+	Recorded bool // the outcome was on record and not measured again
+	Measured *vitrine.Measured
+}
+
+func (c *campaign) emit(e Event) {
+	if c.Observe != nil {
+		e.Elapsed = time.Since(c.began)
+		c.Observe(e)
+	}
+}

@@ -1,0 +1,104 @@
+package trial
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// CPUs is who may run where.
+type CPUs struct {
+	Function  []int `json:"function"` // reserved for the function's instances
+	Generator []int `json:"generator"`
+}
+
+// ShareCPUs divides the CPUs that this process may use. Unless said, the
+// generator has the first and the function the rest; they never share one, for
+// then the generator would measure itself.
+func ShareCPUs(function, generator []int) (CPUs, error) {
+	allowed, err := allowedCPUs()
+	if err != nil {
+		return CPUs{}, err
+	}
+	if len(allowed) < 2 {
+		return CPUs{}, &vitrine.Unsupported{
+			What:    "a CPU for the generator and one for the function",
+			Missing: fmt.Sprintf("this process may run on CPU %v alone", allowed),
+			Do:      "run on a host with two CPUs, or widen the CPU affinity",
+		}
+	}
+	c := CPUs{Function: slices.Clone(function), Generator: slices.Clone(generator)}
+	for _, cpu := range slices.Concat(c.Function, c.Generator) {
+		if !slices.Contains(allowed, cpu) {
+			return c, &vitrine.Unsupported{
+				What:    fmt.Sprintf("CPU %d, which the deployment names", cpu),
+				Missing: fmt.Sprintf("this process may run on CPUs %v", allowed),
+				Do:      "mend servers.cpus or servers.generator_cpus",
+			}
+		}
+	}
+	if len(c.Generator) == 0 {
+		c.Generator = firstNot(allowed, c.Function)
+	}
+	if len(c.Function) == 0 {
+		c.Function = slices.DeleteFunc(slices.Clone(allowed), func(cpu int) bool { return slices.Contains(c.Generator, cpu) })
+	}
+	for _, cpu := range c.Generator {
+		if slices.Contains(c.Function, cpu) {
+			return c, &vitrine.Unsupported{
+				What:    fmt.Sprintf("CPU %d for both generator and function", cpu),
+				Missing: "the generator needs a CPU of its own, or it would measure itself",
+				Do:      "keep servers.cpus and servers.generator_cpus apart",
+			}
+		}
+	}
+	if len(c.Function) == 0 || len(c.Generator) == 0 {
+		return c, &vitrine.Unsupported{
+			What:    "a CPU for the generator and one for the function",
+			Missing: fmt.Sprintf("of CPUs %v, function %v and generator %v leave none to the other", allowed, c.Function, c.Generator),
+			Do:      "mend servers.cpus or servers.generator_cpus",
+		}
+	}
+	return c, nil
+}
+
+// firstNot is the first CPU that is not taken.
+func firstNot(allowed, taken []int) []int {
+	for _, cpu := range allowed {
+		if !slices.Contains(taken, cpu) {
+			return []int{cpu}
+		}
+	}
+	return nil
+}
+
+// allowedCPUs are those that this process may run on.
+func allowedCPUs() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("read the CPU affinity: %w", err)
+	}
+	var cpus []int
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// KeepOff moves this process to the generator's CPUs, so that watching and
+// driving take nothing from the function.
+func (c CPUs) KeepOff() error {
+	var set unix.CPUSet
+	for _, cpu := range c.Generator {
+		set.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("move to CPUs %v: %w", c.Generator, err)
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/load"
+	"vitrine/monitor"
+)
+
+// A generator that has not ended this long after its trial's time is hung.
+const generatorGrace = 60 * time.Second
+
+// one runs one trial on a deployment. What the generator or the function did
+// wrong makes the outcome invalid; an error is the end of the campaign.
+func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, window time.Duration) (vitrine.Outcome, error) {
+	var out vitrine.Outcome
+	scratch := filepath.Join(d.site.gen.dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
+	if err := os.MkdirAll(scratch, 0o755); err != nil {
+		return out, err
+	}
+	usage, _, err := c.Results.CreateUsage(key)
+	if err != nil {
+		return out, err
+	}
+	defer usage.Close()
+	warmup := c.Workload.Warmup
+	begin := time.Now().Add(warmup)
+	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, d.site.vantages(d), usage)
+	if err != nil {
+		return out, fmt.Errorf("monitor: %w", err)
+	}
+	report, trialErr := c.drive(ctx, d, key, window, scratch)
+	if ctx.Err() != nil {
+		return out, errors.Join(context.Cause(ctx), watch.Stop())
+	}
+	if report.WindowStart > 0 {
+		begin = time.UnixMicro(int64(report.WindowStart * 1e6))
+	}
+	if err := watch.Stop(); err != nil {
+		return out, fmt.Errorf("monitor: %w", err)
+	}
+	if trialErr == nil {
+		out, trialErr = report.Outcome(key)
+	}
+	if trialErr != nil {
+		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
+	}
+	out.Use = watch.Use(begin, begin.Add(out.Duration))
+	return out, nil
+}
+
+// drive starts the generator and waits for its report. The error says why
+// there is none, or why it is no verdict.
+func (c *campaign) drive(ctx context.Context, d *deployment, key vitrine.Key, window time.Duration, scratch string) (load.Report, error) {
+	warmup := c.Workload.Warmup
+	limit := warmup + 2*window + generatorGrace
+	tctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	command := load.Command(c.program, load.Trial{
+		Rate: key.Rate, Duration: window.Seconds(), Warmup: warmup.Seconds(),
+		Targets: d.targets(), Scratch: scratch, Seed: c.Seed + uint64(key.Seq), Params: c.params,
+	})
+	command.Dir = scratch
+	command.Stdout = filepath.Join(scratch, "report.json")
+	if err := os.RemoveAll(command.Stdout); err != nil {
+		return load.Report{}, err
+	}
+	gen := d.site.gen
+	process, err := gen.place.Start(tctx, command)
+	if err != nil {
+		return load.Report{}, fmt.Errorf("start the generator: %w", err)
+	}
+	gen.process = process
+	dead := d.wait(tctx, process.Done())
+	if err := gen.place.Stop(context.WithoutCancel(ctx), stopGrace); err != nil {
+		return load.Report{}, fmt.Errorf("stop the generator: %w", err)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return load.Report{}, context.Cause(ctx)
+	case dead != nil:
+		return load.Report{}, oneLine(dead)
+	case tctx.Err() != nil:
+		return load.Report{}, fmt.Errorf("the generator had not ended after %s", limit)
+	case process.Err() != nil:
+		return load.Report{}, oneLine(fmt.Errorf("the %w", gen.ended()))
+	}
+	return readReport(command.Stdout)
+}
+
+// wait returns once the generator has ended or the context is over; at once,
+// with the reason, when an instance dies before.
+func (d *deployment) wait(ctx context.Context, generator <-chan struct{}) error {
+	died := make(chan struct{}, len(d.instances))
+	over, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, in := range d.instances {
+		go func() {
+			select {
+			case <-in.process.Done():
+				died <- struct{}{}
+			case <-over.Done():
+			}
+		}()
+	}
+	select {
+	case <-generator:
+	case <-ctx.Done():
+	case <-died:
+	}
+	return d.died()
+}
+
+func readReport(path string) (load.Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return load.Report{}, fmt.Errorf("the generator's report: %w", err)
+	}
+	defer f.Close()
+	report, err := load.ParseReport(f)
+	if err != nil {
+		return report, fmt.Errorf("the generator's report: %w", err)
+	}
+	return report, nil
+}
+
+// oneLine keeps a reason within one line of trials.csv.
+func oneLine(err error) error {
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+}

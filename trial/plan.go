@@ -1,0 +1,138 @@
+package trial
+
+import (
+	"fmt"
+	"time"
+
+	"vitrine"
+	"vitrine/search/rate"
+	"vitrine/search/size"
+	"vitrine/spec"
+)
+
+// A Plan is what a campaign would do, as far as it is known beforehand.
+type Plan struct {
+	Combinations []spec.Choice    `json:"combinations"` // of the options given several values
+	Sizings      []vitrine.Sizing `json:"-"`            // all of them, or what a directed search starts from
+	Names        []string         `json:"sizings"`
+	Open         bool             `json:"open"`              // more sizings follow from what is measured
+	MostSizings  int              `json:"most_sizings"`      // per combination
+	MostTrials   int              `json:"trials_per_sizing"` // at most, invalid ones aside
+	Trial        time.Duration    `json:"trial_ns"`          // warm-up, window and settling of one
+	Most         time.Duration    `json:"at_most_ns"`        // of the whole campaign
+}
+
+// MakePlan works out what the campaign would do without starting anything. It
+// refuses what this host's CPUs cannot hold.
+func MakePlan(c *Config) (Plan, error) {
+	p := Plan{Combinations: c.Deployment.Servers.Choices()}
+	search, err := c.sizeSearch()
+	if err != nil {
+		return p, err
+	}
+	p.Open = true
+	if known, ok := search.(size.Planner); ok {
+		p.Sizings, p.Open = known.Plan(), false
+	} else if step := search.Next(nil); !step.Done {
+		p.Sizings = []vitrine.Sizing{step.Sizing}
+	}
+	p.MostSizings = len(p.Sizings)
+	if p.Open {
+		p.MostSizings = c.mostDirected()
+	}
+	for _, s := range p.Sizings {
+		p.Names = append(p.Names, s.String())
+		for _, o := range p.Combinations {
+			if err := c.fits(s, o); err != nil {
+				return p, err
+			}
+		}
+	}
+	rates, err := c.rateSearch()
+	if err != nil {
+		return p, err
+	}
+	if known, ok := rates.(rate.Planner); ok {
+		p.MostTrials = known.Trials()
+	}
+	p.Trial = c.Workload.Warmup + c.Workload.Duration + c.Workload.Settle
+	p.Most = time.Duration(len(p.Combinations)*p.MostSizings*p.MostTrials) * p.Trial
+	return p, nil
+}
+
+// fits checks the sizing against the CPUs reserved for the function.
+func (c *Config) fits(s vitrine.Sizing, o spec.Choice) error {
+	d := &deployment{site: &site{choice: o}, config: c, sizing: s, order: c.Deployment.Order()}
+	_, err := d.specs("")
+	return err
+}
+
+// mostDirected is how many sizings a directed search visits at the most: each
+// step grows one component by one flavor or by one instance.
+func (c *Config) mostDirected() int {
+	space := c.space()
+	steps := 0
+	for range space.Components {
+		if c.Deployment.Mode.Scaling == spec.ScaleOut {
+			steps += int(space.Limit.VCPUs/space.Flavors[0].VCPUs) - 1
+		} else {
+			steps += len(space.Flavors) - 1
+		}
+	}
+	return steps + 1
+}
+
+// space is what the deployment's sizings are made of. Its limit is never
+// beyond what the unscalable components leave of the function's CPUs.
+func (c *Config) space() size.Space {
+	from := c.Deployment.Space()
+	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}}
+	for short, count := range from.Counts {
+		space.Counts[short] = size.Count(count)
+	}
+	smallest := from.Smallest()
+	fixed := c.Deployment.Total(smallest).VCPUs - c.Deployment.Resources(smallest).VCPUs
+	room := float64(len(c.CPUs.Function)) - fixed
+	if space.Limit.VCPUs == 0 || space.Limit.VCPUs > room {
+		space.Limit.VCPUs = room
+	}
+	return space
+}
+
+// sizeSearch makes the search that the deployment's mode names.
+func (c *Config) sizeSearch() (size.Search, error) {
+	m := c.Deployment.Mode
+	switch m.Name {
+	case spec.Custom:
+		return size.NewCustom(c.Deployment.Sizings()), nil
+	case spec.Exhaustive:
+		return size.NewExhaustive(c.space())
+	case spec.Directed:
+		return size.NewDirected(c.space(), size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach})
+	}
+	return nil, fmt.Errorf("mode %q: want custom, exhaustive or directed", m.Name)
+}
+
+// rateConfig is what the workload says about the rates.
+func (c *Config) rateConfig() rate.Config {
+	w := c.Workload
+	return rate.Config{
+		Min: w.Range.Min(), Max: w.Range.Max(), Increase: w.Increase, Duration: w.Duration,
+		Repeat: w.Repeat, Thresholds: w.Thresholds, Seed: c.Seed, Stop: w.StopWhen(),
+	}
+}
+
+// rateSearch makes the search that the workload names.
+func (c *Config) rateSearch() (rate.Search, error) {
+	cfg := c.rateConfig()
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	switch c.Workload.Search {
+	case spec.Ramp:
+		return rate.NewRamp(cfg), nil
+	case spec.Bisect:
+		return rate.NewBisect(cfg), nil
+	}
+	return nil, fmt.Errorf("search %q: want %s or %s", c.Workload.Search, spec.Ramp, spec.Bisect)
+}

@@ -1,0 +1,147 @@
+package trial
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+const (
+	probeFirst = 2 * time.Millisecond   // between the first two probes; doubles
+	probeMost  = 100 * time.Millisecond // between later ones
+	probeLimit = time.Second            // of one probe
+)
+
+// waitReady probes the instance from where the generator is until it answers,
+// its process ends or the component's time limit passes.
+func (d *deployment) waitReady(ctx context.Context, in *instance) error {
+	c := in.component
+	if c.Ready == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Ready.Timeout)
+	defer cancel()
+	var last error
+	for pause := probeFirst; ; pause = min(2*pause, probeMost) {
+		if last = d.probe(ctx, in); last == nil {
+			return nil
+		}
+		select {
+		case <-in.process.Done():
+			return fmt.Errorf("%s ended before it was ready: %w", in.name, in.ended())
+		case <-ctx.Done():
+			if err := context.Cause(ctx); err != context.DeadlineExceeded {
+				return err
+			}
+			return fmt.Errorf("%s was not ready within %s: %w; its log ends:\n%s", in.name, c.Ready.Timeout, last, in.logTail())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// probe asks the instance once.
+func (d *deployment) probe(ctx context.Context, in *instance) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	c, r := in.component, in.component.Ready
+	if len(r.Command) > 0 {
+		return in.place.Run(ctx, vitrine.Command{Args: d.expand(in, r.Command), Env: in.env})
+	}
+	return netns.Do(d.site.gen.place.NetNS(), func() error {
+		switch {
+		case r.TCP != "":
+			return probeTCP(ctx, in.at(c, r.TCP))
+		case r.SIP != "":
+			return probeSIP(ctx, in.at(c, r.SIP))
+		case r.HTTP != nil:
+			return probeHTTP(ctx, in.at(c, r.HTTP.Port), r.HTTP.Path)
+		}
+		return nil
+	})
+}
+
+func probeTCP(ctx context.Context, at netip.AddrPort) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", at.String())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// probeSIP sends OPTIONS (RFC 3261 section 11); any answer will do.
+func probeSIP(ctx context.Context, at netip.AddrPort) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "udp", at.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if t, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(t)
+	}
+	self := conn.LocalAddr().String()
+	tag := fmt.Sprintf("%x", time.Now().UnixNano())
+	request := strings.Join([]string{
+		"OPTIONS sip:" + at.String() + " SIP/2.0",
+		"Via: SIP/2.0/UDP " + self + ";rport;branch=z9hG4bK" + tag,
+		"Max-Forwards: 70",
+		"From: <sip:vitrine@" + self + ">;tag=" + tag,
+		"To: <sip:" + at.String() + ">",
+		"Call-ID: ready-" + tag,
+		"CSeq: 1 OPTIONS",
+		"Contact: <sip:vitrine@" + self + ">",
+		"Content-Length: 0", "", "",
+	}, "\r\n")
+	if _, err := conn.Write([]byte(request)); err != nil {
+		return err
+	}
+	answer := make([]byte, 2048)
+	n, err := conn.Read(answer)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(string(answer[:n]), "SIP/2.0 ") {
+		return fmt.Errorf("%s answered OPTIONS with something that is not SIP", at)
+	}
+	return nil
+}
+
+// probeHTTP speaks over a connection of its own: net/http would dial from
+// another thread, and so from another network namespace.
+func probeHTTP(ctx context.Context, at netip.AddrPort, path string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", at.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if t, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(t)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+path, nil)
+	if err != nil {
+		return err
+	}
+	request.Close = true
+	if err := request.Write(conn); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("GET %s: %s", request.URL, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/spec"
+	"vitrine/substrate"
+)
+
+// Backends makes what a campaign runs on. The command line fills it in from
+// its explicit lists.
+type Backends struct {
+	// Substrate makes the named substrate; part is its own part of the deployment.
+	Substrate func(ctx context.Context, name string, part spec.Node) (substrate.Substrate, error)
+	// Host makes the substrate that generators run on.
+	Host func(ctx context.Context) (substrate.Substrate, error)
+	// Fabric makes the named fabric; "auto" is the best this host can do.
+	Fabric func(ctx context.Context, name string, part spec.Node) (fabric.Fabric, error)
+	// Generator is the program of the workload's generator with its first arguments.
+	Generator func(name string) ([]string, error)
+	// Self is this very executable: what a command's program "vitrine" stands for.
+	Self string
+}
+
+// GeneratorName is the instance that the load comes from.
+const GeneratorName = "generator"
+
+// A site is where one combination of options is measured: the function's
+// substrate, the fabric, and the generator beside it.
+type site struct {
+	choice   spec.Choice
+	function substrate.Substrate
+	host     substrate.Substrate
+	fabric   fabric.Fabric
+	gen      *instance
+}
+
+// openSite makes the back ends of one combination and puts the generator in place.
+func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error) {
+	s := &site{choice: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if s.function, err = c.Backends.Substrate(ctx, o.Substrate, c.Deployment.Servers.Parts[o.Substrate]); err != nil {
+		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
+	}
+	if s.host, err = c.Backends.Host(ctx); err != nil {
+		return nil, fmt.Errorf("the generator's place: %w", err)
+	}
+	if s.fabric, err = c.Backends.Fabric(ctx, o.Fabric, c.Deployment.Servers.Parts[o.Fabric]); err != nil {
+		return nil, fmt.Errorf("fabric %s: %w", o.Fabric, err)
+	}
+	in := &instance{name: GeneratorName, dir: c.Results.LogDir(GeneratorName)}
+	s.gen = in
+	err = in.create(ctx, s.host, s.fabric, substrate.Spec{
+		Run: c.RunID, Name: in.name, Component: in.name, CPUs: c.CPUs.Generator, Dir: in.dir,
+	})
+	return s, err
+}
+
+func (s *site) close(ctx context.Context) error {
+	var errs []error
+	if s.gen != nil {
+		errs = append(errs, s.gen.remove(ctx, s.fabric))
+	}
+	if s.fabric != nil {
+		errs = append(errs, s.fabric.Close(ctx))
+	}
+	for _, sub := range []substrate.Substrate{s.function, s.host} {
+		if sub != nil {
+			errs = append(errs, sub.Close(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// create makes the instance's place and wires it.
+func (in *instance) create(ctx context.Context, sub substrate.Substrate, fab fabric.Fabric, sp substrate.Spec) error {
+	if err := os.MkdirAll(filepath.Join(sp.Dir, scratchDir), 0o755); err != nil {
+		return err
+	}
+	place, err := sub.Create(ctx, sp)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", in.name, err)
+	}
+	in.place = place
+	if in.endpoint, err = fab.Attach(ctx, fabric.Port{Instance: in.name, NetNS: place.NetNS()}); err != nil {
+		return fmt.Errorf("attach %s: %w", in.name, err)
+	}
+	return nil
+}
+
+// remove takes the instance down; what does not exist is skipped.
+func (in *instance) remove(ctx context.Context, fab fabric.Fabric) error {
+	if in.place == nil {
+		return nil
+	}
+	err := errors.Join(
+		in.place.Stop(ctx, stopGrace),
+		fab.Detach(ctx, in.name),
+		in.place.Remove(ctx),
+		os.RemoveAll(filepath.Join(in.dir, scratchDir)),
+	)
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", in.name, err)
+	}
+	in.place = nil
+	return nil
+}
+
+// vantages lists where the use of the generator and the instances can be read.
+func (s *site) vantages(d *deployment) []vitrine.Vantage {
+	all := []vitrine.Vantage{s.gen.place.Vantage()}
+	for _, in := range d.instances {
+		all = append(all, in.place.Vantage())
+	}
+	return all
+}
