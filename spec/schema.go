@@ -3,6 +3,7 @@ package spec
 import (
 	"bytes"
 	_ "embed"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -154,11 +155,14 @@ func reflector() *jsonschema.Reflector {
 		KeyNamer:                   strings.ToLower, // as yaml does to fields without a tag
 		RequiredFromJSONSchemaTags: true,
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			if t == reflect.TypeFor[time.Duration]() {
+			if t.Name() == "Duration" && t.ConvertibleTo(reflect.TypeFor[time.Duration]()) { // time's, and back ends' own
 				return &jsonschema.Schema{Type: "string", Format: "whole-duration", Examples: []any{"3s"}}
 			}
 			if s, ok := reflect.Zero(t).Interface().(shaped); ok {
 				return s.shape()
+			}
+			if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+				return &jsonschema.Schema{Type: "string"}
 			}
 			return nil
 		},
