@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"vitrine/internal/netns"
 	"vitrine/substrate"
 )
 
@@ -38,9 +38,9 @@ func (s *Substrate) Check(context.Context) []substrate.Check {
 	if !i.SwapLimit {
 		swap = "swap is not limited"
 	}
-	namespaces, err := os.Open("/proc/1/ns/net")
-	if err == nil {
-		namespaces.Close()
+	wiring := substrate.Check{Name: "docker: network namespaces", OK: true, Detail: "those of containers can be wired"}
+	if err := netns.Possible(); err != nil {
+		wiring.OK, wiring.Detail, wiring.Missing = false, "", err.Error()
 	}
 	return []substrate.Check{
 		check("engine", true, fmt.Sprintf("version %s, API %s, %s", i.ServerVersion, s.api.ClientVersion(), s.host), ""),
@@ -49,6 +49,6 @@ func (s *Substrate) Check(context.Context) []substrate.Check {
 		check("CPU quotas", i.CPUCfsQuota && i.CPUCfsPeriod, cgroups, controller),
 		check("binding to CPUs", i.CPUSet, cgroups, controller),
 		check("memory limits", i.MemoryLimit, cgroups+", "+swap, controller),
-		check("wiring of instances", err == nil, "network namespaces of containers can be entered", "the privilege to enter their network namespaces: run as root"),
+		wiring,
 	}
 }

@@ -36,6 +36,11 @@ type Config struct {
 	// be an engine of this very host.
 	Host string `yaml:"host" json:"host,omitempty"`
 
+	// Network is how instances are networked: namespace, one each; host, for
+	// when this user may not enter namespaces and so no fabric could wire them;
+	// auto or empty: whichever this user can.
+	Network string `yaml:"network" json:"network,omitempty" jsonschema:"enum=auto,enum=namespace,enum=host"`
+
 	// Mounts are shown to every instance, besides its own folder.
 	Mounts []Mount `yaml:"mounts" json:"mounts,omitempty"`
 
@@ -54,8 +59,9 @@ type Mount struct {
 type Substrate struct {
 	config Config
 	*engine
-	images gallery
-	pause  static
+	images     gallery
+	pause      static
+	namespaces bool // instances have network namespaces of their own
 
 	creating sync.RWMutex // Create holds it to read, Close to write
 	closed   bool
@@ -79,6 +85,10 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	if err != nil {
 		return nil, err
 	}
+	namespaces, err := config.namespaces()
+	if err != nil {
+		return nil, err
+	}
 	pause, err := pauseStatic()
 	if err != nil {
 		return nil, err
@@ -88,11 +98,15 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 		return nil, err
 	}
 	return &Substrate{
-		config: config, engine: e, pause: pause,
+		config: config, engine: e, pause: pause, namespaces: namespaces,
 		images: gallery{e: e, root: config.Runs, have: make(map[string]picture)},
 		alive:  make(map[*Instance]struct{}),
 	}, nil
 }
+
+// Namespaces says whether instances have network namespaces of their own; a
+// fabric must suit that.
+func (s *Substrate) Namespaces() bool { return s.namespaces }
 
 // Create makes the instance's sandbox, of which the network namespace has
 // nothing but lo, and sees to it that the instance's image is there. An image
@@ -104,7 +118,7 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 		return nil, fmt.Errorf("docker: create %s: the substrate is closed", spec.Name)
 	}
 	if !namePattern.MatchString(spec.Name) || !namePattern.MatchString(spec.Run) {
-		return nil, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("instance %q of run %q", spec.Name, spec.Run), Want: "names of letters, digits, - and _"}
+		return nil, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("instance %q of run %q", spec.Name, spec.Run), Want: "names of letters, digits, and - _ . inside"}
 	}
 	limits, err := s.limits(spec)
 	if err != nil {

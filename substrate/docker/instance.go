@@ -16,8 +16,7 @@ import (
 )
 
 // namePattern is what the engine takes as part of a container's name.
-// A dot sets what we add to it apart.
-var namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`)
+var namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
 
 // killWait is how long the end of what was killed is waited for.
 const killWait = 30 * time.Second

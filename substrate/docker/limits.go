@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"vitrine"
+	"vitrine/internal/netns"
 	"vitrine/substrate"
 )
 
@@ -98,10 +99,30 @@ func (c Config) resolve() (Config, error) {
 	return c, nil
 }
 
-// mounts are those of the configuration, and the instance's own folder under
-// the path that it has on the host.
+// namespaces says whether instances are to have network namespaces.
+func (c Config) namespaces() (bool, error) {
+	switch c.Network {
+	case "", "auto":
+		err := netns.Possible()
+		if err != nil && !vitrine.IsUnsupported(err) {
+			return false, err
+		}
+		return err == nil, nil
+	case "namespace":
+		return true, nil
+	case "host":
+		return false, nil
+	}
+	return false, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("network %q", c.Network), Want: "auto, namespace or host"}
+}
+
+// mounts are those of the configuration, the instance's own folder under the
+// path that it has on the host, and its /etc/hosts.
 func (s *Substrate) mounts(spec substrate.Spec) []mount.Mount {
-	all := []mount.Mount{{Type: mount.TypeBind, Source: spec.Dir, Target: spec.Dir}}
+	all := []mount.Mount{
+		{Type: mount.TypeBind, Source: spec.Dir, Target: spec.Dir},
+		{Type: mount.TypeBind, Source: filepath.Join(spec.Dir, hostsFile), Target: "/etc/hosts", ReadOnly: true},
+	}
 	for _, m := range s.config.Mounts {
 		all = append(all, mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: !m.Writable})
 	}

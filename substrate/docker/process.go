@@ -201,6 +201,9 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 		LogConfig:   container.LogConfig{Type: "none"},
 		SecurityOpt: []string{"label=disable"}, // SELinux would hide the instance's folder
 	}
+	if !i.s.namespaces {
+		host.NetworkMode = "host"
+	}
 	var program *static
 	switch args := command.Args; {
 	case i.spec.Image == "" && len(args) == 0:

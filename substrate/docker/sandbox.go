@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -14,10 +15,21 @@ import (
 	"vitrine"
 )
 
+// hostsFile is the /etc/hosts of the instance's containers, in Spec.Dir.
+const hostsFile = "hosts"
+
 // makeSandbox makes and starts the container that holds the instance's
 // namespaces. It needs no limits: it sleeps.
+//
+// Its network is disabled, which is not the network "none": the runtime makes
+// the namespace, with lo up, and the engine's network controller has no part
+// in it. That starts three times as fast, but leaves /etc/hosts to us.
 func (i *Instance) makeSandbox(ctx context.Context) error {
-	config := &container.Config{Hostname: i.spec.Name, Labels: i.labels()}
+	hosts := "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 " + i.spec.Name + "\n"
+	if err := os.WriteFile(filepath.Join(i.spec.Dir, hostsFile), []byte(hosts), 0o644); err != nil {
+		return fmt.Errorf("docker: create %s: %w", i.spec.Name, err)
+	}
+	config := &container.Config{Hostname: i.spec.Name, Labels: i.labels(), NetworkDisabled: true}
 	host := &container.HostConfig{
 		NetworkMode: "none", IpcMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"},
 		SecurityOpt: []string{"no-new-privileges"}, LogConfig: container.LogConfig{Type: "none"},
@@ -42,7 +54,9 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 		return &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine of this very host that makes cgroups: the containers of %s are not seen here", i.s.host),
 			Do: "run vitrine where the engine runs, in the same PID namespace"}
 	}
-	i.netns = fmt.Sprintf("/proc/%d/ns/net", state.Pid)
+	if i.s.namespaces {
+		i.netns = fmt.Sprintf("/proc/%d/ns/net", state.Pid)
+	}
 	return nil
 }
 

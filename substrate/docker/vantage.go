@@ -34,6 +34,9 @@ func (i *Instance) vantageOf(pid int) vitrine.Vantage {
 	miss("cpu", v.CgroupV2, v.CgroupCPUAcct)
 	miss("memory", v.CgroupV2, v.CgroupMemory)
 	miss("throttled", v.CgroupV2, v.CgroupCPU)
+	if v.NetNS == "" {
+		v.Missing["network"] = "the instance shares the host's network"
+	}
 	return v
 }
 

@@ -1,0 +1,200 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/prometheus/procfs"
+
+	"vitrine"
+	"vitrine/substrate"
+)
+
+func testMounts(b *bed) {
+	folder := b.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "settings"), []byte("loud"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	config := b.s.config
+	config.Folder = folder
+	config.Mounts = []Mount{{Source: "settings", Target: "/etc/settings"}, {Source: folder, Target: "/shared", Writable: true}}
+	s, err := New(b.ctx, config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	on := *b
+	on.s = s
+	in, dir := on.create("c-1", b.image)
+	if got := on.output(in, dir, nil, "/tool", "read", "/etc/settings", "then", "write", "/shared/made", "here"); got != "loud" {
+		b.Errorf("read %q", got)
+	}
+	if !contains(filepath.Join(folder, "made"), "here") {
+		b.Error("what was written to a writable mount is not on the host")
+	}
+	err = in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "write", "/etc/settings", "quiet"}})
+	if err == nil || !strings.Contains(err.Error(), "read-only") {
+		b.Errorf("a mount that is not writable was written: %v", err)
+	}
+	config.Mounts = []Mount{{Source: "settings", Target: "etc"}}
+	if _, err := New(b.ctx, config); !vitrine.IsBadInput(err) {
+		b.Errorf("a relative target: %v", err)
+	}
+}
+
+// testDefaultSignal: SIGTERM ends a program that does not handle it, which it
+// would not if that were process 1 of its namespace.
+func testDefaultSignal(b *bed) {
+	in, dir := b.create("c-1", "")
+	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{b.tool, "wait"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.eventually("started", func() bool { return contains(filepath.Join(dir, "log"), "waiting") })
+	if err := in.Stop(b.ctx, time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "SIGTERM") {
+		b.Errorf("ended by SIGTERM: %v", err)
+	}
+}
+
+// testOrphansReaped: the sandbox's process leaves no zombies of processes whose
+// parent ended first.
+func testOrphansReaped(b *bed) {
+	in, dir := b.create("c-1", b.image)
+	if _, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}}); err != nil {
+		b.Fatal(err)
+	}
+	mark := "mark-" + b.run.ID
+	b.eventually("started", func() bool { return contains(filepath.Join(dir, "log"), "waiting") })
+	var sandbox int
+	if _, err := fmt.Sscanf(in.NetNS(), "/proc/%d/", &sandbox); err != nil {
+		b.Fatalf("%s: %v", in.NetNS(), err)
+	}
+	for range 3 { // each ends after its parent, whose output it does not hold
+		if err := in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "child", "read", mark}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.eventually("no zombies", func() bool {
+		all, err := procfs.AllProcs()
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, p := range all {
+			if stat, err := p.Stat(); err == nil && stat.PPID == sandbox && stat.State == "Z" {
+				return false
+			}
+		}
+		return len(withMark(b.T, mark)) == 0
+	})
+}
+
+// testFullDisk: a log that cannot be written is said, and stalls nobody.
+func testFullDisk(b *bed) {
+	in, _ := b.create("c-1", b.image)
+	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "read", "/tool"}, Stdout: "/dev/full"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	<-p.Done()
+	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "no space left") {
+		b.Errorf("a full disk: %v", err)
+	}
+}
+
+func testHostNetwork(b *bed) {
+	config := b.s.config
+	config.Network = "host"
+	s, err := New(b.ctx, config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	on := *b
+	on.s = s
+	in, dir := on.create("c-1", b.image)
+	if in.NetNS() != "" || in.Vantage().Missing["network"] == "" {
+		b.Errorf("namespace %q, missing %q", in.NetNS(), in.Vantage().Missing)
+	}
+	host, err := os.ReadFile("/proc/net/dev")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if got := on.output(in, dir, nil, "/tool", "read", "/proc/net/dev"); strings.Count(got, "\n") != strings.Count(strings.TrimSpace(string(host)), "\n") {
+		b.Errorf("the instance's interfaces are not the host's:\n%s", got)
+	}
+	config.Network = "moon"
+	if _, err := New(b.ctx, config); !vitrine.IsBadInput(err) {
+		b.Errorf("network moon: %v", err)
+	}
+}
+
+// testForeignLeftAlone: containers of others stay, also when they look like
+// ours but belong to runs known elsewhere.
+func testForeignLeftAlone(b *bed) {
+	all := map[string]map[string]string{
+		"plain":     nil,
+		"elsewhere": {labelRun: "aaaaaaaa", labelRoot: "/another/user's", labelInstance: "c-1"},
+		"unrelated": {labelRun: "aaaaaaaa"},
+		"dead":      {labelRun: "aaaaaaaa", labelRoot: b.s.config.Runs, labelInstance: "c-1"},
+	}
+	for role, labels := range all {
+		id, err := b.s.create(b.ctx, "foreign-"+b.run.ID+"-"+role, &container.Config{Image: b.image, Labels: labels}, &container.HostConfig{NetworkMode: "none"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := b.s.removeContainer(context.Background(), id); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	removed, err := b.s.Clean(b.ctx)
+	if err != nil || len(removed) != 1 || !strings.HasSuffix(removed[0], "-dead") {
+		b.Errorf("Clean removed %q, %v; want the dead run's container alone", removed, err)
+	}
+}
+
+func TestDockerLimits(t *testing.T) {
+	able := &Substrate{engine: &engine{}}
+	able.info.CPUCfsPeriod, able.info.CPUCfsQuota, able.info.MemoryLimit, able.info.SwapLimit, able.info.CPUSet = true, true, true, true, true
+	unable := &Substrate{engine: &engine{}}
+	r, err := able.limits(substrate.Spec{VCPUs: 0.15, Memory: 64 << 20, CPUs: []int{0, 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.CPUPeriod != 20_000 || r.CPUQuota != 3_000 || r.NanoCPUs != 0 {
+		t.Errorf("0.15 vCPUs: period %d, quota %d µs", r.CPUPeriod, r.CPUQuota)
+	}
+	if r.Memory != 64<<20 || r.MemorySwap != r.Memory || r.CpusetCpus != "0,3" {
+		t.Errorf("memory %d, with swap %d; CPUs %q", r.Memory, r.MemorySwap, r.CpusetCpus)
+	}
+	if r, err := able.limits(substrate.Spec{VCPUs: 2, CFSPeriod: 100 * time.Millisecond}); err != nil || r.CPUPeriod != 100_000 || r.CPUQuota != 200_000 {
+		t.Errorf("2 vCPUs in 100ms: %+v, %v", r, err)
+	}
+	for name, spec := range map[string]substrate.Spec{
+		"quota":  {VCPUs: 0.01},
+		"period": {VCPUs: 1, CFSPeriod: 2 * time.Second},
+		"memory": {Memory: 1 << 20},
+	} {
+		if _, err := able.limits(spec); !vitrine.IsBadInput(err) {
+			t.Errorf("%s: %v; want a BadInput", name, err)
+		}
+	}
+	for name, spec := range map[string]substrate.Spec{"quota": {VCPUs: 1}, "memory": {Memory: 1 << 30}, "cpuset": {CPUs: []int{0}}} {
+		if _, err := unable.limits(spec); !vitrine.IsUnsupported(err) {
+			t.Errorf("%s: %v; want an Unsupported", name, err)
+		}
+	}
+	if _, err := unable.limits(substrate.Spec{}); err != nil {
+		t.Errorf("no limits: %v", err)
+	}
+}
