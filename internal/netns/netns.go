@@ -70,11 +70,17 @@ func Possible() error {
 	if err := share(); err != nil {
 		return unsupported(fmt.Errorf("making the folder of network namespaces: %w", err))
 	}
+	return Try(func() error { return nil })
+}
+
+// Try calls f on a thread that is in a new network namespace without a name,
+// which goes when f has returned and its sockets are closed.
+func Try(f func() error) error {
 	return apart(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return unsupported(fmt.Errorf("making a network namespace: %w", err))
 		}
-		return nil
+		return f()
 	})
 }
 

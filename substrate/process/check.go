@@ -15,8 +15,8 @@ func (s *Substrate) Check(context.Context) []substrate.Check {
 	memory := substrate.Check{Name: "process: memory limits"}
 	cpuset := substrate.Check{Name: "process: CPU pinning", OK: true, Detail: "by sched_setaffinity(2)"}
 	if s.groups == nil {
-		groups.Missing = s.noGroups.Error()
-		memory.Missing = s.noGroups.Error()
+		groups.Missing = s.noGroups.Missing
+		memory.Missing = s.noGroups.Missing
 	} else {
 		groups.OK, groups.Detail = true, s.groups.String()
 		if memory.OK = s.groups.Has(cgroup.Memory); !memory.OK {

@@ -253,7 +253,7 @@ func (in *Instance) Vantage() vitrine.Vantage {
 	if in.group != nil {
 		in.group.Vantage(&v)
 	} else {
-		v.Missing["throttled"] = "no quota is enforced: " + s.noGroups.Error()
+		v.Missing["throttled"] = "no quota is enforced: " + s.noGroups.Missing
 	}
 	if v.PID == 0 && in.group == nil {
 		v.Missing["cpu"], v.Missing["memory"] = "nothing runs", "nothing runs"
@@ -264,7 +264,7 @@ func (in *Instance) Vantage() vitrine.Vantage {
 	switch {
 	case in.spec.Memory == 0:
 	case in.group == nil:
-		v.Missing["memory-limit"] = s.noGroups.Error()
+		v.Missing["memory-limit"] = s.noGroups.Missing
 	case !s.groups.Has(cgroup.Memory):
 		v.Missing["memory-limit"] = "the cgroup controller memory"
 		if s.groups.Version == 1 {

@@ -49,8 +49,8 @@ type Config struct {
 // A Substrate makes instances as processes.
 type Substrate struct {
 	config     Config
-	groups     *cgroup.Host // nil: none that this process may use
-	noGroups   error        // why
+	groups     *cgroup.Host         // nil: none that this process may use
+	noGroups   *vitrine.Unsupported // why
 	namespaces bool         // instances have network namespaces
 
 	mu        sync.Mutex
@@ -73,9 +73,9 @@ func New(config Config) (*Substrate, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Substrate{config: config, instances: make(map[string]*Instance), bound: make(map[int]string)}
-	s.groups, s.noGroups = cgroup.Detect()
-	if s.noGroups != nil && !vitrine.IsUnsupported(s.noGroups) {
-		return nil, fmt.Errorf("looking for cgroups: %w", s.noGroups)
+	var err error
+	if s.groups, err = cgroup.Detect(); err != nil && !errors.As(err, &s.noGroups) {
+		return nil, fmt.Errorf("looking for cgroups: %w", err)
 	}
 	switch config.Network {
 	case NetworkHost:
@@ -152,8 +152,8 @@ func (s *Substrate) admit(spec substrate.Spec) (*Instance, error) {
 func (s *Substrate) bind(spec substrate.Spec) ([]int, error) {
 	refused := &vitrine.Unsupported{
 		What:    fmt.Sprintf("a quota of %v CPUs", spec.VCPUs),
-		Missing: s.noGroups.Error(),
-		Do:      "or use flavors of whole vCPUs, which are bound to CPUs of their own",
+		Missing: s.noGroups.Missing,
+		Do:      s.noGroups.Do + "; or use flavors of whole vCPUs, which are bound to CPUs of their own",
 	}
 	whole := int(spec.VCPUs)
 	if float64(whole) != spec.VCPUs {
@@ -168,8 +168,8 @@ func (s *Substrate) bind(spec substrate.Spec) ([]int, error) {
 	}
 	free := slices.DeleteFunc(slices.Clone(may), func(cpu int) bool { return s.bound[cpu] != "" })
 	if len(free) < whole {
-		refused.Missing = fmt.Sprintf("%d free CPUs of %v to bind it to (%v)", whole, may, s.noGroups)
-		refused.Do = "reserve more CPUs for the function"
+		refused.Missing = fmt.Sprintf("%d free CPUs of %v to bind it to, or %s", whole, may, s.noGroups.Missing)
+		refused.Do = s.noGroups.Do + "; or reserve more CPUs for the function"
 		return nil, refused
 	}
 	for _, cpu := range free[:whole] {

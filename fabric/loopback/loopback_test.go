@@ -1,0 +1,86 @@
+package loopback
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"vitrine/fabric"
+	"vitrine/fabric/fabrictest"
+	"vitrine/internal/runs"
+)
+
+func TestLoopbackFabric(t *testing.T) {
+	fabrictest.Run(t, func(t *testing.T, root string) fabrictest.Harness {
+		run := newRun(t, root)
+		return fabrictest.Harness{
+			Fabric: New(Config{Run: run}), Run: run,
+			Place: func(*testing.T, string) string { return "" },
+			Left:  func() ([]string, error) { return nil, nil }, // see TestLoopbackAddressesAreFreed
+		}
+	})
+}
+
+func newRun(t *testing.T, root string) *runs.Run {
+	t.Helper()
+	run, err := runs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := run.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return run
+}
+
+func attach(t *testing.T, f *Fabric, instance string) netip.Addr {
+	t.Helper()
+	end, err := f.Attach(context.Background(), fabric.Port{Instance: instance})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end.Addr
+}
+
+// TestLoopbackAddressesNeverClash gives two fabrics the same label, so that
+// both want the same addresses first.
+func TestLoopbackAddressesNeverClash(t *testing.T) {
+	run := newRun(t, filepath.Join(t.TempDir(), "runs"))
+	first, second := New(Config{Run: run}), New(Config{Run: run})
+	defer first.Close(context.Background())
+	defer second.Close(context.Background())
+	block := netip.PrefixFrom(attach(t, first, "bono-1"), 24)
+	if addr := attach(t, second, "bono-1"); block.Masked().Contains(addr) {
+		t.Errorf("two fabrics have addresses of %s", block.Masked())
+	}
+}
+
+func TestLoopbackAddressesAreFreed(t *testing.T) {
+	run := newRun(t, filepath.Join(t.TempDir(), "runs"))
+	first := New(Config{Run: run})
+	had := attach(t, first, "bono-1")
+	if err := first.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	second := New(Config{Run: run})
+	defer second.Close(context.Background())
+	if addr := attach(t, second, "bono-1"); addr != had {
+		t.Errorf("address %s, want %s, which is free again", addr, had)
+	}
+}
+
+func TestLoopbackHasMoreThanOneBlock(t *testing.T) {
+	f := New(Config{Run: newRun(t, filepath.Join(t.TempDir(), "runs"))})
+	defer f.Close(context.Background())
+	had := make(map[netip.Addr]bool)
+	for i := range 600 {
+		addr := attach(t, f, string(rune('a'+i%26))+string(rune('a'+i/26)))
+		if had[addr] || !addr.IsLoopback() || addr.As4()[3] == 0 || addr.As4()[3] == 255 {
+			t.Fatalf("address %d is %s", i, addr)
+		}
+		had[addr] = true
+	}
+}
