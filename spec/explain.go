@@ -121,7 +121,7 @@ func (x *explainer) explain(e *validator.ValidationError) {
 func (x *explainer) field(rank int, path []string, field, is, want string) {
 	at := x.key(path, field)
 	x.add(rank, x.name(append(slices.Clone(path), field)), &vitrine.BadInput{File: x.file, Line: at.Line, Column: at.Column,
-		Found: fmt.Sprintf("%s %s %s", field, is, x.name(path)), Want: want})
+		Found: fmt.Sprintf("%s %s %s", word(field), is, x.name(path)), Want: want})
 }
 
 // unknown is a key that the mapping's schema does not list, or whose form it

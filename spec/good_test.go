@@ -73,7 +73,7 @@ func TestDeploymentFields(t *testing.T) {
 		{"not scalable", homer.Scalable, false},
 		{"vitrine stays as it is", bono.Command[0], "vitrine"},
 		{"arguments are text", bono.Command[8], "50"},
-		{"environment is text", bono.Environment, Strings{"GOGC": "200", "DEBUG": "false"}},
+		{"environment is text", bono.Environment, Strings{"GOGC": "200", "DEBUG": "false", "REALM": "${ADDRESS}"}},
 		{"a program with a slash is resolved", homer.Command, Args{here + "/homer.sh"}},
 		{"the program of a check is resolved", homer.Ready.Command, Args{here + "/homer.sh", "--check"}},
 		{"the time to get ready", bono.Ready.Timeout, 10 * time.Second},

@@ -3,7 +3,6 @@ package spec
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ func (m *meaning) bad(found, want string, path ...any) {
 
 // unknown is an error at a value that names nothing known.
 func (m *meaning) unknown(name string, known []string, path ...any) {
-	m.bad(fmt.Sprintf("%s is %q", m.name(tokens(path)), name), choose(name, slices.Compact(known)), path...)
+	m.bad(fmt.Sprintf("%s is %s", m.name(tokens(path)), quote(name)), choose(name, slices.Compact(known)), path...)
 }
 
 // add takes in an error, or several joined.
@@ -143,11 +142,10 @@ func (m *meaning) component(d *Deployment, i int) {
 		if r.HTTP != nil {
 			port(&c, r.HTTP.Port, "ready", "http", "port")
 		}
-		m.variables(c, r.Command, at("ready", "command")...)
 		m.program(d, c, r.Command, at("ready", "command", 0)...)
 	}
 	m.environment(c, i)
-	m.variables(c, c.Command, at("command")...)
+	m.variables(c, i)
 	m.program(d, c, c.Command, at("command", 0)...)
 }
 
@@ -158,13 +156,13 @@ func (m *meaning) program(d *Deployment, c Component, command Args, path ...any)
 		return
 	}
 	if why := executable(d.Resolve(command[0])); why != "" {
-		m.bad(fmt.Sprintf("%s: %s", command[0], why), "want an executable; paths start from the file's folder", path...)
+		m.bad(fmt.Sprintf("program %s: %s", word(command[0]), why), "want an executable; paths start from the file's folder", path...)
 	}
 }
 
 // reserved are the variables that every instance is given.
 func reserved() []string {
-	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE"}
+	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_SPEC"}
 }
 
 // environment reports variables that would be set twice.
@@ -198,39 +196,49 @@ func (m *meaning) environment(c Component, i int) {
 	}
 }
 
-var reference = regexp.MustCompile(`\$\{([^}]*)\}`)
-
-// variables reports references in a command to what no instance is given.
-func (m *meaning) variables(c Component, command Args, path ...any) {
-	known := append(reserved(), names(c.Environment)...)
+// given are the variables that an instance is given: those of every one, and
+// the addresses of others.
+func given(c Component) []string {
+	all := reserved()
 	for _, dependency := range c.Dependencies {
 		if dependency.As != "" {
-			known = append(known, dependency.As)
+			all = append(all, dependency.As)
 		}
 	}
 	if c.Cluster != nil {
-		known = append(known, c.Cluster.As)
+		all = append(all, c.Cluster.As)
 	}
-	slices.Sort(known)
-	known = slices.Compact(known)
-	for i, argument := range command {
-		for _, match := range reference.FindAllStringSubmatch(argument, -1) {
-			if !slices.Contains(known, match[1]) {
-				m.bad(fmt.Sprintf("%s in a command of %s", match[0], c.Name), choose(match[1], known)+`; a shell's own is written $NAME`, append(slices.Clone(path), i)...)
-			}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// references reports every ${NAME} in the text that is not known.
+func (m *meaning) references(text, in string, known []string, path ...any) {
+	for _, match := range reference.FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(known, match[1]) {
+			m.bad(fmt.Sprintf("%s in %s", word(match[0]), in), choose(match[1], known)+"; a shell's own is written $NAME", path...)
 		}
 	}
 }
 
-// Expand replaces each ${NAME} in the arguments by the variable's value.
-func (a Args) Expand(environment map[string]string) []string {
-	out := make([]string, len(a))
-	for i, argument := range a {
-		out[i] = reference.ReplaceAllStringFunc(argument, func(match string) string {
-			return environment[match[2:len(match)-1]]
-		})
+// variables reports references, in commands and in the environment, to what the
+// instance is not given.
+func (m *meaning) variables(c Component, i int) {
+	known := given(c)
+	for _, name := range names(c.Environment) {
+		m.references(c.Environment[name], "the environment of "+c.Name, known, "components", i, "environment", name)
 	}
-	return out
+	known = append(known, names(c.Environment)...)
+	slices.Sort(known)
+	known = slices.Compact(known)
+	for j, argument := range c.Command {
+		m.references(argument, "the command of "+c.Name, known, "components", i, "command", j)
+	}
+	if c.Ready != nil {
+		for j, argument := range c.Ready.Command {
+			m.references(argument, "the readiness check of "+c.Name, known, "components", i, "ready", "command", j)
+		}
+	}
 }
 
 func (m *meaning) entry(d *Deployment) {
@@ -275,7 +283,7 @@ func (m *meaning) install(d *Deployment) {
 			m.unknown(script.Component, componentNames(d), "install", i, "component")
 		}
 		if why := executable(d.Resolve(script.Script)); why != "" {
-			m.bad(fmt.Sprintf("script %s: %s", script.Script, why), "want an executable; paths start from the file's folder", "install", i, "script")
+			m.bad(fmt.Sprintf("script %s: %s", word(script.Script), why), "want an executable; paths start from the file's folder", "install", i, "script")
 		}
 	}
 }
@@ -287,7 +295,7 @@ func (m *meaning) counts(d *Deployment) {
 		case c == nil:
 			at := m.key([]string{"instances"}, name)
 			m.errs = append(m.errs, &vitrine.BadInput{File: m.file, Line: at.Line, Column: at.Column,
-				Found: fmt.Sprintf("instances names %s", name), Want: choose(name, slices.Compact(componentNames(d)))})
+				Found: fmt.Sprintf("instances names %s", word(name)), Want: choose(name, slices.Compact(componentNames(d)))})
 		case count.Max > 0 && count.Min > count.Max:
 			m.bad(fmt.Sprintf("instances.%s has min %d above max %d", name, count.Min, count.Max), "want min at most max", "instances", name)
 		case !c.Scalable && count.Min != count.Max:

@@ -133,7 +133,7 @@ func (n Node) name(path []string) string {
 		if at != nil && at.Kind == yaml.SequenceNode {
 			b.WriteString("[" + token + "]")
 		} else {
-			b.WriteString("." + token)
+			b.WriteString("." + word(token))
 		}
 		at = child(at, token)
 	}
@@ -141,6 +141,22 @@ func (n Node) name(path []string) string {
 		return "the file"
 	}
 	return strings.TrimPrefix(b.String(), ".")
+}
+
+// word is a name from a file as a message may show it: as it is when it is
+// plain, else quoted and cut, so that it cannot pass for another message.
+func word(name string) string {
+	if len(name) > 0 && len(name) <= 60 && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
+		return name
+	}
+	return quote(name)
+}
+
+func quote(text string) string {
+	if r := []rune(text); len(r) > 60 {
+		text = string(r[:57]) + "..."
+	}
+	return strconv.Quote(text)
 }
 
 // sub is the part at path; the zero Node when there is none.
@@ -171,12 +187,8 @@ func show(n *yaml.Node) string {
 	case n.ShortTag() == "!!null":
 		return "empty"
 	}
-	text := n.Value
-	if r := []rune(text); len(r) > 60 {
-		text = string(r[:57]) + "..."
-	}
 	if n.ShortTag() == "!!str" {
-		return strconv.Quote(text)
+		return quote(n.Value)
 	}
-	return text
+	return word(n.Value)
 }

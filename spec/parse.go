@@ -164,7 +164,7 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		for _, o := range r.open {
 			if o == n.Alias {
-				return r.fatal(n, fmt.Sprintf("*%s stands inside what it stands for", n.Value), "write the value out")
+				return r.fatal(n, word("*"+n.Value)+" stands inside what it stands for", "write the value out")
 			}
 		}
 		return r.resolve(n.Alias, depth)
@@ -204,7 +204,7 @@ func (r *resolver) mapping(out *yaml.Node, content []*yaml.Node, depth int) {
 			continue
 		}
 		if first := seen[key.Value]; first != nil {
-			r.bad(content[i], fmt.Sprintf("%q again", key.Value), fmt.Sprintf("it is already given on line %d", first.Line))
+			r.bad(content[i], word(key.Value)+" again", fmt.Sprintf("it is already given on line %d", first.Line))
 			continue
 		}
 		seen[key.Value] = content[i]
@@ -230,7 +230,7 @@ func (r *resolver) scalar(n *yaml.Node) {
 			r.bad(n, n.Value, "want a finite number")
 		}
 	default:
-		r.bad(n, fmt.Sprintf("the tag %s", n.Tag), "write the value without a tag")
+		r.bad(n, "the tag "+word(n.Tag), "write the value without a tag")
 		n.Tag = "!!str"
 	}
 }

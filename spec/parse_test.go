@@ -98,6 +98,13 @@ func TestCount(t *testing.T) {
 	}
 }
 
+func TestExpand(t *testing.T) {
+	got := Args{"a", "${X}:${Y}", "$X ${NONE}", "${"}.Expand(map[string]string{"X": "${Y}", "Y": "2"})
+	if want := []string{"a", "${Y}:2", "$X ", "${"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestNearest(t *testing.T) {
 	allowed := []string{"component", "components", "stateful", "mode"}
 	for given, want := range map[string]string{"komponent": "component", "statful": "stateful", "mdoe": "mode", "colour": "", "": "", "comp": "component", strings.Repeat("x", 1000): ""} {

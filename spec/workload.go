@@ -140,6 +140,6 @@ func (w *Workload) checkProgram(c *meaning, known Known) {
 	if known.Generators == nil && !isPath(w.Generator) {
 		return // may be one that the caller has not told of
 	}
-	c.bad(fmt.Sprintf("generator %q is not built in, and as a path %s", w.Generator, why),
+	c.bad(fmt.Sprintf("generator %s is not built in, and as a path %s", quote(w.Generator), why),
 		choose(w.Generator, names(known.Generators))+", or the path of an executable from the file's folder", "generator")
 }
