@@ -12,12 +12,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/client"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"vitrine"
@@ -48,15 +51,15 @@ type Engine struct {
 	Host string // unix:///...
 	PID  int    // of dockerd
 
-	dir    string
-	cgroup string
-	ended  chan struct{}
-	log    bytes.Buffer // to be read once ended is closed
+	dockerd string
+	dir     string
+	cgroup  string
+	ended   chan struct{}
+	log     bytes.Buffer // to be read once ended is closed
 }
 
 // Own starts an engine that ends with the test and leaves nothing: no process,
-// mount, namespace or cgroup. Containers have to be removed before, or the
-// test fails.
+// mount, namespace or cgroup.
 func Own(t testing.TB) *Engine {
 	t.Helper()
 	dockerd, err := lookDockerd()
@@ -68,16 +71,23 @@ func Own(t testing.TB) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{Host: "unix://" + dir + "/sock", dir: dir, cgroup: "vitrine-" + filepath.Base(dir), ended: make(chan struct{})}
+	e := &Engine{Host: "unix://" + dir + "/sock", dockerd: dockerd, dir: dir, cgroup: "vitrine-" + filepath.Base(dir)}
 	t.Cleanup(func() {
 		if err := e.removeRest(); err != nil {
 			t.Errorf("after the engine: %v", err)
 		}
 	})
-	if err := e.start(dockerd); err != nil {
+	e.Restart(t)
+	t.Cleanup(func() { e.stop(t) })
+	return e
+}
+
+// Restart starts the engine again, over what it had, after Kill.
+func (e *Engine) Restart(t testing.TB) {
+	t.Helper()
+	if err := e.start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { e.stop(t) })
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -86,12 +96,12 @@ func Own(t testing.TB) *Engine {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			e.stop(t)
 			t.Fatalf("dockerd does not answer after %v", startLimit)
 		case <-e.ended:
 			t.Skip(&vitrine.Unsupported{What: "docker", Missing: "an engine: dockerd ended at once:\n" + lastLines(e.log.String(), 5)})
 		}
 	}
-	return e
 }
 
 func lookDockerd() (string, error) {
@@ -107,9 +117,9 @@ func lookDockerd() (string, error) {
 }
 
 // start starts dockerd. It gets SIGTERM when this process dies first.
-func (e *Engine) start(dockerd string) error {
+func (e *Engine) start() error {
 	in := func(name string) string { return filepath.Join(e.dir, name) }
-	cmd := exec.Command(dockerd,
+	cmd := exec.Command(e.dockerd,
 		"--host", e.Host, "--data-root", in("data"), "--exec-root", in("exec"), "--pidfile", in("pid"), "--config-file", in("none.json"),
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--userland-proxy=false",
 		"--log-level=warn", "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", "/"+e.cgroup,
@@ -120,11 +130,12 @@ func (e *Engine) start(dockerd string) error {
 	}
 	cmd.Stdout, cmd.Stderr = &e.log, &e.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	started := make(chan error)
+	started, ended := make(chan error), make(chan struct{})
+	e.ended = ended
 	go func() {
 		runtime.LockOSThread() // the death signal is tied to the thread that started the process
 		defer runtime.UnlockOSThread()
-		defer close(e.ended)
+		defer close(ended)
 		err := cmd.Start()
 		if err == nil {
 			e.PID = cmd.Process.Pid
@@ -139,7 +150,7 @@ func (e *Engine) start(dockerd string) error {
 
 func (e *Engine) stop(t testing.TB) {
 	t.Helper()
-	_ = syscall.Kill(e.PID, syscall.SIGCONT) // a test may have stopped it
+	_ = e.Thaw() // a test may have frozen it
 	if err := syscall.Kill(e.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("end dockerd: %v", err)
 	}
@@ -155,17 +166,55 @@ func (e *Engine) stop(t testing.TB) {
 	}
 }
 
-// Kill ends dockerd as a crash would, and with it its containerd.
+// Kill ends dockerd and its containerd as a crash would. What runs in
+// containers goes on.
 func (e *Engine) Kill() error {
-	if err := syscall.Kill(-e.PID, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill dockerd: %w", err)
-	}
+	failed := syscall.Kill(e.PID, syscall.SIGKILL)
 	<-e.ended
+	file := filepath.Join(e.dir, "exec/containerd/containerd.pid")
+	if b, err := os.ReadFile(file); err == nil { // else it uses the host's
+		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if errors.Is(err, syscall.ESRCH) { // dockerd's death is its death already
+			err = nil
+		}
+		// The next dockerd would take one that nobody has waited for for alive.
+		failed = errors.Join(failed, err, os.Remove(file))
+	}
+	if failed != nil {
+		return fmt.Errorf("kill the engine: %w", failed)
+	}
 	return nil
 }
 
-// removeRest removes the folder, what is mounted below it, and the cgroups.
+// Freeze stops dockerd, all of it, as a hang would; Thaw lets it go on.
+func (e *Engine) Freeze() error {
+	if err := syscall.Kill(e.PID, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("freeze the engine: %w", err)
+	}
+	for { // a thread may still be on its way to where it stops
+		threads, err := procfs.AllThreads(e.PID)
+		if err != nil {
+			return fmt.Errorf("freeze the engine: %w", err)
+		}
+		if !slices.ContainsFunc(threads, func(p procfs.Proc) bool { s, err := p.Stat(); return err == nil && s.State != "T" }) {
+			return nil
+		}
+		runtime.Gosched()
+	}
+}
+
+// Thaw undoes Freeze.
+func (e *Engine) Thaw() error { return syscall.Kill(e.PID, syscall.SIGCONT) }
+
+// removeRest ends what is left of containers when the engine could not, and
+// removes the folder, what is mounted below it, and the cgroups.
 func (e *Engine) removeRest() error {
+	if err := e.killRest(); err != nil {
+		return err
+	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return err
@@ -181,8 +230,28 @@ func (e *Engine) removeRest() error {
 	return errors.Join(os.RemoveAll(e.dir), e.removeCgroups())
 }
 
+// killRest kills the processes in this engine's cgroups, and the shims in its
+// containerd namespace: a name that nobody else has.
+func (e *Engine) killRest() error {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, p := range all {
+		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID)) // gone: ended meanwhile
+		args, _ := p.CmdLine()
+		if strings.Contains(string(groups), "/"+e.cgroup+"/") || slices.Contains(args, e.cgroup) {
+			if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				failed = errors.Join(failed, fmt.Errorf("kill %q: %w", args, err))
+			}
+		}
+	}
+	return failed
+}
+
 // removeCgroups removes the engine's cgroups, deepest first. One that is not
-// empty is an error: a test has left a container.
+// empty is an error.
 func (e *Engine) removeCgroups() error {
 	var found []string
 	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
@@ -204,11 +273,29 @@ func (e *Engine) removeCgroups() error {
 	}
 	var failed error
 	for i := len(found) - 1; i >= 0; i-- {
-		if err := unix.Rmdir(found[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeCgroup(found[i]); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("remove %s: %w", found[i], err))
 		}
 	}
 	return failed
+}
+
+// removeCgroup waits a little for what was killed in it to be gone.
+func removeCgroup(dir string) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(5 * time.Second)
+	for {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return err
+		}
+	}
 }
 
 func answers(ctx context.Context, host string) bool {

@@ -1,0 +1,163 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+	"vitrine/substrate/docker/dockertest"
+)
+
+// TestDockerSubstrateEngineDies: what runs is said to be lost, nothing hangs,
+// and once the engine is back cleaning finds what was left.
+func TestDockerSubstrateEngineDies(t *testing.T) {
+	e := dockertest.Own(t)
+	t.Setenv("DOCKER_HOST", e.Host)
+	s, run := open(t, filepath.Join(t.TempDir(), "runs"))
+	tool := buildTool(t)
+	spec := substrate.Spec{Run: run.ID, Name: "c-1", Dir: t.TempDir()}
+	in, err := s.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := in.Start(t.Context(), vitrine.Command{Args: []string{tool, "wait"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	lost := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), e.Host) || !strings.Contains(err.Error(), "lost the engine") {
+			t.Errorf("%s with a dead engine: %v", what, err)
+		}
+	}
+	lost("the process", p.Err())
+	spec.Name = "c-2"
+	_, err = s.Create(t.Context(), spec)
+	lost("Create", err)
+	lost("Run", in.Run(t.Context(), vitrine.Command{Args: []string{tool, "environ"}}))
+	lost("Remove", in.Remove(t.Context()))
+	lost("Close", s.Close(t.Context()))
+	if _, err := New(t.Context(), Config{Host: e.Host}); !vitrine.IsUnsupported(err) {
+		t.Errorf("New with a dead engine: %v", err)
+	}
+
+	e.Restart(t)
+	if err := run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := s.Clean(t.Context())
+	if err != nil || len(removed) != 4 { // sandbox and function, and their images
+		t.Errorf("Clean removed %q, %v", removed, err)
+	}
+	if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+// TestDockerSubstrateEngineSilent: an engine that hangs is given up, also
+// where the SDK itself does not heed the context.
+func TestDockerSubstrateEngineSilent(t *testing.T) {
+	e := dockertest.Own(t)
+	t.Setenv("DOCKER_HOST", e.Host)
+	s, run := open(t, filepath.Join(t.TempDir(), "runs"))
+	in, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "c-1", Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := in.(*Instance)
+	if err := e.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	s.limit = 200 * time.Millisecond
+	calls := map[string]func(context.Context) error{
+		"inspect": func(ctx context.Context) error { _, err := s.inspect(ctx, box.sandbox); return err },
+		"attach": func(ctx context.Context) error {
+			return box.startWatched(ctx, &process{id: box.sandbox, s: s, name: "c-1"})
+		},
+	}
+	for name, call := range calls {
+		if err := call(t.Context()); err == nil || !strings.Contains(err.Error(), "has not answered for 200ms") {
+			t.Errorf("%s of a silent engine: %v", name, err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("interrupted"))
+		if err := call(ctx); err == nil || !strings.Contains(err.Error(), "interrupted") {
+			t.Errorf("%s, interrupted: %v", name, err)
+		}
+	}
+	if err := e.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	s.limit = callLimit
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+func TestDockerUnreachable(t *testing.T) {
+	dir := t.TempDir()
+	dead := filepath.Join(dir, "dead")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{filepath.Join(dir, "none"): "install Docker", dead: "nothing listens"} {
+		_, err := New(t.Context(), Config{Host: "unix://" + path})
+		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want an Unsupported with %s and %q", err, path, want)
+		}
+		checks := Check(t.Context(), Config{Host: "unix://" + path})
+		if len(checks) != 1 || checks[0].OK || !strings.Contains(checks[0].Missing, want) {
+			t.Errorf("checks %+v", checks)
+		}
+	}
+	denied := unreachable("unix:///s", "/s", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
+	if !vitrine.IsUnsupported(denied) || !strings.Contains(denied.Error(), "group docker") {
+		t.Errorf("permission denied: %v", denied)
+	}
+	if _, err := New(t.Context(), Config{Host: "here"}); !vitrine.IsBadInput(err) {
+		t.Errorf("host here: %v", err)
+	}
+}
+
+func TestDockerSubstrateCheck(t *testing.T) {
+	host := dockertest.Start(t)
+	found := make(map[string]substrate.Check)
+	for _, c := range Check(t.Context(), Config{Host: host, Runs: runs.DefaultRoot()}) {
+		found[c.Name] = c
+		t.Logf("%+v", c)
+	}
+	for name, detail := range map[string]string{
+		"docker: engine": host, "docker: storage": "driver", "docker: runtimes": "runc", "docker: CPU quotas": "cgroup v",
+		"docker: memory limits": "swap", "docker: binding to CPUs": "driver", "docker: network namespaces": "",
+	} {
+		c, ok := found[name]
+		if !ok || c.OK && !strings.Contains(c.Detail, detail) || !c.OK && c.Missing == "" {
+			t.Errorf("check %q: %+v", name, c)
+		}
+	}
+	if len(found) != 7 {
+		t.Errorf("%d checks: %s", len(found), fmt.Sprint(found))
+	}
+}
