@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 
@@ -15,16 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/cgroup"
 	"vitrine/internal/runs"
 )
 
 // Sleepers are instances that do nothing: each a sleeping process with its own
-// cgroups and network namespace, in which it has lo and eth0. They are made by
-// hand, not by a substrate, so that the bench measures the monitor alone.
+// cgroups and network namespace, in which it has lo and eth0. No substrate and
+// no fabric makes them, so that the bench measures the monitor alone.
 type sleepers struct {
-	run     *runs.Run
-	each    []*sleeper
-	cgroups []string // all that were made, parents first
+	host *cgroup.Host
+	run  *runs.Run
+	each []*sleeper
 }
 
 type sleeper struct {
@@ -33,12 +35,14 @@ type sleeper struct {
 }
 
 // startSleepers also returns what was made before an error, to be removed.
-func startSleepers(ctx context.Context, n int) (*sleepers, error) {
-	s := &sleepers{}
+func startSleepers(ctx context.Context, n int) (s *sleepers, err error) {
+	s = &sleepers{}
 	if os.Geteuid() != 0 {
-		return s, &vitrine.Unsupported{What: "instances with cgroups and network namespaces", Missing: "root"}
+		return s, &vitrine.Unsupported{What: "instances with network namespaces of their own", Missing: "root"}
 	}
-	var err error
+	if s.host, err = cgroup.Detect(); err != nil {
+		return s, err
+	}
 	if s.run, err = runs.New(runs.DefaultRoot()); err != nil {
 		return s, err
 	}
@@ -56,73 +60,32 @@ func startSleepers(ctx context.Context, n int) (*sleepers, error) {
 }
 
 func (s *sleepers) start(ctx context.Context, name string) error {
-	v := vitrine.Vantage{Instance: name, Component: "idle"}
-	folders, err := s.makeCgroups(name, &v)
+	group, err := s.host.Create(s.run.ID, name, cgroup.Limits{})
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "sleep", "infinity")
-	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
-	if err := command.Start(); err != nil {
+	leaf, err := group.Leaf("main")
+	if err != nil {
+		return err
+	}
+	one := &sleeper{
+		vantage: vitrine.Vantage{Instance: name, Component: "idle"},
+		command: exec.CommandContext(ctx, "sleep", "infinity"),
+	}
+	one.command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: see Leaf.Start
+		started <- leaf.Start(one.command)
+	}()
+	if err := <-started; err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	v.PID = command.Process.Pid
-	v.NetNS = fmt.Sprintf("/proc/%d/ns/net", v.PID)
-	s.each = append(s.each, &sleeper{v, command})
-	for _, folder := range folders {
-		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(v.PID)), 0); err != nil {
-			return fmt.Errorf("put %s into its cgroup: %w", name, err)
-		}
-	}
+	group.Vantage(&one.vantage)
+	one.vantage.PID = one.command.Process.Pid
+	one.vantage.NetNS = fmt.Sprintf("/proc/%d/ns/net", one.vantage.PID)
+	s.each = append(s.each, one)
 	return nil
-}
-
-// makeCgroups makes the instance's cgroups, of version 2 where that has the
-// controllers.
-func (s *sleepers) makeCgroups(name string, v *vitrine.Vantage) (folders []string, err error) {
-	const root = "/sys/fs/cgroup"
-	below := []string{"vitrine", s.run.ID, name}
-	if controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); err == nil {
-		if !bytes.Contains(controllers, []byte("cpu")) || !bytes.Contains(controllers, []byte("memory")) {
-			return nil, &vitrine.Unsupported{What: "cgroups", Missing: "the cpu and memory controllers of cgroup v2"}
-		}
-		v.CgroupV2, err = s.makeCgroup(root, below, true)
-		return []string{v.CgroupV2}, err
-	}
-	for _, part := range []struct {
-		controller string
-		into       *string
-	}{{"cpu", &v.CgroupCPU}, {"cpuacct", &v.CgroupCPUAcct}, {"memory", &v.CgroupMemory}} {
-		hierarchy := filepath.Join(root, part.controller)
-		if _, err := os.Stat(filepath.Join(hierarchy, "cgroup.procs")); err != nil {
-			return nil, &vitrine.Unsupported{What: "cgroups", Missing: "the controller " + part.controller}
-		}
-		if *part.into, err = s.makeCgroup(hierarchy, below, false); err != nil {
-			return nil, err
-		}
-		folders = append(folders, *part.into)
-	}
-	return folders, nil
-}
-
-func (s *sleepers) makeCgroup(folder string, below []string, enable bool) (string, error) {
-	for _, name := range below {
-		if enable {
-			if err := os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+cpu +memory"), 0); err != nil {
-				return "", fmt.Errorf("enable controllers below %s: %w", folder, err)
-			}
-		}
-		folder = filepath.Join(folder, name)
-		switch err := os.Mkdir(folder, 0o755); {
-		case err == nil:
-			if name != below[0] { // the product's own folder stays for others
-				s.cgroups = append(s.cgroups, folder)
-			}
-		case !errors.Is(err, os.ErrExist):
-			return "", err
-		}
-	}
-	return folder, nil
 }
 
 // wire gives each of two sleepers an eth0, the ends of one cable.
@@ -176,11 +139,8 @@ func (s *sleepers) remove() (err error) {
 		err = errors.Join(err, one.command.Process.Kill())
 		_ = one.command.Wait() // killed, which is how it should end
 	}
-	for i := len(s.cgroups) - 1; i >= 0; i-- {
-		err = errors.Join(err, os.Remove(s.cgroups[i]))
-	}
 	if s.run != nil {
-		err = errors.Join(err, s.run.Close())
+		err = errors.Join(err, s.host.RemoveRun(context.Background(), s.run.ID), s.run.Close())
 	}
 	return err
 }

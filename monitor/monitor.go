@@ -11,6 +11,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -123,7 +124,7 @@ func (m *Monitor) open(vantages []vitrine.Vantage, proc string) {
 	for i, v := range vantages {
 		s := openInstance(v, proc, slow, i)
 		m.instances = append(m.instances, s)
-		if v.PID > 0 && m.endings.watch(v.PID, i) == unix.ESRCH {
+		if v.PID > 0 && errors.Is(m.endings.watch(v.PID, i), unix.ESRCH) {
 			s.end("the main process had ended before watching began")
 		}
 	}

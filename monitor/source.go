@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -46,7 +47,7 @@ func (f *file) read(buf []byte) ([]byte, error) {
 }
 
 func (f *file) wrap(err error) error {
-	if err == unix.ENODEV {
+	if errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("%s: the cgroup was removed", f.path)
 	}
 	return fmt.Errorf("%s: %w", f.path, err)

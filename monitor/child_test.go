@@ -1,0 +1,277 @@
+package monitor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/runs"
+)
+
+const childVariable = "VITRINE_MONITOR_TEST_CHILD"
+
+// TestMain lets this program be the process that is watched.
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		if err := beChild(); err != nil {
+			fmt.Println("error:", err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// spinFor is the CPU time that a child spends when told to spin.
+const spinFor = 300 * time.Millisecond
+
+// beChild does what standard input says, a line each, and answers with a line.
+func beChild() error {
+	var held [][]byte // so that it stays in memory
+	commands := bufio.NewScanner(os.Stdin)
+	for commands.Scan() {
+		name, argument, _ := strings.Cut(commands.Text(), " ")
+		switch name {
+		case "ready":
+			fmt.Println("yes")
+		case "spin": // answers the CPU time spent, ns
+			before := spent()
+			for spent()-before < spinFor {
+			}
+			fmt.Println(int64(spent() - before))
+		case "spin-in-child": // the child of the child stays
+			grandchild := exec.Command("/proc/self/exe")
+			in, err := grandchild.StdinPipe()
+			if err != nil {
+				return err
+			}
+			grandchild.Stdout = os.Stdout
+			if err := grandchild.Start(); err != nil {
+				return err
+			}
+			if _, err := io.WriteString(in, "spin\n"); err != nil {
+				return err
+			}
+		case "allocate": // argument: bytes; answers by how much its own memory grew
+			n, err := strconv.Atoi(argument)
+			if err != nil {
+				return err
+			}
+			before := resident()
+			memory, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+			if err != nil {
+				return err
+			}
+			for i := range memory {
+				memory[i] = 1
+			}
+			held = append(held, memory)
+			fmt.Println(resident() - before)
+		case "write": // argument: file; 32 MiB that stay in the file cache
+			file, err := os.Create(argument)
+			if err != nil {
+				return err
+			}
+			block := make([]byte, 1<<16)
+			for range 32 << 20 / len(block) {
+				if _, err := file.Write(block); err != nil {
+					return err
+				}
+			}
+			fmt.Println("written")
+		}
+	}
+	return nil
+}
+
+func spent() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// resident is this process's memory as the kernel tells it; bytes.
+func resident() int {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		panic(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(data))[1])
+	if err != nil {
+		panic(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+type child struct {
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Scanner
+}
+
+// startChild starts one, by start when that is not nil.
+func startChild(t *testing.T, flags uintptr, start func(*exec.Cmd) error) *child {
+	t.Helper()
+	c := &child{command: exec.Command("/proc/self/exe")}
+	c.command.Env = append(os.Environ(), childVariable+"=yes")
+	c.command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+	var err error
+	if c.in, err = c.command.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.out = bufio.NewScanner(out)
+	if start == nil {
+		start = (*exec.Cmd).Start
+	}
+	if err := start(c.command); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.end)
+	c.do(t, "ready") // what it costs to start is behind it
+	return c
+}
+
+func (c *child) pid() int { return c.command.Process.Pid }
+
+// end may be called more than once.
+func (c *child) end() {
+	c.command.Process.Kill()
+	c.command.Wait()
+}
+
+// do has the child do something, and gives its answer.
+func (c *child) do(t *testing.T, what string) string {
+	t.Helper()
+	if _, err := io.WriteString(c.in, what+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !c.out.Scan() {
+		t.Fatalf("%s: the child ended: %v", what, c.out.Err())
+	}
+	answer := c.out.Text()
+	if strings.HasPrefix(answer, "error: ") {
+		t.Fatalf("%s: %s", what, answer)
+	}
+	return answer
+}
+
+// spin has the child spend CPU time, and says how much it was by its own account.
+func (c *child) spin(t *testing.T, how string) time.Duration {
+	t.Helper()
+	return time.Duration(c.number(t, how))
+}
+
+func (c *child) number(t *testing.T, what string) int {
+	t.Helper()
+	n, err := strconv.Atoi(c.do(t, what))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// startInCgroup starts a child in a cgroup of its own.
+func startInCgroup(t *testing.T, limits cgroup.Limits) (*child, vitrine.Vantage) {
+	t.Helper()
+	host, err := cgroup.Detect()
+	skipUnsupported(t, err)
+	run, err := runs.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.RemoveRun(context.Background(), run.ID); err != nil {
+			t.Error(err)
+		}
+		run.Close()
+	})
+	group, err := host.Create(run.ID, "child-1", limits)
+	skipUnsupported(t, err)
+	leaf, err := group.Leaf("main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startChild(t, 0, func(command *exec.Cmd) error {
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // for good: see Leaf.Start
+			done <- leaf.Start(command)
+		}()
+		return <-done
+	})
+	v := vitrine.Vantage{Instance: "child-1", Component: "child", PID: c.pid(), VCPUs: limits.VCPUs}
+	group.Vantage(&v)
+	return c, v
+}
+
+func skipUnsupported(t *testing.T, err error) {
+	t.Helper()
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// manual is a monitor that samples only when told, and writes a row for each.
+func manual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
+	t.Helper()
+	m, err := prepare(Config{}, vantages, &bytes.Buffer{}, "/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.interval = 1
+	t.Cleanup(m.close)
+	return m
+}
+
+// between gives the use of the only instance between its last two samples, and
+// how long that was.
+func between(t *testing.T, m *Monitor) (vitrine.Use, time.Duration) {
+	t.Helper()
+	samples := m.instances[0].use.samples
+	if len(samples) < 2 {
+		t.Fatalf("%d samples", len(samples))
+	}
+	from, to := samples[len(samples)-2].at, samples[len(samples)-1].at
+	return m.Use(m.began.Add(from), m.began.Add(to))[m.instances[0].use.vantage.Instance], to - from
+}
+
+// openFiles lists what this process has open but for what Go's runtime and the
+// test itself keep for good.
+func openFiles(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.Contains(name, "/fd") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,247 @@
+package monitor
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/internal/cgroup"
+)
+
+// near says whether got is within a share of want.
+func near(got, want, share float64) bool { return got > want*(1-share) && got < want*(1+share) }
+
+func TestCPUOfCgroup(t *testing.T) {
+	c, v := startInCgroup(t, cgroup.Limits{})
+	m := manual(t, v)
+	m.sample()
+	spent := c.spin(t, "spin")
+	m.sample()
+	use, window := between(t, m)
+	if use.CPU == nil {
+		t.Fatalf("no CPU: %v", use.Missing)
+	}
+	if got := *use.CPU * window.Seconds(); !near(got, spent.Seconds(), 0.05) {
+		t.Errorf("the cgroup used %.3f CPU s, its process says %.3f", got, spent.Seconds())
+	}
+}
+
+// Without a cgroup the process's own clock is read, and those of its descendants.
+func TestCPUOfProcesses(t *testing.T) {
+	c := startChild(t, 0, nil)
+	m := manual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid(), Missing: map[string]string{
+		"cpu": "no cgroup here", "memory": "no cgroup here", "throttled": "no quota was set"}})
+	p := m.instances[0].sources[0].(*processes)
+	for _, how := range []string{"spin", "spin-in-child"} {
+		m.sample()
+		spent := c.spin(t, how)
+		p.countdown = 0 // look for descendants now
+		m.sample()
+		use, window := between(t, m)
+		if use.CPU == nil || use.Memory == nil {
+			t.Fatalf("%s: missing %v", how, use.Missing)
+		}
+		// A grandchild also spends some on its own start.
+		if got := *use.CPU * window.Seconds(); got < spent.Seconds()*0.95 || got > spent.Seconds()*1.05+0.1 {
+			t.Errorf("%s: used %.3f CPU s, the process says %.3f", how, got, spent.Seconds())
+		}
+		if use.Throttled != nil || use.Missing["throttled"] != "no quota was set" {
+			t.Errorf("throttled is %v, %q", use.Throttled, use.Missing["throttled"])
+		}
+	}
+	if len(p.members) != 2 {
+		t.Errorf("%d processes found, want child and grandchild", len(p.members))
+	}
+	before := m.instances[0].total[memory]
+	grown := float64(c.number(t, "allocate 67108864"))
+	m.sample()
+	if got := m.instances[0].total[memory] - before; grown < 60<<20 || !near(got, grown, 0.05) {
+		t.Errorf("the child grew by %.0f bytes, %.0f are read", grown, got)
+	}
+}
+
+// The CPU time of a descendant that ends stays counted.
+func TestEndedDescendantStaysCounted(t *testing.T) {
+	c := startChild(t, 0, nil)
+	m := manual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid()})
+	c.spin(t, "spin-in-child")
+	m.sample()
+	p := m.instances[0].sources[0].(*processes)
+	if len(p.members) != 2 {
+		t.Fatalf("%d processes found, want 2", len(p.members))
+	}
+	before := m.instances[0].total[cpu]
+	grandchild, err := os.FindProcess(p.members[1].pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grandchild.Kill()
+	// The child does not wait for its own, which stays a zombie; a zombie still
+	// has its clock, so have the number fail as a process that is gone does.
+	p.members[1].statm.close()
+	p.members[1].statm.fd = -1
+	m.sample()
+	if got := m.instances[0].total[cpu]; got < before {
+		t.Errorf("CPU time fell from %v to %v ns", before, got)
+	}
+	if len(p.members) != 1 {
+		t.Errorf("%d members, want 1", len(p.members))
+	}
+}
+
+func TestMemoryOfCgroup(t *testing.T) {
+	c, v := startInCgroup(t, cgroup.Limits{})
+	if v.CgroupMemory == "" && v.CgroupV2 == "" {
+		t.Skip(&vitrine.Unsupported{What: "memory of a cgroup", Missing: "the memory controller"})
+	}
+	m := manual(t, v)
+	w := m.instances[0].sources[len(m.instances[0].sources)-1].(*workingSet)
+	read := func() float64 {
+		w.countdown = 0 // the cache as well
+		m.sample()
+		return m.instances[0].total[memory]
+	}
+	const mebibyte = 1 << 20
+	before := read()
+	grown := float64(c.number(t, "allocate "+strconv.Itoa(64*mebibyte)))
+	after := read()
+	// Page tables and what the kernel charges ahead come on top.
+	if got := after - before; grown < 60*mebibyte || !near(got, grown, 0.06) {
+		t.Errorf("the child grew by %.0f bytes, %.0f are read", grown, got)
+	}
+	c.do(t, "write "+filepath.Join(t.TempDir(), "file"))
+	if grown := (read() - after) / mebibyte; grown > 8 {
+		t.Errorf("32 MiB of file cache, which the kernel gives back, count as %.1f MiB", grown)
+	}
+	m.sample()
+	use, _ := between(t, m)
+	if use.Memory == nil || !near(*use.Memory, m.instances[0].total[memory], 0.05) {
+		t.Errorf("mean memory %v at rest, the samples say %.0f", use.Memory, m.instances[0].total[memory])
+	}
+}
+
+func TestThrottledOfCgroup(t *testing.T) {
+	limits := cgroup.Limits{VCPUs: 0.25, Period: 20 * time.Millisecond}
+	c, v := startInCgroup(t, limits)
+	m := manual(t, v)
+	own := func() time.Duration { // the kernel's count, read by other code
+		file, key, unit := filepath.Join(v.CgroupCPU, "cpu.stat"), "throttled_time ", time.Nanosecond
+		if v.CgroupCPU == "" {
+			file, key, unit = filepath.Join(v.CgroupV2, "cpu.stat"), "throttled_usec ", time.Microsecond
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(data), key)
+		n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(n) * unit
+	}
+	m.sample()
+	before := own()
+	c.spin(t, "spin")
+	m.sample()
+	want := own() - before
+	use, window := between(t, m)
+	if use.Throttled == nil {
+		t.Fatalf("throttled: %v", use.Missing)
+	}
+	got := time.Duration(*use.Throttled * float64(window))
+	if want <= 0 || (got-want).Abs() > limits.Period {
+		t.Errorf("throttled for %v, the kernel says %v", got, want)
+	}
+}
+
+// Killed in the middle: its samples end with a reason, those of others go on.
+func TestDeathOfInstance(t *testing.T) {
+	dies, lives := startChild(t, 0, nil), startChild(t, 0, nil)
+	m := manual(t,
+		vitrine.Vantage{Instance: "dies-1", PID: dies.pid()},
+		vitrine.Vantage{Instance: "lives-1", PID: lives.pid()})
+	m.sample()
+	m.sample()
+	dies.end()
+	died := time.Since(m.began)
+	for range 3 {
+		m.sample()
+	}
+	rows := strings.Split(string(m.rows), "\n")
+	last := rows[len(rows)-3 : len(rows)-1]
+	if !strings.Contains(last[0], ",dies-1,,,,,,,,,") || !strings.Contains(last[0], "the main process has ended") {
+		t.Errorf("a row after its death is %s", last[0])
+	}
+	if strings.Contains(last[1], "ended") || strings.Contains(last[1], ",lives-1,,,") {
+		t.Errorf("a row of the other is %s", last[1])
+	}
+	uses := m.Use(m.began.Add(died), m.began.Add(m.instances[0].at))
+	if u := uses["dies-1"]; u.CPU != nil || u.Memory != nil || !strings.Contains(u.Missing["cpu"], "has ended") {
+		t.Errorf("use after its death is %+v", u)
+	}
+	if u := uses["lives-1"]; u.CPU == nil || u.Memory == nil {
+		t.Errorf("use of the other is %+v", u)
+	}
+}
+
+func TestDeadBeforeStart(t *testing.T) {
+	c := startChild(t, 0, nil)
+	c.end()
+	m := manual(t, vitrine.Vantage{Instance: "dead-1", PID: c.pid(), CgroupV2: filepath.Join(t.TempDir(), "gone")})
+	m.sample()
+	m.sample()
+	use, _ := between(t, m)
+	for _, name := range []string{"cpu", "memory", "network", "throttled"} {
+		if use.Missing[name] == "" {
+			t.Errorf("no reason why %s is missing: %+v", name, use)
+		}
+	}
+}
+
+// A cgroup that is removed under the monitor.
+func TestRemovedCgroup(t *testing.T) {
+	c, v := startInCgroup(t, cgroup.Limits{})
+	v.PID = 0 // so that the end shows by the files
+	m := manual(t, v)
+	m.sample()
+	m.sample()
+	c.end()
+	host, err := cgroup.Detect()
+	skipUnsupported(t, err)
+	folder := v.CgroupV2 + v.CgroupCPUAcct // one of them
+	run := filepath.Base(filepath.Dir(folder))
+	if err := host.RemoveRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	m.sample()
+	m.sample()
+	use, _ := between(t, m)
+	if use.CPU != nil || !strings.Contains(use.Missing["cpu"], "removed") {
+		t.Errorf("CPU of a removed cgroup is %v, missing %q", use.CPU, use.Missing["cpu"])
+	}
+}
+
+func TestSampleAllocatesNothing(t *testing.T) {
+	_, v := startInCgroup(t, cgroup.Limits{})
+	v.NetNS = "/proc/thread-self/ns/net"
+	m := manual(t, v)
+	var written count
+	m.out = &written
+	m.sample()
+	if n := testing.AllocsPerRun(2000, m.sample); n != 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+	if written < flushAt {
+		t.Errorf("%d bytes of rows: the samples wrote none", written)
+	}
+}
+
+// count counts what is written.
+type count int
+
+func (c *count) Write(b []byte) (int, error) { *c += count(len(b)); return len(b), nil }
