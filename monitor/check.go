@@ -1,0 +1,148 @@
+package monitor
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/cgroup"
+	"vitrine/internal/netns"
+	"vitrine/substrate"
+)
+
+// A Checker says for `vitrine doctor` what can be read on this host.
+type Checker struct{}
+
+var _ substrate.Checker = Checker{}
+
+// Check looks at what instances of substrate/process would have; containers
+// have cgroups of their own.
+func (Checker) Check(context.Context) []substrate.Check {
+	groups, err := cgroup.Detect()
+	return []substrate.Check{
+		checkCPU(groups),
+		checkMemory(groups),
+		checkThrottled(groups, err),
+		checkNetwork(),
+		checkSoftirq(kernelConfig()),
+		checkCounters(),
+	}
+}
+
+func checkCPU(groups *cgroup.Host) substrate.Check {
+	c := substrate.Check{Name: "monitor: CPU time", OK: true}
+	switch {
+	case groups == nil:
+		c.Detail = "the processes' own CPU clocks, in ns; descendants that live less than 1 s are not seen"
+	case groups.Version == 1:
+		c.Detail = "cpuacct.usage of cgroup v1, in ns"
+	default:
+		c.Detail = "cpu.stat of cgroup v2, in us"
+	}
+	return c
+}
+
+func checkMemory(groups *cgroup.Host) substrate.Check {
+	c := substrate.Check{Name: "monitor: memory", OK: true, Detail: "the cgroup's, less its inactive file cache"}
+	if groups == nil || !groups.Has(cgroup.Memory) {
+		c.Detail = "the processes' resident pages; shared ones count in each"
+	}
+	return c
+}
+
+func checkThrottled(groups *cgroup.Host, err error) substrate.Check {
+	c := substrate.Check{Name: "monitor: throttled time"}
+	switch {
+	case groups == nil:
+		c.Missing = err.Error()
+	case !groups.Has(cgroup.CPU):
+		c.Missing = "the cgroup controller cpu"
+	default:
+		c.OK, c.Detail = true, "cpu.stat of the cgroup"
+	}
+	return c
+}
+
+func checkNetwork() substrate.Check {
+	c := substrate.Check{Name: "monitor: network of each instance"}
+	if err := netns.Possible(); err != nil {
+		c.Missing = err.Error()
+		return c
+	}
+	c.OK, c.Detail = true, "/proc/net/dev in its network namespace"
+	return c
+}
+
+// checkSoftirq says how well interrupt time is known: with IRQ_TIME_ACCOUNTING
+// it is measured, else whatever runs when the timer ticks is charged the tick.
+func checkSoftirq(config map[string]string) substrate.Check {
+	c := substrate.Check{Name: "monitor: softirq and steal time"}
+	if _, err := os.Stat("/proc/stat"); err != nil {
+		c.Missing = err.Error()
+		return c
+	}
+	c.OK = true
+	switch {
+	case len(config) == 0:
+		c.Detail = "/proc/stat, in units of 10 ms; the kernel does not tell whether it measures or samples interrupts"
+	case config["CONFIG_IRQ_TIME_ACCOUNTING"] == "y":
+		c.Detail = "/proc/stat, measured (IRQ_TIME_ACCOUNTING), in units of 10 ms"
+	default:
+		c.Detail = fmt.Sprintf("/proc/stat, sampled by the timer tick at %s Hz (no IRQ_TIME_ACCOUNTING), in units of 10 ms", config["CONFIG_HZ"])
+	}
+	return c
+}
+
+// checkCounters tries to count cycles. Nothing here uses such counters yet; who
+// wants to explain a bottleneck with perf(1) needs to know.
+func checkCounters() substrate.Check {
+	c := substrate.Check{Name: "monitor: hardware performance counters"}
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER0}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		c.Missing = fmt.Sprintf("a count of CPU cycles: perf_event_open: %v", err)
+		return c
+	}
+	unix.Close(fd)
+	c.OK, c.Detail = true, "offered; not used by the monitor"
+	return c
+}
+
+// kernelConfig gives the options that the running kernel was built with; empty
+// where it does not tell.
+func kernelConfig() map[string]string {
+	if packed, err := os.Open("/proc/config.gz"); err == nil {
+		defer packed.Close()
+		if text, err := gzip.NewReader(packed); err == nil {
+			return parseConfig(text)
+		}
+	}
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return nil
+	}
+	release, _, _ := bytes.Cut(name.Release[:], []byte{0})
+	text, err := os.Open("/boot/config-" + string(release))
+	if err != nil {
+		return nil
+	}
+	defer text.Close()
+	return parseConfig(text)
+}
+
+func parseConfig(text io.Reader) map[string]string {
+	options := make(map[string]string)
+	for lines := bufio.NewScanner(text); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), "="); ok && !strings.HasPrefix(name, "#") {
+			options[name] = value
+		}
+	}
+	return options
+}

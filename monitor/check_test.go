@@ -1,0 +1,32 @@
+package monitor
+
+import (
+	"strings"
+	"testing"
+)
+
+// Each line says either how or why not.
+func TestCheck(t *testing.T) {
+	checks := Checker{}.Check(t.Context())
+	if len(checks) == 0 {
+		t.Fatal("no checks")
+	}
+	for _, c := range checks {
+		t.Logf("%+v", c)
+		if !strings.HasPrefix(c.Name, "monitor: ") || c.OK == (c.Missing != "") || c.OK != (c.Detail != "") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestCheckSoftirq(t *testing.T) {
+	for text, want := range map[string]string{
+		"CONFIG_IRQ_TIME_ACCOUNTING=y\nCONFIG_HZ=1000\n":           "measured",
+		"# CONFIG_IRQ_TIME_ACCOUNTING is not set\nCONFIG_HZ=250\n": "250 Hz",
+		"": "does not tell",
+	} {
+		if c := checkSoftirq(parseConfig(strings.NewReader(text))); !strings.Contains(c.Detail, want) {
+			t.Errorf("%q: %+v", text, c)
+		}
+	}
+}
