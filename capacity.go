@@ -3,8 +3,8 @@ package vitrine
 // Where the capacity lies outside what the search could see.
 const (
 	CensoredNone      = "none"
-	CensoredBelow     = "below"     // even the lowest rate failed: Capacity is at most Low's bound
-	CensoredAbove     = "above"     // even the highest rate passed: Capacity is at least High's bound
+	CensoredBelow     = "below"     // even the lowest rate failed: Rate is that rate, [Low, High] is [0, Rate]
+	CensoredAbove     = "above"     // even the highest rate passed: Rate is that rate, the capacity is at least Low
 	CensoredGenerator = "generator" // the generator could not offer enough to find it
 )
 

@@ -83,3 +83,18 @@ func TestBracket(t *testing.T) {
 		}
 	}
 }
+
+// TestIntervalIsStudents with what R resampled repeats lack of their variance.
+func TestIntervalIsStudents(t *testing.T) {
+	drawn := []float64{99, 101, 99, 101, 99, 101} // a standard deviation of sqrt(6/5)
+	for repeats, quantile := range map[int]float64{2: 12.7062, 3: 4.3027, 10: 2.2622} {
+		r := float64(repeats)
+		half := quantile * math.Sqrt(6.0/5) * math.Sqrt(r/(r-1))
+		if low, high := interval(100, drawn, repeats); math.Abs(low-(100-half)) > 0.01 || math.Abs(high-(100+half)) > 0.01 {
+			t.Errorf("%d repeats: [%g, %g], want 100 +- %g", repeats, low, high, half)
+		}
+	}
+	if low, high := interval(100, drawn, 1); low != 99 || high != 101 {
+		t.Errorf("one repeat: [%g, %g], want the percentiles", low, high)
+	}
+}

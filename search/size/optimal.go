@@ -26,33 +26,44 @@ type Objective struct {
 // vCPUs wins: more resources without a capacity that shows them are wasted.
 // Among equal vCPUs the higher capacity wins, then less memory.
 func Optimal(measured []vitrine.Measured, objective Objective) (vitrine.Sizing, string) {
+	i, why := Best(measured, objective)
+	if i < 0 {
+		return nil, why
+	}
+	return measured[i].Sizing, why
+}
+
+// Best is Optimal by index into measured, -1 for none: where one sizing was
+// measured under several options, it says which of them is meant.
+func Best(measured []vitrine.Measured, objective Objective) (index int, why string) {
 	candidates := objective.candidates(measured)
 	if len(candidates) == 0 {
-		return nil, "no sizing within the limit was seen to carry even the lowest rate"
+		return -1, "no sizing within the limit was seen to carry even the lowest rate"
 	}
 	best := slices.MaxFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.Rate, b.Rate) })
 	if objective.Reach > 0 {
 		return objective.reaching(candidates, best)
 	}
 	chosen := fewest(candidates, func(c candidate) bool { return c.tied(best) })
-	if chosen.Sizing.String() == best.Sizing.String() {
-		return best.Sizing, fmt.Sprintf("the highest capacity of %d sizings: %s", len(candidates), objective.carries(best))
+	if chosen.index == best.index {
+		return best.index, fmt.Sprintf("the highest capacity of %d sizings: %s", len(candidates), objective.carries(best))
 	}
-	return chosen.Sizing, fmt.Sprintf("%s; %s, is not told apart from it, and the fewer vCPUs win",
+	return chosen.index, fmt.Sprintf("%s; %s, is not told apart from it: the fewer vCPUs win",
 		objective.carries(chosen), objective.carries(best))
 }
 
-func (o Objective) reaching(candidates []candidate, best candidate) (vitrine.Sizing, string) {
+func (o Objective) reaching(candidates []candidate, best candidate) (index int, why string) {
 	reaches := func(c candidate) bool { return c.Low >= o.Reach }
 	if !slices.ContainsFunc(candidates, reaches) {
-		return nil, fmt.Sprintf("no sizing is sure to reach %s; the closest: %s", o.rate(o.Reach), o.carries(best))
+		return -1, fmt.Sprintf("no sizing is sure to reach %s; the closest: %s", o.rate(o.Reach), o.carries(best))
 	}
 	chosen := fewest(candidates, reaches)
-	return chosen.Sizing, fmt.Sprintf("the fewest vCPUs that reach %s: %s", o.rate(o.Reach), o.carries(chosen))
+	return chosen.index, fmt.Sprintf("the fewest vCPUs that reach %s: %s", o.rate(o.Reach), o.carries(chosen))
 }
 
 // A candidate is a sizing with the capacity that counts.
 type candidate struct {
+	index int
 	vitrine.Measured
 	vitrine.Capacity
 }
@@ -60,12 +71,12 @@ type candidate struct {
 // candidates are the sizings within the limit that carry some rate at least.
 func (o Objective) candidates(measured []vitrine.Measured) []candidate {
 	var found []candidate
-	for _, m := range measured {
+	for i, m := range measured {
 		if o.Threshold < 0 || o.Threshold >= len(m.Capacities) || !m.Resources.Within(o.Limit) {
 			continue
 		}
 		if c := m.Capacities[o.Threshold]; c.Rate > 0 && c.Censored != vitrine.CensoredBelow {
-			found = append(found, candidate{m, c})
+			found = append(found, candidate{i, m, c})
 		}
 	}
 	return found

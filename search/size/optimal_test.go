@@ -42,3 +42,15 @@ func TestOptimal(t *testing.T) {
 		}
 	}
 }
+
+// TestBestTellsOptionsApart: one sizing, measured with pinning off and on.
+func TestBestTellsOptionsApart(t *testing.T) {
+	off := measured(t, "bn1s", 1, vitrine.Capacity{Rate: 300, Low: 290, High: 310}, nil)
+	on := measured(t, "bn1s", 1, vitrine.Capacity{Rate: 350, Low: 340, High: 360}, nil)
+	if i, why := size.Best([]vitrine.Measured{off, on, off}, size.Objective{}); i != 1 || why == "" {
+		t.Errorf("%d: %s", i, why)
+	}
+	if i, why := size.Best(nil, size.Objective{}); i != -1 || why == "" {
+		t.Errorf("%d: %s", i, why)
+	}
+}
