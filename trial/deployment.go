@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -123,8 +124,9 @@ func (d *deployment) equip(in *instance) {
 	if c.Cluster != nil {
 		in.vars[c.Cluster.As] = d.addresses(c.Name, c.Cluster.Port)
 	}
+	given := maps.Clone(in.vars) // values refer to these, not to each other
 	for name, value := range c.Environment {
-		in.vars[name] = os.Expand(value, func(v string) string { return in.vars[v] })
+		in.vars[name] = spec.Expand(value, given)
 	}
 	in.env = in.env[:0]
 	for name, value := range in.vars {
@@ -288,10 +290,7 @@ func (in *instance) at(c *spec.Component, port string) netip.AddrPort {
 // expand puts the instance's variables into a command's arguments; the program
 // "vitrine" is this very executable.
 func (d *deployment) expand(in *instance, args []string) []string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		out[i] = os.Expand(a, func(v string) string { return in.vars[v] })
-	}
+	out := spec.Args(args).Expand(in.vars)
 	if out[0] == "vitrine" {
 		out[0] = d.config.Backends.Self
 	}

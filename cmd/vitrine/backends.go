@@ -14,6 +14,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/loopback"
+	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 	"vitrine/load"
 	"vitrine/load/sip"
@@ -78,13 +79,13 @@ func (b *backends) substrate(ctx context.Context, name string, part spec.Node) (
 	return nil, oneOf("substrate", name, substrateNames())
 }
 
-// fabricName resolves auto: a bridge where this process may make one, else
-// loopback addresses.
+// fabricName resolves auto: a bridge where instances can have network
+// namespaces of their own, else loopback addresses.
 func fabricName(name string) string {
 	switch {
 	case name != "auto":
 		return name
-	case os.Geteuid() == 0:
+	case netns.Possible() == nil:
 		return "bridge"
 	}
 	return "loopback"
@@ -94,9 +95,9 @@ func fabricName(name string) string {
 func (b *backends) fabric(_ context.Context, name string, _ spec.Node) (fabric.Fabric, error) {
 	switch name = fabricName(name); name {
 	case "bridge":
-		return bridge.New(b.run, b.log)
+		return bridge.New(bridge.Config{Run: b.run})
 	case "loopback":
-		return loopback.New(b.run)
+		return loopback.New(loopback.Config{Run: b.run}), nil
 	}
 	return nil, oneOf("fabric", name, slices.Sorted(maps.Keys(known().Fabrics)))
 }
@@ -132,18 +133,32 @@ func references() map[string]program {
 	}
 }
 
-// cleaners remove what dead runs left behind.
-func (a *app) cleaners(ctx context.Context) []substrate.Cleaner {
-	list := []substrate.Cleaner{process.NewCleaner(a.log())}
-	if d, err := docker.New(ctx, docker.Config{}); err == nil {
+// cleaners remove what dead runs left behind. A back end that this host does
+// not have left nothing.
+func cleaners(ctx context.Context, run *runs.Run, log *slog.Logger) ([]substrate.Cleaner, error) {
+	var list []substrate.Cleaner
+	p, err := process.New(process.Config{Run: run, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, p)
+	d, err := docker.New(ctx, docker.Config{})
+	if err != nil && !vitrine.IsUnsupported(err) {
+		return nil, err
+	}
+	if err == nil {
 		list = append(list, d)
 	}
-	return list
+	return list, nil
 }
 
 // checks say what of the back ends this host can do.
-func checks(ctx context.Context) []substrate.Check {
-	return slices.Concat(process.Check(ctx), docker.Check(ctx, docker.Config{}), monitor.Check(ctx), sipp.Check(ctx))
+func checks(ctx context.Context) ([]substrate.Check, error) {
+	p, err := process.New(process.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(p.Check(ctx), bridge.Check(ctx), docker.Check(ctx, docker.Config{}), monitor.Check(ctx), sipp.Check(ctx)), nil
 }
 
 // substrateVersion is the version of what the substrate drives.

@@ -104,7 +104,7 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 		return result.Summary{}, err
 	}
 	defer func() { err = errors.Join(err, run.Close()) }()
-	if err := a.cleanUp(ctx, a.stderr); err != nil { // what a killed run left
+	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
 	b, err := newBackends(run, cfg.Deployment, a.log())
@@ -118,8 +118,12 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 	}
 	cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe
 	summary, err := trial.Run(ctx, *cfg)
-	err = errors.Join(err, cfg.Results.Close(), a.writeReport(f.out))
-	return summary, err
+	if err == nil {
+		manifest = cfg.Results.Manifest()
+		manifest.Finished = time.Now().UTC()
+		err = cfg.Results.SaveManifest(manifest)
+	}
+	return summary, errors.Join(err, cfg.Results.Close(), a.writeReport(f.out))
 }
 
 // openResults begins a run folder, or continues one that the same specs made.
@@ -131,10 +135,12 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Manifest().SameSpecs(m); err != nil {
+	old := r.Manifest()
+	if err := old.SameSpecs(m); err != nil {
 		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files that the run was begun with, or choose another --out"}, r.Close())
 	}
-	return r, nil
+	old.Resumed, old.Finished = append(old.Resumed, m.Started), time.Time{}
+	return r, r.SaveManifest(old)
 }
 
 func (a *app) printPlan(cfg *trial.Config, p trial.Plan, asJSON bool) error {
@@ -145,7 +151,7 @@ func (a *app) printPlan(cfg *trial.Config, p trial.Plan, asJSON bool) error {
 	fmt.Fprintf(w, "%s: mode %s, search %s, on CPUs %v (generator on %v)\n",
 		cfg.Deployment.VNFName, cfg.Deployment.Mode.Name, cfg.Workload.Search, cfg.CPUs.Function, cfg.CPUs.Generator)
 	for _, o := range p.Combinations {
-		fmt.Fprintf(w, "options: %s\n", o.Label())
+		fmt.Fprintf(w, "on %s %s\n", o.Substrate, o.Options)
 	}
 	for _, name := range p.Names {
 		fmt.Fprintf(w, "  %s\n", name)

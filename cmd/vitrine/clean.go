@@ -18,20 +18,27 @@ func (a *app) cleanCommand() *cobra.Command {
 		Long:  "Remove what runs that were killed left on this host: only what carries the label of a\nrun that is no longer alive. Runs that go on are not touched.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.cleanUp(c.Context(), a.stdout)
+			run, err := runs.New(runs.DefaultRoot())
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.cleanUp(c.Context(), run, a.stdout), run.Close())
 		},
 	}
 }
 
 // cleanUp removes what dead runs left, and says what it removed.
-func (a *app) cleanUp(ctx context.Context, out io.Writer) error {
-	root := runs.DefaultRoot()
-	dead, err := runs.Dead(root)
+func (a *app) cleanUp(ctx context.Context, run *runs.Run, out io.Writer) error {
+	dead, err := runs.Dead(run.Root)
+	if err != nil {
+		return err
+	}
+	list, err := cleaners(ctx, run, a.log())
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, cleaner := range a.cleaners(ctx) {
+	for _, cleaner := range list {
 		removed, err := cleaner.Clean(ctx)
 		for _, what := range removed {
 			fmt.Fprintln(out, "removed", what)
@@ -42,7 +49,7 @@ func (a *app) cleanUp(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	for _, id := range dead {
-		if err := runs.Forget(root, id); err != nil {
+		if err := runs.Forget(run.Root, id); err != nil {
 			return err
 		}
 	}

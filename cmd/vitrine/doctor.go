@@ -15,7 +15,10 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say what this host can do, and what is missing for the rest",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			found := checks(c.Context())
+			found, err := checks(c.Context())
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				return json.NewEncoder(a.stdout).Encode(found)
 			}

@@ -52,7 +52,7 @@ func (p *progress) observe(e trial.Event) {
 }
 
 func title(e trial.Event) string {
-	return strings.TrimSpace(e.Sizing.String() + " " + e.Options.Label())
+	return strings.TrimSpace(e.Sizing.String() + " " + e.Choice.Options)
 }
 
 func outcomeLine(e trial.Event, unit string) string {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/spf13/cobra"
 
 	"vitrine"
@@ -46,7 +44,7 @@ func (a *app) compareCommand() *cobra.Command {
 				}
 			}
 			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(report.Comparison(all...))
+				return report.CompareJSON(a.stdout, all...)
 			}
 			return report.Compare(a.stdout, all...)
 		},

@@ -1,0 +1,519 @@
+package trial_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/load"
+	"vitrine/result"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/process"
+	"vitrine/trial"
+)
+
+// The test binary is also the function under test and the generator: real
+// processes in real places.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "serve":
+			exit(serve(os.Args[2:]))
+		case "drive":
+			exit(drive(os.Args[2:]))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve is a function: it answers one byte per connection, and dies after so
+// many when told to.
+func serve(args []string) error {
+	address, dieAfter := args[0], -1
+	if len(args) > 1 {
+		dieAfter, _ = strconv.Atoi(args[1])
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	go func() {
+		<-stop
+		os.Exit(0)
+	}()
+	for served := 0; ; served++ {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		if served == dieAfter {
+			fmt.Fprintln(os.Stderr, "out of luck")
+			os.Exit(7)
+		}
+		go func() {
+			defer conn.Close()
+			if b := make([]byte, 1); len(b) == 1 {
+				if _, err := io.ReadFull(conn, b); err == nil {
+					_, _ = conn.Write(b)
+				}
+			}
+		}()
+	}
+}
+
+// drive is a generator under the contract. param "fault" makes it misbehave;
+// above "ceiling" calls per second every second call fails.
+func drive(args []string) error {
+	t, err := load.ReadTrial(args, os.Environ())
+	if err != nil {
+		return err
+	}
+	switch t.Params["fault"] {
+	case "garbage":
+		fmt.Println("this is not a report")
+		return nil
+	case "crash":
+		return errors.New("generator crashed on purpose")
+	case "hang":
+		select {}
+	}
+	n := int(t.Rate * t.Duration)
+	r := load.Report{Duration: t.Duration, Scheduled: int64(n), Offered: int64(n), Failed: map[string]int64{}}
+	if t.Params["fault"] == "slow" {
+		r.Offered = int64(n / 2)
+	}
+	rec := make([]int64, 1)
+	ceiling, _ := strconv.ParseFloat(t.Params["ceiling"], 64)
+	begin := time.Now()
+	histogram := hdrhistogram.New(1, int64(time.Minute), 3)
+	for i := range n {
+		time.Sleep(time.Until(begin.Add(time.Duration(float64(i) / t.Rate * float64(time.Second)))))
+		if err := call(t.Targets[i%len(t.Targets)]); err != nil {
+			r.Failed["connect"]++
+			continue
+		}
+		if ceiling > 0 && t.Rate > ceiling && i%2 == 1 {
+			r.Failed["503"]++
+			continue
+		}
+		if int64(i) < r.Offered {
+			rec[0]++
+			_ = histogram.RecordValue(1e6)
+		}
+	}
+	if lost := r.Scheduled - r.Offered; lost > 0 {
+		r.Failed["not offered"] = lost
+	}
+	r.Succeeded = rec[0]
+	r.Seconds = load.Seconds{Scheduled: []int64{r.Scheduled}, Offered: []int64{r.Offered}, Succeeded: []int64{r.Succeeded}, Failed: map[string][]int64{}}
+	for cause, count := range r.Failed {
+		r.Seconds.Failed[cause] = []int64{count}
+	}
+	time.Sleep(time.Until(begin.Add(time.Duration(t.Duration * float64(time.Second)))))
+	latency, err := histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return err
+	}
+	r.Latency = string(latency)
+	return r.Print(os.Stdout)
+}
+
+func call(target string) error {
+	conn, err := net.DialTimeout("tcp", target, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte{1}); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	return err
+}
+
+// A campaign under test: files, back ends, results.
+type campaign struct {
+	t        *testing.T
+	run      *runs.Run
+	dir      string
+	config   trial.Config
+	events   []trial.Event
+	function string // arguments of serve after its address
+}
+
+const deploymentText = `
+vnf_name: echo
+components:
+  - name: front
+    short: fr
+    command: [%q, serve, "${ADDRESS}:7000"%s]
+    ports: {tcp: 7000}
+    entry: tcp
+    dependencies: [{component: back, as: BACK, port: tcp}]
+    ready: {tcp: tcp, timeout: 5s}
+  - name: back
+    short: bk
+    scalable: false
+    flavor: small
+    command: [%q, serve, "${ADDRESS}:7000"]
+    ports: {tcp: 7000}
+    ready: {tcp: tcp, timeout: 5s}
+flavors:
+  - {name: small, vcpus: 0.2, memory: 128MiB}
+  - {name: medium, vcpus: 0.4, memory: 128MiB}
+mode: {name: custom, sizes: %s}
+`
+
+const workloadText = `
+generator: %q
+parameters: {%s}
+range: [10, 40]
+increase: 10
+duration: 1s
+settle: 0s
+repeat: 2
+stop: success_ratio < 0.6
+`
+
+// setUp makes a campaign of the test binary's own function and generator.
+func setUp(t *testing.T, function, sizes, params string) *campaign {
+	t.Helper()
+	if err := netns.Possible(); vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &campaign{t: t, dir: t.TempDir()}
+	files := t.TempDir()
+	generator := filepath.Join(files, "generator")
+	write(t, generator, fmt.Sprintf("#!/bin/sh\nexec %q drive \"$@\"\n", self), 0o755)
+	deployment, workload := filepath.Join(files, "deployment.yaml"), filepath.Join(files, "workload.yaml")
+	write(t, deployment, fmt.Sprintf(deploymentText, self, function, self, sizes), 0o644)
+	write(t, workload, fmt.Sprintf(workloadText, generator, params), 0o644)
+	c.config = trial.Config{Log: slog.New(slog.DiscardHandler), Seed: 1}
+	if c.config.Deployment, err = spec.LoadDeployment(deployment, spec.Known{}); err != nil {
+		t.Fatal(err)
+	}
+	if c.config.Workload, err = spec.LoadWorkload(workload, spec.Known{}); err != nil {
+		t.Fatal(err)
+	}
+	if c.config.CPUs, err = trial.ShareCPUs(nil, nil); err != nil {
+		t.Skip(err)
+	}
+	if c.run, err = runs.New(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.run.Close() })
+	c.config.RunID = c.run.ID
+	c.config.Backends = c.backends()
+	c.config.Observe = func(e trial.Event) { c.events = append(c.events, e) }
+	return c
+}
+
+func (c *campaign) backends() trial.Backends {
+	place := func(context.Context) (substrate.Substrate, error) {
+		return process.New(process.Config{Run: c.run, Environ: os.Environ()})
+	}
+	return trial.Backends{
+		Substrate: func(ctx context.Context, _ string, _ spec.Node) (substrate.Substrate, error) { return place(ctx) },
+		Host:      place,
+		Fabric: func(context.Context, string, spec.Node) (fabric.Fabric, error) {
+			return bridge.New(bridge.Config{Run: c.run})
+		},
+	}
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// measure runs the campaign into its folder; resumed when it is there already.
+func (c *campaign) measure(ctx context.Context) (result.Summary, error) {
+	c.t.Helper()
+	var err error
+	if _, statErr := os.Stat(filepath.Join(c.dir, "manifest.json")); statErr == nil {
+		c.config.Results, err = result.Open(c.dir)
+	} else {
+		c.config.Results, err = result.Create(c.dir, result.Manifest{})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	summary, err := trial.Run(ctx, c.config)
+	if closing := c.config.Results.Close(); closing != nil {
+		c.t.Fatal(closing)
+	}
+	c.nothingLeft()
+	return summary, err
+}
+
+// nothingLeft fails when a namespace or a cgroup of the run is still there.
+func (c *campaign) nothingLeft() {
+	c.t.Helper()
+	left, err := netns.List("vt-" + c.run.ID)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/vitrine/" + c.run.ID)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if left = append(left, groups...); len(left) > 0 {
+		c.t.Errorf("left behind: %v", left)
+	}
+}
+
+func (c *campaign) outcomes() []vitrine.Outcome {
+	c.t.Helper()
+	data, err := result.Load(c.dir)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return data.Outcomes
+}
+
+func TestCampaignFindsCapacity(t *testing.T) {
+	c := setUp(t, "", "[fr1s, fr2s]", "ceiling: 25")
+	summary, err := c.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(summary.Sizings) != 2 {
+		t.Fatalf("measured %d sizings, want 2", len(summary.Sizings))
+	}
+	for _, s := range summary.Sizings {
+		got := s.Capacities[0]
+		if got.Rate < 20 || got.Rate > 30 || got.Low > 20 || got.High < 30 || got.Censored != vitrine.CensoredNone {
+			t.Errorf("%s: capacity %+v, want it between 20 and 30", s.Name, got)
+		}
+		if s.Bottleneck == "" {
+			t.Errorf("%s: no bottleneck; utilization %v", s.Name, s.Utilization)
+		}
+	}
+	if summary.Optimal == nil || summary.Optimal.Sizing != "fr1s" {
+		t.Errorf("optimal %v, want fr1s: both carry the same and it has fewer vCPUs", summary.Optimal)
+	}
+	for _, o := range c.outcomes() {
+		for _, instance := range []string{"front-1", "back-1", "generator"} {
+			if o.Use[instance].CPU == nil {
+				t.Errorf("trial %d: no CPU reading of %s: %v", o.Seq, instance, o.Use[instance].Missing)
+			}
+		}
+		if o.Rate > 30 {
+			t.Errorf("trial %d at %g: stop should have ended the ramp", o.Seq, o.Rate)
+		}
+	}
+}
+
+func TestFaultsMakeTrialsInvalid(t *testing.T) {
+	for name, tt := range map[string]struct{ function, params, reason string }{
+		"garbage":       {params: "fault: garbage", reason: "report"},
+		"crash":         {params: "fault: crash", reason: "generator crashed on purpose"},
+		"slow":          {params: "fault: slow", reason: "generator"},
+		"instance dies": {function: ", \"5\"", reason: "front-1 ended (exit status 7); its log ends: out of luck"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := setUp(t, tt.function, "[fr1s]", tt.params)
+			summary, err := c.measure(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcomes := c.outcomes()
+			if len(outcomes) == 0 || summary.InvalidTrials != len(outcomes) {
+				t.Fatalf("%d of %d trials are invalid, want all", summary.InvalidTrials, len(outcomes))
+			}
+			for _, o := range outcomes {
+				if o.Valid || !strings.Contains(o.Reason, tt.reason) {
+					t.Errorf("trial %d.%d: valid %v, reason %q, want %q", o.Seq, o.Attempt, o.Valid, o.Reason, tt.reason)
+				}
+			}
+			if got := summary.Sizings[0].Capacities[0].Censored; got != vitrine.CensoredGenerator {
+				t.Errorf("capacity censored %q, want generator: nothing was shown of the function", got)
+			}
+		})
+	}
+}
+
+func TestComponentThatNeverGetsReady(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	front := c.config.Deployment.Component("front")
+	front.Command = spec.Args{"/bin/sh", "-c", "echo waiting for nothing; exec sleep 60"}
+	front.Ready.Timeout = 300 * time.Millisecond
+	_, err := c.measure(t.Context())
+	for _, want := range []string{"fr1s", "front-1", "not ready within 300ms", "waiting for nothing"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("error %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestInstallScript(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	script := filepath.Join(t.TempDir(), "install.sh")
+	write(t, script, "#!/bin/sh\necho \"$BACK\" > \"$VITRINE_DIR/peers\"\n", 0o755)
+	c.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: time.Second}}
+	front := c.config.Deployment.Component("front")
+	front.Command = slices.Concat(spec.Args{"/bin/sh", "-c", `grep -q :7000 "$VITRINE_DIR/peers" && exec "$0" "$@"`}, front.Command)
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	failing := setUp(t, "", "[fr1s]", "")
+	write(t, script, "#!/bin/sh\necho no such luck >&2; exit 3\n", 0o755)
+	failing.config.Deployment.Install = c.config.Deployment.Install
+	_, err := failing.measure(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no such luck") || !strings.Contains(err.Error(), "front-1") {
+		t.Fatalf("error %v, want the script's last words", err)
+	}
+	write(t, script, "#!/bin/sh\nexec sleep 60\n", 0o755)
+	slow := setUp(t, "", "[fr1s]", "")
+	slow.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: 200 * time.Millisecond}}
+	if _, err := slow.measure(t.Context()); err == nil || !strings.Contains(err.Error(), "time_limit of 200ms") {
+		t.Fatalf("error %v, want it to name the time limit", err)
+	}
+}
+
+func TestResumeRepeatsNoTrial(t *testing.T) {
+	c := setUp(t, "", "[fr1s, fr1m]", "ceiling: 25")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted by the test")
+	done := 0
+	c.config.Observe = func(e trial.Event) {
+		if e.Kind == trial.TrialDone {
+			if done++; done == 4 {
+				cancel(interrupted)
+			}
+		}
+	}
+	if _, err := c.measure(ctx); !errors.Is(err, interrupted) {
+		t.Fatalf("error %v, want %v", err, interrupted)
+	}
+	before := lines(t, filepath.Join(c.dir, "outcomes.jsonl"))
+	if len(before) != 4 {
+		t.Fatalf("%d trials on record, want 4", len(before))
+	}
+	fresh := 0
+	c.config.Observe = func(e trial.Event) {
+		if e.Kind == trial.TrialBegins {
+			fresh++
+		}
+	}
+	summary, err := c.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := lines(t, filepath.Join(c.dir, "outcomes.jsonl"))
+	if !bytes.Equal(bytes.Join(before, nil), bytes.Join(after[:4], nil)) || len(after) != 4+fresh {
+		t.Errorf("%d trials on record after %d fresh ones, want the first 4 as they were", len(after), fresh)
+	}
+	seen := map[vitrine.Key]bool{}
+	for _, o := range c.outcomes() {
+		if seen[o.Key] {
+			t.Errorf("trial %+v was run twice", o.Key)
+		}
+		seen[o.Key] = true
+	}
+	if len(summary.Sizings) != 2 {
+		t.Errorf("%d sizings, want 2", len(summary.Sizings))
+	}
+	// A run that is complete starts nothing at all.
+	fresh = 0
+	again, err := c.measure(t.Context())
+	if err != nil || fresh != 0 {
+		t.Errorf("a complete run began %d trials (%v)", fresh, err)
+	}
+	a, _ := json.Marshal(summary)
+	b, _ := json.Marshal(again)
+	if !bytes.Equal(a, b) {
+		t.Errorf("the summary changed:\n%s\n%s", a, b)
+	}
+}
+
+func lines(t *testing.T, path string) [][]byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+}
+
+func TestInterruptInsideATrial(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "fault: hang")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted by the test")
+	c.config.Observe = func(e trial.Event) {
+		if e.Kind == trial.TrialBegins {
+			cancel(interrupted)
+		}
+	}
+	if _, err := c.measure(ctx); !errors.Is(err, interrupted) {
+		t.Fatalf("error %v, want %v", err, interrupted)
+	}
+	if n := len(c.outcomes()); n != 0 {
+		t.Errorf("%d trials on record, want none: what was interrupted is no trial", n)
+	}
+}
+
+func TestMaxTimeEndsInOrder(t *testing.T) {
+	c := setUp(t, "", "[fr1s, fr1m]", "")
+	c.config.MaxTime = time.Nanosecond
+	summary, err := c.measure(t.Context())
+	if err != nil || !strings.Contains(summary.StoppedBecause, "--max-time") {
+		t.Fatalf("stopped because %q (%v), want --max-time", summary.StoppedBecause, err)
+	}
+}
+
+func TestSizeBeyondTheCPUsIsRefused(t *testing.T) {
+	c := setUp(t, "", fmt.Sprintf("[fr%dm]", 3*len(mustShare(t).Function)), "")
+	if _, err := trial.MakePlan(&c.config); !vitrine.IsUnsupported(err) {
+		t.Errorf("plan: %v, want it refused", err)
+	}
+}
+
+func mustShare(t *testing.T) trial.CPUs {
+	t.Helper()
+	cpus, err := trial.ShareCPUs(nil, nil)
+	if err != nil {
+		t.Skip(err)
+	}
+	return cpus
+}
