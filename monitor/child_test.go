@@ -41,7 +41,6 @@ const spinFor = 300 * time.Millisecond
 
 // beChild does what standard input says, a line each, and answers with a line.
 func beChild() error {
-	var held [][]byte // so that it stays in memory
 	commands := bufio.NewScanner(os.Stdin)
 	for commands.Scan() {
 		name, argument, _ := strings.Cut(commands.Text(), " ")
@@ -79,7 +78,6 @@ func beChild() error {
 			for i := range memory {
 				memory[i] = 1
 			}
-			held = append(held, memory)
 			fmt.Println(resident() - before)
 		case "write": // argument: file; 32 MiB that stay in the file cache
 			file, err := os.Create(argument)

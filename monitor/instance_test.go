@@ -1,12 +1,18 @@
 package monitor
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/internal/cgroup"
@@ -18,6 +24,46 @@ func near(got, want, share float64) bool { return got > want*(1-share) && got < 
 func TestCPUOfCgroup(t *testing.T) {
 	c, v := startInCgroup(t, cgroup.Limits{})
 	m := manual(t, v)
+	m.sample()
+	spent := c.spin(t, "spin")
+	m.sample()
+	use, window := between(t, m)
+	if use.CPU == nil {
+		t.Fatalf("no CPU: %v", use.Missing)
+	}
+	if got := *use.CPU * window.Seconds(); !near(got, spent.Seconds(), 0.05) {
+		t.Errorf("the cgroup used %.3f CPU s, its process says %.3f", got, spent.Seconds())
+	}
+}
+
+// A real group of version 2, if only for CPU time: it counts that without any
+// controller, so that also hosts that run on version 1 can show it.
+func TestCPUOfCgroupV2(t *testing.T) {
+	mounts, err := procfs.GetMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return m.FSType == "cgroup2" })
+	if i < 0 {
+		t.Skip(&vitrine.Unsupported{What: "cgroup v2", Missing: "a mount of it"})
+	}
+	folder, err := os.MkdirTemp(mounts[i].MountPoint, "vitrine-test-")
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		t.Skip(&vitrine.Unsupported{What: "cgroup v2", Missing: err.Error()})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	c := startChild(t, 0, nil)
+	if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(c.pid())), 0); err != nil {
+		t.Fatal(err)
+	}
+	m := manual(t, vitrine.Vantage{Instance: "child-1", CgroupV2: folder})
 	m.sample()
 	spent := c.spin(t, "spin")
 	m.sample()

@@ -77,13 +77,13 @@ type Monitor struct {
 func Start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv io.Writer) (*Monitor, error) {
 	m, err := prepare(config, vantages, csv, "/proc")
 	if err != nil {
-		return nil, fmt.Errorf("monitor: %w", err)
+		return nil, fmt.Errorf("watch the instances: %w", err)
 	}
 	m.sample()
 	ticker, err := newTicker(m.interval-time.Since(m.began), m.interval)
 	if err != nil {
 		m.close()
-		return nil, fmt.Errorf("monitor: %w", err)
+		return nil, fmt.Errorf("watch the instances: %w", err)
 	}
 	ctx, m.cancel = context.WithCancel(ctx)
 	context.AfterFunc(ctx, ticker.close)
@@ -239,7 +239,7 @@ func (m *Monitor) Stop() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.failed != nil {
-		return fmt.Errorf("monitor: write the samples: %w", m.failed)
+		return fmt.Errorf("write what was sampled: %w", m.failed)
 	}
 	return nil
 }

@@ -77,6 +77,8 @@ func TestRowsAndUseOfCgroupV2(t *testing.T) {
 		m.sample()
 		time.Sleep(10 * time.Millisecond)
 		m.sample() // too soon for rows
+		time.Sleep(90 * time.Millisecond)
+		m.sample()
 		m.flush()
 		m.close()
 
@@ -87,6 +89,9 @@ func TestRowsAndUseOfCgroupV2(t *testing.T) {
 0.0500,host,host,0.0000,614400,0,0,,0.0000,0.1000,samples: 2 due before this one and not taken; throttled: the host has no quota
 0.0500,cpu0,host,0.0000,,,,,0.0000,0.1000,"memory, network, throttled: of the whole host only"
 0.0500,sprout-1,sprout,0.2000,30000,,,0.3000,,,"network: shares the host's network; softirq, steal: counted by CPU, in the host's rows"
+0.1500,host,host,0.0000,614400,0,0,,0.0000,0.0000,throttled: the host has no quota
+0.1500,cpu0,host,0.0000,,,,,0.0000,0.0000,"memory, network, throttled: of the whole host only"
+0.1500,sprout-1,sprout,0.0000,30000,,,0.0000,,,"network: shares the host's network; softirq, steal: counted by CPU, in the host's rows"
 `
 		if out.String() != want {
 			t.Errorf("rows are\n%swant\n%s", out.String(), want)

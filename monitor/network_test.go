@@ -37,7 +37,7 @@ func startInNetNS(t *testing.T) (*child, string) {
 	return c, path
 }
 
-func TestNetworkBetweenNamespaces(t *testing.T) {
+func TestNetworkBetweenNetNS(t *testing.T) {
 	a, aNS := startInNetNS(t)
 	b, bNS := startInNetNS(t)
 	attrs := netlink.NewLinkAttrs()
@@ -120,7 +120,7 @@ func sendOverLoopback() error {
 	return err
 }
 
-func TestNetworkNamespaceThatIsNotThere(t *testing.T) {
+func TestNetNSThatIsNotThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone")
 	m := manual(t, vitrine.Vantage{Instance: "a-1", PID: os.Getpid(), NetNS: path})
 	m.sample()
