@@ -103,13 +103,21 @@ func (p Pair) text() string {
 		s += " with " + p.From
 	}
 	if p.Ratio != nil {
-		s += fmt.Sprintf(" (%.2f times)", *p.Ratio)
+		s += " (" + p.Times() + ")"
 	}
 	return s
 }
 
+// Times is the ratio in words.
+func (p Pair) Times() string {
+	if p.Ratio == nil {
+		return missing
+	}
+	return fmt.Sprintf("%.2f times", *p.Ratio)
+}
+
 func (s *set) comparison() Comparison {
-	c := Comparison{Unit: s.unit, Threshold: s.thresholds[0], Rows: []Row{}, Pairs: []Pair{}}
+	c := Comparison{Unit: s.unit, Threshold: s.thresholds[0], Rows: []Row{}, Pairs: s.pairs()}
 	ranked := s.ranked()
 	for i, x := range ranked {
 		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options}
@@ -125,22 +133,13 @@ func (s *set) comparison() Comparison {
 		}
 		c.Rows = append(c.Rows, r)
 	}
-	for _, p := range s.pairs() {
-		c.Pairs = append(c.Pairs, p.Pair)
-	}
 	return c
-}
-
-// A pair is a Pair with what the page shows of it.
-type pair struct {
-	Pair
-	FromCapacity, ToCapacity vitrine.Capacity
 }
 
 // pairs compares every size with the same size of the first run, or variant,
 // that has it.
-func (s *set) pairs() []pair {
-	var pairs []pair
+func (s *set) pairs() []Pair {
+	pairs := []Pair{}
 	first := map[string]*subject{}
 	for _, x := range s.subjects() {
 		base, ok := first[x.sizing]
@@ -149,7 +148,7 @@ func (s *set) pairs() []pair {
 			continue
 		}
 		from, to := base.capacity(), x.capacity()
-		p := pair{Pair{Sizing: x.sizing, From: base.variant, To: x.variant, Relation: relation(to, from)}, from, to}
+		p := Pair{Sizing: x.sizing, From: base.variant, To: x.variant, Relation: relation(to, from)}
 		if from.Censored == vitrine.CensoredNone && to.Censored == vitrine.CensoredNone && from.Rate > 0 {
 			ratio := to.Rate / from.Rate
 			p.Ratio = &ratio

@@ -37,7 +37,7 @@ type page struct {
 	Figures  map[string][]*figure
 	Times    []timeView
 	Table    capacityTable
-	Pairs    []pair
+	Pairs    []Pair
 	Runs     []runView
 }
 
@@ -269,10 +269,14 @@ func (s *set) warnings(r *run) []string {
 		list = append(list, fmt.Sprintf("%d %s invalid and left out of every estimate: %s", invalid[reason], trials, reason))
 	}
 	for _, x := range r.subjects {
+		open := map[string][]string{} // why -> thresholds
 		for _, c := range x.capacities {
 			if why := censoredText(c, s.unit); why != "" {
-				list = append(list, fmt.Sprintf("%s at success ratio %s: the capacity was not enclosed: %s", x.name, shortest(c.Threshold), why))
+				open[why] = append(open[why], shortest(c.Threshold))
 			}
+		}
+		for _, why := range slices.Sorted(maps.Keys(open)) {
+			list = append(list, fmt.Sprintf("%s: the capacity at success ratio %s was not enclosed: %s", x.name, strings.Join(open[why], " and "), why))
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(r.Manifest.Unsupported)) {

@@ -1,5 +1,8 @@
-// Tables sort by the column whose heading is clicked; without this script the
-// page only lacks that.
+// Tables sort by the column whose heading is clicked, and printing shows what
+// is folded; without this script the page only lacks that.
+addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+});
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   const value = (row, i) => {

@@ -275,7 +275,7 @@ func (b *barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 				if at+style.Width(label) > c.Max.X {
 					style.Color, at = card().color(), x(used*100)-5-style.Width(label)
 				}
-				c.FillText(style, vg.Point{X: at, Y: middle}, label)
+				c.FillText(style, vg.Point{X: at, Y: middle + 1}, label)
 			}
 		}
 	}

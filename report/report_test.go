@@ -1,13 +1,376 @@
 package report_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"image/png"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
+	"vitrine"
 	"vitrine/report"
 	"vitrine/result"
 )
+
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write the golden files anew")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// golden compares with testdata/name.golden, or writes it under -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if update() {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			t.Fatalf("%s:%d is\n%s\nwant\n%s\n(-update writes it anew; look at it then)", path, i+1, g[i], w[i])
+		}
+	}
+	t.Fatalf("%s has %d lines, want %d", path, len(g), len(w))
+}
+
+func writeReport(t *testing.T, datas ...*result.Data) (dir, page string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := report.Write(dir, datas...); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, report.PageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, string(b)
+}
+
+// withoutDrawings leaves the figures' insides out, which have golden files of their own.
+func withoutDrawings(page string) []byte {
+	page = regexp.MustCompile(`(?s)(<svg [^>]*>).*?</svg>`).ReplaceAllString(page, "$1…</svg>")
+	page = regexp.MustCompile(`(?s)<style>.*?</style>`).ReplaceAllString(page, "<style>…</style>")
+	return []byte(regexp.MustCompile(`(?s)<script>.*?</script>`).ReplaceAllString(page, "<script>…</script>"))
+}
+
+func TestPageOfADirectedSearch(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	dir, page := writeReport(t, d)
+	golden(t, "directed.html", withoutDrawings(page))
+	svg, err := os.ReadFile(filepath.Join(dir, "figures", "capacity.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "capacity.svg", svg)
+
+	want := []string{"capacity", "success", "time-bn1s-sp1m-hs1m", "time-bn1s-sp1m-hs1s", "time-bn1s-sp1s-hs1s", "use"}
+	for _, name := range want {
+		checkSVG(t, filepath.Join(dir, "figures", name+".svg"))
+		checkPNG(t, filepath.Join(dir, "figures", name+".png"))
+	}
+	if files, err := os.ReadDir(filepath.Join(dir, "figures")); err != nil || len(files) != 2*len(want) {
+		t.Errorf("%d files of figures, want %d: %v", len(files), 2*len(want), err)
+	}
+	if n := strings.Count(page, "<svg "); n != len(want) {
+		t.Errorf("%d figures in the page, want %d", n, len(want))
+	}
+	if n := strings.Count(page, `<circle class="tip"`); n < 30 {
+		t.Errorf("%d points say more when pointed at", n)
+	}
+}
+
+func checkSVG(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for x := xml.NewDecoder(f); ; {
+		if _, err := x.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+}
+
+func checkPNG(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	colors := map[any]bool{}
+	b := img.Bounds()
+	for y := b.Min.Y; y < b.Max.Y; y += 3 {
+		for x := b.Min.X; x < b.Max.X; x += 3 {
+			colors[img.At(x, y)] = true
+		}
+	}
+	if b.Dx() != 2000 || len(colors) < 5 {
+		t.Errorf("%s is %d pixels wide with %d colours", path, b.Dx(), len(colors))
+	}
+}
+
+// Nothing in the page asks for anything from elsewhere.
+func TestPageIsOneFile(t *testing.T) {
+	_, page := writeReport(t, simulate(t, directed(), "run"))
+	for _, m := range regexp.MustCompile(`(?i)(?:src|href|xlink:href|action|data)\s*=\s*"([^"]*)"|url\(([^)]*)\)|@import`).FindAllStringSubmatch(page, -1) {
+		if to := m[1]; !strings.HasPrefix(to, "#") && !strings.HasPrefix(to, "figures/") {
+			t.Errorf("the page refers to %q", m[0])
+		}
+	}
+	for _, m := range regexp.MustCompile(`https?://[^"' ]*`).FindAllString(page, -1) {
+		if !strings.HasPrefix(m, "http://www.w3.org/") { // names of XML's, not addresses
+			t.Errorf("the page names %s", m)
+		}
+	}
+}
+
+// What the user or a function wrote is shown as text, wherever it comes up.
+func TestEverythingFromOutsideIsEscaped(t *testing.T) {
+	const evil = `</title><script>alert("1")</script><img src=x onerror='x'>&amp;`
+	d := simulate(t, directed(), "run")
+	d.Dir += `/<script>alert(2)</script>`
+	d.Manifest.VNF, d.Summary.VNF = evil, evil
+	d.Summary.Unit = "calls/<script>s"
+	d.Manifest.Command = []string{evil}
+	d.Manifest.NotIsolated = []string{evil}
+	d.Manifest.Specs[0].Path, d.Manifest.Specs[0].Text = evil, evil
+	d.Manifest.Host.Missing["governor"] = evil
+	d.Manifest.Unsupported = map[string]string{evil: evil}
+	d.Summary.Optimal.Why, d.Summary.StoppedBecause, d.Summary.Path[0].Why = evil, evil, evil
+	d.Summary.Sizings[0].Bottleneck = evil
+	d.Summary.Sizings[0].Utilization[evil] = 0.5
+	d.Warnings = []string{evil}
+	for i := range d.Outcomes {
+		d.Outcomes[i].Options = evil
+		d.Outcomes[i].Failed = map[string]int64{evil: 1}
+		d.Outcomes[i].Reason = evil
+	}
+	dir, page := writeReport(t, d)
+	if strings.Count(page, "<script") != 1 || strings.Contains(page, "<img") || strings.Count(page, "</title>") < 1 {
+		t.Error("something from outside became markup")
+	}
+	for _, tag := range regexp.MustCompile(`<title>[^<]*</title>`).FindAllString(page, -1)[:1] {
+		if !strings.Contains(tag, "&lt;script&gt;") {
+			t.Errorf("the title is %s", tag)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "figures", "*.svg"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		checkSVG(t, f)
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte("<script")) || bytes.Contains(b, []byte("<img")) {
+			t.Errorf("%s has markup from outside", f)
+		}
+	}
+}
+
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	if err := os.RemoveAll(filepath.Join(d.Dir, "usage")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range d.Summary.Sizings {
+		delete(d.Summary.Sizings[i].Utilization, "homestead")
+	}
+	for i := range d.Outcomes {
+		for instance, u := range d.Outcomes[i].Use {
+			if u.Component == "homestead" {
+				u.CPU, u.Missing = nil, map[string]string{"cpu": "no cpu controller"}
+				d.Outcomes[i].Use[instance] = u
+			}
+		}
+	}
+	d.Summary.Sizings[0].Capacities = []vitrine.Capacity{
+		{Threshold: 0.9, Rate: 40, Low: 0, High: 40, Censored: vitrine.CensoredBelow},
+		{Threshold: 0.8, Censored: vitrine.CensoredGenerator},
+	}
+	d.Summary.Sizings[1].Capacities[0].Censored = vitrine.CensoredGenerator
+	_, page := writeReport(t, d)
+	for what, want := range map[string]string{
+		"use":       "not known: no cpu controller",
+		"samples":   "no samples were kept of",
+		"below":     "&lt; 40",
+		"lowest":    "even the lowest rate tried, 40 calls/s, failed",
+		"generator": "the generator could not offer more than",
+		"nothing":   "no valid trial",
+		"host":      "not known: the kernel does not show CPU frequency control",
+		"invalid":   "1 trial is invalid and left out of every estimate: generator: offered 0.97 of its schedule",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%s: the page does not say %q", what, want)
+		}
+	}
+}
+
+func TestUnfinishedRunShowsWhatThereIs(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	d.Summary = nil
+	_, page := writeReport(t, d)
+	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m", "160 to 191", "No path was recorded"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	var b bytes.Buffer
+	if err := report.Text(&b, d); err != nil || !strings.Contains(b.String(), "continue it with --resume") {
+		t.Errorf("Text says %q, %v", b.String(), err)
+	}
+}
+
+func TestRunWithoutTrials(t *testing.T) {
+	d := &result.Data{Dir: "runs/empty", Manifest: directed().manifest()}
+	_, page := writeReport(t, d)
+	for _, want := range []string{"No trial was finished", "No size was measured", "Provenance"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if err := report.Compare(io.Discard, d); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInvalidTrialsAloneAreNoVerdict(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	d.Summary = nil
+	for i := range d.Outcomes {
+		d.Outcomes[i].Valid, d.Outcomes[i].Reason = false, "the generator crashed"
+	}
+	_, page := writeReport(t, d)
+	if !strings.Contains(page, "not measured: no valid trial") || strings.Contains(page, `>optimal<`) {
+		t.Error("a run of invalid trials has a verdict")
+	}
+}
+
+func TestTextIsShort(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	var b bytes.Buffer
+	if err := report.Text(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Write(d.Dir, d); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Text(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "directed.txt", bytes.ReplaceAll(b.Bytes(), []byte(d.Dir), []byte("runs/demo")))
+}
+
+// twoRuns are the same sizes on a slow machine and on a fast one.
+func twoRuns(t *testing.T) []*result.Data {
+	t.Helper()
+	slow, fast := directed(), directed()
+	fast.speed, fast.seed, fast.options = 1.6, 9, "pinning=on"
+	slow.options = "pinning=off"
+	return []*result.Data{simulate(t, slow, "monday"), simulate(t, fast, "tuesday")}
+}
+
+func TestRunsAreCompared(t *testing.T) {
+	runs := twoRuns(t)
+	var text, js bytes.Buffer
+	if err := report.Compare(&text, runs...); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.CompareJSON(&js, runs...); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "compared.txt", text.Bytes())
+	golden(t, "compared.json", js.Bytes())
+	var c report.Comparison
+	if err := json.Unmarshal(js.Bytes(), &c); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Rows) != 6 || len(c.Pairs) != 3 || c.Rows[0].Relation != "best" || c.Rows[0].Run != "tuesday" {
+		t.Errorf("compared: %+v", c)
+	}
+	_, page := writeReport(t, runs...)
+	golden(t, "compared.html", withoutDrawings(page))
+}
+
+func TestRunsOfDifferentUnitsAreRefused(t *testing.T) {
+	runs := twoRuns(t)
+	runs[1].Summary.Unit = "kpps"
+	err := report.Write(t.TempDir(), runs...)
+	if err == nil || !strings.Contains(err.Error(), "tuesday in kpps") {
+		t.Errorf("Write gives %v", err)
+	}
+	if err := report.Compare(io.Discard, runs...); err == nil {
+		t.Error("Compare says nothing")
+	}
+}
+
+// Table II's ten sizes: more than one figure of curves can hold.
+func TestManySizesAreSplit(t *testing.T) {
+	m := directed()
+	m.repeats, m.rates = 1, []float64{60, 120, 240, 360}
+	m.path = nil
+	for _, s := range []string{
+		"bn1s-sp1s-hs1s", "bn1m-sp1m-hs1m", "bn1m-sp2s-hs2s", "bn1l-sp1l-hs1l", "bn1l-sp1l-hs2m",
+		"bn1l-sp2m-hs1l", "bn1l-sp2m-hs2m", "bn1l-sp1l-hs4s", "bn1l-sp4s-hs1l", "bn1l-sp4s-hs4s",
+	} {
+		m.path = append(m.path, result.Step{Sizing: s, Why: "listed"})
+	}
+	dir, page := writeReport(t, simulate(t, m, "ten"))
+	shown := map[string]int{}
+	for _, name := range []string{"success-1.svg", "success-2.svg"} {
+		b, err := os.ReadFile(filepath.Join(dir, "figures", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range m.path {
+			if bytes.Contains(b, []byte(s.Sizing)) {
+				shown[s.Sizing]++
+			}
+		}
+	}
+	if len(shown) != 10 || slices.Max(slices.Collect(maps.Values(shown))) != 1 {
+		t.Errorf("shown so many times: %v", shown)
+	}
+	if n := strings.Count(page, "<summary class=\"mono\">"); n != 10 {
+		t.Errorf("%d sizes over time", n)
+	}
+}
 
 // TestLook writes reports where VITRINE_TEST_LOOK says, to be looked at.
 func TestLook(t *testing.T) {
@@ -15,32 +378,11 @@ func TestLook(t *testing.T) {
 	if dir == "" {
 		t.Skip("VITRINE_TEST_LOOK names no folder")
 	}
-	a := directed()
-	if err := report.Write(filepath.Join(dir, "one"), load(t, a.build(t, filepath.Join(dir, "one")))); err != nil {
+	one := load(t, directed().build(t, filepath.Join(dir, "one")))
+	if err := report.Write(one.Dir, one); err != nil {
 		t.Fatal(err)
 	}
-	if err := report.Text(os.Stdout, load(t, filepath.Join(dir, "one"))); err != nil {
-		t.Fatal(err)
-	}
-	b := directed()
-	b.seconds, b.repeats = 20, 2
-	b.rates = []float64{40, 60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280, 300, 320, 340}
-	b.path = nil
-	for _, s := range []string{"bn1s-sp1s-hs1s", "bn1m-sp1m-hs1m", "bn1m-sp2s-hs2s", "bn1l-sp1l-hs1l", "bn1l-sp1l-hs2m", "bn1l-sp2m-hs1l", "bn1l-sp2m-hs2m", "bn1l-sp1l-hs4s", "bn1l-sp4s-hs1l", "bn1l-sp4s-hs4s"} {
-		b.path = append(b.path, result.Step{Sizing: s, Why: "custom: number 1 of the list"})
-	}
-	if err := report.Write(filepath.Join(dir, "ten"), load(t, b.build(t, filepath.Join(dir, "ten")))); err != nil {
-		t.Fatal(err)
-	}
-	c, d := directed(), directed()
-	c.options, d.options, d.speed, d.seed = "pinning=off", "pinning=on", 1.12, 9
-	runs := []*result.Data{
-		load(t, c.build(t, filepath.Join(dir, "monday"))), load(t, d.build(t, filepath.Join(dir, "tuesday"))),
-	}
-	if err := report.Write(filepath.Join(dir, "compared"), runs...); err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Compare(os.Stdout, runs...); err != nil {
+	if err := report.Write(filepath.Join(dir, "compared"), twoRuns(t)...); err != nil {
 		t.Fatal(err)
 	}
 }

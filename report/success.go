@@ -38,18 +38,9 @@ type mark struct {
 // successFigures show success against offered rate (NFV-VITAL's figures 1, 3,
 // 4 and 6), the highest capacities first, sizes that are alike together.
 func (s *set) successFigures() []*figure {
-	curves := s.curves()
 	var figures []*figure
-	for len(curves) > 0 {
-		n := min(len(curves), mostCurves)
-		for n > 1 && n < len(curves) && curves[n].sizing == curves[n-1].sizing {
-			n-- // variants of one sizing stay together
-		}
-		if n == 1 {
-			n = min(len(curves), mostCurves)
-		}
-		figures = append(figures, s.successFigure(curves[:n]))
-		curves = curves[n:]
+	for _, part := range split(s.curves()) {
+		figures = append(figures, s.successFigure(part))
 	}
 	for i, f := range figures {
 		f.Name = "success"
@@ -57,6 +48,29 @@ func (s *set) successFigures() []*figure {
 			f.Name = fmt.Sprintf("success-%d", i+1)
 			f.title += fmt.Sprintf(" (%d of %d)", i+1, len(figures))
 		}
+	}
+	return figures
+}
+
+// split shares curves out over as few figures as hold them, alike full, and
+// keeps the variants of one sizing together where they fit.
+func split(curves []curve) [][]curve {
+	parts := (len(curves) + mostCurves - 1) / mostCurves
+	var figures [][]curve
+	var current []curve
+	for len(curves) > 0 {
+		n := 1
+		for n < len(curves) && n < mostCurves && curves[n].sizing == curves[0].sizing {
+			n++
+		}
+		full := len(current)*parts >= len(curves)+len(current) || len(current)+n > mostCurves
+		if len(current) > 0 && full {
+			figures, current, parts = append(figures, current), nil, max(parts-1, 1)
+		}
+		current, curves = append(current, curves[:n]...), curves[n:]
+	}
+	if len(current) > 0 {
+		figures = append(figures, current)
 	}
 	return figures
 }
@@ -135,9 +149,9 @@ func (s *set) successFigure(curves []curve) *figure {
 	}
 	return &figure{
 		title: "Success against offered rate", section: sectionSuccess, width: figureWidth, height: 470,
-		alt: "Calls that succeed per second against calls offered per second, one curve per size: " + strings.Join(names, "; ") + ".",
+		alt: "Success rate against offered rate, one curve per size: " + strings.Join(names, "; ") + ".",
 		Caption: fmt.Sprintf("Each mark is the mean of the valid trials at that rate, its bar their lowest and highest; the line is the "+
-			"decreasing fit from which the capacity is read. On the dashed line every call succeeds; along the dotted lines the success ratio is %s. "+
+			"decreasing fit from which the capacity is read. On the dashed line everything succeeds; along the dotted lines the success ratio is %s. "+
 			"A size's capacity is where its curve falls through its dotted line; the legend gives it for %s.",
 			strings.Join(thresholds, " and "), thresholds[0]),
 		draw: func(c draw.Canvas, t *tips) error { return s.drawSuccess(c, t, curves) },
@@ -176,17 +190,17 @@ func (s *set) drawSuccess(c draw.Canvas, t *tips, curves []curve) error {
 func (s *set) addReferences(p *plot.Plot) error {
 	add := func(ratio float64, label string, dash []vg.Length) error {
 		end := plotter.XY{X: p.X.Max, Y: p.X.Max * ratio}
-		offset := vg.Point{X: 4}
-		if end.Y > p.Y.Max {
+		offset, above := vg.Point{X: 4}, end.Y > p.Y.Max
+		if above {
 			end = plotter.XY{X: p.Y.Max / ratio, Y: p.Y.Max}
-			offset = vg.Point{X: -2, Y: 7}
+			offset = vg.Point{X: 4, Y: 7}
 		}
 		line, err := newLine(muted(), 0.9, dash, plotter.XYs{{X: 0, Y: 0}, end})
 		if err != nil {
 			return err
 		}
 		w := words{at: plotter.XYs{end}, text: []string{label}, offset: offset,
-			style: func(int) look { return look{tone: muted(), size: 10.5} }}
+			style: func(int) look { return look{tone: muted(), size: 10.5, right: above} }}
 		p.Add(line, w.labels())
 		return nil
 	}

@@ -55,8 +55,8 @@ func (s *set) timeFigures() []*figure {
 		figures = append(figures, &figure{
 			Name: "time-" + slug(x.name), title: x.name + " over time", section: sectionTime, subject: x,
 			width: figureWidth, height: 500,
-			alt: fmt.Sprintf("Calls that succeed per second, and CPU of every instance, over the seconds of one trial of %s at underload, at capacity and at overload.", x.name),
-			Caption: "One trial at each level of load, of several the one with the median success. Above: calls by the second they were due in; " +
+			alt: fmt.Sprintf("What succeeded in each second, and CPU of every instance, over the seconds of one trial of %s at underload, at capacity and at overload.", x.name),
+			Caption: "One trial at each level of load, of several the one with the median success. Above: what was due and what of it succeeded, by the second in which it was due; " +
 				"below: CPU of every instance, one colour per component.",
 			draw: func(c draw.Canvas, t *tips) error { return s.drawTime(c, t, moments, share) },
 		})
@@ -133,7 +133,7 @@ func (s *subject) sample(m *moment, share bool) {
 
 // thin takes means so that a line has no more points than can be seen.
 func thin(points plotter.XYs) plotter.XYs {
-	const most = 240
+	const most = 120
 	per := (len(points) + most - 1) / most
 	if per <= 1 {
 		return points
@@ -161,9 +161,12 @@ func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment, share bool) err
 		cpuLabel = "CPU, % of what it was given"
 	}
 	plots := [][]*plot.Plot{make([]*plot.Plot, len(moments)), make([]*plot.Plot, len(moments))}
-	mostCalls, mostCPU := 1.0, 100.0
+	mostCalls, mostCPU, end := 1.0, 100.0, 1.0
 	for _, m := range moments {
 		mostCalls, mostCPU = max(mostCalls, m.mostCalls()), max(mostCPU, m.mostCPU())
+		if m.outcome != nil {
+			end = max(end, m.outcome.Duration.Seconds())
+		}
 	}
 	for i, m := range moments {
 		calls, cpu := newPlot("", ""), newPlot("seconds", "")
@@ -173,10 +176,7 @@ func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment, share bool) err
 			calls.Y.Label.Text, cpu.Y.Label.Text = s.unit, cpuLabel
 		}
 		for _, p := range []*plot.Plot{calls, cpu} {
-			p.X.Min, p.X.Max = 0, 1
-			if m.outcome != nil {
-				p.X.Max = max(p.X.Max, m.outcome.Duration.Seconds())
-			}
+			p.X.Min, p.X.Max = 0, end
 			p.Add(thinGrid(false, true))
 		}
 		if err := errors.Join(s.addCalls(calls, m), s.addCPU(cpu, m)); err != nil {
@@ -242,7 +242,7 @@ func (s *set) addCalls(p *plot.Plot, m moment) error {
 	}
 	var due, succeeded plotter.XYs
 	for i, x := range m.outcome.Seconds {
-		begin, end := float64(i), min(float64(i+1), p.X.Max)
+		begin, end := float64(i), min(float64(i+1), m.outcome.Duration.Seconds())
 		due = append(due, plotter.XY{X: begin, Y: float64(x.Scheduled)}, plotter.XY{X: end, Y: float64(x.Scheduled)})
 		succeeded = append(succeeded, plotter.XY{X: begin, Y: float64(x.Succeeded)}, plotter.XY{X: end, Y: float64(x.Succeeded)})
 	}
@@ -309,7 +309,7 @@ func (s *set) timeKeys(moments []moment) ([]key, error) {
 		tone  tone
 		dash  []vg.Length
 	}
-	entries := []entry{{"calls due", muted(), []vg.Length{6, 3}}, {"succeeded", ink(), nil}}
+	entries := []entry{{"due", muted(), []vg.Length{6, 3}}, {"succeeded", ink(), nil}}
 	var all []series
 	for _, m := range moments {
 		for _, x := range m.series {

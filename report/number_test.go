@@ -1,0 +1,133 @@
+package report
+
+import (
+	"math"
+	"testing"
+
+	"gonum.org/v1/plot/plotter"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+func TestIntervalsThatOverlapAreTied(t *testing.T) {
+	enclosed := func(low, rate, high float64) vitrine.Capacity {
+		return vitrine.Capacity{Threshold: 0.9, Rate: rate, Low: low, High: high, Censored: vitrine.CensoredNone}
+	}
+	above := vitrine.Capacity{Rate: 300, Low: 280, High: 300, Censored: vitrine.CensoredAbove}
+	below := vitrine.Capacity{Rate: 50, Low: 0, High: 50, Censored: vitrine.CensoredBelow}
+	nothing := vitrine.Capacity{Censored: vitrine.CensoredGenerator}
+	for _, c := range []struct {
+		a, b vitrine.Capacity
+		want string
+	}{
+		{enclosed(100, 110, 120), enclosed(119, 130, 140), "tied"},
+		{enclosed(100, 110, 120), enclosed(121, 130, 140), "lower"},
+		{enclosed(121, 130, 140), enclosed(100, 110, 120), "higher"},
+		{enclosed(200, 210, 270), above, "lower"},
+		{enclosed(200, 290, 500), above, "tied"}, // above may be anything above 280
+		{enclosed(400, 450, 500), above, "tied"},
+		{above, above, "tied"},
+		{below, enclosed(60, 70, 80), "lower"},
+		{below, enclosed(20, 30, 80), "tied"},
+		{nothing, enclosed(60, 70, 80), "unknown"},
+		{enclosed(60, 70, 80), nothing, "unknown"},
+	} {
+		if got := relation(c.a, c.b); got != c.want {
+			t.Errorf("%+v to %+v is %s, want %s", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+func TestNumbersReadWell(t *testing.T) {
+	for want, got := range map[string]string{
+		"1235": number(1234.56), "350": number(350), "87.5": number(87.54), "3": number(3), "0.25": number(0.25),
+		"0.3": tidy(0.1 + 0.2), "0": tidy(math.Copysign(0, -1)), "96%": percent(0.9612),
+		"768 MiB": byteCount(768 << 20), "1.5 GiB": byteCount(3 << 29), missing: byteCount(0), "100 B": byteCount(100),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestTicksAreRoundAndFew(t *testing.T) {
+	for _, r := range [][2]float64{{0, 1}, {0, 3}, {0, 226.6}, {0, 1133}, {0, 0.004}, {-1, 7}, {5, 5}} {
+		list := ticks{}.Ticks(r[0], r[1])
+		if len(list) == 0 || len(list) > 8 {
+			t.Errorf("%v has ticks %v", r, list)
+		}
+		for _, tick := range list {
+			if tick.Value < r[0]-1e-9 || tick.Value > r[1]+1e-9 || len(tick.Label) > 6 {
+				t.Errorf("%v has tick %v", r, tick)
+			}
+		}
+	}
+}
+
+func TestThinningKeepsTheMean(t *testing.T) {
+	var points plotter.XYs
+	for i := range 1000 {
+		points = append(points, plotter.XY{X: float64(i), Y: float64(i % 10)})
+	}
+	thinned := thin(points)
+	if len(thinned) > 120 || len(thinned) < 60 {
+		t.Fatalf("%d points", len(thinned))
+	}
+	sum := 0.0
+	for _, p := range thinned {
+		sum += p.Y / float64(len(thinned))
+	}
+	if math.Abs(sum-4.5) > 0.2 {
+		t.Errorf("the mean is %v, not 4.5", sum)
+	}
+}
+
+func TestCurvesShareFigures(t *testing.T) {
+	make := func(sizings string) []curve {
+		var curves []curve
+		for _, name := range sizings {
+			curves = append(curves, curve{subject: &subject{sizing: string(name)}})
+		}
+		return curves
+	}
+	for sizings, want := range map[string][]int{
+		"": nil, "a": {1}, "abcdefgh": {8}, "abcdefghi": {5, 4}, "abcdefghij": {5, 5},
+		"aabbccddee": {6, 4}, "aaaaaaaaaa": {8, 2}, "abcdefghijklmnopq": {6, 6, 5},
+	} {
+		var got []int
+		for _, part := range split(make(sizings)) {
+			got = append(got, len(part))
+		}
+		if len(got) != len(want) {
+			t.Errorf("%q is split %v, want %v", sizings, got, want)
+			continue
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Errorf("%q is split %v, want %v", sizings, got, want)
+			}
+		}
+	}
+}
+
+func TestRunsAreToldApartByTheirFolders(t *testing.T) {
+	names := runNames([]*result.Data{{Dir: "/a/x/run"}, {Dir: "/a/y/run/"}, {Dir: "other"}})
+	if names[0] != "x/run" || names[1] != "y/run" || names[2] != "other" {
+		t.Errorf("%q", names)
+	}
+	if names := runNames([]*result.Data{{Dir: "a"}, {Dir: "a"}}); names[0] == names[1] {
+		t.Errorf("%q", names)
+	}
+}
+
+func TestTonesAreToldApart(t *testing.T) {
+	seen := map[string]string{}
+	for _, tone := range tones() {
+		if other, ok := seen[tone.light]; ok {
+			t.Errorf("%s and %s are drawn in the same colour, so that the page cannot tell them apart", tone.name, other)
+		}
+		seen[tone.light] = tone.name
+		tone.color() // panics on a typing error
+	}
+}
