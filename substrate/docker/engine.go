@@ -20,8 +20,9 @@ import (
 	"vitrine"
 )
 
-// callLimit is how long one call of the engine's API may take. Calls that wait
-// by nature (a container's end, an image's pull) are bound by their context alone.
+// callLimit is how long one call of the engine's API may take. What waits by
+// nature (for a container's end) or moves whole images is bound by its context
+// alone.
 const callLimit = time.Minute
 
 // errSilent is why a call was given up after callLimit.
@@ -54,11 +55,11 @@ func dialEngine(ctx context.Context, host string) (*engine, error) {
 		}
 		return conn, err
 	}
-	if conn, err := dial(ctx, "", ""); err != nil {
+	conn, err := dial(ctx, "", "")
+	if err != nil {
 		return nil, unreachable(host, address.Host, err)
-	} else {
-		conn.Close()
 	}
+	conn.Close()
 	api, err := client.NewClientWithOpts(client.WithHost(host), client.WithDialContext(dial), client.WithAPIVersionNegotiation(),
 		client.WithUserAgent("vitrine"))
 	if err != nil {

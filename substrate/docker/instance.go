@@ -67,6 +67,7 @@ func (i *Instance) Start(ctx context.Context, command vitrine.Command) (substrat
 		if err := i.s.removeContainer(ctx, i.proc.id); err != nil {
 			return nil, err
 		}
+		i.proc.release()
 		i.proc = nil
 	}
 	p, err := i.launch(ctx, i.containerName(""), command, nil)

@@ -166,7 +166,7 @@ func (p *process) how(ctx context.Context) error {
 	}
 	state, err := p.s.inspect(ctx, p.id)
 	if err == nil && state.OOMKilled {
-		return fmt.Errorf("docker: %s was killed for using more than its %d MiB of memory: %w", p.name, p.memory>>20, statusError(status))
+		return fmt.Errorf("docker: %s: out of memory: over its limit of %d MiB the kernel killed a process of it: %w", p.name, p.memory>>20, statusError(status))
 	}
 	return fmt.Errorf("docker: %s: %w", p.name, statusError(status))
 }

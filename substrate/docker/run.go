@@ -69,11 +69,9 @@ func (i *Instance) keepChanges(ctx context.Context, p *process) error {
 	if i.proc != nil || i.removed {
 		return nil
 	}
-	made, err := call(ctx, i.s.engine, "keep what was installed in "+i.spec.Name, func(ctx context.Context) (container.CommitResponse, error) {
-		return i.s.api.ContainerCommit(ctx, p.id, container.CommitOptions{})
-	})
+	made, err := i.s.api.ContainerCommit(ctx, p.id, container.CommitOptions{})
 	if err != nil {
-		return err
+		return i.s.explain(ctx, "keep what was installed in "+i.spec.Name, err)
 	}
 	i.image.id = made.ID
 	i.installed = append(i.installed, made.ID)

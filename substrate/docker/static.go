@@ -94,7 +94,7 @@ func (g *gallery) fromStatic(ctx context.Context, run string, s static) (picture
 	tag := fmt.Sprintf("vitrine/static:%x", digest.Sum(nil)[:8])
 	p, err := g.inspect(ctx, tag)
 	if cerrdefs.IsNotFound(err) {
-		p, err = g.makeStatic(ctx, run, tag, s)
+		err = g.makeStatic(ctx, run, tag, s)
 	}
 	if err != nil {
 		return picture{}, err
@@ -105,29 +105,26 @@ func (g *gallery) fromStatic(ctx context.Context, run string, s static) (picture
 }
 
 // makeStatic imports the image in one call, while its layer is being written.
-func (g *gallery) makeStatic(ctx context.Context, run, tag string, s static) (picture, error) {
+func (g *gallery) makeStatic(ctx context.Context, run, tag string, s static) error {
 	layer, writer := io.Pipe()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		writer.CloseWithError(s.writeLayer(writer)) // an error of it becomes that of the call
 	}()
-	id, err := call(ctx, g.e, "make the image "+tag, func(ctx context.Context) (string, error) {
-		progress, err := g.e.api.ImageImport(ctx, image.ImportSource{Source: layer, SourceName: "-"}, tag,
-			image.ImportOptions{Changes: []string{fmt.Sprintf("LABEL %s=%s %s=%q", labelRun, run, labelRoot, g.root)}})
-		if err != nil {
-			return "", err
-		}
-		defer progress.Close()
-		return lastStatus(progress)
-	})
+	var id string
+	progress, err := g.e.api.ImageImport(ctx, image.ImportSource{Source: layer, SourceName: "-"}, tag,
+		image.ImportOptions{Changes: []string{fmt.Sprintf("LABEL %s=%s %s=%q", labelRun, run, labelRoot, g.root)}})
+	if err == nil {
+		id, err = lastStatus(progress)
+		progress.Close()
+	}
 	layer.CloseWithError(io.ErrClosedPipe) // ends the writer when the engine took not all
 	<-written
-	if err != nil {
-		return picture{}, err
+	if err == nil {
+		g.made = append(g.made, id)
 	}
-	g.made = append(g.made, id)
-	return picture{}, nil
+	return g.e.explain(ctx, "make the image "+tag, err)
 }
 
 func (s static) copy(to io.Writer) error {

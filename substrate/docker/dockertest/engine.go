@@ -119,7 +119,7 @@ func lookDockerd() (string, error) {
 // start starts dockerd. It gets SIGTERM when this process dies first.
 func (e *Engine) start() error {
 	in := func(name string) string { return filepath.Join(e.dir, name) }
-	cmd := exec.Command(e.dockerd,
+	cmd := exec.CommandContext(context.Background(), e.dockerd,
 		"--host", e.Host, "--data-root", in("data"), "--exec-root", in("exec"), "--pidfile", in("pid"), "--config-file", in("none.json"),
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--userland-proxy=false",
 		"--log-level=warn", "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", "/"+e.cgroup,
