@@ -169,8 +169,8 @@ func (p *pool) failed(s *sprout) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.score++
-	if s.score < p.config.asideAfter {
-		return
+	if s.score < p.config.asideAfter || len(p.sprouts) == 1 {
+		return // one that has no other beside it is never set aside
 	}
 	now := time.Now()
 	if !s.until.After(now) {

@@ -202,7 +202,7 @@ func (p *proxy) cancel(req *sip.Request, upstream hop.Peer) {
 }
 
 func (p *proxy) response(res *sip.Response) {
-	tx, pass := p.transactions.Answered(res)
+	tx, pass, _ := p.transactions.Answered(res)
 	if tx == nil {
 		return
 	}

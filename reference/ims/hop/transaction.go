@@ -198,24 +198,25 @@ func hopByHop(invite *sip.Request, method sip.RequestMethod, to *sip.ToHeader) *
 }
 
 // Answered enters a response. It gives the transaction that it belongs to, nil
-// when there is none, and whether the response is to be passed on with Respond;
-// this node's Via has then been taken off.
-func (t *Transactions) Answered(res *sip.Response) (*Transaction, bool) {
+// when there is none; whether the response is to be passed on with Respond,
+// this node's Via having been taken off; and whether it is the first final one.
+func (t *Transactions) Answered(res *sip.Response) (tx *Transaction, pass, first bool) {
 	branch, _ := res.Via().Params.Get("branch")
 	if res.CSeq().MethodName == sip.CANCEL {
 		branch += " CANCEL"
 	}
 	t.mu.Lock()
-	tx := t.client[branch]
+	tx = t.client[branch]
 	if tx == nil {
 		t.mu.Unlock()
-		return nil, false
+		return nil, false, false
 	}
 	before := tx.final
 	out, downstream := tx.out, tx.downstream
 	if res.StatusCode < 200 {
 		tx.provisional = true
 	} else if tx.final == 0 {
+		first = true
 		tx.final, tx.finished = res.StatusCode, time.Now()
 	}
 	t.mu.Unlock()
@@ -225,12 +226,12 @@ func (t *Transactions) Answered(res *sip.Response) (*Transaction, bool) {
 	}
 	switch {
 	case res.StatusCode == sip.StatusTrying:
-		return tx, false
+		return tx, false, false
 	case before != 0 && !(tx.invite() && res.IsSuccess()):
-		return tx, false // a retransmission of what has been passed on
+		return tx, false, false // a retransmission of what has been passed on
 	}
 	res.RemoveHeader("Via")
-	return tx, !tx.Own()
+	return tx, !tx.Own(), first
 }
 
 // Respond sends an answer upstream, and sends it again when the request comes

@@ -17,7 +17,8 @@ type Config struct {
 }
 
 const (
-	// period is how many requests complete between two adjustments.
+	// period is how many requests complete at least between two adjustments;
+	// the target passes as well, for no change shows any sooner.
 	period = 20
 	// smoothing is the weight of a new latency in the moving average.
 	smoothing = 1.0 / 8
@@ -68,7 +69,7 @@ func (m *Monitor) Admit(now time.Time) bool {
 }
 
 // Done tells how long an admitted request took, from its arrival to its
-// answer, and adjusts the rate once every period requests: down by a factor
+// answer, and adjusts the rate once every period: down by a factor
 // that grows with the excess over the target, up by a step that shrinks with
 // the distance to it.
 func (m *Monitor) Done(now time.Time, latency time.Duration) {
@@ -76,15 +77,15 @@ func (m *Monitor) Done(now time.Time, latency time.Duration) {
 	defer m.mu.Unlock()
 	m.smoothed += (latency.Seconds() - m.smoothed) * smoothing
 	m.done++
-	if m.done < period {
+	elapsed := now.Sub(m.adjusted)
+	if m.done < period || elapsed < m.config.Target {
 		return
 	}
 	excess := m.smoothed/m.config.Target.Seconds() - 1
-	elapsed := now.Sub(m.adjusted).Seconds()
 	switch {
 	case excess > 0:
 		m.rate = max(m.rate/(1+decrease*min(excess, 1)), m.config.Min)
-	case float64(m.admitted) >= used*m.rate*elapsed:
+	case float64(m.admitted) >= used*m.rate*elapsed.Seconds():
 		m.rate += -excess * increase * m.config.Bucket
 	}
 	m.admitted, m.done, m.adjusted = 0, 0, now

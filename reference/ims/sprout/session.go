@@ -166,13 +166,13 @@ func (s *server) cancel(req *sip.Request, upstream hop.Peer) {
 
 // response passes an answer back, and starts or ends the charging of a call.
 func (s *server) response(res *sip.Response) {
-	tx, pass := s.transactions.Answered(res)
+	tx, pass, first := s.transactions.Answered(res)
 	if tx == nil || !pass {
 		return
 	}
 	s.respond(tx, res)
 	switch {
-	case res.StatusCode < 200:
+	case !first:
 	case tx.Request.Method == sip.INVITE && res.IsSuccess() && hop.Initial(tx.Request):
 		s.charge(tx.Request, ims.StartRecord, res.StatusCode)
 	case tx.Request.Method == sip.BYE:

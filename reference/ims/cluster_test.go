@@ -1,0 +1,298 @@
+package ims_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/emiago/sipgo/sip"
+
+	"vitrine/reference/ims"
+)
+
+func TestSproutsShareChallengesAndRegistrations(t *testing.T) {
+	s := newSite(t)
+	s.homesteads(2)
+	for i := range 2 {
+		start(t, "sprout", s.sprout(i, 2, 2)...)
+	}
+	s.whole(11, 2)
+	// Each Bono knows one Sprout alone, so the test chooses who serves.
+	first, second := s.bono(1, s.at(11, 5060)), s.bono(2, s.at(12, 5060))
+
+	for n := range 8 { // keys of both Sprouts are among them
+		p := s.phone(41+n, 20+n, first)
+		p.want(p.register(60), 401)
+		p.bono = netip.MustParseAddrPort(second)
+		p.want(p.register(60), 200)
+		p.bono = netip.MustParseAddrPort(first)
+		p.want(p.register(60), 200)
+	}
+	caller, callee := s.phone(61, 40, first), s.phone(62, 41, second)
+	caller.signIn(60)
+	callee.signIn(60)
+	talk(t, caller, callee, callee)
+
+	for i := range 2 {
+		if got := s.metric(11+i, "replica_copies_total"); got == 0 {
+			t.Errorf("sprout %d had no copy acknowledged", i+1)
+		}
+		if got := s.metric(11+i, "replica_missed_total"); got != 0 {
+			t.Errorf("sprout %d missed %g copies", i+1, got)
+		}
+		if got := s.metric(21+i, "replica_writes_total"); got == 0 {
+			t.Errorf("homestead %d wrote nothing: the load is not shared", i+1)
+		}
+	}
+	if got, other := s.metric(11, "sprout_records"), s.metric(12, "sprout_records"); got != other || got == 0 {
+		t.Errorf("%g and %g records: not the same on both", got, other)
+	}
+}
+
+func TestRegistrationsSurviveAKilledSprout(t *testing.T) {
+	s := newSite(t)
+	s.homesteads(1)
+	start(t, "sprout", s.sprout(0, 3, 1)...)
+	start(t, "sprout", s.sprout(1, 3, 1)...)
+	victim := spawn(t, "sprout", s.sprout(2, 3, 1)...)
+	s.whole(11, 3)
+	viaVictim, viaOther := s.bono(1, s.at(13, 5060)), s.bono(2, s.list(11, 3, 5060), "--aside-after", "1", "--timeout", "1s")
+	var phones []*phone
+	for n := range 12 { // with two copies each, several lose one
+		p := s.phone(41+n, 50+n, viaVictim)
+		p.signIn(60)
+		phones = append(phones, p)
+	}
+	if err := victim.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the others notice", func() bool {
+		return s.metric(11, "sprout_living") == 2 && s.metric(12, "sprout_living") == 2
+	})
+	caller := s.phone(81, 70, viaOther)
+	eventually(t, "the Sprout that was killed is set aside", func() bool {
+		caller.auth = nil
+		return caller.register(60).StatusCode == 401 && s.metric(2, "bono_set_aside_total") > 0
+	})
+	caller.want(caller.register(60), 200)
+	for _, p := range phones {
+		call := caller.call(p.user, "survivor-"+p.user)
+		invite := p.expect("INVITE")
+		p.reply(invite, 200, "OK")
+		caller.want(call.final(), 200)
+	}
+
+	// It comes back empty, and is given what it should hold.
+	before := s.metric(11, "replica_resynced_total") + s.metric(12, "replica_resynced_total")
+	start(t, "sprout", s.sprout(2, 3, 1)...)
+	s.whole(11, 3)
+	eventually(t, "the Sprout that came back holds its share", func() bool {
+		return s.metric(11, "replica_resynced_total")+s.metric(12, "replica_resynced_total") > before && s.metric(13, "sprout_records") > 0
+	})
+	for _, p := range phones[:4] {
+		p.want(p.register(60), 200) // with the nonce of before
+	}
+}
+
+func TestExpiredRegistrationIsClearedOnce(t *testing.T) {
+	s := newSite(t)
+	s.homesteads(1)
+	for i := range 2 {
+		start(t, "sprout", s.sprout(i, 2, 1)...)
+	}
+	s.whole(11, 2)
+	bono := s.bono(1, s.list(11, 2, 5060))
+	const users = 6
+	for n := range users {
+		p := s.phone(41+n, 80+n, bono)
+		p.signIn(3)
+		p.want(p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: watch").final(), 200)
+		p.reply(p.expect("NOTIFY"), 200, "OK")
+		t.Cleanup(func() {
+			if n := len(p.asked); n > 0 {
+				t.Errorf("%s was notified %d times too often", p.user, n)
+			}
+		})
+		defer func() {
+			n := p.expect("NOTIFY")
+			p.reply(n, 200, "OK")
+			if h := n.GetHeader("Subscription-State"); h.Value() != "terminated;reason=noresource" {
+				t.Errorf("Subscription-State %v", h)
+			}
+			if got := s.state(p.user); got != ims.StateNotRegistered {
+				t.Errorf("Homestead says that %s is %s", p.user, got)
+			}
+		}()
+	}
+	fired := func() float64 {
+		return s.metric(11, "replica_timers_fired_total") + s.metric(12, "replica_timers_fired_total")
+	}
+	eventually(t, "all timers fire", func() bool { return fired() >= users })
+	if got := fired(); got != users {
+		t.Errorf("%g timers fired for %d registrations", got, users)
+	}
+	if got := s.metric(21, "replica_writes_total"); got != -1 {
+		t.Errorf("a lone Homestead serves metrics unasked: %g", got)
+	}
+}
+
+func TestTimerFiresWithoutItsFirstReplica(t *testing.T) {
+	s := newSite(t)
+	s.homesteads(1)
+	start(t, "sprout", s.sprout(0, 2, 1)...)
+	victim := spawn(t, "sprout", s.sprout(1, 2, 1)...)
+	s.whole(11, 2)
+	bono := s.bono(1, s.at(11, 5060))
+	const users = 6 // some of their timers belong to the victim first
+	for n := range users {
+		s.phone(41+n, 90+n, bono).signIn(3)
+	}
+	if err := victim.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all timers fire on the one that is left", func() bool {
+		return s.metric(11, "replica_timers_fired_total") == users
+	})
+	for n := range users {
+		eventually(t, "Homestead knows", func() bool { return s.state(ims.User(90+n)) == ims.StateNotRegistered })
+	}
+}
+
+func TestLateHomesteadIs408(t *testing.T) {
+	s := newSite(t)
+	homestead := spawn(t, "homestead", s.homestead(0, 1)...)
+	start(t, "sprout", append(s.sprout(0, 1, 1), "--homestead-timeout", "300ms")...)
+	p := s.phone(41, 30, s.bono(1, s.at(11, 5060)))
+	p.signIn(60)
+	if err := homestead.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Homestead is stopped", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", homestead.Pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+	p.want(p.register(60), 408)
+	if got := s.metric(11, "sprout_homestead_late_total"); got == 0 {
+		t.Error("no late answer was counted")
+	}
+	if err := homestead.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Homestead is asked again", func() bool { return p.register(60).StatusCode == 200 })
+	if err := homestead.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nobody listens there any more", func() bool { return p.register(60).StatusCode == 504 })
+}
+
+// answerer is a stand-in for a Sprout that gives every request one answer.
+func (s site) answerer(host, status int) {
+	s.t.Helper()
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(s.at(host, 5060))))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 65536)
+		for {
+			n, from, err := conn.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			msg, err := sip.ParseMessage(buf[:n])
+			if err != nil {
+				s.t.Errorf("Bono sent what is no SIP: %v", err)
+				continue
+			}
+			if req, ok := msg.(*sip.Request); ok && status > 0 {
+				_, _ = conn.WriteToUDPAddrPort([]byte(sip.NewResponseFromRequest(req, status, "", nil).String()), from)
+			}
+		}
+	}()
+	s.t.Cleanup(func() { conn.Close(); <-done })
+}
+
+func TestSproutThatKeepsRejectingIsSetAside(t *testing.T) {
+	s := newSite(t)
+	s.answerer(11, 503)
+	s.answerer(12, 404)
+	bono := s.bono(1, s.list(11, 2, 5060), "--aside-after", "5", "--aside-for", "1h")
+	p := s.phone(41, 1, bono)
+	rejected := 0
+	eventually(t, "the rejecting Sprout is set aside", func() bool {
+		if p.register(60).StatusCode == 503 {
+			rejected++
+		}
+		return s.metric(1, "bono_set_aside_total") == 1
+	})
+	if rejected != 5 || s.metric(1, "bono_sprout_503_total") != 5 {
+		t.Errorf("set aside after %d rejections, want 5", rejected)
+	}
+	for range 50 {
+		p.want(p.register(60), 404) // always the other
+	}
+}
+
+func TestSilentSproutIsSetAside(t *testing.T) {
+	s := newSite(t)
+	s.answerer(11, 0)
+	s.answerer(12, 404)
+	bono := s.bono(1, s.list(11, 2, 5060), "--aside-after", "1", "--aside-for", "1h", "--timeout", "200ms")
+	p := s.phone(41, 1, bono)
+	eventually(t, "the silent Sprout is set aside", func() bool {
+		if status := p.register(60).StatusCode; status != 404 && status != 408 {
+			t.Fatalf("answered %d", status)
+		}
+		return s.metric(1, "bono_set_aside_total") == 1
+	})
+	for range 50 {
+		p.want(p.register(60), 404)
+	}
+}
+
+func TestConnectionsAreRefreshed(t *testing.T) {
+	s := newSite(t)
+	s.answerer(11, 404)
+	bono := s.bono(1, s.at(11, 5060), "--connections", "3", "--refresh", "30ms")
+	p := s.phone(41, 1, bono)
+	ports := map[string]bool{}
+	eventually(t, "requests come from new ports", func() bool {
+		res := p.want(p.register(60), 404)
+		_ = res
+		for _, line := range openPorts(t, s.at(11, 5060)) {
+			ports[line] = true
+		}
+		return len(ports) > 20
+	})
+}
+
+func TestOverloadIsRejected(t *testing.T) {
+	s := newSite(t)
+	s.homesteads(1)
+	start(t, "sprout", append(s.sprout(0, 1, 1), "--initial-rate", "10")...)
+	p := s.phone(41, 1, s.bono(1, s.at(11, 5060)))
+	var all []*pending
+	for n := range 300 { // a burst of thrice what the bucket holds
+		all = append(all, p.ask("REGISTER", "sip:"+ims.Domain, fmt.Sprintf("Call-ID: burst-%d", n)))
+	}
+	counts := map[int]int{}
+	for _, a := range all {
+		res := a.final()
+		counts[res.StatusCode]++
+		if res.StatusCode == 503 && res.GetHeader("Retry-After") == nil {
+			t.Error("503 without Retry-After")
+		}
+	}
+	if counts[401] < 100 || counts[503] < 50 || counts[401]+counts[503] != 300 {
+		t.Errorf("answers by status: %v, want 100 or more 401 and the rest 503", counts)
+	}
+	if got := s.metric(11, "sprout_rejected_total") + s.metric(1, "bono_rejected_total"); int(got) < counts[503] {
+		t.Errorf("%g rejections counted, %d seen", got, counts[503]) // one whose answer was lost is counted too
+	}
+}

@@ -1,0 +1,135 @@
+package ims_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"vitrine"
+)
+
+func TestCommandLines(t *testing.T) {
+	for _, c := range []struct{ name, args, want string }{
+		{"bono", "", `--listen ""`},
+		{"bono", "--listen here --sprout 127.0.0.1:1", `--listen "here"`},
+		{"bono", "--listen 127.0.0.1:1", "--sprout is empty"},
+		{"bono", "--listen 127.0.0.1:1 --sprout 127.0.0.1:1 --connections 0", "--connections 0"},
+		{"bono", "--listen 127.0.0.1:1 --sprout 127.0.0.1:1 --refresh -1s", "--refresh -1s"},
+		{"bono", "--speed 9", "unknown flag: --speed"},
+		{"bono", "extra", `argument "extra"`},
+		{"sprout", "--listen 127.0.0.1:1", "--homestead is empty"},
+		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1", `--homestead "127.0.0.1"`},
+		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1:1 --peers 127.0.0.1:2", "--peers without --self"},
+		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1:1 --self 127.0.0.1:3 --peers 127.0.0.1:2", "not among --peers"},
+		{"sprout", "--listen 127.0.0.1:1 --homestead 127.0.0.1:1 --workers x", "--workers"},
+		{"homestead", "--listen 127.0.0.1:1 --self 127.0.0.1:3", "--self without --peers"},
+		{"homestead", "--listen 127.0.0.1:1 --subscribers 0", "--subscribers 0"},
+		{"homer", "--listen 127.0.0.1:x", `--listen "127.0.0.1:x"`},
+		{"ralf", "--listen", "--listen"},
+	} {
+		var out, errs output
+		err := components[c.name](t.Context(), strings.Fields(c.args), &out, &errs)
+		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "vitrine reference "+c.name) {
+			t.Errorf("%s %s: %v, want a bad input about %s", c.name, c.args, err, c.want)
+		}
+		if out.String() != "" {
+			t.Errorf("%s %s printed %q", c.name, c.args, out.String())
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for name, run := range components {
+		var out, errs output
+		if err := run(t.Context(), []string{"--help"}, &out, &errs); err != nil || !strings.Contains(out.String(), "--listen") {
+			t.Errorf("%s --help: %v, printed %q", name, err, out.String())
+		}
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	s := newSite(t)
+	at := s.at(1, 5060)
+	tcp, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(at)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	free := s.at(2, 5060)
+	for _, c := range []struct{ name, args, flag string }{
+		{"bono", "--listen " + at + " --sprout " + free, "--listen"},
+		{"sprout", "--listen " + at + " --homestead " + free, "--listen"},
+		{"sprout", "--listen " + free + " --homestead " + free + " --self " + at + " --peers " + at, "--self"},
+		{"homestead", "--listen " + at, "--listen"},
+		{"homestead", "--listen " + free + " --metrics " + at, "--metrics"},
+		{"homer", "--listen " + at, "--listen"},
+		{"ralf", "--listen " + at, "--listen"},
+	} {
+		var out, errs output
+		err := components[c.name](t.Context(), strings.Fields(c.args), &out, &errs)
+		if err == nil || !strings.Contains(err.Error(), at+": the port is in use") || !strings.Contains(err.Error(), c.flag) {
+			t.Errorf("%s %s: %v, want that the port is in use", c.name, c.args, err)
+		}
+	}
+}
+
+func TestComponentsEndWhenTold(t *testing.T) {
+	s := newSite(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, args := range map[string]string{
+		"bono":      "--listen " + s.at(1, 5060) + " --sprout " + s.at(11, 5060),
+		"sprout":    "--listen " + s.at(11, 5060) + " --homestead " + s.at(21, 8888) + " --self " + s.at(11, 7000) + " --peers " + s.list(11, 3, 7000),
+		"homestead": "--listen " + s.at(21, 8888) + " --self " + s.at(21, 7000) + " --peers " + s.list(21, 3, 7000),
+		"homer":     "--listen " + s.at(31, 7888),
+		"ralf":      "--listen " + s.at(32, 10888),
+	} {
+		var out, errs output
+		if err := components[name](ctx, strings.Fields(args), &out, &errs); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// openPorts lists the local ends of the UDP sockets connected to an IPv4
+// address, from /proc/net/udp.
+func openPorts(t *testing.T, remote string) []string {
+	t.Helper()
+	table, err := os.ReadFile("/proc/net/udp")
+	if err != nil {
+		t.Skip(&vitrine.Unsupported{What: "listing sockets", Missing: "/proc/net/udp"})
+	}
+	addr := netip.MustParseAddrPort(remote)
+	ip := addr.Addr().As4()
+	want := strings.ToUpper(hexLE(ip[:])) + ":" + hexPort(addr.Port())
+	var ports []string
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == want {
+			ports = append(ports, f[1])
+		}
+	}
+	return ports
+}
+
+// hexLE and hexPort write as /proc/net/udp does: the address little-endian.
+func hexLE(ip []byte) string {
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := len(ip) - 1; i >= 0; i-- {
+		b.WriteByte(digits[ip[i]>>4])
+		b.WriteByte(digits[ip[i]&15])
+	}
+	return b.String()
+}
+
+func hexPort(port uint16) string {
+	return hexLE([]byte{byte(port), byte(port >> 8)})
+}

@@ -1,0 +1,258 @@
+package ims_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine/reference/ims/bono"
+	"vitrine/reference/ims/homer"
+	"vitrine/reference/ims/homestead"
+	"vitrine/reference/ims/ralf"
+	"vitrine/reference/ims/sprout"
+)
+
+type run func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+
+var components = map[string]run{
+	"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
+}
+
+// asComponent makes the test binary run a component instead of the tests, so
+// that one can be stopped and killed for real.
+const asComponent = "IMS_TEST_COMPONENT"
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(asComponent)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := components[name](ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// patience bounds every wait of these tests; reaching it is a failure.
+const patience = 30 * time.Second
+
+// output collects what a component writes.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// eventually polls until ok holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so within %s: %s", patience, what)
+		}
+		<-tick.C
+	}
+}
+
+// start runs a component in this process until the test ends or stop is called.
+func start(t *testing.T, name string, args ...string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, errs output
+	done := make(chan error, 1)
+	go func() { done <- components[name](ctx, args, &out, &errs) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Errorf("%s ended with %v", name, err)
+				}
+			case <-time.After(patience):
+				t.Errorf("%s does not end", name)
+			}
+			if t.Failed() {
+				t.Logf("%s %s:\n%s", name, strings.Join(args, " "), errs.String())
+			}
+		})
+	}
+	t.Cleanup(stop)
+	eventually(t, name+" is ready", func() bool {
+		select {
+		case err := <-done:
+			t.Fatalf("%s ended at once: %v", name, err)
+		default:
+		}
+		return strings.Contains(out.String(), "ready on")
+	})
+	return stop
+}
+
+// spawn runs a component in a process of its own.
+func spawn(t *testing.T, name string, args ...string) *os.Process {
+	t.Helper()
+	var out output
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asComponent+"="+name)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // may have ended
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, out.String())
+		}
+	})
+	eventually(t, name+" is ready", func() bool { return strings.Contains(out.String(), "ready on") })
+	return cmd.Process
+}
+
+// A site is the addresses of one test's IMS, all its own.
+type site struct {
+	t      *testing.T
+	prefix string
+}
+
+var sites = struct {
+	sync.Mutex
+	n int
+}{}
+
+func newSite(t *testing.T) site {
+	sites.Lock()
+	defer sites.Unlock()
+	sites.n++
+	return site{t, fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, sites.n)}
+}
+
+func (s site) at(host, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, host, port) }
+
+// Hosts of a site: bono 1, 2; sprout 11, 12, ...; homestead 21, 22, ...; homer
+// 31; ralf 32; phones 41 and up.
+func (s site) list(first, n, port int) string {
+	addrs := make([]string, n)
+	for i := range n {
+		addrs[i] = s.at(first+i, port)
+	}
+	return strings.Join(addrs, ",")
+}
+
+func (s site) homesteads(n int, extra ...string) {
+	for i := range n {
+		start(s.t, "homestead", append(s.homestead(i, n), extra...)...)
+	}
+}
+
+func (s site) homestead(i, n int) []string {
+	args := []string{"--listen", s.at(21+i, 8888), "--subscribers", "1000"}
+	if n > 1 {
+		args = append(args, "--self", s.at(21+i, 7000), "--peers", s.list(21, n, 7000), "--metrics", s.at(21+i, 9090))
+	}
+	return args
+}
+
+func (s site) sprout(i, n, homesteads int) []string {
+	args := []string{
+		"--listen", s.at(11+i, 5060), "--homestead", s.list(21, homesteads, 8888), "--metrics", s.at(11+i, 9090),
+		"--initial-rate", "5000", "--target-latency", "5s", // a slow test host is no overload
+	}
+	if n > 1 {
+		args = append(args, "--self", s.at(11+i, 7000), "--peers", s.list(11, n, 7000))
+	}
+	return args
+}
+
+// whole waits until the n members of a cluster, from host first, see each other.
+func (s site) whole(first, n int) {
+	s.t.Helper()
+	eventually(s.t, "the Sprouts see each other", func() bool {
+		for i := range n {
+			if s.metric(first+i, "sprout_living") != float64(n) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// bono starts one that knows the Sprouts given.
+func (s site) bono(host int, sprouts string, extra ...string) string {
+	s.t.Helper()
+	start(s.t, "bono", append([]string{
+		"--listen", s.at(host, 5060), "--sprout", sprouts, "--metrics", s.at(host, 9090), "--target-latency", "5s",
+	}, extra...)...)
+	return s.at(host, 5060)
+}
+
+// metric reads a counter; the values of all its labels added up; -1 when it
+// cannot be read.
+func (s site) metric(host int, name string) float64 {
+	res, err := http.Get("http://" + s.at(host, 9090) + "/metrics")
+	if err != nil {
+		return -1
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return -1
+	}
+	var sum float64
+	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllSubmatch(body, -1) {
+		v, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+// state is the registration state that Homestead holds for a user.
+func (s site) state(user string) string {
+	res, err := http.Get("http://" + s.at(21, 8888) + "/impu/sip:" + user + "@ims.test/reg-data")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := regexp.MustCompile(`<RegistrationState>(\w+)<`).FindSubmatch(body)
+	if m == nil {
+		s.t.Fatalf("no state of %s in %s", user, body)
+	}
+	return string(m[1])
+}

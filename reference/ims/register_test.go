@@ -1,0 +1,141 @@
+package ims_test
+
+import (
+	"strings"
+	"testing"
+
+	"vitrine/reference/ims"
+)
+
+// single starts one of each, without Ralf, and gives Bono's address.
+func (s site) single(extra ...string) string {
+	s.t.Helper()
+	s.homesteads(1)
+	start(s.t, "homer", "--listen", s.at(31, 7888))
+	start(s.t, "sprout", append(append(s.sprout(0, 1, 1), "--homer", s.at(31, 7888)), extra...)...)
+	return s.bono(1, s.at(11, 5060))
+}
+
+func TestRegisterAndDeregister(t *testing.T) {
+	s := newSite(t)
+	p := s.phone(41, 7, s.single())
+
+	p.want(p.register(60), 401)
+	if p.auth.Realm != ims.Domain || p.auth.Algorithm != "MD5" || !p.auth.SupportsQOP("auth") || p.auth.Stale {
+		t.Errorf("challenge %v", p.auth)
+	}
+	if got := s.state(p.user); got != ims.StateNotRegistered {
+		t.Errorf("after the challenge Homestead says %s", got)
+	}
+	res := p.want(p.register(60), 200)
+	if c := res.Contact(); c == nil || !strings.Contains(c.Value(), p.contact()) || !strings.HasSuffix(c.Value(), "expires=60") {
+		t.Errorf("contact %v, want %s for 60 s", c, p.contact())
+	}
+	for name, want := range map[string]string{
+		"Path": s.at(1, 5060), "Service-Route": s.at(11, 5060), "P-Associated-URI": ims.PublicID(p.user),
+	} {
+		if h := res.GetHeader(name); h == nil || !strings.Contains(h.Value(), want) {
+			t.Errorf("%s is %v, want %s in it", name, h, want)
+		}
+	}
+	if got := s.state(p.user); got != ims.StateRegistered {
+		t.Errorf("after registration Homestead says %s", got)
+	}
+	res = p.want(p.register(0), 200) // same nonce, next count
+	if c := res.Contact(); c != nil {
+		t.Errorf("after deregistration there is still %s", c.Value())
+	}
+	if got := s.state(p.user); got != ims.StateNotRegistered {
+		t.Errorf("after deregistration Homestead says %s", got)
+	}
+}
+
+func TestRegisterIsRefused(t *testing.T) {
+	s := newSite(t)
+	bono := s.single()
+
+	t.Run("wrong password", func(t *testing.T) {
+		p := s.phone(41, 1, bono)
+		p.password = "guess"
+		p.want(p.register(60), 401)
+		p.want(p.register(60), 403)
+		if got := s.state(p.user); got != ims.StateNotRegistered {
+			t.Errorf("Homestead says %s", got)
+		}
+		if got := s.metric(11, "sprout_wrong_password_total"); got != 1 {
+			t.Errorf("%g wrong passwords counted, want 1", got)
+		}
+	})
+	t.Run("unknown subscriber", func(t *testing.T) {
+		p := s.phone(41, 1000, bono) // there are 0 to 999
+		p.want(p.register(60), 403)
+	})
+	t.Run("another's identity", func(t *testing.T) {
+		p := s.phone(41, 2, bono)
+		p.want(p.register(60, "To: <sip:sub000003@ims.test>", `Authorization: Digest username="sub000002@ims.test", realm="ims.test", nonce="", uri="sip:ims.test", response=""`), 403)
+	})
+	t.Run("credentials used twice", func(t *testing.T) {
+		p := s.phone(41, 4, bono)
+		p.signIn(60)
+		p.nc--
+		p.want(p.register(60), 401)
+		if !p.auth.Stale {
+			t.Error("the challenge does not say that the nonce is stale")
+		}
+		p.want(p.register(60), 200)
+	})
+	t.Run("a nonce of nobody's", func(t *testing.T) {
+		p := s.phone(41, 5, bono)
+		p.want(p.register(60), 401)
+		p.auth.Nonce = strings.Repeat("0", 32)
+		p.want(p.register(60), 401)
+		p.want(p.register(60), 200)
+	})
+	t.Run("another domain", func(t *testing.T) {
+		p := s.phone(41, 6, bono)
+		p.want(p.register(60, "To: <sip:sub000006@elsewhere.test>"), 404)
+	})
+	t.Run("too many hops", func(t *testing.T) {
+		p := s.phone(41, 6, bono)
+		p.want(p.register(60, "Max-Forwards: 0"), 483)
+	})
+	t.Run("bad expiry", func(t *testing.T) {
+		p := s.phone(41, 6, bono)
+		p.want(p.ask("REGISTER", "sip:"+ims.Domain, "Expires: soon").final(), 400)
+	})
+}
+
+func TestSubscriptionIsNotified(t *testing.T) {
+	s := newSite(t)
+	bono := s.single()
+	p := s.phone(41, 8, bono)
+	subscribe := func() int {
+		return p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: watch", "From: <"+ims.PublicID(p.user)+">;tag=w").final().StatusCode
+	}
+	if got := subscribe(); got != 403 {
+		t.Errorf("SUBSCRIBE before registration: %d, want 403", got)
+	}
+	p.signIn(60)
+	if got := p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: presence").final().StatusCode; got != 489 {
+		t.Errorf("SUBSCRIBE to presence: %d, want 489", got)
+	}
+	if got := subscribe(); got != 200 {
+		t.Fatalf("SUBSCRIBE: %d, want 200", got)
+	}
+	notified := func(state, body string) {
+		t.Helper()
+		n := p.expect("NOTIFY")
+		p.reply(n, 200, "OK")
+		if h := n.GetHeader("Subscription-State"); h == nil || !strings.HasPrefix(h.Value(), state) {
+			t.Errorf("Subscription-State %v, want %s", h, state)
+		}
+		if !strings.Contains(string(n.Body()), body) || string(*n.CallID()) != "watch" {
+			t.Errorf("NOTIFY of %s without %q: %s", *n.CallID(), body, n.Body())
+		}
+	}
+	notified("active", "<uri>"+p.contact()+"</uri>")
+	p.want(p.register(60, "Contact: <sip:tablet@192.0.2.1>"), 200)
+	notified("active", "<uri>sip:tablet@192.0.2.1</uri>")
+	p.want(p.register(0, "Contact: *"), 200)
+	notified("terminated", `state="terminated"`)
+}
