@@ -18,43 +18,77 @@ type Challenge struct {
 // ParseChallenge reads a challenge; ok is false when it is not one that
 // Credentials can answer: Digest, MD5, qop=auth or none.
 func ParseChallenge(value []byte) (c Challenge, ok bool) {
-	c.Realm = AuthParam(value, "realm")
-	c.Nonce = AuthParam(value, "nonce")
-	c.Opaque = AuthParam(value, "opaque")
-	c.Algorithm = AuthParam(value, "algorithm")
-	c.Stale = equalFold(AuthParam(value, "stale"), "true")
-	qop := AuthParam(value, "qop")
-	for rest := qop; len(rest) > 0; {
+	scheme, rest, _ := bytes.Cut(value, space)
+	var qop []byte
+	for len(rest) > 0 {
+		var key, v []byte
+		key, v, rest = cutAuthParam(rest)
+		switch {
+		case equalFold(key, "realm"):
+			c.Realm = v
+		case equalFold(key, "nonce"):
+			c.Nonce = v
+		case equalFold(key, "opaque"):
+			c.Opaque = v
+		case equalFold(key, "algorithm"):
+			c.Algorithm = v
+		case equalFold(key, "stale"):
+			c.Stale = equalFold(v, "true")
+		case equalFold(key, "qop"):
+			qop = v
+		}
+	}
+	for options := qop; len(options) > 0; {
 		var option []byte
-		option, rest = CutElement(rest)
+		option, options = CutElement(options)
 		c.QOP = c.QOP || equalFold(option, "auth")
 	}
-	isDigest := len(value) > 7 && equalFold(value[:7], "digest ")
 	isMD5 := len(c.Algorithm) == 0 || equalFold(c.Algorithm, "md5")
-	return c, isDigest && isMD5 && c.Realm != nil && len(c.Nonce) > 0 && (c.QOP || qop == nil)
+	return c, equalFold(scheme, "digest") && isMD5 && c.Realm != nil && len(c.Nonce) > 0 && (c.QOP || qop == nil)
 }
 
 // AuthParam finds a parameter of a challenge or of credentials; nil when it is
 // not there. Escapes in a quoted value stay as they are.
 func AuthParam(value []byte, name string) []byte {
-	if i := bytes.IndexByte(value, ' '); i >= 0 {
-		value = value[i+1:] // the scheme
-	}
-	for len(value) > 0 {
-		var element []byte
-		element, value = CutElement(value)
-		key, v, found := bytes.Cut(element, equals)
-		if !found || !equalFold(trim(key), name) {
-			continue
+	_, rest, _ := bytes.Cut(value, space) // the scheme
+	for len(rest) > 0 {
+		var key, v []byte
+		if key, v, rest = cutAuthParam(rest); equalFold(key, name) {
+			return v
 		}
-		v = trim(v)
-		if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
-			v = v[1 : len(v)-1]
-		}
-		return v
 	}
 	return nil
 }
+
+// cutAuthParam parts the first name=value of a comma-separated list from the
+// rest. The value is without quotes, and never nil when there is an equals sign.
+func cutAuthParam(list []byte) (name, value, rest []byte) {
+	name, value, ok := bytes.Cut(list, equals)
+	if !ok {
+		return nil, nil, nil
+	}
+	if i := bytes.LastIndexByte(name, ','); i >= 0 {
+		name = name[i+1:] // an element without a value went before
+	}
+	name, value = trim(name), trim(value)
+	if len(value) > 0 && value[0] == '"' {
+		end := 1
+		for end < len(value) && value[end] != '"' {
+			if value[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		if end < len(value) {
+			_, rest, _ = bytes.Cut(value[end:], comma)
+			return name, value[1:end], trim(rest)
+		}
+	}
+	value, rest, _ = bytes.Cut(value, comma)
+	return name, trim(value), trim(rest)
+}
+
+var comma = []byte(",")
 
 // A Hash is an MD5 hash in lower-case hexadecimal.
 type Hash [32]byte

@@ -1,0 +1,344 @@
+package sip
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/load"
+	"vitrine/wire/sip"
+)
+
+const (
+	// grace is how long after the window calls that are behind their schedule are
+	// still sent; later ones count as not offered.
+	grace = 100 * time.Millisecond
+	// burst is how many calls are begun before answers are looked at again.
+	burst = 4 * batch
+	// nap bounds a wait, so that the runtime is never kept from its work for long.
+	nap = 20 * time.Millisecond
+)
+
+// An engine runs one trial. All of it is one goroutine's.
+type engine struct {
+	params   Params
+	pace     load.Pace
+	duration time.Duration // of the window
+	next     int64         // the next call to begin
+	end      int64         // the first call after the window
+	record   *load.Recorder
+	start    time.Time // of the window
+	now      time.Duration
+	stopped  atomic.Bool
+
+	targets []*socket // one for each target, connected
+	back    *socket   // what the function calls back on; nil: nothing does
+	fds     []unix.PollFd
+
+	calls  []*call
+	idle   []*call
+	users  fifo[int32] // free subscribers, or pairs of them
+	inCall []*call     // by subscriber: the call it is in
+	pairs  int
+	window int // living calls of the window
+
+	timeouts fifo[alarm]
+	holds    fifo[alarm]
+	again    [7]fifo[alarm] // retransmissions, by interval: T1, 2 T1, 4 T1 ...
+
+	token       []byte
+	generation  uint32
+	format      numbered
+	registrar   []byte   // sip:domain
+	registerHA2 sip.Hash // of a REGISTER to it
+	scratch     []byte
+	user        []byte
+	message     sip.Message
+	sentFunc    func(owner, error)
+	causes      [700]string
+
+	stray, malformed, unsent int64
+	behind                   time.Duration // the most that a call was begun after it was due
+}
+
+// An alarm goes off for a call unless it has moved on.
+type alarm struct {
+	call        *call
+	at          time.Duration
+	generation  uint32
+	transaction uint8
+	interval    uint8 // index into engine.again
+	ofAnswer    bool  // to send the callee's 200 again
+}
+
+func (a *alarm) stands() bool {
+	return a.call.alive && a.call.generation == a.generation && a.call.transaction == a.transaction
+}
+
+func newEngine(t load.Trial, p Params) (_ *engine, err error) {
+	pool, err := p.Pool(t.Rate)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{
+		params: p, pace: load.Pace(t.Rate), duration: time.Duration(t.Duration * float64(time.Second)),
+		record: load.NewRecorder(t.Duration), registrar: []byte("sip:" + p.Domain),
+		scratch: make([]byte, 0, 1024), user: make([]byte, 0, 128),
+	}
+	e.sentFunc = e.sent
+	e.next, e.end = e.pace.Calls(t.Warmup, t.Duration)
+	if e.format, err = parseNumbered(p.UserFormat); err != nil {
+		return nil, err
+	}
+	e.registerHA2 = sip.HA2(e.scratch, "REGISTER", e.registrar)
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, fmt.Errorf("draw a Call-ID: %w", err)
+	}
+	e.token = randomToken(random[:4])
+	e.generation = binary.NativeEndian.Uint32(random[4:])
+
+	e.pairs = pool / p.parties()
+	e.inCall = make([]*call, e.pairs*p.parties())
+	e.users.grow(e.pairs)
+	for i := range e.pairs {
+		e.users.push(int32(i))
+	}
+	e.timeouts.grow(int(min(t.Rate*time.Duration(p.Timeout).Seconds()*float64(p.transactions()+1), 1<<24)) + batch)
+	if err := e.open(t.Targets); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return e, nil
+}
+
+// open makes the sockets.
+func (e *engine) open(targets []string) error {
+	var local netip.Addr
+	if e.params.Local != "" {
+		local = netip.MustParseAddr(e.params.Local) // Decode has checked it
+	}
+	for _, target := range targets {
+		resolved, err := net.ResolveUDPAddr("udp", target)
+		if err != nil {
+			return bad("target "+target, err.Error())
+		}
+		peer := resolved.AddrPort()
+		peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
+		var from netip.AddrPort
+		if local.IsValid() {
+			from = netip.AddrPortFrom(local, 0)
+		}
+		s, err := newSocket(from, peer)
+		if err != nil {
+			return fmt.Errorf("target %s: %w", target, err)
+		}
+		e.targets = append(e.targets, s)
+		s.announce(s.local.Addr())
+		e.fds = append(e.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	}
+	if e.params.Scenario == RegDereg {
+		return nil
+	}
+	first := e.targets[0].local.Addr()
+	bind := local
+	if !bind.IsValid() {
+		bind = unspecified(first)
+	}
+	back, err := newSocket(netip.AddrPortFrom(bind, uint16(e.params.Port)), netip.AddrPort{})
+	if err != nil {
+		return fmt.Errorf("the port that the function calls back on (parameter port): %w", err)
+	}
+	e.back = back
+	back.announce(first)
+	e.fds = append(e.fds, unix.PollFd{Fd: int32(back.fd), Events: unix.POLLIN})
+	return nil
+}
+
+func unspecified(like netip.Addr) netip.Addr {
+	if like.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+func (e *engine) close() error {
+	var err error
+	for _, s := range e.sockets() {
+		err = errors.Join(err, s.close())
+	}
+	return err
+}
+
+// sockets are all of them, in the order of fds.
+func (e *engine) sockets() []*socket {
+	if e.back == nil {
+		return e.targets
+	}
+	return append(e.targets[:len(e.targets):len(e.targets)], e.back)
+}
+
+// run plays the trial until each call of the window has ended, or stopped is set.
+func (e *engine) run() {
+	sockets := e.sockets()
+	for !e.stopped.Load() {
+		e.now = time.Since(e.start)
+		e.begin()
+		e.alarms()
+		for _, s := range sockets {
+			s.flush(e.sentFunc)
+		}
+		if e.next >= e.end && e.window == 0 {
+			return
+		}
+		sleep(e.idleTime())
+		e.now = time.Since(e.start)
+		for _, s := range sockets {
+			e.receive(s)
+		}
+	}
+}
+
+// begin begins the calls that are due, as many as there are subscribers for.
+func (e *engine) begin() {
+	if e.now > e.duration+grace {
+		for ; e.next < e.end; e.next++ {
+			e.record.Scheduled(e.pace.At(e.next))
+		}
+		return
+	}
+	for range burst {
+		if e.next >= e.end || e.users.len() == 0 {
+			return
+		}
+		due := e.pace.At(e.next)
+		if due > e.now {
+			return
+		}
+		e.record.Scheduled(due)
+		e.behind = max(e.behind, e.now-due)
+		c := e.newCall()
+		e.generation++
+		c.reset(e.generation)
+		c.due = due
+		// The schedule begins below 0 with the warm-up.
+		targets := int64(len(e.targets))
+		c.socket = e.targets[((e.next%targets)+targets)%targets]
+		pair := int(e.users.pop())
+		c.caller.number = e.params.FirstUser + pair
+		e.inCall[pair] = c
+		if e.params.parties() == 2 {
+			c.callee.number = e.params.FirstUser + e.pairs + pair
+			e.inCall[e.pairs+pair] = c
+		}
+		if due >= 0 {
+			e.window++
+		}
+		e.next++
+		e.request(c, true)
+	}
+}
+
+// idleTime is how long to sleep: a tick while answers may come, so that they are
+// taken in batches; else up to the next call.
+func (e *engine) idleTime() time.Duration {
+	if len(e.idle) < len(e.calls) {
+		return time.Duration(e.params.Tick)
+	}
+	at := e.now + nap
+	if e.next < e.end && e.users.len() > 0 {
+		at = min(at, e.pace.At(e.next))
+	}
+	if e.timeouts.len() > 0 {
+		at = min(at, e.timeouts.front().at)
+	}
+	if e.holds.len() > 0 {
+		at = min(at, e.holds.front().at)
+	}
+	if e.params.Retransmit {
+		for i := range e.again {
+			if e.again[i].len() > 0 {
+				at = min(at, e.again[i].front().at)
+			}
+		}
+	}
+	return at - time.Since(e.start)
+}
+
+// alarms does what is due by the clock.
+func (e *engine) alarms() {
+	for e.timeouts.len() > 0 && e.timeouts.front().at <= e.now {
+		if a := e.timeouts.pop(); a.stands() {
+			e.fail(a.call, "timeout")
+		}
+	}
+	for e.holds.len() > 0 && e.holds.front().at <= e.now {
+		if a := e.holds.pop(); a.stands() {
+			e.advance(a.call)
+		}
+	}
+	if e.params.Retransmit {
+		e.retransmit()
+	}
+}
+
+// sent is told of each queued message whether it was sent.
+func (e *engine) sent(of owner, err error) {
+	c := of.call
+	if c == nil || !c.alive || c.generation != of.generation {
+		return
+	}
+	switch {
+	case err == nil && of.first:
+		e.record.Offered(c.due)
+	case err != nil && of.first:
+		e.unsent++ // never offered, so it neither succeeds nor fails
+		e.release(c)
+	case err != nil:
+		e.fail(c, "send")
+	}
+}
+
+func (e *engine) succeed(c *call) {
+	e.record.Succeeded(c.due, e.now-c.due)
+	e.release(c)
+}
+
+func (e *engine) fail(c *call, cause string) {
+	e.record.Failed(c.due, cause)
+	e.release(c)
+}
+
+// release ends the call and frees its subscribers.
+func (e *engine) release(c *call) {
+	c.alive = false
+	if c.due >= 0 {
+		e.window--
+	}
+	pair := c.caller.number - e.params.FirstUser
+	e.inCall[pair] = nil
+	if e.params.parties() == 2 {
+		e.inCall[e.pairs+pair] = nil
+	}
+	e.users.push(int32(pair))
+	e.idle = append(e.idle, c)
+}
+
+// drops is how many datagrams were lost in the sockets' buffers.
+func (e *engine) drops() (int64, error) {
+	var total int64
+	for _, s := range e.sockets() {
+		n, err := s.drops()
+		if err != nil {
+			return 0, err
+		}
+		total += int64(n)
+	}
+	return total, nil
+}

@@ -1,0 +1,254 @@
+package sip
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine"
+)
+
+// The scenarios.
+const (
+	RegDereg     = "reg-dereg"
+	RegSubscribe = "reg-subscribe"
+	RegInvite    = "reg-invite"
+)
+
+// Params are the generator's parameters.
+type Params struct {
+	Scenario   string   `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
+	Digest     bool     `json:"digest" yaml:"digest" jsonschema:"default=true,description=the function challenges registrations"`
+	Retransmit bool     `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=send again by the timers of RFC 3261"`
+	Timeout    Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a request without a final answer for so long fails its call"`
+	Hold       Duration `json:"hold" yaml:"hold" jsonschema:"default=0s,description=reg-invite: between ACK and BYE"`
+
+	Users          int      `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
+	CallTime       Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
+	FirstUser      int      `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
+	UserFormat     string   `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
+	PasswordFormat string   `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
+	Username       string   `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
+	Domain         string   `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
+	Expires        int      `json:"expires" yaml:"expires" jsonschema:"default=3600,description=of registrations and subscriptions in seconds"`
+
+	Tick Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=answers are collected for so long before they are handled; up to so much is in the latency of each exchange"`
+
+	Local string `json:"local" yaml:"local" jsonschema:"description=address to send from; the default is what the route to the target has"`
+	// Port of the contacts that the function calls back (reg-subscribe,
+	// reg-invite). It is fixed so that the registrations of a trial replace those
+	// that an earlier trial left; 0: any.
+	Port int `json:"port" yaml:"port" jsonschema:"default=5070"`
+}
+
+// A Duration is a time.Duration that reads as text: 10s, 1m30s, 500ms.
+type Duration time.Duration
+
+// UnmarshalText reads what time.ParseDuration does.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// Defaults are the parameters that nothing was said about.
+func Defaults() Params {
+	return Params{
+		Scenario: RegDereg, Digest: true, Timeout: Duration(10 * time.Second), FirstUser: 1,
+		UserFormat: "sub%06d", PasswordFormat: "pw-%s", Username: "user@domain", Domain: "ims.test",
+		Expires: 3600, Port: 5070, Tick: Duration(time.Millisecond),
+	}
+}
+
+// Decode reads the parameters of a trial, by name; Defaults for what they do
+// not say. Its errors are *vitrine.BadInput and name the parameter.
+func Decode(given map[string]string) (Params, error) {
+	p := Defaults()
+	fields := map[string]func(string) error{
+		"scenario": oneOf(&p.Scenario, RegDereg, RegSubscribe, RegInvite),
+		"username": oneOf(&p.Username, "user@domain", "user"),
+		"digest":   yesNo(&p.Digest), "retransmit": yesNo(&p.Retransmit),
+		"timeout": duration(&p.Timeout, time.Millisecond), "hold": duration(&p.Hold, 0), "call_time": duration(&p.CallTime, 0),
+		"tick":  duration(&p.Tick, time.Microsecond),
+		"users": whole(&p.Users, 0, 1<<30), "first_user": whole(&p.FirstUser, 0, 1<<30),
+		"expires": whole(&p.Expires, 1, math.MaxInt32), "port": whole(&p.Port, 0, 65535),
+		"user_format": text(&p.UserFormat, "d"), "password_format": text(&p.PasswordFormat, "s"),
+		"domain": text(&p.Domain, ""), "local": address(&p.Local),
+	}
+	names := slices.Sorted(maps.Keys(fields))
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		set, ok := fields[name]
+		if !ok {
+			return p, bad(fmt.Sprintf("parameter %q is not known", name), "the parameters are "+strings.Join(names, ", "))
+		}
+		if err := set(given[name]); err != nil {
+			return p, bad(fmt.Sprintf("parameter %s is %q", name, given[name]), err.Error())
+		}
+	}
+	if _, err := parseNumbered(p.UserFormat); err != nil {
+		return p, bad(fmt.Sprintf("parameter user_format is %q", p.UserFormat), err.Error())
+	}
+	if n := strings.Count(p.PasswordFormat, "%"); n != strings.Count(p.PasswordFormat, "%s") || n > 1 {
+		return p, bad(fmt.Sprintf("parameter password_format is %q", p.PasswordFormat), "want at most one %s, for the user part, and no other %")
+	}
+	return p, nil
+}
+
+func bad(found, want string) error {
+	return &vitrine.BadInput{File: "generator sip", Found: found, Want: want}
+}
+
+func oneOf(into *string, allowed ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(allowed, s) {
+			return fmt.Errorf("want %s", strings.Join(allowed, ", "))
+		}
+		*into = s
+		return nil
+	}
+}
+
+func yesNo(into *bool) func(string) error {
+	return func(s string) error {
+		v, err := strconv.ParseBool(s)
+		if err != nil {
+			return fmt.Errorf("want true or false")
+		}
+		*into = v
+		return nil
+	}
+}
+
+func whole(into *int, low, high int) func(string) error {
+	return func(s string) error {
+		v, err := strconv.Atoi(s)
+		if err != nil || v < low || v > high {
+			return fmt.Errorf("want a whole number from %d to %d", low, high)
+		}
+		*into = v
+		return nil
+	}
+}
+
+func duration(into *Duration, low time.Duration) func(string) error {
+	return func(s string) error {
+		v, err := time.ParseDuration(s)
+		if err != nil || v < low || v > time.Hour {
+			return fmt.Errorf("want a duration such as 10s, from %v to 1h", low)
+		}
+		*into = Duration(v)
+		return nil
+	}
+}
+
+// text takes what may stand in a URI or in quotes unescaped.
+func text(into *string, verb string) func(string) error {
+	return func(s string) error {
+		if s == "" || strings.ContainsAny(s, " \t\r\n\"\\<>;,@") || verb == "" && strings.Contains(s, "%") {
+			return fmt.Errorf("want text without spaces, quotes and any of <>;,@")
+		}
+		*into = s
+		return nil
+	}
+}
+
+func address(into *string) func(string) error {
+	return func(s string) error {
+		if _, err := netip.ParseAddr(s); err != nil {
+			return fmt.Errorf("want an IP address")
+		}
+		*into = s
+		return nil
+	}
+}
+
+// numbered is a user format taken apart: %d or %0Nd between two texts.
+type numbered struct {
+	before, after string
+	width         int // digits at least
+}
+
+func parseNumbered(format string) (numbered, error) {
+	before, rest, ok := strings.Cut(format, "%")
+	digits, after, found := strings.Cut(rest, "d")
+	width := 0
+	if digits != "" {
+		var err error
+		if width, err = strconv.Atoi(digits); err != nil || digits[0] != '0' || width < 1 || width > 18 {
+			found = false
+		}
+	}
+	if !ok || !found || strings.Contains(after, "%") {
+		return numbered{}, fmt.Errorf("want one %%d, or one with leading zeros such as %%06d, for the number")
+	}
+	return numbered{before: before, after: after, width: width}, nil
+}
+
+func (f numbered) append(b []byte, n int) []byte {
+	b = append(b, f.before...)
+	for limit, digits := 10, 1; digits < f.width; digits++ {
+		if n < limit {
+			b = append(b, '0')
+		}
+		limit *= 10
+	}
+	b = strconv.AppendInt(b, int64(n), 10)
+	return append(b, f.after...)
+}
+
+// transactions is how many requests a call makes at most one after the other,
+// which may each take up to the timeout.
+func (p Params) transactions() int {
+	registering := 1
+	if p.Digest {
+		registering = 2
+	}
+	switch p.Scenario {
+	case RegSubscribe:
+		return registering + 2 // SUBSCRIBE and its NOTIFY, REGISTER
+	case RegInvite:
+		return 2*registering + 2 // INVITE and its ACK, BYE
+	}
+	return registering + 1
+}
+
+// parties is how many subscribers a call takes.
+func (p Params) parties() int {
+	if p.Scenario == RegInvite {
+		return 2
+	}
+	return 1
+}
+
+// Pool is how many subscribers calls at the rate take: rate x (timeout + call
+// time) for each party, so that a subscriber is in one call at a time. It is an
+// error when the function has fewer.
+func (p Params) Pool(rate float64) (int, error) {
+	callTime := time.Duration(p.CallTime)
+	if callTime == 0 {
+		callTime = time.Duration(p.transactions()-1)*time.Duration(p.Timeout) + time.Duration(p.Hold)
+	}
+	most := (time.Duration(p.Timeout) + callTime).Seconds()
+	calls := math.Ceil(rate*most) + 1
+	need := calls * float64(p.parties())
+	if need > 1<<28 {
+		return 0, bad(fmt.Sprintf("%.0f subscribers", need), "lower the rate, the timeout or call_time")
+	}
+	if p.Users == 0 {
+		return int(need), nil
+	}
+	if float64(p.Users) < need {
+		return 0, bad(fmt.Sprintf("parameter users is %d", p.Users),
+			fmt.Sprintf("%v calls a second of up to %v each take %.0f subscribers; provision them, or lower timeout or call_time",
+				rate, time.Duration(most*float64(time.Second)), need))
+	}
+	return p.Users, nil
+}

@@ -1,0 +1,288 @@
+package sip
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+
+	"vitrine/wire/sip"
+)
+
+// receive handles all that has come in on the socket.
+func (e *engine) receive(s *socket) {
+	for {
+		n := s.receive()
+		for i := range n {
+			data := s.datagram(i)
+			if data == nil {
+				e.malformed++
+				continue
+			}
+			if _, err := e.message.Parse(data); err != nil {
+				if err != sip.ErrEmpty {
+					e.malformed++
+				}
+				continue
+			}
+			if e.message.IsRequest() {
+				e.asked(s, i)
+			} else {
+				e.response()
+			}
+		}
+		if n < batch {
+			return
+		}
+	}
+}
+
+// response handles the answer to one of our requests.
+func (e *engine) response() {
+	m := &e.message
+	c, transaction := e.byVia(m.Via)
+	switch {
+	case c == nil:
+		e.stray++
+	case c.transaction != transaction || c.answered:
+		e.late(c)
+	case m.Status < 200:
+		c.proceeding = true
+	case m.Status < 300:
+		e.accepted(c)
+	default:
+		if c.step == invite {
+			e.acknowledgeFailure(c)
+		}
+		if (m.Status == 401 || m.Status == 407) && e.answerChallenge(c) {
+			return
+		}
+		e.fail(c, e.statusText(m.Status))
+	}
+}
+
+// late handles an answer to a request that has been answered: a repeated 200 to
+// INVITE wants its ACK again.
+func (e *engine) late(c *call) {
+	m := &e.message
+	if c.step >= invite && m.Status/100 == 2 && string(m.SequenceMethod) == "INVITE" && len(c.to) > 0 {
+		e.acknowledge(c)
+		return
+	}
+	e.stray++
+}
+
+// accepted handles a 2xx.
+func (e *engine) accepted(c *call) {
+	switch c.step {
+	case registerCaller, registerCallee:
+		p := e.party(c)
+		if e.params.Digest && len(p.nonce) == 0 {
+			e.fail(c, "unchallenged")
+			return
+		}
+		e.keepServiceRoute(p)
+	case subscribe:
+		c.answered = true
+		if !c.notified {
+			return
+		}
+	case invite:
+		c.answered = true
+		e.keepDialog(c)
+		e.acknowledge(c)
+		return // the callee's ACK ends the step
+	}
+	e.advance(c)
+}
+
+// party is who the step's request is from.
+func (e *engine) party(c *call) *party {
+	if c.step == registerCallee {
+		return &c.callee
+	}
+	return &c.caller
+}
+
+// advance begins the step after this one, or ends the call.
+func (e *engine) advance(c *call) {
+	c.step = e.after(c.step)
+	c.challenges, c.fresh = 0, false
+	switch c.step {
+	case done:
+		e.succeed(c)
+	case holding:
+		if e.params.Hold == 0 {
+			e.advance(c)
+			return
+		}
+		c.transaction++ // the INVITE's alarms stand no more
+		e.holds.push(alarm{call: c, at: e.now + time.Duration(e.params.Hold), generation: c.generation, transaction: c.transaction})
+	default:
+		e.request(c, false)
+	}
+}
+
+// answerChallenge sends the request again with credentials; false: it cannot be
+// answered, or was.
+func (e *engine) answerChallenge(c *call) bool {
+	m := &e.message
+	value := m.WWWAuthenticate
+	if m.Status == 407 {
+		value = m.ProxyAuthenticate
+	}
+	challenge, ok := sip.ParseChallenge(value)
+	c.challenges++
+	if !ok || !e.params.Digest || c.challenges > 2 || c.fresh && !challenge.Stale {
+		return false
+	}
+	p := e.party(c)
+	p.realm = append(p.realm[:0], challenge.Realm...)
+	p.nonce = append(p.nonce[:0], challenge.Nonce...)
+	p.opaque = append(p.opaque[:0], challenge.Opaque...)
+	p.qop, p.proxy, p.count = challenge.QOP, m.Status == 407, 0
+	e.user = e.appendUsername(e.user[:0], p.number)
+	var password [128]byte
+	p.ha1 = sip.HA1(e.scratch, e.user, p.realm, e.appendPassword(password[:0], p.number))
+	c.fresh = true
+	e.request(c, false)
+	return true
+}
+
+// keepServiceRoute keeps the way that later requests of the party must take
+// (RFC 3608 section 5).
+func (e *engine) keepServiceRoute(p *party) {
+	for f := e.message.Fields(); f.Next(); {
+		if f.Kind == sip.ServiceRoute {
+			p.route = sip.AppendField(p.route, "Route", f.Value)
+		}
+	}
+}
+
+// keepDialog keeps what the 200 to INVITE says of the dialog (RFC 3261 section
+// 12.1.2): remote target, and route set in reverse.
+func (e *engine) keepDialog(c *call) {
+	m := &e.message
+	c.to = append(c.to[:0], m.To...)
+	if uri := sip.Address(m.Contact); len(uri) > 0 {
+		c.target = append(c.target[:0], uri...)
+	}
+	var routes [16][]byte
+	n := 0
+	for f := m.Fields(); f.Next(); {
+		for rest := f.Value; f.Kind == sip.RecordRoute && len(rest) > 0 && n < len(routes); n++ {
+			routes[n], rest = sip.CutElement(rest)
+		}
+	}
+	c.routes = c.routes[:0]
+	for n--; n >= 0; n-- {
+		c.routes = sip.AppendField(c.routes, "Route", routes[n])
+	}
+}
+
+// acknowledge sends the ACK to a 2xx.
+func (e *engine) acknowledge(c *call) {
+	s := c.socket
+	if s.full() {
+		s.flush(e.sentFunc)
+	}
+	if c.alive {
+		s.push(e.appendInDialog(s.next(), c, "ACK", c.inviteSequence, false), netip.AddrPort{}, owner{})
+	}
+}
+
+// acknowledgeFailure sends the ACK to a 3xx to 6xx: part of the INVITE's own
+// transaction (RFC 3261 section 17.1.1.3).
+func (e *engine) acknowledgeFailure(c *call) {
+	s := c.socket
+	if s.full() {
+		s.flush(e.sentFunc)
+	}
+	b := sip.AppendRequestLine(s.next(), "ACK", c.target)
+	b = appendVia(b, c, c.transaction)
+	b = append(b, c.caller.route...)
+	b = e.appendFrom(b, c, c.caller.number)
+	b = sip.AppendField(b, "To", e.message.To)
+	b = e.appendCallIDLine(b, c, 'i')
+	b = sip.AppendCSeq(b, c.inviteSequence, "ACK")
+	s.push(sip.AppendEnd(b, nil), netip.AddrPort{}, owner{})
+}
+
+// asked handles a request of the function: the callee's side of a call, and
+// notifications.
+func (e *engine) asked(s *socket, i int) {
+	m := &e.message
+	var source netip.AddrPort
+	if !s.connected {
+		source = s.source(i)
+	}
+	c := e.bySubscriber(m)
+	switch string(m.Method) {
+	case "INVITE":
+		if c == nil || c.step != invite {
+			e.reply(s, source, nil, 404, "Not Found")
+			return
+		}
+		e.reply(s, source, c, 180, "Ringing")
+		e.reply(s, source, c, 200, "OK")
+	case "ACK":
+		if c != nil && c.step == invite && c.answered {
+			c.answer = c.answer[:0]
+			e.advance(c)
+		}
+	case "NOTIFY":
+		e.reply(s, source, nil, 200, "OK")
+		if c != nil && c.step == subscribe {
+			c.notified = true
+			if c.answered {
+				e.advance(c)
+			}
+		}
+	case "BYE", "OPTIONS":
+		e.reply(s, source, nil, 200, "OK")
+	default:
+		e.reply(s, source, nil, 501, "Not Implemented")
+	}
+}
+
+// reply answers the request in e.message. c is the call whose callee answers an
+// INVITE; nil otherwise.
+func (e *engine) reply(s *socket, source netip.AddrPort, c *call, status int, reason string) {
+	if s.full() {
+		s.flush(e.sentFunc)
+		if c != nil && !c.alive {
+			return
+		}
+	}
+	to := source
+	if source.IsValid() {
+		to = sip.ReplyTo(&e.message, source)
+	}
+	var tag [9]byte
+	own := append(tag[:0], 'n')
+	if c != nil {
+		own = appendHex(tag[:0], ^c.generation, 8)
+	}
+	b := sip.AppendResponse(s.next(), &e.message, status, reason, own, source)
+	var body []byte
+	if c != nil {
+		b = e.appendContact(b, c, c.callee.number)
+		if status == 200 {
+			b = append(b, "Content-Type: application/sdp\r\n"...)
+			body = sdpBody
+		}
+	}
+	b = sip.AppendEnd(b, body)
+	s.push(b, to, owner{})
+	if c != nil && status == 200 && e.params.Retransmit && len(c.answer) == 0 {
+		c.answer, c.from, c.reply = append(c.answer, b...), s, to
+		e.sendAgain(alarm{call: c, generation: c.generation, transaction: c.transaction, ofAnswer: true})
+	}
+}
+
+// statusText is a status, 100 to 699, as a cause.
+func (e *engine) statusText(status int) string {
+	if e.causes[status] == "" {
+		e.causes[status] = strconv.Itoa(status)
+	}
+	return e.causes[status]
+}

@@ -1,0 +1,61 @@
+package sip
+
+import "time"
+
+// t1 is RFC 3261's estimate of a round trip (section 17.1.1.1).
+const t1 = 500 * time.Millisecond
+
+// t2Index is the index in engine.again of T2, 4 s: the longest interval of all
+// but INVITE.
+const t2Index = 3
+
+// sendAgain sets the alarm for its interval from now.
+func (e *engine) sendAgain(a alarm) {
+	if int(a.interval) >= len(e.again) {
+		return // past 64 T1 a request is given up
+	}
+	a.at = e.now + t1<<a.interval
+	e.again[a.interval].push(a)
+}
+
+// retransmit sends again what is due: timer A for INVITE, E for other requests
+// (sections 17.1.1.2 and 17.1.2.2), and the callee's 200 until its ACK is in
+// (section 13.3.1.4).
+func (e *engine) retransmit() {
+	for i := range e.again {
+		for e.again[i].len() > 0 && e.again[i].front().at <= e.now {
+			if a := e.again[i].pop(); a.stands() {
+				e.retransmitOne(a)
+			}
+		}
+	}
+}
+
+func (e *engine) retransmitOne(a alarm) {
+	c := a.call
+	socket, message, to := c.socket, c.last, c.reply
+	next := a.interval + 1
+	switch {
+	case a.ofAnswer:
+		if len(c.answer) == 0 {
+			return
+		}
+		socket, message, next = c.from, c.answer, min(next, t2Index)
+	case c.answered, c.step == invite && c.proceeding:
+		return
+	case c.step != invite:
+		next = min(next, t2Index)
+		if c.proceeding {
+			next = t2Index
+		}
+	}
+	if socket.full() {
+		socket.flush(e.sentFunc)
+		if !c.alive {
+			return
+		}
+	}
+	socket.push(append(socket.next(), message...), to, owner{})
+	a.interval = next
+	e.sendAgain(a)
+}

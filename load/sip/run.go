@@ -1,0 +1,55 @@
+package sip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"vitrine/load"
+)
+
+// lead is the time between the engine's being ready and its first call.
+const lead = 20 * time.Millisecond
+
+// Run plays the trial and prints its Report on stdout, and a line on stderr of
+// what it met besides. It prints no report when ctx ends first, and returns
+// ctx's error. Parameters that do not fit are a *vitrine.BadInput.
+func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error) {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	p, err := Decode(t.Params)
+	if err != nil {
+		return err
+	}
+	e, err := newEngine(t, p)
+	if err != nil {
+		return fmt.Errorf("generator sip: %w", err)
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+
+	stop := context.AfterFunc(ctx, func() { e.stopped.Store(true) })
+	defer stop()
+	e.start = time.Now().Add(lead - e.pace.At(e.next))
+	e.run()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	report, err := e.record.Report(e.start)
+	if err != nil {
+		return fmt.Errorf("generator sip: %w", err)
+	}
+	lost, err := e.drops()
+	if err != nil {
+		return fmt.Errorf("generator sip: %w", err)
+	}
+	if lost > 0 {
+		// They would count as the function's timeouts.
+		report.Error = fmt.Sprintf("%d messages were lost in the generator's own receive buffers: give it more CPU, or raise net.core.rmem_max", lost)
+	}
+	fmt.Fprintf(stderr, "sip: calls begun at most %v late; %d stray, %d malformed messages; %d calls could not be sent\n",
+		e.behind.Round(time.Microsecond), e.stray, e.malformed, e.unsent)
+	return report.Print(stdout)
+}
