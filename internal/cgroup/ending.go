@@ -191,7 +191,7 @@ func all(dir string) ([]int, error) {
 
 // procs lists the processes in one group; none when there is no such group.
 func procs(dir string) ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	b, err := get(dir, "cgroup.procs")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil, nil
 	}
@@ -214,6 +214,16 @@ func procs(dir string) ([]int, error) {
 // subtree lists the group and all below it, each before those below it; none
 // when there is no such group.
 func subtree(dir string) ([]string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("looking at the cgroup %s: %w", dir, err)
+	}
+	dirs := []string{dir}
+	if st.Nlink == 2 { // itself and its entry above: no folders in it
+		return dirs, nil
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -221,7 +231,6 @@ func subtree(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing cgroups: %w", err)
 	}
-	dirs := []string{dir}
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue

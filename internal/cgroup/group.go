@@ -116,7 +116,7 @@ func (g *Group) make() error {
 // above: without any it takes no process.
 func inherit(path string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-		value, err := os.ReadFile(filepath.Join(filepath.Dir(path), file))
+		value, err := get(filepath.Dir(path), file)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func inherit(path string) error {
 // enable lets the groups in a version 2 group have our controllers.
 func (t tree) enable(path string) error {
 	const file = "cgroup.subtree_control"
-	enabled, err := os.ReadFile(filepath.Join(path, file))
+	enabled, err := get(path, file)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (g *Group) OutOfMemory() int {
 	if g.host.Version == 2 {
 		file = "memory.events"
 	}
-	b, err := os.ReadFile(filepath.Join(g.dir(g.host.tree(Memory)), file))
+	b, err := get(g.dir(g.host.tree(Memory)), file)
 	if err != nil {
 		return 0
 	}
@@ -247,16 +247,6 @@ func (g *Group) OutOfMemory() int {
 		}
 	}
 	return 0
-}
-
-// set writes one of a group's files.
-func set(group, file, value string) error {
-	f, err := os.OpenFile(filepath.Join(group, file), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(value)
-	return errors.Join(err, f.Close())
 }
 
 // list writes CPUs as the kernel reads them.

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Leaf holds one command of a group and all that descends from it, so that
@@ -87,6 +89,9 @@ func (l *Leaf) Kill(ctx context.Context) error { return l.group.host.kill(ctx, l
 // Remove removes the leaf, if nothing runs in it: what a command left running
 // on purpose stays until the group goes.
 func (l *Leaf) Remove() (gone bool, err error) {
+	if unix.Rmdir(l.dir) == nil {
+		return true, nil
+	}
 	pids, err := procs(l.dir)
 	if err != nil || len(pids) > 0 {
 		return false, err

@@ -37,10 +37,11 @@ type holder interface {
 
 // A child is one command that was started.
 type child struct {
-	cmd    *exec.Cmd
-	holder holder
-	group  *cgroup.Group // nil: none
-	oom    int           // processes of the group killed for want of memory before
+	cmd     *exec.Cmd
+	pidfd   int // -1: the kernel has none
+	holder  holder
+	limited *cgroup.Group // that has a memory limit; nil: none
+	killed  int           // processes of it killed for want of memory, so far
 
 	done chan struct{}
 	err  error
@@ -113,7 +114,8 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	if in.removed {
 		return nil, errors.New("the instance was removed")
 	}
-	c := &child{cmd: cmd, group: in.group, done: make(chan struct{})}
+	c := &child{cmd: cmd, pidfd: -1, done: make(chan struct{})}
+	cmd.SysProcAttr.PidFD = &c.pidfd
 	if err := in.hold(c); err != nil {
 		return nil, err
 	}
@@ -148,7 +150,9 @@ func (in *Instance) hold(c *child) error {
 	if err != nil {
 		return err
 	}
-	c.oom = in.group.OutOfMemory()
+	if in.spec.Memory > 0 {
+		c.limited, c.killed = in.group, in.group.OutOfMemory()
+	}
 	c.holder = leaf{l}
 	return nil
 }
@@ -174,23 +178,42 @@ func (in *Instance) fork(c *child) error {
 
 // wait reaps the command.
 func (c *child) wait() {
-	for {
-		// Without reaping it yet, so that signal never hits another's process.
-		err := unix.Waitid(unix.P_PID, c.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	c.await()
 	looking := c.holder.ending()
 	c.mu.Lock()
 	err := errors.Join(c.cmd.Wait(), looking)
 	c.reaped = true
 	c.mu.Unlock()
-	if err != nil && c.group != nil && c.group.OutOfMemory() > c.oom {
+	if err != nil && c.limited != nil && c.limited.OutOfMemory() > c.killed {
 		err = fmt.Errorf("%w: over the memory limit", err)
 	}
 	c.err = err
 	close(c.done)
+}
+
+// await waits for the command's end and does not reap it, so that signal never
+// hits another's process. Go's poller does the waiting where it can: a thread in
+// waitid(2) would keep others of this process from running for a while.
+func (c *child) await() {
+	if c.pidfd >= 0 && unix.SetNonblock(c.pidfd, true) == nil {
+		file := os.NewFile(uintptr(c.pidfd), "pidfd")
+		defer file.Close()
+		if conn, err := file.SyscallConn(); err == nil && conn.Read(ready) == nil {
+			return
+		}
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, c.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// ready says whether the process of a pidfd has ended.
+func ready(pidfd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return n > 0 && err == nil
 }
 
 // apart calls f on a thread of its own, which ends with f. It is never the

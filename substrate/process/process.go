@@ -51,7 +51,7 @@ type Substrate struct {
 	config     Config
 	groups     *cgroup.Host         // nil: none that this process may use
 	noGroups   *vitrine.Unsupported // why
-	namespaces bool         // instances have network namespaces
+	namespaces bool                 // instances have network namespaces
 
 	mu        sync.Mutex
 	closed    bool
