@@ -19,8 +19,7 @@ const generatorGrace = 60 * time.Second
 
 // one runs one trial on a deployment. What the generator or the function did
 // wrong makes the outcome invalid; an error is the end of the campaign.
-func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, window time.Duration) (vitrine.Outcome, error) {
-	var out vitrine.Outcome
+func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
 	scratch := filepath.Join(d.site.gen.dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
 		return out, err
@@ -29,7 +28,7 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	if err != nil {
 		return out, err
 	}
-	defer usage.Close()
+	defer func() { err = errors.Join(err, usage.Close()) }()
 	warmup := c.Workload.Warmup
 	begin := time.Now().Add(warmup)
 	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, d.site.vantages(d), usage)

@@ -49,15 +49,21 @@ func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error
 			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if s.function, err = c.Backends.Substrate(ctx, o.Substrate, c.Deployment.Servers.Parts[o.Substrate]); err != nil {
+	function, err := c.Backends.Substrate(ctx, o.Substrate, c.Deployment.Servers.Parts[o.Substrate])
+	if err != nil {
 		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
 	}
-	if s.host, err = c.Backends.Host(ctx); err != nil {
+	s.function = function
+	host, err := c.Backends.Host(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("the generator's place: %w", err)
 	}
-	if s.fabric, err = c.Backends.Fabric(ctx, o.Fabric, c.Deployment.Servers.Parts[o.Fabric]); err != nil {
+	s.host = host
+	wiring, err := c.Backends.Fabric(ctx, o.Fabric, c.Deployment.Servers.Parts[o.Fabric])
+	if err != nil {
 		return nil, fmt.Errorf("fabric %s: %w", o.Fabric, err)
 	}
+	s.fabric = wiring
 	in := &instance{name: GeneratorName, dir: c.Results.LogDir(GeneratorName)}
 	s.gen = in
 	err = in.create(ctx, s.host, s.fabric, substrate.Spec{

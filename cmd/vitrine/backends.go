@@ -70,7 +70,8 @@ func (b *backends) substrate(ctx context.Context, name string, part spec.Node) (
 		}
 		return process.New(c)
 	case "docker":
-		c := docker.Config{Folder: b.folder}
+		c := dockerConfig()
+		c.Folder = b.folder
 		if err := part.Decode(&c); err != nil {
 			return nil, err
 		}
@@ -78,6 +79,9 @@ func (b *backends) substrate(ctx context.Context, name string, part spec.Node) (
 	}
 	return nil, oneOf("substrate", name, substrateNames())
 }
+
+// dockerConfig is the engine that the environment names, as for the docker command.
+func dockerConfig() docker.Config { return docker.Config{Host: os.Getenv("DOCKER_HOST")} }
 
 // fabricName resolves auto: a bridge where instances can have network
 // namespaces of their own, else loopback addresses.
@@ -142,7 +146,7 @@ func cleaners(ctx context.Context, run *runs.Run, log *slog.Logger) ([]substrate
 		return nil, err
 	}
 	list = append(list, p)
-	d, err := docker.New(ctx, docker.Config{})
+	d, err := docker.New(ctx, dockerConfig())
 	if err != nil && !vitrine.IsUnsupported(err) {
 		return nil, err
 	}
@@ -158,13 +162,13 @@ func checks(ctx context.Context) ([]substrate.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(p.Check(ctx), bridge.Check(ctx), docker.Check(ctx, docker.Config{}), monitor.Check(ctx), sipp.Check(ctx)), nil
+	return slices.Concat(p.Check(ctx), bridge.Check(ctx), docker.Check(ctx, dockerConfig()), monitor.Checker{}.Check(ctx), sipp.Check(ctx)), nil
 }
 
 // substrateVersion is the version of what the substrate drives.
 func substrateVersion(ctx context.Context, name string) string {
 	if name == "docker" {
-		for _, c := range docker.Check(ctx, docker.Config{}) {
+		for _, c := range docker.Check(ctx, dockerConfig()) {
 			if c.OK {
 				return c.Detail
 			}

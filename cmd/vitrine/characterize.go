@@ -128,8 +128,12 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 
 // openResults begins a run folder, or continues one that the same specs made.
 func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
-	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); !resume || errors.Is(err, os.ErrNotExist) {
+	_, err := os.Stat(filepath.Join(dir, "manifest.json"))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return result.Create(dir, m)
+	case !resume:
+		return nil, &vitrine.BadInput{File: dir, Found: "already holds a run", Want: "continue it with --resume, or choose another --out"}
 	}
 	r, err := result.Open(dir)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -91,7 +92,19 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			"carries, which component is the bottleneck and which size is best.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.Args = func(c *cobra.Command, given []string) error {
+		if len(given) == 0 {
+			return nil
+		}
+		want := "see vitrine --help"
+		if like := c.SuggestionsFor(given[0]); len(like) > 0 {
+			want = "did you mean " + strings.Join(like, " or ") + "?"
+		}
+		return &vitrine.BadInput{File: "vitrine", Found: fmt.Sprintf("no verb %q", given[0]), Want: want}
+	}
+	root.SuggestionsMinimumDistance = 2
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log what is done to the host")
