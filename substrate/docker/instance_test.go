@@ -198,3 +198,13 @@ func TestDockerLimits(t *testing.T) {
 		t.Errorf("no limits: %v", err)
 	}
 }
+
+// TestDockerKillTree: a number that is not of a process in the container, such
+// as 0 (this process's own group, to kill(2)), ends nobody.
+func TestDockerKillTree(t *testing.T) {
+	for _, pid := range []int{-1, 0, 1, os.Getpid()} {
+		if err := killTree("c0ffee", pid); err != nil {
+			t.Errorf("process %d: %v", pid, err)
+		}
+	}
+}

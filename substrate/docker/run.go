@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -115,6 +116,9 @@ func (i *Instance) exec(ctx context.Context, p *process, command vitrine.Command
 		return i.s.api.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
 	})
 	if err != nil {
+		if ctx.Err() != nil { // it may have started all the same
+			_ = i.s.execEnd(ctx, p.id, made.ID)
+		}
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
@@ -122,44 +126,54 @@ func (i *Instance) exec(ctx context.Context, p *process, command vitrine.Command
 	if stop() {
 		stream.Close()
 	}
-	if err := i.s.execEnd(ctx, made.ID); err != nil {
+	if err := i.s.execEnd(ctx, p.id, made.ID); err != nil {
 		return err
 	}
 	return copied
 }
 
+// execTick is how often the engine is asked whether a command has ended.
+const execTick = 5 * time.Millisecond
+
 // execEnd waits for the end of a command whose output has ended. The engine
 // may still call it running then, and has no call that waits. When ctx ends,
 // the command is ended too.
-func (s *Substrate) execEnd(ctx context.Context, id string) error {
-	tick := time.NewTicker(5 * time.Millisecond)
+func (s *Substrate) execEnd(ctx context.Context, id, exec string) error {
+	tick := time.NewTicker(execTick)
 	defer tick.Stop()
+	patience := int(killWait / execTick) // once ctx has ended
 	for {
 		state, err := call(context.WithoutCancel(ctx), s.engine, "ask how a command ended", func(ctx context.Context) (container.ExecInspect, error) {
-			return s.api.ContainerExecInspect(ctx, id)
+			return s.api.ContainerExecInspect(ctx, exec)
 		})
 		switch {
 		case err != nil:
 			return errors.Join(err, context.Cause(ctx))
-		case ctx.Err() != nil && state.Running:
-			return errors.Join(context.Cause(ctx), killTree(state.Pid))
+		case ctx.Err() != nil && state.Running && state.Pid > 0:
+			return errors.Join(context.Cause(ctx), killTree(id, state.Pid))
+		case ctx.Err() != nil && state.Running && patience == 0:
+			return errors.Join(context.Cause(ctx), errors.New("docker: the engine does not say which process to end"))
+		case ctx.Err() != nil && state.Running: // about to start
+			patience--
+		case state.Running:
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !state.Running && state.ExitCode != 0:
+		case state.ExitCode != 0:
 			return statusError(state.ExitCode)
-		case !state.Running:
+		default:
 			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
+		<-tick.C
 	}
 }
 
-// killTree kills a process and its descendants: the engine has no call that
-// ends a command begun in a running container.
-func killTree(root int) error {
+// killTree kills a process of a container and its descendants: the engine has
+// no call that ends a command begun in a running container.
+func killTree(id string, root int) error {
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", root))
+	if err != nil || root <= 1 || !strings.Contains(string(groups), id) {
+		return nil // it has ended, and its number may be another's by now
+	}
 	all, err := procfs.AllProcs()
 	if err != nil {
 		return fmt.Errorf("docker: end a command: %w", err)

@@ -34,7 +34,6 @@ const (
 // Start gives the address of an engine, such as unix:///var/run/docker.sock:
 // that of $DOCKER_HOST, the default one, or one that it starts and ends with the
 // test. It skips the test when there is none to be had, by a *vitrine.Unsupported.
-// An engine of the test's own is called Own(t).
 func Start(t testing.TB) string {
 	t.Helper()
 	for _, host := range []string{os.Getenv("DOCKER_HOST"), client.DefaultDockerHost} {
@@ -49,9 +48,9 @@ func Start(t testing.TB) string {
 // has no bridge and leaves the host's packet filter and sysctls alone.
 type Engine struct {
 	Host string // unix:///...
-	PID  int    // of dockerd
 
 	dockerd string
+	process *os.Process
 	dir     string
 	cgroup  string
 	ended   chan struct{}
@@ -138,7 +137,7 @@ func (e *Engine) start() error {
 		defer close(ended)
 		err := cmd.Start()
 		if err == nil {
-			e.PID = cmd.Process.Pid
+			e.process = cmd.Process
 		}
 		started <- err
 		if err == nil {
@@ -151,14 +150,14 @@ func (e *Engine) start() error {
 func (e *Engine) stop(t testing.TB) {
 	t.Helper()
 	_ = e.Thaw() // a test may have frozen it
-	if err := syscall.Kill(e.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := e.process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("end dockerd: %v", err)
 	}
 	select {
 	case <-e.ended:
 	case <-time.After(stopLimit):
 		t.Errorf("dockerd did not end within %v", stopLimit)
-		_ = syscall.Kill(-e.PID, syscall.SIGKILL)
+		_ = e.process.Kill()
 		<-e.ended
 	}
 	if t.Failed() {
@@ -169,12 +168,12 @@ func (e *Engine) stop(t testing.TB) {
 // Kill ends dockerd and its containerd as a crash would. What runs in
 // containers goes on.
 func (e *Engine) Kill() error {
-	failed := syscall.Kill(e.PID, syscall.SIGKILL)
+	failed := e.process.Kill()
 	<-e.ended
 	file := filepath.Join(e.dir, "exec/containerd/containerd.pid")
 	if b, err := os.ReadFile(file); err == nil { // else it uses the host's
 		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err == nil {
+		if err == nil && pid > 0 {
 			err = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if errors.Is(err, syscall.ESRCH) { // dockerd's death is its death already
@@ -191,11 +190,11 @@ func (e *Engine) Kill() error {
 
 // Freeze stops dockerd, all of it, as a hang would; Thaw lets it go on.
 func (e *Engine) Freeze() error {
-	if err := syscall.Kill(e.PID, syscall.SIGSTOP); err != nil {
+	if err := e.process.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("freeze the engine: %w", err)
 	}
 	for { // a thread may still be on its way to where it stops
-		threads, err := procfs.AllThreads(e.PID)
+		threads, err := procfs.AllThreads(e.process.Pid)
 		if err != nil {
 			return fmt.Errorf("freeze the engine: %w", err)
 		}
@@ -207,7 +206,7 @@ func (e *Engine) Freeze() error {
 }
 
 // Thaw undoes Freeze.
-func (e *Engine) Thaw() error { return syscall.Kill(e.PID, syscall.SIGCONT) }
+func (e *Engine) Thaw() error { return e.process.Signal(syscall.SIGCONT) }
 
 // removeRest ends what is left of containers when the engine could not, and
 // removes the folder, what is mounted below it, and the cgroups.
