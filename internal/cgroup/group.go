@@ -69,8 +69,8 @@ func (h *Host) Create(run, instance string, limits Limits) (*Group, error) {
 	// Another process that cleans may remove the groups above, while they are
 	// empty, between two of these steps.
 	var err error
-	for range 10 {
-		if err = g.make(); !errors.Is(err, fs.ErrNotExist) {
+	for range 100 {
+		if err = g.make(); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 			break
 		}
 	}

@@ -56,10 +56,12 @@ func (t tree) has(controller string) bool { return slices.Contains(t.controllers
 
 // Detect finds what cgroups this process may make groups in. Where there are
 // none the error is a *vitrine.Unsupported that says what is missing.
-func Detect() (*Host, error) { return detect(procfs.DefaultMountPoint) }
+func Detect() (*Host, error) {
+	return detect(procfs.DefaultMountPoint, os.Geteuid() == 0, writable)
+}
 
-// detect is Detect with another /proc.
-func detect(proc string) (*Host, error) {
+// detect is Detect with another /proc, user and right to write groups.
+func detect(proc string, root bool, writable func(group string) error) (*Host, error) {
 	pfs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", proc, err)
@@ -78,9 +80,9 @@ func detect(proc string) (*Host, error) {
 	}
 	// A host that mounts both has its CPU controller in one of them only.
 	if i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return controls(m, CPU) }); i >= 0 {
-		return version1(mounts, own)
+		return version1(mounts, own, writable)
 	}
-	return version2(mounts, own)
+	return version2(mounts, own, root, writable)
 }
 
 // controls says whether the mount is a version 1 hierarchy of the controller.
@@ -89,7 +91,7 @@ func controls(m *procfs.MountInfo, controller string) bool {
 	return m.FSType == "cgroup" && has
 }
 
-func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup) (*Host, error) {
+func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup, writable func(string) error) (*Host, error) {
 	h := &Host{Version: 1}
 	var refused error
 	for _, controller := range []string{CPU, CPUAcct, Freezer, CPUSet, Memory} {
@@ -126,7 +128,7 @@ func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup) (*Host, error) {
 	return h, nil
 }
 
-func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup) (*Host, error) {
+func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writable func(string) error) (*Host, error) {
 	i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return m.FSType == "cgroup2" })
 	j := slices.IndexFunc(own, func(c procfs.Cgroup) bool { return c.HierarchyID == 0 })
 	if i < 0 || j < 0 {
@@ -139,7 +141,12 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup) (*Host, error) {
 	if !ok {
 		return nil, &vitrine.Unsupported{What: "cgroups", Missing: "the group of this process, " + own[j].Path + ", in what is mounted"}
 	}
-	base, err := delegated(mounts[i].MountPoint, home)
+	base, err := mounts[i].MountPoint, error(nil)
+	if root {
+		err = writable(base)
+	} else {
+		base, err = delegated(base, home, writable)
+	}
 	if err != nil {
 		return nil, &vitrine.Unsupported{
 			What: "cgroups", Missing: "the right to make groups: " + err.Error(),
@@ -167,20 +174,12 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup) (*Host, error) {
 
 // delegated is the highest group, from this process's own upwards, that this
 // user may make groups in: the kernel lets nobody move processes out of it.
-// For root that is all.
-func delegated(root, home string) (string, error) {
-	if os.Geteuid() == 0 {
-		return root, writable(root)
-	}
+func delegated(top, home string, writable func(string) error) (string, error) {
 	if err := writable(home); err != nil {
 		return "", err
 	}
-	for home != root {
-		up := filepath.Dir(home)
-		if writable(up) != nil {
-			break
-		}
-		home = up
+	for home != top && writable(filepath.Dir(home)) == nil {
+		home = filepath.Dir(home)
 	}
 	return home, nil
 }

@@ -1,0 +1,253 @@
+package cgroup
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+)
+
+// host finds this host's cgroups, or skips.
+func host(t *testing.T) *Host {
+	t.Helper()
+	h, err := Detect()
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// run is a label that no other run has, whose groups go with the test.
+func run(t *testing.T, h *Host) string {
+	t.Helper()
+	label := fmt.Sprintf("test%d%d", os.Getpid(), time.Now().UnixNano())
+	t.Cleanup(func() {
+		for range 2 {
+			if err := h.RemoveRun(context.Background(), label); err != nil {
+				t.Error(err)
+			}
+		}
+		if left, err := h.Groups(label); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %q, %v", left, err)
+		}
+	})
+	return label
+}
+
+// start starts a shell command in a leaf of the group.
+func start(t *testing.T, g *Group, leaf, script string) (*Leaf, *exec.Cmd) {
+	t.Helper()
+	l, err := g.Leaf(leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", script)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // ends with the goroutine
+		done <- l.Start(cmd)
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return l, cmd
+}
+
+func TestCgroupLimits(t *testing.T) {
+	h := host(t)
+	label := run(t, h)
+	g, err := h.Create(label, "sprout-1", Limits{VCPUs: 0.15, Period: 20 * time.Millisecond, Memory: 64 << 20, CPUs: []int{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"cpu.cfs_quota_us": "3000", "cpu.cfs_period_us": "20000", "memory.limit_in_bytes": "67108864", "cpuset.cpus": "0"}
+	if h.Version == 2 {
+		want = map[string]string{"cpu.max": "3000 20000", "memory.max": "67108864", "cpuset.cpus": "0"}
+	}
+	for file, value := range want {
+		controller, _, _ := strings.Cut(file, ".")
+		if !h.Has(controller) {
+			continue
+		}
+		if got, err := get(g.dir(h.tree(controller)), file); err != nil || strings.TrimSpace(string(got)) != value {
+			t.Errorf("%s is %q, %v; want %s", file, got, err, value)
+		}
+	}
+	if _, err := h.Create(label, "sprout-1", Limits{}); err == nil {
+		t.Error("two groups of one name")
+	}
+}
+
+func TestCgroupQuotaBounds(t *testing.T) {
+	for _, l := range []Limits{
+		{VCPUs: 0.01, Period: 20 * time.Millisecond},
+		{VCPUs: 1, Period: 500 * time.Microsecond},
+		{VCPUs: 1, Period: 2 * time.Second},
+	} {
+		if q, err := l.Quota(); !vitrine.IsUnsupported(err) {
+			t.Errorf("%+v: %v, %v", l, q, err)
+		}
+	}
+	if q, err := (Limits{VCPUs: 0.075, Period: 20 * time.Millisecond}).Quota(); err != nil || q != 1500*time.Microsecond {
+		t.Errorf("%v, %v", q, err)
+	}
+}
+
+// TestCgroupFailedCreate leaves nothing: the CPU does not exist.
+func TestCgroupFailedCreate(t *testing.T) {
+	h := host(t)
+	if !h.Has(CPUSet) {
+		t.Skip(&vitrine.Unsupported{What: "this test", Missing: "the cgroup controller cpuset"})
+	}
+	label := run(t, h)
+	if _, err := h.Create(label, "sprout-1", Limits{CPUs: []int{1 << 20}}); err == nil {
+		t.Fatal("bound to a CPU that does not exist")
+	}
+	if left, err := h.Groups(label); err != nil || len(left) > 1 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+// TestCgroupFirstInstruction: a command is in its groups before it runs, and
+// the thread that started it is not left there.
+func TestCgroupFirstInstruction(t *testing.T) {
+	h := host(t)
+	g, err := h.Create(run(t, h), "sprout-1", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "groups")
+	_, cmd := start(t, g, "1", "cat /proc/self/cgroup > "+file)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(got), "/"+g.String()); n != len(h.trees) {
+		t.Errorf("in %d of %d hierarchies:\n%s", n, len(h.trees), got)
+	}
+	if n := strings.Count(string(got), "/"+g.String()+"/1\n"); n != 1 {
+		t.Errorf("in its leaf in %d hierarchies:\n%s", n, got)
+	}
+	tasks, err := filepath.Glob("/proc/self/task/*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if b, err := os.ReadFile(task); err == nil && strings.Contains(string(b), g.String()) {
+			t.Errorf("%s:\n%s", task, b)
+		}
+	}
+}
+
+func TestCgroupKillsLeafAlone(t *testing.T) {
+	h := host(t)
+	g, err := h.Create(run(t, h), "sprout-1", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goes, going := start(t, g, "1", "setsid sleep 1000 & trap '' TERM; wait")
+	_, staying := start(t, g, "2", "exec sleep 1000")
+	if err := goes.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := going.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("ended by %v", err)
+	}
+	if gone, err := goes.Remove(); !gone || err != nil {
+		t.Errorf("the leaf is gone: %v, %v", gone, err)
+	}
+	if err := staying.Process.Signal(os.Signal(os.Interrupt)); err != nil {
+		t.Errorf("the other leaf's command has ended: %v", err)
+	}
+	if err := g.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = staying.Wait()
+}
+
+func TestCgroupLeafStaysWhileUsed(t *testing.T) {
+	h := host(t)
+	g, err := h.Create(run(t, h), "sprout-1", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, cmd := start(t, g, "1", "sleep 1000 & :")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := l.Remove(); gone || err != nil {
+		t.Errorf("a leaf with a process is gone: %v, %v", gone, err)
+	}
+}
+
+// TestCgroupKillsForkers ends a crowd that forks as fast as it can, at most 30
+// at once.
+func TestCgroupKillsForkers(t *testing.T) {
+	h := host(t)
+	g, err := h.Create(run(t, h), "sprout-1", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, cmd := start(t, g, "1", `
+		f() { while :; do sh -c : & sh -c : & wait; done; }
+		for i in 1 2 3 4 5 6 7 8 9 10; do f & done; wait`)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for pids := 0; pids < 11 && ctx.Err() == nil; {
+		all, err := procs(l.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = len(all)
+	}
+	if err := l.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if pids, err := procs(l.dir); err != nil || len(pids) > 0 {
+		t.Errorf("left: %v, %v", pids, err)
+	}
+}
+
+// TestCgroupsOfManyAtOnce makes and removes groups of several runs at once: one
+// that goes last takes our group above along, while others come.
+func TestCgroupsOfManyAtOnce(t *testing.T) {
+	h := host(t)
+	label := run(t, h)
+	failed := make(chan error)
+	const many = 4
+	for i := range many {
+		go func() {
+			for j := range 20 {
+				own := fmt.Sprintf("%s-%d-%d", label, i, j)
+				_, err := h.Create(own, "sprout-1", Limits{VCPUs: 1, Period: 20 * time.Millisecond})
+				if removing := h.RemoveRun(context.Background(), own); err == nil {
+					err = removing
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	for range many {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}
