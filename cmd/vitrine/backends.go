@@ -64,7 +64,7 @@ func newBackends(run *runs.Run, d *spec.Deployment, log *slog.Logger) (*backends
 func (b *backends) substrate(ctx context.Context, name string, part spec.Node) (substrate.Substrate, error) {
 	switch name {
 	case "process":
-		c := process.Config{Run: b.run, Logger: b.log}
+		c := process.Config{Run: b.run, Logger: b.log, Environ: os.Environ()}
 		if err := part.Decode(&c); err != nil {
 			return nil, err
 		}
