@@ -41,7 +41,7 @@ func saturating(capacity float64) function {
 // run drives a search to its end; it fails a search that does not end.
 func run(t *testing.T, search rate.Search, f function) (steps []rate.Step, history []vitrine.Outcome) {
 	t.Helper()
-	for range 20_000 {
+	for range 3000 {
 		step := search.Next(history)
 		steps = append(steps, step)
 		if step.Done {

@@ -25,6 +25,8 @@ func TestOptimal(t *testing.T) {
 			size.Objective{}, "bn1m", "is not told apart"},
 		"a wide interval of its own is no tie": {[]vitrine.Measured{at("bn1s", 1, 350, 200, 700), at("bn1l", 4, 650, 600, 700)},
 			size.Objective{}, "bn1l", ""},
+		"nor is a wide one of the best's": {[]vitrine.Measured{at("bn1s", 1, 350, 300, 400), at("bn1l", 4, 650, 200, 900)},
+			size.Objective{}, "bn1l", ""},
 		"equal vCPUs": {[]vitrine.Measured{at("bn2s", 2, 640, 600, 700), at("bn1m", 2, 650, 600, 700)}, size.Objective{}, "bn1m", ""},
 		"limit": {[]vitrine.Measured{at("bn1s", 1, 350, 300, 400), at("bn1l", 4, 650, 600, 700)},
 			size.Objective{Limit: vitrine.Resources{VCPUs: 3}}, "bn1s", ""},
