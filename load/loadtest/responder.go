@@ -1,0 +1,326 @@
+package loadtest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"vitrine/wire/sip"
+)
+
+// A Behaviour says what of its calls a Responder does not simply answer. The
+// shares are exact: of every hundred new calls the first so many.
+type Behaviour struct {
+	Refuse int           // percent answered 503
+	Ignore int           // percent not answered at all
+	Delay  time.Duration // before the last answer of a registration or deregistration with credentials
+	Shut   bool          // close the socket: nothing listens
+}
+
+// Seen is what a Responder met.
+type Seen struct {
+	Requests  map[string]int // by method; ACK too
+	Responses int            // of callees
+	Sent      int            // messages to the generator
+	Calls     int            // first requests: a REGISTER without credentials of a caller
+	Refused   int            // of those
+	Ignored   int            // of those
+	Finished  int            // deregistered, or hung up
+	BadDigest int            // credentials that were wrong
+	Unparsed  int
+}
+
+// Received is how many messages came from the generator.
+func (s Seen) Received() int {
+	n := s.Responses
+	for _, v := range s.Requests {
+		n += v
+	}
+	return n
+}
+
+// A Responder is a small SIP function on loopback: a registrar that challenges,
+// notifies of registrations, and proxies INVITE statelessly with Record-Route.
+// Subscribers are those of the generators' defaults.
+type Responder struct {
+	behaviour Behaviour
+	conn      *net.UDPConn
+	addr      netip.AddrPort
+
+	mu       sync.Mutex
+	seen     Seen
+	fate     map[string]byte           // by Call-ID: 'r'efused, 'i'gnored, 'a'nswered
+	contacts map[string]netip.AddrPort // by address of record
+	uris     map[string]string
+	timers   []*time.Timer
+}
+
+const (
+	domain = "ims.test"
+	nonce  = "f84f1cec41e6cbe5aea9c8e88d359f7c"
+)
+
+// NewResponder listens on a free port of address, and answers until ctx ends.
+func NewResponder(ctx context.Context, address string, b Behaviour) (*Responder, error) {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(address)})
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetReadBuffer(8 << 20) // what is granted is granted
+	r := &Responder{
+		behaviour: b, conn: conn, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(),
+		seen: Seen{Requests: map[string]int{}}, fate: map[string]byte{},
+		contacts: map[string]netip.AddrPort{}, uris: map[string]string{},
+	}
+	if b.Shut {
+		return r, conn.Close()
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); r.serve() }()
+	context.AfterFunc(ctx, func() {
+		conn.Close()
+		<-done
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, t := range r.timers {
+			t.Stop()
+		}
+	})
+	return r, nil
+}
+
+// Addr is where it listens.
+func (r *Responder) Addr() string { return r.addr.String() }
+
+// Seen is what it has met so far.
+func (r *Responder) Seen() Seen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.seen
+	seen.Requests = map[string]int{}
+	for k, v := range r.seen.Requests {
+		seen.Requests[k] = v
+	}
+	return seen
+}
+
+func (r *Responder) serve() {
+	buffer := make([]byte, 65536)
+	for {
+		n, source, err := r.conn.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			r.handle(buffer[:n], source)
+		}
+	}
+}
+
+func (r *Responder) handle(data []byte, source netip.AddrPort) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var m sip.Message
+	if _, err := m.Parse(data); err != nil {
+		r.seen.Unparsed++
+		return
+	}
+	if !m.IsRequest() {
+		r.seen.Responses++
+		r.pass(&m)
+		return
+	}
+	r.seen.Requests[string(m.Method)]++
+	switch string(m.Method) {
+	case "REGISTER":
+		r.register(&m, source)
+	case "SUBSCRIBE":
+		r.subscribe(&m, source)
+	case "INVITE":
+		r.answer(&m, source, 100, "Trying", "")
+		r.forward(&m, r.contacts[string(sip.Address(m.To))], r.uris[string(sip.Address(m.To))])
+	case "ACK", "BYE":
+		if m.Method[0] == 'B' {
+			r.seen.Finished++
+		}
+		r.forward(&m, contactOf(m.URI), string(m.URI))
+	}
+}
+
+// register challenges, checks and registers.
+func (r *Responder) register(m *sip.Message, source netip.AddrPort) {
+	if m.Authorization == nil {
+		switch r.decide(string(m.CallID)) {
+		case 'r':
+			r.answer(m, source, 503, "Service Unavailable", "")
+		case 'a':
+			r.answer(m, source, 401, "Unauthorized", `WWW-Authenticate: Digest realm="`+domain+`",nonce="`+nonce+`",algorithm=MD5,qop="auth"`+"\r\n")
+		}
+		return
+	}
+	user := string(sip.AuthParam(m.Authorization, "username"))
+	scratch := make([]byte, 0, 512)
+	c := sip.Credentials{
+		Nonce: []byte(nonce), QOP: true, CNonce: sip.AuthParam(m.Authorization, "cnonce"),
+		HA1: sip.HA1(scratch, []byte(user), []byte(domain), []byte("pw-"+strings.TrimSuffix(user, "@"+domain))),
+		HA2: sip.HA2(scratch, "REGISTER", sip.AuthParam(m.Authorization, "uri")),
+	}
+	c.Count = 1
+	if string(sip.AuthParam(m.Authorization, "nc")) == "00000002" {
+		c.Count = 2
+	}
+	if want := c.Response(scratch); string(want[:]) != string(sip.AuthParam(m.Authorization, "response")) {
+		r.seen.BadDigest++
+		r.answer(m, source, 403, "Forbidden", "")
+		return
+	}
+	identity := string(sip.Address(m.To))
+	if string(m.Expires) == "0" {
+		r.seen.Finished++
+	} else {
+		r.uris[identity] = string(sip.Address(m.Contact))
+		r.contacts[identity] = contactOf(sip.Address(m.Contact))
+	}
+	r.answer(m, source, 200, "OK", "Contact: "+string(m.Contact)+"\r\nService-Route: <sip:"+r.Addr()+";lr>\r\n")
+}
+
+// decide says what becomes of the call that begins with this Call-ID.
+func (r *Responder) decide(callID string) byte {
+	if f, known := r.fate[callID]; known {
+		return f
+	}
+	place := r.seen.Calls % 100
+	r.seen.Calls++
+	f := byte('a')
+	switch {
+	case place < r.behaviour.Refuse:
+		f = 'r'
+		r.seen.Refused++
+	case place < r.behaviour.Refuse+r.behaviour.Ignore:
+		f = 'i'
+		r.seen.Ignored++
+	}
+	r.fate[callID] = f
+	return f
+}
+
+// subscribe answers, and notifies first every other time.
+func (r *Responder) subscribe(m *sip.Message, source netip.AddrPort) {
+	contact := sip.Address(m.Contact)
+	b := sip.AppendRequestLine(nil, "NOTIFY", contact)
+	b = append(b, "Via: SIP/2.0/UDP "+r.Addr()+";branch=z9hG4bKn"+string(m.CallID)+"\r\nMax-Forwards: 70\r\n"...)
+	b = sip.AppendField(b, "From", append(append([]byte{}, m.To...), ";tag=r"...))
+	b = sip.AppendField(b, "To", m.From)
+	b = sip.AppendField(b, "Call-ID", m.CallID)
+	b = append(b, "CSeq: 1 NOTIFY\r\nEvent: reg\r\nSubscription-State: active;expires=60\r\nContact: <sip:"+r.Addr()+">\r\n"...)
+	b = sip.AppendEnd(b, nil)
+	early := r.seen.Requests["SUBSCRIBE"]%2 == 0
+	if early {
+		r.send(b, contactOf(contact))
+	}
+	r.answer(m, source, 200, "OK", "Expires: 60\r\nContact: <sip:"+r.Addr()+">\r\n")
+	if !early {
+		r.send(b, contactOf(contact))
+	}
+}
+
+// answer answers the request; the last answers of a registration are delayed.
+func (r *Responder) answer(m *sip.Message, source netip.AddrPort, status int, reason, more string) {
+	b := sip.AppendResponse(nil, m, status, reason, []byte("r"), source)
+	b = sip.AppendEnd(append(b, more...), nil)
+	to := sip.ReplyTo(m, source)
+	if r.behaviour.Delay > 0 && status == 200 && string(m.Method) == "REGISTER" {
+		r.timers = append(r.timers, time.AfterFunc(r.behaviour.Delay, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.send(b, to)
+		}))
+		return
+	}
+	r.send(b, to)
+}
+
+// forward sends a request on, as a stateless proxy that record-routes.
+func (r *Responder) forward(m *sip.Message, to netip.AddrPort, uri string) {
+	if !to.IsValid() {
+		return
+	}
+	b := sip.AppendRequestLine(nil, string(m.Method), []byte(uri))
+	b = append(b, "Via: SIP/2.0/UDP "+r.Addr()+";branch=z9hG4bKp"+string(m.CallID)+string(m.SequenceMethod)+"\r\n"...)
+	if string(m.Method) == "INVITE" {
+		b = append(b, "Record-Route: <sip:"+r.Addr()+";lr>\r\n"...)
+	}
+	for f := m.Fields(); f.Next(); {
+		if f.Kind == sip.Route && strings.Contains(string(f.Value), r.Addr()) {
+			continue
+		}
+		if f.Kind != sip.ContentLength {
+			b = sip.AppendField(b, string(f.Name), f.Value)
+		}
+	}
+	r.send(sip.AppendEnd(b, m.Body), to)
+}
+
+// pass sends a callee's answer on to the caller; answers to NOTIFY end here.
+func (r *Responder) pass(m *sip.Message) {
+	if string(m.SequenceMethod) == "NOTIFY" {
+		return
+	}
+	b := []byte("SIP/2.0 " + string(rune('0'+m.Status/100)) + string(rune('0'+m.Status/10%10)) + string(rune('0'+m.Status%10)) + " " + string(m.Reason) + "\r\n")
+	var to netip.AddrPort
+	vias := 0
+	for f := m.Fields(); f.Next(); {
+		switch f.Kind {
+		case sip.Via:
+			for rest := f.Value; len(rest) > 0; {
+				var via []byte
+				via, rest = sip.CutElement(rest)
+				if vias++; vias == 1 {
+					continue
+				}
+				if vias == 2 {
+					host, port, _ := sip.SentBy(via)
+					addr, err := netip.ParseAddr(string(host))
+					if err != nil {
+						return
+					}
+					to = netip.AddrPortFrom(addr, port)
+				}
+				b = sip.AppendField(b, "Via", via)
+			}
+		case sip.ContentLength:
+		default:
+			b = sip.AppendField(b, string(f.Name), f.Value)
+		}
+	}
+	r.send(sip.AppendEnd(b, m.Body), to)
+}
+
+func (r *Responder) send(b []byte, to netip.AddrPort) {
+	if !to.IsValid() {
+		return
+	}
+	if _, err := r.conn.WriteToUDPAddrPort(b, to); err == nil {
+		r.seen.Sent++
+	}
+}
+
+// contactOf is the address in a URI such as sip:user@127.0.0.1:5070.
+func contactOf(uri []byte) netip.AddrPort {
+	text := string(uri)
+	if _, rest, ok := strings.Cut(text, "@"); ok {
+		text = rest
+	} else {
+		text = strings.TrimPrefix(text, "sip:")
+	}
+	text, _, _ = strings.Cut(text, ";")
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return a
+}

@@ -1,0 +1,336 @@
+// Package loadtest is the suite that every SIP generator passes: it runs the
+// generator as the program that it is, against a Responder on loopback, and
+// holds its report against what the Responder saw.
+package loadtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/load"
+)
+
+// A Subject is the generator to test.
+type Subject struct {
+	Program   []string          // executable and the arguments before load.Command's
+	Params    map[string]string // of every trial
+	Scenarios []string          // those of reg-dereg, reg-subscribe and reg-invite that it plays
+	Scratch   bool              // it writes files to its scratch folder
+}
+
+// result is one run of a generator.
+type result struct {
+	report load.Report
+	err    error // of the process
+	stdout string
+	stderr string
+	seen   Seen
+	trial  load.Trial
+}
+
+// Run tests the subject.
+func Run(t *testing.T, s Subject) {
+	for _, scenario := range s.Scenarios {
+		t.Run("plays "+scenario, func(t *testing.T) { s.plays(t, scenario) })
+	}
+	t.Run("counts refusals by status", s.refusals)
+	t.Run("counts silence as timeout", s.silence)
+	t.Run("measures latency", s.latency)
+	t.Run("offers to a closed port", s.closedPort)
+	t.Run("keeps a fractional rate", s.fractional)
+	t.Run("spreads over targets", s.spreads)
+	t.Run("refuses bad parameters", s.badParameters)
+	t.Run("stops on SIGTERM", s.stops)
+}
+
+// trial is one of rate 50 against the targets.
+func (s Subject) trial(t *testing.T, targets ...string) load.Trial {
+	params := map[string]string{}
+	for k, v := range s.Params {
+		params[k] = v
+	}
+	return load.Trial{Rate: 50, Duration: 2, Warmup: 1, Targets: targets, Scratch: t.TempDir(), Seed: 1, Params: params}
+}
+
+func (s Subject) responder(t *testing.T, b Behaviour) *Responder {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, err := NewResponder(ctx, "127.0.0.1", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// command is the trial as a process; its output goes to the buffers.
+func (s Subject) command(ctx context.Context, trial load.Trial, stdout, stderr *bytes.Buffer) *exec.Cmd {
+	c := load.Command(s.Program, trial)
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Env = append(c.Env, "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"))
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd
+}
+
+// run runs the trial to its end and reads its report.
+func (s Subject) run(t *testing.T, trial load.Trial, r *Responder) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	err := s.command(t.Context(), trial, &stdout, &stderr).Run()
+	res := result{err: err, stdout: stdout.String(), stderr: stderr.String(), seen: r.Seen(), trial: trial}
+	if err != nil {
+		t.Fatalf("the generator failed: %v\n%s%s", err, res.stdout, res.stderr)
+	}
+	if res.report, err = load.ParseReport(&stdout); err != nil {
+		t.Fatalf("%v\n%s", err, res.stderr)
+	}
+	if res.report.Error != "" {
+		t.Fatalf("the generator could not run the trial: %s", res.report.Error)
+	}
+	return res
+}
+
+// whole checks what holds of every trial that was offered wholly: ParseReport
+// has checked that the report adds up.
+func (res result) whole(t *testing.T) {
+	t.Helper()
+	_, end := load.Pace(res.trial.Rate).Calls(res.trial.Warmup, res.trial.Duration)
+	if res.report.Scheduled != end {
+		t.Errorf("scheduled %d, want %d", res.report.Scheduled, end)
+	}
+	if res.report.Offered != res.report.Scheduled {
+		t.Errorf("offered %d of %d; %s", res.report.Offered, res.report.Scheduled, res.stderr)
+	}
+	if res.report.Duration != res.trial.Duration {
+		t.Errorf("duration_s is %v, want %v", res.report.Duration, res.trial.Duration)
+	}
+	if res.seen.BadDigest > 0 || res.seen.Unparsed > 0 {
+		t.Errorf("the responder met %d wrong credentials and %d messages that do not parse", res.seen.BadDigest, res.seen.Unparsed)
+	}
+	now := float64(time.Now().UnixNano()) / 1e9
+	if start := res.report.WindowStart; start <= now-600 || start > now {
+		t.Errorf("the window began at %v, now is %v", start, now)
+	}
+}
+
+func (s Subject) plays(t *testing.T, scenario string) {
+	r := s.responder(t, Behaviour{})
+	trial := s.trial(t, r.Addr())
+	trial.Params["scenario"] = scenario
+	res := s.run(t, trial, r)
+	res.whole(t)
+	if res.report.Succeeded != 100 {
+		t.Fatalf("%d of 100 calls succeeded: %v; %s", res.report.Succeeded, res.report.Failed, res.stderr)
+	}
+	if !slices.Equal(res.report.Seconds.Succeeded, []int64{50, 50}) {
+		t.Errorf("succeeded by second: %v, want 50 50", res.report.Seconds.Succeeded)
+	}
+	// 50 calls warmed up: they were made, and are not in the report.
+	const calls = 150
+	if res.seen.Finished != calls {
+		t.Errorf("the responder saw %d calls to their end, want %d", res.seen.Finished, calls)
+	}
+	messages := map[string]int{"reg-dereg": 6, "reg-subscribe": 10, "reg-invite": 21}[scenario]
+	if got := res.seen.Received() + res.seen.Sent; got != calls*messages {
+		t.Errorf("%d messages, want %d for each of %d calls: %+v", got, messages, calls, res.seen)
+	}
+	if files, err := os.ReadDir(trial.Scratch); err != nil || s.Scratch != (len(files) > 0) {
+		t.Errorf("%d files in scratch, %v", len(files), err)
+	}
+}
+
+func (s Subject) refusals(t *testing.T) {
+	r := s.responder(t, Behaviour{Refuse: 30})
+	trial := s.trial(t, r.Addr())
+	trial.Warmup = 0
+	res := s.run(t, trial, r)
+	res.whole(t)
+	if res.report.Failed["503"] != int64(res.seen.Refused) || res.seen.Refused != 30 {
+		t.Errorf("failed %v, but the responder refused %d, want 30", res.report.Failed, res.seen.Refused)
+	}
+	if res.report.Succeeded != 70 || res.seen.Finished != 70 {
+		t.Errorf("succeeded %d, the responder finished %d, want 70", res.report.Succeeded, res.seen.Finished)
+	}
+	if got := res.report.Seconds.Failed["503"]; len(got) != 2 || got[0] != 30 {
+		t.Errorf("failed by second: %v, want the 30 in the first", got)
+	}
+}
+
+func (s Subject) silence(t *testing.T) {
+	r := s.responder(t, Behaviour{Ignore: 20})
+	trial := s.trial(t, r.Addr())
+	trial.Warmup = 0
+	trial.Params["timeout"] = "3s"
+	res := s.run(t, trial, r)
+	res.whole(t)
+	if res.report.Failed["timeout"] != 20 || res.seen.Ignored != 20 || res.report.Succeeded != 80 {
+		t.Errorf("failed %v, succeeded %d, ignored %d: want 20 timeouts", res.report.Failed, res.report.Succeeded, res.seen.Ignored)
+	}
+}
+
+func (s Subject) latency(t *testing.T) {
+	const delay = 100 * time.Millisecond
+	r := s.responder(t, Behaviour{Delay: delay})
+	res := s.run(t, s.trial(t, r.Addr()), r)
+	res.whole(t)
+	h, err := res.report.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two of a call's answers are delayed. The histogram has three digits.
+	if h.TotalCount() != 100 || time.Duration(h.Min()) < 2*delay-time.Millisecond {
+		t.Errorf("%d latencies from %v, want 100 from %v", h.TotalCount(), time.Duration(h.Min()), 2*delay)
+	}
+	plain := s.responder(t, Behaviour{})
+	quick := s.run(t, s.trial(t, plain.Addr()), plain)
+	q, err := quick.report.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.ValueAtQuantile(50) >= h.ValueAtQuantile(50) {
+		t.Errorf("median latency %v without delay, %v with", time.Duration(q.ValueAtQuantile(50)), time.Duration(h.ValueAtQuantile(50)))
+	}
+}
+
+func (s Subject) closedPort(t *testing.T) {
+	r := s.responder(t, Behaviour{Shut: true})
+	trial := s.trial(t, r.Addr())
+	trial.Params["timeout"] = "500ms"
+	res := s.run(t, trial, r)
+	res.whole(t)
+	if res.report.Succeeded != 0 || res.report.Failed["timeout"] != 100 {
+		t.Errorf("succeeded %d, failed %v; want 100 timeouts", res.report.Succeeded, res.report.Failed)
+	}
+}
+
+func (s Subject) fractional(t *testing.T) {
+	r := s.responder(t, Behaviour{})
+	trial := s.trial(t, r.Addr())
+	trial.Rate, trial.Duration, trial.Warmup = 12.5, 2.5, 0.4
+	res := s.run(t, trial, r)
+	res.whole(t)
+	if !slices.Equal(res.report.Seconds.Scheduled, []int64{13, 12, 7}) {
+		t.Errorf("scheduled by second: %v, want 13 12 7", res.report.Seconds.Scheduled)
+	}
+	if res.seen.Calls != 32+5 {
+		t.Errorf("the responder saw %d calls, want 32 and 5 to warm up", res.seen.Calls)
+	}
+}
+
+func (s Subject) spreads(t *testing.T) {
+	a, b := s.responder(t, Behaviour{}), s.responder(t, Behaviour{})
+	res := s.run(t, s.trial(t, a.Addr(), b.Addr()), a)
+	res.whole(t)
+	if got, want := a.Seen().Finished, b.Seen().Finished; got != 75 || want != 75 {
+		t.Errorf("the targets finished %d and %d calls, want 75 each", got, want)
+	}
+	if res.report.Succeeded != 100 {
+		t.Errorf("%d of 100 calls succeeded: %v", res.report.Succeeded, res.report.Failed)
+	}
+}
+
+func (s Subject) badParameters(t *testing.T) {
+	for _, c := range []struct{ name, value string }{
+		{"scenario", "reg-nothing"}, {"timeout", "soon"}, {"users", "3"}, {"speed", "9"}, {"user_format", "%s"},
+	} {
+		trial := s.trial(t, "127.0.0.1:9")
+		trial.Params[c.name] = c.value
+		var stdout, stderr bytes.Buffer
+		err := s.command(t.Context(), trial, &stdout, &stderr).Run()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			t.Errorf("%s=%s: the generator ended with %v", c.name, c.value, err)
+		}
+		if text := stderr.String(); !strings.Contains(text, c.name) || stdout.Len() > 0 {
+			t.Errorf("%s=%s: it says %q, and %q on standard output", c.name, c.value, text, stdout.String())
+		}
+	}
+}
+
+func (s Subject) stops(t *testing.T) {
+	r := s.responder(t, Behaviour{})
+	trial := s.trial(t, r.Addr())
+	trial.Duration = 600
+	var stdout, stderr bytes.Buffer
+	cmd := s.command(t.Context(), trial, &stdout, &stderr)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	signalled := false
+	for {
+		select {
+		case err := <-ended:
+			if !signalled {
+				t.Fatalf("it ended by itself: %v\n%s", err, stderr.String())
+			}
+			if _, parseErr := load.ParseReport(&stdout); err == nil || parseErr == nil {
+				t.Errorf("stopped, it ended with %v and printed a report", err)
+			}
+			s.noneLeft(t, trial.Scratch)
+			return
+		case <-time.After(10 * time.Millisecond):
+			if !signalled && r.Seen().Calls > 10 {
+				signalled = true
+				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// noneLeft checks that no process still works in the trial's scratch folder.
+func (s Subject) noneLeft(t *testing.T, scratch string) {
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && target == scratch {
+			t.Errorf("%s still runs in the scratch folder", filepath.Dir(link))
+		}
+	}
+}
+
+// Main is the main function of a test binary that is run as a generator, with
+// "generate" as its first argument; it returns when it is not. Exit codes are
+// those of the commands.
+func Main(run func(context.Context, load.Trial, io.Writer, io.Writer) error) {
+	if len(os.Args) < 2 || os.Args[1] != "generate" {
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	trial, err := load.ReadTrial(os.Args[2:], os.Environ())
+	if err == nil {
+		err = run(ctx, trial, os.Stdout, os.Stderr)
+	}
+	switch {
+	case err == nil:
+		os.Exit(0)
+	case ctx.Err() != nil:
+		os.Exit(130)
+	}
+	os.Stderr.WriteString(err.Error() + "\n")
+	switch {
+	case vitrine.IsBadInput(err):
+		os.Exit(2)
+	case vitrine.IsUnsupported(err):
+		os.Exit(3)
+	}
+	os.Exit(1)
+}
