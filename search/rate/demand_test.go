@@ -1,0 +1,45 @@
+package rate
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"vitrine"
+)
+
+func TestDemands(t *testing.T) {
+	trial := func(rate, ratio float64, use map[string]vitrine.Use) vitrine.Outcome {
+		n := int64(10 * rate)
+		return vitrine.Outcome{
+			Key: vitrine.Key{Rate: rate}, Valid: true, Duration: 10 * time.Second,
+			Scheduled: n, Offered: n, Succeeded: int64(ratio * float64(n)), Use: use,
+		}
+	}
+	cpu := func(component string, v float64) vitrine.Use { return vitrine.Use{Component: component, CPU: &v} }
+	var history []vitrine.Outcome
+	for i, rate := range []float64{10, 20, 30, 40, 50} {
+		history = append(history, trial(rate, 1, map[string]vitrine.Use{
+			"a-1": cpu("a", 0.01+0.001*rate), "a-2": cpu("a", 0.002*rate), // 0.003 a call, 0.01 idle
+			"b-1": cpu("b", 0.3*float64(i%2)),                             // nothing to do with the load
+			"c-1": {Component: "c"},                                       // not read
+		}))
+	}
+	history = append(history, trial(60, 0.2, map[string]vitrine.Use{"a-1": cpu("a", 9)})) // overloaded
+	bad := trial(5, 1, map[string]vitrine.Use{"a-1": cpu("a", 9)})
+	bad.Valid = false
+	got := Demands(append(history, bad), 0.9)
+	if len(got) != 2 || got[0].Component != "a" || got[1].Component != "b" {
+		t.Fatalf("demands %+v, want those of a and b", got)
+	}
+	a, b := got[0], got[1]
+	if math.Abs(a.PerCall-0.003) > 1e-12 || math.Abs(a.Idle-0.01) > 1e-12 || math.Abs(a.R2-1) > 1e-9 || a.Trials != 5 {
+		t.Errorf("a: %+v, want 0.003 s a call, 0.01 idle, R2 1 over 5 trials", a)
+	}
+	if b.R2 > 0.1 {
+		t.Errorf("b: R2 %g, want hardly any", b.R2)
+	}
+	if d := Demands(history[:3], 0.9); len(d) != 0 {
+		t.Errorf("three trials gave %+v, want nothing: too few", d)
+	}
+}
