@@ -21,8 +21,6 @@ type lazySite struct {
 	stale      bool // the next trial needs a fresh deployment
 }
 
-func (l *lazySite) begin(sizing vitrine.Sizing) { l.sizing, l.stale = sizing, false }
-
 // ready brings the sizing up for the next trial: deployed, afresh where asked
 // for or needed, else settled.
 func (l *lazySite) ready(ctx context.Context, restart bool, settle time.Duration) (*deployment, error) {

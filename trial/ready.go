@@ -3,6 +3,7 @@ package trial
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -38,7 +39,7 @@ func (d *deployment) waitReady(ctx context.Context, in *instance) error {
 		case <-in.process.Done():
 			return fmt.Errorf("%s ended before it was ready: %w", in.name, in.ended())
 		case <-ctx.Done():
-			if err := context.Cause(ctx); err != context.DeadlineExceeded {
+			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				return err
 			}
 			return fmt.Errorf("%s was not ready within %s: %w; its log ends:\n%s", in.name, c.Ready.Timeout, last, in.logTail())

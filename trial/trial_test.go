@@ -166,12 +166,11 @@ func call(target string) error {
 
 // A campaign under test: files, back ends, results.
 type campaign struct {
-	t        *testing.T
-	run      *runs.Run
-	dir      string
-	config   trial.Config
-	events   []trial.Event
-	function string // arguments of serve after its address
+	t      *testing.T
+	run    *runs.Run
+	dir    string
+	config trial.Config
+	events []trial.Event
 }
 
 const deploymentText = `
