@@ -92,7 +92,8 @@ func (c *Config) space() size.Space {
 	}
 	smallest := from.Smallest()
 	fixed := c.Deployment.Total(smallest).VCPUs - c.Deployment.Resources(smallest).VCPUs
-	room := float64(len(c.CPUs.Function)) - fixed
+	const none = 1e-12 // a limit of 0 would not bind
+	room := max(none, float64(len(c.CPUs.Function))-fixed)
 	if space.Limit.VCPUs == 0 || space.Limit.VCPUs > room {
 		space.Limit.VCPUs = room
 	}

@@ -47,18 +47,15 @@ func ofFunction(history []vitrine.Outcome) []vitrine.Outcome {
 
 // conclude names the best of what was measured.
 func (c *campaign) conclude() {
-	objective := size.Objective{Reach: c.Deployment.Mode.Reach, Unit: c.Workload.Unit}
-	best, why := size.Optimal(c.measured, objective)
-	if best == nil {
+	limit := c.Deployment.Mode.Limit
+	best, why := size.Best(c.measured, size.Objective{
+		Limit: vitrine.Resources{VCPUs: limit.VCPUs, Memory: int64(limit.Memory)},
+		Reach: c.Deployment.Mode.Reach, Unit: c.Workload.Unit,
+	})
+	if best < 0 {
+		c.summary.StoppedBecause += "; no size is optimal: " + why
 		return
 	}
-	// The same sizing may have been measured under several choices: the row with
-	// the highest capacity is meant.
-	var row *result.Sizing
-	for i, m := range c.measured {
-		if slices.Equal(m.Sizing, best) && (row == nil || m.Capacities[0].Rate > row.Capacities[0].Rate) {
-			row = &c.summary.Sizings[i]
-		}
-	}
+	row := c.summary.Sizings[best]
 	c.summary.Optimal = &result.Optimal{Sizing: row.Name, Why: why, Substrate: row.Substrate, Options: row.Options}
 }
