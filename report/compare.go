@@ -121,15 +121,14 @@ func (s *set) comparison() Comparison {
 	ranked := s.ranked()
 	for i, x := range ranked {
 		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options}
-		r.Capacity, _ = x.at(c.Threshold)
+		r.Capacity = x.capacity()
 		if x.summary != nil {
 			r.VCPUs, r.Bottleneck = x.summary.VCPUs, x.summary.Bottleneck
 		}
 		if i == 0 && !unmeasured(r.Capacity) {
 			r.Relation = "best"
 		} else {
-			best, _ := ranked[0].at(c.Threshold)
-			r.Relation = relation(r.Capacity, best)
+			r.Relation = relation(r.Capacity, ranked[0].capacity())
 		}
 		c.Rows = append(c.Rows, r)
 	}
@@ -168,6 +167,7 @@ type capacityTable struct {
 type capacityRow struct {
 	Name, Variant string
 	VCPUs, Memory string
+	MemoryBytes   int64 // to sort by
 	Cells         []capacityCell
 	PerCPU        string
 	Bottleneck    string
@@ -191,11 +191,7 @@ func (s *set) capacityTable() capacityTable {
 			Bottleneck: missing, Trials: len(x.outcomes), Optimal: x.optimal()}
 		t.Variants = t.Variants || x.variant != ""
 		for _, threshold := range s.thresholds {
-			c, ok := x.at(threshold)
-			if !ok {
-				row.Cells = append(row.Cells, capacityCell{Capacity: missing, Interval: "not asked for"})
-				continue
-			}
+			c := x.at(threshold)
 			row.Cells = append(row.Cells, capacityCell{capacityText(c), intervalText(c), censoredText(c, s.unit), c.Rate})
 		}
 		row.Relation = "best"
@@ -212,7 +208,7 @@ func (s *set) capacityTable() capacityTable {
 
 // describe fills in what only a finished size has.
 func (row *capacityRow) describe(z *result.Sizing, tone string) {
-	row.VCPUs, row.Memory = tidy(z.VCPUs), byteCount(z.MemoryBytes)
+	row.VCPUs, row.Memory, row.MemoryBytes = tidy(z.VCPUs), byteCount(z.MemoryBytes), z.MemoryBytes
 	row.Trials = max(row.Trials, z.Trials)
 	if z.Bottleneck != "" {
 		row.Bottleneck, row.Tone = z.Bottleneck, tone

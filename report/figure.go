@@ -27,7 +27,8 @@ type figure struct {
 	section string   // of the page
 	subject *subject // that it is about; nil: about all
 
-	Inline template.HTML // once rendered
+	Linked bool          // the page links to its files
+	Inline template.HTML // once drawn by vector
 }
 
 // The sections of the page that have figures.
@@ -56,36 +57,47 @@ func (t *tips) add(x, y vg.Length, format string, args ...any) {
 	t.at = append(t.at, tip{x, y, fmt.Sprintf(format, args...)})
 }
 
-// render draws the figure and keeps the page's version of it.
-func (f *figure) render() (svg, png []byte, err error) {
-	vector := vgsvg.New(f.width, f.height)
+// vector draws the figure as SVG and keeps the page's version of it.
+func (f *figure) vector() ([]byte, error) {
+	canvas := vgsvg.New(f.width, f.height)
 	var t tips
-	if err := f.paint(draw.New(vector), &t); err != nil {
-		return nil, nil, err
+	if err := f.paint(draw.New(canvas), &t); err != nil {
+		return nil, err
 	}
 	var b bytes.Buffer
-	if _, err := vector.WriteTo(&b); err != nil {
-		return nil, nil, err
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return nil, err
 	}
-	svg = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
-	if f.Inline, err = f.forPage(string(svg), t); err != nil {
-		return nil, nil, err
+	svg := bytes.Map(forXML, b.Bytes())
+	svg = bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
+	var err error
+	f.Inline, err = f.forPage(string(svg), t)
+	return svg, err
+}
+
+// forXML replaces what XML cannot hold, in whatever names came in.
+func forXML(c rune) rune {
+	if c < ' ' && c != '\n' && c != '\t' {
+		return '?'
 	}
-	raster := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pngDPI))
-	if err := f.paint(draw.New(raster), &tips{}); err != nil {
-		return nil, nil, err
+	return c
+}
+
+// raster draws the figure as PNG.
+func (f *figure) raster() ([]byte, error) {
+	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pngDPI))
+	if err := f.paint(draw.New(canvas), &tips{}); err != nil {
+		return nil, err
 	}
-	var p bytes.Buffer
-	if _, err := (vgimg.PngCanvas{Canvas: raster}).WriteTo(&p); err != nil {
-		return nil, nil, err
-	}
-	return svg, p.Bytes(), nil
+	var b bytes.Buffer
+	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(&b)
+	return b.Bytes(), err
 }
 
 // paint draws the background, the title and what is below it.
 func (f *figure) paint(c draw.Canvas, t *tips) error {
 	c.SetColor(card().color())
-	c.Fill(c.Rectangle.Path())
+	c.Fill(c.Path())
 	style := sans(ink(), 14, true)
 	style.YAlign = draw.YTop
 	c.FillText(style, vg.Point{X: c.Min.X + 12, Y: c.Max.Y - 10}, f.title)
@@ -107,11 +119,11 @@ func (f *figure) forPage(svg string, t tips) (template.HTML, error) {
 	var b strings.Builder
 	// The page has headings of its own: the figure's title is left outside.
 	fmt.Fprintf(&b, `<svg viewBox="0 %v %v %v" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">`+"\n",
-		titleHeight, f.width.Points(), f.height.Points()-titleHeight, html.EscapeString(f.alt))
+		titleHeight, f.width.Points(), f.height.Points()-titleHeight, html.EscapeString(plain(f.alt)))
 	b.WriteString(body)
 	for _, tip := range t.at {
 		fmt.Fprintf(&b, `<circle class="tip" cx="%.5g" cy="%.5g" r="8"><title>%s</title></circle>`+"\n",
-			tip.x.Points(), (f.height - tip.y).Points(), html.EscapeString(tip.text))
+			tip.x.Points(), (f.height - tip.y).Points(), html.EscapeString(plain(tip.text)))
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()), nil

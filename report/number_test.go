@@ -84,7 +84,7 @@ func TestThinningKeepsTheMean(t *testing.T) {
 }
 
 func TestCurvesShareFigures(t *testing.T) {
-	make := func(sizings string) []curve {
+	curvesOf := func(sizings string) []curve {
 		var curves []curve
 		for _, name := range sizings {
 			curves = append(curves, curve{subject: &subject{sizing: string(name)}})
@@ -96,7 +96,7 @@ func TestCurvesShareFigures(t *testing.T) {
 		"aabbccddee": {6, 4}, "aaaaaaaaaa": {8, 2}, "abcdefghijklmnopq": {6, 6, 5},
 	} {
 		var got []int
-		for _, part := range split(make(sizings)) {
+		for _, part := range split(curvesOf(sizings)) {
 			got = append(got, len(part))
 		}
 		if len(got) != len(want) {

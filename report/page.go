@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed" // the page's template, style and script
 	"fmt"
 	"html/template"
@@ -54,7 +55,6 @@ type heading struct {
 	BottleneckTone string
 	Why            string
 	Stopped        string
-	Unfinished     bool
 }
 
 // A timeView is a size's figure over time.
@@ -97,8 +97,8 @@ type trialView struct {
 // A fact is one line of provenance.
 type fact struct{ Name, Value string }
 
-// page writes the whole page.
-func (s *set) page(w io.Writer, figures []*figure) error {
+// page writes the whole page; with files, it links to the figures' files.
+func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"number": number, "shortest": shortest, "bytes": byteCount, "percent": percent,
 		"ratio": ratioText, "ms": latencyText, "seconds": func(d time.Duration) string { return shortest(d.Seconds()) },
@@ -122,6 +122,7 @@ func (s *set) page(w io.Writer, figures []*figure) error {
 	}
 	p.Title = strings.Join(slices.Compact(names), ", ")
 	for _, f := range figures {
+		f.Linked = files
 		if f.subject == nil {
 			p.Figures[f.section] = append(p.Figures[f.section], f)
 			continue
@@ -140,7 +141,15 @@ func (s *set) figures() []*figure {
 	all = append(all, s.successFigures()...)
 	all = append(all, s.capacityFigures()...)
 	all = append(all, s.useFigures()...)
-	return append(all, s.timeFigures()...)
+	all = append(all, s.timeFigures()...)
+	taken := map[string]int{}
+	for _, f := range all { // names that differ in what files cannot have
+		taken[f.Name]++
+		if n := taken[f.Name]; n > 1 {
+			f.Name += fmt.Sprintf("-%d", n)
+		}
+	}
+	return all
 }
 
 func (r *run) vnf() string {
@@ -153,6 +162,9 @@ func (r *run) vnf() string {
 	return r.name
 }
 
+// finished says whether the search came to its end, or was ended.
+func (r *run) finished() bool { return r.Summary != nil && r.Summary.StoppedBecause != "" }
+
 // best is the subject that the summary calls optimal; nil when there is none.
 func (r *run) best() *subject {
 	for _, x := range r.subjects {
@@ -164,11 +176,11 @@ func (r *run) best() *subject {
 }
 
 func (s *set) heading(r *run) heading {
-	h := heading{Run: r.name, VNF: r.vnf(), Unit: s.unit, Unfinished: r.Summary == nil}
+	h := heading{Run: r.name, VNF: r.vnf(), Unit: s.unit}
 	if !r.Manifest.Started.IsZero() {
 		h.When = r.Manifest.Started.Format("2 January 2006, 15:04 MST")
 	}
-	if r.Summary == nil {
+	if !r.finished() {
 		h.Why = "The run is not finished: what follows is what was measured so far, without a search's verdict."
 		return h
 	}
@@ -251,23 +263,7 @@ func latencyText(o trialView, ms float64) string {
 // warnings are what a reader must know before believing the numbers.
 func (s *set) warnings(r *run) []string {
 	list := slices.Clone(r.Warnings)
-	invalid := map[string]int{}
-	for _, o := range r.Outcomes {
-		if !o.Valid {
-			reason := o.Reason
-			if reason == "" {
-				reason = "no reason given"
-			}
-			invalid[reason]++
-		}
-	}
-	for _, reason := range slices.Sorted(maps.Keys(invalid)) {
-		trials := "trials are"
-		if invalid[reason] == 1 {
-			trials = "trial is"
-		}
-		list = append(list, fmt.Sprintf("%d %s invalid and left out of every estimate: %s", invalid[reason], trials, reason))
-	}
+	list = append(list, r.invalid()...)
 	for _, x := range r.subjects {
 		open := map[string][]string{} // why -> thresholds
 		for _, c := range x.capacities {
@@ -283,6 +279,39 @@ func (s *set) warnings(r *run) []string {
 		list = append(list, fmt.Sprintf("%s was left out: %s", what, r.Manifest.Unsupported[what]))
 	}
 	return list
+}
+
+// invalid says how many trials are no verdict, by reason; of many reasons the
+// most frequent.
+func (r *run) invalid() []string {
+	counts := map[string]int{}
+	for _, o := range r.Outcomes {
+		if !o.Valid {
+			counts[cmp.Or(o.Reason, "no reason given")]++
+		}
+	}
+	const most = 6
+	var list []string
+	rest := 0
+	reasons := slices.SortedStableFunc(slices.Values(slices.Sorted(maps.Keys(counts))), func(a, b string) int { return counts[b] - counts[a] })
+	for i, reason := range reasons {
+		if i >= most {
+			rest += counts[reason]
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s invalid and left out of every estimate: %s", trials(counts[reason]), reason))
+	}
+	if rest > 0 {
+		list = append(list, fmt.Sprintf("%s invalid for other reasons; the table of trials has them", trials(rest)))
+	}
+	return list
+}
+
+func trials(n int) string {
+	if n == 1 {
+		return "1 trial is"
+	}
+	return fmt.Sprintf("%d trials are", n)
 }
 
 func (s *set) path(r *run) []pathView {

@@ -46,9 +46,8 @@ func (s *set) capacityFigures() []*figure {
 func (s *set) reach(x *subject) float64 {
 	most := 0.0
 	for _, threshold := range s.thresholds {
-		if c, ok := x.at(threshold); ok {
-			most = max(most, c.Rate, c.High)
-		}
+		c := x.at(threshold)
+		most = max(most, c.Rate, c.High)
 	}
 	return most
 }
@@ -93,9 +92,7 @@ func (r *rangesPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	for i, x := range r.rows {
 		level := y(rowAt(i, len(r.rows)))
 		for k := len(r.set.thresholds) - 1; k >= 0; k-- {
-			if capacity, ok := x.at(r.set.thresholds[k]); ok {
-				r.drawRange(c, p, x, capacity, level-vg.Length(k)*5, k > 0)
-			}
+			r.drawRange(c, p, x, x.at(r.set.thresholds[k]), level-vg.Length(k)*5, k > 0)
 		}
 	}
 }
@@ -263,7 +260,7 @@ func (b *barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 			middle := top - (vg.Length(k)+0.5)*barStep
 			used, ok := row.summary.Utilization[name]
 			if !ok {
-				c.FillText(small, vg.Point{X: x(0) + 5, Y: middle}, "not known: "+row.unread(name))
+				c.FillText(small, vg.Point{X: x(0) + 5, Y: middle}, plain("not known: "+row.unread(name)))
 				continue
 			}
 			c.FillPolygon(b.set.componentTone(name).color(), []vg.Point{

@@ -11,8 +11,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
@@ -39,7 +41,7 @@ func Write(dir string, datas ...*result.Data) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := set.page(&b, figures); err != nil {
+	if err := set.page(&b, figures, true); err != nil {
 		return fmt.Errorf("making the report: %w", err)
 	}
 	path := filepath.Join(dir, PageFile)
@@ -52,16 +54,41 @@ func Write(dir string, datas ...*result.Data) error {
 	return nil
 }
 
+// Page writes the page alone, without files of its figures.
+func Page(w io.Writer, datas ...*result.Data) error {
+	set, err := newSet(datas)
+	if err != nil {
+		return err
+	}
+	figures := set.figures()
+	for _, f := range figures {
+		if _, err := f.vector(); err != nil {
+			return fmt.Errorf("drawing %s: %w", f.Name, err)
+		}
+	}
+	if err := set.page(w, figures, false); err != nil {
+		return fmt.Errorf("making the report: %w", err)
+	}
+	return nil
+}
+
 // writeFigures draws each figure for the page and writes both its files.
 func writeFigures(dir string, figures []*figure) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making a folder for figures: %w", err)
 	}
+	if err := prune(dir); err != nil {
+		return fmt.Errorf("removing the figures of an earlier report: %w", err)
+	}
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, f := range figures {
 		group.Go(func() error {
-			svg, png, err := f.render()
+			svg, err := f.vector()
+			if err != nil {
+				return fmt.Errorf("drawing %s: %w", f.Name, err)
+			}
+			png, err := f.raster()
 			if err != nil {
 				return fmt.Errorf("drawing %s: %w", f.Name, err)
 			}
@@ -76,3 +103,24 @@ func writeFigures(dir string, figures []*figure) error {
 	}
 	return group.Wait()
 }
+
+// prune removes what an earlier report of the folder drew, which may have had
+// figures that this one has not.
+func prune(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !drawn.MatchString(e.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drawn are the names of figures' files.
+var drawn = regexp.MustCompile(`^(success|capacity|use|time)(-.*)?\.(svg|png)$`)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"vitrine"
 	"vitrine/result"
@@ -23,6 +24,7 @@ type set struct {
 // A run is one run and what it is called among the others.
 type run struct {
 	*result.Data
+	set      *set
 	name     string
 	subjects []*subject
 }
@@ -38,14 +40,14 @@ type subject struct {
 	outcomes           []vitrine.Outcome
 
 	summary    *result.Sizing     // nil: the run did not finish with it
-	capacities []vitrine.Capacity // one per threshold of the run; never empty
+	capacities []vitrine.Capacity // one per threshold of the run, then what at added
 }
 
 // newSet groups the trials of runs by what was measured.
 func newSet(datas []*result.Data) (*set, error) {
 	s := &set{}
 	for i, name := range runNames(datas) {
-		r := &run{Data: datas[i], name: name}
+		r := &run{Data: datas[i], set: s, name: name}
 		s.runs = append(s.runs, r)
 		if i == 0 {
 			s.unit, s.thresholds = r.unit(), r.thresholds()
@@ -68,7 +70,7 @@ func runNames(datas []*result.Data) []string {
 		seen := map[string]bool{}
 		for i, d := range datas {
 			parts := strings.Split(filepath.ToSlash(filepath.Clean(d.Dir)), "/")
-			names[i] = strings.Join(parts[max(0, len(parts)-depth):], "/")
+			names[i] = plain(strings.Join(parts[max(0, len(parts)-depth):], "/"))
 			seen[names[i]] = true
 		}
 		if len(seen) == len(datas) {
@@ -79,6 +81,17 @@ func runNames(datas []*result.Data) []string {
 		names[i] = fmt.Sprintf("%s (%d)", names[i], i+1)
 	}
 	return names
+}
+
+// plain is text of one line that can be printed, for figures.
+func plain(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, text)
 }
 
 func (r *run) unit() string {
@@ -124,34 +137,41 @@ func (r *run) group() {
 		}
 	}
 	for _, s := range r.subjects {
-		s.capacities = s.estimate()
+		s.capacities = s.known()
 	}
 }
 
-// estimate takes the capacities from the summary, or, where the run did not
-// come to it, from the trials there are.
-func (s *subject) estimate() []vitrine.Capacity {
-	if s.summary != nil {
-		if len(s.summary.Capacities) > 0 {
-			return s.summary.Capacities
-		}
-		return []vitrine.Capacity{s.summary.Capacity}
+// known takes the capacities from the summary, or, where the run did not come
+// to it, from the trials there are.
+func (s *subject) known() []vitrine.Capacity {
+	switch {
+	case s.summary == nil:
+		return s.estimate(s.run.thresholds()...)
+	case len(s.summary.Capacities) > 0:
+		return slices.Clone(s.summary.Capacities)
 	}
-	return rate.Estimate(s.outcomes, rate.Config{Thresholds: s.run.thresholds(), Seed: s.run.Manifest.Seed})
+	return []vitrine.Capacity{s.summary.Capacity}
 }
 
-// capacity is that at the first threshold.
-func (s *subject) capacity() vitrine.Capacity { return s.capacities[0] }
+func (s *subject) estimate(thresholds ...float64) []vitrine.Capacity {
+	return rate.Estimate(s.outcomes, rate.Config{Thresholds: thresholds, Seed: s.run.Manifest.Seed})
+}
 
-// at is the capacity at a threshold; false when the run has none.
-func (s *subject) at(threshold float64) (vitrine.Capacity, bool) {
+// at is the capacity at a threshold. One that the run was not asked for, but
+// another of the report was, is estimated from its trials.
+func (s *subject) at(threshold float64) vitrine.Capacity {
 	for _, c := range s.capacities {
 		if c.Threshold == threshold {
-			return c, true
+			return c
 		}
 	}
-	return vitrine.Capacity{}, false
+	c := s.estimate(threshold)[0]
+	s.capacities = append(s.capacities, c)
+	return c
 }
+
+// capacity is that at the report's first threshold.
+func (s *subject) capacity() vitrine.Capacity { return s.at(s.run.set.thresholds[0]) }
 
 // optimal says whether the run's summary names this one the best.
 func (s *subject) optimal() bool {

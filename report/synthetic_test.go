@@ -1,9 +1,13 @@
 package report_test
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -257,7 +261,16 @@ func load(t *testing.T, dir string) *result.Data {
 	return d
 }
 
+// simulate gives a fresh copy of the simulation's run; each is built once.
 func simulate(t *testing.T, m simulation, name string) *result.Data {
 	t.Helper()
-	return load(t, m.build(t, filepath.Join(t.TempDir(), name)))
+	built := filepath.Join(shared, fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%+v", m))))
+	if _, err := os.Stat(built); errors.Is(err, fs.ErrNotExist) {
+		m.build(t, built)
+	}
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.CopyFS(dir, os.DirFS(built)); err != nil {
+		t.Fatal(err)
+	}
+	return load(t, dir)
 }

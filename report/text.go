@@ -47,7 +47,7 @@ func Text(w io.Writer, d *result.Data) error {
 	} else {
 		line("optimal sizing", "none found")
 	}
-	if r.Summary == nil {
+	if !r.finished() {
 		line("stopped", "the run is not finished: continue it with --resume")
 	} else {
 		line("stopped", r.Summary.StoppedBecause)

@@ -125,6 +125,7 @@ func (s *subject) sample(m *moment, share bool) {
 			break
 		}
 	}
+	m.why = plain(m.why)
 	slices.SortFunc(m.series, func(a, b series) int { return cmp.Compare(a.instance, b.instance) })
 	for i := range m.series {
 		m.series[i].points = thin(m.series[i].points)

@@ -2,7 +2,6 @@ package result_test
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"testing"
@@ -10,33 +9,37 @@ import (
 	"vitrine/result"
 )
 
-func fullRead(r io.Reader, b []byte) (int, error) { return io.ReadFull(r, b) }
-
-// TestHelperWrites is no test: it is the process that TestKilledRunsLoseNothing
-// kills. It prints a dot for every trial that is on the disk.
-func TestHelperWrites(t *testing.T) {
+// TestMain is also the process that TestKilledRunsLoseNothing kills.
+func TestMain(m *testing.M) {
 	dir := os.Getenv("RESULT_TEST_RUN")
 	if dir == "" {
-		t.Skip("run by another test")
+		os.Exit(m.Run())
 	}
-	trials, err := strconv.Atoi(os.Getenv("RESULT_TEST_TRIALS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := result.Open(dir)
-	if err != nil {
+	if err := writeTrials(dir, os.Getenv("RESULT_TEST_TRIALS")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for seq := 1; seq <= trials; seq++ {
+	os.Exit(0) // without Close, as if killed
+}
+
+// writeTrials continues the run and prints a dot for every trial on the disk.
+func writeTrials(dir, trials string) error {
+	n, err := strconv.Atoi(trials)
+	if err != nil {
+		return err
+	}
+	r, err := result.Open(dir)
+	if err != nil {
+		return err
+	}
+	for seq := 1; seq <= n; seq++ {
 		if _, done := r.Find(outcome(seq).Key); done {
 			continue
 		}
 		if err := r.Append(outcome(seq)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			return err
 		}
 		fmt.Print(".")
 	}
-	os.Exit(0) // without Close, as if killed
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"vitrine"
 	"vitrine/result"
 )
 
@@ -175,7 +176,7 @@ func TestParquetInPandas(t *testing.T) {
 		python = "python3"
 	}
 	if err := exec.Command(python, "-c", "import pandas, pyarrow").Run(); err != nil {
-		t.Skip("no Python with pandas and pyarrow (VITRINE_TEST_PYTHON)")
+		t.Skip(&vitrine.Unsupported{What: "reading Parquet with pandas", Missing: "Python with pandas and pyarrow", Do: "name one in VITRINE_TEST_PYTHON"})
 	}
 	dir := t.TempDir()
 	watched(t, dir)
