@@ -61,8 +61,11 @@ func provision(subscribers int) func(key string) ([]byte, bool) {
 			}
 			row = registration{State: ims.StateNotRegistered, Private: user + "@" + ims.Domain, Profile: string(profile)}
 		}
+		if row == nil {
+			return nil, false
+		}
 		data, err := json.Marshal(row)
-		return data, err == nil && row != nil
+		return data, err == nil
 	}
 }
 

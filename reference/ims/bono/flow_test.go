@@ -1,0 +1,36 @@
+package bono
+
+import (
+	"net/netip"
+	"testing"
+)
+
+func TestFlows(t *testing.T) {
+	ours, others := flows{[]byte("ours")}, flows{[]byte("others")}
+	for _, text := range []string{"192.0.2.1:5060", "[2001:db8::1]:65535"} {
+		client := netip.MustParseAddrPort(text)
+		token := ours.token(client)
+		if got, ok := ours.client(token); !ok || got != client {
+			t.Errorf("%s came back as %s, %t", client, got, ok)
+		}
+		if got, ok := others.client(token); ok {
+			t.Errorf("another Bono's token was taken for %s", got)
+		}
+		changed := []byte(token)
+		changed[len(changed)-1] ^= 1
+		if got, ok := ours.client(string(changed)); ok && got != client { // the last bits of base64 may be unused
+			t.Errorf("a forged token was taken for %s", got)
+		}
+	}
+}
+
+func FuzzFlow(f *testing.F) {
+	ours := flows{[]byte("ours")}
+	f.Add(ours.token(netip.MustParseAddrPort("192.0.2.1:5060")))
+	f.Add("")
+	f.Fuzz(func(t *testing.T, token string) {
+		if client, ok := ours.client(token); ok && !client.IsValid() {
+			t.Errorf("%q was taken for an invalid address", token)
+		}
+	})
+}

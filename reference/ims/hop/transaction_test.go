@@ -1,0 +1,250 @@
+package hop
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+)
+
+// A wire is a socket and what it has received.
+type wire struct {
+	*Socket
+	mu   sync.Mutex
+	got  []string
+	when []Arrival
+}
+
+func newWire(t *testing.T) *wire {
+	t.Helper()
+	socket, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1<<16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{Socket: socket}
+	return w
+}
+
+func (w *wire) serve(t *testing.T) *wire {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := w.Serve(func(data []byte, a Arrival) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.got, w.when = append(w.got, string(data)), append(w.when, a)
+		}, nil); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { w.Close(); <-done })
+	return w
+}
+
+// await waits until n datagrams have come.
+func (w *wire) await(t *testing.T, n int) []string {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		w.mu.Lock()
+		got := append([]string(nil), w.got...)
+		w.mu.Unlock()
+		if len(got) >= n {
+			return got
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d datagrams came, want %d: %q", len(got), n, got)
+		}
+		<-tick.C
+	}
+}
+
+// A rig is a proxy's table between an upstream and a downstream.
+type rig struct {
+	up, down, self *wire
+	table          *Transactions
+	late           []*Transaction
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{up: newWire(t).serve(t), down: newWire(t).serve(t), self: newWire(t).serve(t)}
+	r.table = NewTransactions(5*time.Second, func(tx *Transaction) { r.late = append(r.late, tx) })
+	return r
+}
+
+func (r *rig) receive(t *testing.T, text string) (*Transaction, bool) {
+	t.Helper()
+	return r.table.Receive(parse(t, text).(*sip.Request), Peer{Socket: r.self.Socket, To: r.up.Local()}, time.Now())
+}
+
+func (r *rig) forward(t *testing.T, tx *Transaction) {
+	t.Helper()
+	if err := r.table.Forward(tx, tx.Request.Clone(), Peer{Socket: r.self.Socket, To: r.down.Local()}, "owner"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func answerTo(t *testing.T, request string, status int) *sip.Response {
+	t.Helper()
+	return sip.NewResponseFromRequest(parse(t, request).(*sip.Request), status, "", nil)
+}
+
+func TestRetransmissionsAreAbsorbed(t *testing.T) {
+	r := newRig(t)
+	tx, fresh := r.receive(t, register)
+	if !fresh {
+		t.Fatal("the first is no retransmission")
+	}
+	r.forward(t, tx)
+	if _, fresh := r.receive(t, register); fresh {
+		t.Error("a retransmission was taken for another request")
+	}
+	sent := r.down.await(t, 1)[0]
+	if n := strings.Count(sent, "Via:"); n != 2 {
+		t.Errorf("%d Vias were sent on, want 2", n)
+	}
+	res := answerTo(t, sent, 200)
+	got, pass, first := r.table.Answered(res)
+	if got != tx || !pass || !first || tx.Owner != "owner" {
+		t.Fatalf("answered %p, pass %t, first %t", got, pass, first)
+	}
+	if err := r.table.Respond(tx, res); err != nil {
+		t.Fatal(err)
+	}
+	if back := r.up.await(t, 1)[0]; strings.Count(back, "Via:") != 1 || !strings.Contains(back, "z9hG4bKabc") {
+		t.Errorf("passed back %q", back)
+	}
+	r.receive(t, register)
+	if back := r.up.await(t, 2); back[0] != back[1] {
+		t.Errorf("the answer sent again differs: %q", back)
+	}
+	if _, pass, first := r.table.Answered(answerTo(t, sent, 200)); pass || first {
+		t.Error("an answer that came twice was passed on twice")
+	}
+	if tx, _, _ := r.table.Answered(answerTo(t, strings.Replace(sent, "branch=z9hG4bK", "branch=z9hG4bKx", 1), 200)); tx != nil {
+		t.Error("an answer to nobody was taken")
+	}
+}
+
+// The timers are looked at with times of the test's own.
+func TestTimers(t *testing.T) {
+	r := newRig(t)
+	began := time.Now()
+	tx, _ := r.receive(t, register)
+	r.forward(t, tx)
+	r.down.await(t, 1)
+	for i, after := range []time.Duration{510, 1520, 3530} { // T1, 2 T1, 4 T1
+		r.table.expire(began.Add((after - 100) * time.Millisecond))
+		if n := len(r.down.await(t, i+1)); n != i+1 {
+			t.Fatalf("%d sent before %d ms", n, after)
+		}
+		r.table.expire(began.Add(after * time.Millisecond))
+		r.down.await(t, i+2)
+	}
+	if len(r.late) != 0 {
+		t.Fatal("gave up too early")
+	}
+	r.table.expire(began.Add(5100 * time.Millisecond))
+	if len(r.late) != 1 || r.late[0] != tx {
+		t.Fatalf("late: %v", r.late)
+	}
+	if err := r.table.Respond(tx, Reply(tx.Request, 408, "Request Timeout")); err != nil {
+		t.Fatal(err)
+	}
+	r.up.await(t, 1)
+	r.receive(t, register)
+	r.up.await(t, 2)
+	r.table.expire(began.Add(time.Minute))
+	if held, again := r.table.Pending(); held != 0 || again != 1 {
+		t.Errorf("%d transactions are held at the end, %d retransmissions", held, again)
+	}
+	if _, fresh := r.receive(t, register); !fresh {
+		t.Error("a request is absorbed after its transaction has gone")
+	}
+}
+
+func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
+	invite := strings.ReplaceAll(register, "REGISTER", "INVITE")
+	r := newRig(t)
+	tx, _ := r.receive(t, invite)
+	r.forward(t, tx)
+	sent := r.down.await(t, 1)[0]
+	if _, pass, _ := r.table.Answered(answerTo(t, sent, 100)); pass {
+		t.Error("100 was passed on")
+	}
+	r.table.expire(time.Now().Add(2 * time.Minute)) // past the timeout: the next hop has it
+	if len(r.late) != 0 {
+		t.Error("gave up an INVITE that is under way")
+	}
+	_, pass, _ := r.table.Answered(answerTo(t, sent, 486))
+	if !pass {
+		t.Error("486 was not passed on")
+	}
+	ack := r.down.await(t, 2)[1]
+	branch := func(text string) string { b, _ := parse(t, text).Via().Params.Get("branch"); return b }
+	if !strings.HasPrefix(ack, "ACK sip:") || branch(ack) != branch(sent) || strings.Count(ack, "Via:") != 1 {
+		t.Errorf("acknowledged with %q", ack)
+	}
+	if r.table.ReceiveAck(parse(t, strings.ReplaceAll(register, "REGISTER", "ACK")).(*sip.Request)) {
+		t.Error("the upstream's ACK of a 486 is to end here")
+	}
+	other := strings.Replace(strings.ReplaceAll(register, "REGISTER", "ACK"), "abc", "def", 1)
+	if !r.table.ReceiveAck(parse(t, other).(*sip.Request)) {
+		t.Error("the ACK of a 2xx is to go on")
+	}
+}
+
+// The kernel's time is that of the arrival, not that of the reading.
+func TestArrivalIsTheKernels(t *testing.T) {
+	from, to := newWire(t).serve(t), newWire(t)
+	if oobSize == 0 {
+		t.Skip("this kernel does not tell")
+	}
+	if err := (Peer{Socket: from.Socket, To: to.Local()}).Send([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	sent := time.Now()
+	const wait = 30 * time.Millisecond
+	<-time.After(wait) // the datagram waits in the receive queue
+	read := time.Now()
+	to.serve(t).await(t, 1)
+	at := to.when[0]
+	if d := read.Sub(at.At); d < wait || at.At.After(sent.Add(wait)) {
+		t.Errorf("arrived %s before it was read, want at least %s", d, wait)
+	}
+	if at.From != from.Local() {
+		t.Errorf("from %s, want %s", at.From, from.Local())
+	}
+}
+
+func TestRefusalIsNoticed(t *testing.T) {
+	gone := newWire(t)
+	socket, err := Dial(netip.MustParseAddr("127.0.0.1"), gone.Local(), 1<<16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	refused := make(chan struct{}, 1)
+	done := make(chan error, 1)
+	go func() {
+		done <- socket.Serve(func([]byte, Arrival) {}, func() {
+			select {
+			case refused <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	if err := (Peer{Socket: socket}).Send([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	<-refused
+	socket.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,313 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A cluster is Stores that are connected over the loopback.
+type cluster struct {
+	t      *testing.T
+	addrs  []netip.AddrPort
+	config Config
+	stores []*Store
+	stops  []func()
+	mu     sync.Mutex
+	fired  map[string][]int // timer -> on which instances
+}
+
+func newCluster(t *testing.T, n int, config Config) *cluster {
+	t.Helper()
+	c := &cluster{t: t, config: config, stores: make([]*Store, n), stops: make([]func(), n), fired: map[string][]int{}}
+	listeners := make([]net.Listener, n)
+	for i := range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[i] = l
+		c.addrs = append(c.addrs, l.Addr().(*net.TCPAddr).AddrPort())
+	}
+	for i := range n {
+		c.start(i, listeners[i])
+	}
+	c.await("the instances see each other", func() bool {
+		for _, s := range c.stores {
+			if s.Living() != n {
+				return false
+			}
+		}
+		return true
+	})
+	return c
+}
+
+func (c *cluster) start(i int, l net.Listener) {
+	config := c.config
+	config.Self, config.Peers, config.Ask = c.addrs[i], c.addrs, 5*time.Second
+	config.Log, config.Metrics = slog.New(slog.NewTextHandler(io.Discard, nil)), prometheus.NewRegistry()
+	config.OnTimer = func(_ context.Context, key string, value []byte) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if string(value) != "value of "+key {
+			c.t.Errorf("timer %s came with %q", key, value)
+		}
+		c.fired[key] = append(c.fired[key], i)
+	}
+	s := New(config)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
+	c.stores[i] = s
+	c.stops[i] = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			c.t.Error(err)
+		}
+	})
+	c.t.Cleanup(c.stops[i])
+}
+
+// restart starts an instance that was stopped, empty.
+func (c *cluster) restart(i int) {
+	c.t.Helper()
+	l, err := net.Listen("tcp", c.addrs[i].String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.start(i, l)
+}
+
+func (c *cluster) await(what string, ok func() bool) {
+	c.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not so in time: %s", what)
+		}
+		<-tick.C
+	}
+}
+
+func (c *cluster) put(i int, key, value string, expect uint64) uint64 {
+	c.t.Helper()
+	v, err := c.stores[i].Put(c.t.Context(), key, Record{Value: []byte(value)}, expect)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return v
+}
+
+func (c *cluster) get(i int, key string) Record {
+	c.t.Helper()
+	r, err := c.stores[i].Get(c.t.Context(), key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r
+}
+
+func TestEveryInstanceReadsWhatAnyWrote(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		for _, level := range []Level{One, Quorum} {
+			c := newCluster(t, n, Config{Copies: 2, Read: level})
+			for k := range 20 {
+				key := fmt.Sprint("key", k)
+				if r := c.get(k%n, key); r.Version != 0 {
+					t.Fatalf("%s is there before it was written", key)
+				}
+				v := c.put(k%n, key, "first", 0)
+				v = c.put((k+1)%n, key, "second", v)
+				for i := range n {
+					if r := c.get(i, key); string(r.Value) != "second" || r.Version != v {
+						t.Errorf("%d of %d reads %q, version %d; want second, %d", i, n, r.Value, r.Version, v)
+					}
+				}
+				held := 0
+				for _, s := range c.stores {
+					if s.table.get(key, time.Now()).Version == v {
+						held++
+					}
+				}
+				if held != min(n, 2) {
+					t.Errorf("%s is held by %d of %d", key, held, n)
+				}
+			}
+		}
+	}
+}
+
+func TestConflict(t *testing.T) {
+	c := newCluster(t, 3, Config{Copies: 2})
+	v := c.put(0, "k", "a", 0)
+	for _, stale := range []uint64{0, v - 1} {
+		if _, err := c.stores[1].Put(t.Context(), "k", Record{Value: []byte("b")}, stale); !errors.Is(err, ErrConflict) {
+			t.Errorf("a write that expects version %d: %v, want a conflict", stale, err)
+		}
+	}
+	if err := c.stores[2].Delete(t.Context(), "k", v); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.get(0, "k"); r.Value != nil || r.Version <= v {
+		t.Errorf("after its deletion there is %q, version %d", r.Value, r.Version)
+	}
+	c.put(1, "k", "again", 0) // as if it had never been
+}
+
+// Concurrent read-change-write from all instances loses no change.
+func TestCountersAddUp(t *testing.T) {
+	c := newCluster(t, 3, Config{Copies: 2})
+	const each = 30
+	var wg sync.WaitGroup
+	for _, s := range c.stores {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				r, err := s.Get(t.Context(), "n")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var n int
+				_, _ = fmt.Sscan(string(r.Value), &n)
+				_, err = s.Put(t.Context(), "n", Record{Value: fmt.Append(nil, n+1)}, r.Version)
+				switch {
+				case err == nil:
+					done++
+				case !errors.Is(err, ErrConflict):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := string(c.get(0, "n").Value); got != fmt.Sprint(3*each) {
+		t.Errorf("counted %s, want %d", got, 3*each)
+	}
+}
+
+func TestDerivedRecords(t *testing.T) {
+	derive := func(key string) ([]byte, bool) { return []byte("derived " + key), key != "none" }
+	c := newCluster(t, 2, Config{Copies: 2, Read: Quorum, Derive: derive})
+	if r := c.get(0, "k"); string(r.Value) != "derived k" || r.Version != 1 {
+		t.Errorf("read %q, version %d", r.Value, r.Version)
+	}
+	if r := c.get(0, "none"); r.Version != 0 {
+		t.Errorf("read %q where nothing is derived", r.Value)
+	}
+	c.put(1, "k", "written", 1)
+	if r := c.get(0, "k"); string(r.Value) != "written" {
+		t.Errorf("read %q after a write", r.Value)
+	}
+	if n := c.stores[0].Held(); n != 1 {
+		t.Errorf("%d records are held, want only what was written", n)
+	}
+}
+
+func TestAwayAndBack(t *testing.T) {
+	c := newCluster(t, 2, Config{Copies: 2, Read: Quorum})
+	versions := map[string]uint64{}
+	for k := range 50 {
+		key := fmt.Sprint("key", k)
+		versions[key] = c.put(k%2, key, "before", 0)
+	}
+	c.stops[1]()
+	c.await("it is noticed", func() bool { return c.stores[0].Living() == 1 })
+	for key, v := range versions {
+		if r := c.get(0, key); r.Version != v {
+			t.Fatalf("%s is lost", key)
+		}
+		versions[key] = c.put(0, key, "meanwhile", v)
+	}
+	c.restart(1)
+	c.await("it is brought up to date", func() bool {
+		for key, v := range versions {
+			if c.stores[1].table.get(key, time.Now()).Version != v {
+				return false
+			}
+		}
+		return true
+	})
+	for key, v := range versions {
+		c.put(1, key, "after", v)
+	}
+}
+
+func TestTimersFireOnce(t *testing.T) {
+	c := newCluster(t, 3, Config{Copies: 2})
+	const n = 60
+	due := time.Now().Add(300 * time.Millisecond)
+	for k := range n {
+		key := fmt.Sprint("timer", k)
+		if err := c.stores[k%3].Schedule(t.Context(), key, due, []byte("wrong")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.stores[(k+1)%3].Schedule(t.Context(), key, due, []byte("value of "+key)); err != nil {
+			t.Fatal(err)
+		}
+		if k%3 == 0 {
+			if err := c.stores[(k+2)%3].Cancel(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Once every copy of every timer is deleted none can fire again.
+	c.await("no timer is left", func() bool {
+		for _, s := range c.stores {
+			for _, e := range s.table.all(func(string) bool { return true }) {
+				if e.r.Timer && !e.r.deleted {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	on := map[int]int{}
+	for k := range n {
+		key := fmt.Sprint("timer", k)
+		if got, want := len(c.fired[key]), 1; k%3 == 0 {
+			if got != 0 {
+				t.Errorf("%s fired though it was cancelled", key)
+			}
+		} else if got != want {
+			t.Errorf("%s fired on %v", key, c.fired[key])
+		} else {
+			on[c.fired[key][0]]++
+		}
+	}
+	if len(on) != 3 {
+		t.Errorf("timers fired on instances %v, want all three to share them", on)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	c := newCluster(t, 3, Config{Copies: 1})
+	key := "k"
+	for c.stores[0].rank(key) == 0 { // one that the first instance does not hold
+		key += "k"
+	}
+	c.put(0, key, "v", 0)
+	c.stops[1]()
+	c.stops[2]()
+	c.await("it is noticed", func() bool { return c.stores[0].Living() == 1 })
+	if _, err := c.stores[0].Get(t.Context(), key); err == nil {
+		t.Error("a record was read that nobody who lives holds")
+	}
+	if _, err := c.stores[0].Put(t.Context(), key, Record{}, 0); err == nil {
+		t.Error("a record was written that nobody who lives holds")
+	}
+}

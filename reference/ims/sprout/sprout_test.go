@@ -1,0 +1,230 @@
+package sprout
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+	"github.com/icholy/digest"
+
+	"vitrine/reference/ims"
+)
+
+func TestDigestResponse(t *testing.T) {
+	// RFC 7616 section 3.9.1, the MD5 example.
+	ha1 := md5Hex("Mufasa:http-auth@example.org:Circle of Life")
+	c := digest.Credentials{
+		Nonce: "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", URI: "/dir/index.html",
+		Cnonce: "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ", Nc: 1, QOP: "auth",
+	}
+	if got := digestResponse(ha1, "GET", c); got != "8ca523f5e9506fed4657c9700eebdbec" {
+		t.Errorf("response %s", got)
+	}
+	// RFC 2069 as corrected (erratum 749): without qop.
+	c = digest.Credentials{Nonce: "dcd98b7102dd2f0e8b11d0f600bfb0c093", URI: "/dir/index.html"}
+	if got := digestResponse(md5Hex("Mufasa:testrealm@host.com:CircleOfLife"), "GET", c); got != "1949323746fe6a43ef61f9606e7febea" {
+		t.Errorf("response without qop %s", got)
+	}
+}
+
+func TestBindings(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	at := func(d time.Duration) int64 { return now.Add(d).UnixMilli() }
+	var r registration
+	for _, b := range []binding{
+		{URI: "a", CallID: "1", CSeq: 1, Expires: at(time.Minute)},
+		{URI: "b", CallID: "2", CSeq: 1, Expires: at(time.Hour)},
+		{URI: "a", CallID: "1", CSeq: 2, Expires: at(2 * time.Minute)}, // refreshed
+		{URI: "c", CallID: "3", CSeq: 1, Expires: at(0)},               // was never there
+	} {
+		if err := r.update(b, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next, last := r.expiry()
+	if len(r.Bindings) != 2 || r.Bindings[1].URI != "a" || next.UnixMilli() != at(2*time.Minute) || last.UnixMilli() != at(time.Hour) {
+		t.Errorf("%+v expires at %v and %v", r.Bindings, next, last)
+	}
+	if err := r.update(binding{URI: "a", CallID: "1", CSeq: 2, Expires: at(0)}, now); !errors.Is(err, errStale) {
+		t.Errorf("a REGISTER out of order: %v", err)
+	}
+	if err := r.update(binding{URI: "a", CallID: "new", CSeq: 1, Expires: at(0)}, now); err != nil || len(r.Bindings) != 1 {
+		t.Errorf("a removal: %+v, error %v", r.Bindings, err)
+	}
+	if r.prune(now.Add(time.Hour-time.Millisecond)) || !r.prune(now.Add(time.Hour)) || len(r.Bindings) != 0 {
+		t.Errorf("pruned to %+v", r.Bindings)
+	}
+	if next, last := r.expiry(); !next.IsZero() || !last.IsZero() {
+		t.Errorf("nothing expires at %v and %v", next, last)
+	}
+}
+
+// TS 29.228 annex C: conjunctive and disjunctive normal form, negation.
+func TestTriggers(t *testing.T) {
+	orig, term := originating, terminating
+	invite := ims.SPT{Group: 0, Method: "INVITE"}
+	for _, c := range []struct {
+		name          string
+		cnf           bool
+		spots         []ims.SPT
+		method        string
+		originatingTo bool
+		terminatingTo bool
+	}{
+		{"and", true, []ims.SPT{invite, {Group: 1, SessionCase: &orig}}, "INVITE", true, false},
+		{"and, other method", true, []ims.SPT{invite, {Group: 1, SessionCase: &orig}}, "MESSAGE", false, false},
+		{"or within a group", true, []ims.SPT{invite, {Group: 0, SessionCase: &term}}, "MESSAGE", false, true},
+		{"disjunctive", false, []ims.SPT{invite, {Group: 1, SessionCase: &term}}, "MESSAGE", false, true},
+		{"and within a group", false, []ims.SPT{invite, {Group: 0, SessionCase: &term}}, "INVITE", false, true},
+		{"negated", true, []ims.SPT{{Group: 0, Method: "INVITE", Negated: true}}, "MESSAGE", true, true},
+		{"no spots: always", true, nil, "MESSAGE", true, true},
+	} {
+		trigger := ims.Trigger{CNF: c.cnf, Spots: c.spots}
+		if o, e := matches(trigger, c.method, originating), matches(trigger, c.method, terminating); o != c.originatingTo || e != c.terminatingTo {
+			t.Errorf("%s: originating %t, terminating %t", c.name, o, e)
+		}
+	}
+}
+
+func TestRegInfo(t *testing.T) {
+	r := registration{
+		Identities: []string{"sip:a@ims.test", "tel:+1"}, Version: 3,
+		Bindings: []binding{{URI: "sip:a@192.0.2.1?x=<&>", Expires: time.Now().Add(time.Hour).UnixMilli()}},
+	}
+	body, err := regInfo("sip:a@ims.test", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc regInfoDocument
+	if err := xml.Unmarshal(body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Version != 3 || doc.State != "full" || len(doc.Registrations) != 2 || doc.Registrations[1].AOR != "tel:+1" ||
+		doc.Registrations[0].State != "active" || doc.Registrations[0].Contacts[0].URI != r.Bindings[0].URI {
+		t.Errorf("%s", body)
+	}
+}
+
+// request parses a REGISTER with more header lines.
+func request(lines string) (*sip.Request, bool) {
+	msg, err := sip.ParseMessage([]byte("REGISTER sip:ims.test SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@ims.test>;tag=1\r\n" +
+		"To: <sip:a@ims.test>\r\nCall-ID: c\r\nCSeq: 1 REGISTER\r\n" + lines + "\r\n\r\n"))
+	if err != nil {
+		return nil, false
+	}
+	req, ok := msg.(*sip.Request)
+	return req, ok && req.CallID() != nil && req.CSeq() != nil && req.To() != nil
+}
+
+func TestContacts(t *testing.T) {
+	s := &server{maxExpires: 10 * time.Minute}
+	now := time.UnixMilli(0)
+	for lines, want := range map[string]string{
+		"Contact: <sip:a@h>":                          "sip:a@h 300",
+		"Contact: <sip:a@h>\r\nExpires: 60":           "sip:a@h 60",
+		"Contact: <sip:a@h>;expires=7\r\nExpires: 60": "sip:a@h 7",
+		"Contact: <sip:a@h>\r\nExpires: 99999":        "sip:a@h 600",
+		"Contact: <sip:a@h>, <sip:b@h>;expires=0":     "sip:a@h 300,sip:b@h 0",
+		"Contact: *\r\nExpires: 0":                    "*",
+		"X: none":                                     "",
+		"Contact: *":                                  "400 Bad Wildcard Contact",
+		"Contact: <sip:a@h>\r\nExpires: later":        "400 Bad Expires",
+		"Contact: <sip:a@h>;expires=x":                "400 Bad Contact",
+		"Path: <sip:t@10.0.0.1;lr>, <sip:10.0.0.2;lr>\r\nContact: <sip:a@h>": "sip:a@h 300 via sip:t@10.0.0.1;lr sip:10.0.0.2;lr",
+	} {
+		req, ok := request(lines)
+		if !ok {
+			t.Fatalf("%q does not parse", lines)
+		}
+		c, err := s.contacts(req, now)
+		var got []string
+		if c.all {
+			got = append(got, "*")
+		}
+		for _, b := range c.bindings {
+			text := fmt.Sprintf("%s %d", b.URI, b.Expires/1000)
+			if len(b.Path) > 0 {
+				text += " via " + strings.Join(b.Path, " ")
+			}
+			got = append(got, text)
+		}
+		if err != nil {
+			got = []string{err.Error()}
+		}
+		if strings.Join(got, ",") != want {
+			t.Errorf("%q gives %q, want %q", lines, got, want)
+		}
+	}
+}
+
+func FuzzContacts(f *testing.F) {
+	f.Add("Contact: <sip:a@h>;expires=7\r\nExpires: 60")
+	f.Add("Contact: *\r\nExpires: 0")
+	f.Add("Path: <sip:t@10.0.0.1;lr>, <sip:10.0.0.2;lr>\r\nContact: \"a, b\" <sip:a@h;x=\"<\">")
+	f.Fuzz(func(t *testing.T, lines string) {
+		req, ok := request(lines)
+		if !ok {
+			return
+		}
+		s := &server{maxExpires: 10 * time.Minute}
+		c, err := s.contacts(req, time.UnixMilli(0))
+		if err != nil {
+			return
+		}
+		for _, b := range c.bindings {
+			if b.Expires < 0 || b.Expires > s.maxExpires.Milliseconds() {
+				t.Errorf("%q: expires after %d ms", lines, b.Expires)
+			}
+			_ = retarget(req.Clone(), b)
+		}
+	})
+}
+
+func FuzzCredentials(f *testing.F) {
+	f.Add(`Digest username="a@ims.test",realm="ims.test",nonce="n",uri="sip:ims.test",response="r",qop=auth,nc=00000001,cnonce="c"`)
+	f.Add(`Digest username="a`)
+	f.Add(`Basic YTpi`)
+	f.Fuzz(func(t *testing.T, value string) {
+		c, err := parseCredentials(sip.NewHeader("Authorization", value))
+		if err == nil {
+			digestResponse("ha1", "REGISTER", c)
+		}
+	})
+}
+
+func FuzzRegistration(f *testing.F) {
+	f.Add([]byte(`{"identities":["sip:a@ims.test"],"bindings":[{"uri":"sip:a@h","path":["sip:t@10.0.0.1;lr"],"expires":5}],"version":1}`))
+	f.Add([]byte(``))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		r, err := parseRegistration(value)
+		if err != nil {
+			return
+		}
+		r.prune(time.UnixMilli(1))
+		r.expiry()
+		if _, err := regInfo("sip:a@ims.test", r); err != nil {
+			t.Error(err)
+		}
+		again, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseRegistration(again); err != nil {
+			t.Errorf("%s does not survive: %v", value, err)
+		}
+	})
+}
+
+func FuzzRegData(f *testing.F) {
+	f.Add([]byte(`<ClearwaterRegData><RegistrationState>REGISTERED</RegistrationState><IMSSubscription><PrivateID>a</PrivateID><ServiceProfile><InitialFilterCriteria><Priority>1</Priority><TriggerPoint><ConditionTypeCNF>true</ConditionTypeCNF><SPT><Group>0</Group><Method>INVITE</Method></SPT></TriggerPoint><ApplicationServer><ServerName>sip:mmtel.ims.test</ServerName></ApplicationServer></InitialFilterCriteria></ServiceProfile></IMSSubscription></ClearwaterRegData>`))
+	f.Fuzz(func(t *testing.T, document []byte) {
+		if data, err := parseRegData(document); err == nil {
+			telephony(data.Subscription.Profile, "INVITE", originating)
+		}
+	})
+}
