@@ -69,7 +69,7 @@ func (f *figure) vector() ([]byte, error) {
 		return nil, err
 	}
 	svg := bytes.Map(forXML, b.Bytes())
-	svg = bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
+	svg = bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans"), []byte("font-family:'Liberation Sans',Arial,Helvetica,'DejaVu Sans Condensed',sans-serif"))
 	var err error
 	f.Inline, err = f.forPage(string(svg), t)
 	return svg, err

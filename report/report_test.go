@@ -270,6 +270,62 @@ func TestUnfinishedRunShowsWhatThereIs(t *testing.T) {
 	}
 }
 
+// A summary is saved after every size, so a killed run has one without an end.
+func TestKilledRunIsNotFinished(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	d.Summary.StoppedBecause, d.Summary.Optimal = "", nil
+	d.Summary.Sizings = d.Summary.Sizings[:1]
+	page := pageOf(t, d)
+	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m", "160 to 191"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestRunsOfDifferentThresholdsAreComparedAtOne(t *testing.T) {
+	runs := twoRuns(t)
+	z := runs[1].Summary.Sizings
+	for i := range z {
+		z[i].Capacities = z[i].Capacities[1:] // 0.8 alone
+		z[i].Capacity = z[i].Capacities[0]
+	}
+	runs[1].Summary.Thresholds = []float64{0.8}
+	var b bytes.Buffer
+	if err := report.CompareJSON(&b, runs...); err != nil {
+		t.Fatal(err)
+	}
+	var c report.Comparison
+	if err := json.Unmarshal(b.Bytes(), &c); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.Rows {
+		if r.Threshold != 0.9 || r.Rate == 0 {
+			t.Errorf("%+v is not at 0.9", r)
+		}
+	}
+}
+
+func TestOldFiguresGo(t *testing.T) {
+	dir := t.TempDir()
+	figures := filepath.Join(dir, "figures")
+	if err := os.Mkdir(figures, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"success-9.svg", "time-old.png", "mine.svg", "useful.txt"} {
+		if err := os.WriteFile(filepath.Join(figures, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := report.Write(dir, &result.Data{Dir: "empty"}); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(figures)
+	if err != nil || len(entries) != 2 || entries[0].Name() != "mine.svg" || entries[1].Name() != "useful.txt" {
+		t.Errorf("left are %v, %v", entries, err)
+	}
+}
+
 func TestRunWithoutTrials(t *testing.T) {
 	d := &result.Data{Dir: "runs/empty", Manifest: directed().manifest()}
 	page := pageOf(t, d)
