@@ -1,0 +1,24 @@
+// Package sipp drives the real SIPp (http://sipp.sourceforge.net, version 3.6)
+// as a load generator: it starts one SIPp for each target with a scenario file,
+// reads what became of each call from SIPp's own logs, and reports as the
+// contract of package load asks.
+//
+// Open loop: SIPp's call limit (-l) is the size of the subscriber pool, rate x
+// (timeout + call time), so that it never holds calls back.
+//
+// What is scheduled: call n of SIPp, from 1, is due (n-1)/rate after the
+// beginning, warm-up included. SIPp does not tell its own beginning, so it is
+// taken as late as it can be without any call being sent before it was due.
+// Latency is from the due time to the call's last received response, both by the
+// time stamps of SIPp's short message log; SIPp places calls by a clock of its
+// own, several at a time, and that is in the latency.
+//
+// What became of a call: SIPp's error log names each call that failed; every
+// other call that was sent succeeded, and SIPp's own totals must agree, or the
+// report is an error. The causes are "timeout", "send", the status of an
+// unexpected response, or "unexpected" for an unexpected request.
+//
+// A scenario file of the user's own gets a subscriber's user part as [field0],
+// the domain as [field1] and [authentication ...] as [field2]; a call succeeds
+// when its scenario does.
+package sipp

@@ -1,0 +1,205 @@
+package sipp
+
+import (
+	"bufio"
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"vitrine/load"
+	"vitrine/load/sip"
+)
+
+//go:embed scenarios/*.xml
+var scenarios embed.FS
+
+// A job is one SIPp: the calls of one target.
+type job struct {
+	target    string
+	turn      int // it makes calls turn, turn + targets, turn + 2 targets ...
+	calls     int64
+	local     netip.Addr
+	folder    string // its own, in the trial's scratch
+	callee    netip.AddrPort
+	firstUser int // of its share of the pool
+	pool      int // calls that may be open
+}
+
+// plan shares the trial out among its targets.
+func plan(t load.Trial, p sip.Params, scratch string) ([]job, error) {
+	users, err := p.Pool(t.Rate)
+	if err != nil {
+		return nil, err
+	}
+	parties := 1
+	if p.Scenario == sip.RegInvite {
+		parties = 2
+	}
+	first, end := load.Pace(t.Rate).Calls(t.Warmup, t.Duration)
+	targets := int64(len(t.Targets))
+	jobs := make([]job, len(t.Targets))
+	share := max(users/parties/len(t.Targets), 1)
+	for i, target := range t.Targets {
+		local, err := localAddress(p.Local, target)
+		if err != nil {
+			return nil, err
+		}
+		j := &jobs[i]
+		*j = job{target: target, turn: i, local: local, folder: filepath.Join(scratch, "sipp-"+strconv.Itoa(i+1))}
+		j.calls = (end - first - int64(i) + targets - 1) / targets
+		j.firstUser, j.pool = p.FirstUser+i*share*parties, share
+		if p.Scenario == sip.RegInvite {
+			port := p.Port
+			if port != 0 {
+				port += i
+			}
+			j.callee = netip.AddrPortFrom(local, uint16(port))
+		}
+	}
+	return jobs, nil
+}
+
+// localAddress is the address that the route to the target has, or the one given.
+func localAddress(given, target string) (netip.Addr, error) {
+	if given != "" {
+		return netip.ParseAddr(given)
+	}
+	conn, err := net.Dial("udp", target) // sends nothing
+	if err != nil {
+		return netip.Addr{}, bad("target "+target, err.Error())
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// freePort finds a UDP port for the callee that nobody has now.
+func freePort(local netip.Addr) (uint16, error) {
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port on %v: %w", local, err)
+	}
+	port := conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	return port, conn.Close()
+}
+
+// prepare writes what the job's SIPp reads: scenario and subscribers.
+func (j *job) prepare(p Params) error {
+	if err := os.MkdirAll(j.folder, 0o755); err != nil {
+		return fmt.Errorf("make SIPp's folder: %w", err)
+	}
+	for _, name := range []string{shortLog, errorLog, statLog} {
+		if err := os.Remove(filepath.Join(j.folder, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the log of an earlier SIPp: %w", err)
+		}
+	}
+	if j.callee.IsValid() && j.callee.Port() == 0 {
+		port, err := freePort(j.local)
+		if err != nil {
+			return err
+		}
+		j.callee = netip.AddrPortFrom(j.local, port)
+	}
+	if err := j.writeScenarios(p); err != nil {
+		return err
+	}
+	return j.writeUsers(p)
+}
+
+func (j *job) writeScenarios(p Params) error {
+	var scenario []byte
+	var err error
+	if p.ScenarioFile != "" {
+		scenario, err = os.ReadFile(p.ScenarioFile)
+	} else {
+		scenario, err = scenarios.ReadFile("scenarios/" + p.Scenario + ".xml")
+	}
+	if err != nil {
+		return fmt.Errorf("read the scenario: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(j.folder, "scenario.xml"), scenario, 0o644); err != nil {
+		return fmt.Errorf("write the scenario: %w", err)
+	}
+	if !j.callee.IsValid() {
+		return nil
+	}
+	if scenario, err = scenarios.ReadFile("scenarios/reg-invite-callee.xml"); err != nil {
+		return fmt.Errorf("read the callee's scenario: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(j.folder, "callee.xml"), scenario, 0o644); err != nil {
+		return fmt.Errorf("write the callee's scenario: %w", err)
+	}
+	return nil
+}
+
+// writeUsers writes SIPp's injection file: a line a call, taken in turn.
+func (j *job) writeUsers(p Params) (err error) {
+	f, err := os.Create(filepath.Join(j.folder, "users.csv"))
+	if err != nil {
+		return fmt.Errorf("write the subscribers: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	fmt.Fprintln(w, "SEQUENTIAL")
+	for i := range j.pool {
+		caller := j.firstUser + i
+		fmt.Fprintf(w, "%s;%s;%s", p.user(caller), p.Domain, p.authentication(caller))
+		if j.callee.IsValid() {
+			callee := j.firstUser + j.pool + i
+			fmt.Fprintf(w, ";%s;%s;%v", p.user(callee), p.authentication(callee), j.callee)
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write the subscribers: %w", err)
+	}
+	return nil
+}
+
+// The files that SIPp writes, in the job's folder.
+const (
+	shortLog  = "messages.csv"
+	errorLog  = "errors.log"
+	statLog   = "statistics.csv"
+	screenLog = "screen.log"
+	calleeLog = "callee.log"
+)
+
+// arguments are those of the job's SIPp.
+func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string {
+	args := []string{
+		j.target, "-sf", "scenario.xml", "-inf", "users.csv", "-i", j.local.String(), "-nostdin",
+		"-r", strconv.FormatFloat(t.Rate/float64(len(t.Targets)), 'f', -1, 64),
+		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.pool),
+		"-recv_timeout", strconv.FormatInt(time.Duration(p.Timeout).Milliseconds(), 10),
+		"-timeout", strconv.FormatInt(int64(longest/time.Second)+1, 10) + "s",
+		// Abort at what is unexpected, but send no BYE or CANCEL of SIPp's own.
+		"-default_behaviors", "abortunexp",
+		"-auth_uri", p.Domain, "-buff_size", strconv.Itoa(8 << 20),
+		"-trace_shortmsg", "-shortmessage_file", shortLog,
+		"-trace_err", "-error_file", errorLog,
+		"-trace_stat", "-stf", statLog, "-fd", "1",
+	}
+	if !p.Retransmit {
+		args = append(args, "-nr")
+	}
+	return args
+}
+
+// calleeArguments are those of the SIPp that answers calls.
+func (j *job) calleeArguments(p Params) []string {
+	args := []string{
+		"-sf", "callee.xml", "-i", j.local.String(), "-p", strconv.Itoa(int(j.callee.Port())), "-nostdin",
+		"-default_behaviors", "abortunexp", "-buff_size", strconv.Itoa(8 << 20),
+		"-recv_timeout", strconv.FormatInt(time.Duration(p.Timeout).Milliseconds(), 10),
+	}
+	if !p.Retransmit {
+		args = append(args, "-nr")
+	}
+	return args
+}

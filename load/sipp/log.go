@@ -1,0 +1,174 @@
+package sipp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A call is what SIPp's logs say of one.
+type call struct {
+	sent     time.Duration // since 1970; 0: it was not
+	answered time.Duration // its last response, since 1970
+	cause    string        // why it failed; empty: it did not
+}
+
+// readLogs reads what became of the job's calls; calls[i] is SIPp's call i+1.
+func (j *job) readLogs() ([]call, error) {
+	calls := make([]call, j.calls)
+	if err := readMessages(filepath.Join(j.folder, shortLog), calls); err != nil {
+		return nil, err
+	}
+	failures, err := readFailures(filepath.Join(j.folder, errorLog), calls)
+	if err != nil {
+		return nil, err
+	}
+	made, failed, err := readTotals(filepath.Join(j.folder, statLog))
+	if err != nil {
+		return nil, err
+	}
+	var sent int64
+	for i := range calls {
+		if calls[i].sent > 0 {
+			sent++
+		}
+	}
+	if made != sent || failed != failures {
+		return nil, fmt.Errorf("SIPp counts %d calls and %d failed, its logs (%s) name %d and %d", made, failed, j.folder, sent, failures)
+	}
+	return calls, nil
+}
+
+// readMessages reads the short message log: date, time, seconds since 1970, S or
+// R, Call-ID, CSeq and first line, parted by tabs.
+func readMessages(file string, calls []call) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("read SIPp's messages: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		fields := bytes.SplitN(lines.Bytes(), []byte("\t"), 7)
+		if len(fields) < 7 {
+			continue
+		}
+		i, ok := callNumber(string(fields[4]), len(calls))
+		at, err := parseStamp(string(fields[2]))
+		if !ok || err != nil {
+			continue
+		}
+		switch c := &calls[i]; {
+		case fields[3][0] == 'S' && c.sent == 0:
+			c.sent = at
+		case fields[3][0] == 'R' && bytes.HasPrefix(fields[6], []byte("SIP/2.0")):
+			c.answered = at
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read SIPp's messages: %s: %w", file, err)
+	}
+	return nil
+}
+
+// callNumber is the index of a call by its Call-ID, SIPp's default: number-pid@host.
+func callNumber(callID string, calls int) (int, bool) {
+	digits, _, ok := strings.Cut(callID, "-")
+	n, err := strconv.Atoi(digits)
+	return n - 1, ok && err == nil && n >= 1 && n <= calls
+}
+
+// parseStamp reads seconds since 1970 with six decimals, exactly.
+func parseStamp(text string) (time.Duration, error) {
+	seconds, micros, ok := strings.Cut(text, ".")
+	s, err1 := strconv.ParseInt(seconds, 10, 64)
+	us, err2 := strconv.ParseInt(micros, 10, 64)
+	if !ok || len(micros) != 6 || err1 != nil || err2 != nil {
+		return 0, fmt.Errorf("time %q", text)
+	}
+	return time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, nil
+}
+
+// failure matches what SIPp 3.6 writes of a call that it gives up.
+var failure = regexp.MustCompile(
+	`Aborting call on unexpected message for Call-Id '([^']+)': while [^\n]*?received '(?:SIP/2\.0 (\d{3}))?` +
+		`|Call-Id: (\S+), receive timeout on message \S+ without label` +
+		`|Aborting call on UDP retransmission timeout for Call-ID '([^']+)'` +
+		`|Call-Id: (\S+), send timeout on message` +
+		`|Aborted call with Call-ID '([^']+)'`)
+
+// readFailures reads the error log into the calls' causes and says how many it
+// names. No file means no errors.
+func readFailures(file string, calls []call) (int64, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read SIPp's errors: %w", err)
+	}
+	var named int64
+	for _, m := range failure.FindAllStringSubmatch(string(text), -1) {
+		id, cause := m[1], m[2]
+		switch {
+		case m[1] != "" && cause == "":
+			cause = "unexpected"
+		case m[3] != "":
+			id, cause = m[3], "timeout"
+		case m[4] != "":
+			id, cause = m[4], "timeout"
+		case m[5] != "":
+			id, cause = m[5], "send"
+		case m[6] != "":
+			id, cause = m[6], "aborted"
+		}
+		if i, ok := callNumber(id, len(calls)); ok && calls[i].cause == "" {
+			calls[i].cause = cause
+			named++
+		}
+	}
+	return named, nil
+}
+
+// readTotals reads SIPp's own counts from the last line of its statistics.
+func readTotals(file string) (made, failed int64, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read SIPp's statistics: %w", err)
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.Comma, r.FieldsPerRecord, r.LazyQuotes = ';', -1, true
+	rows, err := r.ReadAll()
+	if err != nil || len(rows) < 2 {
+		return 0, 0, fmt.Errorf("read SIPp's statistics: %s: %d lines, %w", file, len(rows), err)
+	}
+	last := rows[len(rows)-1]
+	for i, name := range rows[0] {
+		if i >= len(last) {
+			break
+		}
+		var into *int64
+		switch name {
+		case "OutgoingCall(C)":
+			into = &made
+		case "FailedCall(C)":
+			into = &failed
+		default:
+			continue
+		}
+		if *into, err = strconv.ParseInt(last[i], 10, 64); err != nil {
+			return 0, 0, fmt.Errorf("read SIPp's statistics: %s: %s is %q", file, name, last[i])
+		}
+	}
+	return made, failed, nil
+}

@@ -1,0 +1,89 @@
+package sipp
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/load/sip"
+)
+
+// Params are the driver's parameters: those of the built-in generator that a
+// scenario file does not fix by itself.
+type Params struct {
+	Scenario     string `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
+	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=a SIPp scenario of your own instead; field0 to field2 are user part and domain and [authentication ...]"`
+
+	Retransmit bool         `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=let SIPp send again"`
+	Timeout    sip.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a message that does not come for so long fails its call"`
+
+	Users          int          `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
+	CallTime       sip.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
+	FirstUser      int          `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
+	UserFormat     string       `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
+	PasswordFormat string       `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
+	Username       string       `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
+	Domain         string       `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
+
+	Local string `json:"local" yaml:"local" jsonschema:"description=address to send from; the default is what the route to the target has"`
+	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: of the callee; 0: any"`
+}
+
+// Decode reads the parameters of a trial, by name. Its errors are
+// *vitrine.BadInput and name the parameter.
+func Decode(given map[string]string) (Params, error) {
+	_, common, err := decode(given)
+	return common, err
+}
+
+// decode gives them as the built-in generator has them too.
+func decode(given map[string]string) (sip.Params, Params, error) {
+	rest := maps.Clone(given)
+	delete(rest, "scenario_file")
+	for _, name := range []string{"digest", "hold", "expires", "tick"} {
+		if v, ok := rest[name]; ok {
+			return sip.Params{}, Params{}, bad(fmt.Sprintf("parameter %s is %q", name, v), "a SIPp scenario says that itself: write one of your own, and name it with scenario_file")
+		}
+	}
+	p, err := sip.Decode(rest)
+	if err != nil {
+		return p, Params{}, err
+	}
+	file := given["scenario_file"]
+	if file != "" {
+		if given["scenario"] != "" {
+			return p, Params{}, bad("parameters scenario and scenario_file are both given", "want one of them")
+		}
+		if _, err := os.Stat(file); err != nil {
+			return p, Params{}, bad(fmt.Sprintf("parameter scenario_file is %q", file), err.Error())
+		}
+	}
+	if time.Duration(p.Timeout)%time.Millisecond != 0 {
+		return p, Params{}, bad(fmt.Sprintf("parameter timeout is %q", given["timeout"]), "SIPp counts whole milliseconds")
+	}
+	return p, Params{
+		Scenario: p.Scenario, ScenarioFile: file, Retransmit: p.Retransmit, Timeout: p.Timeout,
+		Users: p.Users, CallTime: p.CallTime, FirstUser: p.FirstUser, UserFormat: p.UserFormat,
+		PasswordFormat: p.PasswordFormat, Username: p.Username, Domain: p.Domain, Local: p.Local, Port: p.Port,
+	}, nil
+}
+
+func bad(found, want string) error {
+	return &vitrine.BadInput{File: "generator sipp", Found: found, Want: want}
+}
+
+// user is the user part of a subscriber; Decode has checked the format.
+func (p Params) user(number int) string { return fmt.Sprintf(p.UserFormat, number) }
+
+// authentication is SIPp's keyword for the subscriber's credentials.
+func (p Params) authentication(number int) string {
+	user := p.user(number)
+	name := user
+	if p.Username == "user@domain" {
+		name += "@" + p.Domain
+	}
+	return "[authentication username=" + name + " password=" + strings.Replace(p.PasswordFormat, "%s", user, 1) + "]"
+}

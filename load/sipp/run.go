@@ -1,0 +1,181 @@
+package sipp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/load"
+)
+
+// grace is how long after the window a call that SIPp is behind with still
+// counts as offered.
+const grace = 100 * time.Millisecond
+
+// Run plays the trial with SIPp and prints its Report on stdout. It prints no
+// report when ctx ends first, and returns ctx's error. A host without SIPp is a
+// *vitrine.Unsupported, parameters that do not fit a *vitrine.BadInput.
+func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error) {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	common, p, err := decode(t.Params)
+	if err != nil {
+		return err
+	}
+	path, err := find()
+	if err != nil {
+		return err
+	}
+	scratch := t.Scratch
+	if scratch == "" {
+		if scratch, err = os.MkdirTemp("", "vitrine-sipp-"); err != nil {
+			return fmt.Errorf("generator sipp: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	}
+	jobs, err := plan(t, common, scratch)
+	if err != nil {
+		return fmt.Errorf("generator sipp: %w", err)
+	}
+	// A call's messages, and its retransmissions, may each take the timeout.
+	longest := time.Duration((t.Warmup+t.Duration)*float64(time.Second)) + 12*time.Duration(p.Timeout) + 10*time.Second
+	group, running := errgroup.WithContext(ctx)
+	for i := range jobs {
+		if err := jobs[i].prepare(p); err != nil {
+			return fmt.Errorf("generator sipp: %w", err)
+		}
+	}
+	for i := range jobs {
+		group.Go(func() error { return jobs[i].run(running, path, t, p, longest) })
+	}
+	if err := group.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("generator sipp: %w", err)
+	}
+	report, err := report(t, jobs)
+	if err != nil {
+		return fmt.Errorf("generator sipp: %w", err)
+	}
+	fmt.Fprintf(stderr, "sipp: %d processes, files in %s\n", len(jobs), scratch)
+	return report.Print(stdout)
+}
+
+// run runs the job's SIPp to its end, and the callee's beside it.
+func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, longest time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	calleeEnded := make(chan struct{})
+	if j.callee.IsValid() {
+		callee, err := j.start(ctx, path, calleeLog, j.calleeArguments(p))
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer close(calleeEnded)
+			err := callee.Wait()
+			cancel(fmt.Errorf("SIPp as callee on %v ended: %w; see %s", j.callee, err, filepath.Join(j.folder, calleeLog)))
+		}()
+	} else {
+		close(calleeEnded)
+	}
+	defer func() { cancel(nil); <-calleeEnded }()
+
+	caller, err := j.start(ctx, path, screenLog, j.arguments(t, p, longest))
+	if err != nil {
+		return err
+	}
+	err = caller.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 { // some calls failed
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("SIPp to %s: %w: %s", j.target, err, j.lastWords())
+	}
+	return nil
+}
+
+// start starts a SIPp in the job's folder. It dies with ctx and with us.
+func (j *job) start(ctx context.Context, path, output string, args []string) (*exec.Cmd, error) {
+	f, err := os.Create(filepath.Join(j.folder, output))
+	if err != nil {
+		return nil, fmt.Errorf("start SIPp: %w", err)
+	}
+	defer f.Close()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = j.folder
+	cmd.Stdout, cmd.Stderr = f, f
+	cmd.Env = append(os.Environ(), "TERM=dumb")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start SIPp: %w", err)
+	}
+	return cmd, nil
+}
+
+// lastWords is the end of what SIPp said.
+func (j *job) lastWords() string {
+	for _, name := range []string{errorLog, screenLog} {
+		text, err := os.ReadFile(filepath.Join(j.folder, name))
+		if err == nil && len(text) > 0 {
+			return fmt.Sprintf("%q; see %s", text[max(0, len(text)-300):], filepath.Join(j.folder, name))
+		}
+	}
+	return "it said nothing"
+}
+
+// report joins the jobs' calls by the trial's schedule.
+func report(t load.Trial, jobs []job) (load.Report, error) {
+	pace := load.Pace(t.Rate)
+	first, end := pace.Calls(t.Warmup, t.Duration)
+	all := make([]call, end-first)
+	for i := range jobs {
+		calls, err := jobs[i].readLogs()
+		if err != nil {
+			return load.Report{}, err
+		}
+		for n, c := range calls {
+			all[n*len(jobs)+jobs[i].turn] = c
+		}
+	}
+	// The window began as late as no call is before its time.
+	var start time.Duration
+	for i, c := range all {
+		if at := c.sent - pace.At(first+int64(i)); c.sent > 0 && (start == 0 || at < start) {
+			start = at
+		}
+	}
+	record := load.NewRecorder(t.Duration)
+	duration := time.Duration(t.Duration * float64(time.Second))
+	for i, c := range all {
+		due := pace.At(first + int64(i))
+		record.Scheduled(due)
+		if c.sent == 0 || c.sent-start > duration+grace {
+			continue
+		}
+		record.Offered(due)
+		switch {
+		case c.cause != "":
+			record.Failed(due, c.cause)
+		case c.answered == 0:
+			record.Failed(due, "unanswered")
+		default:
+			record.Succeeded(due, c.answered-start-due)
+		}
+	}
+	return record.Report(time.Unix(0, int64(start)))
+}

@@ -1,0 +1,30 @@
+package sipp
+
+import (
+	"os"
+	"testing"
+
+	"vitrine"
+	"vitrine/load/loadtest"
+	"vitrine/load/sip"
+)
+
+func TestMain(m *testing.M) {
+	loadtest.Main(Run)
+	os.Exit(m.Run())
+}
+
+// TestSIPp runs the real SIPp; CI must not skip it.
+func TestSIPp(t *testing.T) {
+	if _, err := Version(t.Context()); vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	loadtest.Run(t, loadtest.Subject{
+		Program:   []string{os.Args[0], "generate"},
+		Params:    map[string]string{"port": "0"},
+		Scenarios: []string{sip.RegDereg, sip.RegSubscribe, sip.RegInvite},
+		Scratch:   true,
+	})
+}

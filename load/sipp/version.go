@@ -1,0 +1,48 @@
+package sipp
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+
+	"vitrine"
+	"vitrine/substrate"
+)
+
+// program is SIPp's executable.
+const program = "sipp"
+
+var versionPattern = regexp.MustCompile(`SIPp (v[0-9][^\s]*)`)
+
+// Version is that of the SIPp on PATH; *vitrine.Unsupported when there is none.
+func Version(ctx context.Context) (string, error) {
+	path, err := find()
+	if err != nil {
+		return "", err
+	}
+	// It prints its version and ends with a status of its own.
+	out, err := exec.CommandContext(ctx, path, "-v").CombinedOutput()
+	m := versionPattern.FindSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("ask %s for its version: %v: %.200q", path, err, out)
+	}
+	return string(m[1]), nil
+}
+
+func find() (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", &vitrine.Unsupported{What: "generator sipp", Missing: "the program sipp", Do: "install SIPp (Debian: sip-tester), or use the generator sip"}
+	}
+	return path, nil
+}
+
+// Check says whether SIPp is there.
+func Check(ctx context.Context) []substrate.Check {
+	version, err := Version(ctx)
+	if err != nil {
+		return []substrate.Check{{Name: "generator: sipp", Missing: err.Error()}}
+	}
+	return []substrate.Check{{Name: "generator: sipp", OK: true, Detail: version}}
+}
