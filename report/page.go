@@ -106,12 +106,12 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	if err != nil {
 		return err
 	}
-	p := page{
+	p := page{ // CSS and JS are this package's own, not from outside
 		Unit: s.unit, Several: len(s.runs) > 1, Table: s.capacityTable(), Pairs: s.pairs(),
-		Light:   template.CSS(variables(func(t tone) string { return t.light })), //nolint:gosec // constants
-		Dark:    template.CSS(variables(func(t tone) string { return t.dark })),  //nolint:gosec // constants
-		Style:   template.CSS(pageStyle),                                         //nolint:gosec // a file of this package
-		Script:  template.JS(pageScript),                                         //nolint:gosec // a file of this package
+		Light:   template.CSS(variables(func(t tone) string { return t.light })),
+		Dark:    template.CSS(variables(func(t tone) string { return t.dark })),
+		Style:   template.CSS(pageStyle),
+		Script:  template.JS(pageScript),
 		Figures: map[string][]*figure{},
 	}
 	names := make([]string, len(s.runs))
