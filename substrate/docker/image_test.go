@@ -331,6 +331,7 @@ func (b *bed) madeImages() []string {
 	for _, i := range images {
 		all = append(all, fmt.Sprint(i.RepoTags, i.ID))
 	}
+	slices.Sort(all) // those of one second come in any order
 	return all
 }
 

@@ -97,6 +97,7 @@ func (i *Instance) Stop(ctx context.Context, grace time.Duration) error {
 		p.await(ctx, grace)
 	}
 	if !p.ended() {
+		p.killed.Store(true)
 		if err := i.s.kill(after, p.id, "SIGKILL"); err != nil {
 			return err
 		}
@@ -128,6 +129,9 @@ func (i *Instance) Remove(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.removed = true
+	if i.proc != nil {
+		i.proc.killed.Store(true)
+	}
 	left, err := i.s.containersWith(ctx, labelRun+"="+i.spec.Run, labelInstance+"="+i.spec.Name)
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", i.spec.Name, err)

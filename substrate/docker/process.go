@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -29,6 +30,7 @@ type process struct {
 
 	stream types.HijackedResponse // standard output and error
 	out    *output
+	killed atomic.Bool        // by us
 	cancel context.CancelFunc // has watch give up
 	done   chan struct{}
 	err    error
@@ -164,12 +166,18 @@ func (p *process) how(ctx context.Context) error {
 	if status == 0 {
 		return nil
 	}
-	state, err := p.s.inspect(ctx, p.id)
-	if err == nil && state.OOMKilled {
+	switch state, err := p.s.inspect(ctx, p.id); {
+	case err == nil && state.OOMKilled:
 		return fmt.Errorf("docker: %s: out of memory: over its limit of %d MiB the kernel killed a process of it: %w", p.name, p.memory>>20, statusError(status))
+	case status == killedStatus && p.memory > 0 && !p.killed.Load():
+		// The engine hears of the kernel's kill and of the end apart, in either order.
+		return fmt.Errorf("docker: %s: killed, most likely by the kernel for going over its %d MiB of memory: %w", p.name, p.memory>>20, statusError(status))
 	}
 	return fmt.Errorf("docker: %s: %w", p.name, statusError(status))
 }
+
+// killedStatus is the exit status of what SIGKILL ended.
+const killedStatus = 128 + int64(unix.SIGKILL)
 
 // A statusError is an exit status other than 0. The engine tells a process
 // that a signal ended as 128 and the signal's number.

@@ -161,7 +161,7 @@ func (e *Engine) stop(t testing.TB) {
 		<-e.ended
 	}
 	if t.Failed() {
-		t.Logf("the engine's log ended:\n%s", lastLines(e.log.String(), 20))
+		t.Logf("the errors that the engine logged last:\n%s", lastLines(e.errors(), 20))
 	}
 }
 
@@ -307,6 +307,17 @@ func answers(ctx context.Context, host string) bool {
 	defer cancel()
 	_, err = api.Ping(ctx)
 	return err == nil
+}
+
+// errors is what of the log is more than a warning.
+func (e *Engine) errors() string {
+	var b strings.Builder
+	for line := range strings.Lines(e.log.String()) {
+		if !strings.Contains(line, "level=warning") && !strings.Contains(line, "level=info") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 func lastLines(text string, n int) string {
