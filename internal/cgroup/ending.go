@@ -53,9 +53,25 @@ func (h *Host) RemoveRun(ctx context.Context, run string) error {
 	}
 	for _, t := range h.trees {
 		// Other runs may have groups there, or be about to: see Create.
-		_ = os.Remove(filepath.Join(t.base, Name))
+		if os.Remove(filepath.Join(t.base, Name)) == nil && h.Version == 2 {
+			t.back()
+		}
 	}
 	return nil
+}
+
+// back undoes what enable did to a group that had this process, as far as it
+// did: others may use it by now.
+func (t tree) back() {
+	own := filepath.Join(t.base, selfName)
+	if _, err := os.Stat(own); err != nil {
+		return
+	}
+	for _, c := range t.controllers {
+		_ = set(t.base, "cgroup.subtree_control", "-"+c)
+	}
+	_ = set(t.home, "cgroup.procs", "0")
+	_ = os.Remove(own)
 }
 
 func (h *Host) removeAll(ctx context.Context, name string) error {

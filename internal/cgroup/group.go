@@ -149,7 +149,7 @@ func (t tree) enable(path string) error {
 	}
 	// A group that has processes cannot hand controllers on ("no internal
 	// processes", cgroup-v2.rst). Where the process is this one, it moves down.
-	own := filepath.Join(t.base, Name+"-self")
+	own := filepath.Join(t.base, selfName)
 	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

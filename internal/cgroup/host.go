@@ -28,6 +28,10 @@ import (
 // Name is the group that all of ours are below, in every hierarchy.
 const Name = "vitrine"
 
+// selfName is the group that this process moves to where its own must be left
+// for ours to be made in it.
+const selfName = Name + "-self"
+
 // The controllers that groups use.
 const (
 	CPU     = "cpu"

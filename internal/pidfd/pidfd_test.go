@@ -1,0 +1,70 @@
+package pidfd
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"testing"
+)
+
+func sleeper(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func TestPidfdKillsAndWaits(t *testing.T) {
+	first, second := sleeper(t), sleeper(t)
+	s := make(Set)
+	defer s.Close()
+	for _, cmd := range []*exec.Cmd{first, second} {
+		for range 2 {
+			if err := s.Add(cmd.Process.Pid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Drop(second.Process.Pid)
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pid := first.Process.Pid
+	_ = first.Wait()
+	if s.Alive(pid) {
+		t.Error("a reaped process is alive")
+	}
+	if err := s.Kill(); err != nil { // the number may be another's: it is not hit
+		t.Errorf("killing what has ended: %v", err)
+	}
+	if err := s.Add(second.Process.Pid); err != nil || !s.Alive(second.Process.Pid) {
+		t.Errorf("one that was dropped was killed: %v", err)
+	}
+	var gone Set = make(map[int]int)
+	if err := gone.Add(pid); err != nil || len(gone) != 0 {
+		t.Errorf("added a process that has ended: %v, %v", gone, err)
+	}
+}
+
+func TestPidfdWaitIsBounded(t *testing.T) {
+	cmd := sleeper(t)
+	s := make(Set)
+	defer s.Close()
+	if err := s.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for one that lives: %v", err)
+	}
+}

@@ -1,0 +1,175 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// leader starts a command that leads a session and works in a folder.
+func leader(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// TestProcessRecordEndsItsOwnOnly: a number that has become another's is left
+// alone, whatever of the record is not as it was.
+func TestProcessRecordEndsItsOwnOnly(t *testing.T) {
+	dir := t.TempDir()
+	cmd := leader(t, dir)
+	own, err := newRecord(cmd.Process.Pid, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherStart, otherBoot := own, own
+	otherStart.Start++
+	otherBoot.Boot = "another"
+	for _, r := range []record{otherStart, otherBoot} {
+		if n, err := r.end(t.Context()); n != 0 || err != nil {
+			t.Errorf("%+v: ended %d, %v", r, n, err)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Fatalf("a process that is not the record's has ended: %v", err)
+	}
+	if n, err := own.end(t.Context()); n != 1 || err != nil {
+		t.Errorf("%+v: ended %d, %v", own, n, err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the record's process: %v", err)
+	}
+}
+
+// TestProcessRecordSparesForeignSessions: the leader has ended, and one of a
+// session with its number is the record's only if it works in its folder.
+func TestProcessRecordSparesForeignSessions(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	all := table{}
+	for _, where := range []string{dir, elsewhere} {
+		cmd := leader(t, where)
+		stats, err := processes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat := stats[cmd.Process.Pid]
+		stat.Session = 1 << 30 // no such process
+		all[cmd.Process.Pid] = stat
+	}
+	r := record{PID: 1 << 30, Dir: dir}
+	roots := r.roots(all)
+	if len(roots) != 1 {
+		t.Fatalf("of %v it takes %v for its own", all, roots)
+	}
+	for pid := range roots {
+		if cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd")); err != nil || cwd != dir {
+			t.Errorf("it takes one in %s for its own, %v", cwd, err)
+		}
+	}
+}
+
+// unlimited is a substrate on a host without cgroups.
+func unlimited(t *testing.T) *Substrate {
+	t.Helper()
+	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() })
+	s, err := New(Config{Run: run, Network: NetworkHost, Environ: os.Environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.groups, s.noGroups = nil, &vitrine.Unsupported{What: "cgroups", Missing: "none here", Do: "run as root"}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestProcessWholeCPUsWithoutCgroups(t *testing.T) {
+	s := unlimited(t)
+	create := func(name string, vcpus float64, cpus ...int) (*Instance, error) {
+		in, err := s.Create(t.Context(), substrate.Spec{Run: s.config.Run.ID, Name: name, VCPUs: vcpus, CPUs: cpus, Memory: 1 << 20, Dir: t.TempDir()})
+		if err != nil {
+			return nil, err
+		}
+		return in.(*Instance), nil
+	}
+	first, err := create("bono-1", 1, 4, 5, 6)
+	if err != nil || !slices.Equal(first.spec.CPUs, []int{4}) {
+		t.Fatalf("one vCPU: %v", err)
+	}
+	second, err := create("bono-2", 2, 4, 5, 6)
+	if err != nil || !slices.Equal(second.spec.CPUs, []int{5, 6}) {
+		t.Fatalf("two vCPUs: %v", err)
+	}
+	for name, vcpus := range map[string]float64{"none is free": 1, "not whole": 0.5} {
+		if _, err := create("bono-3", vcpus, 4, 5, 6); !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "none here") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := first.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	third, err := create("bono-3", 1, 4, 5, 6)
+	if err != nil || !slices.Equal(third.spec.CPUs, []int{4}) {
+		t.Errorf("CPUs of a removed instance: %v", err)
+	}
+	missing := third.Vantage().Missing
+	for _, what := range []string{"memory-limit", "throttled", "network"} {
+		if missing[what] == "" {
+			t.Errorf("nothing says why there is no %s: %v", what, missing)
+		}
+	}
+}
+
+func TestProcessEnvironment(t *testing.T) {
+	s := &Substrate{config: Config{Environ: []string{"HOME=/home/x", "LANG=C", "PATH=/bin"}}}
+	got := s.environment(vitrine.Command{Env: []string{"A=1", "PATH=/own"}})
+	if want := []string{"HOME=/home/x", "A=1", "PATH=/own"}; !slices.Equal(got, want) {
+		t.Errorf("environment %q, want %q", got, want)
+	}
+}
+
+func TestProcessNetworkNames(t *testing.T) {
+	var unsupported *vitrine.Unsupported
+	_, err := New(Config{Network: "bridged"})
+	if err == nil || errors.As(err, &unsupported) || !strings.Contains(err.Error(), "bridged") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProcessCheck(t *testing.T) {
+	s := unlimited(t)
+	for _, c := range s.Check(t.Context()) {
+		if c.OK == (c.Missing != "") {
+			t.Errorf("%+v says that and why not", c)
+		}
+		if strings.Contains(c.Name, "quota") && c.OK {
+			t.Errorf("%+v without cgroups", c)
+		}
+	}
+}
