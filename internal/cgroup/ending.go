@@ -152,10 +152,10 @@ func (h *Host) signal(dir string, found pidfd.Set, forking bool) error {
 		}
 		defer func() { _ = set(dir, file, thawed) }()
 		all, _, err := hold(dir)
-		defer all.Close()
 		if err == nil {
 			err = all.Kill()
 		}
+		all.Close()
 		if err != nil {
 			return err
 		}

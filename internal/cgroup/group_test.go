@@ -169,7 +169,7 @@ func TestCgroupKillsLeafAlone(t *testing.T) {
 	if gone, err := goes.Remove(); !gone || err != nil {
 		t.Errorf("the leaf is gone: %v, %v", gone, err)
 	}
-	if err := staying.Process.Signal(os.Signal(os.Interrupt)); err != nil {
+	if err := staying.Process.Signal(os.Interrupt); err != nil {
 		t.Errorf("the other leaf's command has ended: %v", err)
 	}
 	if err := g.Remove(t.Context()); err != nil {

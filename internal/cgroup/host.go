@@ -145,12 +145,11 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writab
 	if !ok {
 		return nil, &vitrine.Unsupported{What: "cgroups", Missing: "the group of this process, " + own[j].Path + ", in what is mounted"}
 	}
-	base, err := mounts[i].MountPoint, error(nil)
+	base, top := home, mounts[i].MountPoint
 	if root {
-		err = writable(base)
-	} else {
-		base, err = delegated(base, home, writable)
+		base = top
 	}
+	base, err := delegated(base, top, writable)
 	if err != nil {
 		return nil, &vitrine.Unsupported{
 			What: "cgroups", Missing: "the right to make groups: " + err.Error(),
@@ -176,16 +175,16 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writab
 	return &Host{Version: 2, trees: []tree{t}}, nil
 }
 
-// delegated is the highest group, from this process's own upwards, that this
-// user may make groups in: the kernel lets nobody move processes out of it.
-func delegated(top, home string, writable func(string) error) (string, error) {
-	if err := writable(home); err != nil {
+// delegated is the highest group, from one upwards, that this user may make
+// groups in: the kernel lets nobody move processes out of it.
+func delegated(from, top string, writable func(string) error) (string, error) {
+	if err := writable(from); err != nil {
 		return "", err
 	}
-	for home != top && writable(filepath.Dir(home)) == nil {
-		home = filepath.Dir(home)
+	for from != top && writable(filepath.Dir(from)) == nil {
+		from = filepath.Dir(from)
 	}
-	return home, nil
+	return from, nil
 }
 
 // writable says whether groups can be made in the group, and processes moved

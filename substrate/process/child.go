@@ -90,7 +90,8 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	if len(command.Args) == 0 {
 		return nil, errors.New("no command")
 	}
-	cmd := exec.Command(command.Args[0], command.Args[1:]...)
+	// The context is about the starting, not about how long it runs.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), command.Args[0], command.Args[1:]...)
 	cmd.Env = in.substrate.environment(command)
 	cmd.Dir = command.Dir
 	if cmd.Dir == "" {

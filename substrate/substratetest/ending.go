@@ -145,7 +145,7 @@ func testKilledRun(t *testing.T, open Open, program string) {
 func startOrphan(s *suite, program, root, dir string) (run string, kill func()) {
 	s.Helper()
 	top, _, _ := strings.Cut(s.Name(), "/")
-	cmd := exec.Command(os.Args[0], "-test.run=^"+top+"$", "-test.count=1")
+	cmd := exec.CommandContext(s.ctx, os.Args[0], "-test.run=^"+top+"$", "-test.count=1")
 	cmd.Env = append(os.Environ(), BuiltAs(program), orphanEnv+"="+dir, rootEnv+"="+root)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

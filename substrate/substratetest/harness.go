@@ -58,7 +58,7 @@ func Build(t testing.TB) string {
 		return path
 	}
 	path := filepath.Join(t.TempDir(), "program")
-	build := exec.Command("go", "build", "-o", path, "vitrine/substrate/substratetest/program")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", path, "vitrine/substrate/substratetest/program")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program that instances run: %v\n%s", err, out)

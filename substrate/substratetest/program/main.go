@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -80,7 +81,7 @@ func wait(ends ...os.Signal) {
 // which may have left for a session of its own.
 func family(mark string, leaves bool) {
 	for i := range 2 {
-		child := exec.Command(os.Args[0], "stubborn", mark)
+		child := exec.CommandContext(context.Background(), os.Args[0], "stubborn", mark)
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: leaves && i == 1}
 		out, err := child.StdoutPipe()
 		if err != nil {
