@@ -1,0 +1,196 @@
+package catalog
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+
+	"vitrine/fabric"
+	"vitrine/internal/netns"
+	"vitrine/trial"
+)
+
+// A tapped fabric captures what the instances of one component send and
+// receive, from when they are wired to when they are taken off.
+type tapped struct {
+	fabric.Fabric
+	component string
+	dir       string // for captures
+
+	mu     sync.Mutex
+	taps   map[string]*tap     // by instance
+	inside map[netip.Addr]bool // addresses of the function, not of the generator
+}
+
+// Attach wires the instance and taps it.
+func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint, error) {
+	end, err := f.Fabric.Attach(ctx, port)
+	if err != nil || port.Instance == trial.GeneratorName {
+		return end, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inside[end.Addr] = true
+	if !strings.HasPrefix(port.Instance, f.component+"-") {
+		return end, nil
+	}
+	tap, err := startTap(port.NetNS, end, filepath.Join(f.dir, port.Instance+".pcap"))
+	if err != nil {
+		return end, errors.Join(err, f.Fabric.Detach(context.WithoutCancel(ctx), port.Instance))
+	}
+	f.taps[port.Instance] = tap
+	return end, nil
+}
+
+// Detach ends the capture and takes the instance off.
+func (f *tapped) Detach(ctx context.Context, instance string) error {
+	f.mu.Lock()
+	tap := f.taps[instance]
+	f.mu.Unlock()
+	var capture error
+	if tap != nil {
+		capture = tap.stop()
+	}
+	return errors.Join(capture, f.Fabric.Detach(ctx, instance))
+}
+
+// A tap is a tcpdump at one instance's interface.
+type tap struct {
+	file  string
+	addr  netip.Addr
+	cmd   *exec.Cmd
+	ended chan struct{} // then said and err are whole
+	said  bytes.Buffer
+	err   error
+}
+
+// startTap returns once the capture has begun.
+func startTap(namespace string, end fabric.Endpoint, file string) (*tap, error) {
+	t := &tap{file: file, addr: end.Addr, ended: make(chan struct{})}
+	t.cmd = exec.Command("tcpdump", "-i", end.Interface, "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file, "udp")
+	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the thread that run stays on
+	began := make(chan struct{})
+	go func() {
+		defer close(t.ended)
+		t.err = netns.Do(namespace, func() error { return t.run(began) })
+	}()
+	select {
+	case <-began:
+		return t, nil
+	case <-t.ended:
+		return nil, fmt.Errorf("capture at %s: tcpdump ended (%v): %s", t.addr, t.err, t.said.String())
+	}
+}
+
+// run runs tcpdump to its end. It closes began once packets are captured.
+func (t *tap) run(began chan<- struct{}) error {
+	printed, err := t.cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := t.cmd.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(printed)
+	for listening := false; lines.Scan(); {
+		fmt.Fprintln(&t.said, lines.Text())
+		if !listening && strings.Contains(lines.Text(), "listening on") {
+			listening = true
+			close(began)
+		}
+	}
+	return t.cmd.Wait()
+}
+
+var dropped = regexp.MustCompile(`(?m)^(\d+) packets? dropped by`)
+
+// stop ends the capture. One that the kernel dropped packets of is an error.
+func (t *tap) stop() error {
+	select {
+	case <-t.ended:
+	default:
+		if err := t.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("end the capture at %s: %w", t.addr, err)
+		}
+	}
+	<-t.ended
+	if t.err != nil {
+		return fmt.Errorf("the capture at %s: %w: %s", t.addr, t.err, t.said.String())
+	}
+	for _, match := range dropped.FindAllStringSubmatch(t.said.String(), -1) {
+		if match[1] != "0" {
+			return fmt.Errorf("the capture at %s is not whole: %s", t.addr, match[0])
+		}
+	}
+	return nil
+}
+
+// captured is what a capture holds of REGISTER transactions between phones and
+// the instance. A transaction is told by its Call-ID and CSeq.
+type captured struct {
+	packets      int64 // REGISTERs that came, those sent again too
+	transactions int64 // told apart
+	calls        int64 // Call-IDs
+	ok           int64 // transactions answered 200
+	challenged   int64 // transactions answered 401
+	complete     int64 // calls with ok answers to two transactions: registered and deregistered
+}
+
+// count reads the capture by tshark. Who the function is made of is in inside:
+// what the instance exchanges with those does not count.
+func (t *tap) count(inside map[netip.Addr]bool) (captured, error) {
+	out, err := exec.Command("tshark", "-n", "-r", t.file, "-d", "udp.port==5060,sip", "-Y", `sip.CSeq.method == "REGISTER"`,
+		"-T", "fields", "-e", "ip.src", "-e", "ip.dst", "-e", "sip.Status-Code", "-e", "sip.CSeq.seq", "-e", "sip.Call-ID").Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return captured{}, fmt.Errorf("read %s: %w: %s", t.file, err, failed.Stderr)
+	} else if err != nil {
+		return captured{}, err
+	}
+	var c captured
+	requests, oks, challenges := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	calls, answered := map[string]bool{}, map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		field := strings.Split(strings.TrimRight(line, "\n"), "\t")
+		if len(field) != 5 {
+			return c, fmt.Errorf("read %s: tshark printed %q", t.file, line)
+		}
+		from, err1 := netip.ParseAddr(field[0])
+		to, err2 := netip.ParseAddr(field[1])
+		if err := errors.Join(err1, err2); err != nil {
+			return c, fmt.Errorf("read %s: %w", t.file, err)
+		}
+		if inside[from] && inside[to] {
+			continue
+		}
+		call, transaction := field[4], field[4]+" "+field[3]
+		switch status := field[2]; {
+		case status == "" && to == t.addr:
+			c.packets++
+			requests[transaction], calls[call] = true, true
+		case status == "200" && from == t.addr && !oks[transaction]:
+			oks[transaction] = true
+			answered[call]++
+		case status == "401" && from == t.addr:
+			challenges[transaction] = true
+		}
+	}
+	for _, n := range answered {
+		if n == 2 {
+			c.complete++
+		}
+	}
+	c.transactions, c.calls = int64(len(requests)), int64(len(calls))
+	c.ok, c.challenged = int64(len(oks)), int64(len(challenges))
+	return c, nil
+}

@@ -1,0 +1,68 @@
+package catalog
+
+import (
+	"path/filepath"
+	"testing"
+
+	"vitrine/load/sip"
+	"vitrine/load/sipp"
+	"vitrine/spec"
+	"vitrine/substrate/docker"
+	"vitrine/substrate/process"
+)
+
+// known is what the packages' files may use.
+func known() spec.Known {
+	return spec.Known{
+		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
+		Fabrics:    map[string]any{"auto": nil, "loopback": nil, "bridge": nil},
+		Generators: map[string]any{"sip": sip.Params{}, "sipp": sipp.Params{}},
+	}
+}
+
+// TestFilesAreValid: every package has a deployment and a workload, all of its
+// files are valid, and it has the subscribers that its highest rate takes.
+func TestFilesAreValid(t *testing.T) {
+	packages, err := filepath.Glob("*/deployment.yaml")
+	if err != nil || len(packages) == 0 {
+		t.Fatalf("no packages: %v", err)
+	}
+	for _, deployment := range packages {
+		folder := filepath.Dir(deployment)
+		t.Run(folder, func(t *testing.T) {
+			if _, err := spec.LoadDeployment(deployment, known()); err != nil {
+				t.Error(err)
+			}
+			workloads, err := filepath.Glob(filepath.Join(folder, "workload*.yaml"))
+			if err != nil || len(workloads) == 0 {
+				t.Fatalf("no workload: %v", err)
+			}
+			for _, path := range workloads {
+				checkWorkload(t, path)
+			}
+		})
+	}
+}
+
+func checkWorkload(t *testing.T, path string) {
+	t.Helper()
+	w, err := spec.LoadWorkload(path, known())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if w.Generator != "sip" {
+		return
+	}
+	given, err := w.Parameters.Strings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := sip.Decode(given)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if _, err := p.Pool(w.Range.Max()); err != nil {
+		t.Errorf("%s: %v", path, err)
+	}
+}

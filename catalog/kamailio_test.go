@@ -1,0 +1,359 @@
+package catalog
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/load"
+	"vitrine/load/sip"
+	"vitrine/load/sipp"
+	"vitrine/result"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/docker"
+	"vitrine/substrate/docker/dockertest"
+	"vitrine/substrate/process"
+	"vitrine/trial"
+)
+
+// TestMain makes this binary its own generator: `TEST generate NAME OPTION...`.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 3 || os.Args[1] != "generate" {
+		os.Exit(m.Run())
+	}
+	t, err := load.ReadTrial(os.Args[3:], os.Environ())
+	if err == nil {
+		switch os.Args[2] {
+		case "sip":
+			err = sip.Run(context.Background(), t, os.Stdout, os.Stderr)
+		case "sipp":
+			err = sipp.Run(context.Background(), t, os.Stdout, os.Stderr)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// agree is how far counts of the same thing may be apart.
+const agree = 0.001
+
+// registers and accepted are the REGISTERs of a call, and those answered 200.
+const (
+	registers = 3
+	accepted  = 2
+)
+
+// TestKamailioCountersAgree: what trials.csv says is what Kamailio counted, and
+// what went over the edge's interface.
+func TestKamailioCountersAgree(t *testing.T) {
+	for _, name := range []string{"process", "docker"} {
+		t.Run(name, func(t *testing.T) {
+			requirePrograms(t)
+			var engine, tag string
+			if name == "docker" {
+				engine, tag = imageIn(t)
+			}
+			for _, w := range []struct{ sizing, workload string }{
+				{"ed1l-rg1l", "workload.yaml"},     // SIPp
+				{"ed2m-rg2m", "workload-sip.yaml"}, // the built-in generator
+			} {
+				t.Run(w.sizing, func(t *testing.T) {
+					c := newCampaign(t, name, w.sizing, w.workload)
+					c.engine = engine
+					for i := range c.config.Deployment.Components {
+						c.config.Deployment.Components[i].Image = tag
+					}
+					c.run()
+					c.compare()
+				})
+			}
+		})
+	}
+}
+
+// requirePrograms skips the test where what the package's README asks for is
+// not installed.
+func requirePrograms(t *testing.T) {
+	t.Helper()
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
+	for _, program := range []string{"kamailio", "kamcmd", "redis-server", "redis-cli", "sipp", "docker", "tcpdump", "tshark"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(&vitrine.Unsupported{What: "the package ims-kamailio", Missing: "the program " + program, Do: "run .ci/install"})
+		}
+	}
+	if err := netns.Possible(); vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// imageIn gives an engine and the package's image in it, under a tag that goes
+// with the test.
+func imageIn(t *testing.T) (engine, tag string) {
+	t.Helper()
+	engine = dockertest.Start(t)
+	tag = fmt.Sprintf("vitrine/ims-kamailio:test-%d", os.Getpid())
+	cmd := exec.Command("ims-kamailio/image.sh", tag)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST="+engine)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("image.sh: %v:\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		api, err := client.NewClientWithOpts(client.WithHost(engine), client.WithAPIVersionNegotiation())
+		if err == nil {
+			defer api.Close()
+			_, err = api.ImageRemove(context.Background(), tag, image.RemoveOptions{})
+		}
+		if err != nil {
+			t.Errorf("remove the image: %v", err)
+		}
+	})
+	return engine, tag
+}
+
+// A campaign measures one sizing of the package, with a capture at each edge.
+type campaign struct {
+	t      *testing.T
+	dir    string
+	label  *runs.Run
+	engine string // of docker
+	config trial.Config
+	wiring *tapped
+}
+
+func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
+	t.Helper()
+	c := &campaign{t: t, dir: t.TempDir()}
+	var err error
+	c.config = trial.Config{Log: slog.New(slog.DiscardHandler), Seed: 1}
+	if c.config.Deployment, err = spec.LoadDeployment("ims-kamailio/deployment.yaml", known()); err != nil {
+		t.Fatal(err)
+	}
+	c.config.Deployment.Servers.Substrate = spec.OneOrMany[string]{substrate}
+	c.config.Deployment.Mode = spec.Mode{Name: spec.Custom, Sizes: []string{sizing}}
+	w, err := spec.LoadWorkload(filepath.Join("ims-kamailio", workload), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Well below what the sizes carry, and no warm-up: what is not in
+	// trials.csv is counted by Kamailio all the same.
+	w.Search, w.Range, w.Increase, w.Repeat = spec.Ramp, spec.Range{20, 40}, 20, 1
+	w.Warmup, w.Duration, w.Settle = 0, 4*time.Second, 0
+	c.config.Workload = w
+	if c.config.CPUs, err = trial.ShareCPUs(nil, nil); vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if c.label, err = runs.New(runs.DefaultRoot()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.label.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.config.RunID = c.label.ID
+	c.config.Backends = c.backends()
+	return c
+}
+
+func (c *campaign) backends() trial.Backends {
+	self, err := os.Executable()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	host := func(context.Context) (substrate.Substrate, error) {
+		return process.New(process.Config{Run: c.label, Environ: os.Environ()})
+	}
+	return trial.Backends{
+		Self: self,
+		Host: host,
+		Substrate: func(ctx context.Context, name string, part spec.Node) (substrate.Substrate, error) {
+			if name == "process" {
+				return host(ctx)
+			}
+			config := docker.Config{Folder: c.config.Deployment.Resolve(".")}
+			if err := part.Decode(&config); err != nil {
+				return nil, err
+			}
+			config.Host = c.engine
+			return docker.New(ctx, config)
+		},
+		Fabric: func(context.Context, string, spec.Node) (fabric.Fabric, error) {
+			inner, err := bridge.New(bridge.Config{Run: c.label})
+			c.wiring = &tapped{Fabric: inner, component: "edge", dir: c.dir, taps: map[string]*tap{}, inside: map[netip.Addr]bool{}}
+			return c.wiring, err
+		},
+		Generator: func(name string) ([]string, error) { return []string{self, "generate", name}, nil },
+	}
+}
+
+// run runs the campaign into the folder "run".
+func (c *campaign) run() {
+	c.t.Helper()
+	var err error
+	c.config.Results, err = result.Create(filepath.Join(c.dir, "run"), result.Manifest{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, err = trial.Run(c.t.Context(), c.config)
+	if err := errors.Join(err, c.config.Results.Close()); err != nil {
+		c.t.Fatal(err)
+	}
+	left, err := netns.List("vt-" + c.label.ID)
+	if err != nil || len(left) > 0 {
+		c.t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// compare holds trials.csv, Kamailio's counters and the captures against each
+// other.
+func (c *campaign) compare() {
+	calls, seen := c.trials(), c.captured()
+	edge, registrar := c.counters("edge"), c.counters("registrar")
+	c.t.Logf("trials.csv: %v", calls)
+	c.t.Logf("captured at the edges: %+v", seen)
+	for _, counters := range []map[string]int64{edge, registrar} {
+		for _, name := range slices.Sorted(maps.Keys(counters)) {
+			if !strings.HasPrefix(name, "shmem:") {
+				c.t.Logf("  %s = %d", name, counters[name])
+			}
+		}
+	}
+	if calls["scheduled"] == 0 {
+		c.t.Fatal("no calls")
+	}
+	// What phones sent again, the edge counted again.
+	again := seen.packets - seen.transactions
+	for _, same := range []struct {
+		what       string
+		ours, them int64
+	}{
+		{"calls scheduled, and seen", calls["scheduled"], seen.calls},
+		{"calls offered, and seen", calls["offered"], seen.calls},
+		{"calls that succeeded, and seen to", calls["succeeded"], seen.complete},
+		{"REGISTERs of the calls offered, and the edges' rcv_requests_register", registers * calls["offered"], edge["core:rcv_requests_register"] - again},
+		{"REGISTERs of the calls offered, and seen", registers * calls["offered"], seen.transactions},
+		{"200s of the calls that succeeded, and the edges' 2xx_transactions", accepted * calls["succeeded"], edge["tmx:2xx_transactions"]},
+		{"200s of the calls that succeeded, and seen", accepted * calls["succeeded"], seen.ok},
+		{"challenges, one a call, and the edges' 4xx_transactions", calls["offered"], edge["tmx:4xx_transactions"]},
+		{"challenges, one a call, and seen", calls["offered"], seen.challenged},
+	} {
+		if off := same.them - same.ours; math.Abs(float64(off)) > agree*float64(same.ours) {
+			c.t.Errorf("%s: %d and %d", same.what, same.ours, same.them)
+		}
+	}
+	// Registrars may be asked again by an edge that found them slow.
+	if got, least := registrar["registrar:accepted_regs"], accepted*calls["succeeded"]; float64(got) < (1-agree)*float64(least) {
+		c.t.Errorf("the registrars accepted %d REGISTERs, the phones got %d answers 200", got, least)
+	}
+}
+
+// trials adds the columns of trials.csv, over all rows.
+func (c *campaign) trials() map[string]int64 {
+	c.t.Helper()
+	f, err := os.Open(filepath.Join(c.dir, "run", "trials.csv"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	sums := map[string]int64{}
+	for _, row := range rows[1:] {
+		c.t.Log(strings.Join(row, ","))
+		for i, column := range rows[0] {
+			if slices.Contains([]string{"scheduled", "offered", "succeeded", "failed"}, column) {
+				n, err := strconv.ParseInt(row[i], 10, 64)
+				if err != nil {
+					c.t.Fatal(err)
+				}
+				sums[column] += n
+			}
+		}
+	}
+	return sums
+}
+
+// captured adds what was captured at the edges.
+func (c *campaign) captured() captured {
+	c.t.Helper()
+	var sum captured
+	if len(c.wiring.taps) == 0 {
+		c.t.Fatal("nothing was captured")
+	}
+	for _, tap := range c.wiring.taps {
+		one, err := tap.count(c.wiring.inside)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		sum.packets += one.packets
+		sum.transactions += one.transactions
+		sum.calls += one.calls
+		sum.ok += one.ok
+		sum.challenged += one.challenged
+		sum.complete += one.complete
+	}
+	return sum
+}
+
+var counter = regexp.MustCompile(`^([a-z_]+:\w+) = (\d+)$`)
+
+// counters adds what the component's instances printed of Kamailio's counters
+// when they ended.
+func (c *campaign) counters(component string) map[string]int64 {
+	c.t.Helper()
+	logs, err := filepath.Glob(filepath.Join(c.dir, "run", "logs", "*", "*", component+"-*", "log"))
+	if err != nil || len(logs) == 0 {
+		c.t.Fatalf("no logs of %s: %v", component, err)
+	}
+	sums := map[string]int64{}
+	for _, path := range logs {
+		log, err := os.ReadFile(path)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if !strings.Contains(string(log), "\ncounters:\n") {
+			c.t.Errorf("%s: no counters in it:\n%s", path, log)
+		}
+		for line := range strings.Lines(string(log)) {
+			if match := counter.FindStringSubmatch(strings.TrimSpace(line)); match != nil {
+				n, err := strconv.ParseInt(match[2], 10, 64)
+				if err != nil {
+					c.t.Fatal(err)
+				}
+				sums[match[1]] += n
+			}
+		}
+	}
+	return sums
+}
