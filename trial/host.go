@@ -1,8 +1,11 @@
 package trial
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -90,15 +93,26 @@ func allowedCPUs() ([]int, error) {
 	return cpus, nil
 }
 
-// KeepOff moves this process to the generator's CPUs, so that watching and
-// driving take nothing from the function.
+// KeepOff moves this process, every thread of it, to the generator's CPUs, so
+// that watching takes nothing from the function. Threads that are made later
+// are made by these and stay with them.
 func (c CPUs) KeepOff() error {
 	var set unix.CPUSet
 	for _, cpu := range c.Generator {
 		set.Set(cpu)
 	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("move to CPUs %v: %w", c.Generator, err)
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return fmt.Errorf("list this process's threads: %w", err)
+	}
+	for _, t := range threads {
+		id, err := strconv.Atoi(t.Name())
+		if err != nil {
+			continue
+		}
+		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("move to CPUs %v: %w", c.Generator, err)
+		}
 	}
 	return nil
 }

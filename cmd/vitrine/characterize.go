@@ -116,6 +116,9 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 	if cfg.Results, err = openResults(f.out, f.resume, manifest); err != nil {
 		return result.Summary{}, err
 	}
+	if err := cfg.CPUs.KeepOff(); err != nil {
+		return result.Summary{}, err
+	}
 	cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe
 	summary, err := trial.Run(ctx, *cfg)
 	if err == nil {

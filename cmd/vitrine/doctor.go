@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func (a *app) doctorCommand() *cobra.Command {
 				if f.OK {
 					fmt.Fprintf(w, "ok\t%s\t%s\n", f.Name, f.Detail)
 				} else {
-					fmt.Fprintf(w, "--\t%s\tmissing: %s\n", f.Name, f.Missing)
+					fmt.Fprintf(w, "--\t%s\tmissing: %s\n", f.Name, strings.ReplaceAll(f.Missing, "\n", "; "))
 				}
 			}
 			return w.Flush()
