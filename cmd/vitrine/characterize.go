@@ -131,7 +131,11 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 
 // openResults begins a run folder, or continues one that the same specs made.
 func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
-	_, err := os.Stat(filepath.Join(dir, "manifest.json"))
+	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it, and are told where
+	if err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(filepath.Join(dir, "manifest.json"))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return result.Create(dir, m)
