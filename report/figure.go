@@ -20,6 +20,7 @@ type figure struct {
 	Name    string // of its files, without extension
 	title   string // drawn at its top
 	Caption string // what the reader should know to read it
+	Shows   string // which sizes, where a section has several
 	alt     string // what it shows, for those who cannot see it
 	width   vg.Length
 	height  vg.Length
@@ -36,6 +37,7 @@ const (
 	sectionSuccess  = "success"
 	sectionCapacity = "capacity"
 	sectionUse      = "use"
+	sectionDemand   = "demand"
 	sectionTime     = "time"
 )
 

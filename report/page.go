@@ -36,6 +36,7 @@ type page struct {
 	Several  bool
 	Headings []heading
 	Figures  map[string][]*figure
+	Demand   demandView
 	Times    []timeView
 	Table    capacityTable
 	Pairs    []Pair
@@ -129,6 +130,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 		}
 		p.Times = append(p.Times, timeView{Figure: f, Name: f.subject.name, Open: f.subject.optimal() || len(s.subjects()) == 1})
 	}
+	p.Demand = s.demandView(p.Figures[sectionDemand])
 	return t.Execute(w, p)
 }
 
@@ -141,6 +143,7 @@ func (s *set) figures() []*figure {
 	all = append(all, s.successFigures()...)
 	all = append(all, s.capacityFigures()...)
 	all = append(all, s.useFigures()...)
+	all = append(all, s.demandFigures()...)
 	all = append(all, s.timeFigures()...)
 	taken := map[string]int{}
 	for _, f := range all { // names that differ in what files cannot have

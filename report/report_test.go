@@ -105,7 +105,7 @@ func TestPageOfADirectedSearch(t *testing.T) {
 	}
 	golden(t, "capacity.svg", svg)
 
-	want := []string{"capacity", "success", "time-bn1s-sp1m-hs1m", "time-bn1s-sp1m-hs1s", "time-bn1s-sp1s-hs1s", "use"}
+	want := []string{"capacity", "demand", "success", "time-bn1s-sp1m-hs1m", "time-bn1s-sp1m-hs1s", "time-bn1s-sp1s-hs1s", "use"}
 	for _, name := range want {
 		checkSVG(t, filepath.Join(dir, "figures", name+".svg"))
 		checkPNG(t, filepath.Join(dir, "figures", name+".png"))
@@ -312,7 +312,7 @@ func TestOldFiguresGo(t *testing.T) {
 	if err := os.Mkdir(figures, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"success-9.svg", "time-old.png", "mine.svg", "useful.txt"} {
+	for _, name := range []string{"success-9.svg", "demand-2.svg", "time-old.png", "mine.svg", "useful.txt"} {
 		if err := os.WriteFile(filepath.Join(figures, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +412,7 @@ func TestRunsOfDifferentUnitsAreRefused(t *testing.T) {
 // Table II's ten sizes: more than one figure of curves can hold.
 func TestManySizesAreSplit(t *testing.T) {
 	m := directed()
-	m.repeats, m.rates = 1, []float64{60, 120, 240, 360}
+	m.repeats, m.rates = 1, []float64{20, 40, 60, 80, 120, 240, 360}
 	m.path = nil
 	for _, s := range []string{
 		"bn1s-sp1s-hs1s", "bn1m-sp1m-hs1m", "bn1m-sp2s-hs2s", "bn1l-sp1l-hs1l", "bn1l-sp1l-hs2m",
@@ -433,7 +433,17 @@ func TestManySizesAreSplit(t *testing.T) {
 	if len(shown) != 10 || slices.Max(slices.Collect(maps.Values(shown))) != 1 {
 		t.Errorf("shown so many times: %v", shown)
 	}
-	if n := strings.Count(page, "<summary class=\"mono\">"); n != 10 {
+	_, times, _ := strings.Cut(page, `<section id="time">`)
+	if n := strings.Count(times, "<summary class=\"mono\">"); n != 10 {
 		t.Errorf("%d sizes over time", n)
+	}
+	section := demandSection(t, page)
+	for _, s := range m.path {
+		if n := strings.Count(section, ">"+s.Sizing+"</text>"); n != 1 {
+			t.Errorf("%s has %d panels of CPU per call", s.Sizing, n)
+		}
+	}
+	if figures, folded := strings.Count(section, "<figure>"), strings.Count(section, "<details>"); figures != 2 || folded != 2 {
+		t.Errorf("CPU per call of ten sizes: %d figures, and %d parts folded; want 2, and 2 with the table", figures, folded)
 	}
 }

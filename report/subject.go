@@ -196,8 +196,10 @@ func (s *set) addComponents(r *run) {
 			}
 		}
 		for _, o := range subject.outcomes {
-			for _, u := range o.Use {
-				others = append(others, u.Component)
+			for instance, u := range o.Use {
+				if instance != generatorName {
+					others = append(others, u.Component)
+				}
 			}
 		}
 	}
@@ -205,6 +207,14 @@ func (s *set) addComponents(r *run) {
 	for _, name := range others {
 		add(name)
 	}
+}
+
+// rank is the component's place among the report's; unknown ones come last.
+func (s *set) rank(component string) int {
+	if i := slices.Index(s.components, component); i >= 0 {
+		return i
+	}
+	return len(s.components)
 }
 
 // nameSubjects names each subject by its sizing and by what else tells it apart.

@@ -221,6 +221,11 @@ func (m simulation) watch(t *testing.T, r *result.Run, o *vitrine.Outcome, sizin
 			o.Use[name] = vitrine.Use{Component: c.Name, CPU: &mean, VCPUs: given, Missing: map[string]string{"memory": "no memory controller"}}
 		}
 	}
+	busy := 0.00035 * o.Rate
+	for at := -0.5; at < float64(m.seconds); at += 0.1 {
+		fmt.Fprintf(&b, "%.3f,generator,generator,%.6f,%d,%.0f,%.0f,,,,throttled: no quota was set\n", at, busy, 30<<20, o.Rate*850, o.Rate*900)
+	}
+	o.Use["generator"] = vitrine.Use{Component: "generator", CPU: &busy, Missing: map[string]string{"throttled": "no quota was set"}}
 	fmt.Fprintf(&b, "0.000,host,host,0.9,,,,,0.01,0.002,\n")
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		t.Fatal(err)

@@ -31,6 +31,8 @@ type moment struct {
 // A series is the CPU of one instance over the window.
 type series struct {
 	instance, component string
+	given               float64     // CPUs that are 100%
+	quota               bool        // it can use no more than that
 	points              plotter.XYs // seconds, percent
 }
 
@@ -45,20 +47,16 @@ func (s *set) timeFigures() []*figure {
 			{level: "capacity", outcome: points.Capacity, why: "no valid trial"},
 			{level: "overload", outcome: points.Overload, why: "no valid trial that failed above the capacity"},
 		}
-		share := true // every instance has a limit to be a share of
 		for i := range moments {
-			share = share && limited(moments[i].outcome)
-		}
-		for i := range moments {
-			x.sample(&moments[i], share)
+			x.sample(&moments[i])
 		}
 		figures = append(figures, &figure{
 			Name: "time-" + slug(x.name), title: x.name + " over time", section: sectionTime, subject: x,
 			width: figureWidth, height: 500,
 			alt: fmt.Sprintf("What succeeded in each second, and CPU of every instance, over the seconds of one trial of %s at underload, at capacity and at overload.", x.name),
-			Caption: "One trial at each level of load, of several the one with the median success. Above: what was due and what of it succeeded, by the second in which it was due; " +
-				"below: CPU of every instance, one colour per component.",
-			draw: func(c draw.Canvas, t *tips) error { return s.drawTime(c, t, moments, share) },
+			Caption: "One trial at each level of load, of several the one with the median success. Above: what was due and what of it succeeded, by the second in which it was due. " +
+				cpuCaption(moments),
+			draw: func(c draw.Canvas, t *tips) error { return s.drawTime(c, t, moments) },
 		})
 	}
 	return figures
@@ -71,20 +69,73 @@ func slug(name string) string {
 	return strings.Trim(notSlug.ReplaceAllString(name, "-"), "-.")
 }
 
-func limited(o *vitrine.Outcome) bool {
-	if o == nil {
-		return true
-	}
-	for _, u := range o.Use {
-		if u.VCPUs <= 0 && u.Component != result.HostComponent {
-			return false
+// cpuCaption says what the lower plots' percentages are of.
+func cpuCaption(moments []moment) string {
+	quota, free, generator := false, false, false
+	for _, m := range moments {
+		for _, x := range m.series {
+			quota = quota || x.quota
+			free = free || !x.quota && !x.ofGenerator()
+			generator = generator || x.ofGenerator()
 		}
 	}
-	return true
+	text := "Below: CPU of every instance, one colour per component"
+	switch {
+	case quota && free:
+		text += ", as a share of what the instance was given (its quota), or of one CPU where it has no limit."
+	case quota:
+		text += ", as a share of what the instance was given (its quota)."
+	case free:
+		text += ", as a share of one CPU, for the instances have no limit."
+	default:
+		text += "."
+	}
+	if quota {
+		text += " At 100%, the dashed line, an instance has all that it may use; a short sample can lie a little above, as a quota holds over whole periods."
+	}
+	if generator {
+		text += " The thin grey line is the load generator, which has no quota, as a share of the CPUs set aside for it."
+	}
+	return text
 }
 
-// sample reads the CPU of the function's instances inside the trial's window.
-func (s *subject) sample(m *moment, share bool) {
+// cpuLabel is short for cpuCaption.
+func cpuLabel(moments []moment) string {
+	for _, m := range moments {
+		if slices.ContainsFunc(m.series, func(x series) bool { return x.quota }) {
+			return "CPU, % of what it was given"
+		}
+	}
+	return "CPU, % of one CPU"
+}
+
+// ofGenerator says whether this is no instance of the function.
+func (x series) ofGenerator() bool { return x.instance == generatorName }
+
+// newSeries knows what the instance's percentages are of: its quota; for the
+// generator the CPUs set aside for it; else one CPU.
+func (s *subject) newSeries(instance string, use vitrine.Use) series {
+	x := series{instance: instance, component: use.Component, given: 1}
+	switch {
+	case use.VCPUs > 0:
+		x.given, x.quota = use.VCPUs, true
+	case x.ofGenerator():
+		x.given = max(1, float64(len(s.run.Manifest.CPUs.Generator)))
+	}
+	return x
+}
+
+// label names the instance, and what its percentages are of when that is not
+// its quota.
+func (x series) label(name string) string {
+	if x.quota {
+		return name
+	}
+	return fmt.Sprintf("%s (of %s CPU)", name, tidy(x.given))
+}
+
+// sample reads the CPU of the instances inside the trial's window.
+func (s *subject) sample(m *moment) {
 	if m.outcome == nil {
 		return
 	}
@@ -104,13 +155,10 @@ func (s *subject) sample(m *moment, share bool) {
 		if !ok {
 			i = len(m.series)
 			at[x.Instance] = i
-			m.series = append(m.series, series{instance: x.Instance, component: x.Component})
+			m.series = append(m.series, s.newSeries(x.Instance, use))
 		}
-		of := 1.0
-		if share {
-			of = use.VCPUs
-		}
-		m.series[i].points = append(m.series[i].points, plotter.XY{X: x.Time, Y: *x.CPU / of * 100})
+		y := &m.series[i]
+		y.points = append(y.points, plotter.XY{X: x.Time, Y: *x.CPU / y.given * 100})
 		return nil
 	})
 	switch {
@@ -118,7 +166,7 @@ func (s *subject) sample(m *moment, share bool) {
 		m.why = "no samples were kept of this trial"
 	case err != nil:
 		m.why = "samples not readable: " + err.Error()
-	case len(m.series) == 0:
+	case !m.watched():
 		m.why = "CPU was not read"
 		for reason := range reasons {
 			m.why += ": " + reason
@@ -151,16 +199,12 @@ func thin(points plotter.XYs) plotter.XYs {
 	return thinned
 }
 
-func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment, share bool) error {
+func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment) error {
 	keys, err := s.timeKeys(moments)
 	if err != nil {
 		return err
 	}
 	c = withLegend(c, keys)
-	cpuLabel := "CPU, % of one CPU"
-	if share {
-		cpuLabel = "CPU, % of what it was given"
-	}
 	plots := [][]*plot.Plot{make([]*plot.Plot, len(moments)), make([]*plot.Plot, len(moments))}
 	mostCalls, mostCPU, end := 1.0, 100.0, 1.0
 	for _, m := range moments {
@@ -174,7 +218,7 @@ func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment, share bool) err
 		calls.Y.Min, calls.Y.Max = 0, mostCalls*1.05
 		cpu.Y.Min, cpu.Y.Max = 0, mostCPU*1.05
 		if i == 0 {
-			calls.Y.Label.Text, cpu.Y.Label.Text = s.unit, cpuLabel
+			calls.Y.Label.Text, cpu.Y.Label.Text = s.unit, cpuLabel(moments)
 		}
 		for _, p := range []*plot.Plot{calls, cpu} {
 			p.X.Min, p.X.Max = 0, end
@@ -263,13 +307,23 @@ func (s *set) addCPU(p *plot.Plot, m moment) error {
 	if m.outcome == nil {
 		return nil // said above
 	}
-	if len(m.series) == 0 {
+	if !m.watched() {
 		say(p, m.why)
-		return nil
+	}
+	if slices.ContainsFunc(m.series, func(x series) bool { return x.quota }) {
+		all, err := newLine(rule(), 0.9, []vg.Length{6, 3}, plotter.XYs{{X: p.X.Min, Y: 100}, {X: p.X.Max, Y: 100}})
+		if err != nil {
+			return err
+		}
+		p.Add(all)
 	}
 	nth := map[string]int{}
 	for _, x := range m.series {
-		line, err := newLine(s.componentTone(x.component), 1.4, dashes(nth[x.component]), x.points)
+		width, dash := vg.Length(1.4), dashes(nth[x.component])
+		if x.ofGenerator() {
+			width, dash = generatorWidth, nil
+		}
+		line, err := newLine(s.seriesTone(x), width, dash, x.points)
 		if err != nil {
 			return err
 		}
@@ -277,6 +331,21 @@ func (s *set) addCPU(p *plot.Plot, m moment) error {
 		p.Add(line)
 	}
 	return nil
+}
+
+// generatorWidth is thin: the generator is beside the point, until it is the limit.
+const generatorWidth = 0.8
+
+func (s *set) seriesTone(x series) tone {
+	if x.ofGenerator() {
+		return muted()
+	}
+	return s.componentTone(x.component)
+}
+
+// watched says whether the CPU of any of the function's instances was read.
+func (m moment) watched() bool {
+	return slices.ContainsFunc(m.series, func(x series) bool { return !x.ofGenerator() })
 }
 
 // say writes in the middle of an empty plot, in as many lines as it takes.
@@ -308,9 +377,10 @@ func (s *set) timeKeys(moments []moment) ([]key, error) {
 	type entry struct {
 		label string
 		tone  tone
+		width vg.Length
 		dash  []vg.Length
 	}
-	entries := []entry{{"due", muted(), []vg.Length{6, 3}}, {"succeeded", ink(), nil}}
+	entries := []entry{{"due", muted(), 1.7, []vg.Length{6, 3}}, {"succeeded", ink(), 1.7, nil}}
 	var all []series
 	for _, m := range moments {
 		for _, x := range m.series {
@@ -320,10 +390,10 @@ func (s *set) timeKeys(moments []moment) ([]key, error) {
 		}
 	}
 	rank := func(x series) int {
-		if i := slices.Index(s.components, x.component); i >= 0 {
-			return i
+		if x.ofGenerator() {
+			return math.MaxInt
 		}
-		return math.MaxInt
+		return s.rank(x.component)
 	}
 	slices.SortFunc(all, func(a, b series) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.instance, b.instance))
@@ -334,15 +404,17 @@ func (s *set) timeKeys(moments []moment) ([]key, error) {
 		n := nth[x.component]
 		nth[x.component]++
 		switch {
+		case x.ofGenerator():
+			entries = append(entries, entry{x.label(x.instance), muted(), generatorWidth, nil})
 		case len(all) <= most:
-			entries = append(entries, entry{x.instance, s.componentTone(x.component), dashes(n)})
+			entries = append(entries, entry{x.label(x.instance), s.seriesTone(x), 1.7, dashes(n)})
 		case n == 0:
-			entries = append(entries, entry{x.component, s.componentTone(x.component), nil})
+			entries = append(entries, entry{x.label(x.component), s.seriesTone(x), 1.7, nil})
 		}
 	}
 	keys := make([]key, len(entries))
 	for i, e := range entries {
-		line, err := newLine(e.tone, 1.7, e.dash, plotter.XYs{{}, {}})
+		line, err := newLine(e.tone, e.width, e.dash, plotter.XYs{{}, {}})
 		if err != nil {
 			return nil, err
 		}

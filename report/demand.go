@@ -1,0 +1,382 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"vitrine"
+	"vitrine/search/rate"
+)
+
+// generatorName is the instance that the load comes from, which trial puts
+// beside the function's: it is none of the function's components.
+const generatorName = "generator"
+
+const (
+	mostPanels   = 6 // sizes in one figure of CPU per call
+	panelColumns = 3
+)
+
+// A demandView is the section of CPU per call.
+type demandView struct {
+	Threshold float64
+	Figures   []*figure // the first is always shown, the others on demand
+	Rows      []demandRow
+	Notes     []string // what has no line, and why
+}
+
+// A demandRow is one component in one size.
+type demandRow struct {
+	Name      string
+	Optimal   bool
+	Tone      string
+	Component string
+	PerCall   string // ms
+	Idle      string // CPUs
+	R2        string
+	Trials    int
+
+	PerCallSort, IdleSort, R2Sort string // what the columns sort by
+}
+
+// A panel is the CPU of each of a subject's components against the rate.
+type panel struct {
+	*subject
+	lines []demandLine
+}
+
+// A demandLine is a component's trials and the line through them.
+type demandLine struct {
+	rate.Demand
+	points plotter.XYs // succeeded per second, CPUs
+}
+
+// demands fits lines through the subject's trials that kept the report's first
+// threshold, in the order of the report's components.
+func (s *subject) demands() []demandLine {
+	history := ofFunction(s.outcomes)
+	points := s.demandPoints(history)
+	var lines []demandLine
+	for _, d := range rate.Demands(history, s.run.set.thresholds[0]) {
+		lines = append(lines, demandLine{d, points[d.Component]})
+	}
+	slices.SortStableFunc(lines, func(a, b demandLine) int {
+		return cmp.Compare(s.run.set.rank(a.Component), s.run.set.rank(b.Component))
+	})
+	return lines
+}
+
+// ofFunction leaves the generator's use out.
+func ofFunction(history []vitrine.Outcome) []vitrine.Outcome {
+	history = slices.Clone(history)
+	for i := range history {
+		history[i].Use = maps.Clone(history[i].Use)
+		delete(history[i].Use, generatorName)
+	}
+	return history
+}
+
+// fitted says whether rate.Demands takes the trial into account.
+func (s *subject) fitted(o vitrine.Outcome) bool {
+	return o.Valid && o.Duration > 0 && o.SuccessRatio() >= s.run.set.thresholds[0]
+}
+
+// demandPoints are what rate.Demands draws its lines through.
+func (s *subject) demandPoints(history []vitrine.Outcome) map[string]plotter.XYs {
+	points := map[string]plotter.XYs{}
+	for _, o := range history {
+		if !s.fitted(o) {
+			continue
+		}
+		cpu, unread := map[string]float64{}, map[string]bool{}
+		for _, instance := range slices.Sorted(maps.Keys(o.Use)) { // an order, for sums that repeat to the last bit
+			u := o.Use[instance]
+			if u.CPU == nil {
+				unread[u.Component] = true
+				continue
+			}
+			cpu[u.Component] += *u.CPU
+		}
+		for component, sum := range cpu {
+			if !unread[component] {
+				points[component] = append(points[component], plotter.XY{X: float64(o.Succeeded) / o.Duration.Seconds(), Y: sum})
+			}
+		}
+	}
+	return points
+}
+
+// demandFigures show CPU against the accepted rate, a panel a size, the highest
+// capacity first. Sizes without any line have no panel.
+func (s *set) demandFigures() []*figure {
+	var panels []panel
+	for _, x := range s.ranked() {
+		if lines := x.demands(); len(lines) > 0 {
+			panels = append(panels, panel{x, lines})
+		}
+	}
+	var figures []*figure
+	for part := range slices.Chunk(panels, mostPanels) {
+		names := make([]string, len(part))
+		for i, x := range part {
+			names[i] = x.name
+		}
+		rows := (len(part) + panelColumns - 1) / panelColumns
+		f := &figure{
+			Name: "demand", title: "CPU per call", section: sectionDemand, Shows: strings.Join(names, ", "),
+			width: figureWidth, height: vg.Length(titleHeight + 60 + 235*rows),
+			alt: "CPU of each component against the rate that succeeded, with the line through it, for " + strings.Join(names, ", ") +
+				"; the table below has the lines' numbers.",
+			Caption: fmt.Sprintf("One mark per component and valid trial with a success ratio of at least %s: the CPU of all the component's instances, and what succeeded. "+
+				"A line's slope is work for each call; where it starts, at no load, is idle work. Marks far from their line mean waiting (timers, sleeps, queues) rather than working, "+
+				"or a component at its quota, which its CPU cannot pass.",
+				shortest(s.thresholds[0])),
+			draw: func(c draw.Canvas, t *tips) error { return s.drawDemand(c, t, part) },
+		}
+		figures = append(figures, f)
+	}
+	for i, f := range figures {
+		if len(figures) > 1 {
+			f.Name = fmt.Sprintf("demand-%d", i+1)
+			f.title += fmt.Sprintf(" (%d of %d)", i+1, len(figures))
+		}
+	}
+	return figures
+}
+
+func (s *set) drawDemand(c draw.Canvas, t *tips, panels []panel) error {
+	keys, err := s.demandKeys(panels)
+	if err != nil {
+		return err
+	}
+	c = withLegend(c, keys)
+	mostRate, mostCPU := 0.0, 0.0 // one scale, so that slopes can be compared
+	for _, x := range panels {
+		for _, l := range x.lines {
+			for _, p := range l.points {
+				mostRate, mostCPU = max(mostRate, p.X), max(mostCPU, p.Y)
+			}
+		}
+	}
+	columns := min(panelColumns, len(panels))
+	tiles := draw.Tiles{Rows: (len(panels) + columns - 1) / columns, Cols: columns, PadX: 16, PadY: 34, PadTop: 26}
+	plots := make([][]*plot.Plot, tiles.Rows)
+	for i := range plots {
+		plots[i] = make([]*plot.Plot, columns)
+	}
+	for i, x := range panels {
+		p := newPlot("", "")
+		if i%columns == 0 {
+			p.Y.Label.Text = "CPUs"
+		}
+		if i+columns >= len(panels) {
+			p.X.Label.Text = "succeeded, " + s.unit
+		}
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, mostRate*1.05, 0, max(mostCPU*1.08, 1e-3)
+		p.Add(thinGrid(true, true))
+		if err := s.addDemand(p, x); err != nil {
+			return err
+		}
+		plots[i/columns][i%columns] = p
+	}
+	canvases := plot.Align(plots, tiles, c)
+	for i, x := range panels {
+		p, canvas := plots[i/columns][i%columns], canvases[i/columns][i%columns]
+		p.Draw(canvas)
+		s.pointOut(p, p.DataCanvas(canvas), x, t)
+	}
+	return nil
+}
+
+// addDemand draws each component's marks and line; the line is dotted below the
+// lowest rate that was measured.
+func (s *set) addDemand(p *plot.Plot, x panel) error {
+	for _, l := range x.lines {
+		from, to := l.span()
+		for _, part := range []struct {
+			from, to float64
+			width    vg.Length
+			dash     []vg.Length
+		}{{0, from, 1, []vg.Length{1.5, 2.5}}, {from, to, 1.7, nil}} {
+			line, err := newLine(s.componentTone(l.Component), part.width, part.dash,
+				plotter.XYs{{X: part.from, Y: l.at(part.from)}, {X: part.to, Y: l.at(part.to)}})
+			if err != nil {
+				return err
+			}
+			p.Add(line)
+		}
+		marks, err := plotter.NewScatter(l.points)
+		if err != nil {
+			return err
+		}
+		marks.GlyphStyle = s.demandMark(l.Component)
+		p.Add(marks)
+	}
+	return nil
+}
+
+// demandMark is a component's: of its colour, and of a shape that colour-blind
+// readers can tell apart.
+func (s *set) demandMark(component string) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: s.componentTone(component).color(), Radius: 2.8, Shape: glyphs()[s.rank(component)%len(glyphs())]}
+}
+
+// pointOut names the panel above it, and has its lines say their numbers.
+func (s *set) pointOut(p *plot.Plot, area draw.Canvas, x panel, t *tips) {
+	style := sans(ink(), 12, false)
+	style.YAlign = draw.YBottom
+	name := []rune(x.name)
+	for len(name) > 1 && style.Width(string(name)) > area.Size().X {
+		name = append(name[:len(name)-2], '…')
+	}
+	area.FillText(style, vg.Point{X: area.Min.X, Y: area.Max.Y + 9}, string(name))
+	px, py := p.Transforms(&area)
+	for _, l := range x.lines {
+		_, to := l.span()
+		t.add(px(to), py(l.at(to)), "%s, %s: %s ms of CPU per call, idle %s CPU, R² %s, %d trials",
+			x.name, l.Component, millis(l.PerCall), cpuText(l.Idle), l.fit(), l.Trials)
+	}
+}
+
+// demandKeys are the components that the panels show.
+func (s *set) demandKeys(panels []panel) ([]key, error) {
+	shown := map[string]bool{}
+	for _, x := range panels {
+		for _, l := range x.lines {
+			shown[l.Component] = true
+		}
+	}
+	var keys []key
+	for _, name := range s.components {
+		if !shown[name] {
+			continue
+		}
+		line, err := newLine(s.componentTone(name), 1.7, nil, plotter.XYs{{}, {}})
+		if err != nil {
+			return nil, err
+		}
+		mark, err := plotter.NewScatter(plotter.XYs{{}})
+		if err != nil {
+			return nil, err
+		}
+		mark.GlyphStyle = s.demandMark(name)
+		keys = append(keys, key{name, []plot.Thumbnailer{line, mark}})
+	}
+	return keys, nil
+}
+
+// at is the line's CPUs at a rate.
+func (l demandLine) at(rate float64) float64 { return l.Idle + l.PerCall*rate }
+
+// span is the lowest and the highest rate that the line rests on.
+func (l demandLine) span() (low, high float64) {
+	low = math.Inf(1)
+	for _, p := range l.points {
+		low, high = min(low, p.X), max(high, p.X)
+	}
+	return low, high
+}
+
+// fit is R squared; of a CPU that never changed there is nothing to explain.
+func (l demandLine) fit() string {
+	if l.PerCall == 0 {
+		return missing
+	}
+	return strconv.FormatFloat(l.R2, 'f', 2, 64)
+}
+
+// millis is CPU-seconds as milliseconds, to three digits.
+func millis(seconds float64) string {
+	ms := seconds * 1000
+	if math.Abs(ms) < 1e-6 {
+		return "0"
+	}
+	digits := 2 - int(math.Floor(math.Log10(math.Abs(ms))))
+	return strconv.FormatFloat(ms, 'f', min(max(digits, 0), 6), 64)
+}
+
+// sortable is the number to as many digits as tell lines apart.
+func sortable(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// cpuText is CPUs to a thousandth.
+func cpuText(cpus float64) string {
+	return strconv.FormatFloat(math.Round(cpus*1000)/1000+0, 'f', 3, 64) // + 0: no -0
+}
+
+// demandView has a row for every line, the highest capacity first, and says
+// what has none.
+func (s *set) demandView(figures []*figure) demandView {
+	v := demandView{Threshold: s.thresholds[0], Figures: figures}
+	var reasons []string
+	without := map[string][]string{} // why -> what
+	note := func(why, what string) {
+		index(&reasons, why)
+		without[why] = append(without[why], what)
+	}
+	for _, x := range s.ranked() {
+		lines := x.demands()
+		for _, l := range lines {
+			v.Rows = append(v.Rows, demandRow{
+				Name: x.name, Optimal: x.optimal(), Tone: s.componentTone(l.Component).name, Component: l.Component,
+				PerCall: millis(l.PerCall), Idle: cpuText(l.Idle), R2: l.fit(), Trials: l.Trials,
+				PerCallSort: sortable(l.PerCall), IdleSort: sortable(l.Idle), R2Sort: sortable(l.R2),
+			})
+		}
+		if len(lines) == 0 && x.cpuUnread("") == "" {
+			note(s.tooFew(), x.name)
+			continue
+		}
+		for _, name := range x.components() {
+			if !slices.ContainsFunc(lines, func(l demandLine) bool { return l.Component == name }) {
+				note(cmp.Or(x.cpuUnread(name), s.tooFew()), x.name+" "+name)
+			}
+		}
+	}
+	for _, why := range reasons {
+		v.Notes = append(v.Notes, fmt.Sprintf("%s: %s.", why, strings.Join(without[why], ", ")))
+	}
+	return v
+}
+
+func (s *set) tooFew() string {
+	return fmt.Sprintf("Too few valid trials with a success ratio of at least %s, or too few different rates among them, to draw a line through", shortest(s.thresholds[0]))
+}
+
+// components are those of the function that the subject's trials name.
+func (s *subject) components() []string {
+	var names []string
+	for _, o := range ofFunction(s.outcomes) {
+		for _, u := range o.Use {
+			index(&names, u.Component)
+		}
+	}
+	slices.Sort(names)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(s.run.set.rank(a), s.run.set.rank(b)) })
+	return names
+}
+
+// cpuUnread says why a component's CPU, or any's for "", is not known in a
+// trial that a line would be drawn through; empty when it is known in all.
+func (s *subject) cpuUnread(component string) string {
+	for _, o := range ofFunction(s.outcomes) {
+		if !s.fitted(o) {
+			continue
+		}
+		for _, instance := range slices.Sorted(maps.Keys(o.Use)) {
+			if u := o.Use[instance]; u.CPU == nil && (component == "" || u.Component == component) {
+				return "CPU was not read (" + cmp.Or(u.Missing[vitrine.CPU], "no reason given") + ")"
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,180 @@
+package report_test
+
+import (
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+var demandRow = regexp.MustCompile(`<tr[^>]*><th scope="row" class="mono">([^<]*)</th><td><i class="dot"[^>]*></i>([^<]*)</td>` +
+	`<td class="n strong" data-sort="[^"]*">([^<]*)</td><td class="n" data-sort="[^"]*">([^<]*)</td><td class="n" data-sort="[^"]*">([^<]*)</td><td class="n">(\d+)</td></tr>`)
+
+// demandSection is the page's part on CPU per call.
+func demandSection(t *testing.T, page string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, `<section id="demand">`)
+	section, _, closed := strings.Cut(rest, "</section>")
+	if !found || !closed {
+		t.Fatal("the page has no section on CPU per call")
+	}
+	return section
+}
+
+func parse(t *testing.T, text string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// fitted counts the trials that the lines of a size go through.
+func fitted(d *result.Data, sizing string) int {
+	n := 0
+	for _, o := range d.Outcomes {
+		if o.Sizing == sizing && o.Valid && o.SuccessRatio() >= 0.9 {
+			n++
+		}
+	}
+	return n
+}
+
+// What a call costs, which the simulation knows, is found again.
+func TestCPUPerCallIsFound(t *testing.T) {
+	m := directed()
+	d := simulate(t, m, "run")
+	for i := range d.Outcomes { // idle work of a fixed amount, which must not pass for work
+		for instance, u := range d.Outcomes[i].Use {
+			if u.Component == "sprout" {
+				cpu := *u.CPU + 0.02
+				u.CPU = &cpu
+				d.Outcomes[i].Use[instance] = u
+			}
+		}
+	}
+	section := demandSection(t, pageOf(t, d))
+	rows := demandRow.FindAllStringSubmatch(section, -1)
+	if len(rows) != 3*len(m.components) {
+		t.Fatalf("%d lines, want one for each of 3 sizes and 4 components:\n%v", len(rows), rows)
+	}
+	for _, row := range rows {
+		size, component := row[1], row[2]
+		idle := 0.0
+		if component == "sprout" {
+			idle = 0.02
+		}
+		if ms := parse(t, row[3]); math.Abs(ms-cost(component)*1000) > 0.1*cost(component)*1000 {
+			t.Errorf("%s, %s: %g ms of CPU per call, want about %g", size, component, ms, cost(component)*1000)
+		}
+		if cpus := parse(t, row[4]); math.Abs(cpus-idle) > 0.006 {
+			t.Errorf("%s, %s: idle CPU %g, want about %g", size, component, cpus, idle)
+		}
+		if r2 := parse(t, row[5]); r2 < 0.9 || r2 > 1 {
+			t.Errorf("%s, %s: R² %g", size, component, r2)
+		}
+		if n := int(parse(t, row[6])); n != fitted(d, size) || n < 8 {
+			t.Errorf("%s, %s: %d trials, want %d", size, component, n, fitted(d, size))
+		}
+	}
+	if strings.Contains(section, "generator") {
+		t.Error("the generator passes for a component")
+	}
+}
+
+// Every trial that a line goes through has its mark, and no other has.
+func TestCPUPerCallShowsItsTrials(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	dir, _ := writeReport(t, d)
+	svg, err := os.ReadFile(filepath.Join(dir, "figures", "demand.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 1 // in the legend
+	for _, s := range d.Summary.Sizings {
+		want += fitted(d, s.Name)
+	}
+	bono := regexp.MustCompile(`<path d="[^"]*A[^"]*"\s+style="fill:#0072B2`) // a filled circle
+	if got := len(bono.FindAll(svg, -1)); got != want {
+		t.Errorf("%d marks of bono, want %d", got, want)
+	}
+}
+
+func TestCPUPerCallThatIsNotKnownIsSaid(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	first, second := d.Summary.Sizings[0].Name, d.Summary.Sizings[1].Name
+	kept := map[string]int{}
+	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { // three trials are left of the first
+		kept[o.Sizing]++
+		return o.Sizing == first && kept[o.Sizing] > 3
+	})
+	for _, o := range d.Outcomes {
+		if u := o.Use["homer-1"]; o.Sizing == second {
+			u.CPU, u.Missing = nil, map[string]string{vitrine.CPU: "no <cpu> controller"}
+			o.Use["homer-1"] = u
+		}
+	}
+	section := demandSection(t, pageOf(t, d))
+	for _, want := range []string{
+		"Too few valid trials with a success ratio of at least 0.9, or too few different rates among them, to draw a line through: " + first + ".",
+		"CPU was not read (no &lt;cpu&gt; controller): " + second + " homer.",
+	} {
+		if !strings.Contains(section, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if n := len(demandRow.FindAllString(section, -1)); n != 3+4 {
+		t.Errorf("%d lines, want 3 of the second size and 4 of the third", n)
+	}
+
+	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { return o.Rate != 100 })
+	section = demandSection(t, pageOf(t, d))
+	if strings.Contains(section, "<figure>") || strings.Contains(section, "<table") || !strings.Contains(section, "Too few valid trials") {
+		t.Error("lines are drawn through trials of one rate")
+	}
+}
+
+// Time's percentages are of what each instance was given.
+func TestCPUOverTimeIsOfWhatWasGiven(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	page := pageOf(t, d)
+	for _, want := range []string{">CPU, % of what it was given</text>", ">sprout-1</text>", ">generator (of 1 CPU)</text>",
+		"as a share of what the instance was given (its quota).", "The thin grey line is the load generator"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	d.Manifest.CPUs.Generator = []int{0, 1}
+	for _, o := range d.Outcomes {
+		u := o.Use["sprout-1"]
+		u.VCPUs = 0
+		o.Use["sprout-1"] = u
+	}
+	page = pageOf(t, d)
+	for _, want := range []string{">CPU, % of what it was given</text>", ">sprout-1 (of 1 CPU)</text>", ">generator (of 2 CPU)</text>", "or of one CPU where it has no limit"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("with an instance without limit the page does not say %q", want)
+		}
+	}
+	for _, o := range d.Outcomes {
+		for instance, u := range maps.Clone(o.Use) {
+			u.VCPUs = 0
+			o.Use[instance] = u
+		}
+	}
+	page = pageOf(t, d)
+	for _, want := range []string{">CPU, % of one CPU</text>", "as a share of one CPU, for the instances have no limit"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("without limits the page does not say %q", want)
+		}
+	}
+}
