@@ -15,26 +15,33 @@ import (
 	"vitrine/internal/netns"
 )
 
+// A pause between probes is a fraction of the time waited so far, so that the
+// wait is too long by that fraction at most, whether an instance takes
+// milliseconds or minutes.
 const (
-	probeFirst = 2 * time.Millisecond   // between the first two probes; doubles
-	probeMost  = 100 * time.Millisecond // between later ones
+	probeShare = 20                     // the fraction is 1/20,
+	probeLeast = time.Millisecond       // but no less than this
+	probeMost  = 100 * time.Millisecond // and no more than this
 	probeLimit = time.Second            // of one probe
 )
 
 // waitReady probes the instance from where the generator is until it answers,
 // its process ends or the component's time limit passes.
 func (d *deployment) waitReady(ctx context.Context, in *instance) error {
-	c := in.component
-	if c.Ready == nil {
+	r := in.component.Ready
+	if r == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Ready.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	var last error
-	for pause := probeFirst; ; pause = min(2*pause, probeMost) {
-		if last = d.probe(ctx, in); last == nil {
+	p := prober{deployment: d, in: in}
+	defer p.close()
+	for began := time.Now(); ; {
+		last := p.probe(ctx)
+		if last == nil {
 			return nil
 		}
+		pause := min(max(time.Since(began)/probeShare, probeLeast), probeMost)
 		select {
 		case <-in.process.Done():
 			return fmt.Errorf("%s ended before it was ready: %w", in.name, in.ended())
@@ -42,26 +49,39 @@ func (d *deployment) waitReady(ctx context.Context, in *instance) error {
 			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				return err
 			}
-			return fmt.Errorf("%s was not ready within %s: %w; its log ends:\n%s", in.name, c.Ready.Timeout, last, in.logTail())
+			return fmt.Errorf("%s was not ready within %s: %w; its log ends:\n%s", in.name, r.Timeout, last, in.logTail())
 		case <-time.After(pause):
 		}
 	}
 }
 
-// probe asks the instance once.
-func (d *deployment) probe(ctx context.Context, in *instance) error {
+// A prober asks one instance whether it is ready.
+type prober struct {
+	*deployment
+	in  *instance
+	sip net.Conn // kept: see probeSIP
+}
+
+func (p *prober) close() {
+	if p.sip != nil {
+		p.sip.Close()
+	}
+}
+
+// probe asks once.
+func (p *prober) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	c, r := in.component, in.component.Ready
+	in, c, r := p.in, p.in.component, p.in.component.Ready
 	if len(r.Command) > 0 {
-		return in.place.Run(ctx, vitrine.Command{Args: d.expand(in, r.Command), Env: in.env})
+		return in.place.Run(ctx, vitrine.Command{Args: p.expand(in, r.Command), Env: in.env})
 	}
-	return netns.Do(d.site.gen.place.NetNS(), func() error {
+	return netns.Do(p.site.gen.place.NetNS(), func() error {
 		switch {
 		case r.TCP != "":
 			return probeTCP(ctx, in.at(c, r.TCP))
 		case r.SIP != "":
-			return probeSIP(ctx, in.at(c, r.SIP))
+			return p.probeSIP(ctx, in.at(c, r.SIP))
 		case r.HTTP != nil:
 			return probeHTTP(ctx, in.at(c, r.HTTP.Port), r.HTTP.Path)
 		}
@@ -78,18 +98,19 @@ func probeTCP(ctx context.Context, at netip.AddrPort) error {
 	return conn.Close()
 }
 
-// probeSIP sends OPTIONS (RFC 3261 section 11); any answer will do.
-func probeSIP(ctx context.Context, at netip.AddrPort) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "udp", at.String())
-	if err != nil {
-		return err
+// probeSIP sends OPTIONS (RFC 3261 section 11); any answer will do, also a late
+// one to an earlier probe. That no answer comes must not be waited for: hosts
+// that have nobody at the port say so only about once a second (ICMP is
+// limited, see icmp(7)).
+func (p *prober) probeSIP(ctx context.Context, at netip.AddrPort) error {
+	if p.sip == nil {
+		var d net.Dialer
+		var err error
+		if p.sip, err = d.DialContext(ctx, "udp", at.String()); err != nil {
+			return err
+		}
 	}
-	defer conn.Close()
-	if t, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(t)
-	}
-	self := conn.LocalAddr().String()
+	self := p.sip.LocalAddr().String()
 	tag := fmt.Sprintf("%x", time.Now().UnixNano())
 	request := strings.Join([]string{
 		"OPTIONS sip:" + at.String() + " SIP/2.0",
@@ -102,11 +123,14 @@ func probeSIP(ctx context.Context, at netip.AddrPort) error {
 		"Contact: <sip:vitrine@" + self + ">",
 		"Content-Length: 0", "", "",
 	}, "\r\n")
-	if _, err := conn.Write([]byte(request)); err != nil {
+	if _, err := p.sip.Write([]byte(request)); err != nil {
+		return err
+	}
+	if err := p.sip.SetReadDeadline(time.Now().Add(probeLeast)); err != nil {
 		return err
 	}
 	answer := make([]byte, 2048)
-	n, err := conn.Read(answer)
+	n, err := p.sip.Read(answer)
 	if err != nil {
 		return err
 	}
