@@ -65,10 +65,13 @@ type demandLine struct {
 // threshold, in the order of the report's components.
 func (s *subject) demands() []demandLine {
 	history := ofFunction(s.outcomes)
-	points := s.demandPoints(history)
 	var lines []demandLine
 	for _, d := range rate.Demands(history, s.run.set.thresholds[0]) {
-		lines = append(lines, demandLine{d, points[d.Component]})
+		line := demandLine{Demand: d}
+		for i := range d.Rates {
+			line.points = append(line.points, plotter.XY{X: d.Rates[i], Y: d.CPUs[i]})
+		}
+		lines = append(lines, line)
 	}
 	slices.SortStableFunc(lines, func(a, b demandLine) int {
 		return cmp.Compare(s.run.set.rank(a.Component), s.run.set.rank(b.Component))
@@ -84,36 +87,6 @@ func ofFunction(history []vitrine.Outcome) []vitrine.Outcome {
 		delete(history[i].Use, generatorName)
 	}
 	return history
-}
-
-// fitted says whether rate.Demands takes the trial into account.
-func (s *subject) fitted(o vitrine.Outcome) bool {
-	return o.Valid && o.Duration > 0 && o.SuccessRatio() >= s.run.set.thresholds[0]
-}
-
-// demandPoints are what rate.Demands draws its lines through.
-func (s *subject) demandPoints(history []vitrine.Outcome) map[string]plotter.XYs {
-	points := map[string]plotter.XYs{}
-	for _, o := range history {
-		if !s.fitted(o) {
-			continue
-		}
-		cpu, unread := map[string]float64{}, map[string]bool{}
-		for _, instance := range slices.Sorted(maps.Keys(o.Use)) { // an order, for sums that repeat to the last bit
-			u := o.Use[instance]
-			if u.CPU == nil {
-				unread[u.Component] = true
-				continue
-			}
-			cpu[u.Component] += *u.CPU
-		}
-		for component, sum := range cpu {
-			if !unread[component] {
-				points[component] = append(points[component], plotter.XY{X: float64(o.Succeeded) / o.Duration.Seconds(), Y: sum})
-			}
-		}
-	}
-	return points
 }
 
 // demandFigures show CPU against the accepted rate, a panel a size, the highest
@@ -244,7 +217,7 @@ func (s *set) pointOut(p *plot.Plot, area draw.Canvas, x panel, t *tips) {
 	for _, l := range x.lines {
 		_, to := l.span()
 		t.add(px(to), py(l.at(to)), "%s, %s: %s ms of CPU per call, idle %s CPU, R² %s, %d trials",
-			x.name, l.Component, millis(l.PerCall), cpuText(l.Idle), l.fit(), l.Trials)
+			x.name, l.Component, millis(l.PerCall), cpuText(l.Idle), l.fit(), len(l.Rates))
 	}
 }
 
@@ -328,7 +301,7 @@ func (s *set) demandView(figures []*figure) demandView {
 		for _, l := range lines {
 			v.Rows = append(v.Rows, demandRow{
 				Name: x.name, Optimal: x.optimal(), Tone: s.componentTone(l.Component).name, Component: l.Component,
-				PerCall: millis(l.PerCall), Idle: cpuText(l.Idle), R2: l.fit(), Trials: l.Trials,
+				PerCall: millis(l.PerCall), Idle: cpuText(l.Idle), R2: l.fit(), Trials: len(l.Rates),
 				PerCallSort: sortable(l.PerCall), IdleSort: sortable(l.Idle), R2Sort: sortable(l.R2),
 			})
 		}
@@ -369,7 +342,7 @@ func (s *subject) components() []string {
 // trial that a line would be drawn through; empty when it is known in all.
 func (s *subject) cpuUnread(component string) string {
 	for _, o := range ofFunction(s.outcomes) {
-		if !s.fitted(o) {
+		if !o.Valid || o.SuccessRatio() < s.run.set.thresholds[0] {
 			continue
 		}
 		for _, instance := range slices.Sorted(maps.Keys(o.Use)) {

@@ -38,11 +38,18 @@ func parse(t *testing.T, text string) float64 {
 	return v
 }
 
-// fitted counts the trials that the lines of a size go through.
-func fitted(d *result.Data, sizing string) int {
+// fitted counts the trials that a component's line goes through.
+func fitted(d *result.Data, sizing, component string) int {
 	n := 0
 	for _, o := range d.Outcomes {
-		if o.Sizing == sizing && o.Valid && o.SuccessRatio() >= 0.9 {
+		if o.Sizing != sizing || !o.Valid || o.SuccessRatio() < 0.9 {
+			continue
+		}
+		free := true // no instance at its quota
+		for _, u := range o.Use {
+			free = free && (u.Component != component || u.VCPUs == 0 || *u.CPU < 0.9*u.VCPUs)
+		}
+		if free {
 			n++
 		}
 	}
@@ -55,7 +62,7 @@ func TestCPUPerCallIsFound(t *testing.T) {
 	d := simulate(t, m, "run")
 	for i := range d.Outcomes { // idle work of a fixed amount, which must not pass for work
 		for instance, u := range d.Outcomes[i].Use {
-			if u.Component == "sprout" {
+			if u.Component == "bono" {
 				cpu := *u.CPU + 0.02
 				u.CPU = &cpu
 				d.Outcomes[i].Use[instance] = u
@@ -70,7 +77,7 @@ func TestCPUPerCallIsFound(t *testing.T) {
 	for _, row := range rows {
 		size, component := row[1], row[2]
 		idle := 0.0
-		if component == "sprout" {
+		if component == "bono" {
 			idle = 0.02
 		}
 		if ms := parse(t, row[3]); math.Abs(ms-cost(component)*1000) > 0.1*cost(component)*1000 {
@@ -82,8 +89,8 @@ func TestCPUPerCallIsFound(t *testing.T) {
 		if r2 := parse(t, row[5]); r2 < 0.9 || r2 > 1 {
 			t.Errorf("%s, %s: R² %g", size, component, r2)
 		}
-		if n := int(parse(t, row[6])); n != fitted(d, size) || n < 8 {
-			t.Errorf("%s, %s: %d trials, want %d", size, component, n, fitted(d, size))
+		if n := int(parse(t, row[6])); n != fitted(d, size, component) || n < 4 {
+			t.Errorf("%s, %s: %d trials, want %d", size, component, n, fitted(d, size, component))
 		}
 	}
 	if strings.Contains(section, "generator") {
@@ -101,7 +108,7 @@ func TestCPUPerCallShowsItsTrials(t *testing.T) {
 	}
 	want := 1 // in the legend
 	for _, s := range d.Summary.Sizings {
-		want += fitted(d, s.Name)
+		want += fitted(d, s.Name, "bono")
 	}
 	bono := regexp.MustCompile(`<path d="[^"]*A[^"]*"\s+style="fill:#0072B2`) // a filled circle
 	if got := len(bono.FindAll(svg, -1)); got != want {

@@ -17,16 +17,23 @@ type Demand struct {
 	PerCall   float64 // CPU-seconds per call that succeeded
 	Idle      float64 // CPUs at no load
 	R2        float64 // share of the variance that the line explains, 0..1
-	Trials    int     // that the fit rests on
+	// The trials that the fit rests on: accepted rate, and CPUs used.
+	Rates, CPUs []float64
 }
 
 // leastTrials is how many trials a Demand rests on at least.
 const leastTrials = 4
 
+// saturated is the share of its quota from which on an instance's CPU says
+// nothing of its load: it is held back, and works on a queue.
+const saturated = 0.9
+
 // Demands fits each component's CPU to the accepted rate over the valid trials
 // of one sizing whose success ratio is at least ratio: beyond its capacity a
-// function also works for calls that it turns away. Components are in the order
-// of their names; one that was not read, or in too few trials, is left out.
+// function also works for calls that it turns away. Trials in which an instance
+// of the component was at its quota have no part in the component's fit.
+// Components are in the order of their names; one that was not read, or in too
+// few trials, is left out.
 func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 	rates, cpus := map[string][]float64{}, map[string][]float64{}
 	for _, o := range history {
@@ -45,7 +52,7 @@ func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 			continue
 		}
 		idle, slope := stat.LinearRegression(x, y, nil, false)
-		d := Demand{Component: component, PerCall: slope, Idle: idle, Trials: len(x)}
+		d := Demand{Component: component, PerCall: slope, Idle: idle, Rates: x, CPUs: y}
 		if stat.Variance(y, nil) > 0 {
 			d.R2 = stat.RSquared(x, y, nil, idle, slope)
 		}
@@ -55,16 +62,17 @@ func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 }
 
 // componentCPU adds the CPU of each component's instances; a component with an
-// instance that was not read is left out.
+// instance that was not read, or was at its quota, is left out.
 func componentCPU(o vitrine.Outcome) map[string]float64 {
-	sum, unread := map[string]float64{}, map[string]bool{}
-	for _, u := range o.Use {
-		if u.CPU == nil {
-			unread[u.Component] = true
+	sum, without := map[string]float64{}, map[string]bool{}
+	for _, instance := range slices.Sorted(maps.Keys(o.Use)) {
+		u := o.Use[instance]
+		if u.CPU == nil || u.VCPUs > 0 && *u.CPU >= saturated*u.VCPUs {
+			without[u.Component] = true
 			continue
 		}
 		sum[u.Component] += *u.CPU
 	}
-	maps.DeleteFunc(sum, func(component string, _ float64) bool { return unread[component] })
+	maps.DeleteFunc(sum, func(component string, _ float64) bool { return without[component] })
 	return sum
 }

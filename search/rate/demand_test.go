@@ -21,11 +21,14 @@ func TestDemands(t *testing.T) {
 	for i, rate := range []float64{10, 20, 30, 40, 50} {
 		history = append(history, trial(rate, 1, map[string]vitrine.Use{
 			"a-1": cpu("a", 0.01+0.001*rate), "a-2": cpu("a", 0.002*rate), // 0.003 a call, 0.01 idle
-			"b-1": cpu("b", 0.3*float64(i%2)),                             // nothing to do with the load
-			"c-1": {Component: "c"},                                       // not read
+			"b-1": cpu("b", 0.3*float64(i%2)), // nothing to do with the load
+			"c-1": {Component: "c"},           // not read
 		}))
 	}
 	history = append(history, trial(60, 0.2, map[string]vitrine.Use{"a-1": cpu("a", 9)})) // overloaded
+	full := cpu("a", 0.2)
+	full.VCPUs = 0.21 // at its quota
+	history = append(history, trial(70, 1, map[string]vitrine.Use{"a-1": full}))
 	bad := trial(5, 1, map[string]vitrine.Use{"a-1": cpu("a", 9)})
 	bad.Valid = false
 	got := Demands(append(history, bad), 0.9)
@@ -33,7 +36,7 @@ func TestDemands(t *testing.T) {
 		t.Fatalf("demands %+v, want those of a and b", got)
 	}
 	a, b := got[0], got[1]
-	if math.Abs(a.PerCall-0.003) > 1e-12 || math.Abs(a.Idle-0.01) > 1e-12 || math.Abs(a.R2-1) > 1e-9 || a.Trials != 5 {
+	if math.Abs(a.PerCall-0.003) > 1e-12 || math.Abs(a.Idle-0.01) > 1e-12 || math.Abs(a.R2-1) > 1e-9 || len(a.Rates) != 5 {
 		t.Errorf("a: %+v, want 0.003 s a call, 0.01 idle, R2 1 over 5 trials", a)
 	}
 	if b.R2 > 0.1 {
