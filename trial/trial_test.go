@@ -43,6 +43,8 @@ func TestMain(m *testing.M) {
 			exit(serve(os.Args[2:]))
 		case "drive":
 			exit(drive(os.Args[2:]))
+		case "deaf":
+			exit(deaf(os.Args[2:]))
 		}
 	}
 	os.Exit(m.Run())
