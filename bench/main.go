@@ -32,6 +32,7 @@ type bench struct {
 func benches() []bench {
 	return []bench{
 		{"monitor", monitorBench},
+		{"trial", trialBench},
 	}
 }
 
@@ -41,6 +42,13 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == watchCommand {
 		if err := watch(ctx, os.Args[2], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "watch:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == answerCommand {
+		if err := answer(os.Args[2:], os.Environ(), os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "answer:", err)
 			os.Exit(1)
 		}
 		return

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/internal/cgroup"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/load"
+	"vitrine/spec"
+	"vitrine/trial"
+)
+
+// probeInterval is between two probes of readiness: more often than instances
+// with a period of 20 ms could make use of.
+const probeInterval = time.Millisecond
+
+// A bare function has places made once: a cgroup with the flavor's quota, CPUs
+// and memory, and a network namespace at a bridge. Processes are started in
+// them as cheaply as is known: by a thread that is there already.
+type bare struct {
+	ims       *ims
+	run       *runs.Run
+	groups    *cgroup.Host
+	fabric    *bridge.Fabric
+	generator *bareInstance
+	functions []*bareInstance // in the order of starting
+}
+
+type bareInstance struct {
+	name      string
+	component *spec.Component // nil: the generator
+	dir       string
+	netns     string
+	leaf      *cgroup.Leaf
+	addr      netip.Addr
+	args, env []string
+	command   *exec.Cmd // nil: not running
+}
+
+// newBare also returns what was made before an error, to be removed.
+func newBare(ctx context.Context, f *ims) (b *bare, err error) {
+	b = &bare{ims: f}
+	if b.groups, err = cgroup.Detect(); err != nil {
+		return b, err
+	}
+	if b.run, err = runs.New(runs.DefaultRoot()); err != nil {
+		return b, err
+	}
+	if b.fabric, err = bridge.New(bridge.Config{Run: b.run}); err != nil {
+		return b, err
+	}
+	b.generator = &bareInstance{name: trial.GeneratorName}
+	if err := b.place(ctx, b.generator, cgroup.Limits{CPUs: f.cpus.Generator}); err != nil {
+		return b, err
+	}
+	for _, c := range f.deployment.Order() {
+		in := &bareInstance{name: c.Name + "-1", component: c}
+		b.functions = append(b.functions, in)
+		limits := cgroup.Limits{VCPUs: imsVCPUs, Period: spec.DefaultCFSPeriod, Memory: imsMemory, CPUs: f.cpus.Function}
+		if err := b.place(ctx, in, limits); err != nil {
+			return b, err
+		}
+	}
+	for _, in := range b.functions {
+		b.equip(in)
+	}
+	return b, nil
+}
+
+// place makes the instance's folder, cgroup and wired namespace.
+func (b *bare) place(ctx context.Context, in *bareInstance, limits cgroup.Limits) error {
+	in.dir = filepath.Join(b.ims.dir, "bare", in.name)
+	if err := os.MkdirAll(in.dir, 0o755); err != nil {
+		return err
+	}
+	group, err := b.groups.Create(b.run.ID, in.name, limits)
+	if err != nil {
+		return err
+	}
+	if in.leaf, err = group.Leaf("main"); err != nil {
+		return err
+	}
+	if in.netns, err = netns.Create(b.namespace(in)); err != nil {
+		return err
+	}
+	at, err := b.fabric.Attach(ctx, fabric.Port{Instance: in.name, NetNS: in.netns})
+	in.addr = at.Addr
+	return err
+}
+
+func (b *bare) namespace(in *bareInstance) string { return "vt-" + b.run.ID + "-" + in.name }
+
+// equip works out the instance's command.
+func (b *bare) equip(in *bareInstance) {
+	c := in.component
+	vars := map[string]string{"ADDRESS": in.addr.String()}
+	for _, on := range c.Dependencies {
+		vars[on.As] = b.at(on.Component, on.Port)
+	}
+	if c.Cluster != nil {
+		vars[c.Cluster.As] = b.at(c.Name, c.Cluster.Port)
+	}
+	in.args = c.Command.Expand(vars)
+	if in.args[0] == "vitrine" {
+		in.args[0] = b.ims.vitrine
+	}
+	for name, value := range vars {
+		in.env = append(in.env, name+"="+value)
+	}
+}
+
+// at is the address of a port of the component's instance.
+func (b *bare) at(component, port string) string {
+	for _, in := range b.functions {
+		if in.component.Name == component {
+			return in.port(port)
+		}
+	}
+	return ""
+}
+
+func (in *bareInstance) port(name string) string {
+	return netip.AddrPortFrom(in.addr, uint16(in.component.Ports[name])).String()
+}
+
+// redeploy is their side: it gives the median time between two generators, in ms.
+func (b *bare) redeploy(ctx context.Context) (ms float64, err error) {
+	defer func() { err = errors.Join(err, b.stop()) }()
+	for range redeployments + 1 {
+		if err := b.stop(); err != nil {
+			return 0, err
+		}
+		if err := b.start(ctx); err != nil {
+			return 0, err
+		}
+		if err := b.generate(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return b.ims.between()
+}
+
+// stop tells all that run to end, and reaps them.
+func (b *bare) stop() error {
+	for _, in := range b.functions {
+		if in.command == nil {
+			continue
+		}
+		if err := unix.Kill(-in.command.Process.Pid, unix.SIGTERM); err != nil {
+			return fmt.Errorf("stop %s: %w", in.name, err)
+		}
+	}
+	for _, in := range b.functions {
+		if in.command == nil {
+			continue
+		}
+		if err := in.command.Wait(); err != nil {
+			return fmt.Errorf("stop %s: %w", in.name, err)
+		}
+		in.command = nil
+	}
+	return nil
+}
+
+func (b *bare) start(ctx context.Context) error {
+	for _, in := range b.functions {
+		if err := in.start("log"); err != nil {
+			return err
+		}
+		if err := b.await(ctx, in); err != nil {
+			return fmt.Errorf("wait for %s: %w", in.name, err)
+		}
+	}
+	return nil
+}
+
+// start starts the instance's command, its output appended to a file.
+func (in *bareInstance) start(output string) error {
+	log, err := os.OpenFile(filepath.Join(in.dir, output), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(in.args[0], in.args[1:]...)
+	command.Env, command.Dir, command.Stdout, command.Stderr = in.env, in.dir, log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := netns.Do(in.netns, func() error { return in.leaf.Start(command) }); err != nil {
+		return fmt.Errorf("start %s: %w", in.name, err)
+	}
+	in.command = command
+	return nil
+}
+
+// generate runs the generator to its end.
+func (b *bare) generate(ctx context.Context) error {
+	entry, _ := b.ims.deployment.Entry()
+	command := load.Command([]string{b.ims.self, answerCommand}, load.Trial{
+		Rate: 1, Duration: 1, Targets: []string{b.at(entry.Name, entry.Entry)}, Scratch: b.generator.dir,
+		Params: map[string]string{timesParam: b.ims.times()},
+	})
+	b.generator.args, b.generator.env = command.Args, command.Env
+	if err := b.generator.start("report"); err != nil {
+		return err
+	}
+	err := b.generator.command.Wait()
+	b.generator.command = nil
+	return errors.Join(err, ctx.Err())
+}
+
+// await probes the instance, from where the generator is, until it is ready.
+func (b *bare) await(ctx context.Context, in *bareInstance) error {
+	ready := in.component.Ready
+	ctx, cancel := context.WithTimeout(ctx, ready.Timeout)
+	defer cancel()
+	return netns.Do(b.generator.netns, func() error {
+		switch {
+		case ready.TCP != "":
+			return awaitTCP(ctx, in.port(ready.TCP))
+		case ready.SIP != "":
+			return awaitSIP(ctx, in.port(ready.SIP))
+		}
+		return &vitrine.Unsupported{What: "waiting for " + in.name, Missing: "a TCP or SIP check in " + imsFile}
+	})
+}
+
+// awaitTCP comes back when the port accepts a connection.
+func awaitTCP(ctx context.Context, at string) error {
+	for ctx.Err() == nil {
+		if conn, err := net.DialTimeout("tcp", at, time.Second); err == nil {
+			return conn.Close()
+		}
+		time.Sleep(probeInterval)
+	}
+	return context.Cause(ctx)
+}
+
+// awaitSIP comes back when the port answers OPTIONS (RFC 3261 section 11).
+func awaitSIP(ctx context.Context, at string) error {
+	conn, err := net.Dial("udp", at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	self := conn.LocalAddr().String()
+	options := strings.Join([]string{
+		"OPTIONS sip:" + at + " SIP/2.0", "Via: SIP/2.0/UDP " + self + ";rport;branch=z9hG4bKbare", "Max-Forwards: 70",
+		"From: <sip:bench@" + self + ">;tag=bare", "To: <sip:" + at + ">", "Call-ID: bare-" + self, "CSeq: 1 OPTIONS",
+		"Content-Length: 0", "", "",
+	}, "\r\n")
+	answer := make([]byte, 2048)
+	for ctx.Err() == nil {
+		// A write fails by the refusal of an earlier one; the next one tells.
+		_, _ = conn.Write([]byte(options))
+		if err := conn.SetReadDeadline(time.Now().Add(probeInterval)); err != nil {
+			return err
+		}
+		n, err := conn.Read(answer)
+		switch {
+		case err == nil && strings.HasPrefix(string(answer[:n]), "SIP/2.0 "):
+			return nil
+		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+			time.Sleep(probeInterval) // refused: nobody is there yet
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// remove ends what runs and removes the places.
+func (b *bare) remove() (err error) {
+	for _, in := range b.functions {
+		if in.command != nil { // left by an error
+			err = errors.Join(err, unix.Kill(-in.command.Process.Pid, unix.SIGKILL))
+			_ = in.command.Wait() // killed, which is how it should end
+		}
+	}
+	ctx := context.Background()
+	if b.fabric != nil {
+		err = errors.Join(err, b.fabric.Close(ctx))
+	}
+	if b.run == nil {
+		return err
+	}
+	for _, in := range append(b.functions, b.generator) {
+		if in != nil && in.netns != "" {
+			err = errors.Join(err, netns.Delete(b.namespace(in)))
+		}
+	}
+	return errors.Join(err, b.groups.RemoveRun(ctx, b.run.ID), b.run.Close())
+}

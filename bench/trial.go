@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/internal/runs"
+	"vitrine/load"
+	"vitrine/result"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/process"
+	"vitrine/trial"
+)
+
+// The function that is redeployed: the reference IMS, one instance of each
+// component, all of the one flavor that takes the most of one CPU. What is
+// smaller takes longer to start, on both sides, and would flatter the ratio.
+const (
+	imsFile   = "catalog/ims-reference/deployment.yaml"
+	imsVCPUs  = 0.24
+	imsMemory = 256 << 20
+	imsSizing = "bn1e-sp1e-hs1e"
+)
+
+// redeployments is how many there are in one measure, of which the median counts.
+const redeployments = 5
+
+// answerCommand is the first argument of this program when it runs as the
+// generator.
+const answerCommand = "answer"
+
+// timesParam is the generator's parameter that names the file of its times.
+const timesParam = "times"
+
+// trialBench compares the wall time between two trials, each on a fresh
+// deployment, with that of the same programs stopped and started bare. Both are
+// from the last that one generator does to the first that the next one does.
+//
+// Ours is a campaign of package trial, on process substrate and bridge fabric,
+// without settling. In between it notes the generator's end, stops the monitor,
+// reads the report, puts usage, outcome and table on the disk, ends all
+// instances with whatever they started, empties their folders, starts them
+// afresh and waits until each is ready, starts the next monitor and generator.
+//
+// Theirs has the places already (see bare) and does no more than: reap the
+// generator, send SIGTERM to all instances, reap them, start them in the same
+// order with the same arguments, wait for each by the same check, start the
+// next generator.
+func trialBench(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	dir, err := os.MkdirTemp("", "bench-trial-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	f, err := newIMS(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBare(ctx, f)
+	defer func() { err = errors.Join(err, b.remove()) }()
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := interleave(ctx, minRounds, f.campaign, b.redeploy, progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pairs.row("trial", "ms between trials", "bare stop and start of the same processes", "<= 1.3")
+	return []Row{row}, err
+}
+
+// An ims is what both sides run.
+type ims struct {
+	dir        string // for all files
+	self       string // this program
+	vitrine    string // the product's
+	deployment *spec.Deployment
+	workload   *spec.Workload
+	cpus       trial.CPUs
+}
+
+// newIMS builds the product and reads the function from its catalog.
+func newIMS(ctx context.Context, dir string) (*ims, error) {
+	f := &ims{dir: dir, vitrine: filepath.Join(dir, "vitrine")}
+	var err error
+	if f.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", f.vitrine, "vitrine/cmd/vitrine").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build vitrine: %w\n%s", err, out)
+	}
+	if f.deployment, err = spec.LoadDeployment(imsFile, spec.Known{}); err != nil {
+		return nil, err
+	}
+	f.deployment.Flavors = []spec.Flavor{{Name: "even", VCPUs: imsVCPUs, Memory: imsMemory}}
+	f.deployment.Component("homer").Flavor = "even"
+	f.deployment.Mode = spec.Mode{Name: spec.Custom, Sizes: []string{imsSizing}}
+	workload := fmt.Sprintf("{generator: %s, unit: calls/s, range: [1, 1], increase: 1, duration: 1s, settle: 0s, repeat: %d, parameters: {%s: %q}}",
+		answerCommand, redeployments+1, timesParam, f.times())
+	known := spec.Known{Generators: map[string]any{answerCommand: map[string]string{}}}
+	if f.workload, err = spec.ParseWorkload("workload.yaml", []byte(workload), known); err != nil {
+		return nil, err
+	}
+	f.cpus, err = trial.ShareCPUs(nil, nil)
+	return f, err
+}
+
+// times is the file that generators write their times to.
+func (f *ims) times() string { return filepath.Join(f.dir, "times") }
+
+// campaign is our side: it gives the median time between two trials, in ms.
+func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
+	run, err := runs.New(runs.DefaultRoot())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	dir := filepath.Join(f.dir, "campaign")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	results, err := result.Create(dir, result.Manifest{})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, results.Close()) }()
+	summary, err := trial.Run(ctx, trial.Config{
+		Deployment: f.deployment, Workload: f.workload, Backends: f.backends(run), CPUs: f.cpus,
+		Results: results, RunID: run.ID, Seed: 1, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return 0, err
+	}
+	if summary.InvalidTrials > 0 {
+		return 0, fmt.Errorf("%d trials are invalid: %+v", summary.InvalidTrials, results.Outcomes())
+	}
+	return f.between()
+}
+
+func (f *ims) backends(run *runs.Run) trial.Backends {
+	place := func() (substrate.Substrate, error) {
+		return process.New(process.Config{Run: run, Environ: os.Environ(), Network: process.NetworkNamespace})
+	}
+	return trial.Backends{
+		Substrate: func(context.Context, string, spec.Node) (substrate.Substrate, error) { return place() },
+		Host:      func(context.Context) (substrate.Substrate, error) { return place() },
+		Fabric: func(context.Context, string, spec.Node) (fabric.Fabric, error) {
+			return bridge.New(bridge.Config{Run: run})
+		},
+		Generator: func(name string) ([]string, error) { return []string{f.self, name}, nil },
+		Self:      f.vitrine,
+	}
+}
+
+// between reads and removes the file of times: the median over all
+// redeployments, in ms.
+func (f *ims) between() (float64, error) {
+	file, err := os.Open(f.times())
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	all, err := gaps(file)
+	if err != nil {
+		return 0, err
+	}
+	if len(all) != redeployments {
+		return 0, fmt.Errorf("%d redeployments, want %d", len(all), redeployments)
+	}
+	return median(all), os.Remove(f.times())
+}
+
+// gaps gives the times between the end of one line's generator and the start
+// of the next line's, in ms. A line is a start and an end in ns.
+func gaps(times io.Reader) ([]float64, error) {
+	var all []float64
+	var last int64
+	lines := bufio.NewScanner(times)
+	for n := 1; lines.Scan(); n++ {
+		var start, end int64
+		if _, err := fmt.Sscanf(lines.Text(), "%d %d", &start, &end); err != nil {
+			return nil, fmt.Errorf("times, line %d: %q: %w", n, lines.Text(), err)
+		}
+		if end < start || start < last {
+			return nil, fmt.Errorf("times, line %d: from %d to %d after %d: want them in order", n, start, end, last)
+		}
+		if n > 1 {
+			all = append(all, float64(start-last)/1e6)
+		}
+		last = end
+	}
+	return all, lines.Err()
+}
+
+// answer is the generator: it reports at once that its calls have succeeded,
+// and writes down when it started and ended.
+func answer(args, environ []string, out io.Writer) error {
+	start, err := monotonic()
+	if err != nil {
+		return err
+	}
+	t, err := load.ReadTrial(args, environ)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(t.Params[timesParam], os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	recorder := load.NewRecorder(t.Duration)
+	recorder.Scheduled(0)
+	recorder.Offered(0)
+	recorder.Succeeded(0, time.Millisecond)
+	report, err := recorder.Report(time.Now())
+	if err != nil {
+		return err
+	}
+	if err := report.Print(out); err != nil {
+		return err
+	}
+	end, err := monotonic()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(file, start, end)
+	return errors.Join(err, file.Close())
+}
+
+// monotonic is the time on a clock that all processes share, in ns.
+func monotonic() (int64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, fmt.Errorf("read the clock: %w", err)
+	}
+	return now.Nano(), nil
+}
