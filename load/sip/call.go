@@ -46,6 +46,7 @@ func (e *engine) after(s step) step {
 type party struct {
 	number   int    // of the subscriber
 	sequence uint32 // CSeq of its last registration
+	lines    []byte // From, To, Call-ID and Contact of its registrations
 
 	// Its answer to the last challenge; empty nonce: there was none.
 	realm, nonce, opaque []byte
@@ -207,7 +208,7 @@ func (c *call) reset(generation uint32) {
 }
 
 func (p *party) reset() {
-	*p = party{realm: p.realm[:0], nonce: p.nonce[:0], opaque: p.opaque[:0], route: p.route[:0]}
+	*p = party{lines: p.lines[:0], realm: p.realm[:0], nonce: p.nonce[:0], opaque: p.opaque[:0], route: p.route[:0]}
 }
 
 // randomToken tells the Call-IDs of this process from those of others.

@@ -92,13 +92,16 @@ func (e *engine) appendCallIDLine(b []byte, c *call, kind byte) []byte {
 
 func (e *engine) appendRegister(b []byte, c *call, p *party, kind byte, expires int) []byte {
 	p.sequence++
+	if len(p.lines) == 0 {
+		p.lines = e.appendFrom(p.lines, c, p.number)
+		p.lines = e.appendTo(p.lines, p.number)
+		p.lines = e.appendCallIDLine(p.lines, c, kind)
+		p.lines = e.appendContact(p.lines, c, p.number)
+	}
 	b = sip.AppendRequestLine(b, "REGISTER", e.registrar)
 	b = appendVia(b, c, c.transaction)
-	b = e.appendFrom(b, c, p.number)
-	b = e.appendTo(b, p.number)
-	b = e.appendCallIDLine(b, c, kind)
+	b = append(b, p.lines...)
 	b = sip.AppendCSeq(b, p.sequence, "REGISTER")
-	b = e.appendContact(b, c, p.number)
 	b = appendExpires(b, expires)
 	b = e.appendCredentials(b, p, e.registerHA2, e.registrar)
 	return sip.AppendEnd(b, nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"vitrine/load"
@@ -30,6 +31,8 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 
+	// One goroutine does everything: others would only spin beside it.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	stop := context.AfterFunc(ctx, func() { e.stopped.Store(true) })
 	defer stop()
 	e.start = time.Now().Add(lead - e.pace.At(e.next))

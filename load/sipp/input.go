@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -18,6 +19,15 @@ import (
 
 //go:embed scenarios/*.xml
 var scenarios embed.FS
+
+// Scenarios are the scenario files that come with the driver.
+func Scenarios() fs.FS {
+	files, err := fs.Sub(scenarios, "scenarios")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return files
+}
 
 // A job is one SIPp: the calls of one target.
 type job struct {

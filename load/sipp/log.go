@@ -31,7 +31,7 @@ func (j *job) readLogs() ([]call, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, failed, err := readTotals(filepath.Join(j.folder, statLog))
+	made, failed, err := Totals(filepath.Join(j.folder, statLog))
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +139,9 @@ func readFailures(file string, calls []call) (int64, error) {
 	return named, nil
 }
 
-// readTotals reads SIPp's own counts from the last line of its statistics.
-func readTotals(file string) (made, failed int64, err error) {
+// Totals reads SIPp's own counts, of calls made and of those failed, from the
+// last line of its statistics (-trace_stat).
+func Totals(file string) (made, failed int64, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read SIPp's statistics: %w", err)
