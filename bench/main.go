@@ -31,6 +31,7 @@ type bench struct {
 // benches is every bench, in the order that the table shows them.
 func benches() []bench {
 	return []bench{
+		{"load/sip", loadSIP},
 		{"monitor", monitorBench},
 		{"trial", trialBench},
 	}
@@ -39,6 +40,13 @@ func benches() []bench {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) > 2 && os.Args[1] == generateCommand {
+		if err := generate(ctx, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "generate:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) == 3 && os.Args[1] == watchCommand {
 		if err := watch(ctx, os.Args[2], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "watch:", err)

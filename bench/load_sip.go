@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine/load"
+	"vitrine/load/sip"
+	"vitrine/load/sipp"
+)
+
+// The trial that both generators play: reg-dereg, at a rate that SIPp can hold.
+const (
+	sipRate     = 4000 // calls per second
+	sipDuration = 5    // seconds
+)
+
+// generateCommand is the first argument of this program when it runs as the
+// built-in generator.
+const generateCommand = "generate"
+
+//go:embed responder/responder.c
+var responderSource []byte
+
+// loadSIP compares how many calls the built-in generator and SIPp make for a
+// second of their own CPU time, whole processes, against the same responder in
+// C. The built-in one prints the report of package load. SIPp runs in two ways:
+// as itself, with its statistics and errors written, and with the log of
+// messages besides that the same report takes (package load/sipp).
+func loadSIP(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	version, err := sipp.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "bench-load-sip-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	responder, err := compileC(ctx, dir, "responder", responderSource)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeSIPpFiles(dir); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	against := func(measure func(context.Context, string) (float64, error)) side {
+		return func(ctx context.Context) (float64, error) { return withResponder(ctx, responder, measure) }
+	}
+	ours := against(func(ctx context.Context, target string) (float64, error) { return builtInCalls(ctx, self, target) })
+	for _, other := range []struct {
+		name, against string
+		args          []string
+	}{
+		{"load/sip", "SIPp " + version, nil},
+		{"load/sip/report", "SIPp " + version + ", logging what the same report takes", []string{"-trace_shortmsg", "-shortmessage_file", "messages.csv"}},
+	} {
+		theirs := against(func(ctx context.Context, target string) (float64, error) {
+			return sippCalls(ctx, dir, target, other.args)
+		})
+		pairs, err := interleave(ctx, minRounds, ours, theirs, progress)
+		if err != nil {
+			return rows, err
+		}
+		row, err := pairs.row(other.name, "calls/CPU-s", other.against, ">= 3")
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// writeSIPpFiles writes the scenario and its subscribers.
+func writeSIPpFiles(dir string) error {
+	scenario, err := fs.ReadFile(sipp.Scenarios(), sip.RegDereg+".xml")
+	if err != nil {
+		return err
+	}
+	users := bytes.NewBufferString("SEQUENTIAL\n")
+	for i := range sipRate * sipDuration {
+		fmt.Fprintf(users, "sub%06d;ims.test;[authentication username=sub%06d@ims.test password=pw-sub%06d]\n", i, i, i)
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "scenario.xml"), scenario, 0o600),
+		os.WriteFile(filepath.Join(dir, "users.csv"), users.Bytes(), 0o600))
+}
+
+// withResponder runs the measure against a responder of its own.
+func withResponder(ctx context.Context, program string, measure func(context.Context, string) (float64, error)) (calls float64, err error) {
+	cmd := exec.CommandContext(ctx, program, "127.0.0.1", "0")
+	stdin, err := cmd.StdinPipe() // it ends when this does
+	if err != nil {
+		return 0, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, stdin.Close(), cmd.Wait()) }()
+	port, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		return 0, fmt.Errorf("the responder did not start: %w", err)
+	}
+	return measure(ctx, "127.0.0.1:"+strings.TrimSpace(port))
+}
+
+// cpuSeconds is the CPU time of a process that has ended.
+func cpuSeconds(cmd *exec.Cmd) float64 {
+	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+}
+
+// builtInCalls is the built-in generator's calls for a second of CPU time.
+func builtInCalls(ctx context.Context, self, target string) (float64, error) {
+	c := load.Command([]string{self, generateCommand}, load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("the built-in generator: %w: %s", err, stderr.String())
+	}
+	report, err := load.ParseReport(&stdout)
+	if err != nil {
+		return 0, err
+	}
+	if report.Error != "" || report.Succeeded == 0 {
+		return 0, fmt.Errorf("the built-in generator made no calls: %s %v", report.Error, report.Failed)
+	}
+	return float64(report.Succeeded) / cpuSeconds(cmd), nil
+}
+
+// sippCalls is SIPp's calls for a second of CPU time.
+func sippCalls(ctx context.Context, dir, target string, more []string) (float64, error) {
+	calls := strconv.Itoa(sipRate * sipDuration)
+	args := append([]string{
+		target, "-sf", "scenario.xml", "-inf", "users.csv", "-i", "127.0.0.1", "-nostdin", "-nr",
+		"-r", strconv.Itoa(sipRate), "-m", calls, "-l", calls, "-recv_timeout", "10000",
+		"-default_behaviors", "abortunexp", "-auth_uri", "ims.test", "-buff_size", strconv.Itoa(8 << 20),
+		"-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "statistics.csv", "-fd", "1",
+	}, more...)
+	cmd := exec.CommandContext(ctx, "sipp", args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 { // some calls failed: they are not counted
+		err = nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("SIPp: %w", err)
+	}
+	made, failed, err := sipp.Totals(filepath.Join(dir, "statistics.csv"))
+	if err != nil || made == failed {
+		return 0, fmt.Errorf("SIPp made %d calls, %d failed: %w", made, failed, err)
+	}
+	return float64(made-failed) / cpuSeconds(cmd), nil
+}
+
+// generate is the process that is measured.
+func generate(ctx context.Context, args []string) error {
+	trial, err := load.ReadTrial(args, os.Environ())
+	if err != nil {
+		return err
+	}
+	return sip.Run(ctx, trial, os.Stdout, os.Stderr)
+}
