@@ -88,7 +88,7 @@ func startTap(namespace string, end fabric.Endpoint, file string) (*tap, error) 
 	case <-began:
 		return t, nil
 	case <-t.ended:
-		return nil, fmt.Errorf("capture at %s: tcpdump ended (%v): %s", t.addr, t.err, t.said.String())
+		return nil, errors.Join(fmt.Errorf("capture at %s: tcpdump ended: %s", t.addr, t.said.String()), t.err)
 	}
 }
 
