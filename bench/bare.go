@@ -109,12 +109,15 @@ func (b *bare) namespace(in *bareInstance) string { return "vt-" + b.run.ID + "-
 // equip works out the instance's command.
 func (b *bare) equip(in *bareInstance) {
 	c := in.component
-	vars := map[string]string{"ADDRESS": in.addr.String()}
+	vars := map[string]string{"ADDRESS": in.addr.String(), "VITRINE_INSTANCE": in.name, "VITRINE_INDEX": "1", "VITRINE_DIR": in.dir}
 	for _, on := range c.Dependencies {
 		vars[on.As] = b.at(on.Component, on.Port)
 	}
 	if c.Cluster != nil {
 		vars[c.Cluster.As] = b.at(c.Name, c.Cluster.Port)
+	}
+	for name, value := range c.Environment {
+		vars[name] = spec.Expand(value, vars)
 	}
 	in.args = c.Command.Expand(vars)
 	if in.args[0] == "vitrine" {

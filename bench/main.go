@@ -40,28 +40,31 @@ func benches() []bench {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) > 2 && os.Args[1] == generateCommand {
-		if err := generate(ctx, os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "generate:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) == 3 && os.Args[1] == watchCommand {
-		if err := watch(ctx, os.Args[2], os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "watch:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == answerCommand {
-		if err := answer(os.Args[2:], os.Environ(), os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "answer:", err)
+	if is, err := part(ctx, os.Args[1:]); is {
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[1], err)
 			os.Exit(1)
 		}
 		return
 	}
 	os.Exit(run(ctx, os.Args[1:], "bench.json", os.Stdout, os.Stderr))
+}
+
+// part runs what a bench needs as a process of its own, when the arguments ask
+// for one.
+func part(ctx context.Context, args []string) (is bool, err error) {
+	if len(args) < 2 {
+		return false, nil
+	}
+	switch args[0] {
+	case generateCommand:
+		return true, generate(ctx, args[1:])
+	case watchCommand:
+		return true, watch(ctx, args[1], os.Stdin, os.Stdout)
+	case answerCommand:
+		return true, answer(args[1:], os.Environ(), os.Stdout)
+	}
+	return false, nil
 }
 
 // run is main without the edge; it returns the exit code.

@@ -36,7 +36,7 @@ const (
 )
 
 // redeployments is how many there are in one measure, of which the median counts.
-const redeployments = 5
+const redeployments = 9
 
 // answerCommand is the first argument of this program when it runs as the
 // generator.
