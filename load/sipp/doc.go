@@ -18,6 +18,11 @@
 // report is an error. The causes are "timeout", "send", the status of an
 // unexpected response, or "unexpected" for an unexpected request.
 //
+// In reg-invite a second SIPp answers as callee, at the contact that the first
+// registers for it. A function that sends calls to where the registration came
+// from, and not to its contact (outbound, RFC 5626), reaches the first, and every
+// call fails as "unexpected": use the generator sip there.
+//
 // A scenario file of the user's own gets a subscriber's user part as [field0],
 // the domain as [field1] and [authentication ...] as [field2]; a call succeeds
 // when its scenario does.

@@ -195,6 +195,9 @@ func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string 
 		"-trace_err", "-error_file", errorLog,
 		"-trace_stat", "-stf", statLog, "-fd", "1",
 	}
+	if p.Scenario == sip.RegSubscribe {
+		args = append(args, "-aa") // answers a NOTIFY that the scenario does not wait for
+	}
 	if !p.Retransmit {
 		args = append(args, "-nr")
 	}
