@@ -20,8 +20,10 @@ type Trial struct {
 
 // A Report is the one line of JSON that a generator prints on standard output.
 // Counts are of calls due inside the window, each followed until answered or
-// timed out. The arrays of Seconds have one entry a second of the window, by
-// the calls' scheduled time.
+// timed out: every call that was offered succeeds or fails, by one cause. The
+// arrays of Seconds have one entry a second of the window, by the calls'
+// scheduled time, and add up to the totals. Other lines may come before the
+// report on standard output, none after it; exit status 0.
 type Report struct {
 	Duration float64 `json:"duration_s"` // of the window as the generator saw it
 	// Start of the window, seconds since 1970; 0: start of the process + warm-up.
