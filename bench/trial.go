@@ -153,9 +153,9 @@ func (f *ims) backends(run *runs.Run) trial.Backends {
 		return process.New(process.Config{Run: run, Environ: os.Environ(), Network: process.NetworkNamespace})
 	}
 	return trial.Backends{
-		Substrate: func(context.Context, string, spec.Node) (substrate.Substrate, error) { return place() },
-		Host:      func(context.Context) (substrate.Substrate, error) { return place() },
-		Fabric: func(context.Context, string, spec.Node) (fabric.Fabric, error) {
+		Substrate: func(context.Context, spec.Choice, spec.Node) (substrate.Substrate, error) { return place() },
+		Host:      func(context.Context, spec.Choice) (substrate.Substrate, error) { return place() },
+		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
 			return bridge.New(bridge.Config{Run: run})
 		},
 		Generator: func(name string) ([]string, error) { return []string{f.self, name}, nil },

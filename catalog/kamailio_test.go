@@ -200,15 +200,15 @@ func (c *campaign) backends() trial.Backends {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	host := func(context.Context) (substrate.Substrate, error) {
+	host := func(context.Context, spec.Choice) (substrate.Substrate, error) {
 		return process.New(process.Config{Run: c.label, Environ: os.Environ()})
 	}
 	return trial.Backends{
 		Self: self,
 		Host: host,
-		Substrate: func(ctx context.Context, name string, part spec.Node) (substrate.Substrate, error) {
-			if name == "process" {
-				return host(ctx)
+		Substrate: func(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
+			if o.Substrate == "process" {
+				return host(ctx, o)
 			}
 			config := docker.Config{Folder: c.config.Deployment.Resolve(".")}
 			if err := part.Decode(&config); err != nil {
@@ -217,7 +217,7 @@ func (c *campaign) backends() trial.Backends {
 			config.Host = c.engine
 			return docker.New(ctx, config)
 		},
-		Fabric: func(context.Context, string, spec.Node) (fabric.Fabric, error) {
+		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
 			inner, err := bridge.New(bridge.Config{Run: c.label})
 			c.wiring = &tapped{Fabric: inner, component: "edge", dir: c.dir, taps: map[string]*tap{}, inside: map[netip.Addr]bool{}}
 			return c.wiring, err

@@ -16,12 +16,12 @@ import (
 // Backends makes what a campaign runs on. The command line fills it in from
 // its explicit lists.
 type Backends struct {
-	// Substrate makes the named substrate; part is its own part of the deployment.
-	Substrate func(ctx context.Context, name string, part spec.Node) (substrate.Substrate, error)
-	// Host makes the substrate that generators run on.
-	Host func(ctx context.Context) (substrate.Substrate, error)
-	// Fabric makes the named fabric; "auto" is the best this host can do.
-	Fabric func(ctx context.Context, name string, part spec.Node) (fabric.Fabric, error)
+	// Substrate makes the choice's substrate; part is its own part of the deployment.
+	Substrate func(ctx context.Context, choice spec.Choice, part spec.Node) (substrate.Substrate, error)
+	// Host makes the substrate that the generator runs on.
+	Host func(ctx context.Context, choice spec.Choice) (substrate.Substrate, error)
+	// Fabric makes the choice's fabric; "auto" is the best this host can do.
+	Fabric func(ctx context.Context, choice spec.Choice, part spec.Node) (fabric.Fabric, error)
 	// Generator is the program of the workload's generator with its first arguments.
 	Generator func(name string) ([]string, error)
 	// Self is this very executable: what a command's program "vitrine" stands for.
@@ -49,17 +49,17 @@ func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error
 			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
 		}
 	}()
-	function, err := c.Backends.Substrate(ctx, o.Substrate, c.Deployment.Servers.Parts[o.Substrate])
+	function, err := c.Backends.Substrate(ctx, o, c.Deployment.Servers.Parts[o.Substrate])
 	if err != nil {
 		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
 	}
 	s.function = function
-	host, err := c.Backends.Host(ctx)
+	host, err := c.Backends.Host(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("the generator's place: %w", err)
 	}
 	s.host = host
-	wiring, err := c.Backends.Fabric(ctx, o.Fabric, c.Deployment.Servers.Parts[o.Fabric])
+	wiring, err := c.Backends.Fabric(ctx, o, c.Deployment.Servers.Parts[o.Fabric])
 	if err != nil {
 		return nil, fmt.Errorf("fabric %s: %w", o.Fabric, err)
 	}

@@ -247,13 +247,13 @@ func setUp(t *testing.T, function, sizes, params string) *campaign {
 }
 
 func (c *campaign) backends() trial.Backends {
-	place := func(context.Context) (substrate.Substrate, error) {
+	place := func(context.Context, spec.Choice) (substrate.Substrate, error) {
 		return process.New(process.Config{Run: c.run, Environ: os.Environ()})
 	}
 	return trial.Backends{
-		Substrate: func(ctx context.Context, _ string, _ spec.Node) (substrate.Substrate, error) { return place(ctx) },
+		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) { return place(ctx, o) },
 		Host:      place,
-		Fabric: func(context.Context, string, spec.Node) (fabric.Fabric, error) {
+		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
 			return bridge.New(bridge.Config{Run: c.run})
 		},
 	}

@@ -60,24 +60,29 @@ func newBackends(run *runs.Run, d *spec.Deployment, log *slog.Logger) (*backends
 	return &backends{run: run, log: log, self: self, folder: d.Resolve(".")}, nil
 }
 
-// substrate makes the substrate of that name.
-func (b *backends) substrate(ctx context.Context, name string, part spec.Node) (substrate.Substrate, error) {
-	switch name {
+// substrate makes the choice's substrate. Loopback addresses are the host's, so
+// with them instances share its network.
+func (b *backends) substrate(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
+	network := process.NetworkAuto
+	if fabricName(o.Fabric) == "loopback" {
+		network = process.NetworkHost
+	}
+	switch o.Substrate {
 	case "process":
-		c := process.Config{Run: b.run, Logger: b.log, Environ: os.Environ()}
+		c := process.Config{Network: network, Run: b.run, Logger: b.log, Environ: os.Environ()}
 		if err := part.Decode(&c); err != nil {
 			return nil, err
 		}
 		return process.New(c)
 	case "docker":
 		c := dockerConfig()
-		c.Folder = b.folder
+		c.Network, c.Folder = network, b.folder
 		if err := part.Decode(&c); err != nil {
 			return nil, err
 		}
 		return docker.New(ctx, c)
 	}
-	return nil, oneOf("substrate", name, substrateNames())
+	return nil, oneOf("substrate", o.Substrate, substrateNames())
 }
 
 // dockerConfig is the engine that the environment names, as for the docker command.
@@ -95,23 +100,24 @@ func fabricName(name string) string {
 	return "loopback"
 }
 
-// fabric makes the fabric of that name.
-func (b *backends) fabric(_ context.Context, name string, _ spec.Node) (fabric.Fabric, error) {
-	switch name = fabricName(name); name {
+// fabric makes the choice's fabric.
+func (b *backends) fabric(_ context.Context, o spec.Choice, _ spec.Node) (fabric.Fabric, error) {
+	switch fabricName(o.Fabric) {
 	case "bridge":
 		return bridge.New(bridge.Config{Run: b.run})
 	case "loopback":
 		return loopback.New(loopback.Config{Run: b.run}), nil
 	}
-	return nil, oneOf("fabric", name, slices.Sorted(maps.Keys(known().Fabrics)))
+	return nil, oneOf("fabric", o.Fabric, slices.Sorted(maps.Keys(known().Fabrics)))
 }
 
 // forTrials is what a campaign needs of them.
 func (b *backends) forTrials() trial.Backends {
 	return trial.Backends{
 		Substrate: b.substrate,
-		Host: func(ctx context.Context) (substrate.Substrate, error) {
-			return b.substrate(ctx, "process", spec.Node{})
+		Host: func(ctx context.Context, o spec.Choice) (substrate.Substrate, error) {
+			o.Substrate = "process"
+			return b.substrate(ctx, o, spec.Node{})
 		},
 		Fabric: b.fabric,
 		Generator: func(name string) ([]string, error) {
