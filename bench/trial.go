@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +70,12 @@ func trialBench(ctx context.Context, progress io.Writer) (rows []Row, err error)
 	if err != nil {
 		return nil, err
 	}
+	// Both sides keep off the function's CPUs, as the product does.
+	if err := f.cpus.KeepOff(); err != nil {
+		return nil, err
+	}
+	everywhere := trial.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
+	defer func() { err = errors.Join(err, everywhere.KeepOff()) }()
 	b, err := newBare(ctx, f)
 	defer func() { err = errors.Join(err, b.remove()) }()
 	if err != nil {
