@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"vitrine"
@@ -65,7 +66,7 @@ func (c *campaign) run(ctx context.Context) error {
 	if c.program, err = c.generator(); err != nil {
 		return err
 	}
-	if c.params, err = c.Workload.Parameters.Strings(); err != nil {
+	if c.params, err = c.parameters(); err != nil {
 		return err
 	}
 	for _, choice := range c.Deployment.Servers.Choices() {
@@ -82,6 +83,23 @@ func (c *campaign) generator() ([]string, error) {
 		return []string{c.Workload.Program}, nil
 	}
 	return c.Backends.Generator(c.Workload.Generator)
+}
+
+// parameters are the generator's own, as text. One whose name ends in _file is
+// a path from the workload's folder, for the generator runs elsewhere.
+func (c *campaign) parameters() (map[string]string, error) {
+	given, err := c.Workload.Parameters.Strings()
+	if err != nil {
+		return nil, err
+	}
+	params := make(map[string]string, len(given))
+	for name, value := range given {
+		if strings.HasSuffix(name, "_file") {
+			value = c.Workload.Resolve(value)
+		}
+		params[name] = value
+	}
+	return params, nil
 }
 
 // choose measures every sizing that the mode asks for under one choice of the
