@@ -251,8 +251,10 @@ func (c *campaign) backends() trial.Backends {
 		return process.New(process.Config{Run: c.run, Environ: os.Environ()})
 	}
 	return trial.Backends{
-		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) { return place(ctx, o) },
-		Host:      place,
+		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) {
+			return place(ctx, o)
+		},
+		Host: place,
 		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
 			return bridge.New(bridge.Config{Run: c.run})
 		},
