@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"vitrine"
@@ -97,23 +98,24 @@ func (c *campaign) drive(ctx context.Context, d *deployment, key vitrine.Key, wi
 // wait returns once the generator has ended or the context is over; at once,
 // with the reason, when an instance dies before.
 func (d *deployment) wait(ctx context.Context, generator <-chan struct{}) error {
-	died := make(chan struct{}, len(d.instances))
 	over, stop := context.WithCancel(ctx)
 	defer stop()
+	var watchers sync.WaitGroup
 	for _, in := range d.instances {
-		go func() {
+		watchers.Go(func() {
 			select {
 			case <-in.process.Done():
-				died <- struct{}{}
+				stop()
 			case <-over.Done():
 			}
-		}()
+		})
 	}
 	select {
 	case <-generator:
-	case <-ctx.Done():
-	case <-died:
+	case <-over.Done():
 	}
+	stop()
+	watchers.Wait()
 	return d.died()
 }
 
