@@ -183,7 +183,7 @@ func (b *bare) stop() error {
 
 func (b *bare) start(ctx context.Context) error {
 	for _, in := range b.functions {
-		if err := in.start("log"); err != nil {
+		if err := in.start(ctx, "log"); err != nil {
 			return err
 		}
 		if err := b.await(ctx, in); err != nil {
@@ -193,14 +193,15 @@ func (b *bare) start(ctx context.Context) error {
 	return nil
 }
 
-// start starts the instance's command, its output appended to a file.
-func (in *bareInstance) start(output string) error {
+// start starts the instance's command, its output appended to a file. With the
+// context's end it is killed.
+func (in *bareInstance) start(ctx context.Context, output string) error {
 	log, err := os.OpenFile(filepath.Join(in.dir, output), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	command := exec.Command(in.args[0], in.args[1:]...)
+	command := exec.CommandContext(ctx, in.args[0], in.args[1:]...)
 	command.Env, command.Dir, command.Stdout, command.Stderr = in.env, in.dir, log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := netns.Do(in.netns, func() error { return in.leaf.Start(command) }); err != nil {
@@ -218,7 +219,7 @@ func (b *bare) generate(ctx context.Context) error {
 		Params: map[string]string{timesParam: b.ims.times()},
 	})
 	b.generator.args, b.generator.env = command.Args, command.Env
-	if err := b.generator.start("report"); err != nil {
+	if err := b.generator.start(ctx, "report"); err != nil {
 		return err
 	}
 	err := b.generator.command.Wait()
@@ -244,8 +245,9 @@ func (b *bare) await(ctx context.Context, in *bareInstance) error {
 
 // awaitTCP comes back when the port accepts a connection.
 func awaitTCP(ctx context.Context, at string) error {
+	var d net.Dialer
 	for ctx.Err() == nil {
-		if conn, err := net.DialTimeout("tcp", at, time.Second); err == nil {
+		if conn, err := d.DialContext(ctx, "tcp", at); err == nil {
 			return conn.Close()
 		}
 		time.Sleep(probeInterval)
@@ -255,7 +257,8 @@ func awaitTCP(ctx context.Context, at string) error {
 
 // awaitSIP comes back when the port answers OPTIONS (RFC 3261 section 11).
 func awaitSIP(ctx context.Context, at string) error {
-	conn, err := net.Dial("udp", at)
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "udp", at)
 	if err != nil {
 		return err
 	}
