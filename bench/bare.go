@@ -291,8 +291,8 @@ func awaitSIP(ctx context.Context, at string) error {
 func (b *bare) remove() (err error) {
 	for _, in := range b.functions {
 		if in.command != nil { // left by an error
-			err = errors.Join(err, unix.Kill(-in.command.Process.Pid, unix.SIGKILL))
-			_ = in.command.Wait() // killed, which is how it should end
+			_ = in.command.Process.Kill() // unless the end of the context did
+			_ = in.command.Wait()
 		}
 	}
 	ctx := context.Background()
