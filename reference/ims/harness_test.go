@@ -69,7 +69,7 @@ func (o *output) String() string {
 }
 
 // eventually polls until ok holds.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // start runs a component in this process until the test ends or stop is called.
-func start(t *testing.T, name string, args ...string) (stop func()) {
+func start(t testing.TB, name string, args ...string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var out, errs output
@@ -119,7 +119,7 @@ func start(t *testing.T, name string, args ...string) (stop func()) {
 }
 
 // spawn runs a component in a process of its own.
-func spawn(t *testing.T, name string, args ...string) *os.Process {
+func spawn(t testing.TB, name string, args ...string) *os.Process {
 	t.Helper()
 	var out output
 	cmd := exec.Command(os.Args[0], args...)
@@ -141,7 +141,7 @@ func spawn(t *testing.T, name string, args ...string) *os.Process {
 
 // A site is the addresses of one test's IMS, all its own.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	prefix string
 }
 
@@ -150,7 +150,7 @@ var sites = struct {
 	n int
 }{}
 
-func newSite(t *testing.T) site {
+func newSite(t testing.TB) site {
 	sites.Lock()
 	defer sites.Unlock()
 	sites.n++

@@ -17,7 +17,7 @@ import (
 
 // A phone is a SIP user agent of one subscriber, registered through a Bono.
 type phone struct {
-	t        *testing.T
+	t        testing.TB
 	user     string
 	password string
 	bono     netip.AddrPort

@@ -1,6 +1,7 @@
 package ims_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -138,4 +139,25 @@ func TestSubscriptionIsNotified(t *testing.T) {
 	notified("active", "<uri>sip:tablet@192.0.2.1</uri>")
 	p.want(p.register(0, "Contact: *"), 200)
 	notified("terminated", `state="terminated"`)
+}
+
+// BenchmarkRegDereg is one reg-dereg call through all components, in one
+// process and one after the other, with the client's part in it.
+func BenchmarkRegDereg(b *testing.B) {
+	for n := 1; n <= 2; n++ {
+		b.Run(fmt.Sprint(n, "-sprout"), func(b *testing.B) {
+			s := newSite(b)
+			s.homesteads(1)
+			for i := range n {
+				start(b, "sprout", s.sprout(i, n, 1)...)
+			}
+			s.whole(11, n)
+			p := s.phone(41, 1, s.bono(1, s.list(11, n, 5060)))
+			b.ReportAllocs()
+			for b.Loop() {
+				p.signIn(60)
+				p.want(p.register(0), 200)
+			}
+		})
+	}
 }

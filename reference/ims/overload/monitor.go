@@ -17,8 +17,8 @@ type Config struct {
 }
 
 const (
-	// period is how many requests complete at least between two adjustments;
-	// the target passes as well, for no change shows any sooner.
+	// period is how many requests complete at least between two adjustments,
+	// of those that came after the first; the target passes as well.
 	period = 20
 	// smoothing is the weight of a new latency in the moving average.
 	smoothing = 1.0 / 8
@@ -75,6 +75,9 @@ func (m *Monitor) Admit(now time.Time) bool {
 func (m *Monitor) Done(now time.Time, latency time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if now.Add(-latency).Before(m.adjusted) {
+		return // it came before the last change, and tells nothing of it
+	}
 	m.smoothed += (latency.Seconds() - m.smoothed) * smoothing
 	m.done++
 	elapsed := now.Sub(m.adjusted)

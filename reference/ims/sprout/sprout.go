@@ -110,7 +110,7 @@ func newServer(k config, socket *hop.Socket, log *slog.Logger, registry *prometh
 	local := k.listen.Addr()
 	s := &server{
 		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, parser: sip.NewParser(),
-		load:  overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 100}, time.Now()),
+		load:  overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now()),
 		queue: make(chan *hop.Transaction, k.queue), charges: make(chan chargeable, 1000),
 		home:       rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
 		maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
