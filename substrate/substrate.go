@@ -48,7 +48,8 @@ type Instance interface {
 
 	// Start runs the command in the place and returns once it runs (not once it
 	// is ready). Standard output and error are appended to Dir/log. Starting a
-	// running instance is an error.
+	// running instance is an error. The context bounds the starting, not the
+	// life of what was started.
 	Start(ctx context.Context, command vitrine.Command) (Process, error)
 
 	// Run runs a command in the place to its end, beside what Start started or

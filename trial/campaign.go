@@ -116,7 +116,7 @@ func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 		step := search.Next(history)
 		c.emit(Event{Kind: SizingChosen, Choice: choice, Sizing: step.Sizing, Why: step.Why})
 		if step.Done {
-			c.summary.StoppedBecause = step.Why
+			c.stopped(choice, step.Why)
 			return nil
 		}
 		c.summary.Path = append(c.summary.Path, result.Step{
@@ -132,6 +132,17 @@ func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 			return err
 		}
 	}
+}
+
+// stopped says why the search under one choice ended.
+func (c *campaign) stopped(choice spec.Choice, why string) {
+	if len(c.Deployment.Servers.Choices()) > 1 {
+		why = strings.TrimSpace(choice.Substrate+" "+choice.Options) + ": " + why
+	}
+	if c.summary.StoppedBecause != "" {
+		why = c.summary.StoppedBecause + "; " + why
+	}
+	c.summary.StoppedBecause = why
 }
 
 // sizing runs the rate search of one sizing. What is on record is not run

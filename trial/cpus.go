@@ -16,6 +16,14 @@ type demand struct {
 	exclusive bool // the flavor asks for CPUs of its own
 }
 
+// whole is what the demand takes from the others: an exclusive one, whole CPUs.
+func (d demand) whole() float64 {
+	if d.exclusive {
+		return math.Ceil(d.vcpus - floatSlack)
+	}
+	return d.vcpus
+}
+
 // floatSlack forgives the rounding of decimal CPUs: 0.1+0.2 is not 0.3.
 const floatSlack = 1e-9
 
@@ -26,7 +34,7 @@ const floatSlack = 1e-9
 func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error) {
 	var sum float64
 	for _, d := range demands {
-		sum += d.vcpus
+		sum += d.whole()
 	}
 	if sum > float64(len(cpus))+floatSlack {
 		return nil, &vitrine.Unsupported{
@@ -74,10 +82,7 @@ func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error)
 // CPU that still has room for the fraction (best fit).
 func take(cpus []int, free map[int]float64, d demand) ([]int, error) {
 	var got []int
-	rest := d.vcpus
-	if d.exclusive {
-		rest = math.Ceil(rest - floatSlack)
-	}
+	rest := d.whole()
 	for rest > floatSlack {
 		want := math.Min(rest, 1)
 		best := -1

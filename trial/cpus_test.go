@@ -34,6 +34,8 @@ func TestAssignCPUs(t *testing.T) {
 			map[string][]int{"a": {1}, "b": {1}, "c": {1}}},
 		{"nothing left for the others", []int{1}, false,
 			[]demand{{instance: "a", vcpus: 0.5, exclusive: true}, small("b", 0.1)}, nil},
+		{"an exclusive flavor counts as whole CPUs", []int{1, 2}, false,
+			[]demand{{instance: "a", vcpus: 0.1, exclusive: true}, small("b", 0.8), small("c", 0.7)}, nil},
 		{"too much in all", []int{1}, false, []demand{small("a", 0.6), small("b", 0.5)}, nil},
 		{"fits in all but not pinned", []int{1, 2}, true,
 			[]demand{small("a", 0.7), small("b", 0.7), small("c", 0.6)}, nil},

@@ -4,42 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
-	"vitrine/fabric"
 	"vitrine/spec"
 	"vitrine/substrate"
 )
-
-const (
-	stopGrace  = 2 * time.Second
-	scratchDir = "scratch"
-	tailBytes  = 2048 // of a log, in errors
-)
-
-// An instance is one running copy of a component.
-type instance struct {
-	name      string // "sprout-1"
-	index     int    // 1, 2, ...
-	component *spec.Component
-	dir       string // on the host: log and scratch
-	place     substrate.Instance
-	endpoint  fabric.Endpoint
-	vars      map[string]string // what ${VAR} stands for in its command
-	env       []string
-	process   substrate.Process
-}
 
 // A deployment is one sizing, up.
 type deployment struct {
@@ -178,13 +155,12 @@ func (d *deployment) bootInstance(ctx context.Context, in *instance) error {
 			return fmt.Errorf("install %s by %s: %w", in.name, install.Script, err)
 		}
 	}
-	process, err := in.place.Start(ctx, vitrine.Command{
+	err := in.start(ctx, vitrine.Command{
 		Args: d.expand(in, in.component.Command), Env: in.env, Dir: in.vars["VITRINE_DIR"],
 	})
 	if err != nil {
-		return fmt.Errorf("start %s: %w", in.name, err)
+		return err
 	}
-	in.process = process
 	return d.waitReady(ctx, in)
 }
 
@@ -258,33 +234,6 @@ func (d *deployment) died() error {
 		}
 	}
 	return nil
-}
-
-// ended says how the instance ended, with the end of its log.
-func (in *instance) ended() error {
-	how := "exit status 0"
-	if err := in.process.Err(); err != nil {
-		how = err.Error()
-	}
-	return fmt.Errorf("%s ended (%s); its log ends:\n%s", in.name, how, in.logTail())
-}
-
-func (in *instance) logTail() string {
-	f, err := os.Open(filepath.Join(in.dir, "log"))
-	if err != nil {
-		return "(" + err.Error() + ")"
-	}
-	defer f.Close()
-	if end, err := f.Seek(0, io.SeekEnd); err == nil {
-		_, _ = f.Seek(max(0, end-tailBytes), io.SeekStart)
-	}
-	tail, _ := io.ReadAll(io.LimitReader(f, tailBytes))
-	return strings.TrimSpace(string(tail))
-}
-
-// at is the address of one of the component's ports on this instance.
-func (in *instance) at(c *spec.Component, port string) netip.AddrPort {
-	return netip.AddrPortFrom(in.endpoint.Addr, uint16(c.Ports[port]))
 }
 
 // expand puts the instance's variables into a command's arguments; the program

@@ -14,7 +14,6 @@ type Kind string
 // What happens in a campaign, in this order, the inner ones many times.
 const (
 	SizingChosen Kind = "sizing-chosen" // or the end of the size search
-	Deploying    Kind = "deploying"
 	TrialBegins  Kind = "trial-begins"
 	TrialDone    Kind = "trial-done"
 	RateDone     Kind = "rate-done"

@@ -101,18 +101,28 @@ func (c CPUs) KeepOff() error {
 	for _, cpu := range c.Generator {
 		set.Set(cpu)
 	}
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("list this process's threads: %w", err)
-	}
-	for _, t := range threads {
-		id, err := strconv.Atoi(t.Name())
+	moved := map[string]bool{}
+	for { // until no thread was made meanwhile by one that was not moved yet
+		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			continue
+			return fmt.Errorf("list this process's threads: %w", err)
 		}
-		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("move to CPUs %v: %w", c.Generator, err)
+		before := len(moved)
+		for _, t := range threads {
+			if moved[t.Name()] {
+				continue
+			}
+			moved[t.Name()] = true
+			id, err := strconv.Atoi(t.Name())
+			if err != nil {
+				continue
+			}
+			if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("move to CPUs %v: %w", c.Generator, err)
+			}
+		}
+		if len(moved) == before {
+			return nil
 		}
 	}
-	return nil
 }

@@ -36,7 +36,14 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	if err != nil {
 		return out, fmt.Errorf("monitor: %w", err)
 	}
-	report, trialErr := c.drive(ctx, d, key, window, scratch)
+	command, err := c.command(d, key, window, scratch)
+	if err == nil {
+		err = d.site.gen.start(ctx, command)
+	}
+	if err != nil {
+		return out, errors.Join(err, watch.Stop())
+	}
+	report, trialErr := d.drive(ctx, command, warmup+2*window+generatorGrace)
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), watch.Stop())
 	}
@@ -56,29 +63,24 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	return out, nil
 }
 
-// drive starts the generator and waits for its report. The error says why
-// there is none, or why it is no verdict.
-func (c *campaign) drive(ctx context.Context, d *deployment, key vitrine.Key, window time.Duration, scratch string) (load.Report, error) {
-	warmup := c.Workload.Warmup
-	limit := warmup + 2*window + generatorGrace
-	tctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+// command is what the generator is asked to do.
+func (c *campaign) command(d *deployment, key vitrine.Key, window time.Duration, scratch string) (vitrine.Command, error) {
 	command := load.Command(c.program, load.Trial{
-		Rate: key.Rate, Duration: window.Seconds(), Warmup: warmup.Seconds(),
+		Rate: key.Rate, Duration: window.Seconds(), Warmup: c.Workload.Warmup.Seconds(),
 		Targets: d.targets(), Scratch: scratch, Seed: c.Seed + uint64(key.Seq), Params: c.params,
 	})
 	command.Dir = scratch
 	command.Stdout = filepath.Join(scratch, "report.json")
-	if err := os.RemoveAll(command.Stdout); err != nil {
-		return load.Report{}, err
-	}
+	return command, os.RemoveAll(command.Stdout)
+}
+
+// drive waits for the generator's report. The error says why there is none, or
+// why it is no verdict.
+func (d *deployment) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
+	tctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	gen := d.site.gen
-	process, err := gen.place.Start(tctx, command)
-	if err != nil {
-		return load.Report{}, fmt.Errorf("start the generator: %w", err)
-	}
-	gen.process = process
-	dead := d.wait(tctx, process.Done())
+	dead := d.wait(tctx, gen.process.Done())
 	if err := gen.place.Stop(context.WithoutCancel(ctx), stopGrace); err != nil {
 		return load.Report{}, fmt.Errorf("stop the generator: %w", err)
 	}
@@ -89,7 +91,7 @@ func (c *campaign) drive(ctx context.Context, d *deployment, key vitrine.Key, wi
 		return load.Report{}, oneLine(dead)
 	case tctx.Err() != nil:
 		return load.Report{}, fmt.Errorf("the generator had not ended after %s", limit)
-	case process.Err() != nil:
+	case gen.process.Err() != nil:
 		return load.Report{}, oneLine(fmt.Errorf("the %w", gen.ended()))
 	}
 	return readReport(command.Stdout)

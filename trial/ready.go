@@ -165,7 +165,7 @@ func probeHTTP(ctx context.Context, at netip.AddrPort, path string) error {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode/100 != 2 {
+	if response.StatusCode < 200 || response.StatusCode > 399 {
 		return fmt.Errorf("GET %s: %s", request.URL, response.Status)
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"vitrine"
 	"vitrine/fabric"
@@ -86,40 +84,6 @@ func (s *site) close(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// create makes the instance's place and wires it.
-func (in *instance) create(ctx context.Context, sub substrate.Substrate, fab fabric.Fabric, sp substrate.Spec) error {
-	if err := os.MkdirAll(filepath.Join(sp.Dir, scratchDir), 0o755); err != nil {
-		return err
-	}
-	place, err := sub.Create(ctx, sp)
-	if err != nil {
-		return fmt.Errorf("create %s: %w", in.name, err)
-	}
-	in.place = place
-	if in.endpoint, err = fab.Attach(ctx, fabric.Port{Instance: in.name, NetNS: place.NetNS()}); err != nil {
-		return fmt.Errorf("attach %s: %w", in.name, err)
-	}
-	return nil
-}
-
-// remove takes the instance down; what does not exist is skipped.
-func (in *instance) remove(ctx context.Context, fab fabric.Fabric) error {
-	if in.place == nil {
-		return nil
-	}
-	err := errors.Join(
-		in.place.Stop(ctx, stopGrace),
-		fab.Detach(ctx, in.name),
-		in.place.Remove(ctx),
-		os.RemoveAll(filepath.Join(in.dir, scratchDir)),
-	)
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", in.name, err)
-	}
-	in.place = nil
-	return nil
 }
 
 // vantages lists where the use of the generator and the instances can be read.

@@ -193,8 +193,8 @@ components:
     ports: {tcp: 7000}
     ready: {tcp: tcp, timeout: 5s}
 flavors:
-  - {name: small, vcpus: 0.2, memory: 128MiB}
-  - {name: medium, vcpus: 0.4, memory: 128MiB}
+  - {name: small, vcpus: 0.3, memory: 128MiB}
+  - {name: medium, vcpus: 0.6, memory: 128MiB}
 mode: {name: custom, sizes: %s}
 `
 

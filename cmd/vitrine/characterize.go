@@ -113,10 +113,10 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 	}
 	cfg.Backends, cfg.RunID = b.forTrials(), run.ID
 	manifest := a.manifest(ctx, cfg)
-	if cfg.Results, err = openResults(f.out, f.resume, manifest); err != nil {
+	if err := cfg.CPUs.KeepOff(); err != nil {
 		return result.Summary{}, err
 	}
-	if err := cfg.CPUs.KeepOff(); err != nil {
+	if cfg.Results, err = openResults(f.out, f.resume, manifest); err != nil {
 		return result.Summary{}, err
 	}
 	cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe
