@@ -76,7 +76,7 @@ func TestRegistrationsSurviveAKilledSprout(t *testing.T) {
 	caller := s.phone(81, 70, viaOther)
 	eventually(t, "the Sprout that was killed is set aside", func() bool {
 		caller.auth = nil
-		return caller.register(60).StatusCode == 401 && s.metric(2, "bono_set_aside_total") > 0
+		return caller.register(60).StatusCode == sip.StatusUnauthorized && s.metric(2, "bono_set_aside_total") > 0
 	})
 	caller.want(caller.register(60), 200)
 	for _, p := range phones {
@@ -182,11 +182,11 @@ func TestLateHomesteadIs408(t *testing.T) {
 	if err := homestead.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Homestead is asked again", func() bool { return p.register(60).StatusCode == 200 })
+	eventually(t, "Homestead is asked again", func() bool { return p.register(60).StatusCode == sip.StatusOK })
 	if err := homestead.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody listens there any more", func() bool { return p.register(60).StatusCode == 504 })
+	eventually(t, "nobody listens there any more", func() bool { return p.register(60).StatusCode == sip.StatusGatewayTimeout })
 }
 
 // answerer is a stand-in for a Sprout that gives every request one answer.
@@ -226,7 +226,7 @@ func TestSproutThatKeepsRejectingIsSetAside(t *testing.T) {
 	p := s.phone(41, 1, bono)
 	rejected := 0
 	eventually(t, "the rejecting Sprout is set aside", func() bool {
-		if p.register(60).StatusCode == 503 {
+		if p.register(60).StatusCode == sip.StatusServiceUnavailable {
 			rejected++
 		}
 		return s.metric(1, "bono_set_aside_total") == 1
@@ -285,7 +285,7 @@ func TestOverloadIsRejected(t *testing.T) {
 	for _, a := range all {
 		res := a.final()
 		counts[res.StatusCode]++
-		if res.StatusCode == 503 && res.GetHeader("Retry-After") == nil {
+		if res.StatusCode == sip.StatusServiceUnavailable && res.GetHeader("Retry-After") == nil {
 			t.Error("503 without Retry-After")
 		}
 	}

@@ -138,14 +138,14 @@ func (p *pool) choose(wanted netip.AddrPort, tried *sprout) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := rand.IntN(len(p.slots))
-	var healthy, any *connection
+	var healthy, fallback *connection
 	for i := range p.slots {
 		c := p.slots[(first+i)%len(p.slots)]
 		if c.sprout == tried {
 			continue
 		}
-		if any == nil {
-			any = c
+		if fallback == nil {
+			fallback = c
 		}
 		if c.sprout.until.After(now) {
 			continue
@@ -160,7 +160,7 @@ func (p *pool) choose(wanted netip.AddrPort, tried *sprout) *connection {
 	if healthy != nil {
 		return healthy
 	}
-	return any
+	return fallback
 }
 
 // failed notes a 503, a timeout or a refusal of a Sprout, and sets it aside

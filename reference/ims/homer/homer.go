@@ -45,7 +45,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	listener, err := net.Listen("tcp", listen.String())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen.String())
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}

@@ -56,7 +56,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	listener, err := net.Listen("tcp", listen.String())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen.String())
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}
@@ -75,7 +75,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func (s *server) run(ctx context.Context, listener net.Listener, self, metrics netip.AddrPort, registry *prometheus.Registry, stdout io.Writer) error {
-	peers, err := replica.Listen(self)
+	peers, err := replica.Listen(ctx, self)
 	if err != nil {
 		return ims.ListenError("self", self, err)
 	}

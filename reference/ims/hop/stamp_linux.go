@@ -39,7 +39,7 @@ func arrivalTime(oob []byte) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	ts := *(*unix.Timespec)(unsafe.Pointer(&data[0]))
-	return time.Unix(int64(ts.Sec), int64(ts.Nsec)), true
+	return time.Unix(ts.Unix()), true
 }
 
 func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }

@@ -227,7 +227,7 @@ func (t *Transactions) Answered(res *sip.Response) (tx *Transaction, pass, first
 	switch {
 	case res.StatusCode == sip.StatusTrying:
 		return tx, false, false
-	case before != 0 && !(tx.invite() && res.IsSuccess()):
+	case before != 0 && (!tx.invite() || !res.IsSuccess()):
 		return tx, false, false // a retransmission of what has been passed on
 	}
 	res.RemoveHeader("Via")

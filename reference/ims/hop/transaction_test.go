@@ -138,12 +138,12 @@ func TestTimers(t *testing.T) {
 	tx, _ := r.receive(t, register)
 	r.forward(t, tx)
 	r.down.await(t, 1)
-	for i, after := range []time.Duration{510, 1520, 3530} { // T1, 2 T1, 4 T1
-		r.table.expire(began.Add((after - 100) * time.Millisecond))
+	for i, after := range []time.Duration{510 * time.Millisecond, 1520 * time.Millisecond, 3530 * time.Millisecond} { // T1, 2 T1, 4 T1
+		r.table.expire(began.Add(after - 100*time.Millisecond))
 		if n := len(r.down.await(t, i+1)); n != i+1 {
-			t.Fatalf("%d sent before %d ms", n, after)
+			t.Fatalf("%d sent before %s", n, after)
 		}
-		r.table.expire(began.Add(after * time.Millisecond))
+		r.table.expire(began.Add(after))
 		r.down.await(t, i+2)
 	}
 	if len(r.late) != 0 {

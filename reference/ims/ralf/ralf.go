@@ -45,7 +45,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	records := io.Writer(io.Discard)
+	records := io.Discard
 	if *path != "" {
 		file, err := os.OpenFile(*path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -54,7 +54,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		defer func() { err = errors.Join(err, file.Close()) }()
 		records = file
 	}
-	listener, err := net.Listen("tcp", listen.String())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen.String())
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}

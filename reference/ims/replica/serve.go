@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -29,14 +30,14 @@ func (s *Store) serve(ctx context.Context, listener net.Listener) error {
 			stop := context.AfterFunc(ctx, func() { conn.Close() })
 			defer stop()
 			defer conn.Close()
-			if err := s.answer(conn); err != nil {
+			if err := s.answer(conn); errors.Is(err, errWire) { // any other: it went away
 				s.config.Log.Warn("a peer was refused", "from", conn.RemoteAddr(), "error", err)
 			}
 		})
 	}
 }
 
-// answer serves one connection. Answers are written when no more requests are
+// answer serves one connection until it fails. Answers are written when no more requests are
 // at hand, so that a burst of them costs one system call.
 func (s *Store) answer(conn net.Conn) error {
 	r := bufio.NewReaderSize(conn, 16<<10)
@@ -47,10 +48,7 @@ func (s *Store) answer(conn net.Conn) error {
 		var f frame
 		var err error
 		if f, in, err = readFrame(r, in); err != nil {
-			if strings.Contains(err.Error(), errWire.Error()) {
-				return err
-			}
-			return nil // the peer went away
+			return err
 		}
 		if !greeted && f.op != opHello {
 			return fmt.Errorf("%w: begins with op %d", errWire, f.op)
@@ -64,7 +62,7 @@ func (s *Store) answer(conn net.Conn) error {
 		}
 		if r.Buffered() == 0 {
 			if err := w.Flush(); err != nil {
-				return nil
+				return err
 			}
 		}
 	}

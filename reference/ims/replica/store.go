@@ -33,6 +33,7 @@ var ErrConflict = errors.New("the record has changed")
 // A Level says how many replicas a read asks.
 type Level int
 
+// The levels there are, after Cassandra's.
 const (
 	One    Level = iota // the first that lives and knows the key
 	Quorum              // a majority of the copies, or all that live when they are fewer
@@ -342,9 +343,9 @@ func (s *Store) Living() int {
 func (s *Store) Held() int { return s.table.len() }
 
 // Listen opens the address for peers; nil when self is zero.
-func Listen(self netip.AddrPort) (net.Listener, error) {
+func Listen(ctx context.Context, self netip.AddrPort) (net.Listener, error) {
 	if !self.IsValid() {
 		return nil, nil
 	}
-	return net.Listen("tcp", self.String())
+	return new(net.ListenConfig).Listen(ctx, "tcp", self.String())
 }

@@ -87,7 +87,7 @@ func (t *table) compareAndSet(key string, expect uint64, r Record, now time.Time
 	have := t.look(key, now)
 	r.Version = max(uint64(now.UnixNano()), have.Version+1)
 	if expect != anyVersion {
-		if have.Version > expect && !(have.deleted && expect == 0) {
+		if have.Version > expect && (!have.deleted || expect != 0) {
 			return 0, false
 		}
 		r.Version = max(r.Version, expect+1)

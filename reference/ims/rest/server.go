@@ -43,7 +43,7 @@ func ServeMetrics(ctx context.Context, group *errgroup.Group, addr netip.AddrPor
 	if !addr.IsValid() {
 		return nil
 	}
-	listener, err := net.Listen("tcp", addr.String())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr.String())
 	if err != nil {
 		return ims.ListenError("metrics", addr, err)
 	}

@@ -90,7 +90,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	peers, err := replica.Listen(k.cluster.Self)
+	peers, err := replica.Listen(ctx, k.cluster.Self)
 	if err != nil {
 		return ims.ListenError("self", k.cluster.Self, err)
 	}
