@@ -1,6 +1,7 @@
 package sip
 
 import (
+	"errors"
 	"net/netip"
 	"strconv"
 	"time"
@@ -19,7 +20,7 @@ func (e *engine) receive(s *socket) {
 				continue
 			}
 			if _, err := e.message.Parse(data); err != nil {
-				if err != sip.ErrEmpty {
+				if !errors.Is(err, sip.ErrEmpty) {
 					e.malformed++
 				}
 				continue

@@ -80,7 +80,11 @@ func localAddress(given, target string) (netip.Addr, error) {
 	if given != "" {
 		return netip.ParseAddr(given)
 	}
-	conn, err := net.Dial("udp", target) // sends nothing
+	to, err := net.ResolveUDPAddr("udp", target)
+	if err != nil {
+		return netip.Addr{}, bad("target "+target, err.Error())
+	}
+	conn, err := net.DialUDP("udp", nil, to) // sends nothing
 	if err != nil {
 		return netip.Addr{}, bad("target "+target, err.Error())
 	}

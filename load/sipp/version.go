@@ -2,6 +2,7 @@ package sipp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -25,7 +26,7 @@ func Version(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, path, "-v").CombinedOutput()
 	m := versionPattern.FindSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("ask %s for its version: %v: %.200q", path, err, out)
+		return "", fmt.Errorf("ask %s for its version: it printed %.200q, and ended with: %w", path, out, errors.Join(err, errors.New("no version")))
 	}
 	return string(m[1]), nil
 }

@@ -88,10 +88,7 @@ func (m *Message) Parse(data []byte) (int, error) {
 	return at + length, nil
 }
 
-var (
-	crlf    = []byte("\r\n")
-	version = []byte("SIP/2.0")
-)
+var crlf = []byte("\r\n")
 
 // parseStartLine reads a request line or a status line. One space parts their
 // fields, no more (RFC 4475 sections 3.1.2.7 to 3.1.2.9).

@@ -40,9 +40,10 @@ func Param(value []byte, name string) (param []byte, ok bool) {
 		}
 		switch {
 		case quoted && i < len(value):
-			if c == '\\' {
+			switch c {
+			case '\\':
 				i++
-			} else if c == '"' {
+			case '"':
 				quoted = false
 			}
 		case c == '"':
