@@ -33,6 +33,10 @@ type Use struct {
 	MemoryLimit int64   // given, bytes; 0: unlimited
 }
 
+// Generator is the name, and the component, of the instance that the load comes
+// from: watched like the others, but no part of the function.
+const Generator = "generator"
+
 // The resources that a search may scale on.
 const (
 	CPU     = "cpu"

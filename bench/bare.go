@@ -23,7 +23,6 @@ import (
 	"vitrine/internal/runs"
 	"vitrine/load"
 	"vitrine/spec"
-	"vitrine/trial"
 )
 
 // probeInterval is between two probes of readiness: more often than instances
@@ -65,7 +64,7 @@ func newBare(ctx context.Context, f *ims) (b *bare, err error) {
 	if b.fabric, err = bridge.New(bridge.Config{Run: b.run}); err != nil {
 		return b, err
 	}
-	b.generator = &bareInstance{name: trial.GeneratorName}
+	b.generator = &bareInstance{name: vitrine.Generator}
 	if err := b.place(ctx, b.generator, cgroup.Limits{CPUs: f.cpus.Generator}); err != nil {
 		return b, err
 	}

@@ -15,9 +15,9 @@ import (
 	"sync"
 	"syscall"
 
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/internal/netns"
-	"vitrine/trial"
 )
 
 // A tapped fabric captures what the instances of one component send and
@@ -35,7 +35,7 @@ type tapped struct {
 // Attach wires the instance and taps it.
 func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint, error) {
 	end, err := f.Fabric.Attach(ctx, port)
-	if err != nil || port.Instance == trial.GeneratorName {
+	if err != nil || port.Instance == vitrine.Generator {
 		return end, err
 	}
 	f.mu.Lock()

@@ -18,10 +18,6 @@ import (
 	"vitrine/search/rate"
 )
 
-// generatorName is the instance that the load comes from, which trial puts
-// beside the function's: it is none of the function's components.
-const generatorName = "generator"
-
 const (
 	mostPanels   = 6 // sizes in one figure of CPU per call
 	panelColumns = 3
@@ -64,7 +60,7 @@ type demandLine struct {
 // demands fits lines through the subject's trials that kept the report's first
 // threshold, in the order of the report's components.
 func (s *subject) demands() []demandLine {
-	history := ofFunction(s.outcomes)
+	history := s.outcomes
 	var lines []demandLine
 	for _, d := range rate.Demands(history, s.run.set.thresholds[0]) {
 		line := demandLine{Demand: d}
@@ -77,16 +73,6 @@ func (s *subject) demands() []demandLine {
 		return cmp.Compare(s.run.set.rank(a.Component), s.run.set.rank(b.Component))
 	})
 	return lines
-}
-
-// ofFunction leaves the generator's use out.
-func ofFunction(history []vitrine.Outcome) []vitrine.Outcome {
-	history = slices.Clone(history)
-	for i := range history {
-		history[i].Use = maps.Clone(history[i].Use)
-		delete(history[i].Use, generatorName)
-	}
-	return history
 }
 
 // demandFigures show CPU against the accepted rate, a panel a size, the highest
@@ -328,9 +314,11 @@ func (s *set) tooFew() string {
 // components are those of the function that the subject's trials name.
 func (s *subject) components() []string {
 	var names []string
-	for _, o := range ofFunction(s.outcomes) {
+	for _, o := range s.outcomes {
 		for _, u := range o.Use {
-			index(&names, u.Component)
+			if u.Component != vitrine.Generator {
+				index(&names, u.Component)
+			}
 		}
 	}
 	slices.Sort(names)
@@ -341,12 +329,12 @@ func (s *subject) components() []string {
 // cpuUnread says why a component's CPU, or any's for "", is not known in a
 // trial that a line would be drawn through; empty when it is known in all.
 func (s *subject) cpuUnread(component string) string {
-	for _, o := range ofFunction(s.outcomes) {
+	for _, o := range s.outcomes {
 		if !o.Valid || o.SuccessRatio() < s.run.set.thresholds[0] {
 			continue
 		}
 		for _, instance := range slices.Sorted(maps.Keys(o.Use)) {
-			if u := o.Use[instance]; u.CPU == nil && (component == "" || u.Component == component) {
+			if u := o.Use[instance]; u.CPU == nil && u.Component != vitrine.Generator && (component == "" || u.Component == component) {
 				return "CPU was not read (" + cmp.Or(u.Missing[vitrine.CPU], "no reason given") + ")"
 			}
 		}

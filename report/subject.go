@@ -197,7 +197,7 @@ func (s *set) addComponents(r *run) {
 		}
 		for _, o := range subject.outcomes {
 			for instance, u := range o.Use {
-				if instance != generatorName {
+				if instance != vitrine.Generator {
 					others = append(others, u.Component)
 				}
 			}

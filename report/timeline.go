@@ -110,7 +110,7 @@ func cpuLabel(moments []moment) string {
 }
 
 // ofGenerator says whether this is no instance of the function.
-func (x series) ofGenerator() bool { return x.instance == generatorName }
+func (x series) ofGenerator() bool { return x.instance == vitrine.Generator }
 
 // newSeries knows what the instance's percentages are of: its quota; for the
 // generator the CPUs set aside for it; else one CPU.

@@ -26,9 +26,6 @@ type Backends struct {
 	Self string
 }
 
-// GeneratorName is the instance that the load comes from.
-const GeneratorName = "generator"
-
 // A site is where one combination of options is measured: the function's
 // substrate, the fabric, and the generator beside it.
 type site struct {
@@ -62,7 +59,7 @@ func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error
 		return nil, fmt.Errorf("fabric %s: %w", o.Fabric, err)
 	}
 	s.fabric = wiring
-	in := &instance{name: GeneratorName, dir: c.Results.LogDir(GeneratorName)}
+	in := &instance{name: vitrine.Generator, dir: c.Results.LogDir(vitrine.Generator)}
 	s.gen = in
 	err = in.create(ctx, s.host, s.fabric, substrate.Spec{
 		Run: c.RunID, Name: in.name, Component: in.name, CPUs: c.CPUs.Generator, Dir: in.dir,

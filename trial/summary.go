@@ -1,9 +1,6 @@
 package trial
 
 import (
-	"maps"
-	"slices"
-
 	"vitrine"
 	"vitrine/result"
 	"vitrine/search/rate"
@@ -18,7 +15,7 @@ func (c *campaign) learn(choice spec.Choice, sizing vitrine.Sizing, history []vi
 		Resources:  c.Deployment.Resources(sizing),
 		Capacities: rate.Estimate(history, c.rateConfig()),
 	}
-	m.Utilization = rate.UseAtCapacity(ofFunction(history), m.Capacities[0])
+	m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
 	m.Bottleneck, _ = size.Bottleneck(m.Utilization, c.Deployment.Mode.ScaleOn)
 	c.measured = append(c.measured, m)
 	c.summary.Sizings = append(c.summary.Sizings, result.Sizing{
@@ -33,16 +30,6 @@ func (c *campaign) learn(choice spec.Choice, sizing vitrine.Sizing, history []vi
 		}
 	}
 	return m
-}
-
-// ofFunction leaves the generator's use out: it is no component.
-func ofFunction(history []vitrine.Outcome) []vitrine.Outcome {
-	out := slices.Clone(history)
-	for i := range out {
-		out[i].Use = maps.Clone(out[i].Use)
-		delete(out[i].Use, GeneratorName)
-	}
-	return out
 }
 
 // conclude names the best of what was measured.

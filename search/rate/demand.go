@@ -67,6 +67,9 @@ func componentCPU(o vitrine.Outcome) map[string]float64 {
 	sum, without := map[string]float64{}, map[string]bool{}
 	for _, instance := range slices.Sorted(maps.Keys(o.Use)) {
 		u := o.Use[instance]
+		if u.Component == vitrine.Generator {
+			continue
+		}
 		if u.CPU == nil || u.VCPUs > 0 && *u.CPU >= saturated*u.VCPUs {
 			without[u.Component] = true
 			continue

@@ -21,8 +21,9 @@ func TestDemands(t *testing.T) {
 	for i, rate := range []float64{10, 20, 30, 40, 50} {
 		history = append(history, trial(rate, 1, map[string]vitrine.Use{
 			"a-1": cpu("a", 0.01+0.001*rate), "a-2": cpu("a", 0.002*rate), // 0.003 a call, 0.01 idle
-			"b-1": cpu("b", 0.3*float64(i%2)), // nothing to do with the load
-			"c-1": {Component: "c"},           // not read
+			"b-1":       cpu("b", 0.3*float64(i%2)),         // nothing to do with the load
+			"generator": cpu(vitrine.Generator, 0.004*rate), // no component
+			"c-1":       {Component: "c"},                   // not read
 		}))
 	}
 	history = append(history, trial(60, 0.2, map[string]vitrine.Use{"a-1": cpu("a", 9)})) // overloaded
@@ -44,5 +45,20 @@ func TestDemands(t *testing.T) {
 	}
 	if d := Demands(history[:3], 0.9); len(d) != 0 {
 		t.Errorf("three trials gave %+v, want nothing: too few", d)
+	}
+}
+
+// The generator takes its part of the traffic, but it is no component.
+func TestUseAtCapacityLeavesTheGeneratorOut(t *testing.T) {
+	use := func(component string, bytes float64) vitrine.Use {
+		return vitrine.Use{Component: component, RxBytes: &bytes, TxBytes: &bytes}
+	}
+	o := vitrine.Outcome{
+		Key: vitrine.Key{Rate: 10}, Valid: true, Duration: time.Second, Scheduled: 10, Offered: 10, Succeeded: 10,
+		Use: map[string]vitrine.Use{"a-1": use("a", 300), "b-1": use("b", 100), "generator": use(vitrine.Generator, 400)},
+	}
+	got := UseAtCapacity([]vitrine.Outcome{o}, vitrine.Capacity{Threshold: 0.9, Rate: 10})[vitrine.Network]
+	if len(got) != 2 || got["a"] != 0.75 || got["b"] != 0.25 {
+		t.Errorf("shares of the traffic %v, want a 0.75 and b 0.25", got)
 	}
 }

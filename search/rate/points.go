@@ -104,6 +104,9 @@ func meanByComponent(trials []vitrine.Outcome, resource string) map[string]float
 	for _, o := range trials {
 		for _, instance := range slices.Sorted(maps.Keys(o.Use)) {
 			u := o.Use[instance]
+			if u.Component == vitrine.Generator {
+				continue
+			}
 			if value, read := reading(u, resource); read {
 				total[u.Component] += value
 				n[u.Component]++
