@@ -41,14 +41,27 @@ func (a *app) characterizeCommand() *cobra.Command {
 			return a.characterize(c.Context(), given[0], given[1], f)
 		},
 	}
+	f.register(c, "summary")
+	return c
+}
+
+// register gives the verb the flags of a campaign; outcome is what --json prints.
+func (f *characterizeFlags) register(c *cobra.Command, outcome string) {
 	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME-TIME)")
 	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate, whatever the deployment says")
 	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished trial is repeated")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
-	c.Flags().BoolVar(&f.json, "json", false, "print the summary (or the plan) as JSON")
+	c.Flags().BoolVar(&f.json, "json", false, "print the "+outcome+" (or the plan) as JSON")
 	c.Flags().DurationVar(&f.maxTime, "max-time", 0, "begin no trial after this long; 0: no limit")
 	_ = c.RegisterFlagCompletionFunc("substrate", cobra.FixedCompletions(substrateNames(), cobra.ShellCompDirectiveNoFileComp))
-	return c
+}
+
+// folder is where the run goes when --out does not say.
+func (f *characterizeFlags) folder(name string) string {
+	if f.out != "" {
+		return f.out
+	}
+	return filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405"))
 }
 
 func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath string, f characterizeFlags) error {
@@ -64,9 +77,7 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 	if f.dryRun {
 		return a.printPlan(cfg, plan, f.json)
 	}
-	if f.out == "" {
-		f.out = filepath.Join("runs", fmt.Sprintf("%s-%s", cfg.Deployment.VNFName, time.Now().Format("20060102-150405")))
-	}
+	f.out = f.folder(cfg.Deployment.VNFName)
 	summary, err := a.campaign(ctx, cfg, plan, f)
 	if err != nil {
 		return err

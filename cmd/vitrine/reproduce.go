@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,12 +31,7 @@ func (a *app) reproduceCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&list, "list", false, "list the tables and figures")
-	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME-TIME)")
-	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate")
-	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
-	c.Flags().BoolVar(&f.json, "json", false, "print the verdicts as JSON")
-	c.Flags().DurationVar(&f.maxTime, "max-time", 0, "begin no trial after this long; 0: no limit")
+	f.register(c, "verdicts")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		exhibits, _ := papers.List()
 		var names []string
@@ -67,9 +61,7 @@ func (a *app) reproduce(ctx context.Context, name string, f characterizeFlags) e
 	if err != nil {
 		return err
 	}
-	if f.out == "" {
-		f.out = filepath.Join("runs", strings.ReplaceAll(name, "/", "-")+"-"+time.Now().Format("20060102-150405"))
-	}
+	f.out = f.folder(strings.ReplaceAll(name, "/", "-"))
 	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
 	if err != nil {
 		return err
