@@ -19,6 +19,7 @@ type Step struct {
 	Duration time.Duration // of the window
 	Repeat   int           // 1, 2, ...
 	Restart  bool          // deploy afresh before this trial: it is the first of its repeat
+	Settle   time.Duration // let the function rest at least so long before it; 0: as the workload says
 	Done     bool          // no more trials
 	Why      string        // always said: why this rate, or why it is done
 }
@@ -28,6 +29,13 @@ type Step struct {
 // search asks for the same rate again until Config.Attempts of them are.
 type Search interface {
 	Next(history []vitrine.Outcome) Step
+}
+
+// An Estimator is a Search with an estimate of its own, for its trials are not
+// of one length or not spread over the range as Estimate wants them.
+type Estimator interface {
+	// Estimate is the capacity for each of Config.Thresholds.
+	Estimate(history []vitrine.Outcome) []vitrine.Capacity
 }
 
 // A Planner is a Search that knows ahead how many trials it may take.
@@ -48,11 +56,27 @@ type Config struct {
 	Thresholds []float64     // of the success ratio, 0..1; descending
 	Seed       uint64        // of the interval's resampling
 	Attempts   int           // how often a rate is tried while its trials are invalid; 0: 3
+	// Precision is how wide the interval may be, as a share of the capacity, and
+	// Confidence how sure it is to hold it; 0: defaultPrecision, confidence.
+	Precision, Confidence float64
+	// Overhead is what starting a trial costs beside its window (warm-up,
+	// settling, deployment), as measured; it makes long trials worth more.
+	Overhead time.Duration
+	// Stateful says that an overload lingers in the function: a search does not
+	// begin at the top, and starts afresh after a trial that failed.
+	Stateful bool
+	// Prior is where neighbours already measured put the capacity; zero: nowhere.
+	Prior Prior
 	// Stop ends a repeat's ramp once it holds of a valid outcome; nil: never.
 	Stop func(vitrine.Outcome) bool
 }
 
+// A Prior is a belief about the capacity at the first threshold, before any
+// trial: a guess of where it is, not a bound.
+type Prior struct{ Low, High float64 }
+
 const (
+	defaultPrecision  = 0.05
 	defaultAttempts   = 3
 	defaultResolution = 0.02    // of the rate, when there is no Increase
 	mostRates         = 100_000 // far beyond what anyone has time to try
