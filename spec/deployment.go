@@ -104,11 +104,15 @@ type Servers struct {
 	Fabric        OneOrMany[string]        `yaml:"fabric" jsonschema_extras:"default=auto"`       // How they are wired to each other.
 	Pinning       OneOrMany[Switch]        `yaml:"pinning" jsonschema_extras:"default=off"`       // On: each instance is bound to CPUs of its own; off: it floats over all of the function's CPUs.
 	CFSPeriod     OneOrMany[time.Duration] `yaml:"cfs_period" jsonschema_extras:"default=20ms"`   // Period of the CPU quota, 1ms to 1s; an instance that has spent its quota stalls to the end of it.
+	KeepAwake     OneOrMany[Switch]        `yaml:"keep_awake" jsonschema_extras:"default=off"`    // On: the function's CPUs never go idle, as with idle=poll: waking an idle (virtual) CPU costs a function that has little to do more per call.
 	CPUs          CPUs                     `yaml:"cpus"`                                          // CPUs reserved for the function; all but the generator's unless said.
 	GeneratorCPUs CPUs                     `yaml:"generator_cpus"`                                // CPUs of the load generator; the first CPU unless said.
 
 	Parts map[string]Node `yaml:",inline" jsonschema:"-"` // by back end: its own part
 }
+
+// DefaultSubstrate runs instances as processes of this host.
+const DefaultSubstrate = "process"
 
 // DefaultCFSPeriod is short, so that a small instance that has spent its quota
 // does not stall for most of 100 ms, the kernel's default.
@@ -116,10 +120,11 @@ const DefaultCFSPeriod = 20 * time.Millisecond
 
 func defaultServers() Servers {
 	return Servers{
-		Substrate: OneOrMany[string]{"process"},
+		Substrate: OneOrMany[string]{DefaultSubstrate},
 		Fabric:    OneOrMany[string]{"auto"},
 		Pinning:   OneOrMany[Switch]{false},
 		CFSPeriod: OneOrMany[time.Duration]{DefaultCFSPeriod},
+		KeepAwake: OneOrMany[Switch]{false},
 	}
 }
 

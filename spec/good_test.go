@@ -110,7 +110,7 @@ flavors: [{name: small, vcpus: 1, memory: 1GB}], mode: {name: custom, sizes: [a1
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Servers{Substrate: []string{"process"}, Fabric: []string{"auto"}, Pinning: []Switch{false}, CFSPeriod: []time.Duration{20 * time.Millisecond}}
+	want := Servers{Substrate: []string{"process"}, Fabric: []string{"auto"}, Pinning: []Switch{false}, CFSPeriod: []time.Duration{20 * time.Millisecond}, KeepAwake: []Switch{false}}
 	if diff := cmp.Diff(want, d.Servers); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
 	}

@@ -11,6 +11,7 @@ type Choice struct {
 	Fabric    string
 	Pinning   bool
 	CFSPeriod time.Duration
+	KeepAwake bool
 	// Options names the values of the options that were given several, but for
 	// the substrate, which every result names anyway:
 	// "fabric=bridge,pinning=on,cfs_period=20ms". Empty when none varies.
@@ -26,20 +27,34 @@ func (s Servers) Choices() []Choice {
 		for _, fabric := range s.Fabric {
 			for _, pinning := range s.Pinning {
 				for _, period := range s.CFSPeriod {
-					var options []string
-					if len(s.Fabric) > 1 {
-						options = append(options, "fabric="+fabric)
+					for _, awake := range s.KeepAwake {
+						c := Choice{Substrate: substrate, Fabric: fabric, Pinning: bool(pinning), CFSPeriod: period, KeepAwake: bool(awake)}
+						c.Options = s.varied(c)
+						choices = append(choices, c)
 					}
-					if len(s.Pinning) > 1 {
-						options = append(options, "pinning="+pinning.String())
-					}
-					if len(s.CFSPeriod) > 1 {
-						options = append(options, "cfs_period="+period.String())
-					}
-					choices = append(choices, Choice{substrate, fabric, bool(pinning), period, strings.Join(options, ",")})
 				}
 			}
 		}
 	}
 	return choices
+}
+
+// varied names the choice's values of the options that were given several.
+func (s Servers) varied(c Choice) string {
+	var options []string
+	for _, o := range []struct {
+		name   string
+		values int
+		value  string
+	}{
+		{"fabric", len(s.Fabric), c.Fabric},
+		{"pinning", len(s.Pinning), Switch(c.Pinning).String()},
+		{"cfs_period", len(s.CFSPeriod), c.CFSPeriod.String()},
+		{"keep_awake", len(s.KeepAwake), Switch(c.KeepAwake).String()},
+	} {
+		if o.values > 1 {
+			options = append(options, o.name+"="+o.value)
+		}
+	}
+	return strings.Join(options, ",")
 }

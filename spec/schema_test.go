@@ -92,6 +92,7 @@ func TestPublishedDefaults(t *testing.T) {
 		"Ready.timeout=" + seconds(ready.Timeout),
 		"Servers.substrate=" + s.Substrate[0], "Servers.fabric=" + s.Fabric[0],
 		"Servers.pinning=" + s.Pinning[0].String(), "Servers.cfs_period=" + s.CFSPeriod[0].String(),
+		"Servers.keep_awake=" + s.KeepAwake[0].String(),
 		".stateful=false",
 		".unit=" + w.Unit, fmt.Sprintf(".repeat=%d", w.Repeat), ".warmup=" + seconds(w.Warmup), ".settle=" + seconds(w.Settle), ".search=" + w.Search,
 	}

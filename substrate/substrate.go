@@ -20,6 +20,7 @@ type Spec struct {
 	Memory    int64         // memory limit in bytes; 0: none
 	CPUs      []int         // CPUs it may run on; empty: any
 	CFSPeriod time.Duration // of the quota; 0: DefaultCFSPeriod
+	Idle      bool          // it gets only CPU time that nobody else wants; process only
 	Dir       string        // the instance's own folder on the host: logs and scratch; exists
 }
 

@@ -27,6 +27,7 @@ type Config struct {
 	RunID      string        // the run's label
 	Seed       uint64        // of whatever is drawn
 	MaxTime    time.Duration // begin no trial after it; 0: no limit
+	Grace      time.Duration // a generator that has not ended so long after its trial's time is hung; 0: a minute
 	Observe    func(Event)   // progress; called from one goroutine
 	Log        *slog.Logger
 }

@@ -39,6 +39,18 @@ type instance struct {
 
 // create makes the instance's place and wires it.
 func (in *instance) create(ctx context.Context, sub substrate.Substrate, fab fabric.Fabric, sp substrate.Spec) error {
+	if err := in.createPlace(ctx, sub, sp); err != nil {
+		return err
+	}
+	var err error
+	if in.endpoint, err = fab.Attach(ctx, fabric.Port{Instance: in.name, NetNS: in.place.NetNS()}); err != nil {
+		return fmt.Errorf("attach %s: %w", in.name, err)
+	}
+	return nil
+}
+
+// createPlace makes the place alone.
+func (in *instance) createPlace(ctx context.Context, sub substrate.Substrate, sp substrate.Spec) error {
 	if err := os.MkdirAll(filepath.Join(sp.Dir, scratchDir), 0o755); err != nil {
 		return err
 	}
@@ -47,9 +59,6 @@ func (in *instance) create(ctx context.Context, sub substrate.Substrate, fab fab
 		return fmt.Errorf("create %s: %w", in.name, err)
 	}
 	in.place = place
-	if in.endpoint, err = fab.Attach(ctx, fabric.Port{Instance: in.name, NetNS: place.NetNS()}); err != nil {
-		return fmt.Errorf("attach %s: %w", in.name, err)
-	}
 	return nil
 }
 

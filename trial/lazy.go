@@ -30,6 +30,9 @@ func (l *lazySite) ready(ctx context.Context, restart bool, settle time.Duration
 			return nil, err
 		}
 	}
+	if err := l.site.asleep(); err != nil {
+		return nil, err
+	}
 	switch {
 	case l.deployment == nil:
 		l.deployment, err = deploy(ctx, l.config, l.site, l.sizing)

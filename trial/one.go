@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 )
 
 // A generator that has not ended this long after its trial's time is hung.
-const generatorGrace = 60 * time.Second
+const defaultGrace = 60 * time.Second
 
 // one runs one trial on a deployment. What the generator or the function did
 // wrong makes the outcome invalid; an error is the end of the campaign.
@@ -43,7 +44,7 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	if err != nil {
 		return out, errors.Join(err, watch.Stop())
 	}
-	report, trialErr := d.drive(ctx, command, warmup+2*window+generatorGrace)
+	report, trialErr := d.drive(ctx, command, warmup+2*window+cmp.Or(c.Grace, defaultGrace))
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), watch.Stop())
 	}

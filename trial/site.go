@@ -34,6 +34,7 @@ type site struct {
 	host     substrate.Substrate
 	fabric   fabric.Fabric
 	gen      *instance
+	awake    []*instance // what keeps the function's CPUs awake
 }
 
 // openSite makes the back ends of one combination and puts the generator in place.
@@ -64,11 +65,14 @@ func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error
 	err = in.create(ctx, s.host, s.fabric, substrate.Spec{
 		Run: c.RunID, Name: in.name, Component: in.name, CPUs: c.CPUs.Generator, Dir: in.dir,
 	})
+	if err == nil && o.KeepAwake {
+		err = s.keepAwake(ctx, c)
+	}
 	return s, err
 }
 
 func (s *site) close(ctx context.Context) error {
-	var errs []error
+	errs := []error{s.sleep(ctx)}
 	if s.gen != nil {
 		errs = append(errs, s.gen.remove(ctx, s.fabric))
 	}

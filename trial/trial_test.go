@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/fabric"
@@ -41,8 +42,15 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "serve":
 			exit(serve(os.Args[2:]))
+		case "touch":
+			exit(call(os.Args[2]))
 		case "drive":
 			exit(drive(os.Args[2:]))
+		case trial.AwakeVerb:
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+			err := trial.Spin(ctx)
+			stop()
+			exit(err)
 		case "deaf":
 			exit(deaf(os.Args[2:]))
 		}
@@ -350,11 +358,15 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 	for name, tt := range map[string]struct{ function, params, reason string }{
 		"garbage":       {params: "fault: garbage", reason: "report"},
 		"crash":         {params: "fault: crash", reason: "generator crashed on purpose"},
+		"hang":          {params: "fault: hang", reason: "generator had not ended after"},
 		"slow":          {params: "fault: slow", reason: "generator"},
 		"instance dies": {function: ", \"5\"", reason: "front-1 ended (exit status 7); its log ends: out of luck"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := setUp(t, tt.function, "[fr1s]", tt.params)
+			if name == "hang" {
+				c.config.Grace = 100 * time.Millisecond
+			}
 			summary, err := c.measure(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -384,6 +396,30 @@ func TestComponentThatNeverGetsReady(t *testing.T) {
 	for _, want := range []string{"fr1s", "front-1", "not ready within 300ms", "waiting for nothing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Fatalf("error %v, want it to say %q", err, want)
+		}
+	}
+}
+
+// Something that an install script left running has the port already.
+func TestPortInUse(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	front := c.config.Deployment.Component("front")
+	script := filepath.Join(t.TempDir(), "install.sh")
+	write(t, script, fmt.Sprintf("#!/bin/sh\n%q serve \"$ADDRESS:%d\" &\nuntil %q touch \"$ADDRESS:%d\"; do :; done\n",
+		front.Command[0], front.Ports["tcp"], front.Command[0], front.Ports["tcp"]), 0o755)
+	c.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: 10 * time.Second}}
+	_, err := c.measure(t.Context())
+	// What holds the port may answer the readiness check before front has ended.
+	said := fmt.Sprint(err)
+	for _, o := range c.outcomes() {
+		said = o.Reason
+		if o.Valid {
+			t.Errorf("trial %d is valid", o.Seq)
+		}
+	}
+	for _, want := range []string{"front-1 ended (exit status 1)", "address already in use"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q, want it to say %q", said, want)
 		}
 	}
 }
@@ -477,6 +513,87 @@ func lines(t *testing.T, path string) [][]byte {
 		t.Fatal(err)
 	}
 	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+}
+
+// While a trial runs, each of the function's CPUs is kept from going idle by a
+// process that takes only idle time.
+func TestKeepAwake(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.config.Backends.Self = self
+	c.config.Deployment.Servers.KeepAwake = spec.OneOrMany[spec.Switch]{true}
+	spinning := map[int]bool{}
+	c.config.Observe = func(e trial.Event) {
+		if e.Kind != trial.TrialDone {
+			return
+		}
+		for _, pid := range running(t, self, trial.AwakeVerb) {
+			var on unix.CPUSet
+			if err := unix.SchedGetaffinity(pid, &on); err != nil {
+				t.Error(err)
+			}
+			for _, cpu := range c.config.CPUs.Function {
+				if on.IsSet(cpu) && on.Count() == 1 && idlePolicy(t, pid) {
+					spinning[cpu] = true
+				}
+			}
+		}
+	}
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, cpu := range c.config.CPUs.Function {
+		if !spinning[cpu] {
+			t.Errorf("nothing kept CPU %d awake", cpu)
+		}
+	}
+	if left := running(t, self, trial.AwakeVerb); len(left) > 0 {
+		t.Errorf("processes %v still spin", left)
+	}
+}
+
+// running lists the processes with exactly these arguments.
+func running(t *testing.T, args ...string) []int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || string(text) != strings.Join(args, "\x00")+"\x00" {
+			continue // others end as we look
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// idlePolicy says whether a thread of the process is scheduled in idle time.
+func idlePolicy(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(filepath.Base(thread))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attr, err := unix.SchedGetAttr(id, 0); err == nil && attr.Policy == unix.SCHED_IDLE {
+			return true
+		}
+	}
+	return false
 }
 
 func TestInterruptInsideATrial(t *testing.T) {

@@ -22,6 +22,7 @@ type Limits struct {
 	Period time.Duration // of the quota
 	Memory int64         // bytes; 0: no limit
 	CPUs   []int         // CPUs to run on; empty: any
+	Idle   bool          // run only when no other group wants the CPU
 }
 
 // The kernel's bounds on quotas (kernel/sched/core.c, min_cfs_quota_period and
@@ -177,6 +178,11 @@ func (g *Group) limit(l Limits) error {
 			return err
 		}
 	}
+	if l.Idle {
+		if err := g.idle(); err != nil {
+			return err
+		}
+	}
 	if len(l.CPUs) > 0 && g.host.Has(CPUSet) {
 		if err := set(g.dir(g.host.tree(CPUSet)), "cpuset.cpus", list(l.CPUs)); err != nil {
 			return err
@@ -186,6 +192,20 @@ func (g *Group) limit(l Limits) error {
 		return g.memory(strconv.FormatInt(l.Memory, 10))
 	}
 	return nil
+}
+
+// idle gives the group the least of the CPU: what others leave (Linux 5.15), or
+// before that the smallest weight.
+func (g *Group) idle() error {
+	dir := g.dir(g.host.tree(CPU))
+	err := set(dir, "cpu.idle", "1")
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case g.host.Version == 2:
+		return set(dir, "cpu.weight", "1")
+	}
+	return set(dir, "cpu.shares", "2")
 }
 
 func (g *Group) quota(quota, period int64) error {

@@ -1,0 +1,95 @@
+package ims_test
+
+import (
+	"bufio"
+	"encoding/hex"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"vitrine"
+)
+
+// A second Sprout makes every registration cross the network once more: what
+// clustering costs is work, and a capture shows it (NFV-VITAL, II.C).
+func TestReplicationIsInACapture(t *testing.T) {
+	for _, program := range []string{"tcpdump", "tshark"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(&vitrine.Unsupported{What: "a capture", Missing: "the program " + program, Do: "run .ci/install"})
+		}
+	}
+	s := newSite(t)
+	s.homesteads(1)
+	for i := range 2 {
+		start(t, "sprout", s.sprout(i, 2, 1)...)
+	}
+	s.whole(11, 2)
+	bono := s.bono(1, s.list(11, 2, 5060))
+	file := filepath.Join(t.TempDir(), "peers.pcap")
+	end := capture(t, file, "tcp port 7000 and net "+s.prefix+"0/24")
+	var phones []*phone
+	for n := range 6 {
+		p := s.phone(41+n, 20+n, bono)
+		p.signIn(60)
+		phones = append(phones, p)
+	}
+	end()
+	seen := payloads(t, file)
+	for _, p := range phones {
+		identity := "sip:" + p.user + "@ims.test"
+		if !strings.Contains(seen, identity) {
+			t.Errorf("no Sprout sent the other the registration of %s", identity)
+		}
+	}
+}
+
+// capture writes what the filter lets through to the file until end is called.
+func capture(t *testing.T, file, filter string) (end func()) {
+	t.Helper()
+	cmd := exec.Command("tcpdump", "-i", "lo", "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file, filter)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // may have ended
+	lines := bufio.NewScanner(said)
+	for lines.Scan() && !strings.Contains(lines.Text(), "listening on") {
+	}
+	return func() {
+		t.Helper()
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() {
+			if strings.HasSuffix(lines.Text(), "dropped by kernel") && !strings.HasPrefix(lines.Text(), "0 ") {
+				t.Fatalf("the capture is not whole: %s", lines.Text())
+			}
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("tcpdump: %v", err)
+		}
+	}
+}
+
+// payloads joins what TCP carried in the capture.
+func payloads(t *testing.T, file string) string {
+	t.Helper()
+	out, err := exec.Command("tshark", "-n", "-r", file, "-T", "fields", "-e", "tcp.payload").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for line := range strings.FieldsSeq(string(out)) {
+		b, err := hex.DecodeString(strings.ReplaceAll(line, ":", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(b)
+	}
+	return all.String()
+}
