@@ -25,4 +25,17 @@ type Measured struct {
 	Capacities  []Capacity                    // one per threshold, in the workload's order
 	Bottleneck  string                        // the component used most at capacity; empty: not known
 	Utilization map[string]map[string]float64 // resource -> component -> used / given at capacity, 0..1
+	Loads       []Load                        // what each trial that the function carried cost each component
+	Again       bool                          // the sizing was measured before: this is the figure that counts
+}
+
+// A Load is what one component's instances used of the CPU in one trial that
+// the function carried.
+type Load struct {
+	Component string
+	Instances int
+	VCPUs     float64 // given to each instance; 0: unlimited
+	Rate      float64 // calls a second that succeeded
+	CPU       float64 // CPUs, all instances together
+	Busiest   float64 // CPUs of the instance that is used most in this sizing
 }

@@ -7,6 +7,7 @@ type Flavor struct {
 	VCPUs  float64 // CPUs, decimal; 0.1 is a tenth of one CPU
 	Memory int64   // bytes
 	Pin    bool    // give the instance CPUs of its own, whatever the plan's pinning says
+	Price  float64 // of one instance, in any one currency and span of time; 0: none was said
 }
 
 // Initial is the letter that stands for the flavor in a sizing's name.
