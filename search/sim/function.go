@@ -1,6 +1,6 @@
 // Package sim simulates network functions whose capacity is known, so that
 // searches can be judged against the truth. It is pure: the same function and
-// trial give the same outcome.
+// the same trials in the same order give the same outcomes, in simulated time.
 package sim
 
 import (
@@ -24,12 +24,23 @@ type Component struct {
 }
 
 // Noise is what makes trials differ. Every field is a relative standard
-// deviation but Hold.
+// deviation but Hold and Drift.
 type Noise struct {
 	Deployment float64 // of the capacity, from one fresh deployment to the next
 	Second     float64 // of the capacity, from second to second
-	Hold       float64 // how much of a second's deviation the next one keeps, 0..1
+	Hold       float64 // how much of a second's deviation the next one keeps, 0..1: bad seconds come in clusters
 	Use        float64 // of what is read of CPU, memory and network
+	Drift      float64 // what the capacity gains in an hour, as a share of itself: the host changes
+}
+
+// Memory is what an overload leaves behind in a deployment. A function under
+// strain carries less, and the strain lasts as long as the calls that it fails
+// are many: less load, rest or a fresh deployment ends it.
+type Memory struct {
+	Damage   float64 // share of the capacity that full strain takes, 0..1; 0: nothing lingers
+	Bears    float64 // share of the calls that may fail without strain, 0..1
+	Onset    float64 // seconds of overload after which strain is at 63%; 0: at once
+	Recovery float64 // seconds after which 63% of the strain is gone; 0: only a fresh deployment ends it
 }
 
 // A Function is a simulated network function.
@@ -41,11 +52,16 @@ type Function struct {
 	// this power. 1 saturates: goodput stays. 2 collapses: goodput falls as the
 	// rate grows, for refusing calls costs as well.
 	Collapse float64
-	Loss     float64 // share of the calls that fail at any rate
-	Queue    float64 // seconds' worth of calls that wait before one fails
-	Warmup   int     // seconds of load before a trial's window
-	Ceiling  float64 // highest rate the generator can offer; 0: any
-	Seed     uint64
+	// Buffer rounds the knee: calls come at random and find so many places, so
+	// that some are lost before the bottleneck has no CPU to spare; 0: calls come
+	// evenly and none is.
+	Buffer  int
+	Loss    float64 // share of the calls that fail at any rate
+	Queue   float64 // seconds' worth of calls that wait before one fails: overload is slow to show
+	Memory  Memory
+	Warmup  int     // seconds of load before a trial's window
+	Ceiling float64 // highest rate the generator can offer; 0: any
+	Seed    uint64
 }
 
 // Resources is what the sizing's instances are given together.
@@ -79,13 +95,68 @@ func (f *Function) Saturation(sizing vitrine.Sizing) float64 {
 	return lowest
 }
 
-// Capacity is the true capacity: the highest rate at which, but for noise, the
-// success ratio is at least the threshold. 0 when Loss alone is too much.
-func (f *Function) Capacity(sizing vitrine.Sizing, threshold float64) float64 {
-	if 1-f.Loss < threshold {
-		return 0
+// Success is the success ratio of an endless trial at the rate on a fresh
+// deployment, but for noise and drift.
+func (f *Function) Success(sizing vitrine.Sizing, rate float64) float64 {
+	saturation := f.Saturation(sizing)
+	ok := f.carried(rate / saturation)
+	if f.Memory.Damage > 0 && 1-ok > f.Memory.Bears {
+		ok = f.carried(rate / (saturation * (1 - f.Memory.Damage)))
 	}
-	return f.Saturation(sizing) * math.Pow((1-f.Loss)/threshold, 1/f.Collapse)
+	return ok * (1 - f.Loss)
+}
+
+// Capacity is the true capacity: the highest rate with a Success of at least
+// the threshold. 0 when Loss alone is too much.
+func (f *Function) Capacity(sizing vitrine.Sizing, threshold float64) float64 {
+	low, high := 0.0, f.Saturation(sizing)
+	switch {
+	case 1-f.Loss < threshold || high <= 0:
+		return 0
+	case math.IsInf(high, 1):
+		return high
+	}
+	const doublings = 60 // of the saturation, and then halvings
+	for n := 0; n < doublings && f.Success(sizing, high) >= threshold; n++ {
+		low, high = high, 2*high
+	}
+	for range doublings {
+		if middle := (low + high) / 2; f.Success(sizing, middle) >= threshold {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// carried is the share of the calls that succeed in the long run at a load,
+// the rate over the saturation, of a function that is not strained.
+func (f *Function) carried(load float64) float64 {
+	ok := f.chance(load)
+	if load > 1 {
+		ok *= math.Pow(load, -f.Collapse)
+	}
+	return ok
+}
+
+// chance is the share of the calls that are not lost for coming at random: of
+// those that a queue with Buffer places carries at the load (M/M/1/K; Gross and
+// Harris, Fundamentals of Queueing Theory, section 2.5), over those that it
+// would carry if they came evenly.
+func (f *Function) chance(load float64) float64 {
+	k := float64(f.Buffer)
+	switch {
+	case f.Buffer == 0 || load <= 0:
+		return 1
+	case math.Abs(load-1) < 1e-9:
+		return k / (k + 1)
+	case load < 1:
+		return 1 - (1-load)*math.Pow(load, k)/(1-math.Pow(load, k+1))
+	default: // by the inverse, whose powers stay small
+		inverse := 1 / load
+		return (1 - math.Pow(inverse, k)) / (1 - math.Pow(inverse, k+1))
+	}
 }
 
 // saturation is the rate at which the busiest of n instances is fully used.

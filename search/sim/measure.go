@@ -1,34 +1,100 @@
 package sim
 
 import (
+	"time"
+
 	"vitrine"
 	"vitrine/search/rate"
 	"vitrine/search/size"
 )
 
-// Measure runs a search of rates on one sizing to its end, as a campaign does,
-// and gives what it learned and all trials.
-func (f *Function) Measure(sizing vitrine.Sizing, search rate.Search, cfg rate.Config) (vitrine.Measured, []vitrine.Outcome) {
-	var history []vitrine.Outcome
-	for {
-		step := search.Next(history)
+// A Subject is what a search can be tried on in simulated time: a Function, or
+// a Trace of recorded trials.
+type Subject interface {
+	Resources(sizing vitrine.Sizing) vitrine.Resources
+	// Capacity is the true capacity for the threshold.
+	Capacity(sizing vitrine.Sizing, threshold float64) float64
+	// Deploy makes a fresh deployment for the repeat, so long after the search
+	// began.
+	Deploy(sizing vitrine.Sizing, repeat int, at time.Duration) Deployment
+}
+
+// A Deployment runs trials in the order given, and may remember them.
+type Deployment interface {
+	// Rest leaves it without load.
+	Rest(idle time.Duration)
+	Run(Trial) vitrine.Outcome
+}
+
+// Costs are what a campaign spends beside the windows of its trials.
+type Costs struct {
+	Warmup  time.Duration // load before each window
+	Trial   time.Duration // of starting and ending one; the function rests for so long
+	Restart time.Duration // of a fresh deployment
+}
+
+// A Measurement is what a search of rates learned about one sizing.
+type Measurement struct {
+	vitrine.Measured
+	History []vitrine.Outcome
+	Steps   []rate.Step   // why each trial was run, and last why the search ended
+	Load    time.Duration // of the windows, invalid ones too
+	Wall    time.Duration // the load, warm-ups and all Costs
+}
+
+// Drive runs a search of rates on one sizing to its end, as a campaign does,
+// but no longer than most trials. Between trials the function rests for what a
+// trial costs, or for as long as the search asks.
+func Drive(s Subject, sizing vitrine.Sizing, search rate.Search, cfg rate.Config, costs Costs, most int) Measurement {
+	m := Measurement{Measured: vitrine.Measured{Sizing: sizing, Resources: s.Resources(sizing)}}
+	var on Deployment
+	for len(m.History) < most {
+		step := search.Next(m.History)
+		m.Steps = append(m.Steps, step)
 		if step.Done {
 			break
 		}
-		attempt := 1
-		for _, o := range history {
-			if o.Repeat == step.Repeat && o.Rate == step.Rate {
-				attempt++
-			}
+		if step.Restart || on == nil {
+			m.Wall += costs.Restart
+			on = s.Deploy(sizing, step.Repeat, m.Wall)
 		}
-		o := f.Run(Trial{Sizing: sizing, Rate: step.Rate, Duration: step.Duration, Repeat: step.Repeat, Attempt: attempt})
-		o.Seq = len(history) + 1
-		history = append(history, o)
+		rest := max(costs.Trial, step.Settle)
+		on.Rest(rest)
+		o := on.Run(Trial{Sizing: sizing, Rate: step.Rate, Duration: step.Duration, Repeat: step.Repeat,
+			Attempt: attempt(m.History, step)})
+		m.Wall += rest + costs.Warmup + step.Duration
+		m.Load += step.Duration
+		o.Seq = len(m.History) + 1
+		m.History = append(m.History, o)
 	}
-	m := vitrine.Measured{Sizing: sizing, Resources: f.Resources(sizing), Capacities: rate.Estimate(history, cfg)}
+	if own, ok := search.(rate.Estimator); ok {
+		m.Capacities = own.Estimate(m.History)
+	} else {
+		m.Capacities = rate.Estimate(m.History, cfg)
+	}
 	if len(m.Capacities) > 0 {
-		m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
+		m.Utilization = rate.UseAtCapacity(m.History, m.Capacities[0])
 		m.Bottleneck, _ = size.Bottleneck(m.Utilization, vitrine.CPU)
 	}
-	return m, history
+	return m
+}
+
+func attempt(history []vitrine.Outcome, step rate.Step) int {
+	n := 1
+	for _, o := range history {
+		if o.Repeat == step.Repeat && o.Rate == step.Rate {
+			n++
+		}
+	}
+	return n
+}
+
+// mostTrials is far beyond what a search of one sizing takes.
+const mostTrials = 1_000_000
+
+// Measure is Drive with the configuration's overhead between trials.
+func (f *Function) Measure(sizing vitrine.Sizing, search rate.Search, cfg rate.Config) (vitrine.Measured, []vitrine.Outcome) {
+	costs := Costs{Warmup: time.Duration(f.Warmup) * time.Second, Trial: cfg.Overhead}
+	m := Drive(f, sizing, search, cfg, costs, mostTrials)
+	return m.Measured, m.History
 }

@@ -19,12 +19,40 @@ type Trial struct {
 	Attempt  int
 }
 
-// Run gives the trial's outcome. Seq and Use's Missing are left empty.
+// Run gives the outcome of the trial on a deployment made for it alone. Seq and
+// Use's Missing are left empty.
 func (f *Function) Run(t Trial) vitrine.Outcome {
-	random := f.random(t, "trial")
-	luck := math.Exp(f.Noise.Deployment * f.random(Trial{Sizing: t.Sizing, Repeat: t.Repeat}, "deployment").NormFloat64())
-	capacity := f.Saturation(t.Sizing) * luck
+	return f.Deploy(t.Sizing, t.Repeat, 0).Run(t)
+}
 
+// A deployed is a function that was created at a sizing and remembers its load.
+type deployed struct {
+	f        *Function
+	capacity float64 // calls a second, without strain and drift
+	queue    queue
+	strain   float64 // 0..1
+	now      float64 // seconds since the first deployment of the search
+}
+
+// Deploy implements Subject.
+func (f *Function) Deploy(sizing vitrine.Sizing, repeat int, at time.Duration) Deployment {
+	luck := f.random(Trial{Sizing: sizing, Repeat: repeat}, "deployment").NormFloat64()
+	return &deployed{f: f, capacity: f.Saturation(sizing) * math.Exp(f.Noise.Deployment*luck), now: at.Seconds()}
+}
+
+// Rest implements Deployment: what waits is served, and strain goes.
+func (d *deployed) Rest(idle time.Duration) {
+	seconds := idle.Seconds()
+	d.now += seconds
+	d.queue.waiting = max(0, d.queue.waiting-d.serves()*seconds)
+	d.relax(seconds)
+}
+
+// Run implements Deployment. A load that lasts a part of a second more than
+// whole ones ends with a shorter second.
+func (d *deployed) Run(t Trial) vitrine.Outcome {
+	f := d.f
+	random := f.random(t, "trial")
 	o := vitrine.Outcome{
 		Key:      vitrine.Key{Attempt: t.Attempt, Substrate: "sim", Sizing: t.Sizing.String(), Repeat: t.Repeat, Rate: t.Rate},
 		Duration: t.Duration,
@@ -35,14 +63,15 @@ func (f *Function) Run(t Trial) vitrine.Outcome {
 	if f.Ceiling > 0 {
 		offered = min(offered, f.Ceiling)
 	}
-	q := queue{capacity: capacity, holds: f.Queue * capacity, collapse: f.Collapse}
 	deviation := random.NormFloat64()
-	for second := range f.Warmup + int(t.Duration.Seconds()) {
-		ok := q.pass(offered, math.Exp(f.Noise.Second*deviation)) * (1 - f.Loss)
+	end := float64(f.Warmup) + t.Duration.Seconds()
+	for begin := 0.0; begin < end; begin++ {
+		length := min(1, end-begin)
+		ok := d.pass(offered, math.Exp(f.Noise.Second*deviation), length)
 		keep := f.Noise.Hold
 		deviation = keep*deviation + math.Sqrt(1-keep*keep)*random.NormFloat64()
-		if second >= f.Warmup {
-			o.Seconds = append(o.Seconds, count(random, t.Rate, offered, ok))
+		if begin >= float64(f.Warmup) {
+			o.Seconds = append(o.Seconds, count(random, t.Rate*length, offered*length, ok))
 		}
 	}
 	total(&o)
@@ -50,51 +79,88 @@ func (f *Function) Run(t Trial) vitrine.Outcome {
 		o.Valid = false
 		o.Reason = fmt.Sprintf("generator: offered %.2f of its schedule", offered/t.Rate)
 	}
-	o.Latency = q.latency(offered)
-	o.Use = f.use(t.Sizing, min(offered, capacity), random)
+	o.Latency = d.queue.latency(offered, d.serves())
+	o.Use = f.use(t.Sizing, min(offered, d.serves()), random)
 	return o
 }
 
-// random is a source of its own for each trial and purpose, so that an outcome
+// serves is the rate that the deployment could carry now, but for noise.
+func (d *deployed) serves() float64 {
+	hours := d.now / 3600
+	return max(0, d.capacity*(1-d.f.Memory.Damage*d.strain)*(1+d.f.Noise.Drift*hours))
+}
+
+// pass offers calls for a second or a part of it, and gives the share of them
+// that will succeed.
+func (d *deployed) pass(offered, luck, seconds float64) float64 {
+	f := d.f
+	serves := d.serves() * luck
+	ok := f.chance(offered/serves) * d.queue.pass(offered, serves, f, seconds)
+	d.now += seconds
+	if 1-ok > f.Memory.Bears {
+		d.strain = approach(d.strain, 1, seconds, f.Memory.Onset)
+	} else {
+		d.relax(seconds)
+	}
+	return ok * (1 - f.Loss)
+}
+
+// relax lets the strain go.
+func (d *deployed) relax(seconds float64) {
+	if d.f.Memory.Recovery > 0 {
+		d.strain = approach(d.strain, 0, seconds, d.f.Memory.Recovery)
+	}
+}
+
+// approach moves a value towards another, by 63% in the time that it takes.
+func approach(from, to, seconds, takes float64) float64 {
+	if takes <= 0 {
+		return to
+	}
+	return to + (from-to)*math.Exp(-seconds/takes)
+}
+
+// random is a source of its own for each trial and purpose, so that its luck
 // does not depend on what was run before it.
 func (f *Function) random(t Trial, purpose string) *rand.Rand {
+	return random(f.Seed, t, purpose)
+}
+
+func random(seed uint64, t Trial, purpose string) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %s %g %d %d", purpose, t.Sizing, t.Rate, t.Repeat, t.Attempt) // a hash takes every write
-	return rand.New(rand.NewPCG(f.Seed, h.Sum64()))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
 // A queue is the calls that wait for the bottleneck.
-type queue struct {
-	capacity float64 // calls a second
-	holds    float64 // calls
-	waiting  float64
-	collapse float64
-}
+type queue struct{ waiting float64 }
 
-// pass offers one second of calls and gives the share that will succeed.
-func (q *queue) pass(offered, luck float64) float64 {
-	serves := q.capacity * luck
+// pass offers calls to a bottleneck that serves so many a second, and gives the
+// share that finds a place.
+func (q *queue) pass(offered, serves float64, f *Function, seconds float64) float64 {
+	carried := serves
 	if offered > serves {
-		serves *= math.Pow(serves/offered, q.collapse-1)
+		carried *= math.Pow(serves/offered, f.Collapse-1)
 	}
-	q.waiting += offered - serves
-	lost := max(0, q.waiting-q.holds)
-	q.waiting = min(max(0, q.waiting), q.holds)
-	return max(0, 1-lost/offered)
+	holds := f.Queue * serves
+	q.waiting += (offered - carried) * seconds
+	lost := max(0, q.waiting-holds)
+	q.waiting = min(max(0, q.waiting), holds)
+	return max(0, 1-lost/(offered*seconds))
 }
 
 // latency grows as a single server's does, and with what waits, in milliseconds.
-func (q *queue) latency(offered float64) vitrine.Latency {
+func (q *queue) latency(offered, serves float64) vitrine.Latency {
 	const idle = 2.0
-	load := min(offered/q.capacity, 0.99)
-	mean := idle/(1-load) + 1000*q.waiting/q.capacity
+	load := min(offered/serves, 0.99)
+	mean := idle/(1-load) + 1000*q.waiting/serves
 	return vitrine.Latency{P50: mean * math.Ln2, P95: mean * -math.Log(0.05), P99: mean * -math.Log(0.01)}
 }
 
-// count draws one second's calls.
-func count(random *rand.Rand, rate, offered, ok float64) vitrine.Second {
-	s := vitrine.Second{Scheduled: whole(random, rate)}
-	s.Offered = min(s.Scheduled, int64(math.Round(float64(s.Scheduled)*offered/rate)))
+// count draws the calls of a second or a part of it.
+func count(random *rand.Rand, scheduled, offered, ok float64) vitrine.Second {
+	s := vitrine.Second{Scheduled: whole(random, scheduled)}
+	s.Offered = min(s.Scheduled, int64(math.Round(float64(s.Scheduled)*offered/scheduled)))
 	n := float64(s.Offered)
 	s.Succeeded = int64(math.Round(n*ok + math.Sqrt(n*ok*(1-ok))*random.NormFloat64()))
 	s.Succeeded = min(max(0, s.Succeeded), s.Offered)

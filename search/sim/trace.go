@@ -1,0 +1,302 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"vitrine"
+)
+
+// A Trace replays recorded trials: at any rate it draws runs of consecutive
+// seconds out of the trials at the two recorded rates around it. Beyond the
+// highest one the goodput stays; below the lowest one the success ratio does.
+//
+// The trials of one repeat come from the same recorded repeat, so that a
+// deployment's luck stays with it. A trace has no memory: what an overload left
+// behind is in what was recorded, if at all.
+type Trace struct {
+	sizings []vitrine.Sizing
+	curves  map[string]*recorded
+	seed    uint64
+}
+
+// recorded are the trials of one sizing by rate, ascending.
+type recorded struct {
+	rates     []float64
+	trials    [][]vitrine.Outcome
+	ratios    []float64 // success at each rate, made to fall
+	shift     []float64 // what that took from or gave to the recorded ratio
+	repeats   []int
+	resources vitrine.Resources
+}
+
+// NewTrace makes a Trace of the valid trials among outcomes, which must be of
+// one substrate and choice of options: of several, the searches would not know
+// which they are on. A sizing needs trials at two rates.
+func NewTrace(outcomes []vitrine.Outcome, seed uint64) (*Trace, error) {
+	t := &Trace{curves: map[string]*recorded{}, seed: seed}
+	by := map[string][]vitrine.Outcome{}
+	var names []string
+	for _, o := range outcomes {
+		if !o.Valid || o.Scheduled == 0 {
+			continue
+		}
+		if _, seen := by[o.Sizing]; !seen {
+			names = append(names, o.Sizing)
+		}
+		by[o.Sizing] = append(by[o.Sizing], o)
+		first := by[names[0]][0]
+		if o.Substrate != first.Substrate || o.Options != first.Options {
+			return nil, fmt.Errorf("trials of %s %s and of %s %s: a trace is of one choice of options",
+				first.Substrate, first.Options, o.Substrate, o.Options)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no valid trial among %d", len(outcomes))
+	}
+	for _, name := range names {
+		sizing, err := vitrine.ParseSizing(name)
+		if err != nil {
+			return nil, fmt.Errorf("recorded trials: %w", err)
+		}
+		c := record(by[name])
+		if len(c.rates) < 2 {
+			return nil, fmt.Errorf("%s was tried at %g alone: a trace needs two rates of each sizing", name, c.rates[0])
+		}
+		t.sizings = append(t.sizings, sizing)
+		t.curves[name] = c
+	}
+	return t, nil
+}
+
+func record(outcomes []vitrine.Outcome) *recorded {
+	c := &recorded{}
+	byRate := map[float64][]vitrine.Outcome{}
+	for _, o := range outcomes {
+		if len(byRate[o.Rate]) == 0 {
+			c.rates = append(c.rates, o.Rate)
+		}
+		byRate[o.Rate] = append(byRate[o.Rate], o)
+		if !slices.Contains(c.repeats, o.Repeat) {
+			c.repeats = append(c.repeats, o.Repeat)
+		}
+	}
+	slices.Sort(c.rates)
+	slices.Sort(c.repeats)
+	raw := make([]float64, len(c.rates))
+	for i, rate := range c.rates {
+		trials := byRate[rate]
+		slices.SortStableFunc(trials, func(a, b vitrine.Outcome) int { return cmp.Compare(a.Repeat, b.Repeat) })
+		c.trials = append(c.trials, trials)
+		var scheduled, succeeded int64
+		for _, o := range trials {
+			scheduled += o.Scheduled
+			succeeded += o.Succeeded
+		}
+		raw[i] = float64(succeeded) / float64(scheduled)
+	}
+	c.ratios = falling(raw)
+	c.shift = make([]float64, len(raw))
+	for i := range raw {
+		c.shift[i] = c.ratios[i] - raw[i]
+	}
+	for _, u := range outcomes[0].Use {
+		if u.Component != vitrine.Generator {
+			c.resources.VCPUs += u.VCPUs
+			c.resources.Memory += u.MemoryLimit
+		}
+	}
+	return c
+}
+
+// falling is midway between the lowest value so far and the highest to come.
+func falling(raw []float64) []float64 {
+	lowest, highest := slices.Clone(raw), slices.Clone(raw)
+	for i := 1; i < len(raw); i++ {
+		lowest[i] = min(lowest[i], lowest[i-1])
+		j := len(raw) - 1 - i
+		highest[j] = max(highest[j], highest[j+1])
+	}
+	middle := make([]float64, len(raw))
+	for i := range raw {
+		middle[i] = (lowest[i] + highest[i]) / 2
+	}
+	return middle
+}
+
+// Sizings are those recorded, in order of their first trial.
+func (t *Trace) Sizings() []vitrine.Sizing { return slices.Clone(t.sizings) }
+
+// Range is the lowest and the highest rate recorded for the sizing; zeros: none.
+func (t *Trace) Range(sizing vitrine.Sizing) (low, high float64) {
+	c := t.curves[sizing.String()]
+	if c == nil {
+		return 0, 0
+	}
+	return c.rates[0], c.rates[len(c.rates)-1]
+}
+
+// Resources implements Subject, from what the instances were given.
+func (t *Trace) Resources(sizing vitrine.Sizing) vitrine.Resources {
+	if c := t.curves[sizing.String()]; c != nil {
+		return c.resources
+	}
+	return vitrine.Resources{}
+}
+
+// Capacity implements Subject: where the recorded success ratio, pooled over
+// repeats and straight between rates, falls below the threshold. 0 when it
+// never reaches it, and for a sizing that was not recorded.
+func (t *Trace) Capacity(sizing vitrine.Sizing, threshold float64) float64 {
+	c := t.curves[sizing.String()]
+	if c == nil || c.ratios[0] < threshold {
+		return 0
+	}
+	last := len(c.rates) - 1
+	if c.ratios[last] >= threshold {
+		return c.rates[last] * c.ratios[last] / threshold
+	}
+	i := 0
+	for c.ratios[i+1] >= threshold {
+		i++
+	}
+	return c.rates[i] + (c.rates[i+1]-c.rates[i])*(c.ratios[i]-threshold)/(c.ratios[i]-c.ratios[i+1])
+}
+
+// Deploy implements Subject. A sizing that was not recorded carries nothing.
+func (t *Trace) Deploy(sizing vitrine.Sizing, repeat int, _ time.Duration) Deployment {
+	d := &replayed{seed: t.seed, curve: t.curves[sizing.String()]}
+	if d.curve != nil {
+		random := random(t.seed, Trial{Sizing: sizing, Repeat: repeat}, "deployment")
+		d.repeat = d.curve.repeats[random.IntN(len(d.curve.repeats))]
+	}
+	return d
+}
+
+// A replayed is one recorded deployment of a sizing.
+type replayed struct {
+	seed   uint64
+	curve  *recorded
+	repeat int
+}
+
+// Rest implements Deployment.
+func (d *replayed) Rest(time.Duration) {}
+
+// Run implements Deployment.
+func (d *replayed) Run(t Trial) vitrine.Outcome {
+	random := random(d.seed, t, "trial")
+	o := vitrine.Outcome{
+		Key:      vitrine.Key{Attempt: t.Attempt, Substrate: "sim", Sizing: t.Sizing.String(), Repeat: t.Repeat, Rate: t.Rate},
+		Duration: t.Duration,
+		Failed:   map[string]int64{},
+		Valid:    true,
+	}
+	if d.curve == nil {
+		o.Valid, o.Reason = false, "the trace has no trial of this sizing"
+		return o
+	}
+	below, above, way := d.curve.around(t.Rate)
+	low, high := d.draw(random, below), d.draw(random, above)
+	scale := min(1, d.curve.rates[above]/t.Rate) // goodput stays beyond the highest rate
+	for begin := 0.0; begin < t.Duration.Seconds(); begin++ {
+		length := min(1, t.Duration.Seconds()-begin)
+		ok := scale * ((1-way)*low.next() + way*high.next())
+		o.Seconds = append(o.Seconds, settled(random, t.Rate*length, ok))
+	}
+	total(&o)
+	o.Latency = between(low.trial.Latency, high.trial.Latency, way)
+	o.Use = mix(low.trial.Use, high.trial.Use, way)
+	return o
+}
+
+// around are the two recorded rates around one, and how far between them it is,
+// 0..1. Outside of them all both are the last.
+func (c *recorded) around(rate float64) (below, above int, way float64) {
+	above = slices.IndexFunc(c.rates, func(r float64) bool { return r >= rate })
+	switch above {
+	case -1:
+		return len(c.rates) - 1, len(c.rates) - 1, 0
+	case 0:
+		return 0, 0, 0
+	}
+	below = above - 1
+	return below, above, (rate - c.rates[below]) / (c.rates[above] - c.rates[below])
+}
+
+// A tape gives one recorded second's success ratio after another, and begins
+// again at the start.
+type tape struct {
+	trial vitrine.Outcome
+	at    int
+	shift float64
+}
+
+// draw chooses a trial of the rate, of the recorded repeat when it has one, and
+// where in it to begin.
+func (d *replayed) draw(random *rand.Rand, rate int) tape {
+	var own []vitrine.Outcome
+	for _, o := range d.curve.trials[rate] {
+		if o.Repeat == d.repeat {
+			own = append(own, o)
+		}
+	}
+	if len(own) == 0 {
+		own = d.curve.trials[rate]
+	}
+	t := tape{trial: own[random.IntN(len(own))], shift: d.curve.shift[rate]}
+	t.at = random.IntN(max(1, len(t.trial.Seconds)))
+	return t
+}
+
+func (t *tape) next() float64 {
+	ok := t.trial.SuccessRatio()
+	for range t.trial.Seconds {
+		s := t.trial.Seconds[t.at]
+		t.at = (t.at + 1) % len(t.trial.Seconds)
+		if s.Scheduled > 0 {
+			ok = float64(s.Succeeded) / float64(s.Scheduled)
+			break
+		}
+	}
+	return min(max(0, ok+t.shift), 1)
+}
+
+// settled is a second whose success ratio is known: no more chance is added to
+// what the recorded second has.
+func settled(random *rand.Rand, scheduled, ok float64) vitrine.Second {
+	n := whole(random, scheduled)
+	succeeded := min(whole(random, float64(n)*ok), n)
+	return vitrine.Second{Scheduled: n, Offered: n, Succeeded: succeeded, Failed: n - succeeded}
+}
+
+func between(a, b vitrine.Latency, way float64) vitrine.Latency {
+	at := func(x, y float64) float64 { return x + way*(y-x) }
+	return vitrine.Latency{P50: at(a.P50, b.P50), P95: at(a.P95, b.P95), P99: at(a.P99, b.P99)}
+}
+
+// mix is the use between two trials', of the instances that both have.
+func mix(a, b map[string]vitrine.Use, way float64) map[string]vitrine.Use {
+	at := func(x, y *float64) *float64 {
+		if x == nil || y == nil {
+			return nil
+		}
+		v := *x + way*(*y-*x)
+		return &v
+	}
+	use := map[string]vitrine.Use{}
+	for name, x := range a {
+		y, both := b[name]
+		if !both {
+			continue
+		}
+		u := x
+		u.CPU, u.Memory = at(x.CPU, y.CPU), at(x.Memory, y.Memory)
+		u.RxBytes, u.TxBytes, u.Throttled = at(x.RxBytes, y.RxBytes), at(x.TxBytes, y.TxBytes), at(x.Throttled, y.Throttled)
+		use[name] = u
+	}
+	return use
+}
