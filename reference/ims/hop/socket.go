@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"vitrine/reference/ims/rawio"
 )
 
 // maxDatagram is the largest UDP payload.
@@ -20,6 +22,7 @@ const maxDatagram = 65535
 // same time.
 type Socket struct {
 	conn   *net.UDPConn
+	raw    rawio.Socket
 	local  netip.AddrPort
 	remote netip.AddrPort // zero: not connected
 }
@@ -54,8 +57,13 @@ func newSocket(conn *net.UDPConn, remote netip.AddrPort, buffer int) (*Socket, e
 		conn.Close()
 		return nil, fmt.Errorf("ask for arrival times on %s: %w", conn.LocalAddr(), err)
 	}
+	raw, err := rawio.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
 	local := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	return &Socket{conn: conn, local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), remote: remote}, nil
+	return &Socket{conn: conn, raw: raw, local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), remote: remote}, nil
 }
 
 // Local is the address that the socket is bound to.
@@ -79,7 +87,7 @@ func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) erro
 	buf := make([]byte, maxDatagram)
 	oob := make([]byte, oobSize)
 	for {
-		n, oobn, _, from, err := s.conn.ReadMsgUDPAddrPort(buf, oob)
+		n, oobn, from, err := s.raw.ReadMsg(buf, oob)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
@@ -95,7 +103,7 @@ func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) erro
 		if !ok {
 			at = time.Now()
 		}
-		handle(buf[:n], Arrival{From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), At: at})
+		handle(buf[:n], Arrival{From: from, At: at})
 	}
 }
 
@@ -110,9 +118,9 @@ type Peer struct {
 func (p Peer) Send(data []byte) error {
 	var err error
 	if p.To.IsValid() {
-		_, err = p.Socket.conn.WriteToUDPAddrPort(data, p.To)
+		_, err = p.Socket.raw.WriteTo(data, p.To)
 	} else {
-		_, err = p.Socket.conn.Write(data)
+		_, err = p.Socket.raw.Write(data)
 	}
 	return err
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/ims/rawio"
 )
 
 // ErrLate is wrapped by the error of an answer that did not come in time, and
@@ -52,7 +54,13 @@ func NewClient(name string, addrs []netip.AddrPort, connections int, timeout tim
 	c := &Client{
 		name: name, timeout: timeout,
 		http: &http.Client{Transport: &http.Transport{
-			DialContext:         dialer.DialContext,
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := dialer.DialContext(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return rawio.TCP(c)
+			},
 			MaxIdleConnsPerHost: connections,
 			IdleConnTimeout:     time.Minute,
 			DisableCompression:  true,
