@@ -44,17 +44,19 @@ type Measurement struct {
 
 // Drive runs a search of rates on one sizing to its end, as a campaign does,
 // but no longer than most trials. Between trials the function rests for what a
-// trial costs, or for as long as the search asks.
+// trial costs, or for as long as the search asks; a stateful one that was
+// overloaded is deployed afresh.
 func Drive(s Subject, sizing vitrine.Sizing, search rate.Search, cfg rate.Config, costs Costs, most int) Measurement {
 	m := Measurement{Measured: vitrine.Measured{Sizing: sizing, Resources: s.Resources(sizing)}}
 	var on Deployment
+	stale := true // the next trial needs a fresh deployment
 	for len(m.History) < most {
 		step := search.Next(m.History)
 		m.Steps = append(m.Steps, step)
 		if step.Done {
 			break
 		}
-		if step.Restart || on == nil {
+		if step.Restart || stale {
 			m.Wall += costs.Restart
 			on = s.Deploy(sizing, step.Repeat, m.Wall)
 		}
@@ -66,6 +68,7 @@ func Drive(s Subject, sizing vitrine.Sizing, search rate.Search, cfg rate.Config
 		m.Load += step.Duration
 		o.Seq = len(m.History) + 1
 		m.History = append(m.History, o)
+		stale = cfg.Stateful && o.SuccessRatio() < cfg.Thresholds[0]
 	}
 	if own, ok := search.(rate.Estimator); ok {
 		m.Capacities = own.Estimate(m.History)

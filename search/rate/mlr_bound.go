@@ -1,0 +1,106 @@
+package rate
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// An mlrTarget is one stage of the search for a goal.
+type mlrTarget struct {
+	loss  float64       // largest ratio of a trial that passes
+	width int           // steps of the grid that its bounds may be apart
+	trial time.Duration // of a trial that counts in full
+	total time.Duration // of the trials that decide on a rate
+}
+
+// mlrTargets are the goal's, from coarse to fine: each bounds half as wide as
+// the one before, by trials longer in equal ratios.
+func mlrTargets(loss float64, longest time.Duration) []mlrTarget {
+	shortest := min(mlrShortest, longest)
+	targets := make([]mlrTarget, mlrCoarser+1)
+	for i := range targets {
+		way := float64(i) / mlrCoarser
+		length := time.Duration(float64(shortest) * math.Pow(float64(longest)/float64(shortest), way))
+		if length > time.Second {
+			length = length.Round(time.Second) // seconds are what trials are counted in
+		}
+		targets[i] = mlrTarget{loss: loss, width: mlrSteps << (mlrCoarser - i), trial: length, total: length}
+	}
+	targets[mlrCoarser].trial, targets[mlrCoarser].total = longest, longest
+	return targets
+}
+
+// An mlrTrial is what a trial at one rate showed.
+type mlrTrial struct {
+	length time.Duration // that was asked for
+	loss   float64
+}
+
+// A verdict on a rate, for one target.
+type verdict int
+
+const (
+	undecided verdict = iota
+	lower             // a lower bound: it carries the rate
+	upper             // an upper bound
+)
+
+// judge says what the trials at one rate are for the target. Trials shorter
+// than its own speak against a rate where more of their time failed than the
+// exceed ratio allows, and never for it. A verdict stands when no outcome of
+// the time that is still missing could change it.
+func (t mlrTarget) judge(trials []mlrTrial) verdict {
+	var passed, failed, shortPassed, shortFailed float64 // seconds
+	for _, trial := range trials {
+		seconds := trial.length.Seconds()
+		switch good := trial.loss <= t.loss+steps; {
+		case trial.length >= t.trial && good:
+			passed += seconds
+		case trial.length >= t.trial:
+			failed += seconds
+		case good:
+			shortPassed += seconds
+		default:
+			shortFailed += seconds
+		}
+	}
+	against := failed + max(0, shortFailed-shortPassed*mlrExceed/(1-mlrExceed))
+	whole := max(passed+against, t.total.Seconds())
+	switch may := mlrExceed * whole; {
+	case against > may:
+		return upper
+	case whole-passed <= may:
+		return lower
+	}
+	return undecided
+}
+
+// relevant are the lowest upper bound for the target and the highest lower
+// bound below it, as indices of the grid; -1: there is none.
+func (r *mlrRun) relevant(t mlrTarget) (lo, hi int) {
+	lo, hi = -1, -1
+	for _, i := range r.tried {
+		v := t.judge(r.trials[i])
+		if r.blocked[i] {
+			v = upper
+		}
+		switch v {
+		case upper:
+			return lo, i
+		case lower:
+			lo = i
+		}
+	}
+	return lo, hi
+}
+
+// bounds are those of the finest target that has any; false: none has.
+func (r *mlrRun) bounds(goal int) (lo, hi int, ok bool) {
+	for _, t := range slices.Backward(r.goals[goal]) {
+		if lo, hi := r.relevant(t); lo >= 0 || hi >= 0 {
+			return lo, hi, true
+		}
+	}
+	return -1, -1, false
+}

@@ -1,0 +1,254 @@
+package rate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"vitrine"
+)
+
+// An mlrRun is the search of one repeat, walked through the outcomes there are.
+type mlrRun struct {
+	*mlr
+	left    []vitrine.Outcome // not yet walked through
+	trials  map[int][]mlrTrial
+	tried   []int // rates with trials, ascending
+	blocked map[int]bool
+	count   int   // of trials
+	asked   *Step // the one without an outcome yet
+	seekers []*mlrSeeker
+	width   int    // that the whole search works at, at least, while it expands
+	ended   string // why; empty: every goal was reached
+}
+
+func newMLRRun(m *mlr, outcomes []vitrine.Outcome) *mlrRun {
+	return &mlrRun{mlr: m, left: outcomes, trials: map[int][]mlrTrial{}, blocked: map[int]bool{}}
+}
+
+// all walks as far as the outcomes go; before is the repeat before it, if any.
+func (r *mlrRun) all(before *mlrRun) {
+	low, high, ok := -1, -1, true
+	if before == nil {
+		low, high, ok = r.open()
+	}
+	if !ok {
+		return
+	}
+	if low >= 0 && high >= 0 {
+		r.width = high - low
+	}
+	for goal, targets := range r.goals {
+		s := &mlrSeeker{run: r, goal: goal, targets: targets, low: low, high: high}
+		if before != nil {
+			s.low, s.high, _ = before.bounds(goal)
+			s.targets = targets[len(targets)-1:]
+			if s.low < 0 && s.high < 0 {
+				s.low = 0
+			}
+		}
+		s.aim()
+		r.seekers = append(r.seekers, s)
+	}
+	r.loop()
+}
+
+// loop measures what the seekers nominate, the lowest rate first, for it takes
+// the least out of the function, until none nominates any.
+func (r *mlrRun) loop() {
+	for most := mlrMost * len(r.goals); ; {
+		var best *nomination
+		for _, s := range r.seekers {
+			if n := s.nominate(); n != nil && (best == nil || n.before(best)) {
+				best = n
+			}
+		}
+		switch {
+		case best == nil:
+			return
+		case r.count >= most:
+			r.ended = fmt.Sprintf("gave up after %d trials, for their verdicts contradict each other", r.count)
+			return
+		}
+		t := best.by.target()
+		if _, ok := r.measure(best.rate, t.trial, best.why()); !ok {
+			return
+		}
+		if best.width > 0 {
+			r.width = best.width
+		}
+		best.by.won(best)
+	}
+}
+
+// open gives the two rates that the search begins with; -1: none. It tries the
+// highest rate for the shortest time, then twice what the goodput points to.
+func (r *mlrRun) open() (low, high int, ok bool) {
+	first := r.goals[0][0]
+	for _, targets := range r.goals {
+		first.loss = min(first.loss, targets[0].loss)
+	}
+	switch p := r.cfg.Prior; {
+	case p.High >= p.Low && p.Low > 0 && p.Low < r.cfg.Max && p.High > r.cfg.Min:
+		return r.grid.index(p.Low), min(r.grid.index(p.High)+1, r.grid.top), true
+	case r.cfg.Stateful:
+		return 0, -1, true
+	}
+	top := r.grid.top
+	loss, ok := r.measure(top, first.trial, "the highest rate, to see the goodput")
+	if !ok {
+		return 0, 0, false
+	}
+	second, far := r.pointed(top, loss, first), false
+	if second >= top {
+		return top, top, true
+	}
+	if second, far = r.apart(second, first.width, -1, top); !far {
+		return top, top, true
+	}
+	if loss, ok = r.measure(second, first.trial, "where the goodput of the highest rate points"); !ok {
+		return 0, 0, false
+	}
+	var third int
+	why := "where the goodput points now"
+	if loss > first.loss+steps {
+		third, far = r.apart(r.pointed(second, loss, first), first.width, -1, second)
+	} else {
+		third, far = r.apart(second+first.width, first.width, second, top)
+		why = "the next higher, for that passed"
+	}
+	if !far {
+		return second, second, true
+	}
+	if _, ok = r.measure(third, first.trial, why); !ok {
+		return 0, 0, false
+	}
+	return min(second, third), max(second, third), true
+}
+
+// pointed is the rate at which the goodput seen would just be enough, if it
+// were the same there.
+func (r *mlrRun) pointed(at int, loss float64, t mlrTarget) int {
+	return r.grid.index(r.grid.rate(at) * (1 - loss) / (1 - t.loss))
+}
+
+// measure takes the rate's outcome from the history, or asks for it. A rate
+// whose every attempt was invalid is blocked.
+func (r *mlrRun) measure(i int, length time.Duration, why string) (loss float64, ok bool) {
+	rate := r.grid.rate(i)
+	for attempt := 1; attempt <= r.cfg.attempts(); attempt++ {
+		for len(r.left) > 0 && r.left[0].Rate != rate {
+			r.left = r.left[1:] // of another search
+		}
+		if len(r.left) == 0 {
+			if attempt > 1 {
+				why = fmt.Sprintf("attempt %d of %d, for the last was invalid", attempt, r.cfg.attempts())
+			}
+			r.asked = &Step{Rate: rate, Duration: length, Why: why}
+			return 0, false
+		}
+		o := r.left[0]
+		r.left = r.left[1:]
+		r.count++
+		if counts(o) {
+			loss = 1 - o.SuccessRatio()
+			r.note(i, mlrTrial{length, loss})
+			return loss, true
+		}
+	}
+	r.blocked[i] = true
+	r.note(i, mlrTrial{length, 1})
+	return 1, true
+}
+
+func (r *mlrRun) note(i int, t mlrTrial) {
+	if _, known := r.trials[i]; !known {
+		at, _ := slices.BinarySearch(r.tried, i)
+		r.tried = slices.Insert(r.tried, at, i)
+	}
+	r.trials[i] = append(r.trials[i], t)
+}
+
+// result says what the finished repeat found.
+func (r *mlrRun) result() string {
+	if r.ended != "" {
+		return r.ended
+	}
+	text := ""
+	for goal, threshold := range r.cfg.Thresholds {
+		if goal > 0 {
+			text += "; "
+		}
+		lo, hi, _ := r.bounds(goal)
+		if lo < 0 {
+			text += "no rate passed"
+		} else {
+			text += fmt.Sprintf("%g passed", r.grid.rate(lo))
+		}
+		switch {
+		case hi < 0:
+			text += ", no rate failed"
+		case r.blocked[hi]:
+			text += fmt.Sprintf(", %g could not be measured", r.grid.rate(hi))
+		default:
+			text += fmt.Sprintf(", %g failed", r.grid.rate(hi))
+		}
+		text += fmt.Sprintf(" (threshold %g)", threshold)
+	}
+	return text
+}
+
+// apart moves a rate away from the bounds and from the ends of the grid, by the
+// width at least; the ends themselves may be taken where they are no bounds.
+// false: between the bounds no rate is far enough from both.
+func (r *mlrRun) apart(i, width, lo, hi int) (int, bool) {
+	from, to := max(lo, 0), r.grid.top
+	if hi >= 0 {
+		to = hi
+	}
+	i = min(max(i, from), to)
+	switch {
+	case to <= from || lo >= 0 && hi >= 0 && (to-from <= width || i == lo || i == hi):
+		return 0, false
+	case to-from <= width && lo < 0:
+		return from, true
+	case to-from <= width:
+		return to, true
+	}
+	softFrom, softTo := from+width, to-width
+	if softFrom > softTo {
+		softFrom = r.split(from, to, width)
+		softTo = softFrom
+	}
+	switch {
+	case i < softFrom && lo < 0:
+		return from, true
+	case i < softFrom:
+		return softFrom, true
+	case i > softTo && hi < 0:
+		return to, true
+	case i > softTo:
+		return softTo, true
+	}
+	return i, true
+}
+
+// split is the rate that divides two others such that halving both parts ends
+// with the width, or just below: the upper part is the width times a power of
+// two, and of those the one nearest to half. Where they are less than two widths
+// apart it is the middle.
+func (r *mlrRun) split(lo, hi, width int) int {
+	whole := hi - lo
+	if whole <= 2*width {
+		return lo + whole/2
+	}
+	part := width
+	for whole-2*part > 2*part {
+		part *= 2
+	}
+	// Of part and its double, the product of both sides is larger for the more even.
+	if 2*part*(whole-2*part) >= part*(whole-part) {
+		part *= 2
+	}
+	return hi - part
+}
