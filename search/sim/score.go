@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"vitrine"
+)
+
+// A Score is how one search did on one function, at the first threshold.
+type Score struct {
+	Trials   int
+	Restarts int     // fresh deployments
+	Load     float64 // seconds of load
+	Wall     float64 // seconds in all
+	Truth    float64
+	Found    vitrine.Capacity
+	Error    float64 // |ln(estimate/truth)|; infinite where nothing was found
+	Width    float64 // of the interval, as a share of the estimate
+	Covered  bool    // the interval holds the truth
+	Why      string  // it ended
+}
+
+// Judge holds a measurement against the truth.
+func Judge(m Measurement, truth float64) Score {
+	s := Score{Trials: len(m.History), Load: m.Load.Seconds(), Wall: m.Wall.Seconds(), Truth: truth}
+	for _, step := range m.Steps {
+		if step.Restart {
+			s.Restarts++
+		}
+		if step.Done {
+			s.Why = step.Why
+		}
+	}
+	return s.found(m.Capacities)
+}
+
+// JudgeBounds is the score of a search that runs elsewhere: of the trials that
+// it asked for and the interval that it found, whose middle in the logarithm
+// is its estimate.
+func JudgeBounds(low, high, truth float64, trials int, load, wall time.Duration) Score {
+	s := Score{Trials: trials, Load: load.Seconds(), Wall: wall.Seconds(), Truth: truth}
+	return s.found([]vitrine.Capacity{{Rate: math.Sqrt(low * high), Low: low, High: high}})
+}
+
+func (s Score) found(capacities []vitrine.Capacity) Score {
+	s.Error = math.Inf(1)
+	s.Width = math.Inf(1)
+	if len(capacities) == 0 {
+		return s
+	}
+	s.Found = capacities[0]
+	if s.Found.Rate > 0 && s.Truth > 0 {
+		s.Error = math.Abs(math.Log(s.Found.Rate / s.Truth))
+		s.Width = (s.Found.High - s.Found.Low) / s.Found.Rate
+	}
+	s.Covered = s.Found.Low <= s.Truth && s.Truth <= s.Found.High
+	return s
+}
+
+// Scores are of one search on many functions.
+type Scores []Score
+
+// Mean is of a figure over all functions.
+func (s Scores) Mean(figure func(Score) float64) float64 {
+	total := 0.0
+	for _, score := range s {
+		total += figure(score)
+	}
+	return total / float64(len(s))
+}
+
+// Quantile is of a figure over all functions; q in 0..1.
+func (s Scores) Quantile(q float64, figure func(Score) float64) float64 {
+	values := make([]float64, len(s))
+	for i, score := range s {
+		values[i] = figure(score)
+	}
+	slices.Sort(values)
+	return stat.Quantile(q, stat.Empirical, values, nil)
+}
+
+// Coverage is the share of the functions whose interval holds the truth.
+func (s Scores) Coverage() float64 {
+	return s.Mean(func(score Score) float64 {
+		if score.Covered {
+			return 1
+		}
+		return 0
+	})
+}
+
+// The figures of a Score.
+func Trials(s Score) float64   { return float64(s.Trials) }
+func Restarts(s Score) float64 { return float64(s.Restarts) }
+func Load(s Score) float64     { return s.Load }
+func Wall(s Score) float64     { return s.Wall }
+func Error(s Score) float64    { return s.Error }
+func Width(s Score) float64    { return s.Width }
