@@ -4,14 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"vitrine"
 	"vitrine/papers"
 	"vitrine/trial"
 )
@@ -19,6 +20,7 @@ import (
 func (a *app) reproduceCommand() *cobra.Command {
 	var f characterizeFlags
 	var list bool
+	var from string
 	c := &cobra.Command{
 		Use:   "reproduce NAME",
 		Short: "Measure a table or figure of a paper again, and judge what the paper states",
@@ -27,10 +29,19 @@ func (a *app) reproduceCommand() *cobra.Command {
 			if list || len(given) == 0 {
 				return a.listExhibits()
 			}
+			for _, flag := range []string{"out", "resume", "dry-run", "max-time", "substrate"} {
+				if from != "" && c.Flags().Changed(flag) {
+					return &vitrine.BadInput{File: c.CommandPath(), Found: "--from and --" + flag, Want: "one of them: --from measures nothing"}
+				}
+			}
+			if from != "" {
+				return a.judge(given[0], from, f.json)
+			}
 			return a.reproduce(c.Context(), given[0], f)
 		},
 	}
 	c.Flags().BoolVar(&list, "list", false, "list the tables and figures")
+	c.Flags().StringVar(&from, "from", "", "judge by the results in this folder instead of measuring: Table II's hold figures 1 to 4")
 	f.register(c, "verdicts")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		exhibits, _ := papers.List()
@@ -91,13 +102,33 @@ func (a *app) reproduce(ctx context.Context, name string, f characterizeFlags) e
 	if err := saveVerdicts(filepath.Join(f.out, "verdicts.json"), verdicts); err != nil {
 		return err
 	}
-	if f.json {
-		return json.NewEncoder(a.stdout).Encode(verdicts)
+	if !f.json {
+		if err := a.present(f.out); err != nil {
+			return err
+		}
 	}
-	if err := a.present(f.out); err != nil {
+	return a.printVerdicts(e, verdicts, f.json)
+}
+
+// judge judges the exhibit's statements by results that are there already.
+func (a *app) judge(name, dir string, asJSON bool) error {
+	e, err := papers.Find(name)
+	if err != nil {
 		return err
 	}
-	return printVerdicts(a.stdout, e, verdicts)
+	data, err := loadRun(dir)
+	if err != nil {
+		return err
+	}
+	if data.Summary == nil {
+		return &vitrine.BadInput{File: dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
+	}
+	verdicts := e.Judge(*data.Summary)
+	if !slices.ContainsFunc(verdicts, func(v papers.Verdict) bool { return v.Result != papers.Unmeasured }) {
+		return &vitrine.BadInput{File: dir, Found: "results that hold none of the sizes that " + name + " states something of",
+			Want: "a run of vitrine reproduce"}
+	}
+	return a.printVerdicts(e, verdicts, asJSON)
 }
 
 func saveVerdicts(path string, verdicts []papers.Verdict) error {
@@ -108,9 +139,12 @@ func saveVerdicts(path string, verdicts []papers.Verdict) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-func printVerdicts(out io.Writer, e papers.Exhibit, verdicts []papers.Verdict) error {
-	fmt.Fprintf(out, "\n%s\n", e.Title)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (a *app) printVerdicts(e papers.Exhibit, verdicts []papers.Verdict, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.stdout).Encode(verdicts)
+	}
+	fmt.Fprintf(a.stdout, "\n%s\n", e.Title)
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "verdict\tfactor here\tin the paper\tstatement")
 	for _, v := range verdicts {
 		here, paper := "", ""
