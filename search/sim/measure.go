@@ -77,6 +77,7 @@ func Drive(s Subject, sizing vitrine.Sizing, search rate.Search, cfg rate.Config
 	}
 	if len(m.Capacities) > 0 {
 		m.Utilization = rate.UseAtCapacity(m.History, m.Capacities[0])
+		m.Loads = rate.Loads(m.History, m.Capacities[0].Threshold)
 		m.Bottleneck, _ = size.Bottleneck(m.Utilization, vitrine.CPU)
 	}
 	return m

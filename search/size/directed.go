@@ -10,19 +10,21 @@ import (
 
 // The ways in which a directed search grows the bottleneck.
 const (
-	Up  = "up"  // the next flavor
-	Out = "out" // one more instance
+	Up     = "up"     // the next flavor
+	Out    = "out"    // one more instance
+	Hybrid = "hybrid" // whichever of the two brings more
 )
 
 // A DirectedConfig says how a directed search grows and when it has enough.
 type DirectedConfig struct {
-	Scaling string // Up or Out
+	Scaling string // Up, Out or Hybrid
 	ScaleOn string // vitrine.CPU, Memory or Network: whose use finds the bottleneck
 	// Reach is the workload to reach, in the workload's unit; 0: none. It is
 	// reached when even the capacity's lower bound is: a size that is bought for
 	// a workload must carry it for sure.
 	Reach     float64
 	Threshold int // which of the capacities counts: index into Measured.Capacities
+	Seed      uint64
 }
 
 // directed is NFV-VITAL's component-aware directed search (section III.A).
@@ -36,9 +38,10 @@ type directed struct {
 // when the workload is reached, when that component cannot grow within the
 // space, and when what was measured does not tell which one to grow. Scaling
 // out takes the space's first flavor, for it needs one size only (as there).
+// Hybrid scaling, which the paper leaves for later, is described at hybrid.
 func NewDirected(space Space, cfg DirectedConfig) (Search, error) {
-	if cfg.Scaling != Up && cfg.Scaling != Out {
-		return nil, invalid(fmt.Sprintf("scaling %q", cfg.Scaling), "want up or out")
+	if !slices.Contains([]string{Up, Out, Hybrid}, cfg.Scaling) {
+		return nil, invalid(fmt.Sprintf("scaling %q", cfg.Scaling), "want up, out or hybrid")
 	}
 	if !slices.Contains([]string{vitrine.CPU, vitrine.Memory, vitrine.Network}, cfg.ScaleOn) {
 		return nil, invalid(fmt.Sprintf("scale_on %q", cfg.ScaleOn), "want cpu, memory or network")
@@ -50,13 +53,16 @@ func NewDirected(space Space, cfg DirectedConfig) (Search, error) {
 		return nil, invalid(fmt.Sprintf("even the smallest sizing, %s, is over the limit by %s", space.Minimal(), over),
 			"raise the limit or give a smaller flavor")
 	}
-	if cfg.Scaling == Out {
+	if cfg.Scaling != Up {
 		for _, c := range space.Components {
 			if space.most(c.Short) == 0 && !space.bounds(space.Flavors[0]) {
 				return nil, invalid(fmt.Sprintf("nothing bounds the instances of %s", c.Name),
 					"give a limit that the flavor counts against, or the most instances")
 			}
 		}
+	}
+	if cfg.Scaling == Hybrid {
+		return newHybrid(space, cfg)
 	}
 	return directed{space, cfg}, nil
 }

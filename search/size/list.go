@@ -33,20 +33,29 @@ func NewCustom(sizings []vitrine.Sizing) Search {
 // component that is within the space's limit, those with the fewest vCPUs
 // first. More than MostSizings are refused, and so is a space without bound.
 func NewExhaustive(space Space) (Search, error) {
-	if err := space.check(); err != nil {
+	sizings, err := space.sizings()
+	if err != nil {
 		return nil, err
 	}
-	choices := make([][]vitrine.Part, len(space.Components))
+	return list{sizings}, nil
+}
+
+// sizings are all that the space has, those with the fewest vCPUs first.
+func (s Space) sizings() ([]vitrine.Sizing, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	choices := make([][]vitrine.Part, len(s.Components))
 	product := 1.0
-	for i, c := range space.Components {
-		parts, err := space.parts(c)
+	for i, c := range s.Components {
+		parts, err := s.parts(c)
 		if err != nil {
 			return nil, err
 		}
 		choices[i] = parts
 		product *= float64(len(parts))
 	}
-	sizings := space.combine(nil, choices, nil)
+	sizings := s.combine(nil, choices, nil)
 	switch {
 	case len(sizings) == 0:
 		return nil, invalid("no sizing is within the limit", "raise the limit or give a smaller flavor")
@@ -55,13 +64,13 @@ func NewExhaustive(space Space) (Search, error) {
 			"lower the limit or the most instances, or use directed")
 	}
 	slices.SortStableFunc(sizings, func(a, b vitrine.Sizing) int {
-		x, y := space.Resources(a), space.Resources(b)
+		x, y := s.Resources(a), s.Resources(b)
 		if !sameVCPUs(x.VCPUs, y.VCPUs) {
 			return cmp.Compare(x.VCPUs, y.VCPUs)
 		}
 		return cmp.Compare(x.Memory, y.Memory)
 	})
-	return list{sizings}, nil
+	return sizings, nil
 }
 
 // Plan implements Planner.

@@ -1,6 +1,6 @@
 // Package size decides which sizing to measure next: NFV-VITAL's custom,
-// exhaustive and component-aware directed modes (section III.A), and which of
-// those measured is best. It is pure.
+// exhaustive and component-aware directed modes (section III.A) and one that
+// models what components cost, and which of those measured is best. It is pure.
 package size
 
 import (
@@ -11,7 +11,10 @@ import (
 type Step struct {
 	Sizing vitrine.Sizing
 	Done   bool
+	Again  bool   // it was measured before, and this time counts
 	Why    string // always said
+	// Predicted is what the sizing is believed to carry; nil: nothing is.
+	Predicted *Prediction
 }
 
 // A Search decides the next sizing from those measured so far, in order.

@@ -1,0 +1,117 @@
+package size
+
+import (
+	"fmt"
+	"math"
+
+	"vitrine"
+)
+
+// cheapest looks for the fewest vCPUs, or the lowest price, that carry the
+// workload for sure.
+func (k *known) cheapest() (next, best int, why string) {
+	reach := k.cfg.Reach
+	best = -1
+	for i, f := range k.figures {
+		if f.measured.Low >= reach && (best < 0 || k.cheaper(f, k.figures[best])) {
+			best = i
+		}
+	}
+	need := math.Log(reach) + k.margin()
+	most := 0.0
+	for _, c := range k.costs {
+		most = max(most, c)
+	}
+	bound := 2 * most // with none that carries it, all sizings save something
+	if best >= 0 {
+		bound = k.costs[k.figures[best].sizing]
+	}
+	next = -1
+	worth, chance, likeliest := 0.0, 0.0, 0.0
+	for s := range k.sizings {
+		if k.tried[s] || k.costs[s] >= bound-1e-9 || k.tooSmall(s) {
+			continue
+		}
+		p := k.reaches(s, need)
+		likeliest = max(likeliest, p)
+		if w := p * (bound - k.costs[s]); p >= plausible && w > worth {
+			next, worth, chance = s, w, p
+		}
+	}
+	switch {
+	case next >= 0:
+		p := k.of(next)
+		than := "the most promising way to carry it"
+		if best >= 0 {
+			than = fmt.Sprintf("it would save %s over %s", k.saves(bound-k.costs[next]), k.sizings[k.figures[best].sizing])
+		}
+		return next, best, fmt.Sprintf("predicted to carry %s [%.4g, %.4g]: a chance of %.0f%% to carry %s for sure; %s",
+			k.rate(p.Rate), p.Low, p.High, 100*chance, k.rate(reach), than)
+	case best >= 0:
+		f := k.figures[best]
+		return -1, best, fmt.Sprintf("%s carries %s [%.4g, %.4g], and no untried sizing that is cheaper can plausibly carry %s",
+			k.sizings[f.sizing], k.rate(f.measured.Rate), f.measured.Low, f.measured.High, k.rate(reach))
+	}
+	if high := k.highest(); high >= 0 {
+		f := k.figures[high]
+		return -1, -1, fmt.Sprintf("no sizing within the limit can plausibly carry %s for sure (the likeliest has a chance of %.0f%%); the closest: %s carries %s",
+			k.rate(reach), 100*likeliest, k.sizings[f.sizing], k.rate(f.measured.Rate))
+	}
+	return -1, -1, fmt.Sprintf("no sizing within the limit can plausibly carry %s", k.rate(reach))
+}
+
+// cheaper says whether a is cheaper than b, or as cheap and carries more.
+func (k *known) cheaper(a, b figure) bool {
+	x, y := k.costs[a.sizing], k.costs[b.sizing]
+	if !sameVCPUs(x, y) {
+		return x < y
+	}
+	return a.measured.Rate > b.measured.Rate
+}
+
+// margin is how far below its capacity a measuring's lower bound lies, in the
+// middle, as a difference of logarithms: to carry a workload for sure takes as
+// much more.
+func (k *known) margin() float64 {
+	var widths []float64
+	for _, f := range k.figures {
+		if f.censored == vitrine.CensoredNone && f.measured.Low > 0 {
+			widths = append(widths, math.Log(f.measured.Rate/f.measured.Low))
+		}
+	}
+	if len(widths) == 0 {
+		return 0
+	}
+	return middle(widths)
+}
+
+// reaches is the chance that the sizing carries at least so much.
+func (k *known) reaches(sizing int, need float64) (chance float64) {
+	for _, log := range k.drawn(sizing) {
+		if log >= need {
+			chance += 1 / float64(len(k.draws))
+		}
+	}
+	return chance
+}
+
+// tooSmall says whether a measured sizing that has as many instances of every
+// component, and at least as much for each, cannot carry the workload.
+func (k *known) tooSmall(sizing int) bool {
+	for _, f := range k.figures {
+		above := f.censored == vitrine.CensoredNone && f.measured.High < k.cfg.Reach
+		below := f.censored == vitrine.CensoredBelow && f.measured.High <= k.cfg.Reach
+		if (above || below) && k.least(k.sizings[f.sizing], k.sizings[sizing]) {
+			return true
+		}
+	}
+	return false
+}
+
+// saves tells an amount of what the objective has little of.
+func (m *model) saves(amount float64) string {
+	if m.cfg.Objective == LowestPrice {
+		return fmt.Sprintf("%.4g of the price", amount)
+	}
+	return fmt.Sprintf("%.4g vCPUs", amount)
+}

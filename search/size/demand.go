@@ -1,0 +1,116 @@
+package size
+
+import "math"
+
+// What is believed of a component before anything is measured: each parameter
+// is a middle and a spread, most in logarithms, in units of standard deviations.
+const (
+	pWork       = iota // CPU seconds a call, of one instance of the smallest flavor
+	pIdle              // CPUs of an instance without load, of the smallest flavor's vCPUs
+	pContention        // how much dearer a call gets with the second instance
+	pBend              // how contention grows with the instances
+	pCoherence         // what every pair of instances adds
+	pUse               // the use of its CPUs at which it saturates
+	pThreads           // most CPUs an instance can use, of the largest flavor's vCPUs
+	pSharp             // how sharply it does
+	pFlavor            // how much dearer a call is in larger flavors
+	params             // how many there are
+)
+
+type belief struct{ middle, spread float64 }
+
+// beliefs are wide where functions differ widely: contention from none to more
+// than all that an instance adds, threads from a quarter of the largest flavor
+// to no limit.
+func beliefs() [params]belief {
+	return [params]belief{
+		pWork:       {0, 1}, // around what the first trials show
+		pIdle:       {math.Log(0.03), 1.5},
+		pContention: {math.Log(0.1), 1.5},
+		pBend:       {math.Log(0.8), 0.35},
+		pCoherence:  {math.Log(0.005), 1.5},
+		pUse:        {math.Log(0.95), 0.07},
+		pThreads:    {1, 1.2},
+		pSharp:      {math.Log(5), 0.6},
+		pFlavor:     {0.05, 0.12}, // NFV-VITAL, Table II: twice the vCPUs carry 1.7 times as much
+	}
+}
+
+const (
+	countSpread = 0.04  // by how much a count's demand may leave the law of clustering
+	cellSpread  = 0.025 // by how much a cell's capacity may leave all of it
+)
+
+// A demand is one draw of a component's parameters.
+type demand struct {
+	z      [params]float64 // in standard deviations from the middle
+	counts []float64       // by count: how far its demand leaves the law, likewise
+	cells  []float64       // by cell: how far its capacity does
+}
+
+// A costing turns draws into what the component carries. It holds what does not
+// change from draw to draw.
+type costing struct {
+	place
+	work    float64 // logarithm of the demand that pWork is around
+	beliefs [params]belief
+}
+
+func (c *costing) value(d *demand, p int) float64 {
+	return c.beliefs[p].middle + c.beliefs[p].spread*d.z[p]
+}
+
+// perCall is the CPU seconds that a call of the function costs the busiest of
+// the cell's instances: the demand of one instance alone, its share of the
+// calls, and the price of clustering. That price is the Universal Scalability
+// Law's contention and coherence (Gunther, Guerrilla Capacity Planning, 2007,
+// chapter 6), contention to a power, for in many functions each further
+// instance adds less than the one before. An uneven share of the calls shows as
+// contention too.
+func (c *costing) perCall(d *demand, at cell) float64 {
+	n := float64(at.count)
+	log := c.work + d.z[pWork] + c.value(d, pFlavor)*math.Log(at.vcpus/c.least)
+	if at.count > 1 {
+		contention := math.Exp(c.value(d, pContention)) * math.Pow(n-1, math.Exp(c.value(d, pBend)))
+		coherence := math.Exp(c.value(d, pCoherence)) * n * (n - 1)
+		log += math.Log1p(contention+coherence) - math.Log(n) + countSpread*d.counts[at.count]
+	}
+	return math.Exp(log)
+}
+
+// idle is the CPUs that an instance uses without load.
+func (c *costing) idle(d *demand) float64 { return c.least * math.Exp(c.value(d, pIdle)) }
+
+// usable is the CPUs that the busiest instance of the cell uses when it can do
+// no more: a share of what it is given, bent towards its limit of threads.
+func (c *costing) usable(d *demand, at cell) float64 {
+	given := math.Exp(c.value(d, pUse)) * at.vcpus
+	limit := c.most * math.Exp(c.value(d, pThreads))
+	sharp := math.Exp(c.value(d, pSharp))
+	return given * math.Exp(-math.Log1p(math.Pow(given/limit, sharp))/sharp)
+}
+
+// carries is the logarithm of the rate at which the cell saturates.
+func (c *costing) carries(d *demand, i int) float64 {
+	at := c.cells[i]
+	const left = 0.01 // of what is usable, at least, is there for calls
+	usable := c.usable(d, at)
+	work := max(usable-c.idle(d), left*usable)
+	return math.Log(work/c.perCall(d, at)) + cellSpread*d.cells[i]
+}
+
+// likely is the logarithm of how likely what the loads show is, but for a
+// constant.
+func (c *costing) likely(d *demand, at cell, l *line) float64 {
+	like := 0.0
+	if l.w > 0 {
+		a, b := c.idle(d), c.perCall(d, at)
+		// The sum of w (y - a - b x)^2.
+		like -= (l.yy + a*a*l.w + b*b*l.xx - 2*a*l.y - 2*b*l.xy + 2*a*b*l.x) / 2
+	}
+	if usable := c.usable(d, at); l.peak > usable {
+		miss := math.Log(l.peak/usable) / readError
+		like -= miss * miss / 2
+	}
+	return like
+}

@@ -1,0 +1,124 @@
+package size
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"vitrine"
+)
+
+// A Fit is what a history says of all sizings of a space, measured or not.
+type Fit struct {
+	space    Space
+	ensemble *ensemble
+}
+
+// NewFit fits the model of NewModel to what any search measured. It is nil when
+// the history says nothing; the error is that of a space without bound.
+func NewFit(space Space, history []vitrine.Measured, threshold int, seed uint64) (*Fit, error) {
+	sizings, err := space.sizings()
+	if err != nil {
+		return nil, err
+	}
+	e := gather(space, space.places(sizings), history, threshold)
+	if len(e.sizes) == 0 {
+		return nil, nil
+	}
+	return &Fit{space, fit(e, seed)}, nil
+}
+
+// Sizings are all that the space has, ascending by vCPUs.
+func (f *Fit) Sizings() []vitrine.Sizing {
+	sizings, err := f.space.sizings()
+	if err != nil {
+		return nil // NewFit has refused it
+	}
+	return sizings
+}
+
+// Predict is what the sizing is believed to carry; false: it is not one of the
+// space.
+func (f *Fit) Predict(sizing vitrine.Sizing) (Prediction, bool) {
+	cells, ok := f.ensemble.cells(sizing)
+	if !ok {
+		return Prediction{}, false
+	}
+	return f.ensemble.predict(cells), true
+}
+
+// Components is what each component costs, in the order of the space; those
+// that are not scalable after the others.
+func (f *Fit) Components() []vitrine.ComponentProfile {
+	var all []vitrine.ComponentProfile
+	for place := range f.ensemble.places {
+		all = append(all, f.component(place))
+	}
+	return all
+}
+
+func (f *Fit) component(place int) vitrine.ComponentProfile {
+	c := &f.ensemble.costings[place]
+	over := func(value func(*demand) float64) vitrine.Estimate {
+		var values []float64
+		for i := range f.ensemble.draws {
+			values = append(values, value(&f.ensemble.draws[i].demands[place]))
+		}
+		slices.Sort(values)
+		at := func(q float64) float64 { return stat.Quantile(q, stat.Empirical, values, nil) }
+		return vitrine.Estimate{Value: at(0.5), Low: at(0.025), High: at(0.975)}
+	}
+	alone := cell{count: 1, vcpus: c.least}
+	p := vitrine.ComponentProfile{
+		Name:   c.name,
+		Demand: over(func(d *demand) float64 { return c.perCall(d, alone) }),
+		Idle:   over(c.idle),
+	}
+	var counts []int
+	var flavors []float64
+	for _, at := range c.cells {
+		if !slices.Contains(counts, at.count) {
+			counts = append(counts, at.count)
+		}
+		if !slices.Contains(flavors, at.vcpus) {
+			flavors = append(flavors, at.vcpus)
+		}
+	}
+	slices.Sort(flavors)
+	for _, vcpus := range flavors {
+		p.Saturation = append(p.Saturation, vitrine.FlavorSaturation{VCPUs: vcpus,
+			Use: over(func(d *demand) float64 { return min(1, c.usable(d, cell{vcpus: vcpus})/vcpus) })})
+	}
+	for _, n := range counts {
+		source := vitrine.SourcePredicted
+		if f.ensemble.counted(place, n) {
+			source = vitrine.SourceMeasured
+		}
+		p.Clustering = append(p.Clustering, vitrine.ClusteringCost{Instances: n, Source: source,
+			Factor: over(func(d *demand) float64 {
+				return float64(n) * c.perCall(d, cell{count: n, vcpus: c.least}) / c.perCall(d, alone)
+			})})
+	}
+	return p
+}
+
+// counted says whether so many instances of the component were measured.
+func (e evidence) counted(place, count int) bool {
+	for _, s := range e.sizes {
+		if e.places[place].cells[s.cells[place]].count == count {
+			return true
+		}
+	}
+	return false
+}
+
+// finite says whether a figure can be written as JSON.
+func finite(values ...float64) bool {
+	for _, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return false
+		}
+	}
+	return true
+}
