@@ -91,11 +91,12 @@ type Flavor struct {
 	VCPUs  float64 `yaml:"vcpus" jsonschema:"required,exclusiveMinimum=0,minimum=0.001,maximum=4096"` // CPUs, as a decimal: 0.1 is a tenth of one CPU.
 	Memory Size    `yaml:"memory" jsonschema:"required"`                                              // Memory, such as 256MiB.
 	Pin    bool    `yaml:"pin" jsonschema:"default=false"`                                            // Give each instance CPUs of its own, whatever servers.pinning says.
+	Price  float64 `yaml:"price" jsonschema:"exclusiveMinimum=0"`                                     // Of one instance, in any one currency and span of time; what mode model with the objective price adds up.
 }
 
 // vitrine is the flavor as the rest of the product knows it.
 func (f Flavor) vitrine() vitrine.Flavor {
-	return vitrine.Flavor{Name: f.Name, VCPUs: f.VCPUs, Memory: int64(f.Memory), Pin: f.Pin}
+	return vitrine.Flavor{Name: f.Name, VCPUs: f.VCPUs, Memory: int64(f.Memory), Pin: f.Pin, Price: f.Price}
 }
 
 // Servers says where instances run, and how.
@@ -150,29 +151,39 @@ const (
 	Custom     = "custom"
 	Exhaustive = "exhaustive"
 	Directed   = "directed"
+	Model      = "model"
 )
 
 // The ways in which a directed search scales.
 const (
-	ScaleUp  = "up"
-	ScaleOut = "out"
+	ScaleUp     = "up"
+	ScaleOut    = "out"
+	ScaleHybrid = "hybrid"
+)
+
+// What mode model looks for.
+const (
+	MostCapacity = "capacity"
+	FewestVCPUs  = "vcpus"
+	LowestPrice  = "price"
 )
 
 // A Mode says which sizes are measured (NFV-VITAL, section III.A).
 type Mode struct {
-	Name    string   `yaml:"name" jsonschema:"required,enum=custom,enum=exhaustive,enum=directed"` // custom: the sizes given; exhaustive: all within the limit; directed: from the smallest, the bottleneck grows.
-	Sizes   []string `yaml:"sizes" jsonschema:"minItems=1"`                                        // Of mode custom: what to measure, such as bn1s-sp2m-hs1l.
-	Flavors []string `yaml:"flavors" jsonschema:"minItems=1"`                                      // The flavors that scalable components may have; all unless said. Scaling out needs exactly one.
-	Scaling string   `yaml:"scaling" jsonschema:"enum=up,enum=out,default=up"`                     // Of mode directed: up to the next flavor, or out by one more instance.
-	ScaleOn string   `yaml:"scale_on" jsonschema:"enum=cpu,enum=memory,enum=network,default=cpu"`  // Of mode directed: the use that makes a component the bottleneck.
-	Limit   Limit    `yaml:"limit"`                                                                // What scalable components may be given together.
-	Reach   float64  `yaml:"reach" jsonschema:"exclusiveMinimum=0"`                                // Of mode directed: stop once this rate is carried.
+	Name      string   `yaml:"name" jsonschema:"required,enum=custom,enum=exhaustive,enum=directed,enum=model"` // custom: the sizes given; exhaustive: all within the limit; directed: from the smallest, the bottleneck grows; model: where most is to be gained, by a model of what components cost.
+	Sizes     []string `yaml:"sizes" jsonschema:"minItems=1"`                                                   // Of mode custom: what to measure, such as bn1s-sp2m-hs1l.
+	Flavors   []string `yaml:"flavors" jsonschema:"minItems=1"`                                                 // The flavors that scalable components may have; all unless said. Scaling out needs exactly one.
+	Scaling   string   `yaml:"scaling" jsonschema:"enum=up,enum=out,enum=hybrid,default=up"`                    // Of mode directed: up to the next flavor, out by one more instance, or hybrid: whichever of the two brings more.
+	ScaleOn   string   `yaml:"scale_on" jsonschema:"enum=cpu,enum=memory,enum=network,default=cpu"`             // Of mode directed: the use that makes a component the bottleneck.
+	Objective string   `yaml:"objective" jsonschema:"enum=capacity,enum=vcpus,enum=price,default=capacity"`     // Of mode model: the most capacity within the limit, or the fewest vCPUs or the lowest price that carry what is to be reached.
+	Limit     Limit    `yaml:"limit"`                                                                           // What scalable components may be given together.
+	Reach     float64  `yaml:"reach" jsonschema:"exclusiveMinimum=0"`                                           // Of mode directed: stop once this rate is carried. Of mode model: the rate that the objectives vcpus and price are to carry.
 }
 
 // UnmarshalYAML reads the mode over its defaults.
 func (m *Mode) UnmarshalYAML(n *yaml.Node) error {
 	type plain Mode
-	*m = Mode{Scaling: ScaleUp, ScaleOn: vitrine.CPU}
+	*m = Mode{Scaling: ScaleUp, ScaleOn: vitrine.CPU, Objective: MostCapacity}
 	return n.Decode((*plain)(m))
 }
 

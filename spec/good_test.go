@@ -81,12 +81,12 @@ func TestDeploymentFields(t *testing.T) {
 		{"a check by HTTP", *d.Component("homestead").Ready.HTTP, ReadyHTTP{"http", "/ping"}},
 		{"no cluster", bono.Cluster == nil, true},
 		{"a cluster", *d.Component("sprout").Cluster, Cluster{"PEERS", "cluster"}},
-		{"flavor", d.Flavors[2], Flavor{"large", 0.3, 1 << 30, true}},
+		{"flavor", d.Flavors[2], Flavor{Name: "large", VCPUs: 0.3, Memory: 1 << 30, Pin: true}},
 		{"CPUs", d.Servers.CPUs, CPUs{1, 2, 3}},
 		{"the generator's CPUs", d.Servers.GeneratorCPUs, CPUs{0}},
 		{"scripts are resolved", d.Install[0], Install{"sprout", here + "/install.sh", 90 * time.Second}},
 		{"counts", d.Counts, map[string]Count{"homer": {2, 2}, "sprout": {0, 4}}},
-		{"mode", d.Mode, Mode{Name: Directed, Scaling: ScaleUp, ScaleOn: vitrine.CPU, Limit: Limit{0.6, 4 << 30}, Reach: 300}},
+		{"mode", d.Mode, Mode{Name: Directed, Scaling: ScaleUp, ScaleOn: vitrine.CPU, Objective: MostCapacity, Limit: Limit{0.6, 4 << 30}, Reach: 300}},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.what, diff)

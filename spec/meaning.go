@@ -320,6 +320,9 @@ func (m *meaning) mode(d *Deployment) {
 		return
 	}
 	space := d.Space()
+	if mode.Name == Model {
+		m.objective(d, space)
+	}
 	if mode.Name == Directed && mode.Scaling == ScaleOut && len(space.Flavors) > 1 {
 		m.bad(fmt.Sprintf("scaling out with %d flavors", len(space.Flavors)), "scaling out has one flavor (NFV-VITAL, III.A): name it in mode.flavors, as in flavors: ["+space.Flavors[0].Name+"]", "mode", "scaling")
 	}
@@ -327,6 +330,26 @@ func (m *meaning) mode(d *Deployment) {
 	if needs := d.Resources(smallest); !needs.Within(space.Limit) {
 		m.bad(fmt.Sprintf("the limit is below the smallest size, %s", smallest),
 			fmt.Sprintf("it needs %.4g vCPUs and %.4g MiB", needs.VCPUs, float64(needs.Memory)/(1<<20)), "mode", "limit")
+	}
+}
+
+// objective checks what mode model is to look for.
+func (m *meaning) objective(d *Deployment, space Space) {
+	mode := d.Mode
+	switch {
+	case mode.Objective == MostCapacity && mode.Reach > 0:
+		m.bad(fmt.Sprintf("a rate to reach, %g, but the objective is capacity", mode.Reach), "leave reach away, or choose the objective vcpus or price", "mode", "reach")
+	case mode.Objective != MostCapacity && mode.Reach == 0:
+		m.bad(fmt.Sprintf("the objective %s has no rate to reach", mode.Objective), "say what is to be carried, as in reach: 300", "mode")
+	}
+	if mode.Objective != LowestPrice {
+		return
+	}
+	for i, f := range d.Flavors {
+		used := slices.ContainsFunc(space.Flavors, func(v vitrine.Flavor) bool { return v.Name == f.Name })
+		if used && f.Price == 0 {
+			m.bad(fmt.Sprintf("flavor %s has no price", f.Name), "the objective price needs one of every flavor that sizes may have", "flavors", i)
+		}
 	}
 }
 

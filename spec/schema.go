@@ -14,6 +14,8 @@ import (
 
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"vitrine"
 )
 
 // The schemas as they are published: generated from the types of this package
@@ -23,14 +25,19 @@ var (
 	publishedDeployment []byte
 	//go:embed schema/workload.schema.json
 	publishedWorkload []byte
+	//go:embed schema/profile.schema.json
+	publishedProfile []byte
 )
 
 // Schema is the JSON Schema (draft 2020-12) of a kind of file, with the names
 // and parts of the back ends.
 func Schema(kind string, known Known) ([]byte, error) {
+	if kind == KindProfile {
+		return publishedProfile, nil
+	}
 	of := map[string]func(Known) (*jsonschema.Schema, error){KindDeployment: deploymentSchema, KindWorkload: workloadSchema}[kind]
 	if of == nil {
-		return nil, fmt.Errorf("schema of %q: want %s or %s", kind, KindDeployment, KindWorkload)
+		return nil, fmt.Errorf("schema of %q: want %s, %s or %s", kind, KindDeployment, KindWorkload, KindProfile)
 	}
 	s, err := of(known)
 	if err != nil {
@@ -148,6 +155,16 @@ func reflectFile(of any, title string, comments map[string]string) *jsonschema.S
 	return s
 }
 
+// reflectProfile is the schema of what vitrine.ParseProfile reads.
+func reflectProfile(comments map[string]string) *jsonschema.Schema {
+	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments}
+	s := r.Reflect(vitrine.Profile{})
+	s.Title = "Vitrine profile"
+	version, _ := s.Properties.Get("profile")
+	version.Const = vitrine.ProfileVersion
+	return s
+}
+
 func reflector() *jsonschema.Reflector {
 	return &jsonschema.Reflector{
 		Anonymous:                  true,
@@ -193,7 +210,11 @@ func refined(s *jsonschema.Schema) *jsonschema.Schema {
 	exhaustive.Required = []string{"limit"}
 	directed := only(mode, Directed, "limit", "reach", "scaling", "scale_on", "flavors")
 	directed.AnyOf = required("limit", "reach")
-	mode.AllOf = []*jsonschema.Schema{when("name", Custom, custom), when("name", Exhaustive, exhaustive), when("name", Directed, directed)}
+	model := only(mode, Model, "limit", "reach", "objective", "flavors")
+	model.Required = []string{"limit"}
+	mode.AllOf = []*jsonschema.Schema{
+		when("name", Custom, custom), when("name", Exhaustive, exhaustive), when("name", Directed, directed), when("name", Model, model),
+	}
 	return s
 }
 

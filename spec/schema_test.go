@@ -20,16 +20,22 @@ var update = flag.Bool("update", false, "write the published schemas and golden 
 
 // The published schemas are what the types and their comments say today.
 func TestPublishedSchema(t *testing.T) {
-	r := new(jsonschema.Reflector)
-	if err := r.AddGoComments("vitrine/spec", "."); err != nil {
-		t.Fatal(err)
-	}
 	comments := map[string]string{}
+	r := new(jsonschema.Reflector)
+	for _, folder := range []string{".", ".."} {
+		if err := r.AddGoComments("vitrine/spec", folder); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, text := range r.CommentMap {
 		comments[name] = strings.ReplaceAll(text, "\n", " ")
 	}
-	for name, of := range map[string]any{"deployment": Deployment{}, "workload": Workload{}} {
-		got, err := indented(reflectFile(of, "Vitrine "+name, comments))
+	for name, s := range map[string]*jsonschema.Schema{
+		KindDeployment: reflectFile(Deployment{}, "Vitrine deployment", comments),
+		KindWorkload:   reflectFile(Workload{}, "Vitrine workload", comments),
+		KindProfile:    reflectProfile(comments),
+	} {
+		got, err := indented(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +94,7 @@ func TestPublishedDefaults(t *testing.T) {
 		fmt.Sprintf("Component.scalable=%v", component.Scalable),
 		"Flavor.pin=false",
 		"Install.time_limit=" + seconds(install.TimeLimit),
-		"Mode.scaling=" + mode.Scaling, "Mode.scale_on=" + mode.ScaleOn,
+		"Mode.scaling=" + mode.Scaling, "Mode.scale_on=" + mode.ScaleOn, "Mode.objective=" + mode.Objective,
 		"Ready.timeout=" + seconds(ready.Timeout),
 		"Servers.substrate=" + s.Substrate[0], "Servers.fabric=" + s.Fabric[0],
 		"Servers.pinning=" + s.Pinning[0].String(), "Servers.cfs_period=" + s.CFSPeriod[0].String(),

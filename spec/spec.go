@@ -48,10 +48,11 @@ type File struct {
 	folder string // absolute; what relative paths in the file start from
 }
 
-// The kinds of files.
+// The kinds of files. A profile is written by Vitrine, and users' programs read it.
 const (
 	KindDeployment = "deployment"
 	KindWorkload   = "workload"
+	KindProfile    = "profile"
 )
 
 // Kind says which kind of file is at path, by the fields that it has most of.
