@@ -31,7 +31,7 @@ type Component struct {
 	Flavor       string         `yaml:"flavor"`                                        // Of a component that is not scalable: the flavor it always has.
 	Image        string         `yaml:"image" jsonschema:"minLength=1"`                // Docker image, by reference; without it, substrates that need one build it from the static program command[0].
 	Command      Args           `yaml:"command"`                                       // Program and arguments, without a shell; ${NAME} stands for a variable of the instance's environment. The program vitrine is this very binary; one with a slash starts from the file's folder.
-	Environment  Strings        `yaml:"environment"`                                   // Variables of each of its instances; ${NAME} stands for one that the instance is given anyway: ADDRESS, VITRINE_DIR, VITRINE_INDEX, VITRINE_INSTANCE, VITRINE_SPEC, and the addresses of others.
+	Environment  Strings        `yaml:"environment"`                                   // Variables of each of its instances; ${NAME} stands for one that the instance is given anyway: ADDRESS, VITRINE_DIR, VITRINE_INDEX, VITRINE_INSTANCE, VITRINE_SIZING, VITRINE_SPEC, and the addresses of others.
 	Ports        map[string]int `yaml:"ports"`                                         // Port numbers by a name that the rest of the file uses.
 	Entry        string         `yaml:"entry"`                                         // The load goes to this port of each of its instances; exactly one component has it.
 	Dependencies []Dependency   `yaml:"dependencies"`                                  // Components that are started before it, and how it learns where they are.

@@ -162,7 +162,7 @@ func (m *meaning) program(d *Deployment, c Component, command Args, path ...any)
 
 // reserved are the variables that every instance is given.
 func reserved() []string {
-	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_SPEC"}
+	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_SIZING", "VITRINE_SPEC"}
 }
 
 // environment reports variables that would be set twice.

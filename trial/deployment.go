@@ -90,6 +90,7 @@ func (d *deployment) equip(in *instance) {
 		"VITRINE_INSTANCE": in.name,
 		"VITRINE_INDEX":    strconv.Itoa(in.index),
 		"VITRINE_DIR":      filepath.Join(in.dir, scratchDir),
+		"VITRINE_SIZING":   d.sizing.String(),
 		"VITRINE_SPEC":     d.config.Deployment.Resolve("."),
 	}
 	for _, dep := range c.Dependencies {
