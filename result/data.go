@@ -17,6 +17,7 @@ type Data struct {
 	Manifest Manifest
 	Outcomes []vitrine.Outcome // in the order of the trials
 	Summary  *Summary          // nil: the run is not finished
+	Profile  *vitrine.Profile  // nil: the run has none
 	Warnings []string          // what of the folder could not be read
 }
 
@@ -34,7 +35,27 @@ func Load(dir string) (*Data, error) {
 	if err := d.readOutcomes(); err != nil {
 		return nil, err
 	}
-	return d, d.readSummary()
+	if err := d.readSummary(); err != nil {
+		return nil, err
+	}
+	d.readProfile()
+	return d, nil
+}
+
+// readProfile takes the profile if there is one; without it, only what was
+// predicted is not shown.
+func (d *Data) readProfile() {
+	text, err := os.ReadFile(filepath.Join(d.Dir, profileFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		d.Profile, err = vitrine.ParseProfile(text)
+	}
+	if err != nil {
+		d.Profile = nil
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%s was left out: %v", profileFile, err))
+	}
 }
 
 func (d *Data) readOutcomes() error {

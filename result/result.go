@@ -9,6 +9,7 @@
 //	usage/<seq>-<attempt>.csv   what the monitor sampled in one trial
 //	trials.parquet, usage.parquet   both as Parquet, once the run is closed
 //	summary.json        what came of it (Summary)
+//	profile.json        what every size carries, of searches that predict (vitrine.Profile)
 //	logs/               of every instance and generator
 //
 // Create and Open give the one writer of a folder; Load reads it for reports,
@@ -30,6 +31,7 @@ const (
 	journalFile  = "outcomes.jsonl"
 	tableFile    = "trials.csv"
 	summaryFile  = "summary.json"
+	profileFile  = "profile.json"
 	usageFolder  = "usage"
 	logsFolder   = "logs"
 

@@ -27,7 +27,8 @@ type Sizing struct {
 	VCPUs       float64 `json:"vcpus"`
 	MemoryBytes int64   `json:"memory_bytes"`
 	Substrate   string  `json:"substrate"`
-	Options     string  `json:"options"` // "pinning=on"; empty when none vary
+	Options     string  `json:"options"`         // "pinning=on"; empty when none vary
+	Again       bool    `json:"again,omitempty"` // it was measured before, and this time counts
 
 	// For the first threshold, flat: capacity, capacity_low, capacity_high,
 	// capacity_censored. SaveSummary takes it from Capacities.
@@ -38,6 +39,24 @@ type Sizing struct {
 	Utilization map[string]float64 `json:"utilization"` // component -> used / given at capacity, 0..1
 	Trials      int                `json:"trials"`
 	LoadSeconds float64            `json:"load_seconds"` // time under load, warm-up included
+	Search      *Search            `json:"search,omitempty"`
+}
+
+// A Search is how the rates of a sizing's trials were chosen: what the search
+// was told, so that what it knew after any trial can be worked out again.
+type Search struct {
+	Name       string  `json:"name"` // the workload's: "ramp", "adaptive", ...
+	Min        float64 `json:"min"`  // of the range
+	Max        float64 `json:"max"`
+	Increase   float64 `json:"increase,omitempty"`
+	Duration   float64 `json:"duration_seconds"` // of the longest window
+	Repeat     int     `json:"repeat"`
+	Precision  float64 `json:"precision,omitempty"`        // wanted width of the interval, as a share of the capacity; 0: the search's default
+	Confidence float64 `json:"confidence,omitempty"`       // of the interval, 0..1; 0: the search's default
+	Overhead   float64 `json:"overhead_seconds,omitempty"` // of a trial beside its window
+	Stateful   bool    `json:"stateful,omitempty"`
+	PriorLow   float64 `json:"prior_low,omitempty"` // where neighbours put the capacity
+	PriorHigh  float64 `json:"prior_high,omitempty"`
 }
 
 // Label names the sizing among those of other substrates and options.
@@ -55,6 +74,9 @@ type Step struct {
 	Why       string `json:"why"`
 	Substrate string `json:"substrate,omitempty"`
 	Options   string `json:"options,omitempty"`
+	// Predicted is what the sizing was believed to carry at the first threshold
+	// before it was measured; nil: nothing was.
+	Predicted *vitrine.Capacity `json:"predicted,omitempty"`
 }
 
 // Optimal is the best sizing of all that were measured, and why.
@@ -70,7 +92,7 @@ func (s *Summary) Best() *Sizing {
 
 // Find gives the entry of the sizing that a step names; nil when there is none.
 // A step that leaves substrate or options open gets the first that fits, of the
-// highest capacity.
+// highest capacity. Of a sizing that was measured again it is the last entry.
 func (s *Summary) Find(step Step) *Sizing {
 	var found *Sizing
 	for i := range s.Sizings {
@@ -78,7 +100,7 @@ func (s *Summary) Find(step Step) *Sizing {
 		if z.Name == step.Sizing &&
 			(step.Substrate == "" || step.Substrate == z.Substrate) &&
 			(step.Options == "" || step.Options == z.Options) &&
-			(found == nil || z.Rate > found.Rate) {
+			(found == nil || z.Again || z.Rate > found.Rate && !found.Again) {
 			found = z
 		}
 	}
@@ -120,10 +142,24 @@ func (s Summary) check() error {
 			numbers[fmt.Sprintf("capacity_low at %v", c.Threshold)] = c.Low
 			numbers[fmt.Sprintf("capacity_high at %v", c.Threshold)] = c.High
 		}
-		for name, v := range numbers {
-			if !finite(v) {
-				return fmt.Errorf("%s: %s: %s is %v, not a number that can be reported", summaryFile, z.Name, name, v)
+		if err := numeric(z.Name, numbers); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.Path {
+		if c := p.Predicted; c != nil {
+			if err := numeric(p.Sizing, map[string]float64{"predicted capacity": c.Rate, "its low": c.Low, "its high": c.High}); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+func numeric(sizing string, numbers map[string]float64) error {
+	for name, v := range numbers {
+		if !finite(v) {
+			return fmt.Errorf("%s: %s: %s is %v, not a number that can be reported", summaryFile, sizing, name, v)
 		}
 	}
 	return nil
