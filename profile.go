@@ -55,7 +55,7 @@ type SizeProfile struct {
 
 	// Of measured sizes alone.
 	Capacities []Capacity     `json:"capacities,omitempty"`   // One per threshold.
-	Boot       float64        `json:"boot_seconds,omitempty"` // From the first instance's start until all were ready, the median over deployments.
+	Boot       float64        `json:"boot_seconds,omitempty"` // From the first install script or start until all instances were ready, the median over deployments; left out when not known.
 	Latency    []LatencyPoint `json:"latency,omitempty"`      // At rising shares of the capacity.
 }
 

@@ -14,6 +14,7 @@ import (
 	"vitrine"
 	"vitrine/result"
 	"vitrine/search/rate"
+	"vitrine/search/size"
 	"vitrine/spec"
 )
 
@@ -35,12 +36,12 @@ type Config struct {
 // A campaign is a Config being run.
 type campaign struct {
 	*Config
-	program  []string          // of the generator
-	params   map[string]string // of the generator
-	began    time.Time
-	seq      int
-	measured []vitrine.Measured // as in summary.Sizings
-	summary  result.Summary
+	program []string          // of the generator
+	params  map[string]string // of the generator
+	began   time.Time
+	seq     int
+	found   []finding // as in summary.Sizings
+	summary result.Summary
 }
 
 // errEnough ends a campaign whose time is over; it is no failure.
@@ -59,7 +60,7 @@ func Run(ctx context.Context, cfg Config) (result.Summary, error) {
 		err = nil
 	}
 	c.conclude()
-	return c.summary, errors.Join(err, cfg.Results.SaveSummary(c.summary))
+	return c.summary, errors.Join(err, cfg.Results.SaveSummary(c.summary), c.saveProfile())
 }
 
 func (c *campaign) run(ctx context.Context) error {
@@ -122,8 +123,9 @@ func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 		}
 		c.summary.Path = append(c.summary.Path, result.Step{
 			Sizing: step.Sizing.String(), Why: step.Why, Substrate: choice.Substrate, Options: choice.Options,
+			Predicted: c.predicted(step),
 		})
-		measured, err := c.sizing(ctx, lazy, step.Sizing)
+		measured, err := c.sizing(ctx, lazy, step)
 		if err != nil {
 			return err
 		}
@@ -133,6 +135,15 @@ func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 			return err
 		}
 	}
+}
+
+// predicted is what the search believed of the sizing before it was measured.
+func (c *campaign) predicted(step size.Step) *vitrine.Capacity {
+	if step.Predicted == nil {
+		return nil
+	}
+	return &vitrine.Capacity{Threshold: c.Workload.Thresholds[0], Rate: step.Predicted.Rate,
+		Low: step.Predicted.Low, High: step.Predicted.High, Censored: vitrine.CensoredNone}
 }
 
 // stopped says why the search under one choice ended.
@@ -148,24 +159,25 @@ func (c *campaign) stopped(choice spec.Choice, why string) {
 
 // sizing runs the rate search of one sizing. What is on record is not run
 // again. What was measured counts also when the search could not be ended.
-func (c *campaign) sizing(ctx context.Context, lazy *lazySite, sizing vitrine.Sizing) (_ vitrine.Measured, err error) {
+func (c *campaign) sizing(ctx context.Context, lazy *lazySite, chosen size.Step) (_ vitrine.Measured, err error) {
+	sizing := chosen.Sizing
 	search, err := c.rateSearch()
 	if err != nil {
 		return vitrine.Measured{}, err
 	}
-	lazy.sizing = sizing
+	lazy.sizing, lazy.boots = sizing, nil
 	defer func() { err = errors.Join(err, lazy.end(context.WithoutCancel(ctx))) }()
 	var history []vitrine.Outcome
 	for {
 		step := search.Next(history)
 		if step.Done {
 			c.emit(Event{Kind: RateDone, Choice: lazy.choice, Sizing: sizing, Why: step.Why})
-			return c.learn(lazy.choice, sizing, history), nil
+			return c.learn(lazy, chosen.Again, history), nil
 		}
 		outcome, recorded, err := c.trial(ctx, lazy, c.key(lazy, step, history), step)
 		if err != nil {
 			if len(history) > 0 {
-				c.learn(lazy.choice, sizing, history)
+				c.learn(lazy, chosen.Again, history)
 			}
 			return vitrine.Measured{}, err
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,6 +26,7 @@ type deployment struct {
 	sizing    vitrine.Sizing
 	order     []*spec.Component
 	instances []*instance // in the order of components
+	booted    time.Duration
 }
 
 // deploy makes a place for every instance of the sizing, wires them and boots
@@ -131,8 +133,10 @@ func (d *deployment) targets() []string {
 }
 
 // boot installs and starts the components in the order of their dependencies,
-// each ready before those that need it.
+// each ready before those that need it. It notes how long that took.
 func (d *deployment) boot(ctx context.Context) error {
+	began := time.Now()
+	defer func() { d.booted = time.Since(began) }()
 	for _, c := range d.order {
 		group, gctx := errgroup.WithContext(ctx)
 		for _, in := range d.instances {

@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"vitrine"
@@ -19,6 +20,7 @@ type lazySite struct {
 	sizing     vitrine.Sizing
 	deployment *deployment
 	stale      bool // the next trial needs a fresh deployment
+	boots      []time.Duration
 }
 
 // ready brings the sizing up for the next trial: deployed, afresh where asked
@@ -33,6 +35,7 @@ func (l *lazySite) ready(ctx context.Context, restart bool, settle time.Duration
 	if err := l.site.asleep(); err != nil {
 		return nil, err
 	}
+	fresh := l.deployment == nil || restart || l.stale
 	switch {
 	case l.deployment == nil:
 		l.deployment, err = deploy(ctx, l.config, l.site, l.sizing)
@@ -44,8 +47,21 @@ func (l *lazySite) ready(ctx context.Context, restart bool, settle time.Duration
 	if err != nil {
 		return nil, err
 	}
+	if fresh {
+		l.boots = append(l.boots, l.deployment.booted)
+	}
 	l.stale = false
 	return l.deployment, nil
+}
+
+// boot is the median time, in seconds, that the sizing's deployments took to
+// boot; 0: all its trials are on record, and none was deployed.
+func (l *lazySite) boot() float64 {
+	if len(l.boots) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(l.boots))
+	return sorted[len(sorted)/2].Seconds()
 }
 
 // after notes what a trial leaves behind: a stateful function that was

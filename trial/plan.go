@@ -38,7 +38,9 @@ func MakePlan(c *Config) (Plan, error) {
 	}
 	p.MostSizings = len(p.Sizings)
 	if p.Open {
-		p.MostSizings = c.mostDirected()
+		if p.MostSizings, err = c.mostSizings(); err != nil {
+			return p, err
+		}
 	}
 	for _, s := range p.Sizings {
 		p.Names = append(p.Names, s.String())
@@ -67,19 +69,28 @@ func (c *Config) fits(s vitrine.Sizing, o spec.Choice) error {
 	return err
 }
 
-// mostDirected is how many sizings a directed search visits at the most: each
-// step grows one component by one flavor or by one instance.
-func (c *Config) mostDirected() int {
+// mostSizings is how many sizings an open search measures at the most: one by a
+// model all of them, and each of the best once more; a directed one grows one
+// component by one flavor or by one instance each step.
+func (c *Config) mostSizings() (int, error) {
 	space := c.space()
+	if c.Deployment.Mode.Name == spec.Model {
+		all, err := size.NewExhaustive(space)
+		if err != nil {
+			return 0, err
+		}
+		return len(all.(size.Planner).Plan()) + 1, nil
+	}
 	steps := 0
 	for range space.Components {
-		if c.Deployment.Mode.Scaling == spec.ScaleOut {
+		if c.Deployment.Mode.Scaling != spec.ScaleUp {
 			steps += int(space.Limit.VCPUs/space.Flavors[0].VCPUs) - 1
-		} else {
+		}
+		if c.Deployment.Mode.Scaling != spec.ScaleOut {
 			steps += len(space.Flavors) - 1
 		}
 	}
-	return steps + 1
+	return steps + 1, nil
 }
 
 // space is what the deployment's sizings are made of. Its limit is never
@@ -109,9 +120,11 @@ func (c *Config) sizeSearch() (size.Search, error) {
 	case spec.Exhaustive:
 		return size.NewExhaustive(c.space())
 	case spec.Directed:
-		return size.NewDirected(c.space(), size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach})
+		return size.NewDirected(c.space(), size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach, Seed: c.Seed})
+	case spec.Model:
+		return size.NewModel(c.space(), size.ModelConfig{Objective: m.Objective, Reach: m.Reach, Unit: c.Workload.Unit, Seed: c.Seed})
 	}
-	return nil, fmt.Errorf("mode %q: want custom, exhaustive or directed", m.Name)
+	return nil, fmt.Errorf("mode %q: want custom, exhaustive, directed or model", m.Name)
 }
 
 // rateConfig is what the workload says about the rates.

@@ -8,21 +8,32 @@ import (
 	"vitrine/spec"
 )
 
-// learn says what the trials of one sizing show, and enters it in the summary.
-func (c *campaign) learn(choice spec.Choice, sizing vitrine.Sizing, history []vitrine.Outcome) vitrine.Measured {
+// A finding is what was found of one sizing under one choice of the options.
+type finding struct {
+	choice spec.Choice
+	size.Profiled
+}
+
+// learn says what the trials of one sizing show, and enters it in the summary;
+// again: it was measured before, and this time counts.
+func (c *campaign) learn(lazy *lazySite, again bool, history []vitrine.Outcome) vitrine.Measured {
+	choice, sizing := lazy.choice, lazy.sizing
 	m := vitrine.Measured{
+		Again:      again,
 		Sizing:     sizing,
 		Resources:  c.Deployment.Resources(sizing),
 		Capacities: rate.Estimate(history, c.rateConfig()),
 	}
 	m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
 	m.Bottleneck, _ = size.Bottleneck(m.Utilization, c.Deployment.Mode.ScaleOn)
-	c.measured = append(c.measured, m)
+	m.Loads = rate.Loads(history, m.Capacities[0].Threshold)
+	c.found = append(c.found, finding{choice, size.Profiled{Measured: m, Boot: lazy.boot(), History: history}})
 	c.summary.Sizings = append(c.summary.Sizings, result.Sizing{
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
-		Substrate: choice.Substrate, Options: choice.Options,
+		Substrate: choice.Substrate, Options: choice.Options, Again: again,
 		Capacities: m.Capacities, Bottleneck: m.Bottleneck, Utilization: m.Utilization[c.Deployment.Mode.ScaleOn],
 		Trials: len(history), LoadSeconds: rate.LoadSeconds(history),
+		Search: searched(c.Workload.Search, c.rateConfig()),
 	})
 	for _, o := range history {
 		if !o.Valid {
@@ -34,15 +45,59 @@ func (c *campaign) learn(choice spec.Choice, sizing vitrine.Sizing, history []vi
 
 // conclude names the best of what was measured.
 func (c *campaign) conclude() {
-	limit := c.Deployment.Mode.Limit
-	best, why := size.Best(c.measured, size.Objective{
-		Limit: vitrine.Resources{VCPUs: limit.VCPUs, Memory: int64(limit.Memory)},
-		Reach: c.Deployment.Mode.Reach, Unit: c.Workload.Unit,
-	})
+	finalists, why := c.finalists()
+	var measured []vitrine.Measured
+	for _, i := range finalists {
+		measured = append(measured, c.found[i].Measured)
+	}
+	best := 0
+	if len(finalists) != 1 || why == "" {
+		limit := c.Deployment.Mode.Limit
+		var ours string
+		best, ours = size.Best(measured, size.Objective{
+			Limit: vitrine.Resources{VCPUs: limit.VCPUs, Memory: int64(limit.Memory)},
+			Reach: c.Deployment.Mode.Reach, Unit: c.Workload.Unit,
+		})
+		if best >= 0 || why == "" {
+			why = ours
+		}
+	}
 	if best < 0 {
 		c.summary.StoppedBecause += "; no size is optimal: " + why
 		return
 	}
-	row := c.summary.Sizings[best]
+	row := c.summary.Sizings[finalists[best]]
 	c.summary.Optimal = &result.Optimal{Sizing: row.Name, Why: why, Substrate: row.Substrate, Options: row.Options}
+}
+
+// finalists are the findings, by index, that may be the best: of a search that
+// chooses itself its choice under each choice of the options, and why it chose
+// the last; else all that were not measured again later.
+func (c *campaign) finalists() (finalists []int, why string) {
+	search, err := c.sizeSearch()
+	if err != nil {
+		return nil, err.Error()
+	}
+	chooser, chooses := search.(size.Chooser)
+	for _, choice := range c.Deployment.Servers.Choices() {
+		var history []vitrine.Measured
+		var from []int
+		for i, f := range c.found {
+			if f.choice == choice {
+				history, from = append(history, f.Measured), append(from, i)
+			}
+		}
+		if !chooses {
+			finalists = append(finalists, from...)
+			continue
+		}
+		if len(history) == 0 {
+			continue
+		}
+		chosen, because := chooser.Choose(history)
+		if why = because; chosen >= 0 {
+			finalists = append(finalists, from[chosen])
+		}
+	}
+	return finalists, why
 }

@@ -1,0 +1,67 @@
+package trial_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/spec"
+	"vitrine/trial"
+)
+
+// TestModelCampaign: the winner is measured once more and that is the figure,
+// the profile tells measured from predicted, and a resumed run asks the same
+// questions.
+func TestModelCampaign(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	c.config.Deployment.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 0.6}}
+	plan, err := trial.MakePlan(&c.config)
+	if err != nil || !plan.Open || plan.MostSizings != 4 || plan.Names[0] != "fr1s" { // fr1s, fr2s, fr1m, and one again
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	summary, err := c.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := summary.Sizings[len(summary.Sizings)-1]
+	if !last.Again || summary.Optimal == nil || summary.Optimal.Sizing != last.Name || summary.Best().Capacities[0] != last.Capacities[0] {
+		t.Errorf("%+v, optimal %+v", last, summary.Optimal)
+	}
+	if !strings.Contains(summary.Optimal.Why, "measured once more") || !strings.Contains(summary.StoppedBecause, "no untried sizing") {
+		t.Errorf("%s; stopped because %s", summary.Optimal.Why, summary.StoppedBecause)
+	}
+	if step := summary.Path[len(summary.Path)-1]; step.Predicted == nil || step.Predicted.Low > last.Capacities[0].Rate || step.Predicted.High < last.Capacities[0].Rate {
+		t.Errorf("%+v, measured %+v", step, last.Capacities)
+	}
+	text, err := os.ReadFile(filepath.Join(c.dir, "profile.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := vitrine.ParseProfile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := map[string]string{}
+	for _, z := range profile.Settings[0].Sizes {
+		sources[z.Sizing] = z.Source
+		if measured := z.Source == vitrine.SourceMeasured; measured != (z.Boot > 0) || measured != (len(z.Latency) > 0) {
+			t.Errorf("%+v", z)
+		}
+	}
+	if len(sources) != 3 || sources["fr1s"] != vitrine.SourceMeasured || profile.Function != "echo" || len(profile.Settings[0].Components) != 2 {
+		t.Errorf("%v: %+v", sources, profile)
+	}
+
+	before := text
+	trials := len(c.outcomes())
+	resumed, err := c.measure(t.Context())
+	if err != nil || len(c.outcomes()) != trials || !reflect.DeepEqual(resumed, summary) {
+		t.Errorf("resumed: %d trials, were %d (%v):\n%+v, was\n%+v", len(c.outcomes()), trials, err, resumed, summary)
+	}
+	if text, err = os.ReadFile(filepath.Join(c.dir, "profile.json")); err != nil || string(text) != string(before) {
+		t.Errorf("the resumed run's profile differs (%v):\n%s, was\n%s", err, text, before)
+	}
+}

@@ -1,0 +1,86 @@
+package trial
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"vitrine"
+	"vitrine/search/size"
+)
+
+// saveProfile writes what every size carries, measured or predicted, into the
+// run folder. A campaign that measured nothing has no profile.
+func (c *campaign) saveProfile() error {
+	if len(c.found) == 0 {
+		return nil
+	}
+	p, err := c.profile()
+	if err != nil {
+		return fmt.Errorf("capacity profile: %w", err)
+	}
+	before, err := c.Results.Profile()
+	if err != nil {
+		c.Log.Warn("what a resumed run does not deploy again has no boot time", "error", err)
+	}
+	keepBoots(&p, before)
+	return c.Results.SaveProfile(p)
+}
+
+// keepBoots takes the boot times of sizes that a resumed run did not deploy
+// again from its profile before.
+func keepBoots(p, before *vitrine.Profile) {
+	if before == nil {
+		return
+	}
+	type key struct{ substrate, options, sizing string }
+	boots := map[key]float64{}
+	for _, s := range before.Settings {
+		for _, z := range s.Sizes {
+			boots[key{s.Substrate, s.Options, z.Sizing}] = z.Boot
+		}
+	}
+	for _, s := range p.Settings {
+		for i := range s.Sizes {
+			if z := &s.Sizes[i]; z.Source == vitrine.SourceMeasured && z.Boot == 0 {
+				z.Boot = boots[key{s.Substrate, s.Options, z.Sizing}]
+			}
+		}
+	}
+}
+
+func (c *campaign) profile() (vitrine.Profile, error) {
+	manifest := c.Results.Manifest()
+	p := vitrine.Profile{
+		Version: vitrine.ProfileVersion, Function: c.Deployment.VNFName, Unit: c.Workload.Unit,
+		Thresholds: c.Workload.Thresholds, Confidence: 0.95,
+		Provenance: vitrine.ProfileSource{Tool: manifest.Tool, Specs: map[string]string{}},
+	}
+	for _, s := range manifest.Specs {
+		p.Provenance.Specs[s.Role] = s.SHA256
+	}
+	trials := sha256.New()
+	lines := json.NewEncoder(trials)
+	for _, o := range c.Results.Outcomes() {
+		if err := lines.Encode(o); err != nil {
+			return p, err
+		}
+	}
+	p.Provenance.Outcomes = hex.EncodeToString(trials.Sum(nil))
+	for _, choice := range c.Deployment.Servers.Choices() {
+		var measured []size.Profiled
+		for _, f := range c.found {
+			if f.choice == choice {
+				measured = append(measured, f.Profiled)
+			}
+		}
+		if len(measured) == 0 {
+			continue
+		}
+		s := size.Setting(c.space(), measured, c.Seed)
+		s.Substrate, s.Options = choice.Substrate, choice.Options
+		p.Settings = append(p.Settings, s)
+	}
+	return p, p.Check()
+}
