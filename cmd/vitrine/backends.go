@@ -17,6 +17,7 @@ import (
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 	"vitrine/load"
+	"vitrine/load/simulated"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
 	"vitrine/monitor"
@@ -40,7 +41,7 @@ func known() spec.Known {
 	return spec.Known{
 		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
 		Fabrics:    map[string]any{"auto": nil, "loopback": nil, "bridge": nil},
-		Generators: map[string]any{"sip": sip.Params{}, "sipp": sipp.Params{}},
+		Generators: map[string]any{"simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
 	}
 }
 
@@ -132,14 +133,16 @@ type generator func(ctx context.Context, t load.Trial, stdout, stderr io.Writer)
 
 // generators are the built-in ones, run as `vitrine generate NAME`.
 func generators() map[string]generator {
-	return map[string]generator{"sip": sip.Run, "sipp": sipp.Run}
+	return map[string]generator{"simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
 }
 
-// references are the components of the reference functions, run as
+// references are the components of the reference functions, and of simulated
+// ones, run as
 // `vitrine reference NAME`.
 func references() map[string]program {
 	return map[string]program{
 		"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
+		"simulated": simulated.Serve,
 	}
 }
 
@@ -187,7 +190,7 @@ func substrateVersion(ctx context.Context, name string) string {
 // generatorVersion is that of the program that makes the load.
 func generatorVersion(ctx context.Context, w *spec.Workload) string {
 	switch w.Generator {
-	case "sip":
+	case "sip", "simulated":
 		return toolVersion()
 	case "sipp":
 		version, _ := sipp.Version(ctx)

@@ -1,0 +1,99 @@
+// Package simulated drives a simulated function (package sim) as if it were
+// deployed, so that whole campaigns can be tried on functions whose capacity is
+// known. Its generator answers at once for the trial that it was asked for, and
+// states the trial's duration.
+//
+// The function lives in a component that is really deployed, started by `vitrine
+// reference simulated` in the first instance of the entry component: so a fresh
+// deployment has forgotten what an overload left behind, and the rest between
+// trials is the campaign's own. The function's parameters are the workload's.
+package simulated
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"vitrine/load"
+)
+
+// timeout is far beyond what a simulated trial takes.
+const timeout = 30 * time.Second
+
+// Run plays the trial and prints its Report on stdout. Parameters that do not
+// fit are a *vitrine.BadInput.
+func Run(ctx context.Context, t load.Trial, stdout, _ io.Writer) error {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	if _, err := Decode(t.Params); err != nil {
+		return err
+	}
+	a, err := ask(ctx, t)
+	if err != nil {
+		return err
+	}
+	report, err := record(t, a)
+	if err != nil {
+		return fmt.Errorf("generator simulated: %w", err)
+	}
+	return report.Print(stdout)
+}
+
+// ask has the first target run the trial.
+func ask(ctx context.Context, t load.Trial) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	body, err := json.Marshal(request{Params: t.Params, Rate: t.Rate, Duration: t.Duration, Warmup: t.Warmup, Seed: t.Seed})
+	if err != nil {
+		return a, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+t.Targets[0]+path, bytes.NewReader(body))
+	if err != nil {
+		return a, err
+	}
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return a, fmt.Errorf("generator simulated: the entry component must be `vitrine reference simulated`: %w", err)
+	}
+	defer got.Body.Close()
+	if got.StatusCode != http.StatusOK {
+		why, _ := io.ReadAll(io.LimitReader(got.Body, 4096))
+		return a, fmt.Errorf("generator simulated: %s: %s", t.Targets[0], strings.TrimSpace(string(why)))
+	}
+	if err := json.NewDecoder(got.Body).Decode(&a); err != nil {
+		return a, fmt.Errorf("generator simulated: %s: %w", t.Targets[0], err)
+	}
+	return a, nil
+}
+
+// record counts the calls as if they had been made now, evenly in each second.
+func record(t load.Trial, a answer) (load.Report, error) {
+	recorder := load.NewRecorder(t.Duration)
+	random := rand.New(rand.NewPCG(t.Seed, uint64(math.Float64bits(t.Rate))))
+	mean := a.Latency.P50 / math.Ln2 * float64(time.Millisecond) // exponential, as sim's are
+	for second, s := range a.Seconds {
+		length := min(1, t.Duration-float64(second))
+		for i := range s.Scheduled {
+			due := time.Duration((float64(second) + length*float64(i)/float64(s.Scheduled)) * float64(time.Second))
+			recorder.Scheduled(due)
+			if i < s.Offered {
+				recorder.Offered(due)
+			}
+			switch {
+			case i < s.Succeeded:
+				recorder.Succeeded(due, time.Duration(mean*random.ExpFloat64()))
+			case i < s.Offered:
+				recorder.Failed(due, "503")
+			}
+		}
+	}
+	return recorder.Report(time.Now())
+}

@@ -1,0 +1,140 @@
+package simulated
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"vitrine"
+	"vitrine/search/sim"
+)
+
+// path is where the component takes trials.
+const path = "/trial"
+
+// A request is a trial as the generator asks the component for it.
+type request struct {
+	Params   map[string]string
+	Rate     float64 // calls per second
+	Duration float64 // seconds
+	Warmup   float64 // seconds
+	Seed     uint64
+}
+
+// An answer is what came of it.
+type answer struct {
+	Seconds []vitrine.Second
+	Latency vitrine.Latency
+}
+
+// Serve is the component: it is deployed, and runs trials on the simulated
+// function of its size until ctx is done. A fresh deployment is a fresh process
+// and so has forgotten everything. The error is a *vitrine.BadInput when the
+// arguments are wrong.
+func Serve(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	flags := pflag.NewFlagSet("simulated", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	listen := flags.String("listen", "", "address, HTTP: IP:PORT")
+	size := flags.String("sizing", "", "size that it is part of: ${VITRINE_SIZING}")
+	flags.Usage = func() {
+		fmt.Fprintf(stdout, "Simulated is a component that runs trials of the generator of the same name.\n\nUsage: vitrine reference simulated FLAGS\n\n%s", flags.FlagUsages())
+	}
+	wrong := func(found, want string) error {
+		return &vitrine.BadInput{File: "vitrine reference simulated", Found: found, Want: want}
+	}
+	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return wrong(err.Error(), "run with --help to see the flags")
+	}
+	if _, err := netip.ParseAddrPort(*listen); err != nil {
+		return wrong(fmt.Sprintf("--listen %q", *listen), "want IP:PORT")
+	}
+	sizing, err := vitrine.ParseSizing(*size)
+	if err != nil {
+		return wrong(fmt.Sprintf("--sizing: %v", err), "want ${VITRINE_SIZING}")
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
+	if err != nil {
+		return fmt.Errorf("simulated: listen on %s: %w", *listen, err)
+	}
+	h := &host{sizing: sizing, now: time.Now}
+	mux := http.NewServeMux()
+	mux.Handle("POST "+path, h)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("simulated: %w", err)
+	}
+	return nil
+}
+
+// A host runs trials one after the other on one deployment.
+type host struct {
+	sizing vitrine.Sizing
+	now    func() time.Time
+
+	mu     sync.Mutex
+	params map[string]string
+	on     sim.Deployment
+	repeat int // which deployment it is, for its luck
+	trials int
+	ended  time.Time // of the last trial
+}
+
+func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked request
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&asked)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	a, err := h.run(asked)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a) // the generator says what it is missing
+}
+
+// run makes the function at the first trial. What time passed since the last
+// one, it rested.
+func (h *host) run(asked request) (answer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.on == nil || !maps.Equal(h.params, asked.Params) {
+		p, err := Decode(asked.Params)
+		if err != nil {
+			return answer{}, err
+		}
+		f, err := p.Function(h.sizing)
+		if err != nil {
+			return answer{}, err
+		}
+		h.repeat = int(asked.Seed % (1 << 31))
+		h.on, h.params, h.trials, h.ended = f.Deploy(h.sizing, h.repeat, 0), asked.Params, 0, h.now()
+	}
+	h.on.Rest(h.now().Sub(h.ended))
+	defer func() { h.ended = h.now() }()
+	h.trials++
+	trial := sim.Trial{Sizing: h.sizing, Rate: asked.Rate, Repeat: h.repeat, Attempt: 2 * h.trials}
+	if asked.Warmup > 0 {
+		trial.Duration = time.Duration(asked.Warmup * float64(time.Second))
+		h.on.Run(trial)
+	}
+	trial.Duration, trial.Attempt = time.Duration(asked.Duration*float64(time.Second)), 2*h.trials+1
+	o := h.on.Run(trial)
+	return answer{Seconds: o.Seconds, Latency: o.Latency}, nil
+}

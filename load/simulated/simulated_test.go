@@ -1,0 +1,143 @@
+package simulated
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/load"
+)
+
+// serving is the component, and what drives it.
+type serving struct {
+	t      *testing.T
+	clock  time.Time
+	target string
+}
+
+func serve(t *testing.T, sizing string) *serving {
+	t.Helper()
+	size, err := vitrine.ParseSizing(sizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &serving{t: t, clock: time.Unix(1, 0)}
+	server := httptest.NewServer(&host{sizing: size, now: func() time.Time { return s.clock }})
+	t.Cleanup(server.Close)
+	s.target = strings.TrimPrefix(server.URL, "http://")
+	return s
+}
+
+func (s *serving) trial(rate, duration float64, params map[string]string) vitrine.Outcome {
+	s.t.Helper()
+	var out bytes.Buffer
+	trial := load.Trial{Rate: rate, Duration: duration, Targets: []string{s.target}, Seed: 1, Params: params}
+	if err := Run(context.Background(), trial, &out, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	report, err := load.ParseReport(&out)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o, err := report.Outcome(vitrine.Key{Rate: rate})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return o
+}
+
+// TestReportIsOfTheTrialAskedFor: at once, and by the contract, which
+// ParseReport checks.
+func TestReportIsOfTheTrialAskedFor(t *testing.T) {
+	s := serve(t, "fn2l")
+	o := s.trial(1500, 300, map[string]string{"demand": "fn=4ms", "vcpus": "s=1,l=2"}) // 2 of 2 CPUs: 1000 calls/s
+	if o.Duration != 300*time.Second || len(o.Seconds) != 300 || o.Scheduled != 450_000 || !o.Valid {
+		t.Errorf("%s, %d seconds, %d calls, %s", o.Duration, len(o.Seconds), o.Scheduled, o.Reason)
+	}
+	if r := o.SuccessRatio(); math.Abs(r-1000.0/1500) > 0.01 {
+		t.Errorf("%.3f succeed, want 2/3", r)
+	}
+	if !(o.Latency.P50 > 0 && o.Latency.P50 < o.Latency.P95) {
+		t.Errorf("%+v", o.Latency)
+	}
+	if o := s.trial(10, 1.5, map[string]string{"demand": "fn=4ms", "vcpus": "s=1,l=2"}); o.Scheduled != 15 || len(o.Seconds) != 2 {
+		t.Errorf("%d calls in %d seconds of a trial of 1.5 s", o.Scheduled, len(o.Seconds))
+	}
+	if o := s.trial(100, 10, map[string]string{"vcpus": "l=9", "ceiling": "50"}); o.Valid {
+		t.Error("a trial beyond the generator's ceiling is valid")
+	}
+}
+
+// TestOverloadLingersInTheComponent: it heals by rest, which the component's
+// own clock measures, and by a fresh component.
+func TestOverloadLingersInTheComponent(t *testing.T) {
+	params := map[string]string{"demand": "fn=1ms", "damage": "0.4", "recovery": "10"}
+	s := serve(t, "fn1s")
+	if r := s.trial(950, 10, params).SuccessRatio(); r != 1 {
+		t.Fatalf("fresh: %.3f", r)
+	}
+	s.trial(3000, 10, params)
+	if r := s.trial(950, 10, params).SuccessRatio(); r > 0.7 {
+		t.Errorf("right after an overload: %.3f", r)
+	}
+	s.clock = s.clock.Add(10 * time.Minute)
+	if r := s.trial(950, 10, params).SuccessRatio(); r < 0.999 {
+		t.Errorf("rested: %.3f", r)
+	}
+	s.trial(3000, 10, params)
+	if r := serve(t, "fn1s").trial(950, 10, params).SuccessRatio(); r != 1 {
+		t.Errorf("a fresh component: %.3f", r)
+	}
+}
+
+func TestWrongParametersAreNamed(t *testing.T) {
+	for want, given := range map[string]map[string]string{
+		`speed "9"`:      {"speed": "9"},
+		`collapse "0"`:   {"collapse": "0"},
+		`noise "loud"`:   {"noise": "loud"},
+		`demand "fn"`:    {"demand": "fn"},
+		`demand "fn=0s"`: {"demand": "fn=0s"},
+		`vcpus "s=-1"`:   {"vcpus": "s=-1"},
+	} {
+		if _, err := Decode(given); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", given, err)
+		}
+	}
+	p := Defaults()
+	for want, sizing := range map[string]string{"component bn": "bn1s", "flavor l": "fn1l"} {
+		size, err := vitrine.ParseSizing(sizing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Function(size); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", sizing, err)
+		}
+	}
+}
+
+func TestServeRefusesWrongArguments(t *testing.T) {
+	for _, args := range [][]string{{}, {"--listen", "here"}, {"--listen", "127.0.0.1:0", "--sizing", "9"}, {"--fast"}} {
+		if err := Serve(context.Background(), args, new(bytes.Buffer), nil); !vitrine.IsBadInput(err) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	var help bytes.Buffer
+	if err := Serve(context.Background(), []string{"--help"}, &help, nil); err != nil || !strings.Contains(help.String(), "--sizing") {
+		t.Errorf("%v: %s", err, help.String())
+	}
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, []string{"--listen", "127.0.0.1:0", "--sizing", "fn1s"}, nil, nil) }()
+	cancel()
+	if err := <-ended; err != nil && ctx.Err() == nil {
+		t.Error(err)
+	}
+}
