@@ -28,6 +28,8 @@ type Population struct {
 	Low      float64 // lowest saturation, calls a second
 	High     float64
 	Noise    float64 // of the capacity, from second to second, in clusters of about five seconds
+	Luck     float64 // of the capacity, from deployment to deployment
+	Drift    float64 // what the capacity gains in an hour, as a share of itself
 	Remember bool    // an overload that fails more than about a third of the calls strains the function
 	Seed     uint64
 }
@@ -49,7 +51,7 @@ func (p Population) Function(i int) *Function {
 			Memory: 64 << 20, MemoryPerCall: 16 << 10, BytesPerCall: 4 << 10,
 		}},
 		Flavors:  []vitrine.Flavor{{Name: "small", VCPUs: 1, Memory: 1 << 30}},
-		Noise:    Noise{Second: p.Noise, Hold: 0.8, Use: p.Noise},
+		Noise:    Noise{Second: p.Noise, Hold: 0.8, Use: p.Noise, Deployment: p.Luck, Drift: p.Drift},
 		Collapse: 1,
 		Seed:     random.Uint64(),
 	}
