@@ -90,27 +90,36 @@ func (c *costing) usable(d *demand, at cell) float64 {
 	return given * math.Exp(-math.Log1p(math.Pow(given/limit, sharp))/sharp)
 }
 
+// A rating is what a draw says of one cell.
+type rating struct{ usable, idle, perCall float64 }
+
+func (c *costing) rate(d *demand, at cell) rating {
+	return rating{c.usable(d, at), c.idle(d), c.perCall(d, at)}
+}
+
 // carries is the logarithm of the rate at which the cell saturates.
-func (c *costing) carries(d *demand, i int) float64 {
-	at := c.cells[i]
+func (r rating) carries() float64 {
 	const left = 0.01 // of what is usable, at least, is there for calls
-	usable := c.usable(d, at)
-	work := max(usable-c.idle(d), left*usable)
-	return math.Log(work/c.perCall(d, at)) + cellSpread*d.cells[i]
+	return math.Log(max(r.usable-r.idle, left*r.usable) / r.perCall)
 }
 
 // likely is the logarithm of how likely what the loads show is, but for a
 // constant.
-func (c *costing) likely(d *demand, at cell, l *line) float64 {
-	like := 0.0
+func (r rating) likely(l *line) (like float64) {
 	if l.w > 0 {
-		a, b := c.idle(d), c.perCall(d, at)
+		a, b := r.idle, r.perCall
 		// The sum of w (y - a - b x)^2.
 		like -= (l.yy + a*a*l.w + b*b*l.xx - 2*a*l.y - 2*b*l.xy + 2*a*b*l.x) / 2
 	}
-	if usable := c.usable(d, at); l.peak > usable {
-		miss := math.Log(l.peak/usable) / readError
+	if l.peak > r.usable {
+		miss := math.Log(l.peak/r.usable) / readError
 		like -= miss * miss / 2
 	}
 	return like
+}
+
+// carries is the logarithm of the rate at which the cell saturates, with its
+// own departure from the laws.
+func (c *costing) carries(d *demand, i int) float64 {
+	return c.rate(d, c.cells[i]).carries() + cellSpread*d.cells[i]
 }

@@ -43,7 +43,9 @@ type posterior struct {
 
 	draw
 	carried [][]float64 // by place and cell: what it carries, of those used
+	shows   []float64   // by place: how likely what its loads show is
 	others  []float64   // by measured size: what the places but the one being moved allow
+	before  []float64   // of the place being moved: what its cells carried
 	steps   map[int]*step
 	adapt   bool
 }
@@ -108,7 +110,7 @@ func (p *posterior) draws() []draw {
 func (p *posterior) begin() {
 	p.draw = draw{}
 	p.steps, p.adapt = map[int]*step{}, true
-	p.carried = nil
+	p.carried, p.shows = nil, make([]float64, len(p.costings))
 	for i, c := range p.costings {
 		d := demand{counts: make([]float64, c.largest()+1), cells: make([]float64, len(c.cells))}
 		for k := range params {
@@ -121,10 +123,15 @@ func (p *posterior) begin() {
 	}
 }
 
-// price works out what the measured cells of a place carry.
+// price works out what the measured cells of a place carry, and how likely that
+// makes what its loads show.
 func (p *posterior) price(place int) {
+	c, d := &p.costings[place], &p.demands[place]
+	p.shows[place] = 0
 	for _, i := range p.used[place] {
-		p.carried[place][i] = p.costings[place].carries(&p.demands[place], i)
+		r := c.rate(d, c.cells[i])
+		p.carried[place][i] = r.carries() + cellSpread*d.cells[i]
+		p.shows[place] += r.likely(&p.shown[place][i])
 	}
 }
 
@@ -173,13 +180,16 @@ func (p *posterior) move(place, k int, z *float64, like float64, fresh bool) flo
 		*z += s.size * p.random.NormFloat64()
 		gain += (old*old - *z**z) / 2
 	}
+	p.before = append(p.before[:0], p.carried[place]...)
+	shows := p.shows[place]
 	p.price(place)
 	now := p.likely(place)
 	if p.accept(gain+now, s, fresh) {
 		return now
 	}
 	*z = old
-	p.price(place)
+	copy(p.carried[place], p.before)
+	p.shows[place] = shows
 	return like
 }
 
@@ -232,15 +242,11 @@ func (p *posterior) leaveOut(place int) {
 
 // likely is how likely all is that depends on the place.
 func (p *posterior) likely(place int) float64 {
-	like := 0.0
+	like := p.shows[place]
 	shift := thresholdSpread * p.threshold
 	for i := range p.sizes {
 		s := &p.sizes[i]
 		like += s.likely(min(p.others[i], shift+p.carried[place][s.cells[place]]))
-	}
-	c := &p.costings[place]
-	for _, i := range p.used[place] {
-		like += c.likely(&p.demands[place], c.cells[i], &p.shown[place][i])
 	}
 	return like
 }
