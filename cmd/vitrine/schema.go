@@ -8,10 +8,10 @@ import (
 
 func (a *app) schemaCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:       "schema deployment|workload",
-		Short:     "Print the JSON Schema of a file that users write, back ends' parts included",
+		Use:       "schema deployment|workload|profile",
+		Short:     "Print the JSON Schema of a file that users write, back ends' parts included, or of a capacity profile",
 		Args:      args(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
-		ValidArgs: []string{"deployment", "workload"},
+		ValidArgs: []string{spec.KindDeployment, spec.KindWorkload, spec.KindProfile},
 		RunE: func(_ *cobra.Command, given []string) error {
 			text, err := spec.Schema(given[0], known())
 			if err != nil {

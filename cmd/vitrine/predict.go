@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/spec"
+)
+
+// predictFlags is what the user asked for.
+type predictFlags struct {
+	rate       float64
+	deployment string
+	json       bool
+}
+
+func (a *app) predictCommand() *cobra.Command {
+	var f predictFlags
+	c := &cobra.Command{
+		Use:   "predict PROFILE",
+		Short: "Say which size carries a rate, by a capacity profile",
+		Long: "Say which size carries a rate for sure with the fewest vCPUs, and which of its\n" +
+			"components saturates first. A size carries a rate for sure when the lower end of\n" +
+			"its capacity's interval does, whether it was measured or predicted.",
+		Example: "  vitrine predict runs/ims/profile.json --rate 300\n" +
+			"  vitrine predict runs/ims/profile.json --rate 300 --deployment deployment.yaml --json",
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, given []string) error { return a.predict(given[0], f) },
+	}
+	c.Flags().Float64Var(&f.rate, "rate", 0, "the rate to carry, in the profile's unit")
+	c.Flags().StringVar(&f.deployment, "deployment", "", "refuse a profile that is not of this deployment's function and sizes")
+	c.Flags().BoolVar(&f.json, "json", false, "print as JSON")
+	return c
+}
+
+// An answer is what predict prints as JSON.
+type answer struct {
+	Function  string  `json:"function"`
+	Rate      float64 `json:"rate"`
+	Unit      string  `json:"unit"`
+	Threshold float64 `json:"threshold"`
+	Substrate string  `json:"substrate"`
+	Options   string  `json:"options"`
+	vitrine.SizeProfile
+}
+
+func (a *app) predict(path string, f predictFlags) error {
+	if !(f.rate > 0) || f.rate > 1e300 {
+		return &vitrine.BadInput{File: "--rate", Found: fmt.Sprint(f.rate), Want: "want the rate to carry, above 0"}
+	}
+	p, err := readProfile(path)
+	if err != nil {
+		return err
+	}
+	var d *spec.Deployment
+	if f.deployment != "" {
+		if d, err = profiled(path, p, f.deployment); err != nil {
+			return err
+		}
+	}
+	chosen, most := p.Carrying(f.rate)
+	switch {
+	case most == nil:
+		return &vitrine.BadInput{File: path, Found: "no size in it carries any rate for sure", Want: "characterize with a lower range"}
+	case chosen == nil:
+		return &vitrine.BadInput{File: path, Found: fmt.Sprintf("no size in it carries %.4g %s for sure", f.rate, p.Unit),
+			Want: fmt.Sprintf("the most is %.4g %s, by %s (%s)", most.Size.Low, p.Unit, most.Size.Sizing, most.Size.Source)}
+	}
+	if d != nil {
+		sizing, err := vitrine.ParseSizing(chosen.Size.Sizing)
+		if err == nil {
+			err = d.CheckSizing(sizing)
+		}
+		if err != nil {
+			return fmt.Errorf("%s is not of %s: %w", path, f.deployment, err)
+		}
+	}
+	if f.json {
+		return json.NewEncoder(a.stdout).Encode(answer{p.Function, f.rate, p.Unit, p.Thresholds[0],
+			chosen.Setting.Substrate, chosen.Setting.Options, *chosen.Size})
+	}
+	return a.printPrediction(p, f.rate, chosen)
+}
+
+// readProfile reads a profile; one that is none is the user's mistake.
+func readProfile(path string) (*vitrine.Profile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a capacity profile (profile.json in a run folder)"}
+	}
+	p, err := vitrine.ParseProfile(text)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "name a capacity profile (profile.json in a run folder)"}
+	}
+	return p, nil
+}
+
+// profiled reads the deployment and refuses one of another function.
+func profiled(path string, p *vitrine.Profile, deployment string) (*spec.Deployment, error) {
+	d, err := spec.LoadDeployment(deployment, known())
+	if err != nil {
+		return nil, err
+	}
+	if d.VNFName != p.Function {
+		return nil, &vitrine.BadInput{File: path, Found: fmt.Sprintf("a profile of %s, and %s is of %s", p.Function, deployment, d.VNFName),
+			Want: "name the profile of this function, or characterize it"}
+	}
+	return d, nil
+}
+
+func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choice) error {
+	z := c.Size
+	on := c.Setting.Substrate
+	if c.Setting.Options != "" {
+		on += ", " + c.Setting.Options
+	}
+	first := z.Bottleneck
+	if first == "" {
+		first = "not known"
+	}
+	least := ""
+	if z.Censored == vitrine.CensoredAbove || z.Censored == vitrine.CensoredGenerator {
+		least = "at least "
+	}
+	for _, line := range [][2]string{
+		{"size", fmt.Sprintf("%s, the fewest vCPUs that carry %.4g %s for sure", z.Sizing, rate, p.Unit)},
+		{"vcpus", fmt.Sprintf("%.4g", z.VCPUs)},
+		{"capacity", fmt.Sprintf("%s%.4g %s at success ratio %.4g, %.0f%% interval [%.4g, %.4g]", least, z.Rate, p.Unit,
+			p.Thresholds[0], 100*p.Confidence, z.Low, z.High)},
+		{"saturates first", first},
+		{"known by", map[string]string{vitrine.SourceMeasured: "measuring this very size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
+		{"on", on},
+	} {
+		if _, err := fmt.Fprintf(a.stdout, "%-16s %s\n", line[0], line[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
