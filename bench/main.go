@@ -34,6 +34,7 @@ func benches() []bench {
 		{"load/sip", loadSIP},
 		{"monitor", monitorBench},
 		{"trial", trialBench},
+		{"search/size", searchSize},
 	}
 }
 
