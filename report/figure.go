@@ -34,11 +34,14 @@ type figure struct {
 
 // The sections of the page that have figures.
 const (
-	sectionSuccess  = "success"
-	sectionCapacity = "capacity"
-	sectionUse      = "use"
-	sectionDemand   = "demand"
-	sectionTime     = "time"
+	sectionSuccess    = "success"
+	sectionCapacity   = "capacity"
+	sectionFrontier   = "frontier"
+	sectionPrediction = "prediction"
+	sectionUse        = "use"
+	sectionDemand     = "demand"
+	sectionSearch     = "search"
+	sectionTime       = "time"
 )
 
 const (

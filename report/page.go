@@ -27,20 +27,23 @@ var pageScript string
 
 // A page is what the template shows.
 type page struct {
-	Title    string
-	Unit     string
-	Light    template.CSS
-	Dark     template.CSS
-	Style    template.CSS
-	Script   template.JS
-	Several  bool
-	Headings []heading
-	Figures  map[string][]*figure
-	Demand   demandView
-	Times    []timeView
-	Table    capacityTable
-	Pairs    []Pair
-	Runs     []runView
+	Title     string
+	Unit      string
+	Light     template.CSS
+	Dark      template.CSS
+	Style     template.CSS
+	Script    template.JS
+	Several   bool
+	Headings  []heading
+	Figures   map[string][]*figure
+	Frontier  frontierView
+	Predicted predictionView
+	Demand    demandView
+	Searches  []searchView
+	Times     []timeView
+	Table     capacityTable
+	Pairs     []Pair
+	Runs      []runView
 }
 
 // A heading is what one run found, in a few words.
@@ -82,6 +85,7 @@ type pathView struct {
 	Sizing     string
 	Capacity   string
 	Interval   string
+	Predicted  string // before it was measured; empty: it was not
 	Bottleneck string
 	Tone       string
 	Why        string
@@ -124,12 +128,17 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	p.Title = strings.Join(slices.Compact(names), ", ")
 	for _, f := range figures {
 		f.Linked = files
-		if f.subject == nil {
+		switch {
+		case f.subject == nil:
 			p.Figures[f.section] = append(p.Figures[f.section], f)
-			continue
+		case f.section == sectionSearch:
+			p.Searches = append(p.Searches, s.searchView(f))
+		default:
+			p.Times = append(p.Times, timeView{Figure: f, Name: f.subject.name, Open: f.subject.optimal() || len(s.subjects()) == 1})
 		}
-		p.Times = append(p.Times, timeView{Figure: f, Name: f.subject.name, Open: f.subject.optimal() || len(s.subjects()) == 1})
 	}
+	p.Frontier = s.frontierView(p.Figures[sectionFrontier])
+	p.Predicted = s.predictionView(p.Figures[sectionPrediction])
 	p.Demand = s.demandView(p.Figures[sectionDemand])
 	return t.Execute(w, p)
 }
@@ -142,8 +151,12 @@ func (s *set) figures() []*figure {
 	}
 	all = append(all, s.successFigures()...)
 	all = append(all, s.capacityFigures()...)
+	all = append(all, s.frontierFigures()...)
+	all = append(all, s.predictionFigures()...)
 	all = append(all, s.useFigures()...)
 	all = append(all, s.demandFigures()...)
+	s.searched()
+	all = append(all, s.searchFigures()...)
 	all = append(all, s.timeFigures()...)
 	taken := map[string]int{}
 	for _, f := range all { // names that differ in what files cannot have
@@ -320,6 +333,7 @@ func trials(n int) string {
 func (s *set) path(r *run) []pathView {
 	var path []pathView
 	step := 0
+	measured := map[*subject]int{}
 	for _, p := range r.Summary.Path {
 		v := pathView{Sizing: p.Sizing, Why: p.Why}
 		if p.Sizing != "" {
@@ -327,11 +341,16 @@ func (s *set) path(r *run) []pathView {
 			v.Step = step
 			v.Sizing = strings.TrimSpace(result.Label(p.Substrate, p.Options, p.Sizing))
 		}
-		if z := r.Summary.Find(p); z != nil && p.Sizing != "" {
+		if x := r.of(p); x != nil {
+			z := x.entries[min(measured[x], len(x.entries)-1)]
+			measured[x]++
 			v.Capacity, v.Interval = capacityText(z.Capacity), intervalText(z.Capacity)
 			v.Bottleneck = z.Bottleneck
 			v.Tone = s.componentTone(z.Bottleneck).name
 			v.Optimal = z == r.Summary.Best()
+		}
+		if c := p.Predicted; c != nil {
+			v.Predicted = fmt.Sprintf("%s, %s", number(c.Rate), intervalText(*c))
 		}
 		path = append(path, v)
 	}

@@ -105,7 +105,7 @@ func TestPageOfADirectedSearch(t *testing.T) {
 	}
 	golden(t, "capacity.svg", svg)
 
-	want := []string{"capacity", "demand", "success", "time-bn1s-sp1m-hs1m", "time-bn1s-sp1m-hs1s", "time-bn1s-sp1s-hs1s", "use"}
+	want := []string{"capacity", "demand", "frontier", "search-bn1s-sp1m-hs1m", "search-bn1s-sp1m-hs1s", "search-bn1s-sp1s-hs1s", "success", "time-bn1s-sp1m-hs1m", "time-bn1s-sp1m-hs1s", "time-bn1s-sp1s-hs1s", "use"}
 	for _, name := range want {
 		checkSVG(t, filepath.Join(dir, "figures", name+".svg"))
 		checkPNG(t, filepath.Join(dir, "figures", name+".png"))
@@ -167,7 +167,7 @@ func checkPNG(t *testing.T, path string) {
 
 // Nothing in the page asks for anything from elsewhere.
 func TestPageIsOneFile(t *testing.T) {
-	page := pageOf(t, simulate(t, directed(), "run"))
+	page := pageOf(t, simulate(t, modelled(), "run"))
 	for _, m := range regexp.MustCompile(`(?i)(?:src|href|xlink:href|action|data)\s*=\s*"([^"]*)"|url\(([^)]*)\)|@import`).FindAllStringSubmatch(page, -1) {
 		if to := m[1]; !strings.HasPrefix(to, "#") && !strings.HasPrefix(to, "figures/") {
 			t.Errorf("the page refers to %q", m[0])
@@ -183,7 +183,11 @@ func TestPageIsOneFile(t *testing.T) {
 // What the user or a function wrote is shown as text, wherever it comes up.
 func TestEverythingFromOutsideIsEscaped(t *testing.T) {
 	const evil = "</title><script>alert(\"1\")</script>\n<img src=x onerror='x'>&amp;\x01"
-	d := simulate(t, directed(), "run")
+	d := simulate(t, modelled(), "run")
+	d.Profile.Settings[0].Options = evil
+	for i := range d.Profile.Settings[0].Sizes {
+		d.Profile.Settings[0].Sizes[i].Sizing, d.Profile.Settings[0].Sizes[i].Bottleneck = evil, evil
+	}
 	d.Dir += `/<script>alert(2)</script>`
 	d.Manifest.VNF, d.Summary.VNF = evil, evil
 	d.Summary.Unit = "calls/<script>s"
@@ -312,7 +316,7 @@ func TestOldFiguresGo(t *testing.T) {
 	if err := os.Mkdir(figures, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"success-9.svg", "demand-2.svg", "time-old.png", "mine.svg", "useful.txt"} {
+	for _, name := range []string{"success-9.svg", "demand-2.svg", "time-old.png", "search-old.svg", "frontier.png", "prediction.svg", "mine.svg", "useful.txt"} {
 		if err := os.WriteFile(filepath.Join(figures, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -40,6 +40,8 @@ type subject struct {
 	outcomes           []vitrine.Outcome
 
 	summary    *result.Sizing     // nil: the run did not finish with it
+	entries    []*result.Sizing   // one per measuring, summary is the last
+	trace      []tried            // once searched
 	capacities []vitrine.Capacity // one per threshold of the run, then what at added
 }
 
@@ -133,7 +135,8 @@ func (r *run) group() {
 	if r.Summary != nil {
 		for i := range r.Summary.Sizings {
 			z := &r.Summary.Sizings[i]
-			get(id{z.Substrate, z.Options, z.Name}).summary = z
+			s := get(id{z.Substrate, z.Options, z.Name})
+			s.summary, s.entries = z, append(s.entries, z)
 		}
 	}
 	for _, s := range r.subjects {
@@ -175,7 +178,7 @@ func (s *subject) capacity() vitrine.Capacity { return s.at(s.run.set.thresholds
 
 // optimal says whether the run's summary names this one the best.
 func (s *subject) optimal() bool {
-	return s.summary != nil && s.run.Summary.Best() == s.summary
+	return s.summary != nil && slices.Contains(s.entries, s.run.Summary.Best())
 }
 
 // addComponents keeps the order of the first run that names a component.
@@ -219,27 +222,37 @@ func (s *set) rank(component string) int {
 
 // nameSubjects names each subject by its sizing and by what else tells it apart.
 func (s *set) nameSubjects() {
-	substrates, options := map[string]bool{}, map[string]bool{}
 	for _, x := range s.subjects() {
-		substrates[x.substrate], options[x.options] = true, true
+		x.variant = s.variant(x.run, x.substrate, x.options)
+		x.name = named(x.sizing, x.variant)
 	}
+}
+
+// variant is what tells sizes apart beside their sizing, as far as it differs in
+// the report.
+func (s *set) variant(r *run, substrate, options string) string {
+	substrates, choices := map[string]bool{}, map[string]bool{}
 	for _, x := range s.subjects() {
-		var parts []string
-		if len(substrates) > 1 {
-			parts = append(parts, x.substrate)
-		}
-		if len(options) > 1 {
-			parts = append(parts, x.options)
-		}
-		if len(s.runs) > 1 {
-			parts = append(parts, x.run.name)
-		}
-		x.variant = strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
-		x.name = x.sizing
-		if x.variant != "" {
-			x.name += " (" + x.variant + ")"
-		}
+		substrates[x.substrate], choices[x.options] = true, true
 	}
+	var parts []string
+	if len(substrates) > 1 {
+		parts = append(parts, substrate)
+	}
+	if len(choices) > 1 {
+		parts = append(parts, options)
+	}
+	if len(s.runs) > 1 {
+		parts = append(parts, r.name)
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
+}
+
+func named(sizing, variant string) string {
+	if variant == "" {
+		return sizing
+	}
+	return sizing + " (" + variant + ")"
 }
 
 // subjects are those of all runs.

@@ -30,6 +30,8 @@ type simulation struct {
 	rates      []float64
 	path       []result.Step
 	components []vitrine.Component
+	search     result.Search // zero: not recorded
+	untried    []string      // sizes that a profile predicts
 }
 
 // cost is CPU-seconds a call; capacity follows from it and from what is given.
@@ -58,6 +60,23 @@ func directed() simulation {
 			{Why: "sprout is the bottleneck, and its next flavor exceeds the limit of 0.6 CPUs"},
 		},
 	}
+}
+
+// modelled is the same function searched by a model of what components cost.
+func modelled() simulation {
+	m := directed()
+	believed := func(rate, low, high float64) *vitrine.Capacity {
+		return &vitrine.Capacity{Threshold: 0.9, Rate: rate, Low: low, High: high, Censored: vitrine.CensoredNone}
+	}
+	m.search = result.Search{Name: "ramp", Min: 40, Max: 260, Increase: 20, Duration: 3, Repeat: 3}
+	m.path = []result.Step{
+		{Sizing: "bn1s-sp1s-hs1s", Why: "the smallest sizing: what each component costs"},
+		{Sizing: "bn1s-sp1m-hs1s", Why: "predicted to carry 105 calls/s", Predicted: believed(105, 84, 130)},
+		{Sizing: "bn1s-sp1m-hs1m", Why: "predicted to carry 158 calls/s", Predicted: believed(158, 141, 176)},
+		{Why: "no untried sizing can plausibly beat bn1s-sp1m-hs1m"},
+	}
+	m.untried = []string{"bn1m-sp1m-hs1m", "bn1m-sp1s-hs1s", "bn1m-sp2s-hs1m", "bn1s-sp2s-hs1s", "bn1m-sp1l-hs1m"}
+	return m
 }
 
 // limit is the rate at which the sizing's bottleneck is fully used.
@@ -126,6 +145,11 @@ func (m simulation) build(t *testing.T, dir string) string {
 	if err := r.SaveSummary(summary); err != nil {
 		t.Fatal(err)
 	}
+	if len(m.untried) > 0 {
+		if err := r.SaveProfile(m.profile(t, summary)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +166,9 @@ func (m simulation) sizing(step result.Step, sizing vitrine.Sizing, history []vi
 		z.VCPUs += float64(p.Count) * flavor(p.Initial)
 		z.MemoryBytes += int64(p.Count) << 28
 	}
+	if m.search.Name != "" {
+		z.Search = &m.search
+	}
 	z.Utilization = rate.UseAtCapacity(history, z.Capacities[0])[vitrine.CPU]
 	for name, used := range z.Utilization {
 		if used > z.Utilization[z.Bottleneck] {
@@ -155,6 +182,32 @@ func (m simulation) sizing(step result.Step, sizing vitrine.Sizing, history []vi
 	}
 	z.Capacity = z.Capacities[0]
 	return z
+}
+
+// profile has what was measured, and of what was not the truth.
+func (m simulation) profile(t *testing.T, s result.Summary) vitrine.Profile {
+	t.Helper()
+	p := vitrine.Profile{Version: vitrine.ProfileVersion, Function: "ims", Unit: s.Unit, Thresholds: s.Thresholds, Confidence: 0.95}
+	setting := vitrine.Setting{Substrate: m.substrate, Options: m.options}
+	for _, z := range s.Sizings {
+		setting.Sizes = append(setting.Sizes, vitrine.SizeProfile{Sizing: z.Name, VCPUs: z.VCPUs, Source: vitrine.SourceMeasured,
+			Rate: z.Rate, Low: z.Low, High: z.High, Censored: z.Censored, Bottleneck: z.Bottleneck})
+	}
+	for _, name := range m.untried {
+		sizing, err := vitrine.ParseSizing(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z := vitrine.SizeProfile{Sizing: name, Source: vitrine.SourcePredicted, Censored: vitrine.CensoredNone}
+		for _, part := range sizing {
+			z.VCPUs += float64(part.Count) * flavor(part.Initial)
+		}
+		z.Rate, z.Bottleneck = m.limit(sizing)
+		z.Low, z.High = z.Rate*0.9, z.Rate*1.1
+		setting.Sizes = append(setting.Sizes, z)
+	}
+	p.Settings = []vitrine.Setting{setting}
+	return p
 }
 
 func (m simulation) trial(t *testing.T, r *result.Run, key vitrine.Key, sizing vitrine.Sizing, limit float64, random *rand.Rand) vitrine.Outcome {

@@ -32,6 +32,7 @@ func card() tone  { return tone{"card", "#FFFFFF", "#171C24"} }
 func ink() tone   { return tone{"ink", "#1F2933", "#E3E8EF"} }
 func muted() tone { return tone{"muted", "#5B6775", "#9BA8B8"} }
 func rule() tone  { return tone{"rule", "#B9C3CE", "#4A5766"} }
+func band() tone  { return tone{"band", "#CBDDEE", "#24405C"} }
 func grid() tone  { return tone{"grid", "#E7EBF0", "#29323D"} }
 
 // componentTones are told apart by the colour-blind (after Okabe and Ito, 2008).
@@ -55,7 +56,7 @@ func sizeTones() []tone {
 }
 
 func tones() []tone {
-	all := []tone{card(), ink(), muted(), rule(), grid()}
+	all := []tone{card(), ink(), muted(), rule(), grid(), band()}
 	return append(append(all, componentTones()...), sizeTones()...)
 }
 

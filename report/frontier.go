@@ -1,0 +1,362 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"vitrine"
+)
+
+const (
+	mostUntried = 300 // predicted sizes that a figure and a table show
+	mostBars    = 60  // predicted sizes whose intervals can still be told apart
+)
+
+// An untried size was predicted and not measured.
+type untried struct {
+	vitrine.SizeProfile
+	variant string
+	name    string // as told apart from the others of the report
+}
+
+// untried are the sizes that the runs' profiles predict, and no trial is of,
+// the highest capacity first; of very many, those that carry the most for
+// their vCPUs. All says how many there are.
+func (s *set) untried() (shown []untried, all int) {
+	for _, r := range s.runs {
+		if r.Profile == nil {
+			continue
+		}
+		for _, setting := range r.Profile.Settings {
+			for _, z := range setting.Sizes {
+				if z.Source != vitrine.SourcePredicted || r.has(setting, z.Sizing) {
+					continue
+				}
+				variant := s.variant(r, setting.Substrate, setting.Options)
+				shown = append(shown, untried{z, variant, named(z.Sizing, variant)})
+			}
+		}
+	}
+	all = len(shown)
+	byCapacity := func(a, b untried) int { return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.VCPUs, b.VCPUs)) }
+	slices.SortStableFunc(shown, byCapacity)
+	if all <= mostUntried {
+		return shown, all
+	}
+	rank, better := make([]int, all), map[float64]int{} // by vCPUs: the first, the second, ...
+	order := make([]int, all)
+	for i, u := range shown {
+		rank[i], order[i] = better[u.VCPUs], i
+		better[u.VCPUs]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[a], rank[b]) })
+	kept := make([]untried, 0, mostUntried)
+	for _, i := range order[:mostUntried] {
+		kept = append(kept, shown[i])
+	}
+	slices.SortStableFunc(kept, byCapacity)
+	return kept, all
+}
+
+// has says whether the run measured the setting's sizing.
+func (r *run) has(setting vitrine.Setting, sizing string) bool {
+	return slices.ContainsFunc(r.subjects, func(x *subject) bool {
+		return x.sizing == sizing && x.substrate == setting.Substrate && x.options == setting.Options && x.summary != nil
+	})
+}
+
+// A flock is the sizes of one variant, those with the fewest vCPUs first.
+type flock struct {
+	variant   string
+	measured  []*subject
+	predicted []untried
+}
+
+// flocks are those that have vCPUs, in the order of the report.
+func (s *set) flocks() []*flock {
+	var variants []string
+	var all []*flock
+	get := func(variant string) *flock {
+		i := index(&variants, variant)
+		if i == len(all) {
+			all = append(all, &flock{variant: variant})
+		}
+		return all[i]
+	}
+	for _, x := range s.subjects() {
+		if x.summary != nil && x.summary.VCPUs > 0 && !unmeasured(x.capacity()) {
+			f := get(x.variant)
+			f.measured = append(f.measured, x)
+		}
+	}
+	shown, _ := s.untried()
+	for _, u := range shown {
+		f := get(u.variant)
+		f.predicted = append(f.predicted, u)
+	}
+	for _, f := range all {
+		slices.SortStableFunc(f.measured, func(a, b *subject) int { return cmp.Compare(a.summary.VCPUs, b.summary.VCPUs) })
+	}
+	return all
+}
+
+// best are the measured sizes that carry more than every one of no more vCPUs.
+func (f *flock) best() []*subject {
+	var list []*subject
+	for _, x := range f.measured {
+		c := x.capacity()
+		if c.Censored == vitrine.CensoredBelow {
+			continue // what it carries, if anything, is not known
+		}
+		n := len(list)
+		switch {
+		case n == 0:
+			list = append(list, x)
+		case c.Rate <= list[n-1].capacity().Rate:
+		case x.summary.VCPUs == list[n-1].summary.VCPUs:
+			list[n-1] = x
+		default:
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// frontierFigures show what the sizes carry for their vCPUs; none where there
+// is nothing to compare.
+func (s *set) frontierFigures() []*figure {
+	flocks := s.flocks()
+	measured, predicted := 0, 0
+	var names []string
+	for _, f := range flocks {
+		measured, predicted = measured+len(f.measured), predicted+len(f.predicted)
+		for _, x := range f.best() {
+			names = append(names, fmt.Sprintf("%s carries %s %s with %s vCPUs", x.name, capacityText(x.capacity()), s.unit, tidy(x.summary.VCPUs)))
+		}
+	}
+	if measured+predicted < 2 || measured == 0 {
+		return nil
+	}
+	return []*figure{{
+		Name: "frontier", title: "Capacity against vCPUs", section: sectionFrontier, width: figureWidth, height: 470,
+		alt:     "Capacity of every size against its vCPUs. Those that carry more than every one of no more vCPUs: " + strings.Join(names, "; ") + ".",
+		Caption: s.frontierCaption(predicted),
+		draw:    func(c draw.Canvas, t *tips) error { return s.drawFrontier(c, t, flocks) },
+	}}
+}
+
+func (s *set) frontierCaption(predicted int) string {
+	text := fmt.Sprintf("Capacity at success ratio %s with its 95%% interval, against the vCPUs of the scalable components. The line joins the measured sizes that carry "+
+		"more than every one of no more vCPUs; a size below it has more vCPUs than another that carries as much or more. Of sizes with equal vCPUs the highest stands at its place, the others to its right.", shortest(s.thresholds[0]))
+	if predicted == 0 {
+		return text
+	}
+	text += " Hollow marks were not measured: a model of what components cost, fitted to the sizes that were, predicts them."
+	if _, all := s.untried(); all > predicted {
+		text += fmt.Sprintf(" Of %d such sizes the %d that carry the most for their vCPUs are shown.", all, predicted)
+	}
+	if predicted > mostBars {
+		text += " They are too many to show their intervals."
+	}
+	return text
+}
+
+func (s *set) drawFrontier(c draw.Canvas, t *tips, flocks []*flock) error {
+	p := newPlot("vCPUs", "capacity, "+s.unit)
+	p.Add(thinGrid(true, true))
+	most, top, predicted := 0.0, 0.0, 0
+	for _, f := range flocks {
+		for _, x := range f.measured {
+			most, top = max(most, x.summary.VCPUs), max(top, x.capacity().Rate, x.capacity().High)
+		}
+		for _, u := range f.predicted {
+			most, top = max(most, u.VCPUs), max(top, u.Rate*1.1)
+		}
+		predicted += len(f.predicted)
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most*1.08, 0, top*1.08
+	var keys []key
+	marks := &frontierPlotter{set: s, tips: t, flocks: flocks, bars: predicted <= mostBars, aside: aside(flocks)}
+	for i, f := range flocks {
+		if len(f.measured) > 0 {
+			line, err := newLine(marks.tone(i), 1.6, dashes(i), plotter.XYs{{}, {}})
+			if err != nil {
+				return err
+			}
+			label := "measured, and the best of them"
+			if f.variant != "" {
+				label = f.variant
+			}
+			keys = append(keys, key{label, []plot.Thumbnailer{line, glyphThumb(marks.measured(i))}})
+		}
+		if len(f.predicted) > 0 {
+			keys = append(keys, key{strings.TrimSpace("predicted " + f.variant), []plot.Thumbnailer{glyphThumb(marks.predicted(i))}})
+		}
+	}
+	if slices.ContainsFunc(s.subjects(), (*subject).optimal) {
+		keys = append(keys, key{"optimal", []plot.Thumbnailer{glyphThumb(marks.optimal())}})
+	}
+	p.Add(marks)
+	p.Draw(withLegend(c, keys))
+	return nil
+}
+
+// A frontierPlotter draws the marks of sizes, their intervals and the names of
+// the best.
+type frontierPlotter struct {
+	set    *set
+	tips   *tips
+	flocks []*flock
+	bars   bool // of predicted ones too
+	aside  map[*subject]vg.Length
+}
+
+// aside is how far a measured size stands to the right of its vCPUs, so that
+// the intervals of those that have as many can be told apart.
+func aside(flocks []*flock) map[*subject]vg.Length {
+	const apart, most = 8, 48
+	alike := map[float64][]*subject{}
+	for _, f := range flocks {
+		for _, x := range f.measured {
+			alike[x.summary.VCPUs] = append(alike[x.summary.VCPUs], x)
+		}
+	}
+	shift := map[*subject]vg.Length{}
+	for _, list := range alike {
+		slices.SortStableFunc(list, func(a, b *subject) int { return cmp.Compare(b.capacity().Rate, a.capacity().Rate) })
+		step := min(apart, most/float64(len(list)))
+		for i, x := range list {
+			shift[x] = vg.Length(step * float64(i))
+		}
+	}
+	return shift
+}
+
+func (r *frontierPlotter) tone(i int) tone {
+	if len(r.flocks) == 1 {
+		return componentTones()[0] // as in the figure of capacities
+	}
+	return pick(sizeTones(), i)
+}
+
+func (r *frontierPlotter) measured(i int) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: r.tone(i).color(), Radius: 4, Shape: draw.CircleGlyph{}}
+}
+
+func (r *frontierPlotter) predicted(i int) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: r.tone(i).color(), Radius: 3, Shape: draw.RingGlyph{}}
+}
+
+func (r *frontierPlotter) optimal() draw.GlyphStyle {
+	return draw.GlyphStyle{Color: ink().color(), Radius: 7.5, Shape: draw.RingGlyph{}}
+}
+
+func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	for i, f := range r.flocks {
+		for _, u := range f.predicted {
+			at := vg.Point{X: x(u.VCPUs), Y: y(clamp(u.Rate, p))}
+			if r.bars {
+				r.bar(c, p, stroke(rule(), 1), at.X, u.Low, u.High)
+			}
+			c.DrawGlyph(r.predicted(i), at)
+			r.tips.add(at.X, at.Y, "%s, predicted and not measured: %s %s, 95%% interval %s to %s, with %s vCPUs",
+				u.name, number(u.Rate), r.set.unit, number(u.Low), number(u.High), tidy(u.VCPUs))
+		}
+	}
+	var placed []vg.Rectangle
+	for i, f := range r.flocks {
+		best := f.best()
+		var joined []vg.Point
+		for _, m := range best {
+			joined = append(joined, vg.Point{X: x(m.summary.VCPUs) + r.aside[m], Y: y(m.capacity().Rate)})
+		}
+		line := stroke(r.tone(i), 1.6)
+		line.Dashes = dashes(i)
+		c.StrokeLines(line, joined)
+		for _, m := range f.measured {
+			capacity := m.capacity()
+			at := vg.Point{X: x(m.summary.VCPUs) + r.aside[m], Y: y(clamp(capacity.Rate, p))}
+			low, high := bounds(capacity)
+			r.bar(c, p, stroke(r.tone(i), 1.3), at.X, low, high)
+			c.DrawGlyph(r.measured(i), at)
+			if m.optimal() {
+				c.DrawGlyph(r.optimal(), at)
+			}
+			if m.optimal() || slices.Contains(best, m) {
+				placed = nameAt(c, at, m.name, m.optimal(), placed)
+			}
+			r.tips.add(at.X, at.Y, "%s, measured: %s %s, 95%% interval %s, with %s vCPUs", m.name, capacityText(capacity), r.set.unit, intervalText(capacity), tidy(m.summary.VCPUs))
+		}
+	}
+}
+
+// bar is an interval; an arrow at its end says that it goes on.
+func (r *frontierPlotter) bar(c draw.Canvas, p *plot.Plot, line draw.LineStyle, at vg.Length, low, high float64) {
+	_, y := p.Transforms(&c)
+	bottom, top := y(clamp(low, p)), y(clamp(high, p))
+	c.StrokeLine2(line, at, bottom, at, top)
+	if high > p.Y.Max || math.IsInf(high, 1) {
+		c.FillPolygon(line.Color, []vg.Point{{X: at - 3.5, Y: top - 5}, {X: at + 3.5, Y: top - 5}, {X: at, Y: top}})
+		return
+	}
+	c.StrokeLine2(line, at-3, top, at+3, top)
+	c.StrokeLine2(line, at-3, bottom, at+3, bottom)
+}
+
+// nameAt writes a name to the upper left of a point, or to its right where
+// there is no room, unless another name is there already.
+func nameAt(c draw.Canvas, at vg.Point, name string, bold bool, placed []vg.Rectangle) []vg.Rectangle {
+	style := sans(ink(), 10.5, bold)
+	style.YAlign = draw.YCenter
+	width := style.Width(name)
+	for _, from := range []vg.Point{{X: at.X - 10 - width, Y: at.Y + 9}, {X: at.X + 11, Y: at.Y - 8}} {
+		box := vg.Rectangle{Min: vg.Point{X: from.X, Y: from.Y - 6}, Max: vg.Point{X: from.X + width, Y: from.Y + 6}}
+		taken := slices.ContainsFunc(placed, func(o vg.Rectangle) bool {
+			return box.Min.X < o.Max.X && o.Min.X < box.Max.X && box.Min.Y < o.Max.Y && o.Min.Y < box.Max.Y
+		})
+		if taken || box.Min.X < c.Min.X || box.Max.X > c.Max.X || box.Max.Y > c.Max.Y {
+			continue
+		}
+		c.FillText(style, from, name)
+		return append(placed, box)
+	}
+	return placed
+}
+
+// A frontierView is the section of capacity against vCPUs.
+type frontierView struct {
+	Figures  []*figure
+	Variants bool
+	Rows     []frontierRow // sizes that were predicted and not measured
+	All      int           // of those, shown or not
+}
+
+type frontierRow struct {
+	Name, Variant, VCPUs string
+	Rate                 float64 // to sort by
+	Capacity, Interval   string
+	Bottleneck, Tone     string
+}
+
+func (s *set) frontierView(figures []*figure) frontierView {
+	v := frontierView{Figures: figures}
+	shown, all := s.untried()
+	v.All = all
+	for _, u := range shown {
+		v.Variants = v.Variants || u.variant != ""
+		v.Rows = append(v.Rows, frontierRow{
+			Name: u.Sizing, Variant: u.variant, VCPUs: tidy(u.VCPUs), Rate: u.Rate, Capacity: number(u.Rate), Interval: number(u.Low) + " to " + number(u.High),
+			Bottleneck: cmp.Or(u.Bottleneck, missing), Tone: s.componentTone(u.Bottleneck).name,
+		})
+	}
+	return v
+}

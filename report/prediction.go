@@ -1,0 +1,225 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+// near is how far predictions should be from what is measured, as a share of it.
+const near = 0.1
+
+// A prediction is what a size was believed to carry just before it was
+// measured, and what it then carried.
+type prediction struct {
+	*subject
+	number    int // 1, 2, ... in the order of measuring
+	vcpus     float64
+	predicted vitrine.Capacity
+	measured  vitrine.Capacity
+}
+
+// err is by what share the prediction was too high; false: not known, for
+// what was measured is no figure.
+func (p prediction) err() (share float64, ok bool) {
+	if p.measured.Censored != vitrine.CensoredNone || !(p.measured.Rate > 0) {
+		return 0, false
+	}
+	return p.predicted.Rate/p.measured.Rate - 1, true
+}
+
+// within says whether what was measured lies in the predicted interval.
+func (p prediction) within() bool {
+	return p.measured.Rate >= p.predicted.Low && p.measured.Rate <= p.predicted.High
+}
+
+// predictions are those of the runs' paths, in their order. A size that was
+// measured before is known, not predicted.
+func (s *set) predictions() []prediction {
+	var all []prediction
+	for _, r := range s.runs {
+		if r.Summary == nil {
+			continue
+		}
+		seen := map[*subject]bool{}
+		for _, step := range r.Summary.Path {
+			x := r.of(step)
+			if x == nil || seen[x] {
+				continue
+			}
+			seen[x] = true
+			if step.Predicted == nil {
+				continue
+			}
+			z := x.entries[0] // the first measuring
+			all = append(all, prediction{x, len(all) + 1, z.VCPUs, *step.Predicted, z.Capacity})
+		}
+	}
+	return all
+}
+
+// of is the subject that a step of the path measured; nil: none.
+func (r *run) of(step result.Step) *subject {
+	i := slices.IndexFunc(r.subjects, func(x *subject) bool {
+		return x.summary != nil && x.sizing == step.Sizing &&
+			(step.Substrate == "" || x.substrate == step.Substrate) && (step.Options == "" || x.options == step.Options)
+	})
+	if i < 0 {
+		return nil
+	}
+	return r.subjects[i]
+}
+
+// A predictionView is the section of predictions.
+type predictionView struct {
+	Figures []*figure
+	Rows    []predictionRow
+	Summary string
+}
+
+type predictionRow struct {
+	Number                      int
+	Name, VCPUs                 string
+	Optimal                     bool
+	Predicted, PredictedBetween string
+	Measured, MeasuredBetween   string
+	Error                       string
+	ErrorSort                   string
+	Within                      string
+	PredictedSort, MeasuredSort float64
+}
+
+func (s *set) predictionView(figures []*figure) predictionView {
+	v := predictionView{Figures: figures}
+	all := s.predictions()
+	for _, p := range all {
+		r := predictionRow{
+			Number: p.number, Name: p.name, VCPUs: tidy(p.vcpus), Optimal: p.optimal(), PredictedSort: p.predicted.Rate, MeasuredSort: p.measured.Rate,
+			Predicted: number(p.predicted.Rate), PredictedBetween: number(p.predicted.Low) + " to " + number(p.predicted.High),
+			Measured: capacityText(p.measured), MeasuredBetween: intervalText(p.measured), Error: missing, Within: missing,
+		}
+		if share, ok := p.err(); ok {
+			r.Error, r.ErrorSort = fmt.Sprintf("%+.1f%%", share*100), sortable(math.Abs(share))
+			r.Within = map[bool]string{true: "yes", false: "no"}[p.within()]
+		}
+		v.Rows = append(v.Rows, r)
+	}
+	v.Summary = accuracy(all)
+	return v
+}
+
+// accuracy sums up how far predictions were from what was measured.
+func accuracy(all []prediction) string {
+	var shares []float64
+	within := 0
+	for _, p := range all {
+		if share, ok := p.err(); ok {
+			shares = append(shares, math.Abs(share))
+			if p.within() {
+				within++
+			}
+		}
+	}
+	if len(shares) == 0 {
+		return ""
+	}
+	slices.Sort(shares)
+	n := len(shares)
+	median := (shares[(n-1)/2] + shares[n/2]) / 2
+	return fmt.Sprintf("Of %d predictions the median error is %.1f%% and the largest %.1f%%; %d of %d sizes carried what their predicted interval said.",
+		n, median*100, shares[n-1]*100, within, n)
+}
+
+// predictionFigures show what was predicted against what was then measured.
+func (s *set) predictionFigures() []*figure {
+	all := s.predictions()
+	all = slices.DeleteFunc(all, func(p prediction) bool { return unmeasured(p.measured) })
+	if len(all) == 0 {
+		return nil
+	}
+	return []*figure{{
+		Name: "prediction", title: "Predicted and then measured", section: sectionPrediction, width: figureWidth, height: 470,
+		alt: "Measured against predicted capacity of every size that was predicted before it was measured; the table below has the same numbers. " + accuracy(all),
+		Caption: fmt.Sprintf("One mark per size: what the model of the search believed before the size was measured, and what was then measured, each with its 95%% interval, "+
+			"at success ratio %s. On the line both are the same; between the dotted lines the prediction is within 10%% of the measurement. Numbers say in which order they were measured.", shortest(s.thresholds[0])),
+		draw: func(c draw.Canvas, t *tips) error { return s.drawPredictions(c, t, all) },
+	}}
+}
+
+func (s *set) drawPredictions(c draw.Canvas, t *tips, all []prediction) error {
+	p := newPlot("predicted capacity, "+s.unit, "measured capacity, "+s.unit)
+	p.Add(thinGrid(true, true))
+	most := 0.0
+	for _, x := range all {
+		most = max(most, x.predicted.Rate*1.1, x.measured.Rate, x.measured.High)
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most*1.06, 0, most*1.06
+	var keys []key
+	for _, l := range []struct {
+		slope float64 // of measured to predicted
+		dash  []vg.Length
+		label string
+	}{{1, []vg.Length{6, 3}, "as predicted"}, {1 / (1 + near), []vg.Length{1.5, 2.5}, "within 10%"}, {1 / (1 - near), []vg.Length{1.5, 2.5}, ""}} {
+		end := min(p.X.Max, p.Y.Max/l.slope)
+		line, err := newLine(muted(), 1, l.dash, plotter.XYs{{}, {X: end, Y: end * l.slope}})
+		if err != nil {
+			return err
+		}
+		p.Add(line)
+		if l.label != "" {
+			keys = append(keys, key{l.label, []plot.Thumbnailer{line}})
+		}
+	}
+	marks := &predictionPlotter{set: s, tips: t, all: all}
+	p.Add(marks)
+	keys = append(keys, key{"measured in its interval", []plot.Thumbnailer{glyphThumb(marks.style(true))}})
+	if slices.ContainsFunc(all, func(p prediction) bool { return !p.within() }) {
+		keys = append(keys, key{"measured outside it", []plot.Thumbnailer{glyphThumb(marks.style(false))}})
+	}
+	p.Draw(withLegend(c, keys))
+	return nil
+}
+
+// A predictionPlotter draws each size with both its intervals.
+type predictionPlotter struct {
+	set  *set
+	tips *tips
+	all  []prediction
+}
+
+func (r *predictionPlotter) style(within bool) draw.GlyphStyle {
+	tones := componentTones()
+	if within {
+		return draw.GlyphStyle{Color: tones[0].color(), Radius: 4, Shape: draw.CircleGlyph{}}
+	}
+	return draw.GlyphStyle{Color: tones[1].color(), Radius: 4.2, Shape: draw.PyramidGlyph{}}
+}
+
+func (r *predictionPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	var placed []vg.Rectangle
+	for _, m := range r.all {
+		at := vg.Point{X: x(min(m.predicted.Rate, p.X.Max)), Y: y(clamp(m.measured.Rate, p))}
+		style := r.style(m.within())
+		line := draw.LineStyle{Color: style.Color, Width: 1.1}
+		low, high := bounds(m.measured)
+		c.StrokeLine2(line, at.X, y(clamp(low, p)), at.X, y(clamp(high, p)))
+		c.StrokeLine2(line, x(min(m.predicted.Low, p.X.Max)), at.Y, x(min(m.predicted.High, p.X.Max)), at.Y)
+		c.DrawGlyph(style, at)
+		placed = nameAt(c, at, fmt.Sprint(m.number), m.optimal(), placed)
+		text := ""
+		if share, ok := m.err(); ok {
+			text = fmt.Sprintf(", an error of %+.1f%%", share*100)
+		}
+		r.tips.add(at.X, at.Y, "%d. %s: predicted %s %s (%s to %s), measured %s (%s)%s", m.number, m.name, number(m.predicted.Rate), r.set.unit,
+			number(m.predicted.Low), number(m.predicted.High), capacityText(m.measured), intervalText(m.measured), text)
+	}
+}

@@ -1,0 +1,215 @@
+package report
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/result"
+	"vitrine/search/rate"
+)
+
+// mostEstimates is after how many trials of one size the interval is worked
+// out: of longer searches, after every second trial, every third, ...
+const mostEstimates = 60
+
+// A tried is one trial of a size, as its search saw it.
+type tried struct {
+	vitrine.Outcome
+	number int               // 1, 2, ... in the order in which they were chosen
+	load   float64           // seconds of load so far, this trial's with it
+	fresh  bool              // of a fresh deployment
+	again  bool              // the first of another measuring of the size, which began from nothing
+	after  *vitrine.Capacity // at the report's first threshold, by this trial and those before; nil: not worked out
+	why    string            // empty: not known
+}
+
+// searched works out the searches of all subjects.
+func (s *set) searched() {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, x := range s.subjects() {
+		group.Go(func() error {
+			x.trace = x.search()
+			return nil
+		})
+	}
+	_ = group.Wait() // none of them gives an error
+}
+
+// search goes through the subject's trials again. A size that was measured
+// more than once was searched anew each time.
+func (s *subject) search() []tried {
+	var all []tried
+	load := 0.0
+	for i, history := range s.measurings() {
+		search, cfg := s.searcher(i)
+		after := s.capacityAfter(search, cfg)
+		every := (len(history) + mostEstimates - 1) / mostEstimates
+		for k, o := range history {
+			load += o.Duration.Seconds()
+			t := tried{
+				Outcome: o, number: len(all) + 1, load: load, again: i > 0 && k == 0,
+				fresh: k == 0 || o.Repeat != history[k-1].Repeat, why: why(search, history[:k], o),
+			}
+			if last := len(history) - 1; k == last || (last-k)%every == 0 {
+				c := after(history[:k+1])
+				t.after = &c
+			}
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// measurings parts the subject's trials by the times that it was measured; the
+// last part may be of one that did not end.
+func (s *subject) measurings() [][]vitrine.Outcome {
+	left := s.outcomes
+	var parts [][]vitrine.Outcome
+	for _, z := range s.entries {
+		if n := min(z.Trials, len(left)); n > 0 && n < len(left) {
+			parts, left = append(parts, left[:n]), left[n:]
+		}
+	}
+	if len(left) > 0 {
+		parts = append(parts, left)
+	}
+	return parts
+}
+
+// searcher is the search of the subject's i-th measuring, as far as the run
+// tells; nil when it does not.
+func (s *subject) searcher(i int) (rate.Search, rate.Config) {
+	none := rate.Config{Thresholds: []float64{s.run.set.thresholds[0]}, Seed: s.run.Manifest.Seed}
+	if i >= len(s.entries) || s.entries[i].Search == nil {
+		return nil, none
+	}
+	told := s.entries[i].Search
+	cfg := asked(told)
+	cfg.Thresholds, cfg.Seed = s.run.thresholds(), s.run.Manifest.Seed
+	switch told.Name {
+	case "bisect":
+		return rate.NewBisect(cfg), cfg
+	case "mlr":
+		return rate.NewMLR(cfg), cfg
+	case "ramp": // without its condition to stop, which is an expression: the rates tell where it held
+		return rate.NewRamp(cfg), cfg
+	}
+	return nil, none
+}
+
+// asked is what the search was told, but for what is the run's.
+func asked(s *result.Search) rate.Config {
+	return rate.Config{
+		Min: s.Min, Max: s.Max, Increase: s.Increase, Duration: duration(s.Duration), Repeat: s.Repeat,
+		Precision: s.Precision, Confidence: s.Confidence, Overhead: duration(s.Overhead), Stateful: s.Stateful,
+		Prior: rate.Prior{Low: s.PriorLow, High: s.PriorHigh},
+	}
+}
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// capacityAfter estimates the capacity at the report's first threshold, by the
+// search's own estimate where it has one for it.
+func (s *subject) capacityAfter(search rate.Search, cfg rate.Config) func([]vitrine.Outcome) vitrine.Capacity {
+	threshold := s.run.set.thresholds[0]
+	own, has := search.(rate.Estimator)
+	i := slices.Index(cfg.Thresholds, threshold)
+	if has && i >= 0 && cfg.Check() == nil {
+		return func(history []vitrine.Outcome) vitrine.Capacity { return own.Estimate(history)[i] }
+	}
+	plain := rate.Config{Thresholds: []float64{threshold}, Seed: cfg.Seed}
+	return func(history []vitrine.Outcome) vitrine.Capacity { return rate.Estimate(history, plain)[0] }
+}
+
+// why asks the search why it chose the trial; empty when it would choose
+// another one now, for it was told something else then.
+func why(search rate.Search, before []vitrine.Outcome, o vitrine.Outcome) string {
+	if search == nil {
+		return ""
+	}
+	step := search.Next(before)
+	if step.Done || step.Rate != o.Rate || step.Repeat != o.Repeat {
+		return ""
+	}
+	return step.Why
+}
+
+// A verdict is what a trial says of the capacity.
+type verdict int
+
+const (
+	passed verdict = iota
+	failed
+	invalid
+)
+
+func verdicts() []verdict { return []verdict{passed, failed, invalid} }
+
+func (v verdict) String() string { return [...]string{"passed", "failed", "invalid"}[v] }
+
+// verdict judges by the threshold. Where nothing was due, nothing was seen.
+func (t tried) verdict(threshold float64) verdict {
+	switch {
+	case !t.Valid || t.Scheduled == 0:
+		return invalid
+	case t.SuccessRatio() >= threshold:
+		return passed
+	}
+	return failed
+}
+
+// A searchView is one size's search: its figure and the same as a table.
+type searchView struct {
+	Figure  *figure
+	Name    string
+	Open    bool
+	Summary string
+	Rows    []searchRow
+	Reasons bool // of any trial
+}
+
+type searchRow struct {
+	Number, Repeat int
+	Seq, Attempt   int
+	Rate           float64
+	Seconds, Load  float64
+	Ratio, Verdict string
+	After          string // capacity and interval
+	Why            string
+}
+
+func (s *set) searchView(f *figure) searchView {
+	x := f.subject
+	v := searchView{Figure: f, Name: x.name, Open: x.optimal() || len(s.subjects()) == 1}
+	last := x.trace[len(x.trace)-1]
+	v.Summary = fmt.Sprintf("%d trials, %s s of load", last.number, number(last.load))
+	for _, t := range x.trace {
+		r := searchRow{
+			Number: t.number, Repeat: t.Repeat, Seq: t.Seq, Attempt: t.Attempt, Rate: t.Rate, Seconds: t.Duration.Seconds(), Load: t.load,
+			Ratio: missing, Verdict: t.verdict(s.thresholds[0]).String(), Why: t.why,
+		}
+		if t.Scheduled > 0 {
+			r.Ratio = fmt.Sprintf("%.3f", t.SuccessRatio())
+		}
+		if t.after != nil {
+			r.After = knownText(*t.after)
+		}
+		v.Reasons = v.Reasons || t.why != ""
+		v.Rows = append(v.Rows, r)
+	}
+	return v
+}
+
+// knownText is a capacity with its interval, in a few words.
+func knownText(c vitrine.Capacity) string {
+	if unmeasured(c) {
+		return missing
+	}
+	return fmt.Sprintf("%s (%s)", capacityText(c), intervalText(c))
+}

@@ -1,0 +1,268 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// manyfold is how often a search's highest rate must hold its capacity for a
+// logarithmic scale: on a linear one, what matters would be a line at the bottom.
+const manyfold = 4
+
+// searchFigures show, for each size, its trials in the order in which they were
+// chosen, and what was known of the capacity after each.
+func (s *set) searchFigures() []*figure {
+	var figures []*figure
+	for _, x := range s.subjects() {
+		if len(x.trace) == 0 {
+			continue
+		}
+		capacity := x.capacity()
+		figures = append(figures, &figure{
+			Name: "search-" + slug(x.name), title: "Search for the capacity of " + x.name, section: sectionSearch, subject: x,
+			width: figureWidth, height: 400,
+			alt: fmt.Sprintf("The %d trials of %s in the order in which they were chosen, with the interval of the capacity after each; in the end %s %s, %s. The table below has the same numbers.",
+				len(x.trace), x.name, capacityText(capacity), s.unit, intervalText(capacity)),
+			Caption: s.searchCaption(x),
+			draw:    func(c draw.Canvas, t *tips) error { return s.drawSearch(c, t, x) },
+		})
+	}
+	return figures
+}
+
+func (s *set) searchCaption(x *subject) string {
+	parts := []string{fmt.Sprintf("One mark per trial, at the rate that was offered; it passes with a success ratio of at least %s. "+
+		"The band is the 95%% interval of the capacity by the trials so far, from one trial to the next, the line in it the capacity: "+
+		"what was known when the next rate was chosen.", shortest(s.thresholds[0]))}
+	if low, high := x.windows(); high > low {
+		parts = append(parts, fmt.Sprintf("The larger a mark, the longer its trial (%s to %s s).", shortest(low), shortest(high)))
+	}
+	for _, t := range x.trace {
+		if t.again {
+			parts = append(parts, "Where the band ends, the size was measured once more, from nothing.")
+			break
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// windows are the shortest and the longest trial, in seconds.
+func (s *subject) windows() (low, high float64) {
+	low = math.Inf(1)
+	for _, t := range s.trace {
+		low, high = min(low, t.Duration.Seconds()), max(high, t.Duration.Seconds())
+	}
+	return low, high
+}
+
+func (s *set) drawSearch(c draw.Canvas, t *tips, x *subject) error {
+	p := newPlot("trial", "offered rate, "+s.unit)
+	p.X.Min, p.X.Max = 0.5, float64(len(x.trace))+1
+	p.X.Tick.Marker = wholeTicks{}
+	low, high := math.Inf(1), 0.0
+	for _, y := range x.trace {
+		low, high = min(low, y.Rate), max(high, y.Rate)
+	}
+	p.Y.Min, p.Y.Max = 0, max(high*1.06, 1e-9)
+	if capacity := x.capacity().Rate; low > 0 && capacity > 0 && high/capacity > manyfold {
+		p.Y.Min, p.Y.Max = min(low, capacity)/1.25, high*1.25
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, powers{}
+	}
+	trail := &trailPlotter{set: s, subject: x, tips: t}
+	p.Add(trail.background(), thinGrid(true, true), trail)
+	keys, err := trail.keys()
+	if err != nil {
+		return err
+	}
+	p.Draw(withLegend(c, keys))
+	return nil
+}
+
+// A trailPlotter draws a search's trials and what was known after each.
+type trailPlotter struct {
+	set     *set
+	subject *subject
+	tips    *tips
+}
+
+// background is the band, under the grid.
+func (r *trailPlotter) background() plot.Plotter { return bandPlotter{r} }
+
+type bandPlotter struct{ *trailPlotter }
+
+func (b bandPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	var above, below []vg.Point // of one piece, so that no seams show
+	piece := func() {
+		slices.Reverse(below)
+		c.FillPolygon(band().color(), append(above, below...))
+		above, below = nil, nil
+	}
+	end := math.Inf(1)
+	for _, s := range b.spans() {
+		if s.from > end {
+			piece()
+		}
+		low, high := bounds(*s.after)
+		bottom, top := y(clamp(low, p)), y(clamp(high, p))
+		above = append(above, vg.Point{X: x(s.from), Y: top}, vg.Point{X: x(s.to), Y: top})
+		below = append(below, vg.Point{X: x(s.from), Y: bottom}, vg.Point{X: x(s.to), Y: bottom})
+		end = s.to
+	}
+	if len(above) > 0 {
+		piece()
+	}
+}
+
+// clamp keeps a rate within what the plot shows.
+func clamp(rate float64, p *plot.Plot) float64 { return min(max(rate, p.Y.Min), p.Y.Max) }
+
+// A span is how long something was known: from the mark of one trial to that of
+// the next after which more was.
+type span struct {
+	tried
+	from, to float64
+}
+
+// spans are those of what was known after each trial, where anything was.
+func (r *trailPlotter) spans() []span {
+	var all []span
+	open := false
+	for _, t := range r.subject.trace {
+		at := float64(t.number)
+		if open && (t.after != nil || t.again) {
+			all[len(all)-1].to = at
+			if t.again {
+				all[len(all)-1].to -= 0.5
+			}
+			open = false
+		}
+		if t.after != nil && !unmeasured(*t.after) {
+			all = append(all, span{t, at, at + 0.7})
+			open = true
+		}
+	}
+	return all
+}
+
+func (r *trailPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	dotted := stroke(rule(), 1)
+	dotted.Dashes = []vg.Length{1.5, 2.5}
+	for _, t := range r.subject.trace {
+		if t.fresh && t.number > 1 {
+			at := x(float64(t.number) - 0.5)
+			c.StrokeLine2(dotted, at, c.Min.Y, at, c.Max.Y)
+		}
+	}
+	line := stroke(ink(), 1.4)
+	var before *span
+	for _, s := range r.spans() {
+		level := y(clamp(s.after.Rate, p))
+		if before != nil && before.to == s.from {
+			c.StrokeLine2(line, x(s.from), y(clamp(before.after.Rate, p)), x(s.from), level)
+		}
+		c.StrokeLine2(line, x(s.from), level, x(s.to), level)
+		before = &s
+	}
+	for _, t := range r.subject.trace {
+		at := vg.Point{X: x(float64(t.number)), Y: y(clamp(t.Rate, p))}
+		style := r.mark(t.verdict(r.set.thresholds[0]))
+		style.Radius *= vg.Length(r.weight(t))
+		c.DrawGlyph(style, at)
+		r.tips.add(at.X, at.Y, "%s", r.tip(t))
+	}
+}
+
+// weight makes a mark's area go with its trial's time, within bounds.
+func (r *trailPlotter) weight(t tried) float64 {
+	_, longest := r.subject.windows()
+	if longest <= 0 {
+		return 1
+	}
+	return max(0.6, 1.35*math.Sqrt(t.Duration.Seconds()/longest))
+}
+
+// mark is a verdict's: of a colour, and of a shape that colour-blind readers can
+// tell apart.
+func (r *trailPlotter) mark(v verdict) draw.GlyphStyle {
+	tones := componentTones()
+	switch v {
+	case passed:
+		return draw.GlyphStyle{Color: tones[2].color(), Radius: 3.6, Shape: draw.CircleGlyph{}}
+	case failed:
+		return draw.GlyphStyle{Color: tones[1].color(), Radius: 3.8, Shape: draw.PyramidGlyph{}}
+	}
+	return draw.GlyphStyle{Color: muted().color(), Radius: 3.6, Shape: draw.CrossGlyph{}}
+}
+
+func (r *trailPlotter) tip(t tried) string {
+	parts := []string{fmt.Sprintf("trial %d: %s %s for %s s, %s", t.number, number(t.Rate), r.set.unit, shortest(t.Duration.Seconds()), t.verdict(r.set.thresholds[0]))}
+	if t.Scheduled > 0 {
+		parts[0] += fmt.Sprintf(", ratio %.3f", t.SuccessRatio())
+	}
+	if t.why != "" {
+		parts = append(parts, "chosen: "+t.why)
+	}
+	if t.after != nil {
+		parts = append(parts, "capacity then "+knownText(*t.after))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r *trailPlotter) keys() ([]key, error) {
+	strip, err := newLine(band(), 9, nil, plotter.XYs{{}, {}})
+	if err != nil {
+		return nil, err
+	}
+	line, err := newLine(ink(), 1.4, nil, plotter.XYs{{}, {}})
+	if err != nil {
+		return nil, err
+	}
+	dotted, err := newLine(rule(), 1, []vg.Length{1.5, 2.5}, plotter.XYs{{}, {}})
+	if err != nil {
+		return nil, err
+	}
+	keys := []key{{"95% interval so far", []plot.Thumbnailer{strip}}, {"capacity so far", []plot.Thumbnailer{line}}}
+	counts := map[verdict]int{}
+	redeployed := false
+	for _, t := range r.subject.trace {
+		counts[t.verdict(r.set.thresholds[0])]++
+		redeployed = redeployed || t.fresh && t.number > 1
+	}
+	for _, v := range verdicts() {
+		if counts[v] > 0 {
+			keys = append(keys, key{fmt.Sprintf("%s (%d)", v, counts[v]), []plot.Thumbnailer{glyphThumb(r.mark(v))}})
+		}
+	}
+	if redeployed {
+		keys = append(keys, key{"fresh deployment", []plot.Thumbnailer{dotted}})
+	}
+	return keys, nil
+}
+
+// A glyphThumb is a mark in a legend.
+type glyphThumb draw.GlyphStyle
+
+// Thumbnail implements plot.Thumbnailer.
+func (g glyphThumb) Thumbnail(c *draw.Canvas) { c.DrawGlyph(draw.GlyphStyle(g), c.Center()) }
+
+// wholeTicks are ticks at whole numbers.
+type wholeTicks struct{}
+
+func (wholeTicks) Ticks(low, high float64) []plot.Tick {
+	var whole []plot.Tick
+	for _, t := range (ticks{}).Ticks(low, high) {
+		if t.Value == math.Trunc(t.Value) {
+			whole = append(whole, t)
+		}
+	}
+	return whole
+}

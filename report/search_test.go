@@ -1,0 +1,277 @@
+package report_test
+
+import (
+	"html"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/result"
+	"vitrine/search/rate"
+)
+
+// part is the page's section of that name.
+func part(t *testing.T, page, id string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, `<section id="`+id+`">`)
+	section, _, closed := strings.Cut(rest, "</section>")
+	if !found || !closed {
+		t.Fatalf("the page has no section %s", id)
+	}
+	return section
+}
+
+// A known is a row of a search's table.
+type known struct {
+	rate, ratio, verdict, why string
+	capacity, low, high       float64 // high: +Inf where it is open
+}
+
+var (
+	searchRow = regexp.MustCompile(`<tr[^>]*><td class="n">\d+</td><td class="n">[\d.]+</td><td class="n">\d+</td><td class="n">([^<]*)</td><td class="n">[^<]*</td>` +
+		`<td class="n">[^<]*</td><td class="n">([^<]*)</td><td>([^<]*)</td><td>([^<]*)</td>(?:<td>([^<]*)</td>)?</tr>`)
+	knownCell = regexp.MustCompile(`^[<≥]? ?([\d.]+) \((?:from )?([\d.]+) (?:to ([\d.]+)|up)\)$`)
+)
+
+// searchOf is the table of one size.
+func searchOf(t *testing.T, page, sizing string) []known {
+	t.Helper()
+	_, rest, found := strings.Cut(part(t, page, "search"), "<summary>Table of "+sizing+"</summary>")
+	table, _, closed := strings.Cut(rest, "</table>")
+	if !found || !closed {
+		t.Fatalf("the page has no search of %s", sizing)
+	}
+	var rows []known
+	for _, m := range searchRow.FindAllStringSubmatch(table, -1) {
+		r := known{rate: m[1], ratio: m[2], verdict: m[3], why: html.UnescapeString(m[5])}
+		if cell := knownCell.FindStringSubmatch(html.UnescapeString(m[4])); cell != nil {
+			r.capacity, r.low, r.high = parse(t, cell[1]), parse(t, cell[2]), math.Inf(1)
+			if cell[3] != "" {
+				r.high = parse(t, cell[3])
+			}
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// shows says whether the row has the capacity, to the digits that are shown.
+func (k known) shows(c vitrine.Capacity) bool {
+	low, high := c.Low, c.High
+	switch c.Censored {
+	case vitrine.CensoredBelow:
+		low = 0
+	case vitrine.CensoredAbove, vitrine.CensoredGenerator:
+		high = math.Inf(1)
+	}
+	same := func(a, b float64) bool { return a == b || math.Abs(a-b) <= 0.006*math.Abs(b) }
+	return same(k.capacity, c.Rate) && same(k.low, low) && same(k.high, high)
+}
+
+func outcomesOf(d *result.Data, sizing string) []vitrine.Outcome {
+	return slices.DeleteFunc(slices.Clone(d.Outcomes), func(o vitrine.Outcome) bool { return o.Sizing != sizing })
+}
+
+func TestPageOfAModelSearch(t *testing.T) {
+	d := simulate(t, modelled(), "run")
+	dir, page := writeReport(t, d)
+	golden(t, "modelled.html", withoutDrawings(page))
+	for _, name := range []string{"search-bn1s-sp1m-hs1m", "frontier", "prediction"} {
+		path := filepath.Join(dir, "figures", name+".svg")
+		checkSVG(t, path)
+		checkPNG(t, filepath.Join(dir, "figures", name+".png"))
+		svg, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+".svg", svg)
+	}
+}
+
+// After every trial, the page has the estimate by it and those before it.
+func TestSearchShowsWhatWasKnown(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	page := pageOf(t, d)
+	narrower := 0
+	for _, z := range d.Summary.Sizings {
+		rows, history := searchOf(t, page, z.Name), outcomesOf(d, z.Name)
+		if len(rows) != len(history) {
+			t.Fatalf("%s: %d rows of %d trials", z.Name, len(rows), len(history))
+		}
+		for i, r := range rows {
+			c := rate.Estimate(history[:i+1], rate.Config{Thresholds: []float64{0.9}, Seed: 7})[0]
+			if !r.shows(c) {
+				t.Errorf("%s, trial %d: %+v, want %+v", z.Name, i+1, r, c)
+			}
+			want := "passed"
+			switch o := history[i]; {
+			case !o.Valid:
+				want = "invalid"
+			case o.SuccessRatio() < 0.9:
+				want = "failed"
+			}
+			if r.verdict != want || parse(t, r.rate) != history[i].Rate {
+				t.Errorf("%s, trial %d at %s: %s, want %s", z.Name, i+1, r.rate, r.verdict, want)
+			}
+			if r.why != "" {
+				t.Errorf("%s, trial %d: a reason, %q, that nobody recorded", z.Name, i+1, r.why)
+			}
+		}
+		last := rows[len(rows)-1]
+		if !last.shows(z.Capacity) {
+			t.Errorf("%s: in the end %+v, want what the summary has, %+v", z.Name, last, z.Capacity)
+		}
+		if last.high-last.low < rows[0].high-rows[0].low {
+			narrower++
+		}
+	}
+	if narrower != len(d.Summary.Sizings) {
+		t.Errorf("%d of the searches end surer than they began", narrower)
+	}
+}
+
+func TestSearchMarksItsTrials(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	dir, _ := writeReport(t, d)
+	for _, z := range d.Summary.Sizings {
+		passed, failed, invalid := 0, 0, 0
+		for _, o := range outcomesOf(d, z.Name) {
+			switch {
+			case !o.Valid:
+				invalid++
+			case o.SuccessRatio() >= 0.9:
+				passed++
+			default:
+				failed++
+			}
+		}
+		svg, err := os.ReadFile(filepath.Join(dir, "figures", "search-"+z.Name+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(svg) // one more of each in the legend
+		if p, f := strings.Count(text, "fill:#009E73"), strings.Count(text, "fill:#D55E00"); p != passed+1 || f != failed+1 {
+			t.Errorf("%s: %d marks passed and %d failed, want %d and %d", z.Name, p, f, passed+1, failed+1)
+		}
+		if strings.Contains(text, ">invalid (") != (invalid > 0) {
+			t.Errorf("%s: %d invalid trials, and the legend says otherwise", z.Name, invalid)
+		}
+	}
+}
+
+// searched drives a simulated function by a real search.
+func searched(m simulation, search rate.Search, told result.Search, cfg rate.Config) *result.Data {
+	const sizing = "bn1s-sp1m-hs1m"
+	size, _ := vitrine.ParseSizing(sizing)
+	limit, _ := m.limit(size)
+	var history []vitrine.Outcome
+	step := search.Next(nil)
+	for ; !step.Done; step = search.Next(history) {
+		o := vitrine.Outcome{Key: vitrine.Key{Seq: len(history) + 1, Attempt: 1, Sizing: sizing, Substrate: m.substrate, Repeat: step.Repeat, Rate: step.Rate}, Duration: step.Duration, Valid: true}
+		for range int(step.Duration / time.Second) {
+			due := int64(step.Rate)
+			good := int64(float64(due) * min(1, limit/step.Rate))
+			o.Seconds = append(o.Seconds, vitrine.Second{Scheduled: due, Offered: due, Succeeded: good, Failed: due - good})
+			o.Scheduled, o.Offered, o.Succeeded = o.Scheduled+due, o.Offered+due, o.Succeeded+good
+		}
+		history = append(history, o)
+	}
+	z := result.Sizing{Name: sizing, Substrate: m.substrate, VCPUs: 0.5, Trials: len(history), Search: &told, Capacities: search.(rate.Estimator).Estimate(history)}
+	z.Capacity = z.Capacities[0]
+	return &result.Data{Dir: "run", Manifest: m.manifest(), Outcomes: history,
+		Summary: &result.Summary{Unit: "calls/s", Thresholds: cfg.Thresholds, Sizings: []result.Sizing{z}, StoppedBecause: step.Why}}
+}
+
+// A search with an estimate of its own is shown by that, and every trial with
+// the reason that the search had.
+func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
+	m := directed()
+	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9, 0.8}, Seed: m.seed, Precision: 0.02}
+	told := result.Search{Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
+	for name, search := range map[string]rate.Search{"mlr": rate.NewMLR(cfg)} {
+		told.Name = name
+		d := searched(m, search, told, cfg)
+		page := pageOf(t, d)
+		rows := searchOf(t, page, "bn1s-sp1m-hs1m")
+		if len(rows) != len(d.Outcomes) || len(rows) < 4 {
+			t.Fatalf("%s: %d rows of %d trials", name, len(rows), len(d.Outcomes))
+		}
+		others := 0
+		for i, r := range rows {
+			history := d.Outcomes[:i+1]
+			if c := search.(rate.Estimator).Estimate(history)[0]; r.capacity != 0 && !r.shows(c) {
+				t.Errorf("%s, trial %d: %+v, want %+v", name, i+1, r, c)
+			}
+			if !r.shows(rate.Estimate(history, cfg)[0]) {
+				others++
+			}
+			if want := search.Next(d.Outcomes[:i]).Why; r.why != want || want == "" {
+				t.Errorf("%s, trial %d: chosen for %q, want %q", name, i+1, r.why, want)
+			}
+		}
+		if others == 0 {
+			t.Errorf("%s: its estimate never differs from the plain one, so that this shows nothing", name)
+		}
+		if !strings.Contains(part(t, page, "search"), "The larger a mark, the longer its trial") {
+			t.Errorf("%s: trials of several lengths, and the caption does not say so", name)
+		}
+	}
+}
+
+// A reason that does not belong to the trial is not shown.
+func TestSearchOfOtherRatesHasNoReasons(t *testing.T) {
+	m := modelled()
+	m.search.Increase = 7
+	d := simulate(t, m, "run")
+	page := pageOf(t, d)
+	for _, z := range d.Summary.Sizings {
+		for i, r := range searchOf(t, page, z.Name) {
+			if i > 0 && r.why != "" {
+				t.Errorf("%s, trial %d at %s: %q", z.Name, i+1, r.rate, r.why)
+			}
+		}
+	}
+}
+
+// What was measured again began from nothing, and each step of the path has its
+// own figure.
+func TestSizeMeasuredAgain(t *testing.T) {
+	d := simulate(t, modelled(), "run")
+	first := d.Summary.Sizings[2]
+	more := outcomesOf(d, first.Name)
+	for i := range more {
+		more[i].Seq += 1000
+	}
+	again := first
+	again.Again, again.Trials = true, len(more)
+	again.Capacity = vitrine.Capacity{Threshold: 0.9, Rate: 151, Low: 149, High: 153, Censored: vitrine.CensoredNone}
+	again.Capacities = []vitrine.Capacity{again.Capacity}
+	d.Outcomes = append(d.Outcomes, more...)
+	d.Summary.Sizings = append(d.Summary.Sizings, again)
+	end := d.Summary.Path[3]
+	d.Summary.Path = append(d.Summary.Path[:3:3], result.Step{Sizing: first.Name, Why: "once more", Predicted: &first.Capacity}, end)
+
+	page := pageOf(t, d)
+	rows := searchOf(t, page, first.Name)
+	if len(rows) != 2*len(more) {
+		t.Fatalf("%d rows of 2 times %d trials", len(rows), len(more))
+	}
+	for i := range more {
+		if rows[i] != rows[i+len(more)] {
+			t.Errorf("trial %d: %+v at first, and %+v the second time", i+1, rows[i], rows[i+len(more)])
+		}
+	}
+	path := part(t, page, "path")
+	if strings.Count(path, "carries 151 calls/s") != 1 || strings.Count(path, "carries 177 calls/s") != 1 {
+		t.Error("the path has not the capacity of either measuring")
+	}
+	if n := strings.Count(part(t, page, "prediction"), ">"+first.Name); n != 1 {
+		t.Errorf("%s is predicted %d times, want once: then it was known", first.Name, n)
+	}
+}
