@@ -92,14 +92,14 @@ func (b *bayes) search(c sim.Cluster, sizings []vitrine.Sizing, seed uint64, mea
 	var say any = map[string]any{"features": features(c, sizings), "start": start, "seed": seed}
 	for n := 1; n <= most; n++ {
 		if err := json.NewEncoder(b.in).Encode(say); err != nil {
-			return 0, fmt.Errorf("Bayesian optimisation: %w", err)
+			return 0, fmt.Errorf("the Bayesian optimisation: %w", err)
 		}
 		if !b.out.Scan() {
-			return 0, fmt.Errorf("Bayesian optimisation: %w", errors.Join(errors.New("it ended"), b.out.Err()))
+			return 0, fmt.Errorf("the Bayesian optimisation: %w", errors.Join(errors.New("it ended"), b.out.Err()))
 		}
 		var asked struct{ Next int }
 		if err := json.Unmarshal(b.out.Bytes(), &asked); err != nil {
-			return 0, fmt.Errorf("Bayesian optimisation: %w", err)
+			return 0, fmt.Errorf("the Bayesian optimisation: %w", err)
 		}
 		if asked.Next < 0 || enough(sizings[asked.Next]) {
 			return n, nil

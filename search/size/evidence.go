@@ -69,7 +69,7 @@ type evidence struct {
 // gather reads the history. Components outside the space (those that are not
 // scalable) are known from their loads alone. A measuring without a capacity,
 // or outside the space, says nothing.
-func gather(space Space, places []place, history []vitrine.Measured, threshold int) evidence {
+func gather(places []place, history []vitrine.Measured, threshold int) evidence {
 	e := evidence{places: slices.Clone(places)}
 	e.addFixed(history)
 	for _, m := range history {

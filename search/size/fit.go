@@ -22,7 +22,7 @@ func NewFit(space Space, history []vitrine.Measured, threshold int, seed uint64)
 	if err != nil {
 		return nil, err
 	}
-	e := gather(space, space.places(sizings), history, threshold)
+	e := gather(space.places(sizings), history, threshold)
 	if len(e.sizes) == 0 {
 		return nil, nil
 	}

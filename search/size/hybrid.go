@@ -144,7 +144,7 @@ func worth(capacity, vcpus float64) float64 {
 // chances are how likely each growth is to bring more per vCPU than the others,
 // and what it is predicted to carry; nil: the model cannot tell.
 func (h *hybrid) chances(history []vitrine.Measured, last vitrine.Measured, ways []growth) ([]float64, []Prediction) {
-	e := gather(h.up.space, h.places, history, h.up.cfg.Threshold)
+	e := gather(h.places, history, h.up.cfg.Threshold)
 	if len(h.places) == 0 || len(e.sizes) == 0 {
 		return nil, nil
 	}

@@ -186,7 +186,7 @@ func (m *model) Choose(history []vitrine.Measured) (index int, why string) {
 // learn fits the ensemble to the history.
 func (m *model) learn(history []vitrine.Measured) *known {
 	k := &known{model: m, tried: map[int]bool{}}
-	e := gather(m.space, m.places, history, m.cfg.Threshold)
+	e := gather(m.places, history, m.cfg.Threshold)
 	if len(e.sizes) > 0 {
 		k.ensemble = fit(e, m.cfg.Seed)
 	}
