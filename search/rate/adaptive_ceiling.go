@@ -1,0 +1,63 @@
+package rate
+
+import (
+	"math"
+
+	"vitrine"
+)
+
+// A ceiling is what bounds the rates from above beside the range.
+type ceiling struct {
+	rate    float64 // highest rate to ask for
+	invalid float64 // lowest rate above the valid ones that could not be measured; 0: none
+	tries   int     // how often it was tried to measure above the valid ones
+	final   bool    // it was tried often enough
+}
+
+// findCeiling looks for rates that cannot be measured, or that Config.Stop says
+// are not to be exceeded. A trial may be invalid by bad luck: only those above
+// all valid ones count, and only when there are several, or the generator said
+// twice how much of the rate it could offer.
+func findCeiling(cfg Config, history []vitrine.Outcome) ceiling {
+	const short = 0.985 // of the schedule: the generator's fault
+	const below = 0.97  // of what it could offer
+	valid, stop := 0.0, cfg.Max
+	for _, o := range history {
+		if counts(o) {
+			valid = max(valid, o.Rate)
+			if cfg.Stop != nil && cfg.Stop(o) {
+				stop = min(stop, o.Rate)
+			}
+		}
+	}
+	c := ceiling{rate: stop}
+	offers, said := math.Inf(1), 0
+	for _, o := range history {
+		if counts(o) || o.Rate <= valid {
+			continue
+		}
+		c.tries++
+		if c.invalid == 0 || o.Rate < c.invalid {
+			c.invalid = o.Rate
+		}
+		if share := float64(o.Offered) / float64(o.Scheduled); o.Scheduled > 0 && o.Offered > 0 && share < short {
+			offers, said = min(offers, below*share*o.Rate), said+1
+		}
+	}
+	if c.tries == 0 {
+		return c
+	}
+	c.final = c.tries >= cfg.attempts() || said >= 2
+	switch {
+	case said > 0 && offers > 1.03*valid:
+		c.rate = offers
+	case c.final && valid > 0:
+		c.rate = valid
+	case valid > 0:
+		c.rate = math.Sqrt(valid * c.invalid)
+	default:
+		c.rate = math.Sqrt(cfg.Min * c.invalid)
+	}
+	c.rate = min(max(c.rate, cfg.Min), stop)
+	return c
+}
