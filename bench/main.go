@@ -34,6 +34,7 @@ func benches() []bench {
 		{"load/sip", loadSIP},
 		{"monitor", monitorBench},
 		{"trial", trialBench},
+		{"search/rate", searchRate},
 		{"search/size", searchSize},
 	}
 }
@@ -87,6 +88,7 @@ func run(ctx context.Context, args []string, file string, out, progress io.Write
 	return 0
 }
 
+// choose gives the benches of the name, or all below it: load is load/sip.
 func choose(all []bench, args []string) ([]bench, error) {
 	var names []string
 	for _, b := range all {
@@ -98,10 +100,14 @@ func choose(all []bench, args []string) ([]bench, error) {
 	case len(args) > 1:
 		return nil, fmt.Errorf("want one name or none, of: %s", strings.Join(names, ", "))
 	}
+	var chosen []bench
 	for _, b := range all {
-		if b.name == args[0] {
-			return []bench{b}, nil
+		if b.name == args[0] || strings.HasPrefix(b.name, args[0]+"/") {
+			chosen = append(chosen, b)
 		}
+	}
+	if len(chosen) > 0 {
+		return chosen, nil
 	}
 	return nil, fmt.Errorf("no bench %q; there are: %s", args[0], strings.Join(names, ", "))
 }

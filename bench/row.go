@@ -20,8 +20,8 @@ type Row struct {
 	Unit    string      `json:"unit"`             // of ours and theirs
 	Against string      `json:"against"`          // what theirs is
 	Ratio   *float64    `json:"ratio"`            // median of each round's ours / theirs
-	Aim     string      `json:"aim"`              // ">= 3", "<= 1.5", of the ratio
-	Holds   *bool       `json:"holds"`            // whether the ratio meets the aim
+	Aim     string      `json:"aim"`              // ">= 3", "<= 1.5", of the ratio; empty: none, it is for information
+	Holds   *bool       `json:"holds"`            // whether the ratio meets the aim; nil: there is none
 	Spread  *[2]float64 `json:"spread"`           // lowest and highest ratio of any round
 	Rounds  int         `json:"rounds"`           //
 	Reason  string      `json:"reason,omitempty"` // why there is no figure
@@ -86,15 +86,20 @@ func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 		}
 	}
 	ratio := median(ratios)
+	row := Row{
+		Name: name, Unit: unit, Against: against, Aim: aim, Rounds: len(ratios),
+		Ours: new(median(p.Ours)), Theirs: new(median(p.Theirs)), Ratio: &ratio,
+		Spread: &[2]float64{slices.Min(ratios), slices.Max(ratios)},
+	}
+	if aim == "" {
+		return row, nil
+	}
 	holds, err := meets(ratio, aim)
 	if err != nil {
 		return Row{}, fmt.Errorf("%s: %w", name, err)
 	}
-	return Row{
-		Name: name, Unit: unit, Against: against, Aim: aim, Rounds: len(ratios),
-		Ours: new(median(p.Ours)), Theirs: new(median(p.Theirs)), Ratio: &ratio, Holds: &holds,
-		Spread: &[2]float64{slices.Min(ratios), slices.Max(ratios)},
-	}, nil
+	row.Holds = &holds
+	return row, nil
 }
 
 // median of a list that is not empty; the list is left as it was.
@@ -131,9 +136,9 @@ func printTable(out io.Writer, rows []Row) {
 			fmt.Fprintf(w, "%s\t-\t-\t%s\t-\t-\t-\t%s\t-\t%s\n", r.Name, r.Unit, r.Aim, r.Reason)
 			continue
 		}
-		holds := "no"
-		if *r.Holds {
-			holds = "yes"
+		holds := "-"
+		if r.Holds != nil {
+			holds = map[bool]string{true: "yes", false: "no"}[*r.Holds]
 		}
 		fmt.Fprintf(w, "%s\t%.4g\t%.4g\t%s\t%.3g\t%.3g..%.3g\t%d\t%s\t%s\t%s\n", r.Name, *r.Ours, *r.Theirs,
 			r.Unit, *r.Ratio, r.Spread[0], r.Spread[1], r.Rounds, r.Aim, holds, r.Against)

@@ -66,6 +66,14 @@ func TestRowIsMedianOfPairedRatios(t *testing.T) {
 	if *r.Ours != 10 || *r.Theirs != 5 || *r.Ratio != 1 || !*r.Holds || *r.Spread != [2]float64{1, 500} || r.Rounds != 5 {
 		t.Errorf("row is %s", encode(t, r))
 	}
+	if r, err = p.row("x", "s", "y", ""); err != nil || r.Holds != nil || *r.Ratio != 1 {
+		t.Errorf("without an aim: %s, %v", encode(t, r), err)
+	}
+	var table bytes.Buffer
+	printTable(&table, []Row{r})
+	if !strings.Contains(table.String(), " -  ") {
+		t.Errorf("without an aim:\n%s", table.String())
+	}
 	for _, bad := range []Pairs{{}, {Ours: []float64{1}, Theirs: []float64{0}}, {Ours: []float64{1}}} {
 		if _, err := bad.row("x", "s", "y", "<= 1.5"); err == nil {
 			t.Errorf("%v gave a row", bad)
@@ -158,6 +166,10 @@ func TestChoose(t *testing.T) {
 	}
 	if got, err := choose(all, []string{"b"}); err != nil || len(got) != 1 || got[0].name != "b" {
 		t.Errorf("b named: %v, %v", got, err)
+	}
+	below := append(all, bench{name: "c/x"}, bench{name: "c/y"}, bench{name: "cx"})
+	if got, err := choose(below, []string{"c"}); err != nil || len(got) != 2 || got[1].name != "c/y" {
+		t.Errorf("all below c named: %v, %v", got, err)
 	}
 	if _, err := choose(all, []string{"c"}); err == nil || !strings.Contains(err.Error(), "a, b") {
 		t.Errorf("c named: %v", err)

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/search/rate"
+	"vitrine/search/sim"
+)
+
+// The functions that searches of rates are compared on: capacities log-uniform
+// over 100:1 within a range that holds them all, bad seconds in clusters, and
+// overloads that linger. They are the same for every search.
+const (
+	rateFunctions = 2000
+	rateRounds    = 10 // of as many functions each
+	rateLowest    = 100.0
+	rateHighest   = 10000.0
+	rateTop       = 11500.0 // of the range
+	rateNoise     = 0.02
+	ratePrecision = 0.05
+	rateThreshold = 0.9
+	rateOverhead  = 5 * time.Second // a trial, where there is any
+)
+
+// A ground is functions of one shape, and what starting a trial costs on it.
+type ground struct {
+	shape    string
+	overhead time.Duration
+}
+
+func grounds() []ground {
+	return []ground{{sim.Saturating, 0}, {sim.Collapsing, 0}, {sim.Saturating, rateOverhead}, {sim.Collapsing, rateOverhead}}
+}
+
+func (g ground) population() sim.Population {
+	return sim.Population{Shape: g.shape, Low: rateLowest, High: rateHighest, Noise: rateNoise, Remember: true, Seed: 1}
+}
+
+func (g ground) config() rate.Config {
+	return rate.Config{Min: rateLowest, Max: rateTop, Duration: 10 * time.Second, Repeat: 1,
+		Thresholds: []float64{rateThreshold}, Precision: ratePrecision, Overhead: g.overhead, Seed: 1}
+}
+
+// The searches that are compared.
+const (
+	ourSearch    = mlrSearch // the best of ours
+	mlrSearch    = "mlr"
+	rampSearch   = "ramp in steps of 1% of the top rate, 10 s, three repeats"
+	stoppedRamp  = "the same ramp, each repeat stopped below a success ratio of 0.8"
+	bisectSearch = "bisect, 10 s"
+	peerSearch   = "MLRsearch " + mlrsearchVersion + ", 1 to 10 s"
+)
+
+// ownSearch makes one of our searches, and the configuration that it takes.
+func ownSearch(name string, cfg rate.Config) (rate.Search, rate.Config) {
+	switch name {
+	case mlrSearch:
+		return rate.NewMLR(cfg), cfg
+	case bisectSearch:
+		return rate.NewBisect(cfg), cfg
+	case stoppedRamp:
+		cfg.Stop = func(o vitrine.Outcome) bool { return o.SuccessRatio() < 0.8 }
+	}
+	cfg.Increase, cfg.Repeat = rateTop/100, 3
+	return rate.NewRamp(cfg), cfg
+}
+
+// compared are the scores by search, then by ground.
+type compared map[string]map[ground]sim.Scores
+
+// searchRate compares how much load and time searches of rates need. All of it
+// is simulated: the same in every run.
+//
+// MLRsearch is set up to be quick: one trial of the full duration decides on a
+// rate, and it is spared its warm-up trial at the highest one. Its estimate is
+// taken to be half-way between its bounds, and its width goal is the precision
+// that ours is asked for. The ramp tries every rate, as the paper's does; a
+// second row has it stop where success is below 0.8.
+func searchRate(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	dir, err := os.MkdirTemp("", "bench-search-rate-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	python, unsupported := installMLRsearch(ctx, dir)
+	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
+		return nil, unsupported
+	}
+	all := compared{}
+	for _, name := range []string{mlrSearch, rampSearch, stoppedRamp, bisectSearch, peerSearch} {
+		if name == peerSearch && unsupported != nil {
+			continue
+		}
+		all[name] = map[ground]sim.Scores{}
+		for _, g := range grounds() {
+			scores, err := scored(ctx, name, g, func() (scorer, func() error, error) {
+				if name == peerSearch {
+					return peerScorer(ctx, g, python, dir)
+				}
+				return ownScorer(name, g), func() error { return nil }, nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			all[name][g] = scores
+			describe(progress, name, g, scores)
+		}
+	}
+	rows, err = all.rows()
+	return rows, errors.Join(err, unsupported)
+}
+
+// A scorer judges one search on the i-th function of a ground.
+type scorer func(i int) (sim.Score, error)
+
+// scored judges a search on all functions of a ground, on every CPU at once.
+// Each goroutine makes a scorer for itself, and ends it.
+func scored(ctx context.Context, name string, g ground, begin func() (scorer, func() error, error)) (sim.Scores, error) {
+	scores := make(sim.Scores, rateFunctions)
+	workers := runtime.GOMAXPROCS(0)
+	group, ctx := errgroup.WithContext(ctx)
+	for w := range workers {
+		group.Go(func() (err error) {
+			score, end, err := begin()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, end()) }()
+			for i := w; i < rateFunctions; i += workers {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if scores[i], err = score(i); err != nil {
+					return fmt.Errorf("%s on function %d, %s: %w", name, i, g.shape, err)
+				}
+			}
+			return nil
+		})
+	}
+	return scores, group.Wait()
+}
+
+func ownScorer(name string, g ground) scorer {
+	p := g.population()
+	return func(i int) (sim.Score, error) {
+		const most = 10_000
+		f := p.Function(i)
+		search, cfg := ownSearch(name, g.config())
+		m := sim.Drive(f, p.Sizing(), search, cfg, sim.Costs{Trial: g.overhead}, most)
+		if len(m.History) == most {
+			return sim.Score{}, errors.New("it does not end")
+		}
+		return sim.Judge(m, f.Capacity(p.Sizing(), rateThreshold)), nil
+	}
+}
+
+func peerScorer(ctx context.Context, g ground, python, dir string) (scorer, func() error, error) {
+	p, err := startPeer(ctx, python, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	population := g.population()
+	return func(i int) (sim.Score, error) {
+		return p.search(population.Function(i), population.Sizing(), g.config())
+	}, p.stop, nil
+}
+
+func describe(out io.Writer, name string, g ground, s sim.Scores) {
+	fmt.Fprintf(out, "  %s, %s a trial: %s: %.1f trials, %.0f s of load, %.0f s in all; error %.2f%%, 90%% of them below %.2f%%; intervals hold %.1f%%, median width %.1f%%\n",
+		g.shape, g.overhead, name, s.Mean(sim.Trials), s.Mean(sim.Load), s.Mean(sim.Wall),
+		100*s.Quantile(0.5, sim.Error), 100*s.Quantile(0.9, sim.Error), 100*s.Coverage(), 100*s.Quantile(0.5, sim.Width))
+}
+
+// rows are the figures of our search against the others.
+func (c compared) rows() ([]Row, error) {
+	late := func(shape string) []ground { return []ground{{shape, rateOverhead}} }
+	var rows []Row
+	for _, r := range []struct {
+		name, ours, theirs string
+		on                 []ground
+		unit               string
+		figure             func(sim.Score) float64
+		aim                string
+	}{
+		{"ramp", ourSearch, rampSearch, grounds(), "load-s", sim.Load, "<= 0.1"},
+		{"ramp-stopped", ourSearch, stoppedRamp, grounds(), "load-s", sim.Load, ""},
+		{"bisect", ourSearch, bisectSearch, grounds(), "load-s", sim.Load, ""},
+		{"mlrsearch/saturating", ourSearch, peerSearch, late(sim.Saturating), "wall-s, 5 s a trial", sim.Wall, "<= 0.7"},
+		{"mlrsearch/collapsing", ourSearch, peerSearch, late(sim.Collapsing), "wall-s, 5 s a trial", sim.Wall, "<= 0.7"},
+		{"mlr", mlrSearch, peerSearch, grounds(), "load-s", sim.Load, ""},
+	} {
+		if c[r.theirs] == nil {
+			continue // this host does not have it, which a row says
+		}
+		row, err := c.against("search/rate/"+r.name, r.ours, r.theirs, r.on, r.unit, r.aim, r.figure)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return append(rows,
+		c.interval("search/rate/coverage", "share of functions", "every interval holds the truth", ">= 0.94", 1, sim.Scores.Coverage),
+		c.interval("search/rate/width", "of the capacity", "the precision asked for", "<= 1", ratePrecision,
+			func(s sim.Scores) float64 { return s.Quantile(0.5, sim.Width) })), nil
+}
+
+// against compares what two searches spend, the mean over a round's functions.
+// The aim does not hold where our 90th-percentile error is the larger one.
+func (c compared) against(name, ours, theirs string, on []ground, unit, aim string, figure func(sim.Score) float64) (Row, error) {
+	var p Pairs
+	for round := range rateRounds {
+		a, b := c.part(ours, on, round), c.part(theirs, on, round)
+		p.Ours, p.Theirs = append(p.Ours, a.Mean(figure)), append(p.Theirs, b.Mean(figure))
+	}
+	own, other := c.all(ours, on).Quantile(0.9, sim.Error), c.all(theirs, on).Quantile(0.9, sim.Error)
+	against := fmt.Sprintf("%s; 90%% of errors below %.2f%%, theirs below %.2f%%", theirs, 100*own, 100*other)
+	row, err := p.row(name, unit, against, aim)
+	if row.Holds != nil && own > other {
+		*row.Holds = false
+	}
+	return row, err
+}
+
+// part is one round's share of the scores.
+func (c compared) part(name string, on []ground, round int) sim.Scores {
+	const size = rateFunctions / rateRounds
+	var part sim.Scores
+	for _, g := range on {
+		part = append(part, c[name][g][round*size:(round+1)*size]...)
+	}
+	return part
+}
+
+func (c compared) all(name string, on []ground) sim.Scores {
+	var all sim.Scores
+	for _, g := range on {
+		all = append(all, c[name][g]...)
+	}
+	return all
+}
+
+// interval is a figure of our search's intervals over all functions;
+// its spread is over the grounds.
+func (c compared) interval(name, unit, against, aim string, theirs float64, figure func(sim.Scores) float64) Row {
+	ours := figure(c.all(ourSearch, grounds()))
+	ratio := ours / theirs
+	var ratios []float64
+	for _, g := range grounds() {
+		ratios = append(ratios, figure(c[ourSearch][g])/theirs)
+	}
+	holds, err := meets(ratio, aim)
+	row := Row{Name: name, Unit: unit, Against: against, Aim: aim, Rounds: len(ratios),
+		Ours: &ours, Theirs: &theirs, Ratio: &ratio, Holds: &holds,
+		Spread: &[2]float64{slices.Min(ratios), slices.Max(ratios)}}
+	if err != nil {
+		row.Holds = nil
+	}
+	return row
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"math"
+	"testing"
+
+	"vitrine"
+	"vitrine/search/sim"
+)
+
+// TestMLRsearchAgrees: our mlr takes about as much load as the package that it
+// is after, and comes as near to the truth, on the very same functions.
+func TestMLRsearchAgrees(t *testing.T) {
+	dir := t.TempDir()
+	python, err := installMLRsearch(t.Context(), dir)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const functions = 40
+	for _, g := range grounds() {
+		theirs, end, err := peerScorer(t.Context(), g, python, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := ownScorer(mlrSearch, g)
+		var a, b sim.Scores
+		for i := range functions {
+			x, err := ours(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := theirs(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if y.Trials == 0 || y.Load < 10 || y.Wall < y.Load {
+				t.Fatalf("%s: MLRsearch took %d trials, %g s of load, %g s in all", g.shape, y.Trials, y.Load, y.Wall)
+			}
+			a, b = append(a, x), append(b, y)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+		if ratio := a.Mean(sim.Load) / b.Mean(sim.Load); ratio < 0.8 || ratio > 1.25 {
+			t.Errorf("%s, %s a trial: %.2f of its load", g.shape, g.overhead, ratio)
+		}
+		if own, other := a.Quantile(0.9, sim.Error), b.Quantile(0.9, sim.Error); own > 1.5*other+0.005 {
+			t.Errorf("%s, %s a trial: 90%% of errors below %.3f, its below %.3f", g.shape, g.overhead, own, other)
+		}
+	}
+}
+
+// TestRowNeedsNoWorseError: a search that spends less but errs more does not
+// meet the aim.
+func TestRowNeedsNoWorseError(t *testing.T) {
+	g := grounds()[0]
+	scores := func(load, miss float64) map[ground]sim.Scores {
+		all := make(sim.Scores, rateFunctions)
+		for i := range all {
+			all[i] = sim.Score{Load: load, Error: miss}
+		}
+		return map[ground]sim.Scores{g: all}
+	}
+	for miss, holds := range map[float64]bool{0.01: true, 0.02: true, 0.021: false, math.Inf(1): false} {
+		c := compared{ourSearch: scores(5, miss), rampSearch: scores(100, 0.02)}
+		row, err := c.against("x", ourSearch, rampSearch, []ground{g}, "load-s", "<= 0.1", sim.Load)
+		if err != nil || *row.Ratio != 0.05 || row.Rounds != rateRounds || *row.Holds != holds {
+			t.Errorf("error %g: %s, %v", miss, encode(t, row), err)
+		}
+	}
+}
