@@ -1,11 +1,14 @@
 package trial_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"vitrine"
 	"vitrine/spec"
@@ -44,6 +47,7 @@ func TestModelCampaign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	conforms(t, text)
 	sources := map[string]string{}
 	for _, z := range profile.Settings[0].Sizes {
 		sources[z.Sizing] = z.Source
@@ -63,5 +67,33 @@ func TestModelCampaign(t *testing.T) {
 	}
 	if text, err = os.ReadFile(filepath.Join(c.dir, "profile.json")); err != nil || string(text) != string(before) {
 		t.Errorf("the resumed run's profile differs (%v):\n%s, was\n%s", err, text, before)
+	}
+}
+
+// conforms fails unless the profile is what its published schema says.
+func conforms(t *testing.T, profile []byte) {
+	t.Helper()
+	text, err := spec.Schema(spec.KindProfile, spec.Known{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("profile.schema.json", published); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("profile.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(profile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(value); err != nil {
+		t.Error(err)
 	}
 }
