@@ -93,6 +93,8 @@ func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	cfg := asked(told)
 	cfg.Thresholds, cfg.Seed = s.run.thresholds(), s.run.Manifest.Seed
 	switch told.Name {
+	case "adaptive":
+		return rate.NewAdaptive(cfg), cfg
 	case "bisect":
 		return rate.NewBisect(cfg), cfg
 	case "mlr":

@@ -194,7 +194,7 @@ func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 	m := directed()
 	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9, 0.8}, Seed: m.seed, Precision: 0.02}
 	told := result.Search{Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
-	for name, search := range map[string]rate.Search{"mlr": rate.NewMLR(cfg)} {
+	for name, search := range map[string]rate.Search{"adaptive": rate.NewAdaptive(cfg), "mlr": rate.NewMLR(cfg)} {
 		told.Name = name
 		d := searched(m, search, told, cfg)
 		page := pageOf(t, d)
