@@ -53,7 +53,7 @@ func (g ground) config() rate.Config {
 
 // The searches that are compared.
 const (
-	ourSearch    = mlrSearch // the best of ours
+	ourSearch    = "adaptive"
 	mlrSearch    = "mlr"
 	rampSearch   = "ramp in steps of 1% of the top rate, 10 s, three repeats"
 	stoppedRamp  = "the same ramp, each repeat stopped below a success ratio of 0.8"
@@ -64,6 +64,8 @@ const (
 // ownSearch makes one of our searches, and the configuration that it takes.
 func ownSearch(name string, cfg rate.Config) (rate.Search, rate.Config) {
 	switch name {
+	case ourSearch:
+		return rate.NewAdaptive(cfg), cfg
 	case mlrSearch:
 		return rate.NewMLR(cfg), cfg
 	case bisectSearch:
@@ -97,7 +99,7 @@ func searchRate(ctx context.Context, progress io.Writer) (rows []Row, err error)
 		return nil, unsupported
 	}
 	all := compared{}
-	for _, name := range []string{mlrSearch, rampSearch, stoppedRamp, bisectSearch, peerSearch} {
+	for _, name := range []string{ourSearch, mlrSearch, rampSearch, stoppedRamp, bisectSearch, peerSearch} {
 		if name == peerSearch && unsupported != nil {
 			continue
 		}

@@ -60,7 +60,7 @@ func (a *app) simulateCommand() *cobra.Command {
 			"rounded (calls come at random, so that success falls before the CPU is used up),\n" +
 			"slow-to-fill (a queue of seconds hides the overload), slow-to-heal (an overload lingers).",
 		Example: "  vitrine simulate\n" +
-			"  vitrine simulate --search mlr,bisect --shape collapsing --functions 2000 --overhead 5s\n" +
+			"  vitrine simulate --search adaptive,mlr --shape collapsing --functions 2000 --overhead 5s\n" +
 			"  vitrine simulate --trace runs/ims --figure searches.svg",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return a.simulate(c.Context(), f) },
@@ -97,11 +97,13 @@ func (a *app) simulateCommand() *cobra.Command {
 }
 
 // rateSearches are the names of all searches of rates.
-func rateSearches() []string { return []string{"mlr", "bisect", "ramp"} }
+func rateSearches() []string { return []string{"adaptive", "mlr", "bisect", "ramp"} }
 
 // rateSearch makes one by its name.
 func rateSearch(name string, cfg rate.Config) rate.Search {
 	switch name {
+	case "adaptive":
+		return rate.NewAdaptive(cfg)
 	case "mlr":
 		return rate.NewMLR(cfg)
 	case "bisect":
