@@ -77,7 +77,7 @@ func ask(ctx context.Context, t load.Trial) (a answer, err error) {
 // record counts the calls as if they had been made now, evenly in each second.
 func record(t load.Trial, a answer) (load.Report, error) {
 	recorder := load.NewRecorder(t.Duration)
-	random := rand.New(rand.NewPCG(t.Seed, uint64(math.Float64bits(t.Rate))))
+	random := rand.New(rand.NewPCG(t.Seed, math.Float64bits(t.Rate)))
 	mean := a.Latency.P50 / math.Ln2 * float64(time.Millisecond) // exponential, as sim's are
 	for second, s := range a.Seconds {
 		length := min(1, t.Duration-float64(second))

@@ -99,11 +99,12 @@ func (r *mlrRun) open() (low, high int, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	second, far := r.pointed(top, loss, first), false
+	second := r.pointed(top, loss, first)
 	if second >= top {
 		return top, top, true
 	}
-	if second, far = r.apart(second, first.width, -1, top); !far {
+	second, far := r.apart(second, first.width, -1, top)
+	if !far {
 		return top, top, true
 	}
 	if loss, ok = r.measure(second, first.trial, "where the goodput of the highest rate points"); !ok {

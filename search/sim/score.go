@@ -93,10 +93,20 @@ func (s Scores) Coverage() float64 {
 	})
 }
 
-// The figures of a Score.
-func Trials(s Score) float64   { return float64(s.Trials) }
+// Trials is a figure of a Score: how many there were.
+func Trials(s Score) float64 { return float64(s.Trials) }
+
+// Restarts is a figure of a Score: fresh deployments.
 func Restarts(s Score) float64 { return float64(s.Restarts) }
-func Load(s Score) float64     { return s.Load }
-func Wall(s Score) float64     { return s.Wall }
-func Error(s Score) float64    { return s.Error }
-func Width(s Score) float64    { return s.Width }
+
+// Load is a figure of a Score, in seconds.
+func Load(s Score) float64 { return s.Load }
+
+// Wall is a figure of a Score, in seconds.
+func Wall(s Score) float64 { return s.Wall }
+
+// Error is a figure of a Score, |ln(estimate/truth)|.
+func Error(s Score) float64 { return s.Error }
+
+// Width is a figure of a Score, as a share of the estimate.
+func Width(s Score) float64 { return s.Width }
