@@ -118,7 +118,7 @@ flavors: [{name: small, vcpus: 1, memory: 1GB}], mode: {name: custom, sizes: [a1
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Unit != "calls/s" || w.Repeat != 1 || w.Warmup != 0 || w.Settle != time.Second || w.Search != Ramp || !cmp.Equal(w.Thresholds, []float64{0.9}) || w.StopWhen() != nil {
+	if w.Unit != "calls/s" || w.Repeat != 1 || w.Warmup != 0 || w.Settle != time.Second || w.Search != Adaptive || !cmp.Equal(w.Thresholds, []float64{0.9}) || w.StopWhen() != nil {
 		t.Errorf("defaults are %+v", w)
 	}
 }

@@ -86,7 +86,7 @@ func TestPublishedDefaults(t *testing.T) {
 		}
 	}
 	s := defaultServers()
-	w, err := ParseWorkload("w.yaml", []byte(`{generator: sip, range: [1, 2], increase: 1, duration: 1s}`), Known{})
+	w, err := ParseWorkload("w.yaml", []byte(`{generator: sip, range: [1, 2], duration: 1s}`), Known{})
 	if err != nil {
 		t.Fatal(err)
 	}

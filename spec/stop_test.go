@@ -11,7 +11,7 @@ import (
 
 func stop(t *testing.T, expression string) func(vitrine.Outcome) bool {
 	t.Helper()
-	text := fmt.Sprintf("{generator: sip, parameters: {scenario: reg-dereg}, range: [1, 2], increase: 1, duration: 1s, stop: %q}", expression)
+	text := fmt.Sprintf("{generator: sip, parameters: {scenario: reg-dereg}, range: [1, 2], increase: 1, duration: 1s, search: ramp, stop: %q}", expression)
 	w, err := ParseWorkload("w.yaml", []byte(text), known())
 	if err != nil {
 		t.Fatalf("%s: %v", expression, err)

@@ -13,18 +13,20 @@ import (
 type Workload struct {
 	File `yaml:"-"`
 
-	Generator  string        `yaml:"generator" jsonschema:"required,minLength=1"`                     // A built-in generator, or the path of an executable from the file's folder.
-	Parameters Node          `yaml:"parameters"`                                                      // The generator's own; a script is told them as text.
-	Unit       string        `yaml:"unit" jsonschema:"format=unit,default=calls/s"`                   // What a rate counts.
-	Range      Range         `yaml:"range" jsonschema:"required"`                                     // Lowest and highest rate offered.
-	Increase   float64       `yaml:"increase" jsonschema:"required,exclusiveMinimum=0"`               // Step from rate to rate; of search bisect, the resolution at which it ends.
-	Duration   time.Duration `yaml:"duration" jsonschema:"required,format=positive-duration"`         // Of a trial's window, in which calls count.
-	Repeat     int           `yaml:"repeat" jsonschema:"minimum=1,maximum=1000,default=1"`            // Fresh deployments per size; the interval of a capacity comes from their differences.
-	Warmup     time.Duration `yaml:"warmup" jsonschema:"format=whole-duration,default=0s"`            // Load before the window, which does not count.
-	Settle     time.Duration `yaml:"settle" jsonschema:"format=whole-duration,default=1s"`            // Rest between trials.
-	Stop       string        `yaml:"stop" jsonschema:"minLength=1"`                                   // Condition in CEL that ends a repeat's rates, such as scr / icr < 0.8; of doubles: scr (succeeded per second), icr and rate (the rate asked for), duration_s, scheduled, offered, succeeded, failed, success_ratio, latency_p50_ms, latency_p95_ms, latency_p99_ms.
-	Thresholds []float64     `yaml:"thresholds" jsonschema:"minItems=1,exclusiveMinimum=0,maximum=1"` // Success ratios at which a capacity is wanted, descending; [0.9] unless said.
-	Search     string        `yaml:"search" jsonschema:"enum=ramp,enum=bisect,default=ramp"`          // Which rate comes next: the paper's linear ramp, or bisection.
+	Generator  string        `yaml:"generator" jsonschema:"required,minLength=1"`                                       // A built-in generator, or the path of an executable from the file's folder.
+	Parameters Node          `yaml:"parameters"`                                                                        // The generator's own; a script is told them as text.
+	Unit       string        `yaml:"unit" jsonschema:"format=unit,default=calls/s"`                                     // What a rate counts.
+	Range      Range         `yaml:"range" jsonschema:"required"`                                                       // Lowest and highest rate offered.
+	Increase   float64       `yaml:"increase" jsonschema:"exclusiveMinimum=0"`                                          // Of search ramp: step from rate to rate; of bisect: the resolution at which it ends, 2% unless said.
+	Duration   time.Duration `yaml:"duration" jsonschema:"required,format=positive-duration"`                           // Of a trial's window, in which calls count; of searches adaptive and mlr, of the longest trial.
+	Repeat     int           `yaml:"repeat" jsonschema:"minimum=1,maximum=1000,default=1"`                              // Fresh deployments per size, of search adaptive at least; the interval of a capacity comes from their differences.
+	Warmup     time.Duration `yaml:"warmup" jsonschema:"format=whole-duration,default=0s"`                              // Load before the window, which does not count.
+	Settle     time.Duration `yaml:"settle" jsonschema:"format=whole-duration,default=1s"`                              // Rest between trials.
+	Stop       string        `yaml:"stop" jsonschema:"minLength=1"`                                                     // Of search ramp: condition in CEL that ends a repeat's rates, such as scr / icr < 0.8; of doubles: scr (succeeded per second), icr and rate (the rate asked for), duration_s, scheduled, offered, succeeded, failed, success_ratio, latency_p50_ms, latency_p95_ms, latency_p99_ms.
+	Thresholds []float64     `yaml:"thresholds" jsonschema:"minItems=1,exclusiveMinimum=0,maximum=1"`                   // Success ratios at which a capacity is wanted, descending; [0.9] unless said.
+	Search     string        `yaml:"search" jsonschema:"enum=adaptive,enum=ramp,enum=bisect,enum=mlr,default=adaptive"` // Which rate comes next: where most is to be learned, the paper's linear ramp, bisection, or by the logic of MLRsearch.
+	Precision  float64       `yaml:"precision" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1"`                      // Of searches adaptive and mlr: how wide the interval of a capacity may be, as a share of it; 0.05 unless said.
+	Confidence float64       `yaml:"confidence" jsonschema:"exclusiveMinimum=0.5,exclusiveMaximum=1"`                   // Of search adaptive: how sure the interval is to hold the capacity; 0.95 unless said.
 
 	// Program is the generator's absolute path; empty when it is built in.
 	Program string `yaml:"-"`
@@ -34,8 +36,10 @@ type Workload struct {
 
 // The ways to search for a capacity.
 const (
-	Ramp   = "ramp"
-	Bisect = "bisect"
+	Adaptive = "adaptive"
+	Ramp     = "ramp"
+	Bisect   = "bisect"
+	MLR      = "mlr"
 )
 
 // A Range is the lowest and the highest rate.
@@ -90,7 +94,7 @@ func parseWorkload(path string, raw []byte, c *checker, known Known) (*Workload,
 	if err := root.check(c); err != nil {
 		return nil, err
 	}
-	w := &Workload{File: file, Unit: "calls/s", Repeat: 1, Settle: time.Second, Thresholds: []float64{0.9}, Search: Ramp}
+	w := &Workload{File: file, Unit: "calls/s", Repeat: 1, Settle: time.Second, Thresholds: []float64{0.9}, Search: Adaptive}
 	if err := root.decode(w); err != nil {
 		return nil, err
 	}
@@ -108,9 +112,10 @@ func (w *Workload) check(root Node, known Known) error {
 	switch {
 	case low > high:
 		c.bad(fmt.Sprintf("range ends at %g, below its start %g", high, low), "want [lowest, highest]", "range")
-	case math.Floor((high-low)/w.Increase) >= maxRates:
+	case w.Increase > 0 && math.Floor((high-low)/w.Increase) >= maxRates:
 		c.bad(fmt.Sprintf("increase %g makes more than %d rates from %g to %g", w.Increase, maxRates, low, high), "want a larger step", "increase")
 	}
+	w.checkSearch(&c)
 	for i := 1; i < len(w.Thresholds); i++ {
 		if w.Thresholds[i] >= w.Thresholds[i-1] {
 			c.bad(fmt.Sprintf("thresholds[%d] is %g, after %g", i, w.Thresholds[i], w.Thresholds[i-1]), "want them descending", "thresholds", i)
@@ -127,6 +132,24 @@ func (w *Workload) check(root Node, known Known) error {
 		w.stop = stop
 	}
 	return join(c.errs)
+}
+
+// checkSearch refuses what the search would not heed. increase may stay when a
+// ramp is changed to another search.
+func (w *Workload) checkSearch(c *meaning) {
+	precise := w.Search == Adaptive || w.Search == MLR
+	switch {
+	case w.Search == Ramp && w.Increase == 0:
+		c.bad("search ramp has no increase", "give the step from rate to rate: increase", "search")
+	case w.Stop != "" && precise:
+		c.bad(fmt.Sprintf("stop belongs to search ramp, this is %s", w.Search), "leave stop away, or say search: ramp", "stop")
+	}
+	if w.Precision != 0 && !precise {
+		c.bad(fmt.Sprintf("precision belongs to searches adaptive and mlr, this is %s", w.Search), "leave it away: increase is what "+w.Search+" is precise to", "precision")
+	}
+	if w.Confidence != 0 && w.Search != Adaptive {
+		c.bad(fmt.Sprintf("confidence belongs to search adaptive, this is %s", w.Search), "leave it away: other intervals are of 95%", "confidence")
+	}
 }
 
 // checkProgram checks a generator that is not built in.

@@ -161,7 +161,7 @@ func (c *campaign) stopped(choice spec.Choice, why string) {
 // again. What was measured counts also when the search could not be ended.
 func (c *campaign) sizing(ctx context.Context, lazy *lazySite, chosen size.Step) (_ vitrine.Measured, err error) {
 	sizing := chosen.Sizing
-	search, err := c.rateSearch()
+	rates, err := c.seek(chosen)
 	if err != nil {
 		return vitrine.Measured{}, err
 	}
@@ -169,15 +169,15 @@ func (c *campaign) sizing(ctx context.Context, lazy *lazySite, chosen size.Step)
 	defer func() { err = errors.Join(err, lazy.end(context.WithoutCancel(ctx))) }()
 	var history []vitrine.Outcome
 	for {
-		step := search.Next(history)
+		step := rates.search.Next(history)
 		if step.Done {
 			c.emit(Event{Kind: RateDone, Choice: lazy.choice, Sizing: sizing, Why: step.Why})
-			return c.learn(lazy, chosen.Again, history), nil
+			return c.learn(lazy, rates, history), nil
 		}
 		outcome, recorded, err := c.trial(ctx, lazy, c.key(lazy, step, history), step)
 		if err != nil {
 			if len(history) > 0 {
-				c.learn(lazy, chosen.Again, history)
+				c.learn(lazy, rates, history)
 			}
 			return vitrine.Measured{}, err
 		}
@@ -215,7 +215,7 @@ func (c *campaign) trial(ctx context.Context, lazy *lazySite, key vitrine.Key, s
 		return vitrine.Outcome{}, false, errEnough
 	}
 	c.emit(Event{Kind: TrialBegins, Choice: lazy.choice, Sizing: lazy.sizing, Step: step, Key: key})
-	d, err := lazy.ready(ctx, step.Restart, c.Workload.Settle)
+	d, err := lazy.ready(ctx, step.Restart, max(c.Workload.Settle, step.Settle))
 	if err != nil {
 		return vitrine.Outcome{}, false, fmt.Errorf("sizing %s: %w", lazy.sizing, err)
 	}

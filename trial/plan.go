@@ -50,7 +50,7 @@ func MakePlan(c *Config) (Plan, error) {
 			}
 		}
 	}
-	rates, err := c.rateSearch()
+	rates, err := c.rateSearch(c.rateConfig())
 	if err != nil {
 		return p, err
 	}
@@ -133,20 +133,25 @@ func (c *Config) rateConfig() rate.Config {
 	return rate.Config{
 		Min: w.Range.Min(), Max: w.Range.Max(), Increase: w.Increase, Duration: w.Duration,
 		Repeat: w.Repeat, Thresholds: w.Thresholds, Seed: c.Seed, Stop: w.StopWhen(),
+		Precision: w.Precision, Confidence: w.Confidence,
+		Overhead: w.Warmup + w.Settle, Stateful: c.Deployment.Stateful,
 	}
 }
 
 // rateSearch makes the search that the workload names.
-func (c *Config) rateSearch() (rate.Search, error) {
-	cfg := c.rateConfig()
+func (c *Config) rateSearch(cfg rate.Config) (rate.Search, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	switch c.Workload.Search {
+	case spec.Adaptive:
+		return rate.NewAdaptive(cfg), nil
 	case spec.Ramp:
 		return rate.NewRamp(cfg), nil
 	case spec.Bisect:
 		return rate.NewBisect(cfg), nil
+	case spec.MLR:
+		return rate.NewMLR(cfg), nil
 	}
-	return nil, fmt.Errorf("search %q: want %s or %s", c.Workload.Search, spec.Ramp, spec.Bisect)
+	return nil, fmt.Errorf("search %q: want adaptive, ramp, bisect or mlr", c.Workload.Search)
 }

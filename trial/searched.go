@@ -1,9 +1,37 @@
 package trial
 
 import (
+	"vitrine"
 	"vitrine/result"
 	"vitrine/search/rate"
+	"vitrine/search/size"
 )
+
+// A seeking is the search of one sizing's rates.
+type seeking struct {
+	search rate.Search
+	cfg    rate.Config
+	again  bool // the sizing was measured before, and this time counts
+}
+
+// seek makes the search of the sizing's rates. What the search of sizings
+// believes of it is where it begins.
+func (c *campaign) seek(chosen size.Step) (seeking, error) {
+	cfg := c.rateConfig()
+	if p := chosen.Predicted; p != nil {
+		cfg.Prior = rate.Prior{Low: p.Low, High: p.High}
+	}
+	search, err := c.rateSearch(cfg)
+	return seeking{search, cfg, chosen.Again}, err
+}
+
+// estimate is what the trials show: by the search's own estimate where it has one.
+func (s seeking) estimate(history []vitrine.Outcome) []vitrine.Capacity {
+	if own, ok := s.search.(rate.Estimator); ok {
+		return own.Estimate(history)
+	}
+	return rate.Estimate(history, s.cfg)
+}
 
 // searched is what the search of a sizing's rates was told, for the report.
 func searched(name string, cfg rate.Config) *result.Search {

@@ -14,15 +14,14 @@ type finding struct {
 	size.Profiled
 }
 
-// learn says what the trials of one sizing show, and enters it in the summary;
-// again: it was measured before, and this time counts.
-func (c *campaign) learn(lazy *lazySite, again bool, history []vitrine.Outcome) vitrine.Measured {
+// learn says what the trials of one sizing show, and enters it in the summary.
+func (c *campaign) learn(lazy *lazySite, rates seeking, history []vitrine.Outcome) vitrine.Measured {
 	choice, sizing := lazy.choice, lazy.sizing
 	m := vitrine.Measured{
-		Again:      again,
+		Again:      rates.again,
 		Sizing:     sizing,
 		Resources:  c.Deployment.Resources(sizing),
-		Capacities: rate.Estimate(history, c.rateConfig()),
+		Capacities: rates.estimate(history),
 	}
 	m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
 	m.Bottleneck, _ = size.Bottleneck(m.Utilization, c.Deployment.Mode.ScaleOn)
@@ -30,10 +29,10 @@ func (c *campaign) learn(lazy *lazySite, again bool, history []vitrine.Outcome) 
 	c.found = append(c.found, finding{choice, size.Profiled{Measured: m, Boot: lazy.boot(), History: history}})
 	c.summary.Sizings = append(c.summary.Sizings, result.Sizing{
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
-		Substrate: choice.Substrate, Options: choice.Options, Again: again,
+		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again,
 		Capacities: m.Capacities, Bottleneck: m.Bottleneck, Utilization: m.Utilization[c.Deployment.Mode.ScaleOn],
 		Trials: len(history), LoadSeconds: rate.LoadSeconds(history),
-		Search: searched(c.Workload.Search, c.rateConfig()),
+		Search: searched(c.Workload.Search, rates.cfg),
 	})
 	for _, o := range history {
 		if !o.Valid {

@@ -211,6 +211,7 @@ generator: %q
 parameters: {%s}
 range: [10, 40]
 increase: 10
+search: ramp
 duration: 1s
 settle: 0s
 repeat: 2
