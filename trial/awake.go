@@ -2,8 +2,11 @@ package trial
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -15,23 +18,80 @@ import (
 	"vitrine/substrate"
 )
 
-// AwakeVerb is the verb of this executable that runs Spin.
+// AwakeVerb is the verb of this executable that runs Spin; its argument is the
+// file.
 const AwakeVerb = "keep-awake"
 
+const (
+	// lapFile is in the folder of what keeps a CPU awake.
+	lapFile = "laps"
+	// disturbed is the share of its best speed below which a CPU was not the
+	// function's alone: what shares the machine, or a hypervisor that gives less,
+	// slowed it. Undisturbed, it keeps within a tenth.
+	disturbed = 0.8
+	// leastLap is how much CPU time, in nanoseconds, a speed rests on at least.
+	leastLap = 20e6
+)
+
+// A lap is what a spinning process did so far.
+type lap struct {
+	work uint64 // turns of its loop
+	cpu  uint64 // nanoseconds of CPU time that they took
+}
+
 // Spin keeps the CPU it runs on from going idle until ctx is done, and takes
-// no time that anyone else wants (SCHED_IDLE, sched(7)).
-func Spin(ctx context.Context) error {
+// no time that anyone else wants (SCHED_IDLE, sched(7)). It writes its lap into
+// the file over and over.
+func Spin(ctx context.Context, file string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
 		return fmt.Errorf("take the scheduling policy for idle time: %w", err)
 	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
 	var over atomic.Bool
 	stop := context.AfterFunc(ctx, func() { over.Store(true) })
 	defer stop()
+	var done lap
+	text := make([]byte, 16)
 	for !over.Load() {
+		const turns = 1 << 20 // about a millisecond
+		work(turns)
+		done.work += turns
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+			return err
+		}
+		done.cpu = uint64(now.Nano())
+		binary.LittleEndian.PutUint64(text, done.work)
+		binary.LittleEndian.PutUint64(text[8:], done.cpu)
+		if _, err := out.WriteAt(text, 0); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// work turns a loop that touches no memory, so that it takes no cache from the
+// function.
+func work(turns int) {
+	x, y := uint64(1), uint64(2)
+	for range turns {
+		x = x*6364136223846793005 + 1442695040888963407
+		y ^= y<<13 ^ x
+	}
+	runtime.KeepAlive(x + y)
+}
+
+// An awake is a process that keeps one of the function's CPUs awake.
+type awake struct {
+	*instance
+	cpu  int
+	best float64 // turns a nanosecond, the most over a trial so far
 }
 
 // keepAwake puts a spinning process on each of the function's CPUs. What wakes
@@ -49,14 +109,15 @@ func (s *site) keepAwake(ctx context.Context, c *Config) error {
 	for _, cpu := range c.CPUs.Function {
 		name := "awake-" + strconv.Itoa(cpu)
 		in := &instance{name: name, dir: c.Results.LogDir(name)}
-		s.awake = append(s.awake, in)
+		s.awake = append(s.awake, &awake{instance: in, cpu: cpu})
 		if err := in.createPlace(ctx, s.host, substrate.Spec{
 			Run: c.RunID, Name: name, Component: name, CPUs: []int{cpu}, Idle: true, Dir: in.dir,
 		}); err != nil {
 			return err
 		}
 		if err := in.start(ctx, vitrine.Command{
-			Args: []string{c.Backends.Self, AwakeVerb}, Env: []string{"GOMAXPROCS=1"}, Dir: in.dir,
+			Args: []string{c.Backends.Self, AwakeVerb, filepath.Join(in.dir, scratchDir, lapFile)},
+			Env:  []string{"GOMAXPROCS=1"}, Dir: in.dir,
 		}); err != nil {
 			return err
 		}
@@ -76,6 +137,37 @@ func (s *site) asleep() error {
 	return nil
 }
 
+// laps reads what the spinning processes did so far; zero of one that has
+// written nothing yet.
+func (s *site) laps() []lap {
+	laps := make([]lap, len(s.awake))
+	for i, in := range s.awake {
+		text, err := os.ReadFile(filepath.Join(in.dir, scratchDir, lapFile))
+		if err == nil && len(text) == 16 {
+			laps[i] = lap{binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[8:])}
+		}
+	}
+	return laps
+}
+
+// undisturbed says which of the function's CPUs was slowed since the laps were
+// read, by the speed of the process that spins on it; nil: none that is known.
+func (s *site) undisturbed(since []lap) error {
+	for i, now := range s.laps() {
+		in, cpu := s.awake[i], float64(now.cpu-since[i].cpu)
+		if since[i].cpu == 0 || cpu < leastLap {
+			continue
+		}
+		speed := float64(now.work-since[i].work) / cpu
+		in.best = max(in.best, speed)
+		if share := speed / in.best; share < disturbed {
+			return fmt.Errorf("host: CPU %d ran at %.2f of its best speed: something else on the machine slowed it", in.cpu, share)
+		}
+	}
+	return nil
+}
+
+// sleep lets the CPUs go idle again.
 func (s *site) sleep(ctx context.Context) error {
 	var errs []error
 	for _, in := range s.awake {

@@ -44,6 +44,7 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	if err != nil {
 		return out, errors.Join(err, watch.Stop())
 	}
+	laps := d.site.laps()
 	report, trialErr := d.drive(ctx, command, warmup+2*window+cmp.Or(c.Grace, defaultGrace))
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), watch.Stop())
@@ -56,6 +57,11 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	}
 	if trialErr == nil {
 		out, trialErr = report.Outcome(key)
+	}
+	if trialErr == nil && out.Valid {
+		if err := d.site.undisturbed(laps); err != nil {
+			out.Valid, out.Reason = false, err.Error()
+		}
 	}
 	if trialErr != nil {
 		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}

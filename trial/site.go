@@ -34,7 +34,7 @@ type site struct {
 	host     substrate.Substrate
 	fabric   fabric.Fabric
 	gen      *instance
-	awake    []*instance // what keeps the function's CPUs awake
+	awake    []*awake // what keeps the function's CPUs awake
 }
 
 // openSite makes the back ends of one combination and puts the generator in place.

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 			exit(drive(os.Args[2:]))
 		case trial.AwakeVerb:
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-			err := trial.Spin(ctx)
+			err := trial.Spin(ctx, os.Args[2])
 			stop()
 			exit(err)
 		case "deaf":
@@ -556,7 +556,7 @@ func TestKeepAwake(t *testing.T) {
 	}
 }
 
-// running lists the processes with exactly these arguments.
+// running lists the processes whose arguments begin with these.
 func running(t *testing.T, args ...string) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -566,7 +566,7 @@ func running(t *testing.T, args ...string) []int {
 	var pids []int
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil || string(text) != strings.Join(args, "\x00")+"\x00" {
+		if err != nil || !strings.HasPrefix(string(text), strings.Join(args, "\x00")+"\x00") {
 			continue // others end as we look
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

@@ -9,10 +9,10 @@ import (
 // awakeCommand is what campaigns with keep_awake run on the function's CPUs.
 func (a *app) awakeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    trial.AwakeVerb,
-		Short:  "Keep the CPU that it runs on from going idle, until it is ended",
-		Args:   args(cobra.NoArgs),
+		Use:    trial.AwakeVerb + " FILE",
+		Short:  "Keep the CPU that it runs on from going idle, until it is ended, and write into a file how fast it is",
+		Args:   args(cobra.ExactArgs(1)),
 		Hidden: true,
-		RunE:   func(c *cobra.Command, _ []string) error { return trial.Spin(c.Context()) },
+		RunE:   func(c *cobra.Command, given []string) error { return trial.Spin(c.Context(), given[0]) },
 	}
 }
