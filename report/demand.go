@@ -40,9 +40,10 @@ type demandRow struct {
 	PerCall   string // ms
 	Idle      string // CPUs
 	R2        string
+	R2Medians string
 	Trials    int
 
-	PerCallSort, IdleSort, R2Sort string // what the columns sort by
+	PerCallSort, IdleSort, R2Sort, R2MediansSort string // what the columns sort by
 }
 
 // A panel is the CPU of each of a subject's components against the rate.
@@ -251,7 +252,15 @@ func (l demandLine) fit() string {
 	if l.PerCall == 0 {
 		return missing
 	}
-	return strconv.FormatFloat(l.R2, 'f', 2, 64)
+	return strconv.FormatFloat(l.R2, 'f', 3, 64)
+}
+
+// fitMedians is R squared of the medians.
+func (l demandLine) fitMedians() string {
+	if l.PerCall == 0 || math.IsNaN(l.R2Medians) {
+		return missing
+	}
+	return strconv.FormatFloat(l.R2Medians, 'f', 3, 64)
 }
 
 // millis is CPU-seconds as milliseconds, to three digits.
@@ -287,8 +296,8 @@ func (s *set) demandView(figures []*figure) demandView {
 		for _, l := range lines {
 			v.Rows = append(v.Rows, demandRow{
 				Name: x.name, Optimal: x.optimal(), Tone: s.componentTone(l.Component).name, Component: l.Component,
-				PerCall: millis(l.PerCall), Idle: cpuText(l.Idle), R2: l.fit(), Trials: len(l.Rates),
-				PerCallSort: sortable(l.PerCall), IdleSort: sortable(l.Idle), R2Sort: sortable(l.R2),
+				PerCall: millis(l.PerCall), Idle: cpuText(l.Idle), R2: l.fit(), R2Medians: l.fitMedians(), Trials: len(l.Rates),
+				PerCallSort: sortable(l.PerCall), IdleSort: sortable(l.Idle), R2Sort: sortable(l.R2), R2MediansSort: sortable(l.R2Medians),
 			})
 		}
 		if len(lines) == 0 && x.cpuUnread("") == "" {

@@ -92,17 +92,13 @@ func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	told := s.entries[i].Search
 	cfg := asked(told)
 	cfg.Thresholds, cfg.Seed = s.run.thresholds(), s.run.Manifest.Seed
-	switch told.Name {
-	case "adaptive":
-		return rate.NewAdaptive(cfg), cfg
-	case "bisect":
-		return rate.NewBisect(cfg), cfg
-	case "mlr":
-		return rate.NewMLR(cfg), cfg
-	case "ramp": // without its condition to stop, which is an expression: the rates tell where it held
-		return rate.NewRamp(cfg), cfg
+	// A ramp is without its condition to stop, which is an expression: the rates
+	// tell where it held.
+	search, err := rate.New(told.Name, cfg)
+	if err != nil {
+		return nil, none // of a later version
 	}
-	return nil, none
+	return search, cfg
 }
 
 // asked is what the search was told, but for what is the run's.

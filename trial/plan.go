@@ -143,15 +143,5 @@ func (c *Config) rateSearch(cfg rate.Config) (rate.Search, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	switch c.Workload.Search {
-	case spec.Adaptive:
-		return rate.NewAdaptive(cfg), nil
-	case spec.Ramp:
-		return rate.NewRamp(cfg), nil
-	case spec.Bisect:
-		return rate.NewBisect(cfg), nil
-	case spec.MLR:
-		return rate.NewMLR(cfg), nil
-	}
-	return nil, fmt.Errorf("search %q: want adaptive, ramp, bisect or mlr", c.Workload.Search)
+	return rate.New(c.Workload.Search, cfg)
 }

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -54,7 +55,7 @@ func (c *campaign) profile() (vitrine.Profile, error) {
 	manifest := c.Results.Manifest()
 	p := vitrine.Profile{
 		Version: vitrine.ProfileVersion, Function: c.Deployment.VNFName, Unit: c.Workload.Unit,
-		Thresholds: c.Workload.Thresholds, Confidence: 0.95,
+		Thresholds: c.Workload.Thresholds, Confidence: cmp.Or(c.Workload.Confidence, 0.95),
 		Provenance: vitrine.ProfileSource{Tool: manifest.Tool, Specs: map[string]string{}},
 	}
 	for _, s := range manifest.Specs {

@@ -66,7 +66,7 @@ func (a *app) simulateCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.simulate(c.Context(), f) },
 	}
 	flags := c.Flags()
-	flags.StringSliceVar(&f.searches, "search", rateSearches(), "searches to try")
+	flags.StringSliceVar(&f.searches, "search", rate.Names(), "searches to try")
 	flags.IntVar(&f.functions, "functions", 200, "how many functions to try them on")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the functions and their noise")
 	flags.StringVar(&f.shape, "shape", sim.Saturating, "of the functions: "+strings.Join(sim.Shapes(), ", "))
@@ -89,27 +89,11 @@ func (a *app) simulateCommand() *cobra.Command {
 	fixed := func(names []string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)
 	}
-	_ = c.RegisterFlagCompletionFunc("search", fixed(rateSearches()))
+	_ = c.RegisterFlagCompletionFunc("search", fixed(rate.Names()))
 	_ = c.RegisterFlagCompletionFunc("shape", fixed(sim.Shapes()))
 	_ = c.MarkFlagDirname("trace")
 	_ = c.MarkFlagFilename("figure", "svg", "png")
 	return c
-}
-
-// rateSearches are the names of all searches of rates.
-func rateSearches() []string { return []string{"adaptive", "mlr", "bisect", "ramp"} }
-
-// rateSearch makes one by its name.
-func rateSearch(name string, cfg rate.Config) rate.Search {
-	switch name {
-	case "adaptive":
-		return rate.NewAdaptive(cfg)
-	case "mlr":
-		return rate.NewMLR(cfg)
-	case "bisect":
-		return rate.NewBisect(cfg)
-	}
-	return rate.NewRamp(cfg)
 }
 
 // check says what is wrong with the flags; nil: nothing.
@@ -118,10 +102,10 @@ func (f simulateFlags) check() error {
 		return &vitrine.BadInput{File: "--" + flag, Found: fmt.Sprint(found), Want: want}
 	}
 	if len(f.searches) == 0 {
-		return bad("search", "none", "want one of "+strings.Join(rateSearches(), ", "))
+		return bad("search", "none", "want one of "+strings.Join(rate.Names(), ", "))
 	}
 	for _, name := range f.searches {
-		if err := oneOf("--search", name, rateSearches()); err != nil {
+		if err := oneOf("--search", name, rate.Names()); err != nil {
 			return err
 		}
 	}
@@ -169,7 +153,7 @@ func (f simulateFlags) check() error {
 func (f simulateFlags) config(name string, on stage) rate.Config {
 	cfg := rate.Config{Min: on.low, Max: on.high, Duration: f.duration, Repeat: f.repeat, Thresholds: []float64{f.threshold},
 		Precision: f.precision, Overhead: f.overhead, Stateful: f.stateful, Seed: f.seed}
-	if name == "ramp" {
+	if name == rate.Ramp {
 		cfg.Increase = f.increase
 		if cfg.Increase == 0 {
 			cfg.Increase = on.high / 100
@@ -251,7 +235,11 @@ func (f simulateFlags) try(ctx context.Context, name string, stages []stage) (si
 			}
 			const most = 100_000
 			cfg := f.config(name, on)
-			m := sim.Drive(on.subject, on.sizing, rateSearch(name, cfg), cfg, sim.Costs{Trial: f.overhead, Restart: f.restart}, most)
+			search, err := rate.New(name, cfg)
+			if err != nil {
+				return err
+			}
+			m := sim.Drive(on.subject, on.sizing, search, cfg, sim.Costs{Trial: f.overhead, Restart: f.restart}, most)
 			scores[i] = sim.Judge(m, on.subject.Capacity(on.sizing, f.threshold))
 			switch {
 			case len(m.History) == 0:

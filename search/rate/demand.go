@@ -2,6 +2,7 @@ package rate
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
@@ -17,6 +18,10 @@ type Demand struct {
 	PerCall   float64 // CPU-seconds per call that succeeded
 	Idle      float64 // CPUs at no load
 	R2        float64 // share of the variance that the line explains, 0..1
+	// R2Medians is that of a line through the medians over the trials of each
+	// offered rate: what is left of R2 once the host's own ups and downs between
+	// trials are out. NaN: fewer than leastTrials rates.
+	R2Medians float64
 	// The trials that the fit rests on: accepted rate, and CPUs used.
 	Rates, CPUs []float64
 }
@@ -35,7 +40,7 @@ const saturated = 0.9
 // Components are in the order of their names; one that was not read, or in too
 // few trials, is left out.
 func Demands(history []vitrine.Outcome, ratio float64) []Demand {
-	rates, cpus := map[string][]float64{}, map[string][]float64{}
+	rates, cpus, offered := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 	for _, o := range history {
 		if !o.Valid || o.SuccessRatio() < ratio || o.Duration <= 0 {
 			continue
@@ -43,6 +48,7 @@ func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 		for component, cpu := range componentCPU(o) {
 			rates[component] = append(rates[component], float64(o.Succeeded)/o.Duration.Seconds())
 			cpus[component] = append(cpus[component], cpu)
+			offered[component] = append(offered[component], o.Rate)
 		}
 	}
 	var all []Demand
@@ -51,14 +57,44 @@ func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 		if len(x) < leastTrials || stat.Variance(x, nil) == 0 {
 			continue
 		}
-		idle, slope := stat.LinearRegression(x, y, nil, false)
-		d := Demand{Component: component, PerCall: slope, Idle: idle, Rates: x, CPUs: y}
-		if stat.Variance(y, nil) > 0 {
-			d.R2 = stat.RSquared(x, y, nil, idle, slope)
+		d := Demand{Component: component, Rates: x, CPUs: y}
+		d.Idle, d.PerCall, d.R2 = line(x, y)
+		d.R2Medians = math.NaN()
+		if mx, my := medians(offered[component], x, y); len(mx) >= leastTrials {
+			_, _, d.R2Medians = line(mx, my)
 		}
 		all = append(all, d)
 	}
 	return all
+}
+
+// line is the least-squares line, and the share of y's variance that it explains.
+func line(x, y []float64) (intercept, slope, r2 float64) {
+	intercept, slope = stat.LinearRegression(x, y, nil, false)
+	if stat.Variance(y, nil) > 0 {
+		r2 = stat.RSquared(x, y, nil, intercept, slope)
+	}
+	return intercept, slope, r2
+}
+
+// medians are those of x and y over the points of each group.
+func medians(group, x, y []float64) (mx, my []float64) {
+	for _, g := range slices.Compact(slices.Sorted(slices.Values(group))) {
+		var gx, gy []float64
+		for i := range group {
+			if group[i] == g {
+				gx, gy = append(gx, x[i]), append(gy, y[i])
+			}
+		}
+		mx, my = append(mx, median(gx)), append(my, median(gy))
+	}
+	return mx, my
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // componentCPU adds the CPU of each component's instances; a component with an

@@ -40,11 +40,39 @@ func TestDemands(t *testing.T) {
 	if math.Abs(a.PerCall-0.003) > 1e-12 || math.Abs(a.Idle-0.01) > 1e-12 || math.Abs(a.R2-1) > 1e-9 || len(a.Rates) != 5 {
 		t.Errorf("a: %+v, want 0.003 s a call, 0.01 idle, R2 1 over 5 trials", a)
 	}
+	if math.Abs(a.R2Medians-1) > 1e-9 {
+		t.Errorf("a: R2 of the medians %g, want 1", a.R2Medians)
+	}
 	if b.R2 > 0.1 {
 		t.Errorf("b: R2 %g, want hardly any", b.R2)
 	}
 	if d := Demands(history[:3], 0.9); len(d) != 0 {
 		t.Errorf("three trials gave %+v, want nothing: too few", d)
+	}
+}
+
+// One disturbed trial in three at each rate costs the line much, and the medians
+// nothing.
+func TestDemandOfMedians(t *testing.T) {
+	var history []vitrine.Outcome
+	for i := range 18 {
+		rate := float64(10 * (1 + i/3))
+		cpu := 0.01 + 0.001*rate
+		if i%3 == 1 {
+			cpu *= 1.5
+		}
+		history = append(history, vitrine.Outcome{
+			Key: vitrine.Key{Rate: rate}, Valid: true, Duration: time.Second,
+			Scheduled: int64(rate), Offered: int64(rate), Succeeded: int64(rate),
+			Use: map[string]vitrine.Use{"a-1": {Component: "a", CPU: &cpu}},
+		})
+	}
+	d := Demands(history, 0.9)[0]
+	if d.R2 > 0.9 || math.Abs(d.R2Medians-1) > 1e-9 {
+		t.Errorf("R2 %g over the trials and %g over the medians, want below 0.9 and 1", d.R2, d.R2Medians)
+	}
+	if d := Demands(history[:9], 0.9)[0]; !math.IsNaN(d.R2Medians) {
+		t.Errorf("R2 of the medians %g over three rates, want none", d.R2Medians)
 	}
 }
 
