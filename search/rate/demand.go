@@ -58,18 +58,18 @@ func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 			continue
 		}
 		d := Demand{Component: component, Rates: x, CPUs: y}
-		d.Idle, d.PerCall, d.R2 = line(x, y)
+		d.Idle, d.PerCall, d.R2 = leastSquares(x, y)
 		d.R2Medians = math.NaN()
 		if mx, my := medians(offered[component], x, y); len(mx) >= leastTrials {
-			_, _, d.R2Medians = line(mx, my)
+			_, _, d.R2Medians = leastSquares(mx, my)
 		}
 		all = append(all, d)
 	}
 	return all
 }
 
-// line is the least-squares line, and the share of y's variance that it explains.
-func line(x, y []float64) (intercept, slope, r2 float64) {
+// leastSquares is the least-squares line, and the share of y's variance that it explains.
+func leastSquares(x, y []float64) (intercept, slope, r2 float64) {
 	intercept, slope = stat.LinearRegression(x, y, nil, false)
 	if stat.Variance(y, nil) > 0 {
 		r2 = stat.RSquared(x, y, nil, intercept, slope)
