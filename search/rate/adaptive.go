@@ -49,13 +49,40 @@ func (a *adaptive) Next(history []vitrine.Outcome) Step {
 	}
 	v := newView(a.cfg, history)
 	step, why := v.next()
-	switch {
-	case why != "":
+	if why == "" {
+		why = a.enough(v)
+	}
+	if why != "" {
 		return Step{Done: true, Repeat: v.deployment(), Why: why + v.summary()}
-	case len(history) >= a.most():
-		return Step{Done: true, Repeat: v.deployment(), Why: fmt.Sprintf("%d trials are spent, as many as are sensible%s", len(history), v.summary())}
 	}
 	return v.deployed(step)
+}
+
+// enough says why the search ends although it has not reached its aim.
+func (a *adaptive) enough(v *view) string {
+	const (
+		few      = 14  // trials before it may be given up
+		lately   = 6   // trials that should have narrowed an interval
+		little   = 0.8 // of what it was
+		hopeless = 1.5 // times the wanted precision
+	)
+	n := len(v.history)
+	switch worst, ok := v.worst(v.cfg.precision()); {
+	case n >= a.most():
+		return fmt.Sprintf("%d trials are spent, as many as are sensible", n)
+	case !ok || n < few+2*v.cfg.Repeat || worst.width < hopeless*v.cfg.precision():
+		return ""
+	default:
+		before := newView(a.cfg, v.history[:n-lately]).aim(worst.i).width
+		if worst.width < little*before {
+			return ""
+		}
+		why := fmt.Sprintf("the last %d trials did not narrow the interval (threshold %g)", lately, worst.threshold)
+		if v.shown(worst) > worst.median+alike {
+			why += "; overload shows too late for the duration, longer trials would help"
+		}
+		return why
+	}
 }
 
 // A view is what the search knows at one time.
@@ -72,8 +99,8 @@ func newView(cfg Config, history []vitrine.Outcome) *view {
 	v.trials = v.record.fair()
 	var shown []series
 	for _, e := range v.trials {
-		if e.success < intact*v.best || 1-cfg.Thresholds[0] < 1-intact {
-			shown = append(shown, e.series)
+		if e.steadily(v.best) && (e.success < intact*v.best || 1-cfg.Thresholds[0] < 1-intact) {
+			shown = append(shown, e.steady())
 		}
 	}
 	v.noise.learn(shown)
@@ -110,7 +137,15 @@ func (v *view) next() (step Step, why string) {
 	if step, ok := v.contrast(); ok {
 		return step, ""
 	}
-	return Step{}, "done"
+	return Step{}, v.reached()
+}
+
+// reached says what the search came to.
+func (v *view) reached() string {
+	if worst, wide := v.worst(v.cfg.precision()); wide && v.cfg.Repeat > 1 && v.differ(worst) {
+		return fmt.Sprintf("%d deployments differ too much for a precision of %g", v.deployment(), v.cfg.precision())
+	}
+	return fmt.Sprintf("as precise as wanted (%g) after %d trials", v.cfg.precision(), len(v.history))
 }
 
 // unmeasured is the lowest rate, when no other could be measured, or the end.
@@ -184,8 +219,9 @@ func shortest(cfg Config, rate float64) time.Duration {
 	const (
 		part  = 60 // of the longest
 		calls = 30
+		share = 3
 	)
-	s := max(1, cfg.Duration.Seconds()/part, calls/rate)
+	s := max(1, cfg.Duration.Seconds()/part, calls/rate, min(fewest, cfg.Duration.Seconds()/share))
 	return window(cfg, s)
 }
 

@@ -61,14 +61,14 @@ func newBeliever(cfg Config, trials []evidence, best float64) believer {
 
 func slopes() (slopes, weights []float64) {
 	for s, w := 0.5, 0.0; s < 40; s *= 1.5 {
-		w = math.Exp(-math.Pow(math.Log(s/1.5), 2) / (2 * 1.1 * 1.1))
+		w = math.Exp(-math.Pow(math.Log(s/1.5), 2) / (2 * 0.8 * 0.8))
 		slopes, weights = append(slopes, s), append(weights, w)
 	}
 	return slopes, weights
 }
 
 func misfits() []misfit {
-	return []misfit{{0.003, 0.04, 0.5}, {0.01, 0.12, 0.35}, {0.03, 0.35, 0.15}}
+	return []misfit{{0.003, 0.04, 0.55}, {0.01, 0.12, 0.33}, {0.03, 0.35, 0.12}}
 }
 
 // deviations are those of deployments from each other that may be.
@@ -78,10 +78,33 @@ func deviations() []misfit {
 
 // believe looks at the whole range, and then closer at what is left of it.
 func (b believer) believe(threshold float64) belief {
+	b = b.local(threshold)
 	low, high := math.Log(b.cfg.Min)-beyond, math.Log(b.cfg.Max)+beyond
 	look := b.look(threshold, low, high, coarse)
 	low, high = look.support()
 	return b.look(threshold, low, high, fine)
+}
+
+// local leaves out short trials far from where the threshold was seen to be
+// crossed: they say little of it, and what they say may mislead.
+func (b believer) local(threshold float64) believer {
+	const far = 0.22 // as a difference of logarithms
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, e := range b.trials {
+		if e.crosses(threshold) {
+			low, high = min(low, e.x), max(high, e.x)
+		}
+	}
+	if low > high {
+		return b
+	}
+	var near []evidence
+	for _, e := range b.trials {
+		if e.window >= fewest || e.x > low-far && e.x < high+far {
+			near = append(near, e)
+		}
+	}
+	return newBeliever(b.cfg, near, b.best)
 }
 
 // support is where the capacity may lie at all.
@@ -108,7 +131,7 @@ func (b believer) look(threshold, low, high float64, n int) belief {
 	all := 0.0
 	for si, slope := range slopes {
 		for _, m := range misfits() {
-			rows := b.rows(v.x, line{math.Log(threshold), math.Log(b.best), slope, m})
+			rows := b.rows(v.x, decline{math.Log(threshold), math.Log(b.best), slope, m})
 			for _, d := range b.deviations() {
 				sum := 0.0
 				for i, p := range combine(rows, d.wander, spacing) {
@@ -135,9 +158,9 @@ func (b believer) look(threshold, low, high float64, n int) belief {
 	return v
 }
 
-// A line is what the success ratio is thought to be near the capacity, in
+// A decline is what the success ratio is thought to be near the capacity, in
 // logarithms.
-type line struct {
+type decline struct {
 	threshold, best, slope float64
 	misfit                 misfit
 }
@@ -193,29 +216,37 @@ func (b believer) prior(x []float64) []float64 {
 }
 
 // useHint takes the CPU that the highest intact trial used for a hint of how
-// much more there is to have. It is no more than a hint: a function may be
-// saturated long before its CPU is, or by something else.
+// much more there is to have: as much as overloaded trials used, or else all.
+// It is no more than a hint: something else may be scarce, and what is used
+// may not rise straight with the rate.
 func (b believer) useHint(x, p []float64) {
-	const least, sd, trust = 0.05, 0.3, 0.7
-	at := -1
+	const least, sd, trust = 0.05, 0.15, 0.8
+	at, full := -1, 0.0
 	for i, e := range b.trials {
-		if e.busy >= least && e.success >= intact*b.best && (at < 0 || e.x > b.trials[at].x) {
+		switch {
+		case e.busy < least:
+		case e.success < strained*b.best:
+			full = max(full, e.busy)
+		case e.success >= intact*b.best && (at < 0 || e.x > b.trials[at].x):
 			at = i
 		}
 	}
 	if at < 0 {
 		return
 	}
+	if full == 0 {
+		full = 1
+	}
 	e := b.trials[at]
-	middle := e.x - math.Log(min(e.busy, 1)) + 0.05
+	middle := e.x + math.Log(max(full/e.busy, 1)) + 0.08
 	for i := range x {
 		z := (x[i] - middle) / sd
-		p[i] *= (1 - trust) + trust*math.Exp(-z*z/2)/sd
+		p[i] *= (1 - trust) + trust*math.Exp(-z*z/2)/(sd*math.Sqrt(2*math.Pi))
 	}
 }
 
 // rows are the likelihoods over the rates of the trials of each deployment.
-func (b believer) rows(x []float64, l line) [][]float64 {
+func (b believer) rows(x []float64, d decline) [][]float64 {
 	rows := make([][]float64, b.deployments)
 	for r := range rows {
 		rows[r] = make([]float64, len(x))
@@ -224,13 +255,13 @@ func (b believer) rows(x []float64, l line) [][]float64 {
 		}
 	}
 	for i := range b.trials {
-		b.trials[i].weigh(rows[b.row[i]], x, l)
+		b.trials[i].weigh(rows[b.row[i]], x, d)
 	}
 	return rows
 }
 
 // weigh multiplies the row by how likely the trial is for a capacity at each x.
-func (e *evidence) weigh(row, x []float64, l line) {
+func (e *evidence) weigh(row, x []float64, d decline) {
 	const (
 		aside   = 0.1  // share of trials that lie off the line, but on their side of the threshold
 		within  = 0.1  // and how far above them, as a logarithm, the capacity then is
@@ -238,20 +269,20 @@ func (e *evidence) weigh(row, x []float64, l line) {
 		least   = 1e-6 // of a variance
 		reaches = 40.0 // what is this unlikely, in standard deviations squared, is left out
 	)
-	room := max(l.best-l.threshold, 0.02)
-	wander := l.slope * l.slope * l.misfit.wander * l.misfit.wander
+	room := max(d.best-d.threshold, 0.02)
+	wander := d.slope * d.slope * d.misfit.wander * d.misfit.wander
 	side := math.Sqrt(e.variance + least)
-	passes := aside * normal((e.high-l.threshold)/side) / (room + side)
-	fails := aside * normal((l.threshold-e.low)/side) / depth
+	passes := aside * normal((e.high-d.threshold)/side) / (room + side)
+	fails := aside * normal((d.threshold-e.low)/side) / depth
 	for i, c := range x {
-		f := l.threshold - l.slope*(e.x-c)
+		f := d.threshold - d.slope*(e.x-c)
 		spread := e.variance + least
-		if f > l.best {
-			f = l.best
+		if f > d.best {
+			f = d.best
 		} else {
 			spread += wander
 		}
-		off := l.misfit.bend * (f - l.threshold)
+		off := d.misfit.bend * (f - d.threshold)
 		spread += off * off
 		p := e.doubt / depth
 		if e.x >= c {

@@ -14,23 +14,19 @@ type ceiling struct {
 	final   bool    // it was tried often enough
 }
 
-// findCeiling looks for rates that cannot be measured, or that Config.Stop says
-// are not to be exceeded. A trial may be invalid by bad luck: only those above
-// all valid ones count, and only when there are several, or the generator said
-// twice how much of the rate it could offer.
+// findCeiling looks for rates that cannot be measured. A trial may be invalid
+// by bad luck: only those above all valid ones count, and only when there are
+// several, or the generator said twice how much of the rate it could offer.
 func findCeiling(cfg Config, history []vitrine.Outcome) ceiling {
 	const short = 0.985 // of the schedule: the generator's fault
 	const below = 0.97  // of what it could offer
-	valid, stop := 0.0, cfg.Max
+	valid := 0.0
 	for _, o := range history {
 		if counts(o) {
 			valid = max(valid, o.Rate)
-			if cfg.Stop != nil && cfg.Stop(o) {
-				stop = min(stop, o.Rate)
-			}
 		}
 	}
-	c := ceiling{rate: stop}
+	c := ceiling{rate: cfg.Max}
 	offers, said := math.Inf(1), 0
 	for _, o := range history {
 		if counts(o) || o.Rate <= valid {
@@ -58,6 +54,6 @@ func findCeiling(cfg Config, history []vitrine.Outcome) ceiling {
 	default:
 		c.rate = math.Sqrt(cfg.Min * c.invalid)
 	}
-	c.rate = min(max(c.rate, cfg.Min), stop)
+	c.rate = min(max(c.rate, cfg.Min), cfg.Max)
 	return c
 }

@@ -16,7 +16,8 @@ type evidence struct {
 	success   float64 // success ratio of the fair seconds
 	low, high float64 // bounds of the logarithm of the success ratio in the long run
 	variance  float64 // of that logarithm, for noise
-	series    series
+	all       []count // the seconds of the trial
+	from      int     // the first of them that is fair
 	busy      float64 // CPU used of CPU given, of the busiest component; 0: not read
 
 	hidden    float64 // calls that the function took in before its overload showed; 0: not seen
@@ -48,10 +49,8 @@ func read(o vitrine.Outcome, best float64, after bool) evidence {
 	if len(seconds) == 0 {
 		seconds = append(seconds, count{float64(o.Scheduled), float64(o.Succeeded)})
 	}
-	fair := e.choose(seconds, best, after)
-	e.sum(fair)
-	e.seconds = e.window * float64(len(fair)) / float64(len(seconds))
-	e.low, e.high = math.Log(e.success), math.Log(e.success)
+	e.all = seconds
+	e.rest(e.choose(seconds, best, after))
 	e.bound(seconds, best, after)
 	e.question()
 	return e
@@ -70,49 +69,89 @@ func (e *evidence) question() {
 	}
 }
 
-// choose is the seconds that stand for the long run: those after a queue was
-// full, and those after the function had recovered from an overload before.
-func (e *evidence) choose(seconds []count, best float64, after bool) []count {
+// choose is the first of the seconds that stand for the long run: those after a
+// queue was full, and those after the function had recovered from an overload
+// before.
+func (e *evidence) choose(seconds []count, best float64, after bool) int {
 	n := len(seconds)
 	if n < fewest {
 		e.shows = total(seconds).ratio() < intact*best
-		return seconds
+		return 0
 	}
 	c, first, later := step(seconds)
 	switch {
 	case c == 0:
 	case first-later >= plainly && first >= intact*best && c+1 < n:
-		rest := seconds[c+1:] // the second of the change is neither
+		rest := total(seconds[c+1:]).ratio() // the second of the change is neither
 		e.shows = true
 		for _, s := range seconds[:c+1] {
-			e.hidden += s.succeeded - s.scheduled*total(rest).ratio()
+			e.hidden += s.succeeded - s.scheduled*rest
 		}
-		return rest
+		return c + 1
 	case after && later-first >= plainly:
 		e.recovered = e.window * float64(c) / float64(n)
-		return seconds[c:]
+		return c
 	}
 	// Filling up within the first second leaves only that one better.
 	rest := total(seconds[1:]).ratio()
 	e.shows = rest < intact*best
 	if e.shows && seconds[0].ratio() > rest+plainly {
 		e.hidden = seconds[0].succeeded - seconds[0].scheduled*rest
-		return seconds[1:]
+		return 1
 	}
-	return seconds
+	return 0
 }
 
-// step is where the success ratio changes most, if one change explains more
-// than half of how the seconds differ; 0: nowhere.
+// leadIn leaves out the first seconds of overloaded trials if over all of them
+// these do better than the later ones. A queue fills slowly near the capacity,
+// and how its filling shows in one trial is lost in the noise.
+func leadIn(trials []evidence, best float64) {
+	const (
+		enough = 6     // seconds of a trial
+		little = 0.015 // of the success ratio
+		clear  = 1.5   // standard deviations
+	)
+	var excess [enough / 2]struct{ n, sum, squares float64 }
+	for _, e := range trials {
+		if len(e.all) < enough || !e.shows || e.recovered > 0 || e.success < strained*best {
+			continue
+		}
+		later := total(e.all[enough/2:]).ratio()
+		deviation := math.Sqrt(spread(e.all[enough/2:], later) / float64(len(e.all)-enough/2-1))
+		for i := range excess {
+			excess[i].n++
+			excess[i].sum += e.all[i].ratio() - later
+			excess[i].squares += deviation * deviation
+		}
+	}
+	lead := 0
+	for i, x := range excess {
+		if x.n > 0 && i == lead && x.sum/x.n > max(little, clear*math.Sqrt(x.squares)/x.n) {
+			lead++
+		}
+	}
+	for i := range trials {
+		e := &trials[i]
+		if len(e.all) >= enough && e.shows && e.recovered == 0 && e.from < lead {
+			e.rest(lead)
+		}
+	}
+}
+
+// step is where the success ratio changes most; 0: nowhere, for the change is
+// not clear beside how the seconds before and after it differ.
 func step(seconds []count) (at int, first, later float64) {
-	all := total(seconds)
-	flat := spread(seconds, all.ratio())
-	least := flat / 2
+	const clear = 5 // standard deviations
+	least := math.Inf(1)
 	for c := 1; c < len(seconds); c++ {
 		a, b := total(seconds[:c]).ratio(), total(seconds[c:]).ratio()
 		if left := spread(seconds[:c], a) + spread(seconds[c:], b); left < least {
 			at, first, later, least = c, a, b, left
 		}
+	}
+	n, c := float64(len(seconds)), float64(at)
+	if math.Abs(first-later) < clear*math.Sqrt(least/(n-2)*(1/c+1/(n-c))) {
+		return 0, 0, 0
 	}
 	return at, first, later
 }
@@ -134,19 +173,39 @@ func spread(seconds []count, around float64) float64 {
 	return sum
 }
 
-// sum takes the fair seconds together.
-func (e *evidence) sum(fair []count) {
+// rest bases the evidence on the seconds from one on.
+func (e *evidence) rest(from int) {
+	fair := e.all[from:]
 	all := total(fair)
-	e.calls = all.scheduled
+	e.from, e.calls = from, all.scheduled
 	e.success = max(all.succeeded, emptyHalf) / all.scheduled
-	part := e.window / float64(len(fair)) // for a trial that does not tell its seconds
-	for _, s := range fair {
-		e.series.deviation = append(e.series.deviation, s.ratio()/e.success-1)
-		e.series.white = append(e.series.white, drawing(e.success, s.scheduled))
+	e.low, e.high = math.Log(e.success), math.Log(e.success)
+	e.seconds = e.window * float64(len(fair)) / float64(len(e.all))
+}
+
+// steadily says that the trial may tell how seconds differ by noise alone: it
+// was not so overloaded, and not so short, that they differ for other reasons.
+func (e *evidence) steadily(best float64) bool {
+	const least = 0.7
+	return e.window >= fewest && e.success >= least*best
+}
+
+// steady is how the later seconds deviate, those at the start being of another
+// kind where a queue fills.
+func (e *evidence) steady() series {
+	const start = 0.3 // of the trial
+	from := max(e.from, int(start*float64(len(e.all))))
+	later := e.all[from:]
+	mean := max(total(later).succeeded, emptyHalf) / total(later).scheduled
+	var s series
+	if len(later) < 2 { // one says nothing of how they differ
+		return s
 	}
-	if len(fair) == 1 && part > 1 {
-		e.series = series{}
+	for _, c := range later {
+		s.deviation = append(s.deviation, c.ratio()/mean-1)
+		s.white = append(s.white, drawing(mean, c.scheduled))
 	}
+	return s
 }
 
 // drawing is the variance of the logarithm of a success ratio for the calls
@@ -154,6 +213,13 @@ func (e *evidence) sum(fair []count) {
 func drawing(success, calls float64) float64 {
 	p := min(max(success, emptyHalf/calls), 1-emptyHalf/calls)
 	return (1 - p) / (p * calls)
+}
+
+// crosses says that the trial was about at the capacity for the threshold, and
+// long enough to tell.
+func (e *evidence) crosses(threshold float64) bool {
+	const little = 0.06 // of the success, as a logarithm
+	return e.shows && e.window >= fewest && math.Abs(math.Log(e.success/threshold)) < little
 }
 
 // bound widens what a trial says where it was too short to tell: success that

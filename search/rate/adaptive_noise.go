@@ -19,8 +19,8 @@ type noise []wave
 // rather clustered than not. Where trials are too few or too short to tell, it
 // stands, so that intervals are not too narrow.
 func waves() noise {
-	sigmas := [...]wave{{sigma: 0.003, weight: 1}, {sigma: 0.01, weight: 2}, {sigma: 0.02, weight: 3}, {sigma: 0.04, weight: 2}, {sigma: 0.08, weight: 1}, {sigma: 0.16, weight: 0.5}}
-	phis := [...]wave{{phi: 0, weight: 2}, {phi: 0.4, weight: 2}, {phi: 0.7, weight: 3}, {phi: 0.85, weight: 2}, {phi: 0.95, weight: 0.7}}
+	sigmas := [...]wave{{sigma: 0.003, weight: 0.5}, {sigma: 0.01, weight: 2}, {sigma: 0.02, weight: 3}, {sigma: 0.04, weight: 1.5}, {sigma: 0.08, weight: 0.5}, {sigma: 0.16, weight: 0.2}}
+	phis := [...]wave{{phi: 0, weight: 1}, {phi: 0.4, weight: 1}, {phi: 0.7, weight: 3}, {phi: 0.85, weight: 3}, {phi: 0.95, weight: 0.7}}
 	all := make(noise, 0, len(sigmas)*len(phis))
 	for _, s := range sigmas {
 		for _, p := range phis {

@@ -3,6 +3,7 @@ package rate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"vitrine"
@@ -23,6 +24,7 @@ type aim struct {
 	median      float64 // logarithm of the rate
 	width       float64 // of the interval, as a share of the capacity
 	sd          float64 // of the logarithm, as the interval has it
+	low, high   float64 // logarithms: the interval
 	lowest, top bool    // the capacity is thought to lie at or beyond an end of what can be offered
 }
 
@@ -32,6 +34,7 @@ func (v *view) aim(i int) aim {
 	low, high := a.belief.quantile(tail), a.belief.quantile(1-tail)
 	a.median = a.belief.quantile(0.5)
 	a.width = math.Exp(high-a.median) - math.Exp(low-a.median)
+	a.low, a.high = low, high
 	a.sd = (high - low) / (2 * quantileNormal(1-tail))
 	a.lowest = a.median <= math.Log(v.cfg.Min)+alike
 	a.top = a.median >= math.Log(v.ceiling.rate)-alike
@@ -104,10 +107,15 @@ func (v *view) differ(a aim) bool {
 // ones may not see a queue fill (ETSI GS NFV-TST 009, clause 12.3.3).
 func (v *view) verify() (Step, bool) {
 	a := v.aim(0)
-	if v.settled(a) || v.seen(math.Exp(a.median-near), math.Exp(a.median+near), v.cfg.Duration) {
+	if v.settled(a) || v.verified(a) {
 		return Step{}, false
 	}
 	return v.trial(math.Exp(v.shown(a)), v.cfg.Duration, "the capacity in a trial of the full length"), true
+}
+
+// verified says whether there was a trial of the full length near the capacity.
+func (v *view) verified(a aim) bool {
+	return v.seen(math.Exp(a.median-near), math.Exp(a.median+near), v.cfg.Duration)
 }
 
 // seen says whether there is a fair trial in the range of rates at least so long.
@@ -164,7 +172,39 @@ func (v *view) where(a aim) (x float64, why string) {
 	case !overloaded:
 		return a.median, "higher, for all before passed"
 	}
-	return v.shown(a), fmt.Sprintf("where the capacity is thought to be, within %.1f%%", 50*a.width)
+	if p := v.expand(a); p != 0.5 {
+		return a.belief.quantile(p), "farther, for the last trials all fell on one side of it"
+	}
+	return v.shown(a) + a.lean(), fmt.Sprintf("where the capacity is thought to be, within %.1f%%", 50*a.width)
+}
+
+// expand is the quantile to try: farther off the middle for every trial in a row
+// that fell on the same side, while none was close. What is believed was wrong then.
+func (v *view) expand(a aim) float64 {
+	const farther, farthest = 0.08, 0.25
+	if v.close(a) {
+		return 0.5
+	}
+	row := 0
+	for i := len(v.trials) - 1; i >= 0; i-- {
+		side := 1
+		if v.trials[i].success < a.threshold {
+			side = -1
+		}
+		if row*side < 0 {
+			break
+		}
+		row += side
+	}
+	off := min(farther*max(0, math.Abs(float64(row))-1), farthest)
+	return 0.5 + math.Copysign(off, float64(row))
+}
+
+// lean is how far off the median a trial tells more, for the interval reaches
+// farther on that side.
+func (a aim) lean() float64 {
+	const share, most = 0.5, 0.03
+	return max(-most, min(most, share*((a.low+a.high)/2-a.median)))
 }
 
 // shown is the lowest rate from the median on at which an overload shows in the
@@ -200,14 +240,21 @@ func (v *view) around(x float64) int {
 	return n
 }
 
-// hidden is how many calls the function was seen to take in before an overload
-// showed.
+// hidden is how many calls the function takes in before an overload shows: the
+// median of the trials that were overloaded for long enough, for noise may make
+// a single one look so.
 func (v *view) hidden() float64 {
-	hidden := 0.0
+	var hidden []float64
 	for _, e := range v.trials {
-		hidden = max(hidden, e.hidden)
+		if e.shows && e.window >= fewest {
+			hidden = append(hidden, e.hidden)
+		}
 	}
-	return hidden
+	if len(hidden) == 0 {
+		return 0
+	}
+	slices.Sort(hidden)
+	return hidden[len(hidden)/2]
 }
 
 // long is how long the trial is best: no longer than it takes to reach what is
@@ -218,6 +265,7 @@ func (v *view) long(a aim, rate, wanted float64) time.Duration {
 		margin = 1.1
 		finer  = 3.0 // than what is known so far, at no overhead
 		most   = 8.0
+		soon   = 2.0 // seconds
 	)
 	b := a.belief
 	goal := wanted / (2 * quantileNormal(1-(1-v.cfg.confidence())/2))
@@ -233,10 +281,35 @@ func (v *view) long(a aim, rate, wanted float64) time.Duration {
 			longest = t
 		}
 	}
-	if longest > v.cfg.Duration/2 && core < near {
+	if !v.close(a) {
+		longest = min(longest, fewest*time.Second)
+		if v.hidden() < rate { // a queue of less than a second
+			return window(v.cfg, longest.Seconds()+min(v.fill(a, rate), soon))
+		}
+	} else if longest > v.cfg.Duration/2 || !v.verified(a) { // which takes one of this length
 		return v.cfg.Duration
 	}
 	return window(v.cfg, longest.Seconds()+v.fill(a, rate))
+}
+
+// close says whether a trial that was long enough to show an overload lay near
+// the capacity, so that what is believed of it is more than a guess.
+func (v *view) close(a aim) bool {
+	passed, failed := math.Inf(-1), math.Inf(1)
+	for _, e := range v.trials {
+		if e.window < fewest {
+			continue
+		}
+		switch {
+		case e.crosses(a.threshold):
+			return true
+		case e.success >= a.threshold:
+			passed = max(passed, e.x)
+		default:
+			failed = min(failed, e.x)
+		}
+	}
+	return failed-passed < 2*near
 }
 
 // fill is how many seconds the queue that was seen takes to fill at the rate.
@@ -280,14 +353,14 @@ func (v *view) narrow() (Step, bool) {
 // contrast runs the trials that the report sets beside the one at capacity, as
 // in NFV-VITAL's figure 2, unless some are there already.
 func (v *view) contrast() (Step, bool) {
-	const brief = 3 // seconds
+	const brief = 2 // seconds
 	a := v.aim(0)
 	if a.lowest || a.top {
 		return Step{}, false
 	}
 	capacity := math.Exp(a.median)
-	window := window(v.cfg, max(brief, shortest(v.cfg, capacity*halfLoad).Seconds()))
-	if under := max(v.cfg.Min, halfLoad*capacity); under < 0.8*capacity && !v.seen(0.3*capacity, 0.8*capacity, 0) {
+	window := window(v.cfg, brief)
+	if under := max(v.cfg.Min, halfLoad*capacity); under < 0.8*capacity && !v.seen(0.25*capacity, 0.85*capacity, 0) {
 		return v.trial(under, window, "underload, to set beside the capacity"), true
 	}
 	if over := min(v.ceiling.rate, overLoad*capacity); over > 1.1*capacity && !v.seen(1.1*capacity, 1.8*capacity, 0) {

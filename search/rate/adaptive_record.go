@@ -67,6 +67,7 @@ func newRecord(cfg Config, history []vitrine.Outcome) *record {
 			r.tired = false
 		}
 	}
+	leadIn(r.trials, r.best)
 	absorb(r.trials, r.best)
 	r.ceiling = findCeiling(cfg, history)
 	return r
@@ -208,7 +209,7 @@ func (r *record) rest() (settle time.Duration, restart bool) {
 	if r.cfg.Stateful || r.restart {
 		return 0, true
 	}
-	return max(r.settle, min(shortRest, 2*seconds(r.last.window))), false
+	return max(r.settle, shortRest), false
 }
 
 // fair is the trials that count.
