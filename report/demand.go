@@ -274,7 +274,12 @@ func millis(seconds float64) string {
 }
 
 // sortable is the number to as many digits as tell lines apart.
-func sortable(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+func sortable(v float64) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
 
 // cpuText is CPUs to a thousandth.
 func cpuText(cpus float64) string {
