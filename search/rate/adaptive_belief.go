@@ -60,8 +60,9 @@ func newBeliever(cfg Config, trials []evidence, best float64) believer {
 }
 
 func slopes() (slopes, weights []float64) {
+	const breaks = 0.01 // for functions that break down
 	for s, w := 0.5, 0.0; s < 40; s *= 1.5 {
-		w = math.Exp(-math.Pow(math.Log(s/1.5), 2) / (2 * 0.8 * 0.8))
+		w = breaks + math.Exp(-math.Pow(math.Log(s/1.5), 2)/(2*0.8*0.8))
 		slopes, weights = append(slopes, s), append(weights, w)
 	}
 	return slopes, weights
@@ -263,7 +264,7 @@ func (b believer) rows(x []float64, d decline) [][]float64 {
 // weigh multiplies the row by how likely the trial is for a capacity at each x.
 func (e *evidence) weigh(row, x []float64, d decline) {
 	const (
-		aside   = 0.1  // share of trials that lie off the line, but on their side of the threshold
+		aside   = 0.2  // share of trials that lie off the line, but on their side of the threshold
 		within  = 0.1  // and how far above them, as a logarithm, the capacity then is
 		depth   = 3.0  // how far down success may be, as a logarithm
 		least   = 1e-6 // of a variance

@@ -25,6 +25,7 @@ type evidence struct {
 	recovered float64 // seconds at the start in which the function had not recovered
 	after     bool    // an overload came before, and nothing since shows that it is over
 	doubt     float64 // probability that it says nothing at all
+	strained  bool    // an overload came before in the deployment, at whatever time
 	unfair    bool    // an overload before it lingers in it
 }
 
@@ -59,7 +60,7 @@ func read(o vitrine.Outcome, best float64, after bool) evidence {
 // question is how much the trial may be doubted: short ones may not see an
 // overload, and those after an overload may suffer from that.
 func (e *evidence) question() {
-	const always, brief, before = 0.002, 0.05, 0.05
+	const always, brief, before = 0.002, 0.05, 0.02
 	e.doubt = always
 	if e.window < fewest {
 		e.doubt += brief / e.window

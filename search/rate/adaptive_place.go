@@ -34,6 +34,11 @@ func (v *view) aim(i int) aim {
 	low, high := a.belief.quantile(tail), a.belief.quantile(1-tail)
 	a.median = a.belief.quantile(0.5)
 	a.width = math.Exp(high-a.median) - math.Exp(low-a.median)
+	if v.deployment() < v.cfg.Repeat { // too few to tell how they differ
+		half := quantileNormal(1-tail) * a.belief.narrowly
+		low, high = a.median-half, a.median+half
+		a.width = min(a.width, 2*half)
+	}
 	a.low, a.high = low, high
 	a.sd = (high - low) / (2 * quantileNormal(1-tail))
 	a.lowest = a.median <= math.Log(v.cfg.Min)+alike
@@ -110,12 +115,26 @@ func (v *view) verify() (Step, bool) {
 	if v.settled(a) || v.verified(a) {
 		return Step{}, false
 	}
-	return v.trial(math.Exp(v.shown(a)), v.cfg.Duration, "the capacity in a trial of the full length"), true
+	return v.afresh(v.trial(math.Exp(v.shown(a)), v.cfg.Duration, "the capacity in a trial of the full length"), a), true
 }
 
-// verified says whether there was a trial of the full length near the capacity.
+// verified says whether there was a trial of the full length near the capacity,
+// on a deployment that was never overloaded before: some never recover.
 func (v *view) verified(a aim) bool {
-	return v.seen(math.Exp(a.median-near), math.Exp(a.median+near), v.cfg.Duration)
+	for _, e := range v.trials {
+		if math.Abs(e.x-a.median) < near && e.window >= v.cfg.Duration.Seconds()*(1-alike) && !e.strained {
+			return true
+		}
+	}
+	return false
+}
+
+// afresh has a trial that is to verify run on a fresh deployment if need be.
+func (v *view) afresh(s Step, a aim) Step {
+	if v.used && s.Duration == v.cfg.Duration && !v.verified(a) {
+		s.Repeat, s.Restart = v.deployment()+1, true
+	}
+	return s
 }
 
 // seen says whether there is a fair trial in the range of rates at least so long.
@@ -146,7 +165,11 @@ func (v *view) toward(a aim, wanted float64) Step {
 		}
 		return v.trial(v.ceiling.rate, v.atEnd(v.ceiling.rate), fmt.Sprintf("the highest rate, for the capacity may be above it (threshold %g)", a.threshold))
 	}
-	return v.trial(rate, v.long(a, rate, wanted), fmt.Sprintf("%s (threshold %g)", why, a.threshold))
+	step := v.trial(rate, v.long(a, rate, wanted), fmt.Sprintf("%s (threshold %g)", why, a.threshold))
+	if a.i == 0 && v.close(a) {
+		step = v.afresh(step, a)
+	}
+	return step
 }
 
 // atEnd is how long an end of the range is offered: first briefly.

@@ -19,6 +19,7 @@ type record struct {
 
 	settle  time.Duration // rest that the function is known to need after an overload
 	restart bool          // only a fresh deployment ends an overload
+	used    bool          // the last deployment was overloaded at some time
 	tired   bool          // the last deployment was overloaded, and has not shown since that it recovered
 	last    *evidence     // of the last outcome, if it was valid
 	again   *Step         // what has to be tried again before the search goes on
@@ -50,7 +51,7 @@ func newRecord(cfg Config, history []vitrine.Outcome) *record {
 	since := aftermath
 	for i, o := range history {
 		if i > 0 && o.Repeat != history[i-1].Repeat {
-			r.tired, since = false, aftermath
+			r.used, r.tired, since = false, false, aftermath
 		}
 		r.last = nil
 		if !counts(o) {
@@ -58,11 +59,13 @@ func newRecord(cfg Config, history []vitrine.Outcome) *record {
 		}
 		r.trials = append(r.trials, read(o, r.best, r.tired || since < aftermath))
 		since += o.Duration.Seconds()
-		r.judge(len(r.trials) - 1)
 		r.last = &r.trials[len(r.trials)-1]
+		r.last.strained = r.used
+		r.judge(len(r.trials) - 1)
+		r.expose(r.last)
 		switch e := r.last; {
 		case e.success < strained*r.best:
-			r.tired, since = true, 0
+			r.used, r.tired, since = true, true, 0
 		case e.success >= intact*r.best:
 			r.tired = false
 		}
@@ -136,10 +139,37 @@ func (r *record) worse(e *evidence) bool {
 	return slices.ContainsFunc(r.trials, func(other evidence) bool { return r.contradicts(&other, e) })
 }
 
+// expose compares a trial on a fresh deployment with those after overloads. What
+// it shows to have suffered from them is left out, and from then on overloads end
+// with a fresh deployment. Where it passes plainly at about a rate at which they
+// clearly did not, all of them are left out.
+func (r *record) expose(e *evidence) {
+	const about, clearly = 0.03, 0.07
+	if e.strained || e.window < fewest {
+		return
+	}
+	suspect := false
+	for i := range r.trials {
+		old := &r.trials[i]
+		if !old.strained || old.unfair {
+			continue
+		}
+		if r.contradicts(e, old) {
+			old.unfair, r.restart = true, true
+		}
+		suspect = suspect || e.success >= intact*r.best && old.success < e.success-clearly && old.x < e.x+about
+	}
+	for i := range r.trials {
+		if old := &r.trials[i]; suspect && old.strained && old.repeat != e.repeat {
+			old.unfair = true
+		}
+	}
+}
+
 // contradicts says whether one trial shows a goodput that is far above another's.
 func (r *record) contradicts(better, e *evidence) bool {
 	const clearly, flattered, long = 0.85, 0.6, 3.0
-	if better.unfair || better.rate < 0.98*e.rate {
+	if better.unfair || better.rate < e.rate*(1-alike) {
 		return false
 	}
 	share := clearly
@@ -150,11 +180,12 @@ func (r *record) contradicts(better, e *evidence) bool {
 }
 
 // acquit counts the trials in doubt, for a fresh deployment does no better, and
-// leaves out those that did better before.
+// doubts those that did better before.
 func (r *record) acquit(e *evidence) {
+	const lucky = 0.5
 	for i := range r.trials {
 		if r.contradicts(&r.trials[i], e) {
-			r.trials[i].unfair = true
+			r.trials[i].doubt = lucky
 		}
 	}
 	for _, i := range r.blamed {

@@ -13,7 +13,7 @@ import (
 // figure 2. Nil: no valid trial lies there.
 type Points struct {
 	Underload *vitrine.Outcome // nearest to half the rate of Capacity, below it
-	Capacity  *vitrine.Outcome // the highest rate at or below the capacity that passed
+	Capacity  *vitrine.Outcome // the highest rate at about the capacity or below that passed, or about did
 	Overload  *vitrine.Outcome // nearest to 5/4 of the capacity, of those above it that failed
 }
 
@@ -43,13 +43,16 @@ func At(history []vitrine.Outcome, capacity vitrine.Capacity) Points {
 func nearer(a, b, to float64) bool { return math.Abs(a-to) < math.Abs(b-to) }
 
 // operating is the column of the trials at capacity: the highest rate at or
-// below the capacity that passed; the lowest rate when none did.
+// below the capacity that passed; the lowest rate when none did. A search that
+// goes straight for the capacity has trials right at it, of which by chance half
+// miss the threshold by a little: a miss of little is none.
 func (t table) operating(capacity vitrine.Capacity) (column int, ok bool) {
+	const little = 0.02
 	if len(t.rows) == 0 {
 		return 0, false
 	}
 	for k, n := range t.pooled() {
-		if t.rates[k] <= capacity.Rate && n.ratio() >= capacity.Threshold {
+		if t.rates[k] <= capacity.Rate*(1+little) && n.ratio() >= capacity.Threshold-little {
 			column = k
 		}
 	}
