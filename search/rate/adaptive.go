@@ -96,7 +96,7 @@ type view struct {
 
 func newView(cfg Config, history []vitrine.Outcome) *view {
 	v := &view{record: newRecord(cfg, history), noise: waves()}
-	v.trials = v.record.fair()
+	v.trials = v.fair()
 	var shown []series
 	for _, e := range v.trials {
 		if e.steadily(v.best) && (e.success < intact*v.best || 1-cfg.Thresholds[0] < 1-intact) {

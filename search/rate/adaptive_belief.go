@@ -61,8 +61,8 @@ func newBeliever(cfg Config, trials []evidence, best float64) believer {
 
 func slopes() (slopes, weights []float64) {
 	const breaks = 0.01 // for functions that break down
-	for s, w := 0.5, 0.0; s < 40; s *= 1.5 {
-		w = breaks + math.Exp(-math.Pow(math.Log(s/1.5), 2)/(2*0.8*0.8))
+	for s := 0.5; s < 40; s *= 1.5 {
+		w := breaks + math.Exp(-math.Pow(math.Log(s/1.5), 2)/(2*0.8*0.8))
 		slopes, weights = append(slopes, s), append(weights, w)
 	}
 	return slopes, weights

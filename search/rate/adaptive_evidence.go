@@ -110,7 +110,7 @@ func leadIn(trials []evidence, best float64) {
 	const (
 		enough = 6     // seconds of a trial
 		little = 0.015 // of the success ratio
-		clear  = 1.5   // standard deviations
+		plain  = 1.5   // standard deviations
 	)
 	var excess [enough / 2]struct{ n, sum, squares float64 }
 	for _, e := range trials {
@@ -127,7 +127,7 @@ func leadIn(trials []evidence, best float64) {
 	}
 	lead := 0
 	for i, x := range excess {
-		if x.n > 0 && i == lead && x.sum/x.n > max(little, clear*math.Sqrt(x.squares)/x.n) {
+		if x.n > 0 && i == lead && x.sum/x.n > max(little, plain*math.Sqrt(x.squares)/x.n) {
 			lead++
 		}
 	}
@@ -142,7 +142,7 @@ func leadIn(trials []evidence, best float64) {
 // step is where the success ratio changes most; 0: nowhere, for the change is
 // not clear beside how the seconds before and after it differ.
 func step(seconds []count) (at int, first, later float64) {
-	const clear = 5 // standard deviations
+	const plain = 5 // standard deviations
 	least := math.Inf(1)
 	for c := 1; c < len(seconds); c++ {
 		a, b := total(seconds[:c]).ratio(), total(seconds[c:]).ratio()
@@ -151,7 +151,7 @@ func step(seconds []count) (at int, first, later float64) {
 		}
 	}
 	n, c := float64(len(seconds)), float64(at)
-	if math.Abs(first-later) < clear*math.Sqrt(least/(n-2)*(1/c+1/(n-c))) {
+	if math.Abs(first-later) < plain*math.Sqrt(least/(n-2)*(1/c+1/(n-c))) {
 		return 0, 0, 0
 	}
 	return at, first, later

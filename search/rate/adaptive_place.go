@@ -65,7 +65,7 @@ func (v *view) settled(a aim) bool {
 func (v *view) offered(rate float64, fresh bool) float64 {
 	sum := 0.0
 	for _, e := range v.trials {
-		if math.Abs(e.x-math.Log(rate)) < alike && !(fresh && e.after) {
+		if math.Abs(e.x-math.Log(rate)) < alike && (!fresh || !e.after) {
 			sum += e.window
 		}
 	}

@@ -320,7 +320,7 @@ func TestAdaptiveOnOddFunctions(t *testing.T) {
 		"dead":      {1000, func(x float64) float64 { return map[bool]float64{true: 1, false: 0}[x <= 1] }},
 		"lossy":     {1000 * 0.96 / 0.9, func(x float64) float64 { return 0.96 * min(1, 1/x) }},
 		"logistic":  {1000, func(x float64) float64 { return 1 / (1 + math.Exp(math.Log(1.0/9)+8*(x-1))) }},
-		"slow":      {1000 * math.Pow(1/0.9, 2), func(x float64) float64 { return min(1, 1/math.Sqrt(x)) }},
+		"slow":      {1000 / (0.9 * 0.9), func(x float64) float64 { return min(1, 1/math.Sqrt(x)) }},
 		"staircase": {1000, func(x float64) float64 { return map[bool]float64{true: 0.97, false: 0.85 / x}[x <= 1] }},
 	} {
 		for seed := range uint64(8) {
