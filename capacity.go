@@ -14,7 +14,7 @@ type Capacity struct {
 	Threshold float64 `json:"threshold"` // 0..1
 	Rate      float64 `json:"capacity"`
 	Low       float64 `json:"capacity_low"`  // 95% confidence interval
-	High      float64 `json:"capacity_high"` // never narrower than [last pass, first fail]
+	High      float64 `json:"capacity_high"` // of a ramp or a bisection never narrower than [last pass, first fail]
 	Censored  string  `json:"capacity_censored"`
 }
 

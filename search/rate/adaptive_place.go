@@ -14,6 +14,7 @@ const (
 	near     = 0.06   // of a rate from the capacity: a trial there verifies it
 	halfLoad = 0.5    // of the capacity: underload
 	overLoad = 1.3    // of the capacity: overload
+	bracket  = 0.3    // between a rate that passed and one that failed, as a difference of logarithms: trials are worth their length
 )
 
 // An aim is what the search is at for one threshold.
@@ -195,6 +196,9 @@ func (v *view) where(a aim) (x float64, why string) {
 	case !overloaded:
 		return a.median, "higher, for all before passed"
 	}
+	if x := v.surprise(a); x > 0 {
+		return x, "higher, for the last trials passed plainly where the capacity was thought to be"
+	}
 	if p := v.expand(a); p != 0.5 {
 		return a.belief.quantile(p), "farther, for the last trials all fell on one side of it"
 	}
@@ -221,6 +225,25 @@ func (v *view) expand(a aim) float64 {
 	}
 	off := min(farther*max(0, math.Abs(float64(row))-1), farthest)
 	return 0.5 + math.Copysign(off, float64(row))
+}
+
+// surprise is where to look when trials of this deployment, the last two or more,
+// passed plainly where the capacity is thought to be: farther up with each of
+// them, whatever trials on other deployments say. 0: they did not.
+func (v *view) surprise(a aim) float64 {
+	const step, below = 0.04, 0.03
+	row, x := 0, 0.0
+	for i := len(v.trials) - 1; i >= 0; i-- {
+		e := &v.trials[i]
+		if e.repeat != v.deployment() || e.window < fewest || e.success < intact*v.best || e.x < a.median-below {
+			break
+		}
+		row, x = row+1, max(x, e.x)
+	}
+	if row < 2 {
+		return 0
+	}
+	return x + step*float64(row-1)
 }
 
 // lean is how far off the median a trial tells more, for the interval reaches
@@ -332,7 +355,7 @@ func (v *view) close(a aim) bool {
 			failed = min(failed, e.x)
 		}
 	}
-	return failed-passed < 2*near
+	return failed-passed < bracket
 }
 
 // fill is how many seconds the queue that was seen takes to fill at the rate.

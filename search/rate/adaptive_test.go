@@ -80,9 +80,9 @@ func TestAdaptiveOverManyFunctions(t *testing.T) {
 		remember    bool
 		held, trial float64
 	}{
-		{sim.Saturating, false, 0.92, 8}, {sim.Saturating, true, 0.92, 9},
-		{sim.Collapsing, false, 0.92, 9}, {sim.Collapsing, true, 0.9, 11},
-		{sim.Rounded, false, 0.87, 10}, {sim.Rounded, true, 0.85, 14},
+		{sim.Saturating, false, 0.9, 8}, {sim.Saturating, true, 0.9, 9},
+		{sim.Collapsing, false, 0.88, 9}, {sim.Collapsing, true, 0.88, 11},
+		{sim.Rounded, false, 0.87, 10}, {sim.Rounded, true, 0.8, 14},
 		{sim.SlowToHeal, false, 0.8, 12},
 	} {
 		p := drawn(c.shape)
