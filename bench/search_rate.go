@@ -100,7 +100,7 @@ func searchRate(ctx context.Context, progress io.Writer) (rows []Row, err error)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	python, unsupported := installMLRsearch(ctx, dir)
+	peer, unsupported := mlrsearchPeer().install(ctx, dir)
 	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
 		return nil, unsupported
 	}
@@ -113,7 +113,7 @@ func searchRate(ctx context.Context, progress io.Writer) (rows []Row, err error)
 		for _, g := range grounds() {
 			scores, err := scored(ctx, name, g, func() (scorer, func() error, error) {
 				if name == peerSearch {
-					return peerScorer(ctx, g, python, dir)
+					return peerScorer(ctx, g, peer)
 				}
 				return ownScorer(name, g), func() error { return nil }, nil
 			})
@@ -172,15 +172,15 @@ func ownScorer(name string, g ground) scorer {
 	}
 }
 
-func peerScorer(ctx context.Context, g ground, python, dir string) (scorer, func() error, error) {
-	p, err := startPeer(ctx, python, dir)
+func peerScorer(ctx context.Context, g ground, from venv) (scorer, func() error, error) {
+	d, err := from.start(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	population := g.population()
 	return func(i int) (sim.Score, error) {
-		return p.search(population.Function(i), population.Sizing(), g.config())
-	}, p.stop, nil
+		return peer{d}.search(population.Function(i), population.Sizing(), g.config())
+	}, d.stop, nil
 }
 
 func describe(out io.Writer, name string, g ground, s sim.Scores) {

@@ -12,7 +12,7 @@ import (
 // is after, and comes as near to the truth, on the very same functions.
 func TestMLRsearchAgrees(t *testing.T) {
 	dir := t.TempDir()
-	python, err := installMLRsearch(t.Context(), dir)
+	from, err := mlrsearchPeer().install(t.Context(), dir)
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}
@@ -21,7 +21,7 @@ func TestMLRsearchAgrees(t *testing.T) {
 	}
 	const functions = 40
 	for _, g := range grounds() {
-		theirs, end, err := peerScorer(t.Context(), g, python, dir)
+		theirs, end, err := peerScorer(t.Context(), g, from)
 		if err != nil {
 			t.Fatal(err)
 		}

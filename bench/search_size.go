@@ -41,23 +41,24 @@ func searchSize(ctx context.Context, progress io.Writer) (_ []Row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	python, peerless := installBayes(ctx, dir)
+	peer, peerless := bayesPeer().install(ctx, dir)
 	if peerless != nil && !vitrine.IsUnsupported(peerless) {
 		return nil, peerless
 	}
-	var peer *bayes
+	var theirs *bayes
 	if peerless == nil {
-		if peer, err = startBayes(ctx, python, dir); err != nil {
+		theirs = &bayes{}
+		if theirs.dialogue, err = peer.start(ctx); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, peer.stop()) }()
+		defer func() { err = errors.Join(err, theirs.stop()) }()
 	}
 	var all []sized
 	for seed := range uint64(sizeFunctions) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		s, err := sizeOne(seed, peer)
+		s, err := sizeOne(seed, theirs)
 		if err != nil {
 			return nil, fmt.Errorf("function %d: %w", seed, err)
 		}
@@ -65,7 +66,7 @@ func searchSize(ctx context.Context, progress io.Writer) (_ []Row, err error) {
 			seed+1, s.sizings, s.deployments, s.reached, median(s.errors), s.bayes)
 		all = append(all, s)
 	}
-	rows, err := sizeRows(all, peer != nil)
+	rows, err := sizeRows(all, theirs != nil)
 	if peerless != nil {
 		rows = append(rows, Row{Name: "search/size/bayes", Reason: peerless.Error()})
 	}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"vitrine"
+)
+
+// A pythonPeer is a search from PyPI that ours is compared with, behind a script
+// that speaks JSON, a line a message, on its standard input and output.
+type pythonPeer struct {
+	name     string // in words: "MLRsearch"
+	pkg      string // what pip installs: "MLRsearch==1.2.1"
+	script   []byte
+	settings []string // environment, KEY=value, beside this process's own
+}
+
+// A venv is a virtual environment with a peer's package and script in it.
+type venv struct {
+	pythonPeer
+	python, file string
+}
+
+// install makes the virtual environment in the folder.
+func (p pythonPeer) install(ctx context.Context, dir string) (venv, error) {
+	system, err := exec.LookPath("python3")
+	if err != nil {
+		return venv{}, &vitrine.Unsupported{What: p.name, Missing: "python3", Do: "install python3 and python3-venv"}
+	}
+	v := venv{p, filepath.Join(dir, "venv", "bin", "python3"), filepath.Join(dir, "bridge.py")}
+	for _, args := range [][]string{
+		{system, "-m", "venv", filepath.Join(dir, "venv")},
+		{v.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", p.pkg},
+	} {
+		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			if ctx.Err() != nil {
+				return v, ctx.Err()
+			}
+			return v, &vitrine.Unsupported{What: p.name, Missing: fmt.Sprintf("%v: %v: %s", args, err, out),
+				Do: "install python3-venv, and let pip reach a registry"}
+		}
+	}
+	return v, os.WriteFile(v.file, p.script, 0o600)
+}
+
+// A dialogue is a peer's script, running.
+type dialogue struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func (v venv) start(ctx context.Context) (*dialogue, error) {
+	b := &dialogue{cmd: exec.CommandContext(ctx, v.python, v.file)}
+	b.cmd.Stderr = os.Stderr
+	b.cmd.Env = append(os.Environ(), v.settings...)
+	var err error
+	if b.in, err = b.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := b.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	b.out = bufio.NewScanner(out)
+	return b, b.cmd.Start()
+}
+
+func (b *dialogue) stop() error { return errors.Join(b.in.Close(), b.cmd.Wait()) }
+
+func (b *dialogue) say(message any) error { return json.NewEncoder(b.in).Encode(message) }
+
+func (b *dialogue) hear(into any) error {
+	if !b.out.Scan() {
+		return errors.Join(errors.New("it ended"), b.out.Err())
+	}
+	return json.Unmarshal(b.out.Bytes(), into)
+}
