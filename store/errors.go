@@ -1,0 +1,134 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Errors of every engine.
+var (
+	ErrNotFound = errors.New("store: no such record")
+	ErrClosed   = errors.New("store: closed")
+	// ErrFull: the disk, a quota or the limit on records; reads and deletes go on.
+	ErrFull = errors.New("store: full: free space, raise the limit, or delete records")
+)
+
+// A Conflict is the error of a Write whose condition did not hold.
+type Conflict struct {
+	Op      int    // index of the first such op
+	Version uint64 // that its record has; 0: there is none
+}
+
+func (e *Conflict) Error() string {
+	return fmt.Sprintf("store: op %d: condition does not hold: the record has version %d", e.Op, e.Version)
+}
+
+// Behind is the error of a watch from before what the engine keeps.
+type Behind struct {
+	Oldest uint64 // version from which a watch may start; 0: not known
+}
+
+func (e *Behind) Error() string {
+	return fmt.Sprintf("store: changes up to version %d are no longer kept: scan, then watch from now", e.Oldest)
+}
+
+// Busy is the error of a request that would have to wait too long. Nothing was done.
+type Busy struct {
+	What       string // what has run out
+	RetryAfter time.Duration
+}
+
+func (e *Busy) Error() string {
+	return fmt.Sprintf("store: busy: %s: try again after %s", e.What, e.RetryAfter)
+}
+
+// TooLarge is the error of something beyond a limit. Nothing was done.
+type TooLarge struct {
+	What        string // "name", "value", "tags", "ops", ...
+	Size, Limit int    // bytes, or count
+}
+
+func (e *TooLarge) Error() string {
+	return fmt.Sprintf("store: %s of %d is over the limit of %d", e.What, e.Size, e.Limit)
+}
+
+// Invalid is the error of a request that no engine takes.
+type Invalid struct {
+	Found string
+}
+
+func (e *Invalid) Error() string { return "store: " + e.Found }
+
+// Valid says whether the key is one that every engine takes.
+func (k Key) Valid() error {
+	if err := ValidSpace(k.Space); err != nil {
+		return err
+	}
+	return validText("name", k.Name, 1, MaxName)
+}
+
+// ValidSpace says whether every engine takes the space.
+func ValidSpace(space string) error { return validText("space", space, 1, MaxSpace) }
+
+// ValidOps says whether every engine takes these ops in one Write.
+func ValidOps(space string, ops []Op) error {
+	if err := ValidSpace(space); err != nil {
+		return err
+	}
+	if len(ops) == 0 {
+		return &Invalid{Found: "a write without ops"}
+	}
+	if len(ops) > MaxOps {
+		return &TooLarge{What: "ops", Size: len(ops), Limit: MaxOps}
+	}
+	for i := range ops {
+		if err := ops[i].valid(); err != nil {
+			return err
+		}
+		for j := range i {
+			if ops[j].Name == ops[i].Name {
+				return &Invalid{Found: fmt.Sprintf("ops %d and %d are on the same name %q", j, i, ops[i].Name)}
+			}
+		}
+	}
+	return nil
+}
+
+func (o *Op) valid() error {
+	if o.Action < Put || o.Action > Check {
+		return &Invalid{Found: fmt.Sprintf("no action %d", o.Action)}
+	}
+	if err := validText("name", o.Name, 1, MaxName); err != nil {
+		return err
+	}
+	if n := len(o.Value) + len(o.Meta); n > MaxValue {
+		return &TooLarge{What: "value", Size: n, Limit: MaxValue}
+	}
+	if len(o.Tags) > MaxTags {
+		return &TooLarge{What: "tags", Size: len(o.Tags), Limit: MaxTags}
+	}
+	for _, t := range o.Tags {
+		if err := validText("tag", t.Name, 1, MaxTag); err != nil {
+			return err
+		}
+		if err := validText("tag", t.Value, 0, MaxTag-len(t.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validText(what, s string, low, high int) error {
+	if len(s) < low {
+		return &Invalid{Found: what + " is empty"}
+	}
+	if len(s) > high {
+		return &TooLarge{What: what, Size: len(s), Limit: high}
+	}
+	if strings.IndexByte(s, 0) >= 0 {
+		return &Invalid{Found: what + " holds a NUL byte"}
+	}
+	return nil
+}
