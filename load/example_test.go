@@ -24,8 +24,8 @@ func generator() error {
 		return err
 	}
 	defer conn.Close()
-	pace, record := load.Pace(trial.Rate), load.NewRecorder(trial.Duration)
-	first, end := pace.Calls(trial.Warmup, trial.Duration)
+	pace, record := trial.Pace(), load.NewRecorder(trial.Duration)
+	first, end := pace.Calls(trial.Duration)
 	start := time.Now().Add(-pace.At(first)) // of the window
 	for n := first; n < end; n++ {
 		due := pace.At(n)

@@ -15,8 +15,8 @@ import (
 func recorded(t testing.TB) Report {
 	t.Helper()
 	rec := NewRecorder(2.5)
-	pace := Pace(4)
-	first, end := pace.Calls(1, 2.5)
+	pace := Trial{Rate: 4, Warmup: 1}.Pace()
+	first, end := pace.Calls(2.5)
 	for n := first; n < end; n++ {
 		due := pace.At(n)
 		rec.Scheduled(due)

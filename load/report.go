@@ -11,7 +11,7 @@ package load
 type Trial struct {
 	Rate     float64           // calls per second (or the workload's unit)
 	Duration float64           // of the window, in seconds
-	Warmup   float64           // before the window, in seconds: offered, not counted
+	Warmup   float64           // before the window, in seconds: offered, rising to the rate, not counted
 	Targets  []string          // address:port of each entry instance
 	Scratch  string            // folder for its files; kept with the results
 	Seed     uint64            // of whatever it draws

@@ -88,12 +88,12 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		return nil, err
 	}
 	e := &engine{
-		params: p, pace: load.Pace(t.Rate), duration: time.Duration(t.Duration * float64(time.Second)),
+		params: p, pace: t.Pace(), duration: time.Duration(t.Duration * float64(time.Second)),
 		record: load.NewRecorder(t.Duration), registrar: []byte("sip:" + p.Domain),
 		scratch: make([]byte, 0, 1024), user: make([]byte, 0, 128),
 	}
 	e.sentFunc = e.sent
-	e.next, e.end = e.pace.Calls(t.Warmup, t.Duration)
+	e.next, e.end = e.pace.Calls(t.Duration)
 	if e.format, err = parseNumbered(p.UserFormat); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@
 // Open loop: SIPp's call limit (-l) is the size of the subscriber pool, rate x
 // (timeout + call time), so that it never holds calls back.
 //
+// The warm-up has the window's rate from its beginning: SIPp keeps one rate.
+//
 // What is scheduled: call n of SIPp, from 1, is due (n-1)/rate after the
 // beginning, warm-up included. SIPp does not tell its own beginning, so it is
 // taken as late as it can be without any call being sent before it was due.

@@ -51,7 +51,7 @@ func plan(t load.Trial, p sip.Params, scratch string) ([]job, error) {
 	if p.Scenario == sip.RegInvite {
 		parties = 2
 	}
-	first, end := load.Pace(t.Rate).Calls(t.Warmup, t.Duration)
+	first, end := t.Steady().Calls(t.Duration)
 	targets := int64(len(t.Targets))
 	jobs := make([]job, len(t.Targets))
 	share := max(users/parties/len(t.Targets), 1)

@@ -140,8 +140,8 @@ func (j *job) lastWords() string {
 
 // report joins the jobs' calls by the trial's schedule.
 func report(t load.Trial, jobs []job) (load.Report, error) {
-	pace := load.Pace(t.Rate)
-	first, end := pace.Calls(t.Warmup, t.Duration)
+	pace := t.Steady()
+	first, end := pace.Calls(t.Duration)
 	all := make([]call, end-first)
 	for i := range jobs {
 		calls, err := jobs[i].readLogs()

@@ -26,5 +26,6 @@ func TestSIPp(t *testing.T) {
 		Params:    map[string]string{"port": "0"},
 		Scenarios: []string{sip.RegDereg, sip.RegSubscribe, sip.RegInvite},
 		Scratch:   true,
+		Steady:    true,
 	})
 }
