@@ -1,0 +1,81 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Identify gives an ID to every instance that has none, as New does, so that
+// a caller can keep it: an instance's ID should outlive the table, because
+// messages carry it. An ID is a hash of the name; where two names of a type
+// have the same, the later in the order of names takes the next that is free.
+//
+// Directors that are told of instances in different orders may therefore
+// disagree about such a pair: give those their IDs by hand.
+func Identify(instances []Instance) error {
+	types := map[string][]*Instance{}
+	for i := range instances {
+		types[instances[i].Type] = append(types[instances[i].Type], &instances[i])
+	}
+	for _, own := range types {
+		if err := identify(own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func identify(own []*Instance) error {
+	taken := make(map[uint16]string, len(own))
+	for _, in := range own {
+		if in.ID == 0 {
+			continue
+		}
+		if other, ok := taken[in.ID]; ok {
+			return fmt.Errorf("instances %s and %s of type %s have the same id %d", other, in.Name, in.Type, in.ID)
+		}
+		taken[in.ID] = in.Name
+	}
+	sorted := slices.Clone(own)
+	slices.SortFunc(sorted, func(a, b *Instance) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	for _, in := range sorted {
+		if in.ID != 0 {
+			continue
+		}
+		id := uint16(mix(xxhash.Sum64String(in.Name), 0))
+		for id == 0 || taken[id] != "" {
+			id++
+		}
+		in.ID, taken[id] = id, in.Name
+	}
+	return nil
+}
+
+// identify gives IDs to the type's targets and makes them be found by those.
+func (p *part) identify(own []Target) error {
+	instances := make([]*Instance, len(own))
+	for i := range own {
+		instances[i] = &own[i].Instance
+	}
+	if err := identify(instances); err != nil {
+		return err
+	}
+	order := make([]int32, len(own))
+	for i := range order {
+		order[i] = own[i].Index
+	}
+	slices.SortFunc(order, func(a, b int32) int { return int(own[a-p.base].ID) - int(own[b-p.base].ID) })
+	p.ofID = order
+	p.byID = make([]uint16, len(own))
+	for i, at := range order {
+		p.byID[i] = own[at-p.base].ID
+	}
+	return nil
+}

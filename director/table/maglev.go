@@ -1,0 +1,152 @@
+package table
+
+import (
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+
+	"vitrine"
+)
+
+// Slots is the size of each table of slots, a prime (Maglev, NSDI 2016, section
+// 3.4). It never changes, or every key would move. An instance has within one
+// slot of its weight's share of them, save where some weights are below a
+// Slots-th of the whole.
+const Slots = 65537
+
+// A maglev is one table of slots: the instances' places within their type.
+type maglev struct {
+	slots   []uint16 // empty when no instance is active
+	members []uint16 // those who have slots
+}
+
+// A turn is when an instance takes its next slot.
+type turn struct {
+	at    float64 // (slots taken + 1/2) / weight
+	local uint16
+}
+
+// newMaglev shares the slots among the active instances of a region (or all, of
+// the empty name), in proportion to their weights.
+//
+// Maglev lets instances take turns, each claiming the next free slot of its own
+// permutation of all slots. Here an instance's n-th turn comes at the time
+// (n - 1/2) / weight, which makes the shares those of the Sainte-Laguë method:
+// each is the rounded quotient of its weight and one common divisor. Both the
+// turns and the permutations depend on the instance's own weight and name alone,
+// so that another's change moves few keys between third parties.
+func newMaglev(own []Target, region string) maglev {
+	var turns []turn
+	var offset, skip []uint64
+	for i := range own {
+		if own[i].State != vitrine.Active || (region != "" && own[i].Region != region) {
+			continue
+		}
+		h := xxhash.Sum64String(own[i].Name)
+		turns = append(turns, turn{0.5 / own[i].Weight, uint16(i)})
+		offset = append(offset, mix(h, 1)%Slots)
+		skip = append(skip, mix(h, 2)%(Slots-1)+1)
+	}
+	if len(turns) == 0 {
+		return maglev{}
+	}
+	members := make([]uint16, len(turns))
+	place := make([]int, len(own)) // local -> index into offset and skip
+	for i, tn := range turns {
+		members[i], place[tn.local] = tn.local, i
+	}
+	for i := len(turns)/2 - 1; i >= 0; i-- {
+		sink(turns, i)
+	}
+	slots := make([]uint16, Slots) // local + 1; 0 is free
+	for range slots {
+		next := &turns[0]
+		at := place[next.local]
+		for slots[offset[at]] != 0 {
+			if offset[at] += skip[at]; offset[at] >= Slots {
+				offset[at] -= Slots
+			}
+		}
+		slots[offset[at]] = next.local + 1
+		next.at += 1 / own[next.local].Weight
+		sink(turns, 0)
+	}
+	for i := range slots {
+		slots[i]--
+	}
+	return maglev{slots, members}
+}
+
+// sink restores the heap of turns below i.
+func sink(turns []turn, i int) {
+	for {
+		c := 2*i + 1
+		if c >= len(turns) {
+			return
+		}
+		if c+1 < len(turns) && turns[c+1].before(turns[c]) {
+			c++
+		}
+		if !turns[c].before(turns[i]) {
+			return
+		}
+		turns[c], turns[i] = turns[i], turns[c]
+		i = c
+	}
+}
+
+func (a turn) before(b turn) bool {
+	return a.at < b.at || (a.at == b.at && a.local < b.local)
+}
+
+// choices is how many hashed choices a key has before it takes the next slot
+// whose instance is up, whichever that is. With half of the instances away, one
+// key in 65536 comes that far.
+const choices = 16
+
+// pick finds the first of the key's choices that is to be had.
+func (m *maglev) pick(key uint64, base int32, health *Health) (int32, bool) {
+	if len(m.slots) == 0 {
+		return 0, false
+	}
+	slot, _ := bits.Mul64(mix(key, 0), Slots)
+	i := base + int32(m.slots[slot])
+	if health == nil || !health.avoid.has(i) {
+		return i, true
+	}
+	return m.pickNext(key, base, health)
+}
+
+// pickNext is pick for a key whose first choice is not to be had.
+func (m *maglev) pickNext(key uint64, base int32, health *Health) (int32, bool) {
+	var slot uint64
+	for n := range uint64(choices) {
+		slot, _ = bits.Mul64(mix(key, n), Slots)
+		if i := base + int32(m.slots[slot]); !health.avoid.has(i) {
+			return i, true
+		}
+	}
+	if !health.any(m, base) {
+		return 0, false
+	}
+	for {
+		if slot++; slot == Slots {
+			slot = 0
+		}
+		if i := base + int32(m.slots[slot]); !health.avoid.has(i) {
+			return i, true
+		}
+	}
+}
+
+// roomSeed is apart from the numbers of a key's choices.
+const roomSeed = 1 << 32
+
+// mix makes another well spread hash of a key for each n: the finalizer of
+// MurmurHash3 over the key and a multiple of the golden ratio.
+func mix(key, n uint64) uint64 {
+	x := key + (n+1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
