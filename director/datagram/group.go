@@ -1,0 +1,273 @@
+package datagram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Config says what a Group listens to.
+type Config struct {
+	// Addresses are listened to; port 0: the kernel chooses, the same port for
+	// every worker.
+	Addresses []netip.AddrPort
+	// Workers is how many goroutines read; at least 1. One a core is right.
+	Workers int
+	// Inherited are descriptors from the process before: those that are UDP
+	// sockets bound to one of Addresses are used (duplicated) instead of opened,
+	// with the datagrams that wait in them. The caller closes the files.
+	Inherited []*os.File
+	// Now is a monotonic clock, read once for each batch.
+	Now func() time.Duration
+}
+
+// A Group is the sockets of some addresses and the workers that serve them.
+type Group struct {
+	addresses []netip.AddrPort
+	now       func() time.Duration
+	workers   []*worker
+	wake      int // an eventfd; readable: stop
+	stopped   atomic.Bool
+
+	mu      sync.Mutex // over closing, and senders
+	closed  bool
+	dropped uint64 // by sockets that are closed
+	senders []*counts
+}
+
+// Listen opens or takes over the sockets; datagrams wait in them until Run.
+// The caller closes the Group.
+func Listen(config Config) (_ *Group, err error) {
+	if len(config.Addresses) == 0 || config.Workers < 1 || config.Now == nil {
+		return nil, errors.New("datagram: a Config needs addresses, a worker and a clock")
+	}
+	g := &Group{addresses: append([]netip.AddrPort(nil), config.Addresses...), now: config.Now, wake: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close())
+		}
+	}()
+	for range config.Workers {
+		g.workers = append(g.workers, new(worker))
+	}
+	if err := g.adopt(config.Inherited); err != nil {
+		return nil, err
+	}
+	if err := g.open(); err != nil {
+		return nil, err
+	}
+	if g.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		g.wake = -1
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	for _, w := range g.workers {
+		w.prepare(len(g.addresses), g.wake)
+	}
+	return g, nil
+}
+
+// adopt deals the inherited sockets out to the workers, all of them: the kernel
+// goes on putting datagrams into each.
+func (g *Group) adopt(files []*os.File) error {
+	given := make([]int, len(g.addresses))
+	for _, file := range files {
+		fd, local, err := adopt(file)
+		if err != nil {
+			return err
+		}
+		if fd < 0 {
+			continue
+		}
+		listener := g.listener(local)
+		if listener < 0 {
+			if err := unix.Close(fd); err != nil {
+				return fmt.Errorf("close inherited socket of %v: %w", local, err)
+			}
+			continue
+		}
+		g.addresses[listener] = local
+		w := g.workers[given[listener]%len(g.workers)]
+		w.sockets = append(w.sockets, socket{fd: fd, listener: listener, local: local})
+		given[listener]++
+	}
+	return nil
+}
+
+// listener is the index of an address that is listened to; -1: none. Port 0
+// stands for any.
+func (g *Group) listener(local netip.AddrPort) int {
+	for i, a := range g.addresses {
+		if a == local || a.Port() == 0 && a.Addr() == local.Addr() {
+			return i
+		}
+	}
+	return -1
+}
+
+// open gives a socket to each worker that inherited none, for each address.
+func (g *Group) open() error {
+	for listener := range g.addresses {
+		for _, w := range g.workers {
+			if w.has(listener) {
+				continue
+			}
+			fd, err := open(g.addresses[listener])
+			if err != nil {
+				return err
+			}
+			w.sockets = append(w.sockets, socket{fd: fd, listener: listener})
+			s := &w.sockets[len(w.sockets)-1]
+			address, err := unix.Getsockname(fd)
+			if err != nil {
+				return fmt.Errorf("read the address of UDP socket %v: %w", g.addresses[listener], err)
+			}
+			s.local = addrPort(address)
+			g.addresses[listener] = s.local
+		}
+	}
+	return nil
+}
+
+func (w *worker) has(listener int) bool {
+	for i := range w.sockets {
+		if w.sockets[i].listener == listener {
+			return true
+		}
+	}
+	return false
+}
+
+// prepare makes a worker's buffers, once it has its sockets.
+func (w *worker) prepare(listeners, wake int) {
+	w.inbox = newInbox()
+	w.out = Sender{queues: make([]*queue, listeners), count: &w.count}
+	for _, s := range w.sockets {
+		if w.out.queues[s.listener] == nil {
+			w.out.queues[s.listener] = newQueue(s.fd)
+		}
+		w.fds = append(w.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	}
+	w.fds = append(w.fds, unix.PollFd{Fd: int32(wake), Events: unix.POLLIN})
+}
+
+// Addresses are what is listened to, in the order of Config.Addresses, with the
+// ports that the kernel chose.
+func (g *Group) Addresses() []netip.AddrPort { return append([]netip.AddrPort(nil), g.addresses...) }
+
+// Run serves with one handler for each worker until ctx is done; a Group is run
+// once. What was read is handled and sent; what waits in the sockets stays there
+// for who else holds them.
+func (g *Group) Run(ctx context.Context, handler func(worker int) Handler) error {
+	stop := context.AfterFunc(ctx, func() {
+		g.stopped.Store(true)
+		_, _ = unix.Write(g.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only when it is readable already
+	})
+	defer stop()
+	var workers sync.WaitGroup
+	for i, w := range g.workers {
+		h := handler(i)
+		workers.Go(func() { w.run(g.now, h, g.stopped.Load) })
+	}
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+// NewSender makes a Sender for a goroutine that is no worker; it sends through
+// the first worker's sockets. It may be used until the Group is closed.
+func (g *Group) NewSender() *Sender {
+	count := new(counts)
+	g.mu.Lock()
+	g.senders = append(g.senders, count)
+	g.mu.Unlock()
+	s := &Sender{queues: make([]*queue, len(g.addresses)), count: count}
+	for i, q := range g.workers[0].out.queues {
+		s.queues[i] = newQueue(q.fd)
+	}
+	return s
+}
+
+// Files duplicates the sockets for another process, which passes them to Listen
+// as Inherited. The caller closes them.
+func (g *Group) Files() (files []*os.File, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.workers {
+		for _, s := range w.sockets {
+			fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				for _, f := range files {
+					err = errors.Join(err, f.Close())
+				}
+				return nil, fmt.Errorf("duplicate UDP socket %v: %w", s.local, err)
+			}
+			files = append(files, os.NewFile(uintptr(fd), "udp:"+s.local.String()))
+		}
+	}
+	return files, nil
+}
+
+// Counters adds up the workers, the senders and the kernel's counts.
+func (g *Group) Counters() (Counters, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	total := Counters{Dropped: g.dropped}
+	for _, w := range g.workers {
+		total.add(&w.count)
+		for i := range w.sockets {
+			if g.closed {
+				break
+			}
+			n, err := w.sockets[i].drops()
+			if err != nil {
+				return total, err
+			}
+			total.Dropped += uint64(n)
+		}
+	}
+	for _, c := range g.senders {
+		total.add(c)
+	}
+	return total, nil
+}
+
+func (c *Counters) add(of *counts) {
+	c.Received += of.received.Load()
+	c.Sent += of.sent.Load()
+	c.Unsent += of.unsent.Load()
+	c.Reads += of.reads.Load()
+	c.Writes += of.writes.Load()
+}
+
+// Close closes the sockets; Run must have returned, and no Sender be in use.
+// The counters stay.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	var err error
+	for _, w := range g.workers {
+		for i := range w.sockets {
+			if n, dropErr := w.sockets[i].drops(); dropErr == nil {
+				g.dropped += uint64(n)
+			}
+			err = errors.Join(err, unix.Close(w.sockets[i].fd))
+		}
+	}
+	if g.wake >= 0 {
+		err = errors.Join(err, unix.Close(g.wake))
+	}
+	if err != nil {
+		return fmt.Errorf("close UDP sockets: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package datagram
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// vectors is how many parts the messages of one queue have together.
+	vectors = 8 * batch
+	// patience is how long a full socket buffer is waited for, in milliseconds.
+	patience = 10
+)
+
+// A Sender queues messages and sends them in batches. It belongs to one
+// goroutine.
+type Sender struct {
+	queues []*queue // by listener
+	count  *counts
+}
+
+// A queue is what waits to be sent through one socket.
+type queue struct {
+	fd      int
+	length  int
+	used    int // vectors
+	headers [batch]mmsghdr
+	vectors [vectors]unix.Iovec
+	names   [batch]name
+	room    [batch][]byte
+}
+
+func newQueue(fd int) *queue {
+	q := &queue{fd: fd}
+	room := make([]byte, batch*RoomSize)
+	for i := range q.room {
+		q.room[i] = room[i*RoomSize : i*RoomSize : (i+1)*RoomSize]
+		q.headers[i].header.Name = (*byte)(unsafe.Pointer(&q.names[i]))
+	}
+	return q
+}
+
+// Room is empty room to append to, for parts of the next message sent through
+// the listener; what is built there is valid until it is sent. An append past
+// RoomSize bytes allocates.
+func (s *Sender) Room(listener int) []byte { return s.queues[listener].room[s.queues[listener].length] }
+
+// Send queues a message from the listener's address: its parts one after the
+// other, at most 64 of them. Parts are not copied: they may not change before
+// the message is sent, which is when the queue is full or Flush is called. The
+// address must be of the listener's family.
+func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
+	q := s.queues[listener]
+	if q.used+len(parts) > vectors {
+		q.flush(s.count)
+	}
+	first := q.used
+	for _, part := range parts {
+		if len(part) == 0 {
+			continue
+		}
+		q.vectors[q.used].Base = unsafe.SliceData(part)
+		q.vectors[q.used].Len = uint64(len(part))
+		q.used++
+	}
+	h := &q.headers[q.length].header
+	h.Namelen = putName(&q.names[q.length], to)
+	h.Iov = &q.vectors[first]
+	h.Iovlen = uint64(q.used - first)
+	if q.length++; q.length == batch {
+		q.flush(s.count)
+	}
+}
+
+// Flush sends what is queued. A worker calls it after each batch it read.
+func (s *Sender) Flush() {
+	for _, q := range s.queues {
+		if q.length > 0 {
+			q.flush(s.count)
+		}
+	}
+}
+
+// flush sends the queue. What the kernel refuses is counted and left out.
+func (q *queue) flush(count *counts) {
+	waited := false
+	sent, refused, calls := 0, 0, 0
+	for i := 0; i < q.length; {
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&q.headers[i])),
+			uintptr(q.length-i), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+		calls++
+		switch {
+		case errno == 0:
+			i += int(n)
+			sent += int(n)
+			waited = false
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN && !waited:
+			waited = true // once for each message at most, so that a dead link holds nothing up for long
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(q.fd), Events: unix.POLLOUT}}, patience)
+		default:
+			i++
+			refused++
+		}
+	}
+	q.length, q.used = 0, 0
+	count.sent.Add(uint64(sent))
+	count.writes.Add(uint64(calls))
+	if refused > 0 {
+		count.unsent.Add(uint64(refused))
+	}
+}
+
+// counts are one worker's; the padding keeps workers off each other's cache lines.
+type counts struct {
+	received, sent, unsent, reads, writes atomic.Uint64
+	_                                     [88]byte
+}

@@ -1,0 +1,110 @@
+package datagram
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// socketRoom is how many bytes of kernel buffer are asked for in each
+// direction, so that a burst outlives the time that a worker is not run.
+const socketRoom = 8 << 20
+
+// mmsghdr is the kernel's struct mmsghdr.
+type mmsghdr struct {
+	header unix.Msghdr
+	length uint32
+	_      [4]byte
+}
+
+// A socket is one UDP socket of a listener.
+type socket struct {
+	fd       int
+	listener int
+	local    netip.AddrPort
+}
+
+// open binds a socket that shares its address with others of the same user.
+func open(address netip.AddrPort) (fd int, err error) {
+	family := unix.AF_INET6
+	if address.Addr().Is4() {
+		family = unix.AF_INET
+	}
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open UDP socket: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}()
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		return -1, os.NewSyscallError("setsockopt SO_REUSEPORT", err)
+	}
+	if family == unix.AF_INET6 {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return -1, os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
+		}
+	}
+	growBuffers(fd)
+	if err := unix.Bind(fd, sockaddr(address)); err != nil {
+		return -1, fmt.Errorf("bind UDP %v: %w; is another program listening there?", address, err)
+	}
+	return fd, nil
+}
+
+// growBuffers asks for large buffers; the privileged way passes the system's limit.
+func growBuffers(fd int) {
+	for _, o := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[0], socketRoom) != nil {
+			// What is granted is granted: losses are counted as Dropped.
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[1], socketRoom)
+		}
+	}
+}
+
+// adopt duplicates an inherited descriptor when it is a UDP socket; local is
+// its address. Another kind of descriptor gives fd -1 and no error.
+func adopt(file *os.File) (fd int, local netip.AddrPort, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return -1, local, fmt.Errorf("inherited descriptor: %w", err)
+	}
+	fd = -1
+	controlErr := raw.Control(func(old uintptr) {
+		kind, kindErr := unix.GetsockoptInt(int(old), unix.SOL_SOCKET, unix.SO_TYPE)
+		if kindErr != nil || kind != unix.SOCK_DGRAM {
+			return // a file, a pipe or a listener of TCP: somebody else's
+		}
+		var address unix.Sockaddr
+		if address, err = unix.Getsockname(int(old)); err != nil {
+			return
+		}
+		if local = addrPort(address); local.IsValid() {
+			fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0)
+		}
+	})
+	if err = errors.Join(err, controlErr); err != nil {
+		return -1, local, fmt.Errorf("inherited socket: %w", err)
+	}
+	return fd, local, nil
+}
+
+// drops is how many datagrams the kernel threw away because the buffer was full.
+func (s *socket) drops() (uint32, error) {
+	// SO_MEMINFO: nine 32-bit numbers, the last SK_MEMINFO_DROPS, which is what
+	// SO_RXQ_OVFL would tell with every datagram.
+	var info [9]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(s.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("getsockopt SO_MEMINFO", errno)
+	}
+	return info[8], nil
+}

@@ -1,0 +1,109 @@
+package datagram
+
+import (
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// front is how many bytes of a datagram lie close to those of its
+	// neighbours; the rest of a longer one goes to pages of its own.
+	front = 2048
+	// spread moves each front by a cache line, so that the start lines of a
+	// batch do not all fall into the same cache set.
+	spread = front + 64
+	tail   = front + Largest // room for front, then what is longer
+)
+
+// An inbox is the buffers of one batch.
+type inbox struct {
+	headers [batch]mmsghdr
+	vectors [batch][2]unix.Iovec
+	names   [batch]name
+	fronts  []byte
+	tails   []byte // touched by long datagrams only
+}
+
+func newInbox() *inbox {
+	b := &inbox{fronts: make([]byte, batch*spread), tails: make([]byte, batch*tail)}
+	for i := range batch {
+		b.vectors[i][0].Base = &b.fronts[i*spread]
+		b.vectors[i][0].SetLen(front)
+		b.vectors[i][1].Base = &b.tails[i*tail+front]
+		b.vectors[i][1].SetLen(tail - front)
+		h := &b.headers[i].header
+		h.Iov = &b.vectors[i][0]
+		h.SetIovlen(2)
+		h.Name = (*byte)(unsafe.Pointer(&b.names[i]))
+		h.Namelen = unix.SizeofSockaddrInet6
+	}
+	return b
+}
+
+// receive reads up to batch datagrams and says how many.
+func (b *inbox) receive(fd int) int {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.headers)), batch, unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			return int(n)
+		case unix.EINTR, unix.ECONNREFUSED:
+		default:
+			return 0
+		}
+	}
+}
+
+// data is the i-th datagram read, in one piece.
+func (b *inbox) data(i int) []byte {
+	n := int(b.headers[i].length)
+	if n <= front {
+		return b.fronts[i*spread : i*spread+n : i*spread+n]
+	}
+	whole := b.tails[i*tail : i*tail+n : i*tail+n]
+	copy(whole, b.fronts[i*spread:i*spread+front])
+	return whole
+}
+
+// A worker reads its sockets and hands what came to its handler.
+type worker struct {
+	sockets []socket
+	inbox   *inbox
+	out     Sender
+	count   counts
+	fds     []unix.PollFd // the sockets, then what wakes it to stop
+}
+
+// run works until stopped says so.
+func (w *worker) run(now func() time.Duration, handler Handler, stopped func() bool) {
+	in := new(Datagram)
+	for !stopped() {
+		got := 0
+		for i := range w.sockets {
+			got += w.turn(&w.sockets[i], in, now, handler)
+		}
+		if got == 0 {
+			_, _ = unix.Ppoll(w.fds, nil, nil) // an error is EINTR: look again
+		}
+	}
+}
+
+// turn reads one batch from a socket, and sends what came of it.
+func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler Handler) int {
+	n := w.inbox.receive(s.fd)
+	if n == 0 {
+		return 0
+	}
+	w.count.received.Add(uint64(n))
+	w.count.reads.Add(1)
+	in.At, in.Listener = now(), s.listener
+	for i := range n {
+		in.Data, in.From = w.inbox.data(i), getName(&w.inbox.names[i])
+		w.inbox.headers[i].header.Namelen = unix.SizeofSockaddrInet6
+		handler.Handle(in, &w.out)
+	}
+	w.out.Flush()
+	return n
+}
