@@ -1,0 +1,236 @@
+package table
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"vitrine"
+)
+
+// EntrySize is what a Steering needs for each key it remembers, in bytes.
+const EntrySize = 8
+
+// Steering chooses instances for one worker, through changes of epoch and of
+// health: the soft state of a director. It remembers which keys it saw within
+// the last transition and where they went, at most the number that NewSteering
+// was given, in EntrySize bytes each.
+//
+// A key goes where the table in force says, but for a key that was seen within
+// the last transition before the change that moved it: that one stays where it
+// was until a transition after the change, and moves then, once. The changes of
+// several epochs in one transition count as the first of them.
+//
+// After a restart nothing is remembered: see Restore.
+//
+// Only one goroutine may choose; any may read Stats. Nothing is allocated after
+// NewSteering.
+type Steering struct {
+	epochs  *Epochs
+	buckets []bucket
+	tick    time.Duration
+	stats   counters
+}
+
+// A bucket is one cache line of entries. An entry is, from the high bits: 28 of
+// the key's hash, 16 of the instance's ID, 8 of the generation in which the
+// table last agreed with the ID, 12 of the time when the key was last seen, in
+// ticks. 0 is an empty entry, since no ID is 0.
+//
+// Two keys of a bucket with the same 28 bits are taken for one, which matters
+// only amid a transition: one new key in 33 million then goes where another
+// went. A key last seen 4096 ticks ago looks fresh, which at worst leaves it
+// where it was a transition longer.
+type bucket [8]uint64
+
+const (
+	hashShift       = 36
+	idShift         = 20
+	generationShift = 12
+	tickMask        = 1<<12 - 1
+	ticks           = 32 // of a transition
+)
+
+type counters struct {
+	kept, moved, gone, unknown, forgotten, none atomic.Uint64
+}
+
+// Stats are counts of messages, since the start, other than by the table in
+// force alone.
+type Stats struct {
+	Kept      uint64 // went to where their key was before a change moved it
+	Moved     uint64 // were the first of their key to go by the new table
+	Gone      uint64 // of those, had their old instance go away before the transition was over
+	Unknown   uint64 // went by the table before a restart, their key being unknown
+	Forgotten uint64 // made the memory forget a key that was younger than a transition
+	None      uint64 // found no instance
+}
+
+// NewSteering makes the steering of one worker, which remembers limit keys.
+func NewSteering(epochs *Epochs, limit int) *Steering {
+	return &Steering{epochs: epochs, buckets: make([]bucket, max(1, (limit+7)/8)), tick: max(1, epochs.transition/ticks)}
+}
+
+// Keys is how many keys can be remembered.
+func (s *Steering) Keys() int { return len(s.buckets) * len(bucket{}) }
+
+// Stats are the counts so far.
+func (s *Steering) Stats() Stats {
+	c := &s.stats
+	return Stats{Kept: c.kept.Load(), Moved: c.moved.Load(), Gone: c.gone.Load(), Unknown: c.unknown.Load(),
+		Forgotten: c.forgotten.Load(), None: c.none.Load()}
+}
+
+// Choose finds the instance that a message with that key goes to. now is the
+// monotonic time since any fixed moment. ok is false when the type has no
+// instance to be had.
+func (s *Steering) Choose(now time.Duration, ty Type, key uint64, region Region) (target *Target, ok bool) {
+	v := s.epochs.view.Load()
+	h := hash(ty, key, 0)
+	place, entry := s.find(now, h)
+	i, ok := v.Table.Pick(ty, key, region, v.Health)
+	if !ok {
+		return s.last(v, now, ty, h, place, entry)
+	}
+	target = &v.Table.targets[i]
+	switch {
+	case entry == 0:
+		target, generation := s.unknown(v, now, ty, key, region, target)
+		s.put(place, now, h, target.ID, generation)
+		return target, true
+	case entryID(entry) == target.ID:
+	case !s.bound(v, now, entry):
+		s.stats.moved.Add(1)
+	default:
+		if kept := v.usable(ty, entryID(entry)); kept != nil {
+			s.stats.kept.Add(1)
+			s.put(place, now, h, kept.ID, entryGeneration(entry))
+			return kept, true
+		}
+		s.stats.moved.Add(1)
+		s.stats.gone.Add(1)
+	}
+	s.put(place, now, h, target.ID, v.generation)
+	return target, true
+}
+
+// Resume finds the instance for a request of a dialog, or from an instance,
+// that carries the ID of the instance it belongs to. That instance it is, unless
+// it is away, or draining and neither serving its dialogs to their end (dialogs)
+// nor known to have this key's transaction; then it is as Choose.
+func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, region Region, dialogs bool) (target *Target, ok bool) {
+	v := s.epochs.view.Load()
+	target = v.usable(ty, id)
+	if target == nil {
+		return s.Choose(now, ty, key, region)
+	}
+	h := hash(ty, key, id)
+	place, entry := s.find(now, h)
+	if target.State == vitrine.Active || dialogs {
+		s.put(place, now, h, id, v.generation)
+		return target, true
+	}
+	if entry != 0 && entryID(entry) == id && s.bound(v, now, entry) && entryGeneration(entry) != v.generation {
+		s.stats.kept.Add(1)
+		s.put(place, now, h, id, entryGeneration(entry))
+		return target, true
+	}
+	return s.Choose(now, ty, key, region)
+}
+
+// last is the choice when the table in force has no instance for new keys: an
+// old one's may still be there.
+func (s *Steering) last(v *View, now time.Duration, ty Type, h uint64, place *uint64, entry uint64) (*Target, bool) {
+	if entry != 0 && s.bound(v, now, entry) {
+		if kept := v.usable(ty, entryID(entry)); kept != nil {
+			s.stats.kept.Add(1)
+			s.put(place, now, h, kept.ID, entryGeneration(entry))
+			return kept, true
+		}
+	}
+	s.stats.none.Add(1)
+	return nil, false
+}
+
+// unknown is the choice for a key that is not remembered, and the generation
+// that it is of: the table's in force, but after a restart the previous one's
+// until the transition is over.
+func (s *Steering) unknown(v *View, now time.Duration, ty Type, key uint64, region Region, target *Target) (*Target, uint8) {
+	if v.previous == nil || now >= v.until {
+		return target, v.generation
+	}
+	i, ok := v.previous.Pick(ty, key, region, v.previousHealth)
+	if !ok || v.previous.targets[i].ID == target.ID {
+		return target, v.generation
+	}
+	was := v.usable(ty, v.previous.targets[i].ID)
+	if was == nil {
+		return target, v.generation
+	}
+	s.stats.unknown.Add(1)
+	return was, 0
+}
+
+// usable finds the instance with that ID in the table in force, unless it is
+// away; nil when it is.
+func (v *View) usable(ty Type, id uint16) *Target {
+	t := v.Table.ByID(ty, id)
+	if t == nil || v.Health.away.has(t.Index) {
+		return nil
+	}
+	return t
+}
+
+// bound says whether a key still belongs to the instance of its entry: it was
+// seen within a transition, and the first change since the table agreed with
+// the entry was within one, or there was none.
+func (s *Steering) bound(v *View, now time.Duration, entry uint64) bool {
+	g := entryGeneration(entry)
+	return g == v.generation || now < v.changed[g+1]+s.epochs.transition
+}
+
+// hash is what an entry is kept by. id is 0 for keys that are chosen by the
+// table.
+func hash(ty Type, key uint64, id uint16) uint64 {
+	return mix(key, memorySeed+uint64(ty)<<16+uint64(id))
+}
+
+// memorySeed is apart from the seeds of choices and rooms.
+const memorySeed = 1 << 40
+
+func entryID(e uint64) uint16        { return uint16(e >> idShift) }
+func entryGeneration(e uint64) uint8 { return uint8(e >> generationShift) }
+
+// find looks a hash up. It returns the place of its entry and the entry, or, for
+// a key not seen within a transition, the place to put it and 0.
+func (s *Steering) find(now time.Duration, h uint64) (place *uint64, entry uint64) {
+	n, _ := bits.Mul64(h, uint64(len(s.buckets)))
+	b := &s.buckets[n]
+	tick := uint64(now / s.tick)
+	var oldest uint64
+	for i, e := range b {
+		age := (tick - e) & tickMask
+		if e == 0 {
+			age = tickMask + 1
+		} else if e>>hashShift == h&(1<<28-1) {
+			if age > ticks {
+				return &b[i], 0
+			}
+			return &b[i], e
+		}
+		if place == nil || age > oldest {
+			place, oldest = &b[i], age
+		}
+	}
+	return place, 0
+}
+
+// put remembers a key in the place that find gave.
+func (s *Steering) put(place *uint64, now time.Duration, h uint64, id uint16, generation uint8) {
+	tick := uint64(now/s.tick) & tickMask
+	fresh := h<<hashShift | uint64(id)<<idShift | uint64(generation)<<generationShift | tick
+	if old := *place; old != 0 && (old^fresh)>>hashShift != 0 && (tick-old)&tickMask <= ticks {
+		s.stats.forgotten.Add(1)
+	}
+	*place = fresh
+}
