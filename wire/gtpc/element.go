@@ -1,0 +1,105 @@
+package gtpc
+
+import "encoding/binary"
+
+// An Element is the type of an information element (clause 8.1).
+type Element uint8
+
+// The elements that are named here; others are passed over by number.
+const (
+	IMSI           Element = 1
+	Cause          Element = 2
+	Recovery       Element = 3
+	APN            Element = 71
+	AMBR           Element = 72
+	EBI            Element = 73
+	IPAddress      Element = 74
+	MEI            Element = 75
+	MSISDN         Element = 76
+	Indication     Element = 77
+	PCO            Element = 78
+	PAA            Element = 79
+	BearerQoS      Element = 80
+	RATType        Element = 82
+	ServingNetwork Element = 83
+	BearerTFT      Element = 84
+	ULI            Element = 86
+	FTEID          Element = 87
+	BearerContext  Element = 93
+	ChargingID     Element = 94
+	PDNType        Element = 99
+	UETimeZone     Element = 114
+	APNRestriction Element = 127
+	SelectionMode  Element = 128
+	FQCSID         Element = 132
+	Extended       Element = 254 // its first two octets are its type (clause 8.2.1A)
+)
+
+const elementHeader = 4
+
+// Elements goes through information elements in order: those of a message, or
+// those inside a grouped one. Type, Instance and Value are of the element that
+// Next stopped at.
+type Elements struct {
+	Type     Element
+	Instance uint8
+	Value    []byte // a view
+	Err      error  // ErrIE when Next stopped before the end
+
+	rest []byte
+}
+
+// Elements goes through the message's elements.
+func (m *Message) Elements() Elements { return Elements{rest: m.IEs} }
+
+// Group goes through the elements inside a grouped one, such as BearerContext.
+func Group(value []byte) Elements { return Elements{rest: value} }
+
+// Next goes to the next element and says whether there is one.
+func (e *Elements) Next() bool {
+	if len(e.rest) == 0 {
+		return false
+	}
+	if len(e.rest) < elementHeader {
+		e.rest, e.Err = nil, ErrIE
+		return false
+	}
+	end := elementHeader + int(binary.BigEndian.Uint16(e.rest[1:]))
+	if end > len(e.rest) {
+		e.rest, e.Err = nil, ErrIE
+		return false
+	}
+	e.Type, e.Instance = Element(e.rest[0]), e.rest[3]&0x0f
+	e.Value = e.rest[elementHeader:end:end]
+	e.rest = e.rest[end:]
+	return true
+}
+
+// Find is the value of the first element of a type and instance; false: there
+// is none, or one before it is broken.
+func (m *Message) Find(t Element, instance uint8) ([]byte, bool) {
+	for e := m.Elements(); e.Next(); {
+		if e.Type == t && e.Instance == instance {
+			return e.Value, true
+		}
+	}
+	return nil, false
+}
+
+// Check goes through all elements, into the bearer contexts too: ErrIE when one
+// is longer than its room.
+func (m *Message) Check() error {
+	e := m.Elements()
+	for e.Next() {
+		if e.Type != BearerContext {
+			continue
+		}
+		inner := Group(e.Value)
+		for inner.Next() {
+		}
+		if inner.Err != nil {
+			return inner.Err
+		}
+	}
+	return e.Err
+}

@@ -1,0 +1,181 @@
+// Package gtpctest makes GTPv2-C messages in bulk, for tests and benches.
+package gtpctest
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"vitrine/wire/gtpc"
+)
+
+// A Mix makes the requests that an MME sends an S-GW, in turn: a Create Session
+// Request, then a Modify Bearer, a Release Access Bearers, a Modify Bearer, a
+// Bearer Resource Command and a Delete Session Request for it; about 150 octets
+// each on average. Sequence numbers count up, those of commands with their bit;
+// TEIDs and IMSIs change from session to session. Nothing is drawn at random:
+// the n-th message is the same in every Mix of the same Config.
+type Mix struct {
+	config   Config
+	messages [len(kinds)][]byte
+	fields   [len(kinds)]places
+	next     uint64
+}
+
+// A Config says what a Mix's messages hold.
+type Config struct {
+	Sessions uint32     // IMSIs and TEIDs go round after as many; 0: 50,000
+	Sender   netip.Addr // the MME's, in its F-TEID
+	// TEID is the one that the S-GW gave a session; nil: the session's number
+	// plus one, as of functions that take no prefix.
+	TEID func(session uint32, imsi string) uint32
+}
+
+// places are where the changing fields of a message are; 0: it has none.
+type places struct{ teid, sequence, imsi, sender int }
+
+var kinds = [...]gtpc.Type{
+	gtpc.CreateSessionRequest, gtpc.ModifyBearerRequest, gtpc.ReleaseAccessBearersRequest,
+	gtpc.ModifyBearerRequest, gtpc.BearerResourceCommand, gtpc.DeleteSessionRequest,
+}
+
+// Kinds is how many messages of a Mix one session has.
+const Kinds = len(kinds)
+
+// NewMix makes a Mix.
+func NewMix(config Config) *Mix {
+	if config.Sessions == 0 {
+		config.Sessions = 50_000
+	}
+	if !config.Sender.IsValid() {
+		config.Sender = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if config.TEID == nil {
+		config.TEID = func(session uint32, _ string) uint32 { return session + 1 }
+	}
+	m := &Mix{config: config}
+	for i, kind := range kinds {
+		m.messages[i], m.fields[i] = build(kind, config.Sender)
+	}
+	return m
+}
+
+// IMSI is that of a session.
+func IMSI(session uint32) string {
+	b := []byte("001010000000000")
+	for i := len(b) - 1; session > 0; i-- {
+		b[i] = '0' + byte(session%10)
+		session /= 10
+	}
+	return string(b)
+}
+
+// Append appends the next message. Sessions go by in blocks of 64, so that the
+// messages of one are some hundreds apart, as those of a real peer are.
+func (m *Mix) Append(b []byte) []byte {
+	n := m.next
+	m.next++
+	const block = 64
+	group, within := n/(block*uint64(Kinds)), n%(block*uint64(Kinds))
+	kind := int(within / block)
+	session := uint32((group*block + within%block) % uint64(m.config.Sessions))
+
+	start := len(b)
+	b = append(b, m.messages[kind]...)
+	out, at := b[start:], m.fields[kind]
+	sequence := uint32(n) & (gtpc.CommandSequence - 1)
+	if kinds[kind].IsCommand() {
+		sequence |= gtpc.CommandSequence
+	}
+	binary.BigEndian.PutUint32(out[at.sequence:], sequence<<8)
+	if at.imsi > 0 { // the last ten digits, as TBCD
+		for i, rest := at.imsi+7, session; i >= at.imsi+3; i-- {
+			if i == at.imsi+7 { // the 15th digit stands alone
+				out[i] = 0xf0 | byte(rest%10)
+				rest /= 10
+				continue
+			}
+			low := rest / 10 % 10
+			out[i] = byte(rest%10)<<4 | byte(low)
+			rest /= 100
+		}
+		binary.BigEndian.PutUint32(out[at.sender:], session+1)
+		return b
+	}
+	binary.BigEndian.PutUint32(out[at.teid:], m.config.TEID(session, IMSI(session)))
+	return b
+}
+
+// build makes a message with zeros in its changing fields.
+func build(kind gtpc.Type, sender netip.Addr) ([]byte, places) {
+	b := gtpc.AppendHeader(nil, kind, 0, 0)
+	at := places{teid: 4, sequence: 8}
+	switch kind {
+	case gtpc.CreateSessionRequest:
+		b, at = appendCreateSession(b, sender)
+	case gtpc.ModifyBearerRequest:
+		b = gtpc.AppendElement(b, gtpc.ULI, 0, 0x18, 0, 0xf1, 0x10, 0x12, 0x34, 0, 0xf1, 0x10, 0, 0x56, 0x78, 0x90)
+		b = gtpc.AppendElement(b, gtpc.RATType, 0, 6)
+		b = gtpc.AppendElement(b, gtpc.Indication, 0, 0, 0, 0, 0, 0, 0, 0)
+		b = gtpc.AppendElement(b, gtpc.UETimeZone, 0, 0x40, 0)
+		b = gtpc.AppendElement(b, gtpc.ServingNetwork, 0, 0, 0xf1, 0x10)
+		group := len(b)
+		b = gtpc.BeginGroup(b, gtpc.BearerContext, 0)
+		b = gtpc.AppendElement(b, gtpc.EBI, 0, 5)
+		b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S1UeNodeB, TEID: 7, V4: v4(sender)})
+		b = gtpc.EndGroup(b, group)
+	case gtpc.ReleaseAccessBearersRequest:
+		b = gtpc.AppendElement(b, gtpc.Indication, 0, 0, 0, 0, 0, 0, 0, 0)
+	case gtpc.BearerResourceCommand:
+		b = gtpc.AppendElement(b, gtpc.EBI, 0, 5)
+		b = gtpc.AppendElement(b, 100, 0, 1)                         // procedure transaction
+		b = gtpc.AppendElement(b, 85, 0, make([]byte, 40)...)        // traffic aggregate description
+		b = gtpc.AppendElement(b, 81, 0, make([]byte, 21)...)        // flow QoS
+		b = gtpc.AppendElement(b, gtpc.PCO, 0, make([]byte, 40)...)  // protocol configuration
+		b = gtpc.AppendElement(b, gtpc.Indication, 0, 0, 0, 0, 0, 0) //
+	case gtpc.DeleteSessionRequest:
+		b = gtpc.AppendElement(b, gtpc.EBI, 0, 5)
+		b = gtpc.AppendElement(b, gtpc.ULI, 0, 0x18, 0, 0xf1, 0x10, 0x12, 0x34, 0, 0xf1, 0x10, 0, 0x56, 0x78, 0x90)
+		b = gtpc.AppendElement(b, gtpc.PCO, 0, make([]byte, 30)...)
+		b = gtpc.AppendElement(b, gtpc.UETimeZone, 0, 0x40, 0)
+	}
+	return gtpc.End(b, 0), at
+}
+
+func appendCreateSession(b []byte, sender netip.Addr) ([]byte, places) {
+	at := places{teid: 4, sequence: 8, imsi: len(b) + 4}
+	b = gtpc.AppendDigits(b, gtpc.IMSI, IMSI(0))
+	b = gtpc.AppendDigits(b, gtpc.MSISDN, "8190000000000")
+	b = gtpc.AppendDigits(b, gtpc.MEI, "3548020912345678")
+	b = gtpc.AppendElement(b, gtpc.ULI, 0, 0x18, 0, 0xf1, 0x10, 0x12, 0x34, 0, 0xf1, 0x10, 0, 0x56, 0x78, 0x90)
+	b = gtpc.AppendElement(b, gtpc.ServingNetwork, 0, 0, 0xf1, 0x10)
+	b = gtpc.AppendElement(b, gtpc.RATType, 0, 6)
+	b = gtpc.AppendElement(b, gtpc.Indication, 0, 0, 0, 0, 0, 0, 0, 0)
+	at.sender = len(b) + 5
+	b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, V4: v4(sender), V6: v6(sender)})
+	b = gtpc.AppendFTEID(b, 1, gtpc.Endpoint{Interface: gtpc.S5PGW, V4: netip.AddrFrom4([4]byte{127, 0, 0, 3})})
+	b = gtpc.AppendAPN(b, "internet.example")
+	b = gtpc.AppendElement(b, gtpc.SelectionMode, 0, 0)
+	b = gtpc.AppendElement(b, gtpc.PDNType, 0, 1)
+	b = gtpc.AppendElement(b, gtpc.PAA, 0, 1, 0, 0, 0, 0)
+	b = gtpc.AppendElement(b, gtpc.APNRestriction, 0, 0)
+	b = gtpc.AppendElement(b, gtpc.AMBR, 0, 0, 0, 0xc3, 0x50, 0, 0, 0xc3, 0x50)
+	group := len(b)
+	b = gtpc.BeginGroup(b, gtpc.BearerContext, 0)
+	b = gtpc.AppendElement(b, gtpc.EBI, 0, 5)
+	b = gtpc.AppendElement(b, gtpc.BearerQoS, 0, append([]byte{0x48, 9}, make([]byte, 20)...)...)
+	return gtpc.EndGroup(b, group), at
+}
+
+func v4(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return a
+	}
+	return netip.Addr{}
+}
+
+func v6(a netip.Addr) netip.Addr {
+	if a.Is6() {
+		return a
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,122 @@
+package gtpc
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// An Interface is what an F-TEID's end point is (clause 8.22).
+type Interface uint8
+
+// The interfaces that sessions are steered by.
+const (
+	S1UeNodeB Interface = 0
+	S1USGW    Interface = 1
+	S5USGW    Interface = 4
+	S5UPGW    Interface = 5
+	S5SGW     Interface = 6 // S5/S8, control plane, at the S-GW
+	S5PGW     Interface = 7
+	S11MME    Interface = 10
+	S11SGW    Interface = 11 // and S4
+	S10MME    Interface = 12
+	S3MME     Interface = 13
+	S3SGSN    Interface = 14
+	S4SGSN    Interface = 17
+)
+
+// An Endpoint is an F-TEID: where its owner wants to be reached (clause 8.22).
+type Endpoint struct {
+	Interface Interface
+	TEID      uint32
+	V4, V6    netip.Addr // either may be invalid: not given
+}
+
+// Addr is its address; the IPv4 one where it has both.
+func (f Endpoint) Addr() netip.Addr {
+	if f.V4.IsValid() {
+		return f.V4
+	}
+	return f.V6
+}
+
+// ParseFTEID reads an F-TEID's value.
+func ParseFTEID(v []byte) (f Endpoint, ok bool) {
+	if len(v) < 5 {
+		return f, false
+	}
+	f.Interface, f.TEID = Interface(v[0]&0x3f), binary.BigEndian.Uint32(v[1:])
+	at := 5
+	if v[0]&0x80 != 0 {
+		if len(v) < at+4 {
+			return f, false
+		}
+		f.V4 = netip.AddrFrom4([4]byte(v[at:]))
+		at += 4
+	}
+	if v[0]&0x40 != 0 {
+		if len(v) < at+16 {
+			return f, false
+		}
+		f.V6 = netip.AddrFrom16([16]byte(v[at:]))
+	}
+	return f, true
+}
+
+// Digits are the digits of an IMSI, an MSISDN or an MEI: at most 16.
+type Digits struct {
+	digits [16]byte
+	length uint8
+}
+
+// ParseDigits reads TBCD (clause 8.3): low half of an octet first, 0xf fills.
+// It refuses no digits, more than 16 and what is no digit.
+func ParseDigits(v []byte) (d Digits, ok bool) {
+	if len(v) == 0 || len(v) > len(d.digits)/2 {
+		return d, false
+	}
+	for i, b := range v {
+		low, high := b&0x0f, b>>4
+		if low > 9 {
+			return d, false
+		}
+		d.digits[d.length] = '0' + low
+		d.length++
+		if high == 0x0f && i == len(v)-1 {
+			break
+		}
+		if high > 9 {
+			return d, false
+		}
+		d.digits[d.length] = '0' + high
+		d.length++
+	}
+	return d, true
+}
+
+// Bytes are the digits in ASCII: a view.
+func (d *Digits) Bytes() []byte { return d.digits[:d.length] }
+
+func (d Digits) String() string { return string(d.digits[:d.length]) }
+
+// ParseCause is a Cause's value (clause 8.4).
+func ParseCause(v []byte) (CauseValue, bool) {
+	if len(v) < 2 {
+		return 0, false
+	}
+	return CauseValue(v[0]), true
+}
+
+// A CauseValue says what became of a request (table 8.4-1).
+type CauseValue uint8
+
+// Causes that are sent or looked for here.
+const (
+	RequestAccepted      CauseValue = 16
+	ContextNotFound      CauseValue = 64
+	NoResourcesAvailable CauseValue = 73
+	PeerNotResponding    CauseValue = 100
+	EntityCongestion     CauseValue = 120 // GTP-C Entity Congestion
+)
+
+// Accepted says whether the request was, in whole or in part.
+func (c CauseValue) Accepted() bool { return c >= 16 && c <= 63 }
