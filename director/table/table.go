@@ -59,8 +59,9 @@ type Room struct {
 // A Target is an instance in a table.
 type Target struct {
 	Instance
-	Type  Type  // shadows Instance.Type, the name
-	Index int32 // in the table
+	Type  Type   // shadows Instance.Type, the name
+	Index int32  // in the table
+	Slot  uint16 // where its counts are: the publisher's, who sets it before publishing
 }
 
 // TypeName is the name of the target's aggregate type.

@@ -1,0 +1,107 @@
+package meter
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// flights are the transactions in flight: a table of cache lines that all
+// workers change without a lock. An entry is, from the high bits, 22 of the
+// transaction's hash, 14 of the slot, 28 of the time it began, in units of 8
+// microseconds, which come round after 36 minutes. 0 is an empty entry, since
+// slot 0 is no one's.
+//
+// Two transactions of a line with the same 22 bits are taken for one: two in a
+// million. Where a line is full, the oldest is forgotten and counted.
+type flights struct {
+	lines    []line
+	lifetime time.Duration
+}
+
+type line [8]atomic.Uint64
+
+const (
+	slotBits    = 14
+	timeBits    = 28
+	timeUnit    = 8 * time.Microsecond
+	timeMask    = 1<<timeBits - 1
+	flightShift = slotBits + timeBits
+)
+
+func newFlights(limit int, lifetime time.Duration) *flights {
+	return &flights{lines: make([]line, max(1, (limit+7)/8)), lifetime: lifetime}
+}
+
+func (f *flights) line(transaction uint64) *line {
+	// The low bits are in the entry.
+	n, _ := bits.Mul64(transaction, uint64(len(f.lines)))
+	return &f.lines[n]
+}
+
+// begin enters a transaction; begun is false when it is there already. displaced
+// is the slot of the one that was forgotten for it; 0: none.
+func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (begun bool, displaced uint16) {
+	l := f.line(transaction)
+	at := uint64(now/timeUnit) & timeMask
+	fresh := transaction<<flightShift | uint64(slot)<<timeBits | at
+	for {
+		var place *atomic.Uint64
+		var was, oldest uint64
+		for i := range l {
+			e := l[i].Load()
+			age := (at - e) & timeMask
+			if e == 0 {
+				age = timeMask + 1
+			} else if e>>flightShift == fresh>>flightShift {
+				return false, 0
+			}
+			if place == nil || age > oldest {
+				place, was, oldest = &l[i], e, age
+			}
+		}
+		if place.CompareAndSwap(was, fresh) {
+			return true, slotOf(was)
+		}
+	}
+}
+
+// end takes a transaction out.
+func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, latency time.Duration, ok bool) {
+	l := f.line(transaction)
+	tag := transaction << flightShift >> flightShift
+	for i := range l {
+		e := l[i].Load()
+		if e == 0 || e>>flightShift != tag {
+			continue
+		}
+		if !l[i].CompareAndSwap(e, 0) {
+			return 0, 0, false // another worker was faster: the answer came twice
+		}
+		age := (uint64(now/timeUnit) - e) & timeMask
+		if age > timeMask/2 {
+			age = 0 // the workers' batches were read at slightly different times
+		}
+		return slotOf(e), time.Duration(age) * timeUnit, true
+	}
+	return 0, 0, false
+}
+
+// expire takes out what began more than a lifetime ago.
+func (f *flights) expire(now time.Duration, each func(slot uint16)) {
+	at := uint64(now/timeUnit) & timeMask
+	for n := range f.lines {
+		for i := range f.lines[n] {
+			e := f.lines[n][i].Load()
+			age := (at - e) & timeMask
+			if e == 0 || age > timeMask/2 || age <= uint64(f.lifetime/timeUnit) {
+				continue
+			}
+			if f.lines[n][i].CompareAndSwap(e, 0) {
+				each(slotOf(e))
+			}
+		}
+	}
+}
+
+func slotOf(e uint64) uint16 { return uint16(e>>timeBits) & (maxSlots - 1) }

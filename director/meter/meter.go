@@ -1,0 +1,256 @@
+// Package meter counts what the workers of a director do, by aggregate type and
+// instance, and times transactions, without a lock and without allocation per
+// message: what an orchestrator needs to scale and to drain.
+//
+// Counts are written by one worker each and added up when they are read. What is
+// in flight is in one table that all workers share, since the kernel may give
+// the response to another worker than the request.
+package meter
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vitrine/director/table"
+)
+
+// A Cause is why a message was not served.
+type Cause uint8
+
+// The causes.
+const (
+	NoInstance Cause = iota // the type has no instance to be had
+	Overloaded              // the gate of the type refused it
+	Malformed               // it does not parse, or is not allowed
+	Unruled                 // no rule maps it to a type
+	TooManyHops
+	Looped
+	Unsent     // the kernel did not take it, or the connection broke
+	Unroutable // a response or a request that belongs nowhere here
+	causes
+)
+
+var causeNames = [causes]string{"no_instance", "overloaded", "malformed", "unruled", "too_many_hops", "looped", "unsent", "unroutable"}
+
+func (c Cause) String() string {
+	if c < causes {
+		return causeNames[c]
+	}
+	return fmt.Sprintf("Cause(%d)", uint8(c))
+}
+
+// An Outcome is how a transaction ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Succeeded  Outcome = iota
+	Declined           // the function answered that it will not: 3xx to 6xx but for those below
+	Failed             // the function answered that it cannot: 5xx but 503
+	Busy               // the function is overloaded: 503
+	Unanswered         // no final answer within a transition
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"succeeded", "declined", "failed", "busy", "unanswered"}
+
+func (o Outcome) String() string {
+	if o < outcomes {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("Outcome(%d)", uint8(o))
+}
+
+// Bounds are the upper bounds of the latency histogram's buckets, in
+// microseconds; one more bucket holds what is above the last.
+func Bounds() []uint64 { return bounds[:] }
+
+var bounds = [...]uint64{250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000}
+
+// instanceCounts are one worker's of one instance.
+type instanceCounts struct {
+	messages      atomic.Uint64 // requests sent there, retransmissions and ACKs included
+	begun         atomic.Uint64
+	ended         [outcomes]atomic.Uint64
+	microseconds  atomic.Uint64 // from request to final answer, in all
+	dialogsBegun  atomic.Uint64
+	dialogsEnded  atomic.Uint64
+	untimed       atomic.Uint64 // begun, and forgotten for want of room
+}
+
+// typeCounts are one worker's of one type.
+type typeCounts struct {
+	failures [causes]atomic.Uint64
+	latency  [len(bounds) + 1]atomic.Uint64
+}
+
+const (
+	chunkSize = 64
+	maxSlots  = 1 << slotBits // 16384 instances since the start, those of removed ones reused
+)
+
+type chunk [chunkSize]instanceCounts
+
+// A Meter is a director's counts.
+type Meter struct {
+	flights *flights
+
+	typeOf  [maxSlots]atomic.Uint32 // of each slot
+
+	mu      sync.Mutex
+	workers []*Worker
+	slots   map[owner]uint16
+	owners  [maxSlots]owner // of each slot; slot 0 is no one's
+	present map[uint16]bool // slots whose instance is in the table
+	removed []uint16        // slots whose instance has gone, the longest gone first
+	next    int
+	types   []string
+}
+
+type owner struct{ ty, name string }
+
+// A Worker is one worker's counts. Only one goroutine may use it.
+type Worker struct {
+	meter  *Meter
+	chunks [maxSlots / chunkSize]atomic.Pointer[chunk]
+	types  [table.MaxTypes + 1]typeCounts // the last is of messages without a type
+}
+
+// NoType is the type of a message that has none.
+const NoType table.Type = table.MaxTypes
+
+// New makes a meter that times at most limit transactions at once, in 8 bytes
+// each. A transaction without final answer ends after lifetime.
+func New(limit int, lifetime time.Duration) *Meter {
+	return &Meter{flights: newFlights(limit, lifetime), slots: map[owner]uint16{}, present: map[uint16]bool{}, next: 1}
+}
+
+// Worker makes the counts of one more worker.
+func (m *Meter) Worker() *Worker {
+	w := &Worker{meter: m}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, slot := range m.slots {
+		w.reserve(slot)
+	}
+	m.workers = append(m.workers, w)
+	return w
+}
+
+func (w *Worker) reserve(slot uint16) {
+	if p := &w.chunks[slot/chunkSize]; p.Load() == nil {
+		p.Store(new(chunk))
+	}
+}
+
+// Register makes room for the counts of a table's instances and sets their
+// Slot; it is called before the table is published. An instance that was there
+// before, by type and name, goes on counting.
+func (m *Meter) Register(t *table.Table) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.types = t.Types()
+	present := make(map[uint16]bool, t.Len())
+	for i := range int32(t.Len()) {
+		target := t.Target(i)
+		slot, err := m.slot(owner{target.TypeName(), target.Name})
+		if err != nil {
+			return err
+		}
+		present[slot] = true
+		for _, w := range m.workers {
+			w.reserve(slot)
+		}
+		m.typeOf[slot].Store(uint32(target.Type))
+		target.Slot = slot
+	}
+	for slot := range m.present {
+		if !present[slot] {
+			m.removed = append(m.removed, slot)
+		}
+	}
+	m.present = present
+	return nil
+}
+
+// slot finds the slot of an instance, or gives it one.
+func (m *Meter) slot(o owner) (uint16, error) {
+	if slot, ok := m.slots[o]; ok {
+		if i := slices.Index(m.removed, slot); i >= 0 {
+			m.removed = slices.Delete(m.removed, i, i+1)
+		}
+		return slot, nil
+	}
+	slot := uint16(m.next)
+	if m.next < maxSlots {
+		m.next++
+	} else if len(m.removed) > 0 {
+		slot, m.removed = m.removed[0], m.removed[1:]
+		delete(m.slots, m.owners[slot])
+		for _, w := range m.workers {
+			w.counts(slot).reset()
+		}
+	} else {
+		return 0, fmt.Errorf("count instance %s: %d instances are counted already, the most there may be at once", o.name, maxSlots-1)
+	}
+	m.slots[o], m.owners[slot] = slot, o
+	return slot, nil
+}
+
+func (w *Worker) counts(slot uint16) *instanceCounts {
+	return &w.chunks[slot/chunkSize].Load()[slot%chunkSize]
+}
+
+// Sent counts a request that goes to the target and has no answer of its own,
+// such as an ACK.
+func (w *Worker) Sent(target *table.Target) {
+	w.counts(target.Slot).messages.Add(1)
+}
+
+// Begin counts a request that goes to the target and awaits an answer.
+// transaction is a hash that its final answer shares, and that no other
+// transaction has in the same time. A retransmission begins nothing.
+func (w *Worker) Begin(now time.Duration, target *table.Target, transaction uint64) {
+	c := w.counts(target.Slot)
+	c.messages.Add(1)
+	switch begun, displaced := w.meter.flights.begin(now, transaction, target.Slot); {
+	case displaced != 0:
+		c.begun.Add(1)
+		w.counts(displaced).untimed.Add(1)
+	case begun:
+		c.begun.Add(1)
+	}
+}
+
+// End counts the final answer to a transaction that Begin was told of and says
+// how long it took. ok is false for one that has ended, or was never told of.
+func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (latency time.Duration, ok bool) {
+	slot, latency, ok := w.meter.flights.end(now, transaction)
+	if !ok {
+		return 0, false
+	}
+	microseconds := uint64(latency / time.Microsecond)
+	c := w.counts(slot)
+	c.ended[outcome].Add(1)
+	c.microseconds.Add(microseconds)
+	i, _ := slices.BinarySearch(bounds[:], microseconds)
+	w.types[w.meter.typeOf[slot].Load()].latency[i].Add(1)
+	return latency, true
+}
+
+// Dialog counts a dialog with the target that began or ended. A dialog may end
+// at another director than it began at: only the sum over all directors tells
+// how many there are.
+func (w *Worker) Dialog(target *table.Target, began bool) {
+	if began {
+		w.counts(target.Slot).dialogsBegun.Add(1)
+		return
+	}
+	w.counts(target.Slot).dialogsEnded.Add(1)
+}
+
+// Fail counts a message of that type (or NoType) that was not served.
+func (w *Worker) Fail(ty table.Type, cause Cause) { w.types[ty].failures[cause].Add(1) }

@@ -1,0 +1,114 @@
+package meter
+
+import (
+	"slices"
+	"time"
+)
+
+// An Instance is the counts of one instance, all workers together, since the
+// director's start.
+type Instance struct {
+	Type, Name   string
+	Messages     uint64            // requests sent there, retransmissions and ACKs included
+	Begun        uint64            // transactions
+	Ended        map[string]uint64 // transactions, by the Outcome's name
+	InFlight     uint64            // transactions, now
+	Untimed      uint64            // transactions that were forgotten for want of room; not in Ended
+	Latency      time.Duration     // of all that were answered, added up
+	DialogsBegun uint64
+	DialogsEnded uint64
+}
+
+// A Type is the counts of one type; the one without a name is of messages that
+// have none.
+type Type struct {
+	Name     string
+	Failures map[string]uint64 // messages, by the Cause's name
+	Latency  []uint64          // answers in each bucket of Bounds, and above
+}
+
+// Expire ends the transactions that had no final answer within their lifetime.
+// It is called about once a second.
+func (m *Meter) Expire(now time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.workers) == 0 {
+		return
+	}
+	w := m.workers[0] // its counts are atomic; that two add to them is rare
+	m.flights.expire(now, func(slot uint16) { w.counts(slot).ended[Unanswered].Add(1) })
+}
+
+// Instances are the counts of the instances in the table, by type and name.
+func (m *Meter) Instances() []Instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]Instance, 0, len(m.present))
+	for slot := range m.present {
+		o := m.owners[slot]
+		in := Instance{Type: o.ty, Name: o.name, Ended: make(map[string]uint64, outcomes)}
+		var ended uint64
+		for _, w := range m.workers {
+			c := w.counts(slot)
+			in.Messages += c.messages.Load()
+			in.Untimed += c.untimed.Load()
+			in.DialogsBegun += c.dialogsBegun.Load()
+			in.DialogsEnded += c.dialogsEnded.Load()
+			in.Latency += time.Duration(c.microseconds.Load()) * time.Microsecond
+			for o := range outcomes {
+				n := c.ended[o].Load()
+				in.Ended[o.String()] += n
+				ended += n
+			}
+		}
+		for _, w := range m.workers { // after the ends, so that no end is without its beginning
+			in.Begun += w.counts(slot).begun.Load()
+		}
+		in.InFlight = in.Begun - min(in.Begun, ended+in.Untimed)
+		all = append(all, in)
+	}
+	slices.SortFunc(all, func(a, b Instance) int {
+		if a.Type < b.Type || a.Type == b.Type && a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// Types are the counts of the types, in the table's order, and of messages
+// without a type.
+func (m *Meter) Types() []Type {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]Type, 0, len(m.types)+1)
+	for i := range len(m.types) + 1 {
+		t := Type{Failures: make(map[string]uint64, causes), Latency: make([]uint64, len(bounds)+1)}
+		at := int(NoType)
+		if i < len(m.types) {
+			t.Name, at = m.types[i], i
+		}
+		for _, w := range m.workers {
+			for c := range causes {
+				t.Failures[c.String()] += w.types[at].failures[c].Load()
+			}
+			for b := range t.Latency {
+				t.Latency[b] += w.types[at].latency[b].Load()
+			}
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+func (c *instanceCounts) reset() {
+	c.messages.Store(0)
+	c.begun.Store(0)
+	for o := range c.ended {
+		c.ended[o].Store(0)
+	}
+	c.microseconds.Store(0)
+	c.dialogsBegun.Store(0)
+	c.dialogsEnded.Store(0)
+	c.untimed.Store(0)
+}

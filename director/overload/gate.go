@@ -1,0 +1,168 @@
+// Package overload is the gate at an aggregate's ingress: new transactions take
+// tokens from a bucket, and the rate at which it fills follows the latency that
+// is measured, as Clearwater's load monitor does (Contain-ed, section 6). Inside
+// the aggregate no function needs a gate of its own.
+package overload
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Config says what a Gate aims at. Rates are in transactions per second.
+type Config struct {
+	Target  time.Duration // mean latency above which the rate falls
+	Initial float64       // rate at the start
+	Min     float64       // the rate never falls below
+	Max     float64       // nor rises above; 0: no bound
+	Burst   float64       // how many are let through at once
+}
+
+const (
+	// period is how many transactions must have been answered at least since
+	// the last adjustment.
+	period = 20
+	// smoothing is the weight of the newest mean in the moving average.
+	smoothing = 0.5
+	// increase is the largest step up, as a share of the rate.
+	increase = 0.1
+	// used is the share of the rate that must be in use before it may rise: an
+	// idle function has learnt nothing about what it could carry.
+	used = 0.5
+	// retry is what a refused client is told to wait: RFC 3261 section 20.33;
+	// the rate has been adjusted by then.
+	retry = time.Second
+)
+
+// A Gate admits or refuses transactions. Any number of workers may use it at the
+// same time, without a lock. One goroutine calls Adjust. Times are monotonic,
+// since any fixed moment.
+type Gate struct {
+	config   Config
+	interval atomic.Int64 // nanoseconds between two tokens
+	empty    atomic.Int64 // when the bucket will hold what it holds at most, less one burst: the theoretical arrival time of GCRA
+	admitted atomic.Uint64
+	refused  atomic.Uint64
+	loss     atomic.Uint32 // percent refused in the last adjustment's time
+	sequence atomic.Uint64
+
+	// Adjust's own.
+	smoothed             float64 // seconds
+	rate                 float64
+	done                 uint64
+	total                time.Duration
+	adjusted             time.Duration
+	admittedAt, refuseAt uint64
+}
+
+// New is a Gate with a full bucket.
+func New(config Config, now time.Duration) *Gate {
+	g := &Gate{config: config, adjusted: now}
+	g.empty.Store(int64(now))
+	g.set(config.Initial)
+	return g
+}
+
+func (g *Gate) set(rate float64) {
+	rate = max(rate, g.config.Min, 1e-3)
+	if g.config.Max > 0 {
+		rate = min(rate, g.config.Max)
+	}
+	g.rate = rate
+	g.interval.Store(max(1, int64(float64(time.Second)/rate)))
+}
+
+// Admit takes a token for a new transaction; false when there is none. A nil
+// Gate admits all.
+func (g *Gate) Admit(now time.Duration) bool {
+	if g == nil {
+		return true
+	}
+	interval := g.interval.Load()
+	tolerance := int64(float64(interval) * max(g.config.Burst-1, 0))
+	for {
+		was := g.empty.Load()
+		from := max(was, int64(now))
+		if from-int64(now) > tolerance {
+			g.refused.Add(1)
+			return false
+		}
+		if g.empty.CompareAndSwap(was, from+interval) {
+			g.admitted.Add(1)
+			return true
+		}
+	}
+}
+
+// Adjust sets the rate by the transactions answered since the start: their
+// number and their latency, added up. It is called several times a second. The
+// rate falls by a factor that grows with the excess over the target, and rises
+// by a step that shrinks with the distance to it.
+func (g *Gate) Adjust(now time.Duration, answered uint64, total time.Duration) {
+	n := answered - min(answered, g.done)
+	elapsed := now - g.adjusted
+	if n < period || elapsed < g.config.Target {
+		if elapsed > 10*max(g.config.Target, time.Second) {
+			g.measureLoss()
+			g.adjusted = now
+		}
+		return
+	}
+	mean := (total - g.total).Seconds() / float64(n)
+	if g.done == 0 {
+		g.smoothed = mean
+	}
+	g.smoothed += (mean - g.smoothed) * smoothing
+	g.done, g.total = answered, total
+	excess := g.smoothed/g.config.Target.Seconds() - 1
+	admitted := g.measureLoss()
+	switch {
+	case excess > 0:
+		g.set(g.rate / (1 + min(excess, 1)))
+	case float64(admitted) >= used*g.rate*elapsed.Seconds():
+		g.set(g.rate * (1 - excess*increase))
+	}
+	g.adjusted = now
+}
+
+// measureLoss notes the share refused since it was last called, and returns how
+// many were admitted.
+func (g *Gate) measureLoss() (admitted uint64) {
+	a, r := g.admitted.Load(), g.refused.Load()
+	admitted, refused := a-g.admittedAt, r-g.refuseAt
+	g.admittedAt, g.refuseAt = a, r
+	loss := uint32(0)
+	if refused > 0 {
+		loss = uint32((refused*100 + admitted + refused - 1) / (admitted + refused))
+	}
+	if g.loss.Swap(loss) != loss {
+		g.sequence.Add(1)
+	}
+	return admitted
+}
+
+// Feedback is what an upstream that supports RFC 7339 is told: the share of
+// requests, in percent, that it should hold back (oc), for how long that holds
+// (oc-validity), and a number that grows with each change (oc-seq). A nil Gate
+// asks for nothing.
+func (g *Gate) Feedback() (loss int, validity time.Duration, sequence uint64) {
+	if g == nil {
+		return 0, 0, 0
+	}
+	return int(g.loss.Load()), retry, g.sequence.Load()
+}
+
+// RetryAfter is what a refused client is told to wait.
+func (g *Gate) RetryAfter() time.Duration { return retry }
+
+// A Reading is a Gate's state at one moment.
+type Reading struct {
+	Rate              float64 // transactions per second
+	Admitted, Refused uint64
+	Loss              int // percent
+}
+
+// Read gives the state.
+func (g *Gate) Read() Reading {
+	return Reading{Rate: float64(time.Second) / float64(g.interval.Load()), Admitted: g.admitted.Load(), Refused: g.refused.Load(), Loss: int(g.loss.Load())}
+}
