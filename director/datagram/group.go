@@ -147,7 +147,7 @@ func (w *worker) has(listener int) bool {
 // prepare makes a worker's buffers, once it has its sockets.
 func (w *worker) prepare(listeners, wake int) {
 	w.inbox = newInbox()
-	w.out = Sender{queues: make([]*queue, listeners), count: &w.count}
+	w.out = newSender(listeners, &w.count)
 	for _, s := range w.sockets {
 		if w.out.queues[s.listener] == nil {
 			w.out.queues[s.listener] = newQueue(s.fd)
@@ -186,7 +186,7 @@ func (g *Group) NewSender() *Sender {
 	g.mu.Lock()
 	g.senders = append(g.senders, count)
 	g.mu.Unlock()
-	s := &Sender{queues: make([]*queue, len(g.addresses)), count: count}
+	s := newSender(len(g.addresses), count)
 	for i, q := range g.workers[0].out.queues {
 		s.queues[i] = newQueue(q.fd)
 	}

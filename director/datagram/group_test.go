@@ -24,7 +24,7 @@ type echo struct{ handled atomic.Int64 }
 
 func (e *echo) Handle(in *Datagram, out *Sender) {
 	e.handled.Add(1)
-	mark := append(out.Room(in.Listener), "echo:"...)
+	mark := append(out.Room(), "echo:"...)
 	out.Send(in.Listener, in.From, mark, nil, in.Data)
 }
 

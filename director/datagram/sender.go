@@ -19,6 +19,8 @@ const (
 // goroutine.
 type Sender struct {
 	queues []*queue // by listener
+	length int      // of all queues together
+	room   [batch][]byte
 	count  *counts
 }
 
@@ -30,32 +32,39 @@ type queue struct {
 	headers [batch]mmsghdr
 	vectors [vectors]unix.Iovec
 	names   [batch]name
-	room    [batch][]byte
+}
+
+// newSender makes a Sender that has no queues yet.
+func newSender(listeners int, count *counts) *Sender {
+	s := &Sender{queues: make([]*queue, listeners), count: count}
+	room := make([]byte, batch*RoomSize)
+	for i := range s.room {
+		s.room[i] = room[i*RoomSize : i*RoomSize : (i+1)*RoomSize]
+	}
+	return s
 }
 
 func newQueue(fd int) *queue {
 	q := &queue{fd: fd}
-	room := make([]byte, batch*RoomSize)
-	for i := range q.room {
-		q.room[i] = room[i*RoomSize : i*RoomSize : (i+1)*RoomSize]
+	for i := range q.names {
 		q.headers[i].header.Name = (*byte)(unsafe.Pointer(&q.names[i]))
 	}
 	return q
 }
 
-// Room is empty room to append to, for parts of the next message sent through
-// the listener; what is built there is valid until it is sent. An append past
+// Room is empty room to append to, for parts of the next message that is sent;
+// what is built there is valid until the message has gone. An append past
 // RoomSize bytes allocates.
-func (s *Sender) Room(listener int) []byte { return s.queues[listener].room[s.queues[listener].length] }
+func (s *Sender) Room() []byte { return s.room[s.length] }
 
 // Send queues a message from the listener's address: its parts one after the
 // other, at most 64 of them. Parts are not copied: they may not change before
-// the message is sent, which is when the queue is full or Flush is called. The
+// the message is sent, which is when a batch is full or Flush is called. The
 // address must be of the listener's family.
 func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 	q := s.queues[listener]
 	if q.used+len(parts) > vectors {
-		q.flush(s.count)
+		q.flush(s.count) // what other queues hold keeps its room
 	}
 	first := q.used
 	for _, part := range parts {
@@ -70,8 +79,9 @@ func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 	h.Namelen = putName(&q.names[q.length], to)
 	h.Iov = &q.vectors[first]
 	h.Iovlen = uint64(q.used - first)
-	if q.length++; q.length == batch {
-		q.flush(s.count)
+	q.length++
+	if s.length++; s.length == batch {
+		s.Flush()
 	}
 }
 
@@ -82,6 +92,7 @@ func (s *Sender) Flush() {
 			q.flush(s.count)
 		}
 	}
+	s.length = 0
 }
 
 // flush sends the queue. What the kernel refuses is counted and left out.

@@ -71,7 +71,7 @@ func (b *inbox) data(i int) []byte {
 type worker struct {
 	sockets []socket
 	inbox   *inbox
-	out     Sender
+	out     *Sender
 	count   counts
 	fds     []unix.PollFd // the sockets, then what wakes it to stop
 }
@@ -102,7 +102,7 @@ func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler
 	for i := range n {
 		in.Data, in.From = w.inbox.data(i), getName(&w.inbox.names[i])
 		w.inbox.headers[i].header.Namelen = unix.SizeofSockaddrInet6
-		handler.Handle(in, &w.out)
+		handler.Handle(in, w.out)
 	}
 	w.out.Flush()
 	return n
