@@ -72,13 +72,13 @@ var bounds = [...]uint64{250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100
 
 // instanceCounts are one worker's of one instance.
 type instanceCounts struct {
-	messages      atomic.Uint64 // requests sent there, retransmissions and ACKs included
-	begun         atomic.Uint64
-	ended         [outcomes]atomic.Uint64
-	microseconds  atomic.Uint64 // from request to final answer, in all
-	dialogsBegun  atomic.Uint64
-	dialogsEnded  atomic.Uint64
-	untimed       atomic.Uint64 // begun, and forgotten for want of room
+	messages     atomic.Uint64 // requests sent there, retransmissions and ACKs included
+	begun        atomic.Uint64
+	ended        [outcomes]atomic.Uint64
+	microseconds atomic.Uint64 // from request to final answer, in all
+	dialogsBegun atomic.Uint64
+	dialogsEnded atomic.Uint64
+	untimed      atomic.Uint64 // begun, and forgotten for want of room
 }
 
 // typeCounts are one worker's of one type.
@@ -98,7 +98,7 @@ type chunk [chunkSize]instanceCounts
 type Meter struct {
 	flights *flights
 
-	typeOf  [maxSlots]atomic.Uint32 // of each slot
+	typeOf [maxSlots]atomic.Uint32 // of each slot
 
 	mu      sync.Mutex
 	workers []*Worker

@@ -1,0 +1,211 @@
+package director
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"vitrine"
+	"vitrine/spec"
+)
+
+// The protocols that the director speaks.
+const (
+	SIP  = "sip"
+	GTPC = "gtpc"
+)
+
+// When a draining instance has done its work.
+const (
+	DrainTransactions = "transaction"
+	DrainDialogs      = "dialog"
+)
+
+// A Duration is a span of time, written 500ms or 32s.
+type Duration time.Duration
+
+// UnmarshalYAML reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
+	v, err := time.ParseDuration(n.Value)
+	*d = Duration(v)
+	return err
+}
+
+// Config is the director's configuration file.
+type Config struct {
+	Listen     Listen     `yaml:"listen" jsonschema:"required"`                       // Where it listens. Loopback needs nothing more; the control address beyond it needs tokens or client certificates.
+	Workers    int        `yaml:"workers" jsonschema:"minimum=1,maximum=256"`         // Goroutines that steer; default: one a CPU.
+	Transition Duration   `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may have messages after its table was replaced; default 64 x T1 = 32s. Longer for INVITEs that ring longer.
+	State      string     `yaml:"state"`                                              // File that outlives a restart: instances, epoch, the table before it. Default: the configuration file's name with .state.
+	Memory     Memory     `yaml:"memory"`                                             // Bounds of what is kept.
+	Types      []Type     `yaml:"types" jsonschema:"required,minItems=1,maxItems=64"` // The aggregate types.
+	Rules      []Rule     `yaml:"rules"`                                              // Which messages go to which type; the first that fits counts.
+	Instances  []Instance `yaml:"instances"`                                          // The instances at the start; more come by REST.
+	Regions    []Region   `yaml:"regions"`                                            // Where clients are.
+	Health     Health     `yaml:"health"`                                             // How instances are watched.
+	Overload   *Overload  `yaml:"overload"`                                           // The gate at the ingress of each type; left out: none.
+	Bounded    float64    `yaml:"bounded_load" jsonschema:"minimum=1"`                // Off when left out. No new keys for an instance with more than this many times its share of the transactions in flight.
+	Control    Control    `yaml:"control"`                                            // Who may use the control address.
+	GTPC       GTPOptions `yaml:"gtpc"`                                               // Of GTP-C.
+
+	file spec.File
+	node spec.Node
+}
+
+// Listen is where the director listens.
+type Listen struct {
+	SIP     []string `yaml:"sip"`                                                  // Such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
+	GTPC    []string `yaml:"gtpc"`                                                 // Such as udp://127.0.0.1:2123.
+	Control string   `yaml:"control" jsonschema:"required,example=127.0.0.1:8090"` // REST API and /metrics.
+}
+
+// Memory bounds what is kept, whatever comes in.
+type Memory struct {
+	Keys         int `yaml:"keys" jsonschema:"minimum=8,maximum=100000000"`         // Keys that each worker remembers for a transition, 8 bytes each; default 262144.
+	Transactions int `yaml:"transactions" jsonschema:"minimum=8,maximum=100000000"` // Transactions in flight that are timed, 8 bytes each; default 262144.
+}
+
+// A Type is an aggregate type.
+type Type struct {
+	Name     string    `yaml:"name" jsonschema:"required,format=name"`            // Such as registration.
+	Protocol string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc"` // What it speaks.
+	Drain    string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`   // What draining waits for; default transaction.
+	Number   uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`           // GTP-C: its number in the TEIDs that its instances hand out; left out: they take no prefix, and TEIDs are learned.
+	Overload *Overload `yaml:"overload"`                                          // Its own gate, instead of the file's.
+	Rooms    []Room    `yaml:"rooms"`                                             // Regions that have room for a share of their own traffic only.
+}
+
+// A Room is how much of its own traffic a region has room for.
+type Room struct {
+	Region string  `yaml:"region" jsonschema:"required,format=name"`        // Its name.
+	Share  float64 `yaml:"share" jsonschema:"required,minimum=0,maximum=1"` // 0 to 1 of the keys of its clients; the others go to all regions.
+}
+
+// A Rule maps messages to an aggregate type.
+type Rule struct {
+	Method     string `yaml:"method" json:"method,omitempty"`                                                                       // SIP: the request's method, such as REGISTER; left out: any.
+	Event      string `yaml:"event" json:"event,omitempty"`                                                                         // SIP: the event package of SUBSCRIBE, NOTIFY and PUBLISH, such as reg.
+	Key        string `yaml:"key" json:"key,omitempty" jsonschema:"enum=call-id,enum=from,enum=to,enum=request-uri"`                // SIP: what is steered by; default call-id.
+	Message    string `yaml:"message" json:"message,omitempty"`                                                                     // GTP-C: the message's name, such as create-session; left out: any.
+	Interface  string `yaml:"interface" json:"interface,omitempty" jsonschema:"enum=s3,enum=s4,enum=s5,enum=s10,enum=s11,enum=s16"` // GTP-C: that of the sender's F-TEID; left out: any.
+	Relocation bool   `yaml:"relocation" json:"relocation,omitempty"`                                                               // GTP-C: of create-session, only those that move a session to another S-GW.
+	Type       string `yaml:"type" json:"type" jsonschema:"required,format=name"`                                                   // The aggregate type that serves them.
+}
+
+// An Instance is one running copy of an aggregate.
+type Instance struct {
+	Name    string         `yaml:"name" jsonschema:"required,format=name"`                                              // Unique in the whole file.
+	Type    string         `yaml:"type" jsonschema:"required,format=name"`                                              // The aggregate type.
+	Address netip.AddrPort `yaml:"address" jsonschema:"required,example=127.0.0.1:5061"`                                // Where its ingress listens.
+	Weight  float64        `yaml:"weight" jsonschema:"exclusiveMinimum=0"`                                              // Its capacity, such as transactions a second; default 1.
+	Region  string         `yaml:"region" jsonschema:"format=name"`                                                     // Where it is.
+	State   vitrine.State  `yaml:"state" jsonschema:"enum=starting,enum=active,enum=draining,enum=down,default=active"` // Which transactions it gets.
+	ID      uint16         `yaml:"id" jsonschema:"minimum=1,maximum=65535"`                                             // Its number within the type; default: from its name. Directors side by side must agree on it.
+}
+
+// A Region is where clients are.
+type Region struct {
+	Name     string         `yaml:"name" jsonschema:"required,format=name"` // As instances have it.
+	Networks []netip.Prefix `yaml:"networks" jsonschema:"required"`         // Such as 10.1.0.0/16: clients with these addresses are in it. The longest that fits counts.
+}
+
+// Health is how instances are watched.
+type Health struct {
+	Every   Duration `yaml:"every" jsonschema:"format=positive-duration"`     // Between two checks of one instance; default 1s.
+	Timeout Duration `yaml:"timeout" jsonschema:"format=positive-duration"`   // Of one check; default every.
+	SIP     string   `yaml:"sip" jsonschema:"enum=options,enum=tcp,enum=off"` // How SIP instances are asked; default options.
+	GTPC    string   `yaml:"gtpc" jsonschema:"enum=echo,enum=off"`            // How GTP-C instances are asked; default echo.
+	Fail    int      `yaml:"fail" jsonschema:"minimum=1,maximum=1000"`        // Checks that fail in a row until an instance counts as away; default 3.
+	Rise    int      `yaml:"rise" jsonschema:"minimum=1,maximum=1000"`        // Checks that succeed in a row until it is back; default 2.
+}
+
+// Overload is the gate at an aggregate's ingress.
+type Overload struct {
+	Target  Duration `yaml:"target" jsonschema:"required,format=positive-duration"` // Mean latency above which fewer transactions are let in.
+	Initial float64  `yaml:"initial" jsonschema:"exclusiveMinimum=0"`               // Transactions a second at the start; default: the weights of the type's active instances, added up.
+	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Never fewer than this; default 10.
+	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Never more.
+	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Let in at once; default a tenth of initial.
+}
+
+// Control is who may use the control address. Beyond loopback, tokens or client
+// certificates are required, and TLS with tokens.
+type Control struct {
+	TokenFile   string `yaml:"token_file"`  // File of tokens, one a line; a request carries one as Authorization: Bearer.
+	Certificate string `yaml:"certificate"` // PEM file: the director's certificate and chain.
+	Key         string `yaml:"key"`         // PEM file: the certificate's key.
+	Clients     string `yaml:"clients"`     // PEM file: certificate authorities of clients, who must then present a certificate.
+}
+
+// GTPOptions are options of GTP-C.
+type GTPOptions struct {
+	RestartCounter uint8 `yaml:"restart_counter" jsonschema:"minimum=0,maximum=255"` // That all instances share; peers drop their sessions when it changes.
+	PeerPort       int   `yaml:"peer_port" jsonschema:"minimum=1,maximum=65535"`     // Where peers listen; default 2123.
+}
+
+// Load reads and checks a configuration file, with defaults filled in.
+func Load(path string) (*Config, error) {
+	node, file, err := spec.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{file: file, node: node}
+	if err := node.Decode(c); err != nil {
+		return nil, err
+	}
+	c.setDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	for _, p := range []*string{&c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State} {
+		if *p != "" {
+			*p = file.Resolve(*p)
+		}
+	}
+	return c, nil
+}
+
+// Path is the file as the user named it.
+func (c *Config) Path() string { return c.file.Path }
+
+// Digest is the SHA-256 of the file, in hexadecimal.
+func (c *Config) Digest() string { return c.file.Digest }
+
+// Type finds an aggregate type by name; nil when there is none.
+func (c *Config) Type(name string) *Type {
+	for i := range c.Types {
+		if c.Types[i].Name == name {
+			return &c.Types[i]
+		}
+	}
+	return nil
+}
+
+func (c *Config) typeNames() []string {
+	names := make([]string, len(c.Types))
+	for i := range c.Types {
+		names[i] = c.Types[i].Name
+	}
+	return names
+}
+
+// gate is the type's gate as the file has it; nil: none.
+func (c *Config) gate(t *Type) *Overload {
+	if t.Overload != nil {
+		return t.Overload
+	}
+	return c.Overload
+}
+
+func join(errs []*vitrine.BadInput) error {
+	all := make([]error, len(errs))
+	for i, e := range errs {
+		all[i] = e
+	}
+	return errors.Join(all...)
+}
+
+func index(i int) string { return fmt.Sprint(i) }

@@ -1,0 +1,290 @@
+package director
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/director/gtpc"
+	"vitrine/director/table"
+)
+
+// Networks of listeners.
+const (
+	UDP = "udp"
+	TCP = "tcp"
+)
+
+// A Listener is one address that messages come to.
+type Listener struct {
+	Network string
+	Address netip.AddrPort
+}
+
+// ParseListener reads udp://127.0.0.1:5060.
+func ParseListener(text string) (Listener, error) {
+	network, rest, ok := strings.Cut(text, "://")
+	if !ok || (network != UDP && network != TCP) {
+		return Listener{}, fmt.Errorf("%q: want udp:// or tcp://, an IP address and a port", text)
+	}
+	address, err := netip.ParseAddrPort(rest)
+	if err != nil {
+		return Listener{}, fmt.Errorf("%q: want an IP address and a port after %s://", text, network)
+	}
+	return Listener{network, address}, nil
+}
+
+func (c *Config) setDefaults() {
+	if c.Workers == 0 {
+		c.Workers = min(runtime.GOMAXPROCS(0), 256)
+	}
+	setDefault(&c.Transition, Duration(table.Transition))
+	setDefault(&c.Memory.Keys, 1<<18)
+	setDefault(&c.Memory.Transactions, 1<<18)
+	setDefault(&c.Health.Every, Duration(time.Second))
+	setDefault(&c.Health.Timeout, c.Health.Every)
+	setDefault(&c.Health.SIP, "options")
+	setDefault(&c.Health.GTPC, "echo")
+	setDefault(&c.Health.Fail, 3)
+	setDefault(&c.Health.Rise, 2)
+	setDefault(&c.GTPC.PeerPort, gtpc.Port)
+	if c.State == "" {
+		c.State = strings.TrimSuffix(filepath.Base(c.file.Path), filepath.Ext(c.file.Path)) + ".state"
+	}
+	for i := range c.Types {
+		setDefault(&c.Types[i].Drain, DrainTransactions)
+	}
+	for i := range c.Instances {
+		setDefault(&c.Instances[i].Weight, 1)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// A checker collects what is wrong with a file.
+type checker struct {
+	*Config
+	errs []*vitrine.BadInput
+}
+
+func (c *checker) bad(found, want string, path ...string) {
+	c.errs = append(c.errs, c.node.BadInput(found, want, path...))
+}
+
+// check finds what the schema cannot: names that are there twice, or that lead
+// nowhere, and addresses that nobody may listen to.
+func (c *Config) check() error {
+	k := &checker{Config: c}
+	k.types()
+	k.listen()
+	k.rules()
+	k.instances()
+	k.regions()
+	k.control()
+	return join(k.errs)
+}
+
+func (c *checker) listen() {
+	protocols := map[string]bool{}
+	for _, t := range c.Types {
+		protocols[t.Protocol] = true
+	}
+	for protocol, list := range map[string][]string{SIP: c.Listen.SIP, GTPC: c.Listen.GTPC} {
+		if protocols[protocol] && len(list) == 0 {
+			c.bad("no listen."+protocol, "a type speaks it: say where it is listened to, such as udp://127.0.0.1:5060", "listen")
+		}
+		if !protocols[protocol] && len(list) > 0 {
+			c.bad("listen."+protocol, "no type speaks it: leave it out, or add a type", "listen", protocol)
+		}
+		seen := map[string]bool{}
+		for i, text := range list {
+			l, err := ParseListener(text)
+			switch {
+			case err != nil:
+				c.bad(err.Error(), "", "listen", protocol, index(i))
+			case protocol == GTPC && l.Network != UDP:
+				c.bad(text, "GTP-C is spoken over UDP only", "listen", protocol, index(i))
+			case l.Address.Addr().IsUnspecified():
+				c.bad(text, "want one of the host's addresses, since messages carry it; list several to listen to several", "listen", protocol, index(i))
+			case seen[text]:
+				c.bad(text+" again", "", "listen", protocol, index(i))
+			}
+			seen[text] = true
+		}
+	}
+}
+
+func (c *checker) types() {
+	numbers := map[uint8]string{}
+	names := map[string]bool{}
+	for i, t := range c.Types {
+		at := index(i)
+		if names[t.Name] {
+			c.bad(t.Name+" again", "each type has a name of its own", "types", at, "name")
+		}
+		names[t.Name] = true
+		if t.Number > 0 {
+			if t.Protocol != GTPC {
+				c.bad("a number", "only types of protocol gtpc have one", "types", at, "number")
+			} else if other := numbers[t.Number]; other != "" {
+				c.bad(fmt.Sprintf("%d", t.Number), "type "+other+" has it already", "types", at, "number")
+			}
+			numbers[t.Number] = t.Name
+		}
+	}
+}
+
+func (c *checker) rules() {
+	var errs []ruleError
+	errs = checkRules(c.Rules, c.Config.Types)
+	for _, e := range errs {
+		c.bad(e.found, e.want, "rules", index(e.rule), e.field)
+	}
+	used := map[string]bool{}
+	for _, r := range c.Rules {
+		used[r.Type] = true
+	}
+	for i, t := range c.Config.Types {
+		if !used[t.Name] {
+			c.bad("type "+t.Name+" without a rule", "add a rule that sends messages to it", "types", index(i))
+		}
+	}
+}
+
+// A ruleError is what is wrong with a rule, from the file or by REST.
+type ruleError struct {
+	rule               int
+	field, found, want string
+}
+
+func checkRules(rules []Rule, types []Type) (errs []ruleError) {
+	for i, r := range rules {
+		var of *Type
+		var names []string
+		for j := range types {
+			names = append(names, types[j].Name)
+			if types[j].Name == r.Type {
+				of = &types[j]
+			}
+		}
+		if of == nil {
+			errs = append(errs, ruleError{i, "type", "no type " + r.Type, "want one of " + strings.Join(names, ", ")})
+			continue
+		}
+		fields := map[string]bool{"method": r.Method != "", "event": r.Event != "", "key": r.Key != ""}
+		foreign := SIP
+		if of.Protocol == SIP {
+			foreign = GTPC
+			fields = map[string]bool{"message": r.Message != "", "interface": r.Interface != "", "relocation": r.Relocation}
+		}
+		for field, given := range fields {
+			if given {
+				errs = append(errs, ruleError{i, field, field, "is for types of protocol " + foreign + ", and type " + r.Type + " speaks " + of.Protocol})
+			}
+		}
+	}
+	return errs
+}
+
+func (c *checker) instances() {
+	names := map[string]bool{}
+	type place struct{ ty, at string }
+	places, ids := map[place]string{}, map[place]string{}
+	for i, in := range c.Instances {
+		at := index(i)
+		t := c.Type(in.Type)
+		if t == nil {
+			c.bad("no type "+in.Type, "want one of "+strings.Join(c.typeNames(), ", "), "instances", at, "type")
+			continue
+		}
+		if names[in.Name] {
+			c.bad(in.Name+" again", "each instance has a name of its own", "instances", at, "name")
+		}
+		names[in.Name] = true
+		p := place{in.Type, in.Address.String()}
+		if other := places[p]; other != "" {
+			c.bad(in.Address.String(), "instance "+other+" of type "+in.Type+" has it already", "instances", at, "address")
+		}
+		places[p] = in.Name
+		if in.Address.Port() == 0 || in.Address.Addr().IsUnspecified() {
+			c.bad(in.Address.String(), "want the address and port where the instance listens", "instances", at, "address")
+		}
+		if in.ID == 0 {
+			continue
+		}
+		if id := (place{in.Type, fmt.Sprint(in.ID)}); ids[id] != "" {
+			c.bad(fmt.Sprint(in.ID), "instance "+ids[id]+" of type "+in.Type+" has it already", "instances", at, "id")
+		} else {
+			ids[id] = in.Name
+		}
+		if in.ID > highestID(t) {
+			c.bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, which the TEIDs of type %s have room for", highestID(t), t.Name), "instances", at, "id")
+		}
+	}
+}
+
+// highestID is the highest ID that an instance of the type may have.
+func highestID(t *Type) uint16 {
+	if t.Protocol == GTPC && t.Number > 0 {
+		return gtpc.MaxID
+	}
+	return 1<<16 - 1
+}
+
+func (c *checker) regions() {
+	networks := map[netip.Prefix]string{}
+	names := map[string]bool{}
+	for i, r := range c.Regions {
+		if names[r.Name] {
+			c.bad(r.Name+" again", "list all networks of a region in one place", "regions", index(i), "name")
+		}
+		names[r.Name] = true
+		for j, n := range r.Networks {
+			if other := networks[n.Masked()]; other != "" {
+				c.bad(n.String(), "region "+other+" has it already", "regions", index(i), "networks", index(j))
+			}
+			networks[n.Masked()] = r.Name
+		}
+	}
+	for i, t := range c.Types {
+		for j, r := range t.Rooms {
+			if !names[r.Region] {
+				c.bad("no region "+r.Region, "want one of those under regions", "types", index(i), "rooms", index(j), "region")
+			}
+		}
+	}
+}
+
+func (c *checker) control() {
+	address, err := netip.ParseAddrPort(c.Listen.Control)
+	if err != nil {
+		c.bad(fmt.Sprintf("%q", c.Listen.Control), "want an IP address and a port, such as 127.0.0.1:8090", "listen", "control")
+		return
+	}
+	o := c.Control
+	secure := o.Certificate != ""
+	if (o.Certificate == "") != (o.Key == "") {
+		c.bad("certificate and key", "give both or neither", "control")
+	}
+	if o.Clients != "" && !secure {
+		c.bad("clients", "certificates of clients need the director's own certificate and key", "control", "clients")
+	}
+	if address.Addr().IsLoopback() {
+		return
+	}
+	switch {
+	case o.TokenFile == "" && o.Clients == "":
+		c.bad(c.Listen.Control, "beyond loopback the control address needs control.token_file or control.clients", "listen", "control")
+	case !secure:
+		c.bad(c.Listen.Control, "beyond loopback the control address needs control.certificate and control.key, or tokens would go in clear", "listen", "control")
+	}
+}
