@@ -18,6 +18,7 @@ type Key struct {
 type Outcome struct {
 	Key
 	Duration  time.Duration // of the window: warm-up and drain excluded
+	Overhead  time.Duration // what the trial took beside its window, from the generator's start to its end; 0: not known
 	Scheduled int64         // calls due inside the window
 	Offered   int64         // of those, sent
 	Succeeded int64

@@ -208,6 +208,9 @@ func (s *set) heading(r *run) heading {
 	}
 	c := x.capacity()
 	h.Optimal, h.Why = x.sizing, r.Summary.Optimal.Why
+	if r.Summary.Partial {
+		h.Why = "The best so far, for the search did not come to its end: " + h.Why
+	}
 	h.Size = sizeText(x.summary)
 	h.Capacity = capacityText(c)
 	h.Interval = fmt.Sprintf("95%% interval %s, at success ratio %s", intervalText(c), shortest(c.Threshold))

@@ -29,7 +29,11 @@ func Text(w io.Writer, d *result.Data) error {
 	}
 	if x := r.best(); x != nil {
 		c := x.capacity()
-		line("optimal sizing", fmt.Sprintf("%s (%s)", x.sizing, sizeText(x.summary)))
+		name := "optimal sizing"
+		if r.Summary.Partial {
+			name = "best so far"
+		}
+		line(name, fmt.Sprintf("%s (%s)", x.sizing, sizeText(x.summary)))
 		capacity := fmt.Sprintf("%s %s at success ratio %s, 95%% interval %s", capacityText(c), s.unit, shortest(c.Threshold), intervalText(c))
 		if why := censoredText(c, s.unit); why != "" {
 			capacity += " (" + why + ")"

@@ -19,6 +19,7 @@ type Summary struct {
 	Optimal        *Optimal  `json:"optimal"`            // null: none was found
 	InvalidTrials  int       `json:"invalid_trials"`
 	StoppedBecause string    `json:"stopped_because"`
+	Partial        bool      `json:"partial,omitempty"` // the search had not ended: what is optimal is the best so far
 }
 
 // A Sizing is one size as measured on one substrate with one set of options.

@@ -54,7 +54,7 @@ func Run(ctx context.Context, cfg Config) (result.Summary, error) {
 	c.summary = result.Summary{VNF: cfg.Deployment.VNFName, Unit: cfg.Workload.Unit, Thresholds: cfg.Workload.Thresholds}
 	err := c.run(ctx)
 	if err != nil {
-		c.summary.StoppedBecause = oneLine(err).Error()
+		c.summary.StoppedBecause, c.summary.Partial = oneLine(err).Error(), true
 	}
 	if errors.Is(err, errEnough) {
 		err = nil

@@ -31,8 +31,8 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 		return out, err
 	}
 	defer func() { err = errors.Join(err, usage.Close()) }()
-	warmup := c.Workload.Warmup
-	begin := time.Now().Add(warmup)
+	warmup, started := c.Workload.Warmup, time.Now()
+	begin := started.Add(warmup)
 	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, d.site.vantages(d), usage)
 	if err != nil {
 		return out, fmt.Errorf("monitor: %w", err)
@@ -46,6 +46,7 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	}
 	laps := d.site.laps()
 	report, trialErr := d.drive(ctx, command, warmup+2*window+cmp.Or(c.Grace, defaultGrace))
+	took := time.Since(started)
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), watch.Stop())
 	}
@@ -66,6 +67,7 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	if trialErr != nil {
 		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
 	}
+	out.Overhead = max(took-out.Duration, 0)
 	out.Use = watch.Use(begin, begin.Add(out.Duration))
 	return out, nil
 }

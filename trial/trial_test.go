@@ -621,6 +621,9 @@ func TestMaxTimeEndsInOrder(t *testing.T) {
 	if err != nil || !strings.Contains(summary.StoppedBecause, "--max-time") {
 		t.Fatalf("stopped because %q (%v), want --max-time", summary.StoppedBecause, err)
 	}
+	if !summary.Partial {
+		t.Error("the summary is not marked partial")
+	}
 }
 
 func TestSizeBeyondTheCPUsIsRefused(t *testing.T) {

@@ -102,11 +102,13 @@ func (v *view) worst(wanted float64) (worst aim, ok bool) {
 }
 
 // differ says whether it is the deployments that differ, so that more trials
-// of the same one would not help.
+// of the same one would not help: were they all alike, the capacity would be
+// known well enough, or what they say could not be made to fit.
 func (v *view) differ(a aim) bool {
-	const mostly = 0.6
+	const mostly, unfit = 0.6, 4
 	return v.deployment() >= 2 && v.cfg.Repeat > 1 && !a.lowest && !a.top &&
-		2*quantileNormal(1-(1-v.cfg.confidence())/2)*a.belief.narrowly < mostly*v.cfg.precision()
+		(2*quantileNormal(1-(1-v.cfg.confidence())/2)*a.belief.narrowly < mostly*v.cfg.precision() ||
+			a.belief.narrowly > unfit*a.sd)
 }
 
 // verify runs one trial of the full length near the first capacity, for short
@@ -235,7 +237,7 @@ func (v *view) surprise(a aim) float64 {
 	row, x := 0, 0.0
 	for i := len(v.trials) - 1; i >= 0; i-- {
 		e := &v.trials[i]
-		if e.repeat != v.deployment() || e.window < fewest || e.success < intact*v.best || e.x < a.median-below {
+		if e.repeat != v.deployment() || e.window < min(fewest, v.cfg.Duration.Seconds()/2) || e.success < intact*v.best || e.x < a.median-below {
 			break
 		}
 		row, x = row+1, max(x, e.x)
@@ -319,7 +321,7 @@ func (v *view) long(a aim, rate, wanted float64) time.Duration {
 	core := (b.quantile(0.75) - b.quantile(0.25)) / (2 * quantileNormal(0.75))
 	off := b.bend * core
 	shortest, longest := shortest(v.cfg, rate), v.cfg.Duration
-	ratio := min(most, finer+v.cfg.Overhead.Seconds())
+	ratio := min(most, finer+v.overhead().Seconds())
 	for t := shortest; t < longest; t += time.Second {
 		s := t.Seconds()
 		noise := (v.noise.variance(s) + drawing(a.threshold, rate*s)) / (b.slope * b.slope)
@@ -336,6 +338,21 @@ func (v *view) long(a aim, rate, wanted float64) time.Duration {
 		return v.cfg.Duration
 	}
 	return window(v.cfg, longest.Seconds()+v.fill(a, rate))
+}
+
+// overhead is what a trial costs beside its window: the median of those that say so.
+func (v *view) overhead() time.Duration {
+	var all []time.Duration
+	for _, o := range v.history {
+		if o.Overhead > 0 {
+			all = append(all, o.Overhead)
+		}
+	}
+	if len(all) == 0 {
+		return v.cfg.Overhead
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // close says whether a trial that was long enough to show an overload lay near

@@ -309,6 +309,43 @@ func TestAdaptiveOverDeployments(t *testing.T) {
 	}
 }
 
+// TestAdaptiveDoesNotInsist: where deployments differ by more than they could for
+// all trials to fit, one deployment is not asked the same thing over and over.
+func TestAdaptiveDoesNotInsist(t *testing.T) {
+	const seeds = 30
+	trials := 0
+	for seed := range uint64(seeds) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		cfg := rate.Config{Min: 30, Max: 1200, Duration: 4 * time.Second, Repeat: 2, Thresholds: []float64{0.9, 0.8},
+			Precision: 0.1, Overhead: 4 * time.Second, Stateful: true}
+		capacities := []float64{265, 272, 268, 300, 294, 270}
+		for len(capacities) < 40 {
+			capacities = append(capacities, 265+80*random.Float64())
+		}
+		_, history := run(t, rate.NewAdaptive(cfg), func(s rate.Step, _ []vitrine.Outcome) vitrine.Outcome {
+			if s.Rate <= capacities[s.Repeat] {
+				return ratio(1)
+			}
+			return ratio(0.3 + 0.4*random.Float64())
+		})
+		same := 0
+		for i := 1; i < len(history); i++ {
+			if a, b := history[i-1], history[i]; a.Repeat == b.Repeat && math.Abs(a.Rate/b.Rate-1) < 0.01 {
+				same++
+			} else {
+				same = 0
+			}
+			if same > 2 {
+				t.Fatalf("seed %d: trials up to #%d are of one rate and deployment", seed, i+1)
+			}
+		}
+		trials += len(history)
+	}
+	if trials > 25*seeds {
+		t.Errorf("%d trials of %d functions", trials, seeds)
+	}
+}
+
 // TestAdaptiveOnOddFunctions: what the search does not think of is no reason to
 // be wrong, though it may take longer.
 func TestAdaptiveOnOddFunctions(t *testing.T) {

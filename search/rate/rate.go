@@ -59,8 +59,8 @@ type Config struct {
 	// Precision is how wide the interval may be, as a share of the capacity, and
 	// Confidence how sure it is to hold it; 0: defaultPrecision, confidence.
 	Precision, Confidence float64
-	// Overhead is what starting a trial costs beside its window (warm-up,
-	// settling, deployment), as measured; it makes long trials worth more.
+	// Overhead is what a trial is thought to cost beside its window (warm-up,
+	// settling) until outcomes say what theirs cost; it makes long trials worth more.
 	Overhead time.Duration
 	// Stateful says that an overload lingers in the function: a search does not
 	// begin at the top, and starts afresh after a trial that failed.
