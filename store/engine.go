@@ -45,7 +45,7 @@ type Record struct {
 	Tags    []Tag
 	Expires time.Time // zero: never; kept in milliseconds
 
-	buffer []byte // what Value and Meta lie in, used again by the next Get
+	buffer []byte // see Scratch
 }
 
 // Expired says whether the record is past its time. Engines never return a
@@ -204,3 +204,16 @@ const (
 	Process   Durability = "process"   // handed to the operating system: outlives the process, not the host
 	Memory    Durability = "memory"    // in memory
 )
+
+// Measured is the optional power of engines that know how they are.
+type Measured interface {
+	Stats(ctx context.Context) (Stats, error)
+}
+
+// Stats of an engine; -1: not known.
+type Stats struct {
+	Records int64 // kept, those not yet swept among them
+	Bytes   int64 // of storage
+	Waiting int64 // writes that wait
+	Full    bool  // puts are refused
+}

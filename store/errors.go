@@ -132,3 +132,30 @@ func validText(what, s string, low, high int) error {
 	}
 	return nil
 }
+
+// Valid says whether every engine takes the query.
+func (q *Query) Valid() error {
+	if err := ValidSpace(q.Space); err != nil {
+		return err
+	}
+	if err := validText("prefix", q.Prefix, 0, MaxName); err != nil {
+		return err
+	}
+	if err := validText("name", q.After, 0, MaxName); err != nil {
+		return err
+	}
+	m := q.Match
+	if m == nil {
+		return nil
+	}
+	if q.After != "" {
+		return &Invalid{Found: "a query both by tag and after a name"}
+	}
+	if m.Op < Equal || m.Op > LessOrEqual {
+		return &Invalid{Found: fmt.Sprintf("no comparison %d", m.Op)}
+	}
+	if err := validText("tag", m.Tag, 1, MaxTag); err != nil {
+		return err
+	}
+	return validText("tag", m.Value, 0, MaxTag)
+}

@@ -1,0 +1,402 @@
+package embedded
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"vitrine/store"
+)
+
+// What one group of writes holds at most.
+const (
+	groupWrites = 512
+	groupBytes  = 4 << 20
+)
+
+// expire is the action of the sweeper: delete it if it is still due.
+const expire = store.Action(255)
+
+// A request is one Write that waits.
+type request struct {
+	space string
+	ops   []store.Op
+	err   error
+	done  chan struct{} // gets one value
+}
+
+// A state is a record as it is in the middle of a group.
+type state struct {
+	exists bool
+	record store.Record
+	raw    []byte // version and encoding; what record lies in
+}
+
+// A group is writes that are applied and synced together.
+type group struct {
+	batch    *pebble.Batch
+	requests []*request
+	seen     map[store.Key]*state // records that the group changed
+	before   []*state             // of the ops of the request in work
+	arena    []byte               // encodings; the events keep it
+	key      []byte
+	events   []store.Event
+	bytes    int
+	due      int64 // the earliest expiry put; Unix milliseconds, 0 none
+}
+
+// Write implements store.Engine.
+func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error {
+	if err := store.ValidOps(space, ops); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.submit(space, ops, false)
+}
+
+// submit queues a write and waits for its answer.
+func (e *Engine) submit(space string, ops []store.Op, patient bool) error {
+	r := e.pool.Get().(*request)
+	r.space, r.ops, r.err = space, ops, nil
+	if err := e.enqueue(r, patient); err != nil {
+		e.pool.Put(r)
+		return err
+	}
+	<-r.done
+	err := r.err
+	r.ops = nil
+	e.pool.Put(r)
+	return err
+}
+
+func (e *Engine) enqueue(r *request, patient bool) error {
+	e.sending.RLock()
+	defer e.sending.RUnlock()
+	select {
+	case <-e.closing:
+		return store.ErrClosed
+	default:
+	}
+	if patient {
+		e.queue <- r // the committer drains it until it is closed
+		return nil
+	}
+	select {
+	case e.queue <- r:
+		return nil
+	default:
+		return &store.Busy{What: "writes that wait for the disk", RetryAfter: time.Second}
+	}
+}
+
+// commitLoop is the committer.
+func (e *Engine) commitLoop() {
+	defer close(e.inSync)
+	for r := range e.queue {
+		g := e.gather(r)
+		if err := e.apply(g); err != nil {
+			for _, r := range g.requests {
+				if r.err == nil {
+					r.err = err
+				}
+			}
+		}
+		if g.due != 0 {
+			e.wakeSweeper(g.due)
+		}
+		e.inSync <- g
+	}
+}
+
+// gather makes a group of the first write and all that wait behind it.
+func (e *Engine) gather(first *request) *group {
+	g := e.groups.Get().(*group)
+	e.add(g, first)
+	for len(g.requests) < groupWrites && g.bytes < groupBytes {
+		select {
+		case r, ok := <-e.queue:
+			if !ok {
+				return g
+			}
+			e.add(g, r)
+		default:
+			return g
+		}
+	}
+	return g
+}
+
+// add does one write on the group, if its conditions hold.
+func (e *Engine) add(g *group, r *request) {
+	g.requests = append(g.requests, r)
+	if r.err = e.failed(); r.err != nil {
+		return
+	}
+	if g.batch == nil {
+		g.batch = e.db.NewBatch()
+	}
+	now := e.config.Now()
+	g.before = g.before[:0]
+	var fresh int64
+	for i := range r.ops {
+		o := &r.ops[i]
+		s, err := e.current(g, r.space, o.Name)
+		if err != nil {
+			r.err = err
+			return
+		}
+		g.before = append(g.before, s)
+		version := uint64(0)
+		if s.exists && !s.record.Expired(now) {
+			version = s.record.Version
+		}
+		o.Existed = version != 0
+		o.Version = version
+		if !o.If.Holds(version) {
+			r.err = &store.Conflict{Op: i, Version: version}
+			return
+		}
+		if o.Action == store.Put && !s.exists {
+			fresh++
+		}
+	}
+	if r.err = e.room(r.ops, fresh); r.err != nil {
+		return
+	}
+	for i := range r.ops {
+		e.change(g, r.space, &r.ops[i], g.before[i], now)
+	}
+}
+
+// room says whether puts are allowed.
+func (e *Engine) room(ops []store.Op, fresh int64) error {
+	if fresh > 0 && e.records.Load()+fresh > e.config.MaxRecords {
+		return store.ErrFull
+	}
+	e.disk.check(e)
+	if e.disk.full.Load() && slices.ContainsFunc(ops, func(o store.Op) bool { return o.Action == store.Put }) {
+		return store.ErrFull
+	}
+	return nil
+}
+
+// current is the record as the group so far leaves it.
+func (e *Engine) current(g *group, space, name string) (*state, error) {
+	key := store.Key{Space: space, Name: name}
+	if s, ok := g.seen[key]; ok {
+		return s, nil
+	}
+	s := &state{}
+	g.key = appendRecordKey(g.key[:0], space, name)
+	b, closer, err := e.db.Get(g.key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.exists = true
+	s.raw = append(s.raw, b...)
+	s.record.Key = key
+	return s, errors.Join(closer.Close(), decode(&s.record, s.raw))
+}
+
+// change does one op whose condition holds.
+func (e *Engine) change(g *group, space string, o *store.Op, s *state, now time.Time) {
+	key := store.Key{Space: space, Name: o.Name}
+	lapsed := s.exists && s.record.Expired(now)
+	switch o.Action {
+	case store.Put:
+		if lapsed {
+			e.remove(g, s, store.Expired)
+		}
+		e.put(g, key, o, s)
+	case store.Delete:
+		if s.exists && !lapsed {
+			o.Version = e.remove(g, s, store.Deleted)
+		}
+	case expire:
+		if lapsed {
+			o.Version = e.remove(g, s, store.Expired)
+		}
+	}
+}
+
+// put sets the record; s becomes what it leaves.
+func (e *Engine) put(g *group, key store.Key, o *store.Op, s *state) {
+	e.unindex(g, s, o)
+	if !s.exists {
+		e.records.Add(1)
+	}
+	o.Version = e.assigned.Add(1)
+	g.reserve(8 + store.EncodedSize(o))
+	start := len(g.arena)
+	g.arena = binary.BigEndian.AppendUint64(g.arena, o.Version)
+	g.arena = store.AppendRecord(g.arena, o)
+	raw := g.arena[start:len(g.arena):len(g.arena)]
+	g.key = appendRecordKey(g.key[:0], key.Space, key.Name)
+	_ = g.batch.Set(g.key, raw, nil) // a batch in memory: never fails
+	for _, t := range o.Tags {
+		g.key = appendTagKey(g.key[:0], key.Space, t.Name, t.Value, key.Name)
+		_ = g.batch.Set(g.key, nil, nil)
+	}
+	ms := store.Milliseconds(o.Expires)
+	if ms != 0 {
+		g.key = appendExpiryKey(g.key[:0], ms, key.Space, key.Name)
+		_ = g.batch.Set(g.key, nil, nil)
+		if g.due == 0 || ms < g.due {
+			g.due = ms
+		}
+	}
+	existed := s.exists
+	s = &state{exists: true, raw: raw, record: store.Record{Key: key, Version: o.Version, Expires: store.AtMilliseconds(ms)}}
+	encoded := raw[8:]
+	s.record.Value = encoded[len(encoded)-len(o.Value):]
+	metaEnd := len(encoded) - len(o.Value)
+	s.record.Meta = encoded[metaEnd-len(o.Meta) : metaEnd : metaEnd]
+	if len(o.Tags) > 0 {
+		s.record.Tags = slices.Clone(o.Tags)
+	}
+	g.seen[key] = s
+	g.bytes += len(raw)
+	g.events = append(g.events, store.Event{Change: store.Written, Existed: existed, Record: s.record})
+}
+
+// remove takes the record away and gives the revision that did.
+func (e *Engine) remove(g *group, s *state, why store.Change) uint64 {
+	e.unindex(g, s, nil)
+	revision := e.assigned.Add(1)
+	g.key = appendRecordKey(g.key[:0], s.record.Key.Space, s.record.Key.Name)
+	e.deletedStripe(g.key).Store(revision)
+	_ = g.batch.Delete(g.key, nil)
+	e.records.Add(-1)
+	gone := s.record
+	gone.Version = revision
+	g.bytes += len(s.raw)
+	g.events = append(g.events, store.Event{Change: why, Existed: true, Record: gone})
+	g.seen[gone.Key] = &state{}
+	s.exists = false
+	return revision
+}
+
+// unindex removes the index entries of s, but those that next makes anew.
+func (e *Engine) unindex(g *group, s *state, next *store.Op) {
+	if !s.exists {
+		return
+	}
+	r := &s.record
+	for _, t := range r.Tags {
+		if next != nil && slices.Contains(next.Tags, t) {
+			continue
+		}
+		g.key = appendTagKey(g.key[:0], r.Key.Space, t.Name, t.Value, r.Key.Name)
+		_ = g.batch.Delete(g.key, nil)
+	}
+	if ms := store.Milliseconds(r.Expires); ms != 0 && (next == nil || store.Milliseconds(next.Expires) != ms) {
+		g.key = appendExpiryKey(g.key[:0], ms, r.Key.Space, r.Key.Name)
+		_ = g.batch.Delete(g.key, nil)
+	}
+}
+
+// reserve makes room in the arena, in a new one if need be: events lie in the old.
+func (g *group) reserve(n int) {
+	if cap(g.arena)-len(g.arena) < n {
+		g.arena = make([]byte, 0, max(n, 4<<10))
+	}
+}
+
+// deletedStripe keeps the last revision that removed this record or one that
+// shares its stripe.
+func (e *Engine) deletedStripe(key []byte) *atomic.Uint64 {
+	return &e.deleted[maphash.Bytes(e.seed, key)%deletedStripes]
+}
+
+// apply makes the group visible and hands it to the log.
+func (e *Engine) apply(g *group) error {
+	if g.batch == nil || g.batch.Empty() {
+		return nil
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], e.assigned.Load())
+	binary.BigEndian.PutUint64(b[8:], uint64(e.records.Load()))
+	_ = g.batch.Set(keyState, b[:], nil)
+	e.disk.wrote(g.batch.Len())
+	return e.guard(func() error {
+		if e.config.Sync == SyncAlways {
+			return e.db.ApplyNoSyncWait(g.batch, pebble.Sync)
+		}
+		return e.db.Apply(g.batch, pebble.NoSync)
+	})
+}
+
+// syncLoop answers the groups in order, each after it is synced.
+func (e *Engine) syncLoop() {
+	for g := range e.inSync {
+		if g.batch != nil && !g.batch.Empty() {
+			e.settle(g)
+		}
+		for _, r := range g.requests {
+			r.done <- struct{}{}
+		}
+		e.recycle(g)
+	}
+}
+
+// settle waits for the group's sync, and then tells of it.
+func (e *Engine) settle(g *group) {
+	err := e.failed()
+	if err == nil && e.config.Sync == SyncAlways {
+		if err = g.batch.SyncWait(); err != nil {
+			e.fail(err)
+			err = e.failed()
+		}
+	}
+	if err != nil {
+		for _, r := range g.requests {
+			r.err = err
+		}
+		return
+	}
+	if n := len(g.events); n > 0 {
+		e.durable.reach(g.events[n-1].Record.Version)
+		e.history.add(g.events)
+	}
+	g.batch.Close()
+}
+
+// recycle keeps what the next group can use: not what events lie in.
+func (e *Engine) recycle(g *group) {
+	clear(g.requests)
+	clear(g.events)
+	clear(g.seen)
+	clear(g.before)
+	*g = group{
+		requests: g.requests[:0], events: g.events[:0], seen: g.seen, before: g.before[:0], key: g.key,
+		arena: g.arena[len(g.arena):],
+	}
+	e.groups.Put(g)
+}
+
+// guard turns the panic that a failing log ends in into the engine's failure.
+func (e *Engine) guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if err = e.failed(); err == nil {
+				panic(p)
+			}
+		}
+	}()
+	if err := do(); err != nil {
+		e.fail(err)
+		return e.failed()
+	}
+	return nil
+}

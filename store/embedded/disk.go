@@ -1,0 +1,46 @@
+package embedded
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// How stale the figure of free space may be.
+const (
+	diskEvery = 100 * time.Millisecond
+	diskBytes = 1 << 20
+)
+
+// disk knows whether there is room. What was answered needs room still, to be
+// moved from the log into tables; the reserve is for that. The committer alone
+// calls check and wrote.
+type disk struct {
+	full  atomic.Bool
+	asked time.Time
+	since int // bytes written since
+}
+
+func (d *disk) wrote(n int) { d.since += n }
+
+func (d *disk) check(e *Engine) {
+	now := time.Now() // how long ago: not the clock that expires records
+	if d.since < diskBytes && now.Sub(d.asked) < diskEvery {
+		return
+	}
+	d.asked, d.since = now, 0
+	usage, err := e.config.FS.GetDiskUsage(e.config.Dir)
+	if err != nil {
+		e.log.Warn("free space is not known", "dir", e.config.Dir, "error", err)
+		return
+	}
+	full := usage.AvailBytes < e.config.ReserveBytes
+	if d.full.Swap(full) == full {
+		return
+	}
+	if full {
+		e.log.Error("the disk is full: puts are refused, reads and deletes go on; free space",
+			"dir", e.config.Dir, "available", usage.AvailBytes, "reserve", e.config.ReserveBytes)
+	} else {
+		e.log.Info("the disk has room again", "dir", e.config.Dir, "available", usage.AvailBytes)
+	}
+}

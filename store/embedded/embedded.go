@@ -1,0 +1,315 @@
+// Package embedded is the engine that keeps records on this node's disk, in
+// Pebble, a log-structured merge tree.
+//
+// One goroutine, the committer, takes whatever writes wait, checks their
+// conditions and applies them as one batch; a second one waits for the batch's
+// sync, then answers all of them and tells the watchers. Meanwhile the next group
+// gathers: group commit. A reader that meets what is applied and not yet synced
+// waits for the sync, so that nothing is ever seen that a crash could take back.
+package embedded
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"vitrine"
+	"vitrine/store"
+)
+
+// Config of the engine. The zero value of a number means its default.
+type Config struct {
+	Dir           string        // made if it is not there
+	Sync          SyncMode      // default SyncAlways
+	Every         time.Duration // of SyncInterval; default 100 ms
+	CacheBytes    int64         // of blocks read; default 64 MiB
+	MemtableBytes uint64        // default 32 MiB
+	ReserveBytes  uint64        // of disk kept free: below it puts are refused; default 256 MiB
+	MaxRecords    int64         // puts of new ones are refused beyond it; default 100 million
+	QueueWrites   int           // writes that may wait; beyond it: *Busy; default 4096
+	HistoryEvents int           // changes kept for watches; default 8192
+	HistoryBytes  int           // of their records; default 16 MiB
+
+	FS     vfs.FS           // default: the host's
+	Now    func() time.Time // the clock that expires records; required
+	Logger *slog.Logger     // required
+	// Fatal is told of a disk error that no write of ours met, after which
+	// the engine cannot go on; it must not return. Default: panic.
+	Fatal func(error)
+}
+
+// A SyncMode says when a write is answered.
+type SyncMode string
+
+// The modes. Only SyncAlways never loses an answered write in a crash.
+const (
+	SyncAlways   SyncMode = "always"   // after it is synced to disk
+	SyncInterval SyncMode = "interval" // at once; synced every Config.Every: a crash loses at most that
+	SyncNever    SyncMode = "never"    // at once; written when memory is: a crash loses what was not
+)
+
+// Engine is a store.Engine.
+type Engine struct {
+	config Config
+	log    *slog.Logger
+	db     *pebble.DB
+	cache  *pebble.Cache
+
+	queue   chan *request
+	inSync  chan *group
+	pool    sync.Pool // of *request
+	groups  sync.Pool // of *group
+	history *history
+
+	assigned atomic.Uint64 // revision of the last change applied
+	durable  durable
+	seed     maphash.Seed
+	deleted  [deletedStripes]atomic.Uint64 // by hash of the key, see deletedStripe
+	records  atomic.Int64
+	disk     disk
+	failure  atomic.Pointer[error] // why writing has ended
+
+	nextDue  atomic.Int64  // when the sweeper wakes; Unix milliseconds
+	dueSoon  chan struct{} // wakes it before
+	closing  chan struct{}
+	readers  readers
+	sending  sync.RWMutex // held for reading while a request is put into queue
+	once     sync.Once
+	loops    sync.WaitGroup
+	closeErr error
+}
+
+const deletedStripes = 4096
+
+// Open opens the records in c.Dir, or makes them.
+func Open(c Config) (*Engine, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		config:  c,
+		log:     c.Logger,
+		seed:    maphash.MakeSeed(),
+		queue:   make(chan *request, c.QueueWrites),
+		inSync:  make(chan *group, 1),
+		history: newHistory(c.HistoryEvents, c.HistoryBytes),
+		dueSoon: make(chan struct{}, 1),
+		closing: make(chan struct{}),
+	}
+	e.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	e.groups.New = func() any { return &group{seen: map[store.Key]*state{}} }
+	e.durable.init()
+	e.cache = pebble.NewCache(c.CacheBytes)
+	var err error
+	if e.db, err = pebble.Open(c.Dir, e.options()); err != nil {
+		e.cache.Unref()
+		return nil, fmt.Errorf("open the records in %s: %w", c.Dir, err)
+	}
+	// What a crashed process left in the log may not be synced: it is, before
+	// anybody reads it.
+	if err := errors.Join(e.restore(), e.db.Flush()); err != nil {
+		return nil, errors.Join(err, e.db.Close())
+	}
+	e.disk.check(e)
+	e.run()
+	return e, nil
+}
+
+func (c *Config) complete() error {
+	if c.Dir == "" {
+		return &vitrine.BadInput{File: "store embedded", Found: "no folder", Want: "say where records are kept"}
+	}
+	setDefault(&c.Sync, SyncAlways)
+	switch c.Sync {
+	case SyncAlways, SyncInterval, SyncNever:
+	default:
+		return &vitrine.BadInput{File: "store embedded", Found: fmt.Sprintf("sync mode %q", c.Sync), Want: "one of always interval never"}
+	}
+	setDefault(&c.Every, 100*time.Millisecond)
+	setDefault(&c.CacheBytes, 64<<20)
+	setDefault(&c.MemtableBytes, 32<<20)
+	setDefault(&c.ReserveBytes, 256<<20)
+	setDefault(&c.MaxRecords, 100_000_000)
+	setDefault(&c.QueueWrites, 4096)
+	setDefault(&c.HistoryEvents, 8192)
+	setDefault(&c.HistoryBytes, 16<<20)
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.Fatal == nil {
+		c.Fatal = func(err error) { panic(err) }
+	}
+	return nil
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+func (e *Engine) options() *pebble.Options {
+	o := &pebble.Options{
+		FS:                    e.config.FS,
+		Cache:                 e.cache,
+		MemTableSize:          e.config.MemtableBytes,
+		L0CompactionThreshold: 4,
+		L0StopWritesThreshold: 32,
+		MaxOpenFiles:          512,
+		FormatMajorVersion:    pebble.FormatNewest,
+		WALBytesPerSync:       512 << 10,
+		Logger:                logger{e},
+		// At most one CPU's worth: the rest is for requests.
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return o
+}
+
+// restore reads the revision and the count of records that the last group left.
+func (e *Engine) restore() error {
+	b, closer, err := e.db.Get(keyState)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the revision in %s: %w", e.config.Dir, err)
+	}
+	defer closer.Close()
+	if len(b) != 16 {
+		return fmt.Errorf("the revision in %s has %d bytes, not 16: written by a newer version?", e.config.Dir, len(b))
+	}
+	revision := binary.BigEndian.Uint64(b)
+	e.records.Store(int64(binary.BigEndian.Uint64(b[8:])))
+	e.assigned.Store(revision)
+	e.durable.reach(revision)
+	e.history.start(revision)
+	return nil
+}
+
+func (e *Engine) run() {
+	e.loops.Go(e.commitLoop)
+	e.loops.Go(e.syncLoop)
+	e.loops.Go(e.sweepLoop)
+	if e.config.Sync == SyncInterval {
+		e.loops.Go(e.intervalLoop)
+	}
+}
+
+// intervalLoop syncs what SyncInterval has answered.
+func (e *Engine) intervalLoop() {
+	ticker := time.NewTicker(e.config.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.closing:
+			return
+		case <-ticker.C:
+			if err := e.db.LogData(nil, pebble.Sync); err != nil {
+				e.fail(fmt.Errorf("sync: %w", err))
+				return
+			}
+		}
+	}
+}
+
+// Promises implements store.Engine.
+func (e *Engine) Promises() store.Promises {
+	p := store.Promises{
+		Engine: "embedded", Durability: store.Synced, Linearizable: true, AtomicBatch: true, SnapshotScan: true,
+		Survives: "crashes of the process and of the host",
+	}
+	switch e.config.Sync {
+	case SyncInterval:
+		p.Durability, p.Linearizable = store.Interval, false
+		p.Survives = fmt.Sprintf("a crash loses the writes of the last %s", e.config.Every)
+	case SyncNever:
+		p.Durability, p.Linearizable = store.Memory, false
+		p.Survives = "a crash loses what was not yet written to disk"
+	}
+	return p
+}
+
+// fail ends writing: what the log holds is no longer known.
+func (e *Engine) fail(cause error) {
+	err := fmt.Errorf("store: writing ended by an error of the disk; mend it and start the store again: %w", cause)
+	if e.failure.CompareAndSwap(nil, &err) {
+		e.durable.fail(err)
+		e.log.Error("writing ended by an error of the disk", "dir", e.config.Dir, "error", cause)
+	}
+}
+
+func (e *Engine) failed() error {
+	if err := e.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Close implements store.Engine. Writes that wait are done first.
+func (e *Engine) Close() error {
+	e.once.Do(func() {
+		close(e.closing)
+		e.sending.Lock()
+		close(e.queue)
+		e.sending.Unlock()
+		e.loops.Wait()
+		e.history.close()
+		e.durable.fail(store.ErrClosed)
+		e.readers.close()
+		if err := e.failed(); err != nil {
+			// Pebble waits for ever for a log that failed; the process's end frees it.
+			e.closeErr = err
+			return
+		}
+		e.closeErr = e.db.Close()
+		e.cache.Unref()
+	})
+	return e.closeErr
+}
+
+// Stats are what the service shows of the engine.
+func (e *Engine) Stats(_ context.Context) (store.Stats, error) {
+	if !e.readers.enter() {
+		return store.Stats{}, store.ErrClosed
+	}
+	defer e.readers.leave()
+	m := e.db.Metrics()
+	return store.Stats{
+		Records: e.records.Load(),
+		Bytes:   int64(m.DiskSpaceUsage()),
+		Waiting: int64(len(e.queue)),
+		Full:    e.disk.full.Load(),
+	}, nil
+}
+
+// logger hands Pebble's log on; what it calls fatal ends the engine.
+type logger struct{ e *Engine }
+
+func (l logger) Infof(format string, args ...any) {
+	l.e.log.Debug("pebble: " + fmt.Sprintf(format, args...))
+}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.e.log.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+
+func (l logger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	l.e.fail(err)
+	l.e.config.Fatal(err)
+}

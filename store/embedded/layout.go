@@ -1,0 +1,70 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"vitrine/store"
+)
+
+// Where things are in Pebble's one ordered space of keys:
+//
+//	m                                  revision (8 bytes), count of records (8)
+//	r SPACE 0 NAME                     version (8), encoded record
+//	t SPACE 0 TAG 0 VALUE 0 NAME       nothing: NAME has the tag
+//	x EXPIRES(8) SPACE 0 NAME          nothing: NAME expires then
+//
+// Numbers are big endian. No text holds a NUL, so order by key is order by parts.
+var keyState = []byte{'m'}
+
+func appendRecordKey(b []byte, space, name string) []byte {
+	b = append(b, 'r')
+	b = append(b, space...)
+	b = append(b, 0)
+	return append(b, name...)
+}
+
+func appendTagBase(b []byte, space, tag string) []byte {
+	b = append(b, 't')
+	b = append(b, space...)
+	b = append(b, 0)
+	b = append(b, tag...)
+	return append(b, 0)
+}
+
+func appendTagKey(b []byte, space, tag, value, name string) []byte {
+	b = append(appendTagBase(b, space, tag), value...)
+	b = append(b, 0)
+	return append(b, name...)
+}
+
+func appendExpiryKey(b []byte, ms int64, space, name string) []byte {
+	b = append(b, 'x')
+	b = binary.BigEndian.AppendUint64(b, uint64(ms))
+	b = append(b, space...)
+	b = append(b, 0)
+	return append(b, name...)
+}
+
+var errMalformed = errors.New("store: a stored record is cut short")
+
+// decode reads what lies under a record's key into r.
+func decode(r *store.Record, b []byte) error {
+	if len(b) < 8 {
+		return errMalformed
+	}
+	r.Version = binary.BigEndian.Uint64(b)
+	return r.Decode(b[8:])
+}
+
+// successor is the first key after all that start with prefix.
+func successor(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		end[i]++
+		if end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}

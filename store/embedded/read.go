@@ -1,0 +1,225 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"vitrine/store"
+)
+
+// Get implements store.Engine.
+func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error {
+	if err := key.Valid(); err != nil {
+		return err
+	}
+	if !e.readers.enter() {
+		return store.ErrClosed
+	}
+	defer e.readers.leave()
+	buffer := appendRecordKey(r.Scratch(), key.Space, key.Name)
+	stripe := e.deletedStripe(buffer)
+	raw, closer, err := e.db.Get(buffer)
+	if errors.Is(err, pebble.ErrNotFound) {
+		if err := e.synced(ctx, stripe.Load()); err != nil {
+			return err
+		}
+		return store.ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	buffer = append(buffer[:0], raw...)
+	if err := closer.Close(); err != nil {
+		return err
+	}
+	r.Keep(buffer)
+	r.Key = key
+	if err := decode(r, buffer); err != nil {
+		return err
+	}
+	if err := e.synced(ctx, r.Version); err != nil {
+		return err
+	}
+	if r.Expired(e.config.Now()) {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+// synced waits until what a reader saw cannot be taken back by a crash.
+func (e *Engine) synced(ctx context.Context, revision uint64) error {
+	if revision <= e.durable.at.Load() || e.config.Sync != SyncAlways {
+		return nil
+	}
+	return e.durable.wait(ctx, revision)
+}
+
+// Scan implements store.Engine: over one snapshot.
+func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		if err := q.Valid(); err != nil {
+			yield(nil, err)
+			return
+		}
+		if !e.readers.enter() {
+			yield(nil, store.ErrClosed)
+			return
+		}
+		defer e.readers.leave()
+		s := &scan{query: q, now: e.config.Now(), snapshot: e.db.NewSnapshot(), yield: yield}
+		defer s.snapshot.Close()
+		err := e.synced(ctx, e.assigned.Load())
+		if err == nil {
+			err = s.run(ctx)
+		}
+		if err != nil && !s.stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// A scan is one Scan in work.
+type scan struct {
+	query    store.Query
+	now      time.Time
+	snapshot *pebble.Snapshot
+	record   store.Record
+	yield    func(*store.Record, error) bool
+	given    int
+	stopped  bool
+}
+
+func (s *scan) run(ctx context.Context) error {
+	q := &s.query
+	if q.Match == nil {
+		base := appendRecordKey(nil, q.Space, "")
+		low := append(slices.Clone(base), q.Prefix...)
+		high := successor(low)
+		if q.After != "" {
+			after := append(append(slices.Clone(base), q.After...), 0)
+			if bytes.Compare(after, low) > 0 {
+				low = after
+			}
+		}
+		return s.each(ctx, low, high, func(key, value []byte) error { return s.give(string(key[len(base):]), value) })
+	}
+	base := appendTagBase(nil, q.Space, q.Match.Tag)
+	for _, r := range matchRanges(base, q.Match) {
+		err := s.each(ctx, r.low, r.high, func(key, _ []byte) error { return s.follow(key[len(base):]) })
+		if err != nil || s.stopped {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls do for the keys in a range, until the scan has stopped.
+func (s *scan) each(ctx context.Context, low, high []byte, do func(key, value []byte) error) error {
+	if bytes.Compare(low, high) >= 0 {
+		return nil
+	}
+	it, err := s.snapshot.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: low, UpperBound: high})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for ok := it.First(); ok && !s.stopped; ok = it.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := do(it.Key(), value); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// follow gives the record that an index entry, value NUL name, is for.
+func (s *scan) follow(entry []byte) error {
+	name := string(entry[bytes.IndexByte(entry, 0)+1:])
+	if !strings.HasPrefix(name, s.query.Prefix) {
+		return nil
+	}
+	value, closer, err := s.snapshot.Get(appendRecordKey(nil, s.query.Space, name))
+	if err != nil {
+		return fmt.Errorf("store: %s in %s is indexed and not there: %w", name, s.query.Space, err)
+	}
+	defer closer.Close()
+	return s.give(name, value)
+}
+
+func (s *scan) give(name string, value []byte) error {
+	s.record.Key = store.Key{Space: s.query.Space, Name: name}
+	if err := decode(&s.record, value); err != nil {
+		return err
+	}
+	if s.record.Expired(s.now) {
+		return nil
+	}
+	s.given++
+	if !s.yield(&s.record, nil) || s.given == s.query.Limit {
+		s.stopped = true
+	}
+	return nil
+}
+
+type keyRange struct{ low, high []byte }
+
+// matchRanges are the index entries that match: value NUL name behind base.
+func matchRanges(base []byte, m *store.Match) []keyRange {
+	with := func(end ...byte) []byte { return append(append(slices.Clone(base), m.Value...), end...) }
+	all, at, beyond := successor(base), with(0), with(1)
+	switch m.Op {
+	case store.Equal:
+		return []keyRange{{at, beyond}}
+	case store.NotEqual:
+		return []keyRange{{base, at}, {beyond, all}}
+	case store.Greater:
+		return []keyRange{{beyond, all}}
+	case store.GreaterOrEqual:
+		return []keyRange{{at, all}}
+	case store.Less:
+		return []keyRange{{base, at}}
+	default:
+		return []keyRange{{base, beyond}}
+	}
+}
+
+// readers counts who is in the database, so that it is closed behind them.
+type readers struct {
+	mu     sync.RWMutex
+	inside sync.WaitGroup
+	closed bool
+}
+
+func (r *readers) enter() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return false
+	}
+	r.inside.Add(1)
+	return true
+}
+
+func (r *readers) leave() { r.inside.Done() }
+
+func (r *readers) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.inside.Wait()
+}

@@ -1,0 +1,105 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"vitrine/store"
+)
+
+const (
+	sweepOps = 512         // expiries in one write
+	sweepMax = time.Second // the longest sleep, so that a jump of the clock is noticed
+)
+
+// sweepLoop removes expired records, each soon after its time.
+func (e *Engine) sweepLoop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-e.closing:
+			return
+		case <-e.dueSoon:
+		case <-timer.C:
+		}
+		e.nextDue.Store(math.MaxInt64) // before the look: what is put after it lowers it
+		next, err := e.sweep()
+		if err != nil {
+			e.log.Error("expired records are not removed", "dir", e.config.Dir, "error", err)
+			next = math.MaxInt64
+		}
+		e.lowerDue(next)
+		wait := time.Duration(min(e.nextDue.Load()-e.config.Now().UnixMilli(), sweepMax.Milliseconds())) * time.Millisecond
+		timer.Reset(max(wait, time.Millisecond))
+	}
+}
+
+// lowerDue says that a record expires then, and whether that is news.
+func (e *Engine) lowerDue(ms int64) bool {
+	for {
+		was := e.nextDue.Load()
+		if ms >= was {
+			return false
+		}
+		if e.nextDue.CompareAndSwap(was, ms) {
+			return true
+		}
+	}
+}
+
+func (e *Engine) wakeSweeper(ms int64) {
+	if e.lowerDue(ms) {
+		select {
+		case e.dueSoon <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// sweep removes all that is due and gives when the next one will be.
+func (e *Engine) sweep() (next int64, err error) {
+	for {
+		space, ops, next, err := e.due()
+		if err != nil || len(ops) == 0 {
+			return next, err
+		}
+		if err := e.submit(space, ops, true); err != nil {
+			if errors.Is(err, store.ErrClosed) {
+				err = nil
+			}
+			return next, err
+		}
+		if !slices.ContainsFunc(ops, func(o store.Op) bool { return o.Version != 0 }) {
+			return next, fmt.Errorf("%s in %s is due and not there", ops[0].Name, space)
+		}
+	}
+}
+
+// due collects due records of one space.
+func (e *Engine) due() (space string, ops []store.Op, next int64, err error) {
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{'x'}, UpperBound: []byte{'x' + 1}})
+	if err != nil {
+		return "", nil, 0, err
+	}
+	defer it.Close()
+	now := e.config.Now().UnixMilli()
+	for ok := it.First(); ok; ok = it.Next() {
+		key := it.Key()
+		ms := int64(binary.BigEndian.Uint64(key[1:]))
+		where, name, _ := bytes.Cut(key[9:], []byte{0})
+		if ms > now || len(ops) == sweepOps || (len(ops) > 0 && string(where) != space) {
+			return space, ops, ms, nil
+		}
+		space = string(where)
+		ops = append(ops, store.Op{Action: expire, Name: string(name)})
+	}
+	return space, ops, math.MaxInt64, it.Error()
+}
