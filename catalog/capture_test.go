@@ -1,23 +1,18 @@
 package catalog
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 
 	"vitrine"
 	"vitrine/fabric"
-	"vitrine/internal/netns"
+	"vitrine/internal/tap"
 )
 
 // A tapped fabric captures what the instances of one component send and
@@ -28,7 +23,7 @@ type tapped struct {
 	dir       string // for captures
 
 	mu     sync.Mutex
-	taps   map[string]*tap     // by instance
+	taps   map[string]*tapping // by instance
 	inside map[netip.Addr]bool // addresses of the function, not of the generator
 }
 
@@ -44,95 +39,32 @@ func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint,
 	if !strings.HasPrefix(port.Instance, f.component+"-") {
 		return end, nil
 	}
-	tap, err := startTap(port.NetNS, end, filepath.Join(f.dir, port.Instance+".pcap"))
+	file := filepath.Join(f.dir, port.Instance+".pcap")
+	capture, err := tap.Start(port.NetNS, end.Interface, "udp", file)
 	if err != nil {
 		return end, errors.Join(err, f.Fabric.Detach(context.WithoutCancel(ctx), port.Instance))
 	}
-	f.taps[port.Instance] = tap
+	f.taps[port.Instance] = &tapping{capture, file, end.Addr}
 	return end, nil
 }
 
 // Detach ends the capture and takes the instance off.
 func (f *tapped) Detach(ctx context.Context, instance string) error {
 	f.mu.Lock()
-	tap := f.taps[instance]
+	tapped := f.taps[instance]
 	f.mu.Unlock()
 	var capture error
-	if tap != nil {
-		capture = tap.stop()
+	if tapped != nil {
+		capture = tapped.Stop()
 	}
 	return errors.Join(capture, f.Fabric.Detach(ctx, instance))
 }
 
-// A tap is a tcpdump at one instance's interface.
-type tap struct {
-	file  string
-	addr  netip.Addr
-	cmd   *exec.Cmd
-	ended chan struct{} // then said and err are whole
-	said  bytes.Buffer
-	err   error
-}
-
-// startTap returns once the capture has begun.
-func startTap(namespace string, end fabric.Endpoint, file string) (*tap, error) {
-	t := &tap{file: file, addr: end.Addr, ended: make(chan struct{})}
-	t.cmd = exec.Command("tcpdump", "-i", end.Interface, "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file, "udp")
-	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the thread that run stays on
-	began := make(chan struct{})
-	go func() {
-		defer close(t.ended)
-		t.err = netns.Do(namespace, func() error { return t.run(began) })
-	}()
-	select {
-	case <-began:
-		return t, nil
-	case <-t.ended:
-		return nil, errors.Join(fmt.Errorf("capture at %s: tcpdump ended: %s", t.addr, t.said.String()), t.err)
-	}
-}
-
-// run runs tcpdump to its end. It closes began once packets are captured.
-func (t *tap) run(began chan<- struct{}) error {
-	printed, err := t.cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
-	if err := t.cmd.Start(); err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(printed)
-	for listening := false; lines.Scan(); {
-		fmt.Fprintln(&t.said, lines.Text())
-		if !listening && strings.Contains(lines.Text(), "listening on") {
-			listening = true
-			close(began)
-		}
-	}
-	return t.cmd.Wait()
-}
-
-var dropped = regexp.MustCompile(`(?m)^(\d+) packets? dropped by`)
-
-// stop ends the capture. One that the kernel dropped packets of is an error.
-func (t *tap) stop() error {
-	select {
-	case <-t.ended:
-	default:
-		if err := t.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("end the capture at %s: %w", t.addr, err)
-		}
-	}
-	<-t.ended
-	if t.err != nil {
-		return fmt.Errorf("the capture at %s: %w: %s", t.addr, t.err, t.said.String())
-	}
-	for _, match := range dropped.FindAllStringSubmatch(t.said.String(), -1) {
-		if match[1] != "0" {
-			return fmt.Errorf("the capture at %s is not whole: %s", t.addr, match[0])
-		}
-	}
-	return nil
+// A tapping is the capture of one instance's interface.
+type tapping struct {
+	*tap.Tap
+	file string
+	addr netip.Addr
 }
 
 // captured is what a capture holds of REGISTER transactions between phones and
@@ -148,7 +80,7 @@ type captured struct {
 
 // count reads the capture by tshark. Who the function is made of is in inside:
 // what the instance exchanges with those does not count.
-func (t *tap) count(inside map[netip.Addr]bool) (captured, error) {
+func (t *tapping) count(inside map[netip.Addr]bool) (captured, error) {
 	out, err := exec.Command("tshark", "-n", "-r", t.file, "-d", "udp.port==5060,sip", "-Y", `sip.CSeq.method == "REGISTER"`,
 		"-T", "fields", "-e", "ip.src", "-e", "ip.dst", "-e", "sip.Status-Code", "-e", "sip.CSeq.seq", "-e", "sip.Call-ID").Output()
 	var failed *exec.ExitError

@@ -219,7 +219,7 @@ func (c *campaign) backends() trial.Backends {
 		},
 		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
 			inner, err := bridge.New(bridge.Config{Run: c.label})
-			c.wiring = &tapped{Fabric: inner, component: "edge", dir: c.dir, taps: map[string]*tap{}, inside: map[netip.Addr]bool{}}
+			c.wiring = &tapped{Fabric: inner, component: "edge", dir: c.dir, taps: map[string]*tapping{}, inside: map[netip.Addr]bool{}}
 			return c.wiring, err
 		},
 		Generator: func(name string) ([]string, error) { return []string{self, "generate", name}, nil },

@@ -1,15 +1,14 @@
 package ims_test
 
 import (
-	"bufio"
 	"encoding/hex"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/tap"
 )
 
 // A second Sprout makes every registration cross the network once more: what
@@ -28,50 +27,24 @@ func TestReplicationIsInACapture(t *testing.T) {
 	s.whole(11, 2)
 	bono := s.bono(1, s.list(11, 2, 5060))
 	file := filepath.Join(t.TempDir(), "peers.pcap")
-	end := capture(t, file, "tcp port 7000 and net "+s.prefix+"0/24")
+	capture, err := tap.Start("", "lo", "tcp port 7000 and net "+s.prefix+"0/24", file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var phones []*phone
 	for n := range 6 {
 		p := s.phone(41+n, 20+n, bono)
 		p.signIn(60)
 		phones = append(phones, p)
 	}
-	end()
+	if err := capture.Stop(); err != nil {
+		t.Fatal(err)
+	}
 	seen := payloads(t, file)
 	for _, p := range phones {
 		identity := "sip:" + p.user + "@ims.test"
 		if !strings.Contains(seen, identity) {
 			t.Errorf("no Sprout sent the other the registration of %s", identity)
-		}
-	}
-}
-
-// capture writes what the filter lets through to the file until end is called.
-func capture(t *testing.T, file, filter string) (end func()) {
-	t.Helper()
-	cmd := exec.Command("tcpdump", "-i", "lo", "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file, filter)
-	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // may have ended
-	lines := bufio.NewScanner(said)
-	for lines.Scan() && !strings.Contains(lines.Text(), "listening on") {
-	}
-	return func() {
-		t.Helper()
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		for lines.Scan() {
-			if strings.HasSuffix(lines.Text(), "dropped by kernel") && !strings.HasPrefix(lines.Text(), "0 ") {
-				t.Fatalf("the capture is not whole: %s", lines.Text())
-			}
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("tcpdump: %v", err)
 		}
 	}
 }
