@@ -22,6 +22,7 @@ const (
 	S3MME     Interface = 13
 	S3SGSN    Interface = 14
 	S4SGSN    Interface = 17
+	S16SGSN   Interface = 18
 )
 
 // An Endpoint is an F-TEID: where its owner wants to be reached (clause 8.22).

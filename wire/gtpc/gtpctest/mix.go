@@ -27,7 +27,7 @@ type Config struct {
 	Sender   netip.Addr // the MME's, in its F-TEID
 	// TEID is the one that the S-GW gave a session; nil: the session's number
 	// plus one, as of functions that take no prefix.
-	TEID func(session uint32, imsi string) uint32
+	TEID func(session uint32) uint32
 }
 
 // places are where the changing fields of a message are; 0: it has none.
@@ -50,7 +50,7 @@ func NewMix(config Config) *Mix {
 		config.Sender = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	if config.TEID == nil {
-		config.TEID = func(session uint32, _ string) uint32 { return session + 1 }
+		config.TEID = func(session uint32) uint32 { return session + 1 }
 	}
 	m := &Mix{config: config}
 	for i, kind := range kinds {
@@ -101,7 +101,7 @@ func (m *Mix) Append(b []byte) []byte {
 		binary.BigEndian.PutUint32(out[at.sender:], session+1)
 		return b
 	}
-	binary.BigEndian.PutUint32(out[at.teid:], m.config.TEID(session, IMSI(session)))
+	binary.BigEndian.PutUint32(out[at.teid:], m.config.TEID(session))
 	return b
 }
 

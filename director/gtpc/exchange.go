@@ -1,0 +1,158 @@
+package gtpc
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"vitrine/wire/gtpc"
+)
+
+// An exchange is a request that was passed on, and the way back of what answers
+// it. GTPv2-C leaves a relay nowhere to write that but in the sequence number,
+// and 24 bits do not hold an address: so the director numbers what it passes on
+// itself, as every sender does, and remembers whose each number is.
+type exchange struct {
+	from, to place
+	began    uint32 // in units of moment
+	sequence uint32 // from's, with the command bit
+	number   uint32 // the director's, without it
+	teid     uint32 // of the request
+	key      uint64
+	receiver instance // who it went to, when that is an instance
+	sender   instance // who it came from, when that is one
+	listener uint8    // that it came to
+	kind     gtpc.Type
+	live     bool
+	answered bool
+	hasKey   bool
+}
+
+// moment is the unit of an exchange's time.
+const moment = 64 * time.Microsecond
+
+// numbers is how many sequence numbers the director gives out before it begins
+// again: those without the command bit and ownBit.
+const numbers = 1 << 22
+
+// exchanges remembers the last exchanges, in a ring: the memory of the way back.
+// All workers share it, since the kernel may give an answer to another worker
+// than the request.
+type exchanges struct {
+	ring     []exchange // by number, modulo its length
+	index    []indexBucket
+	lifetime uint32 // in units of moment
+	next     atomic.Uint32
+	ringLock [stripes]lock
+	idxLock  [stripes]lock
+	overflow atomic.Uint64 // forgotten for want of room: unanswered, and younger than lifetime
+}
+
+// An indexBucket finds exchanges by who began them: 40 bits of the hash and the
+// number plus one. 0 is unused.
+type indexBucket [ways]uint64
+
+// newExchanges makes room for limit exchanges. first is the number to begin
+// with: another after each start, so that none comes again while an instance
+// may still remember it.
+func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
+	n := stripes // or one place would have two locks
+	for n < limit && n < numbers/2 {
+		n *= 2
+	}
+	x := &exchanges{ring: make([]exchange, n), index: make([]indexBucket, n/ways*2), lifetime: uint32(lifetime / moment)}
+	x.next.Store(first)
+	return x
+}
+
+func momentOf(now time.Duration) uint32 { return uint32(now / moment) }
+
+// hashSender spreads what names an exchange on the sender's side.
+func hashSender(from *place, listener uint8, sequence uint32) uint64 {
+	a, b := binary.NativeEndian.Uint64(from.ip[:8]), binary.NativeEndian.Uint64(from.ip[8:])
+	return mix(mix(a^(uint64(from.port)<<48|uint64(listener)<<24|uint64(sequence))) ^ b)
+}
+
+// find looks up the exchange that a sender began, at a listener, with that
+// sequence number, of the type, or of any for type 0. It copies it.
+func (x *exchanges) find(now time.Duration, from place, listener uint8, sequence uint32, kind gtpc.Type) (exchange, bool) {
+	h := hashSender(&from, listener, sequence)
+	at := h & uint64(len(x.index)-1)
+	lock := &x.idxLock[at%stripes]
+	lock.Lock()
+	bucket := x.index[at]
+	lock.Unlock()
+	for _, e := range bucket {
+		if e == 0 || (e^h)>>24 != 0 {
+			continue
+		}
+		got, ok := x.get(now, uint32(e&(1<<24-1))-1)
+		if ok && got.sequence == sequence && got.listener == listener && got.from == from && (kind == 0 || got.kind == kind) {
+			return got, true
+		}
+	}
+	return exchange{}, false
+}
+
+// get copies the exchange of a number.
+func (x *exchanges) get(now time.Duration, number uint32) (exchange, bool) {
+	lock := &x.ringLock[number%stripes]
+	lock.Lock()
+	e := x.ring[number&uint32(len(x.ring)-1)]
+	lock.Unlock()
+	return e, e.live && e.number == number && momentOf(now)-e.began <= x.lifetime
+}
+
+// answer finds the exchange that a message from there answers by its number,
+// and says whether it is the first answer.
+func (x *exchanges) answer(now time.Duration, number uint32, from netip.AddrPort) (e exchange, first, ok bool) {
+	if number >= numbers {
+		return e, false, false
+	}
+	p := placeOf(from)
+	lock := &x.ringLock[number%stripes]
+	lock.Lock()
+	defer lock.Unlock()
+	at := &x.ring[number&uint32(len(x.ring)-1)]
+	if !at.live || at.number != number || at.to != p || momentOf(now)-at.began > x.lifetime {
+		return e, false, false
+	}
+	first = !at.answered
+	at.answered = true
+	return *at, first, true
+}
+
+// add remembers an exchange and gives it a number.
+func (x *exchanges) add(now time.Duration, e exchange) (number uint32) {
+	number = x.next.Add(1) & (numbers - 1)
+	e.number, e.began, e.live = number, momentOf(now), true
+	lock := &x.ringLock[number%stripes]
+	lock.Lock()
+	at := &x.ring[number&uint32(len(x.ring)-1)]
+	if at.live && !at.answered && e.began-at.began <= x.lifetime {
+		x.overflow.Add(1)
+	}
+	*at = e
+	lock.Unlock()
+
+	h := hashSender(&e.from, e.listener, e.sequence)
+	place := h & uint64(len(x.index)-1)
+	lock = &x.idxLock[place%stripes]
+	lock.Lock()
+	bucket := &x.index[place]
+	victim, oldest := 0, uint32(0)
+	for i, old := range bucket {
+		age := (number - uint32(old&(1<<24-1)) + 1) & (numbers - 1)
+		if old == 0 || (old^h)>>24 == 0 {
+			victim = i
+			break
+		}
+		if age >= oldest {
+			victim, oldest = i, age
+		}
+	}
+	bucket[victim] = h&^(1<<24-1) | uint64(number+1)
+	lock.Unlock()
+	return number
+}

@@ -1,0 +1,54 @@
+package gtpc_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"vitrine/wire/gtpc"
+	"vitrine/wire/gtpc/gtpctest"
+)
+
+// FuzzHandle gives a worker whatever comes, from a peer and from what may be an
+// instance: nothing panics, what is remembered stays within its bounds, and each
+// message is counted as one thing.
+func FuzzHandle(f *testing.F) {
+	mix := gtpctest.NewMix(gtpctest.Config{Sessions: 64})
+	for i := range 64 * gtpctest.Kinds {
+		if b := mix.Append(nil); i%64 == 0 {
+			f.Add(b, uint16(2123), []byte(nil), uint16(1))
+		}
+	}
+	peer := netip.MustParseAddrPort("127.0.0.9:2123")
+	piggyback := gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, 1, 2)
+	piggyback = gtpc.End(gtpc.AppendCause(piggyback, gtpc.RequestAccepted), 0)
+	gtpc.SetPiggyback(piggyback, 0)
+	piggyback = append(piggyback, plain(gtpc.CreateBearerRequest, 1, 2)...)
+	f.Add(createSession("001010000000001", 1, peer, 5), uint16(2123), piggyback, uint16(0))
+	f.Add(plain(gtpc.ModifyBearerCommand, 5, 6|gtpc.CommandSequence), uint16(1), plain(gtpc.UpdateBearerRequest, 7, 6|gtpc.CommandSequence), uint16(0))
+	f.Add([]byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}, uint16(9), gtpc.AppendEchoRequest(nil, 1, 1), uint16(9))
+	f.Fuzz(func(t *testing.T, first []byte, firstPort uint16, second []byte, secondPort uint16) {
+		b := newBench(t, 1)
+		at := func(port uint16) netip.AddrPort {
+			if int(port) < b.of.Len() { // an instance
+				return b.of.Instance(int32(port)).Address
+			}
+			return netip.AddrPortFrom(peer.Addr(), port)
+		}
+		for range 2 { // again: retransmissions
+			for _, m := range []struct {
+				data []byte
+				port uint16
+			}{{first, firstPort}, {second, secondPort}} {
+				if x, err := b.d.Explain(b.now, at(m.port), 0, m.data); err == nil && x.Why == "" {
+					t.Fatalf("%x goes nowhere, and nobody knows why", m.data)
+				}
+				b.handle(append([]byte(nil), m.data...), at(m.port))
+			}
+		}
+		b.sender.Flush()
+		n := b.d.Totals(b.now)
+		if done := n.Forwarded + n.Echoes + n.VersionsRefused + n.Malformed + n.Stray + n.Rejected + n.Unruled + n.Unreachable; n.Received != 4 || done != 4 {
+			t.Fatalf("%+v", n)
+		}
+	})
+}

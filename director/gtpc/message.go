@@ -1,0 +1,52 @@
+package gtpc
+
+import (
+	"vitrine/director/table"
+	"vitrine/wire/gtpc"
+)
+
+// A message is what the director looks at in one: nothing below the top level.
+type message struct {
+	gtpc.Message
+	key       uint64 // of the IMSI
+	hasKey    bool
+	sender    gtpc.Endpoint // the sender's F-TEID: instance 0
+	hasSender bool
+	pgw       gtpc.Endpoint // F-TEID of instance 1: the P-GW's in Create Session
+	hasPGW    bool
+	cause     gtpc.CauseValue // 0: none
+	recovery  []byte          // the one octet of the restart counter
+}
+
+// read parses the message that data begins with, and says how long it is.
+func (m *message) read(data []byte) (int, error) {
+	m.key, m.hasKey, m.hasSender, m.hasPGW, m.cause, m.recovery = 0, false, false, false, 0, nil
+	n, err := m.Parse(data)
+	if err != nil {
+		return 0, err
+	}
+	e := m.Elements()
+	for e.Next() {
+		switch {
+		case e.Type == gtpc.IMSI && !m.hasKey:
+			if d, ok := gtpc.ParseDigits(e.Value); ok {
+				m.key, m.hasKey = table.Key(d.Bytes()), true
+			}
+		case e.Type == gtpc.FTEID && e.Instance == 0 && !m.hasSender:
+			m.sender, m.hasSender = gtpc.ParseFTEID(e.Value)
+		case e.Type == gtpc.FTEID && e.Instance == 1 && !m.hasPGW:
+			m.pgw, m.hasPGW = gtpc.ParseFTEID(e.Value)
+		case e.Type == gtpc.Cause && m.cause == 0:
+			m.cause, _ = gtpc.ParseCause(e.Value)
+		case e.Type == gtpc.Recovery && m.recovery == nil && len(e.Value) > 0:
+			m.recovery = e.Value[:1]
+		}
+	}
+	return n, e.Err
+}
+
+// relocates says whether it is a Create Session Request that moves a session to
+// another S-GW.
+func (m *message) relocates() bool {
+	return m.Type == gtpc.CreateSessionRequest && m.hasPGW && m.pgw.TEID != 0 && m.hasSender && m.sender.Interface != gtpc.S5SGW
+}

@@ -1,0 +1,161 @@
+package gtpc
+
+import (
+	"fmt"
+	"slices"
+
+	"vitrine/director/overload"
+	"vitrine/director/table"
+	"vitrine/wire/gtpc"
+)
+
+// A Rule maps messages to an aggregate type. The first rule that fits counts.
+type Rule struct {
+	// Message is one of the names of gtpc.Types, such as create-session; empty:
+	// any message.
+	Message string
+	// Interface is that of the sender's F-TEID: s11, s4, s5, s10, s3 or s16;
+	// empty: any. A message without F-TEID fits when its TEID is of the rule's
+	// Type.
+	Interface string
+	// Relocation: only Create Session Requests that move a session to another
+	// S-GW, which is told by the TEID of the P-GW: 0 in an attach, given in a
+	// handover or tracking area update (TS 29.274 table 7.2.1-1).
+	Relocation bool
+	// Type is the name of the aggregate type.
+	Type string
+}
+
+// A TypeOption says how an aggregate type is steered.
+type TypeOption struct {
+	Type string
+	// Number is that of the type in the prefixes of its instances' TEIDs, 1 to
+	// MaxNumber; 0: its functions cannot take prefixes.
+	Number uint8
+	// Sessions: a draining instance keeps the sessions that it has until they
+	// end, not only the transactions.
+	Sessions bool
+	// Gate admits new transactions; nil: all.
+	Gate *overload.Gate
+}
+
+// DefaultRules are the rules of Table 1 of the Contain-ed paper for aggregates
+// of these types: attach and detach; handover and service request; setup of
+// bearers. Other messages are of the first.
+func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
+	rules := []Rule{{Message: "create-session", Relocation: true, Type: handoverSR}}
+	for _, name := range []string{
+		"modify-bearer", "modify-access-bearers", "release-access-bearers", "downlink-data-notification",
+		"downlink-data-notification-failure", "stop-paging-indication", "context", "forward-relocation",
+		"forward-relocation-complete", "forward-access-context", "relocation-cancel", "create-forwarding-tunnel",
+		"create-indirect-data-forwarding-tunnel", "delete-indirect-data-forwarding-tunnel",
+	} {
+		rules = append(rules, Rule{Message: name, Type: handoverSR})
+	}
+	for _, name := range []string{
+		"create-bearer", "update-bearer", "delete-bearer", "modify-bearer-command", "delete-bearer-command",
+		"bearer-resource-command",
+	} {
+		rules = append(rules, Rule{Message: name, Type: bearerCRT})
+	}
+	return append(rules, Rule{Type: attachDetach})
+}
+
+// A Policy is a director's rules, ready for use. It is never changed once it is
+// made.
+type Policy struct {
+	rules    []Rule
+	byType   [256][]rule
+	options  [table.MaxTypes]TypeOption
+	numbered [MaxNumber + 1]table.Type
+	has      [MaxNumber + 1]bool
+	learns   bool // a type that rules name takes no prefixes
+}
+
+type rule struct {
+	at         int // in Policy.rules
+	ty         table.Type
+	interfaces []gtpc.Interface // empty: any
+	relocation bool
+}
+
+// Interfaces are the names that rules may use, with the sender's ends.
+func Interfaces() map[string][]gtpc.Interface {
+	return map[string][]gtpc.Interface{
+		"s11": {gtpc.S11MME, gtpc.S11SGW}, "s4": {gtpc.S4SGSN, gtpc.S11SGW}, "s5": {gtpc.S5SGW, gtpc.S5PGW},
+		"s10": {gtpc.S10MME}, "s3": {gtpc.S3MME, gtpc.S3SGSN}, "s16": {gtpc.S16SGSN},
+	}
+}
+
+// NewPolicy makes a policy of rules for a table's types.
+func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, error) {
+	p := &Policy{rules: slices.Clone(rules)}
+	for _, o := range options {
+		at := slices.Index(types, o.Type)
+		if at < 0 {
+			return nil, fmt.Errorf("option of type %q: there is no such type; there are %v", o.Type, types)
+		}
+		if o.Number > MaxNumber {
+			return nil, fmt.Errorf("type %s: number %d: must be from 1 to %d", o.Type, o.Number, MaxNumber)
+		}
+		if o.Number > 0 && p.has[o.Number] {
+			return nil, fmt.Errorf("type %s: another type has the number %d too", o.Type, o.Number)
+		}
+		p.options[at] = o
+		if o.Number > 0 {
+			p.numbered[o.Number], p.has[o.Number] = table.Type(at), true
+		}
+	}
+	names, interfaces := gtpc.Types(), Interfaces()
+	for i, r := range rules {
+		at := slices.Index(types, r.Type)
+		if at < 0 {
+			return nil, fmt.Errorf("rule %d: no type %q; there are %v", i+1, r.Type, types)
+		}
+		c := rule{at: i, ty: table.Type(at), interfaces: interfaces[r.Interface], relocation: r.Relocation}
+		if r.Interface != "" && c.interfaces == nil {
+			return nil, fmt.Errorf("rule %d: no interface %q: must be one of s3, s4, s5, s10, s11, s16", i+1, r.Interface)
+		}
+		of, known := names[r.Message]
+		if r.Message != "" && !known {
+			return nil, fmt.Errorf("rule %d: no message %q: see the list in docs/director-gtpc.md", i+1, r.Message)
+		}
+		if r.Relocation && of != gtpc.CreateSessionRequest {
+			return nil, fmt.Errorf("rule %d: relocation is of create-session only", i+1)
+		}
+		for ty := range p.byType {
+			if r.Message == "" || of == gtpc.Type(ty) {
+				p.byType[ty] = append(p.byType[ty], c)
+			}
+		}
+		p.learns = p.learns || p.options[at].Number == 0
+	}
+	return p, nil
+}
+
+// classify finds the rule that fits a message whose TEID is of the owner.
+func (p *Policy) classify(m *message, of owner) (*rule, bool) {
+	rules := p.byType[m.Type]
+	for i := range rules {
+		r := &rules[i]
+		switch {
+		case r.relocation && !m.relocates():
+		case len(r.interfaces) == 0:
+			return r, true
+		case m.hasSender:
+			if slices.Contains(r.interfaces, m.sender.Interface) {
+				return r, true
+			}
+		case of.id != 0 && of.ty == r.ty:
+			return r, true
+		}
+	}
+	return nil, false
+}
+
+// prefixOf is the prefix of an instance under this policy.
+func (p *Policy) prefixOf(i instance) (Prefix, bool) { return PrefixOf(p.options[i.ty].Number, i.id) }
+
+// Prefix is the prefix that an instance in the table is to be started with;
+// false: its type takes none, or its ID is above MaxID.
+func (p *Policy) Prefix(t *table.Target) (Prefix, bool) { return p.prefixOf(instanceOf(t)) }

@@ -1,0 +1,308 @@
+package gtpc_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/datagram"
+	director "vitrine/director/gtpc"
+	"vitrine/director/meter"
+	"vitrine/director/table"
+	"vitrine/wire/gtpc"
+)
+
+// A stage is a director that listens on loopback, with sockets for the
+// instances behind it and the peers before it.
+type stage struct {
+	t         *testing.T
+	types     []string
+	epochs    *table.Epochs
+	meter     *meter.Meter
+	director  *director.Director
+	address   netip.AddrPort
+	instances []vitrine.Instance
+	nodes     map[string]*node // of the instances
+	epoch     uint64
+	start     time.Time
+	peerPort  uint16
+	peerCount byte
+}
+
+// A node is one UDP socket.
+type node struct {
+	t       *testing.T
+	conn    *net.UDPConn
+	address netip.AddrPort
+	stage   *stage
+	target  *table.Target // of an instance
+}
+
+type option func(*stageConfig)
+
+type stageConfig struct {
+	options  []director.TypeOption
+	rules    []director.Rule
+	config   director.Config
+	each     int
+	firstID  uint16
+	weight   float64
+	noDirect bool
+}
+
+// newStage makes a director with n instances of each type, with IDs from 1.
+func newStage(t *testing.T, types []string, options ...option) *stage {
+	t.Helper()
+	c := stageConfig{each: 2, weight: 1, firstID: 1, config: director.Config{Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
+	for _, ty := range types {
+		c.options = append(c.options, director.TypeOption{Type: ty, Sessions: true})
+	}
+	c.rules = []director.Rule{{Type: types[0]}}
+	for _, o := range options {
+		o(&c)
+	}
+	s := &stage{t: t, types: types, nodes: map[string]*node{}, start: time.Now()}
+	for ty, name := range types {
+		for i := range c.each {
+			n := s.listen(netip.AddrPort{})
+			in := vitrine.Instance{Name: fmt.Sprintf("%s-%d", name, i+1), Type: name, Address: n.address, Weight: c.weight, ID: c.firstID + uint16(i)}
+			s.instances, s.nodes[in.Name] = append(s.instances, in), n
+			_ = ty
+		}
+	}
+	first, err := table.New(1, types, s.instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.epoch = 1
+	s.meter = meter.New(1024, 15*time.Second)
+	s.epochs = table.NewEpochs(10*time.Second, 0, first, nil)
+	s.start = s.start.Add(-time.Minute) // so that a table may be published at once
+	s.register(first)
+
+	probe := s.listen(netip.AddrPort{})
+	s.peerPort = probe.address.Port()
+	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Workers: 2, Now: s.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = group.Addresses()[0]
+	policy, err := director.NewPolicy(types, c.options, c.rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.config.Addresses, c.config.Epochs, c.config.Meter, c.config.Policy, c.config.PeerPort = group.Addresses(), s.epochs, s.meter, policy, s.peerPort
+	if s.director, err = director.New(c.config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = group.Run(ctx, func(int) datagram.Handler { return s.director.Worker() })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := group.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *stage) now() time.Duration { return time.Since(s.start) }
+
+func (s *stage) register(of *table.Table) {
+	s.t.Helper()
+	if err := s.meter.Register(of); err != nil {
+		s.t.Fatal(err)
+	}
+	for name, n := range s.nodes {
+		if target := of.ByName(name); target != nil {
+			n.target = target
+		}
+	}
+}
+
+// change publishes another epoch after a change of the instances.
+func (s *stage) change(change func(*vitrine.Instance)) {
+	s.t.Helper()
+	for i := range s.instances {
+		change(&s.instances[i])
+	}
+	s.epoch++
+	next, err := table.New(s.epoch, s.types, s.instances)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.register(next)
+	for wait := s.epochs.Publish(s.now(), next, nil); wait > 0; wait = s.epochs.Publish(s.now(), next, nil) {
+		<-time.After(wait)
+	}
+}
+
+func (s *stage) listen(at netip.AddrPort) *node {
+	s.t.Helper()
+	if !at.IsValid() {
+		at = netip.MustParseAddrPort("127.0.0.1:0")
+	}
+	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return &node{t: s.t, conn: conn, address: conn.LocalAddr().(*net.UDPAddr).AddrPort(), stage: s}
+}
+
+// peer is another peer, with an address of its own and the port that peers have.
+func (s *stage) peer() *node {
+	s.t.Helper()
+	s.peerCount++
+	return s.listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 77, s.peerCount}), s.peerPort))
+}
+
+func (n *node) send(b []byte) {
+	n.t.Helper()
+	if _, err := n.conn.WriteToUDPAddrPort(b, n.stage.address); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// receive reads one datagram, which must come from the director.
+func (n *node) receive() *gtpc.Message {
+	n.t.Helper()
+	m, rest := n.receiveBoth()
+	if len(rest) > 0 {
+		n.t.Fatalf("%d octets follow %v", len(rest), m.Type)
+	}
+	return m
+}
+
+func (n *node) receiveBoth() (*gtpc.Message, []byte) {
+	n.t.Helper()
+	b := make([]byte, 4096)
+	if err := n.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		n.t.Fatal(err)
+	}
+	k, from, err := n.conn.ReadFromUDPAddrPort(b)
+	if err != nil {
+		n.t.Fatalf("%v; %+v", err, n.stage.director.Totals(n.stage.now()))
+	}
+	if from != n.stage.address {
+		n.t.Fatalf("from %v, not the director", from)
+	}
+	m := new(gtpc.Message)
+	size, err := m.Parse(b[:k])
+	if err != nil {
+		n.t.Fatalf("%x: %v", b[:k], err)
+	}
+	return m, b[size:k]
+}
+
+// quiet fails when something waits to be read. What was sent before and goes
+// the same way has arrived: an echo follows it.
+func (n *node) quiet() {
+	n.t.Helper()
+	n.send(gtpc.AppendEchoRequest(nil, 77, 1))
+	if m := n.receive(); m.Type != gtpc.EchoResponse {
+		n.t.Fatalf("a %v came", m.Type)
+	}
+}
+
+func (n *node) prefix() director.Prefix {
+	n.t.Helper()
+	p, ok := n.stage.director.Policy().Prefix(n.target)
+	if !ok {
+		n.t.Fatalf("%s has no prefix", n.target.Name)
+	}
+	return p
+}
+
+// whoGot is the instance that got the message, which is read.
+func (s *stage) whoGot(typeName string) (*node, *gtpc.Message) {
+	s.t.Helper()
+	type got struct {
+		n *node
+		m *gtpc.Message
+	}
+	found := make(chan got, len(s.nodes))
+	readers := 0
+	stop := time.Now().Add(10 * time.Second)
+	for _, n := range s.nodes { // all of them before the first is found, who ends the others
+		_ = n.conn.SetReadDeadline(stop)
+	}
+	for _, n := range s.nodes {
+		if n.target.TypeName() != typeName {
+			continue
+		}
+		readers++
+		go func() {
+			b := make([]byte, 4096)
+			k, _, err := n.conn.ReadFromUDPAddrPort(b)
+			if err != nil {
+				found <- got{}
+				return
+			}
+			m := new(gtpc.Message)
+			if _, err := m.Parse(b[:k]); err != nil {
+				found <- got{}
+				return
+			}
+			for _, other := range s.nodes {
+				if other != n && other.target.TypeName() == typeName {
+					_ = other.conn.SetReadDeadline(time.Unix(1, 0))
+				}
+			}
+			found <- got{n, m}
+		}()
+	}
+	var one got
+	for range readers {
+		if g := <-found; g.n != nil {
+			if one.n != nil {
+				s.t.Fatalf("%s and %s got a message", one.n.target.Name, g.n.target.Name)
+			}
+			one = g
+		}
+	}
+	if one.n == nil {
+		s.t.Fatalf("no instance of type %s got a message; %+v", typeName, s.director.Totals(s.now()))
+	}
+	return one.n, one.m
+}
+
+func createSession(imsi string, sequence uint32, sender netip.AddrPort, teid uint32) []byte {
+	b := gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, sequence)
+	b = gtpc.AppendDigits(b, gtpc.IMSI, imsi)
+	b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: teid, V4: sender.Addr()})
+	b = gtpc.AppendFTEID(b, 1, gtpc.Endpoint{Interface: gtpc.S5PGW, V4: netip.AddrFrom4([4]byte{127, 0, 78, 1})})
+	return gtpc.End(gtpc.AppendRecovery(b, 200), 0)
+}
+
+// created answers a Create Session Request with a TEID.
+func created(request *gtpc.Message, teid uint32, address netip.Addr) []byte {
+	v, _ := request.Find(gtpc.FTEID, 0)
+	to, _ := gtpc.ParseFTEID(v)
+	b := gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, to.TEID, request.Sequence)
+	b = gtpc.AppendCause(b, gtpc.RequestAccepted)
+	b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11SGW, TEID: teid, V4: address})
+	return gtpc.End(gtpc.AppendRecovery(b, 201), 0)
+}
+
+func plain(kind gtpc.Type, teid, sequence uint32) []byte {
+	return gtpc.End(gtpc.AppendElement(gtpc.AppendHeader(nil, kind, teid, sequence), gtpc.EBI, 0, 5), 0)
+}
+
+// answered is a response that accepts.
+func answered(request *gtpc.Message, teid uint32) []byte {
+	kind, ok := request.Type.Response()
+	if !ok {
+		panic(request.Type.String() + " has no response")
+	}
+	return gtpc.End(gtpc.AppendCause(gtpc.AppendHeader(nil, kind, teid, request.Sequence), gtpc.RequestAccepted), 0)
+}

@@ -1,0 +1,333 @@
+package gtpc
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"vitrine/director/datagram"
+	"vitrine/director/meter"
+	"vitrine/director/table"
+	"vitrine/wire/gtpc"
+)
+
+// A Worker steers the datagrams of one datagram worker: it is a
+// datagram.Handler.
+type Worker struct {
+	director *Director
+	steering *table.Steering
+	meter    *meter.Worker
+	counts   counts
+
+	message, carried message // here, so that they are not allocated
+
+	// The instances of the table by their address, as of the table.
+	places map[netip.AddrPort]instance
+	of     *table.Table
+}
+
+type counts struct {
+	received, forwarded, echoes, versions, malformed, stray, again, rejected, unruled, unreachable, unknownTEID, keyless, piggybacked atomic.Uint64
+	_                                                                                                                                 [64]byte
+}
+
+// A turn is one message on its way through the worker.
+type turn struct {
+	*message
+	in     *datagram.Datagram
+	out    *datagram.Sender
+	now    time.Duration
+	view   *table.View
+	policy *Policy
+	from   place
+	at     uint8    // the listener
+	origin instance // the instance that sent it; none: a peer did
+}
+
+// A way is where a message goes, with the sequence number it leaves with.
+type way struct {
+	to       netip.AddrPort
+	listener uint8    // to leave by, when that is of the address's family
+	via      int      // as it turns out
+	receiver instance // when it is one
+	sender   instance
+	key      uint64
+	hasKey   bool
+}
+
+// Handle steers one datagram.
+func (w *Worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
+	w.counts.received.Add(1)
+	m := &w.message
+	n, err := m.read(in.Data)
+	if err != nil {
+		w.refuse(in, out, err)
+		return
+	}
+	data, second := in.Data[:n], false
+	if m.Piggyback {
+		k, err := w.carried.read(in.Data[n:])
+		if err != nil || w.carried.Piggyback || w.carried.Type.IsTriggered() || w.carried.Type < gtpc.CreateSessionRequest {
+			w.fail(meter.NoType, meter.Malformed, &w.counts.malformed)
+			return
+		}
+		data, second = in.Data[:n+k], true
+	}
+	if w.director.isOwn(in.From) {
+		w.fail(meter.NoType, meter.Looped, &w.counts.malformed)
+		return
+	}
+	t := turn{message: m, in: in, out: out, now: in.At, from: placeOf(in.From), at: uint8(in.Listener), view: w.director.config.Epochs.View(), policy: w.director.policy.Load()}
+	t.origin = w.instanceAt(t.view, in.From)
+	to, ok := w.route(&t)
+	if !ok {
+		return
+	}
+	if to.via = w.director.via(int(to.listener), to.to.Addr()); to.via < 0 {
+		w.fail(meter.NoType, meter.Unroutable, &w.counts.unreachable)
+		return
+	}
+	w.restamp(m)
+	if second {
+		t.message = &w.carried
+		w.carry(&t, to)
+		w.restamp(&w.carried)
+	}
+	w.counts.forwarded.Add(1)
+	out.Send(to.via, to.to, data)
+}
+
+// route says where a message goes, gives it the sequence number it goes with,
+// and remembers what its answer will need.
+func (w *Worker) route(t *turn) (way, bool) {
+	switch {
+	case t.Type == gtpc.EchoRequest:
+		w.counts.echoes.Add(1)
+		reply := gtpc.AppendEchoResponse(t.out.Room(), t.Sequence, w.director.config.Counter)
+		t.out.Send(t.in.Listener, t.in.From, reply)
+		return way{}, false
+	case t.Type < gtpc.CreateSessionRequest:
+		// Answers to Echo, and indications, concern two neighbours: nobody here
+		// asked.
+		w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
+		return way{}, false
+	case t.IsCommand() && !t.Type.IsCommand():
+		return w.triggered(t)
+	case t.Type.IsTriggered():
+		return w.answer(t)
+	}
+	return w.request(t)
+}
+
+// answer routes what answers a request.
+func (w *Worker) answer(t *turn) (way, bool) {
+	x := w.director.exchanges
+	if e, first, ok := x.answer(t.now, t.Sequence, t.in.From); ok {
+		return w.back(t, e, first), true
+	}
+	if to, ok := w.toPrefix(t); ok {
+		return to, true
+	}
+	// A third message of an exchange, such as Context Acknowledge.
+	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, 0); ok {
+		return w.onward(t, e), true
+	}
+	w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
+	return way{}, false
+}
+
+// triggered routes what a command triggered: a failure indication, or a request
+// and its response, all with the command's sequence number (clause 7.6).
+func (w *Worker) triggered(t *turn) (way, bool) {
+	x := w.director.exchanges
+	if e, first, ok := x.answer(t.now, t.Sequence&^gtpc.CommandSequence, t.in.From); ok && e.kind.IsCommand() {
+		return w.back(t, e, first), true
+	}
+	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, 0); ok {
+		return w.onward(t, e), true
+	}
+	if to, ok := w.toPrefix(t); ok {
+		return to, true
+	}
+	to, _, ok := w.destination(t)
+	if !ok {
+		return way{}, false
+	}
+	w.learn(t, to)
+	return to, true
+}
+
+// onward routes a message to where the exchange went that it belongs to.
+func (w *Worker) onward(t *turn, e exchange) way {
+	t.SetSequence(e.number | e.sequence&gtpc.CommandSequence)
+	return way{to: e.to.addrPort(), listener: t.at, receiver: e.receiver, sender: e.sender, key: e.key, hasKey: e.hasKey}
+}
+
+// back routes an answer to who asked.
+func (w *Worker) back(t *turn, e exchange, first bool) way {
+	t.SetSequence(e.sequence)
+	to := way{to: e.from.addrPort(), listener: e.listener, receiver: e.sender, sender: e.receiver, key: e.key, hasKey: e.hasKey}
+	if e.receiver.id != 0 {
+		t.origin = e.receiver // of all instances at that address
+	}
+	if first && e.receiver.id != 0 {
+		w.meter.End(t.now, transaction(e.number), outcome(t.cause))
+	}
+	w.learn(t, to)
+	if e.kind == gtpc.DeleteSessionRequest && t.cause.Accepted() && e.receiver.id != 0 {
+		w.director.sessions.forget(directorSpace, e.teid)
+	}
+	return to
+}
+
+// toPrefix routes an answer to the instance that its sequence number names.
+func (w *Worker) toPrefix(t *turn) (way, bool) {
+	number, id := splitSequence(t.Sequence &^ gtpc.CommandSequence)
+	if number == 0 || !t.policy.has[number] {
+		return way{}, false
+	}
+	asked := instance{t.policy.numbered[number], id}
+	target := t.view.Table.ByID(asked.ty, asked.id)
+	if target == nil || asked == t.origin {
+		return way{}, false
+	}
+	to := way{to: target.Address, listener: t.at, receiver: asked, sender: t.origin}
+	w.learn(t, to)
+	return to, true
+}
+
+// request routes what begins an exchange.
+func (w *Worker) request(t *turn) (way, bool) {
+	x := w.director.exchanges
+	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID {
+		if to, ok := w.again(t, e); ok {
+			return to, true
+		}
+	}
+	to, target, ok := w.destination(t)
+	if !ok {
+		return way{}, false
+	}
+	if target != nil && !t.policy.options[target.Type].Gate.Admit(t.now) {
+		w.reject(t, target.Type, meter.Overloaded, gtpc.EntityCongestion)
+		return way{}, false
+	}
+	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
+		if target != nil {
+			w.meter.Sent(target)
+		}
+	} else {
+		w.number(t, to, target)
+	}
+	w.learn(t, to)
+	return to, true
+}
+
+// number gives a request the director's sequence number and remembers it.
+func (w *Worker) number(t *turn, to way, target *table.Target) {
+	number := w.director.exchanges.add(t.now, exchange{
+		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey,
+		receiver: to.receiver, sender: t.origin, kind: t.Type, listener: t.at,
+	})
+	if target != nil {
+		w.meter.Begin(t.now, target, transaction(number))
+	}
+	t.SetSequence(number | t.Sequence&gtpc.CommandSequence)
+}
+
+// again routes a request that was seen before to where it went, unless that
+// instance is no longer there.
+func (w *Worker) again(t *turn, e exchange) (way, bool) {
+	if e.receiver.id != 0 {
+		target, ok := w.steering.Resume(t.now, e.receiver.ty, e.receiver.id, e.key, 0, true)
+		if !ok || target.ID != e.receiver.id || placeOf(target.Address) != e.to {
+			return way{}, false
+		}
+		w.meter.Sent(target)
+	}
+	w.counts.again.Add(1)
+	return w.onward(t, e), true
+}
+
+// transaction is a request's name for the meter.
+func transaction(number uint32) uint64 { return mix(uint64(number) + 1) }
+
+// carry gives a piggybacked request, which goes where its carrier goes, its
+// sequence number.
+func (w *Worker) carry(t *turn, to way) {
+	w.counts.piggybacked.Add(1)
+	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
+		return
+	}
+	if e, ok := w.director.exchanges.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID && e.to == placeOf(to.to) {
+		t.SetSequence(e.number | e.sequence&gtpc.CommandSequence)
+		return
+	}
+	var target *table.Target
+	if to.receiver.id != 0 {
+		target = t.view.Table.ByID(to.receiver.ty, to.receiver.id)
+	}
+	w.number(t, to, target)
+}
+
+// learn remembers whose the TEIDs of a message are: those that an instance
+// without prefix gives out, and those that a peer gives an instance.
+func (w *Worker) learn(t *turn, to way) {
+	if !t.hasSender && !t.hasPGW {
+		return
+	}
+	d := w.director
+	if t.origin.id != 0 {
+		o := owner{instance: t.origin, key: to.key, hasKey: to.hasKey}
+		if t.hasSender {
+			w.learnOwn(t, o, t.sender)
+		}
+		// A P-GW puts its own F-TEID there, an S-GW that of the P-GW.
+		if a := t.pgw.Addr(); t.hasPGW && (!t.hasSender || a == t.in.From.Addr() || d.own(a)) {
+			w.learnOwn(t, o, t.pgw)
+		}
+	}
+	if to.receiver.id == 0 || t.origin.id != 0 {
+		return
+	}
+	f, ok := t.sender, t.hasSender
+	if !ok && t.Type == gtpc.CreateSessionResponse {
+		f, ok = t.pgw, t.hasPGW
+	}
+	if a := f.Addr(); ok && f.TEID != 0 && a.IsValid() && !d.own(a) {
+		d.peers.put(t.now, spaceOf(to.to), f.TEID, owner{address: placeOf(netip.AddrPortFrom(a, d.config.PeerPort))})
+	}
+}
+
+func (w *Worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
+	if prefix, ok := t.policy.prefixOf(o.instance); f.TEID == 0 || ok && f.TEID>>(keyBits+serialBits) == prefix.TEID>>(keyBits+serialBits) {
+		return
+	}
+	w.director.sessions.put(t.now, directorSpace, f.TEID, o)
+}
+
+// restamp puts the shared restart counter in place of the sender's: to each
+// side, all that is behind the director is one node.
+func (w *Worker) restamp(m *message) {
+	if m.recovery != nil {
+		m.recovery[0] = w.director.config.Counter
+	}
+}
+
+// instanceAt finds the instance that sends from an address.
+func (w *Worker) instanceAt(v *table.View, from netip.AddrPort) instance {
+	if w.of != v.Table {
+		clear(w.places)
+		for i := range int32(v.Table.Len()) {
+			target := v.Table.Target(i)
+			w.places[target.Address] = instanceOf(target)
+		}
+		w.of = v.Table
+	}
+	return w.places[from]
+}
+
+func (w *Worker) fail(ty table.Type, cause meter.Cause, count *atomic.Uint64) {
+	count.Add(1)
+	w.meter.Fail(ty, cause)
+}
