@@ -36,6 +36,9 @@ func benches() []bench {
 		{"trial", trialBench},
 		{"search/rate", searchRate},
 		{"search/size", searchSize},
+		{"director/sip", directorSIP},
+		{"director/sip/responses", directorResponses},
+		{"director/sip/latency", directorLatency},
 	}
 }
 

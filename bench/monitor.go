@@ -109,13 +109,13 @@ func watch(ctx context.Context, file string, in io.Reader, samples io.Writer) (e
 }
 
 // compileC compiles a program with the host's compiler.
-func compileC(ctx context.Context, dir, name string, source []byte) (program string, err error) {
+func compileC(ctx context.Context, dir, name string, source []byte, libraries ...string) (program string, err error) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		return "", &vitrine.Unsupported{What: name + ".c", Missing: "gcc", Do: "install it"}
 	}
 	program = filepath.Join(dir, name)
-	compile := exec.CommandContext(ctx, gcc, "-O2", "-o", program, "-x", "c", "-")
+	compile := exec.CommandContext(ctx, gcc, append([]string{"-O2", "-o", program, "-x", "c", "-"}, libraries...)...)
 	compile.Stdin = bytes.NewReader(source)
 	if out, err := compile.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compile %s.c: %w\n%s", name, err, out)

@@ -37,39 +37,47 @@ type side func(ctx context.Context) (float64, error)
 // other in time.
 type Pairs struct{ Ours, Theirs []float64 }
 
-// interleave measures both sides in turn, at least minRounds times, swapping
-// which goes first so that a drift of the host favours neither.
+// interleave measures both sides in turn, at least minRounds times.
 func interleave(ctx context.Context, rounds int, ours, theirs side, progress io.Writer) (Pairs, error) {
-	var p Pairs
-	for round := range max(rounds, minRounds) {
-		var a, b float64
-		first, second := measureInto(&a, ours, "ours"), measureInto(&b, theirs, "theirs")
-		if round%2 == 1 {
-			first, second = second, first
-		}
-		for _, f := range []func(context.Context) error{first, second} {
-			if err := f(ctx); err != nil {
-				return Pairs{}, fmt.Errorf("round %d: %w", round+1, err)
-			}
-		}
-		p.Ours, p.Theirs = append(p.Ours, a), append(p.Theirs, b)
-		fmt.Fprintf(progress, "  round %d: ours %.4g, theirs %.4g, ratio %.3g\n", round+1, a, b, a/b)
+	all, err := turns(ctx, max(rounds, minRounds), []side{ours, theirs}, progress)
+	if err != nil {
+		return Pairs{}, err
 	}
-	return p, nil
+	return Pairs{all[0], all[1]}, nil
 }
 
-func measureInto(value *float64, s side, who string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := ctx.Err(); err != nil {
-			return err
+// turns measures all sides in every round, each of them first in its turn, so
+// that a drift of the host favours none. The first side is ours. It gives, for
+// each side, what was measured in each round.
+func turns(ctx context.Context, rounds int, sides []side, progress io.Writer) ([][]float64, error) {
+	all := make([][]float64, len(sides))
+	for round := range rounds {
+		got := make([]float64, len(sides))
+		for i := range sides {
+			i = (i + round) % len(sides)
+			who := "ours"
+			if i > 0 {
+				who = "theirs"
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			v, err := sides[i](ctx)
+			if err != nil {
+				return nil, fmt.Errorf("round %d: %s: %w", round+1, who, err)
+			}
+			got[i] = v
 		}
-		v, err := s(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", who, err)
+		fmt.Fprintf(progress, "  round %d: ours %.4g", round+1, got[0])
+		for i := range sides[1:] {
+			fmt.Fprintf(progress, ", theirs %.4g, ratio %.3g", got[i+1], got[0]/got[i+1])
 		}
-		*value = v
-		return nil
+		fmt.Fprintln(progress)
+		for i, v := range got {
+			all[i] = append(all[i], v)
+		}
 	}
+	return all, nil
 }
 
 // row sums the rounds up. The ratio is the median of the rounds' own ratios,

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+const (
+	lossAllowed  = 0.001       // of the messages sent
+	rateTrial    = time.Second // of one rate
+	rateWidth    = 1.02        // the search ends when what failed is this near to what passed
+	rateStep     = 1.15        // until one rate has passed and one failed
+	lowestShare  = 1e-4        // of the load tool's own ceiling: below it nothing passes
+	rateAttempts = 2           // a rate fails when it has failed so often: noise only ever takes away
+	loadAttempts = 4           // the load tool has to keep to the rate
+)
+
+// A ceiling is the highest rate that passed, messages a second. When the load
+// tool could not send faster it says nothing of the device.
+type ceiling struct {
+	rate    float64
+	limited bool
+}
+
+// highest finds the highest rate at which at most lossAllowed is lost: first
+// what comes through of too much, then steps from there to both sides of the
+// ceiling, then halves. most is the load tool's own ceiling.
+func highest(ctx context.Context, send func(rate float64, lasting time.Duration) (flood, error), most float64) (ceiling, error) {
+	f, err := send(most, rateTrial)
+	if err != nil {
+		return ceiling{}, err
+	}
+	at := math.Max(f.arrived/f.took.Seconds(), most*lowestShare)
+	var passed ceiling
+	for failed, behind := 0.0, false; ; {
+		if err := ctx.Err(); err != nil {
+			return ceiling{}, err
+		}
+		ok, late, err := passes(send, at)
+		switch {
+		case err != nil:
+			return ceiling{}, err
+		case ok:
+			passed.rate = at
+		default:
+			failed, behind = at, late
+		}
+		switch {
+		case failed == 0 && passed.rate >= most:
+			return ceiling{passed.rate, true}, nil
+		case failed == 0:
+			at = math.Min(passed.rate*rateStep, most)
+		case passed.rate == 0 && failed < most*lowestShare:
+			return ceiling{}, fmt.Errorf("at %.0f messages a second more than %g of them are lost", failed, lossAllowed)
+		case passed.rate == 0:
+			at = failed / rateStep
+		case failed < passed.rate*rateWidth:
+			return ceiling{passed.rate, behind}, nil
+		default:
+			at = math.Sqrt(passed.rate * failed)
+		}
+	}
+}
+
+// passes says whether the rate passes. behind: it does not because the load
+// tool could not keep to it.
+func passes(send func(float64, time.Duration) (flood, error), rate float64) (ok, behind bool, err error) {
+	for failed, late := 0, 0; failed < rateAttempts && late < loadAttempts; {
+		f, err := send(rate, rateTrial)
+		switch behind = f.behind(rateTrial); {
+		case err != nil:
+			return false, false, err
+		case f.arrived > f.sent:
+			return false, false, fmt.Errorf("at %.0f messages a second %.0f arrived of %.0f sent", rate, f.arrived, f.sent)
+		case behind:
+			late++
+		case f.loss() <= lossAllowed:
+			return true, false, nil
+		default:
+			failed++
+		}
+	}
+	return false, behind, nil
+}

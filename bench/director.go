@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// A floodPlan is what a device is put under.
+type floodPlan struct {
+	messages       []message
+	key            func(data []byte) (string, error) // tells the messages apart
+	sources, sinks ports
+	corpus         string  // file
+	most           float64 // the load tool's own ceiling, messages a second
+}
+
+// plan writes the corpus and measures the load tool against a port that drops.
+func (s *stage) plan(ctx context.Context, name string, f floodPlan, stamps bool) (floodPlan, error) {
+	f.corpus = filepath.Join(s.dir, name)
+	if err := writeCorpus(f.corpus, f.messages, f.sources, stamps, rand.New(rand.NewPCG(2, 2))); err != nil {
+		return f, err
+	}
+	l, err := s.drive(ctx, f.sinks.first, f.sources, f.sinks, f.corpus)
+	if err != nil {
+		return f, err
+	}
+	all, err := l.send(tooMuch, rateTrial)
+	f.most = all.sent / all.took.Seconds()
+	return f, errors.Join(err, l.close())
+}
+
+// tooMuch is more messages a second than any load tool sends here.
+const tooMuch = 20e6
+
+// A rival is a device under a plan, and the rates found.
+type rival struct {
+	device
+	floodPlan
+	limited int // searches that the load tool ended
+}
+
+// compare finds the rivals' highest rates, in turn.
+func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer) ([][]float64, error) {
+	sides := make([]side, len(rivals))
+	for i, r := range rivals {
+		sides[i] = func(ctx context.Context) (float64, error) {
+			c, err := s.ceiling(ctx, r.device, r.floodPlan)
+			if c.limited {
+				r.limited++
+			}
+			return c.rate, err
+		}
+	}
+	return turns(ctx, minRounds, sides, progress)
+}
+
+// rateRow compares two of the rivals. Where the load tool was the limit of one
+// in any round, there is no ratio.
+func rateRow(name, aim string, ours, theirs *rival, p Pairs) (Row, error) {
+	row, err := p.row(name, "messages/s", fmt.Sprintf("%s; the load tool alone sends %.3g/s", theirs.name, min(ours.most, theirs.most)), aim)
+	if ours.limited+theirs.limited > 0 {
+		row.Ratio, row.Spread, row.Holds = nil, nil, nil
+		row.Reason = fmt.Sprintf("the load tool was the limit in %d and %d of %d searches", ours.limited, theirs.limited, row.Rounds)
+	}
+	return row, err
+}
+
+// directorSIP compares the highest rate of requests.
+func directorSIP(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	s, err := newStage(ctx)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	version, err := kamailioVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.requestPlan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours, forwarder, peer := &rival{device: director(instances), floodPlan: f}, &rival{device: bareForwarder(instances), floodPlan: f},
+		&rival{device: kamailio(version), floodPlan: f}
+	for _, r := range []*rival{ours, peer} {
+		if err := s.prove(ctx, r.device, f); err != nil {
+			return nil, err
+		}
+	}
+	rates, err := s.compare(ctx, []*rival{ours, forwarder, peer}, progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, against := range []struct {
+		name, aim string
+		*rival
+		rates []float64
+	}{
+		{"director/sip/kamailio", ">= 12", peer, rates[2]},
+		{"director/sip/forwarder", ">= 0.75", forwarder, rates[1]},
+	} {
+		row, err := rateRow(against.name, against.aim, ours, against.rival, Pairs{rates[0], against.rates})
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (s *stage) requestPlan(ctx context.Context) (floodPlan, error) {
+	all := requests(rand.New(rand.NewPCG(3, 3)))
+	return s.plan(ctx, "requests", floodPlan{messages: all, key: callID, sources: clients, sinks: instances}, false)
+}
+
+// proofs is how many requests a device shows on that it proxies them.
+const proofs = 2000
+
+// prove has the device show that it does what is compared.
+func (s *stage) prove(ctx context.Context, d device, f floodPlan) error {
+	return s.with(ctx, d, func() error {
+		first, err := s.pass(ctx, f, proofs)
+		if err != nil {
+			return err
+		}
+		again, err := s.pass(ctx, f, proofs)
+		if err != nil {
+			return err
+		}
+		return proxied(f.messages, first, again)
+	})
+}
+
+// directorResponses compares the highest rate of responses: the answers to what
+// each proxy made of the requests, from the instances to a thousand clients.
+func directorResponses(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	s, err := newStage(ctx)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	version, err := kamailioVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours, err := s.responder(ctx, "director", director(instances))
+	if err != nil {
+		return nil, err
+	}
+	peer, err := s.responder(ctx, "kamailio", kamailio(version))
+	if err != nil {
+		return nil, err
+	}
+	forwarder := &rival{device: bareForwarder(clients), floodPlan: ours.floodPlan}
+	rates, err := s.compare(ctx, []*rival{ours, forwarder, peer}, progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := rateRow("director/sip/responses/kamailio", ">= 12", ours, peer, Pairs{rates[0], rates[2]})
+	if err != nil {
+		return nil, err
+	}
+	other, err := rateRow("director/sip/responses/forwarder", ">= 0.75", ours, forwarder, Pairs{rates[0], rates[1]})
+	return []Row{row, other}, err
+}
+
+// responder has the device forward all requests, and then gives it with the
+// responses to them.
+func (s *stage) responder(ctx context.Context, name string, d device) (*rival, error) {
+	f := floodPlan{messages: requests(rand.New(rand.NewPCG(3, 3))), key: callID, sources: clients, sinks: instances}
+	var arrived []arrival
+	err := s.with(ctx, d, func() (err error) {
+		arrived, err = s.pass(ctx, f, len(f.messages))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	back := floodPlan{key: callID, sources: instances, sinks: clients}
+	if back.messages, err = responses(arrived, rand.New(rand.NewPCG(4, 4))); err != nil {
+		return nil, err
+	}
+	if back, err = s.plan(ctx, "responses-"+name, back, false); err != nil {
+		return nil, err
+	}
+	return &rival{device: d, floodPlan: back}, s.with(ctx, d, func() error { return s.proveResponses(ctx, back, f) })
+}
+
+// proveResponses has the device show that each response comes to the client
+// that the request was from, without the device's Via.
+func (s *stage) proveResponses(ctx context.Context, back, forth floodPlan) error {
+	arrived, err := s.pass(ctx, back, proofs)
+	if err != nil {
+		return err
+	}
+	for i, a := range arrived {
+		got, err := vias(slices.Clone(a.data))
+		if err != nil {
+			return err
+		}
+		if want := forth.messages[i].source(); len(got) != 1 || viaPort(got[0]) != want || a.port != want {
+			return fmt.Errorf("to %d, which is not what the client %d should get: %q", a.port, want, a.data)
+		}
+	}
+	return nil
+}
+
+const (
+	latencyRounds = 9
+	latencyTrial  = 3 * time.Second
+	latencyShare  = 0.5 // of the director's highest rate
+	p99           = 2   // index into flood.latency
+	leastSamples  = 10_000
+)
+
+// directorLatency compares the 99th percentile of the time that requests take
+// through the device, one by one with random gaps, at half of the director's
+// highest rate.
+func directorLatency(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	s, err := newStage(ctx)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.requestPlan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	top := make([]float64, 3)
+	for i := range top {
+		c, err := s.ceiling(ctx, director(instances), f)
+		if err != nil {
+			return nil, err
+		}
+		top[i] = c.rate
+	}
+	rate := latencyShare * median(top)
+	stamped, err := s.plan(ctx, "stamped", f, true)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(progress, "  at %.0f of %.0f messages a second; the load tool alone sends %.0f one by one\n", rate, median(top), stamped.most)
+	sides := make([]side, 2)
+	for i, d := range []device{director(instances), bareForwarder(instances)} {
+		sides[i] = func(ctx context.Context) (float64, error) { return s.latency(ctx, d, stamped, rate) }
+	}
+	took, err := turns(ctx, latencyRounds, sides, progress)
+	if err != nil {
+		return nil, err
+	}
+	against := fmt.Sprintf("%s, both at %.0f messages/s", bareForwarder(instances).name, rate)
+	row, err := Pairs{took[0], took[1]}.row("director/sip/latency", "us, 99th percentile", against, "<= 2")
+	return []Row{row}, err
+}
+
+// latency is the 99th percentile at a rate, us.
+func (s *stage) latency(ctx context.Context, d device, f floodPlan, rate float64) (us float64, err error) {
+	err = s.with(ctx, d, func() error {
+		if _, err := s.pass(ctx, f, burstSize); err != nil {
+			return err
+		}
+		l, err := s.drive(ctx, devicePort, f.sources, f.sinks, f.corpus)
+		if err != nil {
+			return err
+		}
+		us, err = l.calmLatency(rate)
+		return errors.Join(err, l.close())
+	})
+	return us, err
+}
+
+// calmLatency tries until the load tool has kept to the rate and no more was
+// lost than may be.
+func (l *udpLoad) calmLatency(rate float64) (us float64, err error) {
+	var f flood
+	for range loadAttempts {
+		if f, err = l.sample(rate, latencyTrial); err != nil {
+			return 0, err
+		}
+		if !f.behind(latencyTrial) && f.loss() <= lossAllowed && f.samples >= leastSamples {
+			return float64(f.latency[p99]) / float64(time.Microsecond), nil
+		}
+	}
+	return 0, fmt.Errorf("at %.0f messages a second in %d tries: %.0f of %.0f sent in %v, %.0f arrived, %d samples",
+		rate, loadAttempts, f.sent, f.wanted, f.took, f.arrived, f.samples)
+}

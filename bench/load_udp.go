@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// ports are count ports from first on, of 127.0.0.1.
+type ports struct{ first, count int }
+
+func (p ports) String() string { return fmt.Sprintf("%d+%d", p.first, p.count) }
+
+// A flood is what came of sending for a while.
+type flood struct {
+	wanted, sent, arrived float64 // messages
+	took                  time.Duration
+	samples               int
+	latency               [5]time.Duration // of the samples: percentiles 50, 90, 99, 99.9 and the greatest
+}
+
+// behind says that the load tool did not keep to its schedule.
+func (f flood) behind(lasting time.Duration) bool {
+	return f.sent < f.wanted || f.took > lasting+lasting/100
+}
+
+// loss is the share of messages that never came.
+func (f flood) loss() float64 { return 1 - f.arrived/f.sent }
+
+// A udpLoad is load.c, running: it sends a corpus to a port and counts what
+// comes to its sinks.
+type udpLoad struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// drive starts the load tool.
+func (s *stage) drive(ctx context.Context, target int, sources, sinks ports, corpus string) (*udpLoad, error) {
+	l := &udpLoad{cmd: exec.CommandContext(ctx, s.load, fmt.Sprint(target), sources.String(), sinks.String(), corpus)}
+	l.cmd.Stderr = os.Stderr
+	var err error
+	if l.in, err = l.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := l.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	l.out = bufio.NewReader(out)
+	if err := s.start(l.cmd, s.loads); err != nil {
+		return nil, fmt.Errorf("start the load tool: %w", err)
+	}
+	if line, err := l.out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+		return nil, errors.Join(fmt.Errorf("the load tool said %q: %w", line, err), l.close())
+	}
+	return l, nil
+}
+
+func (l *udpLoad) close() error { return errors.Join(l.in.Close(), l.cmd.Wait()) }
+
+// send sends at a rate, messages a second.
+func (l *udpLoad) send(rate float64, lasting time.Duration) (flood, error) {
+	return l.command("rate", rate, lasting)
+}
+
+// sample is send with random gaps, and measures latency.
+func (l *udpLoad) sample(rate float64, lasting time.Duration) (flood, error) {
+	return l.command("latency", rate, lasting)
+}
+
+func (l *udpLoad) command(what string, rate float64, lasting time.Duration) (flood, error) {
+	if _, err := fmt.Fprintln(l.in, what, rate, lasting.Seconds()); err != nil {
+		return flood{}, fmt.Errorf("the load tool: %w", err)
+	}
+	line, err := l.out.ReadString('\n')
+	if err != nil {
+		return flood{}, fmt.Errorf("the load tool ended: %w", err)
+	}
+	return parseFlood(line, rate*lasting.Seconds())
+}
+
+func parseFlood(line string, wanted float64) (flood, error) {
+	f := flood{wanted: float64(int64(wanted))}
+	var took float64
+	rest := strings.NewReader(line)
+	if _, err := fmt.Fscan(rest, &f.sent, &took, &f.arrived); err != nil {
+		return f, fmt.Errorf("the load tool said %q: %w", line, err)
+	}
+	f.took = time.Duration(took * float64(time.Second))
+	if _, err := fmt.Fscan(rest, &f.samples); err != nil || f.samples == 0 {
+		return f, nil // of a rate alone
+	}
+	for i := range f.latency {
+		if _, err := fmt.Fscan(rest, (*int64)(&f.latency[i])); err != nil {
+			return f, fmt.Errorf("the load tool said %q: %w", line, err)
+		}
+	}
+	return f, nil
+}

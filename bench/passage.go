@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"vitrine/wire/sip"
+)
+
+// An arrival is a message as it came out of a device.
+type arrival struct {
+	port int // that it came to
+	data []byte
+}
+
+const (
+	together  = 32                     // messages under way at once
+	readiness = 10 * time.Second       // a device has to start
+	patience  = 2 * time.Second        // for what a device that is ready forwards
+	knocking  = 20 * time.Millisecond  // between two tries of whether it is
+	silence   = 100 * time.Millisecond // after which nothing more comes of them
+)
+
+// A passage is a way through a device: all sockets on both sides.
+type passage struct {
+	key     func(data []byte) (string, error)
+	sources map[int]*net.UDPConn
+	sinks   []*net.UDPConn
+	arrived chan arrival
+}
+
+// callID is what tells one SIP message of a corpus from the others.
+func callID(data []byte) (string, error) {
+	var m sip.Message
+	_, err := m.Parse(slices.Clone(data))
+	return string(m.CallID), err
+}
+
+// pass waits until the device forwards, and gives what it makes of each of the
+// first messages of a plan: exactly one arrival.
+func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival, err error) {
+	messages, sources, sinks := f.messages[:first], f.sources, f.sinks
+	p := &passage{key: f.key, sources: map[int]*net.UDPConn{}, arrived: make(chan arrival, 16*together)}
+	done := make(chan struct{})
+	readers := 0
+	defer func() {
+		for _, conn := range append(slices.Clone(p.sinks), values(p.sources)...) {
+			err = errors.Join(err, conn.Close())
+		}
+		for range readers {
+			<-done
+		}
+	}()
+	for i := range sources.count {
+		if p.sources[sources.first+i], err = s.listen(sources.first + i); err != nil {
+			delete(p.sources, sources.first+i)
+			return nil, err
+		}
+	}
+	for i := range sinks.count {
+		conn, err := s.listen(sinks.first + i)
+		if err != nil {
+			return nil, err
+		}
+		p.sinks = append(p.sinks, conn)
+		readers++
+		go func() {
+			p.read(conn, sinks.first+i)
+			done <- struct{}{}
+		}()
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	if err := p.await(ctx, messages[0], random); err != nil {
+		return nil, err
+	}
+	for group := range slices.Chunk(messages, together) {
+		got, err := p.group(ctx, group, random)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, got...)
+	}
+	return all, nil
+}
+
+func values(m map[int]*net.UDPConn) (all []*net.UDPConn) {
+	for _, conn := range m {
+		all = append(all, conn)
+	}
+	return all
+}
+
+func (p *passage) read(conn *net.UDPConn, port int) {
+	data := make([]byte, 4096)
+	for {
+		n, err := conn.Read(data)
+		if err != nil {
+			return // closed
+		}
+		select {
+		case p.arrived <- arrival{port, slices.Clone(data[:n])}:
+		default: // more than were sent: group will miss others and say so
+		}
+	}
+}
+
+func (p *passage) send(m message, random *rand.Rand) error {
+	to := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: devicePort}
+	_, err := p.sources[m.source()].WriteToUDP(m.bytes(m.length(), "", random), to)
+	return err
+}
+
+// await sends a message until it arrives, and then waits until no more come.
+func (p *passage) await(ctx context.Context, m message, random *rand.Rand) error {
+	late := time.After(readiness)
+	for wait := knocking; ; {
+		if wait == knocking {
+			if err := p.send(m, random); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-p.arrived:
+			wait = silence
+		case <-time.After(wait):
+			if wait == silence {
+				return nil
+			}
+		case <-late:
+			return fmt.Errorf("forwarded nothing in %v", readiness)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// group sends a few messages and waits until each has arrived.
+func (p *passage) group(ctx context.Context, messages []message, random *rand.Rand) ([]arrival, error) {
+	index := map[string]int{}
+	for i, m := range messages {
+		key, err := p.key(m.bytes(m.length(), "", random))
+		if err != nil {
+			return nil, err
+		}
+		index[key] = i
+		if err := p.send(m, random); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]arrival, len(messages))
+	late := time.After(patience)
+	for range messages {
+		select {
+		case a := <-p.arrived:
+			key, err := p.key(a.data)
+			if err != nil {
+				return nil, fmt.Errorf("what arrived does not parse: %w: %q", err, a.data)
+			}
+			i, ok := index[key]
+			if !ok || all[i].data != nil {
+				return nil, fmt.Errorf("arrived unasked or twice: %q", a.data)
+			}
+			all[i] = a
+		case <-late:
+			return nil, fmt.Errorf("of %d messages some did not arrive in %v", len(messages), patience)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return all, nil
+}
+
+// vias are the values of all Via headers of a message, from the top.
+func vias(data []byte) (all []string, err error) {
+	var m sip.Message
+	if _, err := m.Parse(data); err != nil {
+		return nil, err
+	}
+	for f := m.Fields(); f.Next(); {
+		if f.Kind != sip.Via {
+			continue
+		}
+		for first, rest := sip.CutElement(f.Value); len(first) > 0; first, rest = sip.CutElement(rest) {
+			all = append(all, string(first))
+		}
+	}
+	return all, nil
+}
+
+// proxied checks what a proxy made of requests: one Via more, on top, of its
+// own; and that it does the same when asked again.
+func proxied(sent []message, first, again []arrival) error {
+	share := map[int]int{}
+	for i, a := range first {
+		got, err := vias(slices.Clone(a.data))
+		switch {
+		case err != nil:
+			return err
+		case len(got) != 2:
+			return fmt.Errorf("%d Via instead of 2 in %q", len(got), a.data)
+		case viaPort(got[0]) != devicePort || viaPort(got[1]) != sent[i].source():
+			return fmt.Errorf("not its own Via above the client's in %q", a.data)
+		case again[i].port != a.port:
+			return fmt.Errorf("went to %d and then to %d: %q", a.port, again[i].port, a.data)
+		}
+		share[a.port]++
+	}
+	for i := range instances.count {
+		if n := share[instances.first+i]; n < len(first)/instances.count/2 {
+			return fmt.Errorf("instance %d got %d of %d: want about a quarter each", i+1, n, len(first))
+		}
+	}
+	return nil
+}
+
+// viaPort is the port of a Via, of which 5060 may be left out.
+func viaPort(via string) int {
+	_, port, ok := sip.SentBy([]byte(via))
+	switch {
+	case !ok:
+		return 0
+	case port == 0:
+		return devicePort
+	}
+	return int(port)
+}
+
+// responses are the answers of the instances to what arrived there.
+func responses(arrived []arrival, random *rand.Rand) ([]message, error) {
+	all := make([]message, len(arrived))
+	for i, a := range arrived {
+		m, err := response(a, random)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = m
+	}
+	return all, nil
+}
+
+func response(a arrival, random *rand.Rand) (sipMessage, error) {
+	var m sip.Message
+	if _, err := m.Parse(slices.Clone(a.data)); err != nil {
+		return sipMessage{}, err
+	}
+	r := sipMessage{port: a.port, start: "SIP/2.0 200 OK"}
+	add := func(long, compact string, value []byte, more string) {
+		if random.IntN(3) == 0 && compact != "" {
+			long = compact
+		}
+		r.lines = append(r.lines, long+": "+string(value)+more)
+	}
+	var top []string
+	for f := m.Fields(); f.Next(); {
+		switch f.Kind {
+		case sip.Via:
+			top = append(top, string(f.Value))
+			add("Via", "v", f.Value, "")
+		case sip.RecordRoute:
+			add("Record-Route", "", f.Value, "")
+		case sip.From:
+			add("From", "f", f.Value, "")
+		case sip.To:
+			add("To", "t", f.Value, fmt.Sprintf(";tag=%08x", random.Uint32()))
+		case sip.CallID:
+			add("Call-ID", "i", f.Value, "")
+		case sip.CSeq:
+			add("CSeq", "", f.Value, "")
+		}
+	}
+	add("Content-Length", "l", []byte("0"), "")
+	random.Shuffle(len(r.lines), func(i, j int) { r.lines[i], r.lines[j] = r.lines[j], r.lines[i] })
+	for i, line := range r.lines { // in their order, wherever they are
+		if name := line[:2]; name == "v:" || name == "Vi" {
+			r.lines[i], top = "Via: "+top[0], top[1:]
+		}
+	}
+	return r, nil
+}

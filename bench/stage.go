@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/trial"
+)
+
+//go:embed forwarder/forwarder.c
+var forwarderSource []byte
+
+//go:embed forwarder/load.c
+var loadSource []byte
+
+// A stage is where a device under test and what drives it meet: a network
+// namespace with nothing but lo, and a core for each of the two.
+type stage struct {
+	dir       string // for files
+	netns     string // path
+	forwarder string // program
+	load      string // program
+	director  string // program: the product
+	run       *runs.Run
+	devices   int // the core of the device under test
+	loads     int // the core of load and sinks
+}
+
+// newStage also returns what was made before an error, to be closed.
+func newStage(ctx context.Context) (s *stage, err error) {
+	s = &stage{}
+	cpus, err := trial.ShareCPUs(nil, nil)
+	if err != nil {
+		return s, err
+	}
+	s.devices, s.loads = cpus.Function[0], cpus.Generator[0]
+	if s.run, err = runs.New(runs.DefaultRoot()); err != nil {
+		return s, err
+	}
+	if s.dir, err = os.MkdirTemp("", "bench-stage-"); err != nil {
+		return s, err
+	}
+	if s.netns, err = netns.Create(s.namespace()); err != nil {
+		return s, err
+	}
+	if s.forwarder, err = compileC(ctx, s.dir, "forwarder", forwarderSource); err != nil {
+		return s, err
+	}
+	if s.load, err = compileC(ctx, s.dir, "load", loadSource, "-lm"); err != nil {
+		return s, err
+	}
+	s.director = filepath.Join(s.dir, "vitrine")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.director, "vitrine/cmd/vitrine").CombinedOutput(); err != nil {
+		return s, fmt.Errorf("build vitrine: %w\n%s", err, out)
+	}
+	return s, nil
+}
+
+func (s *stage) namespace() string { return "vt-" + s.run.ID + "-bench" }
+
+func (s *stage) close() (err error) {
+	if s.netns != "" {
+		err = netns.Delete(s.namespace())
+	}
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	if s.run != nil {
+		err = errors.Join(err, s.run.Close())
+	}
+	return err
+}
+
+// start starts the command in the namespace, it and its children on that core,
+// in a process group of its own.
+func (s *stage) start(cmd *exec.Cmd, core int) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return netns.Do(s.netns, func() error {
+		var before, only unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &before); err != nil {
+			return err
+		}
+		only.Set(core)
+		if err := unix.SchedSetaffinity(0, &only); err != nil {
+			return fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
+		}
+		return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &before))
+	})
+}
+
+// stopWait is how long a program has to end when it is told to.
+const stopWait = 10 * time.Second
+
+// stop tells the command's process group to end, and reaps the command.
+func stop(cmd *exec.Cmd) error {
+	if err := unix.Kill(-cmd.Process.Pid, unix.SIGTERM); err != nil {
+		return fmt.Errorf("stop %s: %w", cmd.Path, err)
+	}
+	late := time.AfterFunc(stopWait, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	defer late.Stop()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) { // by the signal, or with a code that says so
+		return nil
+	}
+	return err
+}
+
+// listen opens a UDP socket of the namespace.
+func (s *stage) listen(port int) (conn *net.UDPConn, err error) {
+	err = netns.Do(s.netns, func() error {
+		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		return err
+	})
+	return conn, err
+}
