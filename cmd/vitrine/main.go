@@ -114,7 +114,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.AddCommand(
 		a.characterizeCommand(), a.validateCommand(), a.reportCommand(), a.compareCommand(),
 		a.doctorCommand(), a.cleanCommand(), a.reproduceCommand(), a.referenceCommand(),
-		a.generateCommand(), a.simulateCommand(), a.predictCommand(), a.schemaCommand(), a.versionCommand(), a.awakeCommand(),
+		a.generateCommand(), a.simulateCommand(), a.predictCommand(), a.schemaCommand(), a.storeCommand(), a.versionCommand(), a.awakeCommand(),
 	)
 	return root
 }

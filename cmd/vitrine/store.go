@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"vitrine/store"
+	"vitrine/store/kv"
+	"vitrine/store/service"
+)
+
+// storeFlags are what the user says of a store.
+type storeFlags struct {
+	listen                []string
+	engine                engineFlags
+	tokens                string
+	cert, key, clientCA   string
+	inFlight, connections int
+	bodies                int64
+	watches               int
+	slow, window          time.Duration
+	share                 float64
+	log                   string
+}
+
+func (a *app) storeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "store",
+		Short: "Run the shared state store",
+		Long: "Run the shared state store: records that outlive a transaction, kept outside the\n" +
+			"instances, behind a plain API (/kv) and the standard one (Nudsf). See docs/store.md.",
+	}
+	c.AddCommand(a.storeRunCommand())
+	return c
+}
+
+func (a *app) storeRunCommand() *cobra.Command {
+	f := &storeFlags{}
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Answer requests until interrupted",
+		Args:  args(cobra.NoArgs),
+		RunE:  func(c *cobra.Command, _ []string) error { return a.runStore(c.Context(), f) },
+	}
+	flags := c.Flags()
+	flags.StringSliceVar(&f.listen, "listen", []string{"127.0.0.1:8070"}, "addresses to listen on; beyond loopback only with tokens or client certificates")
+	flags.StringVar(&f.tokens, "token-file", "", "file with the tokens that may ask, one a line")
+	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this server, PEM")
+	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
+	flags.StringVar(&f.clientCA, "client-ca", "", "clients must show a certificate signed by this one, PEM")
+	flags.IntVar(&f.inFlight, "max-requests", 1024, "requests in work at once; others are answered 503")
+	flags.Int64Var(&f.bodies, "max-bodies", 64<<20, "bytes of bodies in work at once; others are answered 503")
+	flags.IntVar(&f.connections, "max-connections", 4096, "connections at once; others wait")
+	flags.IntVar(&f.watches, "max-watches", 1024, "watches at once; others are answered 429")
+	flags.DurationVar(&f.slow, "slow", 50*time.Millisecond, "an operation is slow beyond this")
+	flags.Float64Var(&f.share, "slow-share", 0.01, "share of slow ones in a window that is past the threshold")
+	flags.DurationVar(&f.window, "slow-window", 10*time.Second, "the window")
+	flags.StringVar(&f.log, "log", "info", "what is logged: debug, info, warn, error")
+	f.engine.register(flags)
+	return c
+}
+
+// runStore runs a store until ctx ends.
+func (a *app) runStore(ctx context.Context, f *storeFlags) error {
+	log, err := a.storeLog(f.log)
+	if err != nil {
+		return err
+	}
+	engine, err := f.engine.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	err = a.serveStore(ctx, f, engine, log)
+	if closed := engine.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+func (a *app) storeLog(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, oneOf("--log", level, []string{"debug", "info", "warn", "error"})
+	}
+	if a.verbose {
+		l = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+// serveStore puts the APIs before the engine.
+func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine, log *slog.Logger) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	c := service.Config{
+		Registry: registry, Logger: log,
+		InFlight: f.inFlight, Bodies: f.bodies, Connections: f.connections,
+		Slow: f.slow, Share: f.share, Every: f.window,
+	}
+	var err error
+	if f.tokens != "" {
+		if c.Tokens, err = service.ReadTokens(f.tokens); err != nil {
+			return err
+		}
+	}
+	if f.cert != "" {
+		if c.TLS, err = service.LoadTLS(f.cert, f.key, f.clientCA); err != nil {
+			return err
+		}
+	}
+	if m, ok := engine.(store.Measured); ok {
+		registry.MustRegister(service.NewEngineCollector(m))
+	}
+	var s *service.Service
+	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { storeHealth(w, engine, s.Past()) })
+	plain := kv.New(kv.Config{Engine: engine, Now: time.Now, Watches: f.watches})
+	c.Routes = []service.Route{
+		{Path: kv.Root, Handler: plain, Operation: kv.Operation},
+		{Path: "/openapi/kv.yaml", Handler: yaml(kv.OpenAPI), Open: true},
+		{Path: "/metrics", Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
+		{Path: "/health", Handler: health, Open: true},
+	}
+	s = service.New(c)
+	listeners, err := listenStore(ctx, s, f.listen)
+	if err != nil {
+		return err
+	}
+	for _, l := range listeners {
+		fmt.Fprintf(a.stdout, "listening on %s\n", l.Addr())
+	}
+	if c.TLS == nil && c.Tokens != nil {
+		log.Warn("tokens go in clear: give --tls-cert and --tls-key where others can listen")
+	}
+	log.Info("store runs", "engine", engine.Promises().Engine, "durability", engine.Promises().Durability, "pid", os.Getpid())
+	return s.Serve(ctx, listeners...)
+}
+
+func listenStore(ctx context.Context, s *service.Service, addresses []string) ([]net.Listener, error) {
+	var all []net.Listener
+	for _, address := range addresses {
+		err := s.Guarded(address)
+		if err == nil {
+			var l net.Listener
+			if l, err = new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
+				all = append(all, l)
+				continue
+			}
+		}
+		for _, l := range all {
+			l.Close()
+		}
+		return nil, err
+	}
+	return all, nil
+}
+
+// storeHealth tells what the engine promises and what is past its threshold.
+func storeHealth(w http.ResponseWriter, engine store.Engine, past []string) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(struct {
+		Promises store.Promises `json:"promises"`
+		Past     []string       `json:"past_threshold"`
+	}{engine.Promises(), append([]string{}, past...)})
+}
+
+func yaml(document []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(document)
+	})
+}

@@ -1,0 +1,267 @@
+// Package kv is the plain API of the store: one record under /kv/{key}, with
+// GET, PUT and DELETE, time to live, compare-and-set by ETag, batches, lists, and
+// watches by server-sent events. openapi.yaml describes it.
+package kv
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine/store"
+)
+
+// Root is the path that the API lies under.
+const Root = "/kv"
+
+// OpenAPI describes the API: OpenAPI 3.1, YAML.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// Config of an API.
+type Config struct {
+	Engine   store.Engine
+	Now      func() time.Time // what ttl counts from
+	MaxValue int              // bytes of a value; 0: store.MaxValue less room for its type
+	MaxTTL   time.Duration    // 0: 10 years
+	Watches  int              // at once; 0: 1024
+	Silence  time.Duration    // after which a watch gets a comment, so that a lost peer is found; 0: 15 s
+	Stall    time.Duration    // a watcher that takes nothing for so long is let go; 0: 30 s
+}
+
+// API is the handler of everything below Root.
+type API struct {
+	config  Config
+	watches chan struct{} // holds one for each watch there is
+}
+
+// maxType bounds the Content-Type that is kept with a value. Bytes.
+const maxType = 256
+
+// New makes the API.
+func New(c Config) *API {
+	if c.MaxValue <= 0 || c.MaxValue > store.MaxValue-maxType {
+		c.MaxValue = store.MaxValue - maxType
+	}
+	if c.MaxTTL <= 0 {
+		c.MaxTTL = 10 * 365 * 24 * time.Hour
+	}
+	if c.Watches <= 0 {
+		c.Watches = 1024
+	}
+	if c.Silence <= 0 {
+		c.Silence = 15 * time.Second
+	}
+	if c.Stall <= 0 {
+		c.Stall = 30 * time.Second
+	}
+	return &API{config: c, watches: make(chan struct{}, c.Watches)}
+}
+
+// Operation names what a request does, for measuring: "kv get". A watch is
+// "": it has no latency.
+func Operation(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		switch {
+		case watches(r):
+			return ""
+		case len(r.URL.Path) <= len(Root)+1:
+			return "kv list"
+		}
+		return "kv get"
+	case http.MethodPut:
+		return "kv put"
+	case http.MethodDelete:
+		return "kv delete"
+	case http.MethodPost:
+		return "kv batch"
+	}
+	return "kv other"
+}
+
+// ServeHTTP answers a request below Root.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := a.serve(w, r); err != nil {
+		Fail(w, err)
+	}
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
+	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Root), "/")
+	space, err := spaceOf(r)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		switch r.Method {
+		case http.MethodGet:
+			if watches(r) {
+				return a.watch(w, r, space)
+			}
+			return a.list(w, r, space)
+		case http.MethodPost:
+			return a.batch(w, r, space)
+		}
+		return notAllowed(w, "GET, POST")
+	}
+	key := store.Key{Space: space, Name: name}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return a.get(w, r, key)
+	case http.MethodPut:
+		return a.put(w, r, key)
+	case http.MethodDelete:
+		return a.remove(w, r, key)
+	}
+	return notAllowed(w, "GET, HEAD, PUT, DELETE")
+}
+
+// spaceOf gives the space of a request: ?space=NAME, so that those of a
+// clustered engine can be spread.
+func spaceOf(r *http.Request) (string, error) {
+	if r.URL.RawQuery == "" {
+		return "kv", nil
+	}
+	name := r.URL.Query().Get("space")
+	if name == "" {
+		return "kv", nil
+	}
+	space := "kv/" + name
+	return space, store.ValidSpace(space)
+}
+
+// An Error is a failure as the client sees it.
+type Error struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Op     *int   `json:"op,omitempty"`   // of a batch: which condition did not hold
+	ETag   string `json:"etag,omitempty"` // what the record has instead
+	retry  time.Duration
+}
+
+func (e *Error) Error() string { return e.Title }
+
+func bad(title string) error { return &Error{Status: http.StatusBadRequest, Title: title} }
+
+func notAllowed(w http.ResponseWriter, methods string) error {
+	w.Header().Set("Allow", methods)
+	return &Error{Status: http.StatusMethodNotAllowed, Title: "allowed here: " + methods}
+}
+
+// Fail answers with an error of an engine or of this API: application/problem+json,
+// RFC 9457.
+func Fail(w http.ResponseWriter, err error) {
+	e := describe(err)
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	if e.ETag != "" {
+		h.Set("ETag", e.ETag)
+	}
+	if e.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.retry.Seconds()))))
+	}
+	w.WriteHeader(e.Status)
+	_ = json.NewEncoder(w).Encode(e)
+}
+
+func describe(err error) *Error {
+	var (
+		own      *Error
+		conflict *store.Conflict
+		busy     *store.Busy
+		large    *store.TooLarge
+		invalid  *store.Invalid
+		behind   *store.Behind
+		body     *http.MaxBytesError
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.Is(err, store.ErrNotFound):
+		return &Error{Status: http.StatusNotFound, Title: "no such key"}
+	case errors.As(err, &conflict):
+		e := &Error{Status: http.StatusPreconditionFailed, Title: "the condition does not hold", Op: &conflict.Op}
+		if conflict.Version != 0 {
+			e.ETag = etag(conflict.Version)
+		}
+		return e
+	case errors.As(err, &busy):
+		return &Error{Status: http.StatusServiceUnavailable, Title: err.Error(), retry: busy.RetryAfter}
+	case errors.As(err, &large):
+		return &Error{Status: http.StatusRequestEntityTooLarge, Title: err.Error()}
+	case errors.As(err, &body):
+		return &Error{Status: http.StatusRequestEntityTooLarge, Title: "the body is over the limit of " + strconv.FormatInt(body.Limit, 10) + " bytes"}
+	case errors.As(err, &invalid):
+		return &Error{Status: http.StatusBadRequest, Title: err.Error()}
+	case errors.As(err, &behind):
+		return &Error{Status: http.StatusGone, Title: err.Error()}
+	case errors.Is(err, store.ErrFull):
+		return &Error{Status: http.StatusInsufficientStorage, Title: err.Error()}
+	case errors.Is(err, store.ErrClosed):
+		return &Error{Status: http.StatusServiceUnavailable, Title: "the store is closing", retry: time.Second}
+	}
+	return &Error{Status: http.StatusInternalServerError, Title: err.Error()}
+}
+
+func etag(version uint64) string {
+	b := make([]byte, 0, 24)
+	b = append(b, '"')
+	b = strconv.AppendUint(b, version, 10)
+	return string(append(b, '"'))
+}
+
+// parseETag gives the version of a strong entity tag of ours. RFC 9110
+// section 8.8.3. One that is not ours is of no version: math.MaxUint64.
+func parseETag(s string) (uint64, error) {
+	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' || strings.ContainsAny(s[1:len(s)-1], `",`) {
+		return 0, bad("a condition takes * or one strong ETag in double quotes")
+	}
+	v, err := strconv.ParseUint(s[1:len(s)-1], 10, 64)
+	if err != nil || v == 0 {
+		return math.MaxUint64, nil
+	}
+	return v, nil
+}
+
+// condition reads If-Match and If-None-Match as they are given.
+func condition(match, noneMatch string) (c store.Condition, err error) {
+	switch match {
+	case "":
+	case "*":
+		c.Present = true
+	default:
+		if c.Version, err = parseETag(match); err != nil {
+			return c, err
+		}
+	}
+	switch noneMatch {
+	case "":
+	case "*":
+		c.Absent = true
+	default:
+		return c, bad("If-None-Match takes * alone where something is changed")
+	}
+	return c, nil
+}
+
+// expiry reads a time to live: seconds, or a duration like 90s or 12h.
+func (a *API) expiry(ttl string) (time.Time, error) {
+	if ttl == "" {
+		return time.Time{}, nil
+	}
+	d, err := time.ParseDuration(ttl)
+	if seconds, numeric := strconv.ParseInt(ttl, 10, 32); numeric == nil {
+		d, err = time.Duration(seconds)*time.Second, nil
+	}
+	if err != nil || d < time.Millisecond || d > a.config.MaxTTL {
+		return time.Time{}, bad("ttl takes seconds, or a duration like 90s or 12h, up to " + a.config.MaxTTL.String())
+	}
+	return a.config.Now().Add(d), nil
+}

@@ -1,0 +1,189 @@
+package kv
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"vitrine/store"
+)
+
+// What one list or batch holds at most.
+const (
+	listRecords = 1000
+	listBytes   = 4 << 20
+	batchBytes  = 4 << 20
+)
+
+// An Entry is a record in a list, an event, or an op of a batch.
+type Entry struct {
+	Key         string     `json:"key"`
+	ETag        string     `json:"etag,omitempty"`
+	Expires     *time.Time `json:"expires,omitempty"`
+	ContentType string     `json:"content_type,omitempty"`
+	Value       []byte     `json:"value,omitempty"` // base64
+}
+
+func entry(r *store.Record, values bool) Entry {
+	e := Entry{Key: r.Key.Name, ETag: etag(r.Version), ContentType: string(r.Meta)}
+	if !r.Expires.IsZero() {
+		at := r.Expires.UTC()
+		e.Expires = &at
+	}
+	if values {
+		e.Value = r.Value
+	}
+	return e
+}
+
+// A List is the answer to GET /kv.
+type List struct {
+	Records []Entry `json:"records"`
+	Next    string  `json:"next,omitempty"` // after= of the next page
+}
+
+// list answers GET of the root: ?prefix= &after= &limit= &values=true.
+func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
+	given := r.URL.Query()
+	limit := 100
+	if s := given.Get("limit"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > listRecords {
+			return bad("limit takes 1 to " + strconv.Itoa(listRecords))
+		}
+		limit = n
+	}
+	values, err := flag(given.Get("values"))
+	if err != nil {
+		return err
+	}
+	q := store.Query{Space: space, Prefix: given.Get("prefix"), After: given.Get("after"), Limit: limit + 1}
+	l := List{Records: []Entry{}}
+	room := listBytes
+	for record, err := range a.config.Engine.Scan(r.Context(), q) {
+		if err != nil {
+			return err
+		}
+		if len(l.Records) == limit || room <= 0 {
+			l.Next = l.Records[len(l.Records)-1].Key
+			break
+		}
+		e := entry(record, values)
+		if values {
+			e.Value = append([]byte(nil), e.Value...)
+		}
+		room -= len(e.Key) + len(e.Value) + len(e.ContentType)
+		l.Records = append(l.Records, e)
+	}
+	return answer(w, http.StatusOK, l)
+}
+
+func flag(s string) (bool, error) {
+	if s == "" {
+		return false, nil
+	}
+	v, err := strconv.ParseBool(s)
+	if err != nil {
+		return false, bad("a flag takes true or false")
+	}
+	return v, nil
+}
+
+func answer(w http.ResponseWriter, status int, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+	return nil
+}
+
+// A Batch is the body of POST /kv: done whole or not at all, where the engine
+// promises that.
+type Batch struct {
+	Ops []BatchOp `json:"ops"`
+}
+
+// A BatchOp is one change of a Batch.
+type BatchOp struct {
+	Op          string `json:"op"` // put, delete, check
+	Key         string `json:"key"`
+	Value       []byte `json:"value,omitempty"` // base64
+	ContentType string `json:"content_type,omitempty"`
+	TTL         string `json:"ttl,omitempty"`
+	IfMatch     string `json:"if_match,omitempty"`      // * or an ETag
+	IfNoneMatch string `json:"if_none_match,omitempty"` // *
+}
+
+// BatchResults is the answer to a Batch that was done.
+type BatchResults struct {
+	Results []BatchResult `json:"results"`
+}
+
+// A BatchResult is what became of the op in the same place.
+type BatchResult struct {
+	ETag    string `json:"etag,omitempty"`
+	Existed bool   `json:"existed"`
+}
+
+// batch answers POST of the root.
+func (a *API) batch(w http.ResponseWriter, r *http.Request, space string) error {
+	body, err := a.read(w, r, batchBytes)
+	if err != nil {
+		return err
+	}
+	defer bodies.Put(body)
+	var b Batch
+	if err := json.Unmarshal(*body, &b); err != nil {
+		return bad("the body is not a batch: " + err.Error())
+	}
+	if len(b.Ops) > store.MaxOps {
+		return &store.TooLarge{What: "ops", Size: len(b.Ops), Limit: store.MaxOps}
+	}
+	ops := make([]store.Op, len(b.Ops))
+	for i := range b.Ops {
+		if err := a.batchOp(&ops[i], &b.Ops[i]); err != nil {
+			return err
+		}
+	}
+	if err := a.config.Engine.Write(r.Context(), space, ops...); err != nil {
+		return err
+	}
+	results := BatchResults{Results: make([]BatchResult, len(ops))}
+	for i, o := range ops {
+		results.Results[i].Existed = o.Existed
+		if o.Version != 0 && o.Action != store.Delete {
+			results.Results[i].ETag = etag(o.Version)
+		}
+	}
+	return answer(w, http.StatusOK, results)
+}
+
+func (a *API) batchOp(o *store.Op, b *BatchOp) (err error) {
+	switch b.Op {
+	case "put":
+		o.Action = store.Put
+	case "delete":
+		o.Action = store.Delete
+	case "check":
+		o.Action = store.Check
+	default:
+		return bad("op takes put, delete or check")
+	}
+	if len(b.Value) > a.config.MaxValue {
+		return &store.TooLarge{What: "value", Size: len(b.Value), Limit: a.config.MaxValue}
+	}
+	if len(b.ContentType) > maxType {
+		return &store.TooLarge{What: "content_type", Size: len(b.ContentType), Limit: maxType}
+	}
+	o.Name, o.Value, o.Meta = b.Key, b.Value, []byte(b.ContentType)
+	if o.Expires, err = a.expiry(b.TTL); err != nil {
+		return err
+	}
+	o.If, err = condition(b.IfMatch, b.IfNoneMatch)
+	return err
+}

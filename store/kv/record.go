@@ -1,0 +1,166 @@
+package kv
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"vitrine/store"
+)
+
+// records are kept for the next request, with their memory if it is small.
+var records = sync.Pool{New: func() any { return new(store.Record) }}
+
+const keepBytes = 64 << 10
+
+func release(r *store.Record) {
+	if cap(r.Scratch()) <= keepBytes {
+		records.Put(r)
+	}
+}
+
+// get answers GET and HEAD of a key.
+func (a *API) get(w http.ResponseWriter, r *http.Request, key store.Key) error {
+	record := records.Get().(*store.Record)
+	defer release(record)
+	if err := a.config.Engine.Get(r.Context(), key, record); err != nil {
+		return err
+	}
+	h := w.Header()
+	tag := etag(record.Version)
+	h["Etag"] = []string{tag}
+	if !record.Expires.IsZero() {
+		h.Set("Expires", record.Expires.UTC().Format(http.TimeFormat))
+	}
+	if none := r.Header.Get("If-None-Match"); none != "" && listed(none, tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if match := r.Header.Get("If-Match"); match != "" && !listed(match, tag) {
+		return &Error{Status: http.StatusPreconditionFailed, Title: "the condition does not hold", ETag: tag}
+	}
+	h["Content-Type"] = []string{contentType(record)}
+	h["Content-Length"] = []string{strconv.Itoa(len(record.Value))}
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(record.Value)
+	}
+	return nil
+}
+
+func contentType(r *store.Record) string {
+	if len(r.Meta) == 0 {
+		return "application/octet-stream"
+	}
+	return string(r.Meta)
+}
+
+// listed says whether a list of entity tags holds this one. RFC 9110 section
+// 13.1.2, weak comparison.
+func listed(list, tag string) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
+		if one == "*" || one == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// put answers PUT of a key.
+func (a *API) put(w http.ResponseWriter, r *http.Request, key store.Key) error {
+	ttl := ""
+	if r.URL.RawQuery != "" {
+		ttl = r.URL.Query().Get("ttl")
+	}
+	o := store.Op{Action: store.Put, Name: key.Name}
+	var err error
+	if o.Expires, err = a.expiry(ttl); err != nil {
+		return err
+	}
+	if o.If, err = condition(r.Header.Get("If-Match"), r.Header.Get("If-None-Match")); err != nil {
+		return err
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "" && kind != "application/octet-stream" {
+		if len(kind) > maxType {
+			return bad("Content-Type is over " + strconv.Itoa(maxType) + " bytes")
+		}
+		o.Meta = []byte(kind)
+	}
+	body, err := a.read(w, r, a.config.MaxValue)
+	if err != nil {
+		return err
+	}
+	defer bodies.Put(body)
+	o.Value = *body
+	ops := []store.Op{o}
+	if err := a.config.Engine.Write(r.Context(), key.Space, ops...); err != nil {
+		return err
+	}
+	w.Header()["Etag"] = []string{etag(ops[0].Version)}
+	if ops[0].Existed {
+		w.WriteHeader(http.StatusNoContent)
+	} else {
+		w.WriteHeader(http.StatusCreated)
+	}
+	return nil
+}
+
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// read takes the whole body, of at most limit bytes.
+func (a *API) read(w http.ResponseWriter, r *http.Request, limit int) (*[]byte, error) {
+	if r.ContentLength > int64(limit) {
+		return nil, &http.MaxBytesError{Limit: int64(limit)}
+	}
+	body := bodies.Get().(*[]byte)
+	if cap(*body) > keepBytes {
+		*body = nil
+	}
+	b := (*body)[:0]
+	if n := int(r.ContentLength); n >= 0 {
+		if cap(b) < n {
+			b = make([]byte, 0, n)
+		}
+		b = b[:n]
+		*body = b
+		if _, err := io.ReadFull(r.Body, b); err != nil {
+			return nil, cutShort(err)
+		}
+		return body, nil
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
+	*body = b
+	if err != nil {
+		return nil, cutShort(err)
+	}
+	return body, nil
+}
+
+func cutShort(err error) error {
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return err
+	}
+	return bad("the body ended early")
+}
+
+// remove answers DELETE of a key.
+func (a *API) remove(w http.ResponseWriter, r *http.Request, key store.Key) error {
+	c, err := condition(r.Header.Get("If-Match"), r.Header.Get("If-None-Match"))
+	if err != nil {
+		return err
+	}
+	ops := []store.Op{{Action: store.Delete, Name: key.Name, If: c}}
+	if err := a.config.Engine.Write(r.Context(), key.Space, ops...); err != nil {
+		return err
+	}
+	if !ops[0].Existed {
+		return store.ErrNotFound
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

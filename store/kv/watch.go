@@ -1,0 +1,170 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"vitrine/store"
+)
+
+// watches says whether the client asks for server-sent events.
+func watches(r *http.Request) bool {
+	return len(r.URL.Path) <= len(Root)+1 && r.Method == http.MethodGet &&
+		strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
+var eventNames = map[store.Change]string{
+	store.Started: "started", store.Written: "written", store.Deleted: "deleted", store.Expired: "expired",
+}
+
+// watch answers GET of the root with Accept: text/event-stream: ?prefix=
+// &from=VERSION &values=true; Last-Event-ID goes before from. Every event has
+// the version as its id, so that a client that comes back misses nothing, or is
+// told by 410. https://html.spec.whatwg.org/multipage/server-sent-events.html
+func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error {
+	given := r.URL.Query()
+	from, err := version(r.Header.Get("Last-Event-ID"), given.Get("from"))
+	if err != nil {
+		return err
+	}
+	values, err := flag(given.Get("values"))
+	if err != nil {
+		return err
+	}
+	select {
+	case a.watches <- struct{}{}:
+		defer func() { <-a.watches }()
+	default:
+		return &Error{Status: http.StatusTooManyRequests, Title: "as many watches as this store allows", retry: 10 * time.Second}
+	}
+	s := &stream{w: w, control: http.NewResponseController(w), stall: a.config.Stall, values: values}
+	ctx, cancel := context.WithCancel(r.Context())
+	var beat sync.WaitGroup
+	defer beat.Wait()
+	defer cancel()
+	for v, err := range a.config.Engine.Watch(ctx, space, given.Get("prefix"), from) {
+		if err != nil {
+			return s.end(err)
+		}
+		if v.Change == store.Started {
+			_ = s.control.SetReadDeadline(time.Time{}) // nothing more is read; not known by every server
+			s.open()
+			beat.Go(func() { s.beat(ctx, cancel, a.config.Silence) })
+		}
+		if err := s.event(v); err != nil {
+			return nil // the client has gone, or takes nothing
+		}
+	}
+	return nil
+}
+
+func version(given ...string) (uint64, error) {
+	for _, s := range given {
+		if s == "" {
+			continue
+		}
+		v, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return 0, bad("a watch begins from a version: a number")
+		}
+		return v, nil
+	}
+	return 0, nil
+}
+
+// A stream is one watch's answer. It waits for its client, and so does the engine's
+// history, until the client has fallen out of it.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+	values  bool
+
+	mu     sync.Mutex // one writer at a time: events, or a comment
+	text   bytes.Buffer
+	opened bool
+}
+
+func (s *stream) open() {
+	h := s.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	s.w.WriteHeader(http.StatusOK)
+	s.opened = true
+}
+
+// write sends what text holds, in time.
+func (s *stream) write() error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := s.w.Write(s.text.Bytes()); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+func (s *stream) event(v *store.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Reset()
+	s.text.WriteString("id: ")
+	s.text.WriteString(strconv.FormatUint(v.Record.Version, 10))
+	s.text.WriteString("\nevent: ")
+	s.text.WriteString(eventNames[v.Change])
+	s.text.WriteString("\ndata: ")
+	e := entry(&v.Record, s.values)
+	if v.Change != store.Written {
+		e.ETag = ""
+	}
+	if err := json.NewEncoder(&s.text).Encode(e); err != nil { // ends in a line feed
+		return err
+	}
+	s.text.WriteByte('\n')
+	return s.write()
+}
+
+// end tells why a watch is over: by status while it can, else by an event.
+func (s *stream) end(err error) error {
+	if !s.opened {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Reset()
+	s.text.WriteString("event: end\ndata: ")
+	if json.NewEncoder(&s.text).Encode(describe(err)) == nil {
+		s.text.WriteByte('\n')
+		_ = s.write()
+	}
+	return nil
+}
+
+// beat sends a comment now and then: the write finds a client that has gone.
+func (s *stream) beat(ctx context.Context, cancel context.CancelFunc, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		s.mu.Lock()
+		s.text.Reset()
+		s.text.WriteString(": still here\n\n")
+		err := s.write()
+		s.mu.Unlock()
+		if err != nil {
+			cancel()
+			return
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package service
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"vitrine"
+)
+
+// minToken is the least length of a token, so that none can be guessed.
+const minToken = 16
+
+// Tokens are who may ask. Only their hashes are kept, and looked up by hash, so
+// that the time it takes tells nothing.
+type Tokens struct {
+	known map[[sha256.Size]byte]struct{}
+}
+
+// ReadTokens reads a file with one token a line; empty lines and those that start
+// with # do not count.
+func ReadTokens(path string) (*Tokens, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "a file with one token a line"}
+	}
+	defer f.Close()
+	t := &Tokens{known: map[[sha256.Size]byte]struct{}{}}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		token := strings.TrimSpace(lines.Text())
+		if token == "" || token[0] == '#' {
+			continue
+		}
+		if len(token) < minToken {
+			return nil, &vitrine.BadInput{File: path, Line: n, Column: 1, Found: "a token of fewer than 16 bytes", Want: "a longer one, at random"}
+		}
+		t.known[sha256.Sum256([]byte(token))] = struct{}{}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(t.known) == 0 {
+		return nil, &vitrine.BadInput{File: path, Found: "no token", Want: "one a line"}
+	}
+	return t, nil
+}
+
+// allow says whether the request may be done. RFC 6750 section 2.1.
+func (t *Tokens) allow(r *http.Request) bool {
+	if t == nil {
+		return true
+	}
+	const scheme = "bearer "
+	given := r.Header.Get("Authorization")
+	if len(given) <= len(scheme) || !strings.EqualFold(given[:len(scheme)], scheme) {
+		return false
+	}
+	_, ok := t.known[sha256.Sum256([]byte(strings.TrimSpace(given[len(scheme):])))]
+	return ok
+}
+
+// denials logs failed access, so much a second that a flood cannot fill the disk.
+type denials struct {
+	log    *slog.Logger
+	mu     sync.Mutex
+	second int64
+	logged int
+	silent int
+}
+
+const denialsPerSecond = 10
+
+func (d *denials) note(r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now().Unix()
+	if now != d.second {
+		if d.silent > 0 {
+			d.log.Warn("access refused, not logged one by one", "requests", d.silent)
+		}
+		d.second, d.logged, d.silent = now, 0, 0
+	}
+	if d.logged == denialsPerSecond {
+		d.silent++
+		return
+	}
+	d.logged++
+	given := "no token"
+	if r.Header.Get("Authorization") != "" {
+		given = "a token that is not known"
+	}
+	d.log.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", given)
+}
+
+// LoadTLS makes the server's part of TLS 1.2 and later; with clientCA, clients must
+// show a certificate that it signed.
+func LoadTLS(cert, key, clientCA string) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: cert, Found: err.Error(), Want: "a certificate and its key, PEM"}
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if clientCA == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(clientCA)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: clientCA, Found: err.Error(), Want: "certificates, PEM"}
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, &vitrine.BadInput{File: clientCA, Found: "no certificate", Want: "certificates, PEM"}
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	return c, nil
+}

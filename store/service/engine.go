@@ -1,0 +1,61 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/store"
+)
+
+// engineCollector shows how an engine is.
+type engineCollector struct {
+	engine                        store.Measured
+	records, bytes, waiting, full *prometheus.Desc
+}
+
+// NewEngineCollector makes metrics of an engine's own figures.
+func NewEngineCollector(m store.Measured) prometheus.Collector {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("vitrine_store_"+name, help, nil, nil)
+	}
+	return &engineCollector{
+		engine:  m,
+		records: desc("records", "Records kept."),
+		bytes:   desc("storage_bytes", "Bytes of storage in use."),
+		waiting: desc("writes_waiting", "Writes that wait for the engine."),
+		full:    desc("full", "1 while puts are refused for want of room."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *engineCollector) Describe(d chan<- *prometheus.Desc) {
+	for _, one := range []*prometheus.Desc{c.records, c.bytes, c.waiting, c.full} {
+		d <- one
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	s, err := c.engine.Stats(ctx)
+	if err != nil {
+		m <- prometheus.NewInvalidMetric(c.records, err)
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64) {
+		if v >= 0 {
+			m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+		}
+	}
+	gauge(c.records, float64(s.Records))
+	gauge(c.bytes, float64(s.Bytes))
+	gauge(c.waiting, float64(s.Waiting))
+	full := 0.0
+	if s.Full {
+		full = 1
+	}
+	gauge(c.full, full)
+}

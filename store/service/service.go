@@ -1,0 +1,243 @@
+// Package service runs the store's APIs as one long-running service: who may ask
+// and how much at once, how long each operation takes, and an ordered end.
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+)
+
+// Config of a Service. The zero value of a number means its default.
+type Config struct {
+	Routes   []Route
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+
+	TLS    *tls.Config // nil: plain
+	Tokens *Tokens     // nil: none asked
+
+	InFlight    int           // requests at once; beyond it 503; default 1024
+	Bodies      int64         // bytes of their bodies; beyond it 503; default 64 MiB
+	Connections int           // at once; more wait to be accepted; default 4096
+	Grace       time.Duration // for requests in work at the end; default 5 s
+
+	Slow  time.Duration // an operation is slow beyond it; default 50 ms
+	Share float64       // of slow ones in a window that is past the threshold; default 0.01
+	Every time.Duration // the window; default 10 s
+}
+
+// A Route is a part of the service.
+type Route struct {
+	Path      string // everything at it and below it
+	Handler   http.Handler
+	Operation func(*http.Request) string // name for measuring; "": not measured and not counted as in flight
+	Open      bool                       // answers without a token
+}
+
+// Service answers requests.
+type Service struct {
+	config  Config
+	flying  atomic.Int64
+	bodies  atomic.Int64
+	refused *prometheus.CounterVec
+	watch   *Watch
+	denials denials
+}
+
+// New makes a service of the routes.
+func New(c Config) *Service {
+	setDefault(&c.InFlight, 1024)
+	setDefault(&c.Bodies, 64<<20)
+	setDefault(&c.Connections, 4096)
+	setDefault(&c.Grace, 5*time.Second)
+	setDefault(&c.Slow, 50*time.Millisecond)
+	setDefault(&c.Share, 0.01)
+	setDefault(&c.Every, 10*time.Second)
+	s := &Service{
+		config: c,
+		watch:  newWatch(c.Slow, c.Share, c.Every, c.Logger),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, requests, bodies.",
+		}, []string{"cause"}),
+	}
+	s.denials.log = c.Logger
+	c.Registry.MustRegister(s.refused, s.watch,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "vitrine_store_requests_in_flight", Help: "Requests in work.",
+		}, func() float64 { return float64(s.flying.Load()) }))
+	for _, cause := range []string{"token", "requests", "bodies"} {
+		s.refused.WithLabelValues(cause)
+	}
+	return s
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+// Past says which operations are past the threshold of latency: the sign for an
+// orchestrator to add an instance.
+func (s *Service) Past() []string { return s.watch.Past() }
+
+// ServeHTTP lets a request through to its route, or refuses it.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route := s.route(r.URL.Path)
+	if route == nil {
+		refuse(w, http.StatusNotFound, "no such path")
+		return
+	}
+	if !route.Open && !s.config.Tokens.allow(r) {
+		s.refused.WithLabelValues("token").Inc()
+		s.denials.note(r)
+		w.Header().Set("WWW-Authenticate", `Bearer realm="vitrine store"`)
+		refuse(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+		return
+	}
+	operation := ""
+	if route.Operation != nil {
+		operation = route.Operation(r)
+	}
+	if operation == "" {
+		route.Handler.ServeHTTP(w, r)
+		return
+	}
+	s.measured(w, r, route, operation)
+}
+
+func (s *Service) route(path string) *Route {
+	for i := range s.config.Routes {
+		route := &s.config.Routes[i]
+		rest, ok := strings.CutPrefix(path, route.Path)
+		if ok && (rest == "" || rest[0] == '/') {
+			return route
+		}
+	}
+	return nil
+}
+
+// measured does a request within the limits, and takes its time.
+func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route, operation string) {
+	began := time.Now()
+	defer s.flying.Add(-1)
+	if s.flying.Add(1) > int64(s.config.InFlight) {
+		s.overload(w, "requests")
+		return
+	}
+	if r.ContentLength != 0 {
+		size := r.ContentLength
+		if size < 0 {
+			size = 1 << 20 // of no stated length: what one may be
+		}
+		defer s.bodies.Add(-size)
+		if s.bodies.Add(size) > s.config.Bodies {
+			s.overload(w, "bodies")
+			return
+		}
+	}
+	route.Handler.ServeHTTP(w, r)
+	s.watch.Observe(operation, time.Since(began))
+}
+
+func (s *Service) overload(w http.ResponseWriter, cause string) {
+	s.refused.WithLabelValues(cause).Inc()
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, "as many "+cause+" in work as this store allows")
+}
+
+func refuse(w http.ResponseWriter, status int, title string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "{\"status\":%d,\"title\":%q}\n", status, title)
+}
+
+// Guarded says whether an address may be listened on: beyond loopback, strangers
+// must be kept out.
+func (s *Service) Guarded(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return &vitrine.BadInput{File: "--listen", Found: err.Error(), Want: "ADDRESS:PORT"}
+	}
+	if ip := net.ParseIP(host); (ip != nil && ip.IsLoopback()) || host == "localhost" {
+		return nil
+	}
+	if s.config.Tokens != nil || (s.config.TLS != nil && s.config.TLS.ClientAuth == tls.RequireAndVerifyClientCert) {
+		return nil
+	}
+	return &vitrine.BadInput{File: "--listen", Found: address + " is not loopback, and anybody could ask",
+		Want: "give --token-file, or --tls-cert, --tls-key and --client-ca"}
+}
+
+// Serve answers on the listeners until ctx ends, lets what is in work finish
+// within Grace, and returns.
+func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
+	server := s.server()
+	work, ctx := errgroup.WithContext(ctx)
+	limit := make(chan struct{}, s.config.Connections)
+	for _, l := range listeners {
+		if s.config.TLS != nil {
+			l = tls.NewListener(l, server.TLSConfig)
+		}
+		l = &limited{Listener: l, slots: limit}
+		work.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", l.Addr(), err)
+			}
+			return nil
+		})
+	}
+	work.Go(func() error {
+		s.watch.run(ctx)
+		return nil
+	})
+	work.Go(func() error {
+		<-ctx.Done()
+		//nolint:contextcheck // ctx has ended: this is what comes after it
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Grace)
+		defer cancel()
+		if err := server.Shutdown(grace); err != nil {
+			return server.Close() // watches last as long as their clients want
+		}
+		return nil
+	})
+	return work.Wait()
+}
+
+// server is HTTP/1.1 and 2, with and without TLS, and time limits that a client
+// who sends or takes nothing runs into.
+func (s *Service) server() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 250},
+		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
+	}
+	if s.config.TLS != nil {
+		server.TLSConfig = s.config.TLS.Clone()
+		server.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
+	}
+	return server
+}
