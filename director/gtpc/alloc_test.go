@@ -23,6 +23,7 @@ type bench struct {
 	in     datagram.Datagram
 	d      *director.Director
 	of     *table.Table
+	meter  *meter.Meter
 }
 
 func newBench(tb testing.TB, number uint8) *bench {
@@ -55,7 +56,7 @@ func newBench(tb testing.TB, number uint8) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	b := &bench{now: time.Second, of: of}
+	b := &bench{now: time.Second, of: of, meter: m}
 	b.d, err = director.New(director.Config{Addresses: group.Addresses(), Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, Exchanges: 1 << 14, Sessions: 1 << 12, Keys: 1 << 12, PeerPort: 9})
 	if err != nil {
 		tb.Fatal(err)

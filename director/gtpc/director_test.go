@@ -2,6 +2,7 @@ package gtpc_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"vitrine"
@@ -511,30 +512,46 @@ func TestPolicyErrors(t *testing.T) {
 func TestExplain(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 4; c.options[0].Number = 1 })
 	peer := s.peer()
+	explain := func(from netip.AddrPort, b []byte) director.Explanation {
+		t.Helper()
+		x, err := s.director.Explain(s.now(), s.meter.Worker(), from, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
 	for i := range uint32(8) {
 		b := createSession(fmt.Sprintf("00101%010d", i), i+1, peer.address, 50+i)
-		x, err := s.director.Explain(s.now(), peer.address, 0, b)
-		if err != nil || x.Rule != 1 || x.Type != "gateway" {
-			t.Fatalf("%+v, %v", x, err)
+		x := explain(peer.address, b)
+		if !x.Initial || x.Again || x.Rule != 0 || !x.Session || x.Instance == nil {
+			t.Fatalf("%+v", x)
 		}
 		peer.send(b)
 		n, request := s.whoGot("gateway")
-		if x.Instance != n.target.Name || x.Address != n.address.String() {
+		if x.Instance.Name != n.target.Name {
 			t.Errorf("%+v; it went to %s", x, n.target.Name)
 		}
-		if x, err := s.director.Explain(s.now(), peer.address, 0, b); err != nil || x.Instance != n.target.Name || x.Rule != 0 {
-			t.Errorf("a retransmission: %+v, %v", x, err)
+		if x := explain(peer.address, b); !x.Again || x.Instance.Name != n.target.Name {
+			t.Errorf("a retransmission: %+v", x)
 		}
-		answer := created(request, n.prefix().SessionTEID(uint16(i), i), s.address.Addr())
-		if x, err := s.director.Explain(s.now(), n.address, 0, answer); err != nil || x.Address != peer.address.String() || x.Instance != "" {
-			t.Errorf("the answer: %+v, %v", x, err)
+		teid := n.prefix().SessionTEID(uint16(i), i)
+		answer := created(request, teid, s.address.Addr())
+		if x := explain(n.address, answer); x.Initial || x.Instance != nil {
+			t.Errorf("the answer: %+v", x)
 		}
-		modify := plain(gtpc.ModifyBearerRequest, n.prefix().SessionTEID(uint16(i), i), 99)
-		if x, err := s.director.Explain(s.now(), peer.address, 0, modify); err != nil || x.Instance != n.target.Name {
-			t.Errorf("a later request: %+v, %v", x, err)
+		n.send(answer)
+		peer.receive()
+		if x := explain(peer.address, plain(gtpc.ModifyBearerRequest, teid, 99)); x.Owner != n.target.ID || x.Instance.Name != n.target.Name || x.Key != uint64(i) {
+			t.Errorf("a later request: %+v", x)
+		}
+		if x := explain(n.address, plain(gtpc.CreateBearerRequest, 50+i, 99)); x.Peer != peer.address {
+			t.Errorf("a request of the instance: %+v", x)
 		}
 	}
-	if _, err := s.director.Explain(s.now(), peer.address, 0, []byte("INVITE")); err == nil {
+	if _, err := s.director.Explain(s.now(), s.meter.Worker(), peer.address, []byte("INVITE")); err == nil {
 		t.Error("what is no GTPv2-C is explained")
+	}
+	if n := len(s.director.Memories()); n != 2 {
+		t.Errorf("%d memories of 2 workers", n)
 	}
 }

@@ -1,8 +1,8 @@
 package gtpc
 
 import (
+	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"vitrine/director/datagram"
@@ -11,51 +11,66 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// An Explanation is what would be done with a request, and why.
+// An Explanation says where a message would go, and why.
 type Explanation struct {
-	Kind     gtpc.Type
-	Initial  bool       // it begins an exchange: what follows is for those alone
-	Rule     int        // of the policy's, that fits it; -1: none
-	Type     table.Type // that the rule names
-	Key      uint64     // of the session
-	Session  bool       // the key is the session's own: from the TEID, the memory of TEIDs or the IMSI
-	OwnerOf  table.Type // whose TEID it is sent to
-	Owner    uint16     // the ID of the instance whose TEID it is sent to; 0: not known
-	Instance *table.Target
-	Peer     netip.AddrPort // an instance sends it to the TEID of this peer; not valid: it goes to Instance
+	Kind gtpc.Type
+	// Initial: it begins an exchange. All others are answered by the director
+	// (Echo), or go where the exchange that they belong to says; nothing below is
+	// of those.
+	Initial  bool
+	Again    bool           // it is a retransmission: it goes where it went
+	Owner    uint16         // the ID of the instance whose TEID it carries; 0: none
+	OwnerOf  table.Type     // and that instance's type
+	Rule     int            // which of the policy's rules fits, from 0; -1: none
+	Type     table.Type     // the rule's
+	Session  bool           // Key is its session's
+	Key      uint64         // by which the table chooses
+	Peer     netip.AddrPort // valid: an instance sends it to a TEID that this peer gave
+	Instance *table.Target  // nil: the type has none to be had
 }
 
-// Explain finds where a request would go, without the memory of what was seen:
-// as for a key that is new. counts are thrown away.
-func (d *Director) Explain(now time.Duration, counts *meter.Worker, from netip.AddrPort, data []byte) (e Explanation, err error) {
-	e.Rule = -1
-	w := &Worker{director: d, steering: table.NewSteering(d.config.Epochs, 1), meter: counts, places: map[netip.AddrPort]instance{}}
-	in := datagram.Datagram{Data: slices.Clone(data), From: from, At: now}
-	m := &w.message
-	if _, err := m.read(in.Data); err != nil {
-		return e, err
+// Explain says where a message from that address would go now. It is decided as
+// a worker would that has seen nothing before: one that saw the session's key
+// before a recent change of epoch may still send it to the instance from then.
+// Nothing is remembered of it; what is counted goes to the probe.
+//
+// It fails for what is no GTPv2-C message.
+func (d *Director) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, data []byte) (Explanation, error) {
+	m := new(message)
+	if _, err := m.read(append([]byte(nil), data...)); err != nil {
+		return Explanation{}, fmt.Errorf("explain a GTP-C message: %w", err)
 	}
-	t := turn{message: m, in: &in, now: now, from: placeOf(from), view: d.config.Epochs.View(), policy: d.policy.Load()}
+	w := &Worker{director: d, steering: table.NewSteering(d.config.Epochs, 8), meter: probe, places: map[netip.AddrPort]instance{}}
+	t := &turn{message: m, in: &datagram.Datagram{From: from}, now: now, from: placeOf(from), view: d.config.Epochs.View(), policy: d.policy.Load()}
 	t.origin = w.instanceAt(t.view, from)
-	e.Kind = m.Type
-	if e.Initial = m.Type >= gtpc.CreateSessionRequest && !m.Type.IsTriggered() && (!m.IsCommand() || m.Type.IsCommand()); !e.Initial {
-		return e, nil
+	x := Explanation{Kind: m.Type, Rule: -1}
+	if m.Type < gtpc.CreateSessionRequest || m.Type.IsTriggered() || m.IsCommand() && !m.Type.IsCommand() {
+		return x, nil
 	}
-	whose := d.ownerOf(t.view, t.policy, now, m.TEID)
-	e.OwnerOf, e.Owner = whose.ty, whose.id
-	r, ok := t.policy.classify(m, whose)
-	if !ok {
-		return e, nil
+	x.Initial = true
+	if e, ok := d.exchanges.find(now, t.from, t.at, m.Sequence, m.Type); ok && e.teid == m.TEID {
+		if target := t.view.Table.ByID(e.receiver.ty, e.receiver.id); e.receiver.id != 0 && target != nil {
+			x.Again, x.Instance, x.Type = true, target, target.Type
+		}
 	}
-	e.Rule, e.Type = r.at, r.ty
-	e.Key, e.Session = w.keyOf(&t, whose)
-	if _, ok := t.view.Table.Pick(r.ty, e.Key, 0, t.view.Health); !ok {
-		return e, nil // what destination would answer
+	c := w.decide(t)
+	x.Owner, x.OwnerOf, x.Key, x.Session, x.Peer = c.owner.id, c.owner.ty, c.key, c.session, c.peer
+	if c.rule != nil {
+		x.Rule, x.Type = c.rule.at, c.rule.ty
 	}
-	to, target, ok := w.destination(&t)
-	if ok && target == nil {
-		e.Peer = to.to
+	if !x.Again {
+		x.Instance = c.target
 	}
-	e.Instance = target
-	return e, nil
+	return x, nil
+}
+
+// Memories are the workers' steerings, in the order in which Worker made them.
+func (d *Director) Memories() []*table.Steering {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*table.Steering, 0, len(d.workers))
+	for _, w := range d.workers {
+		all = append(all, w.steering)
+	}
+	return all
 }

@@ -39,8 +39,8 @@ func FuzzHandle(f *testing.F) {
 				data []byte
 				port uint16
 			}{{first, firstPort}, {second, secondPort}} {
-				if x, err := b.d.Explain(b.now, at(m.port), 0, m.data); err == nil && x.Why == "" {
-					t.Fatalf("%x goes nowhere, and nobody knows why", m.data)
+				if x, err := b.d.Explain(b.now, b.meter.Worker(), at(m.port), m.data); err == nil && x.Initial && x.Instance == nil && !x.Peer.IsValid() {
+					t.Fatalf("%x goes nowhere: %+v", m.data, x)
 				}
 				b.handle(append([]byte(nil), m.data...), at(m.port))
 			}

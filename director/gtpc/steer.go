@@ -2,6 +2,7 @@ package gtpc
 
 import (
 	"errors"
+	"net/netip"
 
 	"vitrine/director/datagram"
 	"vitrine/director/meter"
@@ -9,38 +10,67 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// destination finds where a request goes: to a peer, when an instance sends it
-// to a TEID that the peer gave it; else to the type that the rules name, and in
-// it to the instance of the session. target is nil for a peer. When ok is false
-// the request has been answered or counted.
-func (w *Worker) destination(t *turn) (to way, target *table.Target, ok bool) {
+// A decision is where a request goes, and why.
+type decision struct {
+	peer    netip.AddrPort // valid: to a peer, and nothing below counts
+	owner   owner          // whose the TEID is; none: id is 0
+	rule    *rule          // nil: none fits
+	key     uint64
+	session bool          // key is a session's
+	target  *table.Target // nil: the type has no instance to be had
+}
+
+// decide finds where a request goes: to a peer, when an instance sends it to a
+// TEID that the peer gave it; else to the type that the rules name, and in it to
+// the instance of the session.
+func (w *Worker) decide(t *turn) (x decision) {
 	d := w.director
 	if t.origin.id != 0 && t.TEID != 0 {
 		if o, ok := d.peers.find(t.now, spaceOf(t.in.From), t.TEID); ok {
-			return way{to: o.address.addrPort(), listener: t.at, sender: t.origin, key: t.key, hasKey: t.hasKey}, nil, true
+			x.peer = o.address.addrPort()
+			return x
 		}
 	}
-	whose := d.ownerOf(t.view, t.policy, t.now, t.TEID)
-	r, ok := t.policy.classify(t.message, whose)
-	if !ok {
-		w.fail(meter.NoType, meter.Unruled, &w.counts.unruled)
-		return way{}, nil, false
+	x.owner = d.ownerOf(t.view, t.policy, t.now, t.TEID)
+	var ok bool
+	if x.rule, ok = t.policy.classify(t.message, x.owner); !ok {
+		return x
 	}
-	key, hasKey := w.keyOf(t, whose)
+	x.key, x.session = w.keyOf(t, x.owner)
 	var region table.Region
 	if d.config.Region != nil {
 		region = d.config.Region(t.in.From.Addr())
 	}
-	if whose.id != 0 && whose.ty == r.ty {
-		target, ok = w.steering.Resume(t.now, r.ty, whose.id, key, region, t.policy.options[r.ty].Sessions)
+	ty := x.rule.ty
+	if x.owner.id != 0 && x.owner.ty == ty {
+		x.target, ok = w.steering.Resume(t.now, ty, x.owner.id, x.key, region, t.policy.options[ty].Sessions)
 	} else {
-		target, ok = w.steering.Choose(t.now, r.ty, key, region)
+		x.target, ok = w.steering.Choose(t.now, ty, x.key, region)
 	}
 	if !ok {
-		w.reject(t, r.ty, meter.NoInstance, gtpc.NoResourcesAvailable)
+		x.target = nil
+	}
+	return x
+}
+
+// destination is the way of a request; target is nil when it goes to a peer.
+// When ok is false the request has been answered or counted.
+func (w *Worker) destination(t *turn) (to way, target *table.Target, ok bool) {
+	x := w.decide(t)
+	to = way{listener: t.at, sender: t.origin, key: x.key, hasKey: x.session}
+	switch {
+	case x.peer.IsValid():
+		to.to, to.key, to.hasKey = x.peer, t.key, t.hasKey
+		return to, nil, true
+	case x.rule == nil:
+		w.fail(meter.NoType, meter.Unruled, &w.counts.unruled)
+		return way{}, nil, false
+	case x.target == nil:
+		w.reject(t, x.rule.ty, meter.NoInstance, gtpc.NoResourcesAvailable)
 		return way{}, nil, false
 	}
-	return way{to: target.Address, listener: t.at, receiver: instanceOf(target), sender: t.origin, key: key, hasKey: hasKey}, target, true
+	to.to, to.receiver = x.target.Address, instanceOf(x.target)
+	return to, x.target, true
 }
 
 // keyOf is the session's key: the one that its TEID carries or was learned
