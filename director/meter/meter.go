@@ -83,8 +83,9 @@ type instanceCounts struct {
 
 // typeCounts are one worker's of one type.
 type typeCounts struct {
-	failures [causes]atomic.Uint64
-	latency  [len(bounds) + 1]atomic.Uint64
+	failures     [causes]atomic.Uint64
+	latency      [len(bounds) + 1]atomic.Uint64
+	microseconds atomic.Uint64
 }
 
 const (
@@ -204,6 +205,22 @@ func (w *Worker) counts(slot uint16) *instanceCounts {
 	return &w.chunks[slot/chunkSize].Load()[slot%chunkSize]
 }
 
+// Probe makes the counts of a worker that only tries what would happen: they
+// are those of no one.
+func (m *Meter) Probe() *Worker {
+	apart := New(1, m.flights.lifetime)
+	for i := range m.typeOf {
+		apart.typeOf[i].Store(m.typeOf[i].Load())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := &Worker{meter: apart}
+	for _, slot := range m.slots {
+		w.reserve(slot)
+	}
+	return w
+}
+
 // Sent counts a request that goes to the target and has no answer of its own,
 // such as an ACK.
 func (w *Worker) Sent(target *table.Target) {
@@ -237,7 +254,9 @@ func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (la
 	c.ended[outcome].Add(1)
 	c.microseconds.Add(microseconds)
 	i, _ := slices.BinarySearch(bounds[:], microseconds)
-	w.types[w.meter.typeOf[slot].Load()].latency[i].Add(1)
+	t := &w.types[w.meter.typeOf[slot].Load()]
+	t.latency[i].Add(1)
+	t.microseconds.Add(microseconds)
 	return latency, true
 }
 

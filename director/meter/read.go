@@ -25,6 +25,7 @@ type Type struct {
 	Name     string
 	Failures map[string]uint64 // messages, by the Cause's name
 	Latency  []uint64          // answers in each bucket of Bounds, and above
+	Total    time.Duration     // of all latencies, added up
 }
 
 // Expire ends the transactions that had no final answer within their lifetime.
@@ -37,6 +38,32 @@ func (m *Meter) Expire(now time.Duration) {
 	}
 	w := m.workers[0] // its counts are atomic; that two add to them is rare
 	m.flights.expire(now, func(slot uint16) { w.counts(slot).ended[Unanswered].Add(1) })
+}
+
+// An Answers is how many transactions of a type were answered and how long that
+// took, added up.
+type Answers struct {
+	Count uint64
+	Total time.Duration
+}
+
+// Answers are those of each type, by its name.
+func (m *Meter) Answers() map[string]Answers {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[string]Answers, len(m.types))
+	for slot := range m.present {
+		a := all[m.owners[slot].ty]
+		for _, w := range m.workers {
+			c := w.counts(slot)
+			a.Total += time.Duration(c.microseconds.Load()) * time.Microsecond
+			for o := range Unanswered {
+				a.Count += c.ended[o].Load()
+			}
+		}
+		all[m.owners[slot].ty] = a
+	}
+	return all
 }
 
 // Instances are the counts of the instances in the table, by type and name.
@@ -92,6 +119,7 @@ func (m *Meter) Types() []Type {
 			for c := range causes {
 				t.Failures[c.String()] += w.types[at].failures[c].Load()
 			}
+			t.Total += time.Duration(w.types[at].microseconds.Load()) * time.Microsecond
 			for b := range t.Latency {
 				t.Latency[b] += w.types[at].latency[b].Load()
 			}

@@ -82,16 +82,22 @@ func (e *Epochs) Transition() time.Duration { return e.transition }
 // Pace is the least time between two publications.
 func (e *Epochs) Pace() time.Duration { return e.transition / paces }
 
+// Wait is how long Publish would have the caller wait.
+func (e *Epochs) Wait(now time.Duration) time.Duration {
+	v := e.view.Load()
+	return max(0, v.changed[v.generation]+e.Pace()-now)
+}
+
 // Publish puts a table and its health in force: another epoch's, or the same
 // table with other health. When the one in force is younger than Pace it does
 // nothing and returns how long to wait; else it returns 0.
 func (e *Epochs) Publish(now time.Duration, t *Table, condition func(*Target) Condition) (wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	v := *e.view.Load()
-	if wait := v.changed[v.generation] + e.Pace() - now; wait > 0 {
+	if wait := e.Wait(now); wait > 0 {
 		return wait
 	}
+	v := *e.view.Load()
 	v.Table, v.Health = t, t.Health(condition)
 	v.generation++
 	v.changed[v.generation] = now

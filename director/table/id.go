@@ -13,21 +13,32 @@ import (
 // have the same, the later in the order of names takes the next that is free.
 //
 // Directors that are told of instances in different orders may therefore
-// disagree about such a pair: give those their IDs by hand.
-func Identify(instances []Instance) error {
+// disagree about such a pair: give those their IDs by hand. highest is the
+// highest ID that a type may have, by its name; nil: any.
+func Identify(instances []Instance, highest func(typeName string) uint16) error {
 	types := map[string][]*Instance{}
 	for i := range instances {
 		types[instances[i].Type] = append(types[instances[i].Type], &instances[i])
 	}
-	for _, own := range types {
-		if err := identify(own); err != nil {
+	for name, own := range types {
+		most := uint16(MaxID)
+		if highest != nil {
+			most = highest(name)
+		}
+		if err := identify(own, most); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func identify(own []*Instance) error {
+// MaxID is the highest ID of an instance.
+const MaxID = 1<<16 - 1
+
+func identify(own []*Instance, most uint16) error {
+	if len(own) > int(most) {
+		return fmt.Errorf("type %s has %d instances, and IDs for %d", own[0].Type, len(own), most)
+	}
 	taken := make(map[uint16]string, len(own))
 	for _, in := range own {
 		if in.ID == 0 {
@@ -49,9 +60,9 @@ func identify(own []*Instance) error {
 		if in.ID != 0 {
 			continue
 		}
-		id := uint16(mix(xxhash.Sum64String(in.Name), 0))
-		for id == 0 || taken[id] != "" {
-			id++
+		id := uint16(mix(xxhash.Sum64String(in.Name), 0)%uint64(most)) + 1
+		for taken[id] != "" {
+			id = id%most + 1
 		}
 		in.ID, taken[id] = id, in.Name
 	}
@@ -64,7 +75,7 @@ func (p *part) identify(own []Target) error {
 	for i := range own {
 		instances[i] = &own[i].Instance
 	}
-	if err := identify(instances); err != nil {
+	if err := identify(instances, MaxID); err != nil {
 		return err
 	}
 	order := make([]int32, len(own))

@@ -89,6 +89,7 @@ type part struct {
 
 type regional struct {
 	region Region
+	name   string
 	keep   uint64 // keys whose mixed hash is at most this stay in the region
 	maglev
 }
@@ -100,6 +101,22 @@ type regional struct {
 // types that are not in the list, for weights that are not above 0, and past
 // the limits above.
 func New(epoch uint64, types []string, instances []Instance, rooms ...Room) (*Table, error) {
+	t, err := prepare(epoch, types, instances, rooms)
+	if err != nil {
+		return nil, err
+	}
+	t.fill()
+	return t, nil
+}
+
+// Check fails as New would, and makes no table, which costs more.
+func Check(types []string, instances []Instance, rooms ...Room) error {
+	_, err := prepare(0, types, instances, rooms)
+	return err
+}
+
+// prepare makes a table without slots.
+func prepare(epoch uint64, types []string, instances []Instance, rooms []Room) (*Table, error) {
 	if err := checkTypes(types); err != nil {
 		return nil, err
 	}
@@ -120,7 +137,7 @@ func New(epoch uint64, types []string, instances []Instance, rooms ...Room) (*Ta
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	if err := t.build(rooms); err != nil {
+	if err := t.divide(rooms); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -174,8 +191,8 @@ func (t *Table) check() error {
 	return nil
 }
 
-// build gives IDs and makes the tables of slots.
-func (t *Table) build(rooms []Room) error {
+// divide makes the part of each type, without its slots.
+func (t *Table) divide(rooms []Room) error {
 	t.parts = make([]part, len(t.types))
 	first := 0
 	for ty := range t.parts {
@@ -192,7 +209,6 @@ func (t *Table) build(rooms []Room) error {
 		if err := p.identify(own); err != nil {
 			return err
 		}
-		p.all = newMaglev(own, "")
 		for _, name := range regionsOf(own) {
 			share := 1.0
 			for _, r := range rooms {
@@ -203,11 +219,23 @@ func (t *Table) build(rooms []Room) error {
 			if !(share >= 0 && share <= 1) {
 				return fmt.Errorf("room of type %s in region %s: %v: must be from 0 to 1", t.types[ty], name, share)
 			}
-			p.regions = append(p.regions, regional{RegionOf(name), threshold(share), newMaglev(own, name)})
+			p.regions = append(p.regions, regional{region: RegionOf(name), name: name, keep: threshold(share)})
 		}
 		first = last
 	}
 	return nil
+}
+
+// fill makes the slots.
+func (t *Table) fill() {
+	for ty := range t.parts {
+		p := &t.parts[ty]
+		own := t.targets[p.base : p.base+p.count]
+		p.all = newMaglev(own, "")
+		for i := range p.regions {
+			p.regions[i].maglev = newMaglev(own, p.regions[i].name)
+		}
+	}
 }
 
 func regionsOf(own []Target) []string {

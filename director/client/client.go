@@ -1,0 +1,216 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"vitrine"
+)
+
+// An Access is where a director is and how it is asked.
+type Access struct {
+	URL         string // such as http://127.0.0.1:8090
+	Token       string // sent as Authorization: Bearer; empty: none
+	Authorities string // PEM file of those that certify the director; empty: the host's
+	Certificate string // PEM file of the client's own certificate; empty: none
+	Key         string // PEM file of its key
+}
+
+// A Client controls one director. It may be used by several goroutines.
+type Client struct {
+	base  *url.URL
+	token string
+	http  *http.Client
+}
+
+// An Error is a director's refusal.
+type Error struct {
+	Status  int // of HTTP
+	Message string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("the director answers %d: %s", e.Status, e.Message)
+}
+
+// timeout bounds each call.
+const timeout = 30 * time.Second
+
+// New makes a client; it connects when it is first used.
+func New(a Access) (*Client, error) {
+	text := a.URL
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	base, err := url.Parse(text)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, &vitrine.BadInput{File: a.URL, Found: "not a director's address", Want: "want one such as http://127.0.0.1:8090"}
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.Authorities != "" {
+		pem, err := os.ReadFile(a.Authorities)
+		if err != nil {
+			return nil, fmt.Errorf("read the director's certificate authorities: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, &vitrine.BadInput{File: a.Authorities, Found: "no certificate", Want: "want a PEM file"}
+		}
+	}
+	if a.Certificate != "" {
+		own, err := tls.LoadX509KeyPair(a.Certificate, a.Key)
+		if err != nil {
+			return nil, fmt.Errorf("read the client's certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+	return &Client{base: base, token: a.Token, http: &http.Client{Timeout: timeout, Transport: transport}}, nil
+}
+
+// call sends in as JSON and reads the answer into out; either may be nil.
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("ask the director: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), body)
+	if err != nil {
+		return fmt.Errorf("ask the director: %w", err)
+	}
+	if in != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("ask the director: %w", err)
+	}
+	defer response.Body.Close() // read to its end
+	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if err != nil {
+		return fmt.Errorf("read the director's answer: %w", err)
+	}
+	if response.StatusCode >= 300 {
+		var refusal struct{ Error string }
+		if err := json.Unmarshal(text, &refusal); err != nil || refusal.Error == "" {
+			refusal.Error = strings.TrimSpace(string(text))
+		}
+		return &Error{response.StatusCode, refusal.Error}
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("read the director's answer: %w", err)
+	}
+	return nil
+}
+
+// IsAbsent says whether the director knows no such instance.
+func IsAbsent(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == http.StatusNotFound
+}
+
+// Status is the director's state.
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	return s, c.call(ctx, http.MethodGet, "/v1/status", nil, &s)
+}
+
+// Instances are all instances, by name.
+func (c *Client) Instances(ctx context.Context) (all []Instance, err error) {
+	return all, c.call(ctx, http.MethodGet, "/v1/instances", nil, &all)
+}
+
+// Instance is one instance.
+func (c *Client) Instance(ctx context.Context, name string) (in Instance, err error) {
+	return in, c.call(ctx, http.MethodGet, "/v1/instances/"+url.PathEscape(name), nil, &in)
+}
+
+// Put adds an instance, or replaces the one of that name. The answer has its ID:
+// give that to the other directors that steer beside this one.
+func (c *Client) Put(ctx context.Context, in vitrine.Instance) (out Instance, err error) {
+	return out, c.call(ctx, http.MethodPut, "/v1/instances/"+url.PathEscape(in.Name), in, &out)
+}
+
+// PutAll replaces all instances, in one epoch.
+func (c *Client) PutAll(ctx context.Context, all []vitrine.Instance) error {
+	if all == nil {
+		all = []vitrine.Instance{}
+	}
+	return c.call(ctx, http.MethodPut, "/v1/instances", all, nil)
+}
+
+// Alter changes an instance's weight, state or region.
+func (c *Client) Alter(ctx context.Context, name string, change Change) (out Instance, err error) {
+	return out, c.call(ctx, http.MethodPatch, "/v1/instances/"+url.PathEscape(name), change, &out)
+}
+
+// AlterAll changes instances by their names, in one epoch: all or none.
+func (c *Client) AlterAll(ctx context.Context, changes map[string]Change) error {
+	return c.call(ctx, http.MethodPatch, "/v1/instances", changes, nil)
+}
+
+// Drain has an instance finish what it has and take nothing new.
+func (c *Client) Drain(ctx context.Context, name string) (Instance, error) {
+	state := vitrine.Draining
+	return c.Alter(ctx, name, Change{State: &state})
+}
+
+// Remove takes an instance out of the table.
+func (c *Client) Remove(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/instances/"+url.PathEscape(name), nil, nil)
+}
+
+// Rules are those in force.
+func (c *Client) Rules(ctx context.Context) (all []Rule, err error) {
+	return all, c.call(ctx, http.MethodGet, "/v1/rules", nil, &all)
+}
+
+// PutRules replaces the rules.
+func (c *Client) PutRules(ctx context.Context, all []Rule) error {
+	return c.call(ctx, http.MethodPut, "/v1/rules", all, nil)
+}
+
+// Rooms are those that are told.
+func (c *Client) Rooms(ctx context.Context) (all []Room, err error) {
+	return all, c.call(ctx, http.MethodGet, "/v1/rooms", nil, &all)
+}
+
+// PutRooms replaces the rooms.
+func (c *Client) PutRooms(ctx context.Context, all []Room) error {
+	return c.call(ctx, http.MethodPut, "/v1/rooms", all, nil)
+}
+
+// Explain says where a message would go and why.
+func (c *Client) Explain(ctx context.Context, q Question) (e Explanation, err error) {
+	return e, c.call(ctx, http.MethodPost, "/v1/explain", q, &e)
+}
+
+// Reload reads the configuration file again.
+func (c *Client) Reload(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/reload", nil, nil)
+}
+
+// Restart hands over to a new process. It returns when that is begun.
+func (c *Client) Restart(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/restart", nil, nil)
+}
