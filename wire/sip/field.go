@@ -32,6 +32,7 @@ const (
 	Expires
 	Event
 	SubscriptionState // RFC 6665
+	ProxyRequire
 )
 
 // kindOf finds the header's kind by its name (RFC 3261 section 7.3.3).
@@ -81,8 +82,11 @@ func kindOfLong(name []byte) Kind {
 		}
 		return match(name, "content-type", ContentType)
 	case 13:
-		if name[0]|0x20 == 's' {
+		switch name[0] | 0x20 {
+		case 's':
 			return match(name, "service-route", ServiceRoute)
+		case 'p':
+			return match(name, "proxy-require", ProxyRequire)
 		}
 		return match(name, "authorization", Authorization)
 	case 14:
@@ -138,18 +142,59 @@ type Fields struct {
 	Value []byte // without the spaces around it; folded lines joined
 	Err   error  // why Next stopped before the end; nil at the end
 
-	rest   []byte
-	unfold bool // lines may be folded still, and an empty line ends them
+	rest    []byte
+	unfold  bool // lines may be folded still, and an empty line ends them
+	salvage bool // lines that are wrong are passed over
+	seen    uint32
 }
 
 // Next moves to the next header line; false at the end or at an error.
 func (f *Fields) Next() bool {
+	for {
+		ok, end := f.next()
+		if ok || end || !f.salvage {
+			return ok
+		}
+	}
+}
+
+// next reads a line; end says that there is none.
+func (f *Fields) next() (ok, end bool) {
 	if len(f.rest) == 0 {
 		if f.unfold {
 			f.Err = fmt.Errorf("%w: no empty line ends the header", ErrHeader)
 		}
-		return false
+		return false, true
 	}
+	line, ok := f.line()
+	if !ok {
+		return false, len(f.rest) == 0
+	}
+	if f.unfold && len(line) == 0 {
+		return false, true
+	}
+	n := 0
+	for n < len(line) && isTokenByte[line[n]] {
+		n++
+	}
+	colon := n
+	for colon < len(line) && isSpace(line[colon]) {
+		colon++
+	}
+	if n == 0 || colon == len(line) || line[colon] != ':' {
+		f.Err = fmt.Errorf("%w: no name and colon in %.40q", ErrHeader, line)
+		return false, false
+	}
+	f.Name = line[:n]
+	f.Kind, f.Value = kindOf(f.Name), trim(line[colon+1:])
+	if f.salvage && f.again() {
+		return false, false
+	}
+	return true, false
+}
+
+// line takes the next line off the rest, unfolded and without its end.
+func (f *Fields) line() (line []byte, ok bool) {
 	end := bytes.IndexByte(f.rest, '\n')
 	for f.unfold && end > 1 && end+1 < len(f.rest) && (f.rest[end+1] == ' ' || f.rest[end+1] == '\t') {
 		if f.rest[end-1] == '\r' {
@@ -165,23 +210,27 @@ func (f *Fields) Next() bool {
 	}
 	if end < 1 || f.rest[end-1] != '\r' {
 		f.Err = fmt.Errorf("%w: a line without CR LF at its end: %.40q", ErrHeader, f.rest)
-		return false
+		if f.salvage {
+			f.rest = f.rest[end+1:]
+			if end < 0 {
+				f.rest = nil
+			}
+		}
+		return nil, false
 	}
-	line := f.rest[:end-1]
+	line = f.rest[:end-1]
 	f.rest = f.rest[end+1:]
-	if f.unfold && len(line) == 0 {
-		return false
+	return line, true
+}
+
+// again says whether the line's header may come once only, and came before.
+func (f *Fields) again() bool {
+	switch f.Kind {
+	case From, To, CallID, CSeq, MaxForwards, ContentLength:
+		bit := uint32(1) << f.Kind
+		again := f.seen&bit != 0
+		f.seen |= bit
+		return again
 	}
-	colon := bytes.IndexByte(line, ':')
-	if colon < 0 {
-		f.Err = fmt.Errorf("%w: no colon in %.40q", ErrHeader, line)
-		return false
-	}
-	f.Name = trim(line[:colon])
-	if !isToken(f.Name) || isSpace(line[0]) {
-		f.Err = fmt.Errorf("%w: name %.40q", ErrHeader, line[:colon])
-		return false
-	}
-	f.Kind, f.Value = kindOf(f.Name), trim(line[colon+1:])
-	return true
+	return false
 }

@@ -28,7 +28,10 @@ type Message struct {
 	Status      int    // of a response: 100..699
 	Reason      []byte // of a response; may be empty
 
+	StartLine []byte // request line or status line, without its end
+
 	Via, From, To, CallID []byte
+	NextVia               []byte // the element under Via
 	Sequence              uint32 // CSeq's number
 	SequenceMethod        []byte // CSeq's method
 	Contact               []byte
@@ -37,9 +40,14 @@ type Message struct {
 	Authorization         []byte
 	Expires               []byte
 	Event                 []byte
+	MaxForwards           []byte
+	Route                 []byte // the first line's value
+	ProxyRequire          []byte
 
 	Header []byte // every header line, without the empty line after them
 	Body   []byte
+
+	salvaged bool
 }
 
 // IsRequest says whether it is a request.
@@ -66,7 +74,8 @@ func (m *Message) Parse(data []byte) (int, error) {
 	if end < 0 {
 		return 0, fmt.Errorf("%w: no line end", ErrStartLine)
 	}
-	if err := m.parseStartLine(data[at : at+end]); err != nil {
+	m.StartLine = data[at : at+end]
+	if err := m.parseStartLine(m.StartLine); err != nil {
 		return 0, err
 	}
 	at += end + 2
@@ -162,7 +171,8 @@ func (m *Message) keep(f *Fields) error {
 	single := false
 	switch f.Kind {
 	case Via:
-		field = &m.Via
+		m.keepVia(f.Value)
+		return nil
 	case From:
 		field, single = &m.From, true
 	case To:
@@ -186,6 +196,12 @@ func (m *Message) keep(f *Fields) error {
 		field = &m.Expires
 	case Event:
 		field = &m.Event
+	case MaxForwards:
+		field = &m.MaxForwards
+	case Route:
+		field = &m.Route
+	case ProxyRequire:
+		field = &m.ProxyRequire
 	default:
 		return nil
 	}
@@ -196,10 +212,27 @@ func (m *Message) keep(f *Fields) error {
 		return nil
 	}
 	*field = f.Value
-	if f.Kind == Via || f.Kind == Contact {
+	if f.Kind == Contact {
 		*field, _ = CutElement(f.Value)
 	}
 	return nil
+}
+
+// keepVia stores the first two elements of all Via lines.
+func (m *Message) keepVia(value []byte) {
+	if m.NextVia != nil {
+		return
+	}
+	first, rest := CutElement(value)
+	switch {
+	case m.Via != nil:
+		m.NextVia = first
+	case len(rest) > 0:
+		m.Via = first
+		m.NextVia, _ = CutElement(rest)
+	default:
+		m.Via = first
+	}
 }
 
 // parseCSeq reads "number method"; the number is below 2^31 (section 8.1.1.5).
@@ -236,5 +269,37 @@ func (m *Message) checkMandatory() error {
 	return nil
 }
 
-// Fields goes through the message's header lines in order.
-func (m *Message) Fields() Fields { return Fields{rest: m.Header} }
+// Fields goes through the message's header lines in order; a salvaged message's
+// without those that are wrong.
+func (m *Message) Fields() Fields {
+	return Fields{rest: m.Header, unfold: m.salvaged, salvage: m.salvaged}
+}
+
+// Salvage reads what can be read of a request that Parse refuses, so that it can
+// be answered: method, URI and header lines as far as they are right, each
+// header that may come once as it came first. ok says whether it has the five
+// that an answer repeats (RFC 3261 section 8.2.6.2).
+func (m *Message) Salvage(data []byte) (ok bool) {
+	*m = Message{salvaged: true}
+	data = bytes.TrimLeft(data, "\r\n")
+	line, header, found := bytes.Cut(data, crlf)
+	if !found {
+		return false
+	}
+	method, rest, _ := bytes.Cut(line, space)
+	if !isToken(method) || bytes.IndexByte(rest, ' ') < 0 {
+		return false // a response, or no SIP
+	}
+	m.StartLine, m.Method, m.Header = line, method, header
+	m.URI, _, _ = bytes.Cut(bytes.TrimLeft(rest, " "), space)
+	sequence := false
+	for f := m.Fields(); f.Next(); {
+		switch f.Kind {
+		case CSeq:
+			sequence = true
+		case Via, From, To, CallID:
+			_ = m.keep(&f) // cannot fail: Fields leaves out what comes twice
+		}
+	}
+	return sequence && len(m.Via) > 0 && len(m.From) > 0 && len(m.To) > 0 && len(m.CallID) > 0
+}

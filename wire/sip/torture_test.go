@@ -2,6 +2,7 @@ package sip
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -155,6 +156,58 @@ func TestUnbalancedValues(t *testing.T) { // RFC 4475 section 3.1.2.6
 	for _, v := range []string{`"Mr. J. User <sip:j.user@example.com>`, `"Bell, Alexander" <sip:a.g.bell@example.com`} {
 		if got := Address([]byte(v)); got != nil {
 			t.Errorf("Address(%s) = %q, want nothing", v, got)
+		}
+	}
+}
+
+// TestSalvage: what an answer repeats is found in messages that Parse refuses.
+func TestSalvage(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want string // method and URI, Via, From, To, Call-ID as an answer has them; empty: not to be answered
+	}{
+		{"INVITE <sip:user@example.com> SIP/2.0\r\n" + usual + "CSeq: 1 INVITE\r\n\r\n", "CSeq: 1 INVITE"},
+		{"INVITE  sip:user@example.com  SIP/2.0\r\n" + usual + "CSeq: 1 INVITE\r\n\r\n", "CSeq: 1 INVITE"},
+		{"OPTIONS sip:user@example.com SIP/7.0\r\n" + usual + "CSeq: 1 OPTIONS\r\n\r\n", "CSeq: 1 OPTIONS"},
+		{"OPTIONS sip:user@example.com SIP/2.0\r\nbad header\r\n" + usual + "=: x\r\nCSeq: x\r\nCSeq: 2 y\r\nCall-ID: second\r\n\r\n", "CSeq: x"},
+		{"OPTIONS sip:user@example.com SIP/2.0\r\nalone\n" + usual + "CSeq: 9\r\nhalf a li", "CSeq: 9"},
+		{"OPTIONS sip:user@example.com SIP/2.0\r\n" + usual + "\r\nCSeq: 9\r\n", ""},
+		{"SIP/2.0 999 x\r\n" + usual + "CSeq: 1 INVITE\r\n\r\n", ""},
+		{"INVITE\r\n" + usual + "CSeq: 1 INVITE\r\n\r\n", ""},
+		{"INVITE sip:user@example.com SIP/2.0\r\nCSeq: 193942 INVITE\r\nVia: SIP/2.0/UDP 192.0.2.95;branch=b\r\n\r\n", ""},
+		{"\x00\x01", ""},
+		{"", ""},
+	} {
+		var m Message
+		ok := m.Salvage([]byte(c.text))
+		if ok != (c.want != "") {
+			t.Errorf("%.60q: %v", c.text, ok)
+		}
+		if !ok {
+			continue
+		}
+		b := AppendEnd(AppendResponse(nil, &m, 400, "Bad Request", []byte("x"), netip.AddrPort{}), nil)
+		want := "SIP/2.0 400 Bad Request\r\nTo: sip:j.user@example.com;tag=x\r\nFrom: sip:caller@example.net;tag=1\r\n" +
+			"Call-ID: a@b\r\nVia: SIP/2.0/UDP host.example.com;branch=z9hG4bK1\r\n" + c.want + "\r\nContent-Length: 0\r\n\r\n"
+		if got := string(b); got != want {
+			t.Errorf("%.60q is answered\n%s\nwant\n%s", c.text, got, want)
+		}
+	}
+}
+
+func TestViasAndRoute(t *testing.T) {
+	for _, c := range []struct{ lines, via, next string }{
+		{"Via: a\r\n", "a", ""},
+		{"Via: a, b, c\r\nVia: d\r\n", "a", "b"},
+		{"Via: a\r\nv: b, c\r\nVia: d\r\n", "a", "b"},
+	} {
+		var m Message
+		text := "OPTIONS sip:x SIP/2.0\r\n" + c.lines + "f: x\r\nt: y\r\ni: 1\r\nCSeq: 1 OPTIONS\r\nmax-forwards: 3\r\nRoute: <sip:r>\r\nRoute: <sip:q>\r\n\r\n"
+		if _, err := m.Parse([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if string(m.Via) != c.via || string(m.NextVia) != c.next || string(m.MaxForwards) != "3" || string(m.Route) != "<sip:r>" || string(m.StartLine) != "OPTIONS sip:x SIP/2.0" {
+			t.Errorf("%q: %q %q %q %q %q", c.lines, m.Via, m.NextVia, m.MaxForwards, m.Route, m.StartLine)
 		}
 	}
 }

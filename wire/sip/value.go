@@ -1,6 +1,9 @@
 package sip
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // CutElement parts the first element of a comma-separated list from the rest.
 // Commas in quotes and in angle brackets part nothing.
@@ -170,15 +173,21 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 // isToken checks against RFC 3261 section 25.1's token.
 func isToken(text []byte) bool {
 	for _, c := range text {
-		switch {
-		case c|0x20 >= 'a' && c|0x20 <= 'z', isDigit(c):
-		case c == '-', c == '.', c == '!', c == '%', c == '*', c == '_', c == '+', c == '`', c == '\'', c == '~':
-		default:
+		if !isTokenByte[c] {
 			return false
 		}
 	}
 	return len(text) > 0
 }
+
+// isTokenByte says which bytes a token is made of. It is never written to.
+var isTokenByte = func() (is [256]bool) {
+	for c := range is {
+		b := byte(c)
+		is[c] = b|0x20 >= 'a' && b|0x20 <= 'z' || isDigit(b) || strings.IndexByte("-.!%*_+`'~", b) >= 0
+	}
+	return is
+}()
 
 func trim(text []byte) []byte {
 	for len(text) > 0 && isSpace(text[0]) {

@@ -1,0 +1,111 @@
+package sip
+
+import (
+	"errors"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"vitrine/director/meter"
+	"vitrine/director/overload"
+	"vitrine/wire/sip"
+)
+
+// answer builds the director's own answer to a request, unless that is an ACK.
+// The same request gets the same answer (RFC 3261 section 8.2.7).
+func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause meter.Cause) bool {
+	if status >= 300 {
+		p.fail(s.stamp.ty, cause)
+	}
+	if string(m.Method) == "ACK" {
+		p.counts.Dropped.Add(1)
+		return false
+	}
+	var tag [len(ownTag) + 16]byte
+	b := sip.AppendResponse(p.build(), m, status, reason, appendHex(append(tag[:0], ownTag...), s.stamp.transaction, 16), p.in.From)
+	switch {
+	case status == 200:
+		b = append(b, "Accept: */*\r\nSupported: path\r\n"...)
+	case status == 420:
+		for f := m.Fields(); f.Next(); {
+			if f.Kind == sip.ProxyRequire {
+				b = sip.AppendField(b, "Unsupported", f.Value)
+			}
+		}
+	case status == 503:
+		b = append(b, "Retry-After: "...)
+		b = strconv.AppendInt(b, int64(p.retryAfter(s)/time.Second), 10)
+		b = append(b, '\r', '\n')
+	}
+	b = sip.AppendEnd(b, nil)
+	to := sip.ReplyTo(m, p.in.From)
+	if s.stamp.ty != noType && s.via.oc != nil {
+		b = p.withFeedback(b, p.rules.types[s.stamp.ty].Gate)
+	}
+	return p.reply(b, to)
+}
+
+// withFeedback gives an answer with the gate's feedback in its Via.
+func (p *Proxy) withFeedback(answer []byte, gate *overload.Gate) []byte {
+	m := &p.message // the request's is not needed any more
+	if _, err := m.Parse(answer); err != nil {
+		return answer
+	}
+	v, ok := parseVia(m.Via)
+	if !ok || !wantsFeedback(&v, gate) {
+		return answer
+	}
+	at := cap(answer) - cap(m.Via)
+	answer = p.built(answer)
+	b := appendFeedback(append(p.build(), answer[:at]...), &v, gate)
+	return append(b, answer[at+len(v.text):]...)
+}
+
+// retryAfter is what a client is told to wait after a 503; whole seconds.
+func (p *Proxy) retryAfter(s *pass) time.Duration {
+	if s.stamp.ty != noType {
+		if gate := p.rules.types[s.stamp.ty].Gate; gate != nil {
+			return max(gate.RetryAfter(), time.Second)
+		}
+	}
+	return 5 * time.Second
+}
+
+// reply sends an answer back the way that the request came.
+func (p *Proxy) reply(b []byte, to netip.AddrPort) bool {
+	p.out.Listener, p.out.To = p.in.Listener, to
+	p.out.Flow = netip.AddrPort{}
+	if p.server.places[p.in.Listener].Stream {
+		p.out.To, p.out.Flow = p.in.From, p.in.From
+	}
+	p.out.Parts = append(p.edits.parts[:0], p.built(b))
+	p.counts.Answered.Add(1)
+	return true
+}
+
+// malformed answers what does not parse, where enough of it does (RFC 3261
+// sections 8.2.7 and 16.3): a request, not ACK, whose five headers are there.
+func (p *Proxy) malformed(err error) bool {
+	if errors.Is(err, sip.ErrEmpty) {
+		p.counts.KeepAlives.Add(1)
+		return false
+	}
+	head := &p.message
+	if !head.Salvage(p.in.Data) || string(head.Method) == "ACK" {
+		return p.drop(noType, meter.Malformed)
+	}
+	v, ok := parseVia(head.Via)
+	if !ok {
+		return p.drop(noType, meter.Malformed)
+	}
+	p.counts.Requests.Add(1)
+	p.fail(noType, meter.Malformed)
+	status, reason := 400, "Bad Request"
+	if errors.Is(err, sip.ErrVersion) {
+		status, reason = 505, "Version Not Supported"
+	}
+	var tag [len(ownTag) + 16]byte
+	transaction := transactionOf(head, &v, 0)
+	b := sip.AppendResponse(p.build(), head, status, reason, appendHex(append(tag[:0], ownTag...), transaction, 16), p.in.From)
+	return p.reply(sip.AppendEnd(b, nil), sip.ReplyTo(head, p.in.From))
+}

@@ -1,0 +1,117 @@
+package sip
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"vitrine"
+	"vitrine/wire/sip"
+)
+
+// A Listener is an address that the director takes SIP at.
+type Listener struct {
+	Stream  bool           // TCP; else UDP
+	Address netip.AddrPort // to bind
+	// Host is the "host" or "host:port" that Via, Record-Route and Path give for
+	// the address; empty: the address itself. It must be given for an unspecified
+	// address, and be the same in directors side by side.
+	Host string
+}
+
+// ParseListener reads "udp://127.0.0.1:5060" or "tcp://[::1]:5060".
+func ParseListener(text string) (Listener, error) {
+	network, address, ok := strings.Cut(text, "://")
+	if !ok || network != "udp" && network != "tcp" {
+		return Listener{}, &vitrine.BadInput{Found: strconv.Quote(text), Want: "an address of SIP is udp://IP:PORT or tcp://IP:PORT"}
+	}
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || a.Addr().Zone() != "" {
+		return Listener{}, &vitrine.BadInput{Found: strconv.Quote(text), Want: "an IP address and a port, such as udp://127.0.0.1:5060 or udp://[::1]:5060"}
+	}
+	return Listener{Stream: network == "tcp", Address: netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}, nil
+}
+
+func (l Listener) String() string {
+	if l.Stream {
+		return "tcp://" + l.Address.String()
+	}
+	return "udp://" + l.Address.String()
+}
+
+// A place is a listener as messages name it.
+type place struct {
+	Listener
+	via  []byte     // the Via line up to the stamp
+	uri  []byte     // what follows the user in Record-Route and Path, brackets and all
+	host []byte     // as it is written
+	addr netip.Addr // of host; invalid: host is a name
+	port uint16     // 0: not written, 5060 is meant
+	is4  bool
+}
+
+// newPlace prepares the texts of a listener; address is the one that is bound.
+func newPlace(l Listener, address netip.AddrPort) (place, error) {
+	l.Address = address
+	text := l.Host
+	if text == "" {
+		if address.Addr().IsUnspecified() {
+			return place{}, &vitrine.BadInput{Found: l.String(), Want: "an unspecified address needs the host that clients and instances reach it by"}
+		}
+		text = address.String()
+	}
+	p := place{Listener: l, is4: address.Addr().Is4()}
+	host, port, ok := sip.SentBy([]byte("SIP/2.0/UDP " + text))
+	if !ok || strings.ContainsAny(text, " ;,<>@\"\r\n") {
+		return place{}, &vitrine.BadInput{Found: strconv.Quote(text), Want: "a host, or host:port"}
+	}
+	p.host, p.port = host, port
+	p.addr, _ = parseHost(host)
+	transport, parameter := "UDP ", ""
+	if l.Stream {
+		transport, parameter = "TCP ", ";transport=tcp"
+	}
+	p.via = fmt.Appendf(nil, "Via: SIP/2.0/%s%s;branch=%s%s", transport, text, cookie, mark)
+	p.uri = fmt.Appendf(nil, "@%s%s;lr>", text, parameter)
+	return p, nil
+}
+
+// is says whether a host and port name the listener.
+func (p *place) is(host []byte, port uint16) bool {
+	if port == 0 {
+		port = 5060
+	}
+	own := p.port
+	if own == 0 {
+		own = 5060
+	}
+	if port != own {
+		return false
+	}
+	if p.addr.IsValid() {
+		addr, ok := parseHost(host)
+		return ok && addr == p.addr
+	}
+	return sameName(host, p.host)
+}
+
+// sameName compares host names, which have no case.
+func sameName(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, y := a[i], b[i]
+		if x >= 'A' && x <= 'Z' {
+			x |= 0x20
+		}
+		if y >= 'A' && y <= 'Z' {
+			y |= 0x20
+		}
+		if x != y {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,443 @@
+package sip
+
+import (
+	"bytes"
+	"net/netip"
+	"strconv"
+
+	"vitrine/director/meter"
+	"vitrine/director/table"
+	"vitrine/wire/sip"
+)
+
+// startHops is the Max-Forwards of a request that had none (RFC 3261 section
+// 16.6, step 3).
+const startHops = "Max-Forwards: 70\r\n"
+
+// A pass is one request on its way through.
+type pass struct {
+	via    via
+	routes routes
+	callID uint64 // hash
+	stamp  stamp
+	target *table.Target // inward: the instance; outward: the one it comes from; nil: not known
+	addHop bool          // Max-Forwards is to be added
+}
+
+// request handles a request of n bytes (RFC 3261 section 16.3 to 16.6).
+func (p *Proxy) request(m *sip.Message, n int) bool {
+	var s pass
+	var ok bool
+	if s.via, ok = parseVia(m.Via); !ok {
+		return p.drop(noType, meter.Malformed) // it can be answered nowhere
+	}
+	s.callID = table.Key(m.CallID)
+	s.stamp = stamp{listener: uint8(p.in.Listener), ty: noType, transaction: transactionOf(m, &s.via, s.callID)}
+	if string(m.Method) == "ACK" && p.isOwnTag(m, s.stamp.transaction) {
+		p.counts.Absorbed.Add(1)
+		return false
+	}
+	// A strict router before us put our own URI into the request line and the
+	// one that was there at the end of Route (section 16.4).
+	if !p.unstrict(m) {
+		return p.answer(m, &s, 400, "Bad Route", meter.Malformed)
+	}
+	s.routes = p.takeRoutes(m)
+	hops, ok := p.forwards(m)
+	switch {
+	case !ok:
+		return p.answer(m, &s, 400, "Bad Max-Forwards", meter.Malformed)
+	case len(s.routes.next) == 0 && string(m.Method) == "OPTIONS" && p.isForDirector(m):
+		return p.answer(m, &s, 200, "OK", 0)
+	case hops == 0:
+		return p.answer(m, &s, 483, "Too Many Hops", meter.TooManyHops)
+	case m.ProxyRequire != nil && string(m.Method) != "CANCEL": // nothing of the kind is understood here
+		return p.answer(m, &s, 420, "Bad Extension", meter.Malformed)
+	}
+	s.addHop = hops < 0
+	s.stamp.loop = loopOf(m, s.routes.next, s.callID)
+	if p.loops(m, s.stamp.loop) {
+		return p.answer(m, &s, 482, "Loop Detected", meter.Looped)
+	}
+	if p.isOutward(m, &s) {
+		return p.outward(m, n, &s)
+	}
+	return p.inward(m, n, &s)
+}
+
+// unstrict undoes what a strict router did; false: it cannot be undone.
+func (p *Proxy) unstrict(m *sip.Message) bool {
+	if m.Route == nil || bytes.IndexByte(m.URI, '.') < 0 {
+		return true
+	}
+	u, ok := parseURI(m.URI)
+	if !ok || !p.isOwn(u.host, u.port) {
+		return true
+	}
+	if _, ok := parseMark(u.user); !ok {
+		return true
+	}
+	var last, line []byte
+	first := true
+	for f := m.Fields(); f.Next(); {
+		if f.Kind != sip.Route {
+			continue
+		}
+		for rest := f.Value; len(rest) > 0; {
+			last, rest = sip.CutElement(rest)
+			first, line = len(rest) == 0 && last != nil && p.edits.offset(last) == p.edits.offset(f.Value), f.Value
+		}
+	}
+	address := sip.Address(last)
+	if len(address) == 0 {
+		return false
+	}
+	uri := p.edits.offset(m.URI)
+	p.edits.replace(uri, uri+len(m.URI), address)
+	if first {
+		p.edits.cut(p.edits.lineStart(line), p.edits.lineEnd(line))
+	} else {
+		before := bytes.LastIndexByte(p.edits.data[:p.edits.offset(last)], ',')
+		p.edits.cut(before, p.edits.end(line))
+	}
+	m.URI = address
+	return true
+}
+
+// forwards reads Max-Forwards and counts it down in place; -1: there is none.
+func (p *Proxy) forwards(m *sip.Message) (hops int, ok bool) {
+	text := m.MaxForwards
+	if text == nil {
+		return -1, true
+	}
+	for _, c := range text {
+		if !isDigit(c) || hops > 1<<20 {
+			return 0, false
+		}
+		hops = hops*10 + int(c-'0')
+	}
+	if hops == 0 {
+		return 0, len(text) > 0
+	}
+	for i := len(text) - 1; ; i-- {
+		if text[i] != '0' {
+			text[i]--
+			return hops, true
+		}
+		text[i] = '9'
+	}
+}
+
+// isForDirector says whether the request line names the director and no user.
+func (p *Proxy) isForDirector(m *sip.Message) bool {
+	u, ok := parseURI(m.URI)
+	return ok && u.user == nil && p.isOwn(u.host, u.port)
+}
+
+// loops says whether the request was here before, and would go the same way
+// (RFC 5393 section 4.2).
+func (p *Proxy) loops(m *sip.Message, loop uint64) bool {
+	if m.NextVia == nil {
+		return p.loopsBy(m.Via, loop)
+	}
+	for f := m.Fields(); f.Next(); {
+		if f.Kind != sip.Via {
+			continue
+		}
+		for rest := f.Value; len(rest) > 0; {
+			var element []byte
+			element, rest = sip.CutElement(rest)
+			if p.loopsBy(element, loop) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// loopsBy says so of one Via element.
+func (p *Proxy) loopsBy(element []byte, loop uint64) bool {
+	if bytes.Index(element, ownBranch) < 0 {
+		return false
+	}
+	v, ok := parseVia(element)
+	if !ok || !p.isOwn(v.host, v.port) {
+		return false
+	}
+	s, ok := parseStamp(v.branch)
+	return ok && s.loop == loop
+}
+
+var ownBranch = []byte(cookie + mark)
+
+// isOutward says whether a request goes to a client: it came by the director's
+// Path or Record-Route from an instance's host, or from an instance's own
+// address with somewhere to go that is not the director.
+func (p *Proxy) isOutward(m *sip.Message, s *pass) bool {
+	if s.routes.known {
+		return s.routes.mark.outward && p.isTrusted(p.in.From.Addr())
+	}
+	target := p.server.sources().find(p.in.From)
+	if target == nil {
+		return false
+	}
+	next := sip.Address(s.routes.next)
+	if next == nil {
+		next = m.URI
+	}
+	u, ok := parseURI(next)
+	if !ok || p.isOwn(u.host, u.port) {
+		return false
+	}
+	_, ok = u.address()
+	s.target = target
+	return ok
+}
+
+// isTrusted says whether requests from that IP address may be sent on to where
+// they say: an instance has it, or it is configured.
+func (p *Proxy) isTrusted(a netip.Addr) bool {
+	if p.server.sources().trusted(a) {
+		return true
+	}
+	for _, prefix := range p.rules.trusted {
+		if prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// inward sends a request to an instance.
+func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
+	region := p.rules.regionOf(p.in.From.Addr())
+	rule, named := p.rules.find(m)
+	ty, id := p.dialogOf(s)
+	var ok bool
+	switch {
+	case ty != noType:
+		key := s.callID
+		if rule != nil && rule.ty == ty {
+			key = rule.hash(m, s.callID)
+		}
+		// The ACK of a success belongs to the INVITE's instance, however that drains.
+		s.target, ok = p.steering.Resume(p.in.At, ty, id, key, region, p.rules.types[ty].Dialogs || string(m.Method) == "ACK")
+	case rule != nil:
+		ty = rule.ty
+		s.target, ok = p.steering.Choose(p.in.At, ty, rule.hash(m, s.callID), region)
+	case named:
+		return p.answer(m, s, 489, "Bad Event", meter.Unruled)
+	default:
+		return p.answer(m, s, 501, "Not Implemented", meter.Unruled)
+	}
+	s.stamp.ty = ty
+	if !ok {
+		return p.answer(m, s, 503, "Service Unavailable", meter.NoInstance)
+	}
+	options := &p.rules.types[ty]
+	if options.Gate != nil && isGated(m) && !options.Gate.Admit(p.in.At) {
+		return p.answer(m, s, 503, "Service Unavailable", meter.Overloaded)
+	}
+	s.stamp.id = s.target.ID
+	p.out.To = s.target.Address
+	if !p.send(m, n, s, options.Stream) {
+		return false
+	}
+	p.counts.Inward.Add(1)
+	switch string(m.Method) {
+	case "ACK", "CANCEL":
+		p.meter.Sent(s.target)
+	default:
+		p.meter.Begin(p.in.At, s.target, s.stamp.transaction)
+	}
+	return true
+}
+
+// dialogOf is the type and instance that the director's own Route names.
+func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
+	if !s.routes.known || s.routes.mark.outward {
+		return noType, 0
+	}
+	return p.rules.typeOf(s.routes.mark.typeName), s.routes.mark.id
+}
+
+// isGated says whether the request begins something that may be refused: not
+// within a dialog, and neither of ACK and CANCEL.
+func isGated(m *sip.Message) bool {
+	if method := string(m.Method); method == "ACK" || method == "CANCEL" {
+		return false
+	}
+	return !hasTag(m.To)
+}
+
+func hasTag(value []byte) bool {
+	_, has := sip.Param(value, "tag")
+	return has
+}
+
+// outward sends a request from an instance to where Route, the flow or the
+// request line say.
+func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
+	s.stamp.outward = true
+	s.stamp.ty, s.stamp.id = p.owner(m, s)
+	next := sip.Address(s.routes.next)
+	if next == nil {
+		next = m.URI
+	}
+	u, ok := parseURI(next)
+	if !ok {
+		return p.answer(m, s, 416, "Unsupported URI Scheme", meter.Unroutable)
+	}
+	stream := u.stream
+	if flow, ok := parseFlow(s.routes.flow); ok {
+		p.out.Flow, stream = flow, true
+	}
+	if p.out.To, ok = u.address(); !ok && !p.out.Flow.IsValid() {
+		return p.answer(m, s, 502, "Cannot Resolve Names", meter.Unroutable)
+	} else if !ok {
+		p.out.To = p.out.Flow
+	}
+	if !p.send(m, n, s, stream) {
+		return false
+	}
+	p.counts.Outward.Add(1)
+	return true
+}
+
+// send writes the request that goes to p.out.To; false: it was answered instead.
+func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
+	at := p.placeFor(p.in.Listener, stream, p.out.To.Addr().Is4())
+	if at < 0 {
+		return p.answer(m, s, 502, "No Such Transport", meter.Unroutable)
+	}
+	place, came := &p.server.places[at], &p.server.places[p.in.Listener]
+	p.out.Listener = at
+	p.received(&s.via)
+
+	b := s.stamp.append(append(p.build(), place.via...))
+	if p.rules.feedback && !s.stamp.outward {
+		b = append(b, `;oc;oc-algo="loss"`...)
+	}
+	if came.Stream {
+		b = appendFlow(append(append(append(b, ';'), flowName...), '='), p.in.From)
+	}
+	b = append(b, '\r', '\n')
+	b = p.appendRoute(b, m, s, place, came)
+	if s.addHop {
+		b = append(b, startHops...)
+	}
+	p.edits.insert(p.edits.offset(m.Header), p.built(b))
+	p.out.Parts = p.edits.compose(p.edits.offset(m.Method), n)
+	if p.edits.full {
+		return p.answer(m, s, 400, "Too Many Routes", meter.Malformed)
+	}
+	return true
+}
+
+// appendRoute appends Record-Route to a request that may begin a dialog, and
+// Path to a REGISTER that goes inward.
+func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *place) []byte {
+	switch string(m.Method) {
+	case "REGISTER":
+		if s.stamp.outward {
+			return b
+		}
+		b = appendURI(append(b, "Path: "...), leaves, 'o', s.stamp.id, p.flow(came), p.rules.types[s.stamp.ty].name)
+		return append(b, '\r', '\n')
+	case "INVITE", "SUBSCRIBE", "REFER":
+	default:
+		return b
+	}
+	if s.stamp.ty == noType || hasTag(m.To) {
+		return b
+	}
+	id, name := s.stamp.id, p.rules.types[s.stamp.ty].name
+	// Two, so that the one a later request comes by tells where it goes, and
+	// each side is spoken to over its own transport (RFC 5658 section 4.2).
+	b = append(b, "Record-Route: "...)
+	if !s.stamp.outward {
+		b = appendURI(b, leaves, 'o', id, p.flow(came), name)
+		b = appendURI(append(b, ", "...), came, 'i', id, netip.AddrPort{}, name)
+	} else {
+		b = appendURI(b, leaves, 'i', id, netip.AddrPort{}, name)
+		b = appendURI(append(b, ", "...), came, 'o', id, p.out.Flow, name)
+	}
+	return append(b, '\r', '\n')
+}
+
+// flow is the far end of the connection that a request came by, for later
+// requests the other way (RFC 5626 section 5.3); not valid for UDP.
+func (p *Proxy) flow(came *place) netip.AddrPort {
+	if came.Stream {
+		return p.in.From
+	}
+	return netip.AddrPort{}
+}
+
+// owner is the type and instance that a request from an instance belongs to: by
+// the address that it came from, else those that its Route names if the rules
+// give them this method, else the type of the rules with the instance left to be
+// chosen by the key.
+func (p *Proxy) owner(m *sip.Message, s *pass) (table.Type, uint16) {
+	if s.target == nil {
+		s.target = p.server.sources().find(p.in.From)
+	}
+	if s.target != nil && int(s.target.Type) < len(p.rules.types) {
+		return s.target.Type, s.target.ID
+	}
+	rule, _ := p.rules.find(m)
+	ty := p.rules.typeOf(s.routes.mark.typeName)
+	switch {
+	case rule != nil && rule.ty != ty:
+		return rule.ty, 0
+	case ty != noType:
+		return ty, s.routes.mark.id
+	}
+	return noType, 0
+}
+
+// received writes into the request's own Via where it came from (RFC 3261
+// section 18.2.1, RFC 3581 section 4), so that its response goes there.
+func (p *Proxy) received(v *via) {
+	addr, isIP := parseHost(v.host)
+	if v.rport == nil && v.received == nil && isIP && addr == p.in.From.Addr() {
+		return
+	}
+	if v.rport != nil {
+		b := strconv.AppendUint(append(p.build(), '='), uint64(p.in.From.Port()), 10)
+		if v.received == nil {
+			b = p.in.From.Addr().AppendTo(append(b, ";received="...))
+		}
+		p.setParam(v.rport, p.built(b))
+	}
+	switch {
+	case v.received != nil: // what a client claims counts for nothing
+		p.setParam(v.received, p.built(p.in.From.Addr().AppendTo(append(p.build(), '='))))
+	case v.rport == nil:
+		end := p.edits.end(v.text)
+		p.edits.insert(end, p.built(p.in.From.Addr().AppendTo(append(p.build(), ";received="...))))
+	}
+}
+
+// setParam puts text, with its equals sign, after the name of a parameter that
+// has this value now, or none.
+func (p *Proxy) setParam(value, text []byte) {
+	end := p.edits.end(value)
+	if len(value) > 0 {
+		start := bytes.LastIndexByte(p.edits.data[:end-len(value)], '=')
+		p.edits.replace(start, end, text)
+		return
+	}
+	p.edits.insert(end, text)
+}
+
+// isOwnTag says whether To has the tag of the director's own answer to the
+// transaction.
+func (p *Proxy) isOwnTag(m *sip.Message, transaction uint64) bool {
+	tag, _ := sip.Param(m.To, "tag")
+	var own [len(ownTag) + 16]byte
+	return len(tag) == len(own) && bytes.Equal(tag, appendHex(append(own[:0], ownTag...), transaction, 16))
+}
+
+// ownTag begins the To tag of the director's own answers.
+const ownTag = "vd-"

@@ -1,0 +1,185 @@
+package sip
+
+import (
+	"bytes"
+	"net/netip"
+
+	"vitrine/wire/sip"
+)
+
+// A uri is a SIP URI, parted. Its slices are views.
+type uri struct {
+	user   []byte // without password; nil: none
+	host   []byte
+	port   uint16 // 0: none given
+	stream bool   // transport=tcp
+	loose  bool   // lr
+	maddr  []byte
+}
+
+// parseURI reads a SIP URI (RFC 3261 section 19.1); ok is false for other
+// schemes, SIPS among them, and for what has no host.
+func parseURI(text []byte) (u uri, ok bool) {
+	if len(text) < 5 || !equalFold(text[:4], "sip:") {
+		return u, false
+	}
+	rest := text[4:]
+	if i := bytes.IndexByte(rest, '?'); i >= 0 {
+		rest = rest[:i] // headers
+	}
+	if i := bytes.IndexByte(rest, '@'); i >= 0 {
+		u.user, rest = rest[:i], rest[i+1:]
+		if i := bytes.IndexByte(u.user, ':'); i >= 0 {
+			u.user = u.user[:i]
+		}
+	}
+	end := bytes.IndexByte(rest, ';')
+	if end < 0 {
+		end = len(rest)
+	}
+	host, params := rest[:end], rest[end:]
+	colon := bytes.LastIndexByte(host, ':')
+	if colon > bytes.IndexByte(host, ']') {
+		if u.port, ok = parsePort(host[colon+1:]); !ok {
+			return u, false
+		}
+		host = host[:colon]
+	}
+	u.host = host
+	for at := 0; at < len(params); {
+		var name, value []byte
+		name, value, at = cutParam(params, at+1)
+		switch {
+		case equalFold(name, "lr"):
+			u.loose = true
+		case equalFold(name, "maddr"):
+			u.maddr = value
+		case equalFold(name, "transport"):
+			u.stream = equalFold(value, "tcp")
+		}
+	}
+	return u, len(u.host) > 0
+}
+
+// address is where the URI leads (RFC 3263 for IP addresses; names are not
+// looked up): ok is false for a name.
+func (u *uri) address() (a netip.AddrPort, ok bool) {
+	host := u.host
+	if len(u.maddr) > 0 {
+		host = u.maddr
+	}
+	addr, ok := parseHost(host)
+	port := u.port
+	if port == 0 {
+		port = 5060
+	}
+	return netip.AddrPortFrom(addr, port), ok
+}
+
+// A mark is what the director writes into the user part of its own URIs in
+// Record-Route and Path: "i.0a1b..session" says that what comes by it goes
+// inward, to the instance 0x0a1b of the type session; "o.0a1b.FLOW.session" that
+// it came from there and goes outward, by that flow when it is still there.
+type routeMark struct {
+	outward  bool
+	id       uint16 // 0: not known
+	flow     []byte // empty: none
+	typeName []byte
+}
+
+// parseMark reads the user part of an own URI.
+func parseMark(user []byte) (m routeMark, ok bool) {
+	if len(user) < 8 || user[1] != '.' || user[6] != '.' || user[0] != 'i' && user[0] != 'o' {
+		return m, false
+	}
+	id, ok := parseHex(user[2:6])
+	m.outward, m.id = user[0] == 'o', uint16(id)
+	var found bool
+	m.flow, m.typeName, found = bytes.Cut(user[7:], dot)
+	return m, ok && found && len(m.typeName) > 0
+}
+
+var dot = []byte(".")
+
+// appendURI appends an own URI in angle brackets.
+func appendURI(b []byte, p *place, direction byte, id uint16, flow netip.AddrPort, typeName []byte) []byte {
+	b = append(append(b, "<sip:"...), direction, '.')
+	b = append(appendHex(b, uint64(id), 4), '.')
+	if flow.IsValid() {
+		b = appendFlow(b, flow)
+	}
+	return append(append(append(b, '.'), typeName...), p.uri...)
+}
+
+// routes is what the Route header of a request says.
+type routes struct {
+	own   bool      // the first element is the director's own
+	mark  routeMark // of the first own element that has one
+	flow  []byte    // of the own elements
+	next  []byte    // the first element that is not the director's, or empty
+	known bool      // mark is set
+}
+
+// takeRoutes reads the Route header and takes the director's own elements off
+// its front (RFC 3261 section 16.4): as edits. At most two of them belong to one
+// pass; more would be others' doing.
+func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
+	if m.Route == nil {
+		return r
+	}
+	for f := m.Fields(); f.Next(); {
+		if f.Kind != sip.Route {
+			continue
+		}
+		rest, taken := f.Value, false
+		for len(rest) > 0 {
+			element, after := sip.CutElement(rest)
+			u, ok := parseURI(sip.Address(element))
+			if !ok || !p.isOwn(u.host, u.port) {
+				r.next = element
+				break
+			}
+			r.take(u.user)
+			taken, rest = true, after
+		}
+		switch start := p.edits.offset(f.Name); {
+		case taken && len(rest) == 0:
+			p.edits.cut(start, p.edits.lineEnd(f.Value))
+		case taken:
+			p.edits.cut(p.edits.offset(f.Value), p.edits.offset(rest))
+		}
+		if len(r.next) > 0 {
+			return r
+		}
+	}
+	return r
+}
+
+func (r *routes) take(user []byte) {
+	r.own = true
+	mark, ok := parseMark(user)
+	if !ok {
+		return
+	}
+	if len(mark.flow) > 0 {
+		r.flow = mark.flow
+	}
+	if !r.known {
+		r.mark, r.known = mark, true
+	}
+}
+
+// isOwn says whether a host and port name this director.
+func (p *Proxy) isOwn(host []byte, port uint16) bool {
+	for i := range p.server.places {
+		if p.server.places[i].is(host, port) {
+			return true
+		}
+	}
+	for _, name := range p.rules.names {
+		if sameName(host, name) {
+			return true
+		}
+	}
+	return false
+}

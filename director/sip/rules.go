@@ -1,0 +1,220 @@
+package sip
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"vitrine/director/overload"
+	"vitrine/director/table"
+	"vitrine/wire/sip"
+)
+
+// A Key says what of a request it is steered by.
+type Key uint8
+
+// The keys.
+const (
+	ByCallID     Key = iota
+	ByFrom           // the URI in From
+	ByTo             // the URI in To
+	ByRequestURI     // without its parameters
+)
+
+var keyNames = [...]string{ByCallID: "call-id", ByFrom: "from", ByTo: "to", ByRequestURI: "request-uri"}
+
+func (k Key) String() string { return keyNames[k] }
+
+// ParseKey reads a key's name; the empty one is call-id.
+func ParseKey(name string) (Key, error) {
+	for k, n := range keyNames {
+		if name == n {
+			return Key(k), nil
+		}
+	}
+	if name == "" {
+		return ByCallID, nil
+	}
+	return 0, fmt.Errorf("key %q: must be one of %s", name, strings.Join(keyNames[:], ", "))
+}
+
+// A Rule maps requests to an aggregate type. ACK, CANCEL, BYE, PRACK, UPDATE and
+// INFO go as INVITE does, and NOTIFY as SUBSCRIBE, unless a rule names them.
+type Rule struct {
+	Method string // empty: any
+	Event  string // the event package of the Event header; empty: any
+	Type   string // the aggregate type
+	Key    Key
+}
+
+// A TypeOptions is how the requests of one aggregate type are treated.
+type TypeOptions struct {
+	Dialogs bool           // a draining instance keeps its dialogs to their end
+	Stream  bool           // instances are spoken to over TCP; else UDP
+	Gate    *overload.Gate // nil: none
+}
+
+// A Region is where clients of a network are.
+type Region struct {
+	Prefix netip.Prefix
+	Region table.Region
+}
+
+// A RulesConfig says how requests are steered.
+type RulesConfig struct {
+	Types   []string // as in the table
+	Options map[string]TypeOptions
+	Rules   []Rule   // the first that fits counts
+	Names   []string // hosts, beside the listeners', that Route and Request-URI may name the director by
+	Regions []Region // the first that fits counts
+	// Trusted are networks, beside the instances' own addresses, whose requests
+	// are sent outward to where the director's Path or Record-Route leads them.
+	Trusted []netip.Prefix
+	// Feedback makes the director ask instances for overload feedback (RFC 7339)
+	// in its Via; clients that ask for it get the gate's whether it is set or not.
+	Feedback bool
+}
+
+// Rules are how requests are steered at one time. They are never changed.
+type Rules struct {
+	types    []typeRules // by table.Type
+	rules    []rule
+	names    [][]byte
+	regions  []Region
+	trusted  []netip.Prefix
+	feedback bool
+}
+
+type typeRules struct {
+	TypeOptions
+	name []byte
+}
+
+type rule struct {
+	method, event string
+	ty            table.Type
+	key           Key
+}
+
+// NewRules checks and prepares rules. A type's name goes into URIs and must be
+// made of letters, digits, '-' and '_'.
+func NewRules(c RulesConfig) (*Rules, error) {
+	r := &Rules{regions: slices.Clone(c.Regions), trusted: slices.Clone(c.Trusted), feedback: c.Feedback}
+	for _, name := range c.Types {
+		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+			return nil, fmt.Errorf("type %q: its name must be of letters, digits, '-' and '_', for it goes into Record-Route", name)
+		}
+		r.types = append(r.types, typeRules{c.Options[name], []byte(name)})
+	}
+	for name := range c.Options {
+		if r.typeOf([]byte(name)) == noType {
+			return nil, fmt.Errorf("options of type %q: there is no such type", name)
+		}
+	}
+	for i, in := range c.Rules {
+		ty := r.typeOf([]byte(in.Type))
+		if ty == noType {
+			return nil, fmt.Errorf("rule %d: no type %q; there are %s", i+1, in.Type, strings.Join(c.Types, ", "))
+		}
+		if int(in.Key) >= len(keyNames) {
+			return nil, fmt.Errorf("rule %d: no key has the number %d", i+1, in.Key)
+		}
+		r.rules = append(r.rules, rule{in.Method, in.Event, ty, in.Key})
+	}
+	for _, name := range c.Names {
+		r.names = append(r.names, []byte(name))
+	}
+	return r, nil
+}
+
+// typeOf finds a type by its name; noType: none.
+func (r *Rules) typeOf(name []byte) table.Type {
+	for i := range r.types {
+		if bytes.Equal(r.types[i].name, name) {
+			return table.Type(i)
+		}
+	}
+	return noType
+}
+
+// find gives the rule for a request; nil: none. named says whether any rule
+// names its method.
+func (r *Rules) find(m *sip.Message) (found *rule, named bool) {
+	found, named = r.match(m.Method, m.Event)
+	if found != nil || named {
+		return found, named
+	}
+	switch string(m.Method) {
+	case "ACK", "CANCEL", "BYE", "PRACK", "UPDATE", "INFO":
+		found, named = r.match(invite, m.Event)
+	case "NOTIFY":
+		found, named = r.match(subscribe, m.Event)
+	}
+	if found != nil || named {
+		return found, named
+	}
+	for i := range r.rules {
+		if r.rules[i].method == "" && fits(r.rules[i].event, m.Event) {
+			return &r.rules[i], false
+		}
+	}
+	return nil, false
+}
+
+var invite, subscribe = []byte("INVITE"), []byte("SUBSCRIBE")
+
+func (r *Rules) match(method, event []byte) (found *rule, named bool) {
+	for i := range r.rules {
+		if r.rules[i].method != string(method) {
+			continue
+		}
+		named = true
+		if fits(r.rules[i].event, event) {
+			return &r.rules[i], true
+		}
+	}
+	return nil, named
+}
+
+// fits says whether an Event header is of the package; its parameters do not
+// count (RFC 6665 section 8.2.1).
+func fits(want string, event []byte) bool {
+	if want == "" {
+		return true
+	}
+	if i := bytes.IndexByte(event, ';'); i >= 0 {
+		event = trim(event[:i])
+	}
+	return string(event) == want
+}
+
+// hash is the key that the rule steers a request by. callID is the hash of the
+// Call-ID.
+func (r *rule) hash(m *sip.Message, callID uint64) uint64 {
+	var text []byte
+	switch r.key {
+	case ByFrom:
+		text = sip.Address(m.From)
+	case ByTo:
+		text = sip.Address(m.To)
+	case ByRequestURI:
+		text = m.URI
+	default:
+		return callID
+	}
+	if i := bytes.IndexByte(text, ';'); i >= 0 {
+		text = text[:i]
+	}
+	return table.Key(text)
+}
+
+func (r *Rules) regionOf(a netip.Addr) table.Region {
+	for i := range r.regions {
+		if r.regions[i].Prefix.Contains(a) {
+			return r.regions[i].Region
+		}
+	}
+	return 0
+}

@@ -1,0 +1,241 @@
+package sip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/director/datagram"
+	"vitrine/director/meter"
+	"vitrine/director/table"
+)
+
+// A Config says what a Server listens to and steers by.
+type Config struct {
+	Listeners []Listener
+	Workers   int        // UDP workers; one a core is right
+	Inherited []*os.File // sockets of the process before, of which those for Listeners are used; the caller closes them
+	Epochs    *table.Epochs
+	Rules     *Rules
+	Meter     *meter.Meter
+	Keys      int // how many keys each worker remembers
+	// Connections is how many TCP connections there may be; 0: 10,000.
+	Connections int
+	// Idle is how long a TCP connection may be silent; 0: 10 minutes.
+	Idle time.Duration
+	Now  func() time.Duration // monotonic; the clock of Epochs
+	Log  *slog.Logger
+}
+
+// A Server is the sockets of SIP listeners and what serves them.
+type Server struct {
+	core     core
+	group    *datagram.Group // nil: no UDP listener
+	streams  *streams        // nil: no TCP listener
+	proxies  []*Proxy        // of the workers, then that of TCP
+	handlers []*worker
+}
+
+// Listen opens or takes over the sockets; messages wait in them until Run. The
+// caller closes the Server.
+func Listen(c Config) (_ *Server, err error) {
+	if len(c.Listeners) == 0 || len(c.Listeners) > mostListeners {
+		return nil, fmt.Errorf("%d SIP listeners: there must be 1 to %d", len(c.Listeners), mostListeners)
+	}
+	if c.Epochs == nil || c.Rules == nil || c.Meter == nil || c.Now == nil || c.Log == nil {
+		return nil, errors.New("sip: a Config needs Epochs, Rules, Meter, Now and Log")
+	}
+	s := &Server{core: core{epochs: c.Epochs, places: make([]place, len(c.Listeners))}}
+	s.core.rules.Store(c.Rules)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := s.listenDatagrams(&c); err != nil {
+		return nil, err
+	}
+	if err := s.listenStreams(&c); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// listenDatagrams opens the UDP listeners and makes their workers.
+func (s *Server) listenDatagrams(c *Config) (err error) {
+	var addresses []netip.AddrPort
+	var indexes []int // of listeners
+	for i, l := range c.Listeners {
+		if !l.Stream {
+			addresses = append(addresses, l.Address)
+			indexes = append(indexes, i)
+		}
+	}
+	if len(addresses) == 0 {
+		return nil
+	}
+	s.group, err = datagram.Listen(datagram.Config{Addresses: addresses, Workers: max(c.Workers, 1), Inherited: c.Inherited, Now: c.Now})
+	if err != nil {
+		return fmt.Errorf("listen for SIP: %w", err)
+	}
+	group := make([]int, len(c.Listeners)) // index in the group, by listener
+	for n, i := range indexes {
+		group[i] = n
+		if s.core.places[i], err = newPlace(c.Listeners[i], s.group.Addresses()[n]); err != nil {
+			return err
+		}
+	}
+	for range max(c.Workers, 1) {
+		s.handlers = append(s.handlers, &worker{server: s, proxy: s.newProxy(c), listeners: indexes, group: group})
+	}
+	return nil
+}
+
+func (s *Server) newProxy(c *Config) *Proxy {
+	p := &Proxy{server: &s.core, steering: table.NewSteering(c.Epochs, c.Keys), meter: c.Meter.Worker()}
+	s.proxies = append(s.proxies, p)
+	return p
+}
+
+// A worker hands the datagrams of a UDP worker to its proxy.
+type worker struct {
+	server    *Server
+	proxy     *Proxy
+	listeners []int // by the group's index
+	group     []int // by listener
+	out       Outgoing
+}
+
+// Handle does one datagram.
+func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
+	in.Listener = w.listeners[in.Listener]
+	listener := in.Listener
+	if w.proxy.Handle(in, out.Room(), &w.out) {
+		if w.server.core.places[w.out.Listener].Stream {
+			w.server.streams.send(&w.out)
+		} else {
+			out.Send(w.group[w.out.Listener], w.out.To, w.out.Parts...)
+		}
+	}
+	in.Listener = w.group[listener]
+}
+
+// Addresses are what is listened to, in the order of Config.Listeners, with the
+// ports that the kernel chose.
+func (s *Server) Addresses() []netip.AddrPort {
+	var addresses []netip.AddrPort
+	for i := range s.core.places {
+		addresses = append(addresses, s.core.places[i].Address)
+	}
+	return addresses
+}
+
+// SetRules puts other rules in force. Those that name more types than the table
+// has are set after the table, those that name fewer before it.
+func (s *Server) SetRules(r *Rules) { s.core.rules.Store(r) }
+
+// Run serves until ctx is done; a Server is run once. What came in is handled
+// and sent; what waits in the sockets stays there for who inherits them.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if s.group != nil {
+		g.Go(func() error {
+			return s.group.Run(ctx, func(i int) datagram.Handler { return s.handlers[i] })
+		})
+	}
+	if s.streams != nil {
+		g.Go(func() error { return s.streams.run(ctx) })
+	}
+	return g.Wait()
+}
+
+// Files duplicates the listening sockets for another process, which passes them
+// to Listen as Inherited. The caller closes them.
+func (s *Server) Files() (files []*os.File, err error) {
+	if s.group != nil {
+		if files, err = s.group.Files(); err != nil {
+			return nil, err
+		}
+	}
+	if s.streams != nil {
+		more, err := s.streams.files()
+		files = append(files, more...)
+		if err != nil {
+			for _, f := range files {
+				err = errors.Join(err, f.Close())
+			}
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// Close closes the sockets; Run must have returned.
+func (s *Server) Close() error {
+	var err error
+	if s.streams != nil {
+		err = s.streams.close()
+	}
+	if s.group != nil {
+		err = errors.Join(err, s.group.Close())
+	}
+	return err
+}
+
+// Totals are a Server's counts.
+type Totals struct {
+	Requests, Responses uint64 // that came
+	Inward, Outward     uint64 // requests sent on, to instances and to clients
+	Returned            uint64 // responses sent on
+	Answered            uint64 // requests that the director answered
+	KeepAlives          uint64 // datagrams of line ends
+	Absorbed            uint64 // ACKs of the director's own answers
+	Dropped             uint64 // neither sent on nor answered
+	Datagrams           datagram.Counters
+	Streams             StreamCounts
+}
+
+// Totals adds up the workers.
+func (s *Server) Totals() (t Totals, err error) {
+	for _, p := range s.proxies {
+		c := &p.counts
+		t.Requests += c.Requests.Load()
+		t.Responses += c.Responses.Load()
+		t.Inward += c.Inward.Load()
+		t.Outward += c.Outward.Load()
+		t.Returned += c.Returned.Load()
+		t.Answered += c.Answered.Load()
+		t.KeepAlives += c.KeepAlives.Load()
+		t.Absorbed += c.Absorbed.Load()
+		t.Dropped += c.Dropped.Load()
+	}
+	if s.group != nil {
+		if t.Datagrams, err = s.group.Counters(); err != nil {
+			return t, err
+		}
+	}
+	if s.streams != nil {
+		t.Streams = s.streams.counts()
+	}
+	return t, nil
+}
+
+// Steering adds up what the workers' steering counted.
+func (s *Server) Steering() (sum table.Stats) {
+	for _, p := range s.proxies {
+		one := p.steering.Stats()
+		sum.Kept += one.Kept
+		sum.Moved += one.Moved
+		sum.Gone += one.Gone
+		sum.Unknown += one.Unknown
+		sum.Forgotten += one.Forgotten
+		sum.None += one.None
+	}
+	return sum
+}
