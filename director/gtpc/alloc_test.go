@@ -26,7 +26,8 @@ type bench struct {
 	meter  *meter.Meter
 }
 
-func newBench(tb testing.TB, number uint8) *bench {
+// limit bounds each of its memories; 0: the defaults.
+func newBench(tb testing.TB, number uint8, limit int) *bench {
 	tb.Helper()
 	sink, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{
 		netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("127.0.0.1:0"),
@@ -57,7 +58,10 @@ func newBench(tb testing.TB, number uint8) *bench {
 		tb.Fatal(err)
 	}
 	b := &bench{now: time.Second, of: of, meter: m}
-	b.d, err = director.New(director.Config{Addresses: group.Addresses(), Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, Exchanges: 1 << 14, Sessions: 1 << 12, Keys: 1 << 12, PeerPort: 9})
+	b.d, err = director.New(director.Config{
+		Addresses: group.Addresses(), Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, PeerPort: 9,
+		Exchanges: limit, Sessions: limit, Keys: limit,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -88,7 +92,7 @@ func teids(number uint8) func(uint32) uint32 {
 // Nothing is allocated for a message, whatever becomes of it.
 func TestNothingIsAllocated(t *testing.T) {
 	for _, number := range []uint8{0, 1} {
-		b := newBench(t, number)
+		b := newBench(t, number, 1<<12)
 		mix := gtpctest.NewMix(gtpctest.Config{Sessions: 1000, TEID: teids(number)})
 		peer, stranger := netip.MustParseAddrPort("127.0.0.9:2123"), netip.MustParseAddrPort("[::1]:5")
 		room := make([]byte, 0, 4096)
@@ -116,7 +120,7 @@ func TestNothingIsAllocated(t *testing.T) {
 func BenchmarkHandle(b *testing.B) {
 	for name, number := range map[string]uint8{"learned": 0, "prefix": 1} {
 		b.Run(name, func(b *testing.B) {
-			s := newBench(b, number)
+			s := newBench(b, number, 0)
 			mix := gtpctest.NewMix(gtpctest.Config{TEID: teids(number)})
 			peer := netip.MustParseAddrPort("127.0.0.9:2123")
 			room := make([]byte, 0, 4096)

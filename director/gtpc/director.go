@@ -149,11 +149,11 @@ func (d *Director) isOwn(from netip.AddrPort) bool {
 }
 
 // ownerOf finds whose a TEID is that a peer sends to.
-func (d *Director) ownerOf(v *table.View, p *Policy, now time.Duration, teid uint32) owner {
+func (d *Director) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
 	if teid == 0 {
 		return owner{}
 	}
-	prefixed := prefixOwner(v, p, teid)
+	prefixed := prefixOwner(p, teid)
 	if prefixed.id != 0 && !p.learns {
 		return prefixed
 	}
@@ -166,7 +166,7 @@ func (d *Director) ownerOf(v *table.View, p *Policy, now time.Duration, teid uin
 
 // prefixOwner is the instance whose prefix a TEID has; none: id is 0. It need
 // not be there any more: then the key still counts.
-func prefixOwner(v *table.View, p *Policy, teid uint32) owner {
+func prefixOwner(p *Policy, teid uint32) owner {
 	number, id, key := splitTEID(teid)
 	if number == 0 || id == 0 || !p.has[number] {
 		return owner{}
@@ -185,7 +185,7 @@ type Totals struct {
 	Retransmitted   uint64 // requests that came again, sent where they went before
 	Rejected        uint64 // requests that the director answered itself, for want of an instance or of tokens
 	Unruled         uint64 // requests that no rule fits, dropped
-	Unreachable     uint64 // messages to an address of a family that is not listened to
+	Unreachable     uint64 // requests of instances to a TEID that is not known, and messages to an address of a family that is not listened to
 	UnknownTEID     uint64 // requests steered by a hash of the TEID, whose owner is not known
 	Keyless         uint64 // requests with neither TEID nor IMSI, steered by the sender's address
 	Piggybacked     uint64

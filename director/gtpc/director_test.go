@@ -555,3 +555,55 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%d memories of 2 workers", n)
 	}
 }
+
+// A restart that hands over loses nothing: neither learned TEIDs nor answers on
+// their way. One that does not loses those, and only those.
+func TestRestart(t *testing.T) {
+	for name, way := range ways() {
+		for _, carry := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, carried %v", name, carry), func(t *testing.T) {
+				s := newStage(t, []string{"gateway"}, way.option)
+				peer := s.peer()
+				at, teid := attach(t, s, peer, "001010000000001", 1, 1000, way.teid("001010000000001", 1))
+				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2))
+				request := at.receive()
+				s.restart(carry)
+				at.send(answered(request, 1000))
+				if carry {
+					if m := peer.receive(); m.Sequence != 2 || m.Type != gtpc.ModifyBearerResponse {
+						t.Fatalf("the answer: %+v", m)
+					}
+				}
+				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2)) // the peer sends it again
+				got, again := s.whoGot("gateway")
+				if carry && again.Sequence != request.Sequence || !carry && again.Sequence == request.Sequence {
+					t.Errorf("a retransmission has the number %#x, and had %#x", again.Sequence, request.Sequence)
+				}
+				known := carry || name == "prefix"
+				if known && got != at {
+					t.Errorf("the session of %s went on at %s", at.target.Name, got.target.Name)
+				}
+				got.send(answered(again, 1000))
+				if m := peer.receive(); m.Sequence != 2 {
+					t.Fatalf("%+v", m)
+				}
+				if n := s.director.Totals(s.now()); (n.UnknownTEID == 0) != known || n.Stray != map[bool]uint64{true: 0, false: 1}[carry] {
+					t.Errorf("%+v", n)
+				}
+			})
+		}
+	}
+}
+
+// What an instance sends to a TEID that no peer gave it is not given to another
+// instance.
+func TestInstanceKnowsBetter(t *testing.T) {
+	s := newStage(t, []string{"gateway"})
+	n := s.nodes["gateway-1"]
+	n.send(plain(gtpc.CreateBearerRequest, 0xabcdef01, 1))
+	n.quiet()
+	s.nodes["gateway-2"].quiet()
+	if got := s.director.Totals(s.now()); got.Unreachable != 1 || got.Forwarded != 0 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -49,9 +49,17 @@ type exchanges struct {
 	overflow atomic.Uint64 // forgotten for want of room: unanswered, and younger than lifetime
 }
 
-// An indexBucket finds exchanges by who began them: 40 bits of the hash and the
-// number plus one. 0 is unused.
-type indexBucket [ways]uint64
+// An indexBucket finds exchanges by who began them: one cache line of entries.
+// An entry is 10 bits of the hash and the number, which tells the ring's entry
+// to compare; 0 is unused, since no exchange has the number 0.
+type indexBucket [indexWays]uint32
+
+const (
+	indexWays   = 16
+	indexNumber = numbers - 1
+)
+
+func indexTag(h uint64) uint32 { return uint32(h>>54) << 22 }
 
 // newExchanges makes room for limit exchanges. first is the number to begin
 // with: another after each start, so that none comes again while an instance
@@ -61,7 +69,7 @@ func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
 	for n < limit && n < numbers/2 {
 		n *= 2
 	}
-	x := &exchanges{ring: make([]exchange, n), index: make([]indexBucket, n/ways*2), lifetime: uint32(lifetime / moment)}
+	x := &exchanges{ring: make([]exchange, n), index: make([]indexBucket, n/indexWays*2), lifetime: uint32(lifetime / moment)}
 	x.next.Store(first)
 	return x
 }
@@ -76,23 +84,27 @@ func hashSender(from *place, listener uint8, sequence uint32) uint64 {
 
 // find looks up the exchange that a sender began, at a listener, with that
 // sequence number, of the type, or of any for type 0. It copies it.
-func (x *exchanges) find(now time.Duration, from place, listener uint8, sequence uint32, kind gtpc.Type) (exchange, bool) {
+func (x *exchanges) find(now time.Duration, from place, listener uint8, sequence uint32, kind gtpc.Type) (e exchange, found bool) {
 	h := hashSender(&from, listener, sequence)
 	at := h & uint64(len(x.index)-1)
 	lock := &x.idxLock[at%stripes]
 	lock.Lock()
 	bucket := x.index[at]
 	lock.Unlock()
-	for _, e := range bucket {
-		if e == 0 || (e^h)>>24 != 0 {
+	tag := indexTag(h)
+	for _, entry := range bucket {
+		if entry == 0 || entry&^indexNumber != tag {
 			continue
 		}
-		got, ok := x.get(now, uint32(e&(1<<24-1))-1)
-		if ok && got.sequence == sequence && got.listener == listener && got.from == from && (kind == 0 || got.kind == kind) {
-			return got, true
+		got, ok := x.get(now, entry&indexNumber)
+		if !ok || got.sequence != sequence || got.listener != listener || got.from != from || kind != 0 && got.kind != kind {
+			continue
+		}
+		if !found || (got.number-e.number)&indexNumber < numbers/2 { // the latest of several
+			e, found = got, true
 		}
 	}
-	return exchange{}, false
+	return e, found
 }
 
 // get copies the exchange of a number.
@@ -125,8 +137,17 @@ func (x *exchanges) answer(now time.Duration, number uint32, from netip.AddrPort
 
 // add remembers an exchange and gives it a number.
 func (x *exchanges) add(now time.Duration, e exchange) (number uint32) {
-	number = x.next.Add(1) & (numbers - 1)
+	for number == 0 {
+		number = x.next.Add(1) & (numbers - 1)
+	}
 	e.number, e.began, e.live = number, momentOf(now), true
+	x.put(e)
+	return number
+}
+
+// put enters an exchange in the ring and in the index.
+func (x *exchanges) put(e exchange) {
+	number := e.number
 	lock := &x.ringLock[number%stripes]
 	lock.Lock()
 	at := &x.ring[number&uint32(len(x.ring)-1)]
@@ -143,16 +164,14 @@ func (x *exchanges) add(now time.Duration, e exchange) (number uint32) {
 	bucket := &x.index[place]
 	victim, oldest := 0, uint32(0)
 	for i, old := range bucket {
-		age := (number - uint32(old&(1<<24-1)) + 1) & (numbers - 1)
-		if old == 0 || (old^h)>>24 == 0 {
+		if old == 0 {
 			victim = i
 			break
 		}
-		if age >= oldest {
+		if age := (number - old) & indexNumber; age >= oldest {
 			victim, oldest = i, age
 		}
 	}
-	bucket[victim] = h&^(1<<24-1) | uint64(number+1)
+	bucket[victim] = indexTag(h) | number
 	lock.Unlock()
-	return number
 }

@@ -25,6 +25,7 @@ type Explanation struct {
 	Type     table.Type     // the rule's
 	Session  bool           // Key is its session's
 	Key      uint64         // by which the table chooses
+	Lost     bool           // an instance sends it to a TEID that no one gave it: dropped
 	Peer     netip.AddrPort // valid: an instance sends it to a TEID that this peer gave
 	Instance *table.Target  // nil: the type has none to be had
 }
@@ -54,7 +55,7 @@ func (d *Director) Explain(now time.Duration, probe *meter.Worker, from netip.Ad
 		}
 	}
 	c := w.decide(t)
-	x.Owner, x.OwnerOf, x.Key, x.Session, x.Peer = c.owner.id, c.owner.ty, c.key, c.session, c.peer
+	x.Owner, x.OwnerOf, x.Key, x.Session, x.Peer, x.Lost = c.owner.id, c.owner.ty, c.key, c.session, c.peer, c.lost
 	if c.rule != nil {
 		x.Rule, x.Type = c.rule.at, c.rule.ty
 	}

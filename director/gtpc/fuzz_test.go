@@ -27,7 +27,7 @@ func FuzzHandle(f *testing.F) {
 	f.Add(plain(gtpc.ModifyBearerCommand, 5, 6|gtpc.CommandSequence), uint16(1), plain(gtpc.UpdateBearerRequest, 7, 6|gtpc.CommandSequence), uint16(0))
 	f.Add([]byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}, uint16(9), gtpc.AppendEchoRequest(nil, 1, 1), uint16(9))
 	f.Fuzz(func(t *testing.T, first []byte, firstPort uint16, second []byte, secondPort uint16) {
-		b := newBench(t, 1)
+		b := newBench(t, 1, 64)
 		at := func(port uint16) netip.AddrPort {
 			if int(port) < b.of.Len() { // an instance
 				return b.of.Instance(int32(port)).Address
@@ -39,7 +39,7 @@ func FuzzHandle(f *testing.F) {
 				data []byte
 				port uint16
 			}{{first, firstPort}, {second, secondPort}} {
-				if x, err := b.d.Explain(b.now, b.meter.Worker(), at(m.port), m.data); err == nil && x.Initial && x.Instance == nil && !x.Peer.IsValid() {
+				if x, err := b.d.Explain(b.now, b.meter.Worker(), at(m.port), m.data); err == nil && x.Initial && x.Rule >= 0 && x.Instance == nil {
 					t.Fatalf("%x goes nowhere: %+v", m.data, x)
 				}
 				b.handle(append([]byte(nil), m.data...), at(m.port))

@@ -1,6 +1,7 @@
 package gtpc_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -24,6 +25,9 @@ type stage struct {
 	epochs    *table.Epochs
 	meter     *meter.Meter
 	director  *director.Director
+	config    director.Config
+	group     *datagram.Group
+	stop      func()
 	address   netip.AddrPort
 	instances []vitrine.Instance
 	nodes     map[string]*node // of the instances
@@ -45,13 +49,12 @@ type node struct {
 type option func(*stageConfig)
 
 type stageConfig struct {
-	options  []director.TypeOption
-	rules    []director.Rule
-	config   director.Config
-	each     int
-	firstID  uint16
-	weight   float64
-	noDirect bool
+	options []director.TypeOption
+	rules   []director.Rule
+	config  director.Config
+	each    int
+	firstID uint16
+	weight  float64
 }
 
 // newStage makes a director with n instances of each type, with IDs from 1.
@@ -66,12 +69,11 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 		o(&c)
 	}
 	s := &stage{t: t, types: types, nodes: map[string]*node{}, start: time.Now()}
-	for ty, name := range types {
+	for _, name := range types {
 		for i := range c.each {
 			n := s.listen(netip.AddrPort{})
 			in := vitrine.Instance{Name: fmt.Sprintf("%s-%d", name, i+1), Type: name, Address: n.address, Weight: c.weight, ID: c.firstID + uint16(i)}
 			s.instances, s.nodes[in.Name] = append(s.instances, in), n
-			_ = ty
 		}
 	}
 	first, err := table.New(1, types, s.instances)
@@ -99,20 +101,62 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 	if s.director, err = director.New(c.config); err != nil {
 		t.Fatal(err)
 	}
+	s.config = c.config
+	s.run(group)
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// run serves until stop is called.
+func (s *stage) run(group *datagram.Group) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	d := s.director
 	go func() {
 		defer close(done)
-		_ = group.Run(ctx, func(int) datagram.Handler { return s.director.Worker() })
+		_ = group.Run(ctx, func(int) datagram.Handler { return d.Worker() })
 	}()
-	t.Cleanup(func() {
+	s.group = group
+	s.stop = func() {
 		cancel()
 		<-done
 		if err := group.Close(); err != nil {
-			t.Error(err)
+			s.t.Error(err)
 		}
-	})
-	return s
+	}
+}
+
+// restart puts a new director in the place of the old one, with its sockets; it
+// takes over what the old one carries if that is said.
+func (s *stage) restart(carry bool) {
+	s.t.Helper()
+	files, err := s.group.Files()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.stop()
+	old := s.director
+	s.config.First += 1 << 20
+	if s.director, err = director.New(s.config); err != nil {
+		s.t.Fatal(err)
+	}
+	if carry {
+		var memory bytes.Buffer
+		if err := old.Carry(s.now(), &memory); err != nil {
+			s.t.Fatal(err)
+		}
+		if n, err := s.director.TakeOver(&memory); err != nil || n == 0 || memory.Len() != 0 {
+			s.t.Fatalf("took %d over, %d octets are left, %v", n, memory.Len(), err)
+		}
+	}
+	group, err := datagram.Listen(datagram.Config{Addresses: s.config.Addresses, Workers: 2, Inherited: files, Now: s.now})
+	for _, f := range files {
+		_ = f.Close()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.run(group)
 }
 
 func (s *stage) now() time.Duration { return time.Since(s.start) }

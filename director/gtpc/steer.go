@@ -14,6 +14,7 @@ import (
 type decision struct {
 	peer    netip.AddrPort // valid: to a peer, and nothing below counts
 	owner   owner          // whose the TEID is; none: id is 0
+	lost    bool           // an instance sent it to a TEID that is no one's here
 	rule    *rule          // nil: none fits
 	key     uint64
 	session bool          // key is a session's
@@ -31,7 +32,10 @@ func (w *Worker) decide(t *turn) (x decision) {
 			return x
 		}
 	}
-	x.owner = d.ownerOf(t.view, t.policy, t.now, t.TEID)
+	x.owner = d.ownerOf(t.policy, t.now, t.TEID)
+	if x.lost = t.origin.id != 0 && t.TEID != 0 && x.owner.id == 0; x.lost {
+		return x
+	}
 	var ok bool
 	if x.rule, ok = t.policy.classify(t.message, x.owner); !ok {
 		return x
@@ -62,6 +66,9 @@ func (w *Worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 	case x.peer.IsValid():
 		to.to, to.key, to.hasKey = x.peer, t.key, t.hasKey
 		return to, nil, true
+	case x.lost:
+		w.fail(meter.NoType, meter.Unroutable, &w.counts.unreachable)
+		return way{}, nil, false
 	case x.rule == nil:
 		w.fail(meter.NoType, meter.Unruled, &w.counts.unruled)
 		return way{}, nil, false

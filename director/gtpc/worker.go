@@ -229,8 +229,10 @@ func (w *Worker) number(t *turn, to way, target *table.Target) {
 		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey,
 		receiver: to.receiver, sender: t.origin, kind: t.Type, listener: t.at,
 	})
-	if target != nil {
+	if _, awaits := t.Type.Response(); target != nil && (awaits || t.Type.IsCommand()) {
 		w.meter.Begin(t.now, target, transaction(number))
+	} else if target != nil {
+		w.meter.Sent(target)
 	}
 	t.SetSequence(number | t.Sequence&gtpc.CommandSequence)
 }
@@ -282,8 +284,8 @@ func (w *Worker) learn(t *turn, to way) {
 		if t.hasSender {
 			w.learnOwn(t, o, t.sender)
 		}
-		// A P-GW puts its own F-TEID there, an S-GW that of the P-GW.
-		if a := t.pgw.Addr(); t.hasPGW && (!t.hasSender || a == t.in.From.Addr() || d.own(a)) {
+		// A P-GW that answers puts its own F-TEID there, an S-GW that of the P-GW.
+		if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Addr() == t.in.From.Addr()) {
 			w.learnOwn(t, o, t.pgw)
 		}
 	}

@@ -1,0 +1,210 @@
+package gtpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"vitrine/director/table"
+	"vitrine/wire/gtpc"
+)
+
+// Carry writes what the director remembers of exchanges and of TEIDs, for
+// another process on the same host, with the same clock, types and listeners, to
+// take over. The workers must have stopped. Their own memories are not in it:
+// see Memories.
+func (d *Director) Carry(now time.Duration, to io.Writer) error {
+	out := binary.BigEndian.AppendUint32(nil, d.exchanges.next.Load())
+	if _, err := to.Write(out); err != nil {
+		return fmt.Errorf("hand over GTP-C exchanges: %w", err)
+	}
+	if err := d.exchanges.carry(now, to); err != nil {
+		return fmt.Errorf("hand over GTP-C exchanges: %w", err)
+	}
+	if err := errors.Join(d.sessions.carry(now, to), d.peers.carry(now, to)); err != nil {
+		return fmt.Errorf("hand over learned TEIDs: %w", err)
+	}
+	return nil
+}
+
+// TakeOver reads what Carry wrote, before any worker starts, and says how many
+// exchanges and TEIDs came. Where this director has less room, the latest stay.
+func (d *Director) TakeOver(from io.Reader) (n int, err error) {
+	var next [4]byte
+	if _, err := io.ReadFull(from, next[:]); err != nil {
+		return 0, fmt.Errorf("take GTP-C exchanges over: %w", err)
+	}
+	exchanges, err := d.exchanges.takeOver(from)
+	if err != nil {
+		return exchanges, fmt.Errorf("take GTP-C exchanges over: %w", err)
+	}
+	d.exchanges.next.Store(binary.BigEndian.Uint32(next[:]))
+	n = exchanges
+	for _, l := range []*learned{d.sessions, d.peers} {
+		more, err := l.takeOver(from)
+		n += more
+		if err != nil {
+			return n, fmt.Errorf("take learned TEIDs over: %w", err)
+		}
+	}
+	return n, nil
+}
+
+const (
+	placeSize    = 16 + 2 + 1
+	exchangeSize = 2*placeSize + 4*4 + 8 + 2*3 + 3
+	learnedSize  = 3*4 + 3 + 8 + 1 + placeSize
+	carryChunk   = 1 << 16
+)
+
+// carry writes the exchanges that are still alive, the oldest first, after
+// their count.
+func (x *exchanges) carry(now time.Duration, to io.Writer) error {
+	alive := make([]exchange, 0, len(x.ring))
+	next := x.next.Load()
+	for i := range uint32(len(x.ring)) {
+		e := x.ring[(next+1+i)&uint32(len(x.ring)-1)]
+		if e.live && momentOf(now)-e.began <= x.lifetime {
+			alive = append(alive, e)
+		}
+	}
+	out := binary.BigEndian.AppendUint32(nil, uint32(len(alive)))
+	for i := range alive {
+		out = alive[i].append(out)
+		if len(out) > carryChunk {
+			if _, err := to.Write(out); err != nil {
+				return err
+			}
+			out = out[:0]
+		}
+	}
+	_, err := to.Write(out)
+	return err
+}
+
+func (x *exchanges) takeOver(from io.Reader) (n int, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return 0, err
+	}
+	in := make([]byte, exchangeSize)
+	for range binary.BigEndian.Uint32(head[:]) {
+		if _, err := io.ReadFull(from, in); err != nil {
+			return n, err
+		}
+		e := readExchange(in)
+		if e.number == 0 || e.number >= numbers {
+			return n, fmt.Errorf("number %d", e.number)
+		}
+		x.put(e)
+		n++
+	}
+	return n, nil
+}
+
+func (l *learned) carry(now time.Duration, to io.Writer) error {
+	seconds := uint32(now / time.Second)
+	count := uint32(0)
+	each := func(do func(*learnedEntry)) {
+		for i := range l.buckets {
+			for k := range l.buckets[i] {
+				if e := &l.buckets[i][k]; e.space != 0 && seconds-e.seconds <= l.idle {
+					do(e)
+				}
+			}
+		}
+	}
+	each(func(*learnedEntry) { count++ })
+	out := binary.BigEndian.AppendUint32(nil, count)
+	var err error
+	each(func(e *learnedEntry) {
+		out = e.append(out)
+		if len(out) > carryChunk && err == nil {
+			_, err = to.Write(out)
+			out = out[:0]
+		}
+	})
+	if err == nil {
+		_, err = to.Write(out)
+	}
+	return err
+}
+
+func (l *learned) takeOver(from io.Reader) (n int, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return 0, err
+	}
+	in := make([]byte, learnedSize)
+	for range binary.BigEndian.Uint32(head[:]) {
+		if _, err := io.ReadFull(from, in); err != nil {
+			return n, err
+		}
+		e := readLearned(in)
+		l.put(time.Duration(e.seconds)*time.Second, e.space, e.teid, e.owner)
+		n++
+	}
+	return n, nil
+}
+
+func (p *place) append(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(append(b, p.ip[:]...), p.port), flags(p.four))
+}
+
+func readPlace(b []byte) place {
+	return place{ip: [16]byte(b), port: binary.BigEndian.Uint16(b[16:]), four: b[18]&1 != 0}
+}
+
+func (i instance) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint16(append(b, byte(i.ty)), i.id)
+}
+
+func readInstance(b []byte) instance {
+	return instance{table.Type(b[0]), binary.BigEndian.Uint16(b[1:])}
+}
+
+func (e *exchange) append(b []byte) []byte {
+	b = e.to.append(e.from.append(b))
+	for _, v := range []uint32{e.began, e.sequence, e.number, e.teid} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	b = e.sender.append(e.receiver.append(binary.BigEndian.AppendUint64(b, e.key)))
+	return append(b, e.listener, byte(e.kind), flags(e.answered, e.hasKey))
+}
+
+func readExchange(b []byte) exchange {
+	e := exchange{from: readPlace(b), to: readPlace(b[placeSize:]), live: true}
+	b = b[2*placeSize:]
+	e.began, e.sequence = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+	e.number, e.teid = binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
+	e.key, e.receiver, e.sender = binary.BigEndian.Uint64(b[16:]), readInstance(b[24:]), readInstance(b[27:])
+	e.listener, e.kind = b[30], gtpc.Type(b[31])
+	e.answered, e.hasKey = b[32]&1 != 0, b[32]&2 != 0
+	return e
+}
+
+func (e *learnedEntry) append(b []byte) []byte {
+	for _, v := range []uint32{e.space, e.teid, e.seconds} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	b = binary.BigEndian.AppendUint64(e.instance.append(b), e.key)
+	return e.address.append(append(b, flags(e.hasKey)))
+}
+
+func readLearned(b []byte) (e learnedEntry) {
+	e.space, e.teid, e.seconds = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
+	e.instance, e.key = readInstance(b[12:]), binary.BigEndian.Uint64(b[15:])
+	e.hasKey, e.address = b[23]&1 != 0, readPlace(b[24:])
+	return e
+}
+
+func flags(bits ...bool) (b byte) {
+	for i, bit := range bits {
+		if bit {
+			b |= 1 << i
+		}
+	}
+	return b
+}
