@@ -1,0 +1,181 @@
+package callback
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A Protocol says what is spoken over http URIs. Over https TLS settles it.
+type Protocol string
+
+// The protocols.
+const (
+	Auto  Protocol = "auto"  // HTTP/2 with prior knowledge, as 5G functions speak (TS 29.500 clause 5.2.1); HTTP/1.1 to those that do not
+	HTTP2 Protocol = "h2c"   // HTTP/2 with prior knowledge only
+	HTTP1 Protocol = "http1" // HTTP/1.1 only
+)
+
+// maxRemembered bounds the receivers whose protocol is remembered.
+const maxRemembered = 4096
+
+// A client posts messages.
+type client struct {
+	http1, http2 *http.Client // http1 also for https, with HTTP/2 by ALPN
+	protocol     Protocol
+	timeout      time.Duration
+
+	mu    sync.Mutex
+	known map[string]Protocol // by authority
+}
+
+func newClient(config Config) *client {
+	redirect := func(r *http.Request, via []*http.Request) error {
+		if r.Method != http.MethodPost || len(via) > 3 {
+			return http.ErrUseLastResponse // only 307 and 308 send the notification again
+		}
+		_, err := config.Targets.Check(r.URL.String())
+		return err
+	}
+	build := func(set func(*http.Protocols)) *http.Client {
+		protocols := new(http.Protocols)
+		set(protocols)
+		return &http.Client{CheckRedirect: redirect, Transport: &http.Transport{
+			Protocols:              protocols,
+			DialContext:            (&net.Dialer{Timeout: config.Timeout}).DialContext,
+			MaxIdleConnsPerHost:    config.Lanes,
+			MaxIdleConns:           config.Receivers,
+			IdleConnTimeout:        30 * time.Second,
+			MaxResponseHeaderBytes: 16 << 10,
+			DisableCompression:     true,
+		}}
+	}
+	return &client{
+		http1:    build(func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }),
+		http2:    build(func(p *http.Protocols) { p.SetHTTP2(true); p.SetUnencryptedHTTP2(true) }),
+		protocol: config.Protocol, timeout: config.Timeout, known: map[string]Protocol{},
+	}
+}
+
+func (c *client) close() {
+	c.http1.CloseIdleConnections()
+	c.http2.CloseIdleConnections()
+}
+
+// post makes one try: nil on 2xx, *Refused when another try is of no use.
+func (c *client) post(ctx context.Context, m waiting) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	name := authority(m.url)
+	protocol := c.protocol
+	if m.url.Scheme == "https" {
+		protocol = HTTP1
+	} else if protocol == Auto {
+		protocol = c.remembered(name)
+	}
+	switch protocol {
+	case HTTP1:
+		return c.check(name, c.try(ctx, c.http1, m))
+	case HTTP2:
+		return c.check(name, c.try(ctx, c.http2, m))
+	}
+	// Not known yet. A server of HTTP/1.1 refuses the preface of HTTP/2 before it
+	// sees the message, so that trying both does not send it twice.
+	half, stop := context.WithTimeout(ctx, c.timeout/2)
+	err := c.try(half, c.http2, m)
+	stop()
+	if answered(err) {
+		c.remember(name, HTTP2)
+		return err
+	}
+	if unreachable(err) {
+		return err
+	}
+	again := c.try(ctx, c.http1, m)
+	if answered(again) {
+		c.remember(name, HTTP1)
+	}
+	return again
+}
+
+// check forgets the protocol of a receiver that was reached and did not answer:
+// another program may listen there now.
+func (c *client) check(name string, err error) error {
+	if !answered(err) && !unreachable(err) {
+		c.mu.Lock()
+		delete(c.known, name)
+		c.mu.Unlock()
+	}
+	return err
+}
+
+func unreachable(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// A transient is an answer that another try may change.
+type transient struct{ status int }
+
+func (e *transient) Error() string { return fmt.Sprintf("the receiver answered %d", e.status) }
+
+// answered says whether there was an answer of HTTP.
+func answered(err error) bool {
+	var refused *Refused
+	var later *transient
+	return err == nil || errors.As(err, &refused) || errors.As(err, &later)
+}
+
+func (c *client) try(ctx context.Context, client *http.Client, m waiting) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url.String(), bytes.NewReader(m.Body))
+	if err != nil {
+		return fmt.Errorf("callback to %s: %w", m.Target, err)
+	}
+	request.Header.Set("Content-Type", m.ContentType)
+	request.Header.Set("3gpp-Sbi-Callback", m.Kind)
+	request.Header.Set("User-Agent", "UDSF")
+	if m.ContentLocation != "" {
+		request.Header.Set("Content-Location", m.ContentLocation)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("callback: %w", err)
+	}
+	_, _ = io.CopyN(io.Discard, response.Body, 4<<10) // so that the connection is used again
+	_ = response.Body.Close()
+	switch status := response.StatusCode; {
+	case status >= 200 && status < 300:
+		return nil
+	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
+		return &transient{status}
+	default:
+		return &Refused{Status: status}
+	}
+}
+
+func (c *client) remembered(name string) Protocol {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.known[name]; ok {
+		return p
+	}
+	return Auto
+}
+
+func (c *client) remember(name string, p Protocol) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for other := range c.known {
+		if len(c.known) < maxRemembered {
+			break
+		}
+		delete(c.known, other)
+	}
+	c.known[name] = p
+}

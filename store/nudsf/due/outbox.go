@@ -1,0 +1,183 @@
+package due
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/callback"
+)
+
+// A Delivery is a notification that is kept until it is sent.
+type Delivery struct {
+	Target          string    `json:"target"`
+	Kind            string    `json:"kind"` // 3gpp-Sbi-Callback
+	ContentType     string    `json:"contentType"`
+	ContentLocation string    `json:"contentLocation,omitempty"`
+	Key             string    `json:"key,omitempty"` // see callback.Message
+	Since           time.Time `json:"since"`
+	Tries           int       `json:"tries"`
+
+	Body []byte `json:"-"`
+}
+
+// A Letter is a delivery in its outbox.
+type Letter struct {
+	delivery Delivery
+	op       store.Op
+	until    time.Time // the lease's end
+	send     bool
+}
+
+// Letter writes a delivery for an outbox. Its Op belongs into the write that makes the
+// notification necessary; after that write Post must be called.
+func (a *Agenda) Letter(d Delivery) (*Letter, error) {
+	d.Since = a.Clock()
+	l := &Letter{delivery: d}
+	l.op = store.Op{Action: store.Put, Name: kindOutbox + rand.Text(), If: store.Condition{Absent: true}}
+	return l, a.address(l)
+}
+
+// Op is what puts the letter into the outbox.
+func (l *Letter) Op() store.Op { return l.op }
+
+// address says in the letter who sends it when: this service now, or whoever is
+// first when the receiver has room or may answer again.
+func (a *Agenda) address(l *Letter) error {
+	now := a.Clock()
+	err := a.Sender.Ready(l.delivery.Target, l.delivery.Key)
+	l.send = err == nil
+	if l.send {
+		l.until = now.Add(a.Lease)
+	} else {
+		l.until = now.Add(a.delay(l.delivery.Tries, err))
+	}
+	meta, err := json.Marshal(l.delivery)
+	if err != nil {
+		return fmt.Errorf("write notification: %w", err)
+	}
+	l.op.Meta, l.op.Value, l.op.Tags = meta, l.delivery.Body, []store.Tag{At(l.until)}
+	return nil
+}
+
+// delay gives how long to wait with the next try.
+func (a *Agenda) delay(tries int, why error) time.Duration {
+	wait := callback.Backoff(max(0, tries-1), a.Backoff, a.Longest)
+	var down *callback.Down
+	if errors.As(why, &down) {
+		wait = max(wait, down.Until.Sub(a.Clock()))
+	}
+	return wait
+}
+
+// Post sends a letter that the write with op has put into the outbox.
+func (a *Agenda) Post(ctx context.Context, space string, l *Letter, op *store.Op) {
+	l.op.Version = op.Version
+	a.Planned(space, l.until)
+	if !l.send {
+		return
+	}
+	d := &l.delivery
+	err := a.Sender.Send(callback.Message{
+		Target: d.Target, Kind: d.Kind, ContentType: d.ContentType, ContentLocation: d.ContentLocation,
+		Body: d.Body, Key: d.Key, Once: true, Deadline: l.until.Add(-a.Lease / 4),
+		Done: func(err error) { a.settle(context.WithoutCancel(ctx), space, l, err) },
+	})
+	if err != nil {
+		a.settle(ctx, space, l, err)
+	}
+}
+
+// settle notes the outcome of a try.
+func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome error) {
+	var refused *callback.Refused
+	remove := true
+	switch {
+	case outcome == nil:
+		a.delivered.Add(1)
+	case errors.Is(outcome, callback.ErrClosed), errors.Is(outcome, callback.ErrLate):
+		return // it falls due when the lease ends, or at the next start
+	case errors.As(outcome, &refused):
+		a.refused.Add(1)
+	case a.Sender.Check(l.delivery.Target) != nil: // the allow-list is not what it was
+		a.refused.Add(1)
+		a.Log.Warn("notification dropped: its target is not allowed", "target", l.delivery.Target)
+	case a.Clock().Sub(l.delivery.Since) >= a.GiveUp:
+		a.givenUp.Add(1)
+		a.Log.Warn("notification given up", "target", l.delivery.Target, "kind", l.delivery.Kind, "tries", l.delivery.Tries+1, "error", outcome)
+	default:
+		remove = false
+		a.postponed.Add(1)
+	}
+	op := store.Op{Action: store.Delete, Name: l.op.Name, If: store.Condition{Version: l.op.Version}}
+	if !remove {
+		l.delivery.Tries++
+		next := Letter{delivery: l.delivery, op: l.op}
+		if err := a.address(&next); err != nil {
+			a.Log.Error("put off a notification", "error", err)
+			return
+		}
+		next.until = a.Clock().Add(a.delay(l.delivery.Tries, outcome))
+		next.op.Tags = []store.Tag{At(next.until)}
+		next.op.If = op.If
+		op = next.op
+		defer a.Planned(space, next.until)
+	}
+	err := a.Engine.Write(ctx, space, op)
+	var conflict *store.Conflict
+	if err != nil && !errors.As(err, &conflict) && !errors.Is(err, store.ErrClosed) {
+		// The letter stays; the lease's end brings it up again.
+		a.Log.Error("note the outcome of a notification", "target", l.delivery.Target, "error", err)
+	}
+}
+
+// claim takes a letter whose time has come, and sends it. With now it also takes one
+// that this service's predecessor had begun to send.
+func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now bool) error {
+	reached := Reached(r, a.Clock())
+	if !now && !reached {
+		return nil
+	}
+	l := &Letter{op: store.Op{Action: store.Put, Name: r.Key.Name, If: store.Condition{Version: r.Version}}}
+	if err := json.Unmarshal(r.Meta, &l.delivery); err != nil {
+		return fmt.Errorf("read notification: %w", err)
+	}
+	if !reached && !l.delivery.Since.Before(a.began) {
+		return nil // this one's own, just begun
+	}
+	l.delivery.Body = append([]byte(nil), r.Value...)
+	if err := a.address(l); err != nil {
+		return err
+	}
+	if a.Clock().Sub(l.delivery.Since) >= a.GiveUp && !l.send {
+		l.op.Version = r.Version
+		a.settle(ctx, space, l, errors.New("the receiver is not answering"))
+		return nil
+	}
+	if !l.send { // counts, so that a receiver that stays away costs ever fewer writes
+		a.postponed.Add(1)
+		l.delivery.Tries++
+		if err := a.address(l); err != nil {
+			return err
+		}
+	}
+	op := l.op
+	if err := a.write(ctx, space, &op); err != nil {
+		return err
+	}
+	a.Post(ctx, space, l, &op)
+	return nil
+}
+
+func (a *Agenda) write(ctx context.Context, space string, op *store.Op) error {
+	ops := []store.Op{*op}
+	if err := a.Engine.Write(ctx, space, ops...); err != nil {
+		return err
+	}
+	*op = ops[0]
+	return nil
+}

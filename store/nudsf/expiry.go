@@ -1,0 +1,96 @@
+package nudsf
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/rest"
+	"vitrine/store/nudsf/wire"
+)
+
+// expireRecord deletes a record whose time is over, and in the same write keeps
+// the notification of that.
+func (a *API) expireRecord(ctx context.Context, space string, r *store.Record) error {
+	e, err := load(r)
+	if err != nil {
+		return err
+	}
+	if !e.expired(a.Clock()) {
+		return nil
+	}
+	at := place{space, strings.TrimPrefix(r.Key.Name, kindRecord)}
+	_, err = a.replace(ctx, at, e, nil, false)
+	return err
+}
+
+// expiryLetter writes the notification of a record's end; nil when there is none to send.
+func (a *API) expiryLetter(at place, e *entry, expired bool) (*due.Letter, error) {
+	if !expired || e.Meta.CallbackReference == "" {
+		return nil, nil
+	}
+	contentType, body, err := e.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return a.Agenda.Letter(due.Delivery{
+		Target: e.Meta.CallbackReference, Kind: recordExpired, ContentType: contentType,
+		ContentLocation: a.uri(at.space, "records", at.id), Key: rest.Path(at.space, "records", at.id), Body: body,
+	})
+}
+
+// expireSubscription tells a subscription's owner of its end when that was asked for,
+// and deletes it when it has come.
+func (a *API) expireSubscription(ctx context.Context, space string, r *store.Record) error {
+	s, err := loadSubscription(r)
+	if err != nil {
+		return err
+	}
+	now := a.Clock()
+	if s.Expiry == nil || now.Before(s.due()) {
+		return nil
+	}
+	var letter *due.Letter
+	if s.ExpiryCallbackReference != "" && !s.told {
+		if letter, err = a.endLetter(space, s); err != nil {
+			return err
+		}
+	}
+	op := store.Op{Action: store.Delete, Name: r.Key.Name}
+	if !s.expired(now) {
+		s.told = true
+		if op, err = s.op(); err != nil {
+			return err
+		}
+	}
+	op.If = store.Condition{Version: r.Version}
+	ops := []store.Op{op}
+	if letter != nil {
+		ops = append(ops, letter.Op())
+	}
+	if err := a.Engine.Write(ctx, space, ops...); err != nil {
+		return fmt.Errorf("expire subscription %s: %w", s.id, err)
+	}
+	a.forget(space)
+	if letter != nil {
+		a.Agenda.Post(ctx, space, letter, &ops[1])
+	}
+	if !s.expired(now) {
+		a.Agenda.Planned(space, s.due())
+	}
+	return nil
+}
+
+func (a *API) endLetter(space string, s *subscription) (*due.Letter, error) {
+	body, err := json.Marshal(wire.NotificationInfo{ExpiredSubscriptions: []wire.Subscription{s.Subscription}})
+	if err != nil {
+		return nil, fmt.Errorf("write the end of subscription %s: %w", s.id, err)
+	}
+	return a.Agenda.Letter(due.Delivery{
+		Target: s.ExpiryCallbackReference, Kind: subscriptionExpiry, ContentType: wire.TypeJSON,
+		Key: rest.Path(space, "subs-to-notify", s.id), Body: body,
+	})
+}

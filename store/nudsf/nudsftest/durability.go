@@ -1,0 +1,195 @@
+package nudsftest
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/udsf"
+	"vitrine/store/nudsf/wire"
+)
+
+// testRestart stops the function and its engine with things planned, and sees them happen
+// after the next start.
+func testRestart(t *testing.T, open func() store.Engine) {
+	r := receive(t)
+	engine := open()
+	s := start(t, engine, nil)
+	soon := time.Now().Add(400 * time.Millisecond)
+	record := sample()
+	record.Meta.TTL, record.Meta.CallbackReference = &soon, r.base+"/expired"
+	s.put("e", record).want(t, 201)
+	s.putJSON(s.timers("due"), wire.Timer{Expires: soon, CallbackReference: r.base + "/due"}).want(t, 201)
+	later := time.Now().Add(1200 * time.Millisecond)
+	s.putJSON(s.timers("later"), wire.Timer{Expires: later, CallbackReference: r.base + "/later"}).want(t, 201)
+	s.putJSON(s.subscription("s"), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/changes"}).want(t, 201)
+	s.stop()
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "time passes while the function is down", func() bool { return time.Now().After(soon) })
+	if n := len(r.at("/due")); n != 0 {
+		t.Fatalf("fired %d times before the restart", n)
+	}
+	engine = open()
+	s = start(t, engine, nil)
+	t.Cleanup(func() {
+		s.stop()
+		_ = engine.Close()
+	})
+	for _, path := range []string{"/due", "/expired", "/later"} {
+		r.wait(t, path, 1)
+	}
+	s.put("new", sample()).want(t, 201)
+	r.wait(t, "/changes", 1)
+	for _, path := range []string{"/due", "/expired", "/later"} {
+		if n := len(r.at(path)); n != 1 {
+			t.Errorf("%s was told %d times", path, n)
+		}
+	}
+}
+
+// testCallbackAfterCrash ends the function while a callback is under way, and sees it sent
+// again: at least once.
+func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
+	r := receive(t)
+	r.gate = make(chan struct{})
+	engine := open()
+	short := func(c *udsf.Config) { c.Due.Lease = 500 * time.Millisecond } // of an engine that services share, what one has begun is another's after it
+	s := start(t, engine, short)
+	s.putJSON(s.timers("t"), wire.Timer{Expires: time.Now().Add(50 * time.Millisecond), CallbackReference: r.base + "/t"}).want(t, 201)
+	r.wait(t, "/t", 1) // it has come, and no answer went back
+	s.stop()
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(r.gate)
+	engine = open()
+	s = start(t, engine, short)
+	t.Cleanup(func() {
+		s.stop()
+		_ = engine.Close()
+	})
+	r.wait(t, "/t", 2)
+	eventually(t, "the delivery is noted", func() bool { return s.function.Counters().Due.Delivered == 1 })
+}
+
+// testDeadReceiver has receivers that do not answer, refuse, and come back; others are
+// not kept waiting.
+func testDeadReceiver(t *testing.T, open func() store.Engine) {
+	dead := receive(t)
+	dead.gate = make(chan struct{})
+	defer close(dead.gate)
+	failing := receive(t)
+	failing.answer(http.StatusServiceUnavailable)
+	refusing := receive(t)
+	refusing.answer(http.StatusNotFound)
+	alive := receive(t)
+
+	engine := open()
+	s := start(t, engine, func(c *udsf.Config) { c.Callbacks.Queue, c.Callbacks.Lanes = 16, 2 })
+	t.Cleanup(func() {
+		s.stop()
+		_ = engine.Close()
+	})
+	for name, r := range map[string]*receiver{"dead": dead, "failing": failing, "refusing": refusing, "alive": alive} {
+		s.putJSON(s.subscription(name), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/changes"}).want(t, 201)
+		s.putJSON(s.timers(name), wire.Timer{Expires: time.Now().Add(100 * time.Millisecond), CallbackReference: r.base + "/timer"}).want(t, 201)
+	}
+	const changes = 60
+	for i := range changes {
+		s.put(fmt.Sprint("r", i), wire.Record{}).want(t, 201)
+		alive.wait(t, "/changes", i+1)
+	}
+	alive.wait(t, "/timer", 1)
+	counters := s.function.Counters()
+	if counters.Records.Dropped == 0 || counters.Callbacks.Waiting > 4*16 {
+		t.Errorf("a queue of 16 took %d changes: %+v", changes, counters)
+	}
+	eventually(t, "the refusal is final", func() bool { return s.function.Counters().Due.Refused == 1 })
+	if n := len(refusing.at("/timer")); n != 1 {
+		t.Errorf("what was refused was sent %d times", n)
+	}
+	failing.wait(t, "/timer", 2)
+	failing.answer(http.StatusNoContent)
+	eventually(t, "the timer reaches the receiver that came back", func() bool { return s.function.Counters().Due.Delivered == 2 })
+}
+
+// testOnceAmongServices runs several functions over one engine: each timer is fired by one.
+func testOnceAmongServices(t *testing.T, open func() store.Engine) {
+	r := receive(t)
+	engine := open()
+	servers := []*server{start(t, engine, nil), start(t, engine, nil), start(t, engine, nil)}
+	t.Cleanup(func() {
+		for _, s := range servers {
+			s.stop()
+		}
+		_ = engine.Close()
+	})
+	const timers = 60
+	at := time.Now().Add(500 * time.Millisecond)
+	for i := range timers {
+		for _, s := range servers { // the last one wins; each has planned it
+			s.putJSON(s.timers(fmt.Sprint("t", i)), wire.Timer{Expires: at, CallbackReference: r.base + "/t"})
+		}
+	}
+	delivered := func() (n uint64) {
+		for _, s := range servers {
+			n += s.function.Counters().Due.Delivered
+		}
+		return n
+	}
+	eventually(t, "all timers fire", func() bool { return delivered() == timers })
+	if n := len(r.at("/t")); n != timers {
+		t.Errorf("%d timers fired %d times", timers, n)
+	}
+}
+
+// testNotAllowed has an allow-list of hosts.
+func testNotAllowed(t *testing.T, open func() store.Engine) {
+	engine := open()
+	s := start(t, engine, func(c *udsf.Config) {
+		c.Allow = []string{"nf.example"}
+		c.Storages = []string{"Realm01/Storage01"}
+	})
+	t.Cleanup(func() {
+		s.stop()
+		_ = engine.Close()
+	})
+	hour := time.Now().Add(time.Hour)
+	s.putJSON(s.timers("t"), wire.Timer{Expires: hour, CallbackReference: "http://127.0.0.1:1/x"}).want(t, 400, wire.CauseOptionalIncorrect)
+	s.putJSON(s.timers("t"), wire.Timer{Expires: hour, CallbackReference: "http://nf.example/x"}).want(t, 201)
+	s.putJSON(s.subscription("s"), wire.Subscription{ClientID: client(), CallbackReference: "http://10.0.0.1/x"}).want(t, 400)
+	s.put("r", wire.Record{Meta: wire.Meta{CallbackReference: "http://evil.example/"}}).want(t, 400)
+	s.do("GET", s.base+"/nudsf-dr/v1/Realm02/Storage01/records", nil).want(t, 404, wire.CauseRealmNotFound)
+	s.do("GET", s.base+"/nudsf-timer/v1/Realm01/Storage02/timers", nil).want(t, 404, wire.CauseStorageNotFound)
+}
+
+// testManyTimers has many timers due at once, for many receivers' paths.
+func testManyTimers(t *testing.T, open func() store.Engine) {
+	r := receive(t)
+	engine := open()
+	s := start(t, engine, nil)
+	t.Cleanup(func() {
+		s.stop()
+		_ = engine.Close()
+	})
+	const timers = 400
+	at := time.Now().Add(1500 * time.Millisecond)
+	var group sync.WaitGroup
+	for w := range 8 {
+		group.Go(func() {
+			for i := w; i < timers; i += 8 {
+				s.putJSON(s.timers(fmt.Sprint("t", i)), wire.Timer{Expires: at, CallbackReference: r.base + "/t"})
+			}
+		})
+	}
+	group.Wait()
+	eventually(t, "all timers fire", func() bool { return s.function.Counters().Due.Delivered == timers })
+	if got := s.timersFound(""); got != nil {
+		t.Errorf("%d timers are left", len(got))
+	}
+}

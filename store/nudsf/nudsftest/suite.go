@@ -1,0 +1,53 @@
+package nudsftest
+
+import (
+	"testing"
+
+	"vitrine/store"
+)
+
+// Run runs the suite over an engine. Engines that are Shared are tested as such, too.
+func Run(t *testing.T, opener Opener) {
+	tests := []struct {
+		name string
+		run  func(t *testing.T, s *server)
+	}{
+		{"Records", testRecords},
+		{"RecordConditions", testRecordConditions},
+		{"RecordBodies", testRecordBodies},
+		{"Meta", testMeta},
+		{"Blocks", testBlocks},
+		{"Search", testSearch},
+		{"BulkDelete", testBulkDelete},
+		{"Protocols", testProtocols},
+		{"Problems", testProblems},
+		{"Subscriptions", testSubscriptions},
+		{"SubscriptionFilter", testSubscriptionFilter},
+		{"SubscriptionExpiry", testSubscriptionExpiry},
+		{"RecordExpiry", testRecordExpiry},
+		{"Timers", testTimers},
+		{"TimerExpiry", testTimerExpiry},
+		{"TimerPatch", testTimerPatch},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			engine := opener(t)()
+			s := start(t, engine, nil)
+			t.Cleanup(func() {
+				s.stop()
+				_ = engine.Close()
+			})
+			test.run(t, s)
+		})
+	}
+	for name, run := range map[string]func(*testing.T, func() store.Engine){
+		"Restart":            testRestart,
+		"CallbackAfterCrash": testCallbackAfterCrash,
+		"DeadReceiver":       testDeadReceiver,
+		"OnceAmongServices":  testOnceAmongServices,
+		"NotAllowed":         testNotAllowed,
+		"ManyTimers":         testManyTimers,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, opener(t)) })
+	}
+}

@@ -1,0 +1,307 @@
+package nudsf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/rest"
+	"vitrine/store/nudsf/wire"
+)
+
+// A place is the record that a request is about.
+type place struct {
+	space, id string
+}
+
+func (p place) key() store.Key { return store.Key{Space: p.space, Name: kindRecord + p.id} }
+
+func (a *API) place(r *http.Request) (place, error) {
+	at, err := a.Storages.Of(service, r)
+	if err != nil {
+		return place{}, err
+	}
+	id := r.PathValue("record")
+	return place{at.Space(), id}, wire.CheckID("recordId", id, a.Limits)
+}
+
+// read gives the record as it is, expired or not; nil when there is none.
+func (a *API) read(ctx context.Context, at place) (*entry, error) {
+	var r store.Record
+	err := a.Engine.Get(ctx, at.key(), &r)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read record %s: %w", at.id, err)
+	}
+	return load(&r)
+}
+
+// live gives the record, or a 404.
+func (a *API) live(ctx context.Context, at place) (*entry, error) {
+	e, err := a.read(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil || e.expired(a.Clock()) {
+		return nil, wire.NewProblem(http.StatusNotFound, wire.CauseRecordNotFound, "there is no record %q", at.id)
+	}
+	return e, nil
+}
+
+func (a *API) getRecord(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.place(r)
+	if err != nil {
+		return err
+	}
+	e, err := a.live(r.Context(), at)
+	if err != nil || conditional(w, r, e) {
+		return err
+	}
+	return sendRecord(w, http.StatusOK, e)
+}
+
+// conditional answers with 304 or 412 where the request's conditions say so.
+func conditional(w http.ResponseWriter, r *http.Request, e *entry) bool {
+	wire.Validators(w.Header(), e.etag(), e.modified())
+	return notSent(w, wire.ReadPrecondition(r.Header).Status(e.etag(), e.modified()))
+}
+
+// notSent answers with 304 or 412; other statuses it leaves.
+func notSent(w http.ResponseWriter, status int) bool {
+	switch status {
+	case http.StatusNotModified:
+		w.WriteHeader(status)
+	case http.StatusPreconditionFailed:
+		unmet().Write(w)
+	default:
+		return false
+	}
+	return true
+}
+
+func unmet() *wire.Problem {
+	return wire.NewProblem(http.StatusPreconditionFailed, "", "a condition of the request does not hold; the ETag header has the present tag")
+}
+
+func sendRecord(w http.ResponseWriter, status int, e *entry) error {
+	contentType, body, err := e.Encode()
+	if err != nil {
+		return err
+	}
+	send(w, status, contentType, body)
+	return nil
+}
+
+func send(w http.ResponseWriter, status int, contentType string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func (a *API) putRecord(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.place(r)
+	if err != nil {
+		return err
+	}
+	q := rest.ReadQuery(r)
+	previous := q.Bool("get-previous")
+	if q.Err() != nil {
+		return q.Err()
+	}
+	record, err := wire.ReadRecord(r.Header.Get("Content-Type"), http.MaxBytesReader(w, r.Body, int64(a.maxBody())), a.Limits)
+	if err != nil {
+		return err
+	}
+	if err := a.checkMeta(record.Meta); err != nil {
+		return err
+	}
+	pre := wire.ReadPrecondition(r.Header)
+	before, after, err := a.change(r.Context(), at, func(before *entry) (*entry, error) {
+		if !pre.Holds(before.etag()) {
+			return nil, errUnmet
+		}
+		return newEntry(record, a.Clock()), nil
+	}, pre.None() && !previous)
+	if errors.Is(err, errUnmet) {
+		return recordUnmet(w, before, previous)
+	}
+	if err != nil {
+		return err
+	}
+	wire.Validators(w.Header(), after.etag(), after.modified())
+	switch {
+	case before == nil:
+		w.Header().Set("Location", a.uri(at.space, "records", at.id))
+		return sendRecord(w, http.StatusCreated, after)
+	case previous:
+		return sendRecord(w, http.StatusOK, before)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// checkMeta refuses a callback that would not be sent.
+func (a *API) checkMeta(m wire.Meta) error {
+	if m.CallbackReference == "" {
+		return nil
+	}
+	if err := a.Sender.Check(m.CallbackReference); err != nil {
+		return wire.BadParam(wire.CauseOptionalIncorrect, "/callbackReference", "%v", err)
+	}
+	return nil
+}
+
+// errUnmet: a precondition of the request does not hold.
+var errUnmet = errors.New("nudsf: precondition not met")
+
+// recordUnmet answers with 412, and with the record as it is when that was asked for.
+func recordUnmet(w http.ResponseWriter, e *entry, whole bool) error {
+	if e == nil {
+		return unmet()
+	}
+	wire.Validators(w.Header(), e.etag(), e.modified())
+	if !whole {
+		return unmet()
+	}
+	return sendRecord(w, http.StatusPreconditionFailed, e)
+}
+
+func (a *API) deleteRecord(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.place(r)
+	if err != nil {
+		return err
+	}
+	q := rest.ReadQuery(r)
+	previous := q.Bool("get-previous")
+	if q.Err() != nil {
+		return q.Err()
+	}
+	pre := wire.ReadPrecondition(r.Header)
+	before, _, err := a.change(r.Context(), at, func(before *entry) (*entry, error) {
+		switch {
+		case before == nil:
+			return nil, wire.NewProblem(http.StatusNotFound, wire.CauseRecordNotFound, "there is no record %q", at.id)
+		case !pre.Holds(before.etag()):
+			return nil, errUnmet
+		}
+		return nil, nil
+	}, false)
+	if errors.Is(err, errUnmet) {
+		return recordUnmet(w, before, previous)
+	}
+	if err != nil {
+		return err
+	}
+	wire.Validators(w.Header(), before.etag(), before.modified())
+	if previous {
+		return sendRecord(w, http.StatusOK, before)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// change reads a record, lets decide say what it is to be (nil: deleted), and writes
+// that, on condition that nobody else has changed it; else it begins anew. An error of
+// decide ends it. before is nil when consumers see no record. With blind, decide does not
+// look at before, and the last of several writers wins.
+func (a *API) change(ctx context.Context, at place, decide func(before *entry) (*entry, error), blind bool) (before, after *entry, err error) {
+	for range maxAttempts {
+		kept, err := a.read(ctx, at)
+		if err != nil {
+			return nil, nil, err
+		}
+		before := kept
+		expired := kept != nil && kept.expired(a.Clock())
+		if expired {
+			before = nil
+		}
+		after, err := decide(before)
+		if err != nil {
+			return before, nil, err
+		}
+		existed, err := a.replace(ctx, at, kept, after, blind && !expired)
+		var conflict *store.Conflict
+		if errors.As(err, &conflict) {
+			continue
+		}
+		switch {
+		case err != nil || !blind || expired:
+		case existed && before == nil: // another one made it meanwhile
+			before = &entry{}
+		case !existed: // or deleted it
+			before = nil
+		}
+		return before, after, err
+	}
+	return nil, nil, &store.Conflict{}
+}
+
+// replace writes what a record is to be in place of what it was. An expired record
+// that has not been dealt with yet gets its notification in the same write.
+func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind bool) (existed bool, err error) {
+	now := a.Clock()
+	op := store.Op{Action: store.Delete, Name: kindRecord + at.id}
+	if after != nil {
+		if op, err = after.op(at.id, now); err != nil {
+			return false, err
+		}
+		if after.Meta.TTL != nil {
+			if err := a.Agenda.Register(ctx, at.space); err != nil {
+				return false, err
+			}
+		}
+	}
+	switch {
+	case blind:
+	case kept == nil:
+		op.If = store.Condition{Absent: true}
+	default:
+		op.If = store.Condition{Version: kept.version}
+	}
+	ops := []store.Op{op}
+	expired := kept != nil && kept.expired(now)
+	letter, err := a.expiryLetter(at, kept, expired)
+	if err != nil {
+		return false, err
+	}
+	if letter != nil {
+		ops = append(ops, letter.Op())
+	}
+	if err := a.Engine.Write(ctx, at.space, ops...); err != nil {
+		return false, fmt.Errorf("write record %s: %w", at.id, err)
+	}
+	if letter != nil {
+		a.Agenda.Post(ctx, at.space, letter, &ops[1])
+	}
+	existed = ops[0].Existed && !expired
+	if after != nil {
+		after.version = ops[0].Version
+		if after.Meta.TTL != nil {
+			a.Agenda.Planned(at.space, *after.Meta.TTL)
+		}
+	}
+	a.tell(ctx, at, kept, after, existed, expired)
+	return existed, nil
+}
+
+// tell notifies subscribers of a change.
+func (a *API) tell(ctx context.Context, at place, kept, after *entry, existed, expired bool) {
+	if expired {
+		a.notify(ctx, at, wire.Deleted, &kept.Record)
+	}
+	switch {
+	case after == nil && kept != nil && !expired:
+		a.notify(ctx, at, wire.Deleted, &kept.Record)
+	case after != nil && existed:
+		a.notify(ctx, at, wire.Updated, &after.Record)
+	case after != nil:
+		a.notify(ctx, at, wire.Created, &after.Record)
+	}
+}

@@ -1,0 +1,199 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"vitrine/store/nudsf/wire"
+)
+
+// A Storage is where records or timers lie: a realm and a storage in it.
+type Storage struct {
+	Service     string // "nudsf-dr", "nudsf-timer"
+	Realm, Name string
+}
+
+// Space names the storage's space in the engine.
+func (s Storage) Space() string {
+	return s.Service + "/" + url.PathEscape(s.Realm) + "/" + url.PathEscape(s.Name)
+}
+
+// Path gives the path of a resource of the storage: elements are escaped.
+func (s Storage) Path(elements ...string) string {
+	return Path(s.Space(), elements...)
+}
+
+// Path gives the path of a resource of the storage that a space is of.
+func Path(space string, elements ...string) string {
+	service, rest, _ := strings.Cut(space, "/")
+	var b strings.Builder
+	b.WriteString("/" + service + "/v1/" + rest)
+	for _, e := range elements {
+		b.WriteString("/" + url.PathEscape(e))
+	}
+	return b.String()
+}
+
+// Storages says which storages there are.
+type Storages map[string]map[string]bool // realm, storage; nil: all
+
+// ParseStorages reads "realm/storage" entries; none: every storage is there.
+func ParseStorages(list []string) (Storages, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	s := Storages{}
+	for _, entry := range list {
+		realm, name, ok := strings.Cut(entry, "/")
+		if !ok || realm == "" || name == "" {
+			return nil, fmt.Errorf("storage %q: write realm/storage", entry)
+		}
+		if s[realm] == nil {
+			s[realm] = map[string]bool{}
+		}
+		s[realm][name] = true
+	}
+	return s, nil
+}
+
+// maxStorage bounds the name of a storage's space; bytes.
+const maxStorage = 240
+
+// Of gives the storage that a request is about.
+func (s Storages) Of(service string, r *http.Request) (Storage, error) {
+	at := Storage{Service: service, Realm: r.PathValue("realm"), Name: r.PathValue("storage")}
+	switch {
+	case s != nil && s[at.Realm] == nil:
+		return at, wire.NewProblem(http.StatusNotFound, wire.CauseRealmNotFound, "there is no realm %q", at.Realm)
+	case s != nil && !s[at.Realm][at.Name]:
+		return at, wire.NewProblem(http.StatusNotFound, wire.CauseStorageNotFound, "there is no storage %q in realm %q", at.Name, at.Realm)
+	case len(at.Space()) > maxStorage:
+		return at, wire.NewProblem(http.StatusNotFound, wire.CauseStorageNotFound, "the names of realm and storage are over %d bytes", maxStorage)
+	}
+	for _, name := range []string{at.Realm, at.Name} {
+		if err := wire.CheckID("realm and storage", name, wire.Limits{ID: maxStorage}); err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+// Body reads a body of a media type, of at most limit bytes.
+func Body(w http.ResponseWriter, r *http.Request, media string, limit int) ([]byte, error) {
+	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || got != media {
+		return nil, wire.NewProblem(http.StatusUnsupportedMediaType, "", "the body is %q; send %s", r.Header.Get("Content-Type"), media)
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
+	if err != nil {
+		return nil, fmt.Errorf("read body: %w", err)
+	}
+	return data, nil
+}
+
+// JSON answers with a value.
+func JSON(w http.ResponseWriter, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %T: %w", v, err)
+	}
+	w.Header().Set("Content-Type", wire.TypeJSON)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+	return nil
+}
+
+// maxFilter bounds the filter in a query; bytes.
+const maxFilter = 64 << 10
+
+// A Query reads query parameters, each of which may be there once. The first that is
+// wrong is kept; Err gives it.
+type Query struct {
+	values url.Values
+	err    error
+}
+
+// ReadQuery reads the query of a request.
+func ReadQuery(r *http.Request) *Query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &Query{values: values}
+	if err != nil {
+		q.fail("query", "%v", err)
+	}
+	return q
+}
+
+// Err gives what was wrong first, a *wire.Problem.
+func (q *Query) Err() error { return q.err }
+
+func (q *Query) fail(name, format string, args ...any) {
+	if q.err == nil {
+		q.err = wire.BadParam(wire.CauseQueryIncorrect, name, format, args...)
+	}
+}
+
+// Text gives a parameter, and whether it is there.
+func (q *Query) Text(name string) (string, bool) {
+	values, ok := q.values[name]
+	if len(values) > 1 {
+		q.fail(name, "is there %d times", len(values))
+	}
+	if !ok {
+		return "", false
+	}
+	return values[0], true
+}
+
+// Bool gives a parameter that is true or false; false when it is not there.
+func (q *Query) Bool(name string) bool {
+	text, ok := q.Text(name)
+	if ok && text != "true" && text != "false" {
+		q.fail(name, "is %q, not true or false", text)
+	}
+	return text == "true"
+}
+
+// Count gives a parameter that is a whole number from 0; otherwise when it is not there.
+func (q *Query) Count(name string, otherwise int) int {
+	text, ok := q.Text(name)
+	if !ok {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		q.fail(name, "is %q, not a whole number", text)
+	}
+	return int(n)
+}
+
+// Filter gives a filter; nil when it is not there.
+func (q *Query) Filter(name string, l wire.Limits) *wire.Filter {
+	text, ok := q.Text(name)
+	if !ok {
+		return nil
+	}
+	if len(text) > maxFilter {
+		q.fail(name, "is over %d bytes", maxFilter)
+		return nil
+	}
+	f, err := wire.ParseFilter([]byte(text), l)
+	if err != nil && q.err == nil {
+		q.err = err
+	}
+	return f
+}
+
+// Refuse fails when a parameter is there that is not supported.
+func (q *Query) Refuse(names ...string) {
+	for _, name := range names {
+		if _, ok := q.values[name]; ok && q.err == nil {
+			q.err = wire.BadParam(wire.CauseQueryInvalid, name, "is not supported")
+		}
+	}
+}

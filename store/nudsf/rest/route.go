@@ -1,0 +1,98 @@
+// Package rest is what the handlers of Nudsf_DataRepository and Nudsf_Timer have in
+// common: routes, storages, bodies, and problem details for errors.
+package rest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/wire"
+)
+
+// A Handler answers a request, or gives the error to answer with, a *wire.Problem or
+// one of the store's.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Routes maps a path to a handler for each method.
+type Routes map[string]map[string]Handler
+
+// Mux makes the handler of the routes below root ("/nudsf-dr/v1"). Other paths and methods are
+// answered with problem details.
+func Mux(root string, routes Routes, log *slog.Logger) *http.ServeMux {
+	mux := http.NewServeMux()
+	for path, methods := range routes {
+		allowed := make([]string, 0, len(methods)+1)
+		for method, h := range methods {
+			mux.Handle(method+" "+root+path, serve(h, log))
+			allowed = append(allowed, method)
+		}
+		if slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, http.MethodHead)
+		}
+		slices.Sort(allowed)
+		mux.HandleFunc(root+path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			wire.NewProblem(http.StatusMethodNotAllowed, "", "%s is not allowed here; %s are", r.Method, strings.Join(allowed, ", ")).Write(w)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		wire.NewProblem(http.StatusNotFound, wire.CauseNoSuchURI, "there is no resource %s", r.URL.Path).Write(w)
+	})
+	return mux
+}
+
+func serve(h Handler, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := h(w, r)
+		if err == nil {
+			return
+		}
+		problem := Problem(err)
+		if problem.Status >= http.StatusInternalServerError {
+			log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		}
+		problem.Write(w)
+	})
+}
+
+// Problem gives what to answer with on an error.
+func Problem(err error) *wire.Problem {
+	var problem *wire.Problem
+	var busy *store.Busy
+	var large *store.TooLarge
+	var invalid *store.Invalid
+	var conflict *store.Conflict
+	var body *http.MaxBytesError
+	switch {
+	case errors.As(err, &problem):
+		return problem
+	case errors.As(err, &busy):
+		p := wire.NewProblem(http.StatusServiceUnavailable, wire.CauseCongestion, "%v", err)
+		p.RetryAfter = busy.RetryAfter
+		return p
+	case errors.As(err, &conflict):
+		p := wire.NewProblem(http.StatusServiceUnavailable, wire.CauseCongestion, "others change this resource all the time: try again")
+		p.RetryAfter = time.Second
+		return p
+	case errors.As(err, &large):
+		return wire.NewProblem(http.StatusRequestEntityTooLarge, "", "%v", err)
+	case errors.As(err, &body):
+		return wire.NewProblem(http.StatusRequestEntityTooLarge, "", "the body is over %d bytes", body.Limit)
+	case errors.As(err, &invalid):
+		return wire.NewProblem(http.StatusBadRequest, wire.CauseIEIncorrect, "%v", err)
+	case errors.Is(err, store.ErrFull):
+		return wire.NewProblem(http.StatusInternalServerError, wire.CauseNoResources, "%v", err)
+	case errors.Is(err, due.ErrSpaces):
+		return wire.NewProblem(http.StatusInternalServerError, wire.CauseNoResources, "%v", err)
+	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return wire.NewProblem(http.StatusServiceUnavailable, "", "the request was cut short: %v", err)
+	}
+	return wire.NewProblem(http.StatusInternalServerError, wire.CauseSystemFailure, "the store failed; its log says why")
+}

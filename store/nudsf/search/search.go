@@ -1,0 +1,198 @@
+// Package search finds the records of a storage that pass a filter, by the engine's
+// index of tags where the filter allows it.
+package search
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"strings"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/wire"
+)
+
+// Tags gives a record's tags as its consumer gave them.
+func Tags(r *store.Record) wire.Tags {
+	var tags wire.Tags
+	for _, t := range r.Tags {
+		if due.Is(t) {
+			continue
+		}
+		if tags == nil {
+			tags = wire.Tags{}
+		}
+		tags[t.Name] = append(tags[t.Name], t.Value)
+	}
+	return tags
+}
+
+// Index gives tags as the engine keeps them.
+func Index(tags wire.Tags) []store.Tag {
+	var index []store.Tag
+	for name, values := range tags {
+		for _, v := range values {
+			index = append(index, store.Tag{Name: name, Value: v})
+		}
+	}
+	return index
+}
+
+// maxFound bounds the records that a search by several ranges remembers, so that it
+// gives none twice.
+const maxFound = 1 << 20
+
+// Records gives the records of a space whose names begin with prefix and that pass the filter, each
+// once. A record is good until the next one. Errors may be *wire.Problem.
+func Records(ctx context.Context, e store.Engine, space, prefix string, f *wire.Filter) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		sources, ok := plan(f)
+		if !ok {
+			sources = []source{{}}
+		}
+		var seen map[string]struct{}
+		if len(sources) > 1 || sources[0].repeats() {
+			seen = map[string]struct{}{}
+		}
+		for r, err := range all(ctx, e, space, prefix, sources) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			id, mine := strings.CutPrefix(r.Key.Name, prefix)
+			if _, twice := seen[id]; twice || !mine || !f.Matches(id, Tags(r)) {
+				continue
+			}
+			if len(seen) >= maxFound {
+				yield(nil, wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect, "the filter chooses more than %d records: narrow it", maxFound))
+				return
+			}
+			if seen != nil {
+				seen[id] = struct{}{}
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// all gives the records of sources, one source after the other; an error ends it.
+func all(ctx context.Context, e store.Engine, space, prefix string, sources []source) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		for _, s := range sources {
+			for r, err := range s.records(ctx, e, space, prefix) {
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A source gives records that may pass: by identity, by a tag, or all.
+type source struct {
+	ids   []string
+	match *store.Match
+}
+
+// repeats says whether the source may give a record twice.
+func (s source) repeats() bool {
+	return len(s.ids) > 1 || s.match != nil && s.match.Op != store.Equal
+}
+
+// cost orders sources: fewer records first, as far as can be told.
+func (s source) cost() int {
+	switch {
+	case s.ids != nil:
+		return 0
+	case s.match == nil:
+		return 3
+	case s.match.Op == store.Equal:
+		return 1
+	}
+	return 2
+}
+
+// plan gives sources that hold everything that passes the filter; false: only all
+// records do.
+func plan(f *wire.Filter) ([]source, bool) {
+	switch {
+	case f.RecordIDList != nil:
+		return []source{{ids: f.RecordIDList}}, true
+	case f.IsAll():
+		return nil, false
+	case f.Op != "":
+		return []source{{match: &store.Match{Tag: *f.Tag, Op: compares(f.Op), Value: *f.Value}}}, true
+	case f.Cond == wire.And:
+		return planAnd(f.Units)
+	case f.Cond == wire.Or:
+		var every []source
+		for i := range f.Units {
+			some, ok := plan(&f.Units[i])
+			if !ok {
+				return nil, false
+			}
+			every = append(every, some...)
+		}
+		return every, true
+	}
+	return nil, false // NOT: what has no such tag is in no index
+}
+
+// planAnd takes the unit that promises the fewest records; the others are checked on them.
+func planAnd(units []wire.Filter) ([]source, bool) {
+	var best []source
+	lowest, found := 0, false
+	for i := range units {
+		some, ok := plan(&units[i])
+		if !ok {
+			continue
+		}
+		cost := 0
+		for _, s := range some {
+			cost += s.cost()
+		}
+		if !found || cost < lowest {
+			best, lowest, found = some, cost, true
+		}
+	}
+	return best, found
+}
+
+func compares(op string) store.Compare {
+	switch op {
+	case wire.Equal:
+		return store.Equal
+	case wire.NotEqual:
+		return store.NotEqual
+	case wire.Greater:
+		return store.Greater
+	case wire.GreaterOrEqual:
+		return store.GreaterOrEqual
+	case wire.Less:
+		return store.Less
+	default:
+		return store.LessOrEqual
+	}
+}
+
+func (s source) records(ctx context.Context, e store.Engine, space, prefix string) iter.Seq2[*store.Record, error] {
+	if s.ids == nil {
+		return e.Scan(ctx, store.Query{Space: space, Prefix: prefix, Match: s.match})
+	}
+	return func(yield func(*store.Record, error) bool) {
+		var r store.Record
+		for _, id := range s.ids {
+			err := e.Get(ctx, store.Key{Space: space, Name: prefix + id}, &r)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if !yield(&r, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package nudsf
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/search"
+	"vitrine/store/nudsf/wire"
+)
+
+// An entry is a record as the engine keeps it. Its tags are the engine's, its blocks
+// lie one after the other in the engine's value, and the rest is the header.
+type entry struct {
+	wire.Record
+	header  header
+	version uint64
+}
+
+// A header is kept in the engine's meta, as JSON.
+type header struct {
+	TTL      *time.Time    `json:"ttl,omitempty"`
+	Callback string        `json:"callback,omitempty"`
+	Modified int64         `json:"modified"` // Unix seconds
+	Blocks   []blockHeader `json:"blocks,omitempty"`
+}
+
+type blockHeader struct {
+	ID       string `json:"id"`
+	Type     string `json:"type,omitempty"`
+	Encoding string `json:"encoding,omitempty"`
+	Size     int    `json:"size"`
+	Tag      string `json:"tag"` // entity tag, quoted
+	Modified int64  `json:"modified"`
+}
+
+// load reads what the engine keeps. The blocks lie in r.
+func load(r *store.Record) (*entry, error) {
+	e := &entry{version: r.Version}
+	if err := json.Unmarshal(r.Meta, &e.header); err != nil {
+		return nil, fmt.Errorf("record %s in %s: header: %w", r.Key.Name, r.Key.Space, err)
+	}
+	e.Meta = wire.Meta{TTL: e.header.TTL, CallbackReference: e.header.Callback, Tags: search.Tags(r)}
+	at := 0
+	for _, b := range e.header.Blocks {
+		if b.Size < 0 || b.Size > len(r.Value)-at {
+			return nil, fmt.Errorf("record %s in %s: block %s is cut short", r.Key.Name, r.Key.Space, b.ID)
+		}
+		e.Blocks = append(e.Blocks, wire.Block{ID: b.ID, ContentType: b.Type, Encoding: b.Encoding, Content: r.Value[at : at+b.Size]})
+		at += b.Size
+	}
+	return e, nil
+}
+
+// newEntry makes an entry of a record that a consumer sent.
+func newEntry(r wire.Record, now time.Time) *entry {
+	e := &entry{Record: r}
+	for range r.Blocks {
+		e.header.Blocks = append(e.header.Blocks, blockHeader{Tag: newTag(), Modified: now.Unix()})
+	}
+	return e
+}
+
+// newTag makes an entity tag for a block, which has no version of its own.
+func newTag() string { return `"` + rand.Text() + `"` }
+
+// op gives the Op that stores the entry, modified now.
+func (e *entry) op(id string, now time.Time) (store.Op, error) {
+	h := &e.header
+	h.TTL, h.Callback, h.Modified = e.Meta.TTL, e.Meta.CallbackReference, now.Unix()
+	size := 0
+	for i, b := range e.Blocks {
+		h.Blocks[i].ID, h.Blocks[i].Type, h.Blocks[i].Encoding, h.Blocks[i].Size = b.ID, b.ContentType, b.Encoding, len(b.Content)
+		size += len(b.Content)
+	}
+	meta, err := json.Marshal(h)
+	if err != nil {
+		return store.Op{}, fmt.Errorf("write header of record %s: %w", id, err)
+	}
+	op := store.Op{Action: store.Put, Name: kindRecord + id, Meta: meta, Tags: search.Index(e.Meta.Tags)}
+	if len(e.Blocks) == 1 {
+		op.Value = e.Blocks[0].Content
+	} else if len(e.Blocks) > 1 {
+		op.Value = make([]byte, 0, size)
+		for _, b := range e.Blocks {
+			op.Value = append(op.Value, b.Content...)
+		}
+	}
+	if e.Meta.TTL != nil {
+		op.Tags = append(op.Tags, due.At(*e.Meta.TTL))
+	}
+	return op, nil
+}
+
+// etag gives the record's entity tag; "" when there is none.
+func (e *entry) etag() string {
+	if e == nil {
+		return ""
+	}
+	return wire.ETag(e.version)
+}
+
+func (e *entry) modified() time.Time { return time.Unix(e.header.Modified, 0) }
+
+// expired says whether the record is past its time, and so, to consumers, not there.
+func (e *entry) expired(now time.Time) bool { return e.Meta.TTL != nil && !now.Before(*e.Meta.TTL) }
+
+// block gives the index of a block; -1 when there is none.
+func (e *entry) block(id string) int {
+	for i := range e.Blocks {
+		if e.Blocks[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// blockTag gives a block's entity tag; "" when there is none.
+func (e *entry) blockTag(i int) string {
+	if i < 0 {
+		return ""
+	}
+	return e.header.Blocks[i].Tag
+}

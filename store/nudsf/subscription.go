@@ -1,0 +1,425 @@
+package nudsf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/rest"
+	"vitrine/store/nudsf/wire"
+)
+
+// A subscription as the engine keeps it.
+type subscription struct {
+	wire.Subscription
+	id       string
+	modified time.Time
+	told     bool // of its end
+	version  uint64
+}
+
+// subscriptionMeta is kept in the engine's meta, as JSON.
+type subscriptionMeta struct {
+	Modified int64 `json:"modified"` // Unix seconds
+	Told     bool  `json:"told,omitempty"`
+}
+
+// maxSubscription bounds a subscription's body, in bytes.
+const maxSubscription = 64 << 10
+
+func loadSubscription(r *store.Record) (*subscription, error) {
+	s := &subscription{id: strings.TrimPrefix(r.Key.Name, kindSubscription), version: r.Version}
+	var meta subscriptionMeta
+	if err := errors.Join(json.Unmarshal(r.Value, &s.Subscription), json.Unmarshal(r.Meta, &meta)); err != nil {
+		return nil, fmt.Errorf("subscription %s in %s: %w", s.id, r.Key.Space, err)
+	}
+	s.modified, s.told = time.Unix(meta.Modified, 0), meta.Told
+	return s, nil
+}
+
+// op gives the Op that stores the subscription.
+func (s *subscription) op() (store.Op, error) {
+	value, err := json.Marshal(s.Subscription)
+	if err != nil {
+		return store.Op{}, fmt.Errorf("write subscription %s: %w", s.id, err)
+	}
+	meta, err := json.Marshal(subscriptionMeta{Modified: s.modified.Unix(), Told: s.told})
+	if err != nil {
+		return store.Op{}, fmt.Errorf("write subscription %s: %w", s.id, err)
+	}
+	op := store.Op{Action: store.Put, Name: kindSubscription + s.id, Value: value, Meta: meta}
+	if at := s.due(); !at.IsZero() {
+		op.Tags = []store.Tag{due.At(at)}
+	}
+	return op, nil
+}
+
+// due gives when something is to be done about the subscription; zero: never.
+func (s *subscription) due() time.Time {
+	if s.Expiry == nil {
+		return time.Time{}
+	}
+	if s.told || s.ExpiryCallbackReference == "" || s.ExpiryNotification == nil {
+		return *s.Expiry
+	}
+	return s.Expiry.Add(-time.Duration(*s.ExpiryNotification) * time.Second)
+}
+
+func (s *subscription) expired(now time.Time) bool { return s.Expiry != nil && !now.Before(*s.Expiry) }
+
+func (s *subscription) etag() string {
+	if s == nil {
+		return ""
+	}
+	return wire.ETag(s.version)
+}
+
+func (a *API) subscriptionPlace(r *http.Request) (space, id string, err error) {
+	at, err := a.Storages.Of(service, r)
+	if err != nil {
+		return "", "", err
+	}
+	id = r.PathValue("subscription")
+	return at.Space(), id, wire.CheckID("subscriptionId", id, a.Limits)
+}
+
+// readSubscription gives a subscription that is there and not over; nil: there is none. kept is
+// the version of what the engine has, over or not; 0: nothing.
+func (a *API) readSubscription(ctx context.Context, space, id string) (s *subscription, kept uint64, err error) {
+	var r store.Record
+	err = a.Engine.Get(ctx, store.Key{Space: space, Name: kindSubscription + id}, &r)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read subscription %s: %w", id, err)
+	}
+	if s, err = loadSubscription(&r); err != nil || s.expired(a.Clock()) {
+		return nil, r.Version, err
+	}
+	return s, r.Version, nil
+}
+
+func noSubscription(id string) error {
+	return wire.NewProblem(http.StatusNotFound, wire.CauseSubscriptionNotFound, "there is no subscription %q", id)
+}
+
+func (a *API) getSubscription(w http.ResponseWriter, r *http.Request) error {
+	space, id, err := a.subscriptionPlace(r)
+	if err != nil {
+		return err
+	}
+	s, _, err := a.readSubscription(r.Context(), space, id)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return noSubscription(id)
+	}
+	wire.Validators(w.Header(), s.etag(), s.modified)
+	if notSent(w, wire.ReadPrecondition(r.Header).Status(s.etag(), s.modified)) {
+		return nil
+	}
+	return rest.JSON(w, http.StatusOK, s.Subscription)
+}
+
+func (a *API) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.Storages.Of(service, r)
+	if err != nil {
+		return err
+	}
+	q := rest.ReadQuery(r)
+	limit := q.Count("limit-range", a.Subscriptions)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	list := []wire.Subscription{}
+	now := a.Clock()
+	for record, err := range a.Engine.Scan(r.Context(), store.Query{Space: at.Space(), Prefix: kindSubscription}) {
+		if err != nil {
+			return fmt.Errorf("read subscriptions: %w", err)
+		}
+		s, err := loadSubscription(record)
+		if err != nil {
+			return err
+		}
+		if len(list) >= limit {
+			break
+		}
+		if !s.expired(now) {
+			list = append(list, s.Subscription)
+		}
+	}
+	return rest.JSON(w, http.StatusOK, list)
+}
+
+func (a *API) putSubscription(w http.ResponseWriter, r *http.Request) error {
+	space, id, err := a.subscriptionPlace(r)
+	if err != nil {
+		return err
+	}
+	body, err := rest.Body(w, r, wire.TypeJSON, maxSubscription)
+	if err != nil {
+		return err
+	}
+	wanted, err := wire.ParseSubscription(body)
+	if err == nil {
+		err = a.checkSubscription(&wanted)
+	}
+	if err != nil {
+		return err
+	}
+	missing, err := a.missing(r.Context(), space, wanted.SubFilter)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return rest.JSON(w, http.StatusConflict, missing)
+	}
+	pre := wire.ReadPrecondition(r.Header)
+	before, after, err := a.changeSubscription(r.Context(), space, id, func(before *subscription) (*subscription, error) {
+		if before != nil {
+			if err := before.Owned(*wanted.ClientID); err != nil {
+				return nil, err
+			}
+		}
+		if !pre.Holds(before.etag()) {
+			return nil, errUnmet
+		}
+		return &subscription{Subscription: wanted}, nil
+	})
+	if errors.Is(err, errUnmet) {
+		return unmet()
+	}
+	if err != nil {
+		return err
+	}
+	wire.Validators(w.Header(), after.etag(), after.modified)
+	if before != nil {
+		return rest.JSON(w, http.StatusOK, after.Subscription)
+	}
+	w.Header().Set("Location", a.uri(space, "subs-to-notify", id))
+	return rest.JSON(w, http.StatusCreated, after.Subscription)
+}
+
+// checkSubscription refuses callbacks that would not be sent, and an end that is past.
+func (a *API) checkSubscription(s *wire.Subscription) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if err := a.Sender.Check(s.CallbackReference); err != nil {
+		return wire.BadParam(wire.CauseIEIncorrect, "/callbackReference", "%v", err)
+	}
+	if s.ExpiryCallbackReference != "" {
+		if err := a.Sender.Check(s.ExpiryCallbackReference); err != nil {
+			return wire.BadParam(wire.CauseOptionalIncorrect, "/expiryCallbackReference", "%v", err)
+		}
+	}
+	if s.Expiry != nil && !s.Expiry.After(a.Clock()) {
+		return wire.BadParam(wire.CauseOptionalIncorrect, "/expiry", "is past")
+	}
+	return nil
+}
+
+// missing gives the monitored resources that are not records of the storage: TS
+// 29.598 clause 6.1.3.8.3.3 wants them to be there.
+func (a *API) missing(ctx context.Context, space string, f *wire.SubFilter) ([]string, error) {
+	if f == nil {
+		return nil, nil
+	}
+	var missing []string
+	for _, uri := range f.MonitoredResourceURIs {
+		id, ok := recordOf(space, uri)
+		if ok {
+			e, err := a.read(ctx, place{space, id})
+			if err != nil {
+				return nil, err
+			}
+			ok = e != nil && !e.expired(a.Clock())
+		}
+		if !ok {
+			missing = append(missing, uri)
+		}
+	}
+	return missing, nil
+}
+
+// recordOf gives the identity of the record of the storage that a URI, or a path, is of.
+func recordOf(space, uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(u.EscapedPath(), rest.Path(space, "records")+"/")
+	if !ok || strings.Contains(rest, "/") {
+		return "", false
+	}
+	id, err := url.PathUnescape(rest)
+	return id, err == nil
+}
+
+// changeSubscription is change for subscriptions; nil from decide deletes.
+func (a *API) changeSubscription(ctx context.Context, space, id string, decide func(before *subscription) (*subscription, error)) (before, after *subscription, err error) {
+	for range maxAttempts {
+		before, kept, err := a.readSubscription(ctx, space, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		after, err := decide(before)
+		if err != nil {
+			return before, nil, err
+		}
+		if err = a.writeSubscription(ctx, space, id, kept, after); err == nil {
+			return before, after, nil
+		}
+		var conflict *store.Conflict
+		if !errors.As(err, &conflict) {
+			return before, nil, err
+		}
+	}
+	return nil, nil, &store.Conflict{}
+}
+
+func (a *API) writeSubscription(ctx context.Context, space, id string, kept uint64, after *subscription) error {
+	op := store.Op{Action: store.Delete, Name: kindSubscription + id}
+	if after != nil {
+		after.id, after.modified = id, a.Clock()
+		var err error
+		if op, err = after.op(); err != nil {
+			return err
+		}
+		if kept == 0 {
+			if err := a.room(ctx, space); err != nil {
+				return err
+			}
+		}
+		if after.Expiry != nil {
+			if err := a.Agenda.Register(ctx, space); err != nil {
+				return err
+			}
+		}
+	}
+	op.If = store.Condition{Version: kept, Absent: kept == 0}
+	ops := []store.Op{op}
+	if err := a.Engine.Write(ctx, space, ops...); err != nil {
+		return fmt.Errorf("write subscription %s: %w", id, err)
+	}
+	a.forget(space)
+	if after != nil {
+		after.version = ops[0].Version
+		if at := after.due(); !at.IsZero() {
+			a.Agenda.Planned(space, at)
+		}
+	}
+	return nil
+}
+
+func (a *API) patchSubscription(w http.ResponseWriter, r *http.Request) error {
+	space, id, err := a.subscriptionPlace(r)
+	if err != nil {
+		return err
+	}
+	body, err := rest.Body(w, r, wire.TypePatch, maxSubscription)
+	if err != nil {
+		return err
+	}
+	items, err := wire.ParsePatch(body, a.Limits)
+	if err != nil {
+		return err
+	}
+	pre := wire.ReadPrecondition(r.Header)
+	var report []wire.ReportItem
+	_, after, err := a.changeSubscription(r.Context(), space, id, func(before *subscription) (*subscription, error) {
+		if before == nil {
+			return nil, noSubscription(id)
+		}
+		if !pre.Holds(before.etag()) {
+			return nil, errUnmet
+		}
+		patched, left, err := wire.ApplyPatch(before.Subscription, items, maxSubscription, func(s wire.Subscription) error {
+			if err := a.checkSubscription(&s); err != nil {
+				return err
+			}
+			return before.Owned(*s.ClientID)
+		})
+		report = left
+		return &subscription{Subscription: patched}, err
+	})
+	if errors.Is(err, errUnmet) {
+		return unmet()
+	}
+	if err != nil {
+		return err
+	}
+	wire.Validators(w.Header(), after.etag(), after.modified)
+	if len(report) > 0 {
+		return rest.JSON(w, http.StatusOK, wire.PatchResult{Report: report})
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// clientOf reads client-id: an object in the form style, exploded (nfId=...&nfSetId=...),
+// as OpenAPI has it by default, or JSON in one parameter.
+func clientOf(r *http.Request) (wire.ClientID, error) {
+	q := rest.ReadQuery(r)
+	var c wire.ClientID
+	c.NfID, _ = q.Text("nfId")
+	c.NfSetID, _ = q.Text("nfSetId")
+	if text, ok := q.Text("client-id"); ok {
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return c, wire.BadParam(wire.CauseQueryInvalid, "client-id", "%v", err)
+		}
+	}
+	if q.Err() == nil && c == (wire.ClientID{}) {
+		return c, wire.BadParam(wire.CauseQueryMissing, "client-id", "nfId or nfSetId is needed")
+	}
+	return c, q.Err()
+}
+
+func (a *API) deleteSubscription(w http.ResponseWriter, r *http.Request) error {
+	space, id, err := a.subscriptionPlace(r)
+	if err != nil {
+		return err
+	}
+	q := rest.ReadQuery(r)
+	previous := q.Bool("get-previous")
+	if q.Err() != nil {
+		return q.Err()
+	}
+	client, err := clientOf(r)
+	if err != nil {
+		return err
+	}
+	pre := wire.ReadPrecondition(r.Header)
+	before, _, err := a.changeSubscription(r.Context(), space, id, func(before *subscription) (*subscription, error) {
+		switch {
+		case before == nil:
+			return nil, noSubscription(id)
+		case !pre.Holds(before.etag()):
+			return nil, errUnmet
+		}
+		return nil, before.Owned(client)
+	})
+	if errors.Is(err, errUnmet) {
+		if !previous || before == nil {
+			return unmet()
+		}
+		return rest.JSON(w, http.StatusPreconditionFailed, before.Subscription)
+	}
+	if err != nil {
+		return err
+	}
+	if previous {
+		return rest.JSON(w, http.StatusOK, []wire.Subscription{before.Subscription})
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,36 @@
+package wire
+
+import (
+	"time"
+)
+
+// A Timer is Timer of TS 29.598 clause 6.2.6.2.2.
+type Timer struct {
+	TimerID           string    `json:"timerId,omitempty"` // in notifications; in requests the path has it
+	Expires           time.Time `json:"expires"`
+	MetaTags          Tags      `json:"metaTags,omitempty"`
+	CallbackReference string    `json:"callbackReference,omitempty"` // told of the expiry; may be empty
+	DeleteAfter       *uint32   `json:"deleteAfter,omitempty"`       // kept so long after the expiry; seconds
+}
+
+// A TimerIDList is what a search of timers finds.
+type TimerIDList struct {
+	TimerIDs []string `json:"timerIds"`
+}
+
+// ParseTimer reads a timer. The error is a *Problem.
+func ParseTimer(data []byte, l Limits) (Timer, error) {
+	var t Timer
+	if err := decode(data, &t); err != nil {
+		return t, BadParam(CauseMessageFormat, "body", "%v", err)
+	}
+	return t, t.Check(l)
+}
+
+// Check says whether the timer is complete. The error is a *Problem.
+func (t *Timer) Check(l Limits) error {
+	if t.Expires.IsZero() {
+		return BadParam(CauseIEMissing, "/expires", "a date and time of RFC 3339 is needed")
+	}
+	return t.MetaTags.Check("/metaTags", l)
+}

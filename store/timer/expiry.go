@@ -1,0 +1,48 @@
+package timer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/rest"
+	"vitrine/store/nudsf/wire"
+)
+
+// timerExpiry is the kind of the callback, for its 3gpp-Sbi-Callback header.
+const timerExpiry = "Nudsf_Timer_timerExpiry"
+
+// expire deals with a timer that has expired: in one write it is marked or deleted,
+// and the notification kept for sending.
+func (a *API) expire(ctx context.Context, space string, r *store.Record) error {
+	t, err := load(r)
+	if err != nil {
+		return err
+	}
+	now := a.Clock()
+	if at := t.due(); at.IsZero() || now.Before(at) {
+		return nil
+	}
+	at := place{space, t.id}
+	if t.gone(now) {
+		return a.replace(ctx, at, t, nil, true)
+	}
+	next := *t
+	next.fired = true
+	return a.replace(ctx, at, t, &next, true)
+}
+
+// letter writes the notification of a timer's expiry: Timer, with its identity and
+// without the callback's own URI.
+func (a *API) letter(space string, t *timer) (*due.Letter, error) {
+	told := t.Timer
+	told.TimerID, told.CallbackReference = t.id, ""
+	body, err := json.Marshal(told)
+	if err != nil {
+		return nil, fmt.Errorf("write the expiry of timer %s: %w", t.id, err)
+	}
+	path := rest.Path(space, "timers", t.id)
+	return a.Agenda.Letter(due.Delivery{Target: t.CallbackReference, Kind: timerExpiry, ContentType: wire.TypeJSON, Key: path, Body: body})
+}

@@ -1,0 +1,309 @@
+package timer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/rest"
+	"vitrine/store/nudsf/search"
+	"vitrine/store/nudsf/wire"
+)
+
+// A timer as the engine keeps it: its tags are the engine's, the rest is JSON.
+type timer struct {
+	wire.Timer
+	id      string
+	fired   bool // its expiry was dealt with; it stays for DeleteAfter
+	version uint64
+}
+
+// timerMeta is kept in the engine's meta, as JSON.
+type timerMeta struct {
+	Fired bool `json:"fired,omitempty"`
+}
+
+// maxTimer bounds a timer's body, and a patch, in bytes.
+const maxTimer = 128 << 10
+
+func load(r *store.Record) (*timer, error) {
+	t := &timer{id: strings.TrimPrefix(r.Key.Name, kindTimer), version: r.Version}
+	var meta timerMeta
+	if err := errors.Join(json.Unmarshal(r.Value, &t.Timer), json.Unmarshal(r.Meta, &meta)); err != nil {
+		return nil, fmt.Errorf("timer %s in %s: %w", t.id, r.Key.Space, err)
+	}
+	t.MetaTags, t.fired = search.Tags(r), meta.Fired
+	return t, nil
+}
+
+// op gives the Op that stores the timer.
+func (t *timer) op() (store.Op, error) {
+	kept := t.Timer
+	kept.TimerID, kept.MetaTags = "", nil
+	value, err := json.Marshal(kept)
+	if err != nil {
+		return store.Op{}, fmt.Errorf("write timer %s: %w", t.id, err)
+	}
+	meta, err := json.Marshal(timerMeta{Fired: t.fired})
+	if err != nil {
+		return store.Op{}, fmt.Errorf("write timer %s: %w", t.id, err)
+	}
+	op := store.Op{Action: store.Put, Name: kindTimer + t.id, Value: value, Meta: meta, Tags: search.Index(t.MetaTags)}
+	if at := t.due(); !at.IsZero() {
+		op.Tags = append(op.Tags, due.At(at))
+	}
+	return op, nil
+}
+
+// due gives when something is to be done about the timer; zero: never.
+func (t *timer) due() time.Time {
+	if !t.fired {
+		return t.Expires
+	}
+	return t.ends()
+}
+
+// ends gives when a timer that has expired is deleted: DeleteAfter later; without
+// that at once when somebody is told of the expiry; else never, for it is found only by search.
+func (t *timer) ends() time.Time {
+	switch {
+	case t.DeleteAfter != nil:
+		return t.Expires.Add(time.Duration(*t.DeleteAfter) * time.Second)
+	case t.CallbackReference != "":
+		return t.Expires
+	}
+	return time.Time{}
+}
+
+// gone says whether the timer is past its end, and so, to consumers, not there.
+func (t *timer) gone(now time.Time) bool {
+	end := t.ends()
+	return !end.IsZero() && !now.Before(end)
+}
+
+type place struct{ space, id string }
+
+func (p place) key() store.Key { return store.Key{Space: p.space, Name: kindTimer + p.id} }
+
+func (a *API) place(r *http.Request) (place, error) {
+	at, err := a.Storages.Of(service, r)
+	if err != nil {
+		return place{}, err
+	}
+	id := r.PathValue("timer")
+	return place{at.Space(), id}, wire.CheckID("timerId", id, a.Limits)
+}
+
+// read gives the timer as it is, gone or not; nil when there is none.
+func (a *API) read(ctx context.Context, at place) (*timer, error) {
+	var r store.Record
+	err := a.Engine.Get(ctx, at.key(), &r)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read timer %s: %w", at.id, err)
+	}
+	return load(&r)
+}
+
+func notFound(id string) error {
+	return wire.NewProblem(http.StatusNotFound, wire.CauseTimerNotFound, "there is no timer %q", id)
+}
+
+func (a *API) getTimer(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.place(r)
+	if err != nil {
+		return err
+	}
+	t, err := a.read(r.Context(), at)
+	if err != nil {
+		return err
+	}
+	if t == nil || t.gone(a.Clock()) {
+		return notFound(at.id)
+	}
+	return rest.JSON(w, http.StatusOK, t.Timer)
+}
+
+func (a *API) putTimer(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.place(r)
+	if err != nil {
+		return err
+	}
+	body, err := rest.Body(w, r, wire.TypeJSON, maxTimer)
+	if err != nil {
+		return err
+	}
+	wanted, err := wire.ParseTimer(body, a.Limits)
+	if err == nil {
+		err = a.check(at.id, &wanted)
+	}
+	if err != nil {
+		return err
+	}
+	before, err := a.change(r.Context(), at, func(*timer) (*timer, error) {
+		return &timer{Timer: wanted, id: at.id}, nil
+	})
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	w.Header().Set("Location", a.APIRoot+rest.Path(at.space, "timers", at.id))
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// check refuses a timer that could not be told of, or whose time is past.
+func (a *API) check(id string, t *wire.Timer) error {
+	if t.TimerID != "" && t.TimerID != id {
+		return wire.BadParam(wire.CauseOptionalIncorrect, "/timerId", "is %q, the path says %q", t.TimerID, id)
+	}
+	if t.CallbackReference != "" {
+		if err := a.Sender.Check(t.CallbackReference); err != nil {
+			return wire.BadParam(wire.CauseOptionalIncorrect, "/callbackReference", "%v", err)
+		}
+	}
+	if now := a.Clock(); !t.Expires.After(now) {
+		return wire.NewProblem(http.StatusForbidden, wire.CauseExpiresNotAllowed, "expires is %s, which is past: it is %s here",
+			t.Expires.UTC().Format(time.RFC3339Nano), now.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// change reads a timer, lets decide say what it is to be (nil: deleted), and writes that, on
+// condition that nobody else has changed it; else it begins anew. before is nil when consumers see no timer.
+func (a *API) change(ctx context.Context, at place, decide func(before *timer) (*timer, error)) (before *timer, err error) {
+	for range maxAttempts {
+		kept, err := a.read(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		before := kept
+		if kept != nil && kept.gone(a.Clock()) {
+			before = nil
+		}
+		after, err := decide(before)
+		if err != nil {
+			return before, err
+		}
+		err = a.replace(ctx, at, kept, after, before == nil)
+		var conflict *store.Conflict
+		if !errors.As(err, &conflict) {
+			return before, err
+		}
+	}
+	return nil, &store.Conflict{}
+}
+
+// replace writes what a timer is to be in place of what it was. With settled, one that
+// has expired and was not dealt with yet gets its notification in the same write.
+func (a *API) replace(ctx context.Context, at place, kept, after *timer, settled bool) error {
+	op := store.Op{Action: store.Delete, Name: kindTimer + at.id}
+	if after != nil {
+		var err error
+		if op, err = after.op(); err != nil {
+			return err
+		}
+		if err := a.Agenda.Register(ctx, at.space); err != nil {
+			return err
+		}
+	}
+	op.If = store.Condition{Absent: true}
+	if kept != nil {
+		op.If = store.Condition{Version: kept.version}
+	}
+	ops := []store.Op{op}
+	var letter *due.Letter
+	if settled && kept != nil && !kept.fired && kept.CallbackReference != "" {
+		var err error
+		if letter, err = a.letter(at.space, kept); err != nil {
+			return err
+		}
+		ops = append(ops, letter.Op())
+	}
+	if err := a.Engine.Write(ctx, at.space, ops...); err != nil {
+		return fmt.Errorf("write timer %s: %w", at.id, err)
+	}
+	if letter != nil {
+		a.Agenda.Post(ctx, at.space, letter, &ops[1])
+	}
+	if after != nil {
+		if when := after.due(); !when.IsZero() {
+			a.Agenda.Planned(at.space, when)
+		}
+	}
+	return nil
+}
+
+func (a *API) patchTimer(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.place(r)
+	if err != nil {
+		return err
+	}
+	body, err := rest.Body(w, r, wire.TypePatch, maxTimer)
+	if err != nil {
+		return err
+	}
+	items, err := wire.ParsePatch(body, a.Limits)
+	if err != nil {
+		return err
+	}
+	var report []wire.ReportItem
+	_, err = a.change(r.Context(), at, func(before *timer) (*timer, error) {
+		if before == nil {
+			return nil, notFound(at.id)
+		}
+		next := *before
+		patched, left, err := wire.ApplyPatch(before.Timer, items, maxTimer, func(t wire.Timer) error {
+			if err := t.Check(a.Limits); err != nil {
+				return err
+			}
+			if t.Expires.Equal(before.Expires) { // may be past: the timer is being kept
+				t.Expires = a.Clock().Add(time.Second)
+			}
+			return a.check(at.id, &t)
+		})
+		report = left
+		next.Timer = patched
+		if !patched.Expires.Equal(before.Expires) {
+			next.fired = false
+		}
+		return &next, err
+	})
+	if err != nil {
+		return err
+	}
+	if len(report) > 0 {
+		return rest.JSON(w, http.StatusOK, wire.PatchResult{Report: report})
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) deleteTimer(w http.ResponseWriter, r *http.Request) error {
+	at, err := a.place(r)
+	if err != nil {
+		return err
+	}
+	_, err = a.change(r.Context(), at, func(before *timer) (*timer, error) {
+		if before == nil {
+			return nil, notFound(at.id)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
