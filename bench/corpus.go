@@ -132,7 +132,11 @@ func writeCorpus(file string, messages []message, sources ports, stamps bool, ra
 			return err
 		}
 		for _, m := range burst {
-			if _, err := w.Write(m.bytes(size, stamp, random)); err != nil {
+			data := m.bytes(size, stamp, random)
+			if len(data) != size {
+				return fmt.Errorf("a message of %d bytes in a burst of messages of %d", len(data), size)
+			}
+			if _, err := w.Write(data); err != nil {
 				return err
 			}
 		}

@@ -14,17 +14,17 @@ import (
 	"vitrine"
 )
 
-// A device takes SIP on devicePort and gives it to the instances.
+// A device takes messages on devicePort and gives them to the instances.
 type device struct {
 	name    string
-	proxies bool // adds a Via, and picks by Call-ID
 	command func(ctx context.Context, s *stage) (*exec.Cmd, error)
+	beside  func(ctx context.Context, s *stage) *exec.Cmd // runs while it is measured; nil: nothing
 }
 
 // bareForwarder is the least that a device can do. It knows neither requests
 // from responses nor one destination from another: it goes through them all.
 func bareForwarder(to ports) device {
-	return device{"a bare recvmmsg/sendmmsg forwarder in C", false, func(ctx context.Context, s *stage) (*exec.Cmd, error) {
+	return device{name: "a bare recvmmsg/sendmmsg forwarder in C", command: func(ctx context.Context, s *stage) (*exec.Cmd, error) {
 		cmd := exec.CommandContext(ctx, s.forwarder, fmt.Sprint(devicePort), fmt.Sprint(to.first), fmt.Sprint(to.count))
 		stdin, err := cmd.StdinPipe() // it ends with this
 		_ = stdin
@@ -55,7 +55,7 @@ request_route {
 
 // kamailio is the peer.
 func kamailio(version string) device {
-	return device{"Kamailio " + version + ", dispatcher, one child, forward()", true, startKamailio}
+	return device{name: "Kamailio " + version + ", dispatcher, one child, forward()", command: startKamailio}
 }
 
 func kamailioVersion(ctx context.Context) (string, error) {
@@ -94,30 +94,39 @@ func startKamailio(ctx context.Context, s *stage) (*exec.Cmd, error) {
 // director is the product: one type, to which every rule sends, with an
 // instance at each of the ports. Nothing answers there, so nothing is probed.
 func director(to ports) device {
-	return device{"the director", true, func(ctx context.Context, s *stage) (*exec.Cmd, error) {
-		config := filepath.Join(s.dir, fmt.Sprintf("director-%d.yaml", to.count))
-		if err := os.WriteFile(config, directorConfig(to), 0o644); err != nil {
-			return nil, err
-		}
-		return exec.CommandContext(ctx, s.director, "director", "run", config), nil
-	}}
+	rules := ""
+	for _, method := range methods {
+		rules += fmt.Sprintf("- {method: %s, type: session}\n", method)
+	}
+	return directorDevice("sip", "{name: session, protocol: sip}", rules, to)
+}
+
+func gtpcDirector(to ports) device {
+	kind := fmt.Sprintf("{name: session, protocol: gtpc, number: %d}", gtpcNumber)
+	return directorDevice("gtpc", kind, "- {type: session}\n", to)
 }
 
 // controlPort is where the director's REST API is.
 const controlPort = 8090
 
-func directorConfig(to ports) []byte {
+func directorDevice(protocol, kind, rules string, to ports) device {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "listen: {sip: [\"udp://127.0.0.1:%d\"], control: \"127.0.0.1:%d\"}\n", devicePort, controlPort)
-	b.WriteString("health: {sip: off}\ntypes: [{name: session, protocol: sip}]\nrules:\n")
-	for _, method := range methods {
-		fmt.Fprintf(&b, "- {method: %s, type: session}\n", method)
-	}
-	b.WriteString("instances:\n")
+	fmt.Fprintf(&b, "listen: {%s: [\"udp://127.0.0.1:%d\"], control: \"127.0.0.1:%d\"}\n", protocol, devicePort, controlPort)
+	fmt.Fprintf(&b, "health: {%s: off}\ntypes: [%s]\nrules:\n%sinstances:\n", protocol, kind, rules)
 	for i := range to.count {
-		fmt.Fprintf(&b, "- {name: i%d, type: session, address: \"127.0.0.1:%d\", weight: 100}\n", i, to.first+i)
+		fmt.Fprintf(&b, "- {name: i%d, id: %d, type: session, address: \"127.0.0.1:%d\", weight: 100}\n", i, i+1, to.first+i)
 	}
-	return b.Bytes()
+	return device{name: "the director", command: func(ctx context.Context, s *stage) (*exec.Cmd, error) {
+		dir, err := os.MkdirTemp(s.dir, "director-")
+		if err != nil {
+			return nil, err
+		}
+		config := filepath.Join(dir, "director.yaml")
+		if err := os.WriteFile(config, b.Bytes(), 0o644); err != nil {
+			return nil, err
+		}
+		return exec.CommandContext(ctx, s.director, "director", "run", config), nil
+	}}
 }
 
 // with runs the device while use does.
@@ -150,8 +159,26 @@ func (s *stage) ceiling(ctx context.Context, d device, f floodPlan) (found ceili
 		if err != nil {
 			return err
 		}
-		found, err = highest(ctx, l.send, f.most)
+		found, err = s.beside(ctx, d, func() (ceiling, error) { return highest(ctx, l.send, f.most) })
 		return errors.Join(err, l.close())
 	})
+	return found, err
+}
+
+// beside measures while what belongs beside the device runs.
+func (s *stage) beside(ctx context.Context, d device, measure func() (ceiling, error)) (ceiling, error) {
+	if d.beside == nil {
+		return measure()
+	}
+	cmd := d.beside(ctx, s)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := s.start(cmd, s.loads); err != nil {
+		return ceiling{}, err
+	}
+	found, err := measure()
+	if stopped := stop(cmd); stopped != nil || said.Len() > 0 {
+		err = errors.Join(err, stopped, errors.New(said.String()))
+	}
 	return found, err
 }

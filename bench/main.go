@@ -39,6 +39,8 @@ func benches() []bench {
 		{"director/sip", directorSIP},
 		{"director/sip/responses", directorResponses},
 		{"director/sip/latency", directorLatency},
+		{"director/gtpc", directorGTPC},
+		{"director/weights", directorWeights},
 	}
 }
 
@@ -66,6 +68,8 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 		return true, generate(ctx, args[1:])
 	case watchCommand:
 		return true, watch(ctx, args[1], os.Stdin, os.Stdout)
+	case reweighCommand:
+		return true, reweigh(ctx, args[1:])
 	case answerCommand:
 		return true, answer(args[1:], os.Environ(), os.Stdout)
 	}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	steer "vitrine/director/gtpc"
+	"vitrine/wire/gtpc"
+	"vitrine/wire/gtpc/gtpctest"
+)
+
+// gtpcNumber is the aggregate type's number in TEIDs.
+const gtpcNumber = 1
+
+// A gtpcMessage is GTPv2-C, of a size that stays as it is.
+type gtpcMessage struct {
+	port int
+	data []byte
+}
+
+func (m gtpcMessage) source() int { return m.port }
+
+func (m gtpcMessage) length() int { return len(m.data) }
+
+func (m gtpcMessage) bytes(int, string, *rand.Rand) []byte { return m.data }
+
+// gtpcRequests are the requests of as many sessions as there are Call-IDs in
+// the others, six each: gtpctest.Mix.
+func gtpcRequests() []message {
+	mix := gtpctest.NewMix(gtpctest.Config{Sessions: callIDs, TEID: func(session uint32) uint32 {
+		prefix, _ := steer.PrefixOf(gtpcNumber, uint16(session)%uint16(instances.count)+1)
+		return prefix.SessionTEID(uint16(session), session>>12)
+	}})
+	all := make([]message, callIDs*gtpctest.Kinds)
+	for i := range all {
+		all[i] = gtpcMessage{clients.first + i/burstSize%clients.count, mix.Append(nil)}
+	}
+	return all
+}
+
+// gtpcKey tells apart the messages that are under way together.
+func gtpcKey(data []byte) (string, error) {
+	var m gtpc.Message
+	if _, err := m.Parse(data); err != nil {
+		return "", err
+	}
+	imsi, _ := m.Find(gtpc.IMSI, 0)
+	return fmt.Sprintf("%s %x %x", m.Type, m.TEID, imsi), nil
+}
+
+// directorGTPC compares the highest rate of GTPv2-C requests.
+func directorGTPC(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	s, err := newStage(ctx)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.plan(ctx, "gtpc", floodPlan{messages: gtpcRequests(), key: gtpcKey, sources: clients, sinks: instances}, false)
+	if err != nil {
+		return nil, err
+	}
+	ours, forwarder := &rival{device: gtpcDirector(instances), floodPlan: f}, &rival{device: bareForwarder(instances), floodPlan: f}
+	if err := s.with(ctx, ours.device, func() error { return s.proveGTPC(ctx, f) }); err != nil {
+		return nil, err
+	}
+	rates, err := s.compare(ctx, []*rival{ours, forwarder}, progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := rateRow("director/gtpc", ">= 0.8", ours, forwarder, Pairs{rates[0], rates[1]})
+	return []Row{row}, err
+}
+
+// proveGTPC has the director show that what has a TEID goes to the instance
+// that gave it out, and that the rest is shared.
+func (s *stage) proveGTPC(ctx context.Context, f floodPlan) error {
+	arrived, err := s.pass(ctx, f, proofs)
+	if err != nil {
+		return err
+	}
+	begun := map[int]int{}
+	for _, a := range arrived {
+		var m gtpc.Message
+		if _, err := m.Parse(a.data); err != nil {
+			return err
+		}
+		if m.TEID == 0 {
+			begun[a.port]++
+			continue
+		}
+		id := uint16(a.port - instances.first + 1)
+		if prefix, ok := steer.PrefixOf(gtpcNumber, id); !ok || m.TEID&prefix.TEID != prefix.TEID {
+			return fmt.Errorf("%s for TEID %#x went to instance %d", m.Type, m.TEID, id)
+		}
+	}
+	if len(begun) != instances.count {
+		return fmt.Errorf("sessions began at %d of %d instances", len(begun), instances.count)
+	}
+	return nil
+}

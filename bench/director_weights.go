@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"vitrine/director/client"
+)
+
+// reweighCommand is the first argument of this program when it runs as the one
+// who changes weights.
+const reweighCommand = "reweigh"
+
+const (
+	crowd          = 1000   // instances
+	weightChanges  = 10_000 // a minute
+	weightLowest   = 50
+	weightVariance = 100
+)
+
+// directorWeights compares the highest rate of requests with many instances
+// whose weights change all the time to that with four whose weights stay.
+func directorWeights(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	s, err := newStage(ctx)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	few, err := s.requestPlan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	many, all := few, ports{instances.first, crowd}
+	many.sinks = all
+	changing := &rival{device: director(all), floodPlan: many}
+	changing.beside = func(ctx context.Context, s *stage) *exec.Cmd {
+		self, _ := os.Executable()
+		return exec.CommandContext(ctx, self, reweighCommand, fmt.Sprintf("127.0.0.1:%d", controlPort), strconv.Itoa(crowd))
+	}
+	steady := &rival{device: director(instances), floodPlan: few}
+	rates, err := s.compare(ctx, []*rival{changing, steady, {device: bareForwarder(all), floodPlan: many}, {device: bareForwarder(instances), floodPlan: few}}, progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := rateRow("director/weights", ">= 0.9", changing, steady, Pairs{rates[0], rates[1]})
+	row.Against = fmt.Sprintf("four instances, weights that stay; the bare forwarder to %d ports has %.3g of its rate to four", crowd, median(rates[2])/median(rates[3]))
+	return []Row{row}, err
+}
+
+// reweigh changes the weight of one instance after the other until its input
+// ends.
+func reweigh(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("want the control address and the number of instances")
+	}
+	count, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Access{URL: args[0]})
+	if err != nil {
+		return err
+	}
+	random := rand.New(rand.NewPCG(5, 5))
+	due := time.NewTicker(time.Minute / weightChanges)
+	defer due.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-due.C:
+		}
+		weight := weightLowest + weightVariance*random.Float64()
+		if _, err := c.Alter(ctx, fmt.Sprintf("i%d", i%count), client.Change{Weight: &weight}); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
