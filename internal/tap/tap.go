@@ -29,13 +29,15 @@ type Tap struct {
 // Start returns once the capture has begun: of the packets at the interface of
 // the network namespace that the filter lets through (pcap-filter(7)), into the
 // file. namespace is its path, such as /run/netns/x; empty: that of this process.
-func Start(namespace, iface, filter, file string) (*Tap, error) {
+// options are further ones of tcpdump's.
+func Start(namespace, iface, filter, file string, options ...string) (*Tap, error) {
 	program, err := exec.LookPath("tcpdump")
 	if err != nil {
 		return nil, &vitrine.Unsupported{What: "a capture", Missing: "the program tcpdump", Do: "install tcpdump"}
 	}
 	t := &Tap{name: strings.TrimSpace(namespace + " " + iface), ended: make(chan struct{})}
-	t.cmd = exec.Command(program, "-i", iface, "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file, filter)
+	args := append([]string{"-i", iface, "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file}, options...)
+	t.cmd = exec.Command(program, append(args, filter)...)
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the thread that run stays on
 	began := make(chan struct{})
 	go func() {

@@ -1,0 +1,303 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"text/template"
+	"time"
+
+	"vitrine"
+	"vitrine/director"
+	"vitrine/director/client"
+	"vitrine/reference/ims/bono"
+	"vitrine/reference/ims/homestead"
+	"vitrine/reference/ims/sprout"
+)
+
+// asProgram makes the test binary run a program instead of the tests.
+const asProgram = "PROOF_PROGRAM"
+
+var programs = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
+	"director": runDirector, "bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run,
+}
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(asProgram)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := programs[name](ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// runDirector is `vitrine director run FILE`, without the signals.
+func runDirector(ctx context.Context, args []string, _, stderr io.Writer) error {
+	clock, err := director.HostClock()
+	if err != nil {
+		return err
+	}
+	handover, err := director.NewHandover("")
+	if err != nil {
+		return err
+	}
+	d, err := director.New(ctx, director.Options{Path: args[0], Clock: clock, Log: slog.New(slog.NewTextHandler(stderr, nil)), Handover: handover})
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Run(ctx), d.Close())
+}
+
+// spawnSelf runs one of this binary's programs in a process of its own.
+func spawnSelf(t testing.TB, program, name, dir string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spawn(t, name, dir, []string{asProgram + "=" + program}, self, args...)
+}
+
+// The aggregate types of the proofs. The one serves REGISTER, the other calls
+// and subscriptions.
+const (
+	registration = "registration"
+	session      = "session"
+)
+
+var configuration = template.Must(template.New("director").Parse(`listen:
+  sip: ["udp://{{.SIP}}", "tcp://{{.SIP}}"]
+  control: {{.Control}}
+workers: 2
+transition: {{.Transition}}
+memory: {keys: 65536, transactions: 65536}
+types:
+- {name: registration, protocol: sip{{.Registration}}}
+- {name: session, protocol: sip{{.Session}}}
+rules:
+- {method: REGISTER, type: registration}
+- {method: SUBSCRIBE, event: reg, type: session}
+- {method: INVITE, type: session}
+health: {every: 200ms, timeout: {{.Timeout}}, fail: {{.Fail}}, rise: 1}
+{{.More}}
+{{if .Instances}}instances:
+{{range .Instances}}- {name: {{.Name}}, type: {{.Type}}, address: "{{.Address}}", weight: {{.Weight}}, id: {{.ID}}{{if .Region}}, region: {{.Region}}{{end}}}
+{{end}}{{end}}`))
+
+// options are what a director's configuration differs in.
+type options struct {
+	SIP, Control          string // set by the site
+	Transition            string // default 4s
+	Registration, Session string // further fields of the types, after a comma
+	Timeout               string // of a health check; default 2s, for a busy host
+	Fail                  int    // checks; default 3
+	More                  string // of the file
+	Instances             []vitrine.Instance
+}
+
+// A steward is one director, run in a process, and how it is controlled.
+type steward struct {
+	*process
+	t       testing.TB
+	address string // of SIP
+	control string
+	file    string
+	client  *client.Client
+}
+
+// director starts a director at the site's host and returns when it serves.
+func (s site) director(host int, o options) *steward {
+	s.t.Helper()
+	o.SIP, o.Control = s.at(host, 5060), s.at(host, 8090)
+	if o.Transition == "" {
+		o.Transition = "4s"
+	}
+	if o.Timeout == "" {
+		o.Timeout = "2s"
+	}
+	if o.Fail == 0 {
+		o.Fail = 3
+	}
+	name := fmt.Sprintf("director-%d", host)
+	var text bytes.Buffer
+	if err := configuration.Execute(&text, o); err != nil {
+		s.t.Fatal(err)
+	}
+	d := &steward{t: s.t, address: o.SIP, control: o.Control, file: filepath.Join(s.dir, name+".yaml")}
+	if err := os.WriteFile(d.file, text.Bytes(), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	var err error
+	if d.client, err = client.New(client.Access{URL: "http://" + o.Control}); err != nil {
+		s.t.Fatal(err)
+	}
+	d.process = spawnSelf(s.t, "director", name, s.dir, d.file)
+	eventually(s.t, name+" serves", func() bool {
+		if !d.running() {
+			s.t.Fatalf("%s ended: %v", name, d.err)
+		}
+		_, err := d.client.Status(s.t.Context())
+		return err == nil && answers(d.address, 500*time.Millisecond)
+	})
+	return d
+}
+
+// try repeats what a director refuses amid a hand-over.
+func (d *steward) try(what string, do func(context.Context) error) {
+	d.t.Helper()
+	var err error
+	defer func() {
+		if err != nil {
+			d.t.Errorf("%s: %s: %v", d.name, what, err)
+		}
+	}()
+	eventually(d.t, d.name+": "+what, func() bool {
+		err = do(d.t.Context())
+		var refused *client.Error
+		return err == nil || errors.As(err, &refused) && refused.Status < 500
+	})
+}
+
+func (d *steward) status() (s client.Status) {
+	d.t.Helper()
+	d.try("its status", func(ctx context.Context) (err error) {
+		s, err = d.client.Status(ctx)
+		return err
+	})
+	return s
+}
+
+// instance is an instance as the director sees it.
+func (d *steward) instance(name string) (in client.Instance) {
+	d.t.Helper()
+	d.try("instance "+name, func(ctx context.Context) (err error) {
+		in, err = d.client.Instance(ctx, name)
+		return err
+	})
+	return in
+}
+
+// restart has a new process take over and returns when that serves.
+func (d *steward) restart() {
+	d.t.Helper()
+	before := d.status()
+	d.try("hand over", func(ctx context.Context) error { return d.client.Restart(ctx) })
+	eventually(d.t, d.name+" is handed over", func() bool {
+		now, err := d.client.Status(d.t.Context())
+		return err == nil && now.PID != before.PID
+	})
+	after := d.status()
+	if after.Digest != before.Digest && !after.Pending && !before.Pending {
+		d.t.Errorf("%s steers by table %s after the hand-over, by %s before", d.name, after.Digest, before.Digest)
+	}
+}
+
+// fleet are directors side by side.
+type fleet []*steward
+
+// put adds an instance to all directors, with one ID.
+func (f fleet) put(in vitrine.Instance) {
+	for _, d := range f {
+		d.try("put "+in.Name, func(ctx context.Context) error {
+			out, err := d.client.Put(ctx, in)
+			in.ID = out.ID
+			return err
+		})
+	}
+}
+
+func (f fleet) alter(name string, c client.Change) {
+	for _, d := range f {
+		d.try("alter "+name, func(ctx context.Context) error {
+			_, err := d.client.Alter(ctx, name, c)
+			return err
+		})
+	}
+}
+
+func (f fleet) remove(name string) {
+	for _, d := range f {
+		d.try("remove "+name, func(ctx context.Context) error { return d.client.Remove(ctx, name) })
+	}
+}
+
+// drain has an instance finish what it has, at all directors, and returns when
+// it has.
+func (f fleet) drain(name string) {
+	state := vitrine.Draining
+	f.alter(name, client.Change{State: &state})
+	for _, d := range f {
+		eventually(d.t, name+" is drained at "+d.name, func() bool { return d.instance(name).Drained })
+	}
+}
+
+// agree waits until all directors steer by one table.
+func (f fleet) agree() {
+	eventually(f[0].t, "the directors steer alike", func() bool {
+		first := f[0].status()
+		for _, d := range f {
+			if s := d.status(); s.Pending || s.Digest != first.Digest {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// metric adds up what the director's /metrics has of a name whose labels
+// contain all of those given.
+func (d *steward) metric(name string, labels ...string) (sum float64) {
+	d.t.Helper()
+	for line := range strings.Lines(d.metrics()) {
+		if !strings.HasPrefix(line, name) || line[len(name)] != '{' && line[len(name)] != ' ' {
+			continue
+		}
+		fits := true
+		for _, l := range labels {
+			fits = fits && strings.Contains(line, l)
+		}
+		var v float64
+		if _, err := fmt.Sscan(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:], &v); err != nil {
+			d.t.Fatalf("%s: metrics have %q: %v", d.name, line, err)
+		}
+		if fits {
+			sum += v
+		}
+	}
+	return sum
+}
+
+// metrics is what the director tells Prometheus.
+func (d *steward) metrics() string {
+	d.t.Helper()
+	res, err := http.Get("http://" + d.control + "/metrics")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		d.t.Fatalf("%s: metrics: %s, %v", d.name, res.Status, err)
+	}
+	return string(text)
+}
+
+// entry is an instance for the table.
+func entry(in *instance, id uint16) vitrine.Instance {
+	return vitrine.Instance{Name: in.name, Type: in.ty, Address: netip.MustParseAddrPort(in.address), Weight: 100, ID: id}
+}

@@ -1,0 +1,295 @@
+package proof
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"vitrine"
+	"vitrine/internal/tap"
+	"vitrine/wire/sip"
+)
+
+// A ledger follows, in a capture of what passes between directors and instances,
+// where each transaction was and when it was over. The capture is read while it
+// is made.
+type ledger struct {
+	t         testing.TB
+	tap       *tap.Tap
+	network   netip.Prefix // of the instances
+	directors map[netip.Addr]bool
+	read      chan error
+	over      atomic.Int64 // transactions that are
+
+	mu           sync.Mutex
+	transactions map[uint64]*record
+	messages     int64
+	refused      int64 // ICMP errors from a director's address
+	bad          int64 // messages that do not parse
+}
+
+// A record is one transaction.
+type record struct {
+	at           netip.AddrPort   // the instance that it began at
+	others       []netip.AddrPort // others that it was sent to
+	began, ended time.Time        // ended is zero until it is over
+	moved        time.Time        // first sent to another
+	notified     bool             // SUBSCRIBE: the NOTIFY was sent
+	answered     bool             // SUBSCRIBE: it was answered
+}
+
+// follow begins a ledger of the site's instances.
+func (s site) follow(directors ...*steward) *ledger {
+	s.t.Helper()
+	l := &ledger{t: s.t, network: netip.MustParsePrefix(s.instances()), directors: map[netip.Addr]bool{}, read: make(chan error, 1),
+		transactions: map[uint64]*record{}}
+	filter := fmt.Sprintf("(udp and net %s)", s.instances())
+	for _, d := range directors {
+		a := netip.MustParseAddrPort(d.address).Addr()
+		l.directors[a] = true
+		filter += fmt.Sprintf(" or (icmp and src host %s)", a)
+	}
+	fifo := filepath.Join(s.dir, "capture.pcap")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() { l.read <- l.readAll(fifo) }()
+	var err error
+	// Slots of the capture's ring are as large as the longest packet kept.
+	if l.tap, err = tap.Start("", "lo", filter, fifo, "-s", "4096"); err != nil {
+		if w, open := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); open == nil {
+			_ = w.Close() // lets the reader end
+			<-l.read
+		}
+		if vitrine.IsUnsupported(err) {
+			s.t.Skip(err)
+		}
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = l.tap.Stop() }) // an error was seen by close, if the test got there
+	return l
+}
+
+// close ends the capture and waits until all of it was read.
+func (l *ledger) close() {
+	l.t.Helper()
+	if err := l.tap.Stop(); err != nil {
+		l.t.Error(err)
+	}
+	if err := <-l.read; err != nil {
+		l.t.Error(err)
+	}
+	if l.bad > 0 {
+		l.t.Errorf("%d messages between directors and instances do not parse", l.bad)
+	}
+}
+
+// readAll reads a capture in pcap's format, of Ethernet, with IPv4 and UDP.
+func (l *ledger) readAll(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 1<<20)
+	var header [24]byte
+	if _, err := io.ReadFull(in, header[:]); err != nil {
+		return fmt.Errorf("read the capture: %w", err)
+	}
+	const magic, ethernet = 0xa1b2c3d4, 1
+	if m, link := binary.LittleEndian.Uint32(header[:]), binary.LittleEndian.Uint32(header[20:]); m != magic || link != ethernet {
+		return fmt.Errorf("read the capture: magic %x, link type %d", m, link)
+	}
+	packet := make([]byte, 1<<16)
+	for {
+		var head [16]byte
+		if _, err := io.ReadFull(in, head[:]); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read the capture: %w", err)
+		}
+		n := binary.LittleEndian.Uint32(head[8:])
+		if int(n) > len(packet) {
+			return fmt.Errorf("read the capture: a packet of %d bytes", n)
+		}
+		if _, err := io.ReadFull(in, packet[:n]); err != nil {
+			return fmt.Errorf("read the capture: %w", err)
+		}
+		at := time.Unix(int64(binary.LittleEndian.Uint32(head[:])), 1000*int64(binary.LittleEndian.Uint32(head[4:])))
+		l.packet(at, packet[:n])
+	}
+}
+
+func (l *ledger) packet(at time.Time, p []byte) {
+	const ethernet, icmp, udp = 14, 1, 17
+	if len(p) < ethernet+20 || p[ethernet]>>4 != 4 {
+		return
+	}
+	ip := p[ethernet:]
+	size := int(ip[0]&15) * 4
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ip[9] == icmp {
+		if l.directors[netip.AddrFrom4([4]byte(ip[12:16]))] {
+			l.refused++
+		}
+		return
+	}
+	if ip[9] != udp || len(ip) < size+8 {
+		return
+	}
+	datagram := ip[size:]
+	from := netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), binary.BigEndian.Uint16(datagram))
+	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[16:20])), binary.BigEndian.Uint16(datagram[2:]))
+	var m sip.Message
+	if _, err := m.Parse(datagram[8:]); err != nil {
+		l.bad++
+		return
+	}
+	l.messages++
+	l.message(at, from, to, &m)
+}
+
+// message enters one message. A REGISTER is over with an answer that is no
+// challenge, INVITE with the ACK, BYE with an answer, SUBSCRIBE when it was
+// answered and the NOTIFY sent.
+func (l *ledger) message(at time.Time, from, to netip.AddrPort, m *sip.Message) {
+	inst, toward := from, false
+	if l.network.Contains(to.Addr()) {
+		inst, toward = to, true
+	}
+	id, ok := transactionID(m)
+	if !ok {
+		return
+	}
+	r := l.transactions[id]
+	if r == nil {
+		r = &record{at: inst, began: at}
+		l.transactions[id] = r
+	}
+	if inst != r.at && (len(r.others) == 0 || r.others[len(r.others)-1] != inst) {
+		if len(r.others) == 0 {
+			r.moved = at
+		}
+		r.others = append(r.others, inst)
+	}
+	if !r.ended.IsZero() {
+		return
+	}
+	over := false
+	switch method := string(m.SequenceMethod); {
+	case method == "ACK":
+		over = true
+	case method == "NOTIFY":
+		r.notified = true
+		over = r.answered
+	case m.IsRequest() || toward:
+	case method == "SUBSCRIBE":
+		r.answered = m.Status >= 200
+		over = r.notified && r.answered
+	case method == "REGISTER":
+		over = m.Status >= 200 && m.Status != 401
+	case method == "BYE":
+		over = m.Status >= 200
+	}
+	if over {
+		r.ended = at
+		l.over.Add(1)
+	}
+}
+
+// transactionID tells the transactions of one Call-ID apart; ok is false for
+// what is none of those that the phones begin.
+func transactionID(m *sip.Message) (id uint64, ok bool) {
+	switch string(m.SequenceMethod) {
+	case "REGISTER", "SUBSCRIBE", "NOTIFY", "INVITE", "ACK", "CANCEL":
+		return xxhash.Sum64(m.CallID), true
+	case "BYE":
+		return xxhash.Sum64(m.CallID) + 1, true
+	}
+	return 0, false
+}
+
+// of are the records of a call: of its transaction, or of its two.
+func (l *ledger) of(callID string) (all []*record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range []uint64{xxhash.Sum64String(callID), xxhash.Sum64String(callID) + 1} {
+		if r := l.transactions[id]; r != nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// began counts the transactions that began at an instance.
+func (l *ledger) began(in *instance) (n int) {
+	at := netip.MustParseAddrPort(in.address)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.transactions {
+		if r.at == at {
+			n++
+		}
+	}
+	return n
+}
+
+// inFlight counts the transactions that an instance had at a time.
+func (l *ledger) inFlight(in *instance, when time.Time) (n int) {
+	at := netip.MustParseAddrPort(in.address)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.transactions {
+		if r.at == at && r.open(when) {
+			n++
+		}
+	}
+	return n
+}
+
+// hadOpen says whether a call had a transaction open at one of the instances at
+// a time.
+func (l *ledger) hadOpen(callID string, at []*instance, when time.Time) bool {
+	for _, r := range l.of(callID) {
+		for _, in := range at {
+			if r.at == netip.MustParseAddrPort(in.address) && r.open(when) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *record) open(when time.Time) bool {
+	return !r.began.After(when) && (r.ended.IsZero() || r.ended.After(when))
+}
+
+// strayed are the transactions that were at more than one instance, but for
+// those that began at one of the excepted.
+func (l *ledger) strayed(except ...*instance) (all []string) {
+	excepted := map[netip.AddrPort]bool{}
+	for _, in := range except {
+		excepted[netip.MustParseAddrPort(in.address)] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.transactions {
+		if len(r.others) > 0 && !excepted[r.at] {
+			all = append(all, fmt.Sprintf("%v, then %v after %s (over: %v)", r.at, r.others, r.moved.Sub(r.began), !r.ended.IsZero()))
+		}
+	}
+	return all
+}

@@ -1,0 +1,297 @@
+package proof
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// howMany is the environment variable that makes the proof in motion as long as
+// wanted: at least so many transactions.
+const howMany = "VITRINE_PROOF_TRANSACTIONS"
+
+// A motion is instances and directors under load, and how they change.
+type motion struct {
+	site
+	transactions int64 // at least
+	transition   string
+	fleet        fleet
+	ledger       *ledger
+	instances    []*instance // that serve, the oldest first
+	stopped      []*instance
+	next         int // host of the next instance
+	phones       []*phones
+	lose         float64
+}
+
+// newMotion starts two instances of each type and n directors.
+func newMotion(t *testing.T, n int, transition string) *motion {
+	t.Helper()
+	requirePrograms(t, "kamailio", "sipp", "tcpdump")
+	m := &motion{site: newSite(t), transition: transition, next: firstInstance, lose: 1}
+	var table []vitrine.Instance
+	for range 2 {
+		for _, ty := range []string{registration, session} {
+			in := m.start(ty)
+			table = append(table, entry(in, uint16(len(table)+1)))
+		}
+	}
+	for i := range n {
+		m.fleet = append(m.fleet, m.director(firstDirector+i, options{Transition: transition, Instances: table}))
+	}
+	m.ledger = m.follow(m.fleet...)
+	return m
+}
+
+// start starts another instance of a type.
+func (m *motion) start(ty string) *instance {
+	in := m.kamailio(m.next, fmt.Sprintf("%s-%d", ty, m.next), ty)
+	m.next++
+	if m.next >= firstInstance+62 { // those of the first hosts are long gone
+		m.next = firstInstance
+	}
+	m.instances = append(m.instances, in)
+	return in
+}
+
+// capacity is how many transactions a second the whole carries, phones and all,
+// when as many are open as it likes.
+func (m *motion) capacity() float64 {
+	m.t.Helper()
+	const calls = 500
+	begun := time.Now()
+	var all []*phones
+	for i, d := range m.fleet {
+		for _, k := range kinds {
+			all = append(all, m.phone(k, drive{target: d.address, host: firstPhone + i, calls: calls, rate: 20000, open: 16}))
+		}
+	}
+	var sum tally
+	for _, p := range all {
+		sum.add(p.wait(patience))
+	}
+	if sum.failed > 0 {
+		m.t.Fatalf("%d of %d calls failed with nothing in motion: %v", sum.failed, sum.made, sum.lost)
+	}
+	c := float64(sum.transactions) / time.Since(begun).Seconds()
+	m.t.Logf("%.0f transactions a second are carried", c)
+	return c
+}
+
+// load starts phones of all kinds at every director, at half of the capacity.
+func (m *motion) load(give time.Duration) {
+	m.t.Helper()
+	perRound := 0
+	for _, k := range kinds {
+		perRound += k.transactions
+	}
+	rate := min(m.capacity(), 8000) / 2 / float64(perRound*len(m.fleet))
+	for i, d := range m.fleet {
+		for _, k := range kinds {
+			m.phones = append(m.phones, m.phone(k, drive{
+				target: d.address, host: firstPhone + i, rate: rate, think: true, lose: m.lose, give: give,
+			}))
+		}
+	}
+}
+
+// after waits until so many more transactions are over.
+func (m *motion) after(n int64) {
+	m.t.Helper()
+	until := m.ledger.over.Load() + n
+	eventually(m.t, fmt.Sprintf("%d transactions more", n), func() bool { return m.ledger.over.Load() >= until })
+}
+
+// finish lets the calls come to their ends and adds them up.
+func (m *motion) finish() (sum tally) {
+	m.t.Helper()
+	for _, p := range m.phones {
+		p.finish()
+	}
+	for _, p := range m.phones {
+		sum.add(p.wait(2 * patience))
+	}
+	return sum
+}
+
+// grow adds an instance of each type.
+func (m *motion) grow() {
+	m.t.Helper()
+	for _, ty := range []string{registration, session} {
+		m.fleet.put(entry(m.start(ty), 0))
+	}
+	m.fleet.agree()
+}
+
+// shift changes the weights of all instances, in turn.
+func (m *motion) shift(times int) {
+	m.t.Helper()
+	for range times {
+		for _, in := range m.instances {
+			weight := 50 + 100*rand.Float64()
+			m.fleet.alter(in.name, client.Change{Weight: &weight})
+		}
+	}
+}
+
+// shrink drains the oldest instance of each type, all at a time, takes it out of
+// the table and stops it.
+func (m *motion) shrink() {
+	m.t.Helper()
+	old := m.instances[:2]
+	state := vitrine.Draining
+	for _, in := range old { // so that they drain at the same time
+		m.fleet.alter(in.name, client.Change{State: &state})
+	}
+	for _, in := range old {
+		m.fleet.drain(in.name)
+		m.fleet.remove(in.name)
+	}
+	m.fleet.agree()
+	for _, in := range old {
+		if n := m.ledger.began(in); n == 0 {
+			m.t.Errorf("%s had no transaction", in.name)
+		}
+		in.stop()
+	}
+	m.stopped = append(m.stopped, old...)
+	m.instances = m.instances[2:]
+}
+
+// restart replaces every director's process, one after the other.
+func (m *motion) restart() {
+	m.t.Helper()
+	for _, d := range m.fleet {
+		d.restart()
+	}
+}
+
+// TestKamailioThroughDirectors: registrations, subscriptions, calls and cancelled
+// calls, with one message in a hundred lost and sent again, through directors to
+// Kamailios. Instances are added and drained, weights change, and directors are
+// restarted: nothing is lost, and each transaction stays on one instance.
+func TestKamailioThroughDirectors(t *testing.T) {
+	transactions, transition := int64(10_000), "4s"
+	if text := os.Getenv(howMany); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", howMany, err)
+		}
+		transactions, transition = n/2, "32s"
+	}
+	for _, c := range []struct {
+		name string
+		n    int
+	}{{"one", 1}, {"two side by side", 2}} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMotion(t, c.n, transition)
+			m.load(0)
+			begun := time.Now()
+			rounds := 0
+			for ; rounds == 0 || m.ledger.over.Load() < transactions; rounds++ {
+				m.after(500)
+				m.grow()
+				m.after(500)
+				m.shift(3)
+				m.after(500)
+				m.restart()
+				m.after(500)
+				m.shrink() // within a transition of the other changes
+				m.after(500)
+				m.restart()
+			}
+			sum := m.finish()
+			took := time.Since(begun)
+			m.ledger.close()
+			t.Logf("%d transactions in %s (%.0f a second), in %d messages between directors and instances; %d rounds of changes; %d calls failed",
+				sum.transactions, took.Round(time.Millisecond), float64(sum.transactions)/took.Seconds(), m.ledger.messages, rounds, sum.failed)
+			m.judge(sum)
+			for _, id := range sum.lost {
+				t.Errorf("lost: %s", m.history(id))
+			}
+			for _, stray := range m.ledger.strayed() {
+				t.Errorf("a transaction changed instances: %s", stray)
+			}
+		})
+	}
+}
+
+// judge holds what the phones counted against the capture.
+func (m *motion) judge(sum tally) {
+	m.t.Helper()
+	if over := m.ledger.over.Load(); over < sum.transactions {
+		m.t.Errorf("%d transactions by the phones, the capture has %d", sum.transactions, over)
+	}
+	if m.ledger.refused > 0 {
+		m.t.Errorf("directors refused %d packets", m.ledger.refused)
+	}
+	for _, in := range append(m.stopped, m.instances...) {
+		if m.ledger.began(in) == 0 {
+			m.t.Errorf("%s had no transaction", in.name)
+		}
+	}
+	for _, d := range m.fleet {
+		s := d.status()
+		m.t.Logf("%s: epoch %d, steering %+v", d.name, s.Epoch, s.Steering)
+	}
+}
+
+// history is what the capture has of a call.
+func (m *motion) history(callID string) string {
+	text := callID
+	for _, r := range m.ledger.of(callID) {
+		text += fmt.Sprintf("; began %s at %v, then %v, over %v", r.began.Format("15:04:05.000"), r.at, r.others, r.ended.Format("15:04:05.000"))
+	}
+	return text
+}
+
+// TestKilledInstancesLoseWhatTheyHad: an instance of each type is killed under
+// load. Each call that fails had its transaction there and open at that moment.
+func TestKilledInstancesLoseWhatTheyHad(t *testing.T) {
+	m := newMotion(t, 2, "4s")
+	m.grow()
+	m.load(10 * time.Second)
+	m.after(1000)
+	killed := m.instances[:2]
+	for _, in := range killed {
+		in.signal(syscall.SIGKILL)
+	}
+	for _, in := range killed {
+		in.kill()
+	}
+	when := time.Now()
+	for _, d := range m.fleet {
+		for _, in := range killed {
+			eventually(t, in.name+" is seen to be away", func() bool { return d.instance(in.name).Health == "away" })
+		}
+	}
+	noticed := time.Since(when)
+	m.after(2000)
+	sum := m.finish()
+	m.ledger.close()
+	open := m.ledger.inFlight(killed[0], when) + m.ledger.inFlight(killed[1], when)
+	t.Logf("%d transactions; killed: %s and %s, which had %d transactions, and were found away after %s; %d calls lost",
+		sum.transactions, killed[0].name, killed[1].name, open, noticed.Round(time.Millisecond), sum.failed)
+	m.judge(sum)
+	if open == 0 {
+		t.Error("nothing was in flight there: this shows nothing")
+	}
+	if sum.failed > int64(open) {
+		t.Errorf("%d calls were lost, only %d were in flight there", sum.failed, open)
+	}
+	for _, id := range sum.lost {
+		if !m.ledger.hadOpen(id, killed, when) {
+			t.Errorf("lost, though not in flight at a killed instance: %s", m.history(id))
+		}
+	}
+	for _, stray := range m.ledger.strayed(killed...) {
+		t.Errorf("a transaction changed instances: %s", stray)
+	}
+}

@@ -1,0 +1,174 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait of these tests; reaching it is a failure.
+const patience = 60 * time.Second
+
+// eventually polls until ok holds.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	within(t, patience, what, ok)
+}
+
+func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if t.Failed() {
+			t.FailNow()
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not so within %s: %s", limit, what)
+		}
+		<-tick.C
+	}
+}
+
+// output collects what a process writes, from its end.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+const mostOutput = 1 << 20
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.buf.Len() > mostOutput {
+		o.buf.Next(o.buf.Len() - mostOutput/2)
+	}
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// A process is a program and its children, in a group of their own.
+type process struct {
+	t     testing.TB
+	name  string
+	cmd   *exec.Cmd
+	out   *output
+	ended chan struct{} // then err is set
+	err   error
+	once  sync.Once
+}
+
+// spawn starts a program that is stopped when the test ends, if not before.
+func spawn(t testing.TB, name, dir string, environ []string, program string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: name, out: new(output), ended: make(chan struct{})}
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
+	p.cmd.Dir = dir
+	p.cmd.Env = append(os.Environ(), environ...)
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.WaitDelay = 10 * time.Second // for what its children still write
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	go func() {
+		defer close(p.ended)
+		if p.err = p.cmd.Wait(); errors.Is(p.err, exec.ErrWaitDelay) {
+			p.err = nil
+		}
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			said := p.out.String()
+			t.Logf("%s:\n%s", name, said[max(0, len(said)-4000):])
+		}
+	})
+	return p
+}
+
+// signal signals the whole group.
+func (p *process) signal(s syscall.Signal) {
+	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		p.t.Errorf("signal %s: %v", p.name, err)
+	}
+}
+
+// kill ends the group at once and waits for its first process.
+func (p *process) kill() {
+	p.once.Do(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.ended
+	})
+}
+
+// stop asks the group to end and waits for that.
+func (p *process) stop() {
+	p.once.Do(func() {
+		p.signal(syscall.SIGTERM)
+		select {
+		case <-p.ended:
+		case <-time.After(patience):
+			p.t.Errorf("%s does not end", p.name)
+		}
+		p.signal(syscall.SIGKILL) // what may be left of it
+		<-p.ended
+	})
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// A site is the loopback addresses of one test, all its own.
+type site struct {
+	t      testing.TB
+	prefix string
+	dir    string
+}
+
+var sites = struct {
+	sync.Mutex
+	n int
+}{}
+
+func newSite(t testing.TB) site {
+	sites.Lock()
+	defer sites.Unlock()
+	sites.n++
+	return site{t, fmt.Sprintf("127.%d.%d.", 200+os.Getpid()%50, 1+(os.Getpid()/50*7+sites.n)%250), t.TempDir()}
+}
+
+// Hosts of a site: directors 1 and up; phones 31 and up; instances 65 to 126,
+// which a capture tells by their network.
+const (
+	firstDirector = 1
+	firstPhone    = 31
+	firstInstance = 65
+)
+
+func (s site) host(n int) string { return fmt.Sprintf("%s%d", s.prefix, n) }
+
+func (s site) at(n, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, n, port) }
+
+// instances is the network of the instances' addresses.
+func (s site) instances() string { return s.prefix + "64/26" }
