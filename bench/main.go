@@ -41,6 +41,8 @@ func benches() []bench {
 		{"director/sip/latency", directorLatency},
 		{"director/gtpc", directorGTPC},
 		{"director/weights", directorWeights},
+		{"store/writes", storeWrites},
+		{"store/reads", storeReads},
 	}
 }
 
@@ -68,6 +70,8 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 		return true, generate(ctx, args[1:])
 	case watchCommand:
 		return true, watch(ctx, args[1], os.Stdin, os.Stdout)
+	case putCommand:
+		return true, put(ctx, args[1:], os.Stdout)
 	case reweighCommand:
 		return true, reweigh(ctx, args[1:])
 	case answerCommand:

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+// What the stores are put under: values of storeValue bytes, storeKeys keys.
+const (
+	storeClients = 64
+	storeKeys    = 100_000
+	storeValue   = 256
+	storeTrial   = 5 * time.Second
+	redisReads   = 500_000 // reads of one trial of redis-benchmark
+)
+
+//go:embed wrk/keys.lua
+var keysScript string
+
+// A kept is what a store did in one trial.
+type kept struct {
+	rate float64 // operations a second
+	p99  float64 // ms
+}
+
+// A keeper is a store to be measured: start gives the command of a server with
+// nothing in it; measure drives one that is there.
+type keeper struct {
+	name    string
+	port    int
+	command func(ctx context.Context, dir string) *exec.Cmd
+	measure func(ctx context.Context, s *stage) (kept, error)
+}
+
+// trial is one round of a keeper, on a folder of its own on the same disk.
+func (s *stage) trial(ctx context.Context, k keeper) (got kept, err error) {
+	dir, err := os.MkdirTemp(s.dir, "store-")
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	err = s.with(ctx, device{name: k.name, command: func(ctx context.Context, _ *stage) (*exec.Cmd, error) { return k.command(ctx, dir), nil }}, func() error {
+		if err := s.awaitPort(ctx, k.port); err != nil {
+			return err
+		}
+		got, err = k.measure(ctx, s)
+		return err
+	})
+	return got, err
+}
+
+// awaitPort waits until the TCP port of the namespace accepts.
+func (s *stage) awaitPort(ctx context.Context, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, readiness)
+	defer cancel()
+	return netns.Do(s.netns, func() error { return awaitTCP(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) })
+}
+
+// storeRow compares two keepers, their 99th percentiles beside.
+func (s *stage) storeRow(ctx context.Context, name, unit, aim string, ours, theirs keeper, progress io.Writer) (Row, error) {
+	var late [2][]float64
+	sides := make([]side, 2)
+	for i, k := range []keeper{ours, theirs} {
+		sides[i] = func(ctx context.Context) (float64, error) {
+			got, err := s.trial(ctx, k)
+			late[i] = append(late[i], got.p99)
+			return got.rate, err
+		}
+	}
+	rates, err := turns(ctx, minRounds, sides, progress)
+	if err != nil {
+		return Row{}, err
+	}
+	against := fmt.Sprintf("%s; 99th percentile %.3g ms, theirs %.3g ms", theirs.name, median(late[0]), median(late[1]))
+	return Pairs{rates[0], rates[1]}.row(name, unit, against, aim)
+}
+
+// storeWrites compares durable writes a second: over REST, and those of etcd
+// over its own protocol.
+func storeWrites(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	if err := programs("wrk", "etcd"); err != nil {
+		return nil, err
+	}
+	s, err := newStage(ctx)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	version, err := firstLine(ctx, "etcd", "--version")
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.storeRow(ctx, "store/writes", "durable writes/s", ">= 3", s.ourStore(putOverREST), etcd(version), progress)
+	return []Row{row}, err
+}
+
+// storeReads compares reads a second: over REST, and those of redis-benchmark.
+func storeReads(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	if err := programs("wrk", "redis-server", "redis-benchmark"); err != nil {
+		return nil, err
+	}
+	s, err := newStage(ctx)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	version, err := firstLine(ctx, "redis-server", "--version")
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.storeRow(ctx, "store/reads", "reads/s", ">= 0.3", s.ourStore(getOverREST), redis(version), progress)
+	return []Row{row}, err
+}
+
+func programs(names ...string) error {
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			return &vitrine.Unsupported{What: "a comparison of stores", Missing: name, Do: "install it: .ci/install"}
+		}
+	}
+	return nil
+}
+
+func firstLine(ctx context.Context, name, flag string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, flag).Output()
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(line), err
+}
+
+const storePort = 8070
+
+// ourStore is the product with its default engine, durable before it answers.
+func (s *stage) ourStore(measure func(context.Context, *stage) (kept, error)) keeper {
+	return keeper{"vitrine store", storePort, func(ctx context.Context, dir string) *exec.Cmd {
+		return exec.CommandContext(ctx, s.director, "store", "run", "--listen", fmt.Sprintf("127.0.0.1:%d", storePort), "--dir", filepath.Join(dir, "data"))
+	}, measure}
+}
+
+func putOverREST(ctx context.Context, s *stage) (kept, error) { return s.wrk(ctx, "PUT", storeTrial) }
+
+// getOverREST reads keys that are there, most of them.
+func getOverREST(ctx context.Context, s *stage) (kept, error) {
+	if _, err := s.wrk(ctx, "PUT", 2*storeTrial); err != nil {
+		return kept{}, err
+	}
+	return s.wrk(ctx, "GET", storeTrial)
+}
+
+// wrk drives the REST API with wrk, one request under way for each client.
+func (s *stage) wrk(ctx context.Context, method string, lasting time.Duration) (kept, error) {
+	script := filepath.Join(s.dir, "keys.lua")
+	if err := os.WriteFile(script, []byte(keysScript), 0o644); err != nil {
+		return kept{}, err
+	}
+	out, err := s.output(exec.CommandContext(ctx, "wrk", "-t", "1", "-c", strconv.Itoa(storeClients), "-d", fmt.Sprintf("%.0fs", lasting.Seconds()),
+		"--latency", "-s", script, fmt.Sprintf("http://127.0.0.1:%d", storePort), "--", method, strconv.Itoa(storeKeys), strconv.Itoa(storeValue)))
+	if err != nil {
+		return kept{}, err
+	}
+	return parseWrk(out)
+}
+
+// output runs a load to its end, on its core.
+func (s *stage) output(cmd *exec.Cmd) (string, error) {
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := s.start(cmd, s.loads); err != nil {
+		return "", fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s%s", cmd.Path, err, out.String(), said.String())
+	}
+	return out.String(), nil
+}
+
+var (
+	wrkRate  = regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`)
+	wrkP99   = regexp.MustCompile(`99%\s+([0-9.]+)(us|ms|s|m)\b`)
+	wrkAmiss = regexp.MustCompile(`(?m)^\s*(Non-2xx or 3xx responses|Socket errors):.*$`)
+)
+
+// parseWrk reads what wrk prints. Answers that are no success spoil it.
+func parseWrk(out string) (got kept, err error) {
+	rate, late := wrkRate.FindStringSubmatch(out), wrkP99.FindStringSubmatch(out)
+	if amiss := wrkAmiss.FindString(out); amiss != "" || rate == nil || late == nil {
+		return got, fmt.Errorf("wrk: not all went well: %s\n%s", strings.TrimSpace(amiss), out)
+	}
+	if got.rate, err = strconv.ParseFloat(rate[1], 64); err != nil {
+		return got, err
+	}
+	took, err := time.ParseDuration(late[1] + late[2])
+	got.p99 = took.Seconds() * 1e3
+	return got, err
+}
+
+const redisPort = 6379
+
+// redis is the peer of reads, all in memory.
+func redis(version string) keeper {
+	port := strconv.Itoa(redisPort)
+	return keeper{version + ", redis-benchmark -t get, no pipelining", redisPort, func(ctx context.Context, dir string) *exec.Cmd {
+		return exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no")
+	}, func(ctx context.Context, s *stage) (got kept, err error) {
+		for _, test := range []string{"set", "get"} {
+			out, err := s.output(exec.CommandContext(ctx, "redis-benchmark", "-p", port, "-t", test, "-c", strconv.Itoa(storeClients),
+				"-n", strconv.Itoa(redisReads), "-r", strconv.Itoa(storeKeys), "-d", strconv.Itoa(storeValue), "--csv"))
+			if err != nil {
+				return got, err
+			}
+			if got, err = parseRedisBenchmark(out); err != nil {
+				return got, err
+			}
+		}
+		return got, nil
+	}}
+}
+
+// parseRedisBenchmark reads the CSV of one test: a head and a line.
+func parseRedisBenchmark(out string) (got kept, err error) {
+	lines, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if err != nil || len(lines) != 2 {
+		return got, fmt.Errorf("redis-benchmark: want two lines of CSV: %w\n%s", err, out)
+	}
+	for i, name := range lines[0] {
+		switch name {
+		case "rps":
+			got.rate, err = strconv.ParseFloat(lines[1][i], 64)
+		case "p99_latency_ms":
+			got.p99, err = strconv.ParseFloat(lines[1][i], 64)
+		}
+		if err != nil {
+			return got, fmt.Errorf("redis-benchmark: %w\n%s", err, out)
+		}
+	}
+	if got.rate == 0 {
+		return got, fmt.Errorf("redis-benchmark gave no rate:\n%s", out)
+	}
+	return got, nil
+}
