@@ -47,6 +47,7 @@ type Config struct {
 	Regions    []Region   `yaml:"regions"`                                            // Where clients are.
 	Health     Health     `yaml:"health"`                                             // How instances are watched.
 	Overload   *Overload  `yaml:"overload"`                                           // The gate at the ingress of each type; left out: none.
+	Feedback   bool       `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
 	Bounded    float64    `yaml:"bounded_load" jsonschema:"minimum=1"`                // Off when left out. No new keys for an instance with more than this many times its share of the transactions in flight.
 	Control    Control    `yaml:"control"`                                            // Who may use the control address.
 	GTPC       GTPOptions `yaml:"gtpc"`                                               // Of GTP-C.
@@ -57,9 +58,11 @@ type Config struct {
 
 // Listen is where the director listens.
 type Listen struct {
-	SIP     []string `yaml:"sip"`                                                  // Such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
-	GTPC    []string `yaml:"gtpc"`                                                 // Such as udp://127.0.0.1:2123.
-	Control string   `yaml:"control" jsonschema:"required,example=127.0.0.1:8090"` // REST API and /metrics.
+	SIP       []string `yaml:"sip"`                                                  // Such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
+	GTPC      []string `yaml:"gtpc"`                                                 // Such as udp://127.0.0.1:2123.
+	Advertise string   `yaml:"advertise"`                                            // SIP: the host that Via, Record-Route and Path name, when it is not the address; the same for directors side by side.
+	Names     []string `yaml:"names"`                                                // SIP: further hosts that Route and Request-URI may name the director by.
+	Control   string   `yaml:"control" jsonschema:"required,example=127.0.0.1:8090"` // REST API and /metrics.
 }
 
 // Memory bounds what is kept, whatever comes in.
@@ -70,12 +73,13 @@ type Memory struct {
 
 // A Type is an aggregate type.
 type Type struct {
-	Name     string    `yaml:"name" jsonschema:"required,format=name"`            // Such as registration.
-	Protocol string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc"` // What it speaks.
-	Drain    string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`   // What draining waits for; default transaction.
-	Number   uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`           // GTP-C: its number in the TEIDs that its instances hand out; left out: they take no prefix, and TEIDs are learned.
-	Overload *Overload `yaml:"overload"`                                          // Its own gate, instead of the file's.
-	Rooms    []Room    `yaml:"rooms"`                                             // Regions that have room for a share of their own traffic only.
+	Name      string    `yaml:"name" jsonschema:"required,format=name"`            // Such as registration.
+	Protocol  string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc"` // What it speaks.
+	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp"`          // SIP: how instances are spoken to; default udp.
+	Drain     string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`   // What draining waits for; default transaction.
+	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`           // GTP-C: its number in the TEIDs that its instances hand out; left out: they take no prefix, and TEIDs are learned.
+	Overload  *Overload `yaml:"overload"`                                          // Its own gate, instead of the file's.
+	Rooms     []Room    `yaml:"rooms"`                                             // Regions that have room for a share of their own traffic only.
 }
 
 // A Room is how much of its own traffic a region has room for.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -33,7 +34,7 @@ var errInterrupted = errors.New("interrupted")
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endings(os.Args[1:])...)
 	go func() {
 		<-signals
 		cancel(errInterrupted)
@@ -41,6 +42,15 @@ func main() {
 		os.Exit(exitInterrupted)
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// endings are the signals that end the program. To a service, the end of a
+// terminal says something else: read the configuration again.
+func endings(args []string) []os.Signal {
+	if len(args) > 0 && slices.Contains(servingVerbs(), args[0]) {
+		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
 // run is the whole program; it gives the exit code.
@@ -115,6 +125,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		a.characterizeCommand(), a.validateCommand(), a.reportCommand(), a.compareCommand(),
 		a.doctorCommand(), a.cleanCommand(), a.reproduceCommand(), a.referenceCommand(),
 		a.generateCommand(), a.simulateCommand(), a.predictCommand(), a.schemaCommand(), a.storeCommand(), a.versionCommand(), a.awakeCommand(),
+		a.directorCommand(),
 	)
 	return root
 }

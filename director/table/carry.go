@@ -40,7 +40,7 @@ func (s *Steering) live(now time.Duration, each func(bucket, entry uint64)) {
 	tick := uint64(now / s.tick)
 	for i := range s.buckets {
 		for _, e := range s.buckets[i] {
-			if e != 0 && (tick-e)&tickMask <= ticks {
+			if e != 0 && ageOf(e, tick) <= ticks {
 				each(uint64(i), e)
 			}
 		}

@@ -1,7 +1,10 @@
 package table
 
 import (
+	"cmp"
+	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -9,9 +12,8 @@ import (
 )
 
 // Slots is the size of each table of slots, a prime (Maglev, NSDI 2016, section
-// 3.4). It never changes, or every key would move. An instance has within one
-// slot of its weight's share of them, save where some weights are below a
-// Slots-th of the whole.
+// 3.4). It never changes, or every key would move. An instance has its weight's
+// share of them to within one slot, and at least one.
 const Slots = 65537
 
 // A maglev is one table of slots: the instances' places within their type.
@@ -23,6 +25,7 @@ type maglev struct {
 // A turn is when an instance takes its next slot.
 type turn struct {
 	at    float64 // (slots taken + 1/2) / weight
+	left  int     // how many it may still take
 	local uint16
 }
 
@@ -31,29 +34,26 @@ type turn struct {
 //
 // Maglev lets instances take turns, each claiming the next free slot of its own
 // permutation of all slots. Here an instance's n-th turn comes at the time
-// (n - 1/2) / weight, which makes the shares those of the Sainte-Laguë method:
-// each is the rounded quotient of its weight and one common divisor. Both the
-// turns and the permutations depend on the instance's own weight and name alone,
-// so that another's change moves few keys between third parties.
+// (n - 1/2) / weight, until it has its share. Turns and permutation depend on
+// the instance's own weight and name alone, so that another's change moves few
+// keys between third parties.
 func newMaglev(own []Target, region string) maglev {
 	var turns []turn
-	var offset, skip []uint64
 	for i := range own {
-		if own[i].State != vitrine.Active || (region != "" && own[i].Region != region) {
-			continue
+		if own[i].State == vitrine.Active && (region == "" || own[i].Region == region) {
+			turns = append(turns, turn{at: 0.5 / own[i].Weight, local: uint16(i)})
 		}
-		h := xxhash.Sum64String(own[i].Name)
-		turns = append(turns, turn{0.5 / own[i].Weight, uint16(i)})
-		offset = append(offset, mix(h, 1)%Slots)
-		skip = append(skip, mix(h, 2)%(Slots-1)+1)
 	}
 	if len(turns) == 0 {
 		return maglev{}
 	}
+	share(turns, own)
 	members := make([]uint16, len(turns))
-	place := make([]int, len(own)) // local -> index into offset and skip
-	for i, tn := range turns {
-		members[i], place[tn.local] = tn.local, i
+	offset, skip := make([]uint64, len(own)), make([]uint64, len(own))
+	for i := range turns {
+		local := turns[i].local
+		h := xxhash.Sum64String(own[local].Name)
+		members[i], offset[local], skip[local] = local, mix(h, 1)%Slots, mix(h, 2)%(Slots-1)+1
 	}
 	for i := len(turns)/2 - 1; i >= 0; i-- {
 		sink(turns, i)
@@ -61,20 +61,56 @@ func newMaglev(own []Target, region string) maglev {
 	slots := make([]uint16, Slots) // local + 1; 0 is free
 	for range slots {
 		next := &turns[0]
-		at := place[next.local]
-		for slots[offset[at]] != 0 {
-			if offset[at] += skip[at]; offset[at] >= Slots {
-				offset[at] -= Slots
+		at := offset[next.local]
+		for slots[at] != 0 {
+			if at += skip[next.local]; at >= Slots {
+				at -= Slots
 			}
 		}
-		slots[offset[at]] = next.local + 1
+		slots[at], offset[next.local] = next.local+1, at
 		next.at += 1 / own[next.local].Weight
+		if next.left--; next.left == 0 {
+			next.at = math.Inf(1)
+		}
 		sink(turns, 0)
 	}
 	for i := range slots {
 		slots[i]--
 	}
 	return maglev{slots, members}
+}
+
+// share says how many slots each takes: its weight's share, rounded by largest
+// remainders (Hamilton's method), and at least one.
+func share(turns []turn, own []Target) {
+	total, given := 0.0, 0
+	for i := range turns {
+		total += own[turns[i].local].Weight
+	}
+	remainders := make([]float64, len(turns))
+	order := make([]int, len(turns))
+	for i := range turns {
+		whole, part := math.Modf(Slots * (own[turns[i].local].Weight / total))
+		turns[i].left, remainders[i], order[i] = int(whole), part, i
+		given += turns[i].left
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainders[b], remainders[a]) })
+	for n := 0; given < Slots; n++ {
+		turns[order[n%len(order)]].left++
+		given++
+	}
+	largest := 0
+	for i := range turns {
+		if turns[i].left > turns[largest].left {
+			largest = i
+		}
+	}
+	for i := range turns {
+		if turns[i].left == 0 {
+			turns[i].left++
+			turns[largest].left--
+		}
+	}
 }
 
 // sink restores the heap of turns below i.

@@ -209,7 +209,7 @@ func (s *Steering) find(now time.Duration, h uint64) (place *uint64, entry uint6
 	tick := uint64(now / s.tick)
 	var oldest uint64
 	for i, e := range b {
-		age := (tick - e) & tickMask
+		age := ageOf(e, tick)
 		if e == 0 {
 			age = tickMask + 1
 		} else if e>>hashShift == h&(1<<28-1) {
@@ -225,11 +225,21 @@ func (s *Steering) find(now time.Duration, h uint64) (place *uint64, entry uint6
 	return place, 0
 }
 
+// ageOf is how many ticks ago an entry's key was seen. Times may go back a
+// little, by which the entry is of now.
+func ageOf(entry, tick uint64) uint64 {
+	age := (tick - entry) & tickMask
+	if age > tickMask-ticks {
+		return 0
+	}
+	return age
+}
+
 // put remembers a key in the place that find gave.
 func (s *Steering) put(place *uint64, now time.Duration, h uint64, id uint16, generation uint8) {
 	tick := uint64(now/s.tick) & tickMask
 	fresh := h<<hashShift | uint64(id)<<idShift | uint64(generation)<<generationShift | tick
-	if old := *place; old != 0 && (old^fresh)>>hashShift != 0 && (tick-old)&tickMask <= ticks {
+	if old := *place; old != 0 && (old^fresh)>>hashShift != 0 && ageOf(old, tick) <= ticks {
 		s.stats.forgotten.Add(1)
 	}
 	*place = fresh

@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/director"
+	"vitrine/director/client"
+)
+
+// servingVerbs run until they are stopped, and have their own meaning for SIGHUP.
+func servingVerbs() []string { return []string{"director", "store"} }
+
+// controlled is what the verbs that control a director share.
+type controlled struct {
+	*app
+	access    client.Access
+	tokenFile string
+	json      bool
+}
+
+func (a *app) directorCommand() *cobra.Command {
+	k := &controlled{app: a}
+	c := &cobra.Command{
+		Use:   "director",
+		Short: "Steer transactions to the instances of aggregates, and control who does",
+		Long: "The director stands in front of aggregates of functions: it classifies each SIP or\n" +
+			"GTP-C message by its type of transaction, picks an instance of the aggregate that\n" +
+			"serves it and keeps the whole transaction there. See docs/director.md.",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: args(cobra.NoArgs),
+	}
+	f := c.PersistentFlags()
+	f.StringVar(&k.access.URL, "director", "http://127.0.0.1:8090", "the director's control address")
+	f.StringVar(&k.tokenFile, "token-file", "", "file whose first line is the token to show")
+	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of who certifies the director")
+	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the certificate to show")
+	f.StringVar(&k.access.Key, "key", "", "PEM file of the certificate's key")
+	f.BoolVar(&k.json, "json", false, "print JSON")
+	c.AddCommand(a.directorRun(), a.directorCheck(), k.status(), k.explain(), k.instances(), k.rules(), k.reload(), k.restart())
+	return c
+}
+
+func (a *app) directorRun() *cobra.Command {
+	var pidFile string
+	c := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run a director by a configuration file; SIGHUP reloads it, SIGUSR2 hands over to a new process",
+		Args:  args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			clock, err := director.HostClock()
+			if err != nil {
+				return err
+			}
+			level := slog.LevelInfo
+			if a.verbose {
+				level = slog.LevelDebug
+			}
+			handover, err := director.NewHandover(pidFile)
+			if err != nil {
+				return err
+			}
+			reload, restart, stop := serviceSignals()
+			defer stop()
+			d, err := director.New(c.Context(), director.Options{
+				Path: given[0], Clock: clock, Log: slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})),
+				Reload: reload, Restart: restart, Handover: handover,
+			})
+			if err != nil {
+				return err
+			}
+			err = d.Run(c.Context())
+			if closing := d.Close(); err == nil {
+				err = closing
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&pidFile, "pid-file", "", "file that has the number of the process that serves")
+	return c
+}
+
+// serviceSignals turns SIGHUP and SIGUSR2 into what a service does on them.
+func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2)
+	hup, usr2, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		for {
+			to := hup
+			select {
+			case s := <-signals:
+				if s == syscall.SIGUSR2 {
+					to = usr2
+				}
+			case <-done:
+				return
+			}
+			select {
+			case to <- struct{}{}:
+			default: // one waits already
+			}
+		}
+	}()
+	return hup, usr2, func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
+
+func (a *app) directorCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file without running it",
+		Args:  args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, given []string) error {
+			c, err := director.Load(given[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.stdout, "%s: good: %d types, %d rules, %d instances\n", given[0], len(c.Types), len(c.Rules), len(c.Instances))
+			return err
+		},
+	}
+}
+
+// client connects to the director.
+func (k *controlled) client() (*client.Client, error) {
+	if k.tokenFile != "" {
+		text, err := os.ReadFile(k.tokenFile)
+		if err != nil {
+			return nil, &vitrine.BadInput{File: k.tokenFile, Found: err.Error(), Want: "want a file with the token"}
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				k.access.Token = line
+				break
+			}
+		}
+	}
+	return client.New(k.access)
+}
+
+// verb is a command that asks a director for something.
+func (k *controlled) verb(use, short string, count cobra.PositionalArgs, do func(context.Context, *client.Client, []string) (any, error), show func(io.Writer, any) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args(count),
+		RunE: func(c *cobra.Command, given []string) error {
+			to, err := k.client()
+			if err != nil {
+				return err
+			}
+			got, err := do(c.Context(), to, given)
+			if err != nil {
+				return err
+			}
+			if k.json {
+				out := json.NewEncoder(k.stdout)
+				out.SetIndent("", "  ")
+				return out.Encode(got)
+			}
+			return show(k.stdout, got)
+		},
+	}
+}
+
+func (k *controlled) status() *cobra.Command {
+	return k.verb("status", "Print a director's epoch, addresses and counts", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return c.Status(ctx) },
+		func(w io.Writer, got any) error {
+			s := got.(client.Status)
+			t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+			fmt.Fprintf(t, "epoch\t%d, since %.1fs, table %s\n", s.Epoch, s.Changed, s.Digest)
+			if s.InTransition {
+				fmt.Fprintf(t, "transition\tfor %.1fs more\n", s.Transition-s.Changed)
+			}
+			fmt.Fprintf(t, "types\t%s\n", strings.Join(s.Types, " "))
+			fmt.Fprintf(t, "listens\t%s\n", strings.Join(append(s.SIP, s.GTPC...), " "))
+			n := s.Steering
+			fmt.Fprintf(t, "steered\tkept %d, moved %d (gone %d), unknown %d, forgotten %d, none %d\n", n.Kept, n.Moved, n.Gone, n.Unknown, n.Forgotten, n.None)
+			if s.Reload != nil && s.Reload.Error != "" {
+				fmt.Fprintf(t, "reload\tfailed at %s: %s\n", s.Reload.At.Format("15:04:05"), s.Reload.Error)
+			}
+			return t.Flush()
+		})
+}
+
+func (k *controlled) explain() *cobra.Command {
+	var q client.Question
+	var file string
+	c := k.verb("explain [FILE|-]", "Say where a message would go and why: one from a file, or a type and a key", cobra.MaximumNArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+			if len(given) == 1 {
+				file = given[0]
+				text, err := readMessage(file)
+				if err != nil {
+					return nil, err
+				}
+				q.Message = text
+			}
+			return c.Explain(ctx, q)
+		},
+		func(w io.Writer, got any) error {
+			e := got.(client.Explanation)
+			for _, step := range e.Steps {
+				fmt.Fprintln(w, "-", step)
+			}
+			where := "nowhere"
+			if e.Address != "" {
+				where = strings.TrimSpace(e.Instance + " at " + e.Address)
+			}
+			_, err := fmt.Fprintf(w, "=> %s (epoch %d)\n", strings.TrimPrefix(where, "at "), e.Epoch)
+			return err
+		})
+	c.Flags().StringVar(&q.Type, "type", "", "aggregate type, when there is no message")
+	c.Flags().StringVar(&q.Key, "steer-by", "", "Call-ID, IMSI or other key, when there is no message")
+	c.Flags().StringVar(&q.From, "from", "", "the sender's address and port")
+	c.Flags().StringVar(&q.Region, "region", "", "the client's region")
+	return c
+}
+
+// readMessage reads a message as it is on the wire. A text file of SIP may have
+// line ends without carriage returns.
+func readMessage(path string) (text []byte, err error) {
+	if path == "-" {
+		text, err = io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
+	} else {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with a message, or - for standard input"}
+	}
+	if s := string(text); len(s) > 8 && s[0] >= 'A' && s[0] <= 'Z' && !strings.Contains(s, "\r\n") {
+		text = []byte(strings.ReplaceAll(s, "\n", "\r\n"))
+	}
+	return text, nil
+}
+
+func (k *controlled) instances() *cobra.Command {
+	c := &cobra.Command{
+		Use: "instances", Aliases: []string{"instance"}, Short: "List and change the instances of aggregates",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	list := k.verb("list", "List the instances with their health and counts", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return c.Instances(ctx) },
+		func(w io.Writer, got any) error { return table(w, got.([]client.Instance)...) })
+	list.Aliases = []string{"ls"}
+	change := client.Change{}
+	var weight float64
+	var state, region string
+	var set *cobra.Command
+	set = k.verb("set NAME", "Change an instance's weight, state or region", cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+			if set.Flags().Changed("weight") {
+				change.Weight = &weight
+			}
+			if set.Flags().Changed("region") {
+				change.Region = &region
+			}
+			if set.Flags().Changed("state") {
+				change.State = new(vitrine.State)
+				if err := change.State.UnmarshalText([]byte(state)); err != nil {
+					return nil, &vitrine.BadInput{File: "--state", Found: err.Error()}
+				}
+			}
+			return c.Alter(ctx, given[0], change)
+		}, changed)
+	set.Flags().Float64Var(&weight, "weight", 0, "its capacity")
+	set.Flags().StringVar(&state, "state", "", "one of "+strings.Join(vitrine.States(), ", "))
+	set.Flags().StringVar(&region, "region", "", "where it is")
+	drain := k.verb("drain NAME", "Have an instance finish what it has and take nothing new", cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+			return c.Drain(ctx, given[0])
+		}, changed)
+	remove := k.verb("remove NAME", "Take an instance out of the table", cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+			return map[string]string{"removed": given[0]}, c.Remove(ctx, given[0])
+		},
+		func(w io.Writer, got any) error {
+			_, err := fmt.Fprintf(w, "%s: removed\n", got.(map[string]string)["removed"])
+			return err
+		})
+	c.AddCommand(list, k.add(), set, drain, remove)
+	return c
+}
+
+func (k *controlled) add() *cobra.Command {
+	var in vitrine.Instance
+	var state string
+	c := k.verb("add NAME TYPE ADDRESS", "Add an instance, or replace the one of that name", cobra.ExactArgs(3),
+		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+			address, err := netip.ParseAddrPort(given[2])
+			if err != nil {
+				return nil, &vitrine.BadInput{File: "ADDRESS", Found: given[2], Want: "want an IP address and a port"}
+			}
+			in.Name, in.Type, in.Address = given[0], given[1], address
+			if err := in.State.UnmarshalText([]byte(state)); err != nil {
+				return nil, &vitrine.BadInput{File: "--state", Found: err.Error()}
+			}
+			return c.Put(ctx, in)
+		}, changed)
+	c.Flags().Float64Var(&in.Weight, "weight", 1, "its capacity")
+	c.Flags().StringVar(&state, "state", "active", "one of "+strings.Join(vitrine.States(), ", "))
+	c.Flags().StringVar(&in.Region, "region", "", "where it is")
+	c.Flags().Uint16Var(&in.ID, "id", 0, "its number within the type; 0: from its name")
+	return c
+}
+
+func changed(w io.Writer, got any) error { return table(w, got.(client.Instance)) }
+
+// table prints instances.
+func table(w io.Writer, all ...client.Instance) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tTYPE\tADDRESS\tWEIGHT\tSTATE\tHEALTH\tREGION\tID\tTRANSACTIONS\tIN FLIGHT\tLATENCY")
+	for _, in := range all {
+		state := in.State.String()
+		if in.Drained {
+			state = "drained"
+		}
+		region := in.Region
+		if region == "" {
+			region = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1fms\n", in.Name, in.Instance.Type, in.Address, strconv.FormatFloat(in.Weight, 'g', -1, 64),
+			state, in.Health, region, in.ID, in.Transactions, in.InFlight, in.Latency*1000)
+	}
+	return t.Flush()
+}
+
+func (k *controlled) rules() *cobra.Command {
+	return k.verb("rules", "List the rules", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return c.Rules(ctx) },
+		func(w io.Writer, got any) error {
+			t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+			for i, r := range got.([]client.Rule) {
+				what := strings.Join(strings.Fields(strings.Join([]string{r.Method, r.Event, r.Message, r.Interface}, " ")), " ")
+				if what == "" {
+					what = "anything else"
+				}
+				fmt.Fprintf(t, "%d\t%s\t%s\n", i+1, what, r.Type)
+			}
+			return t.Flush()
+		})
+}
+
+func (k *controlled) reload() *cobra.Command {
+	return k.verb("reload", "Read the configuration file again", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) (any, error) {
+			return map[string]string{"state": "reloaded"}, c.Reload(ctx)
+		}, func(w io.Writer, _ any) error {
+			_, err := fmt.Fprintln(w, "reloaded")
+			return err
+		})
+}
+
+func (k *controlled) restart() *cobra.Command {
+	return k.verb("restart", "Hand over to a new process; no packet is refused", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) (any, error) {
+			return map[string]string{"state": "handing over"}, c.Restart(ctx)
+		}, func(w io.Writer, _ any) error {
+			_, err := fmt.Fprintln(w, "handing over")
+			return err
+		})
+}

@@ -1,0 +1,226 @@
+package director
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/director/table"
+)
+
+// maxBody is the most that a request may bring, in bytes.
+const maxBody = 4 << 20
+
+// openControl opens the listener of the control interface, or takes it over.
+func (d *Director) openControl(ctx context.Context, c *Config) error {
+	if err := d.checkAccess(c); err != nil {
+		return err
+	}
+	secure, err := c.tlsConfig()
+	if err != nil {
+		return err
+	}
+	l, err := d.options.Handover.listen(ctx, c.Listen.Control)
+	if err != nil {
+		return fmt.Errorf("listen for control at %s: %w", c.Listen.Control, err)
+	}
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	d.control = l
+	return nil
+}
+
+// Control is the address of the control interface.
+func (d *Director) Control() string { return d.control.Addr().String() }
+
+// serveControl serves the control interface until ctx is done.
+func (d *Director) serveControl(ctx context.Context) error {
+	server := &http.Server{
+		Handler: d.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16,
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(d.control) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve control: %w", err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := server.Shutdown(end); err != nil {
+		_ = server.Close() // who is still there has had the time
+	}
+	<-done
+	return context.Cause(ctx)
+}
+
+func (d *Director) handler() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) })
+	m.HandleFunc("GET /v1/instances", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.instances()) })
+	m.HandleFunc("PUT /v1/instances", d.putInstances)
+	m.HandleFunc("PATCH /v1/instances", d.patchInstances)
+	m.HandleFunc("GET /v1/instances/{name}", d.getInstance)
+	m.HandleFunc("PUT /v1/instances/{name}", d.putInstance)
+	m.HandleFunc("PATCH /v1/instances/{name}", d.patchInstance)
+	m.HandleFunc("DELETE /v1/instances/{name}", d.deleteInstance)
+	m.HandleFunc("GET /v1/rules", d.getRules)
+	m.HandleFunc("PUT /v1/rules", d.putRules)
+	m.HandleFunc("GET /v1/rooms", d.getRooms)
+	m.HandleFunc("PUT /v1/rooms", d.putRooms)
+	m.HandleFunc("POST /v1/explain", d.postExplain)
+	m.HandleFunc("POST /v1/reload", d.postReload)
+	m.HandleFunc("POST /v1/restart", d.postRestart)
+	m.Handle("GET /metrics", d.metricsHandler())
+	open := http.NewServeMux()
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]string{"state": "serving"})
+	})
+	open.Handle("/", d.guarded(m))
+	return open
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // a client that has gone needs no answer
+}
+
+func refuse(w http.ResponseWriter, status int, message string) {
+	answer(w, status, map[string]string{"error": message})
+}
+
+// fail answers an error by its kind.
+func fail(w http.ResponseWriter, err error) {
+	var absent *Absent
+	switch {
+	case errors.As(err, &absent):
+		refuse(w, http.StatusNotFound, err.Error())
+	case vitrine.IsBadInput(err):
+		refuse(w, http.StatusBadRequest, explainError(err))
+	default:
+		refuse(w, http.StatusInternalServerError, err.Error())
+	}
+}
+
+// read reads a request's body; it answers itself when it cannot.
+func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	in.DisallowUnknownFields()
+	err := in.Decode(into)
+	if err == nil {
+		if _, more := in.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("more than one JSON value")
+		}
+	}
+	if err == nil {
+		return true
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("at most %d bytes", large.Limit))
+		return false
+	}
+	refuse(w, http.StatusBadRequest, err.Error())
+	return false
+}
+
+func (d *Director) status() client.Status {
+	now, v := d.now(), d.epochs.View()
+	d.publishing.Lock()
+	since := now - d.state.Changed
+	digest := d.state.Current.digest()
+	first := d.state.Previous == nil
+	published := d.published
+	d.publishing.Unlock()
+	version := d.roster.now()
+	s := client.Status{
+		Epoch: v.Table.Epoch(), Digest: digest, Pending: version != published, Changed: since.Seconds(), Transition: d.epochs.Transition().Seconds(),
+		InTransition: !first && since < d.epochs.Transition(), Restarted: v.Previous(now) != nil, Types: v.Table.Types(),
+		Begun: d.begun, PID: os.Getpid(), Steering: d.steering(),
+	}
+	if d.sip != nil {
+		for i, a := range d.sip.Addresses() {
+			l, err := ParseListener(d.config.Load().Listen.SIP[i])
+			if err == nil {
+				s.SIP = append(s.SIP, l.Network+"://"+a.String())
+			}
+		}
+	}
+	if d.gtpc != nil {
+		for _, a := range d.gtpc.group.Addresses() {
+			s.GTPC = append(s.GTPC, "udp://"+a.String())
+		}
+	}
+	if at, err := d.lastReload(); !at.IsZero() {
+		s.Reload = &client.Reload{At: at, Error: explainError(err)}
+	}
+	return s
+}
+
+// digest tells tables apart that steer differently.
+func (e *epochState) digest() string {
+	same := *e
+	same.Epoch = 0
+	text, err := json.Marshal(same)
+	if err != nil {
+		return "" // it holds nothing that JSON cannot
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (d *Director) steering() (sum client.SteeringStats) {
+	for _, s := range d.memories() {
+		add(&sum, s.Stats())
+	}
+	return sum
+}
+
+func add(sum *client.SteeringStats, one table.Stats) {
+	sum.Kept += one.Kept
+	sum.Moved += one.Moved
+	sum.Gone += one.Gone
+	sum.Unknown += one.Unknown
+	sum.Forgotten += one.Forgotten
+	sum.None += one.None
+}
+
+func (d *Director) postReload(w http.ResponseWriter, _ *http.Request) {
+	if err := d.reload(); err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, d.status())
+}
+
+func (d *Director) postRestart(w http.ResponseWriter, _ *http.Request) {
+	if d.options.Handover == nil {
+		refuse(w, http.StatusConflict, "this director was started without a way to hand over")
+		return
+	}
+	select {
+	case d.restarts <- struct{}{}:
+	default: // one is asked for already
+	}
+	answer(w, http.StatusAccepted, map[string]string{"state": "handing over"})
+}

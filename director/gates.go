@@ -1,0 +1,52 @@
+package director
+
+import (
+	"time"
+
+	"vitrine"
+	"vitrine/director/overload"
+)
+
+// makeGates makes the gates of the types, those that changed anew.
+func (d *Director) makeGates(c *Config) {
+	for i := range c.Types {
+		t := &c.Types[i]
+		if o := c.gate(t); o != nil {
+			d.gates[t.Name] = d.newGate(t, o)
+		} else {
+			delete(d.gates, t.Name)
+		}
+	}
+}
+
+// adjustGates tells each gate what its type's instances took to answer.
+func (d *Director) adjustGates() {
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	if len(d.gates) == 0 {
+		return
+	}
+	answers := d.meter.Answers()
+	for name, g := range d.gates {
+		g.Adjust(d.now(), answers[name].Count, answers[name].Total)
+	}
+}
+
+func (d *Director) newGate(t *Type, o *Overload) *overload.Gate {
+	c := overload.Config{Target: time.Duration(o.Target), Initial: o.Initial, Min: o.Min, Max: o.Max, Burst: o.Burst}
+	if c.Initial == 0 {
+		d.roster.mu.Lock()
+		for _, in := range d.roster.instances {
+			if in.Type == t.Name && in.State == vitrine.Active {
+				c.Initial += in.Weight
+			}
+		}
+		d.roster.mu.Unlock()
+	}
+	setDefault(&c.Min, 10)
+	c.Initial = max(c.Initial, c.Min)
+	if c.Burst == 0 {
+		c.Burst = max(1, c.Initial/10)
+	}
+	return overload.New(c, d.now())
+}

@@ -1,0 +1,291 @@
+package director
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"vitrine"
+	"vitrine/director/table"
+	"vitrine/wire/gtpc"
+)
+
+// A watch asks the instances how they are. Its findings are local: they have a
+// key skip to its next choice, and change no weight.
+type watch struct {
+	now     func() time.Duration
+	log     *slog.Logger
+	changed chan struct{} // something to publish
+
+	mu      sync.Mutex
+	health  Health
+	watched map[string]*watched
+	wake    chan struct{} // who is to be watched has changed
+}
+
+// A watched is one instance under watch.
+type watched struct {
+	instance vitrine.Instance
+	how      string // options, tcp, echo or off
+	away     bool
+	failed   int // in a row
+	rose     int // in a row
+	reason   string
+	stop     context.CancelFunc // nil: no one asks it yet
+}
+
+func newWatch(now func() time.Duration, log *slog.Logger) *watch {
+	return &watch{now: now, log: log, changed: make(chan struct{}, 1), watched: map[string]*watched{}, wake: make(chan struct{}, 1)}
+}
+
+// follow watches a table's instances, in the way that the configuration says.
+// Those that are new count as up until they are found away.
+func (w *watch) follow(t *table.Table, c *Config) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	present := map[string]bool{}
+	for i := range int32(t.Len()) {
+		in := *t.Instance(i)
+		how := c.howWatched(in.Type)
+		present[in.Name] = true
+		old := w.watched[in.Name]
+		if old != nil && old.instance.Address == in.Address && old.how == how && w.health == c.Health {
+			old.instance = in
+			continue
+		}
+		if old != nil && old.stop != nil {
+			old.stop()
+		}
+		w.watched[in.Name] = &watched{instance: in, how: how}
+	}
+	for name, old := range w.watched {
+		if !present[name] {
+			if old.stop != nil {
+				old.stop()
+			}
+			delete(w.watched, name)
+		}
+	}
+	w.health = c.Health
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// howWatched is how the instances of a type are asked. One that the file does
+// not have yet is asked when it has.
+func (c *Config) howWatched(typeName string) string {
+	switch t := c.Type(typeName); {
+	case t == nil:
+		return "off"
+	case t.Protocol == GTPC:
+		return c.Health.GTPC
+	case t.Transport == TCP && c.Health.SIP == "options":
+		return "tcp"
+	}
+	return c.Health.SIP
+}
+
+// tell has the findings published.
+func (w *watch) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// away says whether an instance does not answer.
+func (w *watch) away(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in := w.watched[name]
+	return in != nil && in.away
+}
+
+// reason says why an instance counts as away; empty when it does not.
+func (w *watch) reason(name string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if in := w.watched[name]; in != nil && in.away {
+		return in.reason
+	}
+	return ""
+}
+
+// run asks until ctx is done, one goroutine per instance.
+func (w *watch) run(ctx context.Context) error {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for {
+		w.mu.Lock()
+		for _, in := range w.watched {
+			if in.stop != nil || in.how == "off" {
+				continue
+			}
+			one, stop := context.WithCancel(ctx)
+			in.stop = stop
+			health := w.health
+			asking.Go(func() {
+				defer stop()
+				w.ask(one, in, health)
+			})
+		}
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.wake:
+		}
+	}
+}
+
+// ask checks one instance again and again.
+func (w *watch) ask(ctx context.Context, in *watched, health Health) {
+	w.mu.Lock()
+	address, how, name := in.instance.Address, in.how, in.instance.Name
+	w.mu.Unlock()
+	check := map[string]func(context.Context, netip.AddrPort) error{"options": askOptions, "tcp": askTCP, "echo": askEcho}[how]
+	// Instances are asked at different moments.
+	phase := time.Duration(table.Key([]byte(name)) % uint64(health.Every))
+	timer := time.NewTimer(phase)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(time.Duration(health.Every))
+		one, cancel := context.WithTimeout(ctx, time.Duration(health.Timeout))
+		err := check(one, address)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		w.found(in, err, health)
+	}
+}
+
+// found notes the result of one check.
+func (w *watch) found(in *watched, err error, health Health) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := in.away
+	if err != nil {
+		in.failed, in.rose, in.reason = in.failed+1, 0, err.Error()
+		in.away = in.away || in.failed >= health.Fail
+	} else {
+		in.failed, in.rose = 0, in.rose+1
+		in.away = in.away && in.rose < health.Rise
+	}
+	if in.away == was {
+		return
+	}
+	if in.away {
+		w.log.Warn("instance is away", "instance", in.instance.Name, "type", in.instance.Type, "reason", in.reason)
+	} else {
+		w.log.Warn("instance is back", "instance", in.instance.Name, "type", in.instance.Type)
+	}
+	w.tell()
+}
+
+// askTCP connects.
+func askTCP(ctx context.Context, to netip.AddrPort) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// exchange sends a message over UDP, again after a third of the time, and gives
+// the first answer that is right.
+func exchange(ctx context.Context, to netip.AddrPort, message []byte, right func([]byte) bool) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "udp", to.String())
+	if err != nil {
+		return err
+	}
+	defer c.Close() // nothing is kept in it
+	end, _ := ctx.Deadline()
+	again := time.Until(end) / 3
+	answer := make([]byte, 65536)
+	for try := range 3 {
+		if _, err := c.Write(message); err != nil {
+			return err
+		}
+		wait := time.Now().Add(again)
+		if try == 2 {
+			wait = end
+		}
+		if err := c.SetReadDeadline(wait); err != nil {
+			return err
+		}
+		for {
+			n, err := c.Read(answer)
+			if err == nil && right(answer[:n]) {
+				return nil
+			}
+			if err != nil && !timedOut(err) {
+				return err
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+	return fmt.Errorf("%s does not answer", to)
+}
+
+func timedOut(err error) bool {
+	n, ok := err.(net.Error) //nolint:errorlint // what Read returns is not wrapped
+	return ok && n.Timeout()
+}
+
+// askOptions sends OPTIONS (RFC 3261 section 11): any final answer but 503
+// shows that the instance serves.
+func askOptions(ctx context.Context, to netip.AddrPort) error {
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return err
+	}
+	id := hex.EncodeToString(random[:])
+	message := fmt.Appendf(nil, "OPTIONS sip:%s SIP/2.0\r\nVia: SIP/2.0/UDP director.invalid;rport;branch=z9hG4bK%s\r\nMax-Forwards: 1\r\n"+
+		"From: <sip:director@director.invalid>;tag=%s\r\nTo: <sip:%s>\r\nCall-ID: %s\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n",
+		to, id[:16], id[:8], to, id)
+	busy := false
+	err := exchange(ctx, to, message, func(answer []byte) bool {
+		if !bytes.HasPrefix(answer, []byte("SIP/2.0 ")) || !bytes.Contains(answer, []byte(id)) || len(answer) < 12 || answer[8] == '1' {
+			return false
+		}
+		busy = bytes.HasPrefix(answer[8:], []byte("503"))
+		return true
+	})
+	if err == nil && busy {
+		return fmt.Errorf("%s answers OPTIONS with 503", to)
+	}
+	return err
+}
+
+// askEcho sends an Echo Request (TS 29.274 clause 7.1.1).
+func askEcho(ctx context.Context, to netip.AddrPort) error {
+	var random [3]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return err
+	}
+	sequence := uint32(random[0])<<16 | uint32(random[1])<<8 | uint32(random[2])
+	message := gtpc.AppendEchoRequest(nil, sequence, 0)
+	return exchange(ctx, to, message, func(answer []byte) bool {
+		return len(answer) >= 8 && answer[0]>>5 == 2 && answer[1] == byte(gtpc.EchoResponse) && slices.Equal(answer[4:7], random[:])
+	})
+}

@@ -1,0 +1,327 @@
+package director
+
+import (
+	"net/http"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/director/meter"
+	"vitrine/director/table"
+)
+
+// instances are all instances with their health and counts. What was told and is
+// not in force yet is among them.
+func (d *Director) instances() []client.Instance {
+	counts := map[string]meter.Instance{}
+	for _, in := range d.meter.Instances() {
+		counts[in.Name] = in
+	}
+	list := d.roster.list()
+	all := make([]client.Instance, 0, len(list))
+	for _, in := range list {
+		all = append(all, d.view(in, counts[in.Name]))
+	}
+	return all
+}
+
+// view is one instance with its health and counts.
+func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
+	out := client.Instance{
+		Instance: in, Health: "up", Reason: d.watch.reason(in.Name),
+		Messages: c.Messages, Transactions: c.Begun, Ended: c.Ended, InFlight: c.InFlight, Dialogs: int64(c.DialogsBegun) - int64(c.DialogsEnded),
+	}
+	if out.Reason != "" {
+		out.Health = "away"
+	} else if busy := d.busy.Load(); busy != nil && (*busy)[in.Name] {
+		out.Health = "full"
+	}
+	answered := uint64(0)
+	for outcome, n := range c.Ended {
+		if outcome != meter.Unanswered.String() {
+			answered += n
+		}
+	}
+	if answered > 0 {
+		out.Latency = c.Latency.Seconds() / float64(answered)
+	}
+	config := d.config.Load()
+	t := d.epochs.View().Table.ByName(in.Name)
+	if t == nil {
+		return out
+	}
+	if d.gtpc != nil {
+		if p, ok := d.gtpc.director.Policy().Prefix(t); ok {
+			out.TEIDPrefix, out.Sequence = p.TEID, p.Sequence
+		}
+	}
+	d.publishing.Lock()
+	over := d.now()-d.state.Changed >= d.epochs.Transition()
+	d.publishing.Unlock()
+	ty := config.Type(in.Type)
+	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
+		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0)
+	return out
+}
+
+func (d *Director) one(name string) (client.Instance, error) {
+	for _, in := range d.roster.list() {
+		if in.Name != name {
+			continue
+		}
+		for _, c := range d.meter.Instances() {
+			if c.Name == name {
+				return d.view(in, c), nil
+			}
+		}
+		return d.view(in, meter.Instance{}), nil
+	}
+	return client.Instance{}, &Absent{name}
+}
+
+func (d *Director) getInstance(w http.ResponseWriter, r *http.Request) {
+	in, err := d.one(r.PathValue("name"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, in)
+}
+
+// settled refuses changes amid a hand-over: the new process would not know.
+func (d *Director) settled(w http.ResponseWriter) bool {
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	if d.frozen {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "handing over to a new process: ask that one, in a second")
+		return false
+	}
+	return true
+}
+
+// complete checks an instance that was told by REST and fills in its defaults.
+func (d *Director) complete(in *vitrine.Instance, name string) error {
+	bad := func(found, want string) error {
+		return &vitrine.BadInput{File: "instance " + name, Found: found, Want: want}
+	}
+	if in.Name == "" {
+		in.Name = name
+	}
+	if in.Name != name {
+		return bad("the body names "+in.Name, "want the name of the path, or none")
+	}
+	if !isName(name) {
+		return bad("its name", "want lower-case letters, digits and dashes, a letter first, at most 32")
+	}
+	if in.Region != "" && !isName(in.Region) {
+		return bad("region "+in.Region, "want lower-case letters, digits and dashes, a letter first, at most 32")
+	}
+	if d.config.Load().Type(in.Type) == nil {
+		return bad("no type "+in.Type, "want one of the configuration file's")
+	}
+	setDefault(&in.Weight, 1)
+	return nil
+}
+
+// isName is the file's format "name".
+func isName(text string) bool {
+	if text == "" || len(text) > 32 || text[0] < 'a' || text[0] > 'z' {
+		return false
+	}
+	for i := range len(text) {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *Director) putInstance(w http.ResponseWriter, r *http.Request) {
+	var in vitrine.Instance
+	if !d.settled(w) || !read(w, r, &in) {
+		return
+	}
+	name := r.PathValue("name")
+	if err := d.complete(&in, name); err != nil {
+		fail(w, err)
+		return
+	}
+	status := http.StatusOK
+	err := d.roster.edit(func(draft *draft) error {
+		if _, ok := draft.instances[name]; !ok {
+			status = http.StatusCreated
+		}
+		draft.instances[name] = in
+		return nil
+	})
+	d.answerInstance(w, status, name, err)
+}
+
+func (d *Director) answerInstance(w http.ResponseWriter, status int, name string, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	in, err := d.one(name)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, status, in)
+}
+
+func (d *Director) putInstances(w http.ResponseWriter, r *http.Request) {
+	var all []vitrine.Instance
+	if !d.settled(w) || !read(w, r, &all) {
+		return
+	}
+	err := d.roster.edit(func(draft *draft) error {
+		draft.instances = make(map[string]vitrine.Instance, len(all))
+		for i := range all {
+			if err := d.complete(&all[i], all[i].Name); err != nil {
+				return err
+			}
+			if _, ok := draft.instances[all[i].Name]; ok {
+				return &vitrine.BadInput{File: "instance " + all[i].Name, Found: "it is there twice"}
+			}
+			draft.instances[all[i].Name] = all[i]
+		}
+		return nil
+	})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, d.instances())
+}
+
+func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
+	var c client.Change
+	if !d.settled(w) || !read(w, r, &c) {
+		return
+	}
+	in, err := d.roster.alter(r.PathValue("name"), Change(c))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	// Without its counts: an orchestrator that changes thousands of weights a
+	// minute needs none.
+	answer(w, http.StatusOK, client.Instance{Instance: in, Health: "up", Reason: d.watch.reason(in.Name)})
+}
+
+func (d *Director) patchInstances(w http.ResponseWriter, r *http.Request) {
+	var c map[string]client.Change
+	if !d.settled(w) || !read(w, r, &c) {
+		return
+	}
+	changes := make(map[string]Change, len(c))
+	for name, change := range c {
+		changes[name] = Change(change)
+	}
+	if _, err := d.roster.alterAll(changes); err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, map[string]int{"changed": len(changes)})
+}
+
+func (d *Director) deleteInstance(w http.ResponseWriter, r *http.Request) {
+	if !d.settled(w) {
+		return
+	}
+	name := r.PathValue("name")
+	err := d.roster.edit(func(draft *draft) error {
+		if _, ok := draft.instances[name]; !ok {
+			return &Absent{name}
+		}
+		delete(draft.instances, name)
+		return nil
+	})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, map[string]string{"removed": name})
+}
+
+func (d *Director) getRules(w http.ResponseWriter, _ *http.Request) {
+	rules, _ := d.roster.rest()
+	all := make([]client.Rule, len(rules))
+	for i, r := range rules {
+		all[i] = client.Rule(r)
+	}
+	answer(w, http.StatusOK, all)
+}
+
+func (d *Director) putRules(w http.ResponseWriter, r *http.Request) {
+	var all []client.Rule
+	if !d.settled(w) || !read(w, r, &all) {
+		return
+	}
+	rules := make([]Rule, len(all))
+	for i := range all {
+		rules[i] = Rule(all[i])
+	}
+	if err := d.changeRules(rules); err != nil {
+		fail(w, err)
+		return
+	}
+	d.getRules(w, r)
+}
+
+// changeRules puts rules from REST in force.
+func (d *Director) changeRules(rules []Rule) error {
+	c := d.config.Load()
+	for _, e := range checkRules(rules, c.Types) {
+		return &vitrine.BadInput{File: "rule " + index(e.rule+1), Found: e.found, Want: e.want}
+	}
+	if err := d.tryRules(c, rules); err != nil {
+		return &vitrine.BadInput{File: "rules", Found: err.Error()}
+	}
+	err := d.roster.edit(func(draft *draft) error {
+		draft.rules = rules
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	d.state.Rules = rules
+	d.save()
+	return d.setRules(c, rules)
+}
+
+func (d *Director) getRooms(w http.ResponseWriter, _ *http.Request) {
+	_, rooms := d.roster.rest()
+	if rooms == nil {
+		rooms = []table.Room{}
+	}
+	answer(w, http.StatusOK, rooms)
+}
+
+func (d *Director) putRooms(w http.ResponseWriter, r *http.Request) {
+	var rooms []table.Room
+	if !d.settled(w) || !read(w, r, &rooms) {
+		return
+	}
+	err := d.roster.edit(func(draft *draft) error {
+		for _, room := range rooms {
+			if d.config.Load().Type(room.Type) == nil {
+				return &vitrine.BadInput{File: "rooms", Found: "no type " + room.Type, Want: "want one of the configuration file's"}
+			}
+			if !(room.Share >= 0 && room.Share <= 1) {
+				return &vitrine.BadInput{File: "rooms", Found: "a share outside 0 to 1"}
+			}
+		}
+		draft.rooms = rooms
+		return nil
+	})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	d.getRooms(w, r)
+}

@@ -1,0 +1,188 @@
+package director
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"vitrine"
+	"vitrine/director/datagram"
+	"vitrine/director/meter"
+)
+
+// metricsHandler serves /metrics in Prometheus's formats. All counts are read
+// when they are asked for; the workers do nothing more for it.
+func (d *Director) metricsHandler() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(&collector{d}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// A collector reads a director's counts.
+type collector struct{ d *Director }
+
+// Describe sends nothing: which series there are depends on the instances.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends all counts.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	e := emitter{to}
+	c.instances(e)
+	c.types(e)
+	c.service(e)
+	c.sides(e)
+}
+
+// An emitter sends metrics; names are without their prefix, labels are in pairs.
+type emitter struct{ to chan<- prometheus.Metric }
+
+func (e emitter) send(kind prometheus.ValueType, name, help string, value float64, labels ...string) {
+	desc, values := describe(name, help, labels)
+	e.to <- prometheus.MustNewConstMetric(desc, kind, value, values...)
+}
+
+func (e emitter) count(name, help string, value uint64, labels ...string) {
+	e.send(prometheus.CounterValue, name, help, float64(value), labels...)
+}
+
+func (e emitter) gauge(name, help string, value float64, labels ...string) {
+	e.send(prometheus.GaugeValue, name, help, value, labels...)
+}
+
+func describe(name, help string, labels []string) (*prometheus.Desc, []string) {
+	var names, values []string
+	for i := 0; i < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	return prometheus.NewDesc("vitrine_director_"+name, help, names, nil), values
+}
+
+func (c *collector) instances(e emitter) {
+	table := c.d.epochs.View().Table
+	for _, in := range c.d.meter.Instances() {
+		l := []string{"type", in.Type, "instance", in.Name}
+		with := func(more ...string) []string { return append(l[:len(l):len(l)], more...) }
+		e.count("messages_total", "Requests sent to the instance, retransmissions included.", in.Messages, l...)
+		e.count("transactions_total", "Transactions begun.", in.Begun, l...)
+		e.gauge("transactions_in_flight", "Transactions without a final answer; add up over directors to drain.", float64(in.InFlight), l...)
+		e.count("transactions_untimed_total", "Transactions that were forgotten for want of room.", in.Untimed, l...)
+		e.count("dialogs_begun_total", "Dialogs begun through this director.", in.DialogsBegun, l...)
+		e.count("dialogs_ended_total", "Dialogs ended through this director; only sums over directors balance.", in.DialogsEnded, l...)
+		e.send(prometheus.CounterValue, "latency_seconds_total", "Time from request to final answer, added up over the transactions that were answered.", in.Latency.Seconds(), l...)
+		for outcome, n := range in.Ended {
+			e.count("transactions_ended_total", "Transactions by how they ended.", n, with("outcome", outcome)...)
+		}
+		up := 1.0
+		if c.d.watch.away(in.Name) {
+			up = 0
+		}
+		e.gauge("instance_up", "1 while the instance answers health checks.", up, l...)
+		if t := table.ByName(in.Name); t != nil {
+			e.gauge("instance_weight", "The weight in force.", t.Weight, l...)
+			for _, state := range vitrine.States() {
+				is := 0.0
+				if t.State.String() == state {
+					is = 1
+				}
+				e.gauge("instance_state", "1 for the state in force.", is, with("state", state)...)
+			}
+		}
+	}
+}
+
+func (c *collector) types(e emitter) {
+	for _, t := range c.d.meter.Types() {
+		for cause, n := range t.Failures {
+			e.count("failures_total", "Messages that were not served, by cause; those without a type were not classified.", n, "type", t.Name, "cause", cause)
+		}
+		if t.Name == "" {
+			continue
+		}
+		desc, values := describe("latency_seconds", "Time from request to final answer.", []string{"type", t.Name})
+		buckets := make(map[float64]uint64, len(t.Latency))
+		total := uint64(0)
+		bounds := meter.Bounds()
+		for i, n := range t.Latency {
+			total += n
+			if i < len(bounds) {
+				buckets[(time.Duration(bounds[i]) * time.Microsecond).Seconds()] = total
+			}
+		}
+		e.to <- prometheus.MustNewConstHistogram(desc, total, t.Total.Seconds(), buckets, values...)
+	}
+	c.d.publishing.Lock()
+	defer c.d.publishing.Unlock()
+	for name, g := range c.d.gates {
+		now := g.Read()
+		e.gauge("gate_rate", "Transactions per second that the overload gate lets in.", now.Rate, "type", name)
+		e.count("gate_admitted_total", "Transactions let in.", now.Admitted, "type", name)
+		e.count("gate_refused_total", "Transactions refused with 503.", now.Refused, "type", name)
+		e.gauge("gate_loss", "Share refused lately, 0 to 1: what RFC 7339 feedback asks for.", float64(now.Loss)/100, "type", name)
+	}
+}
+
+func (c *collector) service(e emitter) {
+	d := c.d
+	v := d.epochs.View()
+	e.gauge("epoch", "Number of the table in force.", float64(v.Table.Epoch()))
+	e.count("epochs_total", "Changes of epoch since the start.", d.counts.epochs.Load())
+	e.count("publications_total", "Changes of epoch or health since the start.", d.counts.publications.Load())
+	e.count("state_failures_total", "Epochs that could not be noted on disk.", d.counts.stateFailures.Load())
+	d.reloads.mu.Lock()
+	e.count("reloads_total", "Configurations put in force since the start.", d.reloads.done)
+	e.count("reloads_failed_total", "Configurations that were refused.", d.reloads.failed)
+	d.reloads.mu.Unlock()
+	s := d.steering()
+	for what, n := range map[string]uint64{"kept": s.Kept, "moved": s.Moved, "gone": s.Gone, "unknown": s.Unknown, "forgotten": s.Forgotten, "none": s.None} {
+		e.count("steered_total", "Messages steered otherwise than by the table in force alone: kept where they were; moved; of those, gone because the instance went; unknown after a restart; forgotten for want of memory; none to be had.", n, "how", what)
+	}
+}
+
+func (c *collector) sides(e emitter) {
+	if c.d.sip != nil {
+		t, err := c.d.sip.Totals()
+		if err != nil {
+			c.d.log.Warn("metrics of SIP", "error", err)
+		}
+		for what, n := range map[string]uint64{"request": t.Requests, "response": t.Responses, "keepalive": t.KeepAlives} {
+			e.count("received_total", "Messages that came.", n, "protocol", SIP, "kind", what)
+		}
+		for what, n := range map[string]uint64{"inward": t.Inward, "outward": t.Outward, "returned": t.Returned, "answered": t.Answered, "absorbed": t.Absorbed, "dropped": t.Dropped} {
+			e.count("handled_total", "Messages by what was done with them.", n, "protocol", SIP, "how", what)
+		}
+		datagrams(e, SIP, t.Datagrams)
+		e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
+		e.count("connections_refused_total", "TCP connections that there was no room for.", t.Streams.Refused, "protocol", SIP)
+		e.count("unsent_total", "Messages that could not be sent.", t.Streams.Unsent, "protocol", SIP, "transport", TCP)
+	}
+	if c.d.gtpc == nil {
+		return
+	}
+	t := c.d.gtpc.director.Totals(c.d.now())
+	e.count("received_total", "Messages that came.", t.Received, "protocol", GTPC, "kind", "any")
+	for what, n := range map[string]uint64{
+		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,
+		"retransmitted": t.Retransmitted, "rejected": t.Rejected, "unruled": t.Unruled, "unreachable": t.Unreachable,
+		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked,
+	} {
+		e.count("handled_total", "Messages by what was done with them.", n, "protocol", GTPC, "how", what)
+	}
+	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for want of room, whose answer is lost.", t.ExchangesForgotten)
+	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for want of room.", t.SessionsForgotten)
+	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
+	n, err := c.d.gtpc.group.Counters()
+	if err != nil {
+		c.d.log.Warn("metrics of GTP-C", "error", err)
+	}
+	datagrams(e, GTPC, n)
+}
+
+func datagrams(e emitter, protocol string, c datagram.Counters) {
+	e.count("datagrams_received_total", "Datagrams read.", c.Received, "protocol", protocol)
+	e.count("datagrams_sent_total", "Datagrams that the kernel took.", c.Sent, "protocol", protocol)
+	e.count("datagrams_dropped_total", "Datagrams lost because a socket's buffer was full.", c.Dropped, "protocol", protocol)
+	e.count("unsent_total", "Messages that could not be sent.", c.Unsent, "protocol", protocol, "transport", UDP)
+}

@@ -1,0 +1,190 @@
+package director
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"vitrine"
+	"vitrine/director/table"
+)
+
+// gather is how long changes of weights alone are gathered into one epoch.
+const gather = time.Second
+
+// publishChanges makes an epoch of what the roster was told, and publishes what
+// the watch found. It builds tables beside the workers, never in their way.
+func (d *Director) publishChanges(ctx context.Context) error {
+	last := d.now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-d.roster.changed:
+			if !d.roster.hurry() {
+				timer.Reset(max(0, last+gather-d.now()))
+				continue
+			}
+		case <-d.watch.changed:
+		case <-timer.C:
+		}
+		wait, err := d.publish()
+		switch {
+		case err != nil:
+			d.log.Error("a new epoch could not be made; the one before stays in force", "error", err)
+		case wait > 0:
+			timer.Reset(wait)
+		default:
+			last = d.now()
+		}
+	}
+}
+
+// publish puts in force what the roster and the watch have, or says how long to
+// wait with that.
+func (d *Director) publish() (wait time.Duration, err error) {
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	if d.frozen {
+		return gather, nil
+	}
+	v := d.epochs.View()
+	fresh, rules, version := d.roster.snapshot()
+	next := v.Table
+	if version != d.published {
+		fresh.Epoch = d.state.Current.Epoch + 1
+		if !fresh.sameAs(&d.state.Current) {
+			if next, err = fresh.table(); err != nil {
+				return 0, err
+			}
+			if err := d.meter.Register(next); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if wait := d.epochs.Wait(d.now()); wait > 0 {
+		return wait, nil
+	}
+	if next != v.Table {
+		d.remember(fresh, rules)
+		d.watch.follow(next, d.config.Load())
+		d.counts.epochs.Add(1)
+	}
+	d.published = version
+	d.counts.publications.Add(1)
+	return d.epochs.Publish(d.now(), next, d.condition), nil
+}
+
+// remember notes the new epoch on disk before it is in force. Without the disk
+// the director goes on: only a restart would not know of the change.
+func (d *Director) remember(fresh epochState, rules []Rule) {
+	s := &d.state
+	before := s.Current
+	clock := d.options.Clock
+	s.Previous, s.Current, s.Rules = &before, fresh, rules
+	s.Boot, s.Changed, s.Wall = clock.Boot, d.now(), clock.Wall()
+	d.save()
+}
+
+func (d *Director) save() {
+	if err := d.state.write(d.config.Load().State); err != nil {
+		d.counts.stateFailures.Add(1)
+		d.log.Error("a restart would not know of this epoch", "epoch", d.state.Current.Epoch, "error", err)
+	}
+}
+
+// condition is how this director finds an instance.
+func (d *Director) condition(t *table.Target) table.Condition {
+	if d.watch.away(t.Name) {
+		return table.Away
+	}
+	if busy := d.busy.Load(); busy != nil && (*busy)[t.Name] {
+		return table.Full
+	}
+	return table.Up
+}
+
+// leastBounded is how many transactions an instance may have in flight in any
+// case: below, shares are noise.
+const leastBounded = 16
+
+// boundLoad finds the instances that have more than their share of the
+// transactions in flight, if that was asked for.
+func (d *Director) boundLoad() {
+	bound := d.config.Load().Bounded
+	busy := map[string]bool{}
+	if bound > 0 {
+		flights := map[string]uint64{}
+		for _, in := range d.meter.Instances() {
+			flights[in.Name] = in.InFlight
+		}
+		busy = beyondBound(d.epochs.View().Table, flights, bound)
+	}
+	was := d.busy.Swap(&busy)
+	if was == nil && len(busy) == 0 || was != nil && equalSets(*was, busy) {
+		return
+	}
+	d.watch.tell()
+}
+
+func beyondBound(t *table.Table, flights map[string]uint64, bound float64) map[string]bool {
+	weights, totals := map[table.Type]float64{}, map[table.Type]float64{}
+	for i := range int32(t.Len()) {
+		if at := t.Target(i); at.State == vitrine.Active {
+			weights[at.Type] += at.Weight
+			totals[at.Type] += float64(flights[at.Name])
+		}
+	}
+	busy := map[string]bool{}
+	for i := range int32(t.Len()) {
+		at := t.Target(i)
+		most := max(leastBounded, bound*totals[at.Type]*at.Weight/weights[at.Type])
+		if at.State == vitrine.Active && float64(flights[at.Name]) > most {
+			busy[at.Name] = true
+		}
+	}
+	return busy
+}
+
+func equalSets(a, b map[string]bool) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k := range a {
+		if !b[k] {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *epochState) sameAs(o *epochState) bool {
+	return slices.Equal(e.Types, o.Types) && slices.Equal(e.Instances, o.Instances) && slices.Equal(e.Rooms, o.Rooms)
+}
+
+func (s *state) instances() map[string]vitrine.Instance {
+	all := make(map[string]vitrine.Instance, len(s.Current.Instances))
+	for _, in := range s.Current.Instances {
+		all[in.Name] = in
+	}
+	return all
+}
+
+// sameTypes says whether a table of those types means the same by their numbers
+// as the configuration: it may have more, at the end.
+func sameTypes(c *Config, types []string) bool {
+	return len(types) <= len(c.Types) && slices.Equal(types, c.typeNames()[:len(types)])
+}
+
+// keepIDs gives instances without an ID the one that they had before.
+func (d *draft) keepIDs(before map[string]vitrine.Instance) {
+	for name, in := range d.instances {
+		if old, ok := before[name]; ok && in.ID == 0 && old.Type == in.Type {
+			in.ID = old.ID
+			d.instances[name] = in
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package director
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"vitrine"
+	"vitrine/director/overload"
+)
+
+// reloads are what came of reading the configuration file again.
+type reloads struct {
+	one sync.Mutex // one at a time
+
+	mu     sync.Mutex
+	done   uint64
+	failed uint64
+	at     time.Time
+	err    error // of the last
+}
+
+// settle is how long the file must rest before it is read: editors write it in
+// several steps.
+const settle = 100 * time.Millisecond
+
+// listenToFile reloads when asked to, and when the file changes.
+func (d *Director) listenToFile(ctx context.Context) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch the configuration file: %w", err)
+	}
+	defer watcher.Close() // nothing is lost in it
+	// The folder, since many editors put a new file in the old one's place.
+	path := d.options.Path
+	if err := watcher.Add(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("watch the configuration file %s: %w", path, err)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case e := <-watcher.Events:
+			if filepath.Clean(e.Name) == filepath.Clean(path) && e.Op&^fsnotify.Chmod != 0 {
+				timer.Reset(settle)
+			}
+			continue
+		case err := <-watcher.Errors:
+			d.log.Warn("changes of the configuration file may go unseen; send SIGHUP", "error", err)
+			continue
+		case <-d.options.Reload:
+		case <-timer.C:
+		}
+		if err := d.reload(); err != nil {
+			d.log.Error("the configuration stays as it was", "error", err)
+		}
+	}
+}
+
+// reload puts the configuration file in force, whole, or leaves everything as it
+// was. A file that has not changed changes nothing: what REST said since stays.
+func (d *Director) reload() error {
+	d.reloads.one.Lock()
+	defer d.reloads.one.Unlock()
+	changed, err := d.load()
+	d.reloads.mu.Lock()
+	defer d.reloads.mu.Unlock()
+	d.reloads.at, d.reloads.err = d.options.Clock.Wall(), err
+	if err != nil {
+		d.reloads.failed++
+		return err
+	}
+	if changed {
+		d.reloads.done++
+		d.log.Info("configuration reloaded", "file", d.options.Path)
+	}
+	return nil
+}
+
+func (d *Director) load() (changed bool, err error) {
+	old := d.config.Load()
+	c, err := Load(d.options.Path)
+	if err != nil {
+		return false, err
+	}
+	if c.Digest() == old.Digest() {
+		return false, nil
+	}
+	if err := c.after(old); err != nil {
+		return false, err
+	}
+	if err := d.checkAccess(c); err != nil {
+		return false, err
+	}
+	// Everything that can fail has been tried when the first thing changes.
+	if err := d.tryRules(c, c.Rules); err != nil {
+		return false, err
+	}
+	err = d.roster.edit(func(draft *draft) error {
+		draft.apply(c)
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	return true, d.takeEffect(c)
+}
+
+// takeEffect puts a checked configuration in force whose instances the roster
+// has.
+func (d *Director) takeEffect(c *Config) error {
+	old := d.config.Swap(c)
+	for { // types that are new must be in the table before rules name them
+		wait, err := d.publish()
+		if err != nil {
+			return err
+		}
+		if wait == 0 {
+			break
+		}
+		time.Sleep(wait)
+	}
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	d.remakeGates(old, c)
+	d.state.Digest, d.state.Rules = c.Digest(), c.Rules
+	d.save()
+	d.watch.follow(d.epochs.View().Table, c)
+	return d.setRules(c, c.Rules)
+}
+
+// tryRules finds out whether rules can be put in force.
+func (d *Director) tryRules(c *Config, rules []Rule) error {
+	if d.sip != nil {
+		if _, err := d.sipRules(c, rules); err != nil {
+			return err
+		}
+	}
+	if d.gtpc != nil {
+		if _, err := d.gtpcPolicy(c, rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after says what of the file cannot change while the director runs.
+func (c *Config) after(old *Config) error {
+	var errs []*vitrine.BadInput
+	fixed := func(same bool, path ...string) {
+		if !same {
+			errs = append(errs, c.node.BadInput(path[0]+" has changed", "this needs a restart: vitrine director restart, or SIGUSR2", path...))
+		}
+	}
+	fixed(slices.Equal(c.Listen.SIP, old.Listen.SIP) && slices.Equal(c.Listen.GTPC, old.Listen.GTPC) &&
+		c.Listen.Control == old.Listen.Control && c.Listen.Advertise == old.Listen.Advertise, "listen")
+	fixed(c.Workers == old.Workers, "workers")
+	fixed(c.Transition == old.Transition, "transition")
+	fixed(c.Memory == old.Memory, "memory")
+	fixed(c.State == old.State, "state")
+	fixed(c.GTPC == old.GTPC, "gtpc")
+	fixed(slices.Equal(regionNetworks(c), regionNetworks(old)) || len(c.Listen.GTPC) == 0, "regions")
+	fixed(c.Control.Certificate == old.Control.Certificate && c.Control.Key == old.Control.Key && c.Control.Clients == old.Control.Clients, "control")
+	if !sameTypes(c, old.typeNames()) {
+		fixed(false, "types")
+	}
+	return join(errs)
+}
+
+// remakeGates makes the gates anew whose options changed; others keep what they
+// have learned.
+func (d *Director) remakeGates(old, c *Config) {
+	gates := map[string]*overload.Gate{}
+	for i := range c.Types {
+		t := &c.Types[i]
+		now := c.gate(t)
+		if now == nil {
+			continue
+		}
+		if was := old.Type(t.Name); was != nil && old.gate(was) != nil && *old.gate(was) == *now {
+			gates[t.Name] = d.gates[t.Name]
+			continue
+		}
+		gates[t.Name] = d.newGate(t, now)
+	}
+	d.gates = gates
+}
+
+// lastReload is what came of the last reload; a zero time: there was none.
+func (d *Director) lastReload() (at time.Time, err error) {
+	d.reloads.mu.Lock()
+	defer d.reloads.mu.Unlock()
+	return d.reloads.at, d.reloads.err
+}
+
+// explainError joins the parts of an error for one line of JSON.
+func explainError(err error) string {
+	if err == nil {
+		return ""
+	}
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		text := ""
+		for i, e := range many.Unwrap() {
+			if i > 0 {
+				text += "; "
+			}
+			text += e.Error()
+		}
+		return text
+	}
+	return err.Error()
+}

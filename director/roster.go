@@ -1,0 +1,222 @@
+package director
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"vitrine"
+	"vitrine/director/table"
+)
+
+// A roster is the instances, types and rooms as they were last told, by file or
+// REST: what the next epoch is made of.
+type roster struct {
+	mu        sync.Mutex
+	types     []Type
+	instances map[string]vitrine.Instance
+	rooms     []table.Room
+	rules     []Rule
+	version   uint64 // grows with each change
+	urgent    bool   // what changed is more than weights
+	changed   chan struct{}
+}
+
+func newRoster() *roster {
+	return &roster{instances: map[string]vitrine.Instance{}, changed: make(chan struct{}, 1)}
+}
+
+// An Absent is the error of a name that leads nowhere.
+type Absent struct{ Instance string }
+
+func (e *Absent) Error() string { return fmt.Sprintf("no instance %s", e.Instance) }
+
+// A Change is what may be changed of an instance; nil fields stay.
+type Change struct {
+	Weight *float64
+	State  *vitrine.State
+	Region *string
+}
+
+// alter changes one instance. It is cheap: orchestrators change weights
+// thousands of times a minute.
+func (r *roster) alter(name string, c Change) (vitrine.Instance, error) {
+	all, err := r.alterAll(map[string]Change{name: c})
+	if err != nil {
+		return vitrine.Instance{}, err
+	}
+	return all[0], nil
+}
+
+// alterAll changes all instances or, on an error, none.
+func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var altered []vitrine.Instance
+	urgent := false
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		c := changes[name]
+		in, ok := r.instances[name]
+		if !ok {
+			return nil, &Absent{name}
+		}
+		if c.Weight != nil {
+			if !(*c.Weight > 0) || math.IsInf(*c.Weight, 1) {
+				return nil, &vitrine.BadInput{File: "instance " + name, Found: fmt.Sprintf("weight %v", *c.Weight), Want: "want a number above 0; to send it nothing new, set its state to draining"}
+			}
+			in.Weight = *c.Weight
+		}
+		if c.State != nil {
+			urgent = urgent || in.State != *c.State
+			in.State = *c.State
+		}
+		if c.Region != nil {
+			urgent = urgent || in.Region != *c.Region
+			in.Region = *c.Region
+		}
+		altered = append(altered, in)
+	}
+	any := false
+	for _, in := range altered {
+		any = any || r.instances[in.Name] != in
+		r.instances[in.Name] = in
+	}
+	if any {
+		r.touch(urgent)
+	}
+	return altered, nil
+}
+
+// touch says that there is something to publish.
+func (r *roster) touch(urgent bool) {
+	r.version++
+	r.urgent = r.urgent || urgent
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// edit changes everything at once: to works on a copy, which counts when it
+// makes a table.
+func (r *roster) edit(to func(*draft) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := &draft{types: slices.Clone(r.types), instances: maps.Clone(r.instances), rooms: slices.Clone(r.rooms), rules: slices.Clone(r.rules)}
+	if err := to(d); err != nil {
+		return err
+	}
+	if err := d.finish(r.instances); err != nil {
+		return err
+	}
+	same := maps.Equal(d.instances, r.instances) && slices.Equal(d.rooms, r.rooms) && len(d.types) == len(r.types)
+	r.types, r.instances, r.rooms, r.rules = d.types, d.instances, d.rooms, d.rules
+	if !same {
+		r.touch(true)
+	}
+	return nil
+}
+
+// A draft is a roster in the making.
+type draft struct {
+	types     []Type
+	instances map[string]vitrine.Instance
+	rooms     []table.Room
+	rules     []Rule
+}
+
+// finish gives IDs, those that an instance had before if it was there, and says
+// whether a table can be made of the draft.
+func (d *draft) finish(before map[string]vitrine.Instance) error {
+	list := sorted(d.instances)
+	for i := range list {
+		if old, ok := before[list[i].Name]; ok && list[i].ID == 0 && old.Type == list[i].Type {
+			list[i].ID = old.ID
+		}
+	}
+	highest := func(name string) uint16 {
+		for i := range d.types {
+			if d.types[i].Name == name {
+				return highestID(&d.types[i])
+			}
+		}
+		return table.MaxID
+	}
+	if err := table.Identify(list, highest); err != nil {
+		return &vitrine.BadInput{File: "instances", Found: err.Error()}
+	}
+	if err := table.Check(names(d.types), list, d.rooms...); err != nil {
+		return &vitrine.BadInput{File: "instances", Found: err.Error()}
+	}
+	for _, in := range list {
+		d.instances[in.Name] = in
+	}
+	return nil
+}
+
+func names(types []Type) []string {
+	all := make([]string, len(types))
+	for i := range types {
+		all[i] = types[i].Name
+	}
+	return all
+}
+
+func sorted(instances map[string]vitrine.Instance) []vitrine.Instance {
+	return slices.SortedFunc(maps.Values(instances), func(a, b vitrine.Instance) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// snapshot is what the next epoch is made of.
+func (r *roster) snapshot() (e epochState, rules []Rule, version uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.urgent = false
+	return epochState{Types: names(r.types), Instances: sorted(r.instances), Rooms: slices.Clone(r.rooms)}, slices.Clone(r.rules), r.version
+}
+
+// now is the version as of now.
+func (r *roster) now() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version
+}
+
+// rest are the rules and rooms as they were last told.
+func (r *roster) rest() ([]Rule, []table.Room) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.rules), slices.Clone(r.rooms)
+}
+
+// list are all instances as they were last told.
+func (r *roster) list() []vitrine.Instance {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return sorted(r.instances)
+}
+
+// hurry says whether what changed since the last snapshot is more than weights.
+func (r *roster) hurry() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.urgent
+}
+
+// apply makes the draft what a configuration file says.
+func (d *draft) apply(c *Config) {
+	d.types, d.rules, d.rooms = slices.Clone(c.Types), slices.Clone(c.Rules), nil
+	for i := range c.Types {
+		for _, room := range c.Types[i].Rooms {
+			d.rooms = append(d.rooms, table.Room{Type: c.Types[i].Name, Region: room.Region, Share: room.Share})
+		}
+	}
+	d.instances = make(map[string]vitrine.Instance, len(c.Instances))
+	for _, in := range c.Instances {
+		d.instances[in.Name] = vitrine.Instance{
+			Name: in.Name, Type: in.Type, Address: in.Address, Weight: in.Weight, Region: in.Region, State: in.State, ID: in.ID,
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package director
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vitrine"
+	"vitrine/director/table"
+)
+
+// stateVersion grows when older directors would misread the file.
+const stateVersion = 1
+
+// A state is what outlives a restart: what was told by REST, the epoch, and the
+// table before it, for transactions that were amid the change.
+type state struct {
+	Version  int         `json:"vitrine_director_state"`
+	Digest   string      `json:"file_sha256"` // of the configuration file that it began with
+	Starts   uint32      `json:"starts"`
+	Current  epochState  `json:"current"`
+	Previous *epochState `json:"previous,omitempty"`
+	Rules    []Rule      `json:"rules"`
+
+	Boot    string        `json:"boot_id"`
+	Changed time.Duration `json:"changed_ns"` // since that boot
+	Wall    time.Time     `json:"changed_at"`
+}
+
+// An epochState is one epoch's table, as New makes it.
+type epochState struct {
+	Epoch     uint64             `json:"epoch"`
+	Types     []string           `json:"types"`
+	Instances []vitrine.Instance `json:"instances"`
+	Rooms     []table.Room       `json:"rooms,omitempty"`
+}
+
+func (e *epochState) table() (*table.Table, error) {
+	return table.New(e.Epoch, e.Types, e.Instances, e.Rooms...)
+}
+
+// age is how long ago the change to the current epoch was. Within one boot no
+// jump of the calendar's clock matters; across boots a jump back counts as 0.
+func (s *state) age(c Clock) time.Duration {
+	if s.Boot == c.Boot {
+		return max(0, c.Now()-s.Changed)
+	}
+	return max(0, c.Wall().Sub(s.Wall))
+}
+
+// readState reads the file; nil when there is none.
+func readState(path string) (*state, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the director's state: %w", err)
+	}
+	s := new(state)
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("read the director's state %s: %w; remove the file to start from the configuration file alone", path, err)
+	}
+	if s.Version != stateVersion {
+		return nil, fmt.Errorf("the director's state %s has version %d, and this program reads %d; remove the file to start from the configuration file alone", path, s.Version, stateVersion)
+	}
+	return s, nil
+}
+
+// write replaces the file in one step and has it on the disk when it returns:
+// what a worker does by an epoch, a director that is started again must know.
+func (s *state) write(path string) (err error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("write the director's state: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write the director's state: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write the director's state %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	if _, err := f.Write(text); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,502 @@
+package table
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"vitrine"
+)
+
+const second = time.Second
+
+// start is when tests begin: not 0, as clocks do not.
+const start = 1000 * time.Hour
+
+func steering(t testing.TB, instances []Instance, limit int) (*Epochs, *Steering) {
+	t.Helper()
+	e := NewEpochs(Transition, start, build(t, instances), nil)
+	return e, NewSteering(e, limit)
+}
+
+func choose(t testing.TB, s *Steering, now time.Duration, key uint64) string {
+	t.Helper()
+	at, ok := s.Choose(now, 0, key, 0)
+	if !ok {
+		return ""
+	}
+	return at.Name
+}
+
+func publish(t testing.TB, e *Epochs, now time.Duration, epoch uint64, instances []Instance) {
+	t.Helper()
+	table, err := New(epoch, types, instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := e.Publish(now, table, nil); wait != 0 {
+		t.Fatalf("%s too early", wait)
+	}
+}
+
+// TestNoKeyMovesTwice: of the keys that an added instance takes, those that were
+// seen stay until the transition is over and then move, once; those that were
+// not go there at once.
+func TestNoKeyMovesTwice(t *testing.T) {
+	instances := registrations(5, same)
+	e, s := steering(t, instances[:4], 1<<18)
+	ks := keys(20000)
+	old, fresh := ks[:10000], ks[10000:]
+	before := map[uint64]string{}
+	for _, k := range old {
+		before[k] = choose(t, s, start+second, k)
+	}
+	changed := start + 5*second
+	publish(t, e, changed, 2, instances)
+	after := e.View().Table
+	for _, k := range fresh {
+		i, _ := after.Pick(0, k, 0, nil)
+		if got := choose(t, s, changed+second, k); got != after.Instance(i).Name {
+			t.Fatalf("a new key goes to %s, not %s", got, after.Instance(i).Name)
+		}
+	}
+	kept := 0
+	for now := changed; now < changed+Transition; now += 4 * second {
+		for _, k := range old {
+			if got := choose(t, s, now, k); got != before[k] {
+				t.Fatalf("after %s a key moves from %s to %s", now-changed, before[k], got)
+			}
+		}
+	}
+	for _, k := range old {
+		i, _ := after.Pick(0, k, 0, nil)
+		if want := after.Instance(i).Name; want != before[k] {
+			kept++
+		}
+	}
+	if kept < 1500 || kept > 2500 {
+		t.Fatalf("%d of 10000 keys move to the fifth instance", kept)
+	}
+	if n := s.Stats(); n.Kept != uint64(kept*8) || n.Forgotten != 0 || n.Moved != 0 {
+		t.Errorf("%+v, with %d keys asked for 8 times", n, kept)
+	}
+	for range 2 {
+		for _, k := range old {
+			i, _ := after.Pick(0, k, 0, nil)
+			if got := choose(t, s, changed+Transition, k); got != after.Instance(i).Name {
+				t.Fatalf("after the transition a key goes to %s", got)
+			}
+		}
+	}
+	if n := s.Stats(); n.Moved != uint64(kept) || n.Gone != 0 {
+		t.Errorf("%+v after the transition of %d keys", n, kept)
+	}
+}
+
+// TestQuietKey: one that was last seen more than a transition before the change
+// is a new one.
+func TestQuietKey(t *testing.T) {
+	instances := registrations(8, same)
+	e, s := steering(t, instances[:4], 1<<14)
+	ks := keys(2000)
+	for _, k := range ks {
+		choose(t, s, start, k)
+	}
+	changed := start + Transition + 2*second
+	publish(t, e, changed, 2, instances)
+	for _, k := range ks {
+		i, _ := e.View().Table.Pick(0, k, 0, nil)
+		if got := choose(t, s, changed+second, k); got != e.View().Table.Instance(i).Name {
+			t.Fatalf("a key that was quiet for long stays at %s", got)
+		}
+	}
+}
+
+// TestDraining: a draining instance gets its old transactions to their end and
+// no new one; when it is away it gets none.
+func TestDraining(t *testing.T) {
+	instances := registrations(3, same)
+	e, s := steering(t, instances, 1<<14)
+	ks := keys(3000)
+	before := map[uint64]string{}
+	for _, k := range ks[:1500] {
+		before[k] = choose(t, s, start, k)
+	}
+	instances[0].State = vitrine.Draining
+	publish(t, e, start+second, 2, instances)
+	for _, k := range ks[:1500] {
+		if got := choose(t, s, start+2*second, k); got != before[k] {
+			t.Fatalf("an old key moves from %s to %s", before[k], got)
+		}
+	}
+	for _, k := range ks[1500:] {
+		if got := choose(t, s, start+2*second, k); got == "reg-1" {
+			t.Fatal("a new key goes to the draining instance")
+		}
+	}
+	e.Publish(start+3*second, e.View().Table, func(at *Target) Condition {
+		if at.Name == "reg-1" {
+			return Away
+		}
+		return Up
+	})
+	gone := 0
+	for _, k := range ks[:1500] {
+		got := choose(t, s, start+4*second, k)
+		if got == "reg-1" {
+			t.Fatal("a key goes to an instance that is away")
+		}
+		if before[k] == "reg-1" {
+			gone++
+		} else if got != before[k] {
+			t.Fatalf("the key of another moves from %s to %s", before[k], got)
+		}
+	}
+	if n := s.Stats(); n.Gone != uint64(gone) || gone == 0 {
+		t.Errorf("%+v; %d keys lost their instance", n, gone)
+	}
+}
+
+// TestAllDraining: with no instance for new keys, old ones still get there.
+func TestAllDraining(t *testing.T) {
+	instances := registrations(2, same)
+	e, s := steering(t, instances, 1<<12)
+	before := choose(t, s, start, 42)
+	for i := range instances {
+		instances[i].State = vitrine.Draining
+	}
+	publish(t, e, start+second, 2, instances)
+	if got := choose(t, s, start+2*second, 42); got != before {
+		t.Errorf("the old key goes to %q, not %s", got, before)
+	}
+	if got := choose(t, s, start+2*second, 43); got != "" {
+		t.Errorf("a new key goes to %s", got)
+	}
+	if n := s.Stats(); n.None != 1 || n.Kept != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestResume: a request that names its instance gets there, unless that is away,
+// or draining and not to keep its dialogs.
+func TestResume(t *testing.T) {
+	instances := registrations(3, same)
+	e, s := steering(t, instances, 1<<12)
+	id := e.View().Table.ByName("reg-2").ID
+	var key uint64
+	for key = range uint64(1000) { // one that the table would send elsewhere
+		if i, _ := e.View().Table.Pick(0, key, 0, nil); e.View().Table.Instance(i).Name == "reg-1" {
+			break
+		}
+	}
+	resume := func(now time.Duration, key uint64, dialogs bool) string {
+		at, ok := s.Resume(now, 0, id, key, 0, dialogs)
+		if !ok {
+			return ""
+		}
+		return at.Name
+	}
+	if got := resume(start, key, false); got != "reg-2" {
+		t.Errorf("the dialog's request goes to %s", got)
+	}
+	if got := choose(t, s, start, key); got != "reg-1" {
+		t.Errorf("that a dialog is elsewhere moves its key to %s", got)
+	}
+	instances[1].State = vitrine.Draining
+	publish(t, e, start+second, 2, instances)
+	if got := resume(start+2*second, key, false); got != "reg-2" {
+		t.Errorf("the request's retransmission goes to %s while its instance drains", got)
+	}
+	if got := resume(start+2*second, key+1, false); got == "reg-2" {
+		t.Error("a new request goes to a draining instance")
+	}
+	if got := resume(start+2*second, key+1, true); got != "reg-2" {
+		t.Errorf("a dialog's request goes to %s, though its instance keeps dialogs", got)
+	}
+	if got := resume(start+second+Transition, key, false); got == "reg-2" {
+		t.Error("a request goes to a draining instance after the transition")
+	}
+	if _, ok := s.Resume(start, 0, 1, key, 0, true); !ok {
+		t.Error("a request of an instance that has gone goes nowhere")
+	}
+}
+
+// TestRestart: without memory, unknown keys that the last change moved go by the
+// table before it until its transition is over, and then by the one in force.
+func TestRestart(t *testing.T) {
+	instances := registrations(5, same)
+	previous, current := build(t, instances[:4]), build(t, instances)
+	const age = 10 * time.Second
+	e := Restore(Transition, start, current, previous, age, nil)
+	s := NewSteering(e, 1<<16)
+	if e.View().Previous(start) != previous || e.View().Previous(start+Transition-age) != nil {
+		t.Error("the table before counts for too short or too long")
+	}
+	ks := keys(10000)
+	unknown := 0
+	for _, k := range ks {
+		i, _ := previous.Pick(0, k, 0, nil)
+		j, _ := current.Pick(0, k, 0, nil)
+		if previous.Instance(i).Name != current.Instance(j).Name {
+			unknown++
+		}
+		for _, at := range []time.Duration{0, second, 20 * second} {
+			if got := choose(t, s, start+at, k); got != previous.Instance(i).Name {
+				t.Fatalf("an unknown key goes to %s, and to %s before", got, previous.Instance(i).Name)
+			}
+		}
+	}
+	if n := s.Stats(); n.Unknown != uint64(unknown) || unknown == 0 {
+		t.Errorf("%+v; %d keys moved", n, unknown)
+	}
+	for _, k := range ks {
+		j, _ := current.Pick(0, k, 0, nil)
+		if got := choose(t, s, start+Transition-age, k); got != current.Instance(j).Name {
+			t.Fatalf("after the transition a key goes to %s", got)
+		}
+	}
+	// A change meanwhile: what is known stays, the unknown still goes by the
+	// table before the restart.
+	e = Restore(Transition, start, current, previous, age, nil)
+	s = NewSteering(e, 1<<16)
+	for _, k := range ks[:5000] {
+		choose(t, s, start, k)
+	}
+	publish(t, e, start+second, 3, registrations(6, same))
+	for _, k := range ks {
+		i, _ := previous.Pick(0, k, 0, nil)
+		if got := choose(t, s, start+2*second, k); got != previous.Instance(i).Name {
+			t.Fatalf("a key goes to %s, and to %s before", got, previous.Instance(i).Name)
+		}
+	}
+}
+
+// TestRestartLate: a change that is longer ago than a transition, or none.
+func TestRestartLate(t *testing.T) {
+	instances := registrations(5, same)
+	previous, current := build(t, instances[:4]), build(t, instances)
+	for _, e := range []*Epochs{
+		Restore(Transition, start, current, previous, Transition, nil),
+		Restore(Transition, start, current, nil, 0, nil),
+	} {
+		s := NewSteering(e, 8)
+		for _, k := range keys(100) {
+			j, _ := current.Pick(0, k, 0, nil)
+			if got := choose(t, s, start, k); got != current.Instance(j).Name {
+				t.Fatalf("a key goes to %s", got)
+			}
+		}
+	}
+	// A clock that went back makes the change be in the future: it was just now.
+	e := Restore(Transition, start, current, previous, -time.Hour, nil)
+	if e.View().Previous(start) != previous || e.View().Previous(start+Transition) != nil {
+		t.Error("a jump of the clock prolongs the transition")
+	}
+}
+
+// TestHealthComesBack: a transaction that began while its instance was away
+// stays where it is when that is back.
+func TestHealthComesBack(t *testing.T) {
+	instances := registrations(4, same)
+	e, s := steering(t, instances, 1<<14)
+	away := func(at *Target) Condition {
+		if at.Name == "reg-1" {
+			return Away
+		}
+		return Up
+	}
+	e.Publish(start+second, e.View().Table, away)
+	ks := keys(2000)
+	before := map[uint64]string{}
+	for _, k := range ks {
+		before[k] = choose(t, s, start+2*second, k)
+		if before[k] == "reg-1" {
+			t.Fatal("a key goes to an instance that is away")
+		}
+	}
+	e.Publish(start+3*second, e.View().Table, nil)
+	for _, k := range ks {
+		if got := choose(t, s, start+4*second, k); got != before[k] {
+			t.Fatalf("a key moves from %s to %s because an instance is back", before[k], got)
+		}
+	}
+	back := 0
+	for _, k := range keys(4000)[2000:] {
+		if choose(t, s, start+4*second, k) == "reg-1" {
+			back++
+		}
+	}
+	if back < 300 {
+		t.Errorf("%d of 2000 new keys go to the instance that is back", back)
+	}
+}
+
+// TestMemoryIsBounded: more keys than the memory has room for make it forget,
+// which is counted; nothing grows.
+func TestMemoryIsBounded(t *testing.T) {
+	instances := registrations(4, same)
+	_, s := steering(t, instances, 1000)
+	if s.Keys() != 1000 {
+		t.Errorf("room for %d keys, want 1000", s.Keys())
+	}
+	for _, k := range keys(3000) {
+		choose(t, s, start, k)
+	}
+	if n := s.Stats().Forgotten; n < 2000 || n > 2300 {
+		t.Errorf("%d forgotten of 3000 in a memory of 1000", n)
+	}
+	for _, k := range keys(6000)[3000:] { // what is past a transition is no loss
+		choose(t, s, start+Transition+2*second, k)
+	}
+	if n := s.Stats().Forgotten; n < 4000 || n > 4700 {
+		t.Errorf("%d forgotten, of which those past the transition do not count", n)
+	}
+}
+
+// TestManyEpochs: with changes as fast as they may come, a transaction's
+// messages stay together for as long as it lasts.
+func TestManyEpochs(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	instances := registrations(10, same)
+	e, s := steering(t, instances, 1<<16)
+	type call struct {
+		key   uint64
+		at    string
+		until time.Duration
+	}
+	var calls []call
+	tables := make([]*Table, 8)
+	for i := range tables {
+		instances[random.IntN(len(instances))].Weight = 50 + 100*random.Float64()
+		tables[i] = build(t, instances)
+	}
+	next := uint64(0)
+	now := start
+	for epoch := range 900 {
+		now += e.Pace()
+		table := tables[random.IntN(len(tables))]
+		if early := e.Publish(now-1, table, nil); early != 1 {
+			t.Fatalf("a publication 1 ns too early has to wait %s", early)
+		}
+		if wait := e.Publish(now, table, nil); wait != 0 {
+			t.Fatal(wait)
+		}
+		for range 20 {
+			next++
+			k := Key([]byte{byte(next), byte(next >> 8), byte(next >> 16)})
+			// No transaction outlasts the first change after it began by a transition.
+			calls = append(calls, call{k, choose(t, s, now, k), now + e.Pace() + time.Duration(random.Int64N(int64(Transition)))})
+		}
+		open := calls[:0]
+		for _, c := range calls {
+			if now >= c.until {
+				continue
+			}
+			if random.IntN(20) == 0 {
+				if got := choose(t, s, now, c.key); got != c.at {
+					t.Fatalf("epoch %d: a transaction moves from %s to %s, %s before its end", epoch, c.at, got, c.until-now)
+				}
+			}
+			open = append(open, c)
+		}
+		calls = open
+	}
+	if n := s.Stats(); n.Kept == 0 || n.Forgotten > 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestCarry: a memory that is handed over keeps its keys where they are.
+func TestCarry(t *testing.T) {
+	instances := registrations(5, same)
+	e, s := steering(t, instances[:4], 1<<15)
+	ks := keys(5000)
+	before := map[uint64]string{}
+	for _, k := range ks {
+		before[k] = choose(t, s, start+second, k)
+	}
+	publish(t, e, start+2*second, 2, instances)
+	var passed bytes.Buffer
+	if err := e.Carry(&passed); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Carry(start+3*second, &passed); err != nil {
+		t.Fatal(err)
+	}
+	next := Restore(Transition, start+3*second, build(t, instances), build(t, instances[:4]), second, nil)
+	memory := NewSteering(next, 1<<15)
+	whole := passed.Bytes()
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := memory.TakeOver(&passed); err != nil || n != len(ks) {
+		t.Fatalf("%d of %d keys are taken over: %v", n, len(ks), err)
+	}
+	for _, k := range ks {
+		if got := choose(t, memory, start+4*second, k); got != before[k] {
+			t.Fatalf("a key moves from %s to %s", before[k], got)
+		}
+	}
+	for _, k := range keys(6000)[5000:] {
+		i, _ := next.View().Table.Pick(0, k, 0, nil)
+		if got := choose(t, memory, start+4*second, k); got != next.View().Table.Instance(i).Name {
+			t.Fatalf("a new key goes to %s, as if nothing was known", got)
+		}
+	}
+	if n := memory.Stats(); n.Unknown != 0 || n.Kept == 0 {
+		t.Errorf("%+v", n)
+	}
+	other := NewSteering(next, 8)
+	in := bytes.NewReader(whole)
+	if err := next.TakeOver(in); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := other.TakeOver(in); err != nil || n != 0 || in.Len() != 0 {
+		t.Errorf("a memory of another size takes %d keys and leaves %d bytes: %v", n, in.Len(), err)
+	}
+	for _, cut := range []int{0, 10, len(whole) - 5} {
+		in := bytes.NewReader(whole[:cut])
+		err := next.TakeOver(in)
+		if err == nil {
+			_, err = NewSteering(next, 1<<15).TakeOver(in)
+		}
+		if err == nil {
+			t.Errorf("%d bytes of %d are enough", cut, len(whole))
+		}
+	}
+}
+
+// TestNoAllocation: steering a message allocates nothing, whatever it meets.
+func TestNoAllocation(t *testing.T) {
+	instances := registrations(1000, same)
+	e := Restore(Transition, start, build(t, instances), build(t, instances[:900]), second, func(at *Target) Condition {
+		if at.Index%3 == 0 {
+			return Away
+		}
+		return Up
+	})
+	s := NewSteering(e, 1<<12)
+	ks := keys(1 << 14)
+	i := 0
+	id := e.View().Table.Target(1).ID
+	if n := testing.AllocsPerRun(20000, func() {
+		k := ks[i&(1<<14-1)]
+		s.Choose(start+time.Duration(i)*time.Millisecond, 0, k, RegionOf("eu"))
+		s.Resume(start+time.Duration(i)*time.Millisecond, 0, id, k, 0, i&1 == 0)
+		i++
+	}); n != 0 {
+		t.Errorf("%v allocations per message", n)
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	instances := registrations(4, same)
+	_, s := steering(b, instances, 1<<18)
+	ks := keys(50000)
+	now := start
+	for i := 0; b.Loop(); i++ {
+		now += time.Microsecond
+		s.Choose(now, 0, ks[i%50000], 0)
+	}
+}
