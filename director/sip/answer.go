@@ -23,16 +23,16 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 	}
 	var tag [len(ownTag) + 16]byte
 	b := sip.AppendResponse(p.build(), m, status, reason, appendHex(append(tag[:0], ownTag...), s.stamp.transaction, 16), p.in.From)
-	switch {
-	case status == 200:
+	switch status {
+	case 200:
 		b = append(b, "Accept: */*\r\nSupported: path\r\n"...)
-	case status == 420:
+	case 420:
 		for f := m.Fields(); f.Next(); {
 			if f.Kind == sip.ProxyRequire {
 				b = sip.AppendField(b, "Unsupported", f.Value)
 			}
 		}
-	case status == 503:
+	case 503:
 		b = append(b, "Retry-After: "...)
 		b = strconv.AppendInt(b, int64(p.retryAfter(s)/time.Second), 10)
 		b = append(b, '\r', '\n')

@@ -2,6 +2,7 @@ package sip
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,46 +13,53 @@ import (
 	"vitrine/wire/sip"
 )
 
-// An Explanation is what would be done with a message, and why.
+// An Explanation says what would become of a message, and why.
 type Explanation struct {
 	Request bool
-	Rule    int        // of RulesConfig.Rules, that fits the request; -1: none
-	Type    table.Type // that the rule names
-	Key     uint64     // by which the rule steers it
-	Route   string     // the type that the director's own Route or Path names, with its instance; empty: none
-	ID      uint16     // the instance that Route names
-	Outward bool       // Route says that it goes to a client
-	Sends   bool       // something is sent
+	Outward bool   // it goes to a client
+	Route   string // the type that the director's own entry in Route names; empty: there is none
+	ID      uint16 // and the instance
+	Rule    int    // which rule fits, from 0; -1: none
+	Type    table.Type
+	Key     uint64 // by which the table chooses; of requests with a rule
+
+	Sends   bool // something is sent: the message, or an answer to it
 	To      netip.AddrPort
-	Message []byte // what is sent
+	Message []byte
 }
 
-// Explain does everything but send. The memory of what was seen is not asked:
-// it is as for a key that is new. counts are thrown away.
-func (s *Server) Explain(now time.Duration, counts *meter.Worker, from netip.AddrPort, data []byte) (Explanation, error) {
-	e := Explanation{Rule: -1}
-	p := &Proxy{server: &s.core, steering: table.NewSteering(s.core.epochs, 1), meter: counts, rules: s.core.rules.Load()}
-	var m sip.Message
-	if _, err := m.Parse(slices.Clone(data)); err != nil {
-		return e, err
+// Explain handles a message from that address as a worker would that has seen
+// nothing before, and sends nothing: a worker that saw the key before a recent
+// change of epoch may still send it to the instance from then. What is counted
+// goes to the probe. A gate's token is taken.
+//
+// It fails for what does not parse.
+func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, message []byte) (Explanation, error) {
+	var parsed sip.Message
+	if _, err := parsed.Parse(bytes.Clone(message)); err != nil {
+		return Explanation{}, fmt.Errorf("explain a SIP message: %w", err)
 	}
-	if e.Request = m.IsRequest(); e.Request {
-		if r, _ := p.rules.find(&m); r != nil {
-			e.Type, e.Key = r.ty, r.hash(&m, table.Key(m.CallID))
-			for i := range p.rules.rules {
-				if &p.rules.rules[i] == r {
-					e.Rule = i
-				}
-			}
-		}
-		if routes := p.takeRoutes(&m); routes.known {
-			e.Route, e.ID, e.Outward = string(routes.mark.typeName), routes.mark.id, routes.mark.outward
-		}
+	p := &Proxy{server: &s.core, steering: table.NewSteering(s.core.epochs, 8), meter: probe}
+	listener := max(0, slices.IndexFunc(s.core.places, func(l place) bool { return !from.IsValid() || l.is4 == from.Addr().Is4() }))
+	if !from.IsValid() {
+		from = s.core.places[listener].Address
 	}
 	var out Outgoing
-	in := datagram.Datagram{Data: slices.Clone(data), From: from, At: now}
-	if e.Sends = p.Handle(&in, make([]byte, 0, datagram.RoomSize), &out); e.Sends {
-		e.To, e.Message = out.To, bytes.Join(out.Parts, nil)
+	x := Explanation{Request: parsed.IsRequest(), Rule: -1}
+	x.Sends = p.Handle(&datagram.Datagram{Data: bytes.Clone(message), From: from, Listener: listener, At: now}, make([]byte, 0, datagram.RoomSize), &out)
+	if x.Sends {
+		x.To, x.Message = out.To, bytes.Join(out.Parts, nil)
 	}
-	return e, nil
+	if !x.Request {
+		return x, nil
+	}
+	if rule, _ := p.rules.find(&parsed); rule != nil {
+		x.Rule = slices.IndexFunc(p.rules.rules, func(r steeringRule) bool { return r == *rule })
+		x.Type, x.Key = rule.ty, rule.hash(&parsed, table.Key(parsed.CallID))
+	}
+	if route := &p.pass.routes; route.known {
+		x.Route, x.ID = string(route.mark.typeName), route.mark.id
+	}
+	x.Outward = p.pass.stamp.outward
+	return x, nil
 }

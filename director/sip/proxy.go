@@ -55,6 +55,7 @@ type Proxy struct {
 
 	rules   *Rules // while a message is handled
 	message sip.Message
+	pass    pass
 	edits   edits
 	in      *datagram.Datagram
 	room    []byte

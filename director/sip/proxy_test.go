@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,9 +63,12 @@ func rulesConfig() RulesConfig {
 	}
 }
 
+// firstTable is made once, for it takes its time.
+var firstTable = sync.OnceValues(func() (*table.Table, error) { return table.New(1, typeNames, instances()) })
+
 func newStage(t testing.TB, c RulesConfig) *stage {
 	t.Helper()
-	tb, err := table.New(1, typeNames, instances())
+	tb, err := firstTable()
 	if err != nil {
 		t.Fatal(err)
 	}

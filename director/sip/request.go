@@ -26,7 +26,8 @@ type pass struct {
 
 // request handles a request of n bytes (RFC 3261 section 16.3 to 16.6).
 func (p *Proxy) request(m *sip.Message, n int) bool {
-	var s pass
+	p.pass = pass{}
+	s := &p.pass
 	var ok bool
 	if s.via, ok = parseVia(m.Via); !ok {
 		return p.drop(noType, meter.Malformed) // it can be answered nowhere
@@ -40,29 +41,29 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	// A strict router before us put our own URI into the request line and the
 	// one that was there at the end of Route (section 16.4).
 	if !p.unstrict(m) {
-		return p.answer(m, &s, 400, "Bad Route", meter.Malformed)
+		return p.answer(m, s, 400, "Bad Route", meter.Malformed)
 	}
 	s.routes = p.takeRoutes(m)
 	hops, ok := p.forwards(m)
 	switch {
 	case !ok:
-		return p.answer(m, &s, 400, "Bad Max-Forwards", meter.Malformed)
+		return p.answer(m, s, 400, "Bad Max-Forwards", meter.Malformed)
 	case len(s.routes.next) == 0 && string(m.Method) == "OPTIONS" && p.isForDirector(m):
-		return p.answer(m, &s, 200, "OK", 0)
+		return p.answer(m, s, 200, "OK", 0)
 	case hops == 0:
-		return p.answer(m, &s, 483, "Too Many Hops", meter.TooManyHops)
+		return p.answer(m, s, 483, "Too Many Hops", meter.TooManyHops)
 	case m.ProxyRequire != nil && string(m.Method) != "CANCEL": // nothing of the kind is understood here
-		return p.answer(m, &s, 420, "Bad Extension", meter.Malformed)
+		return p.answer(m, s, 420, "Bad Extension", meter.Malformed)
 	}
 	s.addHop = hops < 0
 	s.stamp.loop = loopOf(m, s.routes.next, s.callID)
 	if p.loops(m, s.stamp.loop) {
-		return p.answer(m, &s, 482, "Loop Detected", meter.Looped)
+		return p.answer(m, s, 482, "Loop Detected", meter.Looped)
 	}
-	if p.isOutward(m, &s) {
-		return p.outward(m, n, &s)
+	if p.isOutward(m, s) {
+		return p.outward(m, n, s)
 	}
-	return p.inward(m, n, &s)
+	return p.inward(m, n, s)
 }
 
 // unstrict undoes what a strict router did; false: it cannot be undone.
@@ -157,7 +158,7 @@ func (p *Proxy) loops(m *sip.Message, loop uint64) bool {
 
 // loopsBy says so of one Via element.
 func (p *Proxy) loopsBy(element []byte, loop uint64) bool {
-	if bytes.Index(element, ownBranch) < 0 {
+	if !bytes.Contains(element, ownBranch) {
 		return false
 	}
 	v, ok := parseVia(element)

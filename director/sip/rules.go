@@ -80,7 +80,7 @@ type RulesConfig struct {
 // Rules are how requests are steered at one time. They are never changed.
 type Rules struct {
 	types    []typeRules // by table.Type
-	rules    []rule
+	rules    []steeringRule
 	names    [][]byte
 	regions  []Region
 	trusted  []netip.Prefix
@@ -92,7 +92,7 @@ type typeRules struct {
 	name []byte
 }
 
-type rule struct {
+type steeringRule struct {
 	method, event string
 	ty            table.Type
 	key           Key
@@ -121,7 +121,7 @@ func NewRules(c RulesConfig) (*Rules, error) {
 		if int(in.Key) >= len(keyNames) {
 			return nil, fmt.Errorf("rule %d: no key has the number %d", i+1, in.Key)
 		}
-		r.rules = append(r.rules, rule{in.Method, in.Event, ty, in.Key})
+		r.rules = append(r.rules, steeringRule{in.Method, in.Event, ty, in.Key})
 	}
 	for _, name := range c.Names {
 		r.names = append(r.names, []byte(name))
@@ -141,7 +141,7 @@ func (r *Rules) typeOf(name []byte) table.Type {
 
 // find gives the rule for a request; nil: none. named says whether any rule
 // names its method.
-func (r *Rules) find(m *sip.Message) (found *rule, named bool) {
+func (r *Rules) find(m *sip.Message) (found *steeringRule, named bool) {
 	found, named = r.match(m.Method, m.Event)
 	if found != nil || named {
 		return found, named
@@ -165,7 +165,7 @@ func (r *Rules) find(m *sip.Message) (found *rule, named bool) {
 
 var invite, subscribe = []byte("INVITE"), []byte("SUBSCRIBE")
 
-func (r *Rules) match(method, event []byte) (found *rule, named bool) {
+func (r *Rules) match(method, event []byte) (found *steeringRule, named bool) {
 	for i := range r.rules {
 		if r.rules[i].method != string(method) {
 			continue
@@ -192,7 +192,7 @@ func fits(want string, event []byte) bool {
 
 // hash is the key that the rule steers a request by. callID is the hash of the
 // Call-ID.
-func (r *rule) hash(m *sip.Message, callID uint64) uint64 {
+func (r *steeringRule) hash(m *sip.Message, callID uint64) uint64 {
 	var text []byte
 	switch r.key {
 	case ByFrom:

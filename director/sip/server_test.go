@@ -1,0 +1,584 @@
+package sip
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/datagram"
+	"vitrine/director/meter"
+	"vitrine/director/table"
+	"vitrine/wire/sip"
+)
+
+// A uas is a user agent server on UDP and TCP that answers every request, and
+// keeps what it got.
+type uas struct {
+	t       *testing.T
+	udp     *net.UDPConn
+	tcp     net.Listener
+	address netip.AddrPort
+	got     chan string
+	count   atomic.Int64
+}
+
+func newUAS(t *testing.T, host string) *uas {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().(*net.TCPAddr).AddrPort()
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &uas{t: t, udp: c, tcp: l, address: address, got: make(chan string, 10000)}
+	t.Cleanup(func() { _ = c.Close(); _ = l.Close() })
+	go u.serveUDP()
+	go u.serveTCP()
+	return u
+}
+
+func (u *uas) serveUDP() {
+	b := make([]byte, 70000)
+	for {
+		n, from, err := u.udp.ReadFromUDPAddrPort(b)
+		if err != nil {
+			return
+		}
+		if answer := u.answer(string(b[:n])); answer != "" {
+			if _, err := u.udp.WriteToUDPAddrPort([]byte(answer), from); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (u *uas) serveTCP() {
+	for {
+		c, err := u.tcp.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			messages(c, func(text string) {
+				if answer := u.answer(text); answer != "" {
+					_, _ = io.WriteString(c, answer)
+				}
+			})
+		}()
+	}
+}
+
+// messages reads a stream to its end.
+func messages(c net.Conn, each func(string)) {
+	var buffer []byte
+	chunk := make([]byte, 4096)
+	for {
+		n, err := c.Read(chunk)
+		if err != nil {
+			return
+		}
+		buffer = append(buffer, chunk[:n]...)
+		for {
+			n, err := sip.Frame(buffer, 1<<20)
+			if err != nil || n == 0 {
+				break
+			}
+			each(string(buffer[:n]))
+			buffer = buffer[n:]
+		}
+	}
+}
+
+func (u *uas) answer(text string) string {
+	u.got <- text
+	u.count.Add(1)
+	var m sip.Message
+	if _, err := m.Parse([]byte(text)); err != nil || !m.IsRequest() || string(m.Method) == "ACK" {
+		return ""
+	}
+	return respond(text, 200, "")
+}
+
+// next is what the server got next.
+func (u *uas) next() string {
+	u.t.Helper()
+	select {
+	case text := <-u.got:
+		return text
+	case <-time.After(10 * time.Second):
+		u.t.Fatal("the instance got nothing")
+	}
+	return ""
+}
+
+// A running is a director that runs.
+type running struct {
+	*Server
+	stop   func()
+	config Config
+}
+
+// direct runs a director before instances.
+func direct(t *testing.T, listeners []string, rules RulesConfig, change func(*Config), instances ...vitrine.Instance) *running {
+	t.Helper()
+	tb, err := table.New(1, rules.Types, instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	c := Config{
+		Workers: 2, Keys: 1000, Log: slog.New(slog.DiscardHandler), Now: func() time.Duration { return time.Since(start) },
+		Meter: meter.New(1000, table.Transition), Epochs: table.NewEpochs(table.Transition, 0, tb, nil),
+	}
+	if err := c.Meter.Register(tb); err != nil {
+		t.Fatal(err)
+	}
+	if c.Rules, err = NewRules(rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range listeners {
+		l, err := ParseListener(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Listeners = append(c.Listeners, l)
+	}
+	if change != nil {
+		change(&c)
+	}
+	return run(t, c)
+}
+
+func run(t *testing.T, c Config) *running {
+	t.Helper()
+	s, err := Listen(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stopped := false
+	r := &running{Server: s, config: c}
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+func oneType(stream bool) RulesConfig {
+	return RulesConfig{Types: []string{"all"}, Rules: []Rule{{Type: "all"}}, Options: map[string]TypeOptions{"all": {Stream: stream}}}
+}
+
+func instance(u *uas) vitrine.Instance {
+	return vitrine.Instance{Name: u.address.String(), Type: "all", Weight: 1, Address: u.address}
+}
+
+// A phone is a client.
+type phone struct {
+	t    *testing.T
+	conn net.Conn
+	got  chan string
+}
+
+func newPhone(t *testing.T, network string, to netip.AddrPort) *phone {
+	t.Helper()
+	c, err := net.Dial(network, to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &phone{t: t, conn: c, got: make(chan string, 10000)}
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		defer close(p.got)
+		if network == "tcp" {
+			messages(c, func(text string) { p.got <- text })
+			return
+		}
+		b := make([]byte, 70000)
+		for {
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			p.got <- string(b[:n])
+		}
+	}()
+	return p
+}
+
+func (p *phone) send(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.conn, text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *phone) next() string {
+	p.t.Helper()
+	select {
+	case text, ok := <-p.got:
+		if ok {
+			return text
+		}
+		p.t.Fatal("the connection ended")
+	case <-time.After(10 * time.Second):
+		p.t.Fatal("the phone got nothing")
+	}
+	return ""
+}
+
+// request is a request of a phone, with a body of so many bytes.
+func (p *phone) request(method, callID string, body int) string {
+	transport := strings.ToUpper(p.conn.LocalAddr().Network())
+	return fmt.Sprintf("%s sip:b@example.com SIP/2.0\r\nVia: SIP/2.0/%s %s;branch=z9hG4bK%s\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\n"+
+		"Call-ID: %s\r\nCSeq: 1 %s\r\nContact: <sip:a@%s>\r\nContent-Length: %d\r\n\r\n%s",
+		method, transport, p.conn.LocalAddr(), callID, callID, method, p.conn.LocalAddr(), body, strings.Repeat("x", body))
+}
+
+// TestTransports: all transports and families to all others, with small messages
+// and those that IP takes apart.
+func TestTransports(t *testing.T) {
+	for _, listeners := range [][]string{{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, {"udp://[::1]:0", "tcp://[::1]:0"}} {
+		host := "127.0.0.1"
+		if strings.Contains(listeners[0], "::1") {
+			host = "::1"
+		}
+		for _, stream := range []bool{false, true} {
+			server := newUAS(t, host)
+			d := direct(t, listeners, oneType(stream), nil, instance(server))
+			for i, network := range []string{"udp", "tcp"} {
+				p := newPhone(t, network, d.Addresses()[i])
+				for _, size := range []int{0, 1500, 20000, 60000} {
+					id := fmt.Sprint(network, size)
+					p.send(p.request("INVITE", id, size))
+					text := server.next()
+					if n := strings.Count(text, "\r\nVia: "); n != 2 || strings.Count(text, "x")-size > 20 || !strings.HasSuffix(text, strings.Repeat("x", size)) {
+						t.Errorf("%s over %s, %d bytes: arrived with %d Vias as %.500s", host, network, size, n, text)
+					}
+					if want := map[bool]string{false: "\r\nVia: SIP/2.0/UDP ", true: "\r\nVia: SIP/2.0/TCP "}[stream]; !strings.Contains(text, want) {
+						t.Errorf("over %s: %.300s", network, text)
+					}
+					if answer := p.next(); !strings.HasPrefix(answer, "SIP/2.0 200 ") || !strings.Contains(answer, "Call-ID: "+id+"\r\n") || strings.Count(answer, "\r\nVia: ") != 1 {
+						t.Errorf("%s over %s: answered %.300s", host, network, answer)
+					}
+				}
+			}
+			d.stop()
+			totals, err := d.Totals()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if totals.Inward != 8 || totals.Returned != 8 || totals.Dropped != 0 || totals.Streams.Unsent != 0 || totals.Datagrams.Unsent != 0 {
+				t.Errorf("%+v", totals)
+			}
+			if stream && totals.Streams.Dialed != 1 {
+				t.Errorf("%d connections to one instance", totals.Streams.Dialed)
+			}
+		}
+	}
+}
+
+// TestStream: framing, keep-alives, and what an instance sends on a client's own
+// connection.
+func TestStream(t *testing.T) {
+	server := newUAS(t, "127.0.0.1")
+	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(false), nil, instance(server))
+	p := newPhone(t, "tcp", d.Addresses()[1])
+	both := p.request("INVITE", "one", 3) + "\r\n" + p.request("MESSAGE", "two", 0)
+	for _, part := range []string{both[:40], both[40:300], both[300:]} {
+		p.send(part)
+	}
+	for _, id := range []string{"one", "two"} {
+		if text := server.next(); !strings.Contains(text, "Call-ID: "+id+"\r\n") {
+			t.Errorf("%s: %s", id, text)
+		}
+	}
+	p.next()
+	p.next()
+	p.send(p.request("REGISTER", "reg", 0))
+	register := server.next()
+	p.next()
+	_, after, _ := strings.Cut(register, "\r\nPath: ")
+	path, _, _ := strings.Cut(after, "\r\n")
+	notify := "NOTIFY sip:a@192.0.2.1:9 SIP/2.0\r\nVia: SIP/2.0/UDP " + server.address.String() + ";branch=z9hG4bKn\r\nRoute: " + path +
+		"\r\nFrom: <sip:b@x>;tag=1\r\nTo: <sip:a@x>;tag=2\r\nCall-ID: n\r\nCSeq: 1 NOTIFY\r\nContent-Length: 0\r\n\r\n"
+	if _, err := server.udp.WriteToUDPAddrPort([]byte(notify), d.Addresses()[0]); err != nil {
+		t.Fatal(err)
+	}
+	text := p.next()
+	if !strings.HasPrefix(text, "NOTIFY sip:a@192.0.2.1:9 ") || strings.Contains(text, "Route:") {
+		t.Errorf("on the connection came %s", text)
+	}
+	p.send(respond(text, 200, ""))
+	if answer := server.next(); !strings.HasPrefix(answer, "SIP/2.0 200 ") || strings.Count(answer, "Via:") != 1 {
+		t.Errorf("the instance got %s", answer)
+	}
+	// What has no length is answered, and ends the connection.
+	bad := newPhone(t, "tcp", d.Addresses()[1])
+	bad.send(strings.Replace(bad.request("OPTIONS", "bad", 0), "Content-Length: 0", "Content-Length: x", 1))
+	if answer := bad.next(); !strings.HasPrefix(answer, "SIP/2.0 400 ") {
+		t.Errorf("answered %s", answer)
+	}
+	select {
+	case _, open := <-bad.got:
+		if open {
+			t.Error("more came")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the connection stays")
+	}
+}
+
+func TestPing(t *testing.T) {
+	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Idle = 300 * time.Millisecond })
+	c, err := net.Dial("tcp", d.Addresses()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c) // until it was idle for too long
+	if err != nil || string(b) != "\r\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestConnectionsAreBounded: those over the number are closed, and gone ones
+// make room.
+func TestConnectionsAreBounded(t *testing.T) {
+	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Connections = 2 })
+	options := func(p *phone) string {
+		return strings.Replace(p.request("OPTIONS", "o", 0), "sip:b@example.com", "sip:"+d.Addresses()[0].String(), 1)
+	}
+	var phones []*phone
+	for range 2 {
+		p := newPhone(t, "tcp", d.Addresses()[0])
+		p.send(options(p))
+		p.next()
+		phones = append(phones, p)
+	}
+	third := newPhone(t, "tcp", d.Addresses()[0])
+	select {
+	case _, open := <-third.got:
+		if open {
+			t.Error("a third is served")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a third is left open")
+	}
+	if err := phones[0].conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for tries := 0; ; tries++ {
+		if totals, err := d.Totals(); err != nil || totals.Streams.Open == 1 {
+			break
+		} else if tries == 10_000_000 {
+			t.Fatal("a closed connection is still counted")
+		}
+		runtime.Gosched()
+	}
+	fourth := newPhone(t, "tcp", d.Addresses()[0])
+	fourth.send(options(fourth))
+	fourth.next()
+}
+
+// TestHandOver: requests sent while one director gives over to the next are all
+// answered, and stay with their instances.
+func TestHandOver(t *testing.T) {
+	a, b := newUAS(t, "127.0.0.1"), newUAS(t, "127.0.0.1")
+	first := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(false), nil, instance(a), instance(b))
+	p := newPhone(t, "udp", first.Addresses()[0])
+	const before, between, after = 50, 50, 50
+	for i := range before {
+		p.send(p.request("INVITE", fmt.Sprint(i), 0))
+		p.next()
+	}
+	files, err := first.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := first.Addresses()
+	first.stop()
+	for i := range between {
+		p.send(p.request("INVITE", fmt.Sprint(i), 0))
+	}
+	waiting, err := net.Dial("tcp", addresses[1].String())
+	if err != nil {
+		t.Fatalf("a connection is refused: %v", err)
+	}
+	defer waiting.Close()
+	c := first.config
+	c.Inherited = files
+	for i := range c.Listeners {
+		c.Listeners[i].Address = addresses[i]
+	}
+	second := run(t, c)
+	for _, f := range files {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for range between {
+		p.next()
+	}
+	for i := range after {
+		p.send(p.request("INVITE", fmt.Sprint(i), 0))
+		p.next()
+	}
+	where := map[string]*uas{}
+	for _, u := range []*uas{a, b} {
+		for range u.count.Load() {
+			text := u.next()
+			_, rest, _ := strings.Cut(text, "Call-ID: ")
+			id, _, _ := strings.Cut(rest, "\r\n")
+			if where[id] != nil && where[id] != u {
+				t.Errorf("call %s was at both instances", id)
+			}
+			where[id] = u
+		}
+	}
+	if len(where) != 50 || a.count.Load() == 0 || b.count.Load() == 0 {
+		t.Errorf("%d calls, %d requests to one and %d to the other", len(where), a.count.Load(), b.count.Load())
+	}
+	totals, err := second.Totals()
+	if err != nil || totals.Inward != between+after || totals.Streams.Accepted != 1 {
+		t.Errorf("the second had %+v, %v", totals, err)
+	}
+}
+
+// TestNobody: an instance that is not there costs nothing but its requests.
+func TestNobody(t *testing.T) {
+	gone := vitrine.Instance{Name: "gone", Type: "all", Weight: 1, Address: netip.MustParseAddrPort("127.0.0.1:1")}
+	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(true), nil, gone)
+	p := newPhone(t, "udp", d.Addresses()[0])
+	for i := range 300 {
+		p.send(p.request("INVITE", fmt.Sprint(i), 0))
+	}
+	for tries := 0; ; tries++ {
+		totals, err := d.Totals()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if totals.Streams.Unsent == 300 && totals.Streams.Open == 0 {
+			break
+		}
+		if tries == 10_000_000 {
+			t.Fatalf("%+v", totals)
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestExplain(t *testing.T) {
+	server := newUAS(t, "127.0.0.1")
+	d := direct(t, []string{"udp://127.0.0.1:0"}, oneType(false), nil, instance(server))
+	from := netip.MustParseAddrPort("192.0.2.7:5060")
+	x, err := d.Explain(time.Second, d.config.Meter.Probe(), from, []byte(lines("INVITE sip:b@example.com SIP/2.0")))
+	if err != nil || !x.Request || !x.Sends || x.To != server.address || x.Rule != 0 || x.Key != table.Key([]byte("c1")) || x.Outward || x.Route != "" {
+		t.Errorf("%+v %v", x, err)
+	}
+	if !bytes.Contains(x.Message, []byte("Record-Route: ")) {
+		t.Errorf("%s", x.Message)
+	}
+	if _, err := d.Explain(time.Second, d.config.Meter.Probe(), from, []byte("x")); err == nil {
+		t.Error("nonsense is explained")
+	}
+	if len(d.Memories()) != 2 {
+		t.Errorf("%d memories of two workers", len(d.Memories()))
+	}
+}
+
+func TestBadListeners(t *testing.T) {
+	for _, bad := range []string{"", "127.0.0.1:5060", "tls://127.0.0.1:5061", "udp://host:5060", "udp://127.0.0.1", "udp://[fe80::1%eth0]:5060"} {
+		if l, err := ParseListener(bad); !vitrine.IsBadInput(err) {
+			t.Errorf("%q is %v, %v", bad, l, err)
+		}
+	}
+	everywhere := Listener{Address: netip.MustParseAddrPort("0.0.0.0:5060")}
+	if _, err := newPlace(everywhere, everywhere.Address); !vitrine.IsBadInput(err) {
+		t.Errorf("an unspecified address without host: %v", err)
+	}
+	everywhere.Host = "sip.example.com"
+	p, err := newPlace(everywhere, everywhere.Address)
+	if err != nil || !p.is([]byte("SIP.example.com"), 5060) || !p.is([]byte("sip.example.com"), 0) || p.is([]byte("sip.example.com"), 5061) {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+// TestNoAllocation: requests, their retransmissions, requests in a dialog,
+// responses and the director's own answers cost no allocation.
+func TestNoAllocation(t *testing.T) {
+	s := newStage(t, rulesConfig())
+	r, m := s.must(register, client, udp4)
+	routes := func() []string {
+		_, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
+		return elements(m, sip.RecordRoute)
+	}()
+	_ = m
+	for name, text := range map[string]string{
+		"REGISTER": register,
+		"INVITE":   lines("INVITE sip:b@example.com SIP/2.0", "Via: SIP/2.0/UDP 192.0.2.9;rport;branch=z9hG4bK1"),
+		"BYE":      lines("BYE sip:b@10.9.9.9 SIP/2.0", "Route: "+routes[1]+", "+routes[0], "To: <sip:b@x>;tag=2"),
+		"response": respond(r.text, 200, ""),
+		"483":      lines("INVITE sip:b@example.com SIP/2.0", "Max-Forwards: 0"),
+	} {
+		data := make([]byte, len(text))
+		room := make([]byte, 0, datagram.RoomSize)
+		var out Outgoing
+		in := datagram.Datagram{From: client, At: s.now}
+		if n := testing.AllocsPerRun(500, func() {
+			in.Data = data[:copy(data, text)]
+			if !s.proxy.Handle(&in, room, &out) {
+				t.Fatalf("%s: nothing came of it", name)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkHandle(b *testing.B) {
+	s := newStage(b, rulesConfig())
+	r, _ := s.must(register, client, udp4)
+	for name, text := range map[string]string{"request": register, "response": respond(r.text, 200, "")} {
+		b.Run(name, func(b *testing.B) {
+			data := make([]byte, len(text))
+			room := make([]byte, 0, datagram.RoomSize)
+			var out Outgoing
+			in := datagram.Datagram{From: client, At: s.now}
+			for b.Loop() {
+				in.Data = data[:copy(data, text)]
+				s.proxy.Handle(&in, room, &out)
+			}
+		})
+	}
+}
