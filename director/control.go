@@ -117,6 +117,9 @@ func fail(w http.ResponseWriter, err error) {
 		refuse(w, http.StatusNotFound, err.Error())
 	case vitrine.IsBadInput(err):
 		refuse(w, http.StatusBadRequest, explainError(err))
+	case errors.Is(err, errFrozen):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, err.Error())
 	default:
 		refuse(w, http.StatusInternalServerError, err.Error())
 	}

@@ -163,7 +163,7 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 		case <-d.options.Restart:
 		case <-d.restarts:
 		}
-		if err := d.restart(); err != nil {
+		if err := d.restart(ctx); err != nil {
 			d.log.Error("no hand-over; this process goes on", "error", err)
 			continue
 		}
@@ -173,7 +173,7 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 
 // restart starts the new process. While that starts, no epoch changes, for both
 // must steer alike.
-func (d *Director) restart() error {
+func (d *Director) restart(ctx context.Context) error {
 	h := d.options.Handover
 	if h == nil {
 		return errors.New("this director was started without a way to hand over")
@@ -186,19 +186,45 @@ func (d *Director) restart() error {
 	if err := h.upgrader.AddFile(memoryName, r); err != nil {
 		return errors.Join(fmt.Errorf("hand over: %w", err), w.Close())
 	}
-	d.freeze(true)
+	if err := d.freeze(ctx); err != nil {
+		return errors.Join(fmt.Errorf("hand over: %w", err), w.Close())
+	}
 	if err := h.upgrader.Upgrade(); err != nil {
-		d.freeze(false)
+		d.thaw()
 		return errors.Join(fmt.Errorf("hand over: %w", err), w.Close())
 	}
 	h.to = w
 	return nil
 }
 
-func (d *Director) freeze(on bool) {
+// freeze puts in force what was told, for the new process knows what is in the
+// state file, and has nothing told or published from then on.
+func (d *Director) freeze(ctx context.Context) error {
+	for {
+		wait, err := d.publish()
+		if err != nil {
+			return err
+		}
+		d.publishing.Lock()
+		d.frozen = wait == 0 && d.roster.freeze(d.published)
+		frozen := d.frozen
+		d.publishing.Unlock()
+		if frozen {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (d *Director) thaw() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
-	d.frozen = on
+	d.frozen = false
+	d.roster.thaw()
 }
 
 // finish hands the memories over, once the workers have stopped.

@@ -92,8 +92,7 @@ func (d *Director) settled(w http.ResponseWriter) bool {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	if d.frozen {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "handing over to a new process: ask that one, in a second")
+		fail(w, errFrozen)
 		return false
 	}
 	return true

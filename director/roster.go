@@ -1,6 +1,7 @@
 package director
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -22,6 +23,7 @@ type roster struct {
 	rules     []Rule
 	version   uint64 // grows with each change
 	urgent    bool   // what changed is more than weights
+	frozen    bool   // amid a hand-over nothing changes
 	changed   chan struct{}
 }
 
@@ -55,6 +57,9 @@ func (r *roster) alter(name string, c Change) (vitrine.Instance, error) {
 func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.frozen {
+		return nil, errFrozen
+	}
 	var altered []vitrine.Instance
 	urgent := false
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
@@ -90,6 +95,23 @@ func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error)
 	return altered, nil
 }
 
+// errFrozen refuses a change amid a hand-over: the new process would not know.
+var errFrozen = errors.New("handing over to a new process: ask that one, in a second")
+
+// freeze refuses changes from now on, if the version is still the one given.
+func (r *roster) freeze(version uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.frozen = r.version == version
+	return r.frozen
+}
+
+func (r *roster) thaw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.frozen = false
+}
+
 // touch says that there is something to publish.
 func (r *roster) touch(urgent bool) {
 	r.version++
@@ -105,6 +127,9 @@ func (r *roster) touch(urgent bool) {
 func (r *roster) edit(to func(*draft) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.frozen {
+		return errFrozen
+	}
 	d := &draft{types: slices.Clone(r.types), instances: maps.Clone(r.instances), rooms: slices.Clone(r.rooms), rules: slices.Clone(r.rules)}
 	if err := to(d); err != nil {
 		return err
