@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	director "vitrine/director/gtpc"
 	"vitrine/wire/gtpc"
 	"vitrine/wire/gtpc/gtpctest"
 )
@@ -26,8 +27,10 @@ func FuzzHandle(f *testing.F) {
 	f.Add(createSession("001010000000001", 1, peer, 5), uint16(2123), piggyback, uint16(0))
 	f.Add(plain(gtpc.ModifyBearerCommand, 5, 6|gtpc.CommandSequence), uint16(1), plain(gtpc.UpdateBearerRequest, 7, 6|gtpc.CommandSequence), uint16(0))
 	f.Add([]byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}, uint16(9), gtpc.AppendEchoRequest(nil, 1, 1), uint16(9))
+	b := newBench(f, 1, 64) // what came before is remembered: that is the point
+	probe := b.meter.Worker()
 	f.Fuzz(func(t *testing.T, first []byte, firstPort uint16, second []byte, secondPort uint16) {
-		b := newBench(t, 1, 64)
+		before := done(b.d.Totals(b.now))
 		at := func(port uint16) netip.AddrPort {
 			if int(port) < b.of.Len() { // an instance
 				return b.of.Instance(int32(port)).Address
@@ -39,7 +42,7 @@ func FuzzHandle(f *testing.F) {
 				data []byte
 				port uint16
 			}{{first, firstPort}, {second, secondPort}} {
-				if x, err := b.d.Explain(b.now, b.meter.Worker(), at(m.port), m.data); err == nil && x.Initial && x.Rule >= 0 && x.Instance == nil {
+				if x, err := b.d.Explain(b.now, probe, at(m.port), m.data); err == nil && x.Initial && x.Rule >= 0 && x.Instance == nil {
 					t.Fatalf("%x goes nowhere: %+v", m.data, x)
 				}
 				b.handle(append([]byte(nil), m.data...), at(m.port))
@@ -47,8 +50,13 @@ func FuzzHandle(f *testing.F) {
 		}
 		b.sender.Flush()
 		n := b.d.Totals(b.now)
-		if done := n.Forwarded + n.Echoes + n.VersionsRefused + n.Malformed + n.Stray + n.Rejected + n.Unruled + n.Unreachable; n.Received != 4 || done != 4 {
+		if done(n) != before+4 || done(n) != n.Received || n.Sessions > 64 || n.Peers > 64 {
 			t.Fatalf("%+v", n)
 		}
 	})
+}
+
+// done is how many messages were dealt with.
+func done(n director.Totals) uint64 {
+	return n.Forwarded + n.Echoes + n.VersionsRefused + n.Malformed + n.Stray + n.Rejected + n.Unruled + n.Unreachable
 }

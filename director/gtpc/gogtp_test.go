@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -50,12 +51,13 @@ func TestGoGTPPrograms(t *testing.T) {
 		n.ip(11).String()+":36412", n.ip(11), n.ip(1), n.ip(2)), "Started serving S11")
 
 	const first, more = 12, 6
-	enb := n.program("enb", "enb", n.enb(first), "Started serving S1-U")
+	enb := n.program("enb", "enb", n.enb(0, first), "Started serving S1-U")
 	for i := range first {
 		mme.wait("Bearer modified with S-GW for Subscriber: " + imsi(i))
 	}
-	before := placesOf(sgws, "Session created with MME and P-GW for Subscriber: ")
-	if len(before) != first || len(slices.Compact(slices.Sorted(mapValues(before)))) != 2 {
+	const made, ended = "Session created with MME and P-GW for Subscriber: ", "Session deleted for Subscriber: "
+	before := n.places(sgws, made, first)
+	if len(before) != first || len(slices.Compact(slices.Sorted(maps.Values(before)))) != 2 {
 		t.Fatalf("sessions of the first %d subscribers: %v", first, before)
 	}
 
@@ -75,11 +77,11 @@ func TestGoGTPPrograms(t *testing.T) {
 			in.State = vitrine.Draining
 		}
 	})
-	n.reload(enb, n.enb(first+more))
-	for i := first; i < first+more; i++ {
+	for i := first; i < first+more; i++ { // one by one: the MME mixes up attaches at the same time
+		n.reload(enb, n.enb(i, i+1))
 		mme.wait("Bearer modified with S-GW for Subscriber: " + imsi(i))
 	}
-	at := placesOf(sgws, "Session created with MME and P-GW for Subscriber: ")
+	at := n.places(sgws, made, first+more+len(sessions))
 	for i := range first + more {
 		switch {
 		case i >= first && at[imsi(i)] != "sgw-2":
@@ -92,11 +94,11 @@ func TestGoGTPPrograms(t *testing.T) {
 		own.modify(s)
 		own.detach(s)
 	}
-	ended := placesOf(sgws, "Session deleted for Subscriber: ")
+	end := n.places(sgws, ended, len(sessions))
 	drained := 0
 	for i := 100; i < 110; i++ {
-		if at[imsi(i)] == "" || at[imsi(i)] != ended[imsi(i)] {
-			t.Errorf("the session of %s was made at %q and ended at %q", imsi(i), at[imsi(i)], ended[imsi(i)])
+		if at[imsi(i)] == "" || at[imsi(i)] != end[imsi(i)] {
+			t.Errorf("the session of %s was made at %q and ended at %q", imsi(i), at[imsi(i)], end[imsi(i)])
 		}
 		if at[imsi(i)] == "sgw-1" {
 			drained++
@@ -112,20 +114,28 @@ func TestGoGTPPrograms(t *testing.T) {
 	t.Logf("%d sessions at %v; %+v", len(at), sgws, totals)
 }
 
-func mapValues(m map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, v := range m {
-			if !yield(v) {
-				return
-			}
+func imsi(i int) string { return fmt.Sprintf("00101%010d", i) }
+
+// places says which program logged the line for each IMSI, once it was logged
+// for so many: all of them, where it was more than one. A gateway logs what it
+// has done after it has answered.
+func (n *network) places(programs []*program, line string, count int) map[string]string {
+	n.t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		found := placesOf(programs, line)
+		if len(found) >= count {
+			return found
+		}
+		select {
+		case <-programs[0].news:
+		case <-programs[1].news:
+		case <-limit:
+			n.t.Fatalf("%q was logged for %d of %d", line, len(found), count)
 		}
 	}
 }
 
-func imsi(i int) string { return fmt.Sprintf("00101%010d", i) }
-
-// placesOf says which program logged the line for each IMSI: all of them, where
-// it was more than one.
 func placesOf(programs []*program, line string) map[string]string {
 	found := map[string]string{}
 	pattern := regexp.MustCompile(regexp.QuoteMeta(line) + `(\d{15})`)
@@ -188,10 +198,11 @@ func (n *network) pgw(s5 byte) string {
 		n.ip(s5), n.ip(s5+100), n.ip(s5+110))
 }
 
-func (n *network) enb(subscribers int) string {
+// enb is for the subscribers from first to before end.
+func (n *network) enb(first, end int) string {
 	b := fmt.Sprintf("mcc: \"001\"\nmnc: \"01\"\nrat_type: 6\ntai: 1\neci: 257\nmme_addr: %q\nlocal_addresses:\n  s1c_ip: %q\n  s1u_ip: %q\nuse_kernel_gtp: false\nsubscribers:\n",
 		n.ip(11).String()+":36412", n.ip(12), n.ip(12))
-	for i := range subscribers {
+	for i := first; i < end; i++ {
 		b += fmt.Sprintf("  - {imsi: %q, msisdn: \"8190000%05d\", imeisv: \"35480209%08d\", src_ip: 192.0.2.%d, i_tei: 0, type: external, euu_if_name: lo, http_url: \"\", reattach_on_reload: false}\n",
 			imsi(i), i, i, i+1)
 	}
