@@ -114,7 +114,7 @@ func testSubscriptionFilter(t *testing.T, s *server) {
 
 func testSubscriptionExpiry(t *testing.T, s *server) {
 	r := receive(t)
-	soon := time.Now().Add(1500 * time.Millisecond)
+	soon := time.Now().Add(2500 * time.Millisecond)
 	early := uint32(1)
 	s.putJSON(s.subscription("s"), wire.Subscription{
 		ClientID: client(), CallbackReference: r.base + "/changes", ExpiryCallbackReference: r.base + "/ends", Expiry: &soon, ExpiryNotification: &early,

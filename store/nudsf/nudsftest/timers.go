@@ -73,7 +73,7 @@ func testTimers(t *testing.T, s *server) {
 
 func testTimerExpiry(t *testing.T, s *server) {
 	r := receive(t)
-	soon := time.Now().Add(300 * time.Millisecond)
+	soon := time.Now().Add(1500 * time.Millisecond)
 	keep := uint32(1)
 	s.putJSON(s.timers("kept"), wire.Timer{
 		Expires: soon, MetaTags: wire.Tags{"supi": {"imsi-1"}}, CallbackReference: r.base + "/kept", DeleteAfter: &keep}).want(t, 201)
@@ -116,7 +116,7 @@ func testTimerPatch(t *testing.T, s *server) {
 	r := receive(t)
 	s.putJSON(s.timers("t"), wire.Timer{Expires: time.Now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
 	keep := `{"op":"add","path":"/deleteAfter","value":60}`
-	soon, err := json.Marshal(time.Now().Add(200 * time.Millisecond))
+	soon, err := json.Marshal(time.Now().Add(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func testTimerPatch(t *testing.T, s *server) {
 	if got := s.timersFound(filterQuery(t, wire.Compare(wire.Equal, "a", "b"))); !slices.Equal(got, []string{"t"}) {
 		t.Errorf("found %v", got)
 	}
-	if soon, err = json.Marshal(time.Now().Add(200 * time.Millisecond)); err != nil {
+	if soon, err = json.Marshal(time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	s.patch(s.timers("t"), `[{"op":"replace","path":"/expires","value":`+string(soon)+`}]`).want(t, 204)

@@ -1,0 +1,197 @@
+// Package client asks a store over either of its APIs: the plain one (/kv), and
+// Nudsf_DataRepository with Nudsf_Timer (3GPP TS 29.598). It does not need the
+// server's code.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine/store/nudsf/wire"
+)
+
+// Config of a client.
+type Config struct {
+	Base  string      // "http://127.0.0.1:8070"
+	Token string      // sent as a bearer token when not ""
+	TLS   *tls.Config // for https; nil: the host's roots
+	HTTP1 bool        // HTTP/1.1 in place of HTTP/2 with prior knowledge over http
+	Conns int         // idle connections that are kept for HTTP/1.1; 0: 64
+}
+
+// A Client may be used from any goroutine.
+type Client struct {
+	base, token string
+	http        *http.Client
+}
+
+// New makes a client. It connects when it is asked for something.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.Base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("store client: base %q: give http://HOST:PORT or https://HOST:PORT", c.Base)
+	}
+	protocols := new(http.Protocols)
+	switch {
+	case c.HTTP1:
+		protocols.SetHTTP1(true)
+	case u.Scheme == "http":
+		protocols.SetUnencryptedHTTP2(true)
+	default:
+		protocols.SetHTTP1(true)
+		protocols.SetHTTP2(true)
+	}
+	if c.Conns == 0 {
+		c.Conns = 64
+	}
+	return &Client{
+		base: strings.TrimRight(c.Base, "/"), token: c.Token,
+		http: &http.Client{Transport: &http.Transport{
+			Protocols: protocols, TLSClientConfig: c.TLS, DisableCompression: true,
+			MaxIdleConns: c.Conns, MaxIdleConnsPerHost: c.Conns, IdleConnTimeout: 90 * time.Second,
+		}},
+	}, nil
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Conditions of a request: entity tags, or "*". The zero value asks for nothing.
+type Conditions struct {
+	IfMatch     string
+	IfNoneMatch string
+}
+
+// An Error is an answer that is neither success nor 304.
+type Error struct {
+	Status     int
+	Problem    wire.Problem  // what the store says; the plain API fills Title and Status
+	ETag       string        // with 412: of what is there; may be empty
+	RetryAfter time.Duration // with 429 and 503; 0: not said
+}
+
+func (e *Error) Error() string {
+	if e.Problem.Title == "" && e.Problem.Detail == "" {
+		return "store: " + strconv.Itoa(e.Status) + " " + http.StatusText(e.Status)
+	}
+	return "store: " + e.Problem.Error()
+}
+
+// ErrNotModified says that the entity has one of the tags of IfNoneMatch.
+var ErrNotModified = errors.New("store: not modified")
+
+// NotFound says whether an error is that there is nothing.
+func NotFound(err error) bool { return status(err) == http.StatusNotFound }
+
+// Unmet says whether an error is that a condition does not hold.
+func Unmet(err error) bool { return status(err) == http.StatusPreconditionFailed }
+
+func status(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// A request to the store.
+type request struct {
+	method, path string // path: escaped, with its query
+	contentType  string
+	body         []byte
+	accept       string
+	conditions   Conditions
+}
+
+// reply is an answer read whole.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (r *reply) etag() string { return r.header.Get("ETag") }
+
+// maxReply bounds an answer, in bytes.
+const maxReply = 64 << 20
+
+func (c *Client) do(ctx context.Context, q request) (*reply, error) {
+	response, err := c.open(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxReply+1))
+	if err != nil {
+		return nil, fmt.Errorf("store: read the answer to %s %s: %w", q.method, q.path, err)
+	}
+	if len(body) > maxReply {
+		return nil, fmt.Errorf("store: the answer to %s %s is over %d bytes", q.method, q.path, maxReply)
+	}
+	return &reply{response.StatusCode, response.Header, body}, nil
+}
+
+// open gives an answer of success; its body is the caller's to close.
+func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, bytes.NewReader(q.body))
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": q.contentType, "Accept": q.accept, "If-Match": q.conditions.IfMatch, "If-None-Match": q.conditions.IfNoneMatch,
+	} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if response.StatusCode >= 200 && response.StatusCode < 300 {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode == http.StatusNotModified {
+		return nil, ErrNotModified
+	}
+	e := &Error{Status: response.StatusCode, ETag: response.Header.Get("ETag")}
+	if body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10)); err == nil {
+		_ = json.Unmarshal(body, &e.Problem) // a proxy's answer may be anything
+	}
+	e.Problem.Status = response.StatusCode
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return nil, e
+}
+
+// parse reads a JSON answer.
+func parse[T any](r *reply) (T, error) {
+	var v T
+	if err := json.Unmarshal(r.body, &v); err != nil {
+		return v, fmt.Errorf("store: read the answer: %w", err)
+	}
+	return v, nil
+}
+
+func marshal(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("store: write %T: %w", v, err)
+	}
+	return body, nil
+}

@@ -1,0 +1,241 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine/store/nudsf/wire"
+)
+
+// KV is the plain API for the keys of one space.
+type KV struct {
+	client *Client
+	space  string
+}
+
+// KV gives the plain API; space "" is the one that is there without a name.
+func (c *Client) KV(space string) *KV { return &KV{c, space} }
+
+// A Value is what a key holds.
+type Value struct {
+	Data        []byte
+	ContentType string
+	ETag        string
+	Expires     time.Time // zero: never
+}
+
+// An Entry is a key in a list, a watch or a batch's outcome.
+type Entry struct {
+	Key         string     `json:"key"`
+	ETag        string     `json:"etag,omitempty"`
+	Expires     *time.Time `json:"expires,omitempty"`
+	ContentType string     `json:"content_type,omitempty"`
+	Value       []byte     `json:"value,omitempty"`
+}
+
+func (k *KV) path(key string, query url.Values) string {
+	path := "/kv"
+	if key != "" {
+		path += "/" + url.PathEscape(key)
+	}
+	if k.space != "" {
+		query.Set("space", k.space)
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
+
+// Get reads a value; see NotFound and ErrNotModified.
+func (k *KV) Get(ctx context.Context, key string, conditions Conditions) (*Value, error) {
+	r, err := k.client.do(ctx, request{method: "GET", path: k.path(key, url.Values{}), conditions: conditions})
+	if err != nil {
+		return nil, err
+	}
+	v := &Value{Data: r.body, ContentType: r.header.Get("Content-Type"), ETag: r.etag()}
+	if text := r.header.Get("Expires"); text != "" {
+		if v.Expires, err = time.Parse(time.RFC1123, text); err != nil {
+			return nil, fmt.Errorf("store: header Expires: %w", err)
+		}
+	}
+	return v, nil
+}
+
+// Put makes or replaces a value, and gives its entity tag. ttl 0 is for ever.
+func (k *KV) Put(ctx context.Context, key string, data []byte, contentType string, ttl time.Duration, conditions Conditions) (etag string, err error) {
+	query := url.Values{}
+	if ttl > 0 {
+		query.Set("ttl", ttl.String())
+	}
+	r, err := k.client.do(ctx, request{method: "PUT", path: k.path(key, query), contentType: contentType, body: data, conditions: conditions})
+	if err != nil {
+		return "", err
+	}
+	return r.etag(), nil
+}
+
+// Delete removes a value; see NotFound.
+func (k *KV) Delete(ctx context.Context, key string, conditions Conditions) error {
+	_, err := k.client.do(ctx, request{method: "DELETE", path: k.path(key, url.Values{}), conditions: conditions})
+	return err
+}
+
+// A Change is one part of a batch.
+type Change struct {
+	Op          string `json:"op"` // put, delete, check
+	Key         string `json:"key"`
+	Value       []byte `json:"value,omitempty"`
+	ContentType string `json:"content_type,omitempty"`
+	TTL         string `json:"ttl,omitempty"` // seconds, or a duration like 90s
+	IfMatch     string `json:"if_match,omitempty"`
+	IfNoneMatch string `json:"if_none_match,omitempty"`
+}
+
+// A Result is the outcome of one part of a batch.
+type Result struct {
+	ETag    string `json:"etag,omitempty"`
+	Existed bool   `json:"existed"`
+}
+
+// Batch does all changes, or none: Unmet when a condition does not hold.
+func (k *KV) Batch(ctx context.Context, changes ...Change) ([]Result, error) {
+	body, err := marshal(map[string]any{"ops": changes})
+	if err != nil {
+		return nil, err
+	}
+	r, err := k.client.do(ctx, request{method: "POST", path: k.path("", url.Values{}), contentType: wire.TypeJSON, body: body})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := parse[struct {
+		Results []Result `json:"results"`
+	}](r)
+	return answer.Results, err
+}
+
+// List gives the keys that begin with prefix, in order, page by page.
+func (k *KV) List(ctx context.Context, prefix string, values bool) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}
+		for {
+			r, err := k.client.do(ctx, request{method: "GET", path: k.path("", query)})
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			page, err := parse[struct {
+				Records []Entry `json:"records"`
+				Next    string  `json:"next"`
+			}](r)
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, e := range page.Records {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			query.Set("after", page.Next)
+		}
+	}
+}
+
+// An Event is one change that a watch tells of.
+type Event struct {
+	Name    string // started, written, deleted, expired
+	Version uint64 // watch from here to miss nothing
+	Entry   Entry
+}
+
+// maxEvent bounds the text of one event: a value of 1 MiB in base64, and its key.
+const maxEvent = 2 << 20
+
+// Watch gives changes beyond a version (0: from now) of keys that begin with prefix. It
+// ends with an error: ctx's, or *Error with status 410 when those changes are no longer
+// kept: then List, and watch from the version of the next event "started".
+func (k *KV) Watch(ctx context.Context, prefix string, from uint64, values bool) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}
+		if from > 0 {
+			query.Set("from", strconv.FormatUint(from, 10))
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		response, err := k.client.open(ctx, request{method: "GET", path: k.path("", query), accept: "text/event-stream"})
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer func() { _ = response.Body.Close() }()
+		lines := bufio.NewScanner(response.Body)
+		lines.Buffer(nil, maxEvent)
+		for {
+			e, err := readEvent(lines)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// errEnded says that the store has ended a watch.
+var errEnded = errors.New("store: the watch has ended")
+
+// readEvent reads one server-sent event; comments between them are left out.
+func readEvent(lines *bufio.Scanner) (Event, error) {
+	var e Event
+	var data string
+	for lines.Scan() {
+		line := lines.Text()
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && e.Name != "":
+			return e, e.parse(data)
+		case name == "event":
+			e.Name = value
+		case name == "data":
+			data += value
+		case name == "id":
+			version, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return e, fmt.Errorf("store: event with id %q", value)
+			}
+			e.Version = version
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return e, fmt.Errorf("store: watch: %w", err)
+	}
+	return e, errEnded
+}
+
+func (e *Event) parse(data string) error {
+	if e.Name == "end" {
+		var p wire.Problem
+		if err := json.Unmarshal([]byte(data), &p); err != nil {
+			return errEnded
+		}
+		return &Error{Status: p.Status, Problem: p}
+	}
+	if data == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(data), &e.Entry); err != nil {
+		return fmt.Errorf("store: event %s: %w", e.Name, err)
+	}
+	return nil
+}
