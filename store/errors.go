@@ -31,6 +31,9 @@ type Behind struct {
 }
 
 func (e *Behind) Error() string {
+	if e.Oldest == 0 {
+		return "store: changes from that version on are not kept: scan, then watch from now"
+	}
 	return fmt.Sprintf("store: changes up to version %d are no longer kept: scan, then watch from now", e.Oldest)
 }
 

@@ -24,6 +24,7 @@ import (
 type storeFlags struct {
 	listen                []string
 	engine                engineFlags
+	nudsf                 nudsfFlags
 	tokens                string
 	cert, key, clientCA   string
 	inFlight, connections int
@@ -68,6 +69,7 @@ func (a *app) storeRunCommand() *cobra.Command {
 	flags.DurationVar(&f.window, "slow-window", 10*time.Second, "the window")
 	flags.StringVar(&f.log, "log", "info", "what is logged: debug, info, warn, error")
 	f.engine.register(flags)
+	f.nudsf.register(flags)
 	return c
 }
 
@@ -122,6 +124,11 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	if m, ok := engine.(store.Measured); ok {
 		registry.MustRegister(service.NewEngineCollector(m))
 	}
+	function, err := f.nudsf.function(engine, log)
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(function.Collector())
 	var s *service.Service
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { storeHealth(w, engine, s.Past()) })
 	plain := kv.New(kv.Config{Engine: engine, Now: time.Now, Watches: f.watches})
@@ -131,6 +138,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 		{Path: "/metrics", Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 		{Path: "/health", Handler: health, Open: true},
 	}
+	c.Routes = append(c.Routes, nudsfRoutes(function)...)
 	s = service.New(c)
 	listeners, err := listenStore(ctx, s, f.listen)
 	if err != nil {
@@ -143,7 +151,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 		log.Warn("tokens go in clear: give --tls-cert and --tls-key where others can listen")
 	}
 	log.Info("store runs", "engine", engine.Promises().Engine, "durability", engine.Promises().Durability, "pid", os.Getpid())
-	return s.Serve(ctx, listeners...)
+	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
 }
 
 func listenStore(ctx context.Context, s *service.Service, addresses []string) ([]net.Listener, error) {

@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"vitrine"
 	"vitrine/store"
 	"vitrine/store/embedded"
+	"vitrine/store/etcd"
+	"vitrine/store/redis"
+	"vitrine/store/service"
 )
 
 // engineFlags say which engine keeps the records, and how.
@@ -17,31 +23,83 @@ type engineFlags struct {
 	name     string
 	embedded embedded.Config
 	sync     string
+
+	servers        []string
+	cluster        bool
+	user, password string // password: a file
+	tls            bool
+	cert, key, ca  string
+	prefix         string
 }
 
+// engineNames are the engines there are.
+func engineNames() []string { return []string{"embedded", "redis", "etcd"} }
+
 func (f *engineFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "engine", "embedded", "who keeps the records: embedded")
+	flags.StringVar(&f.name, "engine", "embedded", "who keeps the records: embedded, redis, etcd")
 	flags.StringVar(&f.embedded.Dir, "dir", "vitrine-store", "embedded: folder of the records")
 	flags.StringVar(&f.sync, "sync", "always", "embedded: when a write is answered: always (after it is synced to disk), interval, never")
 	flags.DurationVar(&f.embedded.Every, "sync-every", 100*time.Millisecond, "embedded: how often --sync interval syncs")
 	flags.Int64Var(&f.embedded.CacheBytes, "cache", 64<<20, "embedded: bytes of blocks kept in memory")
 	flags.Uint64Var(&f.embedded.ReserveBytes, "reserve", 256<<20, "embedded: bytes of disk kept free: below it puts are answered 507")
 	flags.Int64Var(&f.embedded.MaxRecords, "max-records", 100_000_000, "embedded: records at most: beyond it puts of new ones are answered 507")
+	flags.StringSliceVar(&f.servers, "engine-server", nil, "redis, etcd: ADDRESS:PORT of a server, or of members of the cluster")
+	flags.BoolVar(&f.cluster, "engine-cluster", false, "redis: the servers are nodes of a cluster")
+	flags.StringVar(&f.user, "engine-user", "", "redis, etcd: user name")
+	flags.StringVar(&f.password, "engine-password-file", "", "redis, etcd: file with the password")
+	flags.BoolVar(&f.tls, "engine-tls", false, "redis, etcd: speak TLS")
+	flags.StringVar(&f.ca, "engine-ca", "", "redis, etcd: certificates that sign the servers', PEM; implies --engine-tls")
+	flags.StringVar(&f.cert, "engine-cert", "", "redis, etcd: certificate to show, PEM")
+	flags.StringVar(&f.key, "engine-key", "", "redis, etcd: its key, PEM")
+	flags.StringVar(&f.prefix, "engine-prefix", "", "redis, etcd: what all keys start with (default vitrine)")
 }
 
 // open opens the engine that the user chose.
-func (f *engineFlags) open(_ context.Context, log *slog.Logger) (store.Engine, error) {
-	switch f.name {
-	case "embedded":
-		c := f.embedded
-		c.Sync, c.Now, c.Logger = embedded.SyncMode(f.sync), time.Now, log
-		// Half of the process works on after such an error, and could not tell
-		// what is on disk: the end is safe, since nothing answered is lost.
-		c.Fatal = func(err error) {
-			log.Error("the store ends: its disk failed; mend it and start the store again", "error", err)
-			os.Exit(exitFailed)
-		}
-		return embedded.Open(c)
+func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine, error) {
+	if f.name == "embedded" {
+		return f.openEmbedded(log)
 	}
-	return nil, oneOf("--engine", f.name, []string{"embedded"})
+	if err := oneOf("--engine", f.name, engineNames()); err != nil {
+		return nil, err
+	}
+	if len(f.servers) == 0 {
+		return nil, &vitrine.BadInput{File: "--engine " + f.name, Found: "no server", Want: "give --engine-server ADDRESS:PORT"}
+	}
+	password := ""
+	if f.password != "" {
+		b, err := os.ReadFile(f.password)
+		if err != nil {
+			return nil, &vitrine.BadInput{File: f.password, Found: err.Error(), Want: "a file with the password"}
+		}
+		password = strings.TrimSpace(string(b))
+	}
+	var secure *tls.Config
+	if f.tls || f.ca != "" || f.cert != "" {
+		var err error
+		if secure, err = service.LoadClientTLS(f.cert, f.key, f.ca); err != nil {
+			return nil, err
+		}
+	}
+	if f.name == "redis" {
+		return redis.Open(ctx, redis.Config{
+			Addresses: f.servers, Cluster: f.cluster, User: f.user, Password: password, TLS: secure, Prefix: f.prefix,
+			Now: time.Now, Logger: log,
+		})
+	}
+	return etcd.Open(ctx, etcd.Config{
+		Endpoints: f.servers, User: f.user, Password: password, TLS: secure, Prefix: f.prefix,
+		Now: time.Now, Logger: log,
+	})
+}
+
+func (f *engineFlags) openEmbedded(log *slog.Logger) (store.Engine, error) {
+	c := f.embedded
+	c.Sync, c.Now, c.Logger = embedded.SyncMode(f.sync), time.Now, log
+	// Half of the process would work on after such an error, and could not tell
+	// what is on disk: the end is safe, since nothing answered is lost.
+	c.Fatal = func(err error) {
+		log.Error("the store ends: its disk failed; mend it and start the store again", "error", err)
+		os.Exit(exitFailed)
+	}
+	return embedded.Open(c)
 }

@@ -18,6 +18,7 @@ type disk struct {
 	full  atomic.Bool
 	asked time.Time
 	since int // bytes written since
+	blind bool
 }
 
 func (d *disk) wrote(n int) { d.since += n }
@@ -30,9 +31,13 @@ func (d *disk) check(e *Engine) {
 	d.asked, d.since = now, 0
 	usage, err := e.config.FS.GetDiskUsage(e.config.Dir)
 	if err != nil {
-		e.log.Warn("free space is not known", "dir", e.config.Dir, "error", err)
+		if !d.blind {
+			d.blind = true
+			e.log.Warn("free space is not known, and so no longer watched for", "dir", e.config.Dir, "error", err)
+		}
 		return
 	}
+	d.blind = false
 	full := usage.AvailBytes < e.config.ReserveBytes
 	if d.full.Swap(full) == full {
 		return

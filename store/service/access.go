@@ -112,14 +112,39 @@ func LoadTLS(cert, key, clientCA string) (*tls.Config, error) {
 	if clientCA == "" {
 		return c, nil
 	}
-	pem, err := os.ReadFile(clientCA)
-	if err != nil {
-		return nil, &vitrine.BadInput{File: clientCA, Found: err.Error(), Want: "certificates, PEM"}
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, &vitrine.BadInput{File: clientCA, Found: "no certificate", Want: "certificates, PEM"}
+	if c.ClientCAs, err = loadCertificates(clientCA); err != nil {
+		return nil, err
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil
+}
+
+// LoadClientTLS makes a client's part of TLS: with a certificate to show, and
+// certificates that sign the server's, each if it is given.
+func LoadClientTLS(cert, key, ca string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, &vitrine.BadInput{File: cert, Found: err.Error(), Want: "a certificate and its key, PEM"}
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	var err error
+	if ca != "" {
+		c.RootCAs, err = loadCertificates(ca)
+	}
+	return c, err
+}
+
+func loadCertificates(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "certificates, PEM"}
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, &vitrine.BadInput{File: path, Found: "no certificate", Want: "certificates, PEM"}
+	}
+	return pool, nil
 }

@@ -1,0 +1,294 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"vitrine/store"
+	"vitrine/store/embedded"
+)
+
+const crashes = 200
+
+// TestCrash: crashes at any moment, which drop some of what was not synced, lose
+// no answered write, take back nothing that was read, and leave an index that fits.
+func TestCrash(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	random := rand.New(rand.NewPCG(1, 2))
+	kept := make([]atomic.Int64, 4) // for each key: the last number answered or read
+	lost := 0
+	for n := range crashes {
+		e := open(t, small(fs))
+		verify(t, e, kept, n)
+		var all sync.WaitGroup
+		stop := make(chan struct{})
+		for k := range kept {
+			all.Go(func() { count(e, k, &kept[k], stop) })
+			all.Go(func() { look(e, k, &kept[k], stop) })
+		}
+		after := kept[0].Load() + 1 + random.Int64N(20)
+		for kept[0].Load() < after {
+			runtime.Gosched() // any moment will do
+		}
+		seen := make([]int64, len(kept))
+		for k := range kept {
+			seen[k] = kept[k].Load() // answered before the crash
+		}
+		crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 90}[n%3], RNG: random})
+		close(stop)
+		all.Wait()
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for k := range kept {
+			if kept[k].Load() > seen[k] {
+				lost++
+			}
+			kept[k].Store(seen[k])
+		}
+		fs = crashed
+	}
+	if lost == 0 {
+		t.Error("nothing was written after a crash was taken: the crashes were at rest")
+	}
+}
+
+func small(fs vfs.FS) embedded.Config {
+	return embedded.Config{Dir: "store", FS: fs, Now: time.Now, MemtableBytes: 64 << 10, CacheBytes: 1 << 20, ReserveBytes: 1}
+}
+
+// count writes ever higher numbers to a key, and notes each that was answered.
+func count(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) {
+	name := strconv.Itoa(k)
+	for i := kept.Load() + 1; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		o := store.Op{Action: store.Put, Name: name, Value: fmt.Appendf(nil, "%d", i), Tags: []store.Tag{{Name: "n", Value: strconv.FormatInt(i, 10)}}}
+		if e.Write(context.Background(), "s", o) != nil {
+			return
+		}
+		raise(kept, i)
+	}
+}
+
+// look reads the key: what it shows may not be taken back either.
+func look(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) {
+	var r store.Record
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if e.Get(context.Background(), store.Key{Space: "s", Name: strconv.Itoa(k)}, &r) == nil {
+			i, _ := strconv.ParseInt(string(r.Value), 10, 64)
+			raise(kept, i)
+		}
+	}
+}
+
+func raise(kept *atomic.Int64, i int64) {
+	for was := kept.Load(); i > was && !kept.CompareAndSwap(was, i); was = kept.Load() {
+	}
+}
+
+func verify(t *testing.T, e *embedded.Engine, kept []atomic.Int64, n int) {
+	t.Helper()
+	for k := range kept {
+		want := kept[k].Load()
+		var r store.Record
+		err := e.Get(t.Context(), store.Key{Space: "s", Name: strconv.Itoa(k)}, &r)
+		if errors.Is(err, store.ErrNotFound) && want == 0 {
+			continue
+		}
+		got, _ := strconv.ParseInt(string(r.Value), 10, 64)
+		if err != nil || got < want {
+			t.Fatalf("crash %d: key %d has %d, %v; %d was answered", n, k, got, err, want)
+		}
+		kept[k].Store(got)
+		m := &store.Match{Tag: "n", Op: store.GreaterOrEqual}
+		found := ""
+		for r, err := range e.Scan(t.Context(), store.Query{Space: "s", Prefix: strconv.Itoa(k), Match: m}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found += string(r.Value) + " "
+		}
+		if found != strconv.FormatInt(got, 10)+" " {
+			t.Fatalf("crash %d: key %d has %d, its tag finds %q", n, k, got, found)
+		}
+	}
+}
+
+// syncs sees writes and syncs of the log in their order.
+type syncs struct {
+	mu      sync.Mutex
+	written int64 // bytes
+	synced  int64 // bytes that were written when the last sync that has returned began
+}
+
+type seenFS struct {
+	vfs.FS
+	seen *syncs
+}
+
+func (f seenFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	return seenFile{file, f.seen}, err
+}
+
+func (f seenFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.ReuseForWrite(old, name, c)
+	return seenFile{file, f.seen}, err
+}
+
+type seenFile struct {
+	vfs.File
+	seen *syncs
+}
+
+func (f seenFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.seen.mu.Lock()
+	f.seen.written += int64(n)
+	f.seen.mu.Unlock()
+	return n, err
+}
+
+func (f seenFile) sync(do func() error) error {
+	f.seen.mu.Lock()
+	upTo := f.seen.written
+	f.seen.mu.Unlock()
+	err := do()
+	if err == nil {
+		f.seen.mu.Lock()
+		f.seen.synced = upTo
+		f.seen.mu.Unlock()
+	}
+	return err
+}
+
+func (f seenFile) Sync() error     { return f.sync(f.File.Sync) }
+func (f seenFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+// TestSyncedBeforeAnswer: when a write is answered, all that was written to the
+// log for it was synced; and the relaxed modes are seen not to wait.
+func TestSyncedBeforeAnswer(t *testing.T) {
+	for mode, want := range map[embedded.SyncMode]bool{embedded.SyncAlways: true, embedded.SyncNever: false} {
+		seen := &syncs{}
+		c := small(seenFS{vfs.NewMem(), seen})
+		c.Sync = mode
+		e := open(t, c)
+		always := true
+		for i := range 100 {
+			before := func() int64 { seen.mu.Lock(); defer seen.mu.Unlock(); return seen.synced }()
+			if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprint(i)}); err != nil {
+				t.Fatal(err)
+			}
+			seen.mu.Lock()
+			always = always && seen.synced > before && seen.synced == seen.written
+			seen.mu.Unlock()
+		}
+		if always != want {
+			t.Errorf("sync %s: every answer came after a sync of all that was written: %v", mode, always)
+		}
+	}
+}
+
+// TestReserve: with no more than the reserve free, puts are refused, reads and
+// deletes go on, and puts again when there is room.
+func TestReserve(t *testing.T) {
+	fs := vfs.NewMem()
+	room := func(n uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: n, TotalBytes: 1 << 30}) }
+	room(1 << 20)
+	c := small(fs)
+	c.ReserveBytes = 1 << 10
+	e := open(t, c)
+	put := func(name string) error { return e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: name}) }
+	if err := put("a"); err != nil {
+		t.Fatal(err)
+	}
+	room(1<<10 - 1)
+	eventually(t, "a put refused", func() bool { return errors.Is(put("b"), store.ErrFull) })
+	var r store.Record
+	if err := e.Get(t.Context(), store.Key{Space: "s", Name: "a"}, &r); err != nil {
+		t.Error(err)
+	}
+	if err := e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: "a"}); err != nil {
+		t.Errorf("a delete on a full disk: %v", err)
+	}
+	if s, err := e.Stats(t.Context()); err != nil || !s.Full {
+		t.Errorf("stats: %+v, %v", s, err)
+	}
+	room(1 << 20)
+	eventually(t, "a put with room again", func() bool { return put("c") == nil })
+}
+
+func eventually(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ready(); {
+		if time.Now().After(end) {
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
+// TestDiskFull: a disk that takes no more, past the reserve, fails every write from
+// then on with an error that says so, and what was answered before is there after a
+// new start.
+func TestDiskFull(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	var full atomic.Bool
+	inject := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpCreate) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	e := open(t, small(errorfs.Wrap(mem, inject)))
+	answered := 0
+	put := func(i int) error {
+		return e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprintf("%06d", i), Value: []byte("v")})
+	}
+	for ; answered < 50; answered++ {
+		if err := put(answered); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full.Store(true)
+	for range 3 {
+		if err := put(answered); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("a write on a full disk: %v", err)
+		}
+	}
+	crashed := mem.CrashClone(vfs.CrashCloneCfg{})
+	if err := e.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("close tells %v", err)
+	}
+	e = open(t, small(crashed))
+	n := 0
+	for _, err := range e.Scan(t.Context(), store.Query{Space: "s"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n < answered {
+		t.Errorf("%d of %d answered writes are there", n, answered)
+	}
+}

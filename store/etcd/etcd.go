@@ -1,0 +1,157 @@
+// Package etcd is the engine that keeps records in an etcd cluster, which agrees
+// on every write by consensus, over several sites if it is so deployed.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"vitrine"
+	"vitrine/store"
+)
+
+// Config of the engine. The zero value of a number means its default.
+type Config struct {
+	Endpoints []string // ADDRESS:PORT, or URLs
+	User      string
+	Password  string
+	TLS       *tls.Config
+	Prefix    string        // of all keys; default "vitrine/"
+	Dial      time.Duration // default 5 s
+	Sweep     time.Duration // how often expired records are looked for; default 250 ms
+	Behind    int           // events that a slow receiver may be behind; default 1024
+
+	Now    func() time.Time // the clock that expires records; required
+	Logger *slog.Logger     // required
+}
+
+// Engine is a store.Engine.
+type Engine struct {
+	config   Config
+	client   *clientv3.Client
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	once     sync.Once
+	loops    sync.WaitGroup
+	closeErr error
+}
+
+// Open connects.
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	if len(c.Endpoints) == 0 {
+		return nil, &vitrine.BadInput{File: "store etcd", Found: "no endpoint", Want: "ADDRESS:PORT of members of the cluster"}
+	}
+	setDefault(&c.Prefix, "vitrine/")
+	setDefault(&c.Dial, 5*time.Second)
+	setDefault(&c.Sweep, 250*time.Millisecond)
+	setDefault(&c.Behind, 1024)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: c.TLS, DialTimeout: c.Dial,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reach etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
+	}
+	e := &Engine{config: c, client: client}
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	first, cancel := context.WithTimeout(ctx, c.Dial)
+	defer cancel()
+	if _, err := client.Get(first, c.Prefix); err != nil {
+		e.cancel()
+		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(c.Endpoints, ", "), err), client.Close())
+	}
+	e.loops.Go(e.sweepLoop)
+	return e, nil
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+// Promises implements store.Engine.
+func (e *Engine) Promises() store.Promises {
+	return store.Promises{
+		Engine: "etcd", Durability: store.Consensus, Linearizable: true, AtomicBatch: true, Shared: true,
+		Survives: "the loss of any minority of the cluster's members",
+	}
+}
+
+// Close implements store.Engine.
+func (e *Engine) Close() error {
+	e.once.Do(func() {
+		e.cancel()
+		e.loops.Wait()
+		e.closeErr = e.client.Close()
+		if errors.Is(e.closeErr, context.Canceled) {
+			e.closeErr = nil
+		}
+	})
+	return e.closeErr
+}
+
+// Where things are, below Config.Prefix. No text holds a NUL, so order by key is
+// order by parts. A record's version is its ModRevision.
+//
+//	s/SPACE 0 r NAME                   encoded record
+//	s/SPACE 0 m                        written where records expire: what the same revision removed, did
+//	t/SPACE 0 TAG 0 VALUE 0 NAME       nothing: NAME has the tag
+//	x/EXPIRES(16 hex) SPACE 0 NAME     nothing: NAME expires then
+func (e *Engine) recordKey(space, name string) string {
+	return e.config.Prefix + "s/" + space + "\x00r" + name
+}
+
+func (e *Engine) markerKey(space string) string { return e.config.Prefix + "s/" + space + "\x00m" }
+
+func (e *Engine) tagBase(space, tag string) string {
+	return e.config.Prefix + "t/" + space + "\x00" + tag + "\x00"
+}
+
+func (e *Engine) expiryKey(at time.Time, space, name string) string {
+	return fmt.Sprintf("%sx/%016x%s\x00%s", e.config.Prefix, store.Milliseconds(at), space, name)
+}
+
+// index are the keys that lead to a record.
+func (e *Engine) index(space, name string, tags []store.Tag, expires time.Time) []string {
+	var keys []string
+	for _, t := range tags {
+		keys = append(keys, e.tagBase(space, t.Name)+t.Value+"\x00"+name)
+	}
+	if !expires.IsZero() {
+		keys = append(keys, e.expiryKey(expires, space, name))
+	}
+	return keys
+}
+
+// translate makes the errors of etcd those of an engine.
+func (e *Engine) translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case e.ctx.Err() != nil || errors.Is(err, clientv3.ErrNoAvailableEndpoints):
+		return store.ErrClosed
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%w: etcd: %s", store.ErrFull, err.Error())
+	case errors.Is(err, rpctypes.ErrTooManyRequests):
+		return &store.Busy{What: "etcd has too many requests", RetryAfter: time.Second}
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return &store.TooLarge{What: "ops with their tags", Size: maxTxn + 1, Limit: maxTxn}
+	case errors.Is(err, rpctypes.ErrRequestTooLarge) || status.Code(err) == codes.ResourceExhausted:
+		return &store.TooLarge{What: "request", Size: store.MaxValue + 1, Limit: store.MaxValue}
+	}
+	return fmt.Errorf("store: etcd: %w", err)
+}

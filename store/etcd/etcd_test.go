@@ -1,0 +1,161 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"vitrine"
+	"vitrine/store"
+	"vitrine/store/etcd"
+	"vitrine/store/storetest"
+)
+
+// serve starts an etcd of its own, which the test ends.
+func serve(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("etcd")
+	if err != nil {
+		t.Skip(&vitrine.Unsupported{What: "the engine etcd", Missing: "etcd", Do: "install etcd-server"})
+	}
+	client, peer := freeURL(t), freeURL(t)
+	c := exec.Command(program, "--name", "one", "--data-dir", t.TempDir(),
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "one="+peer,
+		"--log-level", "error")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return client
+}
+
+func freeURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+func open(t *testing.T, c etcd.Config) *etcd.Engine {
+	t.Helper()
+	c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	c.Sweep, c.Dial = 10*time.Millisecond, 20*time.Second
+	e, err := etcd.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func TestSuite(t *testing.T) {
+	endpoint := serve(t)
+	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
+		return open(t, etcd.Config{Endpoints: []string{endpoint}, Prefix: t.Name() + "/", Now: clock.Now})
+	})
+}
+
+// TestTwoStores: what one store expires, two tell of, once each.
+func TestTwoStores(t *testing.T) {
+	endpoint := serve(t)
+	clock := storetest.NewClock()
+	one := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now})
+	two := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, e := range []*etcd.Engine{one, two} {
+		seen := map[string]int{}
+		for v, err := range e.Watch(ctx, "s", "", 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch v.Change {
+			case store.Started:
+				for i := range 20 {
+					o := store.Op{Action: store.Put, Name: fmt.Sprint(i), Expires: clock.Now().Add(time.Second)}
+					if err := e.Write(ctx, "s", o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				clock.Advance(2 * time.Second)
+			case store.Expired:
+				seen[v.Record.Key.Name]++
+			}
+			if len(seen) == 20 {
+				break
+			}
+		}
+		for name, n := range seen {
+			if n != 1 {
+				t.Errorf("%s expired %d times", name, n)
+			}
+		}
+	}
+}
+
+// TestCompacted: a watch from before what etcd keeps is told so.
+func TestCompacted(t *testing.T) {
+	endpoint := serve(t)
+	e := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: time.Now})
+	var ops []store.Op
+	for range 10 {
+		ops = []store.Op{{Action: store.Put, Name: "a"}}
+		if err := e.Write(t.Context(), "s", ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Compact(t.Context(), int64(ops[0].Version)); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range e.Watch(t.Context(), "s", "", 2) {
+		var behind *store.Behind
+		if !errors.As(err, &behind) {
+			t.Fatalf("a watch from version 2 of %d: %v", ops[0].Version, err)
+		}
+	}
+}
+
+// TestSlowWatcher: a receiver that takes nothing is told that it is behind, and what
+// it is owed is bounded.
+func TestSlowWatcher(t *testing.T) {
+	e := open(t, etcd.Config{Endpoints: []string{serve(t)}, Behind: 16, Now: time.Now})
+	taken := 0
+	for v, err := range e.Watch(t.Context(), "s", "", 0) {
+		if err != nil {
+			var behind *store.Behind
+			if !errors.As(err, &behind) {
+				t.Fatal(err)
+			}
+			break
+		}
+		if v.Change == store.Started {
+			for range 200 {
+				if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			continue
+		}
+		taken++
+	}
+	if taken > 17 {
+		t.Errorf("%d events kept for a receiver that may be 16 behind", taken)
+	}
+}

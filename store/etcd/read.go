@@ -1,0 +1,193 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"vitrine/store"
+)
+
+// Get implements store.Engine.
+func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error {
+	if err := key.Valid(); err != nil {
+		return err
+	}
+	if e.ctx.Err() != nil {
+		return store.ErrClosed
+	}
+	answer, err := e.client.Get(ctx, e.recordKey(key.Space, key.Name))
+	if err != nil {
+		return e.translate(err)
+	}
+	if len(answer.Kvs) == 0 {
+		return store.ErrNotFound
+	}
+	r.Key, r.Version = key, uint64(answer.Kvs[0].ModRevision)
+	if err := r.Decode(answer.Kvs[0].Value); err != nil {
+		return err
+	}
+	if r.Expired(e.config.Now()) {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+const page = 128 // records or entries asked for at a time
+
+// Scan implements store.Engine: page by page, each as it is then.
+func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		if err := q.Valid(); err != nil {
+			yield(nil, err)
+			return
+		}
+		if e.ctx.Err() != nil {
+			yield(nil, store.ErrClosed)
+			return
+		}
+		s := &scan{Engine: e, query: q, yield: yield}
+		if err := s.run(ctx); err != nil && !s.stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// A scan is one Scan in work.
+type scan struct {
+	*Engine
+	query   store.Query
+	yield   func(*store.Record, error) bool
+	record  store.Record
+	given   int
+	stopped bool
+}
+
+func (s *scan) run(ctx context.Context) error {
+	q := &s.query
+	if q.Match == nil {
+		base := s.recordKey(q.Space, "")
+		low, high := base+q.Prefix, clientv3.GetPrefixRangeEnd(base+q.Prefix)
+		if after := base + q.After + "\x00"; q.After != "" && after > low {
+			low = after
+		}
+		return s.pages(ctx, low, high, func(_ context.Context, key string, value []byte, revision int64) error {
+			return s.give(key[len(base):], value, revision)
+		})
+	}
+	base := s.tagBase(q.Space, q.Match.Tag)
+	for _, r := range ranges(base, q.Match) {
+		err := s.pages(ctx, r[0], r[1], func(ctx context.Context, key string, _ []byte, _ int64) error {
+			return s.follow(ctx, key, len(base))
+		})
+		if err != nil || s.stopped {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scan) pages(ctx context.Context, low, high string, do func(ctx context.Context, key string, value []byte, revision int64) error) error {
+	for low < high {
+		answer, err := s.client.Get(ctx, low, clientv3.WithRange(high), clientv3.WithLimit(page))
+		if err != nil {
+			return s.translate(err)
+		}
+		for _, kv := range answer.Kvs {
+			if err := do(ctx, string(kv.Key), kv.Value, kv.ModRevision); err != nil || s.stopped {
+				return err
+			}
+			low = string(kv.Key) + "\x00"
+		}
+		if !answer.More {
+			return nil
+		}
+	}
+	return nil
+}
+
+// follow gives the record that an index entry is for, if it still has the tag.
+func (s *scan) follow(ctx context.Context, key string, base int) error {
+	_, name, _ := strings.Cut(key[base:], "\x00")
+	if !strings.HasPrefix(name, s.query.Prefix) {
+		return nil
+	}
+	answer, err := s.client.Get(ctx, s.recordKey(s.query.Space, name))
+	if err != nil {
+		return s.translate(err)
+	}
+	for _, kv := range answer.Kvs {
+		var r store.Record
+		if err := r.Decode(kv.Value); err != nil {
+			return err
+		}
+		for _, k := range s.index(s.query.Space, name, r.Tags, r.Expires) {
+			if k == key {
+				return s.give(name, kv.Value, kv.ModRevision)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *scan) give(name string, value []byte, revision int64) error {
+	s.record.Key = store.Key{Space: s.query.Space, Name: name}
+	s.record.Version = uint64(revision)
+	if err := s.record.Decode(value); err != nil {
+		return err
+	}
+	if s.record.Expired(s.config.Now()) {
+		return nil
+	}
+	s.given++
+	if !s.yield(&s.record, nil) || s.given == s.query.Limit {
+		s.stopped = true
+	}
+	return nil
+}
+
+// ranges are the index entries that match: base, value, NUL, name.
+func ranges(base string, m *store.Match) [][2]string {
+	end := clientv3.GetPrefixRangeEnd(base)
+	at, after := base+m.Value+"\x00", base+m.Value+"\x01"
+	switch m.Op {
+	case store.Equal:
+		return [][2]string{{at, after}}
+	case store.NotEqual:
+		return [][2]string{{base, at}, {after, end}}
+	case store.Greater:
+		return [][2]string{{after, end}}
+	case store.GreaterOrEqual:
+		return [][2]string{{at, end}}
+	case store.Less:
+		return [][2]string{{base, at}}
+	default:
+		return [][2]string{{base, after}}
+	}
+}
+
+// Stats implements store.Measured. The count is of all spaces of this prefix.
+func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
+	s := store.Stats{Bytes: -1}
+	if e.ctx.Err() != nil {
+		return s, store.ErrClosed
+	}
+	answer, err := e.client.Get(ctx, e.config.Prefix+"s/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return s, e.translate(err)
+	}
+	s.Records = answer.Count
+	if status, err := e.client.Status(ctx, e.config.Endpoints[0]); err == nil {
+		s.Bytes = status.DbSize
+	}
+	return s, nil
+}
+
+// isRecord says whether a key of a space's is a record's, and of which name.
+func (e *Engine) isRecord(space string, key []byte) (name string, ok bool) {
+	rest, ok := bytes.CutPrefix(key, []byte(e.recordKey(space, "")))
+	return string(rest), ok
+}

@@ -1,0 +1,149 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"vitrine/store"
+)
+
+// Watch implements store.Engine. The client's own queue has no bound, so it is
+// always emptied: into one that has, and a receiver for whom it is too short is
+// told that it is behind.
+func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*store.Event, error] {
+	return func(yield func(*store.Event, error) bool) {
+		if err := store.ValidSpace(space); err != nil {
+			yield(nil, err)
+			return
+		}
+		caller := ctx
+		ctx, cancel := e.bound(ctx)
+		defer cancel()
+		base := strings.TrimSuffix(e.recordKey(space, ""), "r") // records and the marker
+		from, err := e.watchStart(ctx, base, from)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		v := &store.Event{Change: store.Started, Record: store.Record{Key: store.Key{Space: space}, Version: from}}
+		source := e.client.Watch(ctx, base, clientv3.WithPrefix(), clientv3.WithRev(int64(from)+1), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
+		first := <-source
+		if err := e.watchError(caller, &first, first.Created); err != nil {
+			yield(nil, err)
+			return
+		}
+		events := make(chan *store.Event, e.config.Behind)
+		ended := make(chan error, 1)
+		go func() {
+			defer close(events)
+			ended <- e.pump(caller, source, space, prefix, events)
+		}()
+		defer func() {
+			cancel()
+			for range events { // until pump has returned
+			}
+		}()
+		if !yield(v, nil) {
+			return
+		}
+		for v := range events {
+			if !yield(v, nil) {
+				return
+			}
+		}
+		yield(nil, <-ended)
+	}
+}
+
+// watchStart gives the revision that a watch is beyond, if etcd keeps it.
+func (e *Engine) watchStart(ctx context.Context, base string, from uint64) (uint64, error) {
+	now, err := e.client.Get(ctx, base, clientv3.WithCountOnly(), clientv3.WithRev(int64(from)))
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, rpctypes.ErrFutureRev):
+		return 0, &store.Behind{}
+	case err != nil:
+		return 0, e.translate(err)
+	case from == 0:
+		return uint64(now.Header.Revision), nil
+	}
+	return from, nil
+}
+
+// pump hands events on while there is room.
+func (e *Engine) pump(ctx context.Context, source clientv3.WatchChan, space, prefix string, events chan<- *store.Event) error {
+	last := uint64(0)
+	for {
+		answer, ok := <-source
+		if err := e.watchError(ctx, &answer, ok); err != nil {
+			return err
+		}
+		for _, v := range e.events(space, answer.Events) {
+			if !strings.HasPrefix(v.Record.Key.Name, prefix) {
+				continue
+			}
+			select {
+			case events <- v:
+				last = v.Record.Version
+			default:
+				return &store.Behind{Oldest: last}
+			}
+		}
+	}
+}
+
+func (e *Engine) watchError(ctx context.Context, answer *clientv3.WatchResponse, ok bool) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case e.ctx.Err() != nil:
+		return store.ErrClosed
+	case answer.CompactRevision != 0:
+		return &store.Behind{Oldest: uint64(answer.CompactRevision)}
+	case answer.Err() != nil:
+		return e.translate(answer.Err())
+	case !ok:
+		return errors.New("store: etcd: the watch ended")
+	}
+	return nil
+}
+
+// events makes ours of one answer's, which holds every change of its revisions.
+func (e *Engine) events(space string, raw []*clientv3.Event) []*store.Event {
+	expired := map[int64]bool{}
+	for _, r := range raw {
+		if string(r.Kv.Key) == e.markerKey(space) {
+			expired[r.Kv.ModRevision] = true
+		}
+	}
+	var all []*store.Event
+	for _, r := range raw {
+		name, ok := e.isRecord(space, r.Kv.Key)
+		if !ok {
+			continue
+		}
+		v := &store.Event{Change: store.Written, Existed: r.PrevKv != nil}
+		v.Record.Key = store.Key{Space: space, Name: name}
+		what := r.Kv
+		if r.Type == mvccpb.DELETE {
+			v.Change, v.Existed = store.Deleted, true
+			if expired[r.Kv.ModRevision] {
+				v.Change = store.Expired
+			}
+			what = r.PrevKv // nil: compacted away
+		} else {
+			v.Existed = !r.IsCreate()
+		}
+		if what != nil && v.Record.Decode(what.Value) != nil {
+			continue // not of this version: logged by whoever reads it
+		}
+		v.Record.Version = uint64(r.Kv.ModRevision)
+		all = append(all, v)
+	}
+	return all
+}

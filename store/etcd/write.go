@@ -1,0 +1,213 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"vitrine/store"
+)
+
+const (
+	maxTxn   = 128 // etcd's own default of --max-txn-ops
+	attempts = 64  // at a write that others come before, every time
+)
+
+// An old is a record as a write found it.
+type old struct {
+	record   store.Record
+	revision int64 // 0: none
+}
+
+// Write implements store.Engine: reads what is there, and changes it only if
+// nobody else did in between.
+func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error {
+	if err := store.ValidOps(space, ops); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := e.bound(context.WithoutCancel(ctx))
+	defer cancel()
+	for range attempts {
+		done, err := e.attempt(ctx, space, ops)
+		if done || err != nil {
+			return err
+		}
+	}
+	return &store.Busy{What: "others change the same records", RetryAfter: 100 * time.Millisecond}
+}
+
+// bound ends a context with the engine too.
+func (e *Engine) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(e.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (done bool, err error) {
+	olds, err := e.read(ctx, space, ops)
+	if err != nil {
+		return false, err
+	}
+	now := e.config.Now()
+	for i := range ops {
+		if olds[i].revision != 0 && olds[i].record.Expired(now) {
+			if err := e.expire(ctx, &olds[i]); err != nil {
+				return false, err
+			}
+			return false, nil // what is there now is another matter
+		}
+	}
+	var guards []clientv3.Cmp
+	var changes []clientv3.Op
+	for i := range ops {
+		o, was := &ops[i], &olds[i]
+		o.Existed, o.Version = was.revision != 0, uint64(was.revision)
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(e.recordKey(space, o.Name)), "=", was.revision))
+		if !o.If.Holds(o.Version) {
+			// Seen by a linearizable read; of a batch, each at its own instant at worst.
+			return false, &store.Conflict{Op: i, Version: o.Version}
+		}
+		changes = e.change(changes, space, o, was)
+	}
+	if len(changes) > maxTxn {
+		return false, &store.TooLarge{What: "ops with their tags", Size: len(changes), Limit: maxTxn}
+	}
+	answer, err := e.client.Txn(ctx).If(guards...).Then(changes...).Commit()
+	if err != nil {
+		return false, e.translate(err)
+	}
+	if !answer.Succeeded {
+		return false, nil
+	}
+	for i := range ops {
+		if ops[i].Action == store.Put || (ops[i].Action == store.Delete && ops[i].Existed) {
+			ops[i].Version = uint64(answer.Header.Revision)
+		}
+	}
+	return true, nil
+}
+
+// read gets what the ops are about, all at one revision.
+func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]old, error) {
+	gets := make([]clientv3.Op, len(ops))
+	for i := range ops {
+		gets[i] = clientv3.OpGet(e.recordKey(space, ops[i].Name))
+	}
+	answer, err := e.client.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		return nil, e.translate(err)
+	}
+	olds := make([]old, len(ops))
+	for i, r := range answer.Responses {
+		for _, kv := range r.GetResponseRange().Kvs {
+			olds[i].revision = kv.ModRevision
+			olds[i].record.Key = store.Key{Space: space, Name: ops[i].Name}
+			olds[i].record.Version = uint64(kv.ModRevision)
+			if err := olds[i].record.Decode(kv.Value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return olds, nil
+}
+
+// change adds what an op does.
+func (e *Engine) change(changes []clientv3.Op, space string, o *store.Op, was *old) []clientv3.Op {
+	if o.Action == store.Check {
+		return changes
+	}
+	key := e.recordKey(space, o.Name)
+	var next []string
+	if o.Action == store.Put {
+		value := store.AppendRecord(make([]byte, 0, store.EncodedSize(o)), o)
+		changes = append(changes, clientv3.OpPut(key, string(value)))
+		next = e.index(space, o.Name, o.Tags, o.Expires)
+	} else if was.revision != 0 {
+		changes = append(changes, clientv3.OpDelete(key))
+	}
+	var before []string
+	if was.revision != 0 {
+		before = e.index(space, o.Name, was.record.Tags, was.record.Expires)
+	}
+	slices.Sort(next)
+	for _, k := range slices.Compact(next) {
+		if !slices.Contains(before, k) {
+			changes = append(changes, clientv3.OpPut(k, ""))
+		}
+	}
+	slices.Sort(before)
+	for _, k := range slices.Compact(before) {
+		if !slices.Contains(next, k) {
+			changes = append(changes, clientv3.OpDelete(k))
+		}
+	}
+	return changes
+}
+
+// expire removes a record whose time is over, if it is still the same.
+func (e *Engine) expire(ctx context.Context, was *old) error {
+	key := was.record.Key
+	changes := e.change(nil, key.Space, &store.Op{Action: store.Delete, Name: key.Name}, was)
+	changes = append(changes, clientv3.OpPut(e.markerKey(key.Space), ""))
+	_, err := e.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(e.recordKey(key.Space, key.Name)), "=", was.revision)).
+		Then(changes...).Commit()
+	return e.translate(err)
+}
+
+func (e *Engine) sweepLoop() {
+	ticker := time.NewTicker(e.config.Sweep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := e.sweep(); err != nil && !errors.Is(err, store.ErrClosed) {
+			e.config.Logger.Error("expired records are not removed", "error", err)
+		}
+	}
+}
+
+// sweep removes what is due. Several stores may do so at once: one of them wins.
+func (e *Engine) sweep() error {
+	base := e.config.Prefix + "x/"
+	for {
+		end := e.expiryKey(e.config.Now().Add(time.Millisecond), "", "")[:len(base)+16]
+		due, err := e.client.Get(e.ctx, base, clientv3.WithRange(end), clientv3.WithLimit(maxTxn), clientv3.WithKeysOnly())
+		if err != nil || len(due.Kvs) == 0 {
+			return e.translate(err)
+		}
+		for _, kv := range due.Kvs {
+			if err := e.sweepOne(string(kv.Key[len(base):]), string(kv.Key)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (e *Engine) sweepOne(entry, key string) error {
+	ms, err := strconv.ParseInt(entry[:16], 16, 64)
+	if err != nil {
+		return err
+	}
+	space, name, _ := strings.Cut(entry[16:], "\x00")
+	olds, err := e.read(e.ctx, space, []store.Op{{Name: name}})
+	if err != nil {
+		return err
+	}
+	if olds[0].revision == 0 || store.Milliseconds(olds[0].record.Expires) != ms {
+		_, err := e.client.Delete(e.ctx, key) // another store was quicker: an entry of what is no more
+		return e.translate(err)
+	}
+	return e.expire(e.ctx, &olds[0])
+}

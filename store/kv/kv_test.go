@@ -1,0 +1,276 @@
+package kv_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"vitrine/store"
+	"vitrine/store/embedded"
+	"vitrine/store/kv"
+	"vitrine/store/storetest"
+)
+
+// A host serves the API over a real engine.
+type host struct {
+	*httptest.Server
+	engine store.Engine
+	clock  *storetest.Clock
+}
+
+func serve(t *testing.T, c kv.Config, history int) *host {
+	t.Helper()
+	clock := storetest.NewClock()
+	e, err := embedded.Open(embedded.Config{Dir: "store", FS: vfs.NewMem(), Now: clock.Now, ReserveBytes: 1, HistoryEvents: history,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Engine, c.Now = e, clock.Now
+	s := httptest.NewServer(kv.New(c))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close(); _ = e.Close() })
+	return &host{Server: s, engine: e, clock: clock}
+}
+
+// A reply is what came back.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (h *host) do(t *testing.T, method, path, body string, headers ...string) reply {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, h.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	got, err := h.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	b, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{got.StatusCode, got.Header, string(b)}
+}
+
+func (h *host) want(t *testing.T, status int, method, path, body string, headers ...string) reply {
+	t.Helper()
+	r := h.do(t, method, path, body, headers...)
+	if r.status != status {
+		t.Fatalf("%s %s %v: %d %s; want %d", method, path, headers, r.status, r.body, status)
+	}
+	return r
+}
+
+func TestRecord(t *testing.T) {
+	h := serve(t, kv.Config{MaxValue: 1000}, 0)
+	h.want(t, 404, "GET", "/kv/a/b", "")
+	first := h.want(t, 201, "PUT", "/kv/a/b", "one", "Content-Type", "text/plain").header.Get("ETag")
+	r := h.want(t, 200, "GET", "/kv/a%2Fb", "")
+	if r.body != "one" || r.header.Get("ETag") != first || r.header.Get("Content-Type") != "text/plain" {
+		t.Errorf("get: %+v", r)
+	}
+	second := h.want(t, 204, "PUT", "/kv/a/b", "two").header.Get("ETag")
+	if second == first || second == "" {
+		t.Errorf("ETag %s after %s", second, first)
+	}
+	if r := h.want(t, 200, "HEAD", "/kv/a/b", ""); r.body != "" || r.header.Get("Content-Length") != "3" {
+		t.Errorf("head: %+v", r)
+	}
+	h.want(t, 304, "GET", "/kv/a/b", "", "If-None-Match", `"x", W/`+second)
+	h.want(t, 200, "GET", "/kv/a/b", "", "If-None-Match", first)
+	h.want(t, 412, "GET", "/kv/a/b", "", "If-Match", first)
+	h.want(t, 412, "PUT", "/kv/a/b", "three", "If-Match", first)
+	if r := h.want(t, 412, "PUT", "/kv/a/b", "three", "If-None-Match", "*"); r.header.Get("ETag") != second {
+		t.Errorf("412 tells ETag %s, it is %s", r.header.Get("ETag"), second)
+	}
+	h.want(t, 412, "PUT", "/kv/none", "x", "If-Match", "*")
+	h.want(t, 412, "DELETE", "/kv/a/b", "", "If-Match", `"of another server"`)
+	h.want(t, 204, "PUT", "/kv/a/b", "three", "If-Match", second)
+	h.want(t, 204, "DELETE", "/kv/a/b", "")
+	h.want(t, 404, "DELETE", "/kv/a/b", "")
+	h.want(t, 413, "PUT", "/kv/large", strings.Repeat("x", 1001))
+	h.want(t, 400, "PUT", "/kv/a%00b", "x")
+	h.want(t, 400, "PUT", "/kv/a", "x", "If-Match", `"1", "2"`)
+	h.want(t, 400, "PUT", "/kv/a", "x", "If-None-Match", `"1"`)
+	h.want(t, 405, "PATCH", "/kv/a", "x")
+	h.want(t, 413, "GET", "/kv/"+strings.Repeat("n", store.MaxName+1), "")
+	h.want(t, 201, "PUT", "/kv/a?space=other", "x")
+	h.want(t, 404, "GET", "/kv/a", "")
+}
+
+func TestTTL(t *testing.T) {
+	h := serve(t, kv.Config{MaxTTL: time.Hour}, 0)
+	h.want(t, 201, "PUT", "/kv/a?ttl=90s", "x")
+	h.want(t, 201, "PUT", "/kv/b?ttl=10", "x")
+	if got := h.want(t, 200, "GET", "/kv/b", "").header.Get("Expires"); got != h.clock.Now().Add(10*time.Second).UTC().Format(http.TimeFormat) {
+		t.Errorf("Expires: %s", got)
+	}
+	for _, ttl := range []string{"0", "-1", "2h", "soon", "1e9"} {
+		h.want(t, 400, "PUT", "/kv/c?ttl="+ttl, "x")
+	}
+	h.clock.Advance(10 * time.Second)
+	h.want(t, 404, "GET", "/kv/b", "")
+	h.want(t, 200, "GET", "/kv/a", "")
+}
+
+func TestBatchAndList(t *testing.T) {
+	h := serve(t, kv.Config{}, 0)
+	b := `{"ops":[{"op":"put","key":"a","value":"MQ=="},{"op":"put","key":"b","value":"Mg==","content_type":"text/plain"},{"op":"put","key":"c","ttl":"1h"}]}`
+	r := h.want(t, 200, "POST", "/kv", b)
+	var results kv.BatchResults
+	if err := json.Unmarshal([]byte(r.body), &results); err != nil || len(results.Results) != 3 || results.Results[0].ETag == "" {
+		t.Fatalf("batch: %s, %v", r.body, err)
+	}
+	r = h.want(t, 412, "POST", "/kv", `{"ops":[{"op":"delete","key":"a"},{"op":"check","key":"b","if_none_match":"*"}]}`)
+	if !strings.Contains(r.body, `"op":1`) {
+		t.Errorf("conflict: %s", r.body)
+	}
+	h.want(t, 200, "GET", "/kv/a", "")
+	for _, bad := range []string{"", "{", `{"ops":[]}`, `{"ops":[{"op":"grow","key":"a"}]}`, `{"ops":[{"op":"put","key":""}]}`, `{"ops":[{"op":"put","key":"a","value":"?"}]}`} {
+		h.want(t, 400, "POST", "/kv", bad)
+	}
+	var l kv.List
+	list := func(query string) string {
+		l = kv.List{}
+		if err := json.Unmarshal([]byte(h.want(t, 200, "GET", "/kv"+query, "").body), &l); err != nil {
+			t.Fatal(err)
+		}
+		names := ""
+		for _, e := range l.Records {
+			names += e.Key + string(e.Value) + " "
+		}
+		return names
+	}
+	if got := list("?limit=2&values=true"); got != "a1 b2 " || l.Next != "b" || l.Records[1].ContentType != "text/plain" {
+		t.Errorf("first page %q, next %q", got, l.Next)
+	}
+	if got := list("?after=b"); got != "c " || l.Next != "" || l.Records[0].Expires == nil {
+		t.Errorf("second page %q, next %q", got, l.Next)
+	}
+	if got := list("?prefix=x"); got != "" {
+		t.Errorf("nothing: %q", got)
+	}
+	h.want(t, 400, "GET", "/kv?limit=0", "")
+	h.want(t, 400, "GET", "/kv?values=maybe", "")
+}
+
+// stream begins a watch, whose lines the test reads.
+func (h *host) stream(t *testing.T, query string, headers ...string) (*bufio.Reader, *http.Response) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/kv"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	got, err := h.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); got.Body.Close() })
+	return bufio.NewReader(got.Body), got
+}
+
+// next reads one event: id, name, data.
+func next(t *testing.T, r *bufio.Reader) (id, name, data string) {
+	t.Helper()
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the stream ended: %v", err)
+		}
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case line == "" && name != "":
+			return id, name, data
+		case strings.HasPrefix(line, "id: "):
+			id = line[4:]
+		case strings.HasPrefix(line, "event: "):
+			name = line[7:]
+		case strings.HasPrefix(line, "data: "):
+			data = line[6:]
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	h := serve(t, kv.Config{Silence: 5 * time.Millisecond}, 8)
+	r, _ := h.stream(t, "?prefix=a&values=true")
+	if _, name, _ := next(t, r); name != "started" {
+		t.Fatalf("begins with %s", name)
+	}
+	h.want(t, 201, "PUT", "/kv/b", "elsewhere")
+	h.want(t, 201, "PUT", "/kv/a?ttl=1", "x")
+	id, name, data := next(t, r)
+	if name != "written" || !strings.Contains(data, `"value":"eA=="`) || !strings.Contains(data, `"etag":"\"`+id+`\""`) {
+		t.Fatalf("%s %s %s", id, name, data)
+	}
+	h.clock.Advance(2 * time.Second)
+	if _, name, data = next(t, r); name != "expired" || !strings.Contains(data, `"key":"a"`) {
+		t.Fatalf("%s %s", name, data)
+	}
+	again, _ := h.stream(t, "?from=1", "Last-Event-ID", id)
+	next(t, again)
+	if _, name, _ = next(t, again); name != "expired" {
+		t.Fatalf("a watch that came back gets %s", name)
+	}
+	line, err := again.ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, ":") {
+		t.Fatalf("in silence comes %q, %v", line, err)
+	}
+	for range 10 {
+		h.do(t, "PUT", "/kv/a", "y")
+	}
+	if _, got := h.stream(t, "?from=1"); got.StatusCode != http.StatusGone {
+		t.Errorf("a watch from before what is kept: %d", got.StatusCode)
+	}
+	if _, got := h.stream(t, "?from=soon"); got.StatusCode != http.StatusBadRequest {
+		t.Errorf("a watch from no number: %d", got.StatusCode)
+	}
+}
+
+func TestWatchLimit(t *testing.T) {
+	h := serve(t, kv.Config{Watches: 1}, 0)
+	r, _ := h.stream(t, "")
+	next(t, r)
+	_, got := h.stream(t, "")
+	if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
+		t.Errorf("a second watch: %d", got.StatusCode)
+	}
+}
+
+// TestClosing: the end of the engine ends a watch with an event.
+func TestClosing(t *testing.T) {
+	h := serve(t, kv.Config{}, 0)
+	r, _ := h.stream(t, "")
+	next(t, r)
+	if err := h.engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, name, data := next(t, r); name != "end" || !strings.Contains(data, "503") {
+		t.Errorf("ends with %s %s", name, data)
+	}
+	if r := h.want(t, 503, "GET", "/kv/a", ""); r.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+}

@@ -1,0 +1,333 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vitrine/store"
+)
+
+// Get implements store.Engine.
+func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error {
+	if err := key.Valid(); err != nil {
+		return err
+	}
+	if e.ctx.Err() != nil {
+		return store.ErrClosed
+	}
+	raw, err := e.client.HGet(ctx, e.keys(key.Space)[keyRecords], key.Name).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return store.ErrNotFound
+	}
+	if err != nil {
+		return e.translate(err)
+	}
+	r.Key = key
+	if err := decode(r, raw); err != nil {
+		return err
+	}
+	if r.Expired(e.config.Now()) {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+const versionDigits = 16
+
+func decode(r *store.Record, raw []byte) (err error) {
+	if len(raw) < versionDigits {
+		return fmt.Errorf("store: redis: record %s in %s is cut short", r.Key.Name, r.Key.Space)
+	}
+	if r.Version, err = strconv.ParseUint(string(raw[:versionDigits]), 16, 64); err != nil {
+		return fmt.Errorf("store: redis: record %s in %s: version: %w", r.Key.Name, r.Key.Space, err)
+	}
+	return r.Decode(raw[versionDigits:])
+}
+
+const page = 128 // names or entries asked for at a time
+
+// Scan implements store.Engine: page by page, each as it is then.
+func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		if err := q.Valid(); err != nil {
+			yield(nil, err)
+			return
+		}
+		if e.ctx.Err() != nil {
+			yield(nil, store.ErrClosed)
+			return
+		}
+		s := &scan{Engine: e, query: q, keys: e.keys(q.Space), yield: yield}
+		if err := s.run(ctx); err != nil && !s.stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// A scan is one Scan in work.
+type scan struct {
+	*Engine
+	query   store.Query
+	keys    keys
+	yield   func(*store.Record, error) bool
+	record  store.Record
+	given   int
+	stopped bool
+}
+
+func (s *scan) run(ctx context.Context) error {
+	q := &s.query
+	if q.Match == nil {
+		low, high := "["+q.Prefix, beyond(q.Prefix)
+		if q.After >= q.Prefix && q.After != "" {
+			low = "(" + q.After
+		}
+		return s.pages(ctx, keyNames, low, high, func(entry string) (string, bool) { return entry, true })
+	}
+	base := q.Match.Tag + "\x00"
+	for _, r := range ranges(base, q.Match) {
+		err := s.pages(ctx, keyTags, r[0], r[1], func(entry string) (string, bool) {
+			_, name, _ := strings.Cut(entry[len(base):], "\x00")
+			return name, strings.HasPrefix(name, q.Prefix)
+		})
+		if err != nil || s.stopped {
+			return err
+		}
+	}
+	return nil
+}
+
+// beyond is the end of the range of all that starts with prefix.
+func beyond(prefix string) string {
+	b := []byte(prefix)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i]++; b[i] != 0 {
+			return "(" + string(b[:i+1])
+		}
+	}
+	return "+"
+}
+
+// ranges are the index entries that match: base, value, NUL, name.
+func ranges(base string, m *store.Match) [][2]string {
+	start, end := "["+base, beyond(base)
+	at, after := base+m.Value+"\x00", base+m.Value+"\x01"
+	switch m.Op {
+	case store.Equal:
+		return [][2]string{{"[" + at, "(" + after}}
+	case store.NotEqual:
+		return [][2]string{{start, "(" + at}, {"[" + after, end}}
+	case store.Greater:
+		return [][2]string{{"[" + after, end}}
+	case store.GreaterOrEqual:
+		return [][2]string{{"[" + at, end}}
+	case store.Less:
+		return [][2]string{{start, "(" + at}}
+	default:
+		return [][2]string{{start, "(" + after}}
+	}
+}
+
+// pages goes through a range of a sorted set.
+func (s *scan) pages(ctx context.Context, key int, low, high string, name func(entry string) (string, bool)) error {
+	for {
+		entries, err := s.client.ZRangeByLex(ctx, s.keys[key], &redis.ZRangeBy{Min: low, Max: high, Count: page}).Result()
+		if err != nil {
+			return s.translate(err)
+		}
+		var names []string
+		var from []string
+		for _, entry := range entries {
+			if n, ok := name(entry); ok {
+				names, from = append(names, n), append(from, entry)
+			}
+		}
+		if err := s.fetch(ctx, names, from); err != nil || s.stopped || len(entries) < page {
+			return err
+		}
+		low = "(" + entries[len(entries)-1]
+	}
+}
+
+// fetch gives the records of a page that are still there, and still match.
+func (s *scan) fetch(ctx context.Context, names, entries []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	values, err := s.client.HMGet(ctx, s.keys[keyRecords], names...).Result()
+	if err != nil {
+		return s.translate(err)
+	}
+	now := s.config.Now()
+	for i, v := range values {
+		raw, ok := v.(string)
+		if !ok {
+			continue
+		}
+		s.record.Key = store.Key{Space: s.query.Space, Name: names[i]}
+		if err := decode(&s.record, []byte(raw)); err != nil {
+			return err
+		}
+		if s.record.Expired(now) || (s.query.Match != nil && !s.tagged(entries[i])) {
+			continue
+		}
+		s.given++
+		if !s.yield(&s.record, nil) || s.given == s.query.Limit {
+			s.stopped = true
+			return nil
+		}
+	}
+	return nil
+}
+
+// tagged says whether the record, read after its index entry, still has it.
+func (s *scan) tagged(entry string) bool {
+	for _, t := range s.record.Tags {
+		if t.Name+"\x00"+t.Value+"\x00"+s.record.Key.Name == entry {
+			return true
+		}
+	}
+	return false
+}
+
+const watchBlock = 250 * time.Millisecond // how long one read of the log waits
+
+// Watch implements store.Engine.
+func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*store.Event, error] {
+	return func(yield func(*store.Event, error) bool) {
+		at, err := e.watchStart(ctx, space, from)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		v := &store.Event{Change: store.Started, Record: store.Record{Key: store.Key{Space: space}, Version: at}}
+		if !yield(v, nil) {
+			return
+		}
+		for {
+			messages, err := e.readLog(ctx, space, at)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, m := range messages {
+				v, err := event(space, m)
+				if err == nil && v.Record.Version != at+1 {
+					err = &store.Behind{Oldest: v.Record.Version - 1} // revisions have no gaps: some were trimmed
+				}
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				at = v.Record.Version
+				if strings.HasPrefix(v.Record.Key.Name, prefix) && !yield(v, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// watchStart gives the revision that a watch is beyond.
+func (e *Engine) watchStart(ctx context.Context, space string, from uint64) (uint64, error) {
+	if err := store.ValidSpace(space); err != nil {
+		return 0, err
+	}
+	if e.ctx.Err() != nil {
+		return 0, store.ErrClosed
+	}
+	k := e.keys(space)
+	last, err := e.client.Get(ctx, k[keyRevision]).Uint64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, e.translate(err)
+	}
+	if from == 0 || from == last {
+		return last, nil
+	}
+	first, err := e.client.XRangeN(ctx, k[keyLog], "-", "+", 1).Result()
+	if err != nil {
+		return 0, e.translate(err)
+	}
+	oldest := last
+	if len(first) > 0 {
+		if oldest, err = revision(first[0].ID); err != nil {
+			return 0, err
+		}
+		oldest--
+	}
+	if from < oldest || from > last {
+		return 0, &store.Behind{Oldest: oldest}
+	}
+	return from, nil
+}
+
+// readLog waits for changes beyond a revision; none: the time is over.
+func (e *Engine) readLog(ctx context.Context, space string, at uint64) ([]redis.XMessage, error) {
+	if e.ctx.Err() != nil {
+		return nil, store.ErrClosed
+	}
+	got, err := e.watcher.XRead(ctx, &redis.XReadArgs{
+		Streams: []string{e.keys(space)[keyLog], strconv.FormatUint(at, 10) + "-0"}, Count: 64, Block: watchBlock,
+	}).Result()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case err != nil:
+		return nil, e.translate(err)
+	}
+	return got[0].Messages, nil
+}
+
+func revision(id string) (uint64, error) {
+	number, _, _ := strings.Cut(id, "-")
+	v, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("store: redis: log entry %q: %w", id, err)
+	}
+	return v, nil
+}
+
+func event(space string, m redis.XMessage) (*store.Event, error) {
+	field := func(name string) string { s, _ := m.Values[name].(string); return s }
+	v := &store.Event{Existed: field("e") == "1"}
+	v.Record.Key = store.Key{Space: space, Name: field("n")}
+	v.Change = map[string]store.Change{"w": store.Written, "d": store.Deleted, "x": store.Expired}[field("c")]
+	if v.Change == 0 {
+		return nil, fmt.Errorf("store: redis: log entry %s is none of this version", m.ID)
+	}
+	if err := decode(&v.Record, []byte(field("r"))); err != nil {
+		return nil, err
+	}
+	var err error
+	v.Record.Version, err = revision(m.ID)
+	return v, err
+}
+
+// Stats implements store.Measured.
+func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
+	s := store.Stats{Bytes: -1}
+	if e.ctx.Err() != nil {
+		return s, store.ErrClosed
+	}
+	spaces, err := e.client.SMembers(ctx, e.spacesKey()).Result()
+	if err != nil {
+		return s, e.translate(err)
+	}
+	for _, space := range spaces {
+		n, err := e.client.HLen(ctx, e.keys(space)[keyRecords]).Result()
+		if err != nil {
+			return s, e.translate(err)
+		}
+		s.Records += n
+	}
+	return s, nil
+}

@@ -1,0 +1,202 @@
+// Package redis is the engine that keeps records in Redis or Valkey, one server or
+// a cluster. A space lies whole in one hash slot, and every Write is one script
+// there, so that it is done whole.
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"vitrine"
+	"vitrine/store"
+)
+
+// Config of the engine. The zero value of a number means its default.
+type Config struct {
+	Addresses []string // one: a server; more, or Cluster: nodes of a cluster
+	Cluster   bool
+	User      string
+	Password  string
+	TLS       *tls.Config
+	Prefix    string        // of all keys; default "vitrine"
+	History   int64         // changes of a space kept for watches; default 1024
+	Pool      int           // connections; default 64
+	Watches   int           // connections for watches: more watches wait; default 256
+	Sweep     time.Duration // how often expired records are looked for; default 250 ms
+
+	Now    func() time.Time // the clock that expires records; required
+	Logger *slog.Logger     // required
+}
+
+// Engine is a store.Engine.
+type Engine struct {
+	config   Config
+	client   redis.UniversalClient
+	watcher  redis.UniversalClient // blocked reads hold connections: not those of requests
+	scripts  struct{ write, sweep *redis.Script }
+	promises store.Promises
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	once     sync.Once
+	loops    sync.WaitGroup
+	closeErr error
+
+	mu     sync.Mutex
+	spaces map[string]struct{} // known to be in the list of spaces
+}
+
+// Open connects, and reads from the server's configuration what may be promised.
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	if len(c.Addresses) == 0 {
+		return nil, &vitrine.BadInput{File: "store redis", Found: "no address", Want: "ADDRESS:PORT of a server, or of nodes of a cluster"}
+	}
+	setDefault(&c.Prefix, "vitrine")
+	setDefault(&c.History, 1024)
+	setDefault(&c.Pool, 64)
+	setDefault(&c.Watches, 256)
+	setDefault(&c.Sweep, 250*time.Millisecond)
+	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches), spaces: map[string]struct{}{}}
+	e.scripts.write, e.scripts.sweep = redis.NewScript(writeSource), redis.NewScript(sweepSource)
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := e.ask(ctx); err != nil {
+		e.cancel()
+		return nil, errors.Join(err, e.client.Close(), e.watcher.Close())
+	}
+	e.loops.Go(e.sweepLoop)
+	return e, nil
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+func connect(c Config, pool int) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: c.Addresses, IsClusterMode: c.Cluster, Username: c.User, Password: c.Password, TLSConfig: c.TLS,
+		PoolSize: pool, PoolTimeout: 2 * time.Second,
+		// A write without an answer may have been done: it must not be done again
+		// under a condition that its first doing changed.
+		MaxRetries:               -1,
+		ContextTimeoutEnabled:    true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// ask finds out what the server holds to.
+func (e *Engine) ask(ctx context.Context) error {
+	e.promises = store.Promises{
+		Engine: "redis", Durability: store.Memory, AtomicBatch: true, Shared: true,
+		Survives: "what the server's persistence and replication let it",
+	}
+	if err := e.client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("reach Redis at %s: %w", strings.Join(e.config.Addresses, ", "), err)
+	}
+	if e.config.Cluster || len(e.config.Addresses) > 1 {
+		return nil // a failover may lose answered writes, whatever each node does
+	}
+	settings := map[string]string{}
+	for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"} {
+		got, err := e.client.ConfigGet(ctx, name).Result()
+		if err != nil {
+			e.config.Logger.Warn("Redis does not tell its configuration: nothing is promised", "error", err)
+			return nil //nolint:nilerr // it may be forbidden, and the engine works without
+		}
+		settings[name] = got[name]
+	}
+	if settings["maxmemory"] != "0" && settings["maxmemory-policy"] != "noeviction" {
+		return &vitrine.BadInput{File: "store redis", Found: "maxmemory-policy " + settings["maxmemory-policy"],
+			Want: "noeviction: Redis would drop records to make room"}
+	}
+	replication, err := e.client.Info(ctx, "replication").Result()
+	if err != nil {
+		return fmt.Errorf("ask Redis for its role: %w", err)
+	}
+	alone := strings.Contains(replication, "role:master") && strings.Contains(replication, "connected_slaves:0")
+	e.promise(settings, alone)
+	return nil
+}
+
+func (e *Engine) promise(settings map[string]string, alone bool) {
+	if settings["appendonly"] != "yes" {
+		return
+	}
+	switch settings["appendfsync"] {
+	case "always":
+		if settings["no-appendfsync-on-rewrite"] != "no" {
+			return
+		}
+		e.promises.Durability = store.Synced
+		e.promises.Linearizable = alone
+		e.promises.Survives = "crashes of the process and of the host, as configured when this store began"
+	case "everysec":
+		e.promises.Durability = store.Interval
+		e.promises.Survives = "a crash of the host loses the writes of about a second"
+	default:
+		e.promises.Durability = store.Process
+		e.promises.Survives = "crashes of the process"
+	}
+}
+
+// Promises implements store.Engine.
+func (e *Engine) Promises() store.Promises { return e.promises }
+
+// Close implements store.Engine.
+func (e *Engine) Close() error {
+	e.once.Do(func() {
+		e.cancel()
+		e.loops.Wait()
+		e.closeErr = errors.Join(e.client.Close(), e.watcher.Close())
+	})
+	return e.closeErr
+}
+
+// keys are those of one space, all in one hash slot. In the order of the scripts.
+type keys []string
+
+const (
+	keyRecords  = iota // hash: name -> version (16 hex digits), encoded record
+	keyNames           // sorted set: names, by bytes
+	keyTags            // sorted set: tag NUL value NUL name, by bytes
+	keyIndexed         // hash: name -> its entries in keyTags, packed
+	keyExpiry          // sorted set: names by Unix milliseconds
+	keyRevision        // counter
+	keyLog             // stream of changes; its ids are revisions
+)
+
+// keys names them. Escaping keeps braces out of the hash tag.
+func (e *Engine) keys(space string) keys {
+	base := e.config.Prefix + ":{" + url.QueryEscape(space) + "}:"
+	return keys{base + "r", base + "n", base + "t", base + "i", base + "x", base + "v", base + "l"}
+}
+
+func (e *Engine) spacesKey() string { return e.config.Prefix + ":spaces" }
+
+// translate makes the errors of Redis those of an engine.
+func (e *Engine) translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	switch {
+	case e.ctx.Err() != nil || errors.Is(err, redis.ErrClosed):
+		return store.ErrClosed
+	case strings.Contains(text, "OOM ") || strings.Contains(text, "MISCONF"):
+		return fmt.Errorf("%w: %s", store.ErrFull, text)
+	case errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted):
+		return &store.Busy{What: "connections to Redis", RetryAfter: time.Second}
+	}
+	return fmt.Errorf("store: redis: %w", err)
+}

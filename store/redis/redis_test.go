@@ -1,0 +1,193 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"vitrine"
+	"vitrine/store"
+	"vitrine/store/redis"
+	"vitrine/store/storetest"
+)
+
+// serve starts a Redis server of its own, or Valkey, which the test ends.
+func serve(t *testing.T, settings ...string) string {
+	t.Helper()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		program, err = exec.LookPath("valkey-server")
+	}
+	if err != nil {
+		t.Skip(&vitrine.Unsupported{What: "the engine redis", Missing: "redis-server", Do: "install redis-server"})
+	}
+	port := freePort(t)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, settings...)
+	c := exec.Command(program, args...)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	address := "127.0.0.1:" + port
+	client := goredis.NewClient(&goredis.Options{Addr: address})
+	defer client.Close()
+	await(t, "a Redis that answers", func() bool { return client.Ping(t.Context()).Err() == nil })
+	return address
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func await(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ready() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func open(t *testing.T, c redis.Config) *redis.Engine {
+	t.Helper()
+	c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	c.Sweep = 10 * time.Millisecond
+	e, err := redis.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func TestSuite(t *testing.T) {
+	address := serve(t, "--appendonly", "yes", "--appendfsync", "always")
+	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
+		e := open(t, redis.Config{Addresses: []string{address}, Prefix: t.Name(), Now: clock.Now})
+		if p := e.Promises(); !p.Linearizable || p.Durability != store.Synced {
+			t.Fatalf("one server with appendfsync always promises %+v", p)
+		}
+		return e
+	})
+}
+
+func TestSuiteOnCluster(t *testing.T) {
+	nodes := cluster(t)
+	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
+		e := open(t, redis.Config{Addresses: nodes, Cluster: true, Prefix: t.Name(), Now: clock.Now})
+		if e.Promises().Linearizable {
+			t.Fatal("a cluster promises to be linearizable")
+		}
+		return e
+	})
+}
+
+// cluster makes two nodes, with half of the slots each.
+func cluster(t *testing.T) []string {
+	t.Helper()
+	var nodes []string
+	for range 2 {
+		nodes = append(nodes, serve(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", freePort(t)))
+	}
+	for i, address := range nodes {
+		client := goredis.NewClient(&goredis.Options{Addr: address})
+		defer client.Close()
+		if err := client.ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			continue
+		}
+		first := goredis.NewClient(&goredis.Options{Addr: nodes[0]})
+		defer first.Close()
+		host, port, _ := net.SplitHostPort(address)
+		busPort := client.ConfigGet(t.Context(), "cluster-port").Val()["cluster-port"]
+		if err := first.Do(t.Context(), "cluster", "meet", host, port, busPort).Err(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "cluster", func() bool {
+			return strings.Contains(client.ClusterInfo(t.Context()).Val(), "cluster_state:ok") &&
+				strings.Contains(first.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+		})
+	}
+	return nodes
+}
+
+// TestPromises: what a server is configured to do is what is promised.
+func TestPromises(t *testing.T) {
+	for _, c := range []struct {
+		settings     []string
+		durability   store.Durability
+		linearizable bool
+	}{
+		{nil, store.Memory, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "everysec"}, store.Interval, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "no"}, store.Process, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes"}, store.Memory, false},
+	} {
+		e := open(t, redis.Config{Addresses: []string{serve(t, c.settings...)}, Now: time.Now})
+		if p := e.Promises(); p.Durability != c.durability || p.Linearizable != c.linearizable {
+			t.Errorf("%v promises %+v", c.settings, p)
+		}
+	}
+	evicting := serve(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	if _, err := redis.Open(t.Context(), redis.Config{Addresses: []string{evicting}, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}); !vitrine.IsBadInput(err) {
+		t.Errorf("a server that drops records: %v", err)
+	}
+}
+
+func TestFull(t *testing.T) {
+	e := open(t, redis.Config{Addresses: []string{serve(t, "--maxmemory", "4mb")}, Now: time.Now})
+	var err error
+	last := ""
+	for i := 0; i < 1000 && err == nil; i++ {
+		name := fmt.Sprint(i)
+		if err = e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: name, Value: make([]byte, 64<<10)}); err == nil {
+			last = name
+		}
+	}
+	if !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a full server: %v", err)
+	}
+	var r store.Record
+	if err := e.Get(t.Context(), store.Key{Space: "s", Name: last}, &r); err != nil {
+		t.Errorf("the last record answered is gone: %v", err)
+	}
+}
+
+// TestTrimmed: a watch from before the log is told so.
+func TestTrimmed(t *testing.T) {
+	e := open(t, redis.Config{Addresses: []string{serve(t)}, History: 10, Now: time.Now})
+	for i := range 1000 {
+		if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprint(i % 7)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range e.Watch(t.Context(), "s", "", 1) {
+		var behind *store.Behind
+		if !errors.As(err, &behind) || behind.Oldest < 500 {
+			t.Fatalf("a watch from version 1 of 1000: %v", err)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+-- Removes what is due. KEYS as in redis.go; ARGV: now (Unix ms), length of the
+-- log, how many at most. Answers how many it removed.
+local R, N, T, I, X, V, L = unpack(KEYS)
+local due = redis.call('ZRANGEBYSCORE', X, '-inf', ARGV[1], 'LIMIT', 0, ARGV[3])
+for _, name in ipairs(due) do
+  local raw = redis.call('HGET', R, name)
+  local packed = redis.call('HGET', I, name)
+  if packed then
+    for _, entry in ipairs(cmsgpack.unpack(packed)) do redis.call('ZREM', T, entry) end
+    redis.call('HDEL', I, name)
+  end
+  redis.call('ZREM', X, name)
+  redis.call('HDEL', R, name)
+  redis.call('ZREM', N, name)
+  if raw then
+    local revision = redis.call('INCR', V)
+    redis.call('XADD', L, 'MAXLEN', '~', ARGV[2], string.format('%d-0', revision),
+      'c', 'x', 'n', name, 'r', raw, 'e', 1)
+  end
+end
+return #due

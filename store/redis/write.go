@@ -1,0 +1,129 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"vitrine/store"
+)
+
+//go:embed write.lua
+var writeSource string
+
+//go:embed sweep.lua
+var sweepSource string
+
+// Write implements store.Engine.
+func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error {
+	if err := store.ValidOps(space, ops); err != nil {
+		return err
+	}
+	if e.ctx.Err() != nil {
+		return store.ErrClosed
+	}
+	if err := e.enlist(ctx, space); err != nil {
+		return err
+	}
+	args := make([]any, 0, 2+8*len(ops))
+	args = append(args, e.config.Now().UnixMilli(), e.config.History)
+	for i := range ops {
+		args = appendOp(args, &ops[i])
+	}
+	got, err := e.scripts.write.Run(context.WithoutCancel(ctx), e.client, e.keys(space), args...).Int64Slice()
+	if err != nil {
+		return e.translate(err)
+	}
+	if len(got) == 3 && got[0] < 0 {
+		return &store.Conflict{Op: int(got[1]), Version: uint64(got[2])}
+	}
+	if len(got) != 2*len(ops) {
+		return fmt.Errorf("store: redis: the script answered %d numbers for %d ops", len(got), len(ops))
+	}
+	for i := range ops {
+		ops[i].Version, ops[i].Existed = uint64(got[2*i]), got[2*i+1] == 1
+	}
+	return nil
+}
+
+// appendOp gives an op to write.lua: action, name, condition, record, expiry, tags.
+func appendOp(args []any, o *store.Op) []any {
+	condition := ""
+	if o.If.Absent {
+		condition += "a"
+	}
+	if o.If.Present {
+		condition += "p"
+	}
+	version := ""
+	if o.If.Version != 0 {
+		version = fmt.Sprintf("%016x", o.If.Version)
+	}
+	action := map[store.Action]string{store.Put: "p", store.Delete: "d", store.Check: "c"}[o.Action]
+	args = append(args, action, o.Name, condition, version)
+	if o.Action != store.Put {
+		return append(args, "", 0, 0)
+	}
+	args = append(args, store.AppendRecord(make([]byte, 0, store.EncodedSize(o)), o), store.Milliseconds(o.Expires), len(o.Tags))
+	for _, t := range o.Tags {
+		args = append(args, t.Name+"\x00"+t.Value+"\x00"+o.Name)
+	}
+	return args
+}
+
+// enlist puts a space in the list of those that are swept, once.
+func (e *Engine) enlist(ctx context.Context, space string) error {
+	e.mu.Lock()
+	_, known := e.spaces[space]
+	e.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := e.client.SAdd(ctx, e.spacesKey(), space).Err(); err != nil {
+		return e.translate(err)
+	}
+	e.mu.Lock()
+	e.spaces[space] = struct{}{}
+	e.mu.Unlock()
+	return nil
+}
+
+// sweepLoop removes expired records, in every space that any store wrote to.
+func (e *Engine) sweepLoop() {
+	ticker := time.NewTicker(e.config.Sweep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := e.sweep(); err != nil && e.ctx.Err() == nil {
+			e.config.Logger.Error("expired records are not removed", "error", err)
+		}
+	}
+}
+
+const sweepRecords = 256 // in one script, so that it does not hold up others
+
+func (e *Engine) sweep() error {
+	spaces, err := e.client.SMembers(e.ctx, e.spacesKey()).Result()
+	if err != nil {
+		return err
+	}
+	for _, space := range spaces {
+		for {
+			now := strconv.FormatInt(e.config.Now().UnixMilli(), 10)
+			n, err := e.scripts.sweep.Run(e.ctx, e.client, e.keys(space), now, e.config.History, sweepRecords).Int()
+			if err != nil {
+				return fmt.Errorf("space %s: %w", space, err)
+			}
+			if n < sweepRecords {
+				break
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+-- One Write. KEYS as in redis.go: records, names, tags, indexed, expiry, revision, log.
+-- ARGV: now (Unix ms), length of the log, then for each op: action, name,
+-- condition, version (16 hex digits or ""), record, expiry (Unix ms, 0 never),
+-- count of tags, tags. Answers version and existed (0 or 1) for each op, or
+-- -1, index of the op, version it has, when a condition does not hold.
+local R, N, T, I, X, V, L = unpack(KEYS)
+local now, length = tonumber(ARGV[1]), ARGV[2]
+
+local function log(change, name, raw, existed)
+  local revision = redis.call('INCR', V)
+  redis.call('XADD', L, 'MAXLEN', '~', length, string.format('%d-0', revision),
+    'c', change, 'n', name, 'r', raw, 'e', existed)
+  return revision
+end
+
+local function unindex(name)
+  local packed = redis.call('HGET', I, name)
+  if packed then
+    for _, entry in ipairs(cmsgpack.unpack(packed)) do redis.call('ZREM', T, entry) end
+    redis.call('HDEL', I, name)
+  end
+  redis.call('ZREM', X, name)
+end
+
+local function remove(change, name, raw)
+  unindex(name)
+  redis.call('HDEL', R, name)
+  redis.call('ZREM', N, name)
+  return log(change, name, raw, 1)
+end
+
+local ops, at = {}, 3
+while at <= #ARGV do
+  local o = {action = ARGV[at], name = ARGV[at + 1], condition = ARGV[at + 2], version = ARGV[at + 3],
+    record = ARGV[at + 4], expires = tonumber(ARGV[at + 5]), tags = {}}
+  local count = tonumber(ARGV[at + 6])
+  for i = 1, count do o.tags[i] = ARGV[at + 6 + i] end
+  at = at + 7 + count
+  ops[#ops + 1] = o
+end
+
+for i, o in ipairs(ops) do
+  o.old = redis.call('HGET', R, o.name)
+  local has = o.old and string.sub(o.old, 1, 16) or ''
+  local due = o.old and redis.call('ZSCORE', X, o.name)
+  if due and tonumber(due) <= now then
+    o.lapsed, has = true, ''
+  end
+  o.has = has
+  if (string.find(o.condition, 'a') and has ~= '') or (string.find(o.condition, 'p') and has == '')
+    or (o.version ~= '' and o.version ~= has) then
+    return {-1, i - 1, has == '' and 0 or tonumber(has, 16)}
+  end
+end
+
+-- Redis asks for memory at a script's first write alone: it must be one that
+-- needs some, unless nothing here does.
+for _, o in ipairs(ops) do
+  if o.action == 'p' then
+    redis.call('INCRBY', V, 0)
+    break
+  end
+end
+
+local results = {}
+for _, o in ipairs(ops) do
+  local existed = o.has ~= '' and 1 or 0
+  local version = existed == 1 and tonumber(o.has, 16) or 0
+  if o.action == 'p' then
+    if o.lapsed then remove('x', o.name, o.old) else unindex(o.name) end
+    local raw = string.format('%016x', tonumber(redis.call('GET', V) or '0') + 1) .. o.record
+    redis.call('HSET', R, o.name, raw)
+    redis.call('ZADD', N, 0, o.name)
+    if #o.tags > 0 then
+      for _, entry in ipairs(o.tags) do redis.call('ZADD', T, 0, entry) end
+      redis.call('HSET', I, o.name, cmsgpack.pack(o.tags))
+    end
+    if o.expires ~= 0 then redis.call('ZADD', X, o.expires, o.name) end
+    version = log('w', o.name, raw, existed)
+  elseif o.action == 'd' and existed == 1 then
+    version = remove('d', o.name, o.old)
+  end
+  results[#results + 1] = version
+  results[#results + 1] = existed
+end
+return results

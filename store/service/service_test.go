@@ -1,0 +1,291 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"vitrine"
+)
+
+const token = "correct-horse-battery"
+
+// running starts a service on loopback, which the test ends.
+func running(t *testing.T, c Config, log io.Writer) (*Service, string) {
+	t.Helper()
+	c.Registry = prometheus.NewRegistry()
+	c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	s := New(c)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return s, "http://" + l.Addr().String()
+}
+
+func get(t *testing.T, url string, headers ...string) *http.Response {
+	t.Helper()
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, got.Body)
+	got.Body.Close()
+	return got
+}
+
+// value is a counter's or a gauge's.
+func value(m prometheus.Metric) float64 {
+	var d dto.Metric
+	if err := m.Write(&d); err != nil {
+		panic(err)
+	}
+	return d.GetCounter().GetValue() + d.GetGauge().GetValue()
+}
+
+func named(*http.Request) string { return "op" }
+
+// lines is a log that tests read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+func TestTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte("# who may ask\n\n"+token+"\nanother-long-token-1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	log := &lines{}
+	s, url := running(t, Config{Tokens: tokens, Routes: []Route{
+		{Path: "/kv", Handler: ok, Operation: named}, {Path: "/health", Handler: ok, Open: true},
+	}}, log)
+	for given, want := range map[string]int{
+		"Bearer " + token: 200, "bearer another-long-token-1": 200,
+		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer wrong-wrong-wrong": 401, "Basic " + token: 401, "Bearer # who may ask": 401,
+	} {
+		got := get(t, url+"/kv/a", "Authorization", given)
+		if got.StatusCode != want {
+			t.Errorf("%q: %d", given, got.StatusCode)
+		}
+		if want == 401 && got.Header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%q: no WWW-Authenticate", given)
+		}
+	}
+	if got := get(t, url+"/health"); got.StatusCode != 200 {
+		t.Errorf("an open path: %d", got.StatusCode)
+	}
+	if got := get(t, url+"/kvother"); got.StatusCode != 404 {
+		t.Errorf("another path: %d", got.StatusCode)
+	}
+	if log.count("access refused") != 6 || log.count("from=127.0.0.1:") != 6 || log.count(token) != 0 {
+		t.Errorf("failed access is logged so:\n%s", log.text.String())
+	}
+	if n := value(s.refused.WithLabelValues("token")); n != 6 {
+		t.Errorf("%v refused", n)
+	}
+	for range 100 {
+		get(t, url+"/kv/a")
+	}
+	if n := log.count("access refused"); n > 6+5*denialsPerSecond {
+		t.Errorf("a flood is logged in %d lines", n)
+	}
+}
+
+func TestTokenFiles(t *testing.T) {
+	for text, want := range map[string]string{"short\n": ":1:1:", "# none\n": "no token"} {
+		path := filepath.Join(t.TempDir(), "tokens")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadTokens(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestLimits: beyond the limits requests are refused at once, and not after that.
+func TestLimits(t *testing.T) {
+	release := make(chan struct{})
+	inside := make(chan struct{}, 10)
+	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-release })
+	s, url := running(t, Config{InFlight: 2, Bodies: 100, Routes: []Route{{Path: "/kv", Handler: slow, Operation: named}}}, io.Discard)
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { get(t, url+"/kv") })
+	}
+	<-inside
+	<-inside
+	if got := get(t, url+"/kv"); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" {
+		t.Errorf("beyond the limit: %d", got.StatusCode)
+	}
+	close(release)
+	all.Wait()
+	if got := get(t, url+"/kv"); got.StatusCode != 200 {
+		t.Errorf("below the limit again: %d", got.StatusCode)
+	}
+	got, err := http.Post(url+"/kv", "", strings.NewReader(strings.Repeat("x", 101)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != 503 {
+		t.Errorf("a body beyond the limit: %d", got.StatusCode)
+	}
+	if f, b := s.flying.Load(), s.bodies.Load(); f != 0 || b != 0 {
+		t.Errorf("at rest %d requests and %d bytes are counted", f, b)
+	}
+}
+
+func TestProtocols(t *testing.T) {
+	proto := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
+	_, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: proto}}}, io.Discard)
+	for _, want := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(want == "HTTP/1.1")
+		protocols.SetUnencryptedHTTP2(want == "HTTP/2.0")
+		client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+		got, err := client.Get(url + "/kv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(got.Body)
+		got.Body.Close()
+		client.CloseIdleConnections()
+		if string(b) != want {
+			t.Errorf("spoken %s, wanted %s", b, want)
+		}
+	}
+}
+
+// TestConnections: beyond the limit a connection waits until another ends.
+func TestConnections(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	_, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
+	address := strings.TrimPrefix(url, "http://")
+	first, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(c net.Conn) error {
+		fmt.Fprintf(c, "GET /kv HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, err := c.Read(make([]byte, 64))
+		return err
+	}
+	if err := ask(first); err != nil {
+		t.Fatal(err)
+	}
+	second, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	_ = second.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	var wait net.Error
+	if err := ask(second); !errors.As(err, &wait) || !wait.Timeout() {
+		t.Errorf("a connection beyond the limit was not left to wait: %v", err)
+	}
+	first.Close()
+	_ = second.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := second.Read(make([]byte, 64)); err != nil {
+		t.Errorf("a connection that waited was not answered: %v", err)
+	}
+}
+
+func TestGuarded(t *testing.T) {
+	for _, c := range []struct {
+		config  Config
+		address string
+		ok      bool
+	}{
+		{Config{}, "127.0.0.1:1", true}, {Config{}, "[::1]:1", true}, {Config{}, "localhost:1", true},
+		{Config{}, "0.0.0.0:1", false}, {Config{}, ":1", false}, {Config{}, "192.0.2.1:1", false}, {Config{}, "nonsense", false},
+		{Config{Tokens: &Tokens{}}, ":1", true},
+		{Config{TLS: &tls.Config{}}, ":1", false},
+		{Config{TLS: &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}}, ":1", true},
+	} {
+		c.config.Registry = prometheus.NewRegistry()
+		if err := New(c.config).Guarded(c.address); (err == nil) != c.ok || (err != nil && !vitrine.IsBadInput(err)) {
+			t.Errorf("%s: %v", c.address, err)
+		}
+	}
+}
+
+// TestWatch: too many slow ones are told once, and once when they are over.
+func TestWatch(t *testing.T) {
+	log := &lines{}
+	w := newWatch(10*time.Millisecond, 0.01, time.Hour, slog.New(slog.NewTextHandler(log, nil)))
+	window := func(slow int) {
+		for i := range 1000 {
+			d := time.Millisecond
+			if i < slow {
+				d = 11 * time.Millisecond
+			}
+			w.Observe("get", d)
+		}
+		w.judge()
+	}
+	past := func() float64 { return value(w.past.WithLabelValues("get")) }
+	window(10)
+	if len(w.Past()) != 0 || past() != 0 {
+		t.Error("one in a hundred is past a share of one in a hundred")
+	}
+	window(11)
+	window(500)
+	if got := w.Past(); len(got) != 1 || got[0] != "get" || past() != 1 || log.count("add an instance") != 1 {
+		t.Errorf("past the threshold: %v, gauge %v, log:\n%s", got, past(), log.text.String())
+	}
+	window(0)
+	if len(w.Past()) != 0 || past() != 0 || log.count("below the threshold again") != 1 {
+		t.Error("below the threshold again, and not told")
+	}
+	window(11)
+	w.judge()
+	if len(w.Past()) != 0 {
+		t.Error("past the threshold without a request")
+	}
+}
