@@ -20,15 +20,15 @@ const howMany = "VITRINE_PROOF_TRANSACTIONS"
 // A motion is instances and directors under load, and how they change.
 type motion struct {
 	site
-	transactions int64 // at least
-	transition   string
-	fleet        fleet
-	ledger       *ledger
-	instances    []*instance // that serve, the oldest first
-	stopped      []*instance
-	next         int // host of the next instance
-	phones       []*phones
-	lose         float64
+	transition string
+	fleet      fleet
+	ledger     *ledger
+	instances  []*instance // that serve, the oldest first
+	stopped    []*instance
+	next       int // host of the next instance
+	phones     []*phones
+	lose       float64              // percent of the messages
+	steering   client.SteeringStats // of the processes that were replaced
 }
 
 // newMotion starts two instances of each type and n directors.
@@ -168,8 +168,23 @@ func (m *motion) shrink() {
 // restart replaces every director's process, one after the other.
 func (m *motion) restart() {
 	m.t.Helper()
+	m.count()
 	for _, d := range m.fleet {
 		d.restart()
+	}
+}
+
+// count adds up what the directors' steering counted, which begins anew with
+// each process.
+func (m *motion) count() {
+	for _, d := range m.fleet {
+		s := d.status().Steering
+		m.steering.Kept += s.Kept
+		m.steering.Moved += s.Moved
+		m.steering.Gone += s.Gone
+		m.steering.Unknown += s.Unknown
+		m.steering.Forgotten += s.Forgotten
+		m.steering.None += s.None
 	}
 }
 
@@ -213,6 +228,9 @@ func TestKamailioThroughDirectors(t *testing.T) {
 			t.Logf("%d transactions in %s (%.0f a second), in %d messages between directors and instances; %d rounds of changes; %d calls failed",
 				sum.transactions, took.Round(time.Millisecond), float64(sum.transactions)/took.Seconds(), m.ledger.messages, rounds, sum.failed)
 			m.judge(sum)
+			if m.steering.Kept == 0 {
+				t.Error("no transaction had to be kept where it was: this shows nothing")
+			}
 			for _, id := range sum.lost {
 				t.Errorf("lost: %s", m.history(id))
 			}
@@ -237,10 +255,8 @@ func (m *motion) judge(sum tally) {
 			m.t.Errorf("%s had no transaction", in.name)
 		}
 	}
-	for _, d := range m.fleet {
-		s := d.status()
-		m.t.Logf("%s: epoch %d, steering %+v", d.name, s.Epoch, s.Steering)
-	}
+	m.count()
+	m.t.Logf("%d epochs; messages steered otherwise than by the table in force alone: %+v", m.fleet[0].status().Epoch, m.steering)
 }
 
 // history is what the capture has of a call.
@@ -256,6 +272,7 @@ func (m *motion) history(callID string) string {
 // load. Each call that fails had its transaction there and open at that moment.
 func TestKilledInstancesLoseWhatTheyHad(t *testing.T) {
 	m := newMotion(t, 2, "4s")
+	m.lose = 0 // the capture does not tell what a phone did not get
 	m.grow()
 	m.load(10 * time.Second)
 	m.after(1000)
