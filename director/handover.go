@@ -136,7 +136,14 @@ func (d *Director) takeOver(from io.Reader) (keys int, err error) {
 			return keys, err
 		}
 	}
-	return keys, nil
+	if d.gtpc != nil {
+		n, err := d.gtpc.director.TakeOver(in)
+		keys += n
+		if err != nil {
+			return keys, err
+		}
+	}
+	return keys, d.meter.TakeOver(in)
 }
 
 // handOver writes what the workers remember; they have stopped.
@@ -149,6 +156,14 @@ func (d *Director) handOver(to io.Writer) error {
 		if err := s.Carry(d.now(), out); err != nil {
 			return err
 		}
+	}
+	if d.gtpc != nil {
+		if err := d.gtpc.director.Carry(d.now(), out); err != nil {
+			return err
+		}
+	}
+	if err := d.meter.Carry(out); err != nil {
+		return err
 	}
 	return out.Flush()
 }

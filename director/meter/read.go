@@ -130,13 +130,7 @@ func (m *Meter) Types() []Type {
 }
 
 func (c *instanceCounts) reset() {
-	c.messages.Store(0)
-	c.begun.Store(0)
-	for o := range c.ended {
-		c.ended[o].Store(0)
+	for _, count := range c.all() {
+		count.Store(0)
 	}
-	c.microseconds.Store(0)
-	c.dialogsBegun.Store(0)
-	c.dialogsEnded.Store(0)
-	c.untimed.Store(0)
 }

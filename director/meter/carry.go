@@ -1,0 +1,149 @@
+package meter
+
+import (
+	"encoding/gob"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"vitrine/director/table"
+)
+
+// carried is what one process tells the next.
+type carried struct {
+	Lines     int
+	Flights   []carriedFlight
+	Instances []carriedInstance
+	Types     []carriedType // by table.Type; the last is of messages without one
+}
+
+type carriedFlight struct {
+	Line  uint32
+	Entry uint64 // with the slot of the process that wrote it
+}
+
+type carriedInstance struct {
+	Type, Name string
+	Slot       uint16
+	Counts     []uint64 // as instanceCounts.all has them
+}
+
+type carriedType struct{ Counts []uint64 } // as typeCounts.all has them
+
+// Carry writes all counts and what is in flight, for another process on the same
+// host and with the same clock to go on with. The workers must have stopped.
+func (m *Meter) Carry(to io.Writer) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := carried{Lines: len(m.flights.lines)}
+	for n := range m.flights.lines {
+		for i := range m.flights.lines[n] {
+			if e := m.flights.lines[n][i].Load(); e != 0 {
+				c.Flights = append(c.Flights, carriedFlight{uint32(n), e})
+			}
+		}
+	}
+	for o, slot := range m.slots {
+		in := carriedInstance{Type: o.ty, Name: o.name, Slot: slot}
+		for _, w := range m.workers {
+			in.Counts = sum(in.Counts, w.counts(slot).all())
+		}
+		c.Instances = append(c.Instances, in)
+	}
+	for ty := range table.MaxTypes + 1 {
+		var t carriedType
+		for _, w := range m.workers {
+			t.Counts = sum(t.Counts, w.types[ty].all())
+		}
+		c.Types = append(c.Types, t)
+	}
+	if err := gob.NewEncoder(to).Encode(c); err != nil {
+		return fmt.Errorf("hand over counts: %w", err)
+	}
+	return nil
+}
+
+// TakeOver reads what Carry wrote, after the table was registered and the
+// workers made, and before they run. Counts of instances that are not in the
+// table are left. If from is no io.ByteReader, more may be read.
+func (m *Meter) TakeOver(from io.Reader) error {
+	var c carried
+	if err := gob.NewDecoder(from).Decode(&c); err != nil {
+		return fmt.Errorf("take counts over: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.workers) == 0 {
+		return nil
+	}
+	w := m.workers[0]
+	slots := make(map[uint16]uint16, len(c.Instances))
+	for _, in := range c.Instances {
+		if slot, ok := m.slots[owner{in.Type, in.Name}]; ok {
+			slots[in.Slot] = slot
+			addTo(w.counts(slot).all(), in.Counts)
+		}
+	}
+	for ty, t := range c.Types {
+		if ty < len(w.types) {
+			addTo(w.types[ty].all(), t.Counts)
+		}
+	}
+	for _, f := range c.Flights {
+		slot, ok := slots[slotOf(f.Entry)]
+		if !ok {
+			continue
+		}
+		if c.Lines != len(m.flights.lines) || int(f.Line) >= c.Lines || !m.flights.put(f.Line, f.Entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits) {
+			w.counts(slot).untimed.Add(1)
+		}
+	}
+	return nil
+}
+
+// put enters an entry where there is room.
+func (f *flights) put(n uint32, entry uint64) bool {
+	for i := range f.lines[n] {
+		if f.lines[n][i].CompareAndSwap(0, entry) {
+			return true
+		}
+	}
+	return false
+}
+
+// all are the counts in an order that does not change.
+func (c *instanceCounts) all() []*atomic.Uint64 {
+	all := []*atomic.Uint64{&c.messages, &c.begun, &c.microseconds, &c.dialogsBegun, &c.dialogsEnded, &c.untimed}
+	for o := range c.ended {
+		all = append(all, &c.ended[o])
+	}
+	return all
+}
+
+// all are the counts in an order that does not change.
+func (c *typeCounts) all() []*atomic.Uint64 {
+	all := []*atomic.Uint64{&c.microseconds}
+	for i := range c.failures {
+		all = append(all, &c.failures[i])
+	}
+	for i := range c.latency {
+		all = append(all, &c.latency[i])
+	}
+	return all
+}
+
+func sum(to []uint64, counts []*atomic.Uint64) []uint64 {
+	if to == nil {
+		to = make([]uint64, len(counts))
+	}
+	for i := range counts {
+		to[i] += counts[i].Load()
+	}
+	return to
+}
+
+func addTo(counts []*atomic.Uint64, more []uint64) {
+	for i := range min(len(counts), len(more)) {
+		counts[i].Add(more[i])
+	}
+}

@@ -1,0 +1,286 @@
+package meter
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/table"
+)
+
+const (
+	start    = 1000 * time.Hour
+	lifetime = 32 * time.Second
+)
+
+func newTable(t testing.TB, names ...string) *table.Table {
+	t.Helper()
+	var all []vitrine.Instance
+	for i, name := range names {
+		all = append(all, vitrine.Instance{Name: name, Type: "session", Weight: 1,
+			Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 5060)})
+	}
+	made, err := table.New(1, []string{"registration", "session"}, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func registered(t testing.TB, m *Meter, names ...string) *table.Table {
+	t.Helper()
+	made := newTable(t, names...)
+	if err := m.Register(made); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func of(m *Meter, name string) Instance {
+	for _, in := range m.Instances() {
+		if in.Name == name {
+			return in
+		}
+	}
+	return Instance{}
+}
+
+func hash(i int) uint64 { return table.Key(fmt.Appendf(nil, "%d", i)) }
+
+// TestLife: a transaction is in flight from its first request to its final
+// answer, whichever worker has the answer, and however often either comes.
+func TestLife(t *testing.T) {
+	m := New(1000, lifetime)
+	made := registered(t, m, "a", "b")
+	one, two := m.Worker(), m.Worker()
+	a := made.ByName("a")
+	one.Begin(start, a, hash(1))
+	one.Begin(start+500*time.Millisecond, a, hash(1)) // a retransmission
+	one.Sent(a)
+	if got := of(m, "a"); got.InFlight != 1 || got.Begun != 1 || got.Messages != 3 {
+		t.Errorf("%+v", got)
+	}
+	latency, ok := two.End(start+800*time.Millisecond, hash(1), Succeeded)
+	if !ok || latency < 799*time.Millisecond || latency > 801*time.Millisecond {
+		t.Errorf("%s, %v", latency, ok)
+	}
+	if _, ok := one.End(start+900*time.Millisecond, hash(1), Succeeded); ok {
+		t.Error("the answer's retransmission counts again")
+	}
+	if _, ok := one.End(start, hash(2), Failed); ok {
+		t.Error("an answer to nothing counts")
+	}
+	got := of(m, "a")
+	if got.InFlight != 0 || got.Ended["succeeded"] != 1 || got.Latency != latency || of(m, "b").Begun != 0 {
+		t.Errorf("%+v", got)
+	}
+	two.Fail(a.Type, Overloaded)
+	one.Fail(NoType, Malformed)
+	types := m.Types()
+	if len(types) != 3 || types[1].Failures["overloaded"] != 1 || types[2].Failures["malformed"] != 1 || types[2].Name != "" || types[1].Total != latency {
+		t.Errorf("%+v", types)
+	}
+	for i, n := range types[1].Latency {
+		if want := uint64(0); i == 11 { // up to 1 s
+			if n != 1 {
+				t.Errorf("bucket %d has %d", i, n)
+			}
+		} else if n != want {
+			t.Errorf("bucket %d has %d", i, n)
+		}
+	}
+	one.Dialog(a, true)
+	two.Dialog(a, false)
+	if got := of(m, "a"); got.DialogsBegun != 1 || got.DialogsEnded != 1 {
+		t.Errorf("%+v", got)
+	}
+	if n := m.Answers()["session"]; n.Count != 1 || n.Total != latency {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestExpire: what has no answer ends as unanswered.
+func TestExpire(t *testing.T) {
+	m := New(1000, lifetime)
+	made := registered(t, m, "a")
+	w := m.Worker()
+	for i := range 10 {
+		w.Begin(start+time.Duration(i)*time.Second, made.ByName("a"), hash(i))
+	}
+	m.Expire(start + lifetime + 4500*time.Millisecond)
+	if got := of(m, "a"); got.InFlight != 5 || got.Ended["unanswered"] != 5 {
+		t.Errorf("%+v", got)
+	}
+	if m.Answers()["session"].Count != 0 {
+		t.Error("what was not answered counts as an answer")
+	}
+}
+
+// TestBounded: past the limit transactions are forgotten and counted, and do not
+// stay in flight.
+func TestBounded(t *testing.T) {
+	m := New(64, lifetime)
+	made := registered(t, m, "a")
+	w := m.Worker()
+	for i := range 1000 {
+		w.Begin(start+time.Duration(i)*time.Millisecond, made.ByName("a"), hash(i))
+	}
+	got := of(m, "a")
+	if got.Begun != 1000 || got.InFlight > 64 || got.Untimed < 936 || got.InFlight+got.Untimed != 1000 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRegister: an instance that stays goes on counting, one that goes is not
+// shown, and one that is back has its counts.
+func TestRegister(t *testing.T) {
+	m := New(8, lifetime)
+	made := registered(t, m, "a", "b")
+	w := m.Worker()
+	w.Begin(start, made.ByName("b"), 1)
+	made = registered(t, m, "a", "c")
+	if got := of(m, "b"); got.Name != "" {
+		t.Errorf("%+v has gone", got)
+	}
+	w.Begin(start, made.ByName("c"), 2)
+	registered(t, m, "b", "c")
+	if of(m, "b").Begun != 1 || of(m, "c").Begun != 1 {
+		t.Errorf("%+v", m.Instances())
+	}
+	for round := range 6 { // more names than there are slots: those of the longest gone are used again
+		var names []string
+		for i := range 3500 {
+			names = append(names, fmt.Sprintf("i-%d-%d", round, i))
+		}
+		made = registered(t, m, names...)
+		w.Begin(start, made.ByName(names[0]), uint64(round)+10)
+		if got := of(m, names[0]); got.Begun != 1 {
+			t.Fatalf("round %d: %+v", round, got)
+		}
+	}
+}
+
+// TestWorkersTogether: workers that begin and end each other's transactions at
+// once lose none.
+func TestWorkersTogether(t *testing.T) {
+	const each, workers = 20000, 4
+	m := New(1<<18, lifetime)
+	made := registered(t, m, "a", "b", "c")
+	all := make([]*Worker, workers)
+	for i := range all {
+		all[i] = m.Worker()
+	}
+	var wait sync.WaitGroup
+	for n, w := range all {
+		wait.Go(func() {
+			for i := range each {
+				w.Begin(start, made.Target(int32(i%3)), hash(n*each+i))
+				w.End(start, hash(n*each+i), Succeeded)
+			}
+		})
+	}
+	wait.Go(func() {
+		for range 20 {
+			m.Expire(start)
+			for _, in := range m.Instances() {
+				if in.InFlight > workers {
+					t.Errorf("%d in flight", in.InFlight)
+				}
+			}
+		}
+	})
+	wait.Wait()
+	total := uint64(0)
+	for _, in := range m.Instances() {
+		total += in.Ended["succeeded"]
+		if in.InFlight > 1 {
+			t.Errorf("%+v", in)
+		}
+	}
+	if total < each*workers-5 { // two hashes may be taken for one
+		t.Errorf("%d of %d ended", total, each*workers)
+	}
+}
+
+// TestCarry: counts and what is in flight go on in the next process.
+func TestCarry(t *testing.T) {
+	m := New(1000, lifetime)
+	made := registered(t, m, "a", "b", "gone")
+	one, two := m.Worker(), m.Worker()
+	for i := range 100 {
+		one.Begin(start, made.ByName("b"), hash(i))
+	}
+	two.End(start+time.Second, hash(0), Declined)
+	two.Dialog(made.ByName("a"), true)
+	two.Fail(0, NoInstance)
+	one.Begin(start, made.ByName("gone"), hash(1000))
+	var passed bytes.Buffer
+	if err := m.Carry(&passed); err != nil {
+		t.Fatal(err)
+	}
+	next := New(1000, lifetime)
+	registered(t, next, "c", "b", "a")
+	w := next.Worker()
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	got := of(next, "b")
+	if got.InFlight != 99 || got.Begun != 100 || got.Ended["declined"] != 1 || of(next, "a").DialogsBegun != 1 || next.Types()[0].Failures["no_instance"] != 1 {
+		t.Errorf("%+v", got)
+	}
+	if latency, ok := w.End(start+2*time.Second, hash(7), Succeeded); !ok || latency < 1999*time.Millisecond || latency > 2001*time.Millisecond {
+		t.Errorf("%s, %v", latency, ok)
+	}
+	if got := of(next, "b"); got.InFlight != 98 {
+		t.Errorf("%+v", got)
+	}
+	if err := next.TakeOver(bytes.NewReader([]byte("not this"))); err == nil {
+		t.Error("anything is taken over")
+	}
+}
+
+func TestProbe(t *testing.T) {
+	m := New(100, lifetime)
+	made := registered(t, m, "a")
+	m.Worker()
+	p := m.Probe()
+	p.Begin(start, made.ByName("a"), 5)
+	p.Fail(0, NoInstance)
+	if got := of(m, "a"); got.Begun != 0 || got.InFlight != 0 || m.Types()[0].Failures["no_instance"] != 0 {
+		t.Errorf("a probe counts: %+v", got)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	m := New(1<<12, lifetime)
+	made := registered(t, m, "a", "b")
+	w := m.Worker()
+	at := made.ByName("a")
+	i := uint64(0)
+	if n := testing.AllocsPerRun(1000, func() {
+		i++
+		h := i * 0x9e3779b97f4a7c15
+		w.Begin(start, at, h)
+		w.Sent(at)
+		w.End(start+time.Millisecond, h, Succeeded)
+		w.Fail(at.Type, Looped)
+		w.Dialog(at, true)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkTransaction(b *testing.B) {
+	m := New(1<<18, lifetime)
+	made := registered(b, m, "a", "b", "c", "d")
+	w := m.Worker()
+	for i := uint64(0); b.Loop(); i++ {
+		h := i * 0x9e3779b97f4a7c15
+		w.Begin(start, made.Target(int32(i&3)), h)
+		w.End(start, h, Succeeded)
+	}
+}

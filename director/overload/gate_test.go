@@ -1,0 +1,166 @@
+package overload
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const start = 1000 * time.Hour
+
+func config() Config {
+	return Config{Target: 100 * time.Millisecond, Initial: 100, Min: 10, Max: 1000, Burst: 20}
+}
+
+// A load drives a gate: rate a second are offered, each takes latency.
+type load struct {
+	gate     *Gate
+	now      time.Duration
+	answered uint64
+	total    time.Duration
+}
+
+func (l *load) drive(rate float64, d, latency time.Duration) (admitted int) {
+	gap := time.Duration(float64(time.Second) / rate)
+	adjust := l.now
+	for end := l.now + d; l.now < end; l.now += gap {
+		if l.gate.Admit(l.now) {
+			admitted++
+			l.answered++
+			l.total += latency
+		}
+		if l.now-adjust >= 100*time.Millisecond {
+			adjust = l.now
+			l.gate.Adjust(l.now, l.answered, l.total)
+		}
+	}
+	return admitted
+}
+
+func TestBucket(t *testing.T) {
+	g := New(config(), start)
+	admitted := 0
+	for range 100 {
+		if g.Admit(start) {
+			admitted++
+		}
+	}
+	if admitted != 20 {
+		t.Errorf("a burst of %d was let in, want 20", admitted)
+	}
+	if g.Admit(start + 9*time.Millisecond) {
+		t.Error("a token came early")
+	}
+	for range 2 {
+		if !g.Admit(start + 20*time.Millisecond) { // 2 tokens at 100/s
+			t.Error("the bucket does not fill")
+		}
+	}
+	if g.Admit(start+20*time.Millisecond) || g.Admit(start) {
+		t.Error("more tokens came than time")
+	}
+	admitted = 0
+	for range 100 { // a long pause fills it once, not more
+		if g.Admit(start + time.Hour) {
+			admitted++
+		}
+	}
+	if admitted != 20 {
+		t.Errorf("a burst of %d was let in after a pause", admitted)
+	}
+	var none *Gate
+	if !none.Admit(start) {
+		t.Error("no gate refuses")
+	}
+	if loss, _, _ := none.Feedback(); loss != 0 {
+		t.Error("no gate asks for something")
+	}
+}
+
+// TestFallsAndRecovers: past the target the rate falls to the least; below it,
+// it rises to what is offered and no higher than the most.
+func TestFallsAndRecovers(t *testing.T) {
+	l := &load{gate: New(config(), start), now: start}
+	l.drive(200, 10*time.Second, time.Second)
+	if r := l.gate.Read().Rate; r > 10.1 {
+		t.Errorf("the rate is %g after long overload, want the least, 10", r)
+	}
+	loss, validity, first := l.gate.Feedback()
+	if loss < 90 || validity <= 0 || first == 0 {
+		t.Errorf("in overload clients are asked to hold back %d%% for %s, sequence %d", loss, validity, first)
+	}
+	l.drive(200, time.Minute, 5*time.Millisecond)
+	if got := l.drive(200, time.Second, 5*time.Millisecond); got < 199 {
+		t.Errorf("%d of 200 are let in after the overload", got)
+	}
+	l.drive(200, time.Second, 5*time.Millisecond)
+	if loss, _, sequence := l.gate.Feedback(); loss != 0 || sequence <= first {
+		t.Errorf("after it, %d%%, sequence %d after %d", loss, sequence, first)
+	}
+	l.drive(5000, time.Minute, time.Millisecond)
+	if r := l.gate.Read().Rate; r < 990 || r > 1001 {
+		t.Errorf("the rate rises to %g, want the most, 1000", r)
+	}
+}
+
+// TestIdle: a function that is hardly used does not have its rate raised.
+func TestIdle(t *testing.T) {
+	l := &load{gate: New(config(), start), now: start}
+	l.drive(30, time.Minute, time.Millisecond)
+	if r := l.gate.Read().Rate; r != 100 {
+		t.Errorf("the rate went to %g with 30/s offered", r)
+	}
+}
+
+// TestBusySystem: a function that serves 150/s at most settles near that,
+// whatever more is offered.
+func TestBusySystem(t *testing.T) {
+	const capacity = 150.0
+	l := &load{gate: New(config(), start), now: start}
+	backlog := 0.0
+	served := 0
+	for second := range 120 {
+		for range 10 { // latency follows the backlog
+			latency := 10*time.Millisecond + time.Duration(backlog/capacity*float64(time.Second))
+			n := l.drive(600, 100*time.Millisecond, latency)
+			backlog = max(0, backlog+float64(n)-capacity/10)
+			if second >= 60 {
+				served += n
+			}
+		}
+	}
+	if mean := float64(served) / 60; mean < 0.6*capacity || mean > 1.1*capacity {
+		t.Errorf("%.0f/s are let in of a function that serves %.0f/s", mean, capacity)
+	}
+	if delay := backlog / capacity; delay > 1 {
+		t.Errorf("a backlog of %.1fs", delay)
+	}
+}
+
+// TestWorkersTogether: workers at once take no token twice.
+func TestWorkersTogether(t *testing.T) {
+	g := New(Config{Target: time.Second, Initial: 1000, Min: 10, Burst: 500}, start)
+	var admitted atomic.Int64
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 1000 {
+				if g.Admit(start) {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if n := admitted.Load(); n != 500 {
+		t.Errorf("%d were let in at once, want 500", n)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	g := New(config(), start)
+	if n := testing.AllocsPerRun(1000, func() { g.Admit(start) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
