@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,3 +125,25 @@ func (a *API) maxBody() int { return a.Limits.Bytes + a.Limits.Blocks*(a.Limits.
 
 // maxAttempts bounds how often a change is tried anew because others changed the same record.
 const maxAttempts = 16
+
+// Operation names what a request does, for measuring: "nudsf record put".
+func Operation(r *http.Request) string {
+	elements := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), Root+"/"), "/")
+	what := "other"
+	switch {
+	case len(elements) >= 6 && elements[4] == "blocks":
+		what = "block"
+	case len(elements) >= 5:
+		what = elements[4] // meta, blocks
+		if what != "meta" && what != "blocks" {
+			what = "other"
+		}
+	case len(elements) == 4 && elements[2] == "records":
+		what = "record"
+	case len(elements) == 3 && elements[2] == "records":
+		what = "search"
+	case len(elements) >= 3 && elements[2] == "subs-to-notify":
+		what = "subscription"
+	}
+	return "nudsf " + what + " " + rest.Method(r)
+}

@@ -78,3 +78,6 @@ func (a *API) openAPI(w http.ResponseWriter, _ *http.Request) error {
 
 // maxAttempts bounds how often a change is tried anew because others changed the same timer.
 const maxAttempts = 16
+
+// Operation names what a request does, for measuring: "timer put".
+func Operation(r *http.Request) string { return "timer " + rest.Method(r) }

@@ -96,3 +96,14 @@ func Problem(err error) *wire.Problem {
 	}
 	return wire.NewProblem(http.StatusInternalServerError, wire.CauseSystemFailure, "the store failed; its log says why")
 }
+
+// Method names a request's method in lower case; one that no API here has is "other".
+func Method(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return "get"
+	case http.MethodPut, http.MethodDelete, http.MethodPatch:
+		return strings.ToLower(r.Method)
+	}
+	return "other"
+}

@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"vitrine/store"
 	"vitrine/store/embedded"
 	"vitrine/store/nudsf/nudsftest"
+	"vitrine/store/nudsf/udsf"
 )
 
 func TestEmbedded(t *testing.T) {
@@ -23,4 +26,23 @@ func TestEmbedded(t *testing.T) {
 			return e
 		}
 	})
+}
+
+// TestMetrics holds the counters against Prometheus' rules.
+func TestMetrics(t *testing.T) {
+	e, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	f, err := udsf.New(udsf.Config{Engine: e, Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := testutil.CollectAndLint(f.Collector()); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	if n := testutil.CollectAndCount(f.Collector()); n != 14 {
+		t.Errorf("%d metrics", n)
+	}
 }

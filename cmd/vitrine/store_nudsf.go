@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"vitrine"
+	"vitrine/store"
+	"vitrine/store/nudsf"
+	"vitrine/store/nudsf/udsf"
+	"vitrine/store/service"
+	"vitrine/store/timer"
+)
+
+// nudsfFlags are what the user says of the standard APIs of a store.
+type nudsfFlags struct {
+	storages      []string
+	callbacks     []string
+	root          string
+	subscriptions int
+}
+
+func (f *nudsfFlags) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.storages, "storage", nil, "realm/storage that Nudsf serves; without it, all")
+	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "where callbacks may go: host, host:port, *.domain, or prefix like 10.0.0.0/8; without it, every host")
+	flags.StringVar(&f.root, "api-root", "", "scheme, host and port in URIs that Nudsf gives; without it, they are paths")
+	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "subscriptions of one storage")
+}
+
+// function makes the standard APIs over an engine.
+func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger) (*udsf.Function, error) {
+	function, err := udsf.New(udsf.Config{
+		Engine: engine, Clock: time.Now, Log: log,
+		Storages: f.storages, Allow: f.callbacks, APIRoot: f.root, Subscriptions: f.subscriptions,
+	})
+	if err != nil {
+		return nil, &vitrine.BadInput{File: "vitrine store run", Found: err.Error()}
+	}
+	return function, nil
+}
+
+// nudsfRoutes are the standard APIs in a service, and their descriptions.
+func nudsfRoutes(f *udsf.Function) []service.Route {
+	return []service.Route{
+		{Path: nudsf.Root, Handler: f.Records, Operation: nudsf.Operation},
+		{Path: timer.Root, Handler: f.Timers, Operation: timer.Operation},
+		{Path: "/openapi/nudsf-dr.yaml", Handler: yaml(nudsf.OpenAPI), Open: true},
+		{Path: "/openapi/nudsf-timer.yaml", Handler: yaml(timer.OpenAPI), Open: true},
+	}
+}
+
+// serveWith serves while the function sends callbacks and lets things expire; when
+// one ends, so does the other.
+func serveWith(ctx context.Context, f *udsf.Function, serve func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- f.Run(ctx)
+	}()
+	err := serve(ctx)
+	cancel()
+	if ran := <-ended; err == nil {
+		err = ran
+	}
+	return err
+}
