@@ -11,6 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
 )
 
 // clock is a monotonic clock.
@@ -308,5 +312,42 @@ func TestNoAllocation(t *testing.T) {
 	}
 	if e.handled.Load() != rounds+1 {
 		t.Errorf("%d handled", e.handled.Load())
+	}
+}
+
+// TestBurst: datagrams that their sender gave the kernel in one piece come one
+// by one, the last one shorter.
+func TestBurst(t *testing.T) {
+	g, e, _ := serve(t, Config{Addresses: loopback, Workers: 1})
+	for _, address := range g.Addresses() {
+		c := dial(t, address)
+		for _, size := range []int{1, 100, 300, 1400} {
+			if err := unix.SetsockoptInt(fdOf(t, c), unix.SOL_UDP, unix.UDP_SEGMENT, size); err != nil {
+				t.Skip(&vitrine.Unsupported{What: "UDP segmentation offload", Missing: err.Error()})
+			}
+			before := e.handled.Load()
+			const count = 20
+			burst := make([]byte, count*size+size/2)
+			for i := range burst {
+				burst[i] = byte(i / size)
+			}
+			if _, err := c.Write(burst); err != nil {
+				t.Fatal(err)
+			}
+			want := count + (size/2+size-1)/size
+			for i := range want {
+				message := burst[i*size : min((i+1)*size, len(burst))]
+				if got := read(t, c); !bytes.Equal(got, append([]byte("echo:"), message...)) {
+					t.Fatalf("%v, %d of size %d: %d bytes %.20q", address, i, size, len(got), got)
+				}
+			}
+			if n := e.handled.Load() - before; n != int64(want) {
+				t.Errorf("%d datagrams of size %d were handled as %d", want, size, n)
+			}
+		}
+	}
+	counters, err := g.Counters()
+	if err != nil || counters.Received != uint64(e.handled.Load()) {
+		t.Errorf("%d handled, %+v, %v", e.handled.Load(), counters, err)
 	}
 }

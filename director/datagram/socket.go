@@ -52,6 +52,9 @@ func open(address netip.AddrPort) (fd int, err error) {
 		}
 	}
 	growBuffers(fd)
+	// A burst of one sender may come in one piece, which spares its way through
+	// the kernel once for each datagram. Kernels before 5.0 do not know it.
+	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
 	if err := unix.Bind(fd, sockaddr(address)); err != nil {
 		return -1, fmt.Errorf("bind UDP %v: %w; is another program listening there?", address, err)
 	}

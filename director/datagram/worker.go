@@ -10,7 +10,7 @@ import (
 const (
 	// front is how many bytes of a datagram lie close to those of its
 	// neighbours; the rest of a longer one goes to pages of its own.
-	front = 2048
+	front = 4096
 	// spread moves each front by a cache line, so that the start lines of a
 	// batch do not all fall into the same cache set.
 	spread = front + 64
@@ -19,11 +19,20 @@ const (
 
 // An inbox is the buffers of one batch.
 type inbox struct {
-	headers [batch]mmsghdr
-	vectors [batch][2]unix.Iovec
-	names   [batch]name
-	fronts  []byte
-	tails   []byte // touched by long datagrams only
+	headers  [batch]mmsghdr
+	vectors  [batch][2]unix.Iovec
+	names    [batch]name
+	controls [batch]control
+	fronts   []byte
+	tails    []byte // touched by long datagrams only
+}
+
+// A control is room for the control message that says of what size the
+// datagrams are that the kernel gave in one piece (UDP_GRO).
+type control struct {
+	header unix.Cmsghdr
+	size   int32
+	_      [4]byte
 }
 
 func newInbox() *inbox {
@@ -37,9 +46,28 @@ func newInbox() *inbox {
 		h.Iov = &b.vectors[i][0]
 		h.SetIovlen(2)
 		h.Name = (*byte)(unsafe.Pointer(&b.names[i]))
-		h.Namelen = unix.SizeofSockaddrInet6
+		h.Control = (*byte)(unsafe.Pointer(&b.controls[i]))
+		b.reset(i)
 	}
 	return b
+}
+
+// reset prepares the i-th header for the next datagram.
+func (b *inbox) reset(i int) {
+	h := &b.headers[i].header
+	h.Namelen = unix.SizeofSockaddrInet6
+	h.SetControllen(int(unsafe.Sizeof(control{})))
+}
+
+// segment is the size of the datagrams in the i-th piece of n bytes; the last
+// one may be shorter.
+func (b *inbox) segment(i, n int) int {
+	c := &b.controls[i]
+	if b.headers[i].header.Controllen < uint64(unsafe.Offsetof(c.size)+unsafe.Sizeof(c.size)) ||
+		c.header.Level != unix.SOL_UDP || c.header.Type != unix.UDP_GRO || c.size <= 0 {
+		return n
+	}
+	return int(c.size)
 }
 
 // receive reads up to batch datagrams and says how many.
@@ -96,14 +124,24 @@ func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler
 	if n == 0 {
 		return 0
 	}
-	w.count.received.Add(uint64(n))
 	w.count.reads.Add(1)
 	in.At, in.Listener = now(), s.listener
+	received := 0
 	for i := range n {
-		in.Data, in.From = w.inbox.data(i), getName(&w.inbox.names[i])
-		w.inbox.headers[i].header.Namelen = unix.SizeofSockaddrInet6
+		data := w.inbox.data(i)
+		in.From = getName(&w.inbox.names[i])
+		size := w.inbox.segment(i, len(data))
+		for len(data) > size {
+			in.Data, data = data[:size:size], data[size:]
+			handler.Handle(in, w.out)
+			received++
+		}
+		in.Data = data
 		handler.Handle(in, w.out)
+		received++
+		w.inbox.reset(i)
 	}
+	w.count.received.Add(uint64(received))
 	w.out.Flush()
 	return n
 }

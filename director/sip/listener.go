@@ -1,6 +1,7 @@
 package sip
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -79,6 +80,9 @@ func newPlace(l Listener, address netip.AddrPort) (place, error) {
 
 // is says whether a host and port name the listener.
 func (p *place) is(host []byte, port uint16) bool {
+	if port == p.port && bytes.Equal(host, p.host) {
+		return true
+	}
 	if port == 0 {
 		port = 5060
 	}

@@ -197,8 +197,6 @@ const (
 	flowName = "vf"
 )
 
-const digits = "0123456789abcdef"
-
 // append writes the stamp after cookie and mark.
 func (s *stamp) append(b []byte) []byte {
 	head := uint64(s.listener)<<24 | uint64(s.ty)<<16 | uint64(s.id)
@@ -224,27 +222,53 @@ func parseStamp(branch []byte) (s stamp, ok bool) {
 	}, ok1 && ok2 && ok3
 }
 
+// appendHex appends the lowest n digits of v; n is 4, or a multiple of 8.
 func appendHex(b []byte, v uint64, n int) []byte {
-	for shift := 4 * (n - 1); shift >= 0; shift -= 4 {
-		b = append(b, digits[v>>shift&15])
+	switch n {
+	case 4:
+		return binary.BigEndian.AppendUint32(b, uint32(hex8(uint32(v))))
+	case 8:
+		return binary.BigEndian.AppendUint64(b, hex8(uint32(v)))
 	}
-	return b
+	b = binary.BigEndian.AppendUint64(b, hex8(uint32(v>>32)))
+	return binary.BigEndian.AppendUint64(b, hex8(uint32(v)))
 }
 
-// parseHex reads up to 16 lower-case hexadecimal digits.
+// hex8 are the eight lower-case digits of v, all at once: each nibble is moved
+// into a byte of its own, and those above 9 are moved on from '9'+1 to 'a'.
+func hex8(v uint32) uint64 {
+	x := uint64(v)
+	x = (x | x<<16) & 0x0000ffff0000ffff
+	x = (x | x<<8) & 0x00ff00ff00ff00ff
+	x = (x | x<<4) & 0x0f0f0f0f0f0f0f0f
+	letters := (x + 0x0606060606060606) >> 4 & 0x0101010101010101
+	return x + 0x3030303030303030 + letters*('a'-'9'-1)
+}
+
+// parseHex8 undoes hex8; ok is false for what hex8 does not write.
+func parseHex8(text uint64) (v uint32, ok bool) {
+	x := text&0x0f0f0f0f0f0f0f0f + text>>6&0x0101010101010101*9
+	x = (x | x>>4) & 0x00ff00ff00ff00ff
+	x = (x | x>>8) & 0x0000ffff0000ffff
+	v = uint32(x | x>>16)
+	return v, hex8(v) == text
+}
+
+// parseHex reads 4, 8 or 16 lower-case digits.
 func parseHex(text []byte) (v uint64, ok bool) {
-	for _, c := range text {
-		switch {
-		case isDigit(c):
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		default:
-			return 0, false
-		}
-		v = v<<4 | uint64(c)
+	switch len(text) {
+	case 4:
+		low, ok := parseHex8(0x3030303000000000 | uint64(binary.BigEndian.Uint32(text)))
+		return uint64(low), ok
+	case 8:
+		low, ok := parseHex8(binary.BigEndian.Uint64(text))
+		return uint64(low), ok
+	case 16:
+		high, ok1 := parseHex8(binary.BigEndian.Uint64(text))
+		low, ok2 := parseHex8(binary.BigEndian.Uint64(text[8:]))
+		return uint64(high)<<32 | uint64(low), ok1 && ok2
 	}
-	return v, len(text) > 0 && len(text) <= 16
+	return 0, false
 }
 
 // transactionOf is the part of the branch that is the same for a request, its
@@ -268,8 +292,7 @@ func loopOf(m *sip.Message, route []byte, callID uint64) uint64 {
 	if len(route) > 0 {
 		h = fold(h, xxhash.Sum64(route))
 	}
-	tag, _ := sip.Param(m.From, "tag")
-	return fold(h, xxhash.Sum64(tag))
+	return h
 }
 
 // fold mixes a value into a hash.
@@ -384,6 +407,9 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // equalFold compares ASCII without case; lower must be lower case.
 func equalFold(text []byte, lower string) bool {
+	if string(text) == lower { // as it mostly is
+		return true
+	}
 	if len(text) != len(lower) {
 		return false
 	}

@@ -43,22 +43,22 @@ func kindOf(name []byte) Kind {
 	// One candidate for most lengths, so that a name is compared once.
 	switch len(name) {
 	case 2:
-		return match(name, "to", To)
+		return match(name, "To", "to", To)
 	case 3:
-		return match(name, "via", Via)
+		return match(name, "Via", "via", Via)
 	case 4:
 		switch name[0] | 0x20 {
 		case 'f':
-			return match(name, "from", From)
+			return match(name, "From", "from", From)
 		case 'c':
-			return match(name, "cseq", CSeq)
+			return match(name, "CSeq", "cseq", CSeq)
 		}
-		return match(name, "path", Path)
+		return match(name, "Path", "path", Path)
 	case 5:
 		if name[0]|0x20 == 'e' {
-			return match(name, "event", Event)
+			return match(name, "Event", "event", Event)
 		}
-		return match(name, "route", Route)
+		return match(name, "Route", "route", Route)
 	}
 	return kindOfLong(name)
 }
@@ -68,38 +68,38 @@ func kindOfLong(name []byte) Kind {
 	case 7:
 		switch name[1] | 0x20 {
 		case 'a':
-			return match(name, "call-id", CallID)
+			return match(name, "Call-ID", "call-id", CallID)
 		case 'o':
-			return match(name, "contact", Contact)
+			return match(name, "Contact", "contact", Contact)
 		}
-		return match(name, "expires", Expires)
+		return match(name, "Expires", "expires", Expires)
 	case 12:
 		switch name[0] | 0x20 {
 		case 'm':
-			return match(name, "max-forwards", MaxForwards)
+			return match(name, "Max-Forwards", "max-forwards", MaxForwards)
 		case 'r':
-			return match(name, "record-route", RecordRoute)
+			return match(name, "Record-Route", "record-route", RecordRoute)
 		}
-		return match(name, "content-type", ContentType)
+		return match(name, "Content-Type", "content-type", ContentType)
 	case 13:
 		switch name[0] | 0x20 {
 		case 's':
-			return match(name, "service-route", ServiceRoute)
+			return match(name, "Service-Route", "service-route", ServiceRoute)
 		case 'p':
-			return match(name, "proxy-require", ProxyRequire)
+			return match(name, "Proxy-Require", "proxy-require", ProxyRequire)
 		}
-		return match(name, "authorization", Authorization)
+		return match(name, "Authorization", "authorization", Authorization)
 	case 14:
-		return match(name, "content-length", ContentLength)
+		return match(name, "Content-Length", "content-length", ContentLength)
 	case 16:
-		return match(name, "www-authenticate", WWWAuthenticate)
+		return match(name, "WWW-Authenticate", "www-authenticate", WWWAuthenticate)
 	case 18:
 		if name[0]|0x20 == 's' {
-			return match(name, "subscription-state", SubscriptionState)
+			return match(name, "Subscription-State", "subscription-state", SubscriptionState)
 		}
-		return match(name, "proxy-authenticate", ProxyAuthenticate)
+		return match(name, "Proxy-Authenticate", "proxy-authenticate", ProxyAuthenticate)
 	case 19:
-		return match(name, "proxy-authorization", ProxyAuthorization)
+		return match(name, "Proxy-Authorization", "proxy-authorization", ProxyAuthorization)
 	}
 	return Other
 }
@@ -126,8 +126,9 @@ func compact(letter byte) Kind {
 	return Other
 }
 
-func match(name []byte, want string, kind Kind) Kind {
-	if equalFold(name, want) {
+// match compares a name as it is usually written, and in lower case.
+func match(name []byte, usual, lower string, kind Kind) Kind {
+	if string(name) == usual || equalFold(name, lower) {
 		return kind
 	}
 	return Other
