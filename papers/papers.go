@@ -35,7 +35,7 @@ const (
 type Exhibit struct {
 	Name       string         `yaml:"-"`          // "nfv-vital/table-2"
 	Title      string         `yaml:"title"`      // what it shows
-	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field
+	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field; null takes a field away
 	Workload   map[string]any `yaml:"workload"`   // likewise
 	Stated     []Ordering     `yaml:"stated"`     // what the paper says of it
 }
@@ -128,6 +128,7 @@ func (e Exhibit) overlay(base string, fields map[string]any, to string) error {
 		return fmt.Errorf("%s: %w", base, err)
 	}
 	maps.Copy(spec, fields)
+	maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
 	if text, err = yaml.Marshal(spec); err != nil {
 		return err
 	}

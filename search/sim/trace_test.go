@@ -1,7 +1,11 @@
 package sim_test
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +125,47 @@ func TestTraceRefusesWhatItCannotReplay(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// TestSearchesOnTheRecordedIMS: on 734 trials of the reference IMS at 51 sizes
+// (catalog/ims-reference/trace), adaptive finds within a quarter what the
+// recorded ramp found, for most of them, in less than half of its load. The
+// deployments of a small size differ by more than that.
+func TestSearchesOnTheRecordedIMS(t *testing.T) {
+	file, err := os.Open("../../catalog/ims-reference/trace/outcomes.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var all []vitrine.Outcome
+	ramped := map[string]time.Duration{}
+	for lines := json.NewDecoder(file); ; {
+		var o vitrine.Outcome
+		if err := lines.Decode(&o); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+		ramped[o.Sizing] += o.Duration
+	}
+	tr, err := sim.NewTrace(all, 1)
+	if err != nil || len(tr.Sizings()) != 51 {
+		t.Fatalf("%d sizings: %v", len(tr.Sizings()), err)
+	}
+	near := 0
+	var load, ramp time.Duration
+	for _, sizing := range tr.Sizings() {
+		cfg := rate.Config{Min: 45, Max: 900, Duration: 2 * time.Second, Repeat: 3, Precision: 0.2, Thresholds: []float64{0.9}}
+		m := sim.Drive(tr, sizing, rate.NewAdaptive(cfg), cfg, sim.Costs{}, 1000)
+		if math.Abs(math.Log(m.Capacities[0].Rate/tr.Capacity(sizing, 0.9))) < 0.25 {
+			near++
+		}
+		load, ramp = load+m.Load, ramp+ramped[sizing.String()]
+	}
+	t.Logf("%d of 51 near, %v of load, the ramp %v", near, load, ramp)
+	if near < 36 || load > ramp/2 {
+		t.Errorf("%d of 51 capacities are near, in %v of load; the ramp had %v", near, load, ramp)
 	}
 }
