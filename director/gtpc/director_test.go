@@ -214,7 +214,7 @@ func TestSequenceNumbersPerPeer(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, in := range s.meter.Instances() {
-		if in.Begun != 2 || in.Ended["succeeded"] != 2 || in.InFlight != 0 || in.Messages != 3 {
+		if in.Begun != 2 || in.Ended["succeeded"] != 2 || in.DialogsBegun != 2 || in.DialogsEnded != 0 || in.InFlight != 0 || in.Messages != 3 {
 			t.Errorf("metered: %+v", in)
 		}
 	}

@@ -172,12 +172,23 @@ func (w *Worker) back(t *turn, e exchange, first bool) way {
 	}
 	if first && e.receiver.id != 0 {
 		w.meter.End(t.now, transaction(e.number), outcome(t.cause))
+		w.countSession(t, e)
 	}
 	w.learn(t, to)
 	if e.kind == gtpc.DeleteSessionRequest && t.cause.Accepted() && e.receiver.id != 0 {
 		w.director.sessions.forget(directorSpace, e.teid)
 	}
 	return to
+}
+
+// countSession counts a session that was made or deleted, as a dialog is.
+func (w *Worker) countSession(t *turn, e exchange) {
+	if e.kind != gtpc.CreateSessionRequest && e.kind != gtpc.DeleteSessionRequest || !t.cause.Accepted() {
+		return
+	}
+	if target := t.view.Table.ByID(e.receiver.ty, e.receiver.id); target != nil {
+		w.meter.Dialog(target, e.kind == gtpc.CreateSessionRequest)
+	}
 }
 
 // toPrefix routes an answer to the instance that its sequence number names.
