@@ -5,10 +5,12 @@ import (
 	"context"
 	_ "embed"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
+	"vitrine/store/kv"
 )
 
 // What the stores are put under: values of storeValue bytes, storeKeys keys.
@@ -26,6 +29,7 @@ const (
 	storeClients = 64
 	storeKeys    = 100_000
 	storeValue   = 256
+	storeBatch   = 50 // writes of one request, of which it takes 64
 	storeTrial   = 5 * time.Second
 	redisReads   = 500_000 // reads of one trial of redis-benchmark
 )
@@ -154,12 +158,58 @@ func (s *stage) ourStore(measure func(context.Context, *stage) (kept, error)) ke
 
 func putOverREST(ctx context.Context, s *stage) (kept, error) { return s.wrk(ctx, "PUT", storeTrial) }
 
-// getOverREST reads keys that are there, most of them.
+// getOverREST reads keys that are all there.
 func getOverREST(ctx context.Context, s *stage) (kept, error) {
-	if _, err := s.wrk(ctx, "PUT", 2*storeTrial); err != nil {
+	if err := s.fill(ctx); err != nil {
 		return kept{}, err
 	}
 	return s.wrk(ctx, "GET", storeTrial)
+}
+
+// fill writes all keys, in batches.
+func (s *stage) fill(ctx context.Context) error {
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = netns.Do(s.netns, func() error {
+			var d net.Dialer
+			conn, err = d.DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}}
+	defer transport.CloseIdleConnections()
+	to := &http.Client{Transport: transport}
+	value := bytes.Repeat([]byte("v"), storeValue)
+	for from := 0; from < storeKeys; from += storeBatch {
+		var b kv.Batch
+		for i := range storeBatch {
+			b.Ops = append(b.Ops, kv.BatchOp{Op: "put", Key: "k" + strconv.Itoa(from+i), Value: value})
+		}
+		if err := postBatch(ctx, to, b); err != nil {
+			return fmt.Errorf("fill the store: %w", err)
+		}
+	}
+	return nil
+}
+
+func postBatch(ctx context.Context, to *http.Client, b kv.Batch) error {
+	body, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	url := fmt.Sprintf("http://127.0.0.1:%d%s", storePort, kv.Root)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := to.Do(request)
+	if err != nil {
+		return err
+	}
+	said, err := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusOK {
+		err = errors.Join(err, fmt.Errorf("%s: %s", response.Status, said))
+	}
+	return errors.Join(err, response.Body.Close())
 }
 
 // wrk drives the REST API with wrk, one request under way for each client.
