@@ -99,6 +99,7 @@ func look(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) {
 			i, _ := strconv.ParseInt(string(r.Value), 10, 64)
 			raise(kept, i)
 		}
+		runtime.Gosched()
 	}
 }
 
