@@ -44,6 +44,7 @@ type core struct {
 	epochs *table.Epochs
 	rules  atomic.Pointer[Rules]
 	known  atomic.Pointer[sources]
+	losses losses
 }
 
 // A Proxy handles the messages of one worker.

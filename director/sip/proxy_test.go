@@ -661,6 +661,58 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// TestInstanceFeedback: the share that an instance asks for is held back while
+// that counts, and of one transaction all messages or none.
+func TestInstanceFeedback(t *testing.T) {
+	c := rulesConfig()
+	c.Feedback = true
+	s := newStage(t, c)
+	refused := func() (n int) {
+		for i := range 400 {
+			text := lines("MESSAGE sip:b@example.com SIP/2.0", fmt.Sprintf("Call-ID: m%d", i))
+			r, m := s.must(text, client, udp4)
+			if again, _ := s.must(text, client, udp4); again != r {
+				t.Errorf("a retransmission became\n%s", again.text)
+			}
+			if m.Status == 503 {
+				n++
+			}
+		}
+		return n
+	}
+	tell := func(parameters string) {
+		r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0", "To: <sip:b@x>;tag=3"), client, udp4)
+		own := string(m.Via)
+		answer := strings.Replace(respond(r.text, 200, ""), own, strings.Replace(own, `;oc;oc-algo="loss"`, parameters, 1), 1)
+		if !strings.Contains(answer, parameters) {
+			t.Fatalf("%s", answer)
+		}
+		s.must(answer, s.targetOf(r.to).Address, udp6)
+	}
+	for _, step := range []struct {
+		parameters string
+		low, high  int
+	}{
+		{`;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=1.0`, 0, 0},
+		{`;oc=50;oc-algo="loss";oc-validity=1000;oc-seq=2.5`, 140, 260},
+		{`;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=2.4`, 140, 260}, // overtaken
+		{`;oc=101;oc-seq=3.0`, 140, 260},
+		{`;oc=x;oc-seq=3.0`, 140, 260},
+		{`;oc=100;oc-validity=1000;oc-seq=10.0`, 400, 400},
+		{`;oc=20;oc-validity=0;oc-seq=11`, 0, 0}, // ended
+		{`;oc=100;oc-seq=12`, 400, 400},
+	} {
+		tell(step.parameters)
+		if n := refused(); n < step.low || n > step.high {
+			t.Errorf("%s: %d of 400 refused", step.parameters, n)
+		}
+	}
+	s.now += 501 * time.Millisecond
+	if n := refused(); n != 0 {
+		t.Errorf("%d refused after the feedback's time", n)
+	}
+}
+
 // TestDraining: a transaction stays where it began; dialogs do as the type says.
 func TestDraining(t *testing.T) {
 	for _, dialogs := range []bool{false, true} {

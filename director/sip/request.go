@@ -236,8 +236,10 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 		return p.answer(m, s, 503, "Service Unavailable", meter.NoInstance)
 	}
 	options := &p.rules.types[ty]
-	if options.Gate != nil && isGated(m) && !options.Gate.Admit(p.in.At) {
-		return p.answer(m, s, 503, "Service Unavailable", meter.Overloaded)
+	if (options.Gate != nil || p.rules.feedback) && isGated(m) {
+		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !options.Gate.Admit(p.in.At) {
+			return p.answer(m, s, 503, "Service Unavailable", meter.Overloaded)
+		}
 	}
 	s.stamp.id = s.target.ID
 	p.out.To = s.target.Address

@@ -1,13 +1,9 @@
 package sip
 
 import (
-	"bytes"
 	"net/netip"
-	"strconv"
-	"time"
 
 	"vitrine/director/meter"
-	"vitrine/director/overload"
 	"vitrine/wire/sip"
 )
 
@@ -42,6 +38,9 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	p.cutVia(m)
 	if s.ty != noType {
 		p.answered(m, &s)
+		if !s.outward && len(own.oc) > 0 && p.rules.feedback {
+			p.server.losses.tell(p.in.At, s.ty, s.id, &own)
+		}
 		if !s.outward {
 			p.feedback(&next, p.rules.types[s.ty].Gate)
 		}
@@ -134,41 +133,4 @@ func outcomeOf(status int) meter.Outcome {
 		return meter.Failed
 	}
 	return meter.Declined
-}
-
-// feedback writes the gate's overload feedback into the Via of a client that
-// asks for it (RFC 7339 section 4): what it had there of oc parameters is
-// replaced.
-func (p *Proxy) feedback(v *via, gate *overload.Gate) {
-	if !wantsFeedback(v, gate) {
-		return
-	}
-	p.edits.replace(p.edits.offset(v.text), p.edits.end(v.text), p.built(appendFeedback(p.build(), v, gate)))
-}
-
-// wantsFeedback says whether a client asks for feedback and can do by the loss
-// algorithm: it names it, or none (RFC 7339 section 4.2).
-func wantsFeedback(v *via, gate *overload.Gate) bool {
-	return gate != nil && v.oc != nil && len(v.oc) == 0 && (len(v.ocAlgo) == 0 || bytes.Contains(v.ocAlgo, lossAlgorithm))
-}
-
-var lossAlgorithm = []byte("loss")
-
-// appendFeedback appends a Via element with the gate's feedback.
-func appendFeedback(b []byte, v *via, gate *overload.Gate) []byte {
-	loss, validity, sequence := gate.Feedback()
-	at := bytes.IndexByte(v.text, ';')
-	b = append(b, v.text[:at]...)
-	for at < len(v.text) {
-		start := at
-		var name []byte
-		name, _, at = cutParam(v.text, at+1)
-		if !equalFold(name, "oc") && !equalFold(name, "oc-algo") && !equalFold(name, "oc-validity") && !equalFold(name, "oc-seq") {
-			b = append(b, v.text[start:at]...)
-		}
-	}
-	b = strconv.AppendInt(append(b, ";oc="...), int64(loss), 10)
-	b = append(b, `;oc-algo="loss";oc-validity=`...)
-	b = strconv.AppendInt(b, int64(validity/time.Millisecond), 10)
-	return append(strconv.AppendUint(append(b, ";oc-seq="...), sequence, 10), ".0"...)
 }
