@@ -55,12 +55,13 @@ type stageConfig struct {
 	each    int
 	firstID uint16
 	weight  float64
+	inside  netip.Addr // of the instances
 }
 
 // newStage makes a director with n instances of each type, with IDs from 1.
 func newStage(t *testing.T, types []string, options ...option) *stage {
 	t.Helper()
-	c := stageConfig{each: 2, weight: 1, firstID: 1, config: director.Config{Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
+	c := stageConfig{each: 2, weight: 1, firstID: 1, inside: netip.AddrFrom4([4]byte{127, 0, 0, 1}), config: director.Config{Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
 	for _, ty := range types {
 		c.options = append(c.options, director.TypeOption{Type: ty, Sessions: true})
 	}
@@ -71,7 +72,7 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 	s := &stage{t: t, types: types, nodes: map[string]*node{}, start: time.Now()}
 	for _, name := range types {
 		for i := range c.each {
-			n := s.listen(netip.AddrPort{})
+			n := s.listen(netip.AddrPortFrom(c.inside, 0))
 			in := vitrine.Instance{Name: fmt.Sprintf("%s-%d", name, i+1), Type: name, Address: n.address, Weight: c.weight, ID: c.firstID + uint16(i)}
 			s.instances, s.nodes[in.Name] = append(s.instances, in), n
 		}
@@ -88,7 +89,7 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 
 	probe := s.listen(netip.AddrPort{})
 	s.peerPort = probe.address.Port()
-	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Workers: 2, Now: s.now})
+	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("[::1]:0")}, Workers: 2, Now: s.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func (s *stage) listen(at netip.AddrPort) *node {
 	if !at.IsValid() {
 		at = netip.MustParseAddrPort("127.0.0.1:0")
 	}
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -210,9 +211,17 @@ func (s *stage) peer() *node {
 	return s.listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 77, s.peerCount}), s.peerPort))
 }
 
+// director is the director's address of the node's family.
+func (n *node) director() netip.AddrPort {
+	if n.address.Addr().Is6() {
+		return n.stage.config.Addresses[1]
+	}
+	return n.stage.address
+}
+
 func (n *node) send(b []byte) {
 	n.t.Helper()
-	if _, err := n.conn.WriteToUDPAddrPort(b, n.stage.address); err != nil {
+	if _, err := n.conn.WriteToUDPAddrPort(b, n.director()); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -237,7 +246,7 @@ func (n *node) receiveBoth() (*gtpc.Message, []byte) {
 	if err != nil {
 		n.t.Fatalf("%v; %+v", err, n.stage.director.Totals(n.stage.now()))
 	}
-	if from != n.stage.address {
+	if from != n.director() {
 		n.t.Fatalf("from %v, not the director", from)
 	}
 	m := new(gtpc.Message)

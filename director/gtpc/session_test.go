@@ -1,0 +1,244 @@
+package gtpc_test
+
+import (
+	"fmt"
+	"testing"
+
+	"vitrine"
+	director "vitrine/director/gtpc"
+	"vitrine/wire/gtpc"
+)
+
+// attach creates a session for an IMSI: the peer's TEID is mmeTEID; the
+// instance's is what teid says. It returns the instance and its TEID.
+func attach(t *testing.T, s *stage, peer *node, imsi string, sequence, mmeTEID uint32, teid func(*node) uint32) (*node, uint32) {
+	t.Helper()
+	peer.send(createSession(imsi, sequence, peer.address, mmeTEID))
+	n, request := s.whoGot(s.types[0])
+	given := teid(n)
+	n.send(created(request, given, s.address.Addr()))
+	response := peer.receive()
+	if response.Type != gtpc.CreateSessionResponse || response.Sequence != sequence || response.TEID != mmeTEID {
+		t.Fatalf("the peer got %v, sequence %#x, TEID %#x", response.Type, response.Sequence, response.TEID)
+	}
+	return n, given
+}
+
+// How functions give out TEIDs: by their prefix, or as they like.
+func ways() map[string]struct {
+	option option
+	teid   func(imsi string, serial uint32) func(*node) uint32
+} {
+	return map[string]struct {
+		option option
+		teid   func(imsi string, serial uint32) func(*node) uint32
+	}{
+		"prefix": {func(c *stageConfig) { c.options[0].Number = 1 }, func(imsi string, serial uint32) func(*node) uint32 {
+			return func(n *node) uint32 { return n.prefix().SessionTEID(director.SessionKey([]byte(imsi)), serial) }
+		}},
+		"learned": {func(*stageConfig) {}, func(_ string, serial uint32) func(*node) uint32 {
+			return func(*node) uint32 { return 0x90000000 + serial*0x10001 }
+		}},
+	}
+}
+
+// A session stays at its instance while others are added, weights change, and
+// the instance drains; new sessions do not go to one that drains.
+func TestSessionsStay(t *testing.T) {
+	for name, way := range ways() {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, []string{"gateway"}, way.option)
+			peer := s.peer()
+			type session struct {
+				at   *node
+				teid uint32
+			}
+			var sessions []session
+			count := map[*node]int{}
+			for i := range uint32(40) {
+				imsi := fmt.Sprintf("00101%010d", i)
+				at, teid := attach(t, s, peer, imsi, i+1, 1000+i, way.teid(imsi, i))
+				sessions = append(sessions, session{at, teid})
+				count[at]++
+			}
+			if len(count) != 2 {
+				t.Fatal("all 40 sessions went to one instance")
+			}
+			drained := s.nodes["gateway-1"]
+			check := func(when string, base uint32) {
+				t.Helper()
+				for i, x := range sessions {
+					peer.send(plain(gtpc.ModifyBearerRequest, x.teid, base+uint32(i)))
+					m := x.at.receive()
+					if m.Type != gtpc.ModifyBearerRequest || m.TEID != x.teid {
+						t.Fatalf("%s: session %d: %+v", when, i, m)
+					}
+					x.at.send(answered(m, 1000+uint32(i)))
+					if r := peer.receive(); r.Sequence != base+uint32(i) || r.Type != gtpc.ModifyBearerResponse {
+						t.Fatalf("%s: the peer got %+v", when, r)
+					}
+				}
+			}
+			check("at first", 1000)
+			s.change(func(in *vitrine.Instance) {
+				if in.Name == "gateway-2" {
+					in.Weight = 50
+				}
+			})
+			check("after a change of weights", 2000)
+			s.change(func(in *vitrine.Instance) {
+				if in.Name == "gateway-1" {
+					in.State = vitrine.Draining
+				}
+			})
+			check("while one drains", 3000)
+			for i := range uint32(20) {
+				imsi := fmt.Sprintf("00102%010d", i)
+				if at, _ := attach(t, s, peer, imsi, 4000+i, 5000+i, way.teid(imsi, 500+i)); at == drained {
+					t.Fatal("a new session went to an instance that drains")
+				}
+			}
+			learned := s.director.Totals(s.now()).Sessions
+			if name == "prefix" && learned != 0 || name == "learned" && learned != 60 {
+				t.Errorf("%d TEIDs were learned", learned)
+			}
+		})
+	}
+}
+
+// With prefixes, a director that knows nothing sends a session to its instance.
+func TestPrefixNeedsNoMemory(t *testing.T) {
+	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Number = 1; c.each = 5 })
+	peer := s.peer()
+	for name, n := range s.nodes {
+		for i := range uint32(10) {
+			peer.send(plain(gtpc.ModifyBearerRequest, n.prefix().SessionTEID(uint16(i*997), i), i+1+uint32(n.target.ID)*100))
+			if m := n.receive(); m.Type != gtpc.ModifyBearerRequest {
+				t.Fatalf("%s got %v", name, m.Type)
+			}
+		}
+	}
+	if got := s.director.Totals(s.now()); got.UnknownTEID != 0 || got.Sessions != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Messages go by their type first, then by the session's key: the instance of
+// another type is the same one for all messages of a session, whichever
+// instance its attach was on.
+func TestTypesOfTheTable(t *testing.T) {
+	types := []string{"ATTACH-DETACH", "HANDOVER-SR", "BEARER-CRT"}
+	for _, numbers := range []uint8{1, 0} {
+		s := newStage(t, types, func(c *stageConfig) {
+			c.rules = director.DefaultRules(types[0], types[1], types[2])
+			for i := range c.options {
+				c.options[i].Number = numbers * uint8(i+1)
+			}
+			c.each = 3
+		})
+		peer := s.peer()
+		handovers := map[*node]bool{}
+		for i := range uint32(12) {
+			imsi := fmt.Sprintf("00101%010d", i*7919)
+			_, teid := attach(t, s, peer, imsi, i+1, 1000+i, func(n *node) uint32 {
+				if numbers == 0 {
+					return 0x80000000 + i
+				}
+				return n.prefix().SessionTEID(director.SessionKey([]byte(imsi)), i)
+			})
+			var at *node
+			for k, kind := range []gtpc.Type{gtpc.ModifyBearerRequest, gtpc.ReleaseAccessBearersRequest} {
+				peer.send(plain(kind, teid, 10_000+i*10+uint32(k)))
+				n, m := s.whoGot("HANDOVER-SR")
+				if m.Type != kind || at != nil && at != n {
+					t.Fatalf("session %d: %v went to %s", i, m.Type, n.target.Name)
+				}
+				at = n
+			}
+			handovers[at] = true
+			peer.send(plain(gtpc.BearerResourceCommand, teid, 20_000+i|gtpc.CommandSequence))
+			if _, m := s.whoGot("BEARER-CRT"); m.Type != gtpc.BearerResourceCommand || !m.IsCommand() {
+				t.Fatalf("%+v", m)
+			}
+			peer.send(plain(gtpc.DeleteSessionRequest, teid, 30_000+i))
+			s.whoGot("ATTACH-DETACH")
+		}
+		if len(handovers) < 2 {
+			t.Error("all sessions were handed over on one instance")
+		}
+		// An attach that brings the P-GW's TEID moves a session here.
+		b := gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 99_999)
+		b = gtpc.AppendDigits(b, gtpc.IMSI, "001010000000001")
+		b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 5, V4: peer.address.Addr()})
+		b = gtpc.AppendFTEID(b, 1, gtpc.Endpoint{Interface: gtpc.S5PGW, TEID: 8, V4: peer.address.Addr()})
+		peer.send(gtpc.End(b, 0))
+		s.whoGot("HANDOVER-SR")
+	}
+}
+
+// A session whose instance is down goes on at another, and its retransmissions
+// too.
+func TestInstanceGone(t *testing.T) {
+	for name, way := range ways() {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, []string{"gateway"}, way.option)
+			peer := s.peer()
+			at, teid := attach(t, s, peer, "001010000000001", 1, 1000, way.teid("001010000000001", 1))
+			peer.send(plain(gtpc.ModifyBearerRequest, teid, 2))
+			at.receive()
+			s.change(func(in *vitrine.Instance) {
+				if in.Name == at.target.Name {
+					in.State = vitrine.Down
+				}
+			})
+			peer.send(plain(gtpc.ModifyBearerRequest, teid, 2))
+			other, m := s.whoGot("gateway")
+			if other == at {
+				t.Fatal("a message went to an instance that is down")
+			}
+			other.send(answered(m, 1000))
+			if m := peer.receive(); m.Sequence != 2 {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
+}
+
+// A restart that hands over loses nothing: neither learned TEIDs nor answers on
+// their way. One that does not loses those, and only those.
+func TestRestart(t *testing.T) {
+	for name, way := range ways() {
+		for _, carry := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, carried %v", name, carry), func(t *testing.T) {
+				s := newStage(t, []string{"gateway"}, way.option)
+				peer := s.peer()
+				at, teid := attach(t, s, peer, "001010000000001", 1, 1000, way.teid("001010000000001", 1))
+				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2))
+				request := at.receive()
+				s.restart(carry)
+				at.send(answered(request, 1000))
+				if carry {
+					if m := peer.receive(); m.Sequence != 2 || m.Type != gtpc.ModifyBearerResponse {
+						t.Fatalf("the answer: %+v", m)
+					}
+				}
+				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2)) // the peer sends it again
+				got, again := s.whoGot("gateway")
+				if carry && again.Sequence != request.Sequence || !carry && again.Sequence == request.Sequence {
+					t.Errorf("a retransmission has the number %#x, and had %#x", again.Sequence, request.Sequence)
+				}
+				known := carry || name == "prefix"
+				if known && got != at {
+					t.Errorf("the session of %s went on at %s", at.target.Name, got.target.Name)
+				}
+				got.send(answered(again, 1000))
+				if m := peer.receive(); m.Sequence != 2 {
+					t.Fatalf("%+v", m)
+				}
+				if n := s.director.Totals(s.now()); (n.UnknownTEID == 0) != known || n.Stray != map[bool]uint64{true: 0, false: 1}[carry] {
+					t.Errorf("%+v", n)
+				}
+			})
+		}
+	}
+}
