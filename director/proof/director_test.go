@@ -85,7 +85,7 @@ var configuration = template.Must(template.New("director").Parse(`listen:
   control: {{.Control}}
 workers: 2
 transition: {{.Transition}}
-memory: {keys: 65536, transactions: 65536}
+memory: {keys: 524288, transactions: 524288}
 types:
 - {name: registration, protocol: sip{{.Registration}}}
 - {name: session, protocol: sip{{.Session}}}

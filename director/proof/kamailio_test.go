@@ -47,7 +47,7 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	}
 	in := &instance{name: name, ty: ty, address: s.at(host, 5060)}
 	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + s.host(host), "PORT=5060"},
-		"kamailio", "-DD", "-E", "-f", config, "-m", "128", "-M", "4", "-w", s.dir, "-P", filepath.Join(s.dir, name+".pid"))
+		"kamailio", "-DD", "-E", "-f", config, "-m", "768", "-M", "4", "-w", s.dir, "-P", filepath.Join(s.dir, name+".pid"))
 	eventually(s.t, name+" answers", func() bool {
 		if !in.running() {
 			s.t.Fatalf("%s ended: %v", name, in.err)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,12 +56,13 @@ func (s site) follow(directors ...*steward) *ledger {
 	s.t.Helper()
 	l := &ledger{t: s.t, network: netip.MustParsePrefix(s.instances()), directors: map[netip.Addr]bool{}, read: make(chan error, 1),
 		transactions: map[uint64]*record{}}
-	filter := fmt.Sprintf("(udp and net %s)", s.instances())
+	var hosts []string
 	for _, d := range directors {
 		a := netip.MustParseAddrPort(d.address).Addr()
 		l.directors[a] = true
-		filter += fmt.Sprintf(" or (icmp and src host %s)", a)
+		hosts = append(hosts, "host "+a.String())
 	}
+	filter := fmt.Sprintf("(udp and net %s and (%s)) or (icmp and src net %s0/27)", s.instances(), strings.Join(hosts, " or "), s.prefix)
 	fifo := filepath.Join(s.dir, "capture.pcap")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		s.t.Fatal(err)
@@ -68,7 +70,7 @@ func (s site) follow(directors ...*steward) *ledger {
 	go func() { l.read <- l.readAll(fifo) }()
 	var err error
 	// Slots of the capture's ring are as large as the longest packet kept.
-	if l.tap, err = tap.Start("", "lo", filter, fifo, "-s", "4096"); err != nil {
+	if l.tap, err = tap.Start("", "lo", filter, fifo, "-s", "4096", "-B", "131072"); err != nil {
 		if w, open := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); open == nil {
 			_ = w.Close() // lets the reader end
 			<-l.read
@@ -166,68 +168,90 @@ func (l *ledger) packet(at time.Time, p []byte) {
 // challenge, INVITE with the ACK, BYE with an answer, SUBSCRIBE when it was
 // answered and the NOTIFY sent.
 func (l *ledger) message(at time.Time, from, to netip.AddrPort, m *sip.Message) {
-	inst, toward := from, false
-	if l.network.Contains(to.Addr()) {
-		inst, toward = to, true
-	}
-	id, ok := transactionID(m)
+	k, ok := classOf(m)
 	if !ok {
 		return
 	}
+	id := k.of(m.CallID)
 	r := l.transactions[id]
-	if r == nil {
-		r = &record{at: inst, began: at}
-		l.transactions[id] = r
-	}
-	if inst != r.at && (len(r.others) == 0 || r.others[len(r.others)-1] != inst) {
-		if len(r.others) == 0 {
-			r.moved = at
+	method := string(m.SequenceMethod)
+	if l.network.Contains(to.Addr()) { // to an instance
+		if !m.IsRequest() {
+			return
 		}
-		r.others = append(r.others, inst)
-	}
-	if !r.ended.IsZero() {
+		if r == nil {
+			r = &record{at: to, began: at}
+			l.transactions[id] = r
+		}
+		r.sent(at, to)
+		if method == "ACK" {
+			l.end(r, at)
+		}
 		return
 	}
-	over := false
-	switch method := string(m.SequenceMethod); {
-	case method == "ACK":
-		over = true
-	case method == "NOTIFY":
-		r.notified = true
-		over = r.answered
-	case m.IsRequest() || toward:
-	case method == "SUBSCRIBE":
-		r.answered = m.Status >= 200
-		over = r.notified && r.answered
-	case method == "REGISTER":
-		over = m.Status >= 200 && m.Status != 401
-	case method == "BYE":
-		over = m.Status >= 200
+	if r == nil || r.at != from {
+		return
 	}
-	if over {
+	r.notified = r.notified || method == "NOTIFY" && m.IsRequest()
+	final := m.Status >= 200
+	r.answered = r.answered || method == "SUBSCRIBE" && final
+	if k == inSubscription && r.notified && r.answered || method == "REGISTER" && final && m.Status != 401 || method == "BYE" && final {
+		l.end(r, at)
+	}
+}
+
+func (l *ledger) end(r *record, at time.Time) {
+	if r.ended.IsZero() {
 		r.ended = at
 		l.over.Add(1)
 	}
 }
 
-// transactionID tells the transactions of one Call-ID apart; ok is false for
-// what is none of those that the phones begin.
-func transactionID(m *sip.Message) (id uint64, ok bool) {
+// sent notes that a request of the transaction went to an instance.
+func (r *record) sent(at time.Time, to netip.AddrPort) {
+	if to == r.at && len(r.others) == 0 || len(r.others) > 0 && r.others[len(r.others)-1] == to {
+		return
+	}
+	if len(r.others) == 0 {
+		r.moved = at
+	}
+	r.others = append(r.others, to)
+}
+
+// A class tells the transactions of one Call-ID apart.
+type class uint64
+
+const (
+	inRegistration class = iota
+	inSubscription
+	inInvitation
+	inFarewell
+	classes
+)
+
+func (k class) of(callID []byte) uint64 { return xxhash.Sum64(callID) + uint64(k) }
+
+// classOf is a message's class; ok is false for what is of none, such as OPTIONS.
+func classOf(m *sip.Message) (k class, ok bool) {
 	switch string(m.SequenceMethod) {
-	case "REGISTER", "SUBSCRIBE", "NOTIFY", "INVITE", "ACK", "CANCEL":
-		return xxhash.Sum64(m.CallID), true
+	case "REGISTER":
+		return inRegistration, true
+	case "SUBSCRIBE", "NOTIFY":
+		return inSubscription, true
+	case "INVITE", "ACK", "CANCEL":
+		return inInvitation, true
 	case "BYE":
-		return xxhash.Sum64(m.CallID) + 1, true
+		return inFarewell, true
 	}
 	return 0, false
 }
 
-// of are the records of a call: of its transaction, or of its two.
+// of are the records of a call's transactions.
 func (l *ledger) of(callID string) (all []*record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, id := range []uint64{xxhash.Sum64String(callID), xxhash.Sum64String(callID) + 1} {
-		if r := l.transactions[id]; r != nil {
+	for k := range classes {
+		if r := l.transactions[k.of([]byte(callID))]; r != nil {
 			all = append(all, r)
 		}
 	}

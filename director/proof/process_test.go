@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -38,35 +37,12 @@ func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	}
 }
 
-// output collects what a process writes, from its end.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-const mostOutput = 1 << 20
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.buf.Len() > mostOutput {
-		o.buf.Next(o.buf.Len() - mostOutput/2)
-	}
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // A process is a program and its children, in a group of their own.
 type process struct {
 	t     testing.TB
 	name  string
 	cmd   *exec.Cmd
-	out   *output
+	log   string        // file of what it and its children write
 	ended chan struct{} // then err is set
 	err   error
 	once  sync.Once
@@ -75,29 +51,42 @@ type process struct {
 // spawn starts a program that is stopped when the test ends, if not before.
 func spawn(t testing.TB, name, dir string, environ []string, program string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: name, out: new(output), ended: make(chan struct{})}
+	p := &process{t: t, name: name, ended: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), environ...)
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	// Not a pipe: a director's first process ends long before those that follow it.
+	out, err := os.CreateTemp(dir, name+"-*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p.log = out.Name()
+	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.cmd.WaitDelay = 10 * time.Second // for what its children still write
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	go func() {
 		defer close(p.ended)
-		if p.err = p.cmd.Wait(); errors.Is(p.err, exec.ErrWaitDelay) {
-			p.err = nil
-		}
+		p.err = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if said := p.out.String(); t.Failed() && program != "sipp" { // which draws screens
+		if said := p.said(); t.Failed() && program != "sipp" { // which draws screens
 			t.Logf("%s:\n%s", name, said[max(0, len(said)-4000):])
 		}
 	})
 	return p
+}
+
+// said is what it and its children wrote.
+func (p *process) said() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Errorf("what %s wrote: %v", p.name, err)
+	}
+	return string(text)
 }
 
 // signal signals the whole group.

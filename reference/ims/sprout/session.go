@@ -3,6 +3,7 @@ package sprout
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/emiago/sipgo/sip"
 
@@ -78,15 +79,15 @@ func retarget(out *sip.Request, b binding) error {
 		return fmt.Errorf("contact %q: %w", b.URI, err)
 	}
 	out.Recipient = target
-	path := make([]sip.Header, 0, len(b.Path))
-	for _, p := range b.Path {
+	// One at a time, the first at last: the request takes what was prepended last
+	// for its topmost Route.
+	for _, p := range slices.Backward(b.Path) {
 		var uri sip.Uri
 		if err := sip.ParseUri(p, &uri); err != nil {
 			return fmt.Errorf("path %q: %w", p, err)
 		}
-		path = append(path, &sip.RouteHeader{Address: uri})
+		out.PrependHeader(&sip.RouteHeader{Address: uri})
 	}
-	out.PrependHeader(path...)
 	return nil
 }
 

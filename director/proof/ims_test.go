@@ -1,0 +1,159 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/load"
+	"vitrine/load/sipp"
+)
+
+// Hosts of the parts of an IMS that stand behind the instances' ingresses.
+const (
+	homesteadHost = 20
+	firstSprout   = 40
+	sprouts       = 6
+)
+
+// An ims is aggregates of the reference IMS: each a Bono, where the director
+// sends to, and a Sprout of its own. Registrations are shared by the Sprouts,
+// subscribers by Homestead: the state that outlives a transaction.
+type ims struct {
+	site
+	instances []*instance
+}
+
+func (s site) sprouts(port int) string {
+	var all []string
+	for i := range sprouts {
+		all = append(all, s.at(firstSprout+i, port))
+	}
+	return strings.Join(all, ",")
+}
+
+// newIMS starts what all aggregates share, and their Sprouts.
+func newIMS(t *testing.T) *ims {
+	t.Helper()
+	m := &ims{site: newSite(t)}
+	m.component("homestead", homesteadHost, "--listen", m.at(homesteadHost, 8888), "--subscribers", "100000")
+	for i := range sprouts {
+		m.component("sprout", firstSprout+i, "--listen", m.at(firstSprout+i, 5060), "--homestead", m.at(homesteadHost, 8888),
+			"--self", m.at(firstSprout+i, 7000), "--peers", m.sprouts(7000), "--initial-rate", "5000", "--target-latency", "5s")
+	}
+	return m
+}
+
+// component runs a part of the IMS in a process of its own.
+func (m *ims) component(name string, host int, args ...string) *process {
+	m.t.Helper()
+	p := spawnSelf(m.t, name, fmt.Sprintf("%s-%d", name, host), m.dir, args...)
+	eventually(m.t, p.name+" is ready", func() bool {
+		if !p.running() {
+			m.t.Fatalf("%s ended: %v", p.name, p.err)
+		}
+		return strings.Contains(p.said(), "ready on")
+	})
+	return p
+}
+
+// aggregate starts the ingress of the next aggregate.
+func (m *ims) aggregate(ty string) *instance {
+	m.t.Helper()
+	n := len(m.instances)
+	address := m.at(firstInstance+n, 5060)
+	in := &instance{name: fmt.Sprintf("%s-%d", ty, n), ty: ty, address: address}
+	in.process = m.component("bono", firstInstance+n, "--listen", address, "--sprout", m.at(firstSprout+n, 5060), "--target-latency", "5s")
+	m.instances = append(m.instances, in)
+	return in
+}
+
+// TestIMSThroughDirectors: SIPp registers, subscribes and calls through two
+// directors to aggregates of the reference IMS. Meanwhile aggregates are added
+// and drained and both directors restarted: every call succeeds, and each
+// transaction stays on one aggregate.
+func TestIMSThroughDirectors(t *testing.T) {
+	requirePrograms(t, "sipp", "tcpdump")
+	m := newIMS(t)
+	var table []vitrine.Instance
+	for _, ty := range []string{registration, session, registration, session} {
+		table = append(table, entry(m.aggregate(ty), uint16(len(table)+1)))
+	}
+	var f fleet
+	for i := range 2 {
+		f = append(f, m.director(firstDirector+i, options{Instances: table}))
+	}
+	l := m.follow(f...)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	reports := make([]load.Report, 3)
+	for i, scenario := range []string{"reg-dereg", "reg-subscribe", "reg-invite"} {
+		trial := load.Trial{
+			Rate: 40, Duration: 12, Targets: []string{f[0].address, f[1].address}, Scratch: t.TempDir(), Seed: 1,
+			Params: map[string]string{"scenario": scenario, "retransmit": "true", "timeout": "20s", "local": m.host(firstPhone + i), "port": "0", "first_user": fmt.Sprint(1 + 20000*i), "users": "12000"},
+		}
+		g.Go(func() error {
+			var out, errs bytes.Buffer
+			if err := sipp.Run(ctx, trial, &out, &errs); err != nil {
+				return fmt.Errorf("%s: %w: %s", scenario, err, errs.String())
+			}
+			var err error
+			reports[i], err = load.ParseReport(&out)
+			return err
+		})
+	}
+	after := func(n int64) {
+		until := l.over.Load() + n
+		eventually(t, "more transactions", func() bool { return l.over.Load() >= until || ctx.Err() != nil })
+	}
+	after(200)
+	for _, ty := range []string{registration, session} {
+		f.put(entry(m.aggregate(ty), 0))
+	}
+	f.agree()
+	after(100)
+	for _, d := range f {
+		d.restart()
+	}
+	after(100)
+	for _, in := range m.instances[:2] {
+		f.drain(in.name)
+		f.remove(in.name)
+	}
+	drained := l.over.Load()
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.close()
+	if l.over.Load() == drained {
+		t.Error("the load was over before the changes were: this shows nothing of them")
+	}
+	var calls int64
+	for _, r := range reports {
+		calls += r.Succeeded
+		if r.Scheduled != r.Succeeded {
+			t.Errorf("of %d calls %d were made and %d succeeded; failures: %v", r.Scheduled, r.Offered, r.Succeeded, slices.Collect(maps.Keys(r.Failed)))
+		}
+	}
+	t.Logf("%d calls, %d transactions, %d messages between directors and aggregates", calls, l.over.Load(), l.messages)
+	for _, stray := range l.strayed() {
+		t.Errorf("a transaction changed aggregates: %s", stray)
+	}
+	if l.refused > 0 {
+		t.Errorf("directors refused %d packets", l.refused)
+	}
+	for _, in := range m.instances {
+		if l.began(in) == 0 {
+			t.Errorf("%s had no transaction", in.name)
+		}
+	}
+}
