@@ -144,6 +144,9 @@ func (s *Server) SetRules(r *Rules) { s.core.rules.Store(r) }
 // and sent; what waits in the sockets stays there for who inherits them.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	if s.streams != nil {
+		s.streams.begin(ctx) // before a worker has something for them
+	}
 	if s.group != nil {
 		g.Go(func() error {
 			return s.group.Run(ctx, func(i int) datagram.Handler { return s.handlers[i] })

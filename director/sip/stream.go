@@ -150,12 +150,16 @@ func (st *streams) files() (files []*os.File, err error) {
 	return files, nil
 }
 
+// begin lets connections be made, until ctx is done.
+func (st *streams) begin(ctx context.Context) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.ctx = ctx
+}
+
 // run accepts connections until ctx is done, and ends them all then. What waits
 // in the listeners stays there for who inherits them.
 func (st *streams) run(ctx context.Context) error {
-	st.mu.Lock()
-	st.ctx = ctx
-	st.mu.Unlock()
 	for i, l := range st.listeners {
 		st.goroutines.Go(func() { st.accept(ctx, l, st.indexes[i]) })
 	}

@@ -1,0 +1,103 @@
+package sip
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"vitrine/wire/sip"
+)
+
+// TestDialog: both sides' later requests find the instance and the other side by
+// Record-Route alone.
+func TestDialog(t *testing.T) {
+	s := newStage(t, rulesConfig())
+	r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0", "Contact: <sip:a@192.0.2.7:5062>"), client, udp4)
+	target := s.targetOf(r.to)
+	routes := elements(m, sip.RecordRoute)
+	if len(routes) != 2 {
+		t.Fatalf("Record-Route %q", routes)
+	}
+	// The caller's route set is the reverse (RFC 3261 section 12.1.2). Its Call-ID
+	// is another's here, so that only Route can tell.
+	for _, start := range []string{"ACK sip:b@10.9.9.9 SIP/2.0", "BYE sip:b@10.9.9.9 SIP/2.0"} {
+		r, m := s.must(lines(start, "Route: "+routes[1]+", "+routes[0]+",<sip:10.0.1.9;lr>", "To: <sip:b@example.com>;tag=2", "Call-ID: other"), client, udp4)
+		s.same("caller's", r.to, target.Address.String())
+		s.same("Route", string(m.Route), "<sip:10.0.1.9;lr>")
+		if len(elements(m, sip.RecordRoute)) != 0 {
+			t.Errorf("a request in a dialog is recorded again:\n%s", r.text)
+		}
+	}
+	r, m = s.must(lines("BYE sip:b@10.9.9.9 SIP/2.0", "Route: "+routes[1], "Subject: between", "Route: "+routes[0], "To: <sip:b@example.com>;tag=2"), client, udp4)
+	s.same("caller's in two lines", r.to, target.Address.String())
+	if m.Route != nil {
+		t.Errorf("Route %q", m.Route)
+	}
+	// The instance's side keeps the order.
+	bye := lines("BYE sip:a@192.0.2.7:5062 SIP/2.0", "Via: SIP/2.0/UDP "+target.Address.String()+";branch=z9hG4bKi", "Route: "+routes[0]+","+routes[1], "To: <sip:a@example.com>;tag=1", "From: <sip:b@example.com>;tag=2")
+	r, _ = s.must(bye, netip.AddrPortFrom(target.Address.Addr(), 33333), udp4)
+	s.same("callee's", r.to, "192.0.2.7:5062")
+	back, _ := s.must(respond(r.text, 200, ""), netip.MustParseAddrPort("192.0.2.7:5062"), udp4)
+	s.same("its response", back.to, target.Address.String())
+	// A stranger may not send outward: he goes to an instance like everybody.
+	r, _ = s.must(bye, netip.MustParseAddrPort("203.0.113.5:5060"), udp4)
+	if s.targetOf(r.to).TypeName() != "session" {
+		t.Errorf("a stranger's went to %s", r.to)
+	}
+}
+
+// TestPath: what an instance sends by a registration's Path goes to the client,
+// and what that sends in the dialog comes to the instance.
+func TestPath(t *testing.T) {
+	s := newStage(t, rulesConfig())
+	_, m := s.must(register, client, udp4)
+	path := elements(m, sip.Path)
+	if len(path) != 1 {
+		t.Fatalf("Path %q", path)
+	}
+	caller := s.epochs.View().Table.ByName("ses-3")
+	r, m := s.must(lines("INVITE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
+	s.same("to the client", r.to, "192.0.2.7:5064")
+	routes := elements(m, sip.RecordRoute)
+	if len(routes) != 2 {
+		t.Fatalf("Record-Route %q", routes)
+	}
+	r, _ = s.must(lines("BYE sip:10.5.5.5 SIP/2.0", "Route: "+routes[0]+", "+routes[1], "To: <sip:b@example.com>;tag=2", "Call-ID: other"), client, udp4)
+	s.same("from the client", r.to, "10.0.1.3:5060")
+	r, _ = s.must(lines("BYE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+routes[1]+", "+routes[0], "To: <sip:b@example.com>;tag=2"), caller.Address, udp4)
+	s.same("to the client again", r.to, "192.0.2.7:5064")
+	// Without Route, from the instance's own address.
+	r, _ = s.must(lines("MESSAGE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi"), caller.Address, udp4)
+	s.same("by the request line", r.to, "192.0.2.7:5064")
+	r, _ = s.must(lines("MESSAGE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: <sip:192.0.2.99;lr>"), caller.Address, udp4)
+	s.same("by a Route of others", r.to, "192.0.2.99:5060")
+	s.status(416, lines("MESSAGE tel:+123 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
+	s.status(502, lines("MESSAGE sip:a@phone.example.com SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
+}
+
+// TestFlow: a client on TCP is spoken to on the connection it made.
+func TestFlow(t *testing.T) {
+	s := newStage(t, rulesConfig())
+	conn := netip.MustParseAddrPort("192.0.2.7:40001")
+	r, m := s.must(strings.Replace(register, "/UDP", "/TCP", 1), conn, tcp4)
+	if r.listener != udp4 || !strings.Contains(r.text, "Via: SIP/2.0/UDP 198.51.100.1:5060;branch=") {
+		t.Errorf("by listener %d:\n%s", r.listener, r.text)
+	}
+	back, _ := s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4)
+	if back.listener != tcp4 || back.flow != conn {
+		t.Errorf("the response goes by %d to %v", back.listener, back.flow)
+	}
+	path := elements(m, sip.Path)
+	r, m = s.must(lines("INVITE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), s.targetOf("10.0.1.3:5060").Address, udp4)
+	if r.listener != tcp4 || r.flow != conn || r.to != "192.0.2.7:5064" || !strings.Contains(string(m.Via), "/TCP 198.51.100.1:5060;") {
+		t.Errorf("the INVITE goes by %d to %v, %s with Via %s", r.listener, r.flow, r.to, m.Via)
+	}
+	routes := elements(m, sip.RecordRoute)
+	if len(routes) != 2 || !strings.Contains(routes[0], ";transport=tcp") || strings.Contains(routes[1], "tcp") {
+		t.Errorf("Record-Route %q", routes)
+	}
+	r, _ = s.must(lines("BYE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+routes[1]+", "+routes[0], "To: <sip:b@example.com>;tag=2"), s.targetOf("10.0.1.3:5060").Address, udp4)
+	if r.flow != conn {
+		t.Errorf("the BYE goes to %v", r.flow)
+	}
+}

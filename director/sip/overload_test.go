@@ -1,0 +1,133 @@
+package sip
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/meter"
+	"vitrine/director/overload"
+	"vitrine/director/table"
+	"vitrine/wire/sip"
+)
+
+func TestOverload(t *testing.T) {
+	c := rulesConfig()
+	gate := overload.New(overload.Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
+	c.Options = map[string]TypeOptions{"registration": {Gate: gate}}
+	c.Feedback = true
+	s := newStage(t, c)
+	text := strings.Replace(register, ";rport", ";rport;oc;oc-algo=\"loss,A\"", 1)
+	r, _ := s.must(text, client, udp4)
+	if !strings.Contains(r.text, `;oc;oc-algo="loss"`+"\r\n") {
+		t.Errorf("the instance is not asked:\n%s", r.text)
+	}
+	back, m := s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4)
+	if want := `SIP/2.0/UDP 192.0.2.7:5060;rport=5060;received=192.0.2.7;branch=z9hG4bKclient;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=0.0`; string(m.Via) != want {
+		t.Errorf("Via %s, want %s in\n%s", m.Via, want, back.text)
+	}
+	r, m = s.status(503, strings.Replace(text, "reg1", "reg2", 1), client, udp4)
+	if !strings.Contains(r.text, "\r\nRetry-After: 1\r\n") || !strings.Contains(string(m.Via), ";oc=0;") {
+		t.Errorf("%s", r.text)
+	}
+	s.must(strings.Replace(register, "To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=x", 1), client, udp4) // in a dialog
+	if s.failures(0, meter.Overloaded) != 1 {
+		t.Error("not counted")
+	}
+}
+
+// TestInstanceFeedback: the share that an instance asks for is held back while
+// that counts, and of one transaction all messages or none.
+func TestInstanceFeedback(t *testing.T) {
+	c := rulesConfig()
+	c.Feedback = true
+	s := newStage(t, c)
+	refused := func() (n int) {
+		for i := range 400 {
+			text := lines("MESSAGE sip:b@example.com SIP/2.0", fmt.Sprintf("Call-ID: m%d", i))
+			r, m := s.must(text, client, udp4)
+			if again, _ := s.must(text, client, udp4); again != r {
+				t.Errorf("a retransmission became\n%s", again.text)
+			}
+			if m.Status == 503 {
+				n++
+			}
+		}
+		return n
+	}
+	tell := func(parameters string) {
+		r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0", "To: <sip:b@x>;tag=3"), client, udp4)
+		own := string(m.Via)
+		answer := strings.Replace(respond(r.text, 200, ""), own, strings.Replace(own, `;oc;oc-algo="loss"`, parameters, 1), 1)
+		if !strings.Contains(answer, parameters) {
+			t.Fatalf("%s", answer)
+		}
+		s.must(answer, s.targetOf(r.to).Address, udp6)
+	}
+	for _, step := range []struct {
+		parameters string
+		low, high  int
+	}{
+		{`;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=1.0`, 0, 0},
+		{`;oc=50;oc-algo="loss";oc-validity=1000;oc-seq=2.5`, 140, 260},
+		{`;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=2.4`, 140, 260}, // overtaken
+		{`;oc=101;oc-seq=3.0`, 140, 260},
+		{`;oc=x;oc-seq=3.0`, 140, 260},
+		{`;oc=100;oc-validity=1000;oc-seq=10.0`, 400, 400},
+		{`;oc=20;oc-validity=0;oc-seq=11`, 0, 0}, // ended
+		{`;oc=100;oc-seq=12`, 400, 400},
+	} {
+		tell(step.parameters)
+		if n := refused(); n < step.low || n > step.high {
+			t.Errorf("%s: %d of 400 refused", step.parameters, n)
+		}
+	}
+	s.now += 501 * time.Millisecond
+	if n := refused(); n != 0 {
+		t.Errorf("%d refused after the feedback's time", n)
+	}
+}
+
+// TestDraining: a transaction stays where it began; dialogs do as the type says.
+func TestDraining(t *testing.T) {
+	for _, dialogs := range []bool{false, true} {
+		c := rulesConfig()
+		c.Options = map[string]TypeOptions{"session": {Dialogs: dialogs}}
+		s := newStage(t, c)
+		text := lines("INVITE sip:b@example.com SIP/2.0")
+		r, m := s.must(text, client, udp4)
+		routes := elements(m, sip.RecordRoute)
+		old := s.targetOf(r.to)
+		all := instances()
+		for i := range all {
+			if all[i].Name == old.Name {
+				all[i].State = vitrine.Draining
+			}
+		}
+		tb, err := table.New(2, typeNames, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.meter.Register(tb); err != nil {
+			t.Fatal(err)
+		}
+		s.now += time.Second
+		if wait := s.epochs.Publish(s.now, tb, nil); wait != 0 {
+			t.Fatal(wait)
+		}
+		again, _ := s.must(text, client, udp4)
+		s.same("a retransmission", again.to, r.to)
+		cancel, _ := s.must(strings.NewReplacer("INVITE sip", "CANCEL sip", "7 INVITE", "7 CANCEL").Replace(text), client, udp4)
+		s.same("CANCEL", cancel.to, r.to)
+		route := "Route: " + routes[1] + "," + routes[0]
+		ack, _ := s.must(lines("ACK sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2"), client, udp4)
+		s.same("ACK", ack.to, r.to)
+		s.now += table.Transition + time.Second
+		bye, _ := s.must(lines("BYE sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2", "CSeq: 8 BYE"), client, udp4)
+		if (bye.to == r.to) != dialogs {
+			t.Errorf("drain by dialog %v: BYE goes to %s, its INVITE went to %s", dialogs, bye.to, r.to)
+		}
+	}
+}
