@@ -221,6 +221,10 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 func (st *streams) enter(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	return st.enterLocked(peer, listener, conn)
+}
+
+func (st *streams) enterLocked(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
 	if c := st.conns[peer]; c != nil {
 		return c, false
 	}
@@ -263,33 +267,34 @@ func (c *stream) end() { c.once.Do(func() { close(c.done) }) }
 // is one, else that of its address, which is dialed when there is none. It does
 // not wait.
 func (st *streams) send(out *Outgoing) {
-	c := st.find(out.Flow)
-	if c == nil {
-		if c, _ = st.enter(out.To, out.Listener, nil); c == nil {
-			st.unsent.Add(1)
-			return
-		}
-	}
 	b := st.buffers.Get().(*[]byte)
 	*b = (*b)[:0]
 	for _, part := range out.Parts {
 		*b = append(*b, part...)
 	}
-	select {
-	case c.queue <- b:
-	default:
+	if !st.push(out, b) {
 		st.unsent.Add(1)
 		st.buffers.Put(b)
 	}
 }
 
-func (st *streams) find(peer netip.AddrPort) *stream {
-	if !peer.IsValid() {
-		return nil
-	}
+// push queues a message; false: there is no room for it, or for its connection.
+// A stream that has been taken out gets nothing more, so that leave counts all.
+func (st *streams) push(out *Outgoing, b *[]byte) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.conns[peer]
+	c := st.conns[out.Flow]
+	if c == nil {
+		if c, _ = st.enterLocked(out.To, out.Listener, nil); c == nil {
+			return false
+		}
+	}
+	select {
+	case c.queue <- b:
+		return true
+	default:
+		return false
+	}
 }
 
 // dial makes the connection of a stream and serves it.
