@@ -31,6 +31,7 @@ func Run(t *testing.T, opener Opener) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // most of a test is waiting for something to fall due
 			engine := opener(t)()
 			s := start(t, engine, nil)
 			t.Cleanup(func() {
@@ -48,6 +49,9 @@ func Run(t *testing.T, opener Opener) {
 		"NotAllowed":         testNotAllowed,
 		"ManyTimers":         testManyTimers,
 	} {
-		t.Run(name, func(t *testing.T) { run(t, opener(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, opener(t))
+		})
 	}
 }

@@ -1,0 +1,251 @@
+package callback_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vitrine/store/nudsf/callback"
+)
+
+func TestTargets(t *testing.T) {
+	list, err := callback.ParseTargets([]string{"nf.example", "*.lab.example", "10.1.0.0/16", "[::1]:8080", "192.0.2.1:90"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for uri, allowed := range map[string]bool{
+		"http://nf.example/x": true, "https://NF.example:8443/x?y=1": true, "http://a.lab.example": true,
+		"http://10.1.2.3:80/": true, "http://[::ffff:10.1.2.3]/": true, "http://[::1]:8080/": true, "http://192.0.2.1:90": true,
+		"http://lab.example/": false, "http://evillab.example/": false, "http://10.2.0.1/": false, "http://192.0.2.1/": false,
+		"http://nf.example@evil.example/": false, "http://user@nf.example/": false, "http://nf.example/#x": false,
+		"ftp://nf.example/": false, "file:///etc/passwd": false, "//nf.example/": false, "": false, "http://": false, "http://%zz/": false,
+	} {
+		if _, err := list.Check(uri); (err == nil) != allowed {
+			t.Errorf("%q: %v", uri, err)
+		}
+	}
+	var all callback.Targets
+	for uri, allowed := range map[string]bool{"http://anywhere": true, "gopher://anywhere": false} {
+		if _, err := all.Check(uri); (err == nil) != allowed {
+			t.Errorf("%q without a list: %v", uri, err)
+		}
+	}
+	for _, bad := range []string{"10.0.0.0/99", ""} {
+		if _, err := callback.ParseTargets([]string{bad}); err == nil {
+			t.Errorf("%q is on the list", bad)
+		}
+	}
+}
+
+func FuzzTargets(f *testing.F) {
+	for _, s := range []string{"http://h/", "https://[::1]:1/", "http://10.0.0.1", "http://h@g", "x"} {
+		f.Add(s)
+	}
+	list, err := callback.ParseTargets([]string{"10.0.0.0/8", "*.example"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, uri string) {
+		if u, err := list.Check(uri); err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.User != nil) {
+			t.Fatalf("%q is allowed", uri)
+		}
+	})
+}
+
+// listen serves a handler on loopback, over protocols.
+func listen(t *testing.T, h http.HandlerFunc, http1, http2 bool) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(http.Protocols)
+	p.SetHTTP1(http1)
+	p.SetUnencryptedHTTP2(http2)
+	web := &http.Server{Handler: h, Protocols: p, ReadHeaderTimeout: time.Minute}
+	var group sync.WaitGroup
+	group.Go(func() { _ = web.Serve(l) })
+	t.Cleanup(func() { _ = web.Close(); group.Wait() })
+	return "http://" + l.Addr().String()
+}
+
+// running gives a sender that runs until the test ends.
+func running(t *testing.T, c callback.Config) *callback.Sender {
+	t.Helper()
+	s := callback.New(c)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var group sync.WaitGroup
+	group.Go(func() { _ = s.Run(ctx) })
+	t.Cleanup(func() { cancel(); group.Wait() })
+	return s
+}
+
+// TestProtocols has receivers of HTTP/2 with prior knowledge, of HTTP/1.1, and of both.
+func TestProtocols(t *testing.T) {
+	s := running(t, callback.Config{})
+	for want, speaks := range map[string][2]bool{"HTTP/1.1": {true, false}, "HTTP/2.0": {false, true}, "HTTP/2.0 ": {true, true}} {
+		var got sync.Map
+		var count atomic.Int64
+		base := listen(t, func(_ http.ResponseWriter, r *http.Request) {
+			if r.Method == "PRI" { // the preface of HTTP/2, as a server of HTTP/1.1 sees it
+				return
+			}
+			body, _ := io.ReadAll(r.Body)
+			got.Store(r.Proto+" "+string(body)+" "+r.Header.Get("3gpp-Sbi-Callback"), true)
+			count.Add(1)
+		}, speaks[0], speaks[1])
+		const messages = 3
+		outcomes := make(chan error, messages)
+		for range messages {
+			err := s.Send(callback.Message{Target: base, Kind: "kind", ContentType: "text/plain", Body: []byte("hello"), Done: func(err error) { outcomes <- err }})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range messages {
+			if err := <-outcomes; err != nil {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+		if _, ok := got.Load(want[:8] + " hello kind"); !ok || count.Load() != messages {
+			t.Errorf("%s: %d messages for %d", want, count.Load(), messages)
+		}
+	}
+}
+
+// TestOrder sends messages of one key, and sees them come in order, whatever fails.
+func TestOrder(t *testing.T) {
+	var failures atomic.Int64
+	var mu sync.Mutex
+	var came []string
+	base := listen(t, func(w http.ResponseWriter, r *http.Request) {
+		if failures.Add(1)%3 == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		came = append(came, string(body))
+	}, true, true)
+	s := running(t, callback.Config{Backoff: time.Millisecond})
+	var done sync.WaitGroup
+	const messages = 50
+	for i := range messages {
+		done.Add(1)
+		if err := s.Send(callback.Message{Target: base, Key: "k", Body: []byte(strconv.Itoa(i)), Done: func(error) { done.Done() }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done.Wait()
+	for i, body := range came {
+		if body != strconv.Itoa(i) {
+			t.Fatalf("came %v", came)
+		}
+	}
+	if c := s.Counters(); c.Sent != messages || c.Retried == 0 || c.Waiting != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestRedirect has a receiver that sends elsewhere: to where callbacks may go, and not.
+func TestRedirect(t *testing.T) {
+	var came atomic.Int64
+	final := listen(t, func(_ http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); r.Method == http.MethodPost && string(body) == "x" {
+			came.Add(1)
+		}
+	}, true, true)
+	for target, want := range map[string]int64{final + "/y": 1, "http://elsewhere.example/": 0, "file:///etc/passwd": 0} {
+		came.Store(0)
+		first := listen(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
+		}, true, true)
+		targets, err := callback.ParseTargets([]string{"127.0.0.1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := running(t, callback.Config{Targets: targets, Tries: 1})
+		outcome := make(chan error, 1)
+		if err := s.Send(callback.Message{Target: first, Body: []byte("x"), Done: func(err error) { outcome <- err }}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-outcome; (err == nil) != (want == 1) || came.Load() != want {
+			t.Errorf("%s: %v, %d came", target, err, came.Load())
+		}
+	}
+}
+
+// TestBounds fills queues while nothing is sent.
+func TestBounds(t *testing.T) {
+	s := callback.New(callback.Config{Queue: 10, Receivers: 3, Bytes: 1000})
+	full := 0
+	for range 15 {
+		if err := s.Send(callback.Message{Target: "http://a"}); errors.Is(err, callback.ErrFull) {
+			full++
+		}
+	}
+	if full != 5 {
+		t.Errorf("a queue of 10 refused %d of 15", full)
+	}
+	if err := s.Send(callback.Message{Target: "http://b", Body: make([]byte, 1001)}); !errors.Is(err, callback.ErrFull) {
+		t.Errorf("more bytes than allowed: %v", err)
+	}
+	for _, host := range []string{"b", "c"} {
+		if err := s.Send(callback.Message{Target: "http://" + host}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Send(callback.Message{Target: "http://d"}); !errors.Is(err, callback.ErrFull) {
+		t.Errorf("a fourth receiver of 3: %v", err)
+	}
+	if c := s.Counters(); c.Waiting != 12 || c.Dropped != 7 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestEnd has messages waiting when the sender ends: each is told.
+func TestEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := callback.New(callback.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var closed atomic.Int64
+		for range 5 {
+			if err := s.Send(callback.Message{Target: "http://a", Done: func(err error) {
+				if errors.Is(err, callback.ErrClosed) {
+					closed.Add(1)
+				}
+			}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if closed.Load() != 5 {
+			t.Errorf("%d of 5 were told", closed.Load())
+		}
+		if err := s.Send(callback.Message{Target: "http://a"}); !errors.Is(err, callback.ErrClosed) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	for failures, want := range map[int]time.Duration{0: time.Second, 3: 8 * time.Second, 6: time.Minute, 63: time.Minute, 1000: time.Minute} {
+		for range 20 {
+			if got := callback.Backoff(failures, time.Second, time.Minute); got > want || got < want*3/4-1 {
+				t.Errorf("after %d failures %s, want up to %s", failures, got, want)
+			}
+		}
+	}
+}
