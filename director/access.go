@@ -55,18 +55,12 @@ func (t tokens) have(r *http.Request) bool {
 	return found == 1
 }
 
-// checkAccess finds out whether a configuration's tokens can be read.
-func (d *Director) checkAccess(c *Config) error {
+// readAccess reads a configuration's tokens; none, when it has no file of them.
+func readAccess(c *Config) (tokens, error) {
 	if c.Control.TokenFile == "" {
-		d.tokens.Store(&tokens{})
-		return nil
+		return nil, nil
 	}
-	t, err := readTokens(c.Control.TokenFile)
-	if err != nil {
-		return err
-	}
-	d.tokens.Store(&t)
-	return nil
+	return readTokens(c.Control.TokenFile)
 }
 
 // guarded lets only those in who have a token, if there are tokens. Certificates

@@ -24,9 +24,11 @@ const maxBody = 4 << 20
 
 // openControl opens the listener of the control interface, or takes it over.
 func (d *Director) openControl(ctx context.Context, c *Config) error {
-	if err := d.checkAccess(c); err != nil {
+	opening, err := readAccess(c)
+	if err != nil {
 		return err
 	}
+	d.tokens.Store(&opening)
 	secure, err := c.tlsConfig()
 	if err != nil {
 		return err
@@ -148,8 +150,8 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 }
 
 func (d *Director) status() client.Status {
-	now, v := d.now(), d.epochs.View()
 	d.publishing.Lock()
+	now, v := d.now(), d.epochs.View()
 	since := now - d.state.Changed
 	digest := d.state.Current.digest()
 	first := d.state.Previous == nil

@@ -42,9 +42,8 @@ func (d *Director) listenToFile(ctx context.Context) error {
 	if err := watcher.Add(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("watch the configuration file %s: %w", path, err)
 	}
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(0) // it may have changed since it was read
 	defer timer.Stop()
-	<-timer.C
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,7 +97,8 @@ func (d *Director) load() (changed bool, err error) {
 	if err := c.after(old); err != nil {
 		return false, err
 	}
-	if err := d.checkAccess(c); err != nil {
+	opening, err := readAccess(c)
+	if err != nil {
 		return false, err
 	}
 	// Everything that can fail has been tried when the first thing changes.
@@ -112,6 +112,7 @@ func (d *Director) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	d.tokens.Store(&opening)
 	return true, d.takeEffect(c)
 }
 

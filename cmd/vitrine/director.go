@@ -50,7 +50,7 @@ func (a *app) directorCommand() *cobra.Command {
 	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the certificate to show")
 	f.StringVar(&k.access.Key, "key", "", "PEM file of the certificate's key")
 	f.BoolVar(&k.json, "json", false, "print JSON")
-	c.AddCommand(a.directorRun(), a.directorCheck(), k.status(), k.explain(), k.instances(), k.rules(), k.reload(), k.restart())
+	c.AddCommand(a.directorRun(), a.directorCheck(), a.directorSchema(), k.status(), k.explain(), k.instances(), k.rules(), k.reload(), k.restart())
 	return c
 }
 
@@ -132,6 +132,18 @@ func (a *app) directorCheck() *cobra.Command {
 				return err
 			}
 			_, err = fmt.Fprintf(a.stdout, "%s: good: %d types, %d rules, %d instances\n", given[0], len(c.Types), len(c.Rules), len(c.Instances))
+			return err
+		},
+	}
+}
+
+func (a *app) directorSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration file",
+		Args:  args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.stdout.Write(director.Schema())
 			return err
 		},
 	}

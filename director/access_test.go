@@ -1,0 +1,144 @@
+package director
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/director/client"
+)
+
+const token = "0123456789abcdef0123456789abcdef"
+
+// TestTokens: without a token nothing but /healthz is answered, and who tried is
+// logged; a reload changes the tokens.
+func TestTokens(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "tokens"), "# operators\n\n"+token+"\n")
+	path := write(t, filepath.Join(dir, "director.yaml"), good+"control: {token_file: tokens}\n")
+	r := run(t, path)
+	ctx := t.Context()
+	for _, given := range []string{"", token[1:], token + "x"} {
+		c, err := client.New(client.Access{URL: r.Control(), Token: given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Status(ctx); err == nil || !strings.Contains(err.Error(), "401") {
+			t.Errorf("token %q: %v", given, err)
+		}
+	}
+	if !strings.Contains(r.log.String(), "access refused") || strings.Contains(r.log.String(), token[1:]) {
+		t.Errorf("the log: %s", r.log)
+	}
+	for path, want := range map[string]int{"/metrics": 401, "/v1/instances": 401, "/nothing": 401, "/healthz": 200} {
+		a, err := http.Get("http://" + r.Control() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Body.Close(); a.StatusCode != want {
+			t.Errorf("%s: %s, want %d", path, a.Status, want)
+		}
+	}
+	c, err := client.New(client.Access{URL: r.Control(), Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Status(ctx); err != nil {
+		t.Error(err)
+	}
+	write(t, filepath.Join(dir, "tokens"), "short\n")
+	write(t, path, good+"control: {token_file: tokens}\nfeedback: true\n")
+	if err := c.Reload(ctx); err == nil || !strings.Contains(err.Error(), "want at least 16") {
+		t.Errorf("a short token: %v", err)
+	}
+	write(t, filepath.Join(dir, "tokens"), strings.Repeat("z", 32)+"\n")
+	if err := c.Reload(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Status(ctx); err == nil {
+		t.Error("an old token is good after the reload")
+	}
+}
+
+// certify makes a certificate for loopback, by an authority or by itself.
+func certify(t *testing.T, dir, name string, by *x509.Certificate, byKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	if by == nil {
+		by, byKey = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, by, &key.PublicKey, byKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, name+".pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	write(t, filepath.Join(dir, name+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, key
+}
+
+// TestCertificates: with client authorities, who has no certificate of theirs
+// comes nowhere.
+func TestCertificates(t *testing.T) {
+	dir := t.TempDir()
+	authority, key := certify(t, dir, "authority", nil, nil)
+	certify(t, dir, "director", authority, key)
+	certify(t, dir, "operator", authority, key)
+	certify(t, dir, "stranger", nil, nil)
+	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"control: {certificate: director.pem, key: director.key, clients: authority.pem}\n"))
+	ask := func(name string) error {
+		a := client.Access{URL: "https://" + r.Control(), Authorities: filepath.Join(dir, "authority.pem")}
+		if name != "" {
+			a.Certificate, a.Key = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
+		}
+		c, err := client.New(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err = c.Status(ctx)
+		return err
+	}
+	if err := ask("operator"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"", "stranger"} {
+		if ask(name) == nil {
+			t.Errorf("%q comes in", name)
+		}
+	}
+	plain, err := client.New(client.Access{URL: "http://" + r.Control()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plain.Status(t.Context()); err == nil {
+		t.Error("without TLS it answers")
+	}
+}

@@ -1,0 +1,532 @@
+package director
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+const good = `
+listen:
+  sip: ["udp://127.0.0.1:0"]
+  control: 127.0.0.1:0
+types:
+  - {name: registration, protocol: sip}
+  - {name: session, protocol: sip, drain: dialog}
+rules:
+  - {method: REGISTER, type: registration}
+  - {type: session}
+instances:
+  - {name: reg-1, type: registration, address: "127.0.0.1:15061", weight: 100}
+  - {name: reg-2, type: registration, address: "127.0.0.1:15062", weight: 100}
+  - {name: ses-1, type: session, address: "127.0.0.1:15063"}
+transition: 2s
+health: {sip: "off"}
+`
+
+func write(t testing.TB, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A running is a director under test.
+type running struct {
+	*Director
+	client *client.Client
+	reload chan struct{}
+	log    *safe
+	stop   func()
+}
+
+// safe is a log that may be read while it is written.
+type safe struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *safe) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *safe) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// run starts a director by a file.
+func run(t testing.TB, path string, change ...func(*Options)) *running {
+	t.Helper()
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{reload: make(chan struct{}, 1), log: new(safe)}
+	o := Options{Path: path, Clock: clock, Log: slog.New(slog.NewTextHandler(r.log, nil)), Reload: r.reload}
+	for _, c := range change {
+		c(&o)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if r.Director, err = New(ctx, o); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(r.stop)
+	if r.client, err = client.New(client.Access{URL: r.Control()}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func runGood(t testing.TB) *running {
+	t.Helper()
+	return run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good))
+}
+
+// until polls a condition, for as long as a test may take.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came that %s", what)
+		}
+	}
+}
+
+func (r *running) epoch(t testing.TB) uint64 {
+	t.Helper()
+	s, err := r.client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Epoch
+}
+
+// settled waits until everything told is in force.
+func (r *running) settle(t testing.TB) client.Status {
+	t.Helper()
+	var s client.Status
+	until(t, "an epoch has all changes", func() bool {
+		var err error
+		if s, err = r.client.Status(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return !s.Pending
+	})
+	return s
+}
+
+// TestBadFiles: each mistake is told with its place, what is there and what is
+// wanted.
+func TestBadFiles(t *testing.T) {
+	for from, to := range map[string][2]string{
+		"protocol: sip}":                       {"protocol: sup}", `6:36: types[0].protocol is "sup"`},
+		"type: session}\ninstances":            {"type: sessions}\ninstances", "10:12: no type sessions: want one of registration, session"},
+		"127.0.0.1:15062":                      {"127.0.0.1:15061", "instance reg-1 of type registration has it already"},
+		"name: reg-2":                          {"name: reg-1", "13:12: reg-1 again"},
+		"weight: 100}\n  - {name: reg-2":       {"weight: 0}\n  - {name: reg-2", "12:75: instances[0].weight is 0"},
+		"control: 127.0.0.1:0":                 {"control: 0.0.0.0:0", "beyond loopback the control address needs"},
+		`["udp://127.0.0.1:0"]`:                {`["upd://127.0.0.1:0"]`, "want udp:// or tcp://"},
+		"method: REGISTER, type: registration": {"method: REGISTER, message: echo, type: registration", "is for types of protocol gtpc"},
+		"transition: 2s":                       {"transition: 0s", "transition"},
+		"health:":                              {"healht:", "healht"},
+		"listen:":                              {"workers: 0\nlisten:", "workers"},
+		"  - {type: session}\n":                {"", "type session without a rule"},
+		"drain: dialog":                        {"drain: dialogue", "drain"},
+		"types:":                               {"types: [", "mend the YAML"},
+	} {
+		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(good, from, to[0], 1))
+		_, err := Load(path)
+		if err == nil || !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), to[1]) || !strings.HasPrefix(err.Error(), path+":") {
+			t.Errorf("%s: %v, want %q", to[0], err, to[1])
+		}
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !vitrine.IsBadInput(err) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// TestControl: instances come, change and go by REST, each change in an epoch.
+func TestControl(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	if n := r.epoch(t); n != 1 {
+		t.Errorf("it begins with epoch %d", n)
+	}
+	put, err := r.client.Put(ctx, vitrine.Instance{Name: "reg-3", Type: "registration", Address: netip.MustParseAddrPort("127.0.0.1:15070"), Weight: 50})
+	if err != nil || put.ID == 0 {
+		t.Fatalf("%+v, %v", put, err)
+	}
+	weight := 300.0
+	if in, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil || in.Weight != 300 {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if in, err := r.client.Drain(ctx, "reg-2"); err != nil || in.State != vitrine.Draining {
+		t.Errorf("%+v, %v", in, err)
+	}
+	s := r.settle(t)
+	v := r.epochs.View().Table
+	if v.Len() != 4 || v.ByName("reg-1").Weight != 300 || v.ByName("reg-2").State != vitrine.Draining || v.ByName("reg-3").ID != put.ID || s.Epoch < 2 || !s.InTransition {
+		t.Errorf("%+v, epoch %d", s, v.Epoch())
+	}
+	before := s.Epoch
+	if _, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil { // as it is
+		t.Error(err)
+	}
+	if err := r.client.Remove(ctx, "reg-3"); err != nil {
+		t.Error(err)
+	}
+	if s := r.settle(t); s.Epoch != before+1 || r.epochs.View().Table.ByName("reg-3") != nil {
+		t.Errorf("epoch %d after %d", s.Epoch, before)
+	}
+	until(t, "the draining instance is drained", func() bool {
+		in, err := r.client.Instance(ctx, "reg-2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in.Drained
+	})
+}
+
+// TestRefusals: what cannot be is refused with a reason, and nothing changes.
+func TestRefusals(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	zero := 0.0
+	good := vitrine.Instance{Name: "reg-9", Type: "registration", Address: netip.MustParseAddrPort("127.0.0.1:15079"), Weight: 1}
+	with := func(change func(*vitrine.Instance)) error {
+		in := good
+		change(&in)
+		_, err := r.client.Put(ctx, in)
+		return err
+	}
+	_, absent := r.client.Drain(ctx, "nobody")
+	_, weight := r.client.Alter(ctx, "reg-1", client.Change{Weight: &zero})
+	for want, err := range map[string]error{
+		"404: no instance nobody":          absent,
+		"400: instance reg-1: weight 0":    weight,
+		"400: instance reg-9: no type tea": with(func(in *vitrine.Instance) { in.Type = "tea" }),
+		"same address":                     with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("127.0.0.1:15061") }),
+		"want lower-case letters":          with(func(in *vitrine.Instance) { in.Name = "Reg 9" }),
+		"same id":                          with(func(in *vitrine.Instance) { in.ID = r.epochs.View().Table.ByName("reg-1").ID }),
+		"404: no instance reg-8":           r.client.Remove(ctx, "reg-8"),
+		"all or none":                      r.client.AlterAll(ctx, map[string]client.Change{"reg-1": {Region: new(string)}, "reg-8": {}}),
+		"no type tea: want one of":         r.client.PutRules(ctx, []client.Rule{{Type: "tea"}}),
+		"a share outside":                  r.client.PutRooms(ctx, []client.Room{{Type: "session", Region: "eu", Share: 2}}),
+		"it is there twice":                r.client.PutAll(ctx, []vitrine.Instance{good, good}),
+		"409: this director was started":   r.client.Restart(ctx),
+	} {
+		if want == "all or none" {
+			want = "404: no instance reg-8"
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, body := range []string{"", "{", `{"weigth": 5}`, `{"weight": 5} {}`, `{"state": "gone"}`, strings.Repeat(" ", maxBody+1)} {
+		q, err := http.NewRequestWithContext(ctx, http.MethodPatch, "http://"+r.Control()+"/v1/instances/reg-1", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Body.Close(); a.StatusCode != http.StatusBadRequest && a.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%.20q: %s", body, a.Status)
+		}
+	}
+	if s := r.settle(t); s.Epoch != 1 {
+		t.Errorf("refusals made epoch %d", s.Epoch)
+	}
+}
+
+// TestReload: a changed file is put in force whole; a broken one changes
+// nothing and says why.
+func TestReload(t *testing.T) {
+	r := runGood(t)
+	path, ctx := r.options.Path, t.Context()
+	write(t, path, strings.Replace(good, "weight: 100}", "weight: 250}", 1))
+	until(t, "the file's change is seen", func() bool { return r.epochs.View().Table.ByName("reg-1").Weight == 250 })
+	before := r.settle(t)
+
+	write(t, path, strings.Replace(good, "protocol: sip}", "protocol: sup}", 1))
+	until(t, "the broken file is refused", func() bool {
+		s, err := r.client.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Reload != nil && strings.Contains(s.Reload.Error, ":6:36: ")
+	})
+	if s := r.settle(t); s.Digest != before.Digest || s.Epoch != before.Epoch || !strings.Contains(r.log.String(), "stays as it was") {
+		t.Errorf("%+v after a broken file, %+v before; log %s", s, before, r.log)
+	}
+
+	write(t, path, strings.Replace(good, "transition: 2s", "transition: 5s", 1))
+	if err := r.client.Reload(ctx); err == nil || !strings.Contains(err.Error(), "transition has changed: this needs a restart") {
+		t.Errorf("what needs a restart: %v", err)
+	}
+
+	more := strings.Replace(good, "rules:\n", "  - {name: message, protocol: sip}\nrules:\n  - {method: MESSAGE, type: message}\n", 1)
+	write(t, path, strings.Replace(more, "instances:\n", "instances:\n  - {name: msg-1, type: message, address: \"127.0.0.1:15066\"}\n", 1))
+	if err := r.client.Reload(ctx); err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.client.Explain(ctx, client.Question{Message: request("MESSAGE", "x"), From: "127.0.0.1:9"})
+	if err != nil || e.Instance != "msg-1" || e.Type != "message" {
+		t.Errorf("%+v, %v", e, err)
+	}
+
+	// The same file again, by signal: what REST said since stays.
+	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	r.reload <- struct{}{}
+	until(t, "the signal is taken", func() bool { return len(r.reload) == 0 })
+	if err := r.client.Reload(ctx); err != nil {
+		t.Error(err)
+	}
+	if in, err := r.client.Instance(ctx, "reg-1"); err != nil || in.State != vitrine.Draining {
+		t.Errorf("%+v, %v", in, err)
+	}
+}
+
+// request is a SIP request.
+func request(method, callID string) []byte {
+	return fmt.Appendf(nil, "%s sip:bob@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:9;branch=z9hG4bK%s\r\nMax-Forwards: 70\r\n"+
+		"From: <sip:alice@example.com>;tag=1\r\nTo: <sip:bob@example.com>\r\nCall-ID: %s\r\nCSeq: 1 %s\r\nContent-Length: 0\r\n\r\n", method, callID, callID, method)
+}
+
+// TestRules: rules that REST puts count at once, and after a restart.
+func TestRules(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	goes := func(r *running) string {
+		e, err := r.client.Explain(ctx, client.Question{Message: request("REGISTER", "x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Type
+	}
+	if got := goes(r); got != "registration" {
+		t.Errorf("REGISTER goes to %s", got)
+	}
+	if err := r.client.PutRules(ctx, []client.Rule{{Type: "session"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := goes(r); got != "session" {
+		t.Errorf("REGISTER goes to %s by the new rules", got)
+	}
+	path := r.options.Path
+	r.stop()
+	if got := goes(run(t, path)); got != "session" {
+		t.Errorf("REGISTER goes to %s after a restart", got)
+	}
+}
+
+// TestRestart: what was told by REST, and the table before the last change,
+// outlive the process; a file that was changed meanwhile counts instead.
+func TestRestart(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	path := r.options.Path
+	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	before := r.settle(t)
+	ids := map[string]uint16{}
+	for _, in := range r.roster.list() {
+		ids[in.Name] = in.ID
+	}
+	r.stop()
+
+	r = run(t, path)
+	s, err := r.client.Status(ctx)
+	if err != nil || s.Epoch != before.Epoch || s.Digest != before.Digest {
+		t.Fatalf("%+v after a restart, %+v before: %v", s, before, err)
+	}
+	if !s.Restarted {
+		t.Error("unknown keys do not go by the table before")
+	}
+	steered := r.memories()[0]
+	moved := 0
+	for key := range uint64(200) {
+		i, _ := r.epochs.View().Previous(r.now()).Pick(0, key, 0, nil)
+		want := r.epochs.View().Previous(r.now()).Instance(i).Name
+		at, ok := steered.Choose(r.now(), 0, key, 0)
+		if !ok || at.Name != want {
+			t.Fatalf("an unknown key goes elsewhere than %s", want)
+		}
+		if want == "reg-1" {
+			moved++
+		}
+	}
+	if moved == 0 {
+		t.Error("no key was of the instance that drains")
+	}
+	until(t, "the transition is over", func() bool { return r.epochs.View().Previous(r.now()) == nil })
+	r.stop()
+
+	write(t, path, good+"workers: 1\n")
+	r = run(t, path)
+	if s := r.settle(t); s.Epoch != before.Epoch+1 {
+		t.Errorf("epoch %d with another file, %d before", s.Epoch, before.Epoch)
+	}
+	for _, in := range r.roster.list() {
+		if in.ID != ids[in.Name] || in.State != vitrine.Active {
+			t.Errorf("%+v, its ID was %d", in, ids[in.Name])
+		}
+	}
+}
+
+// TestStateFile: a state that cannot be read stops the start with a way out, and
+// a jump of the calendar's clock does not prolong a transition.
+func TestStateFile(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := strings.TrimSuffix(path, ".yaml") + ".state"
+	for _, text := range []string{"{", `{"vitrine_director_state": 99}`} {
+		write(t, state, text)
+		if _, err := New(t.Context(), Options{Path: path, Clock: clock, Log: slog.Default()}); err == nil || !strings.Contains(err.Error(), "remove the file") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := stateOf(clock, at)
+	for name, c := range map[string]struct {
+		clock Clock
+		want  time.Duration
+	}{
+		"an hour back":       {Clock{Now: func() time.Duration { return s.Changed + time.Second }, Boot: clock.Boot, Wall: func() time.Time { return at.Add(-time.Hour) }}, time.Second},
+		"an hour forward":    {Clock{Now: func() time.Duration { return s.Changed + time.Second }, Boot: clock.Boot, Wall: func() time.Time { return at.Add(time.Hour) }}, time.Second},
+		"booted meanwhile":   {Clock{Now: func() time.Duration { return 5 * time.Second }, Boot: "other", Wall: func() time.Time { return at.Add(20 * time.Second) }}, 20 * time.Second},
+		"booted, clock back": {Clock{Now: func() time.Duration { return 5 * time.Second }, Boot: "other", Wall: func() time.Time { return at.Add(-time.Hour) }}, 0},
+	} {
+		if got := s.age(c.clock); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func stateOf(c Clock, at time.Time) *state {
+	return &state{Version: stateVersion, Boot: c.Boot, Changed: 100 * time.Second, Wall: at}
+}
+
+// TestMetrics: counts of instances, types and the service are there, in
+// Prometheus's form.
+func TestMetrics(t *testing.T) {
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"overload: {target: 100ms}\n"))
+	c, err := net.Dial("udp", r.sip.Addresses()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(request("REGISTER", "one")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the request is counted", func() bool {
+		a, err := http.Get("http://" + r.Control() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		text := new(strings.Builder)
+		if err := a.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if a.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", a.Status, text)
+		}
+		all := text.String()
+		for _, want := range []string{
+			`vitrine_director_gate_rate{type="registration"} 200`, `vitrine_director_epoch 1`, `vitrine_director_instance_state{instance="reg-1",state="active",type="registration"} 1`,
+			`vitrine_director_latency_seconds_bucket{type="session",le="+Inf"} 0`, `vitrine_director_failures_total{cause="no_instance",type="session"} 0`,
+		} {
+			if !strings.Contains(all, want) {
+				t.Fatalf("no %s in\n%s", want, all)
+			}
+		}
+		one := strings.Contains(all, `vitrine_director_transactions_in_flight{instance="reg-1",type="registration"} 1`)
+		two := strings.Contains(all, `vitrine_director_transactions_in_flight{instance="reg-2",type="registration"} 1`)
+		return one != two
+	})
+}
+
+// TestBoundedLoad: one with more than its share in flight is full.
+func TestBoundedLoad(t *testing.T) {
+	r := runGood(t)
+	table := r.epochs.View().Table
+	for _, c := range []struct {
+		one, two uint64
+		want     bool
+	}{{100, 10, true}, {60, 50, false}, {15, 0, false}, {0, 0, false}} {
+		if got := beyondBound(table, map[string]uint64{"reg-1": c.one, "reg-2": c.two, "ses-1": 1000}, 1.25); got["reg-1"] != c.want || got["reg-2"] || got["ses-1"] {
+			t.Errorf("%d and %d: %v", c.one, c.two, got)
+		}
+	}
+}
+
+// TestThousands: a thousand instances whose weights change all the time are
+// gathered into few epochs.
+func TestThousands(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	var all []vitrine.Instance
+	for i := range 1000 {
+		all = append(all, vitrine.Instance{Name: fmt.Sprintf("reg-%d", i), Type: "registration", Weight: 100,
+			Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 1, byte(i >> 8), byte(i)}), 5060)})
+	}
+	if err := r.client.PutAll(ctx, all); err != nil {
+		t.Fatal(err)
+	}
+	first := r.settle(t).Epoch
+	begun := time.Now()
+	for i := range 500 {
+		weight := 50 + float64(i)
+		if _, err := r.client.Alter(ctx, fmt.Sprintf("reg-%d", i), client.Change{Weight: &weight}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := r.settle(t).Epoch
+	if most := uint64(time.Since(begun)/gather) + 3; last == first || last-first > most {
+		t.Errorf("500 changes of weight made %d epochs, want at most %d", last-first, most)
+	}
+	if got := r.epochs.View().Table.ByName("reg-499").Weight; got != 549 {
+		t.Errorf("the last change is not in force: %g", got)
+	}
+}

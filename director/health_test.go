@@ -1,0 +1,120 @@
+package director
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"vitrine/director/client"
+	"vitrine/wire/gtpc"
+)
+
+// A fake instance answers health checks as long as it is well: SIP's and
+// GTP-C's, which are told apart by their first byte.
+type fakeInstance struct {
+	address string
+	status  atomic.Int64 // of answers to OPTIONS; 0: none
+}
+
+func newInstance(t *testing.T) *fakeInstance {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	f := &fakeInstance{address: c.LocalAddr().String()}
+	f.status.Store(200)
+	go func() {
+		in := make([]byte, 65536)
+		for {
+			n, from, err := c.ReadFrom(in)
+			if err != nil {
+				return
+			}
+			if status := f.status.Load(); status != 0 {
+				_, _ = c.WriteTo(reply(in[:n], status), from)
+			}
+		}
+	}()
+	return f
+}
+
+func reply(message []byte, status int64) []byte {
+	if message[0]>>5 == 2 && message[1] == byte(gtpc.EchoRequest) {
+		sequence := uint32(message[4])<<16 | uint32(message[5])<<8 | uint32(message[6])
+		return gtpc.AppendEchoResponse(nil, sequence, 7)
+	}
+	_, headers, _ := bytes.Cut(message, []byte("\r\n"))
+	return append(fmt.Appendf(nil, "SIP/2.0 %d OK\r\n", status), headers...)
+}
+
+// TestHealth: an instance that does not answer, or answers that it is
+// unavailable, is away and gets nothing until it is back.
+func TestHealth(t *testing.T) {
+	for _, protocol := range []string{SIP, GTPC} {
+		t.Run(protocol, func(t *testing.T) {
+			one, two := newInstance(t), newInstance(t)
+			text := fmt.Sprintf(`
+listen: {%s: ["udp://127.0.0.1:0"], control: "127.0.0.1:0"}
+types: [{name: registration, protocol: %s}]
+rules: [{type: registration}]
+instances:
+  - {name: one, type: registration, address: "%s"}
+  - {name: two, type: registration, address: "%s"}
+transition: 4s
+health: {every: 20ms, timeout: 500ms, fail: 2, rise: 2}
+`, protocol, protocol, one.address, two.address)
+			r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), text))
+			health := func() string {
+				in, err := r.client.Instance(t.Context(), "one")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return in.Health
+			}
+			ways := []int64{0}
+			if protocol == SIP {
+				ways = append(ways, 503)
+			}
+			for _, status := range ways {
+				one.status.Store(status)
+				until(t, "the instance is away", func() bool { return health() == "away" })
+				until(t, "all keys go to the other", func() bool {
+					for key := range uint64(50) {
+						v := r.epochs.View()
+						if i, ok := v.Table.Pick(0, key, 0, v.Health); !ok || v.Table.Instance(i).Name != "two" {
+							return false
+						}
+					}
+					return true
+				})
+				e, err := r.client.Explain(t.Context(), client.Question{Type: "registration", Key: keyOf(r, "one")})
+				if err != nil || e.Instance != "two" || !strings.Contains(strings.Join(e.Steps, "\n"), "one, which is away: ") {
+					t.Errorf("%+v, %v", e, err)
+				}
+				if r.epoch(t) != 1 {
+					t.Error("local health made an epoch")
+				}
+				one.status.Store(404) // any other final answer shows that it serves
+				until(t, "it is back", func() bool { return health() == "up" })
+			}
+		})
+	}
+}
+
+// keyOf finds a key whose first choice is the instance.
+func keyOf(r *running, name string) string {
+	for i := range 1000 {
+		text := fmt.Sprint(i)
+		e, err := r.explain(client.Question{Type: "registration", Key: text})
+		if err == nil && len(e.Steps) > 1 && strings.Contains(e.Steps[1], "instance "+name) {
+			return text
+		}
+	}
+	return ""
+}
