@@ -88,7 +88,7 @@ func TestIMSThroughDirectors(t *testing.T) {
 	}
 	var f fleet
 	for i := range 2 {
-		f = append(f, m.director(firstDirector+i, options{Instances: table}))
+		f = append(f, m.director(firstDirector+i, options{Instances: table, Transition: "2s"}))
 	}
 	l := m.follow(f...)
 
@@ -98,8 +98,11 @@ func TestIMSThroughDirectors(t *testing.T) {
 	reports := make([]load.Report, 3)
 	for i, scenario := range []string{"reg-dereg", "reg-subscribe", "reg-invite"} {
 		trial := load.Trial{
-			Rate: 40, Duration: 12, Targets: []string{f[0].address, f[1].address}, Scratch: t.TempDir(), Seed: 1,
-			Params: map[string]string{"scenario": scenario, "retransmit": "true", "timeout": "20s", "local": m.host(firstPhone + i), "port": "0", "first_user": fmt.Sprint(1 + 20000*i), "users": "12000"},
+			Rate: 40, Duration: 9, Targets: []string{f[0].address, f[1].address}, Scratch: t.TempDir(), Seed: 1,
+			Params: map[string]string{
+				"scenario": scenario, "retransmit": "true", "timeout": "20s", "local": m.host(firstPhone + i), "port": "0",
+				"first_user": fmt.Sprint(1 + 20000*i), "users": "12000",
+			},
 		}
 		g.Go(func() error {
 			var out, errs bytes.Buffer

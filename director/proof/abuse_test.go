@@ -1,0 +1,360 @@
+package proof
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/client"
+	"vitrine/load/sipp"
+	"vitrine/wire/sip"
+)
+
+// memory is the director's resident set, in bytes: of the process that serves.
+func (d *steward) memory() int64 {
+	d.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.status().PID))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var kB int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kB); n == 1 {
+			return kB << 10
+		}
+	}
+	d.t.Fatalf("no VmRSS in %s", text)
+	return 0
+}
+
+// request builds a request for the director.
+func request(method, callID, headers string) []byte {
+	return fmt.Appendf(nil, "%s sip:user@proof.test SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1;rport;branch=z9hG4bK%s\r\nMax-Forwards: 70\r\n"+
+		"From: <sip:user@proof.test>;tag=1\r\nTo: <sip:user@proof.test>\r\nCall-ID: %s\r\nCSeq: 1 %s\r\nContact: <sip:user@127.0.0.1>\r\n%sContent-Length: 0\r\n\r\n",
+		method, callID, callID, method, headers)
+}
+
+// vandals are kinds of what should never come.
+func vandals(r *rand.Rand) map[string]func(int) []byte {
+	register := func(n int) []byte { return request("REGISTER", fmt.Sprintf("v%d", n), "") }
+	return map[string]func(int) []byte{
+		"noise": func(n int) []byte {
+			b := make([]byte, 1+r.IntN(1400))
+			for i := range b {
+				b[i] = byte(r.Uint32())
+			}
+			return b
+		},
+		"largest datagrams": func(n int) []byte {
+			return request("INVITE", fmt.Sprintf("large%d", n), "X: "+strings.Repeat("x", 60000)+"\r\n")
+		},
+		"many headers": func(n int) []byte {
+			return request("REGISTER", fmt.Sprintf("many%d", n), strings.Repeat("Via: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bKa\r\n", 1000))
+		},
+		"many routes": func(n int) []byte {
+			return request("INVITE", fmt.Sprintf("routes%d", n), strings.Repeat("Route: <sip:i.0001..session@127.0.0.1;lr>, <sip:x;lr>\r\n", 500))
+		},
+		"cut off": func(n int) []byte { b := register(n); return b[:r.IntN(len(b))] },
+		"changed bytes": func(n int) []byte {
+			b := register(n)
+			for range 1 + r.IntN(8) {
+				b[r.IntN(len(b))] = byte(r.Uint32())
+			}
+			return b
+		},
+		"a body that is not there": func(n int) []byte {
+			return bytes.Replace(register(n), []byte("Content-Length: 0"), []byte("Content-Length: 99999999"), 1)
+		},
+		"negative length": func(n int) []byte {
+			return bytes.Replace(register(n), []byte("Content-Length: 0"), []byte("Content-Length: -1"), 1)
+		},
+		"answers to nothing": func(n int) []byte {
+			return fmt.Appendf(nil, "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bKvd%d\r\nVia: SIP/2.0/UDP 127.0.0.1:9\r\nFrom: a\r\nTo: b\r\nCall-ID: c\r\nCSeq: 1 INVITE\r\n\r\n", n)
+		},
+		"no hops left": func(n int) []byte {
+			return bytes.Replace(register(n), []byte("Forwards: 70"), []byte("Forwards: 0"), 1)
+		},
+		"unknown methods": func(n int) []byte { return request(fmt.Sprintf("M%d", n), fmt.Sprintf("u%d", n), "") },
+		"unknown events":  func(n int) []byte { return request("SUBSCRIBE", fmt.Sprintf("e%d", n), "Event: none\r\n") },
+		"keep-alives":     func(int) []byte { return []byte("\r\n\r\n") },
+		"nothing":         func(int) []byte { return nil },
+	}
+}
+
+// TestDirectorOutlivesBadInput: what is malformed, too large or a flood from one
+// source ends nothing, lets nothing grow without end, and phones beside it are
+// served.
+func TestDirectorOutlivesBadInput(t *testing.T) {
+	requirePrograms(t, "kamailio", "sipp")
+	s := newSite(t)
+	table := []vitrine.Instance{
+		entry(s.kamailio(firstInstance, "registration-1", registration), 1),
+		entry(s.kamailio(firstInstance+1, "session-1", session), 2),
+	}
+	d := s.director(firstDirector, options{Instances: table})
+	r := rand.New(rand.NewPCG(1, 2))
+	flood := func() {
+		conn, err := net.Dial("udp", d.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for name, next := range vandals(r) {
+			before := d.metric("vitrine_director_datagrams_received_total") + d.metric("vitrine_director_datagrams_dropped_total")
+			const times = 1000
+			for n := range times {
+				if _, err := conn.Write(next(n)); err != nil && n == 0 {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+			eventually(t, name+" is handled", func() bool {
+				return d.metric("vitrine_director_datagrams_received_total")+d.metric("vitrine_director_datagrams_dropped_total") > before
+			})
+		}
+		s.garbageByTCP(d, r)
+	}
+	phones := s.phone(kinds[0], drive{target: d.address, host: firstPhone, rate: 50, think: true})
+	flood() // fills the director's bounded memories
+	flood()
+	first := d.memory()
+	for range 3 {
+		flood()
+	}
+	last := d.memory()
+	phones.finish()
+	sum := phones.wait(2 * patience)
+	t.Logf("%d calls beside it, %d failed; resident memory %d MB, then %d MB", sum.made, sum.failed, first>>20, last>>20)
+	if sum.failed > 0 || sum.made == 0 {
+		t.Errorf("of %d phones beside the flood %d were not served", sum.made, sum.failed)
+	}
+	if last > first+32<<20 {
+		t.Errorf("the director grew from %d MB to %d MB", first>>20, last>>20)
+	}
+	if d.metric("vitrine_director_failures_total", `cause="malformed"`) == 0 {
+		t.Error("nothing malformed was counted")
+	}
+	if d.metric("vitrine_director_failures_total", `cause="too_many_hops"`) == 0 {
+		t.Error("no message without hops was counted")
+	}
+	if !d.running() {
+		t.Errorf("the director ended: %v", d.err)
+	}
+}
+
+// garbageByTCP opens connections that send what is no SIP, or nothing.
+func (s site) garbageByTCP(d *steward, r *rand.Rand) {
+	s.t.Helper()
+	var open []net.Conn
+	for n := range 100 {
+		c, err := net.Dial("tcp", d.address)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		open = append(open, c)
+		if n%2 == 0 {
+			continue // silent
+		}
+		garbage := make([]byte, 100_000)
+		for i := range garbage {
+			garbage[i] = byte(r.Uint32())
+		}
+		if n%4 == 1 {
+			garbage = append([]byte("REGISTER sip:proof.test SIP/2.0\r\nX: "), bytes.Repeat([]byte("x"), 200_000)...)
+		}
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = c.Write(garbage) // the director may hang up amid it
+	}
+	for _, c := range open {
+		c.Close()
+	}
+}
+
+// ask sends a request and returns the first final answer.
+func (s site) ask(from, to string, message []byte) (status int, text string) {
+	s.t.Helper()
+	var dialer net.Dialer
+	dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.MustParseAddrPort(from))
+	conn, err := dialer.Dial("udp", to)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	answer := make([]byte, 65536)
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		if _, err := conn.Write(message); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
+			s.t.Fatal(err)
+		}
+		for {
+			n, err := conn.Read(answer)
+			if err != nil {
+				break
+			}
+			var m sip.Message
+			if _, err := m.Parse(answer[:n]); err == nil && m.Status >= 200 {
+				return m.Status, string(answer[:n])
+			}
+		}
+	}
+	s.t.Fatalf("no answer to %.40q", message)
+	return 0, ""
+}
+
+// TestNoInstanceIs503: with no instance alive, requests are answered 503 with
+// Retry-After, and counted; tables with duplicates are refused and change
+// nothing.
+func TestNoInstanceIs503(t *testing.T) {
+	requirePrograms(t, "kamailio")
+	s := newSite(t)
+	in := s.kamailio(firstInstance, "registration-1", registration)
+	d := s.director(firstDirector, options{Instances: []vitrine.Instance{entry(in, 1)}})
+	if status, _ := s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", "alive", "")); status != 401 {
+		t.Errorf("with an instance alive: %d", status)
+	}
+	refused := func() float64 { return d.metric("vitrine_director_failures_total", `cause="no_instance"`) }
+	status, text := s.ask(s.at(firstPhone, 0), d.address, request("INVITE", "none-of-the-type", ""))
+	if status != 503 || !strings.Contains(text, "Retry-After:") {
+		t.Errorf("with no instance of the type: %s", text)
+	}
+	if n := refused(); n == 0 {
+		t.Error("503 was not counted")
+	}
+
+	other := entry(in, 0)
+	other.Name = "registration-2"
+	before := d.status()
+	for what, all := range map[string][]vitrine.Instance{
+		"a name twice":     {entry(in, 0), entry(in, 0)},
+		"an address twice": {entry(in, 0), other},
+		"an unknown type":  {{Name: "x", Type: "none", Address: other.Address, Weight: 1}},
+		"a bad weight":     {{Name: "x", Type: registration, Address: other.Address, Weight: -1}},
+		"no address":       {{Name: "x", Type: registration, Weight: 1}},
+	} {
+		var e *client.Error
+		if err := d.client.PutAll(t.Context(), all); !errors.As(err, &e) || e.Status != 400 {
+			t.Errorf("%s: %v, want a refusal", what, err)
+		}
+	}
+	if after := d.status(); after.Digest != before.Digest || after.Pending {
+		t.Errorf("refused tables changed the one in force: %+v, then %+v", before, after)
+	}
+	text = string(mustRead(t, d.file))
+	if err := os.WriteFile(d.file, []byte(text+"- {name: registration-1, type: registration, address: 127.0.0.1:1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.client.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), filepath.Base(d.file)) {
+		t.Errorf("a file with a name twice: %v, want a refusal that names the file", err)
+	}
+
+	in.kill()
+	eventually(t, "the director sees that none is alive", func() bool { return d.instance(in.name).Health == "away" })
+	was := refused()
+	status, text = s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", "dead", ""))
+	if status != 503 || !strings.Contains(text, "Retry-After:") {
+		t.Errorf("with none alive: %s", text)
+	}
+	if refused() <= was {
+		t.Error("503 was not counted")
+	}
+	if err := d.client.PutAll(t.Context(), nil); err != nil {
+		t.Errorf("an empty table: %v", err)
+	}
+	if status, _ = s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", "empty", "")); status != 503 {
+		t.Errorf("with an empty table: %d", status)
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestRegionsAndHealth: clients are served in their own region; when its
+// instance is gone, in the other, and at home again when it is back.
+func TestRegionsAndHealth(t *testing.T) {
+	requirePrograms(t, "kamailio")
+	s := newSite(t)
+	var table []vitrine.Instance
+	homes := map[string]*instance{}
+	for i, region := range []string{"east", "west"} {
+		in := s.kamailio(firstInstance+i, "registration-"+region, registration)
+		e := entry(in, uint16(i+1))
+		e.Region = region
+		homes[region], table = in, append(table, e)
+	}
+	d := s.director(firstDirector, options{Instances: table, More: fmt.Sprintf(
+		"regions:\n- {name: east, networks: [%s/32]}\n- {name: west, networks: [%s/32]}\n", s.host(firstPhone), s.host(firstPhone+1))})
+	served := func(host int, n int, name string) bool {
+		_, text := s.ask(s.at(host, 0), d.address, request("REGISTER", fmt.Sprintf("%s-%d", name, n), ""))
+		return strings.Contains(text, "Server: registration-"+name+"\r\n")
+	}
+	for n := range 50 {
+		if !served(firstPhone, n, "east") || !served(firstPhone+1, n, "west") {
+			t.Fatalf("client %d is not served in its region", n)
+		}
+	}
+	homes["east"].kill()
+	eventually(t, "east is away", func() bool { return d.instance("registration-east").Health == "away" })
+	for n := range 50 {
+		if !served(firstPhone, 100+n, "west") {
+			t.Fatalf("client %d is not served by the other region", n)
+		}
+	}
+	s.kamailio(firstInstance, "registration-east", registration)
+	eventually(t, "east is back", func() bool { return d.instance("registration-east").Health == "up" })
+	for n := range 50 {
+		if !served(firstPhone, 200+n, "east") {
+			t.Fatalf("client %d is not served at home again", n)
+		}
+	}
+}
+
+// TestOverloadIsHeldAtTheIngress: with a gate, more than the type carries is
+// refused with 503 and Retry-After, and what is let in is served.
+func TestOverloadIsHeldAtTheIngress(t *testing.T) {
+	requirePrograms(t, "kamailio", "sipp")
+	s := newSite(t)
+	in := s.kamailio(firstInstance, "registration-1", registration)
+	d := s.director(firstDirector, options{Instances: []vitrine.Instance{entry(in, 1)}, Registration: ", overload: {target: 2s, initial: 100, max: 100, burst: 20}"})
+	status := 0
+	var text string
+	for n := 0; status != 503 && n < 2000; n++ {
+		status, text = s.ask(s.at(firstPhone, 0), d.address, request("REGISTER", fmt.Sprintf("burst-%d", n), ""))
+	}
+	if status != 503 || !strings.Contains(text, "Retry-After:") {
+		t.Fatalf("beyond the gate: %d %s", status, text)
+	}
+	p := s.phone(kinds[0], drive{target: d.address, host: firstPhone, calls: 600, rate: 300, think: true})
+	within(t, 2*patience, "the phones are done", func() bool { return !p.running() })
+	made, failed, err := sipp.Totals(filepath.Join(p.dir, "statistics.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := string(mustRead(t, filepath.Join(p.dir, "errors.log")))
+	if n := strings.Count(log, "SIP/2.0 503"); failed == 0 || int64(n) < failed {
+		t.Errorf("%d of %d calls failed, by %d answers 503", failed, made, n)
+	}
+	if made == failed {
+		t.Error("nothing was let in")
+	}
+	if n := d.metric("vitrine_director_failures_total", `cause="overloaded"`); n < float64(failed) {
+		t.Errorf("%g refusals counted, %d seen", n, failed)
+	}
+	t.Logf("%d of %d calls were refused", failed, made)
+}
