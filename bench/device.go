@@ -33,8 +33,7 @@ func bareForwarder(to ports) device {
 }
 
 // kamailioConfig is the least that dispatches statelessly: one process that
-// receives, over a hash of the Call-ID (algorithm 0), as much buffer as the
-// forwarder has.
+// receives, over a hash of the Call-ID (algorithm 0).
 const kamailioConfig = `#!KAMAILIO
 debug=0
 log_stderror=yes
@@ -42,8 +41,7 @@ children=1
 disable_tcp=yes
 auto_aliases=no
 use_dns_cache=off
-maxbuffer=4194304
-listen=udp:127.0.0.1:%d
+%slisten=udp:127.0.0.1:%d
 mpath="%s"
 loadmodule "dispatcher.so"
 modparam("dispatcher", "list_file", "%s")
@@ -53,9 +51,17 @@ request_route {
 }
 `
 
-// kamailio is the peer.
+// kamailio is the peer, as it comes.
 func kamailio(version string) device {
-	return device{name: "Kamailio " + version + ", dispatcher, one child, forward()", command: startKamailio}
+	return device{name: "Kamailio " + version + ", dispatcher, one child, forward()", command: startKamailio("")}
+}
+
+// roomyKamailio has as large a receive buffer as the bare forwarder asks for.
+func roomyKamailio(version string) device {
+	d := kamailio(version)
+	d.name += ", 4 MiB of receive buffer"
+	d.command = startKamailio("maxbuffer=4194304\n")
+	return d
 }
 
 func kamailioVersion(ctx context.Context) (string, error) {
@@ -68,7 +74,12 @@ func kamailioVersion(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-func startKamailio(ctx context.Context, s *stage) (*exec.Cmd, error) {
+// startKamailio adds lines to its configuration.
+func startKamailio(more string) func(context.Context, *stage) (*exec.Cmd, error) {
+	return func(ctx context.Context, s *stage) (*exec.Cmd, error) { return commandKamailio(ctx, s, more) }
+}
+
+func commandKamailio(ctx context.Context, s *stage, more string) (*exec.Cmd, error) {
 	program, err := exec.LookPath("kamailio")
 	if err != nil {
 		return nil, &vitrine.Unsupported{What: "a comparison with Kamailio", Missing: "kamailio", Do: "install kamailio"}
@@ -84,7 +95,7 @@ func startKamailio(ctx context.Context, s *stage) (*exec.Cmd, error) {
 		fmt.Fprintf(&lines, "1 sip:127.0.0.1:%d\n", instances.first+i)
 	}
 	err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(list, lines.Bytes(), 0o644),
-		os.WriteFile(config, fmt.Appendf(nil, kamailioConfig, devicePort, modules[0]+"/", list), 0o644))
+		os.WriteFile(config, fmt.Appendf(nil, kamailioConfig, more, devicePort, modules[0]+"/", list), 0o644))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +136,8 @@ func directorDevice(protocol, kind, rules string, to ports) device {
 		if err := os.WriteFile(config, b.Bytes(), 0o644); err != nil {
 			return nil, err
 		}
-		return exec.CommandContext(ctx, s.director, "director", "run", config), nil
+		program, err := s.product(ctx)
+		return exec.CommandContext(ctx, program, "director", "run", config), err
 	}}
 }
 

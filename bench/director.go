@@ -86,14 +86,14 @@ func directorSIP(ctx context.Context, progress io.Writer) (rows []Row, err error
 	if err != nil {
 		return nil, err
 	}
-	ours, forwarder, peer := &rival{device: director(instances), floodPlan: f}, &rival{device: bareForwarder(instances), floodPlan: f},
-		&rival{device: kamailio(version), floodPlan: f}
+	ours, forwarder := &rival{device: director(instances), floodPlan: f}, &rival{device: bareForwarder(instances), floodPlan: f}
+	peer, roomy := &rival{device: kamailio(version), floodPlan: f}, &rival{device: roomyKamailio(version), floodPlan: f}
 	for _, r := range []*rival{ours, peer} {
 		if err := s.prove(ctx, r.device, f); err != nil {
 			return nil, err
 		}
 	}
-	rates, err := s.compare(ctx, []*rival{ours, forwarder, peer}, progress)
+	rates, err := s.compare(ctx, []*rival{ours, forwarder, peer, roomy}, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +103,7 @@ func directorSIP(ctx context.Context, progress io.Writer) (rows []Row, err error
 		rates []float64
 	}{
 		{"director/sip/kamailio", ">= 12", peer, rates[2]},
+		{"director/sip/kamailio/roomy", "", roomy, rates[3]},
 		{"director/sip/forwarder", ">= 0.75", forwarder, rates[1]},
 	} {
 		row, err := rateRow(against.name, against.aim, ours, against.rival, Pairs{rates[0], against.rates})

@@ -32,7 +32,6 @@ type stage struct {
 	netns     string // path
 	forwarder string // program
 	load      string // program
-	director  string // program: the product
 	run       *runs.Run
 	devices   int // the core of the device under test
 	loads     int // the core of load and sinks
@@ -61,11 +60,19 @@ func newStage(ctx context.Context) (s *stage, err error) {
 	if s.load, err = compileC(ctx, s.dir, "load", loadSource, "-lm"); err != nil {
 		return s, err
 	}
-	s.director = filepath.Join(s.dir, "vitrine")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.director, "vitrine/cmd/vitrine").CombinedOutput(); err != nil {
-		return s, fmt.Errorf("build vitrine: %w\n%s", err, out)
-	}
 	return s, nil
+}
+
+// product is the program vitrine, built when it is first asked for.
+func (s *stage) product(ctx context.Context) (string, error) {
+	program := filepath.Join(s.dir, "vitrine")
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "vitrine/cmd/vitrine").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build vitrine: %w\n%s", err, out)
+	}
+	return program, nil
 }
 
 func (s *stage) namespace() string { return "vt-" + s.run.ID + "-bench" }

@@ -48,7 +48,7 @@ type kept struct {
 type keeper struct {
 	name    string
 	port    int
-	command func(ctx context.Context, dir string) *exec.Cmd
+	command func(ctx context.Context, dir string) (*exec.Cmd, error)
 	measure func(ctx context.Context, s *stage) (kept, error)
 }
 
@@ -59,7 +59,7 @@ func (s *stage) trial(ctx context.Context, k keeper) (got kept, err error) {
 		return got, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	err = s.with(ctx, device{name: k.name, command: func(ctx context.Context, _ *stage) (*exec.Cmd, error) { return k.command(ctx, dir), nil }}, func() error {
+	err = s.with(ctx, device{name: k.name, command: func(ctx context.Context, _ *stage) (*exec.Cmd, error) { return k.command(ctx, dir) }}, func() error {
 		if err := s.awaitPort(ctx, k.port); err != nil {
 			return err
 		}
@@ -151,8 +151,9 @@ const storePort = 8070
 
 // ourStore is the product with its default engine, durable before it answers.
 func (s *stage) ourStore(measure func(context.Context, *stage) (kept, error)) keeper {
-	return keeper{"vitrine store", storePort, func(ctx context.Context, dir string) *exec.Cmd {
-		return exec.CommandContext(ctx, s.director, "store", "run", "--listen", fmt.Sprintf("127.0.0.1:%d", storePort), "--dir", filepath.Join(dir, "data"))
+	return keeper{"vitrine store", storePort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
+		program, err := s.product(ctx)
+		return exec.CommandContext(ctx, program, "store", "run", "--listen", fmt.Sprintf("127.0.0.1:%d", storePort), "--dir", filepath.Join(dir, "data")), err
 	}, measure}
 }
 
@@ -264,8 +265,8 @@ const redisPort = 6379
 // redis is the peer of reads, all in memory.
 func redis(version string) keeper {
 	port := strconv.Itoa(redisPort)
-	return keeper{version + ", redis-benchmark -t get, no pipelining", redisPort, func(ctx context.Context, dir string) *exec.Cmd {
-		return exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no")
+	return keeper{version + ", redis-benchmark -t get, no pipelining", redisPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
+		return exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no"), nil
 	}, func(ctx context.Context, s *stage) (got kept, err error) {
 		for _, test := range []string{"set", "get"} {
 			out, err := s.output(exec.CommandContext(ctx, "redis-benchmark", "-p", port, "-t", test, "-c", strconv.Itoa(storeClients),

@@ -31,11 +31,11 @@ const (
 // answers.
 func etcd(version string) keeper {
 	at := func(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
-	return keeper{version, etcdPort, func(ctx context.Context, dir string) *exec.Cmd {
+	return keeper{version, etcdPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, "etcd", "--data-dir", dir, "--log-level", "error",
 			"--listen-client-urls", at(etcdPort), "--advertise-client-urls", at(etcdPort),
 			"--listen-peer-urls", at(etcdPeerPort), "--initial-advertise-peer-urls", at(etcdPeerPort),
-			"--initial-cluster", "default="+at(etcdPeerPort), "--quota-backend-bytes", strconv.Itoa(8<<30))
+			"--initial-cluster", "default="+at(etcdPeerPort), "--quota-backend-bytes", strconv.Itoa(8<<30)), nil
 	}, func(ctx context.Context, s *stage) (got kept, err error) {
 		self, err := os.Executable()
 		if err != nil {

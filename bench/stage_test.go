@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/wire/sip"
+)
+
+// The corpus is what the rows say that the load is.
+func TestRequestsAreAsPromised(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	all := requests(random)
+	keys, from, first, compact := map[string]bool{}, map[int]bool{}, map[string]int{}, 0
+	for _, m := range all {
+		data := m.bytes(m.length(), "", random)
+		var parsed sip.Message
+		if _, err := parsed.Parse(data); err != nil {
+			t.Fatalf("%v: %q", err, data)
+		}
+		if len(data) < 250 || len(data) > 350 {
+			t.Fatalf("%d bytes: want about 300: %q", len(data), data)
+		}
+		keys[string(parsed.CallID)], from[m.source()] = true, true
+		name, _, _ := strings.Cut(string(parsed.Header), ":")
+		first[name]++
+		if strings.Contains(string(data), "\r\ni: ") {
+			compact++
+		}
+	}
+	if len(keys) != callIDs || len(from) != clients.count || len(first) < 9 || compact < callIDs/5 || compact > callIDs/2 {
+		t.Errorf("%d Call-IDs from %d ports, %d headers come first, %d of %d Call-IDs are compact", len(keys), len(from), len(first), compact, len(all))
+	}
+}
+
+func TestBurstsAreOfOnePortAndLoseNothing(t *testing.T) {
+	var all []message
+	for i := range 100 {
+		all = append(all, sipMessage{port: i % 7})
+	}
+	n := 0
+	for _, b := range bursts(all, 8) {
+		if len(b) > 8 || slices.ContainsFunc(b, func(m message) bool { return m.source() != b[0].source() }) {
+			t.Errorf("a burst of %v", b)
+		}
+		n += len(b)
+	}
+	if n != len(all) {
+		t.Errorf("%d of %d messages are in bursts", n, len(all))
+	}
+}
+
+// load.c and forwarder.c, at a rate that anything holds: all arrives, and the
+// samples have latencies.
+func TestForwarderUnderLoadInNetns(t *testing.T) {
+	s := testStage(t)
+	all := requests(rand.New(rand.NewPCG(1, 1)))[:4000]
+	for _, stamps := range []bool{false, true} {
+		f, err := s.plan(t.Context(), "corpus", floodPlan{messages: all, key: callID, sources: clients, sinks: instances}, stamps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.with(t.Context(), bareForwarder(instances), func() error {
+			got, err := s.pass(t.Context(), f, 100)
+			if err != nil {
+				return err
+			}
+			for i, a := range got {
+				if want, _ := callID(all[i].bytes(all[i].length(), "", rand.New(rand.NewPCG(1, 1)))); !strings.Contains(string(a.data), want) {
+					t.Errorf("message %d came out as %q", i, a.data)
+				}
+			}
+			l, err := s.drive(t.Context(), devicePort, f.sources, f.sinks, f.corpus)
+			if err != nil {
+				return err
+			}
+			send := map[bool]func(float64, time.Duration) (flood, error){false: l.send, true: l.sample}[stamps]
+			sent, err := send(1000, time.Second)
+			if err != nil {
+				return err
+			}
+			if sent.arrived != sent.sent || sent.sent < 1 {
+				t.Errorf("stamps %v: of %v messages %v arrived", stamps, sent.sent, sent.arrived)
+			}
+			if stamps && (sent.samples < 50 || sent.latency[0] <= 0 || sent.latency[0] > sent.latency[4]) {
+				t.Errorf("latencies %+v", sent)
+			}
+			return l.close()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The peer does what it is compared by, also with responses.
+func TestKamailioIsAProxy(t *testing.T) {
+	s := testStage(t)
+	version, err := kamailioVersion(t.Context())
+	skipUnsupported(t, err)
+	for _, d := range []device{kamailio(version), roomyKamailio(version)} {
+		f := floodPlan{messages: requests(rand.New(rand.NewPCG(1, 1))), key: callID, sources: clients, sinks: instances}
+		if err := s.prove(t.Context(), d, f); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func testStage(t *testing.T) *stage {
+	t.Helper()
+	s, err := newStage(context.WithoutCancel(t.Context()))
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	skipUnsupported(t, err)
+	return s
+}
+
+func skipUnsupported(t *testing.T, err error) {
+	t.Helper()
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
