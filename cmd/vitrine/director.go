@@ -255,7 +255,8 @@ func readMessage(path string) (text []byte, err error) {
 	if err != nil {
 		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with a message, or - for standard input"}
 	}
-	if s := string(text); len(s) > 8 && s[0] >= 'A' && s[0] <= 'Z' && !strings.Contains(s, "\r\n") {
+	// GTP-C too begins with a capital letter, but its third octet is a length's.
+	if s := string(text); len(s) > 8 && s[0] >= 'A' && s[0] <= 'Z' && s[2] >= ' ' && !strings.Contains(s, "\r\n") {
 		text = []byte(strings.ReplaceAll(s, "\n", "\r\n"))
 	}
 	return text, nil
