@@ -242,7 +242,14 @@ func TestReserve(t *testing.T) {
 
 func eventually(t *testing.T, what string, ready func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ready(); {
+	within(t, 20*time.Second, what, ready)
+}
+
+func within(t *testing.T, limit time.Duration, what string, ready func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(limit); !ready(); <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("no %s", what)
 		}

@@ -1,8 +1,11 @@
 package embedded
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // How stale the figure of free space may be.
@@ -31,7 +34,7 @@ func (d *disk) check(e *Engine) {
 	d.asked, d.since = now, 0
 	usage, err := e.config.FS.GetDiskUsage(e.config.Dir)
 	if err != nil {
-		if !d.blind {
+		if !d.blind && !errors.Is(err, vfs.ErrUnsupported) {
 			d.blind = true
 			e.log.Warn("free space is not known, and so no longer watched for", "dir", e.config.Dir, "error", err)
 		}

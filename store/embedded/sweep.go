@@ -30,11 +30,14 @@ func (e *Engine) sweepLoop() {
 		case <-e.dueSoon:
 		case <-timer.C:
 		}
-		e.nextDue.Store(math.MaxInt64) // before the look: what is put after it lowers it
-		next, err := e.sweep()
+		// Nothing expires before from. What is put after the look lowers nextDue anew.
+		from := e.nextDue.Swap(math.MaxInt64)
+		next, err := e.sweep(from)
 		if err != nil {
 			e.log.Error("expired records are not removed", "dir", e.config.Dir, "error", err)
-			next = math.MaxInt64
+			e.lowerDue(from)
+			timer.Reset(sweepMax)
+			continue
 		}
 		e.lowerDue(next)
 		wait := time.Duration(min(e.nextDue.Load()-e.config.Now().UnixMilli(), sweepMax.Milliseconds())) * time.Millisecond
@@ -64,16 +67,19 @@ func (e *Engine) wakeSweeper(ms int64) {
 	}
 }
 
-// sweep removes all that is due and gives when the next one will be.
-func (e *Engine) sweep() (next int64, err error) {
+// sweep removes all that is due from a time on, and gives when the next one will
+// be. It goes forward only: what it leaves behind are tombstones, which are slow
+// to go over again.
+func (e *Engine) sweep(from int64) (next int64, err error) {
+	low := appendExpiryKey(nil, from, "", "")[:9]
 	for {
-		space, ops, next, err := e.due()
+		space, ops, next, err := e.due(&low)
 		if err != nil || len(ops) == 0 {
 			return next, err
 		}
 		if err := e.submit(space, ops, true); err != nil {
 			if errors.Is(err, store.ErrClosed) {
-				err = nil
+				return next, nil
 			}
 			return next, err
 		}
@@ -83,9 +89,9 @@ func (e *Engine) sweep() (next int64, err error) {
 	}
 }
 
-// due collects due records of one space.
-func (e *Engine) due() (space string, ops []store.Op, next int64, err error) {
-	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{'x'}, UpperBound: []byte{'x' + 1}})
+// due collects due records of one space, and moves low behind them.
+func (e *Engine) due(low *[]byte) (space string, ops []store.Op, next int64, err error) {
+	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: *low, UpperBound: []byte{'x' + 1}})
 	if err != nil {
 		return "", nil, 0, err
 	}
@@ -100,6 +106,7 @@ func (e *Engine) due() (space string, ops []store.Op, next int64, err error) {
 		}
 		space = string(where)
 		ops = append(ops, store.Op{Action: expire, Name: string(name)})
+		*low = append(append((*low)[:0], key...), 0)
 	}
 	return space, ops, math.MaxInt64, it.Error()
 }
