@@ -94,8 +94,11 @@ func parseFlood(line string, wanted float64) (flood, error) {
 		return f, fmt.Errorf("the load tool said %q: %w", line, err)
 	}
 	f.took = time.Duration(took * float64(time.Second))
-	if _, err := fmt.Fscan(rest, &f.samples); err != nil || f.samples == 0 {
-		return f, nil // of a rate alone
+	if len(strings.Fields(line)) <= 4 { // of a rate alone, or without a sample
+		return f, nil
+	}
+	if _, err := fmt.Fscan(rest, &f.samples); err != nil {
+		return f, fmt.Errorf("the load tool said %q: %w", line, err)
 	}
 	for i := range f.latency {
 		if _, err := fmt.Fscan(rest, (*int64)(&f.latency[i])); err != nil {
