@@ -30,12 +30,12 @@ type bench struct {
 func newBench(tb testing.TB, number uint8, limit int) *bench {
 	tb.Helper()
 	sink, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{
-		netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("127.0.0.1:0"),
+		free(tb, "127.0.0.1:0"), free(tb, "127.0.0.1:0"), free(tb, "127.0.0.1:0"), free(tb, "127.0.0.1:0"),
 	}, Workers: 1, Now: func() time.Duration { return 0 }})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Workers: 1, Now: func() time.Duration { return 0 }})
+	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{free(tb, "127.0.0.1:0")}, Workers: 1, Now: func() time.Duration { return 0 }})
 	if err != nil {
 		tb.Fatal(err)
 	}

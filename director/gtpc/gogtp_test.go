@@ -182,11 +182,7 @@ func newNetwork(t *testing.T) *network {
 
 func (n *network) now() time.Duration { return time.Since(n.start) }
 
-// ip is an address of this process's own part of loopback.
-func (n *network) ip(host byte) netip.Addr {
-	pid := os.Getpid()
-	return netip.AddrFrom4([4]byte{127, byte(100 + pid%100), byte(1 + pid/100%250), host})
-}
+func (n *network) ip(host byte) netip.Addr { return loopback(host) }
 
 func (n *network) sgw(s11, s5 byte) string {
 	return fmt.Sprintf("local_addresses:\n  s11_ip: %q\n  s1u_ip: %q\n  s5c_ip: %q\n  s5u_ip: %q\nuse_kernel_gtp: false\n",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -89,7 +90,7 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 
 	probe := s.listen(netip.AddrPort{})
 	s.peerPort = probe.address.Port()
-	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("[::1]:0")}, Workers: 2, Now: s.now})
+	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{free(t, "127.0.0.1:0"), free(t, "[::1]:0")}, Workers: 2, Now: s.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,25 @@ func (s *stage) listen(at netip.AddrPort) *node {
 func (s *stage) peer() *node {
 	s.t.Helper()
 	s.peerCount++
-	return s.listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 77, s.peerCount}), s.peerPort))
+	return s.listen(netip.AddrPortFrom(loopback(200+s.peerCount), s.peerPort))
+}
+
+// loopback is an address of this process's own part of loopback.
+func loopback(host byte) netip.Addr {
+	pid := os.Getpid()
+	return netip.AddrFrom4([4]byte{127, byte(100 + pid%100), byte(1 + pid/100%250), host})
+}
+
+// free is an address with a port that nobody has. A socket with SO_REUSEPORT
+// that asks for any port may be given one that others of this user share.
+func free(tb testing.TB, at string) netip.AddrPort {
+	tb.Helper()
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(at)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
 // director is the director's address of the node's family.
