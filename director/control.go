@@ -66,7 +66,9 @@ func (d *Director) serveControl(ctx context.Context) error {
 	if err := server.Shutdown(end); err != nil {
 		_ = server.Close() // who is still there has had the time
 	}
-	<-done
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		d.log.Warn("control ended otherwise than by being told to", "error", err)
+	}
 	return context.Cause(ctx)
 }
 

@@ -150,7 +150,7 @@ func (d *Director) explainSIP(message []byte, from netip.AddrPort) (client.Expla
 		}
 		return e, nil
 	}
-	_, rules := d.rulesOf(SIP)
+	rules := d.rulesOf(SIP)
 	region := ""
 	if from.IsValid() {
 		region = d.regionName(from.Addr())
@@ -195,16 +195,16 @@ func (d *Director) explainSent(v *table.View, e *client.Explanation, sends bool,
 	e.Steps = append(e.Steps, fmt.Sprintf("to %s goes: %s", to, line))
 }
 
-// rulesOf are the rules of a protocol, with their places in the list of all.
-func (d *Director) rulesOf(protocol string) (places []int, rules []Rule) {
+// rulesOf are the rules of a protocol.
+func (d *Director) rulesOf(protocol string) (rules []Rule) {
 	c := d.config.Load()
 	all, _ := d.roster.rest()
-	for i, r := range all {
+	for _, r := range all {
 		if t := c.Type(r.Type); t != nil && t.Protocol == protocol {
-			places, rules = append(places, i), append(rules, r)
+			rules = append(rules, r)
 		}
 	}
-	return places, rules
+	return rules
 }
 
 // text writes a rule as the file does.
@@ -238,7 +238,7 @@ func (d *Director) explainGTPC(message []byte, from netip.AddrPort) (client.Expl
 		say("no rule fits message type %d", x.Kind)
 		return e, nil
 	}
-	_, rules := d.rulesOf(GTPC)
+	rules := d.rulesOf(GTPC)
 	say("rule %d fits: %s", x.Rule+1, rules[x.Rule].text())
 	e.Type = v.Table.Types()[x.Type]
 	if x.Session {

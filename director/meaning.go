@@ -144,16 +144,14 @@ func (c *checker) types() {
 }
 
 func (c *checker) rules() {
-	var errs []ruleError
-	errs = checkRules(c.Rules, c.Config.Types)
-	for _, e := range errs {
+	for _, e := range checkRules(c.Rules, c.Types) {
 		c.bad(e.found, e.want, "rules", index(e.rule), e.field)
 	}
 	used := map[string]bool{}
 	for _, r := range c.Rules {
 		used[r.Type] = true
 	}
-	for i, t := range c.Config.Types {
+	for i, t := range c.Types {
 		if !used[t.Name] {
 			c.bad("type "+t.Name+" without a rule", "add a rule that sends messages to it", "types", index(i))
 		}

@@ -84,12 +84,12 @@ func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error)
 		}
 		altered = append(altered, in)
 	}
-	any := false
+	differs := false
 	for _, in := range altered {
-		any = any || r.instances[in.Name] != in
+		differs = differs || r.instances[in.Name] != in
 		r.instances[in.Name] = in
 	}
-	if any {
+	if differs {
 		r.touch(urgent)
 	}
 	return altered, nil

@@ -348,7 +348,7 @@ func table(w io.Writer, all ...client.Instance) error {
 		if region == "" {
 			region = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1fms\n", in.Name, in.Instance.Type, in.Address, strconv.FormatFloat(in.Weight, 'g', -1, 64),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1fms\n", in.Name, in.Type, in.Address, strconv.FormatFloat(in.Weight, 'g', -1, 64),
 			state, in.Health, region, in.ID, in.Transactions, in.InFlight, in.Latency*1000)
 	}
 	return t.Flush()
