@@ -223,11 +223,10 @@ func parseETag(s string) (uint64, error) {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' || strings.ContainsAny(s[1:len(s)-1], `",`) {
 		return 0, bad("a condition takes * or one strong ETag in double quotes")
 	}
-	v, err := strconv.ParseUint(s[1:len(s)-1], 10, 64)
-	if err != nil || v == 0 {
-		return math.MaxUint64, nil
+	if v, err := strconv.ParseUint(s[1:len(s)-1], 10, 64); err == nil && v != 0 {
+		return v, nil
 	}
-	return v, nil
+	return math.MaxUint64, nil
 }
 
 // condition reads If-Match and If-None-Match as they are given.

@@ -116,10 +116,10 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%q: no WWW-Authenticate", given)
 		}
 	}
-	if got := get(t, url+"/health"); got.StatusCode != 200 {
+	if got := get(t, url+"/health"); got.StatusCode != http.StatusOK {
 		t.Errorf("an open path: %d", got.StatusCode)
 	}
-	if got := get(t, url+"/kvother"); got.StatusCode != 404 {
+	if got := get(t, url+"/kvother"); got.StatusCode != http.StatusNotFound {
 		t.Errorf("another path: %d", got.StatusCode)
 	}
 	if log.count("access refused") != 6 || log.count("from=127.0.0.1:") != 6 || log.count(token) != 0 {
@@ -160,12 +160,12 @@ func TestLimits(t *testing.T) {
 	}
 	<-inside
 	<-inside
-	if got := get(t, url+"/kv"); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" {
+	if got := get(t, url+"/kv"); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
 		t.Errorf("beyond the limit: %d", got.StatusCode)
 	}
 	close(release)
 	all.Wait()
-	if got := get(t, url+"/kv"); got.StatusCode != 200 {
+	if got := get(t, url+"/kv"); got.StatusCode != http.StatusOK {
 		t.Errorf("below the limit again: %d", got.StatusCode)
 	}
 	got, err := http.Post(url+"/kv", "", strings.NewReader(strings.Repeat("x", 101)))
@@ -173,7 +173,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	got.Body.Close()
-	if got.StatusCode != 503 {
+	if got.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a body beyond the limit: %d", got.StatusCode)
 	}
 	if f, b := s.flying.Load(), s.bodies.Load(); f != 0 || b != 0 {
