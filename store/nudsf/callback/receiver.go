@@ -101,6 +101,9 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m waiting) error {
 			s.config.Log.Warn("callback refused", "target", m.Target, "kind", m.Kind, "status", refused.Status)
 			return err
 		}
+		if ctx.Err() != nil {
+			return ErrClosed // no fault of the receiver's
+		}
 		failing, wait := s.unanswered(r)
 		// To a receiver that fails time and again each message gets one try, so
 		// that those behind it do not wait for all its tries.
