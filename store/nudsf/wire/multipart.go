@@ -39,6 +39,9 @@ func ReadNotification(contentType string, body io.Reader, l Limits) (Notificatio
 		return Notification{}, err
 	}
 	_, id, data, err := parts.next()
+	if errors.Is(err, io.EOF) {
+		return Notification{}, BadParam(CauseIEMissing, partDescriptor, "the body has no parts; the descriptor is first")
+	}
 	if err != nil {
 		return Notification{}, err
 	}
