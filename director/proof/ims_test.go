@@ -88,7 +88,7 @@ func TestIMSThroughDirectors(t *testing.T) {
 	}
 	var f fleet
 	for i := range 2 {
-		f = append(f, m.director(firstDirector+i, options{Instances: table, Transition: "2s"}))
+		f = append(f, m.director(firstDirector+i, options{Instances: table, Transition: "6s", Fail: 10}))
 	}
 	l := m.follow(f...)
 
@@ -96,9 +96,13 @@ func TestIMSThroughDirectors(t *testing.T) {
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	reports := make([]load.Report, 3)
+	rate, duration := 40.0, 14.0 // calls a second, seconds
+	if raced {
+		rate, duration = 10, 22
+	}
 	for i, scenario := range []string{"reg-dereg", "reg-subscribe", "reg-invite"} {
 		trial := load.Trial{
-			Rate: 40, Duration: 9, Targets: []string{f[0].address, f[1].address}, Scratch: t.TempDir(), Seed: 1,
+			Rate: rate, Duration: duration, Targets: []string{f[0].address, f[1].address}, Scratch: t.TempDir(), Seed: 1,
 			Params: map[string]string{
 				"scenario": scenario, "retransmit": "true", "timeout": "20s", "local": m.host(firstPhone + i), "port": "0",
 				"first_user": fmt.Sprint(1 + 20000*i), "users": "12000",
@@ -118,16 +122,16 @@ func TestIMSThroughDirectors(t *testing.T) {
 		until := l.over.Load() + n
 		eventually(t, "more transactions", func() bool { return l.over.Load() >= until || ctx.Err() != nil })
 	}
-	after(200)
+	after(30)
 	for _, ty := range []string{registration, session} {
 		f.put(entry(m.aggregate(ty), 0))
 	}
 	f.agree()
-	after(100)
+	after(30)
 	for _, d := range f {
 		d.restart()
 	}
-	after(100)
+	after(30)
 	for _, in := range m.instances[:2] {
 		f.drain(in.name)
 		f.remove(in.name)

@@ -44,7 +44,7 @@ func newMotion(t *testing.T, n int, transition string) *motion {
 		}
 	}
 	for i := range n {
-		m.fleet = append(m.fleet, m.director(firstDirector+i, options{Transition: transition, Instances: table}))
+		m.fleet = append(m.fleet, m.director(firstDirector+i, options{Transition: transition, Fail: 10, Instances: table}))
 	}
 	m.ledger = m.follow(m.fleet...)
 	return m
@@ -231,12 +231,8 @@ func TestKamailioThroughDirectors(t *testing.T) {
 			if m.steering.Kept == 0 {
 				t.Error("no transaction had to be kept where it was: this shows nothing")
 			}
-			for _, id := range sum.lost {
-				t.Errorf("lost: %s", m.history(id))
-			}
-			for _, stray := range m.ledger.strayed() {
-				t.Errorf("a transaction changed instances: %s", stray)
-			}
+			m.report("lost", sum.lost, m.history)
+			m.report("a transaction changed instances", m.ledger.strayed(), nil)
 		})
 	}
 }
@@ -257,6 +253,21 @@ func (m *motion) judge(sum tally) {
 	}
 	m.count()
 	m.t.Logf("%d epochs; messages steered otherwise than by the table in force alone: %+v", m.fleet[0].status().Epoch, m.steering)
+}
+
+// report fails the test for each of what should not be, and shows the first few.
+func (m *motion) report(what string, all []string, show func(string) string) {
+	m.t.Helper()
+	for i, one := range all {
+		if i == 10 {
+			m.t.Errorf("%s: %d in all", what, len(all))
+			return
+		}
+		if show != nil {
+			one = show(one)
+		}
+		m.t.Errorf("%s: %s", what, one)
+	}
 }
 
 // history is what the capture has of a call.
@@ -308,7 +319,5 @@ func TestKilledInstancesLoseWhatTheyHad(t *testing.T) {
 			t.Errorf("lost, though not in flight at a killed instance: %s", m.history(id))
 		}
 	}
-	for _, stray := range m.ledger.strayed(killed...) {
-		t.Errorf("a transaction changed instances: %s", stray)
-	}
+	m.report("a transaction changed instances", m.ledger.strayed(killed...), nil)
 }
