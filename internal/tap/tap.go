@@ -37,7 +37,7 @@ func Start(namespace, iface, filter, file string, options ...string) (*Tap, erro
 	}
 	t := &Tap{name: strings.TrimSpace(namespace + " " + iface), ended: make(chan struct{})}
 	args := append([]string{"-i", iface, "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file}, options...)
-	t.cmd = exec.Command(program, append(args, filter)...) //nolint:noctx // Stop ends it
+	t.cmd = exec.Command(program, append(args, filter)...)               //nolint:noctx // Stop ends it
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the thread that run stays on
 	began := make(chan struct{})
 	go func() {
