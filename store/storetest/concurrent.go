@@ -53,9 +53,6 @@ func increment(ctx context.Context, e store.Engine) error {
 
 // testWholeBatches: two records always written together are never seen apart.
 func testWholeBatches(t *testing.T, s *suite) {
-	if p := s.Promises(); !p.AtomicBatch || !p.SnapshotScan {
-		t.Skip("not promised")
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	defer writers.Wait()
@@ -144,11 +141,7 @@ func register() porcupine.Model {
 	}
 }
 
-// testLinearizable checks concurrent histories on each engine that promises it.
 func testLinearizable(t *testing.T, s *suite) {
-	if !s.Promises().Linearizable {
-		t.Skip("not promised")
-	}
 	Linearizable(t, s.Engine, 8, 150)
 }
 

@@ -16,7 +16,7 @@ import (
 func (s *Store) serve(ctx context.Context, listener net.Listener) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	ctx, cancel := context.WithCancel(ctx)
+	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {
 		conn, err := listener.Accept()
@@ -27,7 +27,7 @@ func (s *Store) serve(ctx context.Context, listener net.Listener) error {
 			return fmt.Errorf("accept peers on %s: %w", listener.Addr(), err)
 		}
 		wg.Go(func() {
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			stop := context.AfterFunc(serving, func() { conn.Close() })
 			defer stop()
 			defer conn.Close()
 			if err := s.answer(conn); errors.Is(err, errWire) { // any other: it went away
