@@ -75,8 +75,8 @@ func TestParseFlood(t *testing.T) {
 	if f.behind(time.Second/2) || !f.behind(time.Second/3) || f.loss() < 0.00199 || f.loss() > 0.00201 {
 		t.Errorf("%+v is behind or has lost %g", f, f.loss())
 	}
-	f, err = parseFlood("1000 0.5 998 12 1 2 3 4 5\n", 2000)
-	if err != nil || f.samples != 12 || f.latency[2] != 3 || !f.behind(time.Second/2) {
+	f, err = parseFlood("1000 0.5 998 7 12 1 2 3 4 5\n", 2000)
+	if err != nil || f.samples != 12 || f.late != 7 || f.latency[2] != 3 || !f.behind(time.Second/2) {
 		t.Errorf("read %+v, %v", f, err)
 	}
 	for _, bad := range []string{"", "1 2", "x 1 2", "1 2 3 4 5"} {

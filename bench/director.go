@@ -213,11 +213,14 @@ func (s *stage) proveResponses(ctx context.Context, back, forth floodPlan) error
 }
 
 const (
-	latencyRounds = 9
-	latencyTrial  = 3 * time.Second
+	latencyRounds = 31
+	latencyWarm   = time.Second
+	latencyTrial  = 300 * time.Millisecond
 	latencyShare  = 0.5 // of the director's highest rate
-	p99           = 2   // index into flood.latency
-	leastSamples  = 10_000
+	latencyTries  = 20
+	latest        = time.Millisecond // the load tool may be; what it sends to catch up would wait for itself
+	p99           = 2                // index into flood.latency
+	leastSamples  = 4_000
 )
 
 // directorLatency compares the 99th percentile of the time that requests take
@@ -279,15 +282,18 @@ func (s *stage) latency(ctx context.Context, d device, f floodPlan, rate float64
 // calmLatency tries until the load tool has kept to the rate and no more was
 // lost than may be.
 func (l *udpLoad) calmLatency(rate float64) (us float64, err error) {
-	var f flood
-	for range loadAttempts {
+	f, err := l.sample(rate, latencyWarm) // pages and caches that were never touched
+	if err != nil {
+		return 0, err
+	}
+	for range latencyTries {
 		if f, err = l.sample(rate, latencyTrial); err != nil {
 			return 0, err
 		}
-		if !f.behind(latencyTrial) && f.loss() <= lossAllowed && f.samples >= leastSamples {
+		if !f.behind(latencyTrial) && f.late <= latest && f.loss() <= lossAllowed && f.samples >= leastSamples {
 			return float64(f.latency[p99]) / float64(time.Microsecond), nil
 		}
 	}
-	return 0, fmt.Errorf("at %.0f messages a second in %d tries: %.0f of %.0f sent in %v, %.0f arrived, %d samples",
-		rate, loadAttempts, f.sent, f.wanted, f.took, f.arrived, f.samples)
+	return 0, fmt.Errorf("at %.0f messages a second in %d tries: %.0f of %.0f sent in %v, up to %v late, %.0f arrived, %d samples",
+		rate, latencyTries, f.sent, f.wanted, f.took, f.late, f.arrived, f.samples)
 }

@@ -21,6 +21,7 @@ func (p ports) String() string { return fmt.Sprintf("%d+%d", p.first, p.count) }
 type flood struct {
 	wanted, sent, arrived float64 // messages
 	took                  time.Duration
+	late                  time.Duration // the most that a burst was, when latency was measured
 	samples               int
 	latency               [5]time.Duration // of the samples: percentiles 50, 90, 99, 99.9 and the greatest
 }
@@ -94,11 +95,14 @@ func parseFlood(line string, wanted float64) (flood, error) {
 		return f, fmt.Errorf("the load tool said %q: %w", line, err)
 	}
 	f.took = time.Duration(took * float64(time.Second))
-	if len(strings.Fields(line)) <= 4 { // of a rate alone, or without a sample
+	if len(strings.Fields(line)) <= 3 { // of a rate alone
 		return f, nil
 	}
-	if _, err := fmt.Fscan(rest, &f.samples); err != nil {
+	if _, err := fmt.Fscan(rest, (*int64)(&f.late), &f.samples); err != nil {
 		return f, fmt.Errorf("the load tool said %q: %w", line, err)
+	}
+	if f.samples == 0 {
+		return f, nil
 	}
 	for i := range f.latency {
 		if _, err := fmt.Fscan(rest, (*int64)(&f.latency[i])); err != nil {

@@ -16,10 +16,10 @@
  *   latency MESSAGES SECONDS the same with random gaps, measuring latency
  *
  * Each is answered by a line: messages sent, seconds that took, messages that
- * arrived at the sinks; after latency also the number of samples, and the 50th,
- * 90th, 99th and 99.9th percentile and the greatest, in nanoseconds. A message
- * is a sample when the byte before its last 20 is 'T'. The 16 bytes after it are
- * overwritten with the time.
+ * arrived at the sinks; after latency also the most that a burst was late, the
+ * number of samples, and the 50th, 90th, 99th and 99.9th percentile and the
+ * greatest, all in nanoseconds. A message is a sample when the byte before its
+ * last 20 is 'T'. The 16 bytes after it are overwritten with the time.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -212,7 +212,7 @@ static void run(double rate, double seconds, int latency) {
 	uint64_t sent = 0, wanted = rate * seconds;
 	uint32_t before = arrivals();
 	int64_t start = now(CLOCK_MONOTONIC), at = start, give_up = start + 2e9 * seconds;
-	double due = start;
+	double due = start, late = 0;
 	for (unsigned sink = 0; sent < wanted && at < give_up; at = now(CLOCK_MONOTONIC)) {
 		if (at < due) {
 			if (latency)
@@ -221,6 +221,8 @@ static void run(double rate, double seconds, int latency) {
 		}
 		struct burst *b = &bursts[next_burst];
 		next_burst = next_burst + 1 < total ? next_burst + 1 : 0;
+		if (at - due > late)
+			late = at - due;
 		if (latency)
 			stamp(b);
 		send_burst(b);
@@ -233,7 +235,7 @@ static void run(double rate, double seconds, int latency) {
 	if (latency) {
 		static const double shares[] = {0.5, 0.9, 0.99, 0.999, 1};
 		qsort(samples, sampled, sizeof *samples, by_size);
-		printf(" %zu", sampled);
+		printf(" %.0f %zu", late, sampled);
 		for (size_t i = 0; sampled && i < sizeof shares / sizeof *shares; i++)
 			printf(" %u", samples[(size_t)(shares[i] * (sampled - 1))]);
 	}

@@ -108,17 +108,31 @@ type worker struct {
 func (w *worker) run(now func() time.Duration, handler Handler, stopped func() bool) {
 	in := new(Datagram)
 	for !stopped() {
-		got := 0
+		more := false // a batch was full: there may be another
 		for i := range w.sockets {
-			got += w.turn(&w.sockets[i], in, now, handler)
+			more = w.turn(&w.sockets[i], in, now, handler) == batch || more
 		}
-		if got == 0 {
+		if !more && !w.linger() {
 			_, _ = unix.Ppoll(w.fds, nil, nil) // an error is EINTR: look again
 		}
 	}
 }
 
-// turn reads one batch from a socket, and sends what came of it.
+// lingering is how long a worker that has nothing to do keeps its place in the
+// Go scheduler. To give it up and to take it again costs a change of threads or
+// two, each a delay of up to some milliseconds on a core that is in use.
+const lingering = time.Millisecond
+
+// linger waits for something to do, but not for long, without the Go scheduler
+// knowing. It says whether something may have come.
+func (w *worker) linger() bool {
+	wait := unix.NsecToTimespec(lingering.Nanoseconds()) // what is left is written into it
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.fds[0])), uintptr(len(w.fds)),
+		uintptr(unsafe.Pointer(&wait)), 0, 0, 0)
+	return n > 0 || errno != 0
+}
+
+// turn reads one batch from a socket, sends what came of it, and says how much was read.
 func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler Handler) int {
 	n := w.inbox.receive(s.fd)
 	if n == 0 {
