@@ -15,6 +15,7 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 	"vitrine/substrate"
@@ -41,12 +42,12 @@ func TestBridgeFabric(t *testing.T) {
 		f := open(t, root)
 		var places []string
 		return fabrictest.Harness{
-			Fabric: f, Run: f.run,
+			Fabric: f, Run: f.Run,
 			Place: func(t *testing.T, instance string) string {
-				places = append(places, place(t, f.run.ID, instance))
+				places = append(places, place(t, f.Run.ID, instance))
 				return places[len(places)-1]
 			},
-			Left: func() ([]string, error) { return left(f.run.ID, places) },
+			Left: func() ([]string, error) { return left(f.Run.ID, places) },
 		}
 	})
 }
@@ -92,8 +93,8 @@ func place(t *testing.T, run, instance string) string {
 // left finds the run's fabric, and interfaces other than lo in the places.
 func left(run string, places []string) ([]string, error) {
 	var found []string
-	if _, err := os.Stat(netns.Path(name(run))); err == nil {
-		found = append(found, name(run))
+	if _, err := os.Stat(netns.Path(segment.Name(run))); err == nil {
+		found = append(found, segment.Name(run))
 	}
 	for _, place := range places {
 		if _, err := os.Stat(place); err != nil {
@@ -121,7 +122,7 @@ func TestBridgeFabricKeepsOffTheHost(t *testing.T) {
 	before := hostNetwork(t)
 	f := open(t, filepath.Join(t.TempDir(), "runs"))
 	defer f.Close(context.Background())
-	path := place(t, f.run.ID, "bono-1")
+	path := place(t, f.Run.ID, "bono-1")
 	end, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func hostNetwork(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		if link.Name == bridgeName || link.Name == inside || strings.HasPrefix(link.Name, "p") {
+		if link.Name == bridgeName || link.Name == segment.Inside || strings.HasPrefix(link.Name, "p") {
 			fmt.Fprintln(&b, link.Name)
 		}
 	}
@@ -171,7 +172,7 @@ func hostNetwork(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(routes), "000012C6") { // 198.18.0.0, as the kernel writes it
-		b.WriteString("a route to " + network.String() + "\n")
+		b.WriteString("a route to 198.18.0.0/16\n")
 	}
 	return b.String()
 }
@@ -214,7 +215,7 @@ func TestBridgeFabricIsCleaned(t *testing.T) {
 	if left, err := left(run, nil); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
-	if left, err := left(f.run.ID, nil); err != nil || len(left) != 1 {
+	if left, err := left(f.Run.ID, nil); err != nil || len(left) != 1 {
 		t.Errorf("the live run has %q, %v", left, err)
 	}
 }

@@ -1,0 +1,76 @@
+package segment
+
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+var _ substrate.Cleaner = (*Segment)(nil)
+
+// Clean removes the fabrics of dead runs.
+func (s *Segment) Clean(ctx context.Context) (removed []string, err error) {
+	return Cleaner{Root: s.Run.Root}.Clean(ctx)
+}
+
+// A Cleaner removes the segments of dead runs, of whatever kind.
+type Cleaner struct {
+	Root string // where runs are known
+}
+
+// Clean removes the namespaces of dead runs' fabrics, and with them what is in
+// them.
+func (c Cleaner) Clean(context.Context) (removed []string, err error) {
+	dead, err := runs.Dead(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range dead {
+		if _, err := os.Stat(netns.Path(Name(run))); err != nil {
+			continue
+		}
+		if err := netns.Delete(Name(run)); err != nil {
+			return removed, err
+		}
+		removed = append(removed, "network namespace "+Name(run))
+	}
+	return removed, nil
+}
+
+// Check says whether this host can have fabrics of a kind. It tries, in a
+// namespace that is gone at once; detail is what to say when it can.
+func Check(kind Kind, wiring Wiring, name, detail string) substrate.Check {
+	c := substrate.Check{Name: kind.Name + ": " + name, OK: true, Detail: detail}
+	s := &Segment{Config: Config{Kind: kind}, wiring: wiring}
+	err := s.resolve()
+	if err == nil {
+		err = netns.Try(s.try)
+	}
+	if err = kind.Explain(err); err != nil {
+		c.OK, c.Detail, c.Missing = false, "", err.Error()
+	}
+	return c
+}
+
+// try makes the segment with one end in the thread's namespace.
+func (s *Segment) try() error {
+	defer func() {
+		if s.Links != nil {
+			s.Links.Close()
+		}
+	}()
+	if err := s.make(); err != nil {
+		return err
+	}
+	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return s.wiring.Join(s, &End{NS: fd, Outer: "p1"})
+}

@@ -1,0 +1,134 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+)
+
+// configure sets the instance's interface up, in its namespace.
+func configure(addr netip.Prefix) error {
+	if err := sysctl("net/ipv6/conf/"+Inside+"/disable_ipv6", "1"); err != nil {
+		return err
+	}
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer links.Close()
+	link, err := links.LinkByName(Inside)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", Inside, err)
+	}
+	err = links.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{
+		IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), 32),
+	}})
+	if err != nil {
+		return fmt.Errorf("giving %s the address %s: %w", Inside, addr, err)
+	}
+	if err := links.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bringing %s up: %w", Inside, err)
+	}
+	return nil
+}
+
+// Bridge makes a bridge in the segment's namespace, up, and gives its index.
+func (s *Segment) Bridge(name string) (int, error) {
+	snooping := false // of multicast: it is about hosts that are not here
+	br := &netlink.Bridge{
+		LinkAttrs:         netlink.LinkAttrs{Name: name, MTU: s.MTU, TxQLen: -1, Flags: net.FlagUp},
+		MulticastSnooping: &snooping,
+	}
+	if err := s.Links.LinkAdd(br); err != nil {
+		return 0, fmt.Errorf("making a bridge: %w", err)
+	}
+	return br.Index, nil
+}
+
+// Pair makes a pair of interfaces, one end in the segment's namespace under the
+// name of the outer part, up and with the given master (0: none), the other in
+// the instance's namespace from the first. It notes the outer part's index.
+func (s *Segment) Pair(end *End, master int) error {
+	veth := netlink.NewVeth(netlink.LinkAttrs{
+		Name: end.Outer, Alias: end.Instance, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp,
+	})
+	veth.PeerName, veth.PeerMTU, veth.PeerNamespace = Inside, uint32(s.MTU), netlink.NsFd(end.NS)
+	if err := s.Links.LinkAdd(veth); err != nil {
+		return fmt.Errorf("making a pair of interfaces: %w", err)
+	}
+	end.Index = veth.Index
+	return nil
+}
+
+// Unpair removes a pair of interfaces by its outer part.
+func (s *Segment) Unpair(end *End) error {
+	if end.Index == 0 {
+		return nil
+	}
+	if err := Remove(s.Links, end.Index); err != nil {
+		return fmt.Errorf("removing interface %s: %w", end.Outer, err)
+	}
+	end.Index = 0
+	return nil
+}
+
+// Remove removes an interface. One that has gone is no error.
+func Remove(links *netlink.Handle, index int) error {
+	err := links.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// RemoveInside removes the interface Inside from an instance's namespace, for
+// fabrics whose interfaces have no part outside. What has gone is no error.
+func RemoveInside(end *End) error {
+	err := netns.Do(end.NetNS, func() error {
+		link, err := netlink.LinkByName(Inside)
+		if err == nil {
+			err = netlink.LinkDel(link)
+		}
+		return err
+	})
+	var gone netlink.LinkNotFoundError
+	if errors.As(err, &gone) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s of %s: %w", Inside, end.Instance, err)
+	}
+	return nil
+}
+
+// quiet keeps the calling thread's namespace to what is asked of it: no IPv6
+// on its interfaces, whose discovery is traffic that nobody offered, and no
+// packet filter between instances.
+func quiet() error {
+	for _, key := range []string{"net/ipv6/conf/all/disable_ipv6", "net/ipv6/conf/default/disable_ipv6"} {
+		if err := sysctl(key, "1"); err != nil {
+			return err
+		}
+	}
+	return sysctl("net/bridge/bridge-nf-call-iptables", "0")
+}
+
+// sysctl sets a kernel parameter of the calling thread's namespace. One that the
+// kernel does not have need not be set; where they cannot be written, as in some
+// containers, things work all the same.
+func sysctl(key, value string) error {
+	err := os.WriteFile(filepath.Join("/proc/sys", key), []byte(value), 0)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return fmt.Errorf("setting %s: %w", key, err)
+}

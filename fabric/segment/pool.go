@@ -1,0 +1,66 @@
+package segment
+
+import (
+	"fmt"
+	"net/netip"
+
+	"vitrine"
+)
+
+const (
+	defaultMTU = 1500 // bytes
+	leastMTU   = 68   // bytes: RFC 791
+	mostMTU    = 65535
+)
+
+// network is where addresses are from by default: the range for benchmarking of
+// network devices (RFC 2544, appendix C.2.2), which nothing else is in. It ends
+// at the segment, so that every run can have it.
+var network = netip.MustParsePrefix("198.18.0.1/16")
+
+// resolve checks the options and fills in what is not said.
+func (s *Segment) resolve() error {
+	first := network
+	if s.First != "" {
+		var err error
+		if first, err = netip.ParsePrefix(s.First); err != nil || !first.Addr().Is4() || first.Bits() > 30 || first.Masked() == first {
+			return &vitrine.BadInput{File: "fabric " + s.Kind.Name, Found: fmt.Sprintf("first: %q", s.First), Want: "an IPv4 address and prefix length of at most 30, as 198.18.0.1/16"}
+		}
+	}
+	s.pool = pool{first: first, taken: make(map[netip.Addr]bool)}
+	if s.MTU == 0 {
+		s.MTU = defaultMTU
+	}
+	if s.MTU < leastMTU || s.MTU > mostMTU {
+		return &vitrine.BadInput{File: "fabric " + s.Kind.Name, Found: fmt.Sprintf("mtu: %d", s.MTU), Want: fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU)}
+	}
+	return nil
+}
+
+// A pool hands out the addresses of a network from the first one on, and
+// begins anew at its end: one that was freed is given out last.
+type pool struct {
+	first netip.Prefix // address of the first, and the network's length
+	last  netip.Addr   // taken last; invalid: none yet
+	taken map[netip.Addr]bool
+}
+
+// next is the address after the last one that is free.
+func (p *pool) next() (netip.Prefix, error) {
+	network := p.first.Masked()
+	addr := p.last.Next() // of the invalid address: the invalid address
+	for range 1 << (32 - network.Bits()) {
+		if !network.Contains(addr) || !network.Contains(addr.Next()) { // the last one is for broadcast
+			addr = p.first.Addr()
+		}
+		if !p.taken[addr] {
+			return netip.PrefixFrom(addr, network.Bits()), nil
+		}
+		addr = addr.Next()
+	}
+	return netip.Prefix{}, fmt.Errorf("all addresses of %s from %s on are taken", network, p.first.Addr())
+}
+
+func (p *pool) take(addr netip.Prefix) { p.taken[addr.Addr()], p.last = true, addr.Addr() }
+
+func (p *pool) give(addr netip.Prefix) { delete(p.taken, addr.Addr()) }

@@ -1,0 +1,276 @@
+// Package segment is what fabrics of one run have in common when instances
+// have network namespaces: a namespace of the run's own for what they are
+// joined to, a pool of addresses, the interface eth0 in each instance, and
+// removal. No interface, address, route or rule of the host's own network is
+// touched, and no two runs meet. A fabric adds its Wiring: how eth0 is made.
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+)
+
+// Inside is the interface's name in the instance.
+const Inside = "eth0"
+
+// A Kind is what is told about a sort of fabric.
+type Kind struct {
+	Name  string // "bridge"
+	Needs string // of the kernel: "CONFIG_BRIDGE, CONFIG_VETH"
+	Do    string // what to do where the kernel lacks it: "modprobe bridge veth"
+	Limit int    // how many instances may be attached at once; 0: any number
+}
+
+// Options are parameters that all such fabrics have.
+type Options struct {
+	// First is the first instance's address and the length of the network's
+	// prefix; the default is 198.18.0.1/16. Fabrics that leave this host need
+	// another on each host: 198.18.1.1/16.
+	First string `yaml:"first,omitempty" json:"first,omitempty"`
+	// MTU is that of the instances' interfaces, in bytes; the default is 1500.
+	MTU int `yaml:"mtu,omitempty" json:"mtu,omitempty" jsonschema:"minimum=68,maximum=65535"`
+}
+
+// Config is what a segment needs.
+type Config struct {
+	Run *runs.Run // whose instances it wires
+	Kind
+	Options
+}
+
+// A Wiring makes what a fabric consists of. The segment calls it from one
+// goroutine at a time.
+type Wiring interface {
+	// Make makes what instances are joined to, on a thread that is in the
+	// segment's namespace. What it makes there goes with the namespace; the rest,
+	// if any, is for Unmake of an Unmaker.
+	Make(s *Segment) error
+
+	// Join makes the interface Inside in the instance's namespace, down and
+	// without addresses. When it fails, Cut is called.
+	Join(s *Segment, end *End) error
+
+	// Cut removes what Join made, in the instance's namespace too. The namespace
+	// and the interface may have gone already; that is no error.
+	Cut(s *Segment, end *End) error
+}
+
+// An Unmaker is a Wiring that makes things outside the segment's namespace.
+// Unmake removes them; idempotent, and called after a failed Make too.
+type Unmaker interface{ Unmake(s *Segment) error }
+
+// An End is an instance's place at the segment.
+type End struct {
+	fabric.Port
+	NS    int          // file descriptor of the instance's namespace, during Join
+	Outer string       // a name for the part outside the instance: "p1"; unique in the run
+	Index int          // of the part outside, in the segment's namespace; 0: it has none
+	Addr  netip.Prefix // the instance's
+}
+
+// A Segment is one run's fabric.
+type Segment struct {
+	Config
+	Links *netlink.Handle // in the segment's namespace
+
+	wiring Wiring
+	name   string // of the namespace
+
+	mu       sync.Mutex
+	closed   bool
+	pool     pool
+	number   int // of ends made so far
+	attached map[string]*End
+}
+
+var _ fabric.Fabric = (*Segment)(nil)
+
+// New makes a segment. Without the privilege, or without what the wiring needs
+// of the kernel, it is a *vitrine.Unsupported.
+func New(config Config, wiring Wiring) (*Segment, error) {
+	s := &Segment{Config: config, wiring: wiring, name: Name(config.Run.ID), attached: make(map[string]*End)}
+	if err := s.resolve(); err != nil {
+		return nil, err
+	}
+	path, err := netns.Create(s.name)
+	if err != nil {
+		return nil, fmt.Errorf("making the %s fabric: %w", s.Kind.Name, err)
+	}
+	err = netns.Do(path, s.make)
+	if err != nil {
+		err = fmt.Errorf("making the %s fabric: %w", s.Kind.Name, s.explain(err))
+		return nil, errors.Join(err, s.Close(context.Background()))
+	}
+	return s, nil
+}
+
+// make makes what is in the segment's namespace, which the thread is in.
+func (s *Segment) make() (err error) {
+	if err := quiet(); err != nil {
+		return err
+	}
+	if s.Links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return err
+	}
+	return s.wiring.Make(s)
+}
+
+// Name is that of a run's namespace for the fabric. No instance has it, for
+// those end in a number, or are the generator.
+func Name(run string) string { return "vt-" + run + "-fabric" }
+
+// Path is where the segment's namespace is.
+func (s *Segment) Path() string { return netns.Path(s.name) }
+
+// Attach joins the instance's namespace and gives it the next address.
+func (s *Segment) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end, err := s.attach(ctx, p)
+	if err != nil {
+		return fabric.Endpoint{}, fmt.Errorf("attaching %s to the %s fabric: %w", p.Instance, s.Kind.Name, s.explain(err))
+	}
+	return fabric.Endpoint{Addr: end.Addr.Addr(), Interface: Inside}, nil
+}
+
+func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if p.NetNS == "" {
+		return nil, errors.New("it shares the host's network, which this fabric does not touch; use the fabric loopback or host")
+	}
+	if s.closed {
+		return nil, errors.New("the fabric is closed")
+	}
+	if _, has := s.attached[p.Instance]; has {
+		return nil, errors.New("it is attached already")
+	}
+	if s.Limit > 0 && len(s.attached) >= s.Limit {
+		return nil, &vitrine.BadInput{File: "fabric " + s.Kind.Name, Found: fmt.Sprintf("a further instance, %s", p.Instance),
+			Want: fmt.Sprintf("at most %d at once; use the fabric bridge", s.Limit)}
+	}
+	addr, err := s.pool.next()
+	if err != nil {
+		return nil, err
+	}
+	s.number++
+	end := &End{Port: p, Outer: fmt.Sprintf("p%d", s.number), Addr: addr}
+	if err := s.join(end); err != nil {
+		return nil, errors.Join(err, s.wiring.Cut(s, end))
+	}
+	s.attached[p.Instance] = end
+	s.pool.take(addr)
+	return end, nil
+}
+
+func (s *Segment) join(end *End) error {
+	fd, err := unix.Open(end.NetNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening network namespace %s: %w", end.NetNS, err)
+	}
+	defer unix.Close(fd)
+	end.NS = fd
+	if err := s.wiring.Join(s, end); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			err = fmt.Errorf("%w: it has an interface %s already", err, Inside)
+		}
+		return err
+	}
+	return netns.Do(end.NetNS, func() error { return configure(end.Addr) })
+}
+
+// End is the place of an instance that is attached.
+func (s *Segment) End(instance string) (End, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end, has := s.attached[instance]
+	if !has {
+		return End{}, fmt.Errorf("%s is not attached to the %s fabric", instance, s.Kind.Name)
+	}
+	return *end, nil
+}
+
+// Detach removes the instance's interface.
+func (s *Segment) Detach(_ context.Context, instance string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.detach(instance); err != nil {
+		return fmt.Errorf("detaching %s from the %s fabric: %w", instance, s.Kind.Name, err)
+	}
+	return nil
+}
+
+func (s *Segment) detach(instance string) error {
+	end, has := s.attached[instance]
+	if !has {
+		return nil
+	}
+	if err := s.wiring.Cut(s, end); err != nil {
+		return err
+	}
+	delete(s.attached, instance)
+	s.pool.give(end.Addr)
+	return nil
+}
+
+// Close removes all interfaces, at once: the kernel would do so with the
+// namespace, but later. Then it removes the namespace.
+func (s *Segment) Close(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	if err := s.close(); err != nil {
+		return fmt.Errorf("closing the %s fabric: %w", s.Kind.Name, err)
+	}
+	s.closed = true
+	return nil
+}
+
+func (s *Segment) close() error {
+	for instance := range s.attached {
+		if err := s.detach(instance); err != nil {
+			return err
+		}
+	}
+	if u, ok := s.wiring.(Unmaker); ok {
+		if err := u.Unmake(s); err != nil {
+			return err
+		}
+	}
+	if s.Links != nil {
+		s.Links.Close()
+		s.Links = nil
+	}
+	return netns.Delete(s.name)
+}
+
+// explain turns what the kernel has not, or does not let us, into what this
+// host cannot do.
+func (s *Segment) explain(err error) error { return s.Kind.Explain(err) }
+
+// Explain turns an error of the kernel into a *vitrine.Unsupported where it
+// says that the kernel has not what the kind needs, or does not let us.
+func (k Kind) Explain(err error) error {
+	switch {
+	case err == nil, vitrine.IsUnsupported(err), vitrine.IsBadInput(err):
+	case errors.Is(err, unix.EPERM):
+		return &vitrine.Unsupported{What: "the " + k.Name + " fabric", Missing: "the privilege (CAP_NET_ADMIN): " + err.Error(), Do: "run as root, or use the fabric loopback"}
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return &vitrine.Unsupported{What: "the " + k.Name + " fabric", Missing: "a kernel option (" + k.Needs + "): " + err.Error(), Do: k.Do}
+	}
+	return err
+}
