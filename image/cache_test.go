@@ -1,0 +1,100 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestFindCache(t *testing.T) {
+	for _, tt := range []struct {
+		named string
+		env   map[string]string
+		want  string
+	}{
+		{"/named", map[string]string{CacheEnv: "/e", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/named"},
+		{"", map[string]string{CacheEnv: "/e", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/e"},
+		{"", map[string]string{"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/vitrine"},
+		{"", map[string]string{"HOME": "/h"}, "/h/.cache/vitrine"},
+	} {
+		c, err := FindCache(tt.named, func(k string) string { return tt.env[k] })
+		if err != nil || c.Dir != tt.want {
+			t.Errorf("%q, %v: %q, %v; want %q", tt.named, tt.env, c.Dir, err, tt.want)
+		}
+	}
+	if _, err := FindCache("", func(string) string { return "" }); err == nil {
+		t.Error("a cache from nothing")
+	}
+}
+
+func TestOnceIsMadeOnce(t *testing.T) {
+	c := Cache{Dir: t.TempDir()}
+	var made atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			dir, err := c.Once(t.Context(), "kernel", "6.1-abc", func(_ context.Context, dir string) error {
+				made.Add(1)
+				return os.WriteFile(filepath.Join(dir, "bzImage"), []byte("k"), 0o600)
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if b, err := os.ReadFile(filepath.Join(dir, "bzImage")); err != nil || string(b) != "k" {
+				t.Errorf("%q, %v", b, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := made.Load(); n != 1 {
+		t.Errorf("made %d times", n)
+	}
+	if err := c.Drop(t.Context(), "kernel", "6.1-abc"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, "kernel", "6.1-abc")); err == nil {
+		t.Error("there after Drop")
+	}
+}
+
+func TestOnceThatFailedLeavesNothing(t *testing.T) {
+	c := Cache{Dir: t.TempDir()}
+	broken := errors.New("no space")
+	_, err := c.Once(t.Context(), "kernel", "k", func(_ context.Context, dir string) error {
+		return errors.Join(os.WriteFile(filepath.Join(dir, "half"), nil, 0o600), broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	dir, err := c.Once(t.Context(), "kernel", "k", func(_ context.Context, dir string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("left by the one that failed: %v, %v", list, err)
+	}
+	if _, err := c.Once(t.Context(), "kernel", "../k", nil); err == nil {
+		t.Error("a path for a key")
+	}
+}
+
+func TestOnceWaitsNoLongerThanItsContext(t *testing.T) {
+	c := Cache{Dir: t.TempDir()}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := c.Once(t.Context(), "kernel", "k", func(context.Context, string) error {
+		cancel()
+		_, err := c.Once(ctx, "kernel", "k", func(context.Context, string) error { t.Error("made twice"); return nil })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("waiting for itself: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
