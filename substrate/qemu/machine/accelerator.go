@@ -1,0 +1,88 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"vitrine"
+)
+
+// Accelerators, the better one first.
+const (
+	KVM = "kvm" // the processor's own virtualization
+	TCG = "tcg" // emulation: times taken in it say nothing about hardware
+)
+
+// Comparable says whether what was measured in machines under the accelerator
+// can be compared with what was measured on hardware.
+func Comparable(accelerator string) bool { return accelerator != TCG }
+
+// A Prober finds out, once, which accelerator machines run with here: by
+// booting a kernel with it, for /dev/kvm may be there and not work. Use one
+// Prober for the whole process.
+type Prober struct {
+	once  sync.Once
+	found string
+	why   string
+	err   error
+}
+
+const (
+	probing = 20 * time.Second // for a kernel that finds no disk to give up; a second is usual
+	reached = "Linux version"  // what the kernel says first
+)
+
+// Accelerator gives the best one that works, and why none better does. The
+// kernel, a file, is any of Linux that has a serial console. Without QEMU, or
+// when not even emulation works, it is a *vitrine.Unsupported.
+func (p *Prober) Accelerator(ctx context.Context, kernel string) (accelerator, why string, err error) {
+	p.once.Do(func() { p.found, p.why, p.err = probe(context.WithoutCancel(ctx), kernel) })
+	return p.found, p.why, p.err
+}
+
+func probe(ctx context.Context, kernel string) (accelerator, why string, err error) {
+	if _, err := exec.LookPath(Program); err != nil {
+		return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: "the program " + Program, Do: "install qemu-system-x86"}
+	}
+	var whys []string
+	for _, a := range []string{KVM, TCG} {
+		err := boots(ctx, a, kernel)
+		if err == nil {
+			return a, strings.Join(whys, "; "), nil
+		}
+		whys = append(whys, a+": "+err.Error())
+	}
+	return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: "an accelerator that boots: " + strings.Join(whys, "; ")}
+}
+
+// boots starts the kernel and waits for it to say so and give up for want of a
+// disk, which ends the machine.
+func boots(ctx context.Context, accelerator, kernel string) error {
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	s := Spec{Accelerator: accelerator}
+	cmd := exec.CommandContext(ctx, Program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-machine", Q35+",accel="+accelerator, "-cpu", s.processor(), "-m", "256",
+		"-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("no kernel boots within %v", probing)
+	case err != nil:
+		first, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+		return errors.Join(errors.New(first), err)
+	case !bytes.Contains(out.Bytes(), []byte(reached)):
+		return errors.New("the kernel says nothing")
+	}
+	return nil
+}

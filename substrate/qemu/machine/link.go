@@ -1,0 +1,221 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+)
+
+// A Link is a machine's way to a fabric. The fabric gave the namespace an
+// interface; the machine has that one's hardware address, address and MTU, and
+// what arrives at the one leaves at the other by the kernel's redirection (tc,
+// mirred), as in Kata Containers' network model "tcfilter". An interface that is
+// a macvtap is QEMU's by itself.
+type Link struct {
+	Interface string           // in the namespace: "eth0"
+	MAC       net.HardwareAddr // the machine's own
+	MTU       int              // bytes
+	Address   netip.Prefix     // the machine's; invalid: the interface had none
+	Routes    []Route          // beside that to the prefix
+	Tap       string           // interface in the namespace that QEMU opens; empty: it is a macvtap
+	Device    string           // file of the macvtap; empty: it is none
+}
+
+// A Route is one of a machine.
+type Route struct {
+	To  netip.Prefix `json:"to"`
+	Via netip.Addr   `json:"via"` // invalid: no gateway, whatever is there is a neighbour
+}
+
+const (
+	tapName = "tap0"
+	linkFD  = 5 // of QEMU, for the device of a macvtap
+)
+
+// Wire takes the interface of that name in the namespace for a machine. A
+// namespace without such an interface gives nil. It is called once in a
+// namespace's life: what a machine that is started again needs is in the Link.
+// A device file, if any, is made in dir.
+func Wire(namespace, name, dir string) (*Link, error) {
+	var l *Link
+	err := netns.Do(namespace, func() (err error) {
+		l, err = wire(name, dir)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wiring a machine to %s: %w", name, err)
+	}
+	return l, nil
+}
+
+func wire(name, dir string) (*Link, error) {
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	defer links.Close()
+	outer, err := links.LinkByName(name)
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	attrs := outer.Attrs()
+	l := &Link{Interface: name, MAC: attrs.HardwareAddr, MTU: attrs.MTU}
+	if err := l.take(links, outer); err != nil {
+		return nil, err
+	}
+	if outer.Type() == "macvtap" {
+		return l, l.device(attrs.Index, dir)
+	}
+	return l, l.tap(links, outer)
+}
+
+// take reads the interface's routes and address, and takes the address off.
+func (l *Link) take(links *netlink.Handle, outer netlink.Link) error {
+	routes, err := links.RouteList(outer, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("reading routes: %w", err)
+	}
+	for _, r := range routes {
+		if r.Protocol == unix.RTPROT_KERNEL {
+			continue // that of the prefix: comes with the address
+		}
+		to := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if r.Dst != nil {
+			to = prefix(r.Dst)
+		}
+		via, _ := netip.AddrFromSlice(r.Gw.To4())
+		l.Routes = append(l.Routes, Route{To: to, Via: via})
+	}
+	addrs, err := links.AddrList(outer, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("reading addresses: %w", err)
+	}
+	for i, a := range addrs {
+		if i == 0 {
+			l.Address = prefix(a.IPNet)
+		}
+		if err := links.AddrDel(outer, &netlink.Addr{IPNet: a.IPNet}); err != nil {
+			return fmt.Errorf("taking the address off: %w", err)
+		}
+	}
+	return nil
+}
+
+func prefix(n *net.IPNet) netip.Prefix {
+	addr, _ := netip.AddrFromSlice(n.IP)
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(addr.Unmap(), ones)
+}
+
+// tap makes the interface that QEMU opens and joins the two.
+func (l *Link) tap(links *netlink.Handle, outer netlink.Link) error {
+	err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf/default/disable_ipv6"), []byte("1"), 0)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	tap := &netlink.Tuntap{
+		LinkAttrs: netlink.LinkAttrs{Name: tapName, MTU: l.MTU, TxQLen: 1000},
+		Mode:      netlink.TUNTAP_MODE_TAP,
+		Flags:     netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE,
+	}
+	if err := links.LinkAdd(tap); err != nil {
+		return fmt.Errorf("making a tap: %w", err)
+	}
+	inner, err := links.LinkByName(tapName)
+	if err != nil {
+		return err
+	}
+	if err := links.LinkSetMTU(inner, l.MTU); err != nil {
+		return fmt.Errorf("the tap's MTU: %w", err)
+	}
+	if err := errors.Join(links.LinkSetUp(inner), links.LinkSetUp(outer)); err != nil {
+		return err
+	}
+	l.Tap = tapName
+	return errors.Join(redirect(links, outer, inner), redirect(links, inner, outer))
+}
+
+// redirect sends what arrives at one interface out of the other.
+func redirect(links *netlink.Handle, from, to netlink.Link) error {
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: from.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS,
+	}}
+	if err := links.QdiscAdd(ingress); err != nil {
+		return fmt.Errorf("redirecting %s (CONFIG_NET_SCH_INGRESS): %w", from.Attrs().Name, err)
+	}
+	filter := &netlink.MatchAll{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: from.Attrs().Index, Parent: ingress.Handle, Priority: 1, Protocol: unix.ETH_P_ALL},
+		Actions:     []netlink.Action{netlink.NewMirredAction(to.Attrs().Index)},
+	}
+	if err := links.FilterAdd(filter); err != nil {
+		return fmt.Errorf("redirecting %s (CONFIG_NET_CLS_MATCHALL, CONFIG_NET_ACT_MIRRED): %w", from.Attrs().Name, err)
+	}
+	return nil
+}
+
+// device makes the file of a macvtap, which the kernel makes for interfaces of
+// the host's own namespace alone.
+func (l *Link) device(index int, dir string) error {
+	numbers, err := sysfs(fmt.Sprintf("class/net/%s/macvtap/tap%d/dev", l.Interface, index))
+	if err != nil {
+		return fmt.Errorf("looking for the device of a macvtap: %w", err)
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(numbers), "%d:%d", &major, &minor); err != nil {
+		return fmt.Errorf("the device of a macvtap, %q: %w", numbers, err)
+	}
+	l.Device = filepath.Join(dir, "macvtap")
+	if err := os.Remove(l.Device); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := unix.Mknod(l.Device, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))); err != nil {
+		return fmt.Errorf("making the device of a macvtap: %w", err)
+	}
+	return nil
+}
+
+// sysfs reads a file of the kernel's as the calling thread's network namespace
+// has it; what is mounted at /sys is of the host's.
+func sysfs(path string) ([]byte, error) {
+	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("opening sysfs (needs Linux 5.2): %w", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return nil, fmt.Errorf("opening sysfs: %w", err)
+	}
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("mounting sysfs: %w", err)
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat(root, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s of sysfs: %w", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// backend is QEMU's -netdev.
+func (l *Link) backend() string {
+	if l.Device != "" {
+		return fmt.Sprintf("tap,id=net0,fd=%d,vhost=off", linkFD)
+	}
+	return "tap,id=net0,ifname=" + l.Tap + ",script=no,downscript=no,vhost=off"
+}

@@ -1,0 +1,118 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/substrate"
+)
+
+// sockets are what QEMU connects to when it starts: nothing has to be waited
+// for or tried again, and the files go as soon as it has.
+type sockets struct {
+	dir     *os.File
+	listens map[string]*net.UnixListener
+}
+
+const socketSuffix = ".sock"
+
+func listen(dir string, names []string) (*sockets, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the machine's folder: %w", err)
+	}
+	s := &sockets{dir: d, listens: make(map[string]*net.UnixListener)}
+	for _, name := range names {
+		file := filepath.Join(dir, name+socketSuffix)
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.Join(err, s.close())
+		}
+		// By the open folder, for the path of a socket has 107 characters at most
+		// (unix(7)).
+		short := "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + name + socketSuffix
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("listening for the machine: %w", err), s.close())
+		}
+		s.listens[name] = l
+	}
+	return s, nil
+}
+
+// accept waits until the process has connected to all.
+func (s *sockets) accept(ctx context.Context, process substrate.Process) (map[string]net.Conn, error) {
+	stop := context.AfterFunc(ctx, s.interrupt)
+	defer stop()
+	accepted := make(chan struct{})
+	var group errgroup.Group
+	group.Go(func() error {
+		select {
+		case <-process.Done():
+			s.interrupt()
+		case <-accepted:
+		}
+		return nil
+	})
+	conns := make(map[string]net.Conn)
+	var err error
+	for name, l := range s.listens {
+		var conn net.Conn
+		if conn, err = l.Accept(); err != nil {
+			break
+		}
+		conns[name] = conn
+	}
+	close(accepted)
+	_ = group.Wait()
+	if err == nil {
+		return conns, nil
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("waiting for %s: %w", Program, context.Cause(ctx))
+	}
+	select {
+	case <-process.Done():
+		return nil, fmt.Errorf("%s has ended: %w", Program, process.Err())
+	default:
+		return nil, fmt.Errorf("waiting for %s: %w", Program, err)
+	}
+}
+
+func (s *sockets) interrupt() {
+	for _, l := range s.listens {
+		_ = l.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+func (s *sockets) close() error {
+	var errs []error
+	for _, l := range s.listens {
+		errs = append(errs, l.Close()) // and the file with it
+	}
+	return errors.Join(append(errs, s.dir.Close())...)
+}
+
+// said is an error with the last of what QEMU itself said; nil: nothing.
+func said(dir string) error {
+	b, err := os.ReadFile(Log(dir))
+	if err != nil {
+		return fmt.Errorf("reading what QEMU said: %w", err)
+	}
+	if b = bytes.TrimSpace(b); len(b) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s said: %s", Program, b[max(0, len(b)-1000):])
+}
