@@ -36,21 +36,22 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 
 // Config is the director's configuration file.
 type Config struct {
-	Listen     Listen     `yaml:"listen" jsonschema:"required"`                       // Where it listens. Loopback needs nothing more; the control address beyond it needs tokens or client certificates.
-	Workers    int        `yaml:"workers" jsonschema:"minimum=1,maximum=256"`         // Goroutines that steer; default: one a CPU.
-	Transition Duration   `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may have messages after its table was replaced; default 64 x T1 = 32s. Longer for INVITEs that ring longer.
-	State      string     `yaml:"state"`                                              // File that outlives a restart: instances, epoch, the table before it. Default: the configuration file's name with .state.
-	Memory     Memory     `yaml:"memory"`                                             // Bounds of what is kept.
-	Types      []Type     `yaml:"types" jsonschema:"required,minItems=1,maxItems=64"` // The aggregate types.
-	Rules      []Rule     `yaml:"rules"`                                              // Which messages go to which type; the first that fits counts.
-	Instances  []Instance `yaml:"instances"`                                          // The instances at the start; more come by REST.
-	Regions    []Region   `yaml:"regions"`                                            // Where clients are.
-	Health     Health     `yaml:"health"`                                             // How instances are watched.
-	Overload   *Overload  `yaml:"overload"`                                           // The gate at the ingress of each type; left out: none.
-	Feedback   bool       `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
-	Bounded    float64    `yaml:"bounded_load" jsonschema:"minimum=1"`                // Off when left out. No new keys for an instance with more than this many times its share of the transactions in flight.
-	Control    Control    `yaml:"control"`                                            // Who may use the control address.
-	GTPC       GTPOptions `yaml:"gtpc"`                                               // Of GTP-C.
+	Listen     Listen         `yaml:"listen" jsonschema:"required"`                       // Where it listens. Loopback needs nothing more; the control address beyond it needs tokens or client certificates.
+	Workers    int            `yaml:"workers" jsonschema:"minimum=1,maximum=256"`         // Goroutines that steer; default: one a CPU.
+	Transition Duration       `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may have messages after its table was replaced; default 64 x T1 = 32s. Longer for INVITEs that ring longer.
+	State      string         `yaml:"state"`                                              // File that outlives a restart: instances, epoch, the table before it. Default: the configuration file's name with .state.
+	Memory     Memory         `yaml:"memory"`                                             // Bounds of what is kept.
+	Types      []Type         `yaml:"types" jsonschema:"required,minItems=1,maxItems=64"` // The aggregate types.
+	Rules      []Rule         `yaml:"rules"`                                              // Which messages go to which type; the first that fits counts.
+	Instances  []Instance     `yaml:"instances"`                                          // The instances at the start; more come by REST.
+	Regions    []Region       `yaml:"regions"`                                            // Where clients are.
+	Trusted    []netip.Prefix `yaml:"trusted"`                                            // SIP: networks, such as 10.2.0.0/24, that instances also send from, beside their own IP addresses: what comes from there by the director's Path or Record-Route is sent outward.
+	Health     Health         `yaml:"health"`                                             // How instances are watched.
+	Overload   *Overload      `yaml:"overload"`                                           // The gate at the ingress of each type; left out: none.
+	Feedback   bool           `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
+	Bounded    float64        `yaml:"bounded_load" jsonschema:"minimum=1"`                // Off when left out. No new keys for an instance with more than this many times its share of the transactions in flight.
+	Control    Control        `yaml:"control"`                                            // Who may use the control address.
+	GTPC       GTPOptions     `yaml:"gtpc"`                                               // Of GTP-C.
 
 	file spec.File
 	node spec.Node

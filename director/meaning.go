@@ -89,6 +89,7 @@ func (c *Config) check() error {
 	k.rules()
 	k.instances()
 	k.regions()
+	k.trusted()
 	k.control()
 	return join(k.errs)
 }
@@ -258,6 +259,21 @@ func (c *checker) regions() {
 			if !names[r.Region] {
 				c.bad("no region "+r.Region, "want one of those under regions", "types", index(i), "rooms", index(j), "region")
 			}
+		}
+	}
+}
+
+func (c *checker) trusted() {
+	speaks := false
+	for _, t := range c.Types {
+		speaks = speaks || t.Protocol == SIP
+	}
+	if len(c.Trusted) > 0 && !speaks {
+		c.bad("trusted", "no type speaks SIP: leave it out", "trusted")
+	}
+	for i, n := range c.Trusted {
+		if n.Bits() == 0 {
+			c.bad(n.String(), "everybody could send through the director to where they like: name the networks that instances send from", "trusted", index(i))
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) error {
 
 // sipRules are the rules of the types that speak SIP.
 func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
-	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Feedback: c.Feedback}
+	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Feedback: c.Feedback, Trusted: c.Trusted}
 	for i := range c.Types {
 		t := &c.Types[i]
 		if t.Protocol == SIP {

@@ -1,0 +1,67 @@
+package director
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// TestReload: a changed file is put in force whole; a broken one changes
+// nothing and says why.
+func TestReload(t *testing.T) {
+	r := runGood(t)
+	path, ctx := r.options.Path, t.Context()
+	write(t, path, strings.Replace(good, "weight: 100}", "weight: 250}", 1))
+	until(t, "the file's change is seen", func() bool { return r.epochs.View().Table.ByName("reg-1").Weight == 250 })
+	before := r.settle(t)
+
+	write(t, path, strings.Replace(good, "protocol: sip}", "protocol: sup}", 1))
+	until(t, "the broken file is refused", func() bool {
+		s, err := r.client.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Reload != nil && strings.Contains(s.Reload.Error, ":6:36: ")
+	})
+	if s := r.settle(t); s.Digest != before.Digest || s.Epoch != before.Epoch || !strings.Contains(r.log.String(), "stays as it was") {
+		t.Errorf("%+v after a broken file, %+v before; log %s", s, before, r.log)
+	}
+
+	write(t, path, strings.Replace(good, "transition: 2s", "transition: 5s", 1))
+	if err := r.client.Reload(ctx); err == nil || !strings.Contains(err.Error(), "transition has changed: this needs a restart") {
+		t.Errorf("what needs a restart: %v", err)
+	}
+
+	more := strings.Replace(good, "rules:\n", "  - {name: message, protocol: sip}\nrules:\n  - {method: MESSAGE, type: message}\n", 1)
+	write(t, path, strings.Replace(more, "instances:\n", "instances:\n  - {name: msg-1, type: message, address: \"127.0.0.1:15066\"}\n", 1))
+	if err := r.client.Reload(ctx); err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.client.Explain(ctx, client.Question{Message: request("MESSAGE", "x"), From: "127.0.0.1:9"})
+	if err != nil || e.Instance != "msg-1" || e.Type != "message" {
+		t.Errorf("%+v, %v", e, err)
+	}
+
+	// The same file again, by signal: what REST said since stays.
+	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	r.reload <- struct{}{}
+	until(t, "the signal is taken", func() bool { return len(r.reload) == 0 })
+	if err := r.client.Reload(ctx); err != nil {
+		t.Error(err)
+	}
+	if in, err := r.client.Instance(ctx, "reg-1"); err != nil || in.State != vitrine.Draining {
+		t.Errorf("%+v, %v", in, err)
+	}
+}
+
+// request is a SIP request.
+func request(method, callID string) []byte {
+	return fmt.Appendf(nil, "%s sip:bob@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:9;branch=z9hG4bK%s\r\nMax-Forwards: 70\r\n"+
+		"From: <sip:alice@example.com>;tag=1\r\nTo: <sip:bob@example.com>\r\nCall-ID: %s\r\nCSeq: 1 %s\r\nContent-Length: 0\r\n\r\n", method, callID, callID, method)
+}

@@ -1,0 +1,102 @@
+package director
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+)
+
+// TestRestart: what was told by REST, and the table before the last change,
+// outlive the process; a file that was changed meanwhile counts instead.
+func TestRestart(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	path := r.options.Path
+	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	before := r.settle(t)
+	ids := map[string]uint16{}
+	for _, in := range r.roster.list() {
+		ids[in.Name] = in.ID
+	}
+	r.stop()
+
+	r = run(t, path)
+	s, err := r.client.Status(ctx)
+	if err != nil || s.Epoch != before.Epoch || s.Digest != before.Digest {
+		t.Fatalf("%+v after a restart, %+v before: %v", s, before, err)
+	}
+	if !s.Restarted {
+		t.Error("unknown keys do not go by the table before")
+	}
+	steered := r.memories()[0]
+	moved := 0
+	for key := range uint64(200) {
+		i, _ := r.epochs.View().Previous(r.now()).Pick(0, key, 0, nil)
+		want := r.epochs.View().Previous(r.now()).Instance(i).Name
+		at, ok := steered.Choose(r.now(), 0, key, 0)
+		if !ok || at.Name != want {
+			t.Fatalf("an unknown key goes elsewhere than %s", want)
+		}
+		if want == "reg-1" {
+			moved++
+		}
+	}
+	if moved == 0 {
+		t.Error("no key was of the instance that drains")
+	}
+	until(t, "the transition is over", func() bool { return r.epochs.View().Previous(r.now()) == nil })
+	r.stop()
+
+	write(t, path, good+"workers: 1\n")
+	r = run(t, path)
+	if s := r.settle(t); s.Epoch != before.Epoch+1 {
+		t.Errorf("epoch %d with another file, %d before", s.Epoch, before.Epoch)
+	}
+	for _, in := range r.roster.list() {
+		if in.ID != ids[in.Name] || in.State != vitrine.Active {
+			t.Errorf("%+v, its ID was %d", in, ids[in.Name])
+		}
+	}
+}
+
+// TestStateFile: a state that cannot be read stops the start with a way out, and
+// a jump of the calendar's clock does not prolong a transition.
+func TestStateFile(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := strings.TrimSuffix(path, ".yaml") + ".state"
+	for _, text := range []string{"{", `{"vitrine_director_state": 99}`} {
+		write(t, state, text)
+		if _, err := New(t.Context(), Options{Path: path, Clock: clock, Log: slog.Default()}); err == nil || !strings.Contains(err.Error(), "remove the file") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := stateOf(clock, at)
+	for name, c := range map[string]struct {
+		clock Clock
+		want  time.Duration
+	}{
+		"an hour back":       {Clock{Now: func() time.Duration { return s.Changed + time.Second }, Boot: clock.Boot, Wall: func() time.Time { return at.Add(-time.Hour) }}, time.Second},
+		"an hour forward":    {Clock{Now: func() time.Duration { return s.Changed + time.Second }, Boot: clock.Boot, Wall: func() time.Time { return at.Add(time.Hour) }}, time.Second},
+		"booted meanwhile":   {Clock{Now: func() time.Duration { return 5 * time.Second }, Boot: "other", Wall: func() time.Time { return at.Add(20 * time.Second) }}, 20 * time.Second},
+		"booted, clock back": {Clock{Now: func() time.Duration { return 5 * time.Second }, Boot: "other", Wall: func() time.Time { return at.Add(-time.Hour) }}, 0},
+	} {
+		if got := s.age(c.clock); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func stateOf(c Clock, at time.Time) *state {
+	return &state{Version: stateVersion, Boot: c.Boot, Changed: 100 * time.Second, Wall: at}
+}
