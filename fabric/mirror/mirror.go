@@ -1,0 +1,149 @@
+// Package mirror copies what passes one interface to another, for functions
+// that only listen: intrusion detection, recorders. The kernel does it, by the
+// action mirred of its traffic control (tc-mirred(8)).
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// directions are the two sides of an interface where its traffic control acts:
+// what the host receives from it, and what the host sends into it.
+var directions = [...]uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS}
+
+// priority of the first filter.
+const priority = 1
+
+// Port copies all frames that pass the interface of, in both directions, out
+// of the interface to; both are indexes in the namespace of links. With the
+// outer ends of two instances' pairs, the second instance receives each frame
+// that the first one sends or receives, once. The frames themselves go their
+// way unchanged, also when there is nobody to receive the copies any more.
+//
+// Asking twice is asking once. An interface that is itself mirrored receives no
+// copies: that could go round for ever. The mirror goes with either interface.
+// When it fails it leaves nothing. A kernel without mirred is a
+// *vitrine.Unsupported.
+func Port(links *netlink.Handle, of, to int) error {
+	if of == to {
+		return &vitrine.BadInput{File: "mirror", Found: "an interface to be mirrored to itself", Want: "another one to listen at"}
+	}
+	for _, direction := range directions {
+		copies, err := targets(links, to, direction)
+		if err != nil {
+			return err
+		}
+		if len(copies) > 0 {
+			return &vitrine.BadInput{File: "mirror", Found: "a listener that is itself mirrored", Want: "one that is not: copies of copies could go round for ever"}
+		}
+	}
+	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: of, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+	err := links.QdiscAdd(qdisc)
+	made := err == nil
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("mirroring interface %d: making the place for filters: %w", of, unsupported(err))
+	}
+	var added []netlink.Filter
+	for _, direction := range directions {
+		filter, err := copyTo(links, of, to, direction)
+		if filter != nil {
+			added = append(added, filter)
+		}
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("mirroring interface %d to %d: %w", of, to, unsupported(err))
+		if made {
+			return errors.Join(err, links.QdiscDel(qdisc))
+		}
+		for _, filter := range added {
+			err = errors.Join(err, links.FilterDel(filter))
+		}
+		return err
+	}
+	return nil
+}
+
+// copyTo adds the filter of one direction; nil when it is there already.
+func copyTo(links *netlink.Handle, of, to int, direction uint32) (netlink.Filter, error) {
+	copies, err := targets(links, of, direction)
+	if err != nil || slices.Contains(copies, to) {
+		return nil, err
+	}
+	attrs := netlink.FilterAttrs{
+		LinkIndex: of, Parent: direction, Protocol: unix.ETH_P_ALL,
+		// Of its own, so that removing one leaves the others.
+		Priority: priority + uint16(len(copies)),
+	}
+	actions := []netlink.Action{&netlink.MirredAction{
+		// The filters after this one see the frame too; with pipe they would not.
+		ActionAttrs:  netlink.ActionAttrs{Action: netlink.TC_ACT_UNSPEC},
+		MirredAction: netlink.TCA_EGRESS_MIRROR,
+		Ifindex:      to,
+	}}
+	var filter netlink.Filter = &netlink.MatchAll{FilterAttrs: attrs, Actions: actions}
+	err = links.FilterAdd(filter)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+		// A kernel without the classifier matchall. This one, whose default is
+		// everything, matches all frames of at least 4 bytes after the header.
+		filter = &netlink.U32{FilterAttrs: attrs, Actions: actions}
+		err = links.FilterAdd(filter)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return filter, nil
+}
+
+// targets are the interfaces that get copies of what passes one in a direction.
+func targets(links *netlink.Handle, of int, direction uint32) ([]int, error) {
+	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: of}}
+	filters, err := links.FilterList(link, direction)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // it has no place for filters
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the filters of interface %d: %w", of, unsupported(err))
+	}
+	var found []int
+	for _, filter := range filters {
+		var actions []netlink.Action
+		switch f := filter.(type) {
+		case *netlink.MatchAll:
+			actions = f.Actions
+		case *netlink.U32:
+			actions = f.Actions
+		}
+		for _, action := range actions {
+			if m, is := action.(*netlink.MirredAction); is && m.MirredAction == netlink.TCA_EGRESS_MIRROR {
+				found = append(found, m.Ifindex)
+			}
+		}
+	}
+	return found, nil
+}
+
+// unsupported turns what the kernel has not, or does not let us, into what
+// this host cannot do.
+func unsupported(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return &vitrine.Unsupported{What: "mirror ports", Missing: "the privilege (CAP_NET_ADMIN): " + err.Error(), Do: "run as root"}
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP):
+		return &vitrine.Unsupported{
+			What:    "mirror ports",
+			Missing: "a kernel option (CONFIG_NET_SCH_INGRESS, CONFIG_NET_ACT_MIRRED and CONFIG_NET_CLS_MATCHALL or CONFIG_NET_CLS_U32): " + err.Error(),
+			Do:      "modprobe sch_ingress act_mirred cls_matchall, or use the fabric ovs",
+		}
+	}
+	return err
+}
