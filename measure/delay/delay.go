@@ -1,0 +1,255 @@
+// Package delay says what a stream of packets went through, from when each was
+// sent and received: delay, jitter, delay variation, lateness, reordering,
+// duplicates and loss. It is pure.
+//
+// The stamps of one stream must be of clocks that do not drift apart meanwhile.
+// Where the clocks are not the same, only what does not depend on their offset
+// means anything: all but Delay.
+package delay
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// A Packet is one that arrived.
+type Packet struct {
+	Sequence uint32 // from 0, in the order of sending
+	Sent     int64  // ns
+	Received int64  // ns
+}
+
+// A Cut leaves the ends of a stream out, by their sequence numbers: what the
+// first packets warm up, and what is missing behind the last.
+type Cut struct {
+	Head int `json:"head"` // packets
+	Tail int `json:"tail"` // packets
+}
+
+// A Distribution describes values in microseconds. Percentiles are by nearest
+// rank.
+type Distribution struct {
+	N         int     `json:"n"`
+	Min       float64 `json:"min_us"`
+	Max       float64 `json:"max_us"`
+	Mean      float64 `json:"mean_us"`
+	Deviation float64 `json:"deviation_us"` // of the sample
+	P50       float64 `json:"p50_us"`
+	P90       float64 `json:"p90_us"`
+	P95       float64 `json:"p95_us"`
+	P99       float64 `json:"p99_us"`
+	P999      float64 `json:"p99.9_us"`
+}
+
+// A Report is what a stream went through. Packets are counted within the cut.
+type Report struct {
+	Cut        Cut `json:"cut"`
+	Sent       int `json:"sent"`
+	Received   int `json:"received"`       // distinct packets
+	Lost       int `json:"lost"`           // RFC 7680: sent and never received
+	Duplicates int `json:"duplicates"`     // RFC 5560: further arrivals of a packet
+	Reordered  int `json:"reordered"`      // RFC 4737, section 3.3: arrived after one that was sent later
+	Extent     int `json:"reorder_extent"` // RFC 4737, section 4.2: the most packets that one arrived behind
+
+	Delay    Distribution `json:"delay"`    // RFC 7679, or RFC 2681 where the packets came back
+	Jitter   Distribution `json:"jitter"`   // J after each arrival, RFC 3550, section 6.4.1
+	PDV      Distribution `json:"pdv"`      // RFC 5481, section 4.2: against the least delay of the stream
+	IPDV     Distribution `json:"ipdv"`     // RFC 5481, section 4.1: against the packet sent before; signed
+	Lateness Distribution `json:"lateness"` // behind the least delay of all arrivals, those outside of the cut too
+}
+
+// LossRatio is the share of packets that were lost.
+func (r Report) LossRatio() float64 { return share(r.Lost, r.Sent) }
+
+// ReorderedRatio is the share of received packets that were reordered.
+func (r Report) ReorderedRatio() float64 { return share(r.Reordered, r.Received) }
+
+func share(part, whole int) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// Analyze reports on a stream of so many sent packets, from those that arrived,
+// in the order of arrival. Sequence numbers of packets that were never sent are
+// left out.
+func Analyze(sent int, arrivals []Packet, cut Cut) Report {
+	cut.Head, cut.Tail = max(cut.Head, 0), max(cut.Tail, 0)
+	r := Report{Cut: cut, Sent: max(sent-cut.Head-cut.Tail, 0)}
+	s := series{report: &r, first: uint32(cut.Head), end: uint32(max(sent-cut.Tail, 0)), seen: make([]bool, max(sent, 0))}
+	for _, p := range arrivals {
+		if int64(p.Sequence) < int64(sent) {
+			s.arrive(p)
+		}
+	}
+	r.Lost = r.Sent - r.Received
+	s.lateness = make([]float64, len(s.delay))
+	for i, d := range s.delay {
+		s.lateness[i] = d - float64(s.least)
+	}
+	r.Lateness = describe(s.lateness)
+	r.PDV, r.IPDV = describe(above(s.delay)), describe(s.ipdv())
+	r.Delay, r.Jitter = describe(s.delay), describe(s.jitter)
+	return r
+}
+
+// A series goes through the arrivals. Values are in ns.
+type series struct {
+	report     *Report
+	first, end uint32 // of the sequence numbers that count: [first, end)
+	seen       []bool
+
+	began    bool
+	last     Packet   // that arrived before
+	j        float64  // RFC 3550's J
+	least    int64    // delay
+	highest  uint32   // sequence number until now
+	highs    []uint32 // the arrivals that raised it, for the extent
+	places   []int    // where in the order of arrival those were
+	arrived  int
+	counted  []Packet // within the cut, first arrivals
+	delay    []float64
+	jitter   []float64
+	lateness []float64
+}
+
+// arrive takes the next arrival.
+func (s *series) arrive(p Packet) {
+	counts := p.Sequence >= s.first && p.Sequence < s.end
+	if s.seen[p.Sequence] {
+		if counts {
+			s.report.Duplicates++
+		}
+		return
+	}
+	s.seen[p.Sequence] = true
+	d := p.Received - p.Sent
+	if !s.began {
+		s.least = d
+	} else {
+		// D(i-1, i) is over arrivals, "not necessarily in sequence" (RFC 3550, section 6.4.1).
+		variation := float64(d - (s.last.Received - s.last.Sent))
+		s.j += (math.Abs(variation) - s.j) / 16
+	}
+	s.least = min(s.least, d)
+	s.order(p.Sequence, counts)
+	if counts {
+		s.report.Received++
+		s.counted = append(s.counted, p)
+		s.delay = append(s.delay, float64(d))
+		if s.began {
+			s.jitter = append(s.jitter, s.j)
+		}
+	}
+	s.began, s.last = true, p
+}
+
+// order notes whether the packet is reordered: its number is below that of one
+// that arrived before it. The extent is how many arrivals ago the first such one
+// was.
+func (s *series) order(sequence uint32, counts bool) {
+	if s.arrived == 0 || sequence > s.highest {
+		s.highest = sequence
+		s.highs, s.places = append(s.highs, sequence), append(s.places, s.arrived)
+	} else if counts {
+		s.report.Reordered++
+		i, _ := slices.BinarySearch(s.highs, sequence) // the first that is higher: none is equal
+		s.report.Extent = max(s.report.Extent, s.arrived-s.places[i])
+	}
+	s.arrived++
+}
+
+// ipdv are the differences of the delays of packets sent one after the other,
+// where both arrived.
+func (s *series) ipdv() []float64 {
+	slices.SortFunc(s.counted, func(a, b Packet) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	var list []float64
+	for i := 1; i < len(s.counted); i++ {
+		a, b := s.counted[i-1], s.counted[i]
+		if b.Sequence == a.Sequence+1 {
+			list = append(list, float64((b.Received-b.Sent)-(a.Received-a.Sent)))
+		}
+	}
+	return list
+}
+
+// above are the values less the least of them.
+func above(values []float64) []float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	least := slices.Min(values)
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = v - least
+	}
+	return out
+}
+
+// Describe describes durations in nanoseconds.
+func Describe(ns []float64) Distribution { return describe(slices.Clone(ns)) }
+
+// describe sorts the values.
+func describe(ns []float64) Distribution {
+	if len(ns) == 0 {
+		return Distribution{}
+	}
+	slices.Sort(ns)
+	var mean, squares float64
+	for i, v := range ns { // Welford: the squares of nanoseconds since an epoch lose what counts
+		delta := v - mean
+		mean += delta / float64(i+1)
+		squares += delta * (v - mean)
+	}
+	at := func(p float64) float64 {
+		return ns[min(max(int(math.Ceil(p*float64(len(ns))))-1, 0), len(ns)-1)] / 1e3
+	}
+	d := Distribution{
+		N: len(ns), Min: ns[0] / 1e3, Max: ns[len(ns)-1] / 1e3, Mean: mean / 1e3,
+		P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999),
+	}
+	if len(ns) > 1 {
+		d.Deviation = math.Sqrt(squares/float64(len(ns)-1)) / 1e3
+	}
+	return d
+}
+
+// An Interval is the mean of repeats and where the mean lies, for sure as
+// Confidence.
+type Interval struct {
+	Mean       float64 `json:"mean"`
+	Low        float64 `json:"low"`
+	High       float64 `json:"high"`
+	Repeats    int     `json:"repeats"`
+	Confidence float64 `json:"confidence"` // 0: one repeat gives no interval, and Low and High are the mean
+}
+
+// OfRepeats is Student's interval of figures that each are of a repeat of its
+// own. The packets of one stream follow from each other and give none.
+func OfRepeats(figures []float64, confidence float64) Interval {
+	n := len(figures)
+	if n == 0 {
+		return Interval{}
+	}
+	var sum float64
+	for _, v := range figures {
+		sum += v
+	}
+	mean := sum / float64(n)
+	i := Interval{Mean: mean, Low: mean, High: mean, Repeats: n}
+	if n == 1 {
+		return i
+	}
+	var squares float64
+	for _, v := range figures {
+		squares += (v - mean) * (v - mean)
+	}
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(1 - (1-confidence)/2)
+	half := t * math.Sqrt(squares/float64(n-1)/float64(n))
+	i.Low, i.High, i.Confidence = mean-half, mean+half, confidence
+	return i
+}

@@ -1,0 +1,44 @@
+package packet
+
+import "time"
+
+// A Clock turns the steady clock of this process into CLOCK_REALTIME, by where
+// the two were when the Clock was made: what NTP or a user does to the time of
+// day meanwhile does not bend a stream.
+type Clock struct {
+	base   time.Time
+	offset int64 // CLOCK_REALTIME - (steady - base); ns
+	width  int64 // between the steady readings around it: twice the most that offset is wrong; ns
+}
+
+// NewClock compares the two clocks.
+func NewClock() Clock {
+	c := Clock{base: time.Now()}
+	c.offset, c.width = c.compare()
+	return c
+}
+
+// compare reads the time of day between two readings of the steady clock, and
+// believes the closest pair of many.
+func (c Clock) compare() (offset, width int64) {
+	width = 1 << 62
+	for range 64 {
+		before := time.Since(c.base)
+		wall := time.Now().UnixNano()
+		after := time.Since(c.base)
+		if w := int64(after - before); w < width {
+			offset, width = wall-int64(before)-w/2, w
+		}
+	}
+	return offset, width
+}
+
+// Now is the time; ns.
+func (c Clock) Now() int64 { return int64(time.Since(c.base)) + c.offset }
+
+// Drift is how far CLOCK_REALTIME has moved against the steady clock since the
+// Clock was made, and how far that can be wrong; ns.
+func (c Clock) Drift() (drift, uncertain int64) {
+	offset, width := c.compare()
+	return offset - c.offset, (width + c.width) / 2
+}

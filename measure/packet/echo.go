@@ -1,0 +1,68 @@
+package packet
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Echo sends every datagram that arrives at the address back to where it came
+// from, as it is, until the context ends: a bare loop, so that a round trip
+// holds little beside the network. ready is called once the socket is bound; it
+// may be nil. It needs no privilege.
+func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
+	fd, err := openUDP(at)
+	if err != nil {
+		return fmt.Errorf("echo at %v: %w", at, err)
+	}
+	defer unix.Close(fd)
+	if err := prepare(fd, defaultRoom); err != nil {
+		return fmt.Errorf("echo at %v: %w", at, err)
+	}
+	if ready != nil {
+		ready()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		in := newInbox(fd)
+		for ctx.Err() == nil {
+			n, err := in.receive(0)
+			if err == nil {
+				err = in.reflect(n)
+			}
+			if err != nil {
+				done <- fmt.Errorf("echo at %v: %w", at, err)
+				return
+			}
+		}
+		done <- nil
+	}()
+	return <-done
+}
+
+// reflect sends the first n packets back to their senders.
+func (in *inbox) reflect(n int) error {
+	for i := range n {
+		in.vectors[i].SetLen(int(in.headers[i].length))
+		h := &in.headers[i].header
+		h.SetControllen(0)
+		if in.headers[i].length > MaxSize || h.Namelen != unix.SizeofSockaddrInet4 {
+			continue
+		}
+		_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(in.fd), uintptr(unsafe.Pointer(h)), 0)
+		switch errno {
+		case 0, unix.EINTR, unix.ENOBUFS, unix.EAGAIN, unix.ECONNREFUSED, unix.EPERM, unix.EINVAL, unix.EHOSTUNREACH, unix.ENETUNREACH:
+			// A packet that cannot go back is lost, which its sender sees.
+		default:
+			return os.NewSyscallError("sendmsg", errno)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,316 @@
+package packet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+// A pair is two namespaces joined by a veth.
+type pair struct {
+	near, far       string // paths
+	nearMAC, farMAC net.HardwareAddr
+	source, dest    netip.AddrPort
+}
+
+// newPair needs the privilege and skips without it.
+func newPair(t *testing.T) pair {
+	t.Helper()
+	p := pair{source: netip.MustParseAddrPort("198.18.7.1:7001"), dest: netip.MustParseAddrPort("198.18.7.2:7002")}
+	paths := make([]string, 2)
+	for i, side := range []string{"a", "b"} {
+		name := fmt.Sprintf("vt-probe-%d-%s", os.Getpid(), side)
+		path, err := netns.Create(name)
+		if vitrine.IsUnsupported(err) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := netns.Delete(name); err != nil {
+				t.Error(err)
+			}
+		})
+		paths[i] = path
+	}
+	p.near, p.far = paths[0], paths[1]
+	far, err := os.Open(p.far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	err = netns.Do(p.near, func() error {
+		veth := netlink.NewVeth(netlink.LinkAttrs{Name: "eth0", MTU: 1500, TxQLen: -1})
+		veth.PeerName, veth.PeerMTU, veth.PeerNamespace = "eth0", 1500, netlink.NsFd(far.Fd())
+		return netlink.LinkAdd(veth)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.nearMAC = raise(t, p.near, p.source)
+	p.farMAC = raise(t, p.far, p.dest)
+	know(t, p.far, p.source.Addr(), p.nearMAC)
+	return p
+}
+
+// raise brings eth0 up with the address and gives its MAC.
+func raise(t *testing.T, ns string, at netip.AddrPort) (mac net.HardwareAddr) {
+	t.Helper()
+	err := netns.Do(ns, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		mac = link.Attrs().HardwareAddr
+		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: at.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)}}); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(link)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac
+}
+
+// know adds a static neighbour.
+func know(t *testing.T, ns string, addr netip.Addr, mac net.HardwareAddr) {
+	t.Helper()
+	err := netns.Do(ns, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: addr.AsSlice(), HardwareAddr: mac, State: netlink.NUD_PERMANENT})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p pair) stream(packets int, rate float64, size int) Stream {
+	return Stream{Run: 0xC0FFEE, ID: 3, Size: size, Packets: packets, Rate: rate,
+		Ends: Ends{SourceMAC: p.nearMAC, DestMAC: p.farMAC, Source: p.source, Dest: p.dest}}
+}
+
+func (p pair) sender(t *testing.T) *Sender {
+	t.Helper()
+	s, err := OpenSender(SenderConfig{NetNS: p.near, Interface: "eth0", CPU: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func receiver(t *testing.T, c ReceiverConfig) *Receiver {
+	t.Helper()
+	c.Run, c.Stream, c.CPU = 0xC0FFEE, 3, -1
+	r, err := OpenReceiver(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+func send(t *testing.T, s *Sender, stream Stream) Sent {
+	t.Helper()
+	sent, err := s.Send(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent.Packets != stream.Packets || sent.Failed != 0 {
+		t.Fatalf("sent %d, %d refused, of %d", sent.Packets, sent.Failed, stream.Packets)
+	}
+	return sent
+}
+
+// Every packet arrives once, stamped by the kernel between its sending and its
+// reading, by a UDP socket and by a packet socket alike.
+func TestPacketsOverAVethAreStamped(t *testing.T) {
+	p := newPair(t)
+	const n = 3000
+	sockets := map[string]*Receiver{
+		"UDP":    receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest}),
+		"packet": receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Interface: "eth0"}),
+	}
+	s := p.sender(t)
+	sent := send(t, s, p.stream(n, 20_000, 64))
+	if sent.Schedule.P50 < 0 || sent.Schedule.P50 > sent.Schedule.P99 || sent.Schedule.P99 > sent.Schedule.Max {
+		t.Errorf("schedule errors %+v", sent.Schedule)
+	}
+	for name, r := range sockets {
+		got, err := r.Receive(t.Context(), n, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Receptions) != n || got.Dropped != 0 {
+			t.Fatalf("%s: received %d of %d, dropped %d", name, len(got.Receptions), n, got.Dropped)
+		}
+		for i, x := range got.Receptions {
+			if x.Sequence != uint32(i) || x.Sent < x.Scheduled {
+				t.Fatalf("%s: packet %d is %+v", name, i, x)
+			}
+			if x.Kernel < x.Sent-1000 || x.Kernel > x.Read+1000 { // the clocks' comparison is that good
+				t.Fatalf("%s: packet %d was sent %d, stamped %d ns later, read %d ns later", name, i, x.Sent, x.Kernel-x.Sent, x.Read-x.Sent)
+			}
+		}
+		first, last := got.Receptions[0], got.Receptions[n-1]
+		if span, want := float64(last.Scheduled-first.Scheduled), float64(n-1)*50_000; span < want-2 || span > want+2 {
+			t.Errorf("%s: the schedule spans %v ns, want %v", name, span, want)
+		}
+	}
+}
+
+func TestRoundTripsOfEverySize(t *testing.T) {
+	p := newPair(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	bound := make(chan struct{})
+	go func() {
+		ended <- netns.Do(p.far, func() error { return Echo(ctx, p.dest, func() { close(bound) }) })
+	}()
+	select {
+	case <-bound:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	s := p.sender(t)
+	for _, size := range Sizes() {
+		r := receiver(t, ReceiverConfig{NetNS: p.near, Address: p.source})
+		send(t, s, p.stream(200, 10_000, size))
+		got, err := r.Receive(t.Context(), 200, time.Second)
+		if err != nil || len(got.Receptions) != 200 {
+			t.Errorf("%d bytes: %d of 200 came back: %v", size, len(got.Receptions), err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDialedSenderKeepsTheSchedule(t *testing.T) {
+	p := newPair(t)
+	r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest})
+	know(t, p.near, p.dest.Addr(), p.farMAC)
+	s, err := DialSender(SenderConfig{NetNS: p.near, Interface: "eth0", CPU: -1}, p.source, p.dest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	send(t, s, p.stream(500, 10_000, 1514))
+	got, err := r.Receive(t.Context(), 500, time.Second)
+	if err != nil || len(got.Receptions) != 500 {
+		t.Fatalf("%d of 500 arrived: %v", len(got.Receptions), err)
+	}
+	if _, err := s.Send(t.Context(), p.stream(1, 1, 1515)); !vitrine.IsBadInput(err) {
+		t.Errorf("a frame over the MTU: %v", err)
+	}
+}
+
+// No sender holds a thousand million packets a second; it says so.
+func TestARateThatCannotBeHeldIsReported(t *testing.T) {
+	p := newPair(t)
+	s := p.sender(t)
+	sent := send(t, s, p.stream(20_000, 1e9, 64))
+	if err := sent.Held(); err == nil {
+		t.Errorf("held: %+v", sent)
+	}
+	slow := Sent{Packets: 1001, Asked: 1000, Rate: 1000, Behind: 5_000_000}
+	if err := slow.Held(); err != nil {
+		t.Errorf("5 ms behind after a second: %v", err)
+	}
+}
+
+func TestBadInputIsNamed(t *testing.T) {
+	p := newPair(t)
+	s := p.sender(t)
+	for name, stream := range map[string]Stream{
+		"a frame over the MTU": p.stream(1, 1, 1515),
+		"a frame too small":    p.stream(1, 1, 63),
+		"no packets":           p.stream(0, 1, 64),
+		"no rate":              p.stream(1, 0, 64),
+	} {
+		if _, err := s.Send(t.Context(), stream); !vitrine.IsBadInput(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := OpenSender(SenderConfig{NetNS: p.near, Interface: "absent"}); !vitrine.IsBadInput(err) {
+		t.Errorf("an absent interface: %v", err)
+	}
+	receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest})
+	if _, err := OpenReceiver(ReceiverConfig{NetNS: p.far, Address: p.dest}); !vitrine.IsBadInput(err) {
+		t.Errorf("an address in use: %v", err)
+	}
+}
+
+func TestSendingEndsWithTheContext(t *testing.T) {
+	p := newPair(t)
+	s := p.sender(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Send(ctx, p.stream(1<<20, 10, 64)); err == nil {
+		t.Error("sent all the same")
+	}
+}
+
+func TestFramesAreRead(t *testing.T) {
+	p := pair{nearMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, farMAC: net.HardwareAddr{2, 0, 0, 0, 0, 2},
+		source: netip.MustParseAddrPort("198.18.0.1:1"), dest: netip.MustParseAddrPort("198.18.0.2:65535")}
+	want := Probe{Run: 1 << 31, Stream: 1 << 15, Sequence: 1<<32 - 1, Scheduled: 1_700_000_000_123_456_789, Sent: 1_700_000_000_123_999_999}
+	for _, size := range Sizes() {
+		frame := make([]byte, size)
+		if err := Build(frame, p.stream(1, 1, size).Ends); err != nil {
+			t.Fatal(err)
+		}
+		if checksum(frame[offIP:offUDP]) != 0 {
+			t.Error("the header's checksum is wrong")
+		}
+		want.Put(frame[HeaderSize:])
+		got, port, ok := Parse(frame)
+		if !ok || got != want || port != 65535 {
+			t.Errorf("%d bytes: %+v to %d, %v", size, got, port, ok)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	ends := Ends{SourceMAC: make(net.HardwareAddr, 6), DestMAC: make(net.HardwareAddr, 6),
+		Source: netip.MustParseAddrPort("198.18.0.1:1"), Dest: netip.MustParseAddrPort("198.18.0.2:2")}
+	for _, size := range []int{64, 65, 1514} {
+		frame := make([]byte, size)
+		if err := Build(frame, ends); err != nil {
+			f.Fatal(err)
+		}
+		Probe{Run: 7, Sequence: 9, Scheduled: 1 << 60, Sent: 1<<60 + 5}.Put(frame[HeaderSize:])
+		f.Add(frame)
+		f.Add(frame[:63])
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		p, _, ok := Parse(frame)
+		if !ok {
+			return
+		}
+		again := bytes.Clone(frame)
+		p.Put(again[HeaderSize:])
+		if !bytes.Equal(frame, again) {
+			t.Errorf("%x was read as %+v, which is written %x", frame, p, again)
+		}
+	})
+}

@@ -1,0 +1,318 @@
+package packet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+const (
+	batch       = 64                    // packets taken by one system call
+	controlRoom = 256                   // bytes of what the kernel says beside a packet
+	waitTime    = 20 * time.Millisecond // of a receive call, before the context is looked at again
+	defaultRoom = 64 << 20              // bytes of the kernel's buffer
+)
+
+// A ReceiverConfig says where probes arrive.
+type ReceiverConfig struct {
+	NetNS string // path of the network namespace; empty: the one that the process is in
+
+	// A UDP socket is bound to Address; with Interface, a packet socket there
+	// instead, which sees frames to Address's port whatever their addresses are.
+	Address   netip.AddrPort
+	Interface string
+
+	CPU    int    // to receive on; below 0: wherever the process may run
+	Run    uint32 // of the probes; others' are not counted
+	Stream uint16 // likewise
+	Room   int    // bytes of the kernel's buffer; 0: 64 MiB
+}
+
+// A Reception is one probe that arrived.
+type Reception struct {
+	Probe
+	Kernel   int64 // the kernel's stamp, as the packet entered its receive path; ns
+	Hardware int64 // the network card's stamp, by its own clock; 0: it gives none; ns
+	Read     int64 // when the program had it; ns
+}
+
+// Received is what came of receiving.
+type Received struct {
+	Receptions []Reception // in the order of arrival
+	Dropped    uint32      // by the kernel, for want of room in the socket's buffer
+	Foreign    int         // packets that were no probes of this stream
+	Drift      int64       // of CLOCK_REALTIME against the steady clock meanwhile; ns
+}
+
+// A Receiver receives probes with the kernel's time stamps. It counts from when
+// it was opened.
+type Receiver struct {
+	config ReceiverConfig
+	fd     int
+	raw    bool // whole frames arrive
+}
+
+// OpenReceiver opens the socket. An address that another program has is a
+// *vitrine.BadInput; without the privilege a packet socket is a
+// *vitrine.Unsupported.
+func OpenReceiver(config ReceiverConfig) (*Receiver, error) {
+	r := &Receiver{config: config, fd: -1, raw: config.Interface != ""}
+	err := netns.Do(config.NetNS, r.open)
+	if err != nil {
+		if r.fd >= 0 {
+			err = errors.Join(err, unix.Close(r.fd))
+		}
+		return nil, fmt.Errorf("open a receiver at %s%v: %w", config.Interface, config.Address, err)
+	}
+	return r, nil
+}
+
+func (r *Receiver) open() (err error) {
+	if r.raw {
+		err = r.openPacket()
+	} else {
+		r.fd, err = openUDP(r.config.Address)
+	}
+	if err != nil {
+		return err
+	}
+	room := r.config.Room
+	if room <= 0 {
+		room = defaultRoom
+	}
+	return prepare(r.fd, room)
+}
+
+// openUDP binds a UDP socket.
+func openUDP(at netip.AddrPort) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	err = unix.Bind(fd, &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())})
+	if err == nil {
+		return fd, nil
+	}
+	if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL) {
+		err = &vitrine.BadInput{File: "address", Found: fmt.Sprintf("%v: %v", at, err), Want: "choose another"}
+	}
+	return -1, errors.Join(err, unix.Close(fd))
+}
+
+func (r *Receiver) openPacket() error {
+	link, err := findInterface(r.config.Interface)
+	if err != nil {
+		return err
+	}
+	if r.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		return packetSocketError(err)
+	}
+	program := toPort(r.config.Address.Port())
+	if err := unix.SetsockoptSockFprog(r.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
+		return fmt.Errorf("attach a filter: %w", err)
+	}
+	_ = unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+	if err := unix.Bind(r.fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: link.Index}); err != nil {
+		return fmt.Errorf("bind to the interface: %w", err)
+	}
+	return nil
+}
+
+func networkOrder(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}
+
+// toPort is the filter of whole IPv4 headers without options, UDP, to the port.
+func toPort(port uint16) []unix.SockFilter {
+	const load8, load16, equal, give = 0x30, 0x28, 0x15, 0x06
+	return []unix.SockFilter{
+		{Code: load8, K: offIP}, {Code: equal, Jf: 5, K: 0x45},
+		{Code: load8, K: offProtocol}, {Code: equal, Jf: 3, K: 17},
+		{Code: load16, K: offUDP + 2}, {Code: equal, Jf: 1, K: uint32(port)},
+		{Code: give, K: 1 << 16},
+		{Code: give, K: 0},
+	}
+}
+
+// prepare asks for stamps, a count of drops and room, and bounds how long a
+// receive call waits.
+func prepare(fd, room int) error {
+	stamps := unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stamps); err != nil {
+		return &vitrine.Unsupported{What: "the kernel's receive time stamps", Missing: "SO_TIMESTAMPING: " + err.Error()}
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1); err != nil {
+		return fmt.Errorf("ask for the number of dropped packets: %w", err)
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room) != nil { // privileged
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, room)
+	}
+	wait := unix.NsecToTimeval(int64(waitTime))
+	return os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
+}
+
+// Close closes the socket.
+func (r *Receiver) Close() error {
+	if err := unix.Close(r.fd); err != nil {
+		return fmt.Errorf("close a receiver: %w", err)
+	}
+	return nil
+}
+
+// Receive takes at most most probes, until the context ends, or until none has
+// come for quiet after the first (0: however long it takes). That it ended so is
+// no error. It may be called after the sending: the kernel stamps and keeps what
+// arrives; only Read is then without meaning.
+func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (Received, error) {
+	type outcome struct {
+		got Received
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		runtime.LockOSThread() // ends with the goroutine, and its affinity with it
+		if err := pin(r.config.CPU); err != nil {
+			done <- outcome{err: err}
+			return
+		}
+		in := newInbox(r.fd)
+		in.clock = NewClock()
+		got := Received{Receptions: make([]Reception, 0, most)}
+		err := r.take(ctx, in, &got, most, quiet)
+		got.Drift, _ = in.clock.Drift()
+		done <- outcome{got, err}
+	}()
+	o := <-done
+	if o.err != nil {
+		return o.got, fmt.Errorf("receive at %s%v: %w", r.config.Interface, r.config.Address, o.err)
+	}
+	return o.got, nil
+}
+
+func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int, quiet time.Duration) error {
+	var last int64
+	for len(got.Receptions) < most {
+		if ctx.Err() != nil {
+			return nil
+		}
+		n, err := in.receive(0)
+		if err != nil {
+			return err
+		}
+		now := in.clock.Now()
+		if n == 0 && quiet > 0 && last > 0 && now-last > int64(quiet) {
+			return nil
+		}
+		for i := range n {
+			p, ok := r.parse(in.data(i))
+			if !ok || p.Run != r.config.Run || p.Stream != r.config.Stream {
+				got.Foreign++
+				continue
+			}
+			last = now
+			if len(got.Receptions) < most {
+				kernel, hardware := in.stamps(i, &got.Dropped)
+				got.Receptions = append(got.Receptions, Reception{p, kernel, hardware, now})
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Receiver) parse(b []byte) (Probe, bool) {
+	if !r.raw {
+		return ParsePayload(b)
+	}
+	p, port, ok := Parse(b)
+	return p, ok && port == r.config.Address.Port()
+}
+
+// mmsghdr is the kernel's struct mmsghdr.
+type mmsghdr struct {
+	header unix.Msghdr
+	length uint32
+	_      [4]byte
+}
+
+// An inbox takes packets from a socket, many by one system call.
+type inbox struct {
+	fd      int
+	clock   Clock
+	headers [batch]mmsghdr
+	vectors [batch]unix.Iovec
+	names   [batch]unix.RawSockaddrInet4
+	room    [batch][MaxSize]byte
+	control [batch][controlRoom]byte
+}
+
+func newInbox(fd int) *inbox {
+	in := &inbox{fd: fd}
+	for i := range in.headers {
+		in.vectors[i].Base = &in.room[i][0]
+		h := &in.headers[i].header
+		h.Iov, h.Iovlen = &in.vectors[i], 1
+		h.Control = &in.control[i][0]
+		h.Name = (*byte)(unsafe.Pointer(&in.names[i]))
+	}
+	return in
+}
+
+// receive waits for at least one packet, but no longer than the socket's limit:
+// then there is none.
+func (in *inbox) receive(flags int) (int, error) {
+	for i := range in.headers {
+		in.vectors[i].SetLen(MaxSize)
+		in.headers[i].header.SetControllen(controlRoom)
+		in.headers[i].header.Namelen = unix.SizeofSockaddrInet4
+	}
+	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(in.fd), uintptr(unsafe.Pointer(&in.headers)), batch, uintptr(flags|unix.MSG_WAITFORONE), 0, 0)
+	switch errno {
+	case 0:
+		return int(n), nil
+	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED: // refused: a port that a stream was sent to, of which this socket learns
+		return 0, nil
+	case unix.ENETDOWN:
+		return 0, fmt.Errorf("the interface went down while receiving: %w", errno)
+	}
+	return 0, os.NewSyscallError("recvmmsg", errno)
+}
+
+func (in *inbox) data(i int) []byte { return in.room[i][:min(in.headers[i].length, MaxSize)] }
+
+// stamps reads what the kernel says beside packet i (SO_TIMESTAMPING,
+// SO_RXQ_OVFL); 0: it does not say.
+func (in *inbox) stamps(i int, dropped *uint32) (kernel, hardware int64) {
+	rest := in.control[i][:in.headers[i].header.Controllen]
+	for len(rest) >= unix.SizeofCmsghdr {
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&rest[0]))
+		length := int(h.Len)
+		if length < unix.SizeofCmsghdr || length > len(rest) {
+			return kernel, hardware
+		}
+		body := rest[unix.CmsgLen(0):length]
+		switch {
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_TIMESTAMPING && len(body) >= 48:
+			kernel, hardware = timespec(body), timespec(body[32:])
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(body) >= 4:
+			*dropped = binary.NativeEndian.Uint32(body)
+		}
+		rest = rest[min(unix.CmsgSpace(length-unix.CmsgLen(0)), len(rest)):]
+	}
+	return kernel, hardware
+}
+
+// timespec is a struct timespec of two 64-bit numbers; ns.
+func timespec(b []byte) int64 {
+	return int64(binary.NativeEndian.Uint64(b))*1e9 + int64(binary.NativeEndian.Uint64(b[8:]))
+}

@@ -1,0 +1,436 @@
+package packet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+const (
+	wakeEarly   = 150 * time.Microsecond // before a packet's time: a sleeper wakes up late, by up to this mostly
+	sleepAtMost = 50 * time.Millisecond  // before the context is looked at again
+	checkEvery  = 256                    // packets, between looks at the context
+	fullRetries = 1000                   // of a send that the interface's queue had no room for
+)
+
+// A SenderConfig says where frames leave.
+type SenderConfig struct {
+	NetNS     string // path of the network namespace; empty: the one that the process is in
+	Interface string // such as eth0
+	CPU       int    // to send from; below 0: wherever the process may run
+	Qdisc     bool   // through the interface's queueing discipline, as programs' packets go; else straight to the driver
+}
+
+// A Sender sends frames on one interface.
+type Sender struct {
+	config SenderConfig
+	fd     int
+	mac    net.HardwareAddr
+	mtu    int
+	skip   int // bytes of a frame that the kernel writes itself
+}
+
+// OpenSender opens a packet socket on the interface. Without the privilege it is
+// a *vitrine.Unsupported; an interface that is absent or down a *vitrine.BadInput.
+func OpenSender(config SenderConfig) (*Sender, error) {
+	s := &Sender{config: config, fd: -1}
+	err := netns.Do(config.NetNS, s.open)
+	if err != nil {
+		if s.fd >= 0 {
+			err = errors.Join(err, unix.Close(s.fd))
+		}
+		return nil, fmt.Errorf("open a sender on %s: %w", config.Interface, err)
+	}
+	return s, nil
+}
+
+// DialSender opens a UDP socket instead, whose frames the kernel makes: for
+// networks that are the host's own, where no frame can be put beside its stack.
+// Streams' ends must be these; their MAC addresses do not matter.
+func DialSender(config SenderConfig, source, dest netip.AddrPort) (*Sender, error) {
+	s := &Sender{config: config, fd: -1, skip: HeaderSize, mac: make(net.HardwareAddr, 6)}
+	err := netns.Do(config.NetNS, func() error {
+		link, err := findInterface(config.Interface)
+		if err != nil {
+			return err
+		}
+		s.mtu = link.MTU
+		if s.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+		// What is larger than the MTU is refused, not cut into fragments.
+		_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+		_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
+		if err := unix.Bind(s.fd, &unix.SockaddrInet4{Addr: source.Addr().As4(), Port: int(source.Port())}); err != nil {
+			return fmt.Errorf("bind to %v: %w", source, err)
+		}
+		return os.NewSyscallError("connect", unix.Connect(s.fd, &unix.SockaddrInet4{Addr: dest.Addr().As4(), Port: int(dest.Port())}))
+	})
+	if err != nil {
+		if s.fd >= 0 {
+			err = errors.Join(err, unix.Close(s.fd))
+		}
+		return nil, fmt.Errorf("open a sender to %v: %w", dest, err)
+	}
+	return s, nil
+}
+
+func (s *Sender) open() error {
+	link, err := findInterface(s.config.Interface)
+	if err != nil {
+		return err
+	}
+	s.mac, s.mtu = link.HardwareAddr, link.MTU
+	if len(s.mac) == 0 { // lo
+		s.mac = make(net.HardwareAddr, 6)
+	}
+	// Protocol 0: this socket is for sending, nothing is to be copied to it.
+	if s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		return packetSocketError(err)
+	}
+	if !s.config.Qdisc {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+			return fmt.Errorf("go around the queueing discipline: %w", err)
+		}
+	}
+	// A byte count that no packet in flight exceeds: a full buffer would block the schedule.
+	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
+	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
+		return fmt.Errorf("bind to the interface: %w", err)
+	}
+	return nil
+}
+
+// findInterface is the interface of that name, which must be up.
+func findInterface(name string) (*net.Interface, error) {
+	link, err := net.InterfaceByName(name)
+	switch {
+	case err != nil && name == "":
+		return nil, &vitrine.BadInput{File: "interface", Found: "no name", Want: "name one, see ip link"}
+	case err != nil:
+		return nil, &vitrine.BadInput{File: "interface", Found: fmt.Sprintf("%q: %v", name, err), Want: "see ip link for those that there are"}
+	case link.Flags&net.FlagUp == 0:
+		return nil, &vitrine.BadInput{File: "interface", Found: fmt.Sprintf("%q is down", name), Want: "bring it up with ip link set"}
+	}
+	return link, nil
+}
+
+func packetSocketError(err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return &vitrine.Unsupported{What: "packet sockets", Missing: "the privilege (CAP_NET_RAW): " + err.Error(), Do: "run as root"}
+	}
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return &vitrine.Unsupported{What: "packet sockets", Missing: "the kernel option CONFIG_PACKET: " + err.Error(), Do: "modprobe af_packet"}
+	}
+	return fmt.Errorf("open a packet socket: %w", err)
+}
+
+// MAC is the interface's address.
+func (s *Sender) MAC() net.HardwareAddr { return s.mac }
+
+// MTU is the interface's; a frame may have 14 bytes more.
+func (s *Sender) MTU() int { return s.mtu }
+
+// Close closes the socket.
+func (s *Sender) Close() error {
+	if err := unix.Close(s.fd); err != nil {
+		return fmt.Errorf("close the sender on %s: %w", s.config.Interface, err)
+	}
+	return nil
+}
+
+// A Stream is probes of one size at one rate.
+type Stream struct {
+	Run     uint32
+	ID      uint16
+	Ends    Ends
+	Size    int     // of a frame in bytes, without the frame check sequence
+	Packets int     // how many
+	Rate    float64 // packets a second
+}
+
+// Interval is the time between packets; ns.
+func (s Stream) Interval() float64 { return 1e9 / s.Rate }
+
+func (s Stream) check(mtu int) error {
+	switch {
+	case s.Size-etherSize > mtu:
+		return &vitrine.BadInput{File: "frame size", Found: fmt.Sprintf("%d bytes, which carry %d", s.Size, s.Size-etherSize), Want: fmt.Sprintf("the interface's MTU is %d: choose frames of at most %d bytes", mtu, mtu+etherSize)}
+	case s.Packets < 1:
+		return &vitrine.BadInput{File: "packets", Found: fmt.Sprint(s.Packets), Want: "want at least 1"}
+	case !(s.Rate > 0 && s.Rate <= 1e9):
+		return &vitrine.BadInput{File: "rate", Found: fmt.Sprintf("%g packets a second", s.Rate), Want: "want more than none, and at most 1e9"}
+	}
+	return nil
+}
+
+// Sent is what came of sending a stream.
+type Sent struct {
+	Packets int   `json:"packets"`     // handed to the kernel
+	Failed  int   `json:"failed"`      // refused by it, for want of room
+	First   int64 `json:"first_ns"`    // when the first was sent
+	Last    int64 `json:"last_ns"`     // when the last was
+	End     int64 `json:"end_ns"`      // when its send call had returned
+	Behind  int64 `json:"behind_ns"`   // how long after its time the last was sent
+	Drift   int64 `json:"drift_ns"`    // of CLOCK_REALTIME against the steady clock meanwhile
+	Unsure  int64 `json:"drift_pm_ns"` // how far Drift can be wrong
+
+	Asked    float64        `json:"asked_rate"`         // packets a second
+	Rate     float64        `json:"rate"`               // that were sent
+	Schedule ScheduleErrors `json:"schedule_errors_ns"` // how long after their times packets were sent
+}
+
+// ScheduleErrors are percentiles of how long after their times packets were
+// sent; ns.
+type ScheduleErrors struct {
+	P50  int64 `json:"p50"`
+	P90  int64 `json:"p90"`
+	P99  int64 `json:"p99"`
+	P999 int64 `json:"p99.9"`
+	Max  int64 `json:"max"`
+}
+
+// The least that a rate that was held deviates: a share of the stream's time,
+// or what one switch to another process takes.
+const (
+	heldShare = 0.01
+	heldTime  = time.Millisecond
+)
+
+// Held is nil when the stream was sent at its rate: all packets, and the last of
+// them not more than 1% of the stream's time (or 1 ms) after its own. Else it
+// says what was.
+func (s Sent) Held() error {
+	span := float64(s.Packets+s.Failed-1) / s.Asked * 1e9
+	switch {
+	case s.Failed > 0:
+		return fmt.Errorf("the interface had no room for %d of %d packets at %.0f a second", s.Failed, s.Packets+s.Failed, s.Asked)
+	case float64(s.Behind) > max(span*heldShare, float64(heldTime)):
+		return fmt.Errorf("the sender could not hold %.0f packets a second: it sent %.0f, and the last packet left %s after its time",
+			s.Asked, s.Rate, time.Duration(s.Behind).Round(time.Microsecond))
+	}
+	return nil
+}
+
+// Send sends every packet of the stream at its own time, each by a send call of
+// its own; a packet that is late is sent at once, and the next keeps its time.
+// It takes a whole CPU when packets are less than 200 µs apart. A rate that it
+// could not hold is no error: Held says so.
+func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
+	frame := make([]byte, max(stream.Size, 0))
+	err := stream.check(s.mtu)
+	if err == nil {
+		if stream.Ends.SourceMAC == nil {
+			stream.Ends.SourceMAC = s.mac
+		}
+		err = Build(frame, stream.Ends)
+	}
+	if err != nil {
+		return Sent{}, fmt.Errorf("send on %s: %w", s.config.Interface, err)
+	}
+	type outcome struct {
+		sent Sent
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread, with its affinity, ends with the goroutine
+		if err := pin(s.config.CPU); err != nil {
+			done <- outcome{err: err}
+			return
+		}
+		l := newLoop(s.fd, frame, s.skip, stream)
+		err := l.run(ctx)
+		done <- outcome{l.result(), err}
+	}()
+	o := <-done
+	if o.err != nil {
+		return o.sent, fmt.Errorf("send on %s: %w", s.config.Interface, o.err)
+	}
+	return o.sent, nil
+}
+
+// pin keeps the calling thread on one CPU and asks for timers without slack.
+func pin(cpu int) error {
+	// Nanoseconds; the default of 50 µs is added to every sleep.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	if cpu < 0 {
+		return nil
+	}
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return &vitrine.Unsupported{What: fmt.Sprintf("sending from CPU %d", cpu), Missing: err.Error(), Do: "choose one that this process may run on"}
+	}
+	return nil
+}
+
+// A loop sends one stream. Nothing in it allocates once it runs.
+type loop struct {
+	fd     int
+	frame  []byte
+	out    []byte // what of it is handed to the kernel
+	stream Stream
+	clock  Clock
+	probe  Probe
+	sent   Sent
+	errors []int64 // how late each packet was sent
+}
+
+func newLoop(fd int, frame []byte, skip int, stream Stream) *loop {
+	l := &loop{fd: fd, frame: frame, out: frame[skip:], stream: stream, errors: make([]int64, 0, stream.Packets)}
+	for i := range l.errors[:cap(l.errors)] { // touched now, so that no page is missing later
+		l.errors[:cap(l.errors)][i] = 0
+	}
+	runtime.GC() // now rather than meanwhile
+	l.clock = NewClock()
+	l.probe = Probe{Run: stream.Run, Stream: stream.ID}
+	return l
+}
+
+func (l *loop) run(ctx context.Context) error {
+	interval := l.stream.Interval()
+	begin := l.clock.Now() + int64(time.Millisecond)
+	for i := range l.stream.Packets {
+		due := begin + int64(float64(i)*interval)
+		if i%checkEvery == 0 || interval > float64(sleepAtMost) {
+			if err := l.await(ctx, due); err != nil {
+				return err
+			}
+		}
+		now := l.wait(due)
+		l.probe.Sequence, l.probe.Scheduled, l.probe.Sent = uint32(i), due, now
+		l.probe.Put(l.frame[HeaderSize:])
+		if err := l.send(); err != nil {
+			return err
+		}
+		if i == 0 {
+			l.sent.First = now
+		}
+		l.sent.Last, l.sent.Behind = now, now-due
+		l.errors = append(l.errors, now-due)
+	}
+	l.sent.End = l.clock.Now()
+	return nil
+}
+
+// await sleeps until shortly before the time, but not through the end of the context.
+func (l *loop) await(ctx context.Context, due int64) error {
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		left := due - l.clock.Now()
+		if left <= int64(sleepAtMost) {
+			return nil
+		}
+		sleep(int64(sleepAtMost) / 2)
+	}
+}
+
+// wait returns at the time, or at once when it has passed: it sleeps while the
+// time is far, and spins for the rest.
+func (l *loop) wait(due int64) int64 {
+	for {
+		now := l.clock.Now()
+		left := due - now
+		if left <= 0 {
+			return now
+		}
+		if left > 2*int64(wakeEarly) {
+			sleep(left - int64(wakeEarly))
+		}
+	}
+}
+
+// sleep is a system call of this thread, for the runtime's timers wake up later.
+func sleep(ns int64) {
+	ts := unix.NsecToTimespec(ns)
+	_, _, _ = unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // EINTR: the caller looks at the clock
+}
+
+// send hands the frame to the kernel. It is a raw system call: the runtime need
+// not know of it, for it does not block.
+func (l *loop) send() error {
+	for range fullRetries {
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(l.fd), uintptr(unsafe.Pointer(&l.out[0])), uintptr(len(l.out)), unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			l.sent.Packets++
+			return nil
+		case unix.ENOBUFS, unix.EAGAIN, unix.EINTR:
+			continue
+		}
+		return sendError(errno)
+	}
+	l.sent.Failed++
+	return nil
+}
+
+func sendError(errno unix.Errno) error {
+	switch errno {
+	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+		return fmt.Errorf("the interface went away or down while sending: %w", errno)
+	case unix.EMSGSIZE:
+		return fmt.Errorf("the frame is larger than the interface's MTU: %w", errno)
+	}
+	return os.NewSyscallError("sendto", errno)
+}
+
+// result sums up what was sent.
+func (l *loop) result() Sent {
+	s := l.sent
+	s.Asked = l.stream.Rate
+	if n := s.Packets + s.Failed; n > 1 && s.Last > s.First {
+		s.Rate = float64(s.Packets-1) / float64(s.Last-s.First) * 1e9
+	}
+	s.Drift, s.Unsure = l.clock.Drift()
+	s.Schedule = percentiles(l.errors)
+	return s
+}
+
+// percentiles sorts the errors; the nearest rank counts.
+func percentiles(errors []int64) ScheduleErrors {
+	if len(errors) == 0 {
+		return ScheduleErrors{}
+	}
+	slices.Sort(errors)
+	at := func(share float64) int64 { return errors[min(int(share*float64(len(errors))), len(errors)-1)] }
+	return ScheduleErrors{P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999), Max: errors[len(errors)-1]}
+}
+
+// Local is the first IPv4 address of the interface.
+func (s *Sender) Local() (netip.Addr, error) {
+	var found netip.Addr
+	err := netns.Do(s.config.NetNS, func() error {
+		link, err := net.InterfaceByName(s.config.Interface)
+		if err != nil {
+			return err
+		}
+		addrs, err := link.Addrs()
+		if err != nil {
+			return err
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				found = p.Addr()
+				return nil
+			}
+		}
+		return &vitrine.BadInput{File: "interface", Found: s.config.Interface + " has no IPv4 address", Want: "give it one with ip address add"}
+	})
+	return found, err
+}
