@@ -55,7 +55,7 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 		}
 	}
 	d.publishing.Lock()
-	over := d.now()-d.state.Changed >= d.epochs.Transition()
+	over := d.now()-d.state.Changed >= d.epochs.Transition() && !d.epochs.Straggling(d.now())
 	d.publishing.Unlock()
 	ty := config.Type(in.Type)
 	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&

@@ -74,10 +74,15 @@ func (s *Steering) TakeOver(from io.Reader) (keys int, err error) {
 	return keys, nil
 }
 
-// Carry writes when the changes were that the memories refer to.
+// Carry writes when the changes were that the memories refer to, and until when
+// what they do not know goes by the table before a restart.
 func (e *Epochs) Carry(to io.Writer) error {
 	v := e.View()
-	out := []byte{v.generation}
+	unknown := byte(0)
+	if v.previous != nil {
+		unknown = 1
+	}
+	out := binary.BigEndian.AppendUint64([]byte{v.generation, unknown}, uint64(v.until))
 	for _, at := range v.changed {
 		out = binary.BigEndian.AppendUint64(out, uint64(at))
 	}
@@ -87,21 +92,23 @@ func (e *Epochs) Carry(to io.Writer) error {
 	return nil
 }
 
-// TakeOver reads what Carry wrote, before any worker starts. The table is the
-// same that was carried from. As the memories come with it, no key counts as
-// unknown.
+// TakeOver reads what Carry wrote, before any worker starts. The tables are the
+// same that were carried from. As the memories come with it, no key counts as
+// unknown, unless it did before.
 func (e *Epochs) TakeOver(from io.Reader) error {
-	in := make([]byte, 1+8*generations)
+	in := make([]byte, 2+8+8*generations)
 	if _, err := io.ReadFull(from, in); err != nil {
 		return fmt.Errorf("take over the times of the epochs: %w", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := *e.view.Load()
-	v.previous, v.previousHealth = nil, nil
-	v.generation = in[0]
+	v.generation, v.until = in[0], time.Duration(binary.BigEndian.Uint64(in[2:]))
+	if in[1] == 0 {
+		v.previous, v.previousHealth = nil, nil
+	}
 	for i := range v.changed {
-		v.changed[i] = time.Duration(binary.BigEndian.Uint64(in[1+8*i:]))
+		v.changed[i] = time.Duration(binary.BigEndian.Uint64(in[2+8+8*i:]))
 	}
 	e.view.Store(&v)
 	return nil

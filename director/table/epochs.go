@@ -27,7 +27,7 @@ type View struct {
 
 	previous       *Table        // after a restart: what was in force before; else nil
 	previousHealth *Health       //
-	until          time.Duration // and until when it counts
+	until          time.Duration // and until when it counts, or did; 0: no such restart
 }
 
 // Previous is the table that unknown keys go by where the new one moves them,
@@ -37,6 +37,13 @@ func (v *View) Previous(now time.Duration) *Table {
 		return nil
 	}
 	return v.previous
+}
+
+// Straggling says whether transactions may be left that began by the table before
+// a restart.
+func (e *Epochs) Straggling(now time.Duration) bool {
+	v := e.view.Load()
+	return v.until > 0 && now < v.until+e.transition
 }
 
 // Epochs publishes tables and health to the workers. Times are monotonic and
@@ -57,7 +64,7 @@ func NewEpochs(transition, now time.Duration, t *Table, condition func(*Target) 
 // Restore publishes the first table after a restart that came age after the
 // change from previous to t. As nothing is known of the keys that were seen,
 // those that the change moved go by the previous table until the transition is
-// over.
+// over, and those that did, stay there for a transition more.
 func Restore(transition, now time.Duration, t, previous *Table, age time.Duration, condition func(*Target) Condition) *Epochs {
 	e := NewEpochs(transition, now, t, condition)
 	age = max(age, 0)
@@ -67,8 +74,11 @@ func Restore(transition, now time.Duration, t, previous *Table, age time.Duratio
 	v := *e.view.Load()
 	v.previous, v.previousHealth = previous, previous.Health(condition)
 	v.until = now - age + transition
-	v.generation = 1 // 0 was the previous table's
-	v.changed[0], v.changed[1] = now-age, now-age
+	// Generation 0 is of what goes by the previous table: for that the change is
+	// when it counts no more, so that a transaction which begins shortly before
+	// stays, too. 1 began then, and 2 is of what goes by t.
+	v.generation = 2
+	v.changed[0], v.changed[1], v.changed[2] = now-age, v.until, now-age
 	e.view.Store(&v)
 	return e
 }

@@ -1,6 +1,8 @@
 package table
 
 import (
+	"bytes"
+	"errors"
 	"testing"
 	"time"
 )
@@ -33,10 +35,25 @@ func TestRestart(t *testing.T) {
 	if n := s.Stats(); n.Unknown != uint64(unknown) || unknown == 0 {
 		t.Errorf("%+v; %d keys moved", n, unknown)
 	}
+	// When it is over, a transaction that began there is brought to its end, and
+	// others go by the table in force.
+	over := start + Transition - age
+	for _, k := range ks {
+		i, _ := previous.Pick(0, k, 0, nil)
+		if got := choose(t, s, over+second, k); got != previous.Instance(i).Name {
+			t.Fatalf("amid its transaction a key goes to %s, and to %s before", got, previous.Instance(i).Name)
+		}
+	}
+	for _, k := range keys(20000)[10000:] {
+		j, _ := current.Pick(0, k, 0, nil)
+		if got := choose(t, s, over, k); got != current.Instance(j).Name {
+			t.Fatalf("after the transition a key goes to %s", got)
+		}
+	}
 	for _, k := range ks {
 		j, _ := current.Pick(0, k, 0, nil)
-		if got := choose(t, s, start+Transition-age, k); got != current.Instance(j).Name {
-			t.Fatalf("after the transition a key goes to %s", got)
+		if got := choose(t, s, over+Transition, k); got != current.Instance(j).Name {
+			t.Fatalf("a transition later a key goes to %s", got)
 		}
 	}
 	// A change meanwhile: what is known stays, the unknown still goes by the
@@ -52,6 +69,41 @@ func TestRestart(t *testing.T) {
 		if got := choose(t, s, start+2*second, k); got != previous.Instance(i).Name {
 			t.Fatalf("a key goes to %s, and to %s before", got, previous.Instance(i).Name)
 		}
+	}
+}
+
+// TestRestartTwice: a hand-over after a restart without memory leaves what is
+// still unknown to the table before that restart.
+func TestRestartTwice(t *testing.T) {
+	instances := registrations(5, same)
+	previous, current := build(t, instances[:4]), build(t, instances)
+	ks := keys(2000)
+	first := Restore(Transition, start, current, previous, second, nil)
+	s := NewSteering(first, 1<<14)
+	for _, k := range ks[:1000] {
+		choose(t, s, start, k)
+	}
+	var passed bytes.Buffer
+	if err := errors.Join(first.Carry(&passed), s.Carry(start+second, &passed)); err != nil {
+		t.Fatal(err)
+	}
+	next := Restore(Transition, start+second, current, previous, 2*second, nil)
+	memory := NewSteering(next, 1<<14)
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := memory.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range ks {
+		i, _ := previous.Pick(0, k, 0, nil)
+		if got := choose(t, memory, start+2*second, k); got != previous.Instance(i).Name {
+			t.Fatalf("an unknown key goes to %s, and to %s before", got, previous.Instance(i).Name)
+		}
+	}
+	over := start + Transition - second
+	if !next.Straggling(over) || !next.Straggling(over+Transition-1) || next.Straggling(over+Transition) {
+		t.Error("transactions by the table before straggle for too short or too long")
 	}
 }
 
