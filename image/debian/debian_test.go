@@ -1,0 +1,68 @@
+package debian
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/image"
+)
+
+// builder has the cache that all tests of this machine share.
+func builder(t *testing.T) Builder {
+	t.Helper()
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Builder{Cache: cache, Environ: os.Environ()}
+}
+
+func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
+	b := builder(t)
+	base, err := b.Base(t.Context(), Options{})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.Base(t.Context(), Options{Release: DefaultRelease})
+	if err != nil || again != base {
+		t.Errorf("another time %+v, %v; the first time %+v", again, err, base)
+	}
+	for _, file := range []string{base.Kernel, base.Initrd, base.Disk} {
+		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	if !strings.Contains(base.Version, "cloud") {
+		t.Errorf("the kernel is %s", base.Version)
+	}
+	// What the disk holds, by the tool of its file system.
+	out, err := exec.CommandContext(t.Context(), "debugfs", "-R", "ls -p /lib/modules", base.Disk).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "/"+base.Version+"/") {
+		t.Errorf("no modules of %s on the disk: %v\n%s", base.Version, err, out)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []Options{{Release: "Bookworm"}, {Release: "../x"}, {Packages: []string{"--option"}}, {Packages: []string{"a b"}}} {
+		if _, err := builder(t).Base(t.Context(), o); !vitrine.IsBadInput(err) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestKeyTellsPackagesApart(t *testing.T) {
+	keys := []string{
+		Options{Release: "bookworm"}.key(), Options{Release: "bookworm", Packages: []string{"redis-server"}}.key(),
+		Options{Release: "bookworm", Mirror: "file:///srv"}.key(), Options{Release: "trixie"}.key(),
+	}
+	if slices.Sort(keys); len(slices.Compact(slices.Clone(keys))) != 4 {
+		t.Errorf("keys %q", keys)
+	}
+}
