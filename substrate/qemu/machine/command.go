@@ -25,7 +25,8 @@ func (s Spec) command() ([]string, error) {
 	// Devices are on the PCI bus, or on their own where there is none.
 	bus := "pci"
 	if model == MicroVM {
-		bus = "device"
+		// Without ACPI the kernel's command line says where the devices are.
+		bus, model = "device", MicroVM+",acpi=off"
 	}
 	args := []string{
 		Program, "-name", s.Name, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S",

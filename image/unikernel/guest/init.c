@@ -1,0 +1,447 @@
+/*
+ * The first and, but for the application, only program of a unikernel image.
+ *
+ * It mounts what programs expect, brings up lo and eth0 (the kernel parameter
+ * ip=, Documentation/admin-guide/nfs/nfsroot.rst), runs the application, hands
+ * its output to the host, ends it when the host says so, tells the host how it
+ * ended, and powers the machine off.
+ *
+ * What to run is a list of records, each a letter, text and a NUL: d the
+ * working folder, e an entry of the environment, a an argument. The image has
+ * one in /vitrine/start, and the host may give another.
+ *
+ * The channels to the host are virtio ports, by name: vitrine.log takes what is
+ * printed; vitrine.out, where there is one, standard output alone. By
+ * vitrine.control the host sends "start BYTES", a line, and so many bytes of
+ * records (0: the image's own), later perhaps "term", a line; back go lines,
+ * "running", "failed WHY", "exit STATUS", "signal NUMBER" or "memory". Without
+ * ports all goes to the console.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <net/route.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_RECORDS = 4096, PORTS_WAIT_MS = 10000 };
+
+static int control = -1; /* to the host; -1: none */
+
+/* tell sends the host one line, or prints it where there is no host. */
+static void tell(const char *format, ...)
+{
+	char line[1024];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(line, sizeof line - 1, format, args);
+	va_end(args);
+	if (n > (int)sizeof line - 2)
+		n = sizeof line - 2;
+	line[n++] = '\n';
+	if (control >= 0) {
+		(void)!write(control, line, n);
+		return;
+	}
+	fprintf(stderr, "vitrine init: %.*s", n, line);
+}
+
+/* off ends the machine: a reset, which the host takes for the end. */
+static void off(void)
+{
+	sync();
+	reboot(RB_AUTOBOOT);
+	for (;;)
+		pause();
+}
+
+static void fail(const char *what)
+{
+	tell("failed %s: %s", what, strerror(errno));
+	off();
+}
+
+static void mounts(void)
+{
+	static const struct { const char *type, *target, *options; mode_t mode; } list[] = {
+		{ "proc", "/proc", NULL, 0555 },
+		{ "sysfs", "/sys", NULL, 0555 },
+		{ "devtmpfs", "/dev", NULL, 0755 },
+		{ "tmpfs", "/tmp", "mode=1777", 01777 },
+		{ "tmpfs", "/run", "mode=0755", 0755 },
+		{ "tmpfs", "/dev/shm", "mode=1777", 01777 },
+	};
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+		mkdir(list[i].target, list[i].mode);
+		if (mount(list[i].type, list[i].target, list[i].type, MS_NOSUID, list[i].options) < 0)
+			fail(list[i].target);
+	}
+	(void)!symlink("/proc/self/fd", "/dev/fd");
+	(void)!symlink("/proc/self/fd/0", "/dev/stdin");
+	(void)!symlink("/proc/self/fd/1", "/dev/stdout");
+	(void)!symlink("/proc/self/fd/2", "/dev/stderr");
+}
+
+/* slurp reads a small file whole; NULL when it is not there. */
+static char *slurp(const char *path, size_t *size)
+{
+	size_t room = 1 << 16, n = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	char *text = malloc(room + 1);
+	for (;;) {
+		ssize_t got = text ? read(fd, text + n, room - n) : -1;
+		if (got < 0)
+			fail(path);
+		if (got == 0)
+			break;
+		n += got;
+		if (n == room)
+			text = realloc(text, (room *= 2) + 1);
+	}
+	close(fd);
+	text[n] = 0;
+	if (size)
+		*size = n;
+	return text;
+}
+
+static void put(struct sockaddr *to, const char *address)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	if (inet_pton(AF_INET, address, &in.sin_addr) != 1) {
+		errno = EINVAL;
+		fail(address);
+	}
+	memcpy(to, &in, sizeof in);
+}
+
+static void up(int s, const char *device)
+{
+	struct ifreq r = { 0 };
+	snprintf(r.ifr_name, sizeof r.ifr_name, "%s", device);
+	if (ioctl(s, SIOCGIFFLAGS, &r) < 0)
+		fail(device);
+	r.ifr_flags |= IFF_UP;
+	if (ioctl(s, SIOCSIFFLAGS, &r) < 0)
+		fail(device);
+}
+
+/* network reads ip=ADDRESS:SERVER:GATEWAY:MASK:HOST:DEVICE:AUTOCONF. */
+static void network(char *cmdline)
+{
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		fail("socket");
+	up(s, "lo");
+	char *at = strncmp(cmdline, "ip=", 3) ? strstr(cmdline, " ip=") : cmdline;
+	if (!at)
+		return;
+	at = strchr(at, '=') + 1;
+	at[strcspn(at, " \n")] = 0;
+	char *field[7] = { "", "", "", "", "", "", "" };
+	for (int i = 0; i < 7 && at; i++)
+		field[i] = strsep(&at, ":");
+	const char *device = *field[5] ? field[5] : "eth0";
+	struct ifreq r = { 0 };
+	snprintf(r.ifr_name, sizeof r.ifr_name, "%s", device);
+	put(&r.ifr_addr, field[0]);
+	if (ioctl(s, SIOCSIFADDR, &r) < 0)
+		fail(device);
+	if (*field[3]) {
+		put(&r.ifr_netmask, field[3]);
+		if (ioctl(s, SIOCSIFNETMASK, &r) < 0)
+			fail(field[3]);
+	}
+	up(s, device);
+	if (*field[2]) {
+		struct rtentry route = { .rt_flags = RTF_UP | RTF_GATEWAY };
+		put(&route.rt_gateway, field[2]);
+		put(&route.rt_dst, "0.0.0.0");
+		put(&route.rt_genmask, "0.0.0.0");
+		if (ioctl(s, SIOCADDRT, &route) < 0)
+			fail(field[2]);
+	}
+	if (*field[4])
+		(void)!sethostname(field[4], strlen(field[4]));
+	close(s);
+}
+
+/* port opens the virtio port of that name; -1 when there is none. */
+static int port(const char *name)
+{
+	const char *class = "/sys/class/virtio-ports";
+	int fd = -1;
+	DIR *dir = opendir(class);
+	for (struct dirent *e; dir && fd < 0 && (e = readdir(dir));) {
+		char path[320];
+		snprintf(path, sizeof path, "%s/%s/name", class, e->d_name);
+		char *is = *e->d_name == '.' ? NULL : slurp(path, NULL);
+		if (!is)
+			continue;
+		is[strcspn(is, "\n")] = 0;
+		if (!strcmp(is, name)) {
+			snprintf(path, sizeof path, "/dev/%s", e->d_name);
+			fd = open(path, O_RDWR | O_CLOEXEC);
+		}
+		free(is);
+	}
+	if (dir)
+		closedir(dir);
+	return fd;
+}
+
+/* awaited is port for one that the host has said is there: it is announced
+ * some time after the machine started. */
+static int awaited(const char *name)
+{
+	for (int ms = 0; ms < PORTS_WAIT_MS; ms++) {
+		int fd = port(name);
+		if (fd >= 0)
+			return fd;
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	}
+	errno = ENODEV;
+	fail(name);
+	return -1;
+}
+
+struct start {
+	char *dir, *argv[MAX_RECORDS], *envp[MAX_RECORDS];
+};
+
+/* handed_over reads the records that the host sends; NULL when it sends none. */
+static char *handed_over(size_t *size)
+{
+	char line[32] = { 0 };
+	if (control < 0)
+		return NULL;
+	for (size_t n = 0; n < sizeof line - 1 && !strchr(line, '\n'); n++)
+		if (read(control, line + n, 1) != 1)
+			fail("reading what to run");
+	if (sscanf(line, "start %zu\n", size) != 1 || *size > 1 << 20) {
+		errno = EPROTO;
+		fail(line);
+	}
+	char *text = *size ? calloc(1, *size + 1) : NULL;
+	for (size_t n = 0; n < *size;) {
+		ssize_t got = read(control, text + n, *size - n);
+		if (got <= 0)
+			fail("reading what to run");
+		n += got;
+	}
+	return text;
+}
+
+static void read_start(struct start *to)
+{
+	size_t size = 0;
+	char *text = handed_over(&size);
+	if (!text)
+		text = slurp("/vitrine/start", &size);
+	if (!text)
+		fail("/vitrine/start");
+	int args = 0, env = 0;
+	for (char *at = text; at < text + size; at += strlen(at) + 1) {
+		if (*at == 'd')
+			to->dir = at + 1;
+		else if (*at == 'a' && args < MAX_RECORDS - 1)
+			to->argv[args++] = at + 1;
+		else if (*at == 'e' && env < MAX_RECORDS - 1)
+			to->envp[env++] = at + 1;
+	}
+	errno = EINVAL;
+	if (!args)
+		fail("nothing to run");
+}
+
+/* enter makes the working folder, with those above it, and goes there. */
+static int enter(char *dir)
+{
+	for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		mkdir(dir, 0755);
+		*slash = '/';
+	}
+	mkdir(dir, 0755);
+	return chdir(dir);
+}
+
+/* run starts the application with these as its output; it does not return in
+ * the child. */
+static pid_t run(struct start *start, int out, int err)
+{
+	int failed[2], why = 0;
+	if (pipe2(failed, O_CLOEXEC) < 0)
+		fail("pipe");
+	pid_t child = fork();
+	if (child < 0)
+		fail("fork");
+	if (child > 0) {
+		close(failed[1]);
+		if (read(failed[0], &why, sizeof why) == sizeof why) {
+			errno = why;
+			fail(start->argv[0]);
+		}
+		close(failed[0]);
+		return child;
+	}
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	struct rlimit files = { 1 << 20, 1 << 20 };
+	setrlimit(RLIMIT_NOFILE, &files);
+	int score = open("/proc/self/oom_score_adj", O_WRONLY);
+	(void)!write(score, "0", 1);
+	close(score);
+	setsid();
+	int in = open("/dev/null", O_RDONLY);
+	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0 && (!start->dir || enter(start->dir) == 0)) {
+		close(in);
+		execvpe(start->argv[0], start->argv, start->envp);
+	}
+	why = errno;
+	(void)!write(failed[1], &why, sizeof why);
+	_exit(127);
+}
+
+/* pass copies what there is; 0 at the end of it. */
+static int pass(int from, int to)
+{
+	static char buffer[1 << 16];
+	ssize_t n = read(from, buffer, sizeof buffer);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	for (ssize_t done = 0; done < n;) {
+		ssize_t wrote = write(to, buffer + done, n - done);
+		if (wrote <= 0 && errno != EINTR && errno != EAGAIN)
+			return 0;
+		done += wrote > 0 ? wrote : 0;
+	}
+	return n > 0;
+}
+
+static int out_of_memory(void)
+{
+	char *stat = slurp("/proc/vmstat", NULL), *at = stat ? strstr(stat, "\noom_kill ") : NULL;
+	return at && atol(at + strlen("\noom_kill ")) > 0;
+}
+
+/* reap says how the application ended, once it has. */
+static int reap(pid_t child, int *status)
+{
+	int ended = 0, s;
+	for (pid_t pid; (pid = waitpid(-1, &s, WNOHANG)) > 0;) {
+		if (pid == child) {
+			*status = s;
+			ended = 1;
+		}
+	}
+	return ended;
+}
+
+/* serve passes output on and obeys the host until the application ends. */
+static int serve(pid_t child, int children, struct pollfd *pipes, const int *sinks)
+{
+	int status = 0;
+	struct pollfd fds[4] = { { children, POLLIN, 0 }, { control, POLLIN, 0 }, pipes[0], pipes[1] };
+	for (;;) {
+		if (poll(fds, 4, -1) < 0)
+			continue;
+		if (fds[1].revents & POLLIN) {
+			char words[256];
+			ssize_t n = read(control, words, sizeof words - 1);
+			words[n > 0 ? n : 0] = 0;
+			if (n <= 0)
+				fds[1].fd = -1;
+			if (strstr(words, "term"))
+				kill(child, SIGTERM);
+		} else if (fds[1].revents) {
+			fds[1].fd = -1; /* the host has hung up */
+		}
+		for (int i = 0; i < 2; i++)
+			if (fds[2 + i].revents && !pass(fds[2 + i].fd, sinks[i]))
+				fds[2 + i].fd = -1;
+		if (fds[0].revents & POLLIN) {
+			struct signalfd_siginfo info;
+			(void)!read(children, &info, sizeof info);
+			if (reap(child, &status))
+				return status;
+		}
+	}
+}
+
+int main(void)
+{
+	mounts();
+	size_t size;
+	char *cmdline = slurp("/proc/cmdline", &size);
+	if (!cmdline)
+		fail("/proc/cmdline");
+	int log = 2, out = 2;
+	if (strstr(cmdline, "vitrine.ports")) {
+		control = awaited("vitrine.control");
+		log = out = awaited("vitrine.log");
+	}
+	if (strstr(cmdline, "vitrine.ports=out"))
+		out = awaited("vitrine.out");
+	network(cmdline);
+	static struct start start;
+	read_start(&start);
+
+	sigset_t chld;
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	int children = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	(void)!write(score, "-1000", 5);
+	close(score);
+
+	int o[2], e[2];
+	if (children < 0 || pipe2(o, O_CLOEXEC) < 0 || pipe2(e, O_CLOEXEC) < 0)
+		fail("pipe");
+	if (out == log) { /* one pipe keeps the order */
+		close(e[0]);
+		close(e[1]);
+		e[0] = -1;
+		e[1] = o[1];
+	}
+	fcntl(o[0], F_SETFL, O_NONBLOCK);
+	if (e[0] >= 0)
+		fcntl(e[0], F_SETFL, O_NONBLOCK);
+	pid_t child = run(&start, o[1], e[1]);
+	tell("running");
+
+	struct pollfd pipes[2] = { { o[0], POLLIN, 0 }, { e[0], POLLIN, 0 } };
+	int sinks[2] = { out, log };
+	int status = serve(child, children, pipes, sinks);
+	kill(-1, SIGKILL); /* what it left running */
+	for (int i = 0; i < 2; i++)
+		for (struct pollfd p = pipes[i]; p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents & POLLIN && pass(p.fd, sinks[i]);)
+			;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && out_of_memory())
+		tell("memory");
+	else if (WIFSIGNALED(status))
+		tell("signal %d", WTERMSIG(status));
+	else
+		tell("exit %d", WEXITSTATUS(status));
+	off();
+}

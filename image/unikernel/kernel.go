@@ -1,0 +1,262 @@
+package unikernel
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/image"
+)
+
+//go:embed guest/kernel.config
+var kernelConfig []byte
+
+//go:embed guest/init.c
+var initSource []byte
+
+// Sources is where Debian's packages linux-source-* put the kernel's source.
+const Sources = "/usr/src/linux-source-*.tar.xz"
+
+// A Base is what every image is made of besides the application.
+type Base struct {
+	Kernel string // file, a bzImage
+	Init   string // file, a static executable
+}
+
+// A Builder makes the base, once for all who use the cache.
+type Builder struct {
+	Cache  image.Cache
+	Source string // the kernel's source, a .tar.xz; empty: the newest of Sources
+	Logger *slog.Logger
+}
+
+// Base finds the kernel and the first program in the cache, or makes them; the
+// kernel takes some minutes. A host without what that needs is a
+// *vitrine.Unsupported.
+func (b Builder) Base(ctx context.Context) (Base, error) {
+	kernel, err := b.kernel(ctx)
+	if err != nil {
+		return Base{}, fmt.Errorf("making the kernel of unikernel images: %w", err)
+	}
+	first, err := b.first(ctx)
+	if err != nil {
+		return Base{}, fmt.Errorf("making the first program of unikernel images: %w", err)
+	}
+	return Base{Kernel: kernel, Init: first}, nil
+}
+
+// source is the archive of the kernel's source, and the kernel's key in the cache.
+func (b Builder) source() (path, key string, err error) {
+	path = b.Source
+	if path == "" {
+		found, err := filepath.Glob(Sources)
+		if err != nil || len(found) == 0 {
+			return "", "", &vitrine.Unsupported{What: "building a kernel", Missing: "its source, " + Sources, Do: "install linux-source-6.1"}
+		}
+		path = slices.MaxFunc(found, compareVersions)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "the source of Linux, a .tar.xz"}
+	}
+	digest := sha256.New()
+	fmt.Fprintln(digest, info.Size(), info.ModTime().UTC())
+	digest.Write(kernelConfig)
+	name := strings.TrimSuffix(filepath.Base(path), ".tar.xz")
+	return path, fmt.Sprintf("%s-%x", name, digest.Sum(nil)[:6]), nil
+}
+
+// compareVersions orders linux-source-6.1 before linux-source-6.12.
+func compareVersions(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+const kernelKind = "kernels"
+
+func (b Builder) kernel(ctx context.Context) (string, error) {
+	source, key, err := b.source()
+	if err != nil {
+		return "", err
+	}
+	dir, err := b.Cache.Once(ctx, kernelKind, key, func(ctx context.Context, dir string) error {
+		if err := tools("make", "gcc", "ld", "flex", "bison", "bc", "tar", "xz"); err != nil {
+			return err
+		}
+		if b.Logger != nil {
+			b.Logger.Info("building the kernel of unikernel images; this takes minutes, once", "source", source)
+		}
+		return buildKernel(ctx, source, dir)
+	})
+	return filepath.Join(dir, "bzImage"), err
+}
+
+// tools says which programs are missing.
+func tools(names ...string) error {
+	var missing []string
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return &vitrine.Unsupported{
+			What: "building a kernel", Missing: "the programs " + strings.Join(missing, ", "),
+			Do: "install build-essential, flex, bison, bc, xz-utils and libelf-dev",
+		}
+	}
+	return nil
+}
+
+// unneeded is source that no build for this machine reads; the files that say
+// what can be configured stay.
+func unneeded() []string {
+	list := []string{"*/Documentation/*/*", "*/tools/testing/*"}
+	for _, dir := range []string{
+		"arch/a*", "arch/[b-w]*", "drivers/gpu", "drivers/media", "drivers/staging", "drivers/infiniband", "drivers/scsi",
+		"drivers/usb", "drivers/iio", "drivers/net/ethernet", "drivers/net/wireless", "sound",
+	} {
+		list = append(list, "*/"+dir+"/*.[chS]", "*/"+dir+"/*.dts*")
+	}
+	return list
+}
+
+// buildKernel leaves bzImage and config in dir.
+func buildKernel(ctx context.Context, source, dir string) error {
+	tree := filepath.Join(dir, "source")
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		return err
+	}
+	unpack := []string{"tar", "-xf", source, "-C", tree, "--strip-components=1"}
+	for _, pattern := range unneeded() {
+		unpack = append(unpack, "--exclude="+pattern)
+	}
+	if err := run(ctx, unpack...); err != nil {
+		return err
+	}
+	if err := run(ctx, "make", "-C", tree, "tinyconfig"); err != nil {
+		return err
+	}
+	config := filepath.Join(tree, ".config")
+	if err := appendTo(config, kernelConfig); err != nil {
+		return err
+	}
+	if err := run(ctx, "make", "-C", tree, "olddefconfig"); err != nil {
+		return err
+	}
+	if err := honoured(config); err != nil {
+		return err
+	}
+	if err := run(ctx, "make", "-C", tree, fmt.Sprintf("-j%d", runtime.NumCPU()), "bzImage"); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.Rename(filepath.Join(tree, "arch/x86/boot/bzImage"), filepath.Join(dir, "bzImage")),
+		os.Rename(config, filepath.Join(dir, "config")),
+		os.RemoveAll(tree))
+}
+
+// honoured says which options the kernel's configuration did not take: another
+// version may name them otherwise.
+func honoured(config string) error {
+	got, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for line := range strings.Lines(string(kernelConfig)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "CONFIG_") && !bytes.Contains(got, []byte("\n"+line+"\n")) {
+			missing = append(missing, line)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("this kernel does not take the options %s; name another source", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func appendTo(path string, what []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(what)
+	return errors.Join(err, f.Close())
+}
+
+// run runs a program, with all that it starts below everything else that wants
+// the processor. Its error has the last that it printed.
+func run(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	// The same kernel, whoever builds it and when.
+	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=vitrine", "KBUILD_BUILD_HOST=vitrine")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	out, err := os.CreateTemp("", "vitrine-build-")
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := os.Remove(out.Name()); err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_ = unix.Setpriority(unix.PRIO_PGRP, cmd.Process.Pid, 10) // it may have ended
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w:\n%s", strings.Join(args[:min(3, len(args))], " "), err, last(out))
+	}
+	return nil
+}
+
+// last is the end of what was printed.
+func last(f *os.File) string {
+	const most = 2000
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err.Error()
+	}
+	b := make([]byte, min(size, most))
+	n, _ := f.ReadAt(b, size-int64(len(b)))
+	return string(bytes.TrimSpace(b[:n]))
+}
+
+// first makes the first program from its source.
+func (b Builder) first(ctx context.Context) (string, error) {
+	key := fmt.Sprintf("init-%x", sha256.Sum256(initSource))[:24]
+	dir, err := b.Cache.Once(ctx, kernelKind, key, func(ctx context.Context, dir string) error {
+		if err := tools("gcc"); err != nil {
+			return err
+		}
+		source := filepath.Join(dir, "init.c")
+		if err := os.WriteFile(source, initSource, 0o600); err != nil {
+			return err
+		}
+		return run(ctx, "gcc", "-static", "-Os", "-s", "-ffunction-sections", "-Wl,--gc-sections", "-o", filepath.Join(dir, "init"), source)
+	})
+	return filepath.Join(dir, "init"), err
+}

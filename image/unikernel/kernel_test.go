@@ -1,0 +1,50 @@
+package unikernel
+
+import (
+	"debug/elf"
+	"log/slog"
+	"os"
+	"testing"
+
+	"vitrine"
+	"vitrine/image"
+)
+
+// base is the base in the cache that all tests share; where it is not there
+// yet it is made, which takes minutes.
+func base(t *testing.T) Base {
+	t.Helper()
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Builder{Cache: cache, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}.Base(t.Context())
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestUnikernelBase(t *testing.T) {
+	b := base(t)
+	kernel, err := os.ReadFile(b.Kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kernel) > 4<<20 {
+		t.Errorf("the kernel has %d bytes: not cut down", len(kernel))
+	}
+	first, err := elf.Open(b.Init)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	for _, p := range first.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the first program needs a loader")
+		}
+	}
+}
