@@ -35,3 +35,12 @@ type Fabric interface {
 	// Close removes all that the fabric made. Idempotent.
 	Close(ctx context.Context) error
 }
+
+// A Mirrorer is a Fabric that can show one instance the traffic of another, for
+// functions that only listen.
+type Mirrorer interface {
+	// Mirror copies what passes the port of one attached instance, in both
+	// directions, to the port of another. It ends when either is detached. Where
+	// the host or the fabric cannot, it is a *vitrine.Unsupported.
+	Mirror(ctx context.Context, of, to string) error
+}

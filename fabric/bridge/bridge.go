@@ -11,8 +11,6 @@ import (
 	"vitrine/substrate"
 )
 
-const bridgeName = "br0"
-
 // Config is what a bridge fabric needs.
 type Config struct {
 	Run             *runs.Run `yaml:"-" json:"-"` // whose instances it wires
@@ -50,7 +48,7 @@ type wiring struct {
 
 // Make makes the bridge and brings it up.
 func (w *wiring) Make(s *segment.Segment) (err error) {
-	w.bridge, err = s.Bridge(bridgeName)
+	w.bridge, err = s.Bridge("br0")
 	return err
 }
 

@@ -28,6 +28,11 @@ type Harness struct {
 	// Left lists what of the fabric is on this host: of the run, and in the
 	// places that the harness made.
 	Left func() ([]string, error)
+	// Limit is how many instances the fabric takes at once; 0: any number. At
+	// least two.
+	Limit int
+	// MTU is that of the instances' interfaces, in bytes; 0: not tried.
+	MTU int
 }
 
 // Open makes a harness whose run is known in the folder root. It skips the
@@ -47,6 +52,8 @@ func Run(t *testing.T, open Open) {
 		{"Refusals", testRefusals},
 		{"CloseLeavesNothing", testCloseLeavesNothing},
 		{"TwoRuns", testTwoRuns},
+		{"Broadcast", testBroadcast},
+		{"MTU", testMTU},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -153,12 +160,17 @@ func (s *suite) serve(in instance, transport, words string, port uint16) netip.A
 }
 
 func answerDatagrams(conn *net.UDPConn, words string) {
+	b := make([]byte, 65536)
 	for {
-		_, from, err := conn.ReadFromUDPAddrPort(make([]byte, 1))
+		n, from, err := conn.ReadFromUDPAddrPort(b)
 		if err != nil {
 			return
 		}
-		_, _ = conn.WriteToUDPAddrPort([]byte(words+" "+from.Addr().String()), from)
+		answer := []byte(words + " " + from.Addr().String())
+		if n > len(answer) { // what is long is answered at the same length
+			answer = append(answer, make([]byte, n-len(answer))...)
+		}
+		_, _ = conn.WriteToUDPAddrPort(answer, from)
 	}
 }
 

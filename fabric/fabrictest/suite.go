@@ -2,17 +2,25 @@ package fabrictest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vitrine/fabric"
 	"vitrine/internal/netns"
 )
 
 func testReach(s *suite) {
-	instances := []instance{s.attach("bono-1"), s.attach("sprout-1"), s.attach("generator")}
+	var instances []instance
+	for _, name := range []string{"bono-1", "sprout-1", "generator"}[:s.atMost(3)] {
+		instances = append(instances, s.attach(name))
+	}
 	for _, transport := range []string{"tcp", "udp"} {
 		for _, from := range instances {
 			for _, to := range instances {
@@ -37,9 +45,17 @@ func testReach(s *suite) {
 	}
 }
 
+// atMost is n, or how many instances the fabric takes.
+func (s *suite) atMost(n int) int {
+	if s.h.Limit > 0 {
+		return min(n, s.h.Limit)
+	}
+	return n
+}
+
 // testDistinct attaches from many goroutines at once.
 func testDistinct(s *suite) {
-	const many = 12
+	many := s.atMost(12)
 	ports := make([]fabric.Port, many)
 	for i := range ports {
 		name := fmt.Sprintf("sprout-%d", i+1)
@@ -141,15 +157,112 @@ func testCloseLeavesNothing(s *suite) {
 func testTwoRuns(s *suite) {
 	other := begin(s.T, s.open, s.root)
 	const port = 5060
+	all := []*suite{s, other}
+	var servers, clients []instance
+	for _, run := range all {
+		servers, clients = append(servers, run.attach("sprout-1")), append(clients, run.attach("bono-1"))
+	}
 	for _, transport := range []string{"tcp", "udp"} {
-		for _, run := range []*suite{s, other} {
-			name := "sprout-" + transport
-			server := run.serve(run.attach(name), transport, run.h.Run.ID, port)
-			client := run.attach("bono-" + transport)
-			got, err := run.ask(client, transport, server)
-			if want := run.h.Run.ID + " " + client.Addr.String(); err != nil || got != want {
+		for i, run := range all {
+			server := run.serve(servers[i], transport, run.h.Run.ID, port)
+			got, err := run.ask(clients[i], transport, server)
+			if want := run.h.Run.ID + " " + clients[i].Addr.String(); err != nil || got != want {
 				s.Errorf("run %s by %s: %q, %v; want %q", run.h.Run.ID, transport, got, err, want)
 			}
 		}
+	}
+}
+
+// testBroadcast: what one run sends to all its instances, no other run hears.
+func testBroadcast(s *suite) {
+	if s.h.MTU == 0 {
+		s.Skip("it has no segment of its own")
+	}
+	other := begin(s.T, s.open, s.root)
+	all := []*suite{s, other}
+	var heard []*net.UDPConn
+	var speakers []instance
+	for _, run := range all {
+		listener := run.attach("sprout-1")
+		conn, err := dialIn(listener, func() (net.Conn, error) { return net.ListenUDP("udp4", &net.UDPAddr{Port: 5060}) })
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { _ = conn.Close() })
+		heard = append(heard, conn.(*net.UDPConn))
+		speakers = append(speakers, run.attach("bono-1"))
+	}
+	for i := range all { // the first speaks first, and is heard by its own
+		words := "from " + all[i].h.Run.ID
+		if err := broadcast(speakers[i], words); err != nil {
+			s.Fatal(err)
+		}
+		b := make([]byte, 100)
+		_ = heard[i].SetReadDeadline(time.Now().Add(5 * time.Second))
+		n, _, err := heard[i].ReadFromUDPAddrPort(b)
+		if got := string(b[:n]); err != nil || got != words {
+			s.Errorf("run %s heard first %q, %v; want %q", all[i].h.Run.ID, got, err, words)
+		}
+	}
+}
+
+func dialIn(in instance, dial func() (net.Conn, error)) (conn net.Conn, err error) {
+	err = netns.Do(in.port.NetNS, func() error {
+		conn, err = dial()
+		return err
+	})
+	return conn, err
+}
+
+// broadcast sends words to all instances of the segment.
+func broadcast(from instance, words string) error {
+	conn, err := dialIn(from, func() (net.Conn, error) {
+		dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: from.Addr.AsSlice()}, Control: func(_, _ string, c syscall.RawConn) error {
+			return option(c, unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
+		}}
+		return dialer.Dial("udp4", "198.18.255.255:5060")
+	})
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte(words))
+	return errors.Join(err, conn.Close())
+}
+
+func option(c syscall.RawConn, level, name, value int) (err error) {
+	controlled := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, name, value) })
+	return errors.Join(err, controlled)
+}
+
+// headers are those of IPv4 and UDP, in bytes.
+const headers = 20 + 8
+
+// testMTU: the largest packet passes, whole, both ways; one byte more does not.
+func testMTU(s *suite) {
+	if s.h.MTU == 0 {
+		s.Skip("it has no MTU of its own")
+	}
+	from, to := s.attach("bono-1"), s.attach("sprout-1")
+	server := s.serve(to, "udp", "sprout-1", 0)
+	conn, err := dialIn(from, func() (net.Conn, error) {
+		dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+			return option(c, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO) // never in fragments
+		}}
+		return dialer.Dial("udp4", server.String())
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	largest := make([]byte, s.h.MTU-headers)
+	if _, err := conn.Write(largest); err != nil {
+		s.Fatalf("sending a packet of %d bytes: %v", s.h.MTU, err)
+	}
+	if n, err := conn.Read(make([]byte, s.h.MTU)); err != nil || n != len(largest) {
+		s.Errorf("a packet of %d bytes came back with %d of %d: %v", s.h.MTU, n, len(largest), err)
+	}
+	if _, err := conn.Write(append(largest, 0)); !errors.Is(err, unix.EMSGSIZE) {
+		s.Errorf("sending a packet of %d bytes: %v; want it refused", s.h.MTU+1, err)
 	}
 }

@@ -46,15 +46,21 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 // namespace that is gone at once; detail is what to say when it can.
 func Check(kind Kind, wiring Wiring, name, detail string) substrate.Check {
 	c := substrate.Check{Name: kind.Name + ": " + name, OK: true, Detail: detail}
-	s := &Segment{Config: Config{Kind: kind}, wiring: wiring}
-	err := s.resolve()
-	if err == nil {
-		err = netns.Try(s.try)
-	}
-	if err = kind.Explain(err); err != nil {
+	err := Try(kind, wiring)
+	if err != nil {
 		c.OK, c.Detail, c.Missing = false, "", err.Error()
 	}
 	return c
+}
+
+// Try makes a segment of a kind with one instance, in a namespace that is gone
+// at once. What the kernel lacks is a *vitrine.Unsupported.
+func Try(kind Kind, wiring Wiring) error {
+	s := &Segment{Config: Config{Kind: kind}, wiring: wiring}
+	if err := s.resolve(); err != nil {
+		return err
+	}
+	return kind.Explain(netns.Try(s.try))
 }
 
 // try makes the segment with one end in the thread's namespace.
@@ -72,5 +78,5 @@ func (s *Segment) try() error {
 		return err
 	}
 	defer unix.Close(fd)
-	return s.wiring.Join(s, &End{NS: fd, Outer: "p1"})
+	return s.wiring.Join(s, &End{NS: fd, Outer: "p1", Inner: Inside})
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -15,30 +16,65 @@ import (
 	"vitrine/internal/netns"
 )
 
-// configure sets the instance's interface up, in its namespace.
-func configure(addr netip.Prefix) error {
-	if err := sysctl("net/ipv6/conf/"+Inside+"/disable_ipv6", "1"); err != nil {
-		return err
-	}
+// configure names the instance's interface Inside and sets it up, in its
+// namespace.
+func configure(end *End) error {
 	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
 	defer links.Close()
-	link, err := links.LinkByName(Inside)
+	link, err := links.LinkByName(end.Inner)
 	if err != nil {
-		return fmt.Errorf("looking for %s: %w", Inside, err)
+		return fmt.Errorf("looking for %s: %w", end.Inner, err)
 	}
-	err = links.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{
-		IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), 32),
-	}})
+	if end.Inner != Inside {
+		if err := links.LinkSetName(link, Inside); err != nil {
+			return fmt.Errorf("naming %s %s: %w", end.Inner, Inside, err)
+		}
+		end.Inner = Inside
+	}
+	if err := sysctl("net/ipv6/conf/"+Inside+"/disable_ipv6", "1"); err != nil {
+		return err
+	}
+	err = links.AddrAdd(link, &netlink.Addr{IPNet: ipNet(end.Addr)})
 	if err != nil {
-		return fmt.Errorf("giving %s the address %s: %w", Inside, addr, err)
+		return fmt.Errorf("giving %s the address %s: %w", Inside, end.Addr, err)
 	}
 	if err := links.LinkSetUp(link); err != nil {
 		return fmt.Errorf("bringing %s up: %w", Inside, err)
 	}
-	return nil
+	if end.Loose {
+		return nil
+	}
+	return Settle(links, link.Attrs().Index)
+}
+
+// settleLimit is how long an interface may take to work that has a carrier. The
+// kernel looks at carriers once a second at least.
+const settleLimit = 10 * time.Second
+
+// Settle waits until an interface that is up works: the kernel may see to its
+// carrier, and so to its place in a bridge, up to a second later, and until then
+// frames are lost. From Linux 6.7 on, asking is enough to have it done.
+func Settle(links *netlink.Handle, index int) error {
+	deadline := time.Now().Add(settleLimit)
+	for {
+		link, err := links.LinkByIndex(index)
+		switch {
+		case err != nil:
+			return fmt.Errorf("waiting for an interface to work: %w", err)
+		case link.Attrs().OperState == netlink.OperUp, link.Attrs().OperState == netlink.OperUnknown:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s has no carrier after %v: its state is %s", link.Attrs().Name, settleLimit, link.Attrs().OperState)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func ipNet(addr netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), addr.Addr().BitLen())}
 }
 
 // Bridge makes a bridge in the segment's namespace, up, and gives its index.
@@ -69,6 +105,29 @@ func (s *Segment) Pair(end *End, master int) error {
 	return nil
 }
 
+// Cable makes a pair of interfaces of which both ends are in the segment's
+// namespace, up: the outer part, with the given master (0: none), and another,
+// whose index it gives.
+func (s *Segment) Cable(end *End, master int) (int, error) {
+	veth := netlink.NewVeth(netlink.LinkAttrs{Name: end.Outer, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp})
+	veth.PeerName = end.Outer + "i"
+	if err := s.Links.LinkAdd(veth); err != nil {
+		return 0, fmt.Errorf("making a pair of interfaces: %w", err)
+	}
+	end.Index = veth.Index
+	peer, err := s.Links.LinkByName(veth.PeerName)
+	if err == nil {
+		err = s.Links.LinkSetUp(peer)
+	}
+	if err == nil {
+		err = errors.Join(Settle(s.Links, end.Index), Settle(s.Links, peer.Attrs().Index))
+	}
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("bringing %s up: %w", veth.PeerName, err), s.Unpair(end))
+	}
+	return peer.Attrs().Index, nil
+}
+
 // Unpair removes a pair of interfaces by its outer part.
 func (s *Segment) Unpair(end *End) error {
 	if end.Index == 0 {
@@ -90,11 +149,11 @@ func Remove(links *netlink.Handle, index int) error {
 	return err
 }
 
-// RemoveInside removes the interface Inside from an instance's namespace, for
+// RemoveInside removes the instance's interface from its namespace, for
 // fabrics whose interfaces have no part outside. What has gone is no error.
 func RemoveInside(end *End) error {
 	err := netns.Do(end.NetNS, func() error {
-		link, err := netlink.LinkByName(Inside)
+		link, err := netlink.LinkByName(end.Inner)
 		if err == nil {
 			err = netlink.LinkDel(link)
 		}
@@ -105,7 +164,7 @@ func RemoveInside(end *End) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("removing %s of %s: %w", Inside, end.Instance, err)
+		return fmt.Errorf("removing %s of %s: %w", end.Inner, end.Instance, err)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (s *Segment) resolve() error {
 	if s.First != "" {
 		var err error
 		if first, err = netip.ParsePrefix(s.First); err != nil || !first.Addr().Is4() || first.Bits() > 30 || first.Masked() == first {
-			return &vitrine.BadInput{File: "fabric " + s.Kind.Name, Found: fmt.Sprintf("first: %q", s.First), Want: "an IPv4 address and prefix length of at most 30, as 198.18.0.1/16"}
+			return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("first: %q", s.First), Want: "an IPv4 address and prefix length of at most 30, as 198.18.0.1/16"}
 		}
 	}
 	s.pool = pool{first: first, taken: make(map[netip.Addr]bool)}
@@ -32,7 +32,7 @@ func (s *Segment) resolve() error {
 		s.MTU = defaultMTU
 	}
 	if s.MTU < leastMTU || s.MTU > mostMTU {
-		return &vitrine.BadInput{File: "fabric " + s.Kind.Name, Found: fmt.Sprintf("mtu: %d", s.MTU), Want: fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU)}
+		return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("mtu: %d", s.MTU), Want: fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU)}
 	}
 	return nil
 }

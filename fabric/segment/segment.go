@@ -17,6 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric"
+	"vitrine/fabric/mirror"
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 )
@@ -57,8 +58,8 @@ type Wiring interface {
 	// if any, is for Unmake of an Unmaker.
 	Make(s *Segment) error
 
-	// Join makes the interface Inside in the instance's namespace, down and
-	// without addresses. When it fails, Cut is called.
+	// Join makes the interface end.Inner in the instance's namespace, down and
+	// without addresses. When it fails it leaves nothing.
 	Join(s *Segment, end *End) error
 
 	// Cut removes what Join made, in the instance's namespace too. The namespace
@@ -76,6 +77,8 @@ type End struct {
 	NS    int          // file descriptor of the instance's namespace, during Join
 	Outer string       // a name for the part outside the instance: "p1"; unique in the run
 	Index int          // of the part outside, in the segment's namespace; 0: it has none
+	Inner string       // what the interface is called in the instance after Join: it is then named Inside
+	Loose bool         // set by Join: the interface may have no carrier yet, and none is waited for
 	Addr  netip.Prefix // the instance's
 }
 
@@ -85,7 +88,7 @@ type Segment struct {
 	Links *netlink.Handle // in the segment's namespace
 
 	wiring Wiring
-	name   string // of the namespace
+	netns  string // name of the namespace
 
 	mu       sync.Mutex
 	closed   bool
@@ -94,22 +97,25 @@ type Segment struct {
 	attached map[string]*End
 }
 
-var _ fabric.Fabric = (*Segment)(nil)
+var (
+	_ fabric.Fabric   = (*Segment)(nil)
+	_ fabric.Mirrorer = (*Segment)(nil)
+)
 
 // New makes a segment. Without the privilege, or without what the wiring needs
 // of the kernel, it is a *vitrine.Unsupported.
 func New(config Config, wiring Wiring) (*Segment, error) {
-	s := &Segment{Config: config, wiring: wiring, name: Name(config.Run.ID), attached: make(map[string]*End)}
+	s := &Segment{Config: config, wiring: wiring, netns: Name(config.Run.ID), attached: make(map[string]*End)}
 	if err := s.resolve(); err != nil {
 		return nil, err
 	}
-	path, err := netns.Create(s.name)
+	path, err := netns.Create(s.netns)
 	if err != nil {
-		return nil, fmt.Errorf("making the %s fabric: %w", s.Kind.Name, err)
+		return nil, fmt.Errorf("making the %s fabric: %w", s.Name, err)
 	}
 	err = netns.Do(path, s.make)
 	if err != nil {
-		err = fmt.Errorf("making the %s fabric: %w", s.Kind.Name, s.explain(err))
+		err = fmt.Errorf("making the %s fabric: %w", s.Name, s.Explain(err))
 		return nil, errors.Join(err, s.Close(context.Background()))
 	}
 	return s, nil
@@ -131,7 +137,7 @@ func (s *Segment) make() (err error) {
 func Name(run string) string { return "vt-" + run + "-fabric" }
 
 // Path is where the segment's namespace is.
-func (s *Segment) Path() string { return netns.Path(s.name) }
+func (s *Segment) Path() string { return netns.Path(s.netns) }
 
 // Attach joins the instance's namespace and gives it the next address.
 func (s *Segment) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, error) {
@@ -139,7 +145,7 @@ func (s *Segment) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, e
 	defer s.mu.Unlock()
 	end, err := s.attach(ctx, p)
 	if err != nil {
-		return fabric.Endpoint{}, fmt.Errorf("attaching %s to the %s fabric: %w", p.Instance, s.Kind.Name, s.explain(err))
+		return fabric.Endpoint{}, fmt.Errorf("attaching %s to the %s fabric: %w", p.Instance, s.Name, s.Explain(err))
 	}
 	return fabric.Endpoint{Addr: end.Addr.Addr(), Interface: Inside}, nil
 }
@@ -158,7 +164,7 @@ func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
 		return nil, errors.New("it is attached already")
 	}
 	if s.Limit > 0 && len(s.attached) >= s.Limit {
-		return nil, &vitrine.BadInput{File: "fabric " + s.Kind.Name, Found: fmt.Sprintf("a further instance, %s", p.Instance),
+		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("a further instance, %s", p.Instance),
 			Want: fmt.Sprintf("at most %d at once; use the fabric bridge", s.Limit)}
 	}
 	addr, err := s.pool.next()
@@ -166,9 +172,12 @@ func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
 		return nil, err
 	}
 	s.number++
-	end := &End{Port: p, Outer: fmt.Sprintf("p%d", s.number), Addr: addr}
+	end := &End{Port: p, Outer: fmt.Sprintf("p%d", s.number), Inner: Inside, Addr: addr}
 	if err := s.join(end); err != nil {
-		return nil, errors.Join(err, s.wiring.Cut(s, end))
+		if errors.Is(err, unix.EEXIST) {
+			err = fmt.Errorf("%w: it has an interface %s already", err, Inside)
+		}
+		return nil, err
 	}
 	s.attached[p.Instance] = end
 	s.pool.take(addr)
@@ -183,23 +192,38 @@ func (s *Segment) join(end *End) error {
 	defer unix.Close(fd)
 	end.NS = fd
 	if err := s.wiring.Join(s, end); err != nil {
-		if errors.Is(err, unix.EEXIST) {
-			err = fmt.Errorf("%w: it has an interface %s already", err, Inside)
-		}
 		return err
 	}
-	return netns.Do(end.NetNS, func() error { return configure(end.Addr) })
+	err = netns.Do(end.NetNS, func() error { return configure(end) })
+	if err == nil && end.Index != 0 && !end.Loose {
+		err = Settle(s.Links, end.Index)
+	}
+	if err != nil {
+		return errors.Join(err, s.wiring.Cut(s, end))
+	}
+	return nil
 }
 
-// End is the place of an instance that is attached.
-func (s *Segment) End(instance string) (End, error) {
+// Mirror copies what passes the port of one instance, in both directions, to
+// the port of another. Both parts outside have to be in the segment's namespace.
+func (s *Segment) Mirror(_ context.Context, of, to string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	end, has := s.attached[instance]
-	if !has {
-		return End{}, fmt.Errorf("%s is not attached to the %s fabric", instance, s.Kind.Name)
+	var index [2]int
+	for i, instance := range []string{of, to} {
+		end, has := s.attached[instance]
+		switch {
+		case !has:
+			return fmt.Errorf("mirroring %s to %s: %s is not attached to the %s fabric", of, to, instance, s.Name)
+		case end.Index == 0:
+			return &vitrine.Unsupported{What: "mirroring " + of + " to " + to, Missing: "a port outside the instance, which the " + s.Name + " fabric has not", Do: "use the fabric bridge"}
+		}
+		index[i] = end.Index
 	}
-	return *end, nil
+	if err := mirror.Port(s.Links, index[0], index[1]); err != nil {
+		return fmt.Errorf("mirroring %s to %s: %w", of, to, err)
+	}
+	return nil
 }
 
 // Detach removes the instance's interface.
@@ -207,7 +231,7 @@ func (s *Segment) Detach(_ context.Context, instance string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.detach(instance); err != nil {
-		return fmt.Errorf("detaching %s from the %s fabric: %w", instance, s.Kind.Name, err)
+		return fmt.Errorf("detaching %s from the %s fabric: %w", instance, s.Name, err)
 	}
 	return nil
 }
@@ -234,7 +258,7 @@ func (s *Segment) Close(context.Context) error {
 		return nil
 	}
 	if err := s.close(); err != nil {
-		return fmt.Errorf("closing the %s fabric: %w", s.Kind.Name, err)
+		return fmt.Errorf("closing the %s fabric: %w", s.Name, err)
 	}
 	s.closed = true
 	return nil
@@ -255,12 +279,8 @@ func (s *Segment) close() error {
 		s.Links.Close()
 		s.Links = nil
 	}
-	return netns.Delete(s.name)
+	return netns.Delete(s.netns)
 }
-
-// explain turns what the kernel has not, or does not let us, into what this
-// host cannot do.
-func (s *Segment) explain(err error) error { return s.Kind.Explain(err) }
 
 // Explain turns an error of the kernel into a *vitrine.Unsupported where it
 // says that the kernel has not what the kind needs, or does not let us.

@@ -1,0 +1,277 @@
+package fabrictest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// Make makes a fabric of instances that have network namespaces.
+type Make func(run *runs.Run) (fabric.Fabric, error)
+
+// Cases are fabrics by name: "bridge", "macvlan-vepa".
+type Cases map[string]Case
+
+// A Case is one such fabric.
+type Case struct {
+	Make  Make
+	Limit int // see Harness
+	MTU   int // see Harness; 0: 1500
+	// Fabric is the namespace of the fabric, of which the path is given the run.
+	Fabric func(run string) string
+}
+
+// The environment of a test binary that is run again as a run to be killed.
+const (
+	killedCase = "FABRICTEST_CASE"
+	killedRoot = "FABRICTEST_ROOT"
+)
+
+// Main is what TestMain of a package calls whose tests call RunAll: the test
+// binary may be run again as a run that is killed.
+func Main(m *testing.M, cases Cases) int {
+	root := os.Getenv(killedRoot)
+	if root == "" {
+		return m.Run()
+	}
+	if err := cases[os.Getenv(killedCase)].hold(root); err != nil {
+		fmt.Println("-", err)
+		return 1
+	}
+	return 0
+}
+
+// hold makes a run with a fabric and one instance, and waits to be killed.
+func (c Case) hold(root string) error {
+	run, err := runs.New(root)
+	if err != nil {
+		return err
+	}
+	f, err := c.Make(run)
+	if err != nil {
+		return err
+	}
+	path, err := netns.Create(placeName(run.ID, "bono-1"))
+	if err != nil {
+		return err
+	}
+	if _, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path}); err != nil {
+		return err
+	}
+	fmt.Println(run.ID)
+	_, err = io.Copy(io.Discard, os.Stdin) // until killed
+	return err
+}
+
+// RunAll runs the suite for each case, and kills a run of each.
+func RunAll(t *testing.T, cases Cases) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			Run(t, c.open)
+			t.Run("Killed", func(t *testing.T) { testKilled(t, name, c) })
+		})
+	}
+}
+
+func placeName(run, instance string) string { return "vt-" + run + "-" + instance }
+
+// Place makes an instance's namespace, as a substrate does, for the test's
+// duration, and gives its path.
+func Place(t *testing.T, run, instance string) string {
+	t.Helper()
+	name := placeName(run, instance)
+	path, err := netns.Create(name)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Delete(name); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// NewRun starts a run for the test's duration.
+func NewRun(t *testing.T, root string) *runs.Run {
+	t.Helper()
+	run, err := runs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := run.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return run
+}
+
+// Open makes a fabric with a run of its own. It skips the test when this host
+// cannot have it.
+func (c Case) Open(t *testing.T, root string) (fabric.Fabric, *runs.Run) {
+	t.Helper()
+	run := NewRun(t, root)
+	f, err := c.Make(run)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, run
+}
+
+func (c Case) open(t *testing.T, root string) Harness {
+	f, run := c.Open(t, root)
+	var places []string
+	mtu := c.MTU
+	if mtu == 0 {
+		mtu = 1500
+	}
+	return Harness{
+		Fabric: f, Run: run, Limit: c.Limit, MTU: mtu,
+		Place: func(t *testing.T, instance string) string {
+			places = append(places, Place(t, run.ID, instance))
+			return places[len(places)-1]
+		},
+		Left: func() ([]string, error) { return left(c.Fabric(run.ID), places) },
+	}
+}
+
+// left finds the fabric's namespace, and interfaces other than lo in the places.
+func left(of string, places []string) ([]string, error) {
+	var found []string
+	if _, err := os.Stat(netns.Path(of)); err == nil {
+		found = append(found, of)
+	}
+	for _, place := range places {
+		if _, err := os.Stat(place); err != nil {
+			continue // removed by the test
+		}
+		names, err := Interfaces(place)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if name != "lo" {
+				found = append(found, place+": "+name)
+			}
+		}
+	}
+	return found, nil
+}
+
+// Interfaces are the names of those in a namespace, sorted.
+func Interfaces(path string) (names []string, err error) {
+	err = netns.Do(path, func() error {
+		links, err := net.Interfaces()
+		for _, link := range links {
+			names = append(names, link.Name)
+		}
+		slices.Sort(names)
+		return err
+	})
+	return names, err
+}
+
+// testKilled: what a run leaves that is killed is removed by the next one's
+// cleaning, and what a live one has is left alone.
+func testKilled(t *testing.T, name string, c Case) {
+	root := filepath.Join(t.TempDir(), "runs")
+	f, run := c.Open(t, root)
+	defer func() {
+		if err := f.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	before := hostInterfaces(t)
+
+	other, kill := Killable(t, killedCase+"="+name, killedRoot+"="+root)
+	cleaner, ok := f.(substrate.Cleaner)
+	if !ok {
+		t.Fatalf("%T cannot clean", f)
+	}
+	t.Cleanup(func() { // of the instance, which is its substrate's to remove
+		if err := netns.Delete(placeName(other, "bono-1")); err != nil {
+			t.Error(err)
+		}
+	})
+	if removed, err := cleaner.Clean(t.Context()); err != nil || len(removed) > 0 {
+		t.Errorf("Clean while both runs live: removed %q, %v", removed, err)
+	}
+	kill()
+	removed, err := cleaner.Clean(t.Context())
+	if err != nil || len(removed) == 0 {
+		t.Errorf("Clean: removed %q, %v", removed, err)
+	}
+	if left, err := left(c.Fabric(other), nil); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+	if after := hostInterfaces(t); !slices.Equal(before, after) {
+		t.Errorf("the host's interfaces were %q and are %q", before, after)
+	}
+	if left, err := left(c.Fabric(run.ID), nil); err != nil || len(left) != 1 {
+		t.Errorf("the live run has %q, %v", left, err)
+	}
+}
+
+// hostInterfaces are those of the host whose names ours could have: other
+// tests of this host make and remove theirs.
+func hostInterfaces(t *testing.T) []string {
+	t.Helper()
+	names, err := Interfaces("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		return name != "eth0" && name != "br0" && name[0] != 'p'
+	})
+}
+
+// Killable runs the test binary again with an environment that has Main, or
+// the package's own TestMain, be a run. It gives the run's label, the first
+// word that is printed, and what kills it.
+func Killable(t *testing.T, env ...string) (run string, kill func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), env...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stdin.Close() })
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fscan(stdout, &run); err != nil || len(run) != 8 {
+		rest, _ := io.ReadAll(stdout)
+		t.Fatalf("the other run: %q%s, %v", run, rest, err)
+	}
+	return run, func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+	}
+}

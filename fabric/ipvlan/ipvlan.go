@@ -1,0 +1,56 @@
+// Package ipvlan wires instances by ipvlan interfaces: one parent interface
+// with one MAC address that they share, told apart by their addresses. The
+// parent is one of the host's, which the user names and which leads out, or, by
+// default, one of the run's own.
+package ipvlan
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// Config is the part servers.ipvlan of a deployment.
+type Config struct {
+	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+
+	// Mode is l2, in which instances do ARP (the default), or l3, in which the
+	// parent's side routes for them.
+	Mode string `yaml:"mode,omitempty" json:"mode,omitempty" jsonschema:"enum=l2,enum=l3"`
+	// Parent is an interface of the host; the default is one of the run's own.
+	Parent string `yaml:"parent,omitempty" json:"parent,omitempty"`
+
+	segment.Options `yaml:",inline"`
+}
+
+func kind() segment.Kind {
+	return segment.Kind{Name: "ipvlan", Needs: "CONFIG_IPVLAN, CONFIG_VETH", Do: "modprobe ipvlan veth, or use the fabric macvlan"}
+}
+
+// New makes the fabric. Without the privilege, or without the kernel's ipvlan,
+// it is a *vitrine.Unsupported.
+func New(config Config) (*segment.Segment, error) {
+	modes := map[string]netlink.IPVlanMode{"": netlink.IPVLAN_MODE_L2, "l2": netlink.IPVLAN_MODE_L2, "l3": netlink.IPVLAN_MODE_L3}
+	mode, ok := modes[config.Mode]
+	if !ok {
+		return nil, &vitrine.BadInput{File: "fabric ipvlan", Found: fmt.Sprintf("mode: %q", config.Mode), Want: "l2 or l3"}
+	}
+	return segment.NewOver(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, over(config.Parent, mode))
+}
+
+// Check says whether this host can have ipvlan fabrics.
+func Check(context.Context) []substrate.Check {
+	return []substrate.Check{segment.Check(kind(), over("", netlink.IPVLAN_MODE_L2), "interfaces", "modes l2, l3")}
+}
+
+func over(parent string, mode netlink.IPVlanMode) *segment.Over {
+	return &segment.Over{Parent: parent, Link: func(attrs netlink.LinkAttrs) netlink.Link {
+		return &netlink.IPVlan{LinkAttrs: attrs, Mode: mode}
+	}}
+}

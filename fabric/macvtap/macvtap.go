@@ -1,0 +1,98 @@
+// Package macvtap wires instances by macvtap interfaces: macvlan interfaces
+// whose frames a virtual machine can take by a character device. A process or a
+// container uses one as any other interface. The parent is one of the host's,
+// which the user names and which leads out, or, by default, one of the run's own.
+package macvtap
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// Config is the part servers.macvtap of a deployment.
+type Config struct {
+	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+
+	// Mode is how instances reach each other: bridge, at once (the default); vepa,
+	// by way of the switch that the parent is at, which has to send frames back;
+	// passthru, in which each has a parent for itself.
+	Mode string `yaml:"mode,omitempty" json:"mode,omitempty" jsonschema:"enum=bridge,enum=vepa,enum=passthru"`
+	// Parent is an interface of the host; the default is one of the run's own. In
+	// mode passthru one instance can have it.
+	Parent string `yaml:"parent,omitempty" json:"parent,omitempty"`
+
+	segment.Options `yaml:",inline"`
+}
+
+func kind() segment.Kind {
+	return segment.Kind{Name: "macvtap", Needs: "CONFIG_MACVTAP, CONFIG_VETH", Do: "modprobe macvtap veth, or use the fabric bridge"}
+}
+
+// New makes the fabric. Without the privilege, or without the kernel's macvtap,
+// it is a *vitrine.Unsupported.
+func New(config Config) (*segment.Segment, error) {
+	modes := map[string]netlink.MacvlanMode{
+		"": netlink.MACVLAN_MODE_BRIDGE, "bridge": netlink.MACVLAN_MODE_BRIDGE,
+		"vepa": netlink.MACVLAN_MODE_VEPA, "passthru": netlink.MACVLAN_MODE_PASSTHRU,
+	}
+	mode, ok := modes[config.Mode]
+	if !ok {
+		return nil, &vitrine.BadInput{File: "fabric macvtap", Found: fmt.Sprintf("mode: %q", config.Mode), Want: "bridge, vepa or passthru"}
+	}
+	c := segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}
+	switch {
+	case mode != netlink.MACVLAN_MODE_PASSTHRU:
+	case config.Parent == "":
+		return segment.New(c, &passthru{over: over("", mode)})
+	default:
+		c.Limit = 1
+	}
+	return segment.NewOver(c, over(config.Parent, mode))
+}
+
+// Check says whether this host can have macvtap fabrics.
+func Check(context.Context) []substrate.Check {
+	return []substrate.Check{segment.Check(kind(), &passthru{over: over("", netlink.MACVLAN_MODE_PASSTHRU)}, "interfaces", "modes bridge, vepa, passthru")}
+}
+
+func over(parent string, mode netlink.MacvlanMode) *segment.Over {
+	return &segment.Over{Parent: parent, Hairpin: mode == netlink.MACVLAN_MODE_VEPA, Link: func(attrs netlink.LinkAttrs) netlink.Link {
+		return &netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: attrs, Mode: mode}}
+	}}
+}
+
+// passthru is a bridge and, for each instance, a pair of interfaces of which
+// one end is at the bridge and the other is the parent.
+type passthru struct {
+	over   *segment.Over
+	bridge int
+}
+
+// Make makes the bridge.
+func (w *passthru) Make(s *segment.Segment) (err error) {
+	w.bridge, err = s.Bridge("br0")
+	return err
+}
+
+// Join makes the pair and the interface over it.
+func (w *passthru) Join(s *segment.Segment, end *segment.End) error {
+	parent, err := s.Cable(end, w.bridge)
+	if err != nil {
+		return err
+	}
+	if err := w.over.Put(s, end, s.Links, parent); err != nil {
+		_ = s.Unpair(end) // goes with the namespace
+		return err
+	}
+	return nil
+}
+
+// Cut removes the pair, with which the interface over it goes.
+func (w *passthru) Cut(s *segment.Segment, end *segment.End) error { return s.Unpair(end) }

@@ -1,0 +1,162 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// Of a parent that is made.
+const (
+	switchName = "sw0" // the end of the pair that is at the switch; the parent is sw0i
+	bridgeName = "br0" // the switch
+)
+
+// Over is the Wiring of interfaces over a parent: macvlan and its kin.
+type Over struct {
+	Parent  string                               // an interface of the host; empty: one is made in the segment's namespace
+	Hairpin bool                                 // the parent that is made is at a switch that also sends frames back where they came from
+	Link    func(netlink.LinkAttrs) netlink.Link // the interface over it
+
+	links  *netlink.Handle // where the parent is
+	host   bool            // links is Over's own
+	parent int             // its index
+	run    string
+}
+
+// NewOver makes a segment of interfaces over a parent. One that the user has
+// named is looked for on the host: in the calling thread's network namespace.
+// When it is absent, down or in a bridge, that is a *vitrine.BadInput.
+//
+// The kernel says that it lacks the interfaces when the first one is made, by
+// which time a run would have deployed; so that is tried first.
+func NewOver(config Config, over *Over) (*Segment, error) {
+	err := Try(config.Kind, &Over{Link: over.Link})
+	if err == nil {
+		err = over.openHost(&config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making the %s fabric: %w", config.Name, err)
+	}
+	s, err := New(config, over)
+	if err != nil {
+		return nil, errors.Join(err, over.Unmake(nil))
+	}
+	return s, nil
+}
+
+func (o *Over) openHost(config *Config) error {
+	if o.Parent == "" {
+		return nil
+	}
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	parent, err := Uplink(links, config.Name, o.Parent)
+	if err == nil {
+		err = config.Fit(parent.Attrs().MTU, o.Parent)
+	}
+	if err != nil {
+		links.Close()
+		return err
+	}
+	o.links, o.host, o.parent, o.run = links, true, parent.Attrs().Index, config.Run.ID
+	return nil
+}
+
+// Uplink finds an interface of the host that instances can go out by. One that
+// is absent, down or part of a bridge or bond is a *vitrine.BadInput.
+func Uplink(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
+	bad := func(found, want string) (netlink.Link, error) {
+		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
+	}
+	link, err := links.LinkByName(name)
+	var absent netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &absent):
+		return bad(fmt.Sprintf("no interface %q on this host", name), "one that `ip -br link` lists")
+	case err != nil:
+		return nil, fmt.Errorf("looking for %s: %w", name, err)
+	case link.Attrs().MasterIndex != 0:
+		return bad(fmt.Sprintf("the interface %s is in use: it is part of a bridge or bond", name), "name the bridge or bond, or take it out (ip link set "+name+" nomaster)")
+	case link.Attrs().Flags&net.FlagUp == 0:
+		return bad(fmt.Sprintf("the interface %s is down", name), "bring it up (ip link set "+name+" up)")
+	}
+	return link, nil
+}
+
+// Fit has the MTU be at most what an interface of the host carries.
+func (c *Config) Fit(most int, name string) error {
+	if c.MTU > most {
+		return &vitrine.BadInput{File: "fabric " + c.Name, Found: fmt.Sprintf("mtu: %d", c.MTU), Want: fmt.Sprintf("at most %d, what %s carries", most, name)}
+	}
+	if c.MTU == 0 && most < defaultMTU {
+		c.MTU = most
+	}
+	return nil
+}
+
+// Make makes the parent unless the user named one.
+func (o *Over) Make(s *Segment) error {
+	if o.links != nil {
+		return nil
+	}
+	o.links = s.Links
+	master := 0
+	if o.Hairpin {
+		var err error
+		if master, err = s.Bridge(bridgeName); err != nil {
+			return err
+		}
+	}
+	cable := End{Outer: switchName}
+	parent, err := s.Cable(&cable, master)
+	if err != nil {
+		return err
+	}
+	o.parent = parent
+	if o.Hairpin {
+		if err := s.Links.LinkSetHairpin(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: cable.Index}}, true); err != nil {
+			return fmt.Errorf("having the switch send frames back: %w", err)
+		}
+	}
+	return nil
+}
+
+// Join makes the interface in the instance's namespace.
+func (o *Over) Join(s *Segment, end *End) error {
+	if o.host { // where there may be an interface of that name, which older kernels mind
+		end.Inner = "vt" + o.run + end.Outer
+	}
+	return o.Put(s, end, o.links, o.parent)
+}
+
+// Put makes an interface over a parent in the instance's namespace.
+func (o *Over) Put(s *Segment, end *End, links *netlink.Handle, parent int) error {
+	link := o.Link(netlink.LinkAttrs{Name: end.Inner, MTU: s.MTU, TxQLen: -1, ParentIndex: parent, Namespace: netlink.NsFd(end.NS)})
+	if err := links.LinkAdd(link); err != nil {
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) && o.host {
+			return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("the interface %s cannot be a parent: %v", o.Parent, err), Want: "one that no other kind of virtual interface is over"}
+		}
+		return fmt.Errorf("making an interface of type %s: %w", link.Type(), err)
+	}
+	return nil
+}
+
+// Cut removes the instance's interface.
+func (o *Over) Cut(_ *Segment, end *End) error { return RemoveInside(end) }
+
+// Unmake lets go of the host's links: the host's parent is as it was.
+func (o *Over) Unmake(*Segment) error {
+	if o.host {
+		o.links.Close()
+		o.host = false
+	}
+	return nil
+}
