@@ -1,0 +1,215 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine/fabric/segment"
+	"vitrine/internal/netns"
+	"vitrine/internal/pidfd"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// recordKind is where a run records that it has a bridge in a switch of the
+// user's: "bridge", with the switch's socket.
+const recordKind = "ovs-bridge"
+
+// A Cleaner ends the switches of dead runs, and removes their bridges from
+// switches of the user's.
+type Cleaner struct {
+	Root string // where runs are known
+}
+
+var _ substrate.Cleaner = Cleaner{}
+
+// Clean ends the daemons of dead runs, by their command lines, which have the
+// run's folder in them, and removes what the runs recorded.
+func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
+	dead, err := runs.Dead(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range dead {
+		dir, err := filepath.Abs(folder(c.Root, run))
+		if err != nil {
+			return removed, err
+		}
+		ended, err := end(ctx, dir)
+		for _, name := range ended {
+			removed = append(removed, name+" of run "+run)
+		}
+		if err != nil {
+			return removed, fmt.Errorf("ending the switch of run %s: %w", run, err)
+		}
+		bridge, err := c.unbridge(ctx, run)
+		if bridge != "" {
+			removed = append(removed, bridge)
+		}
+		if err != nil {
+			return removed, fmt.Errorf("removing the bridge of run %s: %w", run, err)
+		}
+	}
+	return removed, nil
+}
+
+// end kills the daemons whose folder it is and gives their names.
+func end(ctx context.Context, dir string) ([]string, error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var names []string
+	set := make(pidfd.Set)
+	defer set.Close()
+	for _, p := range all {
+		name := daemonOf(p, dir)
+		if name == "" {
+			continue
+		}
+		if err := set.Add(p.PID); err != nil {
+			return nil, err
+		}
+		if daemonOf(p, dir) != name { // the number is another's meanwhile
+			set.Drop(p.PID)
+			continue
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if err := set.Kill(); err != nil {
+		return nil, err
+	}
+	return names, set.Wait(ctx)
+}
+
+// daemonOf is the name of the daemon that a process is, if its folder is dir.
+func daemonOf(p procfs.Proc, dir string) string {
+	args, err := p.CmdLine()
+	if err != nil || len(args) == 0 {
+		return "" // it has ended
+	}
+	name := filepath.Base(args[0])
+	if name != databaseName && name != switchName || !slices.Contains(args, "--pidfile="+filepath.Join(dir, name+".pid")) {
+		return ""
+	}
+	return name
+}
+
+// unbridge removes a run's bridge and its interfaces from the user's switch.
+// One that does not run any more has none.
+func (c Cleaner) unbridge(ctx context.Context, run string) (removed string, err error) {
+	records, err := runs.Records(c.Root, run, recordKind)
+	if err != nil {
+		return "", err
+	}
+	socket, has := records["bridge"]
+	if !has {
+		return "", nil
+	}
+	if runsAt(ctx, string(socket)) {
+		client, err := newClient(string(socket))
+		if err != nil {
+			return "", err
+		}
+		if _, err := client.vsctl(ctx, "--if-exists", "del-br", bridgeOf(run)); err != nil {
+			return "", err
+		}
+		removed = "bridge " + bridgeOf(run) + " of Open vSwitch"
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return removed, fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, link := range links {
+		if link.Type() == "veth" && strings.HasPrefix(link.Attrs().Name, "vt"+run) {
+			err = errors.Join(err, netlink.LinkDel(link))
+		}
+	}
+	if err != nil {
+		return removed, err
+	}
+	return removed, runs.Erase(c.Root, run, recordKind, "bridge")
+}
+
+// runsAt says whether anybody listens at a socket.
+func runsAt(ctx context.Context, socket string) bool {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// Check says whether this host can have ovs fabrics, and by which datapath. It
+// starts no switch: that would outlive a check that is killed.
+func Check(ctx context.Context) []substrate.Check {
+	c := substrate.Check{Name: "ovs: Open vSwitch"}
+	detail, err := possible(ctx)
+	if err != nil {
+		c.Missing = err.Error()
+		return []substrate.Check{c}
+	}
+	c.OK, c.Detail = true, detail
+	return []substrate.Check{c}
+}
+
+func possible(ctx context.Context) (string, error) {
+	if _, err := newServer("", nil); err != nil {
+		return "", err
+	}
+	client, err := newClient("")
+	if err != nil {
+		return "", err
+	}
+	version, err := client.version(ctx)
+	if err != nil {
+		return "", err
+	}
+	path, err := datapath(DatapathAuto)
+	if err != nil {
+		return "", err
+	}
+	if err := netns.Possible(); err != nil {
+		return "", err
+	}
+	if path == DatapathNetdev {
+		// Of its tap interfaces.
+		tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+		if err != nil {
+			return "", fmt.Errorf("the datapath in user space needs it: %w", err)
+		}
+		_ = tun.Close()
+		return version + ", datapath netdev: in user space, for the kernel has none", nil
+	}
+	return version + ", datapath kernel", segment.Try(kind(), pair{})
+}
+
+// pair is a wiring of pairs alone, to try whether the kernel has them.
+type pair struct{}
+
+func (pair) Make(*segment.Segment) error                     { return nil }
+func (pair) Join(s *segment.Segment, end *segment.End) error { return s.Pair(end, 0) }
+func (pair) Cut(s *segment.Segment, end *segment.End) error  { return s.Unpair(end) }
+
+// Clean removes what dead runs left, of their own switches and of the user's,
+// with the namespaces that they were in.
+func (f *Fabric) Clean(ctx context.Context) (removed []string, err error) {
+	removed, err = Cleaner{Root: f.config.Run.Root}.Clean(ctx)
+	if err != nil {
+		return removed, err
+	}
+	more, err := f.Segment.Clean(ctx)
+	return append(removed, more...), err
+}

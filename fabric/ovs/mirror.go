@@ -1,0 +1,46 @@
+package ovs
+
+import (
+	"context"
+	"fmt"
+
+	"vitrine"
+)
+
+// Mirror copies what passes one instance's port, in both directions, to
+// another's. Open vSwitch keeps the listener's port for copies: it is not
+// reached by other instances any more, and what it sends is dropped, as far as
+// frames go by MAC address (rules: normal, and ARP always).
+func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
+	f.mu.Lock()
+	from, hasFrom := f.ports[of]
+	listener, hasListener := f.ports[to]
+	done := f.mirrors[[2]string{of, to}]
+	f.mu.Unlock()
+	switch {
+	case !hasFrom:
+		return fmt.Errorf("mirroring %s: it is not attached to the ovs fabric", of)
+	case !hasListener:
+		return fmt.Errorf("mirroring %s to %s: the latter is not attached to the ovs fabric", of, to)
+	case of == to:
+		return &vitrine.BadInput{File: "mirror", Found: of + " to be mirrored to itself", Want: "another instance to listen"}
+	case done:
+		return nil
+	}
+	_, err := f.client.vsctl(ctx,
+		"--id=@of", "get", "Port", from.name, "--",
+		"--id=@to", "get", "Port", listener.name, "--",
+		"--id=@mirror", "create", "Mirror", "name="+mirrorName(from, listener),
+		"select_src_port=@of", "select_dst_port=@of", "output_port=@to", "--",
+		"add", "Bridge", f.bridge, "mirrors", "@mirror")
+	if err != nil {
+		return fmt.Errorf("mirroring %s to %s: %w", of, to, f.server.explain(err))
+	}
+	f.mu.Lock()
+	f.mirrors[[2]string{of, to}] = true
+	f.mu.Unlock()
+	return nil
+}
+
+// mirrorName is that of a mirror in the database, and on command lines.
+func mirrorName(of, to port) string { return fmt.Sprintf("m%dto%d", of.number, to.number) }

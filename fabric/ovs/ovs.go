@@ -1,0 +1,295 @@
+// Package ovs wires instances by Open vSwitch: its kernel datapath where the
+// host has it, else its datapath in user space. It starts a database server and
+// a switch of the run's own, in the run's namespace and folder, so that no
+// other switch of the host's is touched and no two runs meet; a switch of the
+// user's is used only where the user names it.
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+	"vitrine/spec"
+)
+
+// The datapaths, by the names that users choose by.
+const (
+	DatapathAuto   = "auto"   // the kernel's where there is one
+	DatapathKernel = "kernel" // Open vSwitch calls it system
+	DatapathNetdev = "netdev" // in user space, in the daemon
+)
+
+// How the datapath in user space reads and writes interfaces.
+const (
+	PortsSocket = "socket" // packet sockets, by the daemon's main thread
+	PortsAFXDP  = "afxdp"  // AF_XDP, by polling threads that take all of their CPUs
+)
+
+// What decides where a frame goes.
+const (
+	RulesNormal = "normal" // the switch learns MAC addresses, as any switch
+	RulesFlows  = "flows"  // a rule for each ordered pair of instances, which counts
+)
+
+// Config is the part servers.ovs of a deployment.
+type Config struct {
+	segment.Options `yaml:",inline"`
+	// Datapath is which one: auto (the kernel's where there is one, else
+	// netdev), kernel, or netdev, which is in user space.
+	Datapath string `yaml:"datapath,omitempty" json:"datapath,omitempty" jsonschema:"enum=auto,enum=kernel,enum=netdev"`
+	// Ports is how the datapath netdev reaches interfaces: socket, or afxdp, which
+	// polls and takes all of the CPUs that it is given; the default is socket.
+	Ports string `yaml:"ports,omitempty" json:"ports,omitempty" jsonschema:"enum=socket,enum=afxdp"`
+	// Rules decide where frames go: normal, by MAC addresses that the switch
+	// learns, or flows, a rule for each pair of instances, whose counters can be
+	// read; the default is normal.
+	Rules string `yaml:"rules,omitempty" json:"rules,omitempty" jsonschema:"enum=normal,enum=flows"`
+	// CPUs are those that the switch's threads run on; the default is any.
+	CPUs spec.CPUs `yaml:"cpus,omitempty" json:"cpus,omitempty"`
+	// Server is the socket of a running database server whose switch is to be
+	// used, as /run/openvswitch/db.sock; the default is to start both.
+	Server string `yaml:"server,omitempty" json:"server,omitempty"`
+
+	Run    *runs.Run    `yaml:"-" json:"-"` // whose instances it wires
+	Logger *slog.Logger `yaml:"-" json:"-"` // nil: none
+}
+
+// A Fabric is one bridge of Open vSwitch.
+type Fabric struct {
+	*segment.Segment
+	config   Config
+	bridge   string // its name
+	datapath string // DatapathKernel or DatapathNetdev
+	version  string // of Open vSwitch: "3.1.0"
+	client   *client
+	server   *server         // nil: it is the user's
+	host     *netlink.Handle // in this process's namespace, where the switch is the user's
+
+	installing sync.Mutex // of rules
+
+	mu      sync.Mutex
+	ports   map[string]port // by instance
+	chain   []string        // instances, in order
+	mirrors map[[2]string]bool
+}
+
+// A port is an instance's place at the bridge.
+type port struct {
+	number int    // of the OpenFlow port
+	name   string // of the interface
+	mac    string // of the instance's
+}
+
+func kind() segment.Kind {
+	return segment.Kind{Name: "ovs", Needs: "CONFIG_VETH, CONFIG_TUN", Do: "modprobe veth tun openvswitch, or use the fabric bridge"}
+}
+
+// New starts the switch and makes the bridge. Where Open vSwitch is not
+// installed, or the kernel has not what was asked for, it is a
+// *vitrine.Unsupported.
+func New(ctx context.Context, config Config) (*Fabric, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	f := &Fabric{config: config, ports: make(map[string]port), mirrors: make(map[[2]string]bool)}
+	if err := f.resolve(); err != nil {
+		return nil, err
+	}
+	if err := f.connect(ctx); err != nil {
+		return nil, fmt.Errorf("making the ovs fabric: %w", err)
+	}
+	s, err := segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, &wiring{f, ctx})
+	if err != nil {
+		f.host.Close() // of a nil Handle: nothing
+		return nil, err
+	}
+	f.Segment = s
+	config.Logger.Info("Open vSwitch", "version", f.version, "datapath", f.datapath, "ports", f.config.Ports, "rules", f.config.Rules, "bridge", f.bridge)
+	return f, nil
+}
+
+// resolve checks the options and fills in what is not said.
+func (f *Fabric) resolve() error {
+	c := &f.config
+	bad := func(found, want string) error {
+		return &vitrine.BadInput{File: "fabric ovs", Found: found, Want: want}
+	}
+	for _, o := range []struct {
+		name  string
+		value *string
+		list  []string
+	}{
+		{"datapath", &c.Datapath, []string{DatapathAuto, DatapathKernel, DatapathNetdev}},
+		{"ports", &c.Ports, []string{PortsSocket, PortsAFXDP}},
+		{"rules", &c.Rules, []string{RulesNormal, RulesFlows}},
+	} {
+		if err := choose(o.value, o.list); err != nil {
+			return bad(o.name+": "+*o.value, err.Error())
+		}
+	}
+	if c.Server != "" && len(c.CPUs) > 0 {
+		return bad("cpus together with server", "leave cpus out: which CPUs a switch of yours runs on is not changed")
+	}
+	if c.Ports == PortsAFXDP {
+		switch {
+		case c.Server != "":
+			return bad("ports: afxdp together with server", "leave one of them out: a switch of yours is not given polling threads")
+		case len(c.CPUs) == 0:
+			return bad("ports: afxdp without cpus", "cpus for the polling threads, which take all of them")
+		case c.Datapath == DatapathKernel:
+			return bad("ports: afxdp with datapath: kernel", "datapath: netdev")
+		}
+		c.Datapath = DatapathNetdev
+	}
+	var err error
+	f.datapath, err = datapath(c.Datapath)
+	return err
+}
+
+// choose takes the first of a list where nothing is said.
+func choose(value *string, list []string) error {
+	if *value == "" {
+		*value = list[0]
+	}
+	for _, one := range list {
+		if one == *value {
+			return nil
+		}
+	}
+	return fmt.Errorf("want one of %q", list)
+}
+
+// datapath resolves auto, and refuses the kernel's where there is none. The
+// kernel loads its module, where it has one, on being asked.
+func datapath(asked string) (string, error) {
+	if asked == DatapathNetdev {
+		return DatapathNetdev, nil
+	}
+	_, err := netlink.GenlFamilyGet("ovs_datapath")
+	switch {
+	case err == nil:
+		return DatapathKernel, nil
+	case asked == DatapathKernel:
+		return "", &vitrine.Unsupported{
+			What: "the kernel datapath of Open vSwitch", Missing: "the kernel option CONFIG_OPENVSWITCH: " + err.Error(),
+			Do: "modprobe openvswitch, or use datapath: netdev",
+		}
+	}
+	return DatapathNetdev, nil
+}
+
+// connect finds the programs and says where the switch listens, which need not
+// run yet.
+func (f *Fabric) connect(ctx context.Context) (err error) {
+	run := f.config.Run
+	if f.config.Server != "" {
+		if _, err := os.Stat(f.config.Server); err != nil {
+			return &vitrine.BadInput{File: "fabric ovs", Found: "server: " + f.config.Server + ": " + err.Error(), Want: "the socket of a running ovsdb-server"}
+		}
+		if f.client, err = newClient(f.config.Server); err != nil {
+			return err
+		}
+		if f.host, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return err
+		}
+		f.bridge = bridgeOf(run.ID)
+	} else {
+		dir, err := filepath.Abs(folder(run.Root, run.ID))
+		if err != nil {
+			return err
+		}
+		if f.server, err = newServer(dir, f.config.CPUs); err != nil {
+			return err
+		}
+		if f.client, err = newClient(f.server.socket()); err != nil {
+			return err
+		}
+		f.bridge = "br0"
+	}
+	f.version, err = f.client.version(ctx)
+	return err
+}
+
+// bridgeOf is the name of a run's bridge in a switch of the user's.
+func bridgeOf(run string) string { return "vt-" + run }
+
+// Datapath is the one that is used: DatapathKernel or DatapathNetdev.
+func (f *Fabric) Datapath() string { return f.datapath }
+
+// Describe says what the instances are wired by, for the record.
+func (f *Fabric) Describe() string {
+	s := "Open vSwitch " + f.version + ", datapath " + f.datapath
+	if f.datapath == DatapathNetdev {
+		s += ", ports by " + f.config.Ports + ", TX checksums of instances not offloaded"
+	}
+	if len(f.config.CPUs) > 0 {
+		s += ", on CPUs " + f.config.CPUs.String()
+	}
+	return s + ", rules " + f.config.Rules
+}
+
+// wiring is the bridge, and a pair of interfaces for each instance.
+type wiring struct {
+	*Fabric
+	starting context.Context // bounds Make
+}
+
+// Make starts the switch, where it is not the user's, and makes the bridge.
+func (w *wiring) Make(s *segment.Segment) error {
+	if err := w.make(s); err != nil {
+		return errors.Join(err, w.Unmake(s))
+	}
+	return nil
+}
+
+func (w *wiring) make(s *segment.Segment) (err error) {
+	ctx := w.starting
+	external := "external_ids:vitrine=" + w.config.Run.ID
+	if w.server != nil {
+		if err := w.server.start(ctx, s.Path(), w.client); err != nil {
+			return err
+		}
+	} else {
+		// The user's switch is where this process is, and so are its ports.
+		s.Links.Close()
+		s.Links = w.host
+		// Recorded first: a run that ends before it can take back what follows
+		// is cleaned up by this.
+		if err := w.config.Run.Record(recordKind, "bridge", []byte(w.config.Server)); err != nil {
+			return err
+		}
+	}
+	datapath := "datapath_type=netdev"
+	if w.datapath == DatapathKernel {
+		datapath = "datapath_type=system"
+	}
+	_, err = w.client.vsctl(ctx, "add-br", w.bridge, "--", "set", "Bridge", w.bridge, datapath, "fail_mode=secure", external)
+	if err != nil {
+		return w.server.explain(err)
+	}
+	return w.install(ctx)
+}
+
+// Unmake removes the bridge from a switch of the user's, or ends the run's own.
+func (w *wiring) Unmake(*segment.Segment) error {
+	ctx, cancel := ending()
+	defer cancel()
+	if w.server != nil {
+		return w.server.stop(ctx)
+	}
+	if _, err := w.client.vsctl(ctx, "--if-exists", "del-br", w.bridge); err != nil {
+		return err
+	}
+	return w.config.Run.Erase(recordKind, "bridge")
+}

@@ -1,0 +1,230 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+	"vitrine/spec"
+)
+
+// The daemons.
+const (
+	databaseName = "ovsdb-server"
+	switchName   = "ovs-vswitchd"
+)
+
+// A server is a database server and a switch of the run's own. All that they
+// have is in one folder, which is also what they are found by: it is in their
+// command lines.
+type server struct {
+	dir      string // absolute
+	cpus     spec.CPUs
+	programs map[string]string
+	daemons  []*daemon // running, in the order in which they were started
+}
+
+// folder is where a run's server is.
+func folder(root, run string) string { return filepath.Join(root, run, "ovs") }
+
+func newServer(dir string, cpus spec.CPUs) (*server, error) {
+	programs, err := find("ovsdb-tool", databaseName, switchName)
+	return &server{dir: dir, cpus: cpus, programs: programs}, err
+}
+
+func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *server) socket() string { return s.path("db.sock") }
+
+// start makes a database and starts both daemons in the network namespace. It
+// returns once the database answers; of the switch, its first command waits.
+// What it started is for stop, also when it fails.
+func (s *server) start(ctx context.Context, namespace string, c *client) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("making the switch's folder: %w", err)
+	}
+	database := s.path("conf.db")
+	if out, err := exec.CommandContext(ctx, s.programs["ovsdb-tool"], "create", database).CombinedOutput(); err != nil { //nolint:gosec // found by newServer
+		return fmt.Errorf("making the switch's database: %w: %s", err, out)
+	}
+	if err := s.launch(namespace, databaseName, database, "--remote=punix:"+s.socket()); err != nil {
+		return err
+	}
+	if err := s.initialize(ctx, c); err != nil {
+		return s.explain(fmt.Errorf("starting the switch's database: %w", err))
+	}
+	return s.launch(namespace, switchName, "unix:"+s.socket())
+}
+
+// initialize writes the database's first entries, as soon as it can be reached.
+func (s *server) initialize(ctx context.Context, c *client) error {
+	args := []string{"--no-wait", "init"}
+	if len(s.cpus) > 0 {
+		args = append(args, "--", "set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask="+mask(s.cpus))
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		_, err := c.vsctl(ctx, args...)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-s.daemons[0].ended:
+			return err
+		}
+	}
+}
+
+// mask writes CPUs as a number in base 16 in which each has its bit.
+func mask(cpus spec.CPUs) string {
+	digits := make([]byte, cpus[len(cpus)-1]/4+1)
+	for _, cpu := range cpus {
+		digits[len(digits)-1-cpu/4] |= 1 << (cpu % 4)
+	}
+	for i, d := range digits {
+		digits[i] = "0123456789abcdef"[d]
+	}
+	return "0x" + string(digits)
+}
+
+// A daemon is one that runs.
+type daemon struct {
+	name  string
+	cmd   *exec.Cmd
+	log   string        // the file that it writes
+	ended chan struct{} // then err is how
+	err   error
+}
+
+// launch starts a daemon in the namespace, bound to the CPUs.
+func (s *server) launch(namespace, name string, args ...string) error {
+	args = append(args,
+		"--pidfile="+s.path(name+".pid"), "--log-file="+s.path(name+".log"), "--no-chdir",
+		"--verbose=console:err", "--verbose=syslog:off")
+	d := &daemon{name: name, log: s.path(name + ".log"), ended: make(chan struct{})}
+	d.cmd = exec.Command(s.programs[name], args...) //nolint:gosec,noctx // found by newServer; stop ends it
+	d.cmd.Env = []string{"OVS_RUNDIR=" + s.dir, "OVS_LOGDIR=" + s.dir, "OVS_DBDIR=" + s.dir, "PATH=" + os.Getenv("PATH")}
+	d.cmd.Dir = s.dir
+	said, err := os.OpenFile(s.path(name+".err"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	d.cmd.Stderr = said
+	err = netns.Do(namespace, func() error { return bound(s.cpus, d.cmd.Start) })
+	if err := errors.Join(err, said.Close()); err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	go func() {
+		d.err = d.cmd.Wait()
+		close(d.ended)
+	}()
+	s.daemons = append(s.daemons, d)
+	return nil
+}
+
+// bound calls f on this thread while it may run on the CPUs only, which what f
+// starts inherits. None: any.
+func bound(cpus spec.CPUs, f func() error) error {
+	if len(cpus) == 0 {
+		return f()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return err
+	}
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("binding to CPUs %v: %w", cpus, err)
+	}
+	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
+}
+
+// explain adds to an error what a daemon that has ended said last.
+func (s *server) explain(err error) error {
+	if s == nil || err == nil {
+		return err
+	}
+	for _, d := range s.daemons {
+		select {
+		case <-d.ended:
+			err = fmt.Errorf("%w; %s has ended (%v): %s", err, d.name, d.err, s.last(d)) //nolint:errorlint // nil is an end too
+		default:
+		}
+	}
+	return err
+}
+
+// last is the end of what a daemon said.
+func (s *server) last(d *daemon) string {
+	const enough = 500 // bytes
+	var all strings.Builder
+	for _, file := range []string{d.log, s.path(d.name + ".err")} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // it said nothing there
+		}
+		all.Write(b[max(0, len(b)-enough):])
+	}
+	return strings.TrimSpace(all.String())
+}
+
+// stop ends the daemons, the switch first, and removes their folder. Idempotent.
+func (s *server) stop(ctx context.Context) error {
+	for len(s.daemons) > 0 {
+		d := s.daemons[len(s.daemons)-1]
+		if err := d.stop(ctx); err != nil {
+			return err
+		}
+		s.daemons = s.daemons[:len(s.daemons)-1]
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("removing the switch's folder: %w", err)
+	}
+	return nil
+}
+
+// grace is how long a daemon has to end by itself.
+const grace = 5 * time.Second
+
+func (d *daemon) stop(ctx context.Context) error {
+	timeout := time.NewTimer(grace)
+	defer timeout.Stop()
+	// Signalling one that has ended, whose end is waited for below, is no error.
+	_ = d.cmd.Process.Signal(unix.SIGTERM)
+	select {
+	case <-d.ended:
+		return nil
+	case <-timeout.C:
+		_ = d.cmd.Process.Kill()
+	}
+	select {
+	case <-d.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s does not end after SIGKILL: %w", d.name, context.Cause(ctx))
+	}
+}
+
+// ending bounds how long what must end is waited for.
+func ending() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 20*time.Second)
+}
