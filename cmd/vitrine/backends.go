@@ -21,6 +21,7 @@ import (
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
 	"vitrine/monitor"
+	"vitrine/reference/forwarder"
 	"vitrine/reference/ims/bono"
 	"vitrine/reference/ims/homer"
 	"vitrine/reference/ims/homestead"
@@ -142,7 +143,7 @@ func generators() map[string]generator {
 func references() map[string]program {
 	return map[string]program{
 		"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
-		"simulated": simulated.Serve,
+		"simulated": simulated.Serve, "forwarder": forwarder.Run,
 	}
 }
 

@@ -1,0 +1,248 @@
+// Package forwarder is the reference network function of service chains: it
+// rewrites the link-layer addresses of what comes in and sends it on to the
+// next one, as the Click elements of the paper "Performance Considerations of
+// Network Functions Virtualization using Containers" (section III.B) do.
+package forwarder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/reference/forwarder/xdp"
+)
+
+// Modes of a forwarder.
+const (
+	Packet = "packet" // AF_PACKET: a process reads, rewrites and sends
+	XDP    = "xdp"    // a program in the kernel
+)
+
+// maxDelay is the longest that a frame is held: the ring's frames wait behind it.
+const maxDelay = 100 * time.Millisecond
+
+// Options are what a forwarder is told.
+type Options struct {
+	In, Out string           // names of interfaces; they may be the same
+	Next    net.HardwareAddr // where frames go
+	Mode    string           // Packet or XDP
+	Attach  string           // of XDP: xdp.Auto, xdp.Native, xdp.Generic
+	CPU     int              // that the thread keeps to; -1: any
+	Delay   time.Duration    // that each frame is held
+
+	in, out *net.Interface
+}
+
+// Counters are what became of frames.
+type Counters struct {
+	Received       uint64 `json:"received"`        // frames that came in, whatever became of them
+	Forwarded      uint64 `json:"forwarded"`       // sent on
+	ForwardedBytes uint64 `json:"forwarded_bytes"` // of those, without check sequences
+	NotOurs        uint64 `json:"not_ours"`        // to other addresses, or to many: left to the host
+	NotIP          uint64 `json:"not_ip"`          // neither IPv4 nor IPv6: left to the host
+	Short          uint64 `json:"short"`           // ended inside the headers: left to the host
+	TooLong        uint64 `json:"too_long"`        // larger than the interface takes: dropped
+	Refused        uint64 `json:"refused"`         // by the interface to send on: dropped
+	Lost           uint64 `json:"lost"`            // came in while all of the ring was taken: dropped
+}
+
+// A Report is printed at the end, as JSON.
+type Report struct {
+	Mode     string `json:"mode"`
+	Attached string `json:"attached,omitempty"` // of XDP: native or generic
+	Why      string `json:"why,omitempty"`      // it is generic
+	Counters
+	CPU float64 `json:"cpu_seconds,omitempty"` // of the forwarding thread; XDP runs in no thread of ours
+}
+
+// Run forwards until ctx is done: `vitrine reference forwarder`. It prints a
+// line once it forwards, and a Report at the end. The error is a
+// *vitrine.BadInput when the arguments are wrong.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	report, err := Forward(ctx, o, func(ready string) { fmt.Fprintf(stdout, "forwarder: ready: %s\n", ready) })
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(stdout).Encode(report)
+}
+
+const usage = `Usage: vitrine reference forwarder --in NAME --next-mac ADDRESS [FLAG...]
+
+Rewrites the link-layer addresses of IP frames that come in for it, and sends
+them on to the next one. Other frames are left to the host. Ended, it prints
+what became of frames.
+
+`
+
+func parse(args []string, stderr io.Writer) (o Options, err error) {
+	flags := pflag.NewFlagSet("forwarder", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
+	flags.StringVar(&o.In, "in", "", "interface that frames come in by")
+	flags.StringVar(&o.Out, "out", "", "interface to send them on; default: that of --in")
+	next := flags.String("next-mac", "", "link-layer address of who comes next")
+	flags.StringVar(&o.Mode, "mode", Packet, "packet: a process, on AF_PACKET; xdp: a program in the kernel")
+	flags.StringVar(&o.Attach, "attach", xdp.Auto, "of --mode xdp: native, generic, or auto: native where frames get through so")
+	flags.IntVar(&o.CPU, "cpu", -1, "CPU that the forwarding thread keeps to; default: any")
+	flags.DurationVar(&o.Delay, "delay", 0, "hold every frame for so long, to find it again in a measurement")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return o, err
+		}
+		return o, bad("", err.Error(), "see --help")
+	}
+	if flags.NArg() > 0 {
+		return o, bad("", fmt.Sprintf("%q", flags.Arg(0)), "flags only")
+	}
+	if o.In == "" {
+		return o, bad("--in", "no interface", "the name of one")
+	}
+	if o.Out == "" {
+		o.Out = o.In
+	}
+	if o.Next, err = net.ParseMAC(*next); err != nil || len(o.Next) != macSize {
+		return o, bad("--next-mac", fmt.Sprintf("%q", *next), "an address such as 02:00:00:00:00:01")
+	}
+	return o, o.check()
+}
+
+func (o Options) check() error {
+	longest := maxDelay
+	if o.Mode == XDP {
+		longest = xdp.MaxDelay
+	}
+	switch {
+	case o.Mode != Packet && o.Mode != XDP:
+		return bad("--mode", fmt.Sprintf("%q", o.Mode), "packet or xdp")
+	case o.Attach != xdp.Auto && o.Attach != xdp.Native && o.Attach != xdp.Generic:
+		return bad("--attach", fmt.Sprintf("%q", o.Attach), "auto, native or generic")
+	case o.Delay < 0 || o.Delay > longest:
+		return bad("--delay", o.Delay.String(), fmt.Sprintf("from 0 to %s in mode %s", longest, o.Mode))
+	case o.CPU < -1:
+		return bad("--cpu", fmt.Sprint(o.CPU), "the number of a CPU")
+	}
+	return nil
+}
+
+func bad(flag, found, want string) error {
+	return &vitrine.BadInput{File: strings.TrimSpace("vitrine reference forwarder " + flag), Found: found, Want: want}
+}
+
+// Forward forwards until ctx is done, between interfaces of the calling
+// goroutine's network namespace. ready is called once frames are taken, with
+// what to say of it.
+func Forward(ctx context.Context, o Options, ready func(string)) (Report, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var err error
+	if o.in, err = wired(o.In); err != nil {
+		return Report{}, err
+	}
+	if o.out, err = wired(o.Out); err != nil {
+		return Report{}, err
+	}
+	if o.CPU >= 0 {
+		back, err := keepTo(o.CPU)
+		if err != nil {
+			return Report{}, err
+		}
+		defer back()
+	}
+	if o.Mode == XDP {
+		return forwardXDP(ctx, o, ready)
+	}
+	f, err := newPacketForwarder(o)
+	if err != nil {
+		return Report{}, err
+	}
+	ready(o.say(Packet))
+	before := threadTime()
+	err = f.run(ctx)
+	used := threadTime() - before
+	counters, countErr := f.counters()
+	return Report{Mode: Packet, Counters: counters, CPU: used.Seconds()}, errors.Join(err, countErr, f.close())
+}
+
+// threadTime is the CPU time of the calling thread; 0 where it cannot be read.
+func threadTime() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func forwardXDP(ctx context.Context, o Options, ready func(string)) (Report, error) {
+	a := o.addresses()
+	f, err := xdp.New(xdp.Config{
+		In: o.in.Index, Out: o.out.Index, Own: a.own, Source: a.source, Next: a.next, Delay: o.Delay, Attach: o.Attach,
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	ready(o.say(XDP + ", " + f.Attached))
+	<-ctx.Done()
+	c, err := f.Counts()
+	return Report{Mode: XDP, Attached: f.Attached, Why: f.Why, Counters: Counters{
+		Received: c.Forwarded + c.Short + c.NotOurs + c.NotIP, Forwarded: c.Forwarded, ForwardedBytes: c.ForwardedBytes,
+		Short: c.Short, NotOurs: c.NotOurs, NotIP: c.NotIP,
+	}}, errors.Join(err, f.Close())
+}
+
+func (o Options) say(mode string) string {
+	return fmt.Sprintf("%s: %s (%s) to %s (%s), next %s", mode, o.In, o.in.HardwareAddr, o.Out, o.out.HardwareAddr, o.Next)
+}
+
+func (o Options) addresses() addresses {
+	return addresses{own: [macSize]byte(o.in.HardwareAddr), source: [macSize]byte(o.out.HardwareAddr), next: [macSize]byte(o.Next)}
+}
+
+// wired is the interface of that name, which must be an Ethernet that is up.
+func wired(name string) (*net.Interface, error) {
+	i, err := net.InterfaceByName(name)
+	switch {
+	case err != nil:
+		return nil, bad("", "no interface "+name+" here", "one of `ip link`")
+	case len(i.HardwareAddr) != macSize:
+		return nil, bad("", name+" has no Ethernet address", "an Ethernet interface")
+	case i.Flags&net.FlagUp == 0:
+		return nil, bad("", name+" is down", "ip link set up dev "+name)
+	}
+	return i, nil
+}
+
+// keepTo keeps the calling thread to the CPU, until back is called.
+func keepTo(cpu int) (back func(), err error) {
+	var before, only unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return nil, fmt.Errorf("read the thread's CPUs: %w", err)
+	}
+	only.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return nil, bad("--cpu", fmt.Sprintf("%d: %v", cpu, err), "a CPU that this process may run on")
+	}
+	return func() { _ = unix.SchedSetaffinity(0, &before) }, nil
+}
+
+// unsupported turns a refusal by the kernel into what this host cannot do.
+func unsupported(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return &vitrine.Unsupported{What: "forwarding by packet sockets", Missing: "the privilege (CAP_NET_RAW): " + err.Error(), Do: "run as root"}
+	case errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.ENOPROTOOPT):
+		return &vitrine.Unsupported{What: "forwarding by packet sockets", Missing: "a kernel option (CONFIG_PACKET): " + err.Error()}
+	}
+	return err
+}

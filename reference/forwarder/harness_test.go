@@ -1,0 +1,259 @@
+package forwarder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+// numbers tell the namespaces of tests of one process apart.
+var numbers atomic.Int64
+
+// namespace makes a network namespace for the test.
+func namespace(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("vt-forward%d-%d", os.Getpid(), numbers.Add(1))
+	path, err := netns.Create(name)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Delete(name); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// pair joins two namespaces by a veth whose ends have these names.
+func pair(t testing.TB, from, fromName, to, toName string, mtu int) {
+	t.Helper()
+	fd, err := unix.Open(to, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	in(t, from, func() error {
+		v := netlink.NewVeth(netlink.LinkAttrs{Name: fromName, MTU: mtu, Flags: net.FlagUp, TxQLen: -1})
+		v.PeerName, v.PeerMTU, v.PeerNamespace = toName, uint32(mtu), netlink.NsFd(fd)
+		return netlink.LinkAdd(v)
+	})
+	for _, end := range []struct{ netns, name string }{{from, fromName}, {to, toName}} {
+		in(t, end.netns, func() error {
+			quiet := "/proc/sys/net/ipv6/conf/" + end.name + "/disable_ipv6"
+			if err := os.WriteFile(quiet, []byte("1"), 0); err != nil && !os.IsNotExist(err) { // there is none below 1280 bytes
+				return err
+			}
+			l, err := netlink.LinkByName(end.name)
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetUp(l)
+		})
+	}
+	for _, end := range []struct{ netns, name string }{{from, fromName}, {to, toName}} {
+		in(t, end.netns, func() error { return awaitUp(end.name) })
+	}
+}
+
+// awaitUp polls: a link drops what is sent until the kernel has taken note
+// that both of its ends are up.
+func awaitUp(name string) error {
+	for end := time.Now().Add(10 * time.Second); ; {
+		l, err := netlink.LinkByName(name)
+		if err != nil || l.Attrs().OperState == netlink.OperUp {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s never came up: %s", name, l.Attrs().OperState)
+		}
+	}
+}
+
+func in(t testing.TB, path string, f func() error) {
+	t.Helper()
+	if err := netns.Do(path, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A port is a raw socket at an interface.
+type port struct {
+	t    testing.TB
+	fd   int
+	addr [6]byte
+	got  int // frames
+}
+
+func openPort(t testing.TB, path, name string) *port {
+	t.Helper()
+	p := &port{t: t}
+	in(t, path, func() (err error) {
+		i, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		p.addr = [6]byte(i.HardwareAddr)
+		p.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { unix.Close(p.fd) })
+		for _, option := range []int{unix.PACKET_IGNORE_OUTGOING, unix.PACKET_AUXDATA} {
+			if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, option, 1); err != nil {
+				return err
+			}
+		}
+		if err := unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+			return err
+		}
+		return unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: i.Index})
+	})
+	return p
+}
+
+func (p *port) send(frame []byte) {
+	p.t.Helper()
+	if _, err := unix.Write(p.fd, frame); err != nil {
+		p.t.Fatalf("send: %v", err)
+	}
+}
+
+// receive gives the next frame, its VLAN tag where it was.
+func (p *port) receive() []byte {
+	p.t.Helper()
+	frame, control := make([]byte, 1<<16), make([]byte, 256)
+	n, c, _, _, err := unix.Recvmsg(p.fd, frame, control, 0)
+	for errors.Is(err, unix.EINTR) { // the runtime's own signals
+		n, c, _, _, err = unix.Recvmsg(p.fd, frame, control, 0)
+	}
+	if err != nil {
+		p.t.Fatalf("receive: %v (%d before)", err, p.got)
+	}
+	p.got++
+	frame = frame[:n]
+	messages, err := unix.ParseSocketControlMessage(control[:c])
+	if err != nil || len(messages) != 1 {
+		p.t.Fatalf("control messages: %v, %v", messages, err)
+	}
+	aux := (*unix.TpacketAuxdata)(unsafe.Pointer(&messages[0].Data[0]))
+	if aux.Status&unix.TP_STATUS_VLAN_VALID == 0 {
+		return frame
+	}
+	tag := []byte{byte(aux.Vlan_tpid >> 8), byte(aux.Vlan_tpid), byte(aux.Vlan_tci >> 8), byte(aux.Vlan_tci)}
+	return append(append(append([]byte(nil), frame[:12]...), tag...), frame[12:]...)
+}
+
+// silent says whether nothing more has come in.
+func (p *port) silent() bool {
+	_, _, err := unix.Recvfrom(p.fd, make([]byte, 1<<16), unix.MSG_DONTWAIT)
+	return errors.Is(err, unix.EAGAIN)
+}
+
+// drain forgets what has come in.
+func (p *port) drain() {
+	for !p.silent() {
+	}
+}
+
+// running is a forwarder that was started by its command line.
+type running struct {
+	t     testing.TB
+	end   context.CancelFunc
+	lines *json.Decoder
+	ready string
+	done  chan error
+}
+
+// start returns when the forwarder says that it is ready.
+func start(t testing.TB, path string, args ...string) *running {
+	t.Helper()
+	ctx, end := context.WithCancel(context.Background())
+	r := &running{t: t, end: end, done: make(chan error, 1)}
+	out, write := io.Pipe()
+	go func() {
+		err := netns.Do(path, func() error { return Run(ctx, args, write, io.Discard) })
+		_ = write.CloseWithError(err)
+		r.done <- err
+	}()
+	t.Cleanup(func() {
+		end()
+		_ = out.Close() // nobody reads any more
+	})
+	line := make([]byte, 512)
+	n, err := out.Read(line)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	r.ready = string(line[:n])
+	if err != nil || !strings.HasPrefix(r.ready, "forwarder: ready") {
+		t.Fatalf("%q, %v", r.ready, err)
+	}
+	r.lines = json.NewDecoder(out)
+	return r
+}
+
+// stop ends the forwarder and gives its report.
+func (r *running) stop() Report {
+	r.t.Helper()
+	r.end()
+	var report Report
+	if err := r.lines.Decode(&report); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := <-r.done; err != nil {
+		r.t.Fatal(err)
+	}
+	return report
+}
+
+// receiveOffload turns generic receive offload on, and so NAPI.
+func receiveOffload(t testing.TB, path, name string) {
+	const setGRO = 0x2c // ETHTOOL_SGRO
+	in(t, path, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		value := struct{ command, data uint32 }{setGRO, 1}
+		request := struct {
+			name [16]byte
+			data unsafe.Pointer
+			_    [16]byte
+		}{data: unsafe.Pointer(&value)}
+		copy(request.name[:], name)
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+			return errno
+		}
+		return nil
+	})
+}
+
+func remove(t testing.TB, path, name string) {
+	in(t, path, func() error {
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(l)
+	})
+}

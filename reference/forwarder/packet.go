@@ -1,0 +1,220 @@
+package forwarder
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// batch is how many frames are sent by one system call at most.
+const batch = 64
+
+// A packetForwarder reads frames in a ring that it shares with the kernel,
+// rewrites them there and sends them from there: no frame is copied or
+// allocated for on the way.
+type packetForwarder struct {
+	addresses
+	delay  time.Duration
+	maxLen int // bytes of a frame that fits the interface to send on, tags aside
+	in     *ring
+	out    int // socket
+	wake   int // eventfd
+	ended  atomic.Bool
+	count  Counters
+
+	verdicts [verdicts]uint64
+	vectors  [batch]unix.Iovec
+	messages [batch]message
+	slots    [batch]int // of the ring, that the vectors lie in
+	held     int        // slots that wait to be sent
+}
+
+// message is struct mmsghdr.
+type message struct {
+	header unix.Msghdr
+	length uint32
+}
+
+// newPacketForwarder opens both sockets, in the network namespace of the
+// calling thread.
+func newPacketForwarder(o Options) (f *packetForwarder, err error) {
+	f = &packetForwarder{addresses: o.addresses(), delay: o.Delay, maxLen: o.out.MTU + headerSize, out: -1, wake: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("forward frames of %s: %w", o.In, unsupported(err)), f.close())
+		}
+	}()
+	if f.in, err = newRing(o.in.Index, o.in.MTU); err != nil {
+		return f, err
+	}
+	if f.out, err = outSocket(o.out.Index); err != nil {
+		return f, err
+	}
+	if f.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		return f, fmt.Errorf("make an eventfd: %w", err)
+	}
+	for i := range f.messages {
+		f.messages[i].header.Iov = &f.vectors[i]
+		f.messages[i].header.SetIovlen(1)
+	}
+	return f, nil
+}
+
+// outSocket sends frames on the interface, and receives none.
+func outSocket(index int) (int, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open a packet socket: %w", err)
+	}
+	// Past the queueing discipline: what cannot be sent is known here, at once.
+	err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: index})
+	}
+	if err != nil {
+		return -1, errors.Join(fmt.Errorf("bind a packet socket to interface %d: %w", index, err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+func (f *packetForwarder) close() (err error) {
+	if f.in != nil {
+		err = f.in.close()
+	}
+	for _, fd := range []int{f.out, f.wake} {
+		if fd >= 0 {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}
+	return err
+}
+
+// run forwards frames until ctx is done. The calling goroutine is locked to a
+// thread.
+func (f *packetForwarder) run(ctx context.Context) error {
+	woken := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		f.ended.Store(true)
+		_, err := unix.Write(f.wake, binary.NativeEndian.AppendUint64(nil, 1))
+		woken <- err
+	})
+	err := f.loop()
+	if !stop() { // it has begun, and uses the eventfd
+		err = errors.Join(err, <-woken)
+	}
+	return err
+}
+
+func (f *packetForwarder) loop() error {
+	ready := []unix.PollFd{{Fd: int32(f.in.fd), Events: unix.POLLIN}, {Fd: int32(f.wake), Events: unix.POLLIN}}
+	for !f.ended.Load() {
+		took := 0
+		for ; took < batch && f.take(); took++ {
+		}
+		if err := f.flush(); err != nil {
+			return err
+		}
+		if took > 0 {
+			continue
+		}
+		if _, err := unix.Poll(ready, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for frames: %w", err)
+		}
+		if ready[0].Revents&unix.POLLERR != 0 { // ENETDOWN: it went down; ENODEV: it is gone
+			if err := f.in.fault(); err != nil {
+				return fmt.Errorf("read frames: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// take deals with the ring's next frame; false: there is none.
+func (f *packetForwarder) take() bool {
+	frame, slot, ok := f.in.next()
+	if !ok {
+		return false
+	}
+	f.count.Received++
+	v := f.classify(frame.bytes)
+	f.verdicts[v]++
+	switch {
+	case v != forwarded:
+	case frame.cut || len(frame.bytes) > f.maxLen+maxTags*tagSize:
+		f.count.TooLong++
+	default:
+		f.rewrite(frame.bytes)
+		bytes := frame.tagged()
+		if f.delay > 0 {
+			f.hold()
+		}
+		v := &f.vectors[f.held]
+		v.Base = unsafe.SliceData(bytes)
+		v.SetLen(len(bytes))
+		f.slots[f.held] = slot
+		f.held++
+		if f.delay > 0 || f.held == batch {
+			return f.flush() == nil
+		}
+		return true
+	}
+	f.in.release(slot)
+	return true
+}
+
+// hold comes back when the frame, which was taken just now, has been here for
+// the delay: what the forwarder takes without one comes on top, so that the
+// delay is what is added. The last stretch is waited for awake: a sleeping
+// thread is woken tens of µs late.
+func (f *packetForwarder) hold() {
+	const awake = 150 * time.Microsecond
+	until := time.Now().Add(f.delay)
+	if f.delay > awake {
+		nap := unix.NsecToTimespec((f.delay - awake).Nanoseconds())
+		_ = unix.Nanosleep(&nap, nil) // woken early, the rest is waited for awake
+	}
+	for time.Now().Before(until) {
+	}
+}
+
+// flush sends what is held and gives its slots back.
+func (f *packetForwarder) flush() error {
+	for at := 0; at < f.held; {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(f.out),
+			uintptr(unsafe.Pointer(&f.messages[at])), uintptr(f.held-at), unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			for i := range int(n) {
+				f.count.Forwarded++
+				f.count.ForwardedBytes += f.vectors[at+i].Len
+			}
+			at += int(n)
+		case unix.EINTR:
+		case unix.ENOBUFS, unix.EAGAIN, unix.EMSGSIZE, unix.ENETDOWN:
+			f.count.Refused++ // the first of them; the rest is tried
+			at++
+		default:
+			return fmt.Errorf("send frames: %w", errno)
+		}
+	}
+	for _, slot := range f.slots[:f.held] {
+		f.in.release(slot)
+	}
+	f.held = 0
+	return nil
+}
+
+// counters are those since the start; it is called once, at the end.
+func (f *packetForwarder) counters() (Counters, error) {
+	lost, err := f.in.lost()
+	c := f.count
+	c.Lost = lost
+	c.Short, c.NotOurs, c.NotIP = f.verdicts[short], f.verdicts[notOurs], f.verdicts[notIP]
+	return c, err
+}
