@@ -23,14 +23,20 @@ type Cleaner struct {
 	Root string // where runs are known
 }
 
-// Clean removes the namespaces of dead runs' fabrics, and with them what is in
-// them.
+// Clean puts interfaces back that dead runs took from the host, and removes the
+// namespaces of their fabrics, and with them what is in them. It comes before
+// the cleaning of substrates, whose namespaces the interfaces are in.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	dead, err := runs.Dead(c.Root)
 	if err != nil {
 		return nil, err
 	}
 	for _, run := range dead {
+		back, err := putBackDead(c.Root, run)
+		removed = append(removed, back...)
+		if err != nil {
+			return removed, err
+		}
 		if _, err := os.Stat(netns.Path(Name(run))); err != nil {
 			continue
 		}

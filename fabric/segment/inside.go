@@ -16,6 +16,16 @@ import (
 	"vitrine/internal/netns"
 )
 
+// Configure names the instance's interface Inside, gives it its address, and
+// waits until it and its outer part work.
+func (s *Segment) Configure(end *End) error {
+	err := netns.Do(end.NetNS, func() error { return configure(end) })
+	if err == nil && end.Index != 0 && !end.Loose {
+		err = Settle(s.Links, end.Index)
+	}
+	return err
+}
+
 // configure names the instance's interface Inside and sets it up, in its
 // namespace.
 func configure(end *End) error {
@@ -73,6 +83,22 @@ func Settle(links *netlink.Handle, index int) error {
 	}
 }
 
+// SettleInside is Settle for the interface of an instance that is attached.
+func SettleInside(end *End) error {
+	return netns.Do(end.NetNS, func() error {
+		links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer links.Close()
+		link, err := links.LinkByName(Inside)
+		if err != nil {
+			return fmt.Errorf("looking for %s of %s: %w", Inside, end.Instance, err)
+		}
+		return Settle(links, link.Attrs().Index)
+	})
+}
+
 func ipNet(addr netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), addr.Addr().BitLen())}
 }
@@ -103,6 +129,31 @@ func (s *Segment) Pair(end *End, master int) error {
 	}
 	end.Index = veth.Index
 	return nil
+}
+
+// Hand moves the outer part of a pair into another instance: the two are then
+// joined by the pair.
+func (s *Segment) Hand(from, to *End) error {
+	outer := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: from.Index}}
+	if err := s.Links.LinkSetNsFd(outer, to.NS); err != nil {
+		return fmt.Errorf("moving interface %s into %s: %w", from.Outer, to.Instance, err)
+	}
+	to.Inner, from.Index = from.Outer, 0
+	return nil
+}
+
+// Again joins an instance that is attached anew, by join, at its address.
+func (s *Segment) Again(end *End, join func() error) error {
+	fd, err := unix.Open(end.NetNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening network namespace %s: %w", end.NetNS, err)
+	}
+	defer unix.Close(fd)
+	end.NS, end.Inner = fd, Inside
+	if err := join(); err != nil {
+		return err
+	}
+	return s.Configure(end)
 }
 
 // Cable makes a pair of interfaces of which both ends are in the segment's

@@ -76,13 +76,10 @@ func Uplink(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 	bad := func(found, want string) (netlink.Link, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
 	}
-	link, err := links.LinkByName(name)
-	var absent netlink.LinkNotFoundError
+	link, err := find(links, fabric, name)
 	switch {
-	case errors.As(err, &absent):
-		return bad(fmt.Sprintf("no interface %q on this host", name), "one that `ip -br link` lists")
 	case err != nil:
-		return nil, fmt.Errorf("looking for %s: %w", name, err)
+		return nil, err
 	case link.Attrs().MasterIndex != 0:
 		return bad(fmt.Sprintf("the interface %s is in use: it is part of a bridge or bond", name), "name the bridge or bond, or take it out (ip link set "+name+" nomaster)")
 	case link.Attrs().Flags&net.FlagUp == 0:

@@ -71,6 +71,12 @@ type Wiring interface {
 // Unmake removes them; idempotent, and called after a failed Make too.
 type Unmaker interface{ Unmake(s *Segment) error }
 
+// A Settler is a Wiring of which more than both parts of an end have to work
+// before the instance can be reached.
+type Settler interface {
+	Settle(s *Segment, end *End) error
+}
+
 // An End is an instance's place at the segment.
 type End struct {
 	fabric.Port
@@ -194,9 +200,9 @@ func (s *Segment) join(end *End) error {
 	if err := s.wiring.Join(s, end); err != nil {
 		return err
 	}
-	err = netns.Do(end.NetNS, func() error { return configure(end) })
-	if err == nil && end.Index != 0 && !end.Loose {
-		err = Settle(s.Links, end.Index)
+	err = s.Configure(end)
+	if settler, ok := s.wiring.(Settler); ok && err == nil {
+		err = settler.Settle(s, end)
 	}
 	if err != nil {
 		return errors.Join(err, s.wiring.Cut(s, end))

@@ -1,0 +1,164 @@
+// Package direct wires instances with nothing between them: two by a pair of
+// interfaces that is a cable, or each by an interface of the host that is moved
+// into it and put back at the end.
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"vitrine"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// Config is the part servers.direct of a deployment.
+type Config struct {
+	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+
+	// Interfaces says which interface of the host each instance gets: {generator:
+	// enp3s0, sprout-1: enp4s0}. Without, two instances are joined by a cable.
+	Interfaces map[string]string `yaml:"interfaces,omitempty" json:"interfaces,omitempty"`
+	// InUse also takes interfaces that have addresses; they are put back with
+	// those and their routes. One with the default route is never taken.
+	InUse bool `yaml:"in_use,omitempty" json:"in_use,omitempty"`
+
+	segment.Options `yaml:",inline"`
+}
+
+func kind() segment.Kind {
+	return segment.Kind{Name: "direct", Needs: "CONFIG_VETH", Do: "modprobe veth, or use the fabric loopback", Limit: 2}
+}
+
+// New makes the fabric. Interfaces of the host that are absent, or that it
+// cannot do without, are a *vitrine.BadInput; they are looked for in the calling
+// thread's network namespace.
+func New(config Config) (*segment.Segment, error) {
+	c := segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}
+	if len(config.Interfaces) == 0 {
+		return segment.New(c, new(cable))
+	}
+	c.Limit = 0
+	lender, err := segment.NewLender(config.Run)
+	if err != nil {
+		return nil, err
+	}
+	w := &lent{config: config, lender: lender, loans: make(map[string]*segment.Loan)}
+	for _, instance := range slices.Sorted(maps.Keys(config.Interfaces)) {
+		if _, err := lender.Free("direct", config.Interfaces[instance], config.InUse); err != nil {
+			return nil, errors.Join(err, lender.Close())
+		}
+	}
+	s, err := segment.New(c, w)
+	if err != nil {
+		return nil, errors.Join(err, lender.Close())
+	}
+	return s, nil
+}
+
+// Check says whether this host can have direct fabrics.
+func Check(context.Context) []substrate.Check {
+	return []substrate.Check{segment.Check(kind(), new(cable), "veth", "two instances joined by a cable, or interfaces of the host")}
+}
+
+// A cable is one pair of interfaces. With one instance its other end lies in
+// the segment's namespace; an instance that leaves takes the cable with it, and
+// the one that stays gets a new one.
+type cable struct {
+	ends []*segment.End // at most two
+}
+
+// Make makes nothing: the first instance brings the cable.
+func (w *cable) Make(*segment.Segment) error { return nil }
+
+// Join gives the first instance a cable, and the second the other end of it.
+func (w *cable) Join(s *segment.Segment, end *segment.End) error {
+	if len(w.ends) == 0 {
+		if err := s.Pair(end, 0); err != nil {
+			return err
+		}
+	} else if err := s.Hand(w.ends[0], end); err != nil {
+		return err
+	}
+	w.ends = append(w.ends, end)
+	return nil
+}
+
+// Settle waits until the cable works at both ends.
+func (w *cable) Settle(_ *segment.Segment, end *segment.End) error {
+	for _, other := range w.ends {
+		if other != end {
+			return segment.SettleInside(other)
+		}
+	}
+	return nil
+}
+
+// Cut removes the cable, and gives the instance that stays a new one.
+func (w *cable) Cut(s *segment.Segment, end *segment.End) error {
+	w.ends = slices.DeleteFunc(w.ends, func(other *segment.End) bool { return other == end })
+	// One would do, were it not that a namespace that is about to go can no
+	// longer be entered while its end of the cable is still there.
+	if err := errors.Join(segment.RemoveInside(end), s.Unpair(end)); err != nil {
+		return err
+	}
+	for _, stays := range w.ends {
+		if err := errors.Join(segment.RemoveInside(stays), s.Unpair(stays)); err != nil {
+			return err
+		}
+		err := s.Again(stays, func() error { return s.Pair(stays, 0) })
+		if errors.Is(err, fs.ErrNotExist) { // it is about to be detached too
+			w.ends = nil
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+// lent is interfaces of the host, moved into the instances.
+type lent struct {
+	config Config
+	lender *segment.Lender
+	loans  map[string]*segment.Loan // by instance
+}
+
+// Make makes nothing.
+func (w *lent) Make(*segment.Segment) error { return nil }
+
+// Join moves the interface into the instance.
+func (w *lent) Join(s *segment.Segment, end *segment.End) error {
+	name, has := w.config.Interfaces[end.Instance]
+	if !has {
+		return &vitrine.BadInput{File: "fabric direct", Found: fmt.Sprintf("no interface for %s", end.Instance),
+			Want: "`interfaces` with one for each instance; it has " + strings.Join(slices.Sorted(maps.Keys(w.config.Interfaces)), ", ")}
+	}
+	loan, err := w.lender.Free("direct", name, w.config.InUse)
+	if err != nil {
+		return err
+	}
+	if err := w.lender.Lend(s, loan, end); err != nil {
+		return err
+	}
+	w.loans[end.Instance] = loan
+	return nil
+}
+
+// Cut puts the interface back.
+func (w *lent) Cut(_ *segment.Segment, end *segment.End) error {
+	loan, has := w.loans[end.Instance]
+	if !has {
+		return nil
+	}
+	delete(w.loans, end.Instance)
+	return w.lender.PutBack(loan)
+}
+
+// Unmake lets go of the host.
+func (w *lent) Unmake(*segment.Segment) error { return w.lender.Close() }

@@ -1,0 +1,298 @@
+package segment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+)
+
+// recordKind is that of the records of lent interfaces.
+const recordKind = "interface"
+
+// A Lender moves interfaces of the host into instances and puts them back: also
+// those of a run that was killed, for each loan is recorded before it is made.
+// The host is the network namespace of the thread that calls NewLender.
+type Lender struct {
+	Links *netlink.Handle // in the host's namespace
+	run   *runs.Run       // nil: nothing is lent, only put back
+	fd    int             // of the host's namespace
+}
+
+// A Loan is an interface of the host that is in an instance, and how it was.
+type Loan struct {
+	Name   string          `json:"name"`
+	Mark   string          `json:"mark"`  // its alias while it is lent, which goes with it wherever it goes
+	NetNS  string          `json:"netns"` // the instance's
+	Alias  string          `json:"alias"`
+	MTU    int             `json:"mtu"`
+	Up     bool            `json:"up"`
+	Addrs  []netlink.Addr  `json:"addrs"`
+	Routes []netlink.Route `json:"routes"` // without those that come with the addresses
+}
+
+// NewLender makes a lender for a run.
+func NewLender(run *runs.Run) (*Lender, error) {
+	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the host's network namespace: %w", err)
+	}
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return &Lender{Links: links, run: run, fd: fd}, nil
+}
+
+// Close lets go of the host's namespace; what is lent stays so. Idempotent.
+func (l *Lender) Close() error {
+	if l.Links == nil {
+		return nil
+	}
+	l.Links.Close()
+	l.Links = nil
+	return unix.Close(l.fd)
+}
+
+// Free finds an interface that may be lent. One that is absent, that carries
+// the default route, or that is part of or below another interface is a
+// *vitrine.BadInput; so is one that has addresses, unless inUse allows that.
+func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
+	bad := func(found, want string) (*Loan, error) {
+		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
+	}
+	link, err := find(l.Links, fabric, name)
+	if err != nil {
+		return nil, err
+	}
+	a := link.Attrs()
+	addrs, err := l.Links.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s: %w", name, err)
+	}
+	routes, err := l.Links.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{LinkIndex: a.Index, Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("listing the routes by %s: %w", name, err)
+	}
+	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0}
+	for _, addr := range addrs {
+		if addr.Scope != int(netlink.SCOPE_LINK) { // those come by themselves
+			loan.Addrs = append(loan.Addrs, addr)
+		}
+	}
+	for _, route := range routes {
+		if ones := maskLength(route); ones == 0 {
+			return bad(fmt.Sprintf("the interface %s carries the default route", name), "one that this host can do without")
+		}
+		if route.Protocol != unix.RTPROT_KERNEL {
+			loan.Routes = append(loan.Routes, route)
+		}
+	}
+	over, err := l.over(a.Index)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.MasterIndex != 0 || over != "":
+		return bad(fmt.Sprintf("the interface %s is in use: it is part of a bridge or bond, or has %q over it", name, over), "take it out first")
+	case len(loan.Addrs) > 0 && !inUse:
+		return bad(fmt.Sprintf("the interface %s is in use: it has the address %s", name, loan.Addrs[0].IPNet), "another one, or `in_use: true`, with which its addresses and routes are put back at the end")
+	}
+	return loan, nil
+}
+
+// find finds an interface; one that is absent is a *vitrine.BadInput.
+func find(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
+	link, err := links.LinkByName(name)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: fmt.Sprintf("no interface %q on this host", name), Want: "one that `ip -br link` lists"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for %s: %w", name, err)
+	}
+	return link, nil
+}
+
+// maskLength is that of the route's destination: 0 for the default route.
+func maskLength(route netlink.Route) int {
+	if route.Dst == nil {
+		return 0
+	}
+	ones, _ := route.Dst.Mask.Size()
+	return ones
+}
+
+// over names an interface that is over that of the index: a VLAN, a macvlan.
+func (l *Lender) over(index int) (string, error) {
+	all, err := l.Links.LinkList()
+	if err != nil {
+		return "", fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, link := range all {
+		if a := link.Attrs(); a.ParentIndex == index && link.Type() != "veth" { // of which it is the peer
+			return a.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// Lend moves the interface into the instance, where it has its own name and is
+// down. It notes so in end. When it fails all is as it was.
+func (l *Lender) Lend(s *Segment, loan *Loan, end *End) error {
+	link, err := find(l.Links, s.Name, loan.Name)
+	if err != nil {
+		return err
+	}
+	loan.Mark, loan.NetNS = "vitrine "+l.run.ID+" "+loan.Name, end.NetNS
+	record, err := json.Marshal(loan)
+	if err != nil {
+		return fmt.Errorf("recording the interface %s: %w", loan.Name, err)
+	}
+	if err := l.run.Record(recordKind, loan.Name, record); err != nil {
+		return err
+	}
+	end.Inner, end.Loose = loan.Name, true
+	for _, step := range []func() error{
+		func() error { return l.Links.LinkSetAlias(link, loan.Mark) },
+		func() error { return l.Links.LinkSetDown(link) },
+		func() error { return l.Links.LinkSetMTU(link, s.MTU) },
+		func() error { return l.Links.LinkSetNsFd(link, end.NS) },
+	} {
+		if err := step(); err != nil {
+			err = fmt.Errorf("moving the interface %s into %s: %w", loan.Name, end.Instance, err)
+			return errors.Join(err, l.PutBack(loan))
+		}
+	}
+	return nil
+}
+
+// backLimit is how long an interface is waited for that the kernel puts back,
+// as it does with real ones, once the last of a namespace has gone.
+const backLimit = 5 * time.Second
+
+// PutBack moves the interface back to the host, from wherever it is, and has it
+// be as it was. The loan is then forgotten, also when the interface is nowhere.
+func (l *Lender) PutBack(loan *Loan) error {
+	back, err := l.fetch(loan)
+	for deadline := time.Now().Add(backLimit); err == nil && !back && time.Now().Before(deadline); back, err = l.fetch(loan) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err == nil && !back {
+		err = fmt.Errorf("putting the interface %s back: it is neither in %s nor on the host: was it removed?", loan.Name, loan.NetNS)
+	} else if err == nil {
+		err = l.restore(loan)
+	}
+	if l.run != nil {
+		err = errors.Join(err, l.run.Erase(recordKind, loan.Name))
+	}
+	return err
+}
+
+// fetch looks for the interface in the instance, and moves it, and on the host,
+// where it gets its name back. It says whether it is there then.
+func (l *Lender) fetch(loan *Loan) (back bool, err error) {
+	err = netns.Do(loan.NetNS, func() error {
+		links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer links.Close()
+		link, err := loan.named(links)
+		if err != nil || link == nil {
+			return err
+		}
+		return links.LinkSetNsFd(link, l.fd)
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("putting the interface %s back: %w", loan.Name, err)
+	}
+	link, err := loan.named(l.Links)
+	if link == nil && err == nil { // killed before it was marked?
+		link, _ = l.Links.LinkByName(loan.Name)
+	}
+	return link != nil, err
+}
+
+// named finds the interface by its mark, and gives it its name.
+func (loan *Loan) named(links *netlink.Handle) (netlink.Link, error) {
+	all, err := links.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, link := range all {
+		if link.Attrs().Alias != loan.Mark {
+			continue
+		}
+		if err := links.LinkSetDown(link); err != nil {
+			return nil, err
+		}
+		if link.Attrs().Name == loan.Name {
+			return link, nil
+		}
+		return link, links.LinkSetName(link, loan.Name)
+	}
+	return nil, nil
+}
+
+// restore has the interface, which is on the host, be as it was.
+func (l *Lender) restore(loan *Loan) error {
+	link, err := l.Links.LinkByName(loan.Name)
+	if err == nil {
+		err = errors.Join(l.Links.LinkSetMTU(link, loan.MTU), l.Links.LinkSetAlias(link, loan.Alias))
+	}
+	if err == nil && loan.Up {
+		err = l.Links.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the interface %s up again: %w", loan.Name, err)
+	}
+	var failed error
+	for _, addr := range loan.Addrs {
+		if err := l.Links.AddrReplace(link, &addr); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("giving %s its address %s again: %w", loan.Name, addr.IPNet, err))
+		}
+	}
+	for _, route := range loan.Routes {
+		route.LinkIndex = link.Attrs().Index
+		if err := l.Links.RouteReplace(&route); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("making the route %s again: %w", route, err))
+		}
+	}
+	return failed
+}
+
+// putBackDead puts back what the run, which is dead, had lent.
+func putBackDead(root, run string) (done []string, err error) {
+	records, err := runs.Records(root, run, recordKind)
+	if err != nil || len(records) == 0 {
+		return nil, err
+	}
+	l, err := NewLender(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	for name, record := range records {
+		var loan Loan
+		err := json.Unmarshal(record, &loan)
+		if err == nil {
+			err = l.PutBack(&loan)
+		}
+		if err != nil {
+			return done, fmt.Errorf("cleaning after run %s: interface %s: %w", run, name, err)
+		}
+		if err := runs.Erase(root, run, recordKind, name); err != nil {
+			return done, err
+		}
+		done = append(done, "interface "+name+" from an instance of run "+run+": it is the host's again")
+	}
+	return done, nil
+}
