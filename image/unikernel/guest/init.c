@@ -83,8 +83,6 @@ static void mounts(void)
 		{ "proc", "/proc", NULL, 0555 },
 		{ "sysfs", "/sys", NULL, 0555 },
 		{ "devtmpfs", "/dev", NULL, 0755 },
-		{ "tmpfs", "/tmp", "mode=1777", 01777 },
-		{ "tmpfs", "/run", "mode=0755", 0755 },
 		{ "tmpfs", "/dev/shm", "mode=1777", 01777 },
 	};
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {

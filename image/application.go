@@ -1,0 +1,215 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"vitrine"
+	"vitrine/spec"
+)
+
+// An Application is the description that the images for all substrates are made
+// from: the file application.yaml.
+type Application struct {
+	Name        string            `yaml:"name" json:"name" jsonschema:"required,pattern=^[a-z0-9][a-z0-9_.-]*$"` // What its images are called.
+	Command     []string          `yaml:"command" json:"command" jsonschema:"required,minItems=1"`               // What runs in them; the first is the program, looked up on this host.
+	Environment map[string]string `yaml:"environment" json:"environment,omitempty"`                              // Of the command.
+
+	// Program is the executable on this host, where it is not the one that the
+	// command names.
+	Program string `yaml:"program" json:"program,omitempty"`
+
+	Configuration []File         `yaml:"configuration" json:"configuration,omitempty"` // What makes two images of it behave alike; its digest is shown.
+	Files         []File         `yaml:"files" json:"files,omitempty"`                 // Whatever else it needs; folders with all that is in them.
+	Packages      []string       `yaml:"packages" json:"packages,omitempty"`           // Debian packages, installed on this host, of which all files but documentation are needed.
+	Ports         map[string]int `yaml:"ports" json:"ports,omitempty"`                 // Where it listens.
+
+	file spec.File
+	node spec.Node
+}
+
+// A File is one of an application: of this host, or with text of its own.
+type File struct {
+	Target string  `yaml:"target" json:"target" jsonschema:"required,pattern=^/"` // Where it is in the image.
+	Source string  `yaml:"source" json:"source,omitempty"`                        // File or folder of this host; relative to the description.
+	Text   *string `yaml:"text" json:"text,omitempty"`                            // Its content, in place of a source.
+}
+
+// Load reads and checks a description.
+func Load(file string) (*Application, error) {
+	node, at, err := spec.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	a := &Application{file: at, node: node}
+	if err := node.Decode(a); err != nil {
+		return nil, err
+	}
+	return a, a.check()
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+
+// OfProgram is the description of a program of this host and nothing else.
+func OfProgram(command []string) (*Application, error) {
+	if len(command) == 0 {
+		return nil, &vitrine.BadInput{File: "command", Found: "none", Want: "name a program, or an image that has one"}
+	}
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_.-", r) {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(filepath.Base(command[0]))), "-._")
+	return &Application{Name: "of-" + name, Command: command}, nil
+}
+
+func (a *Application) check() error {
+	var errs []error
+	if !namePattern.MatchString(a.Name) {
+		errs = append(errs, a.node.BadInput(fmt.Sprintf("name %q", a.Name), "want lower-case letters, digits and . _ - inside", "name"))
+	}
+	if len(a.Command) == 0 || a.Command[0] == "" {
+		errs = append(errs, a.node.BadInput("no command", "name the program that the image runs", "command"))
+	}
+	for _, list := range []struct {
+		name  string
+		files []File
+	}{{"configuration", a.Configuration}, {"files", a.Files}} {
+		for i, f := range list.files {
+			if bad := f.bad(); bad != "" {
+				errs = append(errs, a.node.BadInput(bad, "", list.name, fmt.Sprint(i)))
+			}
+		}
+	}
+	for name, port := range a.Ports {
+		if port < 1 || port > 65535 {
+			errs = append(errs, a.node.BadInput(fmt.Sprintf("port %d", port), "want 1 to 65535", "ports", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f File) bad() string {
+	switch {
+	case !path.IsAbs(f.Target) || path.Clean(f.Target) != f.Target || f.Target == "/":
+		return fmt.Sprintf("target %q: want a clean absolute path", f.Target)
+	case slices.Contains([]string{"vitrine", "init", "dev", "proc", "sys"}, strings.Split(f.Target, "/")[1]):
+		return fmt.Sprintf("target %q: that place is the image's own", f.Target)
+	case (f.Source == "") == (f.Text == nil):
+		return fmt.Sprintf("%s: want a source or a text, one of them", f.Target)
+	}
+	return ""
+}
+
+// environment is the command's, sorted, as KEY=value.
+func (a *Application) environment() []string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(a.Environment)) {
+		list = append(list, key+"="+a.Environment[key])
+	}
+	return list
+}
+
+// Tree gathers all that the application needs from this host: its program, the
+// libraries of every executable among the files, configuration, and folders
+// that programs expect. What is not there is a *vitrine.BadInput.
+func (a *Application) Tree() (*Tree, error) {
+	t := newTree()
+	for _, dir := range []string{"/dev", "/proc", "/sys", "/run", "/etc", "/var"} {
+		t.addDir(dir, 0o755)
+	}
+	t.addDir("/tmp", 0o1777)
+	if err := a.addProgram(t); err != nil {
+		return nil, err
+	}
+	for _, name := range a.Packages {
+		if err := t.addPackage(name); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range slices.Concat(a.Files, a.Configuration) {
+		if err := a.addFile(t, f); err != nil {
+			return nil, err
+		}
+	}
+	for target, text := range map[string]string{
+		"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+		"/etc/group":  "root:x:0:\nnogroup:x:65534:\n",
+		"/etc/hosts":  "127.0.0.1 localhost\n",
+	} {
+		if !t.has(target) {
+			t.addText(target, text)
+		}
+	}
+	return t, t.addLibraries()
+}
+
+// addProgram puts the program where the command looks for it; one that it does
+// not name by an absolute path comes to /usr/bin.
+func (a *Application) addProgram(t *Tree) error {
+	named, source := a.Command[0], a.Program
+	target := named
+	if !path.IsAbs(named) {
+		target = "/usr/bin/" + path.Base(named)
+	}
+	var err error
+	switch {
+	case source != "":
+		source = a.resolve(source)
+	case strings.ContainsRune(named, '/'):
+		source = a.resolve(named)
+	default:
+		source, err = exec.LookPath(named)
+	}
+	if err == nil {
+		t.Command = append([]string{target}, a.Command[1:]...)
+		t.Environment = a.environment()
+		err = t.addSource(target, source)
+	}
+	if err != nil {
+		return &vitrine.BadInput{File: a.where(), Found: err.Error(), Want: "a program on this host"}
+	}
+	return nil
+}
+
+// where is the description's place for errors.
+func (a *Application) where() string {
+	if a.file.Path != "" {
+		return a.file.Path
+	}
+	return a.Name
+}
+
+func (a *Application) addFile(t *Tree, f File) error {
+	if slices.ContainsFunc(a.Configuration, func(c File) bool { return c.Target == f.Target }) {
+		t.Configuration = append(t.Configuration, f.Target)
+	}
+	if f.Text != nil {
+		t.addText(f.Target, *f.Text)
+		return nil
+	}
+	source := a.resolve(f.Source)
+	if err := t.addSource(f.Target, source); err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return &vitrine.BadInput{File: a.where(), Found: err.Error(), Want: "a file or folder of this host for " + f.Target}
+		}
+		return err
+	}
+	return nil
+}
+
+func (a *Application) resolve(source string) string {
+	if a.file.Path == "" || filepath.IsAbs(source) {
+		return source
+	}
+	return a.file.Resolve(source)
+}

@@ -1,0 +1,89 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Digests say what two images must have in common to be compared: SHA-256, in
+// hexadecimal.
+type Digests struct {
+	Program       string `json:"program"`       // of the executable
+	Configuration string `json:"configuration"` // of the command, its environment, and the files of the configuration
+}
+
+// What an image holds, read back from it.
+type Content struct {
+	Command     []string
+	Environment []string // KEY=value
+	// Files gives every regular file, by its absolute path, until yield says that
+	// it wants no more.
+	Files func(yield func(name string, content io.Reader) error) error
+}
+
+// Digests reads all of the image. The configuration is at, or below, the paths.
+func (c Content) Digests(configuration []string) (Digests, error) {
+	var d Digests
+	files := make(map[string]string)
+	err := c.Files(func(name string, content io.Reader) error {
+		program := len(c.Command) > 0 && name == c.Command[0]
+		if !program && !slices.ContainsFunc(configuration, func(at string) bool { return name == at || strings.HasPrefix(name, at+"/") }) {
+			return nil
+		}
+		sum := sha256.New()
+		if _, err := io.Copy(sum, content); err != nil {
+			return err
+		}
+		if program {
+			d.Program = hex.EncodeToString(sum.Sum(nil))
+		} else {
+			files[name] = hex.EncodeToString(sum.Sum(nil))
+		}
+		return nil
+	})
+	if err != nil {
+		return Digests{}, fmt.Errorf("reading an image: %w", err)
+	}
+	environment := slices.Sorted(slices.Values(c.Environment))
+	b, err := json.Marshal([]any{c.Command, environment, files})
+	if err != nil {
+		return Digests{}, err
+	}
+	d.Configuration = fmt.Sprintf("%x", sha256.Sum256(b))
+	return d, nil
+}
+
+// Digest is that of all that the tree holds.
+func (t *Tree) Digest() (string, error) {
+	all := sha256.New()
+	fmt.Fprintf(all, "%q %q %q\n", t.Command, t.Environment, t.Configuration)
+	for _, e := range t.Entries() {
+		fmt.Fprintf(all, "%q %v %q %d\n", e.Path, e.Mode, e.Link, e.Size)
+		if !e.Mode.IsRegular() {
+			continue
+		}
+		if err := e.copyTo(all); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(all.Sum(nil)), nil
+}
+
+// copyTo writes a regular file's content, which must still be of its size.
+func (e Entry) copyTo(w io.Writer) error {
+	r, err := e.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	n, err := io.Copy(w, r)
+	if err == nil && n != e.Size {
+		err = fmt.Errorf("%s: had %d bytes and has %d now", e.Path, e.Size, n)
+	}
+	return err
+}

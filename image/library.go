@@ -1,0 +1,252 @@
+package image
+
+import (
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"vitrine"
+)
+
+// addLibraries adds the loader and the shared libraries that the tree's
+// executables and libraries name, and those that these name (ELF, System V ABI
+// chapter 5, DT_NEEDED). What a program opens by itself when it runs
+// (dlopen(3)) nothing names: it has to be among the files.
+func (t *Tree) addLibraries() error {
+	l := linker{tree: t}
+	for _, e := range t.Entries() {
+		if e.source != "" {
+			l.todo = append(l.todo, object{source: e.source, target: e.Path})
+		}
+	}
+	for len(l.todo) > 0 {
+		o := l.todo[0]
+		l.todo = l.todo[1:]
+		if err := l.add(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A linker finds libraries as the dynamic linker does (ld.so(8)).
+type linker struct {
+	tree   *Tree
+	todo   []object
+	system []string // folders that are searched for all
+}
+
+// An object is an ELF file.
+type object struct {
+	source string   // on this host
+	target string   // in the tree
+	rpath  []folder // searched for the one that needs it, and so for it
+}
+
+// A folder of libraries; the two differ below that of a program which is
+// elsewhere in the tree.
+type folder struct{ host, tree string }
+
+// add adds what the object needs; a file that is none needs nothing.
+func (l *linker) add(o object) error {
+	f, err := elf.Open(o.source)
+	var format *elf.FormatError
+	if errors.As(err, &format) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the libraries of %s: %w", o.source, err)
+	}
+	defer f.Close()
+	if f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN {
+		return nil
+	}
+	if loader, err := interpreter(f); err != nil {
+		return fmt.Errorf("reading the loader of %s: %w", o.source, err)
+	} else if loader != "" {
+		if err := l.take(o, loader, loader, nil); err != nil {
+			return err
+		}
+	}
+	needed, err := f.ImportedLibraries()
+	if err != nil || len(needed) == 0 {
+		return nil // a static executable, or none of this kind
+	}
+	search, inherited := searchPath(f, o)
+	for _, name := range needed {
+		if err := l.find(f, o, name, search, inherited); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func interpreter(f *elf.File) (string, error) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			b, err := io.ReadAll(io.LimitReader(p.Open(), 4096))
+			return string(bytes.TrimRight(b, "\x00")), err
+		}
+	}
+	return "", nil
+}
+
+// searchPath is where the object's own libraries are looked for first.
+// DT_RUNPATH is for them alone, DT_RPATH for theirs too.
+func searchPath(f *elf.File, o object) (search, inherited []folder) {
+	in := func(dir, origin string) string {
+		return path.Clean(strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin).Replace(dir))
+	}
+	folders := func(tag elf.DynTag) (list []folder) {
+		values, err := f.DynString(tag)
+		if err != nil {
+			return nil
+		}
+		for _, v := range values {
+			for _, dir := range strings.Split(v, ":") {
+				at := folder{host: in(dir, path.Dir(o.source)), tree: in(dir, path.Dir(o.target))}
+				if path.IsAbs(at.tree) {
+					list = append(list, at)
+				}
+			}
+		}
+		return list
+	}
+	if run := folders(elf.DT_RUNPATH); len(run) > 0 {
+		return run, o.rpath
+	}
+	all := append(folders(elf.DT_RPATH), o.rpath...)
+	return all, all
+}
+
+// find finds a library by its name and takes it.
+func (l *linker) find(f *elf.File, o object, name string, search, inherited []folder) error {
+	if strings.ContainsRune(name, '/') {
+		return l.take(o, name, name, inherited)
+	}
+	for _, dir := range search {
+		source, target := path.Join(dir.host, name), path.Join(dir.tree, name)
+		if l.tree.has(target) {
+			return nil // and it is looked at as one of the files
+		}
+		if fits(f, source) {
+			return l.take(o, source, target, inherited)
+		}
+	}
+	folders, err := l.folders()
+	if err != nil {
+		return err
+	}
+	for _, dir := range folders {
+		source := path.Join(dir, name)
+		if !fits(f, source) {
+			continue
+		}
+		target := source
+		if !standard(dir) {
+			// An image has no /etc/ld.so.cache, so it comes to where the loader looks.
+			target = path.Join("/usr/lib", name)
+		}
+		return l.take(o, source, target, inherited)
+	}
+	return &vitrine.BadInput{File: o.source, Found: "needs the library " + name + ", which is not on this host", Want: "install the package that has it"}
+}
+
+// take adds a library or loader and has it looked at in turn.
+func (l *linker) take(by object, source, target string, rpath []folder) error {
+	if l.tree.has(target) {
+		return nil
+	}
+	if err := l.tree.addSource(target, source); err != nil {
+		return &vitrine.BadInput{File: by.source, Found: fmt.Sprintf("needs %s: %v", source, err), Want: "install the package that has it"}
+	}
+	l.todo = append(l.todo, object{source: source, target: target, rpath: rpath})
+	return nil
+}
+
+// fits says whether there is a library at the path for the same machine.
+func fits(f *elf.File, file string) bool {
+	lib, err := elf.Open(file)
+	if err != nil {
+		return false
+	}
+	defer lib.Close()
+	return lib.Class == f.Class && lib.Machine == f.Machine
+}
+
+// standard says whether every loader looks in the folder by itself.
+func standard(dir string) bool {
+	for _, s := range standards() {
+		if s == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// standards are the folders compiled into the loaders of Debian and others.
+func standards() []string {
+	return []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+}
+
+// folders are those of /etc/ld.so.conf and the standard ones.
+func (l *linker) folders() ([]string, error) {
+	if l.system != nil {
+		return l.system, nil
+	}
+	list := standards()
+	err := readLoaderConf("/etc/ld.so.conf", 0, func(dir string) {
+		if !standard(dir) {
+			list = append(list, dir)
+		}
+	})
+	l.system = list
+	return list, err
+}
+
+// readLoaderConf gives the folders of a file in the syntax of ldconfig(8).
+func readLoaderConf(name string, depth int, found func(string)) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) || depth > 8 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading where libraries are: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.Fields(line)
+		if len(words) == 2 && words[0] == "include" {
+			pattern := words[1]
+			if !filepath.IsAbs(pattern) {
+				pattern = filepath.Join(filepath.Dir(name), pattern)
+			}
+			files, err := filepath.Glob(pattern)
+			if err != nil {
+				return fmt.Errorf("reading where libraries are: %s: %w", name, err)
+			}
+			for _, more := range files {
+				if err := readLoaderConf(more, depth+1, found); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		for _, dir := range words {
+			if path.IsAbs(dir) {
+				found(path.Clean(dir))
+			}
+		}
+	}
+	return lines.Err()
+}

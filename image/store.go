@@ -1,0 +1,175 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vitrine"
+)
+
+// A Packer makes a substrate's images.
+type Packer interface {
+	// Key changes with what the images hold besides the application, such as a
+	// kernel.
+	Key(ctx context.Context) (string, error)
+	// Pack writes an image into the folder, which is empty, and gives its file.
+	Pack(ctx context.Context, a *Application, t *Tree, dir string) (file string, err error)
+	// Content reads an image back.
+	Content(file string) (Content, error)
+}
+
+// An Image is one that was built.
+type Image struct {
+	Name      string         `json:"name"`      // the application's
+	Substrate string         `json:"substrate"` //
+	File      string         `json:"file"`      // absolute, in the cache
+	Size      int64          `json:"size"`      // bytes on disk: holes are none
+	Files     int64          `json:"files"`     // bytes of the application's files, all together
+	Ports     map[string]int `json:"ports,omitempty"`
+	Digests
+}
+
+// A Store keeps the images that were built, by application and substrate.
+type Store struct {
+	Cache   Cache
+	Packers map[string]Packer // by substrate
+}
+
+// built is what the store keeps beside an image.
+type built struct {
+	File          string         `json:"file"` // its name in the folder
+	Tree          string         `json:"tree"` // digest of all that went in
+	Key           string         `json:"key"`  // the packer's
+	Files         int64          `json:"files"`
+	Configuration []string       `json:"configuration"`
+	Ports         map[string]int `json:"ports,omitempty"`
+}
+
+const (
+	imagesKind = "images-" // followed by the substrate
+	builtName  = "built.json"
+)
+
+// Build builds the application's image for a substrate, in place of one that
+// was built before. When nothing has changed since, it is that one.
+func (s Store) Build(ctx context.Context, a *Application, substrate string) (Image, error) {
+	packer := s.Packers[substrate]
+	if packer == nil {
+		return Image{}, &vitrine.BadInput{File: "substrate", Found: fmt.Sprintf("%q", substrate), Want: "want one of " + strings.Join(slices.Sorted(maps.Keys(s.Packers)), ", ")}
+	}
+	tree, err := a.Tree()
+	if err != nil {
+		return Image{}, err
+	}
+	b := built{Files: tree.Size(), Configuration: tree.Configuration, Ports: a.Ports}
+	if b.Key, err = packer.Key(ctx); err != nil {
+		return Image{}, err
+	}
+	if b.Tree, err = tree.Digest(); err != nil {
+		return Image{}, fmt.Errorf("image %s: %w", a.Name, err)
+	}
+	kind := imagesKind + substrate
+	if old, err := s.read(a.Name, substrate); err != nil || old.Tree != b.Tree || old.Key != b.Key {
+		if err := s.Cache.Drop(ctx, kind, a.Name); err != nil {
+			return Image{}, err
+		}
+	}
+	_, err = s.Cache.Once(ctx, kind, a.Name, func(ctx context.Context, dir string) error {
+		file, err := packer.Pack(ctx, a, tree, dir)
+		if err != nil {
+			return err
+		}
+		b.File = filepath.Base(file)
+		text, err := json.Marshal(b)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, builtName), text, 0o644)
+	})
+	if err != nil {
+		return Image{}, fmt.Errorf("building image %s for %s: %w", a.Name, substrate, err)
+	}
+	return s.Find(a.Name, substrate)
+}
+
+func (s Store) folder(name, substrate string) string {
+	return filepath.Join(s.Cache.Dir, imagesKind+substrate, name)
+}
+
+func (s Store) read(name, substrate string) (built, error) {
+	var b built
+	text, err := os.ReadFile(filepath.Join(s.folder(name, substrate), builtName))
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	return b, err
+}
+
+// Find gives the image of an application for a substrate, with digests of what
+// is in it, read from the image itself. One that was not built is a
+// *vitrine.BadInput.
+func (s Store) Find(name, substrate string) (Image, error) {
+	if !namePattern.MatchString(name) {
+		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not a name", Want: "lower-case letters, digits and . _ -"}
+	}
+	b, err := s.read(name, substrate)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "there is none for " + substrate, Want: "build it by vitrine image build, or see vitrine image list"}
+	}
+	if err != nil {
+		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
+	}
+	i := Image{Name: name, Substrate: substrate, File: filepath.Join(s.folder(name, substrate), b.File), Files: b.Files, Ports: b.Ports}
+	if i.Size, err = onDisk(i.File); err != nil {
+		return Image{}, err
+	}
+	content, err := s.Packers[substrate].Content(i.File)
+	if err == nil {
+		i.Digests, err = content.Digests(b.Configuration)
+	}
+	if err != nil {
+		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
+	}
+	return i, nil
+}
+
+// List gives all images, by name and substrate.
+func (s Store) List() ([]Image, error) {
+	var list []Image
+	for _, substrate := range slices.Sorted(maps.Keys(s.Packers)) {
+		entries, err := os.ReadDir(filepath.Join(s.Cache.Dir, imagesKind+substrate))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("listing images: %w", err)
+		}
+		for _, e := range entries {
+			if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+				continue
+			}
+			i, err := s.Find(e.Name(), substrate)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b Image) int {
+		return strings.Compare(a.Name+" "+a.Substrate, b.Name+" "+b.Substrate)
+	})
+	return list, nil
+}
+
+// Remove removes an image; one that is not there is a *vitrine.BadInput.
+func (s Store) Remove(ctx context.Context, name, substrate string) error {
+	if _, err := s.read(name, substrate); err != nil || !namePattern.MatchString(name) {
+		return &vitrine.BadInput{File: "image " + name, Found: "there is none for " + substrate, Want: "see vitrine image list"}
+	}
+	return s.Cache.Drop(ctx, imagesKind+substrate, name)
+}

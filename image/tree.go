@@ -1,0 +1,196 @@
+package image
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vitrine"
+)
+
+// A Tree is what an image holds: files by their absolute paths in it, and what
+// runs in it.
+type Tree struct {
+	Command       []string // the first is the program, an absolute path in the tree
+	Environment   []string // KEY=value, sorted
+	Configuration []string // paths of the files that are the configuration
+
+	entries map[string]Entry
+}
+
+// An Entry is one file of a tree.
+type Entry struct {
+	Path string      // absolute and clean
+	Mode fs.FileMode // a directory, a regular file or a symbolic link, with permissions
+	Link string      // where a symbolic link leads
+	Size int64       // of a regular file, bytes
+
+	source string // file of this host; empty: text
+	text   string
+}
+
+// Open opens a regular file's content.
+func (e Entry) Open() (io.ReadCloser, error) {
+	if e.source == "" {
+		return io.NopCloser(strings.NewReader(e.text)), nil
+	}
+	return os.Open(e.source)
+}
+
+func newTree() *Tree { return &Tree{entries: make(map[string]Entry)} }
+
+// Entries are the tree's files, every folder before what is in it. The root
+// itself is not among them.
+func (t *Tree) Entries() []Entry {
+	list := make([]Entry, 0, len(t.entries))
+	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
+		list = append(list, t.entries[name])
+	}
+	return list
+}
+
+// Size is that of all regular files together, in bytes.
+func (t *Tree) Size() int64 {
+	var n int64
+	for _, e := range t.entries {
+		n += e.Size
+	}
+	return n
+}
+
+func (t *Tree) has(name string) bool {
+	_, ok := t.entries[name]
+	return ok
+}
+
+// add adds an entry, and the folders above it.
+func (t *Tree) add(e Entry) {
+	for dir := path.Dir(e.Path); dir != "/" && !t.has(dir); dir = path.Dir(dir) {
+		t.entries[dir] = Entry{Path: dir, Mode: fs.ModeDir | 0o755}
+	}
+	t.entries[e.Path] = e
+}
+
+// addDir adds a folder; mode is that of chmod(1).
+func (t *Tree) addDir(name string, mode uint32) {
+	m := fs.ModeDir | fs.FileMode(mode&0o777)
+	if mode&0o1000 != 0 {
+		m |= fs.ModeSticky
+	}
+	t.add(Entry{Path: name, Mode: m})
+}
+
+func (t *Tree) addText(name, text string) {
+	t.add(Entry{Path: name, Mode: 0o644, Size: int64(len(text)), text: text})
+}
+
+// addSource adds a file of this host, or a folder with all that is in it. A
+// symbolic link to start from is followed; those within a folder are kept.
+func (t *Tree) addSource(target, source string) error {
+	real, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return t.addOne(target, real, info)
+	}
+	return filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return t.addOne(path.Join(target, strings.TrimPrefix(name, real)), name, info)
+	})
+}
+
+// addOne adds what the source itself is, links and all.
+func (t *Tree) addOne(target, source string, info fs.FileInfo) error {
+	e := Entry{Path: target, Mode: info.Mode() & (fs.ModeType | fs.ModePerm | fs.ModeSticky)}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+	case fs.ModeSymlink:
+		link, err := os.Readlink(source)
+		if err != nil {
+			return err
+		}
+		e.Link = link
+	case 0:
+		f, err := os.Open(source) // what cannot be read is said now
+		if err != nil {
+			return err
+		}
+		f.Close()
+		e.source, e.Size = source, info.Size()
+	default:
+		return fmt.Errorf("%s is neither a file nor a folder: %w", source, fs.ErrInvalid)
+	}
+	t.add(e)
+	return nil
+}
+
+// Where dpkg keeps the lists of files of the packages that are installed.
+const dpkgInfo = "/var/lib/dpkg/info"
+
+// undocumented are folders that no program reads at work.
+func undocumented(name string) bool {
+	for _, dir := range []string{"/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/info/", "/lib/systemd/", "/usr/lib/systemd/"} {
+		if strings.HasPrefix(name+"/", dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// addPackage adds the files of a Debian package that is installed on this host.
+func (t *Tree) addPackage(name string) error {
+	list, err := os.Open(filepath.Join(dpkgInfo, name+".list"))
+	if errors.Is(err, fs.ErrNotExist) { // those of several architectures
+		found, _ := filepath.Glob(filepath.Join(dpkgInfo, name+":*.list"))
+		if len(found) > 0 {
+			list, err = os.Open(found[0])
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &vitrine.Unsupported{What: "the Debian package " + name + " in an image", Missing: "it is not installed", Do: "apt-get install " + name + ", or name the files themselves"}
+	}
+	if err != nil {
+		return fmt.Errorf("the package %s: %w", name, err)
+	}
+	defer list.Close()
+	lines := bufio.NewScanner(list)
+	for lines.Scan() {
+		file := lines.Text()
+		if file == "/." || undocumented(file) {
+			continue
+		}
+		info, err := os.Lstat(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed here, as documentation often is
+		}
+		if err != nil {
+			return fmt.Errorf("the package %s: %w", name, err)
+		}
+		if dir, err := os.Stat(file); err == nil && dir.IsDir() {
+			info = dir // /lib, which is a link where folders are merged
+		}
+		if err := t.addOne(file, file, info); err != nil {
+			return fmt.Errorf("the package %s: %w", name, err)
+		}
+	}
+	return lines.Err()
+}
