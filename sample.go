@@ -14,6 +14,8 @@ type Vantage struct {
 	CgroupMemory  string // v1 folder with memory.usage_in_bytes
 	PID           int    // main process; 0: not known
 	NetNS         string // path of the network namespace; empty: shares the host's
+	Interface     string // the one of the namespace to read; empty: all but lo
+	Guest         string // of a virtual machine: CSV file with what its own kernel counts, kept apart from all else here
 
 	Missing map[string]string // "cpu", "memory", "network", "throttled" -> why
 }

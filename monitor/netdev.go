@@ -11,7 +11,8 @@ import (
 // file stays with that namespace wherever it is read.
 type netDev struct {
 	*file
-	why string // there is no file
+	only string // interface; empty: all but lo
+	why  string // there is no file
 }
 
 func (d netDev) tells() []metric { return []metric{rx, tx} }
@@ -21,7 +22,7 @@ func (d netDev) read(buf []byte, t *total) error {
 	if err != nil {
 		return err
 	}
-	received, sent, err := parseNetDev(data)
+	received, sent, err := parseNetDev(data, d.only)
 	if err != nil {
 		return d.wrap(err)
 	}
@@ -38,6 +39,7 @@ func openNetDev(v vitrine.Vantage) (d netDev) {
 	if v.NetNS == "" {
 		return netDev{why: reason(v, vitrine.Network, "shares the host's network")}
 	}
+	d.only = v.Interface
 	err := netns.Do(v.NetNS, func() (err error) {
 		d.file, err = openFile("/proc/thread-self/net/dev")
 		return err

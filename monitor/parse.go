@@ -59,9 +59,9 @@ func parseStatm(data []byte) (uint64, error) {
 	return v, nil
 }
 
-// parseNetDev adds up what all interfaces but lo received and sent: the first
+// parseNetDev adds up what all interfaces but lo, or only that one, received and sent: the first
 // and the ninth number after the name (proc_net(5)). Counters wrap at 2^64.
-func parseNetDev(data []byte) (received, sent uint64, err error) {
+func parseNetDev(data []byte, only string) (received, sent uint64, err error) {
 	for range 2 { // the table's head
 		_, rest, ok := bytes.Cut(data, newline)
 		if !ok {
@@ -84,7 +84,7 @@ func parseNetDev(data []byte) (received, sent uint64, err error) {
 				return 0, 0, errNetDev
 			}
 			line = after
-			if string(name) == "lo" {
+			if string(name) == "lo" || only != "" && string(name) != only {
 				continue
 			}
 			switch column {

@@ -44,12 +44,15 @@ func TestParseNetDev(t *testing.T) {
 eth0:1:1 0 0 0 0 0 0 0 20 0 0 0 0 0 0 0
 lo1: 1000 0 0 0 0 0 0 0 3000 0 0 0 0 0 0 0
 `
-	rx, tx, err := parseNetDev([]byte(text))
+	rx, tx, err := parseNetDev([]byte(text), "")
 	if err != nil || rx != 1101 || tx != 3920 {
 		t.Errorf("received %d, sent %d, %v", rx, tx, err)
 	}
+	if rx, tx, err := parseNetDev([]byte(text), "eth0"); err != nil || rx != 100 || tx != 900 {
+		t.Errorf("of eth0 alone: received %d, sent %d, %v", rx, tx, err)
+	}
 	for _, bad := range []string{"", "head\n", text[:len(text)-1], "head\nhead\nnothing\n", "head\nhead\neth0: 1 2\n", "head\nhead\neth0: x\n"} {
-		if rx, tx, err := parseNetDev([]byte(bad)); err == nil {
+		if rx, tx, err := parseNetDev([]byte(bad), ""); err == nil {
 			t.Errorf("%q: received %d, sent %d", bad, rx, tx)
 		}
 	}
@@ -102,7 +105,7 @@ func TestParseThisKernel(t *testing.T) {
 		t.Errorf("statm: %d, %v; want %d", got, err, want)
 	}
 	for name, parse := range map[string]func([]byte) error{
-		"/proc/net/dev": func(data []byte) error { _, _, err := parseNetDev(data); return err },
+		"/proc/net/dev": func(data []byte) error { _, _, err := parseNetDev(data, ""); return err },
 		"/proc/stat":    func(data []byte) error { return parseStat(data, make([]ticks, 1+countCPUs(data))) },
 		"/proc/meminfo": func(data []byte) error { _, err := parseField(data, "MemAvailable"); return err },
 	} {
@@ -181,7 +184,7 @@ func FuzzParsers(f *testing.F) {
 		check("parseField", v, err)
 		v, err = parseStatm(data)
 		check("parseStatm", v, err)
-		_, _, _ = parseNetDev(data)
+		_, _, _ = parseNetDev(data, "")
 		all := make([]ticks, 1+countCPUs(data))
 		if parseStat(data, all) == nil && !all[0].seen {
 			t.Error("no line of all CPUs, and no error")

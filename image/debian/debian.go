@@ -108,14 +108,7 @@ func (b Builder) Base(ctx context.Context, o Options) (Base, error) {
 			return Base{}, fmt.Errorf("building a Debian guest with %s: %w", strings.Join(o.Packages, ", "), err)
 		}
 	}
-	version, err := os.ReadFile(filepath.Join(least, versionFile))
-	if err != nil {
-		return Base{}, fmt.Errorf("reading the Debian guest: %w", err)
-	}
-	return Base{
-		Kernel: filepath.Join(least, kernelFile), Initrd: filepath.Join(least, initrdFile),
-		Disk: filepath.Join(disk, diskFile), Version: strings.TrimSpace(string(version)),
-	}, nil
+	return baseIn(least, disk)
 }
 
 // key names the base in the cache.
@@ -246,4 +239,31 @@ func (b Builder) run(ctx context.Context, args ...string) error {
 		return errors.Join(fmt.Errorf("%s: %w", args[0], err), context.Cause(ctx), errors.New(text[max(0, len(text)-1500):]))
 	}
 	return nil
+}
+
+// Built gives the base with the options if the cache has it.
+func (b Builder) Built(o Options) (Base, bool) {
+	if o.Release == "" {
+		o.Release = DefaultRelease
+	}
+	o.Packages = slices.Compact(slices.Sorted(slices.Values(o.Packages)))
+	plain := o
+	plain.Packages = nil
+	base, err := baseIn(filepath.Join(b.Cache.Dir, kind, plain.key()), filepath.Join(b.Cache.Dir, kind, o.key()))
+	return base, err == nil
+}
+
+// baseIn is the base of which the kernel is in the one folder and the disk in
+// the other, which may be the same.
+func baseIn(least, disk string) (Base, error) {
+	base := Base{Kernel: filepath.Join(least, kernelFile), Initrd: filepath.Join(least, initrdFile), Disk: filepath.Join(disk, diskFile)}
+	version, err := os.ReadFile(filepath.Join(least, versionFile))
+	if err == nil {
+		_, err = os.Stat(base.Disk)
+	}
+	if err != nil {
+		return Base{}, fmt.Errorf("reading the Debian guest: %w", err)
+	}
+	base.Version = strings.TrimSpace(string(version))
+	return base, nil
 }

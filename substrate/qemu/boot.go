@@ -1,0 +1,265 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/substrate/qemu/guest"
+	"vitrine/substrate/qemu/machine"
+)
+
+// running is a machine that runs, and its agent.
+type running struct {
+	machine *machine.Machine
+	agent   *client
+	use     *os.File
+	mirror  mirror
+}
+
+const (
+	// bootTime bounds a machine's start: emulated, and with a tenth of a CPU, it
+	// takes the better part of a minute.
+	bootTime = 5 * time.Minute
+	// offTime is how long a machine may take to switch itself off.
+	offTime = 10 * time.Second
+	// insideName is the machine's interface, in its namespace and in the guest.
+	insideName = "eth0"
+)
+
+// begin starts a command in the machine, and the machine before it if need be.
+func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, error) {
+	if len(c.Args) == 0 {
+		return nil, errors.New("no command")
+	}
+	g, err := in.boot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.mirror.deliver(ctx, g.agent, in, c); err != nil {
+		return nil, err
+	}
+	log, err := appending(filepath.Join(in.spec.Dir, logFile))
+	if err != nil {
+		return nil, err
+	}
+	out := log
+	if c.Stdout != "" {
+		if out, err = appending(c.Stdout); err != nil {
+			return nil, errors.Join(err, log.Close())
+		}
+	}
+	dir := c.Dir
+	if dir == "" {
+		dir = in.spec.Dir
+	}
+	r := &command{client: g.agent, done: make(chan struct{}), stdout: out, stderr: log}
+	request := guest.Request{Op: guest.OpStart, Command: &guest.Command{Args: c.Args, Env: c.Env, Dir: dir}}
+	if err := g.agent.request(ctx, request, r, nil); err != nil {
+		r.closed()
+		return nil, err
+	}
+	return r, nil
+}
+
+// appending opens a file to append a command's output to.
+func appending(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening a file for output: %w", err)
+	}
+	return f, nil
+}
+
+// boot gives the machine that runs, started if none does.
+func (in *Instance) boot(ctx context.Context) (*running, error) {
+	in.booting.Lock()
+	defer in.booting.Unlock()
+	if in.removed {
+		return nil, errors.New("the instance was removed")
+	}
+	if in.guest != nil {
+		select {
+		case <-in.guest.agent.ended:
+		default:
+			return in.guest, nil
+		}
+		if err := in.halt(ctx); err != nil { // what is left of one that ended by itself
+			return nil, err
+		}
+	}
+	if !in.wired {
+		link, err := machine.Wire(in.place.NetNS(), insideName, filepath.Join(in.spec.Dir, machineDir))
+		if err != nil {
+			return nil, err
+		}
+		in.link, in.wired = link, true
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, fmt.Errorf("the virtual machine is not up after %v", bootTime))
+	defer cancel()
+	g, err := in.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in.guest = g
+	return g, nil
+}
+
+// start starts the machine and sets it up.
+func (in *Instance) start(ctx context.Context) (_ *running, err error) {
+	use, err := in.openUse()
+	if err != nil {
+		return nil, err
+	}
+	m, err := machine.Start(ctx, in.place, in.machineSpec())
+	if err != nil {
+		return nil, errors.Join(err, use.Close())
+	}
+	g := &running{machine: m, agent: newClient(m.Port(guest.PortName), use), use: use, mirror: mirror{known: make(map[string]stamp)}}
+	began := time.Now()
+	err = g.agent.ready(ctx)
+	if err == nil {
+		err = g.agent.ask(ctx, guest.Request{Op: guest.OpSetup, Setup: in.setup()})
+	}
+	for _, path := range in.substrate.config.Files {
+		if err == nil {
+			err = g.mirror.tree(ctx, g.agent, in.substrate.resolve(path))
+		}
+	}
+	if err != nil {
+		ctx, cancel := ending(ctx)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("the virtual machine does not come up: %w; its console ends: %s", err, in.consoleTail()), g.stop(ctx))
+	}
+	in.substrate.config.Logger.Debug("virtual machine is up", "instance", in.spec.Name, "accelerator", in.files.accelerator, "took", time.Since(began))
+	return g, nil
+}
+
+// machineSpec is the machine as QEMU is to make it.
+func (in *Instance) machineSpec() machine.Spec {
+	s, dir := in.substrate, filepath.Join(in.spec.Dir, machineDir)
+	words := append([]string{agentName}, append(slices.Clone(s.config.Agent[1:]), guest.VerbInit())...)
+	spec := machine.Spec{
+		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.files.accelerator,
+		VCPUs: in.vcpus(), Memory: in.spec.Memory, CPUs: in.spec.CPUs,
+		Kernel: in.files.base.Kernel, Initrd: in.files.base.Initrd,
+		Append: "console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on nowatchdog vitrine.init=" + strings.Join(words, ","),
+		Disks: []machine.Disk{
+			{Path: filepath.Join(dir, overlayFile), Format: "qcow2"},
+			{Path: in.files.agent, Format: "raw", ReadOnly: true},
+		},
+		Ports: []string{guest.PortName}, Console: filepath.Join(in.spec.Dir, consoleFile), Link: in.link, Dir: dir,
+	}
+	for _, address := range s.config.VFIO[in.spec.Name] {
+		spec.Devices = append(spec.Devices, "vfio-pci,host="+address)
+	}
+	return spec
+}
+
+// vcpus is how many processors the machine has: those of its flavor rounded up,
+// or as many as it may run on.
+func (in *Instance) vcpus() int {
+	switch {
+	case in.spec.VCPUs > 0:
+		return int(ceil(in.spec.VCPUs))
+	case len(in.spec.CPUs) > 0:
+		return len(in.spec.CPUs)
+	}
+	return 1
+}
+
+// setup is what the guest is told of itself.
+func (in *Instance) setup() *guest.Setup {
+	s := &guest.Setup{Hostname: in.spec.Name}
+	l := in.link
+	if l == nil {
+		return s
+	}
+	s.Interface, s.MAC, s.MTU = insideName, l.MAC.String(), l.MTU
+	if l.Address.IsValid() {
+		s.Address = l.Address.String()
+	}
+	for _, r := range l.Routes {
+		route := guest.Route{To: r.To.String()}
+		if r.Via.IsValid() {
+			route.Via = r.Via.String()
+		}
+		s.Routes = append(s.Routes, route)
+	}
+	return s
+}
+
+// openUse opens the file for what the guest reads of itself.
+func (in *Instance) openUse() (*os.File, error) {
+	f, err := appending(filepath.Join(in.spec.Dir, useFile))
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() == 0 {
+		_, err = f.WriteString(readingsHeader)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (in *Instance) consoleTail() string {
+	text, err := os.ReadFile(filepath.Join(in.spec.Dir, consoleFile))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text[max(0, len(text)-tailSize):]))
+}
+
+// halt switches the machine off, if one runs: by its agent, which has the guest
+// write what it has not, and by force when that takes too long.
+func (in *Instance) halt(ctx context.Context) error {
+	g := in.guest
+	if g == nil {
+		return nil
+	}
+	off, cancel := context.WithTimeout(ctx, offTime)
+	defer cancel()
+	if err := g.off(off); err != nil {
+		in.substrate.config.Logger.Debug("a virtual machine does not switch itself off", "instance", in.spec.Name, "error", err)
+	}
+	if err := g.stop(ctx); err != nil {
+		return err
+	}
+	in.guest = nil
+	return nil
+}
+
+// off has the guest switch the machine off; the port ends before an answer.
+func (g *running) off(ctx context.Context) error {
+	err := g.agent.ask(ctx, guest.Request{Op: guest.OpOff})
+	select {
+	case <-g.agent.ended:
+	default:
+		return err
+	}
+	select {
+	case <-g.machine.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stop ends the machine, and with it its agent.
+func (g *running) stop(ctx context.Context) error {
+	err := g.machine.Stop(ctx)
+	g.agent.close()
+	if closing := g.use.Close(); !errors.Is(closing, os.ErrClosed) {
+		err = errors.Join(err, closing)
+	}
+	return err
+}

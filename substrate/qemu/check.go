@@ -1,0 +1,65 @@
+package qemu
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+
+	"vitrine/image/debian"
+	"vitrine/substrate"
+	"vitrine/substrate/qemu/machine"
+)
+
+// Check says what virtual machines have here. It builds nothing: the accelerator
+// is tried by booting only where the guest's kernel is there already.
+func (s *Substrate) Check(ctx context.Context) []substrate.Check {
+	program := substrate.Check{Name: "qemu: program"}
+	out, err := exec.CommandContext(ctx, machine.Program, "--version").Output()
+	if program.OK = err == nil; program.OK {
+		program.Detail, _, _ = strings.Cut(string(out), "\n")
+	} else {
+		program.Missing = machine.Program + ": install qemu-system-x86"
+	}
+	guest := substrate.Check{Name: "qemu: Debian guest", OK: true}
+	builder := debian.Builder{Cache: s.config.Cache}
+	base, built := builder.Built(s.config.Debian)
+	switch err := debian.Possible(); {
+	case built:
+		guest.Detail = "built: kernel " + base.Version
+	case err == nil:
+		guest.Detail = "not built yet: about a minute, at first use"
+	default:
+		guest.OK, guest.Missing = false, err.Error()
+	}
+	return []substrate.Check{program, guest, s.checkAccelerator(ctx, program.OK && built, base.Kernel), checkVFIO()}
+}
+
+func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel string) substrate.Check {
+	c := substrate.Check{Name: "qemu: hardware acceleration"}
+	if !possible {
+		c.Missing = "a guest to try it with: it is probed by booting"
+		return c
+	}
+	found, why, err := s.config.Prober.Accelerator(ctx, kernel)
+	switch {
+	case err != nil:
+		c.Missing = err.Error()
+	case found == machine.KVM:
+		c.OK, c.Detail = true, "kvm: a kernel boots with it"
+	default:
+		c.Missing = why + "; machines are emulated (" + found + "), and their results marked as not comparable"
+	}
+	return c
+}
+
+func checkVFIO() substrate.Check {
+	c := substrate.Check{Name: "qemu: devices of the host (VFIO)"}
+	groups, err := os.ReadDir("/sys/kernel/iommu_groups")
+	if c.OK = err == nil && len(groups) > 0; c.OK {
+		c.Detail = "an IOMMU is there"
+	} else {
+		c.Missing = "an IOMMU that keeps devices apart"
+	}
+	return c
+}

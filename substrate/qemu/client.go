@@ -1,0 +1,352 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/substrate/qemu/guest"
+)
+
+// A client asks a machine's agent for things. Its methods may be called from any
+// goroutine.
+type client struct {
+	conn net.Conn
+	out  *guest.Writer
+
+	putting sync.Mutex // a file's data follow its request with no other between
+
+	mu       sync.Mutex
+	number   uint32
+	answers  map[uint32]chan guest.Answer
+	commands map[uint32]*command
+	readings io.Writer
+
+	hello chan struct{} // closed when the agent is there
+	ended chan struct{} // closed when the port is
+	err   error         // why, then
+}
+
+// newClient listens to the agent at the other end of the port; what the machine
+// reads of itself is written to readings, a line each. The client ends with the
+// port.
+func newClient(conn net.Conn, readings io.Writer) *client {
+	c := &client{
+		conn: conn, out: guest.NewWriter(conn), readings: readings,
+		answers: make(map[uint32]chan guest.Answer), commands: make(map[uint32]*command),
+		hello: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go c.listen()
+	return c
+}
+
+// close ends the client, and comes back when it has ended.
+func (c *client) close() {
+	_ = c.conn.Close()
+	<-c.ended
+}
+
+func (c *client) listen() {
+	in := bufio.NewReaderSize(c.conn, 64<<10)
+	err := error(nil)
+	for err == nil {
+		var f guest.Frame
+		if f, err = guest.ReadFrame(in); err == nil {
+			err = c.take(f)
+		}
+	}
+	_ = c.conn.Close()
+	c.mu.Lock()
+	c.err = fmt.Errorf("the virtual machine has ended: %w", err)
+	commands := c.commands
+	c.commands = nil
+	c.mu.Unlock()
+	for _, r := range commands {
+		r.exited(c.err)
+		r.closed()
+	}
+	close(c.ended)
+}
+
+// take takes a frame of the agent's.
+func (c *client) take(f guest.Frame) error {
+	c.mu.Lock()
+	r, answer := c.commands[f.Number], c.answers[f.Number]
+	c.mu.Unlock()
+	switch f.Kind {
+	case guest.KindHello:
+		select {
+		case <-c.hello:
+			return errors.New("the agent was started twice")
+		default:
+			close(c.hello)
+		}
+	case guest.KindAnswer:
+		var a guest.Answer
+		if err := json.Unmarshal(f.Payload, &a); err != nil {
+			return fmt.Errorf("an answer of the agent: %w", err)
+		}
+		if answer != nil {
+			answer <- a // has room for one
+		}
+	case guest.KindStdout, guest.KindStderr:
+		if r != nil {
+			r.printed(f.Kind == guest.KindStderr, f.Payload)
+		}
+	case guest.KindExit:
+		var e guest.Exit
+		if err := json.Unmarshal(f.Payload, &e); err != nil {
+			return fmt.Errorf("what the agent says of an end: %w", err)
+		}
+		if r != nil {
+			r.exited(exitError(e))
+		}
+	case guest.KindClosed:
+		if r != nil {
+			r.closed()
+			c.forget(f.Number)
+		}
+	case guest.KindUse:
+		return c.use(f.Payload)
+	default:
+		return fmt.Errorf("the agent sent a frame of kind %q", f.Kind)
+	}
+	return nil
+}
+
+func exitError(e guest.Exit) error {
+	switch {
+	case e.Error == "":
+		return nil
+	case e.OutOfMemory:
+		return fmt.Errorf("%s: over the memory limit", e.Error)
+	}
+	return errors.New(e.Error)
+}
+
+// forget drops a command that is over once it has ended and its output is closed.
+func (c *client) forget(number uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.commands[number]; r != nil && r.over() {
+		delete(c.commands, number)
+	}
+}
+
+// use writes what the machine has read of itself.
+func (c *client) use(text []byte) error {
+	var r guest.Reading
+	if err := json.Unmarshal(text, &r); err != nil {
+		return fmt.Errorf("a reading of the agent: %w", err)
+	}
+	if c.readings == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(c.readings, "%.3f,%.2f,%.2f,%d,%d,%d\n", float64(time.Now().UnixMilli())/1000, r.CPU, r.Steal, r.Memory, r.Rx, r.Tx)
+	return err
+}
+
+// readingsHeader is of the file that use writes: the host's time in seconds since
+// 1970, counters since the machine started, and bytes in use.
+const readingsHeader = "time_s,cpu_s,steal_s,memory_bytes,rx_bytes,tx_bytes\n"
+
+// ready waits for the agent.
+func (c *client) ready(ctx context.Context) error {
+	select {
+	case <-c.hello:
+		return nil
+	case <-c.ended:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ask sends a request and waits for its answer.
+func (c *client) ask(ctx context.Context, r guest.Request) error {
+	return c.request(ctx, r, nil, nil)
+}
+
+// request sends a request, of a command or of a file with its data, and waits
+// for the answer.
+func (c *client) request(ctx context.Context, r guest.Request, run *command, data io.Reader) error {
+	answer := make(chan guest.Answer, 1)
+	c.mu.Lock()
+	if c.commands == nil {
+		defer c.mu.Unlock()
+		return c.err
+	}
+	c.number++
+	number := c.number
+	c.answers[number] = answer
+	if run != nil {
+		run.number = number
+		c.commands[number] = run
+	}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.answers, number)
+		c.mu.Unlock()
+	}()
+	if err := c.send(number, r, data); err != nil {
+		return fmt.Errorf("asking the virtual machine's agent: %w", err)
+	}
+	select {
+	case a := <-answer:
+		if a.Error == "" {
+			return nil
+		}
+		if run != nil { // it was never there
+			c.mu.Lock()
+			delete(c.commands, number)
+			c.mu.Unlock()
+		}
+		return errors.New(a.Error)
+	case <-c.ended:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *client) send(number uint32, r guest.Request, data io.Reader) error {
+	c.putting.Lock()
+	defer c.putting.Unlock()
+	if err := c.out.Value(guest.KindRequest, number, r); err != nil {
+		return err
+	}
+	buf := make([]byte, 256<<10)
+	for left := r.Size; data != nil && left > 0; {
+		n, err := io.ReadFull(data, buf[:min(left, int64(len(buf)))])
+		if err != nil { // the agent waits for what was promised
+			return errors.Join(err, c.conn.Close())
+		}
+		if err := c.out.Frame(guest.Frame{Kind: guest.KindData, Number: number, Payload: buf[:n]}); err != nil {
+			return err
+		}
+		left -= int64(n)
+	}
+	return nil
+}
+
+// put copies a file of the host to the machine.
+func (c *client) put(ctx context.Context, from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	r := guest.Request{Op: guest.OpPut, Path: to, Mode: uint32(info.Mode().Perm()), Size: info.Size()}
+	if err := c.request(ctx, r, nil, io.LimitReader(f, info.Size())); err != nil {
+		return fmt.Errorf("copying %s to the virtual machine: %w", from, err)
+	}
+	return nil
+}
+
+// A command is one that runs in the machine.
+type command struct {
+	client *client
+	number uint32
+	done   chan struct{}
+	err    error
+
+	mu             sync.Mutex
+	stdout, stderr *os.File
+	tail           []byte // of what it printed
+	shut           bool
+}
+
+const tailSize = 2048 // bytes of output in an error
+
+// Done is closed when the command has ended, or its machine has.
+func (r *command) Done() <-chan struct{} { return r.done }
+
+// Err is how it ended.
+func (r *command) Err() error { return r.err }
+
+func (r *command) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// printed keeps what the command printed. A file that cannot be written to is no
+// reason to end the command; its output is lost then, as on a full disk.
+func (r *command) printed(stderr bool, b []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut {
+		return
+	}
+	to := r.stdout
+	if stderr {
+		to = r.stderr
+	}
+	_, _ = to.Write(b)
+	r.tail = append(r.tail, b...)
+	r.tail = r.tail[max(0, len(r.tail)-tailSize):]
+}
+
+func (r *command) exited(err error) {
+	if !r.ended() {
+		r.err = err
+		close(r.done)
+	}
+	r.client.forget(r.number)
+}
+
+func (r *command) closed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut {
+		return
+	}
+	r.shut = true
+	_ = r.stdout.Close()
+	if r.stderr != r.stdout {
+		_ = r.stderr.Close()
+	}
+}
+
+func (r *command) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.shut && r.ended()
+}
+
+// signal sends a signal to the command's process group.
+func (r *command) signal(ctx context.Context, sig unix.Signal) error {
+	return r.client.ask(ctx, guest.Request{Op: guest.OpSignal, Target: r.number, Signal: int(sig)})
+}
+
+// end ends all that descends from the command, and comes back when it has ended.
+func (r *command) end(ctx context.Context) error {
+	if err := r.client.ask(ctx, guest.Request{Op: guest.OpEnd, Target: r.number}); err != nil {
+		return err
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-r.client.ended:
+		return r.client.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// An agent does what the host asks.
+type agent struct {
+	in  *bufio.Reader
+	out *Writer
+
+	mu       sync.Mutex
+	commands map[uint32]*command
+	work     errgroup.Group // one goroutine for each request that takes its time
+}
+
+// readings is how often the machine's counters are sent.
+const readings = time.Second
+
+// serve answers the host until the port closes.
+func serve(ctx context.Context, port io.ReadWriter) error {
+	a := &agent{in: bufio.NewReaderSize(port, 64<<10), out: NewWriter(port), commands: make(map[uint32]*command)}
+	if err := a.out.Frame(Frame{Kind: KindHello}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	a.work.Go(func() error { return a.read(ctx) })
+	err := a.requests(ctx)
+	cancel()
+	return errors.Join(err, a.endAll(), a.work.Wait())
+}
+
+// endAll ends all commands: nobody is left who would ask for it.
+func (a *agent) endAll() error {
+	a.mu.Lock()
+	numbers := slices.Collect(maps.Keys(a.commands))
+	a.mu.Unlock()
+	var errs []error
+	for _, number := range numbers {
+		errs = append(errs, a.end(context.Background(), number))
+	}
+	return errors.Join(errs...)
+}
+
+// requests takes one request after the other.
+func (a *agent) requests(ctx context.Context) error {
+	for {
+		f, err := ReadFrame(a.in)
+		if err != nil {
+			return fmt.Errorf("reading from the host: %w", err)
+		}
+		var r Request
+		if f.Kind != KindRequest {
+			return fmt.Errorf("the host sent a frame of kind %q out of place", f.Kind)
+		}
+		if err := json.Unmarshal(f.Payload, &r); err != nil {
+			return fmt.Errorf("a request of the host: %w", err)
+		}
+		switch r.Op {
+		case OpPut: // its data come next
+			err = a.answer(f.Number, a.put(r))
+		case OpEnd: // may take a while
+			a.work.Go(func() error { return a.answer(f.Number, a.end(ctx, r.Target)) })
+		default:
+			err = a.answer(f.Number, a.do(f.Number, r))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (a *agent) answer(number uint32, err error) error {
+	var answer Answer
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	return a.out.Value(KindAnswer, number, answer)
+}
+
+// do does what is done at once.
+func (a *agent) do(number uint32, r Request) error {
+	switch {
+	case r.Op == OpSetup && r.Setup != nil:
+		return setUp(*r.Setup)
+	case r.Op == OpStart && r.Command != nil:
+		return a.start(number, *r.Command)
+	case r.Op == OpSignal:
+		return a.signal(r.Target, unix.Signal(r.Signal))
+	case r.Op == OpRemove:
+		return os.RemoveAll(r.Path)
+	case r.Op == OpHas:
+		_, err := os.Stat(r.Path)
+		return err
+	case r.Op == OpOff:
+		return off()
+	}
+	return fmt.Errorf("no request %q", r.Op)
+}
+
+// put writes a file that the host sends, or makes a folder.
+func (a *agent) put(r Request) error {
+	if r.Dir {
+		return os.MkdirAll(r.Path, os.FileMode(r.Mode))
+	}
+	failed := os.MkdirAll(filepath.Dir(r.Path), 0o755)
+	// Beside its place and renamed, for a program that runs cannot be written to.
+	var file *os.File
+	if failed == nil {
+		file, failed = os.CreateTemp(filepath.Dir(r.Path), ".put-")
+	}
+	for left := r.Size; left > 0; {
+		f, err := ReadFrame(a.in)
+		if err != nil || f.Kind != KindData || len(f.Payload) == 0 {
+			return errors.Join(errors.New("a file that is cut off"), err)
+		}
+		left -= int64(len(f.Payload))
+		if failed == nil {
+			_, failed = file.Write(f.Payload)
+		}
+	}
+	if file == nil {
+		return failed
+	}
+	failed = errors.Join(failed, file.Chmod(os.FileMode(r.Mode)), file.Close())
+	if failed == nil {
+		failed = os.Rename(file.Name(), r.Path)
+	}
+	if failed != nil {
+		_ = os.Remove(file.Name())
+	}
+	return failed
+}
+
+// off writes what is not written yet and has the machine switched off.
+func off() error {
+	unix.Sync()
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}

@@ -1,0 +1,22 @@
+// Program is the guest's agent alone, for tests of the substrate: the same code
+// as in vitrine, in a program that is quick to build.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"vitrine/substrate/qemu/guest"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "want a verb")
+		os.Exit(2)
+	}
+	if err := guest.Main(context.Background(), os.Args[:1], os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "vitrine:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,191 @@
+package qemu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"vitrine"
+	"vitrine/image/debian"
+	"vitrine/substrate/qemu/machine"
+)
+
+// guestFiles are what all machines of a substrate are started from.
+type guestFiles struct {
+	base        debian.Base
+	agent       string // raw image with the agent's program
+	accelerator string
+}
+
+// prepare builds what machines are started from, once.
+func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
+	s.preparing.Lock()
+	defer s.preparing.Unlock()
+	if s.prepared != nil {
+		return s.prepared, nil
+	}
+	for _, program := range []string{machine.Program, "qemu-img", "mkfs.ext4"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, &vitrine.Unsupported{What: "virtual machines", Missing: "the program " + program, Do: "install qemu-system-x86, qemu-utils and e2fsprogs"}
+		}
+	}
+	builder := debian.Builder{Cache: s.config.Cache, Logger: s.config.Logger, Environ: s.config.Environ}
+	base, err := builder.Base(ctx, s.config.Debian)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := s.agentDisk(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the agent for virtual machines: %w", err)
+	}
+	accelerator, err := s.accelerator(ctx, base.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	s.prepared = &guestFiles{base: base, agent: agent, accelerator: accelerator}
+	return s.prepared, nil
+}
+
+// accelerator is the one that was asked for, or the better one that works.
+func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, error) {
+	if s.config.Accelerator == machine.TCG {
+		return machine.TCG, nil
+	}
+	found, why, err := s.config.Prober.Accelerator(ctx, kernel)
+	if err != nil {
+		return "", err
+	}
+	if s.config.Accelerator == machine.KVM && found != machine.KVM {
+		return "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
+	}
+	if !machine.Comparable(found) {
+		s.config.Logger.Warn("virtual machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)
+	}
+	return found, nil
+}
+
+// Accelerator is what machines run with here. It builds the guest if it is not
+// there, for the answer comes from booting.
+func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
+	files, err := s.prepare(ctx)
+	if err != nil {
+		return "", err
+	}
+	return files.accelerator, nil
+}
+
+// agentKind is what disks with an agent are in the cache.
+const agentKind = "guest-agent"
+
+// agentDisk makes the disk with the agent's program, by the program's digest.
+func (s *Substrate) agentDisk(ctx context.Context) (string, error) {
+	if len(s.config.Agent) == 0 {
+		return "", errors.New("no program is named")
+	}
+	program := s.config.Agent[0]
+	f, err := os.Open(program)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	digest := sha256.New()
+	size, err := io.Copy(digest, f)
+	if err != nil {
+		return "", err
+	}
+	dir, err := s.config.Cache.Once(ctx, agentKind, hex.EncodeToString(digest.Sum(nil)[:8]), func(ctx context.Context, dir string) error {
+		tree := filepath.Join(dir, "tree")
+		if err := os.Mkdir(tree, 0o755); err != nil {
+			return err
+		}
+		if err := copyFile(program, filepath.Join(tree, agentName)); err != nil {
+			return err
+		}
+		// Room for the file system's own tables: a sixteenth, and 4 MiB.
+		kib := strconv.FormatInt((size+size/16)>>10+4096, 10) + "k"
+		err := run(ctx, "mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-m", "0", "-d", tree, filepath.Join(dir, agentDisk), kib)
+		return errors.Join(err, os.RemoveAll(tree))
+	})
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, agentDisk), nil
+}
+
+const (
+	agentName = "agent"
+	agentDisk = "agent.raw"
+)
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// run runs a program of the host.
+func run(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// overlay makes the disk of one machine: what it writes, over an image that
+// stays as it is.
+func (s *Substrate) overlay(ctx context.Context, image, path string) error {
+	backing, format := s.prepared.base.Disk, "raw"
+	if image == "" && s.config.Image != "" {
+		image = s.config.Image
+	}
+	if image != "" {
+		if !filepath.IsAbs(image) {
+			image = filepath.Join(s.config.Folder, image)
+		}
+		var err error
+		if format, err = imageFormat(ctx, image); err != nil {
+			return err
+		}
+		backing = image
+	}
+	return run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", backing, path)
+}
+
+// imageFormat asks what an image is.
+func imageFormat(ctx context.Context, path string) (string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "a disk image, raw or qcow2"}
+	}
+	out, err := exec.CommandContext(ctx, "qemu-img", "info", "--output=json", path).Output()
+	var info struct {
+		Format string `json:"format"`
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &info)
+	}
+	if err != nil {
+		return "", fmt.Errorf("looking at the disk image %s: %w", path, err)
+	}
+	if info.Format != "raw" && info.Format != "qcow2" {
+		return "", &vitrine.BadInput{File: path, Found: "a disk image of the format " + info.Format, Want: "raw or qcow2"}
+	}
+	return info.Format, nil
+}

@@ -1,0 +1,56 @@
+package qemu
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"vitrine"
+)
+
+// addressPattern is a PCI device's: domain, bus, device and function.
+var addressPattern = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// passable is nil when the host's PCI device can be given to a machine; what
+// stands in the way is a *vitrine.Unsupported, what the user wrote wrong a
+// *vitrine.BadInput.
+func passable(address string) error { return passableIn("/", address) }
+
+func passableIn(root, address string) error {
+	if !addressPattern.MatchString(address) {
+		return &vitrine.BadInput{File: "vfio", Found: fmt.Sprintf("%q", address), Want: "the address of a PCI device, as lspci -D prints it: 0000:3b:02.0"}
+	}
+	refused := func(missing, do string) error {
+		return &vitrine.Unsupported{What: "giving the device " + address + " to a virtual machine", Missing: missing, Do: do}
+	}
+	groups, err := os.ReadDir(filepath.Join(root, "sys/kernel/iommu_groups"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking for the IOMMU: %w", err)
+	}
+	if len(groups) == 0 {
+		return refused("an IOMMU that keeps devices apart", "switch VT-d or AMD-Vi on in the firmware, and boot the kernel with intel_iommu=on or amd_iommu=on")
+	}
+	if _, err := os.Stat(filepath.Join(root, "dev/vfio/vfio")); err != nil {
+		return refused("the kernel's VFIO (CONFIG_VFIO_PCI)", "modprobe vfio-pci")
+	}
+	device := filepath.Join(root, "sys/bus/pci/devices", address)
+	if _, err := os.Stat(device); err != nil {
+		return &vitrine.BadInput{File: "vfio", Found: "no device " + address + " on this host", Want: "one that lspci -D prints"}
+	}
+	driver, err := os.Readlink(filepath.Join(device, "driver"))
+	if err != nil || filepath.Base(driver) != "vfio-pci" {
+		return refused("its driver vfio-pci", "bind it: driverctl set-override "+address+" vfio-pci")
+	}
+	return nil
+}
+
+// resolve makes a path of the deployment's absolute.
+func (s *Substrate) resolve(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(s.config.Folder, path)
+}
