@@ -1,6 +1,9 @@
 package vitrine
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // A Key names one trial of a campaign. It is the first seven columns of
 // trials.csv, and what a resumed run looks finished trials up by.
@@ -28,6 +31,10 @@ type Outcome struct {
 	Use       map[string]Use // by instance, means over the window
 	Valid     bool           // false: never a verdict on the function
 	Reason    string         // why it is invalid, or what to know about it
+
+	// Measured is what a trial of another kind than load gave beside, in the form
+	// of the package that made it: packet streams, measure.Detail. Empty: nothing.
+	Measured json.RawMessage `json:",omitempty"`
 }
 
 // SuccessRatio is succeeded / scheduled, 0..1; 0 when nothing was scheduled.

@@ -43,6 +43,10 @@ type Manifest struct {
 	Generator   Generator         `json:"generator"`             //
 	NotIsolated []string          `json:"not_isolated"`          // see NotIsolated
 	Unsupported map[string]string `json:"unsupported,omitempty"` // what was asked for and left out -> why
+
+	// Measurement is what is measured where it is not a function's capacity, in
+	// the form of the package that measures: packet streams, measure.Settings.
+	Measurement json.RawMessage `json:"measurement,omitempty"`
 }
 
 // A Component is what a report must know of a vitrine.Component.

@@ -44,7 +44,7 @@ func Sizes() []int { return []int{64, 128, 256, 512, 1024, 1280, 1514} }
 // A Probe is what a frame says of itself.
 type Probe struct {
 	Run       uint32 // of the measurement: strangers' frames do not have it
-	Stream    uint16 // of the run
+	Stream    uint16 // of the run, from 1
 	Sequence  uint32 // from 0
 	Scheduled int64  // when it should have been sent; ns
 	Sent      int64  // when it was, just before the send call; ns. At most 4.29 s after Scheduled.

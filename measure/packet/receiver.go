@@ -35,7 +35,7 @@ type ReceiverConfig struct {
 
 	CPU    int    // to receive on; below 0: wherever the process may run
 	Run    uint32 // of the probes; others' are not counted
-	Stream uint16 // likewise
+	Stream uint16 // likewise; 0: all of the run's
 	Room   int    // bytes of the kernel's buffer; 0: 64 MiB
 }
 
@@ -170,7 +170,7 @@ func (r *Receiver) Close() error {
 	return nil
 }
 
-// Receive takes at most most probes, until the context ends, or until none has
+// Receive takes at most most probes, until the context ends, or until nothing has
 // come for quiet after the first (0: however long it takes). That it ended so is
 // no error. It may be called after the sending: the kernel stamps and keeps what
 // arrives; only Read is then without meaning.
@@ -203,24 +203,28 @@ func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (
 func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int, quiet time.Duration) error {
 	var last int64
 	for len(got.Receptions) < most {
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done(): // how a receiver is ended
 			return nil
+		default:
 		}
 		n, err := in.receive(0)
 		if err != nil {
 			return err
 		}
 		now := in.clock.Now()
+		if n > 0 {
+			last = now
+		}
 		if n == 0 && quiet > 0 && last > 0 && now-last > int64(quiet) {
 			return nil
 		}
 		for i := range n {
 			p, ok := r.parse(in.data(i))
-			if !ok || p.Run != r.config.Run || p.Stream != r.config.Stream {
+			if !ok || p.Run != r.config.Run || r.config.Stream != 0 && p.Stream != r.config.Stream {
 				got.Foreign++
 				continue
 			}
-			last = now
 			if len(got.Receptions) < most {
 				kernel, hardware := in.stamps(i, &got.Dropped)
 				got.Receptions = append(got.Receptions, Reception{p, kernel, hardware, now})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -188,6 +189,14 @@ type Sent struct {
 	Drift   int64 `json:"drift_ns"`    // of CLOCK_REALTIME against the steady clock meanwhile
 	Unsure  int64 `json:"drift_pm_ns"` // how far Drift can be wrong
 
+	// The waiting loop as a soaker: how often it looked at the clock, and how long
+	// a look takes when nothing else has the CPU. What is left of the time from
+	// Began to End was spent in sending, or taken by others.
+	Began int64   `json:"began_ns"`
+	Spins int64   `json:"spins"`
+	Spin  float64 `json:"spin_ns"`
+	Slept int64   `json:"slept_ns"` // of the time waited, asleep
+
 	Asked    float64        `json:"asked_rate"`         // packets a second
 	Rate     float64        `json:"rate"`               // that were sent
 	Schedule ScheduleErrors `json:"schedule_errors_ns"` // how long after their times packets were sent
@@ -297,13 +306,30 @@ func newLoop(fd int, frame []byte, skip int, stream Stream) *loop {
 	}
 	runtime.GC() // now rather than meanwhile
 	l.clock = NewClock()
+	l.sent.Spin = l.calibrate()
 	l.probe = Probe{Run: stream.Run, Stream: stream.ID}
 	return l
 }
 
+// calibrate is how long one look at the clock takes: the least of many spans, for
+// what else runs only adds to it. ns.
+func (l *loop) calibrate() float64 {
+	const spans, span = 100, 20_000 // ns
+	least := math.Inf(1)
+	for range spans {
+		l.sent.Spins = 0
+		before := l.clock.Now()
+		after := l.wait(before + span)
+		least = min(least, float64(after-before)/float64(l.sent.Spins))
+	}
+	l.sent.Spins = 0
+	return least
+}
+
 func (l *loop) run(ctx context.Context) error {
 	interval := l.stream.Interval()
-	begin := l.clock.Now() + int64(time.Millisecond)
+	l.sent.Began = l.clock.Now()
+	begin := l.sent.Began + int64(time.Millisecond)
 	for i := range l.stream.Packets {
 		due := begin + int64(float64(i)*interval)
 		if i%checkEvery == 0 || interval > float64(sleepAtMost) {
@@ -346,12 +372,14 @@ func (l *loop) await(ctx context.Context, due int64) error {
 func (l *loop) wait(due int64) int64 {
 	for {
 		now := l.clock.Now()
+		l.sent.Spins++
 		left := due - now
 		if left <= 0 {
 			return now
 		}
 		if left > 2*int64(wakeEarly) {
 			sleep(left - int64(wakeEarly))
+			l.sent.Slept += l.clock.Now() - now
 		}
 	}
 }
@@ -388,6 +416,13 @@ func sendError(errno unix.Errno) error {
 		return fmt.Errorf("the frame is larger than the interface's MTU: %w", errno)
 	}
 	return os.NewSyscallError("sendto", errno)
+}
+
+// Busy is the time from Began to End that was neither waited nor slept: what the
+// sending took on the sender's CPU, with all that the kernel did there meanwhile,
+// and what others did there.
+func (s Sent) Busy() time.Duration {
+	return time.Duration(float64(s.End-s.Began-s.Slept) - float64(s.Spins)*s.Spin)
 }
 
 // result sums up what was sent.

@@ -1,0 +1,172 @@
+package cpu
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// This test's program is also what it measures.
+func TestMain(m *testing.M) {
+	switch os.Getenv("CPU_TEST_WORK") {
+	case "user":
+		work(func() { lap() })
+	case "kernel":
+		zero, err := os.Open("/dev/zero")
+		if err != nil {
+			panic(err)
+		}
+		b := make([]byte, 1<<20)
+		// Raw: the race detector would walk through what was read, in user mode.
+		work(func() {
+			_, _, _ = unix.Syscall(unix.SYS_READ, zero.Fd(), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		})
+	case "soak":
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			_, _ = io.ReadAll(os.Stdin)
+			cancel()
+		}()
+		if err := RunSoak(ctx, []string{"--file", os.Getenv("CPU_TEST_FILE")}, io.Discard, os.Stderr); err != nil {
+			panic(err)
+		}
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// work works for the CPU time asked for and prints what it took.
+func work(what func()) {
+	runtime.LockOSThread()
+	want, _ := strconv.ParseInt(os.Getenv("CPU_TEST_NS"), 10, 64)
+	var used unix.Timespec
+	for used.Nano() < want {
+		for range 100 {
+			what()
+		}
+		_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used)
+	}
+	_, _ = os.Stdout.WriteString(strconv.FormatInt(used.Nano(), 10))
+}
+
+// spend runs this program on the last CPU and gives the CPU time it took; ns.
+func spend(t *testing.T, kind string, ns int64) float64 {
+	t.Helper()
+	c := exec.Command("taskset", "-c", strconv.Itoa(runtime.NumCPU()-1), os.Args[0])
+	c.Env = append(os.Environ(), "CPU_TEST_WORK="+kind, "CPU_TEST_NS="+strconv.FormatInt(ns, 10), "GODEBUG=asyncpreemptoff=1")
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := strconv.ParseFloat(string(out), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}
+
+// What a process spends in user mode and in the kernel is found there. What
+// else runs on the machine only adds.
+func TestTheMeterFindsWhatWasSpent(t *testing.T) {
+	m, err := OpenMeter()
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	last := runtime.NumCPU() - 1
+	for _, kind := range []string{"user", "kernel"} {
+		before, began, err := m.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := spend(t, kind, 300e6)
+		after, ended, err := m.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := after[last].Sub(before[last])
+		found := map[string]int64{"user": got.User, "kernel": got.Kernel}[kind]
+		// The program's own beginning is in user mode, and longer under the race detector.
+		if float64(found) < used*0.75 {
+			t.Errorf("%s: %.0f ns spent, %d found: %+v", kind, used, found, got)
+		}
+		wall := ended.Sub(began).Nanoseconds()
+		if all := got.Busy() + got.Own + got.Idle; float64(all) < float64(wall)*0.98 || float64(all) > float64(wall)*1.02 {
+			t.Errorf("%s: of %d ns, %d are accounted for: %+v", kind, wall, all, got)
+		}
+	}
+}
+
+// What a soaker does not get done is what others took.
+func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "soaked")
+	last := runtime.NumCPU() - 1
+	c := exec.Command("taskset", "-c", strconv.Itoa(last), os.Args[0])
+	c.Env = append(os.Environ(), "CPU_TEST_WORK=soak", "CPU_TEST_FILE="+file, "GODEBUG=asyncpreemptoff=1")
+	stop, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ready.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := ReadSoaked(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	used := spend(t, "user", 400e6)
+	wall := time.Since(began)
+	after, err := ReadSoaked(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := float64((wall - after.Spent(before)).Nanoseconds())
+	if missed < used*0.95 {
+		t.Errorf("others took %.0f ns, the soaker missed %.0f of %v", used, missed, wall)
+	}
+	if after.Laps == before.Laps {
+		t.Log("the CPU was never free meanwhile")
+	}
+	if err := stop.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheSplitIsGivenOnlyWhenBothAgree(t *testing.T) {
+	agree := Judge(1000, 10, &Split{User: 300, Kernel: 500, Interrupt: 160}, "")
+	if agree.Split == nil || agree.Why != "" {
+		t.Errorf("4%% apart: %+v", agree)
+	}
+	apart := Judge(1000, 10, &Split{User: 300, Kernel: 500, Interrupt: 140}, "")
+	if apart.Split != nil || apart.Why == "" || apart.Counted != 940 {
+		t.Errorf("6%% apart: %+v", apart)
+	}
+	if none := Judge(1000, 10, nil, "no BPF"); none.Split != nil || none.Why != "no BPF" {
+		t.Errorf("without BPF: %+v", none)
+	}
+}

@@ -1,0 +1,178 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// The kinds of time, as bpf/account.c numbers them.
+const (
+	idle = iota
+	user
+	kernel
+	softirq
+	hardirq
+	instrument
+	kinds
+)
+
+// A Reading is the time of one CPU by what it was spent on, since the Meter was
+// opened; ns.
+type Reading struct {
+	User      int64 // of processes, the measuring ones aside
+	Kernel    int64 // on behalf of processes, and of kernel threads
+	Interrupt int64 // hard and soft
+	Own       int64 // of the measuring: waiting senders, soakers, the Meter itself
+	Idle      int64
+}
+
+// Sub is what was spent between two readings.
+func (r Reading) Sub(before Reading) Reading {
+	return Reading{r.User - before.User, r.Kernel - before.Kernel, r.Interrupt - before.Interrupt, r.Own - before.Own, r.Idle - before.Idle}
+}
+
+// Busy is what was neither idle nor the measuring's.
+func (r Reading) Busy() int64 { return r.User + r.Kernel + r.Interrupt }
+
+// A Meter counts the time of all CPUs from when it was opened until it is closed.
+type Meter struct {
+	objects accountObjects
+	links   []link.Link
+}
+
+// OpenMeter loads the counting programs into the kernel. Where that cannot be it
+// is a *vitrine.Unsupported.
+func OpenMeter() (_ *Meter, err error) {
+	m := &Meter{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("count CPU time by BPF: %w", unsupported(err)), m.Close())
+		}
+	}()
+	if err := rlimit.RemoveMemlock(); err != nil { // kernels before 5.11 account BPF's memory by it
+		return nil, err
+	}
+	if err := m.load(); err != nil {
+		return nil, err
+	}
+	o := &m.objects
+	// The end of each kind of work before its beginning, so that none is seen
+	// beginning that will not be seen to end.
+	for _, p := range []*ebpf.Program{o.OffTimer, o.OffHardirq, o.OffSoftirq, o.OnSwitch, o.OnExit, o.OnEnter, o.OnSoftirq, o.OnHardirq, o.OnTimer} {
+		if p == nil {
+			continue
+		}
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return nil, err
+		}
+		m.links = append(m.links, l)
+	}
+	return m, nil
+}
+
+// load loads all programs, or all but those of the local timer, whose events
+// only x86 has: elsewhere it is an interrupt like others.
+func (m *Meter) load() error {
+	err := loadAccountObjects(&m.objects, nil)
+	if err == nil || !errors.Is(err, ebpf.ErrNotSupported) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	spec, specErr := loadAccount()
+	if specErr != nil {
+		return specErr
+	}
+	delete(spec.Programs, "on_timer")
+	delete(spec.Programs, "off_timer")
+	var some struct {
+		accountMaps
+		OnSwitch   *ebpf.Program `ebpf:"on_switch"`
+		OnEnter    *ebpf.Program `ebpf:"on_enter"`
+		OnExit     *ebpf.Program `ebpf:"on_exit"`
+		OnSoftirq  *ebpf.Program `ebpf:"on_softirq"`
+		OffSoftirq *ebpf.Program `ebpf:"off_softirq"`
+		OnHardirq  *ebpf.Program `ebpf:"on_hardirq"`
+		OffHardirq *ebpf.Program `ebpf:"off_hardirq"`
+	}
+	if err := spec.LoadAndAssign(&some, nil); err != nil {
+		return err
+	}
+	o := &m.objects
+	o.accountMaps = some.accountMaps
+	o.OnSwitch, o.OnEnter, o.OnExit = some.OnSwitch, some.OnEnter, some.OnExit
+	o.OnSoftirq, o.OffSoftirq, o.OnHardirq, o.OffHardirq = some.OnSoftirq, some.OffSoftirq, some.OnHardirq, some.OffHardirq
+	return nil
+}
+
+// Close takes the programs out of the kernel. It may be called more than once.
+func (m *Meter) Close() error {
+	var errs []error
+	for _, l := range m.links {
+		errs = append(errs, l.Close())
+	}
+	m.links = nil
+	errs = append(errs, m.objects.Close())
+	m.objects = accountObjects{}
+	return errors.Join(errs...)
+}
+
+// Read reads all CPUs, by number, until now.
+func (m *Meter) Read() ([]Reading, time.Time, error) {
+	var accounts []accountAccount
+	var zero uint32
+	if err := m.objects.Accounts.Lookup(&zero, &accounts); err != nil {
+		return nil, time.Time{}, fmt.Errorf("read the CPU time counted by BPF: %w", err)
+	}
+	at := time.Now()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return nil, at, fmt.Errorf("read the clock: %w", err)
+	}
+	out := make([]Reading, len(accounts))
+	for i := range accounts {
+		out[i] = accounts[i].until(now.Nano())
+	}
+	return out, at, nil
+}
+
+// until adds what was not charged yet: the kind of work that goes on.
+func (a *accountAccount) until(now int64) Reading {
+	ns := a.Ns
+	if a.Last > 0 && now > int64(a.Last) {
+		kind := a.Mode
+		switch {
+		case a.Hardirq != 0:
+			kind = hardirq
+		case a.Softirq != 0:
+			kind = softirq
+		}
+		if kind < kinds {
+			ns[kind] += uint64(now) - a.Last
+		}
+	}
+	return Reading{
+		User: int64(ns[user]), Kernel: int64(ns[kernel]), Interrupt: int64(ns[softirq] + ns[hardirq]),
+		Own: int64(ns[instrument]), Idle: int64(ns[idle]),
+	}
+}
+
+func unsupported(err error) error {
+	switch {
+	case vitrine.IsUnsupported(err):
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return &vitrine.Unsupported{What: "counting CPU time by BPF", Missing: "the privilege (CAP_BPF and CAP_PERFMON): " + err.Error(), Do: "run as root"}
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOSYS):
+		return &vitrine.Unsupported{What: "counting CPU time by BPF", Missing: "a kernel with BPF tracing (5.5) and its type information (CONFIG_DEBUG_INFO_BTF): " + err.Error()}
+	}
+	return err
+}

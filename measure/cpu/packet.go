@@ -1,0 +1,45 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+)
+
+// AgreeWithin is how far the two ways may differ, as a share of the soakers',
+// for the split to be given.
+const AgreeWithin = 0.05
+
+// A PerPacket is the CPU time that one packet took, in ns.
+type PerPacket struct {
+	Total      float64 `json:"total_ns"`      // by the soakers
+	Background float64 `json:"background_ns"` // what the CPUs did before without packets, per packet's time; not in Total
+	Counted    float64 `json:"counted_ns"`    // by BPF, in a stream of its own; 0: not counted
+	Split      *Split  `json:"split"`         // null: not given, and Why says why
+	Why        string  `json:"why,omitempty"`
+}
+
+// A Split is CPU time per packet by who took it; ns.
+type Split struct {
+	User      float64 `json:"user_ns"`
+	Kernel    float64 `json:"kernel_ns"`
+	Interrupt float64 `json:"interrupt_ns"`
+}
+
+// Sum adds the parts.
+func (s Split) Sum() float64 { return s.User + s.Kernel + s.Interrupt }
+
+// Judge gives the split when the two ways agree. counted is nil when BPF could
+// not count, for the reason given.
+func Judge(total, background float64, counted *Split, why string) PerPacket {
+	p := PerPacket{Total: total, Background: background, Why: why}
+	if counted == nil {
+		return p
+	}
+	p.Counted = counted.Sum()
+	if off := math.Abs(p.Counted-total) / total; !(off <= AgreeWithin) {
+		p.Why = fmt.Sprintf("BPF counted %.0f ns a packet and the soakers %.0f ns, %.0f%% apart: more than %.0f%%", p.Counted, total, off*100, AgreeWithin*100)
+		return p
+	}
+	p.Split = counted
+	return p
+}

@@ -1,0 +1,156 @@
+package cpu
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+const (
+	turns       = 4096 // of the loop in one lap: some microseconds
+	calibration = 8000 // laps
+	soakSize    = 16   // bytes of the file
+)
+
+// A Soaked is what a soaker got done. Laps that it did not get done, others took
+// from it.
+type Soaked struct {
+	Laps uint64        // so far
+	Lap  time.Duration // how long one takes when nothing else has the CPU; picoseconds are kept, see lapUnit
+}
+
+// lapUnit: a lap's time is kept in picoseconds.
+const lapUnit = 1000
+
+// Spent is the time that its laps took.
+func (s Soaked) Spent(since Soaked) time.Duration {
+	return time.Duration(float64(s.Laps-since.Laps) * float64(s.Lap) / lapUnit)
+}
+
+// RunSoak is `vitrine reference soak`: it keeps the CPU that it is on busy with
+// what nobody else wants of it (SCHED_IDLE, sched(7)) until it is told to end, and
+// keeps what it got done in a file. It belongs on one CPU alone.
+func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
+	flags := pflag.NewFlagSet("soak", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	path := flags.String("file", "", "to keep what was done in")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return err
+	case err != nil || *path == "" || flags.NArg() > 0:
+		return &vitrine.BadInput{File: "vitrine reference soak", Found: fmt.Sprintf("%q", args), Want: "want --file NAME"}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := MarkThread("vt-soak"); err != nil {
+		return err
+	}
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
+		return fmt.Errorf("take the scheduling policy for idle time: %w", err)
+	}
+	shared, err := share(*path)
+	if err != nil {
+		return err
+	}
+	defer unix.Munmap(shared)
+	var over atomic.Bool
+	defer context.AfterFunc(ctx, func() { over.Store(true) })()
+	laps := (*atomic.Uint64)(unsafe.Pointer(&shared[0]))
+	(*atomic.Uint64)(unsafe.Pointer(&shared[8])).Store(calibrate())
+	fmt.Fprintln(stderr, "ready")
+	for !over.Load() {
+		lap()
+		laps.Add(1)
+	}
+	return nil
+}
+
+// MarkThread names the calling thread, by which a Meter knows who is part of the
+// measuring: "vt-soak" altogether, "vt-send" in user mode.
+func MarkThread(name string) error {
+	text, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(text)), 0, 0, 0); err != nil {
+		return fmt.Errorf("name a thread %s: %w", name, err)
+	}
+	return nil
+}
+
+// share makes the file and maps it.
+func share(path string) ([]byte, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Truncate(soakSize); err != nil {
+		return nil, err
+	}
+	shared, err := unix.Mmap(int(f.Fd()), 0, soakSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", path, err)
+	}
+	return shared, nil
+}
+
+// calibrate is how long a lap takes undisturbed, in picoseconds: that of the
+// faster laps, a tenth of all, for a disturbance only adds to a lap.
+func calibrate() uint64 {
+	took := make([]time.Duration, calibration)
+	for i := range took {
+		before := time.Now()
+		lap()
+		took[i] = time.Since(before)
+	}
+	overhead := make([]time.Duration, calibration)
+	for i := range overhead {
+		before := time.Now()
+		overhead[i] = time.Since(before)
+	}
+	slices.Sort(took)
+	slices.Sort(overhead)
+	fast := took[:calibration/10]
+	var sum time.Duration
+	for _, t := range fast {
+		sum += t
+	}
+	return uint64(max((sum/1).Nanoseconds()*lapUnit/int64(len(fast))-overhead[calibration/20].Nanoseconds()*lapUnit, 1))
+}
+
+// lap turns a loop that touches no memory, so that it takes no cache from others.
+func lap() {
+	x, y := uint64(1), uint64(2)
+	for range turns {
+		x = x*6364136223846793005 + 1442695040888963407
+		y ^= y<<13 ^ x
+	}
+	runtime.KeepAlive(x + y)
+}
+
+// ReadSoaked reads a soaker's file.
+func ReadSoaked(path string) (Soaked, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Soaked{}, fmt.Errorf("read what a soaker did: %w", err)
+	}
+	if len(b) < soakSize || binary.NativeEndian.Uint64(b[8:]) == 0 {
+		return Soaked{}, fmt.Errorf("read what a soaker did: %s: it has not begun", path)
+	}
+	return Soaked{Laps: binary.NativeEndian.Uint64(b), Lap: time.Duration(binary.NativeEndian.Uint64(b[8:]))}, nil
+}

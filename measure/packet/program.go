@@ -1,0 +1,301 @@
+package packet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// The programs of this package run inside instances. Each prints a Record.
+
+// A Record is what a sender or a receiver prints: a line of JSON, and a line of
+// its receptions, packed and in base64, for standard output may be a terminal.
+type Record struct {
+	Boot     string `json:"boot_id"` // of the kernel that stamped: stamps of one kernel are of one clock
+	Sent     *Sent  `json:"sent,omitempty"`
+	Count    int    `json:"receptions"`
+	Dropped  uint32 `json:"dropped"`
+	Foreign  int    `json:"foreign"`
+	Drift    int64  `json:"drift_ns"`
+	Hardware bool   `json:"hardware_stamps"`
+
+	Receptions []Reception `json:"-"`
+}
+
+// receptionSize is that of a packed reception, in bytes.
+const receptionSize = 4 + 2 + 4 + 5*8
+
+// Write prints the record.
+func (r *Record) Write(w io.Writer) error {
+	r.Count = len(r.Receptions)
+	if text, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		r.Boot = strings.TrimSpace(string(text))
+	}
+	packed := make([]byte, 0, receptionSize*len(r.Receptions))
+	for _, x := range r.Receptions {
+		r.Hardware = r.Hardware || x.Hardware != 0
+		packed = binary.BigEndian.AppendUint32(packed, x.Run)
+		packed = binary.BigEndian.AppendUint16(packed, x.Stream)
+		packed = binary.BigEndian.AppendUint32(packed, x.Sequence)
+		for _, at := range []int64{x.Scheduled, x.Sent, x.Kernel, x.Hardware, x.Read} {
+			packed = binary.BigEndian.AppendUint64(packed, uint64(at))
+		}
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "%s\n%s\n", line, base64.StdEncoding.EncodeToString(packed))
+	return out.Flush()
+}
+
+// ReadRecord reads what Write printed. Of several it takes the last: a program
+// that was started again appends.
+func ReadRecord(text []byte) (*Record, error) {
+	lines := bytes.Split(bytes.TrimRight(text, "\r\n"), []byte("\n"))
+	if len(lines) < 2 && !(len(lines) == 1 && bytes.HasPrefix(lines[0], []byte("{"))) {
+		return nil, errors.New("not a record of a sender or receiver: it has no two lines")
+	}
+	head, body := lines[len(lines)-1], []byte(nil)
+	if !bytes.HasPrefix(head, []byte("{")) { // a record without receptions ends with its first line
+		head, body = lines[len(lines)-2], lines[len(lines)-1]
+	}
+	var r Record
+	if err := json.Unmarshal(head, &r); err != nil {
+		return nil, fmt.Errorf("not a record of a sender or receiver: %w", err)
+	}
+	packed, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(body)))
+	if err != nil {
+		return nil, fmt.Errorf("not a record of a sender or receiver: %w", err)
+	}
+	if len(packed) != r.Count*receptionSize {
+		return nil, fmt.Errorf("a record of %d receptions has %d bytes of them: it was cut short", r.Count, len(packed))
+	}
+	for ; len(packed) > 0; packed = packed[receptionSize:] {
+		at := func(i int) int64 { return int64(binary.BigEndian.Uint64(packed[10+8*i:])) }
+		r.Receptions = append(r.Receptions, Reception{
+			Probe: Probe{
+				Run: binary.BigEndian.Uint32(packed), Stream: binary.BigEndian.Uint16(packed[4:]), Sequence: binary.BigEndian.Uint32(packed[6:]),
+				Scheduled: at(0), Sent: at(1),
+			},
+			Kernel: at(2), Hardware: at(3), Read: at(4),
+		})
+	}
+	return &r, nil
+}
+
+// RunEcho is `vitrine reference echo`: see Echo. It says on standard error when
+// it is ready.
+func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
+	flags := pflag.NewFlagSet("echo", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	listen := flags.String("listen", "", "address and port, IPv4")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	at, err := address("--listen", *listen)
+	if err != nil {
+		return err
+	}
+	return Echo(ctx, at, func() { fmt.Fprintln(stderr, "ready") })
+}
+
+// RunReceive is `vitrine reference receive`: it receives the probes of a run
+// until it is told to end (SIGTERM), then prints its Record.
+func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := pflag.NewFlagSet("receive", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	listen := flags.String("listen", "", "address and port, IPv4")
+	link := flags.String("interface", "", "receive frames to that port on this interface, whatever their addresses are")
+	run := flags.Uint32("run", 0, "of the probes")
+	most := flags.Int("most", 1_000_000, "probes to receive at most")
+	cpu := flags.Int("cpu", -1, "to receive on")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	at, err := address("--listen", *listen)
+	if err != nil {
+		return err
+	}
+	if *most < 1 || *most > 1<<26 {
+		return &vitrine.BadInput{File: "--most", Found: fmt.Sprint(*most), Want: "want 1 to 67108864"}
+	}
+	r, err := OpenReceiver(ReceiverConfig{Address: at, Interface: *link, Run: *run, CPU: *cpu})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	fmt.Fprintln(stderr, "ready")
+	got, err := r.Receive(ctx, *most, 0)
+	if err != nil {
+		return err
+	}
+	return (&Record{Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: got.Drift}).Write(stdout)
+}
+
+// sendFlags are those of RunSend.
+type sendFlags struct {
+	link, from, to, mac string
+	run                 uint32
+	stream              uint16
+	size, packets, cpu  int
+	rate                float64
+	back, dial          bool
+}
+
+func (f *sendFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.link, "interface", "eth0", "to send on")
+	flags.StringVar(&f.from, "from", "", "address and port, IPv4")
+	flags.StringVar(&f.to, "to", "", "address and port, IPv4")
+	flags.StringVar(&f.mac, "mac", "00:00:00:00:00:00", "of the next hop")
+	flags.Uint32Var(&f.run, "run", 0, "of the probes")
+	flags.Uint16Var(&f.stream, "stream", 1, "of the probes")
+	flags.IntVar(&f.size, "size", MinSize, "of a frame in bytes, without the frame check sequence")
+	flags.IntVar(&f.packets, "packets", 50_000, "to send")
+	flags.IntVar(&f.cpu, "cpu", -1, "to send from")
+	flags.Float64Var(&f.rate, "rate", 10_000, "packets a second")
+	flags.BoolVar(&f.back, "back", false, "take what an echo sends back")
+	flags.BoolVar(&f.dial, "dial", false, "send by a UDP socket instead of a packet socket")
+}
+
+// RunSend is `vitrine reference send`: it sends one stream and prints its Record.
+func RunSend(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var f sendFlags
+	flags := pflag.NewFlagSet("send", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	f.register(flags)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	from, err := address("--from", f.from)
+	to, toErr := address("--to", f.to)
+	mac, macErr := net.ParseMAC(f.mac)
+	if macErr != nil {
+		macErr = &vitrine.BadInput{File: "--mac", Found: f.mac, Want: "want six bytes, such as 02:00:00:00:00:01"}
+	}
+	if err := errors.Join(err, toErr, macErr); err != nil {
+		return err
+	}
+	config := SenderConfig{Interface: f.link, CPU: f.cpu}
+	var s *Sender
+	if f.dial {
+		s, err = DialSender(config, from, to)
+	} else {
+		s, err = OpenSender(config)
+	}
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stream := Stream{Run: f.run, ID: f.stream, Size: f.size, Packets: f.packets, Rate: f.rate,
+		Ends: Ends{SourceMAC: s.MAC(), DestMAC: mac, Source: from, Dest: to}}
+	if !f.back {
+		sent, err := s.Send(ctx, stream)
+		if err != nil {
+			return err
+		}
+		return (&Record{Sent: &sent}).Write(stdout)
+	}
+	record, err := s.RoundTrip(ctx, stream, from)
+	if err != nil {
+		return err
+	}
+	return record.Write(stdout)
+}
+
+// lateMost is how long after the sending the last packet may come back.
+const lateMost = 300 * time.Millisecond
+
+// RoundTrip sends the stream and then takes what an echo sent back to the
+// address, which must be the sender's own. The kernel stamps and keeps packets
+// meanwhile: the sending is not disturbed by their reading.
+func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPort) (*Record, error) {
+	config := ReceiverConfig{NetNS: s.config.NetNS, Address: back, CPU: s.config.CPU, Run: stream.Run, Stream: stream.ID, Room: room(stream)}
+	r := &Receiver{config: config, fd: s.fd} // a dialed socket has what comes back
+	if s.skip > 0 {
+		if err := prepare(r.fd, config.Room); err != nil {
+			return nil, err
+		}
+	} else {
+		var err error
+		if r, err = OpenReceiver(config); err != nil {
+			return nil, err
+		}
+		defer r.Close()
+	}
+	sent, err := s.Send(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	got, err := r.drain(ctx, stream.Packets)
+	if err != nil {
+		return nil, err
+	}
+	return &Record{Sent: &sent, Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: sent.Drift}, nil
+}
+
+// room is what the kernel needs to keep a whole stream, in bytes as it counts
+// them: a packet's own and what it is kept in.
+func room(s Stream) int {
+	const most = math.MaxInt32 / 4
+	return min(max(defaultRoom, s.Packets*(2*s.Size+1024)), most)
+}
+
+// drain takes all that has arrived, and what arrives until none has for lateMost.
+func (r *Receiver) drain(ctx context.Context, most int) (Received, error) {
+	if !r.waiting(lateMost) {
+		return Received{}, nil
+	}
+	return r.Receive(ctx, most, lateMost)
+}
+
+// waiting says whether a packet is there, or comes within the time.
+func (r *Receiver) waiting(within time.Duration) bool {
+	for end := time.Now().Add(within); time.Now().Before(end); {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}, int(within.Milliseconds()))
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return true // Receive says what is wrong
+		}
+	}
+	return false
+}
+
+func parse(flags *pflag.FlagSet, args []string) error {
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return err
+	case err == nil && flags.NArg() > 0:
+		err = fmt.Errorf("unexpected %q", flags.Arg(0))
+	}
+	if err != nil {
+		return &vitrine.BadInput{File: "vitrine reference " + flags.Name(), Found: err.Error(), Want: "see vitrine reference " + flags.Name() + " --help"}
+	}
+	return nil
+}
+
+func address(flag, text string) (netip.AddrPort, error) {
+	at, err := netip.ParseAddrPort(text)
+	if err != nil || !at.Addr().Is4() || at.Port() == 0 {
+		return at, &vitrine.BadInput{File: flag, Found: fmt.Sprintf("%q", text), Want: "want an IPv4 address and a port, such as 198.18.0.1:7001"}
+	}
+	return at, nil
+}
