@@ -60,6 +60,37 @@ func (b Builder) Base(ctx context.Context) (Base, error) {
 	return Base{Kernel: kernel, Init: first}, nil
 }
 
+// Cached is the base, if it is in the cache; else the error is os.ErrNotExist
+// or says why it cannot be made.
+func (b Builder) Cached() (Base, error) {
+	_, key, err := b.source()
+	if err != nil {
+		return Base{}, err
+	}
+	base := Base{
+		Kernel: filepath.Join(b.Cache.Dir, kernelKind, key, "bzImage"),
+		Init:   filepath.Join(b.Cache.Dir, kernelKind, firstKey(), "init"),
+	}
+	for _, file := range []string{base.Kernel, base.Init} {
+		if _, err := os.Stat(file); err != nil {
+			return Base{}, err
+		}
+	}
+	return base, nil
+}
+
+// Possible says what is missing here to make the base.
+func (b Builder) Possible() error {
+	if _, _, err := b.source(); err != nil {
+		return err
+	}
+	return tools(buildTools()...)
+}
+
+func buildTools() []string {
+	return []string{"make", "gcc", "ld", "flex", "bison", "bc", "tar", "xz"}
+}
+
 // source is the archive of the kernel's source, and the kernel's key in the cache.
 func (b Builder) source() (path, key string, err error) {
 	path = b.Source
@@ -97,7 +128,7 @@ func (b Builder) kernel(ctx context.Context) (string, error) {
 		return "", err
 	}
 	dir, err := b.Cache.Once(ctx, kernelKind, key, func(ctx context.Context, dir string) error {
-		if err := tools("make", "gcc", "ld", "flex", "bison", "bc", "tar", "xz"); err != nil {
+		if err := tools(buildTools()...); err != nil {
 			return err
 		}
 		if b.Logger != nil {
@@ -245,10 +276,11 @@ func last(f *os.File) string {
 	return string(bytes.TrimSpace(b[:n]))
 }
 
+func firstKey() string { return fmt.Sprintf("init-%x", sha256.Sum256(initSource))[:24] }
+
 // first makes the first program from its source.
 func (b Builder) first(ctx context.Context) (string, error) {
-	key := fmt.Sprintf("init-%x", sha256.Sum256(initSource))[:24]
-	dir, err := b.Cache.Once(ctx, kernelKind, key, func(ctx context.Context, dir string) error {
+	dir, err := b.Cache.Once(ctx, kernelKind, firstKey(), func(ctx context.Context, dir string) error {
 		if err := tools("gcc"); err != nil {
 			return err
 		}

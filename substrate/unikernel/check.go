@@ -1,0 +1,63 @@
+package unikernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"vitrine"
+	packed "vitrine/image/unikernel"
+	"vitrine/substrate"
+	"vitrine/substrate/qemu/machine"
+)
+
+// Check says whether machines start here, and whether images can be built.
+// Nothing is built for that.
+func (s *Substrate) Check(ctx context.Context) []substrate.Check {
+	return Check(ctx, packed.Builder{Cache: s.config.Cache}, s.config.Prober)
+}
+
+// Check is that of a substrate with the builder and the prober.
+func Check(ctx context.Context, builder packed.Builder, prober *machine.Prober) []substrate.Check {
+	boots := substrate.Check{Name: "unikernel: machines"}
+	builds := substrate.Check{Name: "unikernel: images"}
+	base, err := builder.Cached()
+	switch {
+	case err == nil:
+		builds.OK, builds.Detail = true, "kernel "+base.Kernel
+	case errors.Is(err, os.ErrNotExist):
+		if err = builder.Possible(); err == nil {
+			builds.OK, builds.Detail = true, "the kernel is built by the first that needs it, in about 5 minutes"
+		}
+	}
+	builds.Missing = missing(builds.OK, err)
+
+	_, err = exec.LookPath(machine.Program)
+	switch {
+	case err != nil:
+		boots.Missing = "the program " + machine.Program
+	case base.Kernel == "":
+		boots.OK, boots.Detail = true, "accelerator: probed once there is a kernel"
+	default:
+		accelerator, why, err := prober.Accelerator(ctx, base.Kernel)
+		boots.OK, boots.Detail = err == nil, "accelerator "+accelerator
+		if why != "" {
+			boots.Detail += fmt.Sprintf(" (%s)", why)
+		}
+		boots.Missing = missing(boots.OK, err)
+	}
+	return []substrate.Check{boots, builds}
+}
+
+func missing(ok bool, err error) string {
+	var u *vitrine.Unsupported
+	switch {
+	case ok || err == nil:
+		return ""
+	case errors.As(err, &u):
+		return u.Missing + "; " + u.Do
+	}
+	return err.Error()
+}

@@ -1,0 +1,236 @@
+package unikernel
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	packed "vitrine/image/unikernel"
+	"vitrine/substrate/qemu/machine"
+)
+
+// The channels to an image that was built here; see guest/init.c of package
+// image/unikernel.
+const (
+	portControl = "vitrine.control"
+	portLog     = "vitrine.log"
+	portOut     = "vitrine.out"
+)
+
+// booting bounds how long a machine may take until its application runs:
+// emulated, and with a tenth of a CPU, it takes the better part of a minute.
+const booting = 3 * time.Minute
+
+// A guest is a machine that runs.
+type guest struct {
+	machine *machine.Machine
+	ours    bool
+	console string // file with what the kernel said
+
+	running chan struct{} // closed when the application runs
+	done    chan struct{} // closed when the machine has ended and all that it wrote is in files
+
+	mu    sync.Mutex
+	cause string // "exit 7", "signal 9", "memory", "failed WHY"; empty: not known
+	cutBy bool   // Stop or Remove switched the machine off
+	err   error  // once done is closed
+}
+
+// Done is closed when the machine has ended.
+func (g *guest) Done() <-chan struct{} { return g.done }
+
+// Err is how the application ended; of a machine of which nothing is known, how
+// QEMU did.
+func (g *guest) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+func (g *guest) over() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// boot starts the machine and waits until the application runs in it.
+func (in *Instance) boot(ctx context.Context, spec machine.Spec, start *packed.Start, stdout string) (*guest, error) {
+	var sinks []*os.File
+	closeAll := func() {
+		for _, f := range sinks {
+			_ = f.Close()
+		}
+	}
+	if start != nil {
+		for _, path := range []string{filepath.Join(in.spec.Dir, "log"), stdout} {
+			if path == "" {
+				continue
+			}
+			f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+			if err != nil {
+				closeAll()
+				return nil, fmt.Errorf("opening a file for output: %w", err)
+			}
+			sinks = append(sinks, f)
+		}
+	}
+	m, err := machine.Start(ctx, in.place, spec)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	g := &guest{machine: m, ours: start != nil, console: spec.Console, running: make(chan struct{}), done: make(chan struct{})}
+	go g.follow(sinks)
+	if start == nil {
+		return g, nil
+	}
+	if _, err := m.Port(portControl).Write(start.Handover()); err != nil {
+		return nil, errors.Join(fmt.Errorf("telling the machine what to run: %w", err), g.cut(ctx))
+	}
+	limit := time.NewTimer(booting)
+	defer limit.Stop()
+	select {
+	case <-g.running:
+		return g, nil
+	case <-g.done:
+		if err = g.Err(); err == nil {
+			err = errors.New("the machine has ended before the application ran")
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-limit.C:
+		err = fmt.Errorf("the application does not run after %v; the console ends: %s", booting, g.tail())
+	}
+	return nil, errors.Join(err, g.cut(ctx))
+}
+
+// follow copies what the machine writes until it ends. The sinks, which are of
+// the log and of standard output, are closed at the end.
+func (g *guest) follow(sinks []*os.File) {
+	defer close(g.done)
+	var all sync.WaitGroup
+	failures := make([]error, len(sinks))
+	for i, sink := range sinks {
+		port := g.machine.Port([]string{portLog, portOut}[i])
+		all.Go(func() {
+			_, err := io.Copy(sink, port)
+			failures[i] = errors.Join(ignoreHangUp(err), sink.Close())
+		})
+	}
+	if g.ours {
+		lines := bufio.NewScanner(g.machine.Port(portControl))
+		for lines.Scan() {
+			g.heard(lines.Text())
+		}
+	}
+	all.Wait()
+	<-g.machine.Done()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.err = errors.Join(append(failures, g.verdict())...)
+}
+
+// ignoreHangUp is nil for the ends that a port comes to when its machine does.
+func ignoreHangUp(err error) error {
+	var op interface{ Timeout() bool }
+	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) || errors.As(err, &op) {
+		return nil
+	}
+	return err
+}
+
+// heard takes one line of the first program's.
+func (g *guest) heard(line string) {
+	if line == "running" {
+		close(g.running)
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cause = line
+}
+
+// verdict is the error that the end was.
+func (g *guest) verdict() error {
+	word, rest, _ := strings.Cut(g.cause, " ")
+	switch {
+	case word == "exit" && rest == "0":
+		return nil
+	case word == "exit":
+		return fmt.Errorf("exit status %s", rest)
+	case word == "signal":
+		return fmt.Errorf("ended by signal %s", rest)
+	case word == "memory":
+		return errors.New("killed: the machine's memory was used up")
+	case word == "failed":
+		return errors.New(rest)
+	case g.cutBy:
+		return errors.New("switched off")
+	case g.ours:
+		return fmt.Errorf("the machine has ended by itself: %w; the console ends: %s", orNil(g.machine.Err()), g.tail())
+	}
+	return g.machine.Err()
+}
+
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("without an error of QEMU")
+	}
+	return err
+}
+
+// tail is the last that the kernel said.
+func (g *guest) tail() string {
+	text, err := os.ReadFile(g.console)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text[max(0, len(text)-1500):]))
+}
+
+// end asks the application to end, and waits for that or for grace to pass.
+func (g *guest) end(ctx context.Context, grace time.Duration) {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	if !g.ours {
+		// A machine without a power button runs on until it is cut.
+		_ = g.machine.PowerDown(ctx, grace)
+		return
+	}
+	if _, err := io.WriteString(g.machine.Port(portControl), "term\n"); err != nil {
+		return // it is ending
+	}
+	select {
+	case <-g.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// cut switches the machine off and waits until all that it wrote is in files.
+func (g *guest) cut(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	g.mu.Lock()
+	g.cutBy = true
+	g.mu.Unlock()
+	if err := g.machine.Stop(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-g.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the machine's output does not end: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,339 @@
+package unikernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"vitrine"
+	"vitrine/image"
+	packed "vitrine/image/unikernel"
+	"vitrine/substrate"
+	"vitrine/substrate/qemu/machine"
+)
+
+// An Instance is the place of a machine, and what that is started from.
+type Instance struct {
+	substrate   *Substrate
+	spec        substrate.Spec
+	origin      origin
+	accelerator string
+	place       substrate.Instance
+	dir         string // of the machine: its sockets, its kernel and files
+
+	life    sync.Mutex // held by Start, Stop and Remove from beginning to end
+	removed bool
+	wired   bool
+	link    *machine.Link
+
+	mu    sync.Mutex
+	guest *guest // what Start started; nil: nothing since
+}
+
+// machineDir is the machine's folder, in the instance's.
+const machineDir = "machine"
+
+// make makes what the instance consists of. What is made when it fails is for
+// Remove.
+func (in *Instance) make(ctx context.Context) (err error) {
+	s := in.substrate
+	if in.origin, err = s.find(ctx, in.spec.Image); err != nil {
+		return err
+	}
+	if in.accelerator, err = in.accelerate(ctx); err != nil {
+		return err
+	}
+	in.dir = filepath.Join(in.spec.Dir, machineDir)
+	if err := s.config.Run.Record(recordKind, in.spec.Name, []byte(in.dir)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(in.dir, 0o700); err != nil {
+		return err
+	}
+	place := in.spec
+	place.Image, place.Dir, place.Memory = "", in.dir, in.spec.Memory+overheadMemory
+	in.place, err = s.places.Create(ctx, place)
+	return err
+}
+
+// accelerate finds the accelerator with the machine's own kernel, or with the
+// one that images are built with where that is no Linux.
+func (in *Instance) accelerate(ctx context.Context) (string, error) {
+	kernel := in.origin.file
+	switch {
+	case in.origin.base != nil:
+		kernel = in.origin.base.Kernel
+	case !in.origin.ours:
+		base, err := packed.Builder{Cache: in.substrate.config.Cache, Logger: in.substrate.config.Logger}.Base(ctx)
+		if err != nil {
+			return "", err
+		}
+		kernel = base.Kernel
+	}
+	return in.substrate.accelerator(ctx, kernel)
+}
+
+// NetNS is the path of its network namespace.
+func (in *Instance) NetNS() string { return in.place.NetNS() }
+
+// Start boots the machine, and comes back once the application runs in it. Of an
+// image that was not built here nothing can be known, and it comes back at once.
+func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
+	in.life.Lock()
+	defer in.life.Unlock()
+	g, err := in.start(ctx, command)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
+	}
+	return g, nil
+}
+
+func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest, error) {
+	if in.removed {
+		return nil, errors.New("the instance was removed")
+	}
+	if in.guest != nil {
+		if !in.guest.over() {
+			return nil, errors.New("it runs already")
+		}
+		if err := in.halt(ctx, 0); err != nil { // what is left of one that ended by itself
+			return nil, err
+		}
+	}
+	if !in.wired {
+		link, err := machine.Wire(in.place.NetNS(), "eth0", in.dir)
+		if err != nil {
+			return nil, err
+		}
+		in.link, in.wired = link, true
+	}
+	spec, start, err := in.machine(command)
+	if err != nil {
+		return nil, err
+	}
+	if start != nil {
+		if err := os.Truncate(in.console(), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	g, err := in.boot(ctx, spec, start, command.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	in.mu.Lock()
+	in.guest = g
+	in.mu.Unlock()
+	return g, nil
+}
+
+// console is the file of the first serial line of a machine whose application
+// has channels of its own.
+func (in *Instance) console() string { return filepath.Join(in.dir, "console") }
+
+// machine is the machine as QEMU is to make it, and what runs in it; nil: what
+// the image says, of which nothing is known.
+func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Start, error) {
+	spec := machine.Spec{
+		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.accelerator, Model: in.model(),
+		VCPUs: in.vcpus(), Memory: in.spec.Memory, CPUs: in.spec.CPUs, Link: in.link, Dir: in.dir,
+	}
+	if !in.origin.ours {
+		spec.Kernel, spec.Append, spec.Console = in.origin.file, in.foreign(command), filepath.Join(in.spec.Dir, "log")
+		if command.Stdout != "" {
+			spec.Console = command.Stdout
+		}
+		return spec, nil, nil
+	}
+	start, err := in.files(command, &spec)
+	if err != nil {
+		return spec, nil, err
+	}
+	spec.Console, spec.Ports = in.console(), []string{portControl, portLog}
+	ports := "vitrine.ports"
+	if command.Stdout != "" {
+		spec.Ports, ports = append(spec.Ports, portOut), "vitrine.ports=out"
+	}
+	spec.Append = strings.Join(append([]string{"console=ttyS0 quiet panic=-1 reboot=t", ports}, in.network()...), " ")
+	return spec, start, nil
+}
+
+// files puts the kernel and the files that the machine has into its folder.
+func (in *Instance) files(command vitrine.Command, spec *machine.Spec) (*packed.Start, error) {
+	start := &packed.Start{Args: command.Args, Dir: command.Dir}
+	if start.Dir == "" {
+		start.Dir = in.spec.Dir
+	}
+	spec.Initrd = filepath.Join(in.dir, "files")
+	var own []string
+	if base := in.origin.base; base != nil {
+		a, err := image.OfProgram(command.Args)
+		if err != nil {
+			return nil, err
+		}
+		tree, err := a.Tree()
+		if err != nil {
+			return nil, err
+		}
+		start.Args, spec.Kernel = tree.Command, base.Kernel
+		if err := base.WriteFiles(spec.Initrd, tree); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", command.Args[0], err)
+		}
+	} else {
+		content, err := packed.Packer{}.Content(in.origin.file)
+		if err != nil {
+			return nil, err
+		}
+		if own = content.Environment; len(start.Args) == 0 {
+			start.Args = content.Command
+		}
+		spec.Kernel = filepath.Join(in.dir, "kernel")
+		if err := packed.Split(in.origin.file, spec.Kernel, spec.Initrd); err != nil {
+			return nil, err
+		}
+	}
+	start.Env = merged([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}, own, command.Env)
+	return start, nil
+}
+
+// merged are the variables of all lists, the later ones before the earlier.
+func merged(lists ...[]string) []string {
+	value := make(map[string]string)
+	for _, list := range lists {
+		for _, entry := range list {
+			name, v, _ := strings.Cut(entry, "=")
+			value[name] = v
+		}
+	}
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(value)) {
+		env = append(env, name+"="+value[name])
+	}
+	return env
+}
+
+// foreign is the command line of an image that was not built here: what Linux
+// reads of it, what Linux hands to its first program as environment, and the
+// arguments.
+func (in *Instance) foreign(command vitrine.Command) string {
+	words := append([]string{"console=ttyS0 panic=-1"}, in.network()...)
+	for _, entry := range command.Env {
+		if strings.ContainsAny(entry, " \t\n") {
+			name, value, _ := strings.Cut(entry, "=")
+			entry = fmt.Sprintf("%s=\"%s\"", name, value)
+		}
+		words = append(words, entry)
+	}
+	if in.substrate.config.Append != "" {
+		words = append(words, in.substrate.config.Append)
+	}
+	return strings.Join(append(words, command.Args...), " ")
+}
+
+// network is the machine's address, in the words of Linux
+// (Documentation/admin-guide/nfs/nfsroot.rst).
+func (in *Instance) network() []string {
+	if in.link == nil || !in.link.Address.IsValid() {
+		return nil
+	}
+	gateway := ""
+	for _, r := range in.link.Routes {
+		if r.To.Bits() == 0 && r.Via.IsValid() {
+			gateway = r.Via.String()
+		}
+	}
+	mask := uint32(math.MaxUint32) << (32 - in.link.Address.Bits())
+	return []string{fmt.Sprintf("ip=%s::%s:%d.%d.%d.%d:%s:eth0:off", in.link.Address.Addr(), gateway,
+		mask>>24, mask>>16&0xff, mask>>8&0xff, mask&0xff, in.spec.Name)}
+}
+
+func (in *Instance) model() string {
+	switch m := in.substrate.config.Machine; {
+	case m != "" && m != auto:
+		return m
+	case in.origin.ours:
+		return machine.MicroVM
+	}
+	return machine.Q35
+}
+
+// vcpus is how many processors the machine has: those of its flavor rounded up,
+// or as many as it may run on.
+func (in *Instance) vcpus() int {
+	switch {
+	case in.spec.VCPUs > 0:
+		return int(math.Ceil(in.spec.VCPUs))
+	case len(in.spec.CPUs) > 0:
+		return len(in.spec.CPUs)
+	}
+	return 1
+}
+
+// Run is not possible: there is one program in the machine, and nothing that
+// could start another.
+func (in *Instance) Run(_ context.Context, command vitrine.Command) error {
+	return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, &vitrine.Unsupported{
+		What: "a command beside the application of a unikernel", Missing: "it runs one program",
+		Do: "put what an install script does into the image, and ask for readiness by tcp, sip or http",
+	})
+}
+
+// Stop asks the application to end (SIGTERM), where the image was built here;
+// elsewhere it presses the machine's power button. After grace the power goes.
+func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
+	in.life.Lock()
+	defer in.life.Unlock()
+	if err := in.halt(ctx, grace); err != nil {
+		return fmt.Errorf("stopping %s: %w", in.spec.Name, err)
+	}
+	return nil
+}
+
+func (in *Instance) halt(ctx context.Context, grace time.Duration) error {
+	if in.guest == nil {
+		return nil
+	}
+	if !in.guest.over() && grace > 0 {
+		in.guest.end(ctx, grace)
+	}
+	if err := in.guest.cut(ctx); err != nil {
+		return err
+	}
+	in.mu.Lock()
+	in.guest = nil
+	in.mu.Unlock()
+	return nil
+}
+
+// Remove ends the machine and removes its place.
+func (in *Instance) Remove(ctx context.Context) error {
+	in.life.Lock()
+	defer in.life.Unlock()
+	in.removed = true
+	err := in.halt(ctx, 0)
+	if in.place != nil {
+		err = errors.Join(err, in.place.Remove(ctx))
+	}
+	if err == nil && in.dir != "" {
+		err = errors.Join(os.RemoveAll(in.dir), in.substrate.config.Run.Erase(recordKind, in.spec.Name))
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", in.spec.Name, err)
+	}
+	in.substrate.forget(in)
+	return nil
+}
+
+// Vantage says where the instance's use can be read: that of all of QEMU.
+func (in *Instance) Vantage() vitrine.Vantage {
+	v := in.place.Vantage()
+	v.Memory = in.spec.Memory
+	return v
+}
