@@ -134,6 +134,5 @@ func BenchmarkAttachDetach(b *testing.B) {
 // others say to each other, both ways.
 func TestBridgeFabricMirrors(t *testing.T) {
 	f, run := cases()["default"].Open(t, filepath.Join(t.TempDir(), "runs"))
-	defer f.Close(context.Background())
 	fabrictest.Mirrors(t, f, run)
 }

@@ -108,18 +108,19 @@ func (w *cable) Cut(s *segment.Segment, end *segment.End) error {
 	if err := errors.Join(segment.RemoveInside(end), s.Unpair(end)); err != nil {
 		return err
 	}
-	for _, stays := range w.ends {
-		if err := errors.Join(segment.RemoveInside(stays), s.Unpair(stays)); err != nil {
-			return err
-		}
-		err := s.Again(stays, func() error { return s.Pair(stays, 0) })
-		if errors.Is(err, fs.ErrNotExist) { // it is about to be detached too
-			w.ends = nil
-			return nil
-		}
+	if len(w.ends) == 0 {
+		return nil
+	}
+	stays := w.ends[0]
+	if err := errors.Join(segment.RemoveInside(stays), s.Unpair(stays)); err != nil {
 		return err
 	}
-	return nil
+	err := s.Again(stays, func() error { return s.Pair(stays, 0) })
+	if errors.Is(err, fs.ErrNotExist) { // it is about to be detached too
+		w.ends = nil
+		return nil
+	}
+	return err
 }
 
 // lent is interfaces of the host, moved into the instances.

@@ -1,12 +1,24 @@
 package direct
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
+	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 )
 
@@ -17,6 +29,196 @@ func cases() fabrictest.Cases {
 	}}
 }
 
-func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m, cases())) }
+// The environment of the run that TestDirectInterfaceComesBackAfterKill kills.
+const (
+	hostEnv = "DIRECT_TEST_HOST"
+	rootEnv = "DIRECT_TEST_ROOT"
+)
+
+func TestMain(m *testing.M) {
+	if root := os.Getenv(rootEnv); root != "" {
+		fmt.Println(take(root, os.Getenv(hostEnv)))
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed
+		return
+	}
+	os.Exit(fabrictest.Main(m, cases()))
+}
+
+// take makes a run of which an instance has the host's eno1, and gives its label.
+func take(root, host string) string {
+	run, err := runs.New(root)
+	if err != nil {
+		return err.Error()
+	}
+	var f fabric.Fabric
+	err = netns.Do(host, func() (err error) {
+		f, err = New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
+		return err
+	})
+	if err != nil {
+		return err.Error()
+	}
+	path, err := netns.Create("vt-" + run.ID + "-bono-1")
+	if err != nil {
+		return err.Error()
+	}
+	if _, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path}); err != nil {
+		return err.Error()
+	}
+	return run.ID
+}
 
 func TestDirectFabric(t *testing.T) { fabrictest.RunAll(t, cases()) }
+
+// state is what eno1 of the host is like.
+func state(t *testing.T, host fabrictest.Host) (s string) {
+	t.Helper()
+	host.Do(t, func() error {
+		link, err := netlink.LinkByName("eno1")
+		var absent netlink.LinkNotFoundError
+		if errors.As(err, &absent) {
+			s = "absent"
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		a := link.Attrs()
+		addrs, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+		s = fmt.Sprint(a.Name, a.MTU, a.Alias, a.HardwareAddr, a.Flags&net.FlagUp, addrs)
+		for _, r := range routes {
+			s += fmt.Sprintln(r.Dst, r.Gw, r.Priority, r.Protocol)
+		}
+		return err
+	})
+	return s
+}
+
+// furnish gives eno1 of the host an alias, an MTU, an address and a route.
+func furnish(t *testing.T, host fabrictest.Host) {
+	t.Helper()
+	host.Do(t, func() error {
+		link, err := netlink.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		addr, err := netlink.ParseAddr("192.0.2.2/24")
+		if err != nil {
+			return err
+		}
+		to := &net.IPNet{IP: net.IPv4(203, 0, 113, 0).To4(), Mask: net.CIDRMask(24, 32)}
+		return errors.Join(
+			netlink.LinkSetAlias(link, "to the lab"),
+			netlink.LinkSetMTU(link, 1400),
+			netlink.AddrAdd(link, addr),
+			netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: to, Gw: net.IPv4(192, 0, 2, 1), Priority: 7}),
+		)
+	})
+}
+
+// TestDirectInterfaces: instances that have interfaces of the host reach each
+// other by what those lead to, and the interfaces are put back as they were.
+func TestDirectInterfaces(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	furnish(t, host)
+	before := state(t, host)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	var f fabric.Fabric
+	host.Do(t, func() (err error) {
+		f, err = New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1", "sprout-1": "eno2"}, InUse: true})
+		return err
+	})
+	bench := fabrictest.NewBench(t, f, run)
+	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "other-1", NetNS: fabrictest.Place(t, run.ID, "other-1")}); !vitrine.IsBadInput(err) {
+		t.Errorf("an instance without an interface: %v", err)
+	}
+	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
+	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"lo"}) {
+		t.Errorf("the host has %q, %v", links, err)
+	}
+	for _, to := range []fabrictest.Instance{sprout, host.Uplink()} {
+		if err := bench.Reach(bono, to); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := f.Detach(t.Context(), "bono-1"); err != nil {
+		t.Error(err)
+	}
+	if after := state(t, host); after != before {
+		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
+		t.Errorf("the host has %q, %v", links, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(run.Dir(), "interface")); err != nil || len(left) > 0 {
+		t.Errorf("records are left: %v, %v", left, err)
+	}
+}
+
+// TestDirectInterfaceComesBackAfterKill: what a killed run had taken is put
+// back by cleaning, as it was.
+func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	furnish(t, host)
+	before := state(t, host)
+	root := filepath.Join(t.TempDir(), "runs")
+	cleaner := segment.Cleaner{Root: root}
+	run, kill := fabrictest.Killable(t, rootEnv+"="+root, hostEnv+"="+host.Path)
+	defer netns.Delete("vt-" + run + "-bono-1")
+	if during := state(t, host); during != "absent" {
+		t.Errorf("the host has eno1 all the same: %s", during)
+	}
+	clean := func(want int) {
+		t.Helper()
+		host.Do(t, func() error {
+			removed, err := cleaner.Clean(t.Context())
+			if len(removed) != want {
+				t.Errorf("removed %q, want %d", removed, want)
+			}
+			return err
+		})
+	}
+	clean(0)
+	kill()
+	clean(2) // the interface, and the namespace
+	if after := state(t, host); after != before {
+		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+	}
+	clean(0)
+}
+
+// TestDirectRefusesInterfaces that the host needs, by name.
+func TestDirectRefusesInterfaces(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	refused := func(name string, inUse bool, words string) {
+		t.Helper()
+		host.Do(t, func() error {
+			_, err := New(Config{Run: run, Interfaces: map[string]string{"bono-1": name}, InUse: inUse})
+			if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%s: %v; want a *vitrine.BadInput with %q", name, err, words)
+			}
+			return nil
+		})
+	}
+	refused("eno3", false, `no interface "eno3"`)
+	furnish(t, host)
+	refused("eno1", false, "192.0.2.2/24")
+	host.Do(t, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.IPv4(192, 0, 2, 1)}) })
+	refused("eno1", true, "default route")
+	host.Do(t, func() error {
+		eno2, err := netlink.LinkByName("eno2")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: "mv0", ParentIndex: eno2.Attrs().Index}})
+	})
+	refused("eno2", true, "mv0")
+}

@@ -22,8 +22,7 @@ func Mirrors(t *testing.T, f fabric.Fabric, run *runs.Run) {
 	if !ok {
 		t.Fatalf("%T cannot mirror", f)
 	}
-	h := Harness{Fabric: f, Run: run, Place: func(t *testing.T, instance string) string { return Place(t, run.ID, instance) }}
-	s := &suite{T: t, h: h, ctx: t.Context()}
+	s := NewBench(t, f, run).s
 	client, server, listener := s.attach("bono-1"), s.attach("sprout-1"), s.attach("probe-1")
 	if err := mirrorer.Mirror(t.Context(), "sprout-1", "nobody"); err == nil {
 		t.Error("mirrored to an instance that is not attached")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 	"vitrine/substrate"
@@ -79,10 +77,10 @@ func (s *Segment) try() error {
 	if err := s.make(); err != nil {
 		return err
 	}
-	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	here, err := OpenHere()
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	return s.wiring.Join(s, &End{NS: fd, Outer: "p1", Inner: Inside})
+	defer here.Close()
+	return s.wiring.Join(s, &End{NS: int(here.Fd()), Outer: "p1", Inner: Inside})
 }

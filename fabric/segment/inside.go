@@ -21,7 +21,7 @@ import (
 func (s *Segment) Configure(end *End) error {
 	err := netns.Do(end.NetNS, func() error { return configure(end) })
 	if err == nil && end.Index != 0 && !end.Loose {
-		err = Settle(s.Links, end.Index)
+		err = Settle(s.outside(end), end.Index)
 	}
 	return err
 }
@@ -29,7 +29,7 @@ func (s *Segment) Configure(end *End) error {
 // configure names the instance's interface Inside and sets it up, in its
 // namespace.
 func configure(end *End) error {
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := Host()
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func configure(end *End) error {
 	if err := sysctl("net/ipv6/conf/"+Inside+"/disable_ipv6", "1"); err != nil {
 		return err
 	}
-	err = links.AddrAdd(link, &netlink.Addr{IPNet: ipNet(end.Addr)})
+	err = links.AddrAdd(link, &netlink.Addr{IPNet: IPNet(end.Addr)})
 	if err != nil {
 		return fmt.Errorf("giving %s the address %s: %w", Inside, end.Addr, err)
 	}
@@ -86,7 +86,7 @@ func Settle(links *netlink.Handle, index int) error {
 // SettleInside is Settle for the interface of an instance that is attached.
 func SettleInside(end *End) error {
 	return netns.Do(end.NetNS, func() error {
-		links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		links, err := Host()
 		if err != nil {
 			return err
 		}
@@ -99,32 +99,48 @@ func SettleInside(end *End) error {
 	})
 }
 
-func ipNet(addr netip.Prefix) *net.IPNet {
+// OpenHere opens the network namespace that the calling thread is in.
+func OpenHere() (*os.File, error) {
+	here, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("opening a network namespace: %w", err)
+	}
+	return here, nil
+}
+
+// Host opens the links of the namespace that the calling thread is in.
+func Host() (*netlink.Handle, error) { return netlink.NewHandle(unix.NETLINK_ROUTE) }
+
+// IPNet is an address and the length of its network's prefix, for netlink.
+func IPNet(addr netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), addr.Addr().BitLen())}
 }
 
 // Bridge makes a bridge in the segment's namespace, up, and gives its index.
-func (s *Segment) Bridge(name string) (int, error) {
+func (s *Segment) Bridge(name string) (int, error) { return s.BridgeAt(s.Links, name) }
+
+// BridgeAt is Bridge in the namespace of links.
+func (s *Segment) BridgeAt(links *netlink.Handle, name string) (int, error) {
 	snooping := false // of multicast: it is about hosts that are not here
 	br := &netlink.Bridge{
 		LinkAttrs:         netlink.LinkAttrs{Name: name, MTU: s.MTU, TxQLen: -1, Flags: net.FlagUp},
 		MulticastSnooping: &snooping,
 	}
-	if err := s.Links.LinkAdd(br); err != nil {
+	if err := links.LinkAdd(br); err != nil {
 		return 0, fmt.Errorf("making a bridge: %w", err)
 	}
 	return br.Index, nil
 }
 
-// Pair makes a pair of interfaces, one end in the segment's namespace under the
-// name of the outer part, up and with the given master (0: none), the other in
-// the instance's namespace from the first. It notes the outer part's index.
+// Pair makes a pair of interfaces, one end outside under the name of the outer
+// part, up and with the given master (0: none), the other in the instance's
+// namespace from the first. It notes the outer part's index.
 func (s *Segment) Pair(end *End, master int) error {
 	veth := netlink.NewVeth(netlink.LinkAttrs{
 		Name: end.Outer, Alias: end.Instance, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp,
 	})
 	veth.PeerName, veth.PeerMTU, veth.PeerNamespace = Inside, uint32(s.MTU), netlink.NsFd(end.NS)
-	if err := s.Links.LinkAdd(veth); err != nil {
+	if err := s.outside(end).LinkAdd(veth); err != nil {
 		return fmt.Errorf("making a pair of interfaces: %w", err)
 	}
 	end.Index = veth.Index
@@ -179,25 +195,50 @@ func (s *Segment) Cable(end *End, master int) (int, error) {
 	return peer.Attrs().Index, nil
 }
 
+// outside is where the outer part of an end is.
+func (s *Segment) outside(end *End) *netlink.Handle {
+	if end.Links != nil {
+		return end.Links
+	}
+	return s.Links
+}
+
 // Unpair removes a pair of interfaces by its outer part.
 func (s *Segment) Unpair(end *End) error {
 	if end.Index == 0 {
 		return nil
 	}
-	if err := Remove(s.Links, end.Index); err != nil {
+	if err := remove(s.outside(end), end.Index); err != nil {
 		return fmt.Errorf("removing interface %s: %w", end.Outer, err)
 	}
 	end.Index = 0
 	return nil
 }
 
-// Remove removes an interface. One that has gone is no error.
-func Remove(links *netlink.Handle, index int) error {
+// remove removes an interface. One that has gone is no error.
+func remove(links *netlink.Handle, index int) error {
 	err := links.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	return err
+}
+
+// RemoveByName removes an interface of the segment's namespace. One that has
+// gone is no error.
+func (s *Segment) RemoveByName(name string) error {
+	link, err := s.Links.LinkByName(name)
+	var gone netlink.LinkNotFoundError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err == nil {
+		err = remove(s.Links, link.Attrs().Index)
+	}
+	if err != nil {
+		return fmt.Errorf("removing interface %s: %w", name, err)
+	}
+	return nil
 }
 
 // RemoveInside removes the instance's interface from its namespace, for
@@ -220,10 +261,10 @@ func RemoveInside(end *End) error {
 	return nil
 }
 
-// quiet keeps the calling thread's namespace to what is asked of it: no IPv6
+// Quiet keeps the calling thread's namespace to what is asked of it: no IPv6
 // on its interfaces, whose discovery is traffic that nobody offered, and no
 // packet filter between instances.
-func quiet() error {
+func Quiet() error {
 	for _, key := range []string{"net/ipv6/conf/all/disable_ipv6", "net/ipv6/conf/default/disable_ipv6"} {
 		if err := sysctl(key, "1"); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -24,7 +25,7 @@ const recordKind = "interface"
 type Lender struct {
 	Links *netlink.Handle // in the host's namespace
 	run   *runs.Run       // nil: nothing is lent, only put back
-	fd    int             // of the host's namespace
+	here  *os.File        // the host's namespace
 }
 
 // A Loan is an interface of the host that is in an instance, and how it was.
@@ -41,15 +42,15 @@ type Loan struct {
 
 // NewLender makes a lender for a run.
 func NewLender(run *runs.Run) (*Lender, error) {
-	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	here, err := OpenHere()
 	if err != nil {
-		return nil, fmt.Errorf("opening the host's network namespace: %w", err)
+		return nil, err
 	}
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := Host()
 	if err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
+		return nil, errors.Join(err, here.Close())
 	}
-	return &Lender{Links: links, run: run, fd: fd}, nil
+	return &Lender{Links: links, run: run, here: here}, nil
 }
 
 // Close lets go of the host's namespace; what is lent stays so. Idempotent.
@@ -59,7 +60,7 @@ func (l *Lender) Close() error {
 	}
 	l.Links.Close()
 	l.Links = nil
-	return unix.Close(l.fd)
+	return l.here.Close()
 }
 
 // Free finds an interface that may be lent. One that is absent, that carries
@@ -200,7 +201,7 @@ func (l *Lender) PutBack(loan *Loan) error {
 // where it gets its name back. It says whether it is there then.
 func (l *Lender) fetch(loan *Loan) (back bool, err error) {
 	err = netns.Do(loan.NetNS, func() error {
-		links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		links, err := Host()
 		if err != nil {
 			return err
 		}
@@ -209,7 +210,7 @@ func (l *Lender) fetch(loan *Loan) (back bool, err error) {
 		if err != nil || link == nil {
 			return err
 		}
-		return links.LinkSetNsFd(link, l.fd)
+		return links.LinkSetNsFd(link, int(l.here.Fd()))
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("putting the interface %s back: %w", loan.Name, err)

@@ -54,7 +54,7 @@ func (o *Over) openHost(config *Config) error {
 	if o.Parent == "" {
 		return nil
 	}
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := Host()
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,13 @@ func Uplink(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 		return nil, err
 	case link.Attrs().MasterIndex != 0:
 		return bad(fmt.Sprintf("the interface %s is in use: it is part of a bridge or bond", name), "name the bridge or bond, or take it out (ip link set "+name+" nomaster)")
+	case link.Attrs().Flags&net.FlagLoopback != 0:
+		return bad(fmt.Sprintf("the interface %s leads nowhere", name), "one that leads out")
 	case link.Attrs().Flags&net.FlagUp == 0:
 		return bad(fmt.Sprintf("the interface %s is down", name), "bring it up (ip link set "+name+" up)")
+	}
+	if err := Settle(links, link.Attrs().Index); err != nil {
+		return nil, err
 	}
 	return link, nil
 }

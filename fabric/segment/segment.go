@@ -82,10 +82,12 @@ type End struct {
 	fabric.Port
 	NS    int          // file descriptor of the instance's namespace, during Join
 	Outer string       // a name for the part outside the instance: "p1"; unique in the run
-	Index int          // of the part outside, in the segment's namespace; 0: it has none
+	Index int          // of the part outside; 0: it has none
 	Inner string       // what the interface is called in the instance after Join: it is then named Inside
 	Loose bool         // set by Join: the interface may have no carrier yet, and none is waited for
 	Addr  netip.Prefix // the instance's
+
+	Links *netlink.Handle // set by Join: where the part outside is; nil: in the segment's namespace
 }
 
 // A Segment is one run's fabric.
@@ -129,10 +131,10 @@ func New(config Config, wiring Wiring) (*Segment, error) {
 
 // make makes what is in the segment's namespace, which the thread is in.
 func (s *Segment) make() (err error) {
-	if err := quiet(); err != nil {
+	if err := Quiet(); err != nil {
 		return err
 	}
-	if s.Links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+	if s.Links, err = Host(); err != nil {
 		return err
 	}
 	return s.wiring.Make(s)
@@ -211,22 +213,22 @@ func (s *Segment) join(end *End) error {
 }
 
 // Mirror copies what passes the port of one instance, in both directions, to
-// the port of another. Both parts outside have to be in the segment's namespace.
+// the port of another. Both have to have parts outside, and in one namespace.
 func (s *Segment) Mirror(_ context.Context, of, to string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var index [2]int
+	var ends [2]*End
 	for i, instance := range []string{of, to} {
 		end, has := s.attached[instance]
 		switch {
 		case !has:
 			return fmt.Errorf("mirroring %s to %s: %s is not attached to the %s fabric", of, to, instance, s.Name)
-		case end.Index == 0:
-			return &vitrine.Unsupported{What: "mirroring " + of + " to " + to, Missing: "a port outside the instance, which the " + s.Name + " fabric has not", Do: "use the fabric bridge"}
+		case end.Index == 0 || i == 1 && ends[0].Links != end.Links:
+			return &vitrine.Unsupported{What: "mirroring " + of + " to " + to, Missing: "ports of both at one switch, which the " + s.Name + " fabric has not", Do: "use the fabric bridge"}
 		}
-		index[i] = end.Index
+		ends[i] = end
 	}
-	if err := mirror.Port(s.Links, index[0], index[1]); err != nil {
+	if err := mirror.Port(s.outside(ends[0]), ends[0].Index, ends[1].Index); err != nil {
 		return fmt.Errorf("mirroring %s to %s: %w", of, to, err)
 	}
 	return nil

@@ -1,0 +1,138 @@
+package fabrictest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+)
+
+// A Host is a network namespace that stands for a host with two interfaces,
+// eno1 and eno2, cabled to one switch that also sends frames back where they
+// came from. The switch is a namespace with the bridge br0, 198.18.255.1/16.
+type Host struct {
+	Path   string // of the host's namespace
+	Switch string // of the switch's
+}
+
+// NewHost makes a host for the test's duration.
+func NewHost(t *testing.T) Host {
+	t.Helper()
+	label := fmt.Sprintf("test%d", os.Getpid())
+	h := Host{Path: Place(t, label, "host"), Switch: Place(t, label, "switch")}
+	if err := netns.Do(h.Path, func() error { return h.cable() }); err != nil {
+		if vitrine.IsUnsupported(err) {
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	return h
+}
+
+// cable makes the interfaces, in the host's namespace.
+func (h Host) cable() error {
+	fd, err := unix.Open(h.Switch, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for _, name := range []string{"eno1", "eno2"} {
+		pair := netlink.NewVeth(netlink.LinkAttrs{Name: name, TxQLen: -1, Flags: net.FlagUp})
+		pair.PeerName, pair.PeerNamespace = name, netlink.NsFd(fd)
+		if err := netlink.LinkAdd(pair); err != nil {
+			return err
+		}
+	}
+	return netns.Do(h.Switch, func() error {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1, Flags: net.FlagUp}}
+		if err := netlink.LinkAdd(bridge); err != nil {
+			return err
+		}
+		addr, err := netlink.ParseAddr("198.18.255.1/16")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(bridge, addr); err != nil {
+			return err
+		}
+		for _, name := range []string{"eno1", "eno2"} {
+			port, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			for _, set := range []func() error{
+				func() error { return netlink.LinkSetMaster(port, bridge) },
+				func() error { return netlink.LinkSetHairpin(port, true) },
+				func() error { return netlink.LinkSetUp(port) },
+			} {
+				if err := set(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Do calls f on a thread that is on the host.
+func (h Host) Do(t *testing.T, f func() error) {
+	t.Helper()
+	if err := netns.Do(h.Path, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Uplink is the switch's own interface, as an instance.
+func (h Host) Uplink() Instance {
+	return instance{
+		Endpoint: fabric.Endpoint{Addr: netip.MustParseAddr("198.18.255.1"), Interface: "br0"},
+		port:     fabric.Port{Instance: "switch", NetNS: h.Switch},
+	}
+}
+
+// An Instance is one that was attached to a Bench.
+type Instance = instance
+
+// A Bench is a fabric to try by hand.
+type Bench struct{ s *suite }
+
+// NewBench closes the fabric with the test.
+func NewBench(t *testing.T, f fabric.Fabric, run *runs.Run) Bench {
+	t.Helper()
+	h := Harness{Fabric: f, Run: run, Place: func(t *testing.T, instance string) string { return Place(t, run.ID, instance) }}
+	t.Cleanup(func() {
+		if err := f.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return Bench{&suite{T: t, h: h, ctx: t.Context()}}
+}
+
+// Attach makes a place and attaches it.
+func (b Bench) Attach(name string) Instance {
+	b.s.Helper()
+	return b.s.attach(name)
+}
+
+// Reach asks one instance from another, by UDP.
+func (b Bench) Reach(from, to Instance) error {
+	b.s.Helper()
+	got, err := b.s.ask(from, "udp", b.s.serve(to, "udp", to.port.Instance, 0))
+	if want := to.port.Instance + " " + from.Addr.String(); err == nil && got != want {
+		err = fmt.Errorf("%q was answered, want %q", got, want)
+	}
+	if err != nil {
+		return fmt.Errorf("from %s to %s: %w", from.port.Instance, to.port.Instance, err)
+	}
+	return nil
+}

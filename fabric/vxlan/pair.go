@@ -1,0 +1,123 @@
+package vxlan
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine/fabric/segment"
+	"vitrine/internal/netns"
+)
+
+// Of the two namespaces that stand for hosts.
+const (
+	underlay = "wire"   // the interface by which each reaches the other
+	overlay  = "vxlan0" // its end of the tunnel
+)
+
+// A host is a namespace that stands for one: a bridge, an interface that leads
+// to the other host, and an end of the tunnel.
+type host struct {
+	links  *netlink.Handle
+	bridge int
+}
+
+// pair is the Wiring of two such hosts. The first is the segment's namespace.
+// The second has no name: it goes when this process lets go of it, however
+// that ends.
+type pair struct {
+	config Config
+	hosts  [2]host
+	far    *os.File // the second's namespace
+	joined int      // instances so far
+}
+
+// Make makes the two hosts, with a network of their own between them.
+func (w *pair) Make(s *segment.Segment) error {
+	w.hosts[0].links = s.Links
+	if err := netns.Try(w.makeFar); err != nil {
+		return err
+	}
+	wire := netlink.NewVeth(netlink.LinkAttrs{Name: underlay, MTU: s.MTU + Overhead, TxQLen: -1})
+	wire.PeerName, wire.PeerNamespace = underlay, netlink.NsFd(w.far.Fd())
+	if err := s.Links.LinkAdd(wire); err != nil {
+		return fmt.Errorf("making a pair of interfaces: %w", err)
+	}
+	ends := [2]netip.Prefix{netip.MustParsePrefix("198.19.255.253/30"), netip.MustParsePrefix("198.19.255.254/30")}
+	for i := range w.hosts {
+		if err := w.hosts[i].wire(ends[i]); err != nil {
+			return err
+		}
+	}
+	for i := range w.hosts {
+		h := &w.hosts[i]
+		err := h.links.LinkAdd(w.config.device(netlink.LinkAttrs{Name: overlay, MTU: s.MTU, TxQLen: -1}, ends[i].Addr(), ends[1-i].Addr()))
+		if err != nil {
+			return fmt.Errorf("making an end of the tunnel: %w", err)
+		}
+		if h.bridge, err = s.BridgeAt(h.links, "br0"); err != nil {
+			return err
+		}
+		if err := plug(h.links, overlay, h.bridge); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeFar keeps the thread's namespace as that of the second host.
+func (w *pair) makeFar() (err error) {
+	if err := segment.Quiet(); err != nil {
+		return err
+	}
+	if w.hosts[1].links, err = segment.Host(); err != nil {
+		return err
+	}
+	w.far, err = segment.OpenHere()
+	return err
+}
+
+// wire sets the host's interface to the other one up.
+func (h *host) wire(addr netip.Prefix) error {
+	wire, err := h.links.LinkByName(underlay)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", underlay, err)
+	}
+	if err := h.links.AddrAdd(wire, &netlink.Addr{IPNet: segment.IPNet(addr)}); err != nil {
+		return fmt.Errorf("giving %s the address %s: %w", underlay, addr, err)
+	}
+	if err := h.links.LinkSetUp(wire); err != nil {
+		return fmt.Errorf("bringing %s up: %w", underlay, err)
+	}
+	return nil
+}
+
+// Join joins the instance to the one host or, in turn, to the other.
+func (w *pair) Join(s *segment.Segment, end *segment.End) error {
+	h := &w.hosts[w.joined%len(w.hosts)]
+	end.Links = h.links
+	if err := s.Pair(end, h.bridge); err != nil {
+		return err
+	}
+	w.joined++
+	return nil
+}
+
+// Cut removes what joins the instance.
+func (w *pair) Cut(s *segment.Segment, end *segment.End) error { return s.Unpair(end) }
+
+// Unmake lets go of the second host, which is then gone.
+func (w *pair) Unmake(*segment.Segment) error {
+	if far := w.hosts[1].links; far != nil {
+		far.Close()
+		w.hosts[1].links = nil
+	}
+	if w.far == nil {
+		return nil
+	}
+	far := w.far
+	w.far = nil
+	return far.Close()
+}
