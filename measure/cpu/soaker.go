@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/measure/thread"
 )
 
 const (
@@ -56,7 +57,7 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := MarkThread("vt-soak"); err != nil {
+	if err := thread.Name(thread.Soaker); err != nil {
 		return err
 	}
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
@@ -75,19 +76,6 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	for !over.Load() {
 		lap()
 		laps.Add(1)
-	}
-	return nil
-}
-
-// MarkThread names the calling thread, by which a Meter knows who is part of the
-// measuring: "vt-soak" altogether, "vt-send" in user mode.
-func MarkThread(name string) error {
-	text, err := unix.BytePtrFromString(name)
-	if err != nil {
-		return err
-	}
-	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(text)), 0, 0, 0); err != nil {
-		return fmt.Errorf("name a thread %s: %w", name, err)
 	}
 	return nil
 }
@@ -130,7 +118,7 @@ func calibrate() uint64 {
 	for _, t := range fast {
 		sum += t
 	}
-	return uint64(max((sum/1).Nanoseconds()*lapUnit/int64(len(fast))-overhead[calibration/20].Nanoseconds()*lapUnit, 1))
+	return uint64(max(sum.Nanoseconds()*lapUnit/int64(len(fast))-overhead[calibration/20].Nanoseconds()*lapUnit, 1))
 }
 
 // lap turns a loop that touches no memory, so that it takes no cache from others.

@@ -15,6 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
+	"vitrine/measure/thread"
 )
 
 const (
@@ -182,7 +183,7 @@ func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (
 	done := make(chan outcome, 1)
 	go func() {
 		runtime.LockOSThread() // ends with the goroutine, and its affinity with it
-		if err := pin(r.config.CPU); err != nil {
+		if err := thread.Pin(r.config.CPU); err != nil {
 			done <- outcome{err: err}
 			return
 		}

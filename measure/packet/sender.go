@@ -17,6 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
+	"vitrine/measure/thread"
 )
 
 const (
@@ -257,10 +258,11 @@ func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 	done := make(chan outcome, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread, with its affinity, ends with the goroutine
-		if err := pin(s.config.CPU); err != nil {
+		if err := errors.Join(thread.Pin(s.config.CPU), thread.Name(thread.Sender)); err != nil {
 			done <- outcome{err: err}
 			return
 		}
+		sleep(1) // the name counts from here
 		l := newLoop(s.fd, frame, s.skip, stream)
 		err := l.run(ctx)
 		done <- outcome{l.result(), err}
@@ -270,21 +272,6 @@ func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 		return o.sent, fmt.Errorf("send on %s: %w", s.config.Interface, o.err)
 	}
 	return o.sent, nil
-}
-
-// pin keeps the calling thread on one CPU and asks for timers without slack.
-func pin(cpu int) error {
-	// Nanoseconds; the default of 50 µs is added to every sleep.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	if cpu < 0 {
-		return nil
-	}
-	var set unix.CPUSet
-	set.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return &vitrine.Unsupported{What: fmt.Sprintf("sending from CPU %d", cpu), Missing: err.Error(), Do: "choose one that this process may run on"}
-	}
-	return nil
 }
 
 // A loop sends one stream. Nothing in it allocates once it runs.
