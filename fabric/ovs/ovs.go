@@ -15,9 +15,9 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/fabric"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
 	"vitrine/spec"
@@ -84,6 +84,8 @@ type Fabric struct {
 	mirrors map[[2]string]bool
 }
 
+var _ fabric.Mirrorer = (*Fabric)(nil)
+
 // A port is an instance's place at the bridge.
 type port struct {
 	number int    // of the OpenFlow port
@@ -111,7 +113,7 @@ func New(ctx context.Context, config Config) (*Fabric, error) {
 	}
 	s, err := segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, &wiring{f, ctx})
 	if err != nil {
-		f.host.Close() // of a nil Handle: nothing
+		f.leave()
 		return nil, err
 	}
 	f.Segment = s
@@ -200,7 +202,8 @@ func (f *Fabric) connect(ctx context.Context) (err error) {
 		if f.client, err = newClient(f.config.Server); err != nil {
 			return err
 		}
-		if f.host, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		// The user's switch is where this process is, and so are its ports.
+		if f.host, err = segment.Host(); err != nil {
 			return err
 		}
 		f.bridge = bridgeOf(run.ID)
@@ -261,9 +264,6 @@ func (w *wiring) make(s *segment.Segment) (err error) {
 			return err
 		}
 	} else {
-		// The user's switch is where this process is, and so are its ports.
-		s.Links.Close()
-		s.Links = w.host
 		// Recorded first: a run that ends before it can take back what follows
 		// is cleaned up by this.
 		if err := w.config.Run.Record(recordKind, "bridge", []byte(w.config.Server)); err != nil {
@@ -291,5 +291,13 @@ func (w *wiring) Unmake(*segment.Segment) error {
 	if _, err := w.client.vsctl(ctx, "--if-exists", "del-br", w.bridge); err != nil {
 		return err
 	}
+	w.leave()
 	return w.config.Run.Erase(recordKind, "bridge")
+}
+
+// leave lets go of this process's namespace. Idempotent.
+func (f *Fabric) leave() {
+	if f.host != nil {
+		f.host.Close()
+	}
 }

@@ -9,10 +9,14 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/spec"
 )
 
-// cases are the ways to have the fabric that every kernel of today allows.
+// userServer is the environment's name for the socket of a switch that is to
+// be used.
+const userServer = "OVS_TEST_SERVER"
+
+// cases are one fabric: with the run's own switch, or with the user's where
+// the environment has one.
 func cases() fabrictest.Cases {
 	with := func(c Config) fabrictest.Case {
 		return fabrictest.Case{
@@ -27,12 +31,15 @@ func cases() fabrictest.Cases {
 			Fabric: segment.Name, MTU: c.MTU,
 		}
 	}
-	return fabrictest.Cases{
-		"default": with(Config{}),
-		"flows":   with(Config{Rules: RulesFlows, Datapath: DatapathNetdev, CPUs: spec.CPUs{0}, Options: segment.Options{MTU: 9000}}),
+	if socket := os.Getenv(userServer); socket != "" {
+		return fabrictest.Cases{"user": with(Config{Server: socket, Rules: RulesFlows, Options: segment.Options{MTU: 9000}})}
 	}
+	return fabrictest.Cases{"default": with(Config{})}
 }
 
 func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m, cases())) }
 
-func TestOVSFabric(t *testing.T) { fabrictest.RunAll(t, cases()) }
+func TestOVSFabric(t *testing.T) {
+	t.Parallel()
+	fabrictest.RunAll(t, cases())
+}

@@ -23,7 +23,7 @@ func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 		return fmt.Errorf("numbering the port %s: %w", end.Outer, err)
 	}
 	if w.server == nil {
-		end.Outer = interfaceOf(w.config.Run.ID, number)
+		end.Outer, end.Links = interfaceOf(w.config.Run.ID, number), w.host
 	}
 	if err := s.Pair(end, 0); err != nil {
 		return err

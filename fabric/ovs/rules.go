@@ -168,5 +168,8 @@ func parseFlows(dump string) ([]flow, error) {
 		}
 		flows = append(flows, f)
 	}
-	return flows, lines.Err()
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("the switch's rules: %w", err)
+	}
+	return flows, nil
 }

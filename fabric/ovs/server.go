@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/internal/netns"
 	"vitrine/spec"
 )
@@ -152,7 +153,11 @@ func bound(cpus spec.CPUs, f func() error) error {
 	for _, cpu := range cpus {
 		set.Set(cpu)
 	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
+	err := unix.SchedSetaffinity(0, &set)
+	if errors.Is(err, unix.EINVAL) {
+		return &vitrine.BadInput{File: "fabric ovs", Found: "cpus: " + cpus.String(), Want: "CPUs of this host that this process may run on"}
+	}
+	if err != nil {
 		return fmt.Errorf("binding to CPUs %v: %w", cpus, err)
 	}
 	return errors.Join(f(), unix.SchedSetaffinity(0, &before))

@@ -1,0 +1,255 @@
+package ovs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"vitrine"
+	"vitrine/fabric/fabrictest"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/spec"
+)
+
+// TestOVSCarriesTCP: more than one segment at a time, whose checksums and
+// cutting senders leave to interfaces that can do it.
+func TestOVSCarriesTCP(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{})
+	p := attach(t, f, "a", "b")
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	var l net.Listener
+	must(t, netns.Do(p[1].path, func() (err error) {
+		l, err = net.Listen("tcp", p[1].Addr.String()+":0")
+		return err
+	}))
+	defer l.Close()
+	const enough = 20 * time.Second
+	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(enough)))
+	type read struct {
+		sum [sha256.Size]byte
+		err error
+	}
+	done := make(chan read, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			done <- read{err: err}
+			return
+		}
+		_ = conn.SetDeadline(time.Now().Add(enough))
+		got, err := io.ReadAll(conn)
+		done <- read{sha256.Sum256(got), err}
+	}()
+	var conn net.Conn
+	must(t, netns.Do(p[0].path, func() (err error) {
+		conn, err = net.DialTimeout("tcp", l.Addr().String(), enough)
+		return err
+	}))
+	must(t, conn.SetDeadline(time.Now().Add(enough)))
+	_, err := conn.Write(want)
+	must(t, err)
+	must(t, conn.Close())
+	if got := <-done; got.err != nil || got.sum != sha256.Sum256(want) {
+		t.Errorf("%d bytes arrived changed, %v", len(want), got.err)
+	}
+}
+
+// daemons are the threads of a run's daemons, by name, with the CPUs that they
+// may run on.
+func daemons(t *testing.T, run *runs.Run) map[string][]string {
+	t.Helper()
+	all, err := procfs.AllProcs()
+	must(t, err)
+	found := make(map[string][]string)
+	for _, p := range all {
+		name := daemonOf(p, folder(run.Root, run.ID))
+		if name == "" {
+			continue
+		}
+		threads, err := procfs.AllThreads(p.PID)
+		must(t, err)
+		for _, thread := range threads {
+			comm, err := thread.Comm()
+			must(t, err)
+			status, err := thread.NewStatus()
+			must(t, err)
+			found[name] = append(found[name], fmt.Sprintf("%s on %v", comm, status.CpusAllowedList))
+		}
+	}
+	return found
+}
+
+func TestOVSStaysOnItsCPUs(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{CPUs: spec.CPUs{0}})
+	found := daemons(t, f.config.Run)
+	if len(found) != 2 || len(found[switchName]) < 2 {
+		t.Fatalf("threads: %q", found)
+	}
+	for name, threads := range found {
+		for _, thread := range threads {
+			if !strings.HasSuffix(thread, "on [0]") {
+				t.Errorf("%s: %s", name, thread)
+			}
+		}
+	}
+	if d := f.Describe(); !strings.Contains(d, "on CPUs 0") || !strings.Contains(d, f.Datapath()) {
+		t.Errorf("described as %q", d)
+	}
+}
+
+// TestSwitchPollsByAFXDP, on the CPU that it is given, and carries what a
+// packet socket would.
+func TestSwitchPollsByAFXDP(t *testing.T) {
+	cpu := runtime.NumCPU() - 1
+	f := open(t, Config{Ports: PortsAFXDP, CPUs: spec.CPUs{cpu}, Rules: RulesFlows})
+	p := attach(t, f, "a", "b")
+	p[1].serve(t)
+	if got := p[0].ask(t, p[1], 100, 64); got != 100 {
+		t.Errorf("%d of 100 were answered", got)
+	}
+	if got := counted(t, f); got["a to b"] != sent(100, 64) {
+		t.Errorf("counted are %q", got)
+	}
+	polls := func(thread string) bool {
+		return strings.HasPrefix(thread, "pmd-") && strings.HasSuffix(thread, fmt.Sprintf("on [%d]", cpu))
+	}
+	if threads := daemons(t, f.config.Run)[switchName]; !slices.ContainsFunc(threads, polls) {
+		t.Errorf("no thread polls on CPU %d: %q", cpu, threads)
+	}
+}
+
+// TestOVSOfAKilledRun: its daemons are found and ended; those of a run that
+// lives are not.
+func TestOVSOfAKilledRun(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{})
+	root := f.config.Run.Root
+	other, kill := fabrictest.Killable(t, "FABRICTEST_CASE=default", "FABRICTEST_ROOT="+root)
+	t.Cleanup(func() {
+		if err := netns.Delete("vt-" + other + "-bono-1"); err != nil {
+			t.Error(err)
+		}
+	})
+	kill()
+	dead := &runs.Run{ID: other, Root: root}
+	if n := len(daemons(t, dead)); n != 2 {
+		t.Fatalf("a run that was killed leaves %d daemons", n)
+	}
+	removed, err := Cleaner{Root: root}.Clean(t.Context())
+	if want := []string{"ovs-vswitchd of run " + other, "ovsdb-server of run " + other}; err != nil || !slices.Equal(removed, want) {
+		t.Errorf("removed %q, %v; want %q", removed, err, want)
+	}
+	if found := daemons(t, dead); len(found) != 0 {
+		t.Errorf("left running: %q", found)
+	}
+	if n := len(daemons(t, f.config.Run)); n != 2 {
+		t.Errorf("the run that lives has %d daemons", n)
+	}
+	must(t, netns.Delete("vt-"+other+"-fabric"))
+	must(t, runs.Forget(root, other))
+}
+
+// TestOVSSaysWhatEndedIt: an error tells of a daemon that has ended.
+func TestOVSSaysWhatEndedIt(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{})
+	d := f.server.daemons[1]
+	must(t, d.cmd.Process.Kill())
+	<-d.ended
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.server.explain(ctx.Err()); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd has ended (signal: killed)") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// TestOVSOfTheUser: in a switch that is not the run's nothing is touched but
+// the run's own bridge. The suite's tests run again for that, in a namespace
+// with such a switch.
+func TestOVSOfTheUser(t *testing.T) {
+	t.Parallel()
+	path := fabrictest.Place(t, fmt.Sprintf("test%d", os.Getpid()), "host-1")
+	theirs, err := newServer(t.TempDir(), nil)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	must(t, err)
+	c, err := newClient(theirs.socket())
+	must(t, err)
+	defer func() {
+		if err := theirs.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	must(t, theirs.start(t.Context(), path, c))
+	_, err = c.vsctl(t.Context(), "add-br", "theirs", "--", "set", "Bridge", "theirs", "datapath_type=netdev")
+	must(t, err)
+	before, err := c.vsctl(t.Context(), "show")
+	must(t, err)
+	interfaces, err := fabrictest.Interfaces(path)
+	must(t, err)
+
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestOVSFabric$/^user$/^(Reach|DetachAndAttach|CloseLeavesNothing|TwoRuns|MTU|Killed)$")
+	again.Env = append(os.Environ(), userServer+"="+theirs.socket())
+	var out bytes.Buffer
+	again.Stdout, again.Stderr = &out, &out
+	must(t, netns.Do(path, again.Start))
+	if err := again.Wait(); err != nil || strings.Count(out.String(), "--- PASS: TestOVSFabric/user/") != 6 {
+		t.Errorf("the suite: %v\n%s", err, out.String())
+	}
+	if after, err := c.vsctl(t.Context(), "show"); err != nil || after != before {
+		t.Errorf("the switch was\n%sand is, %v,\n%s", before, err, after)
+	}
+	if left, err := fabrictest.Interfaces(path); err != nil || !slices.Equal(left, interfaces) {
+		t.Errorf("interfaces were %q and are %q, %v", interfaces, left, err)
+	}
+}
+
+func TestOVSMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	if _, err := New(t.Context(), Config{Run: run}); !vitrine.IsUnsupported(err) {
+		t.Errorf("without Open vSwitch: %v", err)
+	}
+	if c := Check(t.Context()); c[0].OK || !strings.Contains(c[0].Missing, "openvswitch-switch") {
+		t.Errorf("doctor without Open vSwitch: %+v", c)
+	}
+}
+
+func TestOVSRefuses(t *testing.T) {
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	for _, c := range []Config{
+		{Datapath: "fast"}, {Rules: "x"}, {Ports: "dpdk"},
+		{Ports: PortsAFXDP}, {Ports: PortsAFXDP, CPUs: spec.CPUs{0}, Datapath: DatapathKernel},
+		{Server: "/nowhere/db.sock"}, {Server: "/", CPUs: spec.CPUs{0}}, {Server: "/", Ports: PortsAFXDP},
+		{CPUs: spec.CPUs{8000}},
+	} {
+		c.Run = run
+		f, err := New(t.Context(), c)
+		if err == nil {
+			_ = f.Close(context.Background())
+		}
+		if !vitrine.IsBadInput(err) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if c := Check(t.Context()); c[0].OK == (c[0].Missing != "") {
+		t.Errorf("doctor: %+v", c)
+	}
+}

@@ -1,0 +1,213 @@
+package ovs
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+// counted are the fabric's counters of what is not nothing.
+func counted(t *testing.T, f *Fabric) map[string]string {
+	t.Helper()
+	all, err := f.Counters(t.Context())
+	must(t, err)
+	found := make(map[string]string)
+	for _, c := range all {
+		if c.Packets == 0 && c.Bytes == 0 {
+			continue
+		}
+		name := c.From + " to " + c.To
+		if c.Hop {
+			name += " in the chain"
+		}
+		found[name] = frames(c.Packets, c.Bytes)
+	}
+	return found
+}
+
+func frames(packets, bytes uint64) string { return fmt.Sprintf("%d packets, %d bytes", packets, bytes) }
+
+// sent is what n datagrams of a size are as frames.
+func sent(n, size uint64) string { return frames(n, n*(14+20+8+size)) }
+
+// TestOVSCountersEqualWhatWasSent, both ways, for each pair.
+func TestOVSCountersEqualWhatWasSent(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{Rules: RulesFlows})
+	p := attach(t, f, "a", "b", "c")
+	p[1].serve(t)
+	p[2].serve(t)
+	if got := counted(t, f); len(got) != 0 {
+		t.Errorf("nothing was sent, and counted are %q", got)
+	}
+	if got := p[0].ask(t, p[1], 300, 100) + p[0].ask(t, p[2], 200, 1000) + p[2].ask(t, p[1], 50, 18); got != 550 {
+		t.Fatalf("%d of 550 were answered", got)
+	}
+	want := map[string]string{
+		"a to b": sent(300, 100), "b to a": sent(300, 100),
+		"a to c": sent(200, 1000), "c to a": sent(200, 1000),
+		"b to c": sent(50, 18), "c to b": sent(50, 18),
+	}
+	if got := counted(t, f); !maps.Equal(got, want) {
+		t.Errorf("counted are %q, want %q", got, want)
+	}
+	// Another instance does not disturb what is counted, nor does one's going.
+	attach(t, f, "d")
+	must(t, f.Detach(t.Context(), "c"))
+	maps.DeleteFunc(want, func(pair, _ string) bool { return pair != "a to b" && pair != "b to a" })
+	if got := counted(t, f); !maps.Equal(got, want) {
+		t.Errorf("counted are %q, want %q", got, want)
+	}
+}
+
+func TestOVSCountersOfNormalRules(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{})
+	if c, err := f.Counters(t.Context()); err == nil {
+		t.Errorf("without rules that count: %v", c)
+	}
+}
+
+// reflect sends back each question that arrives at an instance, with a source
+// of its own and a destination that nobody has, as a forwarder does, until the
+// test ends; the function that it gives says how many those were.
+func (p place) reflect(t *testing.T) (count func() int) {
+	t.Helper()
+	must(t, netns.Do(p.path, func() error { // what is not for it, its kernel would send on too
+		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0)
+	}))
+	fd, index := p.socket(t, 0)
+	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}))
+	done, stop := make(chan int), make(chan struct{})
+	go func() {
+		b, n := make([]byte, 2000), 0
+		for {
+			select {
+			case <-stop:
+				done <- n
+				return
+			default:
+			}
+			size, from, err := unix.Recvfrom(fd, b, 0)
+			if err != nil || message(b[:size]) == nil || from.(*unix.SockaddrLinklayer).Pkttype != unix.PACKET_HOST {
+				continue
+			}
+			n++
+			copy(b[6:12], b[:6])
+			copy(b, []byte{2, 0, 0, 0, 0, 9})
+			_ = unix.Sendto(fd, b[:size], 0, &unix.SockaddrLinklayer{Ifindex: index})
+		}
+	}()
+	ended := false
+	count = func() int {
+		ended = true
+		close(stop)
+		n := <-done
+		_ = unix.Close(fd)
+		return n
+	}
+	t.Cleanup(func() {
+		if !ended {
+			count()
+		}
+	})
+	return count
+}
+
+// TestOVSChain: questions pass the forwarders in order, answers do not.
+func TestOVSChain(t *testing.T) {
+	t.Parallel()
+	const n, size = 200, 64
+	for _, rules := range []string{RulesNormal, RulesFlows} {
+		t.Run(rules, func(t *testing.T) {
+			f := open(t, Config{Rules: rules})
+			p := attach(t, f, "a", "b", "c", "d")
+			p[3].serve(t)
+			b, c := p[1].reflect(t), p[2].reflect(t)
+			must(t, f.Chain(t.Context(), []string{"a", "c", "b", "d"}))
+			if got := p[0].ask(t, p[3], n, size); got != n {
+				t.Errorf("%d of %d were answered", got, n)
+			}
+			want := map[string]string{
+				"a to c in the chain": sent(n, size), "c to b in the chain": sent(n, size), "b to d in the chain": sent(n, size),
+			}
+			if rules == RulesFlows {
+				want["d to a"] = sent(n, size)
+			}
+			if got := counted(t, f); !maps.Equal(got, want) {
+				t.Errorf("counted are %q, want %q", got, want)
+			}
+			must(t, f.Chain(t.Context(), nil))
+			if got := p[0].ask(t, p[3], n, size); got != n {
+				t.Errorf("without the chain %d of %d were answered", got, n)
+			}
+			if b, c := b(), c(); b != n || c != n {
+				t.Errorf("%d and %d were forwarded, want %d and as many", b, c, n)
+			}
+		})
+	}
+}
+
+func TestOVSChainRefuses(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{})
+	attach(t, f, "a", "b")
+	for _, path := range [][]string{{"a"}, {"a", "x"}, {"a", "b", "a"}} {
+		if err := f.Chain(t.Context(), path); !vitrine.IsBadInput(err) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	must(t, f.Chain(t.Context(), []string{"a", "b"}))
+	must(t, f.Detach(t.Context(), "b"))
+	if c, err := f.Counters(t.Context()); err == nil {
+		t.Errorf("the chain stays without its end: %v", c)
+	}
+}
+
+// TestOVSMirror: the listener hears each question and each answer exactly
+// once, and none is lost.
+func TestOVSMirror(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	for _, rules := range []string{RulesNormal, RulesFlows} {
+		t.Run(rules, func(t *testing.T) {
+			f := open(t, Config{Rules: rules})
+			p := attach(t, f, "a", "b", "listener")
+			p[1].serve(t)
+			hear := p[2].hear(t)
+			for range 2 { // asking twice is asking once
+				must(t, f.Mirror(t.Context(), "b", "listener"))
+			}
+			if got := p[0].ask(t, p[1], n, 64); got != n {
+				t.Errorf("%d of %d were answered", got, n)
+			}
+			// The last copy may be on its way: the switch sends copies one by one.
+			heard := make(map[string]int)
+			for deadline := time.Now().Add(5 * time.Second); len(heard) < 2*n && time.Now().Before(deadline); {
+				for m, times := range hear() {
+					heard[m] += times
+				}
+			}
+			if !maps.Equal(heard, messages(n)) {
+				t.Errorf("heard are %d messages, want %d, each once", len(heard), 2*n)
+			}
+			must(t, f.Detach(t.Context(), "listener"))
+			if got := p[0].ask(t, p[1], n, 64); got != n {
+				t.Errorf("without the listener %d of %d were answered", got, n)
+			}
+			if err := f.Mirror(t.Context(), "b", "listener"); err == nil {
+				t.Error("mirrored to an instance that is not attached")
+			}
+			if err := f.Mirror(t.Context(), "b", "b"); !vitrine.IsBadInput(err) {
+				t.Errorf("mirrored to itself: %v", err)
+			}
+		})
+	}
+}
