@@ -1,0 +1,228 @@
+package chain
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"vitrine/measure/delay"
+)
+
+// confidence of all intervals.
+const confidence = 0.95
+
+// What is fitted against the length.
+const (
+	RoundTrip     = "round trip"       // the median of each stream
+	RoundTripMean = "mean round trip"  // its mean, as in the paper
+	RoundTripMin  = "least round trip" // of all repeats: what the path itself takes, whatever else the host does
+	Variation     = "delay variation"  // its mean jitter (RFC 3550)
+	leastFitted   = 3                  // lengths: two have no residuals
+)
+
+// A Fit is the line through the means of each length, by least squares. Lengths
+// are hops, values µs.
+type Fit struct {
+	Of        string         `json:"of"`
+	Intercept float64        `json:"intercept_us"`
+	PerHop    float64        `json:"per_hop_us"`
+	Slope     delay.Interval `json:"per_hop_interval_us"` // of the repeats' own lines
+	R2        float64        `json:"r_squared"`
+	Residuals []Residual     `json:"residuals"`
+}
+
+// A Residual is what was measured at a length less what the line says.
+type Residual struct {
+	Length int            `json:"length"`
+	Value  delay.Interval `json:"us"` // of repeats, each against the common line
+}
+
+// A series is values by repeat and length; us. NaN: there is none.
+type series struct {
+	lengths []int
+	values  [][]float64 // [repeat][index of length]
+}
+
+// fit gives no line for fewer than three lengths.
+func (s series) fit(of string) (Fit, bool) {
+	var x, mean []float64
+	for i, length := range s.lengths {
+		if column := s.column(i); len(column) > 0 {
+			x, mean = append(x, float64(length)), append(mean, stat.Mean(column, nil))
+		}
+	}
+	if len(x) < leastFitted {
+		return Fit{}, false
+	}
+	f := Fit{Of: of}
+	f.Intercept, f.PerHop = stat.LinearRegression(x, mean, nil, false)
+	f.R2 = stat.RSquared(x, mean, nil, f.Intercept, f.PerHop)
+	if math.IsNaN(f.R2) { // all means are the same: the line passes them all
+		f.R2 = 1
+	}
+	f.Slope = delay.OfRepeats(s.slopes(), confidence)
+	f.Residuals = s.residuals(f)
+	return f, true
+}
+
+// slopes are those of each repeat's own line.
+func (s series) slopes() []float64 {
+	var slopes []float64
+	for _, row := range s.values {
+		var x, y []float64
+		for i, v := range row {
+			if !math.IsNaN(v) {
+				x, y = append(x, float64(s.lengths[i])), append(y, v)
+			}
+		}
+		if len(x) >= 2 {
+			_, slope := stat.LinearRegression(x, y, nil, false)
+			slopes = append(slopes, slope)
+		}
+	}
+	return slopes
+}
+
+// residuals are against the line of f, which may be of another series.
+func (s series) residuals(f Fit) []Residual {
+	var list []Residual
+	for i, length := range s.lengths {
+		column := s.column(i)
+		if len(column) == 0 {
+			continue
+		}
+		for k := range column {
+			column[k] -= f.Intercept + f.PerHop*float64(length)
+		}
+		list = append(list, Residual{Length: length, Value: delay.OfRepeats(column, confidence)})
+	}
+	return list
+}
+
+// least has the least value of all repeats at each length, as one repeat.
+func (s series) least() series {
+	row := make([]float64, len(s.lengths))
+	for i := range row {
+		row[i] = math.NaN()
+		if column := s.column(i); len(column) > 0 {
+			row[i] = slices.Min(column)
+		}
+	}
+	return series{lengths: s.lengths, values: [][]float64{row}}
+}
+
+// column is the repeats' values at a length.
+func (s series) column(i int) []float64 {
+	var column []float64
+	for _, row := range s.values {
+		if !math.IsNaN(row[i]) {
+			column = append(column, row[i])
+		}
+	}
+	return column
+}
+
+// A Finding is what an injected delay added.
+type Finding struct {
+	Of string `json:"of"`
+	// Added is, over the repeats, how much more the lengths that pass the hop took
+	// with the delay than without, less the same of those that do not pass it; us.
+	Added delay.Interval `json:"added_us"`
+	// Residuals of what was measured with the delay, against the line without.
+	Residuals []Residual `json:"residuals"`
+}
+
+// find holds the series with the delay against the one without, repeat by
+// repeat: the two sides of a repeat ran in turn.
+func find(of string, hop int, without, with series) Finding {
+	f := Finding{Of: of}
+	var added []float64
+	for repeat := range min(len(without.values), len(with.values)) {
+		var past, before []float64
+		for i, length := range without.lengths {
+			d := with.values[repeat][i] - without.values[repeat][i]
+			switch {
+			case math.IsNaN(d):
+			case length >= hop:
+				past = append(past, d)
+			default:
+				before = append(before, d)
+			}
+		}
+		if len(past) > 0 && len(before) > 0 {
+			added = append(added, stat.Mean(past, nil)-stat.Mean(before, nil))
+		}
+	}
+	f.Added = delay.OfRepeats(added, confidence)
+	if line, ok := without.fit(of); ok {
+		f.Residuals = with.residuals(line)
+	}
+	return f
+}
+
+// fitted are the values that are fitted against the length.
+func (r *Report) fitted(injected bool) map[string]series {
+	return map[string]series{
+		RoundTrip:     r.series(injected, func(d delay.Report) float64 { return d.Delay.P50 }),
+		RoundTripMean: r.series(injected, func(d delay.Report) float64 { return d.Delay.Mean }),
+		RoundTripMin:  r.series(injected, func(d delay.Report) float64 { return d.Delay.Min }).least(),
+		Variation:     r.series(injected, func(d delay.Report) float64 { return d.Jitter.Mean }),
+	}
+}
+
+// summarize fills in what follows from the streams.
+func (r *Report) summarize() {
+	without := r.fitted(false)
+	r.points(false, without)
+	var with map[string]series
+	if r.Settings.Inject.Hop > 0 {
+		with = r.fitted(true)
+		r.points(true, with)
+	}
+	for _, of := range []string{RoundTrip, RoundTripMean, RoundTripMin, Variation} {
+		if f, ok := without[of].fit(of); ok {
+			r.Fits = append(r.Fits, f)
+		}
+		if with != nil && of != Variation {
+			r.Found = append(r.Found, find(of, r.Settings.Inject.Hop, without[of], with[of]))
+		}
+	}
+}
+
+// points adds a point of each length.
+func (r *Report) points(injected bool, of map[string]series) {
+	tail := r.series(injected, func(d delay.Report) float64 { return d.Delay.P99 })
+	for i, length := range r.Settings.Lengths {
+		p := Point{
+			Length: length, Injected: injected,
+			RoundTrip: delay.OfRepeats(of[RoundTrip].column(i), confidence), Mean: delay.OfRepeats(of[RoundTripMean].column(i), confidence),
+			Least: delay.OfRepeats(of[RoundTripMin].column(i), confidence).Mean,
+			P99:   delay.OfRepeats(tail.column(i), confidence), Jitter: delay.OfRepeats(of[Variation].column(i), confidence),
+		}
+		for _, s := range r.Streams {
+			if s.Valid && s.Length == length && s.Injected == injected {
+				p.Sent, p.Lost, p.Reordered = p.Sent+s.Network.Sent, p.Lost+s.Network.Lost, p.Reordered+s.Network.Reordered
+			}
+		}
+		r.Points = append(r.Points, p)
+	}
+}
+
+// series takes a figure of the valid streams.
+func (r *Report) series(injected bool, value func(delay.Report) float64) series {
+	s := series{lengths: r.Settings.Lengths}
+	for repeat := 1; repeat <= r.Settings.Repeat; repeat++ {
+		row := make([]float64, len(s.lengths))
+		for i, length := range s.lengths {
+			row[i] = math.NaN()
+			for _, stream := range r.Streams {
+				if stream.Valid && stream.Repeat == repeat && stream.Length == length && stream.Injected == injected && stream.Network.Received > 0 {
+					row[i] = value(stream.Network)
+				}
+			}
+		}
+		s.values = append(s.values, row)
+	}
+	return s
+}
