@@ -14,9 +14,10 @@ import (
 // A Comparison is what Compare says, for programs.
 type Comparison struct {
 	Unit      string  `json:"unit"`
-	Threshold float64 `json:"threshold"` // of the success ratio
-	Rows      []Row   `json:"rows"`      // the highest capacity first
-	Pairs     []Pair  `json:"pairs"`     // the same sizing in two runs
+	Threshold float64 `json:"threshold"`      // of the success ratio
+	Mark      string  `json:"mark,omitempty"` // which runs' figures cannot be compared with others, and why
+	Rows      []Row   `json:"rows"`           // the highest capacity first
+	Pairs     []Pair  `json:"pairs"`          // the same sizing in two runs
 }
 
 // A Row is one size of one run.
@@ -52,6 +53,9 @@ func Compare(w io.Writer, datas ...*result.Data) error {
 		return err
 	}
 	c := s.comparison()
+	if c.Mark != "" {
+		fmt.Fprintln(w, c.Mark)
+	}
 	fmt.Fprintf(w, "capacity in %s at success ratio %s, highest first; tied: the 95%% intervals overlap\n\n", c.Unit, shortest(c.Threshold))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "run\tsizing\twhere\tCPUs\tcapacity\tinterval\tto the best\tbottleneck")
@@ -117,7 +121,7 @@ func (p Pair) Times() string {
 }
 
 func (s *set) comparison() Comparison {
-	c := Comparison{Unit: s.unit, Threshold: s.thresholds[0], Rows: []Row{}, Pairs: s.pairs()}
+	c := Comparison{Unit: s.unit, Threshold: s.thresholds[0], Mark: s.mark(), Rows: []Row{}, Pairs: s.pairs()}
 	ranked := s.ranked()
 	for i, x := range ranked {
 		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options}

@@ -25,6 +25,7 @@ type figure struct {
 	width   vg.Length
 	height  vg.Length
 	draw    func(draw.Canvas, *tips) error
+	Mark    string   // what keeps it from being compared with others; empty: nothing
 	section string   // of the page
 	subject *subject // that it is about; nil: about all
 
@@ -106,6 +107,11 @@ func (f *figure) paint(c draw.Canvas, t *tips) error {
 	style := sans(ink(), 14, true)
 	style.YAlign = draw.YTop
 	c.FillText(style, vg.Point{X: c.Min.X + 12, Y: c.Max.Y - 10}, f.title)
+	if f.Mark != "" { // the page has it in the caption
+		style = sans(markTone(), 11.5, true)
+		style.XAlign, style.YAlign = draw.XRight, draw.YTop
+		c.FillText(style, vg.Point{X: c.Max.X - 12, Y: c.Max.Y - 11}, f.Mark)
+	}
 	return f.draw(draw.Crop(c, 12, -12, 10, -titleHeight-8), t)
 }
 

@@ -34,6 +34,7 @@ type page struct {
 	Style     template.CSS
 	Script    template.JS
 	Several   bool
+	Mark      string // of every table; see set.mark
 	Headings  []heading
 	Figures   map[string][]*figure
 	Frontier  frontierView
@@ -117,7 +118,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 		Dark:    template.CSS(variables(func(t tone) string { return t.dark })),
 		Style:   template.CSS(pageStyle),
 		Script:  template.JS(pageScript),
-		Figures: map[string][]*figure{},
+		Figures: map[string][]*figure{}, Mark: s.mark(),
 	}
 	names := make([]string, len(s.runs))
 	for i, r := range s.runs {
@@ -159,7 +160,9 @@ func (s *set) figures() []*figure {
 	all = append(all, s.searchFigures()...)
 	all = append(all, s.timeFigures()...)
 	taken := map[string]int{}
+	mark := s.mark()
 	for _, f := range all { // names that differ in what files cannot have
+		f.Mark = mark
 		taken[f.Name]++
 		if n := taken[f.Name]; n > 1 {
 			f.Name += fmt.Sprintf("-%d", n)
@@ -277,6 +280,26 @@ func latencyText(o trialView, ms float64) string {
 		return missing
 	}
 	return number(ms)
+}
+
+// mark says of every table and figure which runs' figures cannot be compared
+// with others, and why; empty: all can.
+func (s *set) mark() string {
+	var parts []string
+	for _, r := range s.runs {
+		why := r.Manifest.NotComparable()
+		switch {
+		case why == "":
+		case len(s.runs) == 1:
+			parts = append(parts, why)
+		default:
+			parts = append(parts, r.name+": "+why)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "not comparable: " + strings.Join(parts, "; ")
 }
 
 // warnings are what a reader must know before believing the numbers.

@@ -451,3 +451,42 @@ func TestManySizesAreSplit(t *testing.T) {
 		t.Errorf("CPU per call of ten sizes: %d figures, and %d parts folded; want 2, and 2 with the table", figures, folded)
 	}
 }
+
+// Of a run in emulation every table and figure says so; of another none does.
+func TestEmulationIsMarkedEverywhere(t *testing.T) {
+	emulated, real := simulate(t, directed(), "emulated"), simulate(t, directed(), "real")
+	emulated.Manifest.Accelerator = "tcg"
+	real.Manifest.Accelerator = "kvm"
+	const mark = "not comparable: "
+	for _, datas := range [][]*result.Data{{emulated}, {real, emulated}} {
+		dir, page := writeReport(t, datas...)
+		tables, captions := strings.Count(page, "<table"), regexp.MustCompile(`<caption[^>]*><strong class="mark">`+mark).FindAllString(page, -1)
+		if tables < 4 || len(captions) != tables {
+			t.Errorf("%d of %d tables are marked", len(captions), tables)
+		}
+		figures := regexp.MustCompile(`<figcaption><strong class="mark">`+mark).FindAllString(page, -1)
+		files, err := filepath.Glob(filepath.Join(dir, "figures", "*.svg"))
+		if err != nil || len(files) < 4 || len(figures) != len(files) {
+			t.Errorf("%d figures on the page are marked, and there are %d: %v", len(figures), len(files), err)
+		}
+		for _, file := range files {
+			if b, err := os.ReadFile(file); err != nil || !bytes.Contains(b, []byte(mark)) {
+				t.Errorf("%s is not marked: %v", filepath.Base(file), err)
+			}
+		}
+		var text bytes.Buffer
+		if err := report.Compare(&text, datas...); err != nil || !strings.HasPrefix(text.String(), mark) {
+			t.Errorf("%v\n%s", err, text.String())
+		}
+	}
+	if page := pageOf(t, real, emulated); !strings.Contains(page, mark+"emulated: ") {
+		t.Error("the mark does not say which run it is of")
+	}
+	var text bytes.Buffer
+	if err := report.Text(&text, emulated); err != nil || !strings.Contains(text.String(), mark) {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+	if page := pageOf(t, real); strings.Contains(page, mark) {
+		t.Error("a run under kvm is marked")
+	}
+}

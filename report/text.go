@@ -27,6 +27,7 @@ func Text(w io.Writer, d *result.Data) error {
 			fmt.Fprintf(t, "%s\t%s\n", name, strings.Join(strings.Fields(value), " "))
 		}
 	}
+	line("mark", s.mark())
 	if x := r.best(); x != nil {
 		c := x.capacity()
 		name := "optimal sizing"

@@ -35,6 +35,9 @@ func rule() tone  { return tone{"rule", "#B9C3CE", "#4A5766"} }
 func band() tone  { return tone{"band", "#CBDDEE", "#24405C"} }
 func grid() tone  { return tone{"grid", "#E7EBF0", "#29323D"} }
 
+// markTone is that of what must not be overlooked.
+func markTone() tone { return pick(componentTones(), 1) }
+
 // componentTones are told apart by the colour-blind (after Okabe and Ito, 2008).
 // The first three are blue, red and green, as in NFV-VITAL's figure 2.
 func componentTones() []tone {

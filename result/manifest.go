@@ -104,6 +104,18 @@ func (m Manifest) SameSpecs(now Manifest) error {
 	return nil
 }
 
+// emulation is the accelerator that is none: QEMU's translator.
+const emulation = "tcg"
+
+// NotComparable says why the run's figures cannot be compared with those of
+// other runs; empty: they can. It belongs to every table and figure made of them.
+func (m Manifest) NotComparable() string {
+	if m.Accelerator != emulation {
+		return ""
+	}
+	return "virtual machines were emulated (accelerator " + emulation + ")"
+}
+
 // A Generator is what made the load.
 type Generator struct {
 	Name    string `json:"name"`
