@@ -118,12 +118,12 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
-	b, err := newBackends(run, cfg.Deployment, a.log())
+	b, err := newBackends(run, cfg.Deployment.Resolve("."), a.log())
 	if err != nil {
 		return result.Summary{}, err
 	}
 	cfg.Backends, cfg.RunID = b.forTrials(), run.ID
-	manifest := a.manifest(ctx, cfg)
+	manifest := a.manifest(ctx, cfg, b)
 	if err := cfg.CPUs.KeepOff(); err != nil {
 		return result.Summary{}, err
 	}

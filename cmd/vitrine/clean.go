@@ -33,7 +33,11 @@ func (a *app) cleanUp(ctx context.Context, run *runs.Run, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	list, err := cleaners(ctx, run, a.log())
+	b, err := newBackends(run, "", a.log())
+	if err != nil {
+		return err
+	}
+	list, err := b.cleaners(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,19 +16,21 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say what this host can do, and what is missing for the rest",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			found, err := checks(c.Context())
+			b, err := newBackends(nil, "", a.log())
 			if err != nil {
 				return err
 			}
+			found := b.checks(c.Context())
 			if asJSON {
 				return json.NewEncoder(a.stdout).Encode(found)
 			}
+			oneLine := strings.NewReplacer("\n", "; ")
 			w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 			for _, f := range found {
 				if f.OK {
-					fmt.Fprintf(w, "ok\t%s\t%s\n", f.Name, f.Detail)
+					fmt.Fprintf(w, "ok\t%s\t%s\n", f.Name, oneLine.Replace(f.Detail))
 				} else {
-					fmt.Fprintf(w, "--\t%s\tmissing: %s\n", f.Name, strings.ReplaceAll(f.Missing, "\n", "; "))
+					fmt.Fprintf(w, "--\t%s\tmissing: %s\n", f.Name, oneLine.Replace(f.Missing))
 				}
 			}
 			return w.Flush()

@@ -12,7 +12,7 @@ import (
 )
 
 // manifest says where the run's numbers come from.
-func (a *app) manifest(ctx context.Context, cfg *trial.Config) result.Manifest {
+func (a *app) manifest(ctx context.Context, cfg *trial.Config, b *backends) result.Manifest {
 	d, w := cfg.Deployment, cfg.Workload
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
@@ -33,7 +33,7 @@ func (a *app) manifest(ctx context.Context, cfg *trial.Config) result.Manifest {
 		}
 	}
 	for _, name := range d.Servers.Substrate {
-		m.Substrates[name] = substrateVersion(ctx, name)
+		m.Substrates[name] = b.substrateVersion(ctx, name)
 	}
 	for _, name := range d.Servers.Fabric {
 		if name = fabricName(name); !slices.Contains(m.Fabrics, name) {

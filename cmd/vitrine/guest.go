@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"vitrine/substrate/qemu/guest"
+)
+
+// guestVerb is how this program is called inside virtual machines.
+const guestVerb = "guest"
+
+func (a *app) guestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    guestVerb + " VERB",
+		Short:  "Be the agent of a virtual machine, inside it",
+		Hidden: true,
+		Args:   args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, given []string) error {
+			return guest.Main(c.Context(), []string{os.Args[0], guestVerb}, given[0])
+		},
+	}
+}

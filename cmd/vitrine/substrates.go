@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+
+	"vitrine"
+	"vitrine/fabric/ovs"
+	"vitrine/fabric/segment"
+	"vitrine/image"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/docker"
+	"vitrine/substrate/process"
+	"vitrine/substrate/qemu"
+	"vitrine/substrate/unikernel"
+)
+
+// A substrateKind is one sort of place that instances run in.
+type substrateKind struct {
+	config any // the part servers.NAME of a deployment
+	// open makes one for a run; the part may be the zero Node.
+	open func(ctx context.Context, b *backends, network string, part spec.Node) (place, error)
+	// program is the check whose detail is the version of what drives it; empty:
+	// the kernel.
+	program string
+}
+
+// A place is what all substrates are: they make instances, remove what dead runs
+// left, and say what this host has for them.
+type place interface {
+	substrate.Substrate
+	substrate.Cleaner
+	substrate.Checker
+}
+
+// substrates are all there are. A new one is one entry.
+func substrates() map[string]substrateKind {
+	return map[string]substrateKind{
+		"process":   {config: process.Config{}, open: openProcess},
+		"docker":    {config: docker.Config{}, open: openDocker, program: "docker: engine"},
+		"qemu":      {config: qemu.Config{}, open: openQEMU, program: "qemu: program"},
+		"unikernel": {config: unikernel.Config{}, open: openUnikernel, program: "qemu: program"},
+	}
+}
+
+func substrateNames() []string { return slices.Sorted(maps.Keys(substrates())) }
+
+// substrate makes the choice's substrate. Loopback addresses are the host's, so
+// with them instances share its network.
+func (b *backends) substrate(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
+	kind, ok := substrates()[o.Substrate]
+	if !ok {
+		return nil, oneOf("substrate", o.Substrate, substrateNames())
+	}
+	network := process.NetworkAuto
+	if fabricName(o.Fabric) == "loopback" {
+		network = process.NetworkHost
+	}
+	return kind.open(ctx, b, network, part)
+}
+
+func openProcess(_ context.Context, b *backends, network string, part spec.Node) (place, error) {
+	c := process.Config{Network: network, Run: b.run, Logger: b.log, Environ: os.Environ()}
+	if err := part.Decode(&c); err != nil {
+		return nil, err
+	}
+	return process.New(c)
+}
+
+func openDocker(ctx context.Context, b *backends, network string, part spec.Node) (place, error) {
+	c := dockerConfig()
+	c.Network, c.Folder = network, b.folder
+	if err := part.Decode(&c); err != nil {
+		return nil, err
+	}
+	return docker.New(ctx, c)
+}
+
+// dockerConfig is the engine that the environment names, as for the docker command.
+func dockerConfig() docker.Config { return docker.Config{Host: os.Getenv("DOCKER_HOST")} }
+
+func openQEMU(_ context.Context, b *backends, _ string, part spec.Node) (place, error) {
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	c := qemu.Config{
+		Run: b.run, Logger: b.log, Environ: os.Environ(), Folder: b.folder,
+		Cache: cache, Prober: b.prober, Agent: []string{b.self, guestVerb},
+	}
+	if err := part.Decode(&c); err != nil {
+		return nil, err
+	}
+	return qemu.New(c)
+}
+
+func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (place, error) {
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	c := unikernel.Config{
+		Run: b.run, Logger: b.log, Environ: os.Environ(), Folder: b.folder, Cache: cache, Prober: b.prober,
+	}
+	if err := part.Decode(&c); err != nil {
+		return nil, err
+	}
+	return unikernel.New(c)
+}
+
+// place opens a substrate that is not for a deployment, but to look at or to
+// clean. What this host does not have is a *vitrine.Unsupported.
+func (b *backends) place(ctx context.Context, name string) (place, error) {
+	return substrates()[name].open(ctx, b, process.NetworkAuto, spec.Node{})
+}
+
+// substrateChecks say what this host has for a substrate.
+func (b *backends) substrateChecks(ctx context.Context, name string) []substrate.Check {
+	p, err := b.place(ctx, name)
+	if err != nil {
+		return []substrate.Check{{Name: name, Missing: err.Error()}}
+	}
+	return p.Check(ctx)
+}
+
+// substrateVersion is the version of what the substrate drives.
+func (b *backends) substrateVersion(ctx context.Context, name string) string {
+	program := substrates()[name].program
+	if program == "" {
+		return "kernel"
+	}
+	for _, c := range b.substrateChecks(ctx, name) {
+		if c.Name == program {
+			return c.Detail
+		}
+	}
+	return ""
+}
+
+// cleaners remove what dead runs left behind; interfaces that were lent to
+// instances go back before those are removed. A back end that this host does not
+// have left nothing.
+func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
+	list := []substrate.Cleaner{ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}}
+	for _, name := range substrateNames() {
+		p, err := b.place(ctx, name)
+		if vitrine.IsUnsupported(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
