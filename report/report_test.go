@@ -454,11 +454,11 @@ func TestManySizesAreSplit(t *testing.T) {
 
 // Of a run in emulation every table and figure says so; of another none does.
 func TestEmulationIsMarkedEverywhere(t *testing.T) {
-	emulated, real := simulate(t, directed(), "emulated"), simulate(t, directed(), "real")
+	emulated, hardware := simulate(t, directed(), "emulated"), simulate(t, directed(), "hardware")
 	emulated.Manifest.Accelerator = "tcg"
-	real.Manifest.Accelerator = "kvm"
+	hardware.Manifest.Accelerator = "kvm"
 	const mark = "not comparable: "
-	for _, datas := range [][]*result.Data{{emulated}, {real, emulated}} {
+	for _, datas := range [][]*result.Data{{emulated}, {hardware, emulated}} {
 		dir, page := writeReport(t, datas...)
 		tables, captions := strings.Count(page, "<table"), regexp.MustCompile(`<caption[^>]*><strong class="mark">`+mark).FindAllString(page, -1)
 		if tables < 4 || len(captions) != tables {
@@ -479,14 +479,14 @@ func TestEmulationIsMarkedEverywhere(t *testing.T) {
 			t.Errorf("%v\n%s", err, text.String())
 		}
 	}
-	if page := pageOf(t, real, emulated); !strings.Contains(page, mark+"emulated: ") {
+	if page := pageOf(t, hardware, emulated); !strings.Contains(page, mark+"emulated: ") {
 		t.Error("the mark does not say which run it is of")
 	}
 	var text bytes.Buffer
 	if err := report.Text(&text, emulated); err != nil || !strings.Contains(text.String(), mark) {
 		t.Errorf("%v\n%s", err, text.String())
 	}
-	if page := pageOf(t, real); strings.Contains(page, mark) {
+	if page := pageOf(t, hardware); strings.Contains(page, mark) {
 		t.Error("a run under kvm is marked")
 	}
 }

@@ -34,9 +34,26 @@ type Harness struct {
 	// BySession is set where processes are told by their session: one that has
 	// left it outlives a run that is killed, and the suite does not ask for more.
 	BySession bool
+	// Machine is set where instances are virtual machines.
+	Machine *Machine
 	// Left lists what on this host carries the run's label: cgroups,
 	// namespaces, containers. Processes are looked for by the suite.
 	Left func(run string) ([]string, error)
+}
+
+// A Machine is what the suite must know of virtual machines: their processes and
+// processors are not the host's.
+type Machine struct {
+	Memory int64   // bytes: a small machine's
+	Extra  int64   // bytes that the host may need for it beside that
+	Quota  float64 // CPUs: few, but enough to start a machine with
+	// Single is set where a machine runs one program, to whose end it is switched
+	// off: Run is a *vitrine.Unsupported, and of processes the suite sees machines.
+	Single bool
+	// Processes finds the processes, in all machines of the substrate, that have
+	// the mark among their arguments; machines that run a program with the mark,
+	// where they are single ones.
+	Processes func(mark string) ([]int, error)
 }
 
 // Open makes a harness whose run is known in the folder root. It skips the
@@ -78,11 +95,14 @@ type suite struct {
 	root string
 }
 
+// testTime bounds one test. Emulated machines take seconds to start.
+const testTime = 2 * time.Minute
+
 // begin opens a harness for one test. At the end of the test the substrate is
 // closed, twice, and nothing may be left of the run.
 func begin(t *testing.T, open Open, program, root string) *suite {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testTime)
 	t.Cleanup(cancel)
 	h := open(t, root)
 	if h.Program == "" {
@@ -180,10 +200,17 @@ func (s *suite) logged(file, text string) {
 	})
 }
 
-// processes finds the processes of this host, in whatever namespaces, that
-// have the mark among their arguments.
+// processes finds the processes of this host, in whatever namespaces, or of its
+// machines, that have the mark among their arguments.
 func (s *suite) processes(mark string) []int {
 	s.Helper()
+	if s.h.Machine != nil {
+		pids, err := s.h.Machine.Processes(mark)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return pids
+	}
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		s.Fatal(err)
@@ -201,6 +228,27 @@ func (s *suite) processes(mark string) []int {
 		pids = append(pids, pid)
 	}
 	return pids
+}
+
+// single says whether instances run one program each.
+func (s *suite) single() bool { return s.h.Machine != nil && s.h.Machine.Single }
+
+// family waits until a family of three is there.
+func (s *suite) family(mark string) {
+	s.Helper()
+	want := 3
+	if s.single() {
+		want = 1 // the machine that they are in
+	}
+	s.eventually("a family of three", func() bool { return len(s.processes(mark)) == want })
+}
+
+// refusesRun tries Run where an instance runs one program.
+func (s *suite) refusesRun(in substrate.Instance) {
+	s.Helper()
+	if err := in.Run(s.ctx, s.command("print", "-", "-", "0")); !vitrine.IsUnsupported(err) {
+		s.Errorf("Run where there is one program: %v", err)
+	}
 }
 
 // mark is an argument that no other process has.

@@ -20,14 +20,27 @@ func (s *suite) output(in substrate.Instance, dir string, args ...string) string
 	s.Helper()
 	command := s.command(args...)
 	command.Stdout = filepath.Join(dir, args[0])
-	if err := in.Run(s.ctx, command); err != nil {
-		s.Fatalf("Run %v: %v", args, err)
+	if err := s.finish(in, command); err != nil {
+		s.Fatalf("running %v: %v", args, err)
 	}
 	b, err := os.ReadFile(command.Stdout)
 	if err != nil {
 		s.Fatal(err)
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// finish runs a command to its end.
+func (s *suite) finish(in substrate.Instance, command vitrine.Command) error {
+	s.Helper()
+	if !s.single() {
+		return in.Run(s.ctx, command)
+	}
+	p, err := in.Start(s.ctx, command)
+	if err != nil {
+		return err
+	}
+	return s.ended(p)
 }
 
 // lastCPU is the last CPU that this process may run on.
@@ -51,8 +64,29 @@ func testAffinity(s *suite) {
 	cpu := s.lastCPU()
 	spec.CPUs = []int{cpu}
 	in := s.create(spec)
+	if s.h.Machine != nil {
+		s.machineAffinity(in, cpu)
+		return
+	}
 	if got := s.output(in, spec.Dir, "cpus"); got != strconv.Itoa(cpu) {
 		s.Errorf("may run on CPUs %s, want %d", got, cpu)
+	}
+}
+
+// machineAffinity looks at all threads of the machine's process.
+func (s *suite) machineAffinity(in substrate.Instance, cpu int) {
+	s.Helper()
+	s.start(in, "serve", s.mark())
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", in.Vantage().PID))
+	if err != nil || len(threads) < 2 {
+		s.Fatalf("threads of the machine: %q, %v", threads, err)
+	}
+	want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", cpu)
+	for _, file := range threads {
+		b, err := os.ReadFile(file)
+		if err == nil && !strings.Contains(string(b), want) { // one that has ended is no matter
+			s.Errorf("%s does not have %q", file, want)
+		}
 	}
 }
 
@@ -60,10 +94,17 @@ func testAffinity(s *suite) {
 // at what it got. The host may be too busy to give even that, hence the wide
 // lower bound; the upper one is the quota, a period's worth of slack, and 10%.
 func testQuota(s *suite) {
-	const quota = 0.15
+	quota := 0.15
+	if s.h.Machine != nil {
+		quota = s.h.Machine.Quota
+	}
 	spec := s.spec("sprout-1")
 	spec.VCPUs = quota
 	in := s.create(spec)
+	if s.h.Machine != nil {
+		s.machineQuota(in, spec)
+		return
+	}
 	before, readable := cpuUsed(in.Vantage())
 	begun := time.Now()
 	var cpu, wall float64
@@ -91,24 +132,50 @@ func testQuota(s *suite) {
 	}
 }
 
+// machineQuota goes by what the host sees of the whole machine: in it, time that
+// it does not get passes as used.
+func (s *suite) machineQuota(in substrate.Instance, spec substrate.Spec) {
+	s.Helper()
+	s.output(in, spec.Dir, "where") // it has started
+	before, _ := cpuUsed(in.Vantage())
+	begun := time.Now()
+	s.output(in, spec.Dir, "spin", "1200")
+	after, readable := cpuUsed(in.Vantage())
+	if !readable {
+		s.Fatalf("the use of the machine cannot be read: %v", in.Vantage().Missing)
+	}
+	used := (after - before) / float64(time.Since(begun))
+	s.Logf("used %.3f CPUs of a quota of %.2f", used, spec.VCPUs)
+	if used > spec.VCPUs*1.1+0.02 || used < spec.VCPUs*0.5 {
+		s.Errorf("used %.3f CPUs of a quota of %.2f", used, spec.VCPUs)
+	}
+	if throttledPeriods(s, in.Vantage()) == 0 {
+		s.Error("the vantage saw no throttling")
+	}
+}
+
 func testMemoryLimit(s *suite) {
 	spec := s.spec("sprout-1")
-	spec.Memory = 64 << 20
+	var extra int64
+	if spec.Memory = 64 << 20; s.h.Machine != nil {
+		spec.Memory, extra = s.h.Machine.Memory, s.h.Machine.Extra
+	}
+	limit := spec.Memory >> 20
 	in := s.create(spec)
 	if why := in.Vantage().Missing["memory-limit"]; why != "" {
 		s.Skip(&vitrine.Unsupported{What: "memory limits", Missing: why})
 	}
 	below := s.start(in, "allocate", "16")
 	s.logged(filepath.Join(spec.Dir, "log"), "ready")
-	if used, ok := memoryUsed(in.Vantage()); ok && (used < 16<<20 || used > 64<<20) {
-		s.Errorf("the vantage saw %.0f bytes of at least 16 MiB, at most 64", used)
+	if used, ok := memoryUsed(in.Vantage()); ok && (used < 16<<20 || used > float64(spec.Memory+extra)) {
+		s.Errorf("the vantage saw %.0f bytes of at least 16 MiB, at most %d", used, limit+extra>>20)
 	}
 	if err := in.Stop(s.ctx, 0); err != nil {
 		s.Fatal(err)
 	}
 	_ = s.ended(below)
-	if err := s.ended(s.start(in, "allocate", "256")); err == nil {
-		s.Error("256 MiB fit in a limit of 64 MiB")
+	if err := s.ended(s.start(in, "allocate", strconv.FormatInt(4*limit, 10))); err == nil {
+		s.Errorf("%d MiB fit in a limit of %d MiB", 4*limit, limit)
 	} else if !strings.Contains(err.Error(), "memory") {
 		s.Errorf("the error does not say that memory was the reason: %v", err)
 	}
@@ -117,18 +184,21 @@ func testMemoryLimit(s *suite) {
 func testVantage(s *suite) {
 	spec := s.spec("sprout-1")
 	spec.VCPUs, spec.Memory = 1, 64<<20
+	if s.h.Machine != nil {
+		spec.Memory = s.h.Machine.Memory
+	}
 	spec.CPUs = []int{s.lastCPU()}
 	in := s.create(spec)
 	s.start(in, "serve", s.mark())
 	s.logged(filepath.Join(spec.Dir, "log"), "ready")
 	v := in.Vantage()
-	if v.Instance != "sprout-1" || v.Component != "sprout" || v.VCPUs != 1 || v.Memory != 64<<20 {
+	if v.Instance != "sprout-1" || v.Component != "sprout" || v.VCPUs != 1 || v.Memory != spec.Memory {
 		s.Errorf("vantage %+v is not of what was asked for", v)
 	}
 	if v.NetNS != in.NetNS() {
 		s.Errorf("network namespace %q in the vantage, %q of the instance", v.NetNS, in.NetNS())
 	}
-	if v.PID != 0 {
+	if v.PID != 0 && s.h.Machine == nil {
 		if pids := s.processes(s.mark()); len(pids) != 1 || pids[0] != v.PID {
 			s.Errorf("PID %d, the process is %v", v.PID, pids)
 		}
