@@ -1,19 +1,24 @@
 // Package chain measures how the round trip and its variation grow with the
 // number of network functions that packets pass: section III.B of the container
 // networking paper. Probes go from the sender through each function in turn to
-// the receiver, whose replies go straight back (its figure 7); a chain of length
-// 0 is from instance to instance (its figure 6).
+// the receiver, whose replies go straight back (its figure 7).
 //
 //	sender -> hop 3 -> hop 2 -> hop 1 -> receiver
 //	   ^-----------------------------------'
 //
 // All hops are deployed at once. Hops are numbered from the receiver, and each
-// sends to the one below: a chain of length 2 is entered at hop 2. So all
-// lengths are measured in turn over the same instances, and what the host does
-// meanwhile falls on all of them alike.
+// sends to the one below: a chain of length 2 is entered at hop 2, and one of
+// length 0 is the receiver alone. So all lengths are measured in turn over the
+// same instances, and what the host does meanwhile falls on all of them alike.
+// Each repeat is a fresh deployment, and repeats are outermost, for the same
+// reason.
+//
+// A trial is one stream of probes through one length. It becomes a
+// vitrine.Outcome whose Measured is a Stream.
 package chain
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -24,8 +29,12 @@ import (
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 	"vitrine/reference/forwarder"
+	"vitrine/result"
 	"vitrine/trial"
 )
+
+// Kind is what a manifest's measurement says that it is of.
+const Kind = "chain"
 
 // What forwards at a hop.
 const (
@@ -47,21 +56,22 @@ const (
 	MaxLength      = 64 // hops
 )
 
-// Settings are what is measured, and how.
+// Settings are what is measured, and how. It is kept in the manifest.
 type Settings struct {
-	Substrate string        `json:"substrate"` // of the hops; sender and receiver are on the host
-	Fabric    string        `json:"fabric"`
-	Forwarder string        `json:"forwarder"`
-	Program   []string      `json:"program,omitempty"` // of Script: program and arguments
-	Attach    string        `json:"attach,omitempty"`  // of XDP: auto, native, generic
-	Lengths   []int         `json:"lengths"`           // numbers of hops, rising
-	Size      int           `json:"frame_size_without_fcs"`
-	Packets   int           `json:"packets"` // of each stream
-	Rate      float64       `json:"rate"`    // packets a second
-	Repeat    int           `json:"repeat"`  // streams of each length
-	Cut       delay.Cut     `json:"cut"`     // of each stream, left out
-	Inject    Injection     `json:"inject,omitzero"`
-	Wait      time.Duration `json:"-"` // for a chain to begin to answer
+	Kind       string        `json:"kind"`       // Kind
+	Substrates []string      `json:"substrates"` // of the hops; sender and receiver are on the host
+	Fabrics    []string      `json:"fabrics"`
+	Forwarders []string      `json:"forwarders"`
+	Program    []string      `json:"program,omitempty"` // of Script: program and arguments
+	Attach     string        `json:"attach,omitempty"`  // of XDP: auto, native, generic
+	Lengths    []int         `json:"lengths"`           // numbers of hops, rising
+	Size       int           `json:"frame_size_without_fcs"`
+	Packets    int           `json:"packets"` // of each stream
+	Rate       float64       `json:"rate"`    // packets a second
+	Repeat     int           `json:"repeat"`  // fresh deployments
+	Cut        delay.Cut     `json:"cut"`     // of each stream, left out
+	Inject     Injection     `json:"inject,omitzero"`
+	Wait       time.Duration `json:"-"` // for a chain to begin to answer
 }
 
 // An Injection is a delay that a hop is given, to be found again: each repeat is
@@ -71,17 +81,47 @@ type Injection struct {
 	Delay time.Duration `json:"delay_ns"`
 }
 
+// A Path is what a chain is made of.
+type Path struct {
+	Substrate string `json:"substrate"`
+	Fabric    string `json:"fabric"`
+	Forwarder string `json:"forwarder"`
+}
+
+func (p Path) String() string { return p.Substrate + " on " + p.Fabric + ", " + p.Forwarder }
+
+// Paths are all that the settings ask for. Rules of Open vSwitch forward on its
+// own fabric only.
+func (s *Settings) Paths() []Path {
+	var list []Path
+	for _, substrate := range s.Substrates {
+		for _, fabric := range s.Fabrics {
+			for _, forwarder := range s.Forwarders {
+				if forwarder != OVS || fabric == "ovs" {
+					list = append(list, Path{substrate, fabric, forwarder})
+				}
+			}
+		}
+	}
+	return list
+}
+
 // Check says what makes no measurement.
 func (s *Settings) Check() error {
 	bad := func(what string, found any, want string) error {
 		return &vitrine.BadInput{File: what, Found: fmt.Sprintf("%v", found), Want: want}
 	}
+	for _, f := range s.Forwarders {
+		if !slices.Contains(Forwarders(), f) {
+			return bad("--forwarder", fmt.Sprintf("%q", f), "want of "+strings.Join(Forwarders(), ", "))
+		}
+	}
 	switch {
-	case !slices.Contains(Forwarders(), s.Forwarder):
-		return bad("--forwarder", fmt.Sprintf("%q", s.Forwarder), "want one of "+strings.Join(Forwarders(), ", "))
-	case s.Forwarder == OVS && s.Fabric != "ovs":
-		return bad("--forwarder ovs", "fabric "+s.Fabric, "want --fabric ovs: it is its rules that forward")
-	case (s.Forwarder == Script) != (len(s.Program) > 0):
+	case len(s.Paths()) == 0 && slices.Contains(s.Forwarders, OVS):
+		return bad("--forwarder ovs", "fabrics "+strings.Join(s.Fabrics, ", "), "want --fabric ovs: it is its rules that forward")
+	case len(s.Paths()) == 0:
+		return bad("the plan", "nothing to measure", "name at least one substrate, fabric and forwarder")
+	case slices.Contains(s.Forwarders, Script) != (len(s.Program) > 0):
 		return bad("--script", fmt.Sprintf("%q", s.Program), "want a program with --forwarder script, and only with it")
 	case len(s.Lengths) == 0 || s.Lengths[0] < 0 || s.most() > MaxLength:
 		return bad("--length", s.Lengths, fmt.Sprintf("want 0 to %d hops, such as 1..4", MaxLength))
@@ -109,7 +149,7 @@ func (s *Settings) checkInjection() error {
 	switch {
 	case i.Hop == 0 && i.Delay == 0:
 		return nil
-	case s.Forwarder == Script:
+	case slices.Contains(s.Forwarders, Script):
 		return bad("a delay", "one of our forwarders: what a script does is its own")
 	case i.Hop < 1 || i.Hop > s.most():
 		return bad(fmt.Sprintf("hop %d", i.Hop), fmt.Sprintf("one of the chain's, 1 to %d", s.most()))
@@ -130,59 +170,47 @@ type Config struct {
 	Backends trial.Backends
 	CPUs     trial.CPUs
 	RunID    string
-	Dir      string // for what the instances say
+	Results  *result.Run
 	Observe  func(Event)
 	Log      *slog.Logger
 }
 
 // An Event is told as the measurement goes on.
 type Event struct {
-	Doing  string  // what begins; empty: a stream was finished
-	Stream *Stream //
-	Done   int     // streams
-	Of     int     // streams
+	Doing   string           // what begins; empty: Outcome was finished
+	Outcome *vitrine.Outcome //
+	Done    int              // streams
+	Of      int              // streams
 }
 
-// A Stream is the probes of one stream.
+// A Stream is what the probes of one stream went through.
 type Stream struct {
-	Repeat   int          `json:"repeat"`
-	Length   int          `json:"length"`   // hops
-	Injected bool         `json:"injected"` // with the delay of Settings.Inject
-	Sent     packet.Sent  `json:"sent"`
-	Dropped  uint32       `json:"dropped_by_socket"`
-	Network  delay.Report `json:"network"` // Delay is the round trip
-	Valid    bool         `json:"valid"`
-	Reason   string       `json:"reason,omitempty"` // why it is not
+	Path
+	Length     int          `json:"length"`     // hops
+	Injected   bool         `json:"injected"`   // with the delay of Settings.Inject
+	Forwarding []string     `json:"forwarding"` // how the hops said that they do, such as "xdp, native"
+	Sent       packet.Sent  `json:"sent"`
+	Dropped    uint32       `json:"dropped_by_socket"`
+	Network    delay.Report `json:"network"` // Delay is the round trip
 }
 
-// A Hop is what is known of one hop.
-type Hop struct {
-	Number int    `json:"number"` // from the receiver
-	MAC    string `json:"mac"`
-	Ready  string `json:"ready,omitempty"` // what its forwarder said
+// ReadStream is the stream of an outcome of this package.
+func ReadStream(o vitrine.Outcome) (Stream, error) {
+	var s Stream
+	if err := json.Unmarshal(o.Measured, &s); err != nil {
+		return s, fmt.Errorf("trial %d attempt %d is no stream through a chain: %w", o.Seq, o.Attempt, err)
+	}
+	return s, nil
 }
 
-// A Report is what was measured.
-type Report struct {
-	Settings Settings  `json:"settings"`
-	Hops     []Hop     `json:"hops"`
-	Points   []Point   `json:"points"`
-	Fits     []Fit     `json:"fits"`
-	Found    []Finding `json:"found,omitempty"` // of the injection
-	Notes    []string  `json:"notes,omitempty"`
-	Streams  []Stream  `json:"streams"`
-}
-
-// A Point is one length. Intervals are of repeats.
-type Point struct {
-	Length    int            `json:"length"`
-	Injected  bool           `json:"injected"`
-	RoundTrip delay.Interval `json:"round_trip_p50_us"` // of each stream's median
-	Mean      delay.Interval `json:"round_trip_mean_us"`
-	Least     float64        `json:"round_trip_least_us"` // of all repeats
-	P99       delay.Interval `json:"round_trip_p99_us"`
-	Jitter    delay.Interval `json:"jitter_mean_us"` // RFC 3550, section 6.4.1
-	Sent      int            `json:"sent"`
-	Lost      int            `json:"lost"`
-	Reordered int            `json:"reordered"`
+// ReadSettings reads what a manifest says of its measurement; ok is false where
+// that is of another kind.
+func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
+	if len(m.Measurement) == 0 {
+		return s, false, nil
+	}
+	if err := json.Unmarshal(m.Measurement, &s); err != nil {
+		return s, false, fmt.Errorf("the measurement of the manifest: %w", err)
+	}
+	return s, s.Kind == Kind, nil
 }

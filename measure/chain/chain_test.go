@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,6 +20,7 @@ import (
 	"vitrine/fabric/ovs"
 	"vitrine/internal/runs"
 	"vitrine/reference/forwarder"
+	"vitrine/result"
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
@@ -38,8 +40,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// measured runs a small measurement on processes of this host.
-func measured(t *testing.T, s Settings) (Report, error) {
+// config is of a small measurement on processes of this host.
+func config(t *testing.T, s Settings) Config {
 	t.Helper()
 	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
@@ -58,11 +60,20 @@ func measured(t *testing.T, s Settings) (Report, error) {
 		return process.New(process.Config{Run: run, Environ: os.Environ()})
 	}
 	if s.Size == 0 {
-		s.Size, s.Packets, s.Rate, s.Repeat = 64, 200, 2000, 2
+		s.Size, s.Packets, s.Rate, s.Repeat = 64, 100, 1000, 2
 	}
-	s.Substrate = "process"
-	r, err := Run(t.Context(), Config{
-		Settings: s, CPUs: cpus, RunID: run.ID, Dir: t.TempDir(),
+	s.Kind, s.Substrates = Kind, []string{"process"}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := result.Create(t.TempDir(), result.Manifest{Measurement: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = results.Close() })
+	return Config{
+		Settings: s, CPUs: cpus, RunID: run.ID, Results: results,
 		Backends: trial.Backends{
 			Self: self, Host: place,
 			Substrate: func(ctx context.Context, c spec.Choice, _ spec.Node) (substrate.Substrate, error) {
@@ -74,24 +85,39 @@ func measured(t *testing.T, s Settings) (Report, error) {
 					return ovs.New(ctx, ovs.Config{Run: run})
 				case "macvlan":
 					return macvlan.New(macvlan.Config{Run: run})
+				case "bridge":
+					return bridge.New(bridge.Config{Run: run})
 				}
-				return bridge.New(bridge.Config{Run: run})
+				return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test that has it"}
 			},
 		},
-		Observe: func(e Event) {
-			if e.Stream != nil {
-				t.Logf("%d/%d: length %d: %.1f us, lost %d, jitter %.1f", e.Done, e.Of, e.Stream.Length, e.Stream.Network.Delay.Min, e.Stream.Network.Lost, e.Stream.Network.Jitter.Mean)
-			}
-		},
-	})
+	}
+}
+
+// report runs the measurement and reads what it left.
+func report(t *testing.T, s Settings) (Report, error) {
+	t.Helper()
+	c := config(t, s)
+	err := Run(t.Context(), c)
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}
-	return r, err
+	if err != nil {
+		return Report{}, err
+	}
+	data, err := result.Load(c.Results.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, nil
 }
 
-// Every probe comes back, through as many hops as were asked for: each hop's
-// own count says so.
+// Every probe comes back, through as many hops as were asked for: each hop says
+// how it forwards.
 func TestChainOverEachForwarder(t *testing.T) {
 	for _, tt := range []struct{ forwarder, fabric, says string }{
 		{Packet, "bridge", "packet"},
@@ -100,24 +126,55 @@ func TestChainOverEachForwarder(t *testing.T) {
 		{OVS, "ovs", "packet"},
 	} {
 		t.Run(tt.forwarder+" on "+tt.fabric, func(t *testing.T) {
-			r, err := measured(t, Settings{Forwarder: tt.forwarder, Fabric: tt.fabric, Lengths: []int{0, 1, 3}})
+			r, err := report(t, Settings{Forwarders: []string{tt.forwarder}, Fabrics: []string{tt.fabric}, Lengths: []int{0, 1, 3}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(r.Points) != 3 || len(r.Streams) != 6 || len(r.Fits) != 4 || len(r.Hops) != 3 {
-				t.Fatalf("%d points, %d streams, %d fits, %d hops", len(r.Points), len(r.Streams), len(r.Fits), len(r.Hops))
+			if len(r.Chains) != 1 || len(r.Chains[0].Points) != 3 || len(r.Chains[0].Fits) != 4 {
+				t.Fatalf("%+v", r)
 			}
-			for _, p := range r.Points {
-				if p.Sent != 400 || p.Lost > 0 || p.RoundTrip.Mean <= 0 {
+			c := r.Chains[0]
+			for _, p := range c.Points {
+				if p.Sent != 200 || p.Lost > 0 || p.RoundTrip.Mean <= 0 || p.Least <= 0 || p.Least > p.RoundTrip.Mean || p.RoundTrip.Repeats != 2 {
 					t.Errorf("%+v", p)
 				}
 			}
-			for _, h := range r.Hops {
-				if !strings.HasPrefix(h.Ready, tt.says) {
-					t.Errorf("hop %d: %q", h.Number, h.Ready)
-				}
+			if len(c.Forwarding) != 1 || !strings.HasPrefix(c.Forwarding[0], tt.says) {
+				t.Errorf("forwarding %q", c.Forwarding)
 			}
 		})
+	}
+}
+
+// What this host cannot have is a row with its reason, and the rest is measured.
+// What was measured is not measured again.
+func TestMeasuresWhatItCan(t *testing.T) {
+	c := config(t, Settings{
+		Forwarders: []string{XDP}, Fabrics: []string{"warp", "bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 50, Rate: 1000, Repeat: 2,
+	})
+	streams := 0
+	c.Observe = func(e Event) {
+		if e.Outcome != nil {
+			streams++
+		}
+	}
+	for range 2 {
+		if err := Run(t.Context(), c); vitrine.IsUnsupported(err) {
+			t.Skip(err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if streams < 4 || streams != len(c.Results.Outcomes()) { // 4, and those that were not valid
+		t.Errorf("%d streams, %d outcomes", streams, len(c.Results.Outcomes()))
+	}
+	why := c.Results.Manifest().Unsupported
+	if len(why) != 1 || !strings.Contains(why["process on warp, xdp"], "a test that has it") {
+		t.Errorf("unsupported: %q", why)
+	}
+	c.Settings.Fabrics = []string{"warp"}
+	if err := Run(t.Context(), c); !vitrine.IsUnsupported(err) {
+		t.Errorf("nothing to measure: %v", err)
 	}
 }
 
@@ -130,8 +187,8 @@ func TestInjectedDelayIsFound(t *testing.T) {
 	for _, forwarder := range []string{Packet, XDP} {
 		t.Run(forwarder, func(t *testing.T) {
 			for attempt := 1; ; attempt++ {
-				r, err := measured(t, Settings{
-					Forwarder: forwarder, Fabric: "bridge", Lengths: []int{0, 1, 2, 3}, Size: 64, Packets: 200, Rate: 1000, Repeat: 3,
+				r, err := report(t, Settings{
+					Forwarders: []string{forwarder}, Fabrics: []string{"bridge"}, Lengths: []int{0, 1, 2, 3}, Size: 64, Packets: 120, Rate: 1000, Repeat: 2,
 					Inject: Injection{Hop: 2, Delay: 50 * time.Microsecond},
 				})
 				if err != nil {
@@ -152,11 +209,15 @@ func TestInjectedDelayIsFound(t *testing.T) {
 
 // judge says what is wrong about how the delay put into hop 2 was found.
 func judge(r Report, put float64) string {
-	i := slices.IndexFunc(r.Found, func(f Finding) bool { return f.Of == RoundTripMin })
+	if len(r.Chains) != 1 {
+		return "nothing measured"
+	}
+	found := r.Chains[0].Found
+	i := slices.IndexFunc(found, func(f Finding) bool { return f.Of == RoundTripMin })
 	if i < 0 {
 		return "nothing found"
 	}
-	f := r.Found[i]
+	f := found[i]
 	if f.Added.Mean < 0.7*put || f.Added.Mean > 1.4*put {
 		return fmt.Sprintf("added %g us, put %g us", f.Added.Mean, put)
 	}
@@ -179,14 +240,14 @@ func TestScriptForwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := measured(t, Settings{
-		Forwarder: Script, Fabric: "bridge", Lengths: []int{1},
+	r, err := report(t, Settings{
+		Forwarders: []string{Script}, Fabrics: []string{"bridge"}, Lengths: []int{1},
 		Program: []string{"/bin/sh", "-c", `exec "$0" reference forwarder --in "$INTERFACE" --next-mac "$NEXT_MAC"`, self},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Fits) != 0 || len(r.Points) != 1 || r.Points[0].Lost > 0 {
+	if len(r.Chains) != 1 || len(r.Chains[0].Fits) != 0 || len(r.Chains[0].Points) != 1 || r.Chains[0].Points[0].Lost > 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -197,8 +258,8 @@ func TestForwarderThatDoesNot(t *testing.T) {
 		"echo nothing here >&2; exit 3": "nothing here",
 		"exec sleep 60":                 "0 of 20 probes",
 	} {
-		_, err := measured(t, Settings{
-			Forwarder: Script, Fabric: "bridge", Lengths: []int{1}, Wait: 300 * time.Millisecond,
+		_, err := report(t, Settings{
+			Forwarders: []string{Script}, Fabrics: []string{"bridge"}, Lengths: []int{1}, Wait: 300 * time.Millisecond,
 			Size: 64, Packets: 100, Rate: 1000, Repeat: 1, Program: []string{"/bin/sh", "-c", program},
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -208,14 +269,15 @@ func TestForwarderThatDoesNot(t *testing.T) {
 }
 
 func TestBadSettings(t *testing.T) {
-	good := Settings{Forwarder: Packet, Fabric: "bridge", Lengths: []int{0, 1}, Size: 64, Packets: 100, Rate: 1000, Repeat: 1}
+	good := Settings{Substrates: []string{"process"}, Forwarders: []string{Packet}, Fabrics: []string{"bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 100, Rate: 1000, Repeat: 1}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Settings){
-		"forwarder":          func(s *Settings) { s.Forwarder = "click" },
-		"rules of no switch": func(s *Settings) { s.Forwarder = OVS },
-		"no script":          func(s *Settings) { s.Forwarder = Script },
+		"forwarder":          func(s *Settings) { s.Forwarders = []string{"click"} },
+		"rules of no switch": func(s *Settings) { s.Forwarders = []string{OVS} },
+		"no script":          func(s *Settings) { s.Forwarders = []string{Script} },
+		"no fabric":          func(s *Settings) { s.Fabrics = nil },
 		"script":             func(s *Settings) { s.Program = []string{"x"} },
 		"no length":          func(s *Settings) { s.Lengths = nil },
 		"length":             func(s *Settings) { s.Lengths = []int{-1} },

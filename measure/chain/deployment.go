@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,8 @@ type steerer interface {
 // A deployment is sender, hops and receiver, wired.
 type deployment struct {
 	config           *Config
+	path             Path
+	dir              string // of what the instances say
 	host, function   substrate.Substrate
 	fabric           fabric.Fabric
 	steer            steerer // nil: the hops themselves know where to send
@@ -60,23 +63,22 @@ type deployment struct {
 
 // deploy makes all of it and starts the forwarders. What it gives with an
 // error is to be removed too.
-func deploy(ctx context.Context, c *Config, run uint32) (d *deployment, err error) {
-	d = &deployment{config: c, run: run}
-	s := c.Settings
-	choice := spec.Choice{Substrate: s.Substrate, Fabric: s.Fabric, CFSPeriod: substrate.DefaultCFSPeriod}
+func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment, err error) {
+	d = &deployment{config: c, path: v.path, run: run, dir: c.Results.LogDir(v.path.String(), fmt.Sprint(v.repeat))}
+	choice := spec.Choice{Substrate: v.path.Substrate, Fabric: v.path.Fabric, CFSPeriod: substrate.DefaultCFSPeriod}
 	if d.host, err = c.Backends.Host(ctx, choice); err != nil {
 		return d, fmt.Errorf("the place of sender and receiver: %w", err)
 	}
 	if d.function, err = c.Backends.Substrate(ctx, choice, spec.Node{}); err != nil {
-		return d, fmt.Errorf("substrate %s: %w", s.Substrate, err)
+		return d, fmt.Errorf("substrate %s: %w", v.path.Substrate, err)
 	}
 	if d.fabric, err = c.Backends.Fabric(ctx, choice, spec.Node{}); err != nil {
-		return d, fmt.Errorf("fabric %s: %w", s.Fabric, err)
+		return d, fmt.Errorf("fabric %s: %w", v.path.Fabric, err)
 	}
-	if s.Forwarder == OVS {
+	if v.path.Forwarder == OVS {
 		var ok bool
 		if d.steer, ok = d.fabric.(steerer); !ok {
-			return d, &vitrine.BadInput{File: "--forwarder ovs", Found: "fabric " + s.Fabric, Want: "want a fabric whose rules forward"}
+			return d, &vitrine.BadInput{File: "--forwarder ovs", Found: "fabric " + v.path.Fabric, Want: "want a fabric whose rules forward"}
 		}
 	}
 	// The order of attaching is that of addresses.
@@ -86,7 +88,7 @@ func deploy(ctx context.Context, c *Config, run uint32) (d *deployment, err erro
 	if d.receiver, err = d.place(ctx, d.host, "receiver", 1, c.CPUs.Function); err != nil {
 		return d, err
 	}
-	for number := 1; number <= s.most(); number++ {
+	for number := 1; number <= c.Settings.most(); number++ {
 		hop, err := d.place(ctx, d.function, "hop", number, c.CPUs.Function)
 		if hop != nil {
 			d.hops = append(d.hops, hop)
@@ -105,7 +107,7 @@ func deploy(ctx context.Context, c *Config, run uint32) (d *deployment, err erro
 // is something to remove.
 func (d *deployment) place(ctx context.Context, on substrate.Substrate, component string, index int, cpus []int) (*place, error) {
 	p := &place{name: fmt.Sprintf("%s-%d", component, index)}
-	dir := filepath.Join(d.config.Dir, p.name)
+	dir := filepath.Join(d.dir, p.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -116,7 +118,7 @@ func (d *deployment) place(ctx context.Context, on substrate.Substrate, componen
 		return nil, fmt.Errorf("making %s: %w", p.name, err)
 	}
 	if p.instance.NetNS() == "" {
-		return p, &vitrine.Unsupported{What: "a chain of instances", Missing: "a network namespace for each, which fabric " + d.config.Settings.Fabric + " or the privilege does not allow", Do: "run as root, with a fabric such as bridge"}
+		return p, &vitrine.Unsupported{What: "a chain of instances", Missing: "a network namespace for each, which fabric " + d.path.Fabric + " or the privilege does not allow", Do: "run as root, with a fabric such as bridge"}
 	}
 	if p.end, err = d.fabric.Attach(ctx, fabric.Port{Instance: p.name, NetNS: p.instance.NetNS()}); err != nil {
 		return p, err
@@ -149,7 +151,7 @@ func (d *deployment) distinct() error {
 	has := map[string]string{}
 	for _, p := range d.all() {
 		if other := has[p.mac.String()]; other != "" || len(p.mac) != 6 {
-			return &vitrine.Unsupported{What: "a chain on the fabric " + d.config.Settings.Fabric, Missing: fmt.Sprintf("a MAC address for each instance: %s has %q, %s too", p.name, p.mac, other), Do: "choose another fabric"}
+			return &vitrine.Unsupported{What: "a chain on the fabric " + d.path.Fabric, Missing: fmt.Sprintf("a MAC address for each instance: %s has %q, %s too", p.name, p.mac, other), Do: "choose another fabric"}
 		}
 		has[p.mac.String()] = p.name
 	}
@@ -241,11 +243,11 @@ func (d *deployment) forward(ctx context.Context, number int, hold time.Duration
 		"INTERFACE=" + hop.end.Interface, "NEXT_MAC=" + next, "ADDRESS=" + hop.end.Addr.String(),
 		"VITRINE_INSTANCE=" + hop.name, fmt.Sprintf("VITRINE_INDEX=%d", number),
 	}}
-	switch s.Forwarder {
+	switch d.path.Forwarder {
 	case Script:
 		command.Args = s.Program
 	default:
-		mode := s.Forwarder
+		mode := d.path.Forwarder
 		if mode == OVS {
 			mode = Packet
 		}
@@ -271,22 +273,22 @@ func (p *place) said() string {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(len(lines)-3, 0):], "; ")
+	return strings.Join(lines[max(len(lines)-3, 0):], "\n")
 }
 
-// hopsSeen is what is known of the hops.
-func (d *deployment) hopsSeen() []Hop {
-	var list []Hop
-	for i, p := range d.hops {
-		h := Hop{Number: i + 1, MAC: p.mac.String()}
+// forwarding is how the hops of a chain of that length said that they forward.
+func (d *deployment) forwarding(length int) []string {
+	var list []string
+	for _, p := range d.hops[:length] {
 		for line := range strings.Lines(p.said()) {
 			if _, ready, ok := strings.Cut(line, "ready: "); ok {
-				h.Ready = strings.TrimSpace(ready)
+				mode, _, _ := strings.Cut(strings.TrimSpace(ready), ": ")
+				list = append(list, mode)
 			}
 		}
-		list = append(list, h)
 	}
-	return list
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // remove takes all of it away.

@@ -2,28 +2,34 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
 
+	"vitrine"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 )
 
 const (
-	attempts  = 3                      // at a stream, before what it gave stays invalid
+	attempts  = 3                      // at a stream, before it stays without a valid one
 	quiet     = 200 * time.Millisecond // after the last reply
 	patience  = 2 * time.Second        // for the first
 	warmSize  = 20                     // probes that show that a chain answers
 	warmQuiet = 50 * time.Millisecond
 )
 
-// Run deploys the chain, measures all lengths in turn, and removes it.
-func Run(ctx context.Context, c Config) (r Report, err error) {
-	if err := c.Settings.Check(); err != nil {
-		return r, err
+// Run measures all that the results do not have yet. A chain that this host
+// cannot have is noted in the manifest, with the reason, and the others are
+// measured. So is one that fails, whose error is given at the end.
+func Run(ctx context.Context, c Config) error {
+	plan, err := MakePlan(c.Settings)
+	if err != nil {
+		return err
 	}
+	c.Settings = plan.Settings
 	if c.Settings.Wait == 0 {
 		c.Settings.Wait = DefaultWait
 	}
@@ -32,66 +38,120 @@ func Run(ctx context.Context, c Config) (r Report, err error) {
 	}
 	label := fnv.New32a()
 	_, _ = label.Write([]byte(c.RunID))
-	c.Observe(Event{Doing: fmt.Sprintf("deploying %d hops of %s on %s", c.Settings.most(), c.Settings.Substrate, c.Settings.Fabric)})
-	d, err := deploy(ctx, &c, label.Sum32())
+	r := &running{config: &c, plan: &plan, label: label.Sum32(), excused: map[Path]error{}}
+	if err := r.note(); err != nil {
+		return err
+	}
+	for _, v := range plan.visits {
+		if r.excused[v.path] != nil {
+			continue
+		}
+		err := r.visit(ctx, v)
+		if cause := context.Cause(ctx); cause != nil {
+			return errors.Join(err, cause)
+		}
+		if err != nil {
+			r.excused[v.path] = err
+			if err := r.note(); err != nil {
+				return err
+			}
+		}
+	}
+	return r.failure()
+}
+
+// A running measurement goes from deployment to deployment.
+type running struct {
+	config  *Config
+	plan    *Plan
+	label   uint32 // of probes
+	done    int    // streams
+	excused map[Path]error
+}
+
+// note keeps in the manifest what cannot be measured, and why.
+func (r *running) note() error {
+	m := r.config.Results.Manifest()
+	m.Unsupported = nil
+	for path, err := range r.excused {
+		if m.Unsupported == nil {
+			m.Unsupported = map[string]string{}
+		}
+		m.Unsupported[path.String()] = err.Error()
+	}
+	return r.config.Results.SaveManifest(m)
+}
+
+// failure is what went wrong, but for what this host cannot have; that too when
+// it leaves nothing.
+func (r *running) failure() error {
+	var errs []error
+	for _, path := range r.plan.Paths {
+		err := r.excused[path]
+		if err != nil && (!vitrine.IsUnsupported(err) || len(r.excused) == len(r.plan.Paths)) {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// finished gives the attempts that the results have of a stream, and whether no
+// more are needed.
+func (r *running) finished(l leg) (made int, enough bool) {
+	for made < attempts {
+		o, ok := r.config.Results.Find(l.key(made + 1))
+		if !ok {
+			return made, false
+		}
+		made++
+		if o.Valid {
+			return made, true
+		}
+	}
+	return made, true
+}
+
+// visit measures the streams of one deployment that the results lack.
+func (r *running) visit(ctx context.Context, v visit) (err error) {
+	var left []leg
+	for _, l := range v.legs {
+		if _, enough := r.finished(l); enough {
+			r.done++
+		} else {
+			left = append(left, l)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	r.config.Observe(Event{Doing: fmt.Sprintf("deploying %d hops, %s", r.config.Settings.most(), v.path), Done: r.done, Of: r.plan.Streams})
+	d, err := deploy(ctx, r.config, v, r.label)
 	defer func() {
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx)))
 	}()
 	if err != nil {
-		return r, err
+		return err
 	}
-	m := &measurement{deployment: d, report: &r}
-	r.Settings = c.Settings
-	if err := m.all(ctx); err != nil {
-		return r, err
-	}
-	r.Hops = d.hopsSeen()
-	r.summarize()
-	return r, nil
-}
-
-// A measurement goes through the streams.
-type measurement struct {
-	*deployment
-	report *Report
-	number uint16 // of the stream
-	done   int
-	held   time.Duration // by the hop with the injection, now
-}
-
-// sides are whether a repeat is measured without and with the injection.
-func (m *measurement) sides(repeat int) []bool {
-	switch {
-	case m.config.Settings.Inject.Hop == 0:
-		return []bool{false}
-	case repeat%2 == 0: // in turn, so that a drift of the host favours none
-		return []bool{true, false}
-	}
-	return []bool{false, true}
-}
-
-func (m *measurement) all(ctx context.Context) error {
-	s := m.config.Settings
-	for repeat := 1; repeat <= s.Repeat; repeat++ {
-		for _, injected := range m.sides(repeat) {
-			if err := m.inject(ctx, injected); err != nil {
-				return err
-			}
-			// A repeat begins with another length each time, for the same reason.
-			for i := range s.Lengths {
-				length := s.Lengths[(i+repeat-1)%len(s.Lengths)]
-				if err := m.length(ctx, repeat, length, injected); err != nil {
-					return fmt.Errorf("a chain of %d hops: %w", length, err)
-				}
-			}
+	m := &measurement{deployment: d, running: r}
+	for _, l := range left {
+		if err := m.leg(ctx, l); err != nil {
+			return fmt.Errorf("a chain of %d hops: %w", l.length, err)
 		}
 	}
 	return nil
 }
 
+// A measurement is of one deployment.
+type measurement struct {
+	*deployment
+	*running
+	number uint16        // of the stream
+	held   time.Duration // by the hop with the injection, now
+}
+
 // inject has the hop hold frames, or not.
 func (m *measurement) inject(ctx context.Context, injected bool) error {
-	i := m.config.Settings.Inject
+	i := m.running.config.Settings.Inject
 	hold := time.Duration(0)
 	if injected {
 		hold = i.Delay
@@ -103,32 +163,66 @@ func (m *measurement) inject(ctx context.Context, injected bool) error {
 	return m.forward(ctx, i.Hop, hold)
 }
 
-// length measures one stream, again where the sender could not hold its rate.
-func (m *measurement) length(ctx context.Context, repeat, length int, injected bool) error {
-	if err := m.route(ctx, length); err != nil {
+// leg measures one stream, again where what it gave is not valid.
+func (m *measurement) leg(ctx context.Context, l leg) error {
+	if err := m.inject(ctx, l.injected); err != nil {
 		return err
 	}
-	if err := m.await(ctx, length); err != nil {
+	if err := m.route(ctx, l.length); err != nil {
 		return err
 	}
-	s := m.config.Settings
+	if err := m.await(ctx, l.length); err != nil {
+		return err
+	}
+	s := l.settings
 	m.done++
-	for attempt := 1; ; attempt++ {
-		stream, err := m.stream(ctx, length, s.Packets, s.Rate, quiet, s.Cut)
+	made, enough := m.finished(l)
+	for !enough {
+		began := time.Now()
+		stream, err := m.stream(ctx, l.length, s.Packets, s.Rate, quiet, s.Cut)
 		if err != nil {
 			return err
 		}
-		stream.Repeat, stream.Injected = repeat, injected
-		if !stream.Valid && attempt < attempts {
-			continue
+		stream.Injected = l.injected
+		made++
+		o, err := stream.outcome(l.key(made))
+		if err != nil {
+			return err
 		}
-		if !stream.Valid {
-			m.report.Notes = append(m.report.Notes, fmt.Sprintf("length %d, repeat %d: left out: %s", length, repeat, stream.Reason))
+		o.Overhead = time.Since(began) - o.Duration
+		if err := m.running.config.Results.Append(o); err != nil {
+			return err
 		}
-		m.report.Streams = append(m.report.Streams, stream)
-		m.config.Observe(Event{Stream: &stream, Done: m.done, Of: s.Repeat * len(s.Lengths) * len(m.sides(1))})
-		return nil
+		m.running.config.Observe(Event{Outcome: &o, Done: m.done, Of: m.plan.Streams})
+		_, enough = m.finished(l)
 	}
+	return nil
+}
+
+// outcome is the stream as the run folder keeps it.
+func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
+	n := s.Network
+	o := vitrine.Outcome{
+		Key: key, Duration: time.Duration(float64(n.Sent) / key.Rate * 1e9), Scheduled: int64(n.Sent), Offered: int64(n.Sent), Succeeded: int64(n.Received),
+		Failed:  map[string]int64{"lost": int64(n.Lost)},
+		Latency: vitrine.Latency{P50: n.Delay.P50 / 1e3, P95: n.Delay.P95 / 1e3, P99: n.Delay.P99 / 1e3},
+		Valid:   true,
+	}
+	switch err := s.Sent.Held(); {
+	case err != nil:
+		o.Valid, o.Reason = false, err.Error()
+	case s.Dropped > 0:
+		o.Valid, o.Reason = false, fmt.Sprintf("the receiving socket had no room for %d replies", s.Dropped)
+	case n.Duplicates > 0:
+		o.Valid, o.Reason = false, fmt.Sprintf("%d replies came twice: something beside the chain forwards", n.Duplicates)
+	case n.Received == 0:
+		o.Valid, o.Reason = false, "no reply came"
+	}
+	var err error
+	if o.Measured, err = json.Marshal(s); err != nil {
+		return o, fmt.Errorf("trial %d: %w", key.Seq, err)
+	}
+	return o, nil
 }
 
 // route has the fabric's rules lead through so many hops, where it is they that
@@ -149,7 +243,8 @@ func (m *measurement) route(ctx context.Context, length int) error {
 
 // await returns once the chain answers.
 func (m *measurement) await(ctx context.Context, length int) error {
-	for end := time.Now().Add(m.config.Settings.Wait); ; {
+	wait := m.running.config.Settings.Wait
+	for end := time.Now().Add(wait); ; {
 		stream, err := m.stream(ctx, length, warmSize, DefaultRate, warmQuiet, delay.Cut{})
 		if err != nil {
 			return err
@@ -166,14 +261,13 @@ func (m *measurement) await(ctx context.Context, length int) error {
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%d of %d probes came back within %s; hop %d says: %s", stream.Network.Received, warmSize,
-				m.config.Settings.Wait, length, m.entry(length).said())
+				wait, length, m.entry(length).said())
 		}
 	}
 }
 
 // stream sends probes into the chain and takes what comes back.
 func (m *measurement) stream(ctx context.Context, length, packets int, rate float64, silence time.Duration, cut delay.Cut) (Stream, error) {
-	s := m.config.Settings
 	m.number++
 	in, err := packet.OpenReceiver(packet.ReceiverConfig{
 		NetNS: m.sender.instance.NetNS(), Address: m.source(), CPU: -1, Run: m.run, Stream: m.number,
@@ -182,7 +276,7 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 		return Stream{}, err
 	}
 	sent, err := m.sending.Send(ctx, packet.Stream{
-		Run: m.run, ID: m.number, Size: s.Size, Packets: packets, Rate: rate,
+		Run: m.run, ID: m.number, Size: m.running.config.Settings.Size, Packets: packets, Rate: rate,
 		Ends: packet.Ends{SourceMAC: m.sender.mac, DestMAC: m.entry(length).mac, Source: m.source(), Dest: m.dest()},
 	})
 	if err != nil {
@@ -198,16 +292,7 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 	for i, x := range got.Receptions {
 		arrivals[i] = delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Kernel}
 	}
-	stream := Stream{Length: length, Sent: sent, Dropped: got.Dropped, Valid: true, Network: delay.Analyze(packets, arrivals, cut)}
-	switch err := sent.Held(); {
-	case err != nil:
-		stream.Valid, stream.Reason = false, err.Error()
-	case got.Dropped > 0:
-		stream.Valid, stream.Reason = false, fmt.Sprintf("the receiving socket had no room for %d replies", got.Dropped)
-	case stream.Network.Duplicates > 0:
-		stream.Valid, stream.Reason = false, fmt.Sprintf("%d replies came twice: something beside the chain forwards", stream.Network.Duplicates)
-	case stream.Network.Received == 0:
-		stream.Valid, stream.Reason = false, "no reply came"
-	}
-	return stream, nil
+	return Stream{
+		Path: m.path, Length: length, Forwarding: m.forwarding(length), Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
+	}, nil
 }
