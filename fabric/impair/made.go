@@ -1,0 +1,48 @@
+package impair
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Made is what became of the packets of one direction of an impaired link: what
+// the emulator really did, by its own count.
+type Made struct {
+	Instance string  `json:"instance"` // where the emulator sits
+	Back     bool    `json:"back"`     // false: packets that leave the instance; true: those that come to it
+	Asked    Link    `json:"asked"`    //
+	Packets  int64   `json:"packets"`  // that came and were to be impaired
+	Sent     int64   `json:"sent"`     // of these
+	Bytes    int64   `json:"bytes"`    // of frames sent, without FCS
+	Lost     int64   `json:"lost"`     // by chance, as asked
+	Dropped  int64   `json:"dropped"`  // at the tail of the queue
+	Overtook int64   `json:"overtook"` // skipped the delay
+	Waited   int64   `json:"waited"`   // left later than drawn, to keep order
+	Missed   int64   `json:"missed"`   // found no room in the emulator: it was too slow, or its CPU was taken
+	Refused  int64   `json:"refused"`  // that the kernel did not take
+	Passed   int64   `json:"passed"`   // besides: of other peers, and ARP, not impaired
+	Loss     float64 `json:"loss"`     // Lost/Packets
+	Rate     float64 `json:"rate"`     // bits a second from the first packet sent to the last
+	Lateness Late    `json:"lateness"` // of sending, after the time that was drawn
+}
+
+// Late is how much later than asked something was.
+type Late struct {
+	Median time.Duration `json:"median"`
+	P90    time.Duration `json:"p90"`
+	P99    time.Duration `json:"p99"`
+	P999   time.Duration `json:"p999"`
+	Most   time.Duration `json:"most"`
+}
+
+// quantiles reads Late from a histogram of nanoseconds.
+func quantiles(h *hdrhistogram.Histogram) Late {
+	at := func(q float64) time.Duration { return time.Duration(h.ValueAtQuantile(q)) }
+	return Late{Median: at(50), P90: at(90), P99: at(99), P999: at(99.9), Most: time.Duration(h.Max())}
+}
+
+// lateMost bounds what the histogram of lateness tells apart.
+const lateMost = int64(time.Second)
+
+func newLateness() *hdrhistogram.Histogram { return hdrhistogram.New(1, lateMost, 3) }

@@ -1,0 +1,163 @@
+package impair
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Verb is the hidden verb of the program that runs an emulator.
+const Verb = "impair-link"
+
+// An order is a line of JSON to an emulator; each is answered by a line.
+type order struct {
+	Start  *start    `json:"start,omitempty"` // the first one
+	Add    *addition `json:"add,omitempty"`
+	Peers  *peers    `json:"peers,omitempty"`
+	Result string    `json:"result,omitempty"` // of the instance's link so far
+	Remove string    `json:"remove,omitempty"` // the instance's link
+}
+
+type start struct {
+	CPU int `json:"cpu"` // negative: any
+}
+
+// An addition is a link to emulate between two interfaces.
+type addition struct {
+	Instance   string  `json:"instance"`
+	Outer      string  `json:"outer"` // towards the fabric
+	Inner      string  `json:"inner"` // towards the instance
+	Out        Link    `json:"out"`
+	Back       Link    `json:"back"`
+	OutDelays  []int64 `json:"out_delays,omitempty"` // Link.delays
+	BackDelays []int64 `json:"back_delays,omitempty"`
+	Seed       uint64  `json:"seed"`
+	Peers      peers   `json:"peers"`
+}
+
+// peers says whose packets an instance's link impairs.
+type peers struct {
+	Of   string `json:"of,omitempty"` // the instance
+	Out  filter `json:"out"`          // by the address that they go to
+	Back filter `json:"back"`         // by the address that they come from
+}
+
+// A filter is addresses, or all but those.
+type filter struct {
+	But   bool         `json:"but,omitempty"`
+	Addrs []netip.Addr `json:"addrs,omitempty"`
+}
+
+// An answer says how an order went.
+type answer struct {
+	Error string `json:"error,omitempty"`
+	Made  []Made `json:"made,omitempty"`
+}
+
+// Serve is the verb: it runs an emulator between interfaces of the network
+// namespace that the process is in, by the orders on stdin, until that ends: it
+// does with whoever started the program, however that ends.
+func Serve(ctx context.Context, now func() time.Time, stdin io.Reader, stdout io.Writer) error {
+	orders, answers := json.NewDecoder(stdin), json.NewEncoder(stdout)
+	var first order
+	if err := orders.Decode(&first); err != nil {
+		return fmt.Errorf("reading the first order: %w", err)
+	}
+	if first.Start == nil {
+		return errors.New("the first order does not start the emulator; it is `vitrine characterize` that gives them")
+	}
+	e, err := newEmulator(now)
+	if err != nil {
+		return err
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- e.run(first.Start.CPU) }()
+	served := make(chan error, 1)
+	go func() { served <- e.serve(ctx, orders, answers) }()
+	if err := answers.Encode(answer{}); err != nil {
+		return err
+	}
+	select {
+	case err := <-ran: // stdin's reader ends with the process
+		return err
+	case err := <-served:
+		return errors.Join(err, e.stop(ran))
+	}
+}
+
+// stop ends the thread and closes what it used.
+func (e *emulator) stop(ran <-chan error) error {
+	err := e.change(func() { e.ended = true })
+	err = errors.Join(err, <-ran)
+	for _, w := range e.wires {
+		err = errors.Join(err, w.close())
+	}
+	return err
+}
+
+// serve answers orders until there are no more.
+func (e *emulator) serve(ctx context.Context, orders *json.Decoder, answers *json.Encoder) error {
+	for ctx.Err() == nil {
+		var o order
+		err := orders.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading an order: %w", err)
+		}
+		made, err := e.do(o)
+		a := answer{Made: made}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		if err := answers.Encode(a); err != nil {
+			return fmt.Errorf("answering an order: %w", err)
+		}
+	}
+	return nil
+}
+
+func (e *emulator) do(o order) (made []Made, err error) {
+	if o.Add != nil {
+		w, err := openWire(*o.Add)
+		if err != nil {
+			return nil, err
+		}
+		return nil, e.change(func() { e.wires = append(e.wires, w) })
+	}
+	name := o.Result + o.Remove
+	if o.Peers != nil {
+		name = o.Peers.Of
+	}
+	var w *wire
+	found := e.change(func() {
+		at := slices.IndexFunc(e.wires, func(w *wire) bool { return w.name == name })
+		if at < 0 {
+			err = fmt.Errorf("no link of %q", name)
+			return
+		}
+		w = e.wires[at]
+		switch {
+		case o.Peers != nil:
+			w.setPeers(*o.Peers)
+		case o.Remove != "":
+			e.wires = slices.Delete(e.wires, at, at+1)
+			made, err = w.result()
+		default:
+			made, err = w.result()
+		}
+	})
+	if err := errors.Join(found, err); err != nil {
+		return nil, err
+	}
+	if o.Remove != "" {
+		err = w.close()
+	}
+	return made, err
+}

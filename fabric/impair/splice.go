@@ -1,0 +1,221 @@
+package impair
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+)
+
+// A splice is a cut in an instance's link: the fabric's interface is in the
+// emulators' namespace, under the name outer, and the instance has one end of a
+// pair in its place, whose other end is inner.
+type splice struct {
+	middle       string // the emulators' namespace, by path
+	netns        string // the instance's, by path
+	name         string // of the interface in the instance: "eth0"
+	outer, inner string
+	was          *face // nil until it is known
+	moved        bool  // the fabric's interface is in the middle
+}
+
+// A face is what an interface shows of itself in its namespace.
+type face struct {
+	attrs  netlink.LinkAttrs
+	addrs  []netlink.Addr
+	routes []netlink.Route // that the kernel did not make by itself
+	quiet  string          // whether it has no IPv6, as the kernel writes it
+}
+
+// cut makes the splice. What it could not finish, undo undoes.
+func (s *splice) cut() error {
+	err := netns.Do(s.netns, func() (err error) {
+		s.was, err = look(s.name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	middle, err := unix.Open(s.middle, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening the emulators' network namespace: %w", err)
+	}
+	defer unix.Close(middle)
+	err = netns.Do(s.netns, func() error { return move(s.name, s.outer, middle) })
+	if err != nil {
+		return err
+	}
+	s.moved = true
+	place, err := unix.Open(s.netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening the instance's network namespace: %w", err)
+	}
+	defer unix.Close(place)
+	if err := netns.Do(s.middle, func() error { return s.pair(place) }); err != nil {
+		return err
+	}
+	return netns.Do(s.netns, func() error { return s.was.put(s.name) })
+}
+
+// look reads an interface of the thread's namespace.
+func look(name string) (*face, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the instance's %s: %w", name, err)
+	}
+	f := &face{attrs: *link.Attrs()}
+	if f.addrs, err = netlink.AddrList(link, netlink.FAMILY_V4); err != nil {
+		return nil, fmt.Errorf("reading the addresses of %s: %w", name, err)
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("reading the routes of %s: %w", name, err)
+	}
+	for _, r := range routes {
+		if r.Protocol != unix.RTPROT_KERNEL {
+			f.routes = append(f.routes, r)
+		}
+	}
+	quiet, err := os.ReadFile(quietKey(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f.quiet = strings.TrimSpace(string(quiet))
+	return f, nil
+}
+
+func quietKey(name string) string {
+	return filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6")
+}
+
+// move takes an interface of the thread's namespace to another one, under
+// another name.
+func move(name, as string, to int) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", name, err)
+	}
+	if err := netlink.LinkSetDown(link); err != nil {
+		return fmt.Errorf("taking %s down: %w", name, err)
+	}
+	if err := netlink.LinkSetName(link, as); err != nil {
+		return fmt.Errorf("renaming %s to %s: %w", name, as, err)
+	}
+	if err := netlink.LinkSetNsFd(link, to); err != nil {
+		return fmt.Errorf("moving %s to another network namespace: %w", as, err)
+	}
+	return nil
+}
+
+// pair makes the pair of interfaces and brings the middle's ends up.
+func (s *splice) pair(place int) error {
+	veth := netlink.NewVeth(netlink.LinkAttrs{Name: s.inner, Alias: s.was.attrs.Alias, MTU: s.was.attrs.MTU, TxQLen: -1})
+	veth.PeerName, veth.PeerNamespace = s.name, netlink.NsFd(place)
+	veth.PeerMTU, veth.PeerHardwareAddr = uint32(s.was.attrs.MTU), s.was.attrs.HardwareAddr
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("making a pair of interfaces: %w", err)
+	}
+	for _, name := range []string{s.outer, s.inner} {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetUp(link)
+		}
+		if err != nil {
+			return fmt.Errorf("bringing %s up: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// put gives an interface of the thread's namespace what another one had.
+func (f *face) put(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("looking for the new %s: %w", name, err)
+	}
+	if f.quiet != "" {
+		if err := os.WriteFile(quietKey(name), []byte(f.quiet), 0); err != nil && !errors.Is(err, unix.EROFS) {
+			return fmt.Errorf("setting IPv6 of %s: %w", name, err)
+		}
+	}
+	for _, a := range f.addrs {
+		err := netlink.AddrAdd(link, &netlink.Addr{IPNet: a.IPNet, Broadcast: a.Broadcast, Scope: a.Scope})
+		if err != nil {
+			return fmt.Errorf("giving %s the address %s: %w", name, a.IPNet, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bringing the new %s up: %w", name, err)
+	}
+	for _, r := range f.routes {
+		r.LinkIndex = link.Attrs().Index
+		if err := netlink.RouteReplace(&r); err != nil {
+			return fmt.Errorf("giving %s the route %s: %w", name, r, err)
+		}
+	}
+	return nil
+}
+
+// undo takes the pair away and gives the instance the fabric's interface back,
+// without its addresses, so that the fabric can take it off. When the instance's
+// namespace has gone, the interface goes.
+func (s *splice) undo() error {
+	err := netns.Do(s.middle, func() error { return remove(s.inner) })
+	if err != nil || !s.moved {
+		return err
+	}
+	place, err := unix.Open(s.netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return netns.Do(s.middle, func() error { return remove(s.outer) })
+	}
+	if err != nil {
+		return fmt.Errorf("opening the instance's network namespace: %w", err)
+	}
+	defer unix.Close(place)
+	err = netns.Do(s.middle, func() error {
+		if _, err := netlink.LinkByName(s.outer); gone(err) {
+			return nil
+		}
+		return move(s.outer, s.name, place)
+	})
+	s.moved = err != nil
+	return err
+}
+
+// remove removes an interface of the thread's namespace; one that is not there
+// is no error.
+func remove(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err == nil || gone(err) {
+		return nil
+	}
+	return fmt.Errorf("removing interface %s: %w", name, err)
+}
+
+func gone(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
+}
+
+// whole keeps an interface of the thread's namespace from handing on what is
+// still to be cut into segments, so that a link sees packets as a line would.
+func whole(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("looking for the instance's %s: %w", name, err)
+	}
+	if err := netlink.LinkSetGSOMaxSegs(link, 1); err != nil {
+		return fmt.Errorf("switching segmentation of %s off: %w", name, err)
+	}
+	return nil
+}
