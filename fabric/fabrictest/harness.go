@@ -33,6 +33,9 @@ type Harness struct {
 	Limit int
 	// MTU is that of the instances' interfaces, in bytes; 0: not tried.
 	MTU int
+	// Host is the namespace that stands for the host of instances that share its
+	// network; empty: this process's.
+	Host string
 }
 
 // Open makes a harness whose run is known in the folder root. It skips the
@@ -108,7 +111,8 @@ func (s *suite) nothingLeft() {
 // An instance is one that was attached.
 type instance struct {
 	fabric.Endpoint
-	port fabric.Port
+	port  fabric.Port
+	place string // its network namespace, or what stands for the host's
 }
 
 // attach makes a place and attaches it.
@@ -123,7 +127,15 @@ func (s *suite) attachTo(port fabric.Port) instance {
 	if err != nil {
 		s.Fatalf("Attach: %v", err)
 	}
-	return instance{Endpoint: end, port: port}
+	return s.attached(port, end)
+}
+
+func (s *suite) attached(port fabric.Port, end fabric.Endpoint) instance {
+	in := instance{Endpoint: end, port: port, place: port.NetNS}
+	if in.place == "" {
+		in.place = s.h.Host
+	}
+	return in
 }
 
 // serve answers, in the instance's place and on its address, every connection
@@ -132,7 +144,7 @@ func (s *suite) attachTo(port fabric.Port) instance {
 func (s *suite) serve(in instance, transport, words string, port uint16) netip.AddrPort {
 	s.Helper()
 	var at netip.AddrPort
-	err := netns.Do(in.port.NetNS, func() error {
+	err := netns.Do(in.place, func() error {
 		on := netip.AddrPortFrom(in.Addr, port)
 		if transport == "udp" {
 			conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(on))
@@ -188,7 +200,7 @@ func answerConnections(listener *net.TCPListener, words string) {
 
 // ask asks a server from the instance's place and address.
 func (s *suite) ask(in instance, transport string, server netip.AddrPort) (answer string, err error) {
-	err = netns.Do(in.port.NetNS, func() error {
+	err = netns.Do(in.place, func() error {
 		var local net.Addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(in.Addr, 0))
 		if transport == "udp" {
 			local = net.UDPAddrFromAddrPort(netip.AddrPortFrom(in.Addr, 0))

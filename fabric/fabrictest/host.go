@@ -2,6 +2,7 @@ package fabrictest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric"
+	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 )
@@ -53,35 +55,38 @@ func (h Host) cable() error {
 			return err
 		}
 	}
-	return netns.Do(h.Switch, func() error {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1, Flags: net.FlagUp}}
-		if err := netlink.LinkAdd(bridge); err != nil {
-			return err
-		}
-		addr, err := netlink.ParseAddr("198.18.255.1/16")
+	return netns.Do(h.Switch, bridgeAll)
+}
+
+// bridgeAll makes the switch, in its namespace, and waits until it works.
+func bridgeAll() error {
+	links, err := segment.Host()
+	if err != nil {
+		return err
+	}
+	defer links.Close()
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1, Flags: net.FlagUp}}
+	if err := links.LinkAdd(bridge); err != nil {
+		return err
+	}
+	for _, name := range []string{"eno1", "eno2"} {
+		port, err := links.LinkByName(name)
 		if err != nil {
 			return err
 		}
-		if err := netlink.AddrAdd(bridge, addr); err != nil {
+		err = errors.Join(links.LinkSetMaster(port, bridge), links.LinkSetHairpin(port, true), links.LinkSetUp(port))
+		if err == nil {
+			err = segment.Settle(links, port.Attrs().Index)
+		}
+		if err != nil {
 			return err
 		}
-		for _, name := range []string{"eno1", "eno2"} {
-			port, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			for _, set := range []func() error{
-				func() error { return netlink.LinkSetMaster(port, bridge) },
-				func() error { return netlink.LinkSetHairpin(port, true) },
-				func() error { return netlink.LinkSetUp(port) },
-			} {
-				if err := set(); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
+	}
+	addr, err := netlink.ParseAddr("198.18.255.1/16")
+	if err != nil {
+		return err
+	}
+	return errors.Join(links.AddrAdd(bridge, addr), segment.Settle(links, bridge.Index))
 }
 
 // Do calls f on a thread that is on the host.
@@ -96,7 +101,7 @@ func (h Host) Do(t *testing.T, f func() error) {
 func (h Host) Uplink() Instance {
 	return instance{
 		Endpoint: fabric.Endpoint{Addr: netip.MustParseAddr("198.18.255.1"), Interface: "br0"},
-		port:     fabric.Port{Instance: "switch", NetNS: h.Switch},
+		port:     fabric.Port{Instance: "switch", NetNS: h.Switch}, place: h.Switch,
 	}
 }
 
@@ -116,6 +121,15 @@ func NewBench(t *testing.T, f fabric.Fabric, run *runs.Run) Bench {
 		}
 	})
 	return Bench{&suite{T: t, h: h, ctx: t.Context()}}
+}
+
+// NewHostBench is NewBench for instances that share the host's network.
+func NewHostBench(t *testing.T, f fabric.Fabric, run *runs.Run, host Host) Bench {
+	t.Helper()
+	b := NewBench(t, f, run)
+	b.s.h.Host = host.Path
+	b.s.h.Place = func(*testing.T, string) string { return "" }
+	return b
 }
 
 // Attach makes a place and attaches it.

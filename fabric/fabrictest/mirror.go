@@ -46,7 +46,7 @@ func Mirrors(t *testing.T, f fabric.Fabric, run *runs.Run) {
 // packetSocket receives all frames of the instance's interface.
 func packetSocket(in instance) (fd int, err error) {
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
-	err = netns.Do(in.port.NetNS, func() error {
+	err = netns.Do(in.place, func() error {
 		link, err := net.InterfaceByName(in.Interface)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ func testReach(s *suite) {
 		}
 	}
 	for _, in := range instances {
-		err := netns.Do(in.port.NetNS, func() error {
+		err := netns.Do(in.place, func() error {
 			link, err := net.InterfaceByName(in.Interface)
 			if err != nil {
 				return err
@@ -69,7 +69,7 @@ func testDistinct(s *suite) {
 			if err != nil {
 				s.Errorf("Attach: %v", err)
 			}
-			instances[i] = instance{Endpoint: end, port: port}
+			instances[i] = s.attached(port, end)
 		})
 	}
 	wg.Wait()
@@ -207,7 +207,7 @@ func testBroadcast(s *suite) {
 }
 
 func dialIn(in instance, dial func() (net.Conn, error)) (conn net.Conn, err error) {
-	err = netns.Do(in.port.NetNS, func() error {
+	err = netns.Do(in.place, func() error {
 		conn, err = dial()
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/internal/runs"
 )
@@ -58,7 +59,8 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (netip.Addr, erro
 		return netip.Addr{}, err
 	}
 	if port.NetNS != "" {
-		return netip.Addr{}, fmt.Errorf("it has a network namespace, %s, and cannot be reached over the host's loopback; use the fabric bridge, or let instances share the host's network", port.NetNS)
+		return netip.Addr{}, &vitrine.BadInput{File: "fabric loopback", Found: fmt.Sprintf("%s has a network namespace, %s", port.Instance, port.NetNS),
+			Want: "an instance that shares the host's network; for others use the fabric bridge"}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

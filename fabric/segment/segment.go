@@ -163,7 +163,8 @@ func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
 		return nil, err
 	}
 	if p.NetNS == "" {
-		return nil, errors.New("it shares the host's network, which this fabric does not touch; use the fabric loopback or host")
+		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: p.Instance + " shares the host's network, which this fabric does not touch",
+			Want: "an instance with a network namespace, or the fabric loopback or host"}
 	}
 	if s.closed {
 		return nil, errors.New("the fabric is closed")

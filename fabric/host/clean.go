@@ -1,0 +1,104 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// A Cleaner takes addresses and routes off the host that dead runs added.
+type Cleaner struct {
+	Root string // where runs are known
+}
+
+var _ substrate.Cleaner = Cleaner{}
+
+// Clean removes them, from the network namespace of the calling thread.
+func (c Cleaner) Clean(context.Context) (removed []string, err error) {
+	dead, err := runs.Dead(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range dead {
+		done, err := c.clean(run)
+		removed = append(removed, done...)
+		if err != nil {
+			return removed, fmt.Errorf("cleaning after run %s: %w", run, err)
+		}
+	}
+	return removed, nil
+}
+
+func (c Cleaner) clean(run string) (removed []string, err error) {
+	records, err := runs.Records(c.Root, run, recordKind)
+	if err != nil || len(records) == 0 {
+		return nil, err
+	}
+	links, err := segment.Host()
+	if err != nil {
+		return nil, err
+	}
+	defer links.Close()
+	for name, record := range records {
+		var m made
+		if err := json.Unmarshal(record, &m); err != nil {
+			return removed, fmt.Errorf("the record %s: %w", name, err)
+		}
+		if err := m.remove(links); err != nil {
+			return removed, err
+		}
+		if err := runs.Erase(c.Root, run, recordKind, name); err != nil {
+			return removed, err
+		}
+		removed = append(removed, m.String()+", of run "+run)
+	}
+	return removed, nil
+}
+
+// Check says which interfaces there are to share, and whether addresses can be
+// added to them.
+func Check(context.Context) []substrate.Check {
+	shared := substrate.Check{Name: "host: interfaces"}
+	if names, err := upNames(); err != nil {
+		shared.Missing = err.Error()
+	} else {
+		shared.OK, shared.Detail = true, strings.Join(names, " ")
+	}
+	added := substrate.Check{Name: "host: adding addresses", OK: true, Detail: "`first` can be given"}
+	if !mayAdminister() {
+		added.OK, added.Detail, added.Missing = false, "", "the privilege (CAP_NET_ADMIN): instances get addresses that the interface has"
+	}
+	return []substrate.Check{shared, added}
+}
+
+// upNames are the interfaces that are up.
+func upNames() (names []string, err error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, link := range links {
+		if link.Flags&net.FlagUp != 0 {
+			names = append(names, link.Name)
+		}
+	}
+	return names, nil
+}
+
+// mayAdminister says whether this thread may change its network.
+func mayAdminister() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false
+	}
+	return data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
+}

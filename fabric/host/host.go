@@ -1,0 +1,275 @@
+// Package host wires instances that share the host's network: the interface
+// stays with the host, and each instance has an address of its own on it. On lo,
+// the default, all addresses of 127.0.0.0/8 are there to be had, which is what
+// the fabric loopback is. On another interface they are addresses that it has,
+// for which no privilege is needed, or ones that are added to it and taken off
+// at the end.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/loopback"
+	"vitrine/fabric/segment"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+)
+
+// Config is the part servers.host of a deployment.
+type Config struct {
+	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+
+	// Interface is one of the host's; the default is lo.
+	Interface string `yaml:"interface,omitempty" json:"interface,omitempty"`
+	// First is an address and the length of its network's prefix: 192.0.2.16/24.
+	// Instances get addresses from it on, which are added to the interface. Nobody
+	// else in that network may have them. Without, they get those that the
+	// interface has.
+	First string `yaml:"first,omitempty" json:"first,omitempty"`
+}
+
+func kind() segment.Kind { return segment.Kind{Name: "host", Needs: "CONFIG_INET"} }
+
+// loopbackName is the interface that leads nowhere.
+const loopbackName = "lo"
+
+// New makes the fabric. An interface that is absent, down or part of a bridge
+// is a *vitrine.BadInput; it is looked for in the calling thread's network
+// namespace. Without the privilege to add addresses it is a
+// *vitrine.Unsupported.
+func New(config Config) (fabric.Fabric, error) {
+	switch {
+	case config.Interface != "" && config.Interface != loopbackName:
+		f, err := open(config)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	case config.First != "":
+		return nil, &vitrine.BadInput{File: "fabric host", Found: "first: " + config.First + " without an interface", Want: "`interface: NAME`; lo has addresses enough"}
+	}
+	return loopback.New(loopback.Config{Run: config.Run}), nil
+}
+
+// A Fabric is an interface of the host and who has which of its addresses.
+type Fabric struct {
+	config Config
+	here   *os.File        // the host's network namespace
+	links  *netlink.Handle // in it; nil: closed
+	link   netlink.Link
+	adder  *adder // nil: addresses are not added
+
+	mu       sync.Mutex
+	choice   []netip.Addr // what may be given out, of addresses that are there
+	next     int          // to be tried next, in choice or from First on
+	attached map[string]*place
+}
+
+// A place is an address that an instance has.
+type place struct {
+	addr  netip.Addr
+	claim net.Conn
+}
+
+var _ fabric.Fabric = (*Fabric)(nil)
+
+func open(config Config) (_ *Fabric, err error) {
+	f := &Fabric{config: config, attached: make(map[string]*place)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("making the host fabric: %w", err), f.letGo())
+		}
+	}()
+	if f.here, err = segment.OpenHere(); err != nil {
+		return nil, err
+	}
+	if f.links, err = segment.Host(); err != nil {
+		return nil, err
+	}
+	if f.link, err = segment.Uplink(f.links, kind().Name, config.Interface); err != nil {
+		return nil, err
+	}
+	if config.First != "" {
+		f.adder, err = newAdder(f.config, f.links, f.link)
+		return f, err
+	}
+	f.choice, err = addressesOf(f.links, f.link)
+	return f, err
+}
+
+// inHost calls do on a thread in the host's network namespace. Threads are,
+// unless a test stands in the way, so that no privilege is needed.
+func (f *Fabric) inHost(do func() error) error {
+	thread, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return fmt.Errorf("looking at a thread's network namespace: %w", err)
+	}
+	its, err := f.here.Stat()
+	if err != nil {
+		return fmt.Errorf("looking at the host's network namespace: %w", err)
+	}
+	if os.SameFile(thread, its) {
+		return do()
+	}
+	return netns.Do(fmt.Sprintf("/proc/self/fd/%d", f.here.Fd()), do)
+}
+
+// addressesOf lists what the interface can be reached by. None is a
+// *vitrine.BadInput.
+func addressesOf(links *netlink.Handle, link netlink.Link) (all []netip.Addr, err error) {
+	found, err := links.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s: %w", link.Attrs().Name, err)
+	}
+	for _, a := range found {
+		if addr, ok := netip.AddrFromSlice(a.IP.To4()); ok && a.Scope == unix.RT_SCOPE_UNIVERSE {
+			all = append(all, addr)
+		}
+	}
+	if len(all) == 0 {
+		return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("the interface %s has no IPv4 address", link.Attrs().Name), Want: "one, or `first: ADDRESS/LENGTH`, from which on addresses are added to it"}
+	}
+	return all, nil
+}
+
+// Attach gives the instance an address that no other instance of any run has.
+func (f *Fabric) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, err := f.attach(ctx, port)
+	if err != nil {
+		return fabric.Endpoint{}, fmt.Errorf("attaching %s to the host fabric: %w", port.Instance, err)
+	}
+	f.attached[port.Instance] = p
+	return fabric.Endpoint{Addr: p.addr, Interface: f.config.Interface}, nil
+}
+
+func (f *Fabric) attach(ctx context.Context, port fabric.Port) (*place, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if port.NetNS != "" {
+		return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("%s has a network namespace, %s", port.Instance, port.NetNS),
+			Want: "an instance that shares the host's network; for others use the fabric macvlan or macvtap with the parent " + f.config.Interface}
+	}
+	if f.links == nil {
+		return nil, errors.New("the fabric is closed")
+	}
+	if _, has := f.attached[port.Instance]; has {
+		return nil, errors.New("it is attached already")
+	}
+	for range f.count() {
+		p, err := f.take(f.at(f.next))
+		f.next = (f.next + 1) % f.count()
+		if p != nil || err != nil {
+			return p, err
+		}
+	}
+	return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("%s has %d addresses, and instances of this run or others have them all", f.config.Interface, f.count()),
+		Want: "fewer instances, or `first: ADDRESS/LENGTH`, from which on addresses are added to it"}
+}
+
+// count is how many addresses there are to choose from.
+func (f *Fabric) count() int {
+	if f.adder != nil {
+		return f.adder.count
+	}
+	return len(f.choice)
+}
+
+func (f *Fabric) at(i int) netip.Addr {
+	if f.adder != nil {
+		return f.adder.at(i)
+	}
+	return f.choice[i]
+}
+
+// take takes an address, or nothing when somebody else has it. An abstract Unix
+// socket stands for it, as in the fabric loopback: its name can be bound once
+// in a network namespace, and the kernel frees it however this process ends.
+func (f *Fabric) take(addr netip.Addr) (p *place, err error) {
+	p = &place{addr: addr}
+	err = f.inHost(func() (err error) {
+		p.claim, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: "@vitrine/" + addr.String()})
+		return err
+	})
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claiming the address %s: %w", addr, err)
+	}
+	if f.adder == nil {
+		return p, nil
+	}
+	added, err := f.adder.add(addr)
+	if err != nil || !added {
+		return nil, errors.Join(err, p.claim.Close())
+	}
+	return p, nil
+}
+
+// Detach frees the instance's address.
+func (f *Fabric) Detach(_ context.Context, instance string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.detach(instance)
+}
+
+func (f *Fabric) detach(instance string) error {
+	p, has := f.attached[instance]
+	if !has {
+		return nil
+	}
+	if f.adder != nil {
+		if err := f.adder.remove(p.addr); err != nil {
+			return fmt.Errorf("detaching %s from the host fabric: %w", instance, err)
+		}
+	}
+	delete(f.attached, instance)
+	return p.claim.Close()
+}
+
+// Close frees all addresses: the interface is as it was.
+func (f *Fabric) Close(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.links == nil {
+		return nil
+	}
+	for instance := range f.attached {
+		if err := f.detach(instance); err != nil {
+			return err
+		}
+	}
+	if f.adder != nil {
+		if err := f.adder.close(); err != nil {
+			return fmt.Errorf("closing the host fabric: %w", err)
+		}
+	}
+	return f.letGo()
+}
+
+// letGo closes what is open.
+func (f *Fabric) letGo() (err error) {
+	if f.links != nil {
+		f.links.Close()
+		f.links = nil
+	}
+	if f.here != nil {
+		err = f.here.Close()
+		f.here = nil
+	}
+	return err
+}

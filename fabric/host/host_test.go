@@ -1,0 +1,340 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/fabrictest"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+)
+
+// The environment of the test binary that is run again as a run of its own.
+const (
+	rootEnv  = "HOST_TEST_ROOT"
+	placeEnv = "HOST_TEST_HOST" // the host's namespace; empty: the process is in it
+	firstEnv = "HOST_TEST_FIRST"
+)
+
+func TestMain(m *testing.M) {
+	if root := os.Getenv(rootEnv); root != "" {
+		fmt.Println(hold(root))
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// hold makes a run with an instance at eno1, and gives the run's label and the
+// instance's address.
+func hold(root string) string {
+	run, err := runs.New(root)
+	if err != nil {
+		return err.Error()
+	}
+	var f fabric.Fabric
+	err = netns.Do(os.Getenv(placeEnv), func() (err error) {
+		f, err = New(Config{Run: run, Interface: "eno1", First: os.Getenv(firstEnv)})
+		return err
+	})
+	if err != nil {
+		return err.Error()
+	}
+	end, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1"})
+	if err != nil {
+		return err.Error()
+	}
+	return run.ID + " " + end.Addr.String()
+}
+
+// make1 makes a fabric on the host.
+func make1(t *testing.T, host fabrictest.Host, config Config) (f fabric.Fabric) {
+	t.Helper()
+	host.Do(t, func() (err error) {
+		f, err = New(config)
+		return err
+	})
+	return f
+}
+
+// give gives eno1 of the host addresses 192.0.2.1 and on.
+func give(t *testing.T, host fabrictest.Host, count int) {
+	t.Helper()
+	host.Do(t, func() error {
+		eno1, err := netlink.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		for i := range count {
+			addr := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(192, 0, 2, byte(i+1)), Mask: net.CIDRMask(24, 32)}}
+			if err := netlink.AddrAdd(eno1, addr); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// state is the addresses and routes of eno1.
+func state(t *testing.T, host fabrictest.Host) (s string) {
+	t.Helper()
+	host.Do(t, func() error {
+		eno1, err := netlink.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		addrs, err := netlink.AddrList(eno1, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		routes, err := netlink.RouteList(eno1, netlink.FAMILY_V4)
+		s = fmt.Sprintln(addrs)
+		for _, r := range routes {
+			s += fmt.Sprintln(r.Dst, r.Gw, r.Priority)
+		}
+		return err
+	})
+	return s
+}
+
+func TestHostFabric(t *testing.T) {
+	for name, first := range map[string]string{"added": "198.18.0.1/16", "present": ""} {
+		t.Run(name, func(t *testing.T) {
+			hosts := make(map[string]fabrictest.Host) // by root: one for each test of the suite
+			fabrictest.Run(t, func(t *testing.T, root string) fabrictest.Harness {
+				host, has := hosts[root]
+				if !has {
+					host = fabrictest.NewHost(t)
+					give(t, host, 32)
+					hosts[root] = host
+				}
+				run := fabrictest.NewRun(t, root)
+				return fabrictest.Harness{
+					Fabric: make1(t, host, Config{Run: run, Interface: "eno1", First: first}), Run: run, Host: host.Path,
+					Place: func(*testing.T, string) string { return "" },
+					Left:  func() ([]string, error) { return recorded(run) },
+				}
+			})
+		})
+	}
+}
+
+// recorded is what the run says is on the host.
+func recorded(run *runs.Run) (names []string, err error) {
+	records, err := runs.Records(run.Root, run.ID, recordKind)
+	for name := range records {
+		names = append(names, name)
+	}
+	return names, err
+}
+
+// TestHostInterface: what the interface leads to reaches instances, also after
+// all were detached, and the interface is as it was at the end.
+func TestHostInterface(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	host.Do(t, func() error { // eno2, at the same switch, would answer for the addresses of eno1 too
+		return os.WriteFile("/proc/sys/net/ipv4/conf/all/arp_ignore", []byte("1"), 0)
+	})
+	before := state(t, host)
+	root := filepath.Join(t.TempDir(), "runs")
+	var others []fabric.Fabric
+	for range 2 { // at once, with the same addresses
+		run := fabrictest.NewRun(t, root)
+		f := make1(t, host, Config{Run: run, Interface: "eno1", First: "198.18.0.1/16"})
+		others = append(others, f)
+		bench := fabrictest.NewHostBench(t, f, run, host)
+		for range 2 {
+			bono := bench.Attach("bono-1")
+			if err := bench.Reach(host.Uplink(), bono); err != nil {
+				t.Error(err)
+			}
+			if err := bench.Reach(bono, host.Uplink()); err != nil {
+				t.Error(err)
+			}
+			if err := f.Detach(t.Context(), "bono-1"); err != nil {
+				t.Error(err)
+			}
+		}
+		bench.Attach("sprout-1")
+	}
+	for _, f := range others {
+		if err := f.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if after := state(t, host); after != before {
+		t.Errorf("eno1 had\n%s\nand has\n%s", before, after)
+	}
+}
+
+// TestHostAddressesTaken: addresses that the interface has are given once,
+// whichever run asks, and none that the host has is added.
+func TestHostAddressesTaken(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	give(t, host, 3)
+	root := filepath.Join(t.TempDir(), "runs")
+	var all []fabric.Fabric
+	for range 2 {
+		f := make1(t, host, Config{Run: fabrictest.NewRun(t, root), Interface: "eno1"})
+		defer f.Close(context.Background())
+		all = append(all, f)
+	}
+	had := make(map[string]bool)
+	for i, f := range []fabric.Fabric{all[0], all[1], all[0]} {
+		end, err := f.Attach(t.Context(), fabric.Port{Instance: fmt.Sprintf("bono-%d", i)})
+		if err != nil || had[end.Addr.String()] {
+			t.Fatalf("%v, %v, when %v had been given", end, err, had)
+		}
+		had[end.Addr.String()] = true
+	}
+	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has 3 addresses") {
+		t.Errorf("a fourth instance: %v", err)
+	}
+	if err := all[0].Detach(t.Context(), "bono-0"); err != nil {
+		t.Error(err)
+	}
+	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); err != nil {
+		t.Errorf("once one is free again: %v", err)
+	}
+	before := state(t, host)
+	f := make1(t, host, Config{Run: fabrictest.NewRun(t, root), Interface: "eno1", First: "192.0.2.1/24"})
+	end, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1"})
+	if err != nil || end.Addr.String() != "192.0.2.4" || end.Interface != "eno1" {
+		t.Errorf("attached at %v, %v; want 192.0.2.4", end, err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if after := state(t, host); after != before {
+		t.Errorf("eno1 had\n%s\nand has\n%s", before, after)
+	}
+}
+
+// TestHostFabricKilled: what a killed run had added is removed by cleaning,
+// and nothing else is.
+func TestHostFabricKilled(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	give(t, host, 1)
+	before := state(t, host)
+	root := filepath.Join(t.TempDir(), "runs")
+	_, kill := fabrictest.Killable(t, rootEnv+"="+root, placeEnv+"="+host.Path, firstEnv+"=198.18.0.1/16")
+	if during := state(t, host); !strings.Contains(during, "198.18.0.1/32") {
+		t.Errorf("eno1 has %s", during)
+	}
+	clean := func(want int) {
+		t.Helper()
+		host.Do(t, func() error {
+			removed, err := Cleaner{Root: root}.Clean(t.Context())
+			if len(removed) != want {
+				t.Errorf("removed %q, want %d", removed, want)
+			}
+			return err
+		})
+	}
+	clean(0)
+	kill()
+	clean(2) // the address and the route
+	if after := state(t, host); after != before {
+		t.Errorf("eno1 had\n%s\nand has\n%s", before, after)
+	}
+	clean(0)
+}
+
+// TestHostFabricUnprivileged: an ordinary user can have the addresses that are
+// there, and is told why no others.
+func TestHostFabricUnprivileged(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	give(t, host, 1)
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "unprivileged-") // others cannot see into t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	own, binary := filepath.Join(dir, "own"), filepath.Join(dir, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	err = errors.Join(err, os.Chmod(dir, 0o755), os.Mkdir(own, 0o700), os.Chown(own, nobody, nobody), os.WriteFile(binary, self, 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for first, want := range map[string]string{"": "192.0.2.1", "198.18.0.1/16": "CAP_NET_ADMIN"} {
+		cmd := exec.CommandContext(t.Context(), binary)
+		cmd.Env = []string{rootEnv + "=" + filepath.Join(own, "runs"), firstEnv + "=" + first}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		host.Do(t, func() error {
+			out, err := cmd.CombinedOutput()
+			if !strings.Contains(string(out), want) {
+				t.Errorf("with first %q an ordinary user gets %s, want %s", first, out, want)
+			}
+			return err
+		})
+	}
+}
+
+func TestHostFabricBadInput(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	for words, c := range map[string]Config{
+		`no interface "eno3"`: {Interface: "eno3"},
+		"no IPv4 address":     {Interface: "eno1"},
+		"prefix length":       {Interface: "eno1", First: "198.18.0.1"},
+		"lo has addresses":    {First: "198.18.0.1/16"},
+	} {
+		c.Run = run
+		host.Do(t, func() error {
+			if f, err := New(c); f != nil || !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%+v: %v; want a *vitrine.BadInput with %q", c, err, words)
+			}
+			return nil
+		})
+	}
+	give(t, host, 1)
+	f := make1(t, host, Config{Run: run, Interface: "eno1"})
+	defer f.Close(context.Background())
+	port := fabric.Port{Instance: "vm-1", NetNS: fabrictest.Place(t, run.ID, "vm-1")}
+	if _, err := f.Attach(t.Context(), port); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "macvtap") {
+		t.Errorf("an instance with a namespace: %v", err)
+	}
+}
+
+// TestHostIsLoopbackOnLo: without an interface it is the fabric loopback.
+func TestHostIsLoopbackOnLo(t *testing.T) {
+	for _, name := range []string{"", "lo"} {
+		f, err := New(Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs"), Interface: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1"})
+		if err != nil || !end.Addr.IsLoopback() || end.Interface != "lo" {
+			t.Errorf("%+v, %v", end, err)
+		}
+		if err := f.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestHostCheck(t *testing.T) {
+	found := Check(t.Context())
+	if len(found) != 2 || !found[0].OK || !strings.Contains(found[0].Detail, "lo") {
+		t.Errorf("%+v", found)
+	}
+	for _, c := range found {
+		if c.OK == (c.Missing != "") {
+			t.Errorf("%+v says that and why not", c)
+		}
+	}
+}
