@@ -58,20 +58,19 @@ const (
 
 // Settings are what is measured, and how. It is kept in the manifest.
 type Settings struct {
-	Kind       string        `json:"kind"`       // Kind
-	Substrates []string      `json:"substrates"` // of the hops; sender and receiver are on the host
-	Fabrics    []string      `json:"fabrics"`
-	Forwarders []string      `json:"forwarders"`
-	Program    []string      `json:"program,omitempty"` // of Script: program and arguments
-	Attach     string        `json:"attach,omitempty"`  // of XDP: auto, native, generic
-	Lengths    []int         `json:"lengths"`           // numbers of hops, rising
-	Size       int           `json:"frame_size_without_fcs"`
-	Packets    int           `json:"packets"` // of each stream
-	Rate       float64       `json:"rate"`    // packets a second
-	Repeat     int           `json:"repeat"`  // fresh deployments
-	Cut        delay.Cut     `json:"cut"`     // of each stream, left out
-	Inject     Injection     `json:"inject,omitzero"`
-	Wait       time.Duration `json:"-"` // for a chain to begin to answer
+	Kind       string    `json:"kind"`       // Kind
+	Substrates []string  `json:"substrates"` // of the hops; sender and receiver are on the host
+	Fabrics    []string  `json:"fabrics"`
+	Forwarders []string  `json:"forwarders"`
+	Program    []string  `json:"program,omitempty"` // of Script: program and arguments
+	Attach     string    `json:"attach,omitempty"`  // of XDP: auto, native, generic
+	Lengths    []int     `json:"lengths"`           // numbers of hops, rising
+	Size       int       `json:"frame_size_without_fcs"`
+	Packets    int       `json:"packets"` // of each stream
+	Rate       float64   `json:"rate"`    // packets a second
+	Repeat     int       `json:"repeat"`  // fresh deployments
+	Cut        delay.Cut `json:"cut"`     // of each stream, left out
+	Inject     Injection `json:"inject,omitzero"`
 }
 
 // An Injection is a delay that a hop is given, to be found again: each repeat is
@@ -128,15 +127,15 @@ func (s *Settings) Check() error {
 	case !slices.IsSorted(s.Lengths) || len(slices.Compact(slices.Clone(s.Lengths))) < len(s.Lengths):
 		return bad("--length", s.Lengths, "want each length once, rising")
 	case s.Size < packet.MinSize || s.Size > packet.MaxSize:
-		return bad("--size", s.Size, fmt.Sprintf("want %d to %d bytes, without the frame check sequence", packet.MinSize, packet.MaxSize))
+		return bad("--frame", s.Size, fmt.Sprintf("want %d to %d bytes, without the frame check sequence", packet.MinSize, packet.MaxSize))
 	case s.Packets < 10 || s.Packets > 1<<20:
-		return bad("--packets", s.Packets, "want 10 to 1048576")
+		return bad("--count", s.Packets, "want 10 to 1048576")
 	case s.Repeat < 1 || s.Repeat > 1000:
 		return bad("--repeat", s.Repeat, "want 1 to 1000")
 	case !(s.Rate >= 1 && s.Rate <= 1e6):
 		return bad("--rate", s.Rate, "want 1 to 1000000 packets a second")
 	case s.Cut.Head < 0 || s.Cut.Tail < 0 || s.Cut.Head+s.Cut.Tail > s.Packets/2:
-		return bad("--cut", s.Cut, "want at most half of the packets")
+		return bad("--head and --tail", fmt.Sprintf("%d and %d", s.Cut.Head, s.Cut.Tail), "want at most half of the packets")
 	}
 	return s.checkInjection()
 }
@@ -166,11 +165,12 @@ func (s *Settings) most() int { return s.Lengths[len(s.Lengths)-1] }
 
 // A Config is a measurement to run.
 type Config struct {
-	Settings Settings
+	Plan     Plan
 	Backends trial.Backends
 	CPUs     trial.CPUs
 	RunID    string
 	Results  *result.Run
+	Wait     time.Duration // for a chain to begin to answer; 0: what fits the substrate
 	Observe  func(Event)
 	Log      *slog.Logger
 }
@@ -186,12 +186,13 @@ type Event struct {
 // A Stream is what the probes of one stream went through.
 type Stream struct {
 	Path
-	Length     int          `json:"length"`     // hops
-	Injected   bool         `json:"injected"`   // with the delay of Settings.Inject
-	Forwarding []string     `json:"forwarding"` // how the hops said that they do, such as "xdp, native"
-	Sent       packet.Sent  `json:"sent"`
-	Dropped    uint32       `json:"dropped_by_socket"`
-	Network    delay.Report `json:"network"` // Delay is the round trip
+	Length      int          `json:"length"`                // hops
+	Injected    bool         `json:"injected"`              // with the delay of Settings.Inject
+	Forwarding  []string     `json:"forwarding"`            // how the hops said that they do, such as "xdp, native"
+	Accelerator string       `json:"accelerator,omitempty"` // of hops that are virtual machines: "kvm", "tcg"
+	Sent        packet.Sent  `json:"sent"`
+	Dropped     uint32       `json:"dropped_by_socket"`
+	Network     delay.Report `json:"network"` // Delay is the round trip
 }
 
 // ReadStream is the stream of an outcome of this package.

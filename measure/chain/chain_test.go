@@ -72,8 +72,12 @@ func config(t *testing.T, s Settings) Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = results.Close() })
+	plan, err := MakePlan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return Config{
-		Settings: s, CPUs: cpus, RunID: run.ID, Results: results,
+		Plan: plan, CPUs: cpus, RunID: run.ID, Results: results,
 		Backends: trial.Backends{
 			Self: self, Host: place,
 			Substrate: func(ctx context.Context, c spec.Choice, _ spec.Node) (substrate.Substrate, error) {
@@ -116,8 +120,8 @@ func report(t *testing.T, s Settings) (Report, error) {
 	return r, nil
 }
 
-// Every probe comes back, through as many hops as were asked for: each hop says
-// how it forwards.
+// Probes come back, through as many hops as were asked for, and each hop says how
+// it forwards. A few may be too late where the host is busy.
 func TestChainOverEachForwarder(t *testing.T) {
 	for _, tt := range []struct{ forwarder, fabric, says string }{
 		{Packet, "bridge", "packet"},
@@ -135,7 +139,7 @@ func TestChainOverEachForwarder(t *testing.T) {
 			}
 			c := r.Chains[0]
 			for _, p := range c.Points {
-				if p.Sent != 200 || p.Lost > 0 || p.RoundTrip.Mean <= 0 || p.Least <= 0 || p.Least > p.RoundTrip.Mean || p.RoundTrip.Repeats != 2 {
+				if p.Sent != 100*p.RoundTrip.Repeats || p.Lost > p.Sent/20 || p.Least <= 0 || p.Least > p.RoundTrip.Mean {
 					t.Errorf("%+v", p)
 				}
 			}
@@ -172,7 +176,12 @@ func TestMeasuresWhatItCan(t *testing.T) {
 	if len(why) != 1 || !strings.Contains(why["process on warp, xdp"], "a test that has it") {
 		t.Errorf("unsupported: %q", why)
 	}
-	c.Settings.Fabrics = []string{"warp"}
+	alone := c.Plan.Settings
+	alone.Fabrics = []string{"warp"}
+	var err error
+	if c.Plan, err = MakePlan(alone); err != nil {
+		t.Fatal(err)
+	}
 	if err := Run(t.Context(), c); !vitrine.IsUnsupported(err) {
 		t.Errorf("nothing to measure: %v", err)
 	}
@@ -258,10 +267,15 @@ func TestForwarderThatDoesNot(t *testing.T) {
 		"echo nothing here >&2; exit 3": "nothing here",
 		"exec sleep 60":                 "0 of 20 probes",
 	} {
-		_, err := report(t, Settings{
-			Forwarders: []string{Script}, Fabrics: []string{"bridge"}, Lengths: []int{1}, Wait: 300 * time.Millisecond,
+		c := config(t, Settings{
+			Forwarders: []string{Script}, Fabrics: []string{"bridge"}, Lengths: []int{1},
 			Size: 64, Packets: 100, Rate: 1000, Repeat: 1, Program: []string{"/bin/sh", "-c", program},
 		})
+		c.Wait = 300 * time.Millisecond
+		err := Run(t.Context(), c)
+		if vitrine.IsUnsupported(err) {
+			t.Skip(err)
+		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", program, err)
 		}

@@ -25,8 +25,6 @@ import (
 const (
 	port      = 7000 // UDP, of sender and receiver
 	stopGrace = 2 * time.Second
-	// DefaultWait is for a chain to begin to answer.
-	DefaultWait = 30 * time.Second
 )
 
 // A place is an instance of the chain.
@@ -51,6 +49,7 @@ type deployment struct {
 	path             Path
 	dir              string // of what the instances say
 	host, function   substrate.Substrate
+	accelerator      string // of hops that are virtual machines
 	fabric           fabric.Fabric
 	steer            steerer // nil: the hops themselves know where to send
 	sender, receiver *place
@@ -75,6 +74,9 @@ func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment,
 	if d.fabric, err = c.Backends.Fabric(ctx, choice, spec.Node{}); err != nil {
 		return d, fmt.Errorf("fabric %s: %w", v.path.Fabric, err)
 	}
+	if d.accelerator, err = accelerator(ctx, d.function); err != nil {
+		return d, err
+	}
 	if v.path.Forwarder == OVS {
 		var ok bool
 		if d.steer, ok = d.fabric.(steerer); !ok {
@@ -88,7 +90,7 @@ func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment,
 	if d.receiver, err = d.place(ctx, d.host, "receiver", 1, c.CPUs.Function); err != nil {
 		return d, err
 	}
-	for number := 1; number <= c.Settings.most(); number++ {
+	for number := 1; number <= c.Plan.Settings.most(); number++ {
 		hop, err := d.place(ctx, d.function, "hop", number, c.CPUs.Function)
 		if hop != nil {
 			d.hops = append(d.hops, hop)
@@ -101,6 +103,18 @@ func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment,
 		return d, err
 	}
 	return d, d.start(ctx)
+}
+
+// accelerator is what virtual machines of the substrate run with; empty: they
+// are none.
+func accelerator(ctx context.Context, s substrate.Substrate) (string, error) {
+	a, ok := s.(interface {
+		Accelerator(ctx context.Context) (string, error)
+	})
+	if !ok {
+		return "", nil
+	}
+	return a.Accelerator(ctx)
 }
 
 // place makes and wires an instance. It gives it also with an error, once there
@@ -238,7 +252,7 @@ func (d *deployment) forward(ctx context.Context, number int, hold time.Duration
 		hop.process = nil
 	}
 	next := d.after(number).mac.String()
-	s := d.config.Settings
+	s := d.config.Plan.Settings
 	command := vitrine.Command{Env: []string{
 		"INTERFACE=" + hop.end.Interface, "NEXT_MAC=" + next, "ADDRESS=" + hop.end.Addr.String(),
 		"VITRINE_INSTANCE=" + hop.name, fmt.Sprintf("VITRINE_INDEX=%d", number),

@@ -15,34 +15,29 @@ import (
 
 const (
 	attempts  = 3                      // at a stream, before it stays without a valid one
-	quiet     = 200 * time.Millisecond // after the last reply
-	patience  = 2 * time.Second        // for the first
+	quiet     = 500 * time.Millisecond // without a reply, until those that lack are lost
+	patience  = 3 * time.Second        // for all of them
 	warmSize  = 20                     // probes that show that a chain answers
 	warmQuiet = 50 * time.Millisecond
+
+	defaultWait = 30 * time.Second // for a chain to begin to answer
+	bootWait    = 5 * time.Minute  // where its hops are virtual machines
 )
 
 // Run measures all that the results do not have yet. A chain that this host
 // cannot have is noted in the manifest, with the reason, and the others are
 // measured. So is one that fails, whose error is given at the end.
 func Run(ctx context.Context, c Config) error {
-	plan, err := MakePlan(c.Settings)
-	if err != nil {
-		return err
-	}
-	c.Settings = plan.Settings
-	if c.Settings.Wait == 0 {
-		c.Settings.Wait = DefaultWait
-	}
 	if c.Observe == nil {
 		c.Observe = func(Event) {}
 	}
 	label := fnv.New32a()
 	_, _ = label.Write([]byte(c.RunID))
-	r := &running{config: &c, plan: &plan, label: label.Sum32(), excused: map[Path]error{}}
+	r := &running{Config: c, label: label.Sum32(), excused: map[Path]error{}}
 	if err := r.note(); err != nil {
 		return err
 	}
-	for _, v := range plan.visits {
+	for _, v := range c.Plan.visits {
 		if r.excused[v.path] != nil {
 			continue
 		}
@@ -62,8 +57,7 @@ func Run(ctx context.Context, c Config) error {
 
 // A running measurement goes from deployment to deployment.
 type running struct {
-	config  *Config
-	plan    *Plan
+	Config
 	label   uint32 // of probes
 	done    int    // streams
 	excused map[Path]error
@@ -71,7 +65,7 @@ type running struct {
 
 // note keeps in the manifest what cannot be measured, and why.
 func (r *running) note() error {
-	m := r.config.Results.Manifest()
+	m := r.Results.Manifest()
 	m.Unsupported = nil
 	for path, err := range r.excused {
 		if m.Unsupported == nil {
@@ -79,16 +73,16 @@ func (r *running) note() error {
 		}
 		m.Unsupported[path.String()] = err.Error()
 	}
-	return r.config.Results.SaveManifest(m)
+	return r.Results.SaveManifest(m)
 }
 
 // failure is what went wrong, but for what this host cannot have; that too when
 // it leaves nothing.
 func (r *running) failure() error {
 	var errs []error
-	for _, path := range r.plan.Paths {
+	for _, path := range r.Plan.Paths {
 		err := r.excused[path]
-		if err != nil && (!vitrine.IsUnsupported(err) || len(r.excused) == len(r.plan.Paths)) {
+		if err != nil && (!vitrine.IsUnsupported(err) || len(r.excused) == len(r.Plan.Paths)) {
 			errs = append(errs, fmt.Errorf("%s: %w", path, err))
 		}
 	}
@@ -99,7 +93,7 @@ func (r *running) failure() error {
 // more are needed.
 func (r *running) finished(l leg) (made int, enough bool) {
 	for made < attempts {
-		o, ok := r.config.Results.Find(l.key(made + 1))
+		o, ok := r.Results.Find(l.key(made + 1))
 		if !ok {
 			return made, false
 		}
@@ -124,8 +118,8 @@ func (r *running) visit(ctx context.Context, v visit) (err error) {
 	if len(left) == 0 {
 		return nil
 	}
-	r.config.Observe(Event{Doing: fmt.Sprintf("deploying %d hops, %s", r.config.Settings.most(), v.path), Done: r.done, Of: r.plan.Streams})
-	d, err := deploy(ctx, r.config, v, r.label)
+	r.Observe(Event{Doing: fmt.Sprintf("deploying %d hops, %s", r.Plan.Settings.most(), v.path), Done: r.done, Of: r.Plan.Streams})
+	d, err := deploy(ctx, &r.Config, v, r.label)
 	defer func() {
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx)))
 	}()
@@ -151,7 +145,7 @@ type measurement struct {
 
 // inject has the hop hold frames, or not.
 func (m *measurement) inject(ctx context.Context, injected bool) error {
-	i := m.running.config.Settings.Inject
+	i := m.Plan.Settings.Inject
 	hold := time.Duration(0)
 	if injected {
 		hold = i.Delay
@@ -190,10 +184,10 @@ func (m *measurement) leg(ctx context.Context, l leg) error {
 			return err
 		}
 		o.Overhead = time.Since(began) - o.Duration
-		if err := m.running.config.Results.Append(o); err != nil {
+		if err := m.Results.Append(o); err != nil {
 			return err
 		}
-		m.running.config.Observe(Event{Outcome: &o, Done: m.done, Of: m.plan.Streams})
+		m.Observe(Event{Outcome: &o, Done: m.done, Of: m.Plan.Streams})
 		_, enough = m.finished(l)
 	}
 	return nil
@@ -243,7 +237,7 @@ func (m *measurement) route(ctx context.Context, length int) error {
 
 // await returns once the chain answers.
 func (m *measurement) await(ctx context.Context, length int) error {
-	wait := m.running.config.Settings.Wait
+	wait := m.wait()
 	for end := time.Now().Add(wait); ; {
 		stream, err := m.stream(ctx, length, warmSize, DefaultRate, warmQuiet, delay.Cut{})
 		if err != nil {
@@ -266,6 +260,17 @@ func (m *measurement) await(ctx context.Context, length int) error {
 	}
 }
 
+// wait is how long a chain may take to begin to answer.
+func (m *measurement) wait() time.Duration {
+	switch {
+	case m.Wait > 0:
+		return m.Wait
+	case m.accelerator != "": // machines boot first, all of them at once
+		return bootWait
+	}
+	return defaultWait
+}
+
 // stream sends probes into the chain and takes what comes back.
 func (m *measurement) stream(ctx context.Context, length, packets int, rate float64, silence time.Duration, cut delay.Cut) (Stream, error) {
 	m.number++
@@ -276,13 +281,13 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 		return Stream{}, err
 	}
 	sent, err := m.sending.Send(ctx, packet.Stream{
-		Run: m.run, ID: m.number, Size: m.running.config.Settings.Size, Packets: packets, Rate: rate,
+		Run: m.run, ID: m.number, Size: m.Plan.Settings.Size, Packets: packets, Rate: rate,
 		Ends: packet.Ends{SourceMAC: m.sender.mac, DestMAC: m.entry(length).mac, Source: m.source(), Dest: m.dest()},
 	})
 	if err != nil {
 		return Stream{}, errors.Join(err, in.Close())
 	}
-	limit, cancel := context.WithTimeout(ctx, min(patience, 4*silence))
+	limit, cancel := context.WithTimeout(ctx, min(patience, 6*silence))
 	defer cancel()
 	got, err := in.Receive(limit, packets, silence)
 	if err := errors.Join(err, in.Close(), context.Cause(ctx)); err != nil {
@@ -293,6 +298,6 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 		arrivals[i] = delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Kernel}
 	}
 	return Stream{
-		Path: m.path, Length: length, Forwarding: m.forwarding(length), Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
+		Path: m.path, Length: length, Forwarding: m.forwarding(length), Accelerator: m.accelerator, Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
 	}, nil
 }

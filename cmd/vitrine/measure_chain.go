@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/measure/chain"
+	"vitrine/result"
+	"vitrine/trial"
+)
+
+// chainFlags is what the user asked for.
+type chainFlags struct {
+	settings chain.Settings
+	lengths  string
+	script   string
+	inject   string
+	resume   bool
+	dryRun   bool
+	json     bool
+	out      string
+}
+
+func (a *app) measureChainCommand() *cobra.Command {
+	f := chainFlags{}
+	c := &cobra.Command{
+		Use:   "chain",
+		Short: "Round trip and delay variation through chains of forwarders, by their length",
+		Long: "Sends probes through 1 to N forwarders that rewrite MAC addresses; replies come\n" +
+			"straight back. Fits a line to what chains of each length take, and says what it\n" +
+			"leaves: R squared and residuals. Sender and receiver are on the host; a chain of\n" +
+			"length 0 is the two of them alone.\n\n" +
+			"With --forwarder ovs, rules of Open vSwitch steer and rewrite, and a process at each\n" +
+			"hop sends back what it gets. With --forwarder script, the program of --script\n" +
+			"forwards, told by INTERFACE and NEXT_MAC in its environment.",
+		Example: "  vitrine measure chain --fabric bridge,macvlan,ovs --length 0..4\n" +
+			"  vitrine measure chain --forwarder xdp --length 0..8 --inject 2:50us\n" +
+			"  vitrine measure chain --forwarder script --script 'click hop.click' --length 0..3",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return a.measureChain(c.Context(), f) },
+	}
+	s, flags := &f.settings, c.Flags()
+	flags.StringSliceVar(&s.Substrates, "substrate", []string{"process"}, "what the forwarders run in")
+	flags.StringSliceVar(&s.Fabrics, "fabric", []string{"bridge"}, "what they are wired by")
+	flags.StringSliceVar(&s.Forwarders, "forwarder", []string{chain.Packet}, "what forwards: "+strings.Join(chain.Forwarders(), ", "))
+	flags.StringVar(&f.script, "script", "", "program and arguments of --forwarder script, parted by blanks")
+	flags.StringVar(&s.Attach, "attach", "", "of --forwarder xdp: auto, native, generic")
+	flags.StringVar(&f.lengths, "length", fmt.Sprintf("0..%d", chain.DefaultMost), "numbers of forwarders: 0..4 or 0,2,4")
+	flags.IntVar(&s.Size, "frame", 64, "size of frames in bytes, without the frame check sequence")
+	flags.IntVar(&s.Packets, "count", chain.DefaultPackets, "packets of each stream")
+	flags.Float64Var(&s.Rate, "rate", chain.DefaultRate, "packets a second")
+	flags.IntVar(&s.Repeat, "repeat", chain.DefaultRepeat, "fresh deployments")
+	flags.IntVar(&s.Cut.Head, "head", 0, "packets at a stream's beginning that are left out")
+	flags.IntVar(&s.Cut.Tail, "tail", 0, "packets at its end that are left out")
+	flags.StringVar(&f.inject, "inject", "", "have a hop, numbered from the receiver, hold frames, to find it again: 2:50us")
+	flags.StringVar(&f.out, "out", "", "run folder (default runs/chain-TIME)")
+	flags.BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished stream is repeated")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
+	flags.BoolVar(&f.json, "json", false, "print the result (or the plan) as JSON")
+	_ = c.RegisterFlagCompletionFunc("substrate", cobra.FixedCompletions(substrateNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("forwarder", cobra.FixedCompletions(chain.Forwarders(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) measureChain(ctx context.Context, f chainFlags) error {
+	var err error
+	s := f.settings
+	s.Program = strings.Fields(f.script)
+	if s.Lengths, err = parseLengths(f.lengths); err != nil {
+		return err
+	}
+	if s.Inject, err = parseInjection(f.inject); err != nil {
+		return err
+	}
+	for _, name := range s.Substrates {
+		if err := oneOf("--substrate", name, substrateNames()); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.Fabrics {
+		if err := oneOf("--fabric", name, fabricNames()); err != nil {
+			return err
+		}
+	}
+	plan, err := chain.MakePlan(s)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return a.printChainPlan(plan, f.json)
+	}
+	dir := (&characterizeFlags{out: f.out}).folder("chain")
+	measured := a.chainRun(ctx, plan, dir, f.resume)
+	if err := a.presentChain(dir, f.json); err != nil {
+		return errors.Join(measured, err)
+	}
+	return measured
+}
+
+// parseLengths reads "0..4" and "0,2,4".
+func parseLengths(text string) ([]int, error) {
+	bad := &vitrine.BadInput{File: "--length", Found: fmt.Sprintf("%q", text), Want: "want 0..4 or 0,2,4"}
+	if first, last, ok := strings.Cut(text, ".."); ok {
+		from, err := strconv.Atoi(first)
+		to, toErr := strconv.Atoi(last)
+		if err != nil || toErr != nil || from < 0 || to < from || to > chain.MaxLength {
+			return nil, bad
+		}
+		var list []int
+		for n := from; n <= to; n++ {
+			list = append(list, n)
+		}
+		return list, nil
+	}
+	var list []int
+	for _, part := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, bad
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// parseInjection reads "2:50us".
+func parseInjection(text string) (i chain.Injection, err error) {
+	if text == "" {
+		return i, nil
+	}
+	hop, hold, ok := strings.Cut(text, ":")
+	i.Hop, err = strconv.Atoi(hop)
+	if err == nil {
+		i.Delay, err = time.ParseDuration(hold)
+	}
+	if err != nil || !ok || i.Hop < 1 {
+		return i, &vitrine.BadInput{File: "--inject", Found: fmt.Sprintf("%q", text), Want: "want a hop and its delay, such as 2:50us"}
+	}
+	return i, nil
+}
+
+func (a *app) printChainPlan(p chain.Plan, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.stdout).Encode(p)
+	}
+	for _, path := range p.Paths {
+		fmt.Fprintln(a.stdout, path)
+	}
+	_, err := fmt.Fprintf(a.stdout, "chains of %d forwarders, %d streams of %d packets, sent in %s, deploying aside\n",
+		p.Settings.Lengths, p.Streams, p.Settings.Packets, p.Sending.Round(time.Second))
+	return err
+}
+
+// chainRun measures into the folder and writes its report.
+func (a *app) chainRun(ctx context.Context, plan chain.Plan, dir string, resume bool) (err error) {
+	run, err := runs.New(runs.DefaultRoot())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
+		a.log().Warn("cleaning up after earlier runs", "error", err)
+	}
+	b, err := newBackends(run, "", a.log())
+	if err != nil {
+		return err
+	}
+	cpus, err := trial.ShareCPUs(nil, nil)
+	if err != nil {
+		return err
+	}
+	manifest, err := a.chainManifest(ctx, plan, cpus, b)
+	if err != nil {
+		return err
+	}
+	if err := cpus.KeepOff(); err != nil {
+		return err
+	}
+	results, err := openResults(dir, resume, manifest)
+	if err != nil {
+		return err
+	}
+	err = chain.Run(ctx, chain.Config{
+		Plan: plan, Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Results: results, Observe: chainProgress(a.stderr), Log: a.log(),
+	})
+	if err == nil {
+		manifest = results.Manifest()
+		manifest.Finished = time.Now().UTC()
+		err = results.SaveManifest(manifest)
+	}
+	return errors.Join(err, results.Close(), a.writeReport(dir))
+}
+
+// chainManifest says where the run's numbers come from. The settings stand in
+// for the files of a campaign: a run is continued with the same.
+func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPUs, b *backends) (result.Manifest, error) {
+	settings, err := json.Marshal(plan.Settings)
+	if err != nil {
+		return result.Manifest{}, err
+	}
+	m := result.Manifest{
+		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
+		VNF: "chain of forwarders", Unit: "packets/s", Measurement: settings,
+		Specs: []result.Spec{result.NewSpec("settings", "", settings)},
+		Host:  result.ReadHost("/"), CPUs: result.Reservation(cpus), Fabrics: plan.Settings.Fabrics,
+		Substrates: map[string]string{}, Accelerator: "none", Generator: result.Generator{Name: "packet", Version: toolVersion()},
+	}
+	for _, name := range plan.Settings.Substrates {
+		m.Substrates[name] = b.substrateVersion(ctx, name)
+	}
+	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)
+	return m, nil
+}
+
+// chainProgress tells a person how far it is.
+func chainProgress(out io.Writer) func(chain.Event) {
+	return func(e chain.Event) {
+		if o := e.Outcome; o == nil {
+			fmt.Fprintf(out, "%d/%d %s\n", e.Done, e.Of, e.Doing)
+		} else if !o.Valid {
+			fmt.Fprintf(out, "%d/%d   %s repeat %d attempt %d: %s\n", e.Done, e.Of, o.Sizing, o.Repeat, o.Attempt, o.Reason)
+		} else {
+			fmt.Fprintf(out, "%d/%d   %s repeat %d: %.1f us, %d of %d came back\n", e.Done, e.Of, o.Sizing, o.Repeat, o.Latency.P50*1e3, o.Succeeded, o.Scheduled)
+		}
+	}
+}
+
+// presentChain prints what the run found.
+func (a *app) presentChain(dir string, asJSON bool) error {
+	if !asJSON {
+		return a.present(dir)
+	}
+	data, err := loadRun(dir)
+	if err != nil {
+		return err
+	}
+	r, err := chain.Read(data)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(a.stdout).Encode(r)
+}
