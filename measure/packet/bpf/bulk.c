@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+// Writes probes into frames that the kernel hands it (BPF_PROG_TEST_RUN with
+// BPF_F_TEST_XDP_LIVE_FRAMES), sends them out of an interface, and counts how
+// many that takes.
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+char __license[] SEC("license") = "GPL";
+
+// A probe in a frame of the least size, as frame.go lays it out, in words: from
+// byte 48 on the sequence number, then when it was scheduled.
+#define WORDS 16
+#define SEQUENCE 12
+#define SCHEDULED 13
+
+__u32 words[WORDS]; // of every frame
+__u32 out;          // index of the interface
+__u32 inode;        // of the network namespace that it is in
+__u64 offset;       // of CLOCK_REALTIME from CLOCK_MONOTONIC; ns
+__u32 most;         // frames to send
+__u32 sent;         // frames so far
+__u64 taken;        // of them by the interface
+
+SEC("xdp")
+int bulk(struct xdp_md *context)
+{
+	__u32 *frame = (void *)(long)context->data;
+	__u64 now;
+	int i;
+
+	if ((void *)(frame + WORDS) > (void *)(long)context->data_end)
+		return XDP_DROP;
+	// The kernel runs whole batches, and all again after a signal.
+	if (sent >= most)
+		return XDP_DROP;
+	// All of it, for frames come back as those who had them left them.
+#pragma unroll
+	for (i = 0; i < WORDS; i++)
+		frame[i] = words[i];
+	now = bpf_ktime_get_ns() + offset;
+	frame[SEQUENCE] = bpf_htonl(sent++);
+	frame[SCHEDULED] = bpf_htonl(now >> 32);
+	frame[SCHEDULED + 1] = bpf_htonl(now);
+	return bpf_redirect(out, 0);
+}
+
+struct ns_common {
+	unsigned int inum;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct ns_common ns;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} __attribute__((preserve_access_index)) possible_net_t;
+
+struct net_device {
+	int ifindex;
+	possible_net_t nd_net;
+} __attribute__((preserve_access_index));
+
+// After each few frames: from which device, to which, how many it took, how many
+// not, and why.
+SEC("raw_tp/xdp_devmap_xmit")
+int transmitted(struct bpf_raw_tracepoint_args *context)
+{
+	struct net_device *to = (void *)context->args[1];
+
+	if (BPF_CORE_READ(to, ifindex) == out && BPF_CORE_READ(to, nd_net.net, ns.inum) == inode)
+		taken += (int)context->args[2];
+	return 0;
+}

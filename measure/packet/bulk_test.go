@@ -1,0 +1,150 @@
+package packet
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/internal/netns"
+)
+
+func (p pair) bulk(t *testing.T) *Bulk {
+	t.Helper()
+	b, err := OpenBulk(SenderConfig{NetNS: p.near, Interface: "eth0", CPU: -1})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// takes has the far end receive by NAPI.
+func (p pair) takes(t *testing.T) {
+	t.Helper()
+	err := netns.Do(p.far, func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return e.Change("eth0", map[string]bool{"rx-gro": true})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// received is how many frames the far end has counted.
+func (p pair) received(t *testing.T) (n uint64) {
+	t.Helper()
+	err := netns.Do(p.far, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err == nil {
+			n = link.Attrs().Statistics.RxPackets
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Every probe of a bulk arrives once, in order, and is stamped after it was sent.
+func TestBulkArrives(t *testing.T) {
+	p := newPair(t)
+	p.takes(t)
+	b := p.bulk(t)
+	const n = 3001 // not a whole number of batches
+	for _, size := range []int{64, 65, 1514} {
+		r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Room: 256 << 20})
+		sent, err := b.Send(t.Context(), p.stream(n, 0, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent.Packets != n || sent.Taken != n || !(sent.Rate > 0) {
+			t.Errorf("%d bytes: %+v", size, sent)
+		}
+		got, err := r.Receive(t.Context(), n, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Receptions) != n {
+			t.Fatalf("%d bytes: %d of %d arrived, dropped %d", size, len(got.Receptions), n, got.Dropped)
+		}
+		for i, x := range got.Receptions {
+			const apart = 10_000 // ns: how well the clocks are compared
+			if x.Sequence != uint32(i) || x.Sent != x.Scheduled || x.Sent < sent.First-apart || x.Kernel < x.Sent-apart || x.Read < x.Kernel-apart {
+				t.Fatalf("%d bytes: probe %d of a bulk begun at %d is %+v", size, i, sent.First, x)
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What the interface counts as sent is what the far end counts as received.
+func TestBulkIsCountedAtThePeer(t *testing.T) {
+	p := newPair(t)
+	p.takes(t)
+	// Without IPv6 nobody else sends.
+	if err := netns.Do(p.near, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0) }); err != nil {
+		t.Fatal(err)
+	}
+	b := p.bulk(t)
+	before := p.received(t)
+	sent, err := b.Send(t.Context(), p.stream(50_000, 0, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent.Packets != 50_000 {
+		t.Errorf("sent %d of 50000", sent.Packets)
+	}
+	if got := p.received(t) - before; uint64(sent.Taken) != got || got == 0 {
+		t.Errorf("%d received; %+v", got, sent)
+	}
+}
+
+func TestBulkThatNobodyTakes(t *testing.T) {
+	p := newPair(t)
+	b := p.bulk(t)
+	if sent, err := b.Send(t.Context(), p.stream(1000, 0, 64)); !vitrine.IsUnsupported(err) {
+		t.Errorf("%+v, %v", sent, err)
+	}
+}
+
+func TestBulkRefuses(t *testing.T) {
+	p := newPair(t)
+	b := p.bulk(t)
+	for name, stream := range map[string]Stream{
+		"a frame over the MTU": p.stream(1, 0, 1515),
+		"a frame too small":    p.stream(1, 0, 63),
+		"no packets":           p.stream(0, 0, 64),
+		"too many packets":     p.stream(1<<32, 0, 64),
+	} {
+		if _, err := b.Send(t.Context(), stream); !vitrine.IsBadInput(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := OpenBulk(SenderConfig{NetNS: p.near, Interface: "absent"}); !vitrine.IsBadInput(err) {
+		t.Errorf("an absent interface: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if sent, err := b.Send(ctx, p.stream(1<<31, 0, 64)); err == nil || sent.Packets >= 1<<31 {
+		t.Errorf("sent %+v, %v, all the same", sent, err)
+	}
+}
