@@ -193,6 +193,10 @@ func (d *Director) restart(ctx context.Context) error {
 	if h == nil {
 		return errors.New("this director was started without a way to hand over")
 	}
+	// The process before may not have ended yet.
+	if err := h.upgrader.WaitForParent(ctx); err != nil {
+		return fmt.Errorf("hand over: %w", err)
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("hand over: %w", err)

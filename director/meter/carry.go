@@ -11,15 +11,11 @@ import (
 
 // carried is what one process tells the next.
 type carried struct {
-	Lines     int
-	Flights   []carriedFlight
+	Lines     int      // there are
+	Line      []uint32 // of each flight
+	Entry     []uint64 // with the slot of the process that wrote it
 	Instances []carriedInstance
 	Types     []carriedType // by table.Type; the last is of messages without one
-}
-
-type carriedFlight struct {
-	Line  uint32
-	Entry uint64 // with the slot of the process that wrote it
 }
 
 type carriedInstance struct {
@@ -39,7 +35,7 @@ func (m *Meter) Carry(to io.Writer) error {
 	for n := range m.flights.lines {
 		for i := range m.flights.lines[n] {
 			if e := m.flights.lines[n][i].Load(); e != 0 {
-				c.Flights = append(c.Flights, carriedFlight{uint32(n), e})
+				c.Line, c.Entry = append(c.Line, uint32(n)), append(c.Entry, e)
 			}
 		}
 	}
@@ -71,6 +67,9 @@ func (m *Meter) TakeOver(from io.Reader) error {
 	if err := gob.NewDecoder(from).Decode(&c); err != nil {
 		return fmt.Errorf("take counts over: %w", err)
 	}
+	if len(c.Line) != len(c.Entry) {
+		return fmt.Errorf("take counts over: %d lines of %d entries", len(c.Line), len(c.Entry))
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.workers) == 0 {
@@ -89,12 +88,14 @@ func (m *Meter) TakeOver(from io.Reader) error {
 			addTo(w.types[ty].all(), t.Counts)
 		}
 	}
-	for _, f := range c.Flights {
-		slot, ok := slots[slotOf(f.Entry)]
-		if !ok {
-			continue
-		}
-		if c.Lines != len(m.flights.lines) || int(f.Line) >= c.Lines || !m.flights.put(f.Line, f.Entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits) {
+	for i, line := range c.Line {
+		entry := c.Entry[i]
+		same := c.Lines == len(m.flights.lines) && int(line) < c.Lines
+		slot, ok := slots[slotOf(entry)]
+		switch {
+		case slotOf(entry) == 0 && same:
+			m.flights.put(line, entry) // what finds no room may be counted twice
+		case ok && (!same || !m.flights.put(line, entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits)):
 			w.counts(slot).untimed.Add(1)
 		}
 	}

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// flights are the transactions in flight: a table of cache lines that all
-// workers change without a lock. An entry is, from the high bits, 22 of the
-// transaction's hash, 14 of the slot, 28 of the time it began, in units of 8
-// microseconds, which come round after 36 minutes. 0 is an empty entry, since
-// slot 0 is no one's.
+// flights are the transactions in flight, and as many of those that have ended
+// as there is room for, so that what is sent again after its answer (which was
+// lost) begins nothing: a table of cache lines that all workers change without a
+// lock. An entry is, from the high bits, 22 of the transaction's hash, 14 of the
+// slot, 0 when it has ended, 28 of the time it began, in units of 8 microseconds,
+// which come round after 36 minutes. 0 is an empty entry.
 //
 // Two transactions of a line with the same 22 bits are taken for one: two in a
-// million. Where a line is full, the oldest is forgotten and counted.
+// million. Where a line is full, the oldest that has ended makes room; where none
+// has, the oldest is forgotten and counted.
 type flights struct {
 	lines    []line
 	lifetime time.Duration
@@ -39,8 +41,8 @@ func (f *flights) line(transaction uint64) *line {
 	return &f.lines[n]
 }
 
-// begin enters a transaction; begun is false when it is there already. displaced
-// is the slot of the one that was forgotten for it; 0: none.
+// begin enters a transaction; begun is false when it is there already, or has
+// been. displaced is the slot of the one that was forgotten for it; 0: none.
 func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (begun bool, displaced uint16) {
 	l := f.line(transaction)
 	at := uint64(now/timeUnit) & timeMask
@@ -51,10 +53,13 @@ func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (beg
 		for i := range l {
 			e := l[i].Load()
 			age := (at - e) & timeMask
-			if e == 0 {
-				age = timeMask + 1
-			} else if e>>flightShift == fresh>>flightShift {
+			switch {
+			case e == 0:
+				age = 2 * (timeMask + 1)
+			case e>>flightShift == fresh>>flightShift:
 				return false, 0
+			case slotOf(e) == 0:
+				age += timeMask + 1
 			}
 			if place == nil || age > oldest {
 				place, was, oldest = &l[i], e, age
@@ -66,16 +71,16 @@ func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (beg
 	}
 }
 
-// end takes a transaction out.
+// end has a transaction be one that has ended.
 func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, latency time.Duration, ok bool) {
 	l := f.line(transaction)
 	tag := transaction << flightShift >> flightShift
 	for i := range l {
 		e := l[i].Load()
-		if e == 0 || e>>flightShift != tag {
+		if slotOf(e) == 0 || e>>flightShift != tag {
 			continue
 		}
-		if !l[i].CompareAndSwap(e, 0) {
+		if !l[i].CompareAndSwap(e, e&^(uint64(maxSlots-1)<<timeBits)) {
 			return 0, 0, false // another worker was faster: the answer came twice
 		}
 		age := (uint64(now/timeUnit) - e) & timeMask
@@ -97,7 +102,7 @@ func (f *flights) expire(now time.Duration, each func(slot uint16)) {
 			if e == 0 || age > timeMask/2 || age <= uint64(f.lifetime/timeUnit) {
 				continue
 			}
-			if f.lines[n][i].CompareAndSwap(e, 0) {
+			if f.lines[n][i].CompareAndSwap(e, 0) && slotOf(e) != 0 {
 				each(slotOf(e))
 			}
 		}

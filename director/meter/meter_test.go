@@ -103,6 +103,60 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// TestSentAgain: a request whose answer was lost comes again, and its answer, too.
+// Neither counts, also in the next process, until a lifetime is over.
+func TestSentAgain(t *testing.T) {
+	m := New(1000, lifetime)
+	a := registered(t, m, "a").ByName("a")
+	w := m.Worker()
+	again := func(m *Meter, w *Worker, now time.Duration) {
+		t.Helper()
+		w.Begin(now, a, hash(1))
+		if _, ok := w.End(now, hash(1), Succeeded); ok {
+			t.Error("an answer that was sent again ends a transaction")
+		}
+		if got := of(m, "a"); got.Begun != 1 || got.InFlight != 0 || got.Ended["succeeded"] != 1 {
+			t.Errorf("%+v", got)
+		}
+	}
+	w.Begin(start, a, hash(1))
+	w.End(start+time.Second, hash(1), Succeeded)
+	again(m, w, start+2*time.Second)
+	var passed bytes.Buffer
+	if err := m.Carry(&passed); err != nil {
+		t.Fatal(err)
+	}
+	next := New(1000, lifetime)
+	registered(t, next, "a")
+	worker := next.Worker()
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	again(next, worker, start+3*time.Second)
+	next.Expire(start + lifetime + time.Second)
+	worker.Begin(start+lifetime+time.Second, a, hash(1))
+	if got := of(next, "a"); got.Begun != 2 || got.InFlight != 1 {
+		t.Errorf("after a lifetime: %+v", got)
+	}
+}
+
+// TestEndedMakesRoom: what has ended is forgotten before what is in flight.
+func TestEndedMakesRoom(t *testing.T) {
+	m := New(8, lifetime) // one line
+	a := registered(t, m, "a").ByName("a")
+	w := m.Worker()
+	for i := range 7 {
+		w.Begin(start, a, hash(i))
+	}
+	for i := 100; i < 200; i++ {
+		w.Begin(start+time.Second, a, hash(i))
+		w.End(start+time.Second, hash(i), Succeeded)
+	}
+	if got := of(m, "a"); got.InFlight != 7 || got.Untimed != 0 || got.Ended["succeeded"] != 100 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestExpire: what has no answer ends as unanswered.
 func TestExpire(t *testing.T) {
 	m := New(1000, lifetime)
@@ -187,7 +241,7 @@ func TestWorkersTogether(t *testing.T) {
 		for range 20 {
 			m.Expire(start)
 			for _, in := range m.Instances() {
-				if in.InFlight > workers {
+				if in.InFlight > each*workers { // counts go on while they are read
 					t.Errorf("%d in flight", in.InFlight)
 				}
 			}

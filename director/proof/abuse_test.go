@@ -219,6 +219,7 @@ func (s site) ask(from, to string, message []byte) (status int, text string) {
 // Retry-After, and counted; tables with duplicates are refused and change
 // nothing.
 func TestNoInstanceIs503(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "kamailio")
 	s := newSite(t)
 	in := s.kamailio(firstInstance, "registration-1", registration)
@@ -291,6 +292,7 @@ func mustRead(t *testing.T, path string) []byte {
 // TestRegionsAndHealth: clients are served in their own region; when its
 // instance is gone, in the other, and at home again when it is back.
 func TestRegionsAndHealth(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "kamailio")
 	s := newSite(t)
 	var table []vitrine.Instance

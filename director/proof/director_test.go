@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,7 +37,7 @@ var programs = map[string]func(ctx context.Context, args []string, stdout, stder
 func TestMain(m *testing.M) {
 	name := os.Getenv(asProgram)
 	if name == "" {
-		os.Exit(m.Run())
+		os.Exit(runTests(m))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -44,6 +45,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// runTests runs those that mostly wait, for transitions to be over, at the same
+// time.
+func runTests(m *testing.M) int {
+	err := errors.Join(os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin"), flag.Set("test.parallel", "4"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // runDirector is `vitrine director run FILE`, without the signals.
@@ -82,8 +94,9 @@ const (
 
 var configuration = template.Must(template.New("director").Parse(`listen:
   sip: ["udp://{{.SIP}}", "tcp://{{.SIP}}"]
-  control: {{.Control}}
-workers: 2
+  control: "{{.Control}}"
+{{if .Advertise}}  advertise: {{.Advertise}}
+{{end}}workers: 2
 transition: {{.Transition}}
 memory: {keys: 524288, transactions: 524288}
 types:
@@ -102,6 +115,7 @@ health: {every: 200ms, timeout: {{.Timeout}}, fail: {{.Fail}}, rise: 1}
 // options are what a director's configuration differs in.
 type options struct {
 	SIP, Control          string // set by the site
+	Advertise             string // host that messages name the director by
 	Transition            string // default 4s
 	Registration, Session string // further fields of the types, after a comma
 	Timeout               string // of a health check; default 2s, for a busy host
@@ -123,7 +137,7 @@ type steward struct {
 // director starts a director at the site's host and returns when it serves.
 func (s site) director(host int, o options) *steward {
 	s.t.Helper()
-	o.SIP, o.Control = s.at(host, 5060), s.at(host, 8090)
+	o.SIP, o.Control = s.at(host, sipPort), s.at(host, 8090)
 	if o.Transition == "" {
 		o.Transition = "4s"
 	}
@@ -146,15 +160,21 @@ func (s site) director(host int, o options) *steward {
 	if d.client, err = client.New(client.Access{URL: "http://" + o.Control}); err != nil {
 		s.t.Fatal(err)
 	}
-	d.process = spawnSelf(s.t, "director", name, s.dir, d.file)
-	eventually(s.t, name+" serves", func() bool {
+	d.begin(name, s.dir)
+	return d
+}
+
+// begin starts the director's process and returns when it serves.
+func (d *steward) begin(name, dir string) {
+	d.t.Helper()
+	d.process = spawnSelf(d.t, "director", name, dir, d.file)
+	eventually(d.t, name+" serves", func() bool {
 		if !d.running() {
-			s.t.Fatalf("%s ended: %v", name, d.err)
+			d.t.Fatalf("%s ended: %v", name, d.err)
 		}
-		_, err := d.client.Status(s.t.Context())
+		_, err := d.client.Status(d.t.Context())
 		return err == nil && answers(d.address, 500*time.Millisecond)
 	})
-	return d
 }
 
 // try repeats what a director refuses amid a hand-over.

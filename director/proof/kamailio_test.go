@@ -3,7 +3,7 @@ package proof
 import (
 	"fmt"
 	"net"
-	"os"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,7 +17,6 @@ import (
 // requirePrograms skips the test where what it drives is not installed.
 func requirePrograms(t *testing.T, programs ...string) {
 	t.Helper()
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(&vitrine.Unsupported{What: "the proof of the director", Missing: "the program " + program, Do: "run .ci/install"})
@@ -45,8 +44,10 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	in := &instance{name: name, ty: ty, address: s.at(host, 5060)}
-	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + s.host(host), "PORT=5060"},
+	in := &instance{name: name, ty: ty, address: s.at(host, sipPort)}
+	at := netip.MustParseAddrPort(in.address)
+	address := strings.TrimSuffix(in.address, fmt.Sprintf(":%d", at.Port())) // with the brackets of IPv6
+	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + address, fmt.Sprintf("PORT=%d", at.Port())},
 		"kamailio", "-DD", "-E", "-f", config, "-m", "768", "-M", "4", "-w", s.dir, "-P", filepath.Join(s.dir, name+".pid"))
 	eventually(s.t, name+" answers", func() bool {
 		if !in.running() {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +28,7 @@ import (
 type ledger struct {
 	t         testing.TB
 	tap       *tap.Tap
-	network   netip.Prefix // of the instances
+	site      site
 	directors map[netip.Addr]bool
 	read      chan error
 	over      atomic.Int64 // transactions that are
@@ -43,8 +42,11 @@ type ledger struct {
 
 // A record is one transaction.
 type record struct {
+	class        class
 	at           netip.AddrPort   // the instance that it began at
 	others       []netip.AddrPort // others that it was sent to
+	by           netip.AddrPort   // the director that its first message came by
+	both         bool             // others came by another
 	began, ended time.Time        // ended is zero until it is over
 	moved        time.Time        // first sent to another
 	notified     bool             // SUBSCRIBE: the NOTIFY was sent
@@ -54,15 +56,11 @@ type record struct {
 // follow begins a ledger of the site's instances.
 func (s site) follow(directors ...*steward) *ledger {
 	s.t.Helper()
-	l := &ledger{t: s.t, network: netip.MustParsePrefix(s.instances()), directors: map[netip.Addr]bool{}, read: make(chan error, 1),
+	l := &ledger{t: s.t, site: s, directors: map[netip.Addr]bool{}, read: make(chan error, 1),
 		transactions: map[uint64]*record{}}
-	var hosts []string
 	for _, d := range directors {
-		a := netip.MustParseAddrPort(d.address).Addr()
-		l.directors[a] = true
-		hosts = append(hosts, "host "+a.String())
+		l.directors[netip.MustParseAddrPort(d.address).Addr()] = true
 	}
-	filter := fmt.Sprintf("(udp and net %s and (%s)) or (icmp and src net %s0/27)", s.instances(), strings.Join(hosts, " or "), s.prefix)
 	fifo := filepath.Join(s.dir, "capture.pcap")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		s.t.Fatal(err)
@@ -70,7 +68,7 @@ func (s site) follow(directors ...*steward) *ledger {
 	go func() { l.read <- l.readAll(fifo) }()
 	var err error
 	// Slots of the capture's ring are as large as the longest packet kept.
-	if l.tap, err = tap.Start("", "lo", filter, fifo, "-s", "4096", "-B", "131072"); err != nil {
+	if l.tap, err = tap.Start("", "lo", s.filter(directors), fifo, "-s", "4096", "-B", "131072"); err != nil {
 		if w, open := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); open == nil {
 			_ = w.Close() // lets the reader end
 			<-l.read
@@ -98,7 +96,7 @@ func (l *ledger) close() {
 	}
 }
 
-// readAll reads a capture in pcap's format, of Ethernet, with IPv4 and UDP.
+// readAll reads a capture in pcap's format, of Ethernet, with UDP.
 func (l *ledger) readAll(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -135,33 +133,35 @@ func (l *ledger) readAll(path string) error {
 }
 
 func (l *ledger) packet(at time.Time, p []byte) {
-	const ethernet, icmp, udp = 14, 1, 17
-	if len(p) < ethernet+20 || p[ethernet]>>4 != 4 {
+	const ethernet = 14
+	if len(p) < ethernet+40 {
 		return
 	}
 	ip := p[ethernet:]
-	size := int(ip[0]&15) * 4
+	protocol, size := ip[9], int(ip[0]&15)*4
+	from, to := netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
+	if ip[0]>>4 == 6 {
+		protocol, size = ip[6], 40
+		from, to = netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40]))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ip[9] == icmp {
-		if l.directors[netip.AddrFrom4([4]byte(ip[12:16]))] {
-			l.refused++
-		}
-		return
+	switch {
+	case protocol == syscall.IPPROTO_ICMP && l.directors[from]:
+		l.refused++
+	case protocol == syscall.IPPROTO_UDP && len(ip) >= size+8:
+		l.datagram(at, from, to, ip[size:])
 	}
-	if ip[9] != udp || len(ip) < size+8 {
-		return
-	}
-	datagram := ip[size:]
-	from := netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), binary.BigEndian.Uint16(datagram))
-	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[16:20])), binary.BigEndian.Uint16(datagram[2:]))
+}
+
+func (l *ledger) datagram(at time.Time, from, to netip.Addr, p []byte) {
 	var m sip.Message
-	if _, err := m.Parse(datagram[8:]); err != nil {
+	if _, err := m.Parse(p[8:]); err != nil {
 		l.bad++
 		return
 	}
 	l.messages++
-	l.message(at, from, to, &m)
+	l.message(at, netip.AddrPortFrom(from, binary.BigEndian.Uint16(p)), netip.AddrPortFrom(to, binary.BigEndian.Uint16(p[2:])), &m)
 }
 
 // message enters one message. A REGISTER is over with an answer that is no
@@ -175,14 +175,15 @@ func (l *ledger) message(at time.Time, from, to netip.AddrPort, m *sip.Message) 
 	id := k.of(m.CallID)
 	r := l.transactions[id]
 	method := string(m.SequenceMethod)
-	if l.network.Contains(to.Addr()) { // to an instance
+	if l.site.isInstance(to) {
 		if !m.IsRequest() {
 			return
 		}
 		if r == nil {
-			r = &record{at: to, began: at}
+			r = &record{class: k, at: to, by: from, began: at}
 			l.transactions[id] = r
 		}
+		r.both = r.both || r.by != from
 		r.sent(at, to)
 		if method == "ACK" {
 			l.end(r, at)
@@ -301,19 +302,60 @@ func (r *record) open(when time.Time) bool {
 	return !r.began.After(when) && (r.ended.IsZero() || r.ended.After(when))
 }
 
+// longer says whether a transaction took longer than a transition, as it may on a
+// host that stalls: what is promised to a transaction ends with that.
+func (r *record) longer(than time.Duration) bool {
+	return r.moved.Sub(r.began) > than || r.ended.Sub(r.began) > than
+}
+
 // strayed are the transactions that were at more than one instance, but for
 // those that began at one of the excepted.
-func (l *ledger) strayed(except ...*instance) (all []string) {
+func (l *ledger) strayed(except ...*instance) []string {
 	excepted := map[netip.AddrPort]bool{}
 	for _, in := range except {
 		excepted[netip.MustParseAddrPort(in.address)] = true
 	}
+	return l.strayedBut(func(r *record) bool { return excepted[r.at] })
+}
+
+// strayedBut excepts what is told.
+func (l *ledger) strayedBut(excepted func(*record) bool) (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.transactions {
-		if len(r.others) > 0 && !excepted[r.at] {
+		if len(r.others) > 0 && !excepted(r) {
 			all = append(all, fmt.Sprintf("%v, then %v after %s (over: %v)", r.at, r.others, r.moved.Sub(r.began), !r.ended.IsZero()))
 		}
 	}
 	return all
+}
+
+// shared counts the transactions whose messages came by more than one director.
+func (l *ledger) shared() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.transactions {
+		if r.both {
+			n++
+		}
+	}
+	return n
+}
+
+// elsewhere counts the calls whose BYE was at another instance than their INVITE,
+// of those that ended after a time; and all of these.
+func (l *ledger) elsewhere(after time.Time) (n, all int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, r := range l.transactions {
+		bye := l.transactions[id-uint64(inInvitation)+uint64(inFarewell)]
+		if bye == nil || r.class != inInvitation || bye.class != inFarewell || bye.began.Before(after) {
+			continue
+		}
+		all++
+		if bye.at != r.at || len(bye.others) > 0 {
+			n++
+		}
+	}
+	return n, all
 }

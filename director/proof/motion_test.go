@@ -20,14 +20,16 @@ const howMany = "VITRINE_PROOF_TRANSACTIONS"
 // A motion is instances and directors under load, and how they change.
 type motion struct {
 	site
-	transition string
+	transition time.Duration
 	fleet      fleet
+	targets    []string // of the phones: the directors, or what stands before them
 	ledger     *ledger
 	instances  []*instance // that serve, the oldest first
 	stopped    []*instance
 	next       int // host of the next instance
 	phones     []*phones
 	lose       float64              // percent of the messages
+	tcp        bool                 // from and to the phones
 	steering   client.SteeringStats // of the processes that were replaced
 }
 
@@ -35,7 +37,17 @@ type motion struct {
 func newMotion(t *testing.T, n int, transition string) *motion {
 	t.Helper()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")
-	m := &motion{site: newSite(t), transition: transition, next: firstInstance, lose: 1}
+	return newSite(t).motion(n, options{Transition: transition})
+}
+
+func (s site) motion(n int, o options) *motion {
+	s.t.Helper()
+	o.Fail = 10
+	m := &motion{site: s, next: firstInstance, lose: 1}
+	var err error
+	if m.transition, err = time.ParseDuration(o.Transition); err != nil {
+		s.t.Fatal(err)
+	}
 	var table []vitrine.Instance
 	for range 2 {
 		for _, ty := range []string{registration, session} {
@@ -43,8 +55,10 @@ func newMotion(t *testing.T, n int, transition string) *motion {
 			table = append(table, entry(in, uint16(len(table)+1)))
 		}
 	}
+	o.Instances = table
 	for i := range n {
-		m.fleet = append(m.fleet, m.director(firstDirector+i, options{Transition: transition, Fail: 10, Instances: table}))
+		d := m.director(firstDirector+i, o)
+		m.fleet, m.targets = append(m.fleet, d), append(m.targets, d.address)
 	}
 	m.ledger = m.follow(m.fleet...)
 	return m
@@ -68,9 +82,9 @@ func (m *motion) capacity() float64 {
 	const calls = 500
 	begun := time.Now()
 	var all []*phones
-	for i, d := range m.fleet {
+	for i, target := range m.targets {
 		for _, k := range kinds {
-			all = append(all, m.phone(k, drive{target: d.address, host: firstPhone + i, calls: calls, rate: 20000, open: 16}))
+			all = append(all, m.phone(k, drive{target: target, host: firstPhone + i, calls: calls, rate: 20000, open: 16, tcp: m.tcp}))
 		}
 	}
 	var sum tally
@@ -92,11 +106,17 @@ func (m *motion) load(give time.Duration) {
 	for _, k := range kinds {
 		perRound += k.transactions
 	}
-	rate := min(m.capacity(), 8000) / 2 / float64(perRound*len(m.fleet))
-	for i, d := range m.fleet {
-		for _, k := range kinds {
+	m.call(kinds, min(m.capacity(), 8000)/2/float64(perRound*len(m.targets)), give)
+}
+
+// call starts phones of these kinds at every target, at so many calls a second
+// of each.
+func (m *motion) call(of []kind, rate float64, give time.Duration) {
+	m.t.Helper()
+	for i, target := range m.targets {
+		for _, k := range of {
 			m.phones = append(m.phones, m.phone(k, drive{
-				target: d.address, host: firstPhone + i, rate: rate, think: true, lose: m.lose, give: give,
+				target: target, host: firstPhone + i, rate: rate, think: true, lose: m.lose, give: give, tcp: m.tcp,
 			}))
 		}
 	}
@@ -194,6 +214,9 @@ func (m *motion) count() {
 // restarted: nothing is lost, and each transaction stays on one instance.
 func TestKamailioThroughDirectors(t *testing.T) {
 	transactions, transition := int64(10_000), "4s"
+	if raced {
+		transactions, transition = 4000, "3s"
+	}
 	if text := os.Getenv(howMany); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -206,8 +229,16 @@ func TestKamailioThroughDirectors(t *testing.T) {
 		n    int
 	}{{"one", 1}, {"two side by side", 2}} {
 		t.Run(c.name, func(t *testing.T) {
+			together := raced && c.n == 1 // with others, which leave no half of the capacity
+			if together {
+				t.Parallel()
+			}
 			m := newMotion(t, c.n, transition)
-			m.load(0)
+			if together {
+				m.call(kinds, 100, 0)
+			} else {
+				m.load(0)
+			}
 			begun := time.Now()
 			rounds := 0
 			for ; rounds == 0 || m.ledger.over.Load() < transactions; rounds++ {
@@ -232,7 +263,7 @@ func TestKamailioThroughDirectors(t *testing.T) {
 				t.Error("no transaction had to be kept where it was: this shows nothing")
 			}
 			m.report("lost", sum.lost, m.history)
-			m.report("a transaction changed instances", m.ledger.strayed(), nil)
+			m.report("a transaction changed instances", m.ledger.strayedBut(func(r *record) bool { return r.longer(m.transition) }), nil)
 		})
 	}
 }
@@ -240,7 +271,8 @@ func TestKamailioThroughDirectors(t *testing.T) {
 // judge holds what the phones counted against the capture.
 func (m *motion) judge(sum tally) {
 	m.t.Helper()
-	if over := m.ledger.over.Load(); over < sum.transactions {
+	// Of one ACK in a hundred, which is lost, a phone knows nothing.
+	if over := m.ledger.over.Load(); over < sum.transactions*97/100 {
 		m.t.Errorf("%d transactions by the phones, the capture has %d", sum.transactions, over)
 	}
 	if m.ledger.refused > 0 {

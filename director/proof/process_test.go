@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -127,10 +131,12 @@ func (p *process) running() bool {
 	}
 }
 
-// A site is the loopback addresses of one test, all its own.
+// A site is the loopback addresses of one test, all its own: of IPv4 one for
+// each host; of IPv6, which has but one, a range of ports.
 type site struct {
 	t      testing.TB
-	prefix string
+	prefix string // of IPv4
+	base   int    // first port, of IPv6; 0: IPv4
 	dir    string
 }
 
@@ -143,7 +149,14 @@ func newSite(t testing.TB) site {
 	sites.Lock()
 	defer sites.Unlock()
 	sites.n++
-	return site{t, fmt.Sprintf("127.%d.%d.", 200+os.Getpid()%50, 1+(os.Getpid()/50*7+sites.n)%250), t.TempDir()}
+	return site{t: t, prefix: fmt.Sprintf("127.%d.%d.", 200+os.Getpid()%50, 1+(os.Getpid()/50*7+sites.n)%250), dir: t.TempDir()}
+}
+
+// newSite6 is of IPv6.
+func newSite6(t testing.TB) site {
+	s := newSite(t)
+	s.base = 10000 + 512*((os.Getpid()*3+sites.n)%40)
+	return s
 }
 
 // Hosts of a site: directors 1 and up; phones 31 and up; instances 65 to 126,
@@ -154,9 +167,42 @@ const (
 	firstInstance = 65
 )
 
-func (s site) host(n int) string { return fmt.Sprintf("%s%d", s.prefix, n) }
+func (s site) host(n int) string {
+	if s.base > 0 {
+		return "::1"
+	}
+	return fmt.Sprintf("%s%d", s.prefix, n)
+}
 
-func (s site) at(n, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, n, port) }
+// at is a port of a host. On IPv6, hosts have 5060, another and 0 alone.
+func (s site) at(n, port int) string {
+	if s.base > 0 && port == sipPort {
+		port = s.base + n
+	} else if s.base > 0 && port > 0 {
+		port = s.base + 256 + n
+	}
+	return net.JoinHostPort(s.host(n), strconv.Itoa(port))
+}
 
-// instances is the network of the instances' addresses.
-func (s site) instances() string { return s.prefix + "64/26" }
+const sipPort = 5060
+
+// isInstance says whether an address is an instance's.
+func (s site) isInstance(a netip.AddrPort) bool {
+	if s.base > 0 {
+		return a.Addr() == netip.IPv6Loopback() && int(a.Port()) >= s.base+firstInstance && int(a.Port()) < s.base+firstInstance+62
+	}
+	return netip.MustParsePrefix(s.prefix + "64/26").Contains(a.Addr())
+}
+
+// filter is the capture's: what passes between instances and directors, and what
+// these directors refuse.
+func (s site) filter(directors []*steward) string {
+	if s.base > 0 {
+		return fmt.Sprintf("ip6 host ::1 and udp portrange %d-%d and portrange %d-%d", s.base, s.base+firstPhone-1, s.base+firstInstance, s.base+firstInstance+61)
+	}
+	var hosts []string
+	for _, d := range directors {
+		hosts = append(hosts, "host "+netip.MustParseAddrPort(d.address).Addr().String())
+	}
+	return fmt.Sprintf("(udp and net %s64/26 and (%s)) or (icmp and src net %s0/27)", s.prefix, strings.Join(hosts, " or "), s.prefix)
+}

@@ -47,6 +47,7 @@ type drive struct {
 	think  bool          // whether phones take their time
 	lose   float64       // percent of the messages, to have some sent again
 	give   time.Duration // up, when no answer came; 0: 20 s
+	tcp    bool          // one connection, on which nothing is sent again
 }
 
 // phone starts a SIPp that retransmits.
@@ -77,6 +78,9 @@ func (s site) phone(k kind, d drive) *phones {
 		"-default_behaviors", "abortunexp", "-buff_size", strconv.Itoa(8 << 20), "-timeout", "7200s",
 		"-cid_str", fmt.Sprintf("%%u-%%p@%s", s.host(d.host)),
 		"-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "statistics.csv", "-fd", "1",
+	}
+	if d.tcp {
+		args = append(args, "-t", "t1", "-max_reconnect", "1000", "-reconnect_sleep", "50")
 	}
 	if d.calls > 0 {
 		args = append(args, "-m", strconv.Itoa(d.calls))
@@ -121,6 +125,9 @@ func (p *phones) wait(limit time.Duration) (c tally) {
 		p.t.Fatal(err)
 	}
 	c.lost = failures(string(text))
+	if c.failed > 0 {
+		p.t.Logf("%s: %.3000s", p.name, text)
+	}
 	if int64(len(c.lost)) != c.failed {
 		p.t.Errorf("%s: %d calls failed, its log names %d: %v", p.name, c.failed, len(c.lost), c.lost)
 	}

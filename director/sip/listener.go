@@ -86,6 +86,11 @@ func (p *place) is(host []byte, port uint16) bool {
 	if port == 0 {
 		port = 5060
 	}
+	if p.Host != "" && port == p.Address.Port() { // it is also reached by what is bound
+		if addr, ok := parseHost(host); ok && addr == p.Address.Addr().Unmap() {
+			return true
+		}
+	}
 	own := p.port
 	if own == 0 {
 		own = 5060

@@ -249,6 +249,19 @@ func TestRules(t *testing.T) {
 	s.same("by the rule for any", s.targetOf(r.to).TypeName(), "session")
 }
 
+// TestAdvertisedPlace: a listener is what it is named by and what it is bound to.
+func TestAdvertisedPlace(t *testing.T) {
+	p, err := newPlace(Listener{Host: "sip.example.net:5060"}, netip.MustParseAddrPort("198.51.100.1:5060"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]bool{"sip.example.net": true, "SIP.example.net": true, "198.51.100.1": true, "198.51.100.2": false, "example.net": false} {
+		if p.is([]byte(host), 5060) != want || p.is([]byte(host), 0) != want || p.is([]byte(host), 5061) {
+			t.Errorf("%s is taken for another's, or another's for its own", host)
+		}
+	}
+}
+
 // TestKeys: what the rule names decides, and nothing else.
 func TestKeys(t *testing.T) {
 	s := newStage(t, rulesConfig())

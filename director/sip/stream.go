@@ -160,8 +160,9 @@ func (st *streams) begin(ctx context.Context) {
 // run accepts connections until ctx is done, and ends them all then. What waits
 // in the listeners stays there for who inherits them.
 func (st *streams) run(ctx context.Context) error {
+	var accepting sync.WaitGroup
 	for i, l := range st.listeners {
-		st.goroutines.Go(func() { st.accept(ctx, l, st.indexes[i]) })
+		accepting.Go(func() { st.accept(ctx, l, st.indexes[i]) })
 	}
 	<-ctx.Done()
 	for _, l := range st.listeners {
@@ -169,6 +170,7 @@ func (st *streams) run(ctx context.Context) error {
 			st.log.Warn("SIP over TCP: stop to accept", "error", err)
 		}
 	}
+	accepting.Wait() // so that who connects again comes to who inherits them
 	st.mu.Lock()
 	st.closed = true
 	for _, c := range st.conns {

@@ -1,0 +1,63 @@
+package proof
+
+import (
+	"testing"
+	"time"
+)
+
+// again kills the director's process and starts another from its state file.
+func (d *steward) again(name, dir string) (when time.Time) {
+	d.t.Helper()
+	when = time.Now()
+	d.kill()
+	d.begin(name, dir)
+	return when
+}
+
+// TestColdRestart: a director is killed amid a transition and started again. All
+// it knows is its state file; what it loses is at most what began on an instance
+// that its key had just moved to, and is within what it counts.
+func TestColdRestart(t *testing.T) {
+	t.Parallel()
+	m := newMotion(t, 1, "4s")
+	d := m.fleet[0]
+	m.call(kinds, 60, 0)
+	m.after(600)
+	m.grow()
+	changed := time.Now()
+	m.after(300)
+	before := d.status()
+	if !before.InTransition {
+		t.Fatal("the transition is over before the director is killed: this shows nothing")
+	}
+	killed := d.again("director-1", m.dir)
+	if after := d.status(); after.Epoch != before.Epoch || after.Digest != before.Digest || !after.Restarted {
+		t.Errorf("%+v after it was killed, %+v before", after, before)
+	}
+	eventually(t, "nothing goes by the table before any more", func() bool { return !d.status().Restarted })
+	m.after(600)
+	sum := m.finish()
+	unknown := d.status().Steering.Unknown
+	m.ledger.close()
+	amid := func(r *record) bool {
+		// A message may be sent again after its transaction is over.
+		open := r.ended.IsZero() || r.ended.After(killed) || r.moved.After(killed)
+		return r.began.After(changed.Add(-time.Second)) && r.began.Before(killed) && open || r.longer(m.transition)
+	}
+	strayed := m.ledger.strayed()
+	t.Logf("%d transactions; %d messages of unknown keys by the table before; %d transactions changed instances, %d calls failed",
+		sum.transactions, unknown, len(strayed), sum.failed)
+	m.report("a transaction changed instances that did not begin shortly before the kill", m.ledger.strayedBut(amid), nil)
+	if unknown == 0 || uint64(len(strayed)) > unknown || uint64(sum.failed) > unknown {
+		t.Errorf("%d transactions changed instances and %d calls failed; %d were counted as in danger", len(strayed), sum.failed, unknown)
+	}
+	for _, id := range sum.lost {
+		excused := false
+		for _, r := range m.ledger.of(id) {
+			excused = excused || amid(r)
+		}
+		if !excused {
+			t.Errorf("lost, though it did not begin shortly before the kill: %s", m.history(id))
+		}
+	}
+}

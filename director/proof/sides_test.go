@@ -1,0 +1,147 @@
+package proof
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A balancer stands before directors and knows nothing of SIP: each datagram of a
+// phone goes to any of them, so that the messages of one transaction do.
+type balancer struct {
+	t         testing.TB
+	front     *net.UDPConn
+	directors []netip.AddrPort
+	mu        sync.Mutex
+	backs     map[netip.AddrPort]*net.UDPConn // a phone's socket towards the directors
+	done      sync.WaitGroup
+}
+
+// balance starts one at a site's host, which the directors are named by.
+func (s site) balance(host int, fleet fleet) *balancer {
+	s.t.Helper()
+	front, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(s.at(host, sipPort))))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	b := &balancer{t: s.t, front: front, backs: map[netip.AddrPort]*net.UDPConn{}}
+	for _, d := range fleet {
+		b.directors = append(b.directors, netip.MustParseAddrPort(d.address))
+	}
+	if err := front.SetReadBuffer(8 << 20); err != nil {
+		s.t.Fatal(err)
+	}
+	b.done.Go(b.forth)
+	s.t.Cleanup(b.close)
+	return b
+}
+
+func (b *balancer) address() string { return b.front.LocalAddr().String() }
+
+func (b *balancer) close() {
+	_ = b.front.Close()
+	b.mu.Lock()
+	for _, back := range b.backs {
+		_ = back.Close()
+	}
+	b.mu.Unlock()
+	b.done.Wait()
+}
+
+// forth passes on what phones send.
+func (b *balancer) forth() {
+	message := make([]byte, 1<<16)
+	for {
+		n, phone, err := b.front.ReadFromUDPAddrPort(message)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		} else if err != nil {
+			continue // a phone that is gone
+		}
+		back, err := b.back(phone)
+		if err != nil {
+			b.t.Errorf("balance: %v", err)
+			return
+		}
+		// A socket of a director that is being replaced takes it in any case.
+		_, _ = back.WriteToUDPAddrPort(message[:n], b.directors[rand.IntN(len(b.directors))])
+	}
+}
+
+func (b *balancer) back(phone netip.AddrPort) (*net.UDPConn, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if back := b.backs[phone]; back != nil {
+		return back, nil
+	}
+	back, err := net.ListenUDP("udp", &net.UDPAddr{IP: b.front.LocalAddr().(*net.UDPAddr).IP})
+	if err != nil {
+		return nil, err
+	}
+	if err := back.SetReadBuffer(8 << 20); err != nil {
+		return nil, errors.Join(err, back.Close())
+	}
+	b.backs[phone] = back
+	b.done.Go(func() {
+		message := make([]byte, 1<<16)
+		for {
+			n, err := back.Read(message)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			} else if err == nil {
+				_, _ = b.front.WriteToUDPAddrPort(message[:n], phone)
+			}
+		}
+	})
+	return back, nil
+}
+
+// TestTransactionsOverTwoDirectors: the messages of one transaction come to
+// either of two directors, which do not talk. In one epoch, restarts and all,
+// each stays on its instance. A change of epoch can cost only what was amid it:
+// a director knows of no key that the other alone has seen.
+func TestTransactionsOverTwoDirectors(t *testing.T) {
+	t.Parallel()
+	requirePrograms(t, "kamailio", "sipp", "tcpdump")
+	s := newSite(t)
+	const host = firstPhone - 1
+	m := s.motion(2, options{Transition: "4s", Advertise: s.host(host)})
+	m.targets = []string{s.balance(host, m.fleet).address()}
+	m.call(kinds, 60, 0)
+	m.after(600)
+	m.restart()
+	m.after(600)
+	if strayed := m.ledger.strayed(); len(strayed) > 0 {
+		m.report("a transaction changed instances within one epoch", strayed, nil)
+	}
+	from := time.Now()
+	m.grow()
+	to := time.Now()
+	m.after(600)
+	sum := m.finish()
+	m.ledger.close()
+	amid := func(r *record) bool { return r.began.Before(to) && (r.ended.IsZero() || r.ended.After(from)) }
+	t.Logf("%d transactions, %d of them by both directors; %d changed instances amid the change; %d calls failed",
+		sum.transactions, m.ledger.shared(), len(m.ledger.strayed()), sum.failed)
+	m.report("a transaction changed instances that was not amid the change", m.ledger.strayedBut(amid), nil)
+	for _, id := range sum.lost {
+		excused := false
+		for _, r := range m.ledger.of(id) {
+			excused = excused || amid(r)
+		}
+		if !excused {
+			t.Errorf("lost, though not amid the change: %s", m.history(id))
+		}
+	}
+	if n := m.ledger.shared(); int64(n) < sum.transactions/4 {
+		t.Errorf("%d of %d transactions came by both directors: this shows nothing", n, sum.transactions)
+	}
+	// Of one ACK in a hundred, which is lost, a phone knows nothing.
+	if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
+		t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
+	}
+}

@@ -1,0 +1,180 @@
+package proof
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/textproto"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/director/client"
+)
+
+// TestTransportsInMotion: TCP from the phones, and IPv6, while instances are
+// added and drained, weights change, and, where no connection ends by it,
+// directors are restarted: nothing is lost.
+func TestTransportsInMotion(t *testing.T) {
+	t.Parallel()
+	requirePrograms(t, "kamailio", "sipp", "tcpdump")
+	for _, c := range []struct {
+		name     string
+		tcp, six bool
+	}{{"TCP", true, false}, {"IPv6", false, true}, {"TCP over IPv6", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			if c.six {
+				s = newSite6(t)
+			}
+			m := s.motion(2, options{Transition: "2s"})
+			if m.tcp = c.tcp; c.tcp {
+				m.lose = 0 // since nothing is sent again
+			}
+			m.call(kinds, 40, 0)
+			m.after(200)
+			m.grow()
+			m.after(200)
+			if !c.tcp {
+				m.restart()
+			}
+			m.shift(2)
+			m.after(200)
+			m.shrink()
+			m.after(200)
+			sum := m.finish()
+			m.ledger.close()
+			t.Logf("%d transactions, %d calls failed", sum.transactions, sum.failed)
+			if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
+				t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
+			}
+			m.report("lost", sum.lost, m.history)
+			m.report("a transaction changed instances", m.ledger.strayedBut(func(r *record) bool { return r.longer(m.transition) }), nil)
+		})
+	}
+}
+
+// TestRestartUnderTCP: a restart ends connections, and phones make them again:
+// each loses at most the one request that was under way, and none is refused.
+func TestRestartUnderTCP(t *testing.T) {
+	t.Parallel()
+	requirePrograms(t, "kamailio")
+	s := newSite(t)
+	in := s.kamailio(firstInstance, "registration-1", registration)
+	d := s.director(firstDirector, options{Instances: []vitrine.Instance{entry(in, 1)}})
+	const phones = 20
+	var served, broken atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all errgroup.Group
+	for i := range phones {
+		all.Go(func() error {
+			for n := 0; ctx.Err() == nil; n++ {
+				c, err := net.Dial("tcp", d.address)
+				if err != nil {
+					return fmt.Errorf("connection %d of phone %d: %w", n, i, err)
+				}
+				challenges(ctx, c, fmt.Sprintf("%d-%d", i, n), &served)
+				if ctx.Err() == nil {
+					broken.Add(1)
+				}
+				_ = c.Close()
+			}
+			return nil
+		})
+	}
+	const restarts = 3
+	for range restarts {
+		more := served.Load() + 10*phones
+		eventually(t, "phones are served", func() bool { return served.Load() >= more })
+		d.restart()
+	}
+	more := served.Load() + 10*phones
+	eventually(t, "phones are served after the last restart", func() bool { return served.Load() >= more })
+	stop()
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d served, %d connections ended by %d restarts", served.Load(), broken.Load(), restarts)
+	if n := broken.Load(); n == 0 || n > restarts*phones {
+		t.Errorf("%d connections of %d phones ended in %d restarts", n, phones, restarts)
+	}
+}
+
+// challenges sends REGISTERs one after the other, and counts those that were
+// challenged until the connection ended or ctx was over.
+func challenges(ctx context.Context, c net.Conn, name string, served *atomic.Int64) {
+	answer := bufio.NewReader(c)
+	for n := 0; ctx.Err() == nil; n++ {
+		text := bytes.Replace(request("REGISTER", fmt.Sprintf("tcp-%s-%d", name, n), ""), []byte("/UDP 127.0.0.1;rport"), []byte("/TCP "+c.LocalAddr().String()), 1)
+		if _, err := c.Write(text); err != nil {
+			return
+		}
+		head, err := textproto.NewReader(answer).ReadLine()
+		if err != nil || !strings.HasPrefix(head, "SIP/2.0 401 ") {
+			return
+		}
+		if _, err := textproto.NewReader(answer).ReadMIMEHeader(); err != nil {
+			return
+		}
+		served.Add(1)
+	}
+}
+
+// TestDialogsDrainInMotion: with `drain: dialog`, an instance that drains keeps
+// its calls to their BYE, gets no new ones, and is drained when the last is over.
+func TestDialogsDrainInMotion(t *testing.T) {
+	t.Parallel()
+	requirePrograms(t, "kamailio", "sipp", "tcpdump")
+	m := newSite(t).motion(2, options{Transition: "2s", Session: ", drain: dialog"})
+	calls := kind{"invite", 2, 4 * time.Second} // longer than a transition
+	m.call([]kind{calls}, 40, 0)
+	m.after(200)
+	old := m.instances[1]
+	if old.ty != session {
+		t.Fatalf("%s is of type %s", old.name, old.ty)
+	}
+	state := vitrine.Draining
+	m.fleet.alter(old.name, client.Change{State: &state})
+	m.fleet.agree()
+	begun := time.Now()
+	before := m.ledger.began(old)
+	open := int64(0)
+	for _, d := range m.fleet {
+		in := d.instance(old.name)
+		open += in.Dialogs
+		if in.Dialogs > 0 && in.Drained {
+			t.Errorf("%s: %s is drained, and has %d dialogs", d.name, old.name, in.Dialogs)
+		}
+	}
+	if open == 0 {
+		t.Fatal("no dialog was there: this shows nothing")
+	}
+	m.fleet.drain(old.name)
+	took := time.Since(begun)
+	m.fleet.remove(old.name)
+	after := m.ledger.began(old)
+	old.stop()
+	m.after(200)
+	sum := m.finish()
+	m.ledger.close()
+	elsewhere, byes := m.ledger.elsewhere(begun)
+	t.Logf("%d transactions, %d calls failed; %d dialogs when %s began to drain, which took %s; %d BYEs since then, %d of them elsewhere than their INVITE",
+		sum.transactions, sum.failed, open, old.name, took.Round(time.Millisecond), byes, elsewhere)
+	m.report("lost", sum.lost, m.history)
+	if elsewhere > 0 || byes == 0 {
+		t.Errorf("%d of %d BYEs went elsewhere than their INVITE", elsewhere, byes)
+	}
+	// Since it drains, all that begins there is the BYEs of its calls; some of the
+	// latter may have begun while directors agreed.
+	if n := after - before; n < int(open)/2 || n > int(open)+10 {
+		t.Errorf("%d transactions began at the draining instance, which had %d dialogs", n, open)
+	}
+}
