@@ -90,12 +90,16 @@ func copyTo(links *netlink.Handle, of, to int, direction uint32) (netlink.Filter
 		MirredAction: netlink.TCA_EGRESS_MIRROR,
 		Ifindex:      to,
 	}}
+	return Everything(links, attrs, actions)
+}
+
+// Everything adds a filter that all frames match, by the classifier matchall,
+// else by u32, which asks for at least 4 bytes after the header.
+func Everything(links *netlink.Handle, attrs netlink.FilterAttrs, actions []netlink.Action) (netlink.Filter, error) {
 	var filter netlink.Filter = &netlink.MatchAll{FilterAttrs: attrs, Actions: actions}
-	err = links.FilterAdd(filter)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		// A kernel without the classifier matchall. This one, whose default is
-		// everything, matches all frames of at least 4 bytes after the header.
-		filter = &netlink.U32{FilterAttrs: attrs, Actions: actions}
+	err := links.FilterAdd(filter)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) { // a kernel without matchall
+		filter = &netlink.U32{FilterAttrs: attrs, Actions: actions} // its default is everything
 		err = links.FilterAdd(filter)
 	}
 	if err != nil {

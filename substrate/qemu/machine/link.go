@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"vitrine/fabric/mirror"
 	"vitrine/internal/netns"
 )
 
@@ -156,12 +157,10 @@ func redirect(links *netlink.Handle, from, to netlink.Link) error {
 	if err := links.QdiscAdd(ingress); err != nil {
 		return fmt.Errorf("redirecting %s (CONFIG_NET_SCH_INGRESS): %w", from.Attrs().Name, err)
 	}
-	filter := &netlink.MatchAll{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: from.Attrs().Index, Parent: ingress.Handle, Priority: 1, Protocol: unix.ETH_P_ALL},
-		Actions:     []netlink.Action{netlink.NewMirredAction(to.Attrs().Index)},
-	}
-	if err := links.FilterAdd(filter); err != nil {
-		return fmt.Errorf("redirecting %s (CONFIG_NET_CLS_MATCHALL, CONFIG_NET_ACT_MIRRED): %w", from.Attrs().Name, err)
+	attrs := netlink.FilterAttrs{LinkIndex: from.Attrs().Index, Parent: ingress.Handle, Priority: 1, Protocol: unix.ETH_P_ALL}
+	_, err := mirror.Everything(links, attrs, []netlink.Action{netlink.NewMirredAction(to.Attrs().Index)})
+	if err != nil {
+		return fmt.Errorf("redirecting %s (CONFIG_NET_ACT_MIRRED, and CONFIG_NET_CLS_MATCHALL or CONFIG_NET_CLS_U32): %w", from.Attrs().Name, err)
 	}
 	return nil
 }
