@@ -1,0 +1,264 @@
+// Package sriov wires instances by virtual functions of a network card: each
+// instance has one for itself, and the card's own switch joins them. They are
+// those that the interface has or, where it has none, ones that are made and
+// removed at the end.
+package sriov
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+const (
+	defaultVFs = 16
+	mostVLAN   = 4094
+)
+
+// Config is the part servers.sriov of a deployment.
+type Config struct {
+	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+
+	// Parent is the interface of the host whose virtual functions they are.
+	Parent string `yaml:"parent" json:"parent"`
+	// VFs is how many are made where the interface has none; the default is 16, or
+	// as many as it can have.
+	VFs int `yaml:"vfs,omitempty" json:"vfs,omitempty" jsonschema:"minimum=1"`
+	// VLAN is a VLAN that the card keeps instances in; 0: none. Two runs at once
+	// on one card need it, or different `first` addresses.
+	VLAN int `yaml:"vlan,omitempty" json:"vlan,omitempty" jsonschema:"minimum=0,maximum=4094"`
+
+	segment.Options `yaml:",inline"`
+}
+
+func kind() segment.Kind {
+	return segment.Kind{Name: "sriov", Needs: "CONFIG_PCI_IOV, and a driver that sets VLANs of virtual functions", Do: "leave out `vlan`, or use the fabric macvlan"}
+}
+
+// New makes the fabric. A parent that is absent, down or part of a bridge is a
+// *vitrine.BadInput; one that cannot have virtual functions is a
+// *vitrine.Unsupported. It is looked for in the calling thread's network
+// namespace.
+func New(config Config) (*segment.Segment, error) { return open(config, defaultSysfs) }
+
+func open(config Config, sysfs string) (*segment.Segment, error) {
+	if err := config.check(sysfs); err != nil {
+		return nil, err
+	}
+	lender, err := segment.NewLender(config.Run)
+	if err != nil {
+		return nil, err
+	}
+	w := &wiring{config: config, lender: lender, taken: make(map[string]*virtual)}
+	c := segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}
+	s, err := w.segment(c, sysfs)
+	if err != nil {
+		return nil, errors.Join(err, w.Unmake(nil))
+	}
+	return s, nil
+}
+
+func (w *wiring) segment(c segment.Config, sysfs string) (*segment.Segment, error) {
+	parent, err := segment.Uplink(w.lender.Links, c.Name, w.config.Parent)
+	if err == nil {
+		w.parent = parent
+		err = c.Fit(parent.Attrs().MTU, w.config.Parent)
+	}
+	if err == nil {
+		w.function, err = openFunction(sysfs, w.config.Parent)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making the sriov fabric: %w", err)
+	}
+	return segment.New(c, w)
+}
+
+// check checks the parameters.
+func (c Config) check(sysfs string) error {
+	bad := func(found, want string) error {
+		return &vitrine.BadInput{File: "fabric sriov", Found: found, Want: want}
+	}
+	switch {
+	case c.VLAN < 0 || c.VLAN > mostVLAN:
+		return bad(fmt.Sprintf("vlan: %d", c.VLAN), fmt.Sprintf("1 to %d", mostVLAN))
+	case c.VFs < 0:
+		return bad(fmt.Sprintf("vfs: %d", c.VFs), "at least 1")
+	case c.Parent != "":
+		return nil
+	}
+	names, err := capable(sysfs)
+	if err != nil {
+		return err
+	}
+	return bad("no parent", "`parent: NAME`, one of "+strings.Join(names, ", "))
+}
+
+// capable names the interfaces of the host that can have virtual functions. None
+// is a *vitrine.Unsupported.
+func capable(sysfs string) (names []string, err error) {
+	found, err := functions(sysfs)
+	for _, f := range found {
+		names = append(names, f.name)
+	}
+	if err == nil && len(names) == 0 {
+		err = &vitrine.Unsupported{What: "the sriov fabric", Missing: "a network card that can have virtual functions, enabled in the firmware's set-up, its driver, and a kernel with CONFIG_PCI_IOV"}
+	}
+	return names, err
+}
+
+// Check says which interfaces of this host can have virtual functions.
+func Check(context.Context) []substrate.Check { return []substrate.Check{check(defaultSysfs)} }
+
+func check(sysfs string) substrate.Check {
+	c := substrate.Check{Name: "sriov: virtual functions"}
+	names, err := capable(sysfs)
+	if err != nil {
+		c.Missing = err.Error()
+		return c
+	}
+	c.OK, c.Detail = true, strings.Join(names, " ")
+	return c
+}
+
+// wiring is the virtual functions of one interface.
+type wiring struct {
+	config   Config
+	lender   *segment.Lender
+	parent   netlink.Link
+	function *function
+	state    *state              // nil: nothing made yet
+	taken    map[string]*virtual // by instance
+}
+
+// virtual is a virtual function that an instance has.
+type virtual struct {
+	number int
+	loan   *segment.Loan
+}
+
+// Make makes the virtual functions, unless there are some.
+func (w *wiring) Make(*segment.Segment) error {
+	count, err := w.function.count()
+	if err != nil {
+		return err
+	}
+	inherited, err := inherits(w.config.Run, w.config.Parent)
+	if err != nil {
+		return err
+	}
+	w.state = &state{run: w.config.Run, Parent: w.config.Parent, Made: count == 0 || inherited}
+	if err := w.state.record(); err != nil || count > 0 {
+		return err
+	}
+	if count = w.config.VFs; count == 0 {
+		count = min(defaultVFs, w.function.most)
+	}
+	if count > w.function.most {
+		return &vitrine.BadInput{File: "fabric sriov", Found: fmt.Sprintf("vfs: %d", count), Want: fmt.Sprintf("at most %d, what %s can have", w.function.most, w.config.Parent)}
+	}
+	if err := w.function.set(count); err != nil {
+		return err
+	}
+	return w.function.await(count)
+}
+
+// Join moves a virtual function that is free into the instance.
+func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
+	count, err := w.function.count()
+	if err != nil {
+		return err
+	}
+	for number := range count {
+		name, err := w.function.virtual(number)
+		if err != nil {
+			return err
+		}
+		if name == "" {
+			continue // with an instance
+		}
+		loan, err := w.lender.Free(s.Name, name, false)
+		if vitrine.IsBadInput(err) {
+			continue // used by somebody else, or just taken by another run
+		}
+		if err != nil {
+			return err
+		}
+		return w.take(s, end, &virtual{number: number, loan: loan})
+	}
+	return &vitrine.BadInput{File: "fabric sriov", Found: fmt.Sprintf("%s has %d virtual functions, and none is free", w.config.Parent, count),
+		Want: "fewer instances, or more virtual functions (`vfs` where none are there before)"}
+}
+
+// take puts a virtual function into the VLAN and moves it.
+func (w *wiring) take(s *segment.Segment, end *segment.End, v *virtual) error {
+	if err := w.setVLAN(v.number); err != nil {
+		return err
+	}
+	if err := w.lender.Lend(s, v.loan, end); err != nil {
+		return errors.Join(err, w.resetVLAN(v.number))
+	}
+	w.taken[end.Instance] = v
+	return nil
+}
+
+// Cut puts the virtual function back.
+func (w *wiring) Cut(_ *segment.Segment, end *segment.End) error {
+	v, has := w.taken[end.Instance]
+	if !has {
+		return nil
+	}
+	delete(w.taken, end.Instance)
+	return errors.Join(w.lender.PutBack(v.loan), w.resetVLAN(v.number))
+}
+
+// setVLAN has the card keep a virtual function in the VLAN.
+func (w *wiring) setVLAN(number int) error {
+	if w.config.VLAN == 0 {
+		return nil
+	}
+	before := 0
+	for _, vf := range w.parent.Attrs().Vfs {
+		if vf.ID == number {
+			before = vf.Vlan
+		}
+	}
+	if err := w.state.note(number, before); err != nil {
+		return err
+	}
+	if err := w.lender.Links.LinkSetVfVlan(w.parent, number, w.config.VLAN); err != nil {
+		return errors.Join(fmt.Errorf("putting the virtual function %d of %s into the VLAN %d: %w", number, w.config.Parent, w.config.VLAN, err),
+			w.state.forget(number))
+	}
+	return nil
+}
+
+func (w *wiring) resetVLAN(number int) error {
+	before, has := w.state.VLANs[number]
+	if !has {
+		return nil
+	}
+	if err := w.lender.Links.LinkSetVfVlan(w.parent, number, before); err != nil {
+		return fmt.Errorf("putting the virtual function %d of %s back into the VLAN %d: %w", number, w.config.Parent, before, err)
+	}
+	return w.state.forget(number)
+}
+
+// Unmake removes the virtual functions that were made, unless another run has
+// use for them, and lets go of the host.
+func (w *wiring) Unmake(*segment.Segment) error {
+	if w.state != nil {
+		if err := w.state.leave(w.function); err != nil {
+			return err
+		}
+		w.state = nil
+	}
+	return w.lender.Close()
+}

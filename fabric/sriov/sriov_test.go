@@ -1,0 +1,338 @@
+package sriov
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/segment"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+)
+
+// A card stands for one that this host need not have: interfaces of a test's
+// host, cabled to its switch as those of virtual functions are to the card's,
+// and a folder with the files in which the kernel tells of them. Only these
+// files are not the kernel's.
+type card struct {
+	host  fabrictest.Host
+	sysfs string
+}
+
+// newCard makes eno1 a physical function with virtual ones, of which some are
+// on already.
+func newCard(t *testing.T, most, on int) card {
+	t.Helper()
+	c := card{fabrictest.NewHost(t), t.TempDir()}
+	device := filepath.Join(c.sysfs, "class/net/eno1/device")
+	for i := range most {
+		if err := os.MkdirAll(filepath.Join(device, fmt.Sprintf("virtfn%d/net/%s", i, virtualName(i))), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range map[string]int{"sriov_totalvfs": most, "sriov_numvfs": on} {
+		if err := os.WriteFile(filepath.Join(device, name), fmt.Appendln(nil, value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.host.Do(t, func() error { return c.cable(most) })
+	return c
+}
+
+func virtualName(number int) string { return fmt.Sprintf("eno1v%d", number) }
+
+// cable makes the interfaces of the virtual functions, on the host.
+func (c card) cable(count int) error {
+	fd, err := unix.Open(c.host.Switch, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for i := range count {
+		pair := netlink.NewVeth(netlink.LinkAttrs{Name: virtualName(i), TxQLen: -1})
+		pair.PeerName, pair.PeerNamespace = virtualName(i), netlink.NsFd(fd)
+		if err := netlink.LinkAdd(pair); err != nil {
+			return err
+		}
+	}
+	return netns.Do(c.host.Switch, func() error {
+		bridge, err := netlink.LinkByName("br0")
+		for i := 0; err == nil && i < count; i++ {
+			var port netlink.Link
+			if port, err = netlink.LinkByName(virtualName(i)); err == nil {
+				err = netlink.LinkSetMaster(port, bridge)
+			}
+			if err == nil {
+				err = netlink.LinkSetUp(port)
+			}
+		}
+		return err
+	})
+}
+
+// on is how many virtual functions are on.
+func (c card) on(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(c.sysfs, "class/net/eno1/device/sriov_numvfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// interfaces are those of the host.
+func (c card) interfaces(t *testing.T) []string {
+	t.Helper()
+	names, err := fabrictest.Interfaces(c.host.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// open makes a fabric on the card's host.
+func (c card) open(t *testing.T, config Config) (f *segment.Segment) {
+	t.Helper()
+	config.Parent = "eno1"
+	c.host.Do(t, func() (err error) {
+		f, err = open(config, c.sysfs)
+		return err
+	})
+	return f
+}
+
+// The environment of the run that TestSriovKilled kills.
+const (
+	rootEnv  = "SRIOV_TEST_ROOT"
+	hostEnv  = "SRIOV_TEST_HOST"
+	sysfsEnv = "SRIOV_TEST_SYSFS"
+)
+
+func TestMain(m *testing.M) {
+	if root := os.Getenv(rootEnv); root != "" {
+		fmt.Println(hold(root))
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// hold makes a run of which an instance has a virtual function, and gives its
+// label.
+func hold(root string) string {
+	run, err := runs.New(root)
+	if err != nil {
+		return err.Error()
+	}
+	var f fabric.Fabric
+	err = netns.Do(os.Getenv(hostEnv), func() (err error) {
+		f, err = open(Config{Run: run, Parent: "eno1", VFs: 2}, os.Getenv(sysfsEnv))
+		return err
+	})
+	if err != nil {
+		return err.Error()
+	}
+	path, err := netns.Create("vt-" + run.ID + "-bono-1")
+	if err != nil {
+		return err.Error()
+	}
+	if _, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path}); err != nil {
+		return err.Error()
+	}
+	return run.ID
+}
+
+// TestSriovInstances: each has a virtual function, they reach each other and
+// what the card leads to, and all are put back.
+func TestSriovInstances(t *testing.T) {
+	c := newCard(t, 3, 0)
+	before := c.interfaces(t)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f := c.open(t, Config{Run: run, VFs: 2})
+	if c.on(t) != "2" {
+		t.Errorf("%s virtual functions were made, want 2", c.on(t))
+	}
+	bench := fabrictest.NewBench(t, f, run)
+	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
+	for _, to := range []fabrictest.Instance{sprout, c.host.Uplink()} {
+		if err := bench.Reach(bono, to); err != nil {
+			t.Error(err)
+		}
+	}
+	if names := c.interfaces(t); !slices.Equal(names, []string{"eno1", "eno1v2", "eno2", "lo"}) {
+		t.Errorf("the host has %q", names)
+	}
+	port := fabric.Port{Instance: "homer-1", NetNS: fabrictest.Place(t, run.ID, "homer-1")}
+	if _, err := f.Attach(t.Context(), port); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has 2 virtual functions") {
+		t.Errorf("a third instance: %v", err)
+	}
+	if err := f.Detach(t.Context(), "bono-1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Attach(t.Context(), port); err != nil {
+		t.Errorf("once one is free again: %v", err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if after := c.interfaces(t); !slices.Equal(after, before) || c.on(t) != "0" {
+		t.Errorf("the host had %q and no virtual functions, and has %q and %s", before, after, c.on(t))
+	}
+}
+
+// TestSriovTwoRuns: they share one card, and the last one to leave removes what
+// the first one made.
+func TestSriovTwoRuns(t *testing.T) {
+	c := newCard(t, 3, 0)
+	root := t.TempDir() + "/runs"
+	first, second := fabrictest.NewRun(t, root), fabrictest.NewRun(t, root)
+	f := c.open(t, Config{Run: first})
+	g := c.open(t, Config{Run: second, Options: segment.Options{First: "198.18.1.1/16"}})
+	bench := fabrictest.NewBench(t, g, second)
+	fabrictest.NewBench(t, f, first).Attach("bono-1")
+	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if c.on(t) != "3" {
+		t.Errorf("%s virtual functions are on while a run has them", c.on(t))
+	}
+	if err := bench.Reach(bono, sprout); err != nil {
+		t.Error(err)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if c.on(t) != "0" {
+		t.Errorf("%s virtual functions are on", c.on(t))
+	}
+}
+
+// TestSriovKeeps: virtual functions that were there stay.
+func TestSriovKeeps(t *testing.T) {
+	c := newCard(t, 2, 2)
+	f := c.open(t, Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs")})
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if c.on(t) != "2" {
+		t.Errorf("%s virtual functions are on, of 2 that were there", c.on(t))
+	}
+}
+
+// TestSriovKilled: cleaning puts the virtual function back that a killed run
+// had, and removes those that it made.
+func TestSriovKilled(t *testing.T) {
+	c := newCard(t, 3, 0)
+	before := c.interfaces(t)
+	root := filepath.Join(t.TempDir(), "runs")
+	run, kill := fabrictest.Killable(t, rootEnv+"="+root, hostEnv+"="+c.host.Path, sysfsEnv+"="+c.sysfs)
+	defer netns.Delete("vt-" + run + "-bono-1")
+	clean := func(want int) {
+		t.Helper()
+		c.host.Do(t, func() error {
+			lent, err := segment.Cleaner{Root: root}.Clean(t.Context())
+			if err != nil {
+				return err
+			}
+			made, err := Cleaner{Root: root, sysfs: c.sysfs}.Clean(t.Context())
+			if removed := slices.Concat(lent, made); len(removed) != want {
+				t.Errorf("removed %q, want %d", removed, want)
+			}
+			return err
+		})
+	}
+	clean(0)
+	if slices.Contains(c.interfaces(t), "eno1v0") || c.on(t) != "2" {
+		t.Errorf("the host has %q, and %s virtual functions", c.interfaces(t), c.on(t))
+	}
+	kill()
+	clean(3) // the interface, the fabric's namespace, the virtual functions
+	if after := c.interfaces(t); !slices.Equal(after, before) || c.on(t) != "0" {
+		t.Errorf("the host had %q and no virtual functions, and has %q and %s", before, after, c.on(t))
+	}
+	clean(0)
+}
+
+func TestSriovRefuses(t *testing.T) {
+	c := newCard(t, 2, 2)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	for words, config := range map[string]Config{
+		"one of eno1":         {},
+		`no interface "eno3"`: {Parent: "eno3"},
+		"vlan: 5000":          {Parent: "eno1", VLAN: 5000},
+		"vfs: -1":             {Parent: "eno1", VFs: -1},
+	} {
+		config.Run = run
+		c.host.Do(t, func() error {
+			if _, err := open(config, c.sysfs); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%+v: %v; want a *vitrine.BadInput with %q", config, err, words)
+			}
+			return nil
+		})
+	}
+	c.host.Do(t, func() error {
+		_, err := open(Config{Run: run, Parent: "eno2"}, c.sysfs)
+		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "virtual functions of eno2") {
+			t.Errorf("an interface without virtual functions: %v", err)
+		}
+		return nil
+	})
+	// A veth takes no VLAN for virtual functions, as some drivers do not: the
+	// virtual function stays with the host.
+	before := c.interfaces(t)
+	f := c.open(t, Config{Run: run, VLAN: 7})
+	defer f.Close(context.Background())
+	port := fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")}
+	if _, err := f.Attach(t.Context(), port); !vitrine.IsUnsupported(err) {
+		t.Errorf("a VLAN that the driver has not: %v", err)
+	}
+	if after := c.interfaces(t); !slices.Equal(after, before) {
+		t.Errorf("the host had %q and has %q", before, after)
+	}
+}
+
+// TestSriovSkipsInUse: a virtual function that has an address is somebody's.
+func TestSriovSkipsInUse(t *testing.T) {
+	c := newCard(t, 2, 2)
+	c.host.Do(t, func() error {
+		link, err := netlink.LinkByName(virtualName(0))
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(24, 32)}})
+	})
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f := c.open(t, Config{Run: run})
+	fabrictest.NewBench(t, f, run).Attach("bono-1")
+	if names := c.interfaces(t); !slices.Contains(names, "eno1v0") || slices.Contains(names, "eno1v1") {
+		t.Errorf("the host has %q", names)
+	}
+	if err := f.Close(t.Context()); err != nil { // before the instance goes, and what it has with it
+		t.Error(err)
+	}
+}
+
+// TestSriovOfThisHost: the check and the fabric agree, and say what is missing.
+func TestSriovOfThisHost(t *testing.T) {
+	found := Check(t.Context())[0]
+	names, err := capable(defaultSysfs)
+	if found.OK != (err == nil) || found.OK == (found.Missing != "") {
+		t.Errorf("%+v, yet %q, %v", found, names, err)
+	}
+	if _, err := New(Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs")}); !found.OK && (!vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "CONFIG_PCI_IOV")) {
+		t.Errorf("%v; want a *vitrine.Unsupported that names CONFIG_PCI_IOV", err)
+	}
+}

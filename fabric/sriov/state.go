@@ -1,0 +1,192 @@
+package sriov
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// recordKind is that of the record of an interface's virtual functions.
+const recordKind = "sriov"
+
+// state is what a run has changed of an interface's virtual functions, as it is
+// recorded.
+type state struct {
+	run *runs.Run
+
+	Parent  string      `json:"parent"`
+	Made    bool        `json:"made"`    // there were none before this run, or before the run that made them
+	Leaving bool        `json:"leaving"` // it has no use for them any more
+	VLANs   map[int]int `json:"vlans"`   // that they were in before, by number
+}
+
+func (s *state) record() error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("recording the virtual functions of %s: %w", s.Parent, err)
+	}
+	return s.run.Record(recordKind, s.Parent, b)
+}
+
+func (s *state) note(number, vlan int) error {
+	if s.VLANs == nil {
+		s.VLANs = make(map[int]int)
+	}
+	s.VLANs[number] = vlan
+	return s.record()
+}
+
+func (s *state) forget(number int) error {
+	delete(s.VLANs, number)
+	return s.record()
+}
+
+// leave removes virtual functions that were made, by the last run that has use
+// for them.
+func (s *state) leave(f *function) error {
+	s.Leaving = true
+	if err := s.record(); err != nil {
+		return err
+	}
+	if err := s.remove(s.run.Root, f); err != nil {
+		return err
+	}
+	return s.run.Erase(recordKind, s.Parent)
+}
+
+// remove removes them unless a run that is alive has use for them.
+func (s *state) remove(root string, f *function) error {
+	if !s.Made {
+		return nil
+	}
+	all, err := states(root, s.Parent)
+	if err != nil {
+		return err
+	}
+	for run, other := range all {
+		if !other.Leaving && runs.Alive(root, run) {
+			return nil
+		}
+	}
+	if count, err := f.count(); err != nil || count == 0 {
+		return err
+	}
+	return f.set(0)
+}
+
+// inherits says whether the virtual functions of an interface were made by a run.
+func inherits(run *runs.Run, parent string) (bool, error) {
+	all, err := states(run.Root, parent)
+	for _, s := range all {
+		if s.Made {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// states are the records of an interface, by run.
+func states(root, parent string) (map[string]*state, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("listing runs: %w", err)
+	}
+	all := make(map[string]*state)
+	for _, e := range entries {
+		records, err := runs.Records(root, e.Name(), recordKind)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if b, has := records[parent]; has {
+			all[e.Name()] = new(state)
+			if err := json.Unmarshal(b, all[e.Name()]); err != nil {
+				return nil, fmt.Errorf("the record of the virtual functions of %s by run %s: %w", parent, e.Name(), err)
+			}
+		}
+	}
+	return all, nil
+}
+
+// A Cleaner removes virtual functions that dead runs made. It comes after
+// segment.Cleaner, which puts them back to the host.
+type Cleaner struct {
+	Root string // where runs are known
+
+	sysfs string // empty: /sys
+}
+
+var _ substrate.Cleaner = Cleaner{}
+
+// Clean removes them, and takes the others out of the VLANs that they are in.
+func (c Cleaner) Clean(context.Context) (removed []string, err error) {
+	if c.sysfs == "" {
+		c.sysfs = defaultSysfs
+	}
+	dead, err := runs.Dead(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range dead {
+		records, err := runs.Records(c.Root, run, recordKind)
+		if err != nil {
+			return removed, err
+		}
+		for parent, record := range records {
+			var s state
+			err := json.Unmarshal(record, &s)
+			if err == nil {
+				err = c.undo(&s)
+			}
+			if err == nil {
+				err = runs.Erase(c.Root, run, recordKind, parent)
+			}
+			if err != nil {
+				return removed, fmt.Errorf("cleaning after run %s: virtual functions of %s: %w", run, parent, err)
+			}
+			removed = append(removed, "what run "+run+" had changed of the virtual functions of "+parent)
+		}
+	}
+	return removed, nil
+}
+
+func (c Cleaner) undo(s *state) error {
+	f, err := openFunction(c.sysfs, s.Parent)
+	if vitrine.IsUnsupported(err) { // the card is gone
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	links, err := segment.Host()
+	if err != nil {
+		return err
+	}
+	defer links.Close()
+	parent, err := links.LinkByName(s.Parent)
+	var gone netlink.LinkNotFoundError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", s.Parent, err)
+	}
+	for number, vlan := range s.VLANs {
+		if err := links.LinkSetVfVlan(parent, number, vlan); err != nil {
+			return fmt.Errorf("putting number %d back into the VLAN %d: %w", number, vlan, err)
+		}
+	}
+	return s.remove(c.Root, f)
+}
