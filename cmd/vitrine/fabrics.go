@@ -8,11 +8,13 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/direct"
+	"vitrine/fabric/host"
 	"vitrine/fabric/ipvlan"
 	"vitrine/fabric/loopback"
 	"vitrine/fabric/macvlan"
 	"vitrine/fabric/macvtap"
 	"vitrine/fabric/ovs"
+	"vitrine/fabric/vxlan"
 	"vitrine/internal/netns"
 	"vitrine/spec"
 	"vitrine/substrate"
@@ -29,13 +31,22 @@ type fabricKind struct {
 func fabrics() map[string]fabricKind {
 	return map[string]fabricKind{
 		"loopback": {nil, openLoopback, nil},
+		"host":     {host.Config{}, openHost, host.Check},
 		"direct":   {direct.Config{}, openDirect, direct.Check},
 		"bridge":   {bridge.Config{}, openBridge, bridge.Check},
 		"macvlan":  {macvlan.Config{}, openMacvlan, macvlan.Check},
 		"macvtap":  {macvtap.Config{}, openMacvtap, macvtap.Check},
 		"ipvlan":   {ipvlan.Config{}, openIpvlan, ipvlan.Check},
+		"vxlan":    {vxlan.Config{}, openVXLAN, vxlan.Check},
 		"ovs":      {ovs.Config{}, openOVS, ovs.Check},
 	}
+}
+
+// ofHost says whether a fabric's addresses are the host's, so that instances
+// have to share its network.
+func ofHost(name string) bool {
+	name = fabricName(name)
+	return name == "loopback" || name == "host"
 }
 
 func fabricNames() []string { return slices.Sorted(maps.Keys(known().Fabrics)) }
@@ -65,6 +76,11 @@ func openLoopback(_ context.Context, b *backends, _ spec.Node) (fabric.Fabric, e
 	return loopback.New(loopback.Config{Run: b.run}), nil
 }
 
+func openHost(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
+	c := host.Config{Run: b.run}
+	return opened(host.New, &c, part)
+}
+
 func openDirect(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
 	c := direct.Config{Run: b.run}
 	return opened(direct.New, &c, part)
@@ -88,6 +104,11 @@ func openMacvtap(_ context.Context, b *backends, part spec.Node) (fabric.Fabric,
 func openIpvlan(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
 	c := ipvlan.Config{Run: b.run}
 	return opened(ipvlan.New, &c, part)
+}
+
+func openVXLAN(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
+	c := vxlan.Config{Run: b.run}
+	return opened(vxlan.New, &c, part)
 }
 
 func openOVS(ctx context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {

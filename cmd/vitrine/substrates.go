@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"vitrine"
+	"vitrine/fabric/host"
 	"vitrine/fabric/ovs"
 	"vitrine/fabric/segment"
 	"vitrine/image"
@@ -48,15 +49,14 @@ func substrates() map[string]substrateKind {
 
 func substrateNames() []string { return slices.Sorted(maps.Keys(substrates())) }
 
-// substrate makes the choice's substrate. Loopback addresses are the host's, so
-// with them instances share its network.
+// substrate makes the choice's substrate.
 func (b *backends) substrate(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
 	kind, ok := substrates()[o.Substrate]
 	if !ok {
 		return nil, oneOf("substrate", o.Substrate, substrateNames())
 	}
 	network := process.NetworkAuto
-	if fabricName(o.Fabric) == "loopback" {
+	if ofHost(o.Fabric) {
 		network = process.NetworkHost
 	}
 	return kind.open(ctx, b, network, part)
@@ -144,7 +144,7 @@ func (b *backends) substrateVersion(ctx context.Context, name string) string {
 // instances go back before those are removed. A back end that this host does not
 // have left nothing.
 func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
-	list := []substrate.Cleaner{ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}}
+	list := []substrate.Cleaner{ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
 	for _, name := range substrateNames() {
 		p, err := b.place(ctx, name)
 		if vitrine.IsUnsupported(err) {
