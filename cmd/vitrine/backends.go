@@ -16,6 +16,8 @@ import (
 	"vitrine/load/simulated"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
+	"vitrine/measure/cpu"
+	"vitrine/measure/packet"
 	"vitrine/monitor"
 	"vitrine/reference/forwarder"
 	"vitrine/reference/ims/bono"
@@ -95,6 +97,7 @@ func references() map[string]program {
 	return map[string]program{
 		"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
 		"simulated": simulated.Serve, "forwarder": forwarder.Run,
+		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,
 	}
 }
 

@@ -28,11 +28,11 @@ const (
 // A Reading is the time of one CPU by what it was spent on, since the Meter was
 // opened; ns.
 type Reading struct {
-	User      int64 // of processes, the measuring ones aside
-	Kernel    int64 // on behalf of processes, and of kernel threads
-	Interrupt int64 // hard and soft
-	Own       int64 // of the measuring: waiting senders, soakers, the Meter itself
-	Idle      int64
+	User      int64 `json:"user_ns"`      // of processes, the measuring ones aside
+	Kernel    int64 `json:"kernel_ns"`    // on behalf of processes, and of kernel threads
+	Interrupt int64 `json:"interrupt_ns"` // hard and soft
+	Own       int64 `json:"own_ns"`       // of the measuring: waiting senders, soakers, the Meter itself
+	Idle      int64 `json:"idle_ns"`
 }
 
 // Sub is what was spent between two readings.

@@ -67,7 +67,7 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Munmap(shared)
+	defer func() { _ = unix.Munmap(shared) }()
 	var over atomic.Bool
 	defer context.AfterFunc(ctx, func() { over.Store(true) })()
 	laps := (*atomic.Uint64)(unsafe.Pointer(&shared[0]))

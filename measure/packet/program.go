@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/measure/cpu"
 )
 
 // The programs of this package run inside instances. Each prints a Record.
@@ -35,6 +36,10 @@ type Record struct {
 	Foreign  int    `json:"foreign"`
 	Drift    int64  `json:"drift_ns"`
 	Hardware bool   `json:"hardware_stamps"`
+
+	// What CPU time the stream took, and a span without packets before it.
+	Background *Usage `json:"background,omitempty"`
+	Used       *Usage `json:"used,omitempty"`
 
 	Receptions []Reception `json:"-"`
 }
@@ -67,17 +72,21 @@ func (r *Record) Write(w io.Writer) error {
 	return out.Flush()
 }
 
+// recordBegin is what a record's first line begins with.
+var recordBegin = []byte(`{"boot_id":`)
+
 // ReadRecord reads what Write printed. Of several it takes the last: a program
-// that was started again appends.
+// that was started again appends. What a console shows beside it is passed over.
 func ReadRecord(text []byte) (*Record, error) {
-	lines := bytes.Split(bytes.TrimRight(text, "\r\n"), []byte("\n"))
-	if len(lines) < 2 && !(len(lines) == 1 && bytes.HasPrefix(lines[0], []byte("{"))) {
-		return nil, errors.New("not a record of a sender or receiver: it has no two lines")
+	i := bytes.LastIndex(text, recordBegin)
+	if i < 0 {
+		return nil, errors.New("not a record of a sender or receiver: no line begins with " + string(recordBegin))
 	}
-	head, body := lines[len(lines)-1], []byte(nil)
-	if !bytes.HasPrefix(head, []byte("{")) { // a record without receptions ends with its first line
-		head, body = lines[len(lines)-2], lines[len(lines)-1]
+	head, rest, whole := bytes.Cut(text[i:], []byte("\n"))
+	if !whole {
+		return nil, errors.New("a record that was cut short")
 	}
+	body, _, _ := bytes.Cut(rest, []byte("\n"))
 	var r Record
 	if err := json.Unmarshal(head, &r); err != nil {
 		return nil, fmt.Errorf("not a record of a sender or receiver: %w", err)
@@ -159,6 +168,8 @@ type sendFlags struct {
 	size, packets, cpu  int
 	rate                float64
 	back, dial          bool
+	soaked              string
+	count               bool
 }
 
 func (f *sendFlags) register(flags *pflag.FlagSet) {
@@ -174,6 +185,8 @@ func (f *sendFlags) register(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.rate, "rate", 10_000, "packets a second")
 	flags.BoolVar(&f.back, "back", false, "take what an echo sends back")
 	flags.BoolVar(&f.dial, "dial", false, "send by a UDP socket instead of a packet socket")
+	flags.StringVar(&f.soaked, "soaked", "", "file of a soaker: say what CPU time the stream took")
+	flags.BoolVar(&f.count, "count", false, "count the CPU time by BPF")
 }
 
 // RunSend is `vitrine reference send`: it sends one stream and prints its Record.
@@ -207,18 +220,33 @@ func RunSend(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	defer s.Close()
 	stream := Stream{Run: f.run, ID: f.stream, Size: f.size, Packets: f.packets, Rate: f.rate,
 		Ends: Ends{SourceMAC: s.MAC(), DestMAC: mac, Source: from, Dest: to}}
-	if !f.back {
-		sent, err := s.Send(ctx, stream)
-		if err != nil {
-			return err
-		}
-		return (&Record{Sent: &sent}).Write(stdout)
-	}
-	record, err := s.RoundTrip(ctx, stream, from)
+	record, err := f.send(ctx, s, stream)
 	if err != nil {
 		return err
 	}
 	return record.Write(stdout)
+}
+
+// send sends the stream in the way asked for.
+func (f *sendFlags) send(ctx context.Context, s *Sender, stream Stream) (*Record, error) {
+	switch {
+	case f.back:
+		return s.RoundTrip(ctx, stream, stream.Ends.Source)
+	case f.count:
+		meter, err := cpu.OpenMeter()
+		if err != nil {
+			return nil, err
+		}
+		record, err := s.gauged(ctx, stream, &gauge{soaked: f.soaked, meter: meter})
+		return record, errors.Join(err, meter.Close())
+	case f.soaked != "":
+		return s.gauged(ctx, stream, &gauge{soaked: f.soaked})
+	}
+	sent, err := s.Send(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	return &Record{Sent: &sent}, nil
 }
 
 // lateMost is how long after the sending the last packet may come back.

@@ -162,6 +162,8 @@ type Stream struct {
 	Size    int     // of a frame in bytes, without the frame check sequence
 	Packets int     // how many
 	Rate    float64 // packets a second
+
+	Around func() // called on the sending thread before the first packet and after the last; nil: nothing is
 }
 
 // Interval is the time between packets; ns.
@@ -251,6 +253,18 @@ func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 	if err != nil {
 		return Sent{}, fmt.Errorf("send on %s: %w", s.config.Interface, err)
 	}
+	return s.loop(frame, stream, func(l *loop) error { return l.run(ctx) })
+}
+
+// Idle waits on the sender's CPU for the span as a stream does between packets,
+// and sends none.
+func (s *Sender) Idle(ctx context.Context, stream Stream, span time.Duration) (Sent, error) {
+	stream.Packets = 0
+	return s.loop(make([]byte, MinSize), stream, func(l *loop) error { return l.idle(ctx, span) })
+}
+
+// loop runs a loop on a thread of its own.
+func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent, error) {
 	type outcome struct {
 		sent Sent
 		err  error
@@ -264,7 +278,11 @@ func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 		}
 		sleep(1) // the name counts from here
 		l := newLoop(s.fd, frame, s.skip, stream)
-		err := l.run(ctx)
+		l.around()
+		l.sent.Began = l.clock.Now()
+		err := run(l)
+		l.sent.End = l.clock.Now()
+		l.around()
 		done <- outcome{l.result(), err}
 	}()
 	o := <-done
@@ -313,9 +331,22 @@ func (l *loop) calibrate() float64 {
 	return least
 }
 
+func (l *loop) around() {
+	if l.stream.Around != nil {
+		l.stream.Around()
+	}
+}
+
+// idle spins for the span.
+func (l *loop) idle(ctx context.Context, span time.Duration) error {
+	for due, end := l.sent.Began, l.sent.Began+int64(span); due < end; due += int64(wakeEarly) {
+		l.wait(due)
+	}
+	return context.Cause(ctx)
+}
+
 func (l *loop) run(ctx context.Context) error {
 	interval := l.stream.Interval()
-	l.sent.Began = l.clock.Now()
 	begin := l.sent.Began + int64(time.Millisecond)
 	for i := range l.stream.Packets {
 		due := begin + int64(float64(i)*interval)
@@ -336,7 +367,6 @@ func (l *loop) run(ctx context.Context) error {
 		l.sent.Last, l.sent.Behind = now, now-due
 		l.errors = append(l.errors, now-due)
 	}
-	l.sent.End = l.clock.Now()
 	return nil
 }
 

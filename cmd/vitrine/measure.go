@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/measure"
+	"vitrine/measure/delay"
+	"vitrine/measure/packet"
+	"vitrine/result"
+	"vitrine/trial"
+)
+
+func (a *app) measureCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "measure",
+		Short: "Measure networks packet by packet",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.measureNetworkCommand(), a.measureChainCommand())
+	return c
+}
+
+// networkFlags is what the user asked to be measured.
+type networkFlags struct {
+	substrates, fabrics, metrics []string
+	frames                       []int
+	count, repeat, head, tail    int
+	rate                         float64
+	cpus, generatorCPUs          []int
+	out                          string
+	resume, dryRun, json         bool
+}
+
+func (a *app) measureNetworkCommand() *cobra.Command {
+	var f networkFlags
+	c := &cobra.Command{
+		Use:   "network",
+		Short: "Measure latency, jitter and CPU time per packet of every substrate on every fabric",
+		Long: "Sends streams of numbered, time-stamped packets between two instances, on every\n" +
+			"substrate and fabric named, and says what they went through, beside what the\n" +
+			"instrument itself adds. Frame sizes are without the frame check sequence.",
+		Example: "  vitrine measure network --dry-run\n" +
+			"  vitrine measure network --fabric direct,bridge,macvlan --out runs/network\n" +
+			"  vitrine measure network --substrate process,docker --fabric bridge --measure latency --frames 64,1514 --count 5000",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.measureNetwork(c.Context(), f, c.Flags().Changed("rate"))
+		},
+	}
+	flags := c.Flags()
+	flags.StringSliceVar(&f.substrates, "substrate", []string{"process"}, "where the receiver runs: "+strings.Join(substrateNames(), ", "))
+	flags.StringSliceVar(&f.fabrics, "fabric", []string{"direct", "bridge", "macvlan"}, "how the two are wired: "+strings.Join(fabricNames(), ", "))
+	flags.StringSliceVar(&f.metrics, "measure", measure.Metrics(), "what to measure: "+strings.Join(measure.Metrics(), ", "))
+	flags.IntSliceVar(&f.frames, "frames", packet.Sizes(), "sizes of latency's frames in bytes, without the frame check sequence; jitter and efficiency take the first")
+	flags.IntVar(&f.count, "count", measure.DefaultPackets, "packets of a stream")
+	flags.IntVar(&f.repeat, "repeat", measure.DefaultRepeat, "fresh deployments of each combination, from which intervals are")
+	flags.Float64Var(&f.rate, "rate", 0, "packets a second (default the paper's, scaled to this host)")
+	flags.IntVar(&f.head, "head", -1, "packets at a stream's beginning that are left out (default 1%)")
+	flags.IntVar(&f.tail, "tail", -1, "packets at its end that are left out (default 1%)")
+	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all but the sender's)")
+	flags.IntSliceVar(&f.generatorCPUs, "generator-cpus", nil, "CPUs of the sender (default the first)")
+	flags.StringVar(&f.out, "out", "", "run folder (default runs/network-TIME)")
+	flags.BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished stream is repeated")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
+	flags.BoolVar(&f.json, "json", false, "print what was measured (or the plan) as JSON")
+	for name, values := range map[string][]string{"substrate": substrateNames(), "fabric": fabricNames(), "measure": measure.Metrics()} {
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return c
+}
+
+// settings are what the flags ask for.
+func (f *networkFlags) settings(rateGiven bool) (measure.Settings, error) {
+	var s measure.Settings
+	for _, name := range f.substrates {
+		if err := oneOf("--substrate", name, substrateNames()); err != nil {
+			return s, err
+		}
+	}
+	for i, name := range f.fabrics {
+		if err := oneOf("--fabric", name, fabricNames()); err != nil {
+			return s, err
+		}
+		f.fabrics[i] = fabricName(name)
+	}
+	if len(f.frames) == 0 {
+		return s, &vitrine.BadInput{File: "--frames", Found: "no size", Want: "name at least one, such as 64"}
+	}
+	share := func(given int) int {
+		if given < 0 {
+			return f.count / 100
+		}
+		return given
+	}
+	s = measure.Settings{
+		Kind: measure.Kind, Metrics: f.metrics, Substrates: f.substrates, Fabrics: f.fabrics,
+		Sizes: f.frames, SmallSize: f.frames[0], Packets: f.count, Repeat: f.repeat,
+		Cut: delay.Cut{Head: share(f.head), Tail: share(f.tail)},
+		Rates: measure.Rates{
+			Latency: measure.DefaultLatencyRate, Jitter: measure.PacketRate(measure.DefaultBandwidth, f.frames[0]), Efficiency: measure.DefaultEfficiencyRate,
+		},
+	}
+	if rateGiven {
+		s.Rates = measure.Rates{Latency: f.rate, Jitter: f.rate, Efficiency: f.rate}
+		s.Given = measure.Given{Latency: true, Jitter: true, Efficiency: true}
+	}
+	return s, s.Check()
+}
+
+func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool) error {
+	s, err := f.settings(rateGiven)
+	if err != nil {
+		return err
+	}
+	cpus, err := trial.ShareCPUs(f.cpus, f.generatorCPUs)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return a.printNetworkPlan(s, cpus, f.json)
+	}
+	if f.out == "" {
+		f.out = filepath.Join("runs", "network-"+time.Now().Format("20060102-150405"))
+	}
+	if err := a.network(ctx, s, cpus, f); err != nil {
+		return err
+	}
+	if !f.json {
+		return a.present(f.out)
+	}
+	data, err := loadRun(f.out)
+	if err != nil {
+		return err
+	}
+	summary, err := measure.Read(data)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(a.stdout).Encode(summary)
+}
+
+// network measures into the run folder and writes the report.
+func (a *app) network(ctx context.Context, s measure.Settings, cpus trial.CPUs, f networkFlags) (err error) {
+	run, err := runs.New(runs.DefaultRoot())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
+		a.log().Warn("cleaning up after earlier runs", "error", err)
+	}
+	b, err := newBackends(run, "", a.log())
+	if err != nil {
+		return err
+	}
+	manifest, err := a.networkManifest(ctx, b, s, cpus)
+	if err != nil {
+		return err
+	}
+	if err := cpus.KeepOff(); err != nil {
+		return err
+	}
+	c := measure.Config{Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Log: a.log(), Observe: a.packetProgress()}
+	if c.Results, err = openResults(f.out, f.resume, manifest); err != nil {
+		return err
+	}
+	err = measureInto(ctx, c, s)
+	return errors.Join(err, c.Results.Close(), a.writeReport(f.out))
+}
+
+// measureInto scales the settings, unless the folder has them scaled, and runs
+// the plan.
+func measureInto(ctx context.Context, c measure.Config, s measure.Settings) error {
+	m := c.Results.Manifest()
+	kept, scaled, err := measure.ReadSettings(m)
+	if err != nil {
+		return err
+	}
+	if scaled {
+		s = kept
+	} else {
+		if s, err = measure.Scale(ctx, c, s, c.Results.LogDir("scale")); err != nil {
+			return err
+		}
+		if m.Measurement, err = json.Marshal(s); err != nil {
+			return err
+		}
+		if err := c.Results.SaveManifest(m); err != nil {
+			return err
+		}
+	}
+	if c.Plan, err = measure.MakePlan(s); err != nil {
+		return err
+	}
+	if err := measure.Run(ctx, c); err != nil {
+		return err
+	}
+	m = c.Results.Manifest()
+	m.Finished = time.Now().UTC()
+	return c.Results.SaveManifest(m)
+}
+
+// networkManifest says where the run's numbers come from. What is asked for is
+// kept as a specification, by which a run is known when it is resumed.
+func (a *app) networkManifest(ctx context.Context, b *backends, s measure.Settings, cpus trial.CPUs) (result.Manifest, error) {
+	asked, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return result.Manifest{}, err
+	}
+	m := result.Manifest{
+		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
+		VNF: "network", Unit: "packets/s", Specs: []result.Spec{result.NewSpec("measurement", "what was asked for", asked)},
+		Host: result.ReadHost("/"), CPUs: result.Reservation(cpus),
+		Substrates: map[string]string{}, Fabrics: s.Fabrics, Accelerator: "none",
+		Generator: result.Generator{Name: "vitrine reference send", Version: toolVersion()},
+	}
+	for _, name := range s.Substrates {
+		m.Substrates[name] = b.substrateVersion(ctx, name)
+	}
+	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)
+	return m, nil
+}
+
+func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, asJSON bool) error {
+	p, err := measure.MakePlan(s)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(a.stdout).Encode(p)
+	}
+	w := a.stdout
+	fmt.Fprintf(w, "sender on CPUs %v, receiver on CPUs %v\n", cpus.Generator, cpus.Function)
+	for _, where := range p.Combinations {
+		fmt.Fprintf(w, "%s\n", where)
+	}
+	if slices.Contains(s.Metrics, measure.Latency) {
+		fmt.Fprintf(w, "  latency: frames of %s bytes without FCS, %.0f packets a second\n", strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Sizes), " ", ", "), "[]"), s.Rates.Latency)
+	}
+	if slices.Contains(s.Metrics, measure.Jitter) {
+		fmt.Fprintf(w, "  jitter: frames of %d bytes without FCS, %.0f packets a second\n", s.SmallSize, s.Rates.Jitter)
+	}
+	if slices.Contains(s.Metrics, measure.Efficiency) {
+		fmt.Fprintf(w, "  efficiency: frames of %d bytes without FCS, %.0f packets a second\n", s.SmallSize, s.Rates.Efficiency)
+	}
+	if s.Given == (measure.Given{}) {
+		fmt.Fprintln(w, "rates that this host does not hold are lowered before the first stream")
+	}
+	_, err = fmt.Fprintf(w, "%d streams of %d packets, %d repeats; %s of sending, deploying aside\n", p.Streams, s.Packets, s.Repeat, p.Sending.Round(time.Second))
+	return err
+}
+
+// packetProgress tells a person what a measurement does.
+func (a *app) packetProgress() func(measure.Event) {
+	p := &progress{out: a.stderr}
+	if f, ok := a.stderr.(*os.File); ok {
+		p.terminal = term.IsTerminal(int(f.Fd()))
+	}
+	return func(e measure.Event) {
+		if e.Outcome == nil {
+			p.line("%d/%d  %s", e.Done, e.Of, e.Doing)
+			return
+		}
+		o := e.Outcome
+		text := fmt.Sprintf("%d/%d  %s  %s  %s  repeat %d", e.Done, e.Of, o.Substrate, o.Options, o.Sizing, o.Repeat)
+		switch {
+		case e.Recorded:
+			p.passing("%s  (on record)", text)
+		case !o.Valid:
+			p.line("%s  invalid: %s", text, o.Reason)
+		case o.Latency.P50 > 0:
+			p.passing("%s  median %.4g µs", text, o.Latency.P50*1e3)
+		default:
+			p.passing("%s", text)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"vitrine"
+	"vitrine/measure/cpu"
+	"vitrine/measure/delay"
+	"vitrine/measure/packet"
+	"vitrine/substrate"
+)
+
+// A sending is what one stream was sent with: for efficiency, the sender's
+// records of the stream beside a soaker, and of a second one counted by BPF.
+type sending struct {
+	record  *packet.Record
+	counted *packet.Record // nil: BPF cannot count here, or no efficiency
+	why     error          // it cannot
+}
+
+// second is added to the number of a stream for the one that BPF counts.
+const second = 1 << 15
+
+// measured sends a stream, with what it takes to tell its CPU time.
+func (s *site) measured(ctx context.Context, run uint32, x stream) (sending, error) {
+	if x.metric != Efficiency {
+		record, err := s.send(ctx, run, x)
+		return sending{record: record}, err
+	}
+	file, err := s.soak(ctx)
+	if err != nil {
+		return sending{}, err
+	}
+	var out sending
+	if out.record, err = s.send(ctx, run, x, "--soaked", file); err != nil {
+		return out, errors.Join(err, s.unsoak(ctx))
+	}
+	x.id |= second
+	out.counted, out.why = s.send(ctx, run, x, "--soaked", file, "--count")
+	err = s.unsoak(ctx)
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return out, err
+}
+
+// soak starts a soaker on the receiver's CPU and gives the file of what it does.
+func (s *site) soak(ctx context.Context) (string, error) {
+	const name = "soaker-1"
+	if s.soaker == nil {
+		p, err := s.put(ctx, s.host, nil, name, s.config.CPUs.Function[:1], filepath.Dir(s.sender.dir))
+		if err != nil {
+			return "", err
+		}
+		s.soaker = p
+	}
+	file := filepath.Join(s.soaker.dir, scratch, "soaked")
+	began := size(filepath.Join(s.soaker.dir, "log"))
+	process, err := s.soaker.instance.Start(ctx, vitrine.Command{Args: []string{s.config.Backends.Self, "reference", "soak", "--file", file}, Env: environment()})
+	if err != nil {
+		return "", err
+	}
+	return file, s.await(ctx, s.soaker, process, began)
+}
+
+func (s *site) unsoak(ctx context.Context) error {
+	return s.soaker.instance.Stop(context.WithoutCancel(ctx), time.Second)
+}
+
+// readReceived reads what a receiver printed, its receptions by stream.
+func readReceived(text []byte) (*received, error) {
+	record, err := packet.ReadRecord(text)
+	if err != nil {
+		return nil, err
+	}
+	r := &received{Record: record, streams: map[uint16][]packet.Reception{}}
+	for _, x := range record.Receptions {
+		r.streams[x.Stream] = append(r.streams[x.Stream], x)
+	}
+	return r, nil
+}
+
+type received struct {
+	*packet.Record
+	streams map[uint16][]packet.Reception
+}
+
+// newDetail is what is known of a stream before its packets are looked at.
+func newDetail(s *site, x stream, sent *packet.Record) Detail {
+	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.accelerator, Ports: s.facts()}
+	if sent.Sent != nil {
+		d.Sent = *sent.Sent
+	}
+	return d
+}
+
+// backDetail is of a stream whose packets came back to the sender.
+func backDetail(s *site, x stream, record *packet.Record) Detail {
+	d := newDetail(s, x, record)
+	d.Dropped, d.Foreign, d.Drift, d.OneClock = record.Dropped, record.Foreign, record.Drift, true
+	d.look(x, s.config.Plan.Settings.Cut, record.Receptions)
+	return d
+}
+
+// wayDetail is of a stream that a receiver took.
+func wayDetail(s *site, x stream, out sending, got *received) Detail {
+	d := newDetail(s, x, out.record)
+	d.Dropped, d.Foreign, d.Drift = got.Dropped, got.Foreign, got.Drift
+	d.OneClock = out.record.Boot != "" && out.record.Boot == got.Boot
+	list := got.streams[x.id]
+	d.look(x, s.config.Plan.Settings.Cut, list)
+	late := make([]delay.Packet, len(list))
+	for i, p := range list {
+		late[i] = delay.Packet{Sequence: p.Sequence, Sent: p.Sent, Received: p.Read}
+	}
+	application := delay.Analyze(x.packets, late, s.config.Plan.Settings.Cut).Lateness
+	d.Application = &application
+	if x.metric == Efficiency {
+		d.CPU = perPacket(out, s.cpus())
+	}
+	return d
+}
+
+// look analyses the packets by the kernel's stamps.
+func (d *Detail) look(x stream, cut delay.Cut, list []packet.Reception) {
+	arrivals := make([]delay.Packet, len(list))
+	d.Stamps = "kernel"
+	for i, p := range list {
+		arrivals[i] = delay.Packet{Sequence: p.Sequence, Sent: p.Sent, Received: p.Kernel}
+		if p.Kernel == 0 {
+			d.Stamps = "program: the kernel gave none"
+		}
+		d.Hardware = d.Hardware || p.Hardware != 0
+	}
+	if d.Stamps != "kernel" {
+		for i, p := range list {
+			arrivals[i].Received = p.Read
+		}
+	}
+	d.Network = delay.Analyze(x.packets, arrivals, cut)
+}
+
+// perPacket divides the CPU time by the packets, in both ways of telling it.
+func perPacket(out sending, cpus []int) *cpu.PerPacket {
+	total, background := soaked(out.record)
+	var split *cpu.Split
+	why := ""
+	switch {
+	case out.why != nil:
+		why = out.why.Error()
+	case out.counted.Sent.Held() != nil:
+		why = "while BPF counted, " + out.counted.Sent.Held().Error()
+	default:
+		split = counted(out.counted, cpus)
+	}
+	p := cpu.Judge(total, background, split, why)
+	return &p
+}
+
+// soaked is the CPU time of a packet by the sender's waiting and the soaker, and
+// what of the background it leaves out; ns.
+func soaked(r *packet.Record) (total, background float64) {
+	n := float64(r.Sent.Packets)
+	idle := float64(r.Background.Busy+r.Background.Missed) / float64(r.Background.Span)
+	background = idle * float64(r.Used.Span) / n
+	return float64(r.Used.Busy+r.Used.Missed)/n - background, background
+}
+
+// counted is the CPU time of a packet by BPF, the background taken off; ns.
+func counted(r *packet.Record, cpus []int) *cpu.Split {
+	n := float64(r.Sent.Packets)
+	sum := func(u *packet.Usage) (t cpu.Reading) {
+		for _, i := range cpus {
+			if i < len(u.Counted) {
+				c := u.Counted[i]
+				t.User, t.Kernel, t.Interrupt = t.User+c.User, t.Kernel+c.Kernel, t.Interrupt+c.Interrupt
+			}
+		}
+		return t
+	}
+	used, idle := sum(r.Used), sum(r.Background)
+	share := float64(r.Used.Span) / float64(r.Background.Span)
+	of := func(used, idle int64) float64 { return max((float64(used)-float64(idle)*share)/n, 0) }
+	return &cpu.Split{User: of(used.User, idle.User), Kernel: of(used.Kernel, idle.Kernel), Interrupt: of(used.Interrupt, idle.Interrupt)}
+}
+
+// cpus are those whose time is told: the sender's and the receiver's.
+func (s *site) cpus() []int { return []int{s.config.CPUs.Generator[0], s.config.CPUs.Function[0]} }
+
+func (s *site) facts() []PortFacts {
+	if s.sender == s.receiver {
+		return []PortFacts{s.sender.facts}
+	}
+	return []PortFacts{s.sender.facts, s.receiver.facts}
+}
+
+// outcome is the trial that a stream was.
+func outcome(x stream, attempt int, d Detail) vitrine.Outcome {
+	o := vitrine.Outcome{
+		Key: x.key(attempt), Duration: x.span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
+		Succeeded: int64(d.Network.Received), Failed: map[string]int64{}, Measured: marshal(d),
+	}
+	o.Scheduled = int64(d.Network.Sent)
+	if d.Network.Lost > 0 {
+		o.Failed["lost"] = int64(d.Network.Lost)
+	}
+	if d.OneClock {
+		o.Latency = vitrine.Latency{P50: d.Network.Delay.P50 / 1e3, P95: d.Network.Delay.P95 / 1e3, P99: d.Network.Delay.P99 / 1e3}
+	}
+	if err := d.valid(); err != nil {
+		o.Reason = err.Error()
+		return o
+	}
+	o.Valid = true
+	o.Reason = fmt.Sprintf("99%% of packets sent within %s µs of their time", strconv.FormatFloat(float64(d.Sent.Schedule.P99)/1e3, 'f', 1, 64))
+	return o
+}
+
+// valid says what makes the stream no verdict on the network.
+func (d *Detail) valid() error {
+	if err := d.Sent.Held(); err != nil {
+		return err
+	}
+	switch {
+	case d.Network.Received == 0:
+		return errors.New("no packet arrived")
+	case d.Dropped > 0 && d.Network.Lost > 0:
+		return fmt.Errorf("the receiving program did not keep up: the kernel dropped %d packets for want of room in its socket's buffer; choose a lower --rate", d.Dropped)
+	case d.CPU != nil && !(d.CPU.Total > 0):
+		return fmt.Errorf("the packets took %.0f ns of CPU time each, the background taken off: the host was busy with something else", d.CPU.Total)
+	}
+	return nil
+}
+
+// An accelerated is a substrate whose instances are virtual machines.
+type accelerated interface {
+	Accelerator(ctx context.Context) (string, error)
+}
+
+// accelerator is what virtual machines of the substrate run with; empty: they
+// are none.
+func accelerator(ctx context.Context, sub substrate.Substrate) (string, error) {
+	a, ok := sub.(accelerated)
+	if !ok {
+		return "", nil
+	}
+	return a.Accelerator(ctx)
+}

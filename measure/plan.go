@@ -1,0 +1,116 @@
+package measure
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"vitrine"
+	"vitrine/spec"
+)
+
+// A Combination is where streams run.
+type Combination struct {
+	Substrate string `json:"substrate"`
+	Fabric    string `json:"fabric"`
+}
+
+func (c Combination) String() string { return c.Substrate + " on " + c.Fabric }
+
+// floor is where the instrument itself is measured.
+func floor() Combination { return Combination{Substrate: spec.DefaultSubstrate, Fabric: Floor} }
+
+// A stream is one trial.
+type stream struct {
+	seq     int
+	where   Combination
+	repeat  int
+	metric  string
+	way     string
+	size    int
+	rate    float64
+	id      uint16 // in its deployment
+	packets int
+}
+
+// key is what the run folder knows the stream by.
+func (s stream) key(attempt int) vitrine.Key {
+	name := s.metric
+	if s.metric == Latency && s.way == OneWay {
+		name = "latency-one-way"
+	}
+	return vitrine.Key{
+		Seq: s.seq, Attempt: attempt, Substrate: s.where.Substrate, Options: "fabric=" + s.where.Fabric,
+		Sizing: fmt.Sprintf("%s-%d", name, s.size), Repeat: s.repeat, Rate: s.rate,
+	}
+}
+
+func (s stream) span() time.Duration { return time.Duration(float64(s.packets) / s.rate * 1e9) }
+
+// A visit is one fresh deployment and its streams.
+type visit struct {
+	where   Combination
+	repeat  int
+	echoed  []stream // through an echo
+	oneWay  []stream // to a receiver
+	streams int
+}
+
+// A Plan is what a measurement will do.
+type Plan struct {
+	Settings     Settings      `json:"settings"`
+	Combinations []Combination `json:"combinations"` // the instrument's floor first
+	Streams      int           `json:"streams"`      // trials
+	Sending      time.Duration `json:"sending_ns"`   // time of all streams, deploying aside
+
+	visits []visit
+}
+
+// MakePlan orders the streams: repeats are outermost, so that what the host does
+// meanwhile falls on all combinations alike. Latency is measured one way only
+// where one kernel stamps both ends.
+func MakePlan(s Settings) (Plan, error) {
+	if err := s.Check(); err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Settings: s, Combinations: []Combination{floor()}}
+	for _, substrate := range s.Substrates {
+		for _, fabric := range s.Fabrics {
+			p.Combinations = append(p.Combinations, Combination{substrate, fabric})
+		}
+	}
+	for _, where := range s.Also {
+		if !slices.Contains(p.Combinations, where) {
+			p.Combinations = append(p.Combinations, where)
+		}
+	}
+	for repeat := 1; repeat <= s.Repeat; repeat++ {
+		for _, where := range p.Combinations {
+			v := visit{where: where, repeat: repeat}
+			add := func(list *[]stream, metric, way string, size int, rate float64) {
+				p.Streams++
+				v.streams++
+				x := stream{p.Streams, where, repeat, metric, way, size, rate, uint16(v.streams), s.Packets}
+				*list = append(*list, x)
+				p.Sending += x.span()
+			}
+			for _, metric := range s.Metrics {
+				switch metric {
+				case Latency:
+					for _, size := range s.Sizes {
+						add(&v.echoed, Latency, RoundTrip, size, s.Rates.Latency)
+						if !foreignKernel(where.Substrate) {
+							add(&v.oneWay, Latency, OneWay, size, s.Rates.Latency)
+						}
+					}
+				case Jitter:
+					add(&v.oneWay, Jitter, OneWay, s.SmallSize, s.Rates.Jitter)
+				case Efficiency:
+					add(&v.oneWay, Efficiency, OneWay, s.SmallSize, s.Rates.Efficiency)
+				}
+			}
+			p.visits = append(p.visits, v)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,332 @@
+package measure
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"vitrine"
+	"vitrine/measure/cpu"
+	"vitrine/measure/delay"
+	"vitrine/result"
+)
+
+// confidence of intervals.
+const confidence = 0.95
+
+// A Summary is what was measured, combination by combination.
+type Summary struct {
+	Settings    Settings          `json:"settings"`
+	Rows        []Row             `json:"rows"`                  // those of the instrument's floor first
+	Unsupported map[string]string `json:"unsupported,omitempty"` // combination -> why it was left out
+	Ports       []Wiring          `json:"ports"`
+}
+
+// A Wiring is how the ports of a combination were.
+type Wiring struct {
+	Combination
+	Ports []PortFacts `json:"ports"`
+}
+
+// A Row is what the repeats of one kind of stream gave on one combination.
+type Row struct {
+	Combination
+	Metric  string  `json:"metric"`
+	Way     string  `json:"way"`
+	Size    int     `json:"frame_size_without_fcs"`
+	Rate    float64 `json:"rate"`              // packets a second
+	Repeats int     `json:"repeats"`           // that were valid
+	Invalid string  `json:"invalid,omitempty"` // why others, or all, were not
+	Mark    string  `json:"not_comparable,omitempty"`
+
+	Sent       int `json:"sent"` // of all valid repeats, within the cut
+	Lost       int `json:"lost"`
+	Reordered  int `json:"reordered"`
+	Duplicates int `json:"duplicates"`
+	Extent     int `json:"reorder_extent"` // the most of any repeat
+
+	Delay       *Spread        `json:"delay,omitempty"` // nil: the ends' clocks are not of one kernel
+	Jitter      Spread         `json:"jitter"`
+	PDV         Spread         `json:"pdv"`
+	IPDV        Spread         `json:"ipdv"`
+	Lateness    Spread         `json:"lateness"`
+	Application *Spread        `json:"application_lateness,omitempty"`
+	Schedule    delay.Interval `json:"schedule_error_p99_us"`
+	ScheduleMax float64        `json:"schedule_error_max_us"`
+	Stamps      string         `json:"stamps"`
+	Drift       float64        `json:"greatest_drift_us"` // of the time of day against the steady clock, in one stream
+
+	CPU *Use `json:"cpu,omitempty"` // of efficiency
+}
+
+// A Spread is a distribution over repeats: the least and the most of all, and the
+// mean over the repeats of what each of them gave, with its interval; µs.
+type Spread struct {
+	N         int            `json:"n"` // values of all repeats
+	Min       float64        `json:"min_us"`
+	Max       float64        `json:"max_us"`
+	Mean      delay.Interval `json:"mean_us"`
+	Deviation delay.Interval `json:"deviation_us"`
+	P50       delay.Interval `json:"p50_us"`
+	P90       delay.Interval `json:"p90_us"`
+	P95       delay.Interval `json:"p95_us"`
+	P99       delay.Interval `json:"p99_us"`
+	P999      delay.Interval `json:"p99.9_us"`
+}
+
+// A Use is the CPU time of a packet; ns.
+type Use struct {
+	Total      delay.Interval  `json:"total_ns"`      // by the soaker
+	Counted    delay.Interval  `json:"counted_ns"`    // by BPF; no repeats: not counted
+	Background delay.Interval  `json:"background_ns"` // not in Total
+	Split      *cpu.Split      `json:"split"`         // of the repeats in which the two agreed; nil: not given, and Why says why
+	Agreed     int             `json:"agreed"`        // repeats
+	Why        string          `json:"why,omitempty"`
+	Relative   *delay.Interval `json:"relative_to_direct"` // Total / direct's on the same substrate, repeat by repeat; nil: direct was not measured
+
+	totals map[int]float64 // by repeat
+}
+
+// Read summarizes a run folder's data. That of another kind of run is a
+// *vitrine.BadInput.
+func Read(d *result.Data) (Summary, error) {
+	s, ok, err := ReadSettings(d.Manifest)
+	if err != nil {
+		return Summary{}, err
+	}
+	if !ok {
+		return Summary{}, &vitrine.BadInput{File: d.Dir, Found: "a run that measured no network", Want: "one of vitrine measure network"}
+	}
+	return Summarize(s, d.Outcomes, d.Manifest.Unsupported)
+}
+
+// id is what the repeats of a stream have in common.
+type id struct {
+	Combination
+	metric, way string
+	size        int
+}
+
+// A group is the repeats of one kind of stream.
+type group struct {
+	id
+	details []Detail // of valid repeats
+	repeats []int
+	rate    float64
+	invalid map[int]string // repeat -> why it has no valid stream
+}
+
+// Summarize sums up the streams. It is pure.
+func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]string) (Summary, error) {
+	out := Summary{Settings: s, Unsupported: maps.Clone(unsupported)}
+	groups, order, err := grouped(outcomes)
+	if err != nil {
+		return out, err
+	}
+	plan, err := MakePlan(s)
+	if err != nil {
+		return out, err
+	}
+	for _, where := range plan.Combinations {
+		var ports []PortFacts
+		for _, id := range order {
+			if id.Combination != where {
+				continue
+			}
+			g := groups[id]
+			out.Rows = append(out.Rows, g.row())
+			for _, d := range g.details {
+				ports = d.Ports
+			}
+		}
+		if ports != nil {
+			out.Ports = append(out.Ports, Wiring{where, ports})
+		}
+	}
+	out.relate()
+	return out, nil
+}
+
+// grouped puts the streams of a kind together; order is that of the plan.
+func grouped(outcomes []vitrine.Outcome) (map[id]*group, []id, error) {
+	groups := map[id]*group{}
+	var order []id
+	sorted := slices.Clone(outcomes)
+	slices.SortStableFunc(sorted, func(a, b vitrine.Outcome) int { return a.Seq - b.Seq })
+	for _, o := range sorted {
+		d, err := ReadDetail(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		x := id{Combination{o.Substrate, d.Fabric}, d.Metric, d.Way, d.Size}
+		g := groups[x]
+		if g == nil {
+			g = &group{id: x, rate: o.Rate, invalid: map[int]string{}}
+			groups[x] = g
+			order = append(order, x)
+		}
+		if !o.Valid {
+			g.invalid[o.Repeat] = o.Reason
+			continue
+		}
+		delete(g.invalid, o.Repeat)
+		g.details, g.repeats = append(g.details, d), append(g.repeats, o.Repeat)
+	}
+	return groups, order, nil
+}
+
+// row sums up the repeats.
+func (g *group) row() Row {
+	r := Row{Combination: g.Combination, Metric: g.metric, Way: g.way, Size: g.size, Rate: g.rate, Repeats: len(g.details), Invalid: g.why()}
+	for _, d := range g.details {
+		n := d.Network
+		r.Sent, r.Lost, r.Reordered, r.Duplicates = r.Sent+n.Sent, r.Lost+n.Lost, r.Reordered+n.Reordered, r.Duplicates+n.Duplicates
+		r.Extent = max(r.Extent, n.Extent)
+		r.ScheduleMax = max(r.ScheduleMax, float64(d.Sent.Schedule.Max)/1e3)
+		r.Drift = max(r.Drift, abs(d.Drift)/1e3, abs(d.Sent.Drift)/1e3)
+		r.Stamps = d.Stamps
+		if d.Accelerator == "tcg" {
+			r.Mark = "emulated (tcg)"
+		}
+	}
+	r.Schedule = g.interval(func(d Detail) float64 { return float64(d.Sent.Schedule.P99) / 1e3 })
+	r.Jitter = g.spread(func(d Detail) delay.Distribution { return d.Network.Jitter })
+	r.PDV = g.spread(func(d Detail) delay.Distribution { return d.Network.PDV })
+	r.IPDV = g.spread(func(d Detail) delay.Distribution { return d.Network.IPDV })
+	r.Lateness = g.spread(func(d Detail) delay.Distribution { return d.Network.Lateness })
+	if g.all(func(d Detail) bool { return d.OneClock }) {
+		s := g.spread(func(d Detail) delay.Distribution { return d.Network.Delay })
+		r.Delay = &s
+	}
+	if g.all(func(d Detail) bool { return d.Application != nil }) {
+		s := g.spread(func(d Detail) delay.Distribution { return *d.Application })
+		r.Application = &s
+	}
+	if g.all(func(d Detail) bool { return d.CPU != nil }) {
+		r.CPU = g.use()
+	}
+	return r
+}
+
+func abs(v int64) float64 { return max(float64(v), -float64(v)) }
+
+// why lists the reasons of repeats without a valid stream.
+func (g *group) why() string {
+	reasons := map[string]int{}
+	for _, why := range g.invalid {
+		reasons[why]++
+	}
+	var parts []string
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		parts = append(parts, fmt.Sprintf("%d of %d repeats: %s", reasons[why], len(g.invalid)+len(g.details), why))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// all says whether there are valid repeats and all are so.
+func (g *group) all(so func(Detail) bool) bool {
+	return len(g.details) > 0 && !slices.ContainsFunc(g.details, func(d Detail) bool { return !so(d) })
+}
+
+func (g *group) interval(value func(Detail) float64) delay.Interval {
+	var list []float64
+	for _, d := range g.details {
+		list = append(list, value(d))
+	}
+	return delay.OfRepeats(list, confidence)
+}
+
+func (g *group) spread(of func(Detail) delay.Distribution) Spread {
+	interval := func(value func(delay.Distribution) float64) delay.Interval {
+		return g.interval(func(d Detail) float64 { return value(of(d)) })
+	}
+	s := Spread{
+		Mean:      interval(func(d delay.Distribution) float64 { return d.Mean }),
+		Deviation: interval(func(d delay.Distribution) float64 { return d.Deviation }),
+		P50:       interval(func(d delay.Distribution) float64 { return d.P50 }),
+		P90:       interval(func(d delay.Distribution) float64 { return d.P90 }),
+		P95:       interval(func(d delay.Distribution) float64 { return d.P95 }),
+		P99:       interval(func(d delay.Distribution) float64 { return d.P99 }),
+		P999:      interval(func(d delay.Distribution) float64 { return d.P999 }),
+	}
+	for i, d := range g.details {
+		x := of(d)
+		if i == 0 {
+			s.Min, s.Max = x.Min, x.Max
+		}
+		s.N, s.Min, s.Max = s.N+x.N, min(s.Min, x.Min), max(s.Max, x.Max)
+	}
+	return s
+}
+
+// use sums up the CPU time of the repeats. The split is of those in which its
+// two ways agreed, if that is most of them.
+func (g *group) use() *Use {
+	u := &Use{
+		Total:      g.interval(func(d Detail) float64 { return d.CPU.Total }),
+		Background: g.interval(func(d Detail) float64 { return d.CPU.Background }),
+		totals:     map[int]float64{},
+	}
+	var counted []float64
+	var split cpu.Split
+	for i, d := range g.details {
+		u.totals[g.repeats[i]] = d.CPU.Total
+		if d.CPU.Counted > 0 {
+			counted = append(counted, d.CPU.Counted)
+		}
+		if s := d.CPU.Split; s != nil {
+			u.Agreed++
+			split.User, split.Kernel, split.Interrupt = split.User+s.User, split.Kernel+s.Kernel, split.Interrupt+s.Interrupt
+		} else {
+			u.Why = d.CPU.Why
+		}
+	}
+	u.Counted = delay.OfRepeats(counted, confidence)
+	if 2*u.Agreed <= len(g.details) {
+		return u
+	}
+	u.Why = ""
+	n := float64(u.Agreed)
+	u.Split = &cpu.Split{User: split.User / n, Kernel: split.Kernel / n, Interrupt: split.Interrupt / n}
+	return u
+}
+
+// Direct is the fabric that others are held against (the paper's figure 5).
+const Direct = "direct"
+
+// relate holds each CPU time against that of direct on the same substrate.
+func (s *Summary) relate() {
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		direct := s.find(Combination{r.Substrate, Direct}, *r)
+		if r.CPU == nil || direct == nil || direct.CPU == nil {
+			continue
+		}
+		var ratios []float64
+		for repeat, total := range r.CPU.totals {
+			if base := direct.CPU.totals[repeat]; base > 0 {
+				ratios = append(ratios, total/base)
+			}
+		}
+		if len(ratios) > 0 {
+			slices.Sort(ratios) // the order of a map is none
+			x := delay.OfRepeats(ratios, confidence)
+			r.CPU.Relative = &x
+		}
+	}
+}
+
+// Floor is the instrument's own part in a row; nil: it was not measured.
+func (s *Summary) Floor(of Row) *Row { return s.find(floor(), of) }
+
+// find is the row of another combination of the same kind of stream.
+func (s *Summary) find(where Combination, like Row) *Row {
+	i := slices.IndexFunc(s.Rows, func(r Row) bool {
+		return r.Combination == where && r.Metric == like.Metric && r.Way == like.Way && r.Size == like.Size
+	})
+	if i < 0 || s.Rows[i].Repeats == 0 {
+		return nil
+	}
+	return &s.Rows[i]
+}
