@@ -146,16 +146,22 @@ var sites = struct {
 }{}
 
 func newSite(t testing.TB) site {
+	s, _ := numberedSite(t)
+	return s
+}
+
+func numberedSite(t testing.TB) (s site, n int) {
 	sites.Lock()
 	defer sites.Unlock()
 	sites.n++
-	return site{t: t, prefix: fmt.Sprintf("127.%d.%d.", 200+os.Getpid()%50, 1+(os.Getpid()/50*7+sites.n)%250), dir: t.TempDir()}
+	s = site{t: t, prefix: fmt.Sprintf("127.%d.%d.", 200+os.Getpid()%50, 1+(os.Getpid()/50*7+sites.n)%250), dir: t.TempDir()}
+	return s, sites.n
 }
 
 // newSite6 is of IPv6.
 func newSite6(t testing.TB) site {
-	s := newSite(t)
-	s.base = 10000 + 512*((os.Getpid()*3+sites.n)%40)
+	s, n := numberedSite(t)
+	s.base = 10000 + 512*((os.Getpid()*3+n)%40)
 	return s
 }
 

@@ -34,11 +34,11 @@ func TestTransportsInMotion(t *testing.T) {
 			if c.six {
 				s = newSite6(t)
 			}
-			m := s.motion(2, options{Transition: "2s"})
+			m := s.motion(2, options{Transition: "4s"})
 			if m.tcp = c.tcp; c.tcp {
 				m.lose = 0 // since nothing is sent again
 			}
-			m.call(kinds, 40, 0)
+			m.call(kinds, 10, 0)
 			m.after(200)
 			m.grow()
 			m.after(200)
@@ -55,7 +55,7 @@ func TestTransportsInMotion(t *testing.T) {
 			if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
 				t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
 			}
-			m.report("lost", sum.lost, m.history)
+			m.lost(sum, nil)
 			m.report("a transaction changed instances", m.ledger.strayedBut(func(r *record) bool { return r.longer(m.transition) }), nil)
 		})
 	}
@@ -133,9 +133,9 @@ func challenges(ctx context.Context, c net.Conn, name string, served *atomic.Int
 func TestDialogsDrainInMotion(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")
-	m := newSite(t).motion(2, options{Transition: "2s", Session: ", drain: dialog"})
-	calls := kind{"invite", 2, 4 * time.Second} // longer than a transition
-	m.call([]kind{calls}, 40, 0)
+	m := newSite(t).motion(2, options{Transition: "4s", Session: ", drain: dialog"})
+	calls := kind{"invite", 2, 6 * time.Second} // longer than a transition
+	m.call([]kind{calls}, 20, 0)
 	m.after(200)
 	old := m.instances[1]
 	if old.ty != session {
@@ -168,7 +168,7 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	elsewhere, byes := m.ledger.elsewhere(begun)
 	t.Logf("%d transactions, %d calls failed; %d dialogs when %s began to drain, which took %s; %d BYEs since then, %d of them elsewhere than their INVITE",
 		sum.transactions, sum.failed, open, old.name, took.Round(time.Millisecond), byes, elsewhere)
-	m.report("lost", sum.lost, m.history)
+	m.lost(sum, nil)
 	if elsewhere > 0 || byes == 0 {
 		t.Errorf("%d of %d BYEs went elsewhere than their INVITE", elsewhere, byes)
 	}
