@@ -61,6 +61,7 @@ type Base struct {
 	Kernel  string // file of the Linux kernel
 	Initrd  string // its first file system
 	Disk    string // raw image of the ext4 file system
+	Tree    string // archive (tar) of the least system's files
 	Version string // the kernel's release: "6.1.0-56-cloud-amd64"
 }
 
@@ -256,7 +257,7 @@ func (b Builder) Built(o Options) (Base, bool) {
 // baseIn is the base of which the kernel is in the one folder and the disk in
 // the other, which may be the same.
 func baseIn(least, disk string) (Base, error) {
-	base := Base{Kernel: filepath.Join(least, kernelFile), Initrd: filepath.Join(least, initrdFile), Disk: filepath.Join(disk, diskFile)}
+	base := Base{Kernel: filepath.Join(least, kernelFile), Initrd: filepath.Join(least, initrdFile), Disk: filepath.Join(disk, diskFile), Tree: filepath.Join(least, treeFile)}
 	version, err := os.ReadFile(filepath.Join(least, versionFile))
 	if err == nil {
 		_, err = os.Stat(base.Disk)

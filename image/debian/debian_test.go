@@ -34,7 +34,7 @@ func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 	if err != nil || again != base {
 		t.Errorf("another time %+v, %v; the first time %+v", again, err, base)
 	}
-	for _, file := range []string{base.Kernel, base.Initrd, base.Disk} {
+	for _, file := range []string{base.Kernel, base.Initrd, base.Disk, base.Tree} {
 		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", file, err)
 		}

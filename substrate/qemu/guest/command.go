@@ -69,7 +69,7 @@ func (a *agent) start(number uint32, c Command) error {
 			cmd.Stderr = write
 		}
 	}
-	if err := cmd.Start(); err != nil {
+	if err := mortal(cmd.Start); err != nil {
 		return errors.Join(err, r.forget())
 	}
 	a.mu.Lock()
@@ -84,6 +84,22 @@ func (a *agent) start(number uint32, c Command) error {
 	})
 	a.work.Go(func() error { return a.wait(number, r, outputs) })
 	return nil
+}
+
+// Shares of being killed for want of memory (proc(5), oom_score_adj).
+const (
+	spared = "-1000"
+	usual  = "0"
+)
+
+// mortal starts a process that can be killed for want of memory: it has from
+// this one what this one must not have. One is started at a time.
+func mortal(start func() error) error {
+	const file = "/proc/self/oom_score_adj"
+	if err := os.WriteFile(file, []byte(usual), 0); err != nil {
+		return err
+	}
+	return errors.Join(start(), os.WriteFile(file, []byte(spared), 0))
 }
 
 // environment is the command's, with a PATH and a HOME where it has none.
@@ -221,14 +237,15 @@ type output struct {
 	kind   Kind
 	number uint32
 
-	mu  sync.Mutex // from before a read to after it was sent
-	buf [32 << 10]byte
+	mu     sync.Mutex // from before a read to after it was sent
+	closed bool
+	buf    [32 << 10]byte
 }
 
 // copy goes on until the last process that has the pipe's other end closes it,
 // which may be long after the command ended.
 func (o *output) copy() error {
-	defer o.pipe.Close()
+	defer o.close()
 	conn, err := o.pipe.SyscallConn()
 	if err != nil {
 		return err
@@ -236,6 +253,8 @@ func (o *output) copy() error {
 	for more := true; more; {
 		var failed error
 		err := conn.Read(func(fd uintptr) (done bool) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
 			var waits bool
 			more, waits, failed = o.next(int(fd))
 			return !waits
@@ -247,11 +266,16 @@ func (o *output) copy() error {
 	return nil
 }
 
-// next sends what is in the pipe, up to a buffer full; more is false at the
-// pipe's end, and waits is true when there is nothing now.
-func (o *output) next(fd int) (more, waits bool, err error) {
+func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.closed = true
+	_ = o.pipe.Close() // only read from
+}
+
+// next sends what is in the pipe, up to a buffer full; more is false at the
+// pipe's end, and waits is true when there is nothing now. The caller holds mu.
+func (o *output) next(fd int) (more, waits bool, err error) {
 	n, err := unix.Read(fd, o.buf[:])
 	switch {
 	case errors.Is(err, unix.EINTR):
@@ -266,9 +290,14 @@ func (o *output) next(fd int) (more, waits bool, err error) {
 
 // flush sends what is in the pipe now.
 func (o *output) flush() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil // all was sent
+	}
 	conn, err := o.pipe.SyscallConn()
 	if err != nil {
-		return nil //nolint:nilerr // closed: all was sent
+		return err
 	}
 	var failed error
 	err = conn.Control(func(fd uintptr) {
@@ -276,8 +305,5 @@ func (o *output) flush() error {
 			more, waits, failed = o.next(int(fd))
 		}
 	})
-	if errors.Is(err, os.ErrClosed) {
-		err = nil
-	}
 	return errors.Join(failed, err)
 }

@@ -64,7 +64,7 @@ func reap(ctx context.Context, self []string) error {
 		return err
 	}
 	// It is the last to be killed for want of memory.
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", agent.Process.Pid), []byte("-1000"), 0); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", agent.Process.Pid), []byte(spared), 0); err != nil {
 		return err
 	}
 	for {

@@ -1,0 +1,190 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/fabric/macvtap"
+	"vitrine/fabric/ovs"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/substrate/process"
+)
+
+func TestQemuOnBridge(t *testing.T) {
+	t.Parallel()
+	onFabric(t, func(run *runs.Run) (fabric.Fabric, error) { return bridge.New(bridge.Config{Run: run}) })
+}
+
+// TestQemuOnMacvtap has QEMU take the interface by its character device.
+func TestQemuOnMacvtap(t *testing.T) {
+	t.Parallel()
+	onFabric(t, func(run *runs.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) })
+}
+
+func TestQemuOnOVS(t *testing.T) {
+	t.Parallel()
+	onFabric(t, func(run *runs.Run) (fabric.Fabric, error) { return ovs.New(context.Background(), ovs.Config{Run: run}) })
+}
+
+// sent is more than fits in one segment, so that offloads are tried.
+const sent = 300_000
+
+// onFabric wires a virtual machine and a process, has each connect to the
+// other, and looks at what the machine and its vantage are told of it.
+func onFabric(t *testing.T, open func(*runs.Run) (fabric.Fabric, error)) {
+	s, run := newSubstrate(t, nil)
+	f, err := open(run)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	peer, peerAddr := neighbour(t, run, f)
+	in := create(t, s, small(t, run, "sprout-1"))
+	end, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: in.NetNS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := output(t, in, `ip -br -4 addr show "$1" | tr -s ' '`, end.Interface), end.Interface+" UP "+end.Addr.String()+"/16"; got != want {
+		t.Errorf("the machine has %q, want %q", got, want)
+	}
+	fromMachine(t, in, peer, peerAddr)
+	toMachine(t, in, peer, end.Addr)
+	if v := in.Vantage(); v.NetNS != in.NetNS() || v.Interface != end.Interface {
+		t.Errorf("the network is read at %q of %q", v.Interface, v.NetNS)
+	}
+}
+
+// neighbour is the place of a process on the fabric.
+func neighbour(t *testing.T, run *runs.Run, f fabric.Fabric) (namespace string, addr netip.Addr) {
+	t.Helper()
+	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := places.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	in, err := places.Create(t.Context(), small(t, run, "bono-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: in.NetNS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in.NetNS(), end.Addr
+}
+
+// fromMachine has the machine send to the process, which says how much came.
+func fromMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
+	t.Helper()
+	var l *net.TCPListener
+	err := netns.Do(peer, func() (err error) {
+		l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	received := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			received <- err
+			return
+		}
+		_, err = io.CopyN(io.Discard, conn, sent)
+		_, answering := fmt.Fprintln(conn, "all")
+		received <- errors.Join(err, answering, conn.Close())
+	}()
+	port := l.Addr().(*net.TCPAddr).Port
+	err = in.Run(t.Context(), vitrine.Command{Args: []string{"timeout", "60", "bash", "-euc",
+		`exec 3<>"/dev/tcp/$0/$1"; head -c "$2" /dev/zero >&3; read -r line <&3; [ "$line" = all ]`,
+		addr.String(), fmt.Sprint(port), fmt.Sprint(sent)}})
+	if err := errors.Join(err, l.Close(), <-received); err != nil {
+		t.Errorf("from the machine: %v", err)
+	}
+}
+
+// toMachine has the process connect to the machine, which sends.
+func toMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
+	t.Helper()
+	_, err := in.Start(t.Context(), vitrine.Command{Args: []string{"busybox", "nc", "-ll", "-p", "7777", "-e", "head", "-c", fmt.Sprint(sent), "/dev/zero"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conn net.Conn
+	eventually(t, "the machine listens", func() bool {
+		err := netns.Do(peer, func() (err error) {
+			conn, err = net.DialTimeout("tcp4", netip.AddrPortFrom(addr, 7777).String(), time.Minute)
+			return err
+		})
+		return err == nil
+	})
+	defer conn.Close()
+	if n, err := io.Copy(io.Discard, conn); err != nil || n != sent {
+		t.Errorf("to the machine: %d bytes came, %v", n, err)
+	}
+	if err := in.Stop(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQemuMachinesMeet: two machines with an interface that QEMU takes by its
+// device reach each other, and each has its own address.
+func TestQemuMachinesMeet(t *testing.T) {
+	t.Parallel()
+	s, run := newSubstrate(t, nil)
+	f, err := macvtap.New(macvtap.Config{Run: run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	var machines []*Instance
+	var addrs []netip.Addr
+	for _, name := range []string{"sprout-1", "bono-1"} {
+		in := create(t, s, small(t, run, name))
+		end, err := f.Attach(t.Context(), fabric.Port{Instance: name, NetNS: in.NetNS()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		machines, addrs = append(machines, in), append(addrs, end.Addr)
+	}
+	p, err := machines[1].Start(t.Context(), vitrine.Command{Args: []string{"busybox", "nc", "-ll", "-p", "7777", "-e", "hostname"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := output(t, machines[0], `for try in $(seq 600); do busybox nc -w 5 "$1" 7777 < /dev/null && exit; sleep 0.1; done`, addrs[1].String()); got != "bono-1" {
+		select {
+		case <-p.Done():
+			t.Error(p.Err(), read(t, filepath.Join(machines[1].spec.Dir, logFile)))
+		default:
+		}
+		t.Errorf("%q answers at %s", got, addrs[1])
+	}
+}

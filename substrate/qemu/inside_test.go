@@ -1,0 +1,49 @@
+package qemu
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/substrate/substratetest"
+)
+
+// TestQemuGuestRunsProcessSubstrate runs the tests of package process in a
+// machine, where control groups are of version 2: hosts may have version 1.
+func TestQemuGuestRunsProcessSubstrate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	binary, program := filepath.Join(dir, "process.test"), substratetest.Build(t)
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "vitrine/substrate/process")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the tests of package process: %v\n%s", err, out)
+	}
+	s, run := newSubstrate(t, func(c *Config) { c.Files = []string{program} })
+	spec := small(t, run, "sprout-1")
+	spec.Memory = usualMemory
+	in := create(t, s, spec)
+	said := filepath.Join(dir, "said")
+	err := in.Run(t.Context(), vitrine.Command{
+		Args: []string{binary, "-test.v", "-test.run=^TestProcessSubstrate$", "-test.count=1"},
+		Env:  []string{substratetest.BuiltAs(program)}, Stdout: said,
+	})
+	text := read(t, said)
+	t.Logf("in the machine:\n%s", text)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"Quota", "MemoryLimit", "Affinity", "Vantage", "StopEndsFamily", "KilledRun"} {
+		if !strings.Contains(text, "--- PASS: TestProcessSubstrate/"+name+" ") {
+			t.Errorf("%s did not pass", name)
+		}
+	}
+	// What they ran on was version 2, all of it.
+	if !regexp.MustCompile(`CgroupV2:/sys/fs/cgroup/\S*vitrine/\S+ CgroupCPUAcct: CgroupCPU: CgroupMemory: `).MatchString(text) {
+		t.Error("the vantage is not of control groups of version 2")
+	}
+}

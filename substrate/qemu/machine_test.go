@@ -1,0 +1,339 @@
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/image/debian"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+	"vitrine/substrate/qemu/guest"
+)
+
+// newSubstrate makes one with a run of its own, closed with the test.
+func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runs.Run) {
+	t.Helper()
+	run := newRun(t, filepath.Join(t.TempDir(), "runs"))
+	c := config(t, run)
+	if change != nil {
+		change(&c)
+	}
+	s, err := New(c)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if left, err := left(run.ID); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %q, %v", left, err)
+		}
+	})
+	return s, run
+}
+
+// small is an instance with as little memory as there can be.
+func small(t *testing.T, run *runs.Run, name string) substrate.Spec {
+	t.Helper()
+	component, _, _ := strings.Cut(name, "-")
+	return substrate.Spec{Run: run.ID, Name: name, Component: component, Memory: leastMemory, Dir: t.TempDir()}
+}
+
+func create(t *testing.T, s *Substrate, spec substrate.Spec) *Instance {
+	t.Helper()
+	in, err := s.Create(t.Context(), spec)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in.(*Instance)
+}
+
+// output runs a shell script in the machine and gives what it printed.
+func output(t *testing.T, in *Instance, script string, args ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "output")
+	err := in.Run(t.Context(), vitrine.Command{Args: append([]string{"/bin/sh", "-euc", script, "sh"}, args...), Stdout: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// TestQemuMachine looks at one machine from both sides: it is what was asked
+// for, the host's readings are of QEMU and the guest's are its own, and it is
+// switched off by itself.
+func TestQemuMachine(t *testing.T) {
+	s, run := newSubstrate(t, nil)
+	spec := small(t, run, "sprout-1")
+	spec.VCPUs, spec.CPUs = 1.5, allowed(t)
+	in := create(t, s, spec)
+	said := output(t, in, `nproc; hostname; cat /etc/hostname; sed -n 's/^MemTotal: *//p' /proc/meminfo; stat -fc %T /sys/fs/cgroup`)
+	words := strings.Fields(said)
+	if len(words) != 6 || words[0] != "2" || words[1] != "sprout-1" || words[2] != "sprout-1" || words[5] != "cgroup2fs" {
+		t.Fatalf("the guest says %q of itself", said)
+	}
+	if kib, err := strconv.ParseInt(words[3], 10, 64); err != nil || kib<<10 > spec.Memory || kib<<10 < spec.Memory/2 {
+		t.Errorf("the guest has %s KiB of memory, %v, of %d bytes", words[3], err, spec.Memory)
+	}
+	t.Run("Quota", func(t *testing.T) { quotaIsOfAllOfQEMU(t, in) })
+	t.Run("Binding", func(t *testing.T) { processorsAreBound(t, in, spec.CPUs) })
+	t.Run("Readings", func(t *testing.T) { readingsAreApart(t, in) })
+	t.Run("Off", func(t *testing.T) {
+		g := in.guest
+		if err := in.Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.machine.Err(); err != nil {
+			t.Errorf("QEMU ended with %v", err)
+		}
+		console, err := os.ReadFile(filepath.Join(spec.Dir, consoleFile))
+		if err != nil || !strings.Contains(string(console), "Power down") {
+			t.Errorf("the guest's kernel did not switch the machine off: %v\n%s", err, console)
+		}
+	})
+}
+
+// allowed are two CPUs that this process may run on.
+func allowed(t *testing.T) []int {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	var cpus []int
+	for i := 0; len(cpus) < 2 && i < len(set)*64; i++ {
+		if set.IsSet(i) {
+			cpus = append(cpus, i)
+		}
+	}
+	if len(cpus) < 2 {
+		t.Skip(&vitrine.Unsupported{What: "binding two processors", Missing: "a second CPU"})
+	}
+	return cpus
+}
+
+// quotaIsOfAllOfQEMU: every thread of QEMU's is in the group with the quota.
+func quotaIsOfAllOfQEMU(t *testing.T, in *Instance) {
+	v := in.Vantage()
+	var members, quota, period string
+	if v.CgroupV2 != "" {
+		members = read(t, filepath.Join(v.CgroupV2, "cgroup.procs"))
+		quota, period, _ = strings.Cut(read(t, filepath.Join(v.CgroupV2, "cpu.max")), " ")
+	} else {
+		members = read(t, filepath.Join(v.CgroupCPU, "cgroup.procs"))
+		quota, period = read(t, filepath.Join(v.CgroupCPU, "cpu.cfs_quota_us")), read(t, filepath.Join(v.CgroupCPU, "cpu.cfs_period_us"))
+	}
+	if !strings.Contains("\n"+members+"\n", fmt.Sprintf("\n%d\n", v.PID)) {
+		t.Errorf("QEMU, %d, is not among %q", v.PID, members)
+	}
+	if q, p := number(t, quota), number(t, period); q/p != in.spec.VCPUs {
+		t.Errorf("a quota of %v of %v microseconds is not %v CPUs", q, p, in.spec.VCPUs)
+	}
+}
+
+// processorsAreBound: each virtual processor has a CPU of its own.
+func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
+	var threads []struct {
+		Index  int `json:"cpu-index"`
+		Thread int `json:"thread-id"`
+	}
+	if err := in.guest.machine.Monitor().Run(t.Context(), "query-cpus-fast", nil, &threads); err != nil || len(threads) != 2 {
+		t.Fatalf("virtual processors %v, %v", threads, err)
+	}
+	for _, v := range threads {
+		status := read(t, fmt.Sprintf("/proc/%d/task/%d/status", in.Vantage().PID, v.Thread))
+		if want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", cpus[v.Index]); !strings.Contains(status, want) {
+			t.Errorf("virtual processor %d does not have %q", v.Index, want)
+		}
+	}
+}
+
+// readingsAreApart: what the guest reads is in a file of its own.
+func readingsAreApart(t *testing.T, in *Instance) {
+	v := in.Vantage()
+	if v.Guest != filepath.Join(in.spec.Dir, useFile) {
+		t.Fatalf("the guest's readings are in %q", v.Guest)
+	}
+	var rows []string
+	eventually(t, "two readings", func() bool {
+		rows = strings.Split(read(t, v.Guest), "\n")
+		return len(rows) >= 3
+	})
+	if rows[0]+"\n" != readingsHeader {
+		t.Errorf("header %q", rows[0])
+	}
+	first, second := strings.Split(rows[1], ","), strings.Split(rows[2], ",")
+	for i, of := range []string{"time", "CPU"} {
+		if number(t, first[i]) > number(t, second[i]) || number(t, first[i]) <= 0 {
+			t.Errorf("%s goes from %s to %s", of, first[i], second[i])
+		}
+	}
+	if memory := number(t, second[3]); memory < 8<<20 || memory > float64(in.spec.Memory) {
+		t.Errorf("%v bytes in use of %d", memory, in.spec.Memory)
+	}
+}
+
+// TestQemuMachineThatDoesNotAnswer is ended all the same.
+func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s, run := newSubstrate(t, nil)
+	in := create(t, s, small(t, run, "sprout-1"))
+	p, err := in.Start(t.Context(), vitrine.Command{Args: []string{"/bin/sh", "-c", "kill -STOP $PPID; sleep 3600"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for ctx.Err() == nil { // until the agent stands still
+		err = in.guest.agent.ask(ctx, guest.Request{Op: guest.OpHas, Path: "/"})
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	if err := in.Remove(t.Context()); err != nil {
+		t.Errorf("Remove: %v", err)
+	}
+	select {
+	case <-p.Done():
+	default:
+		t.Error("the machine has gone, and its command has not ended")
+	}
+}
+
+// TestQemuImage starts a machine from a disk like those that distributions
+// publish for clouds: with a partition table, and without modules of the kernel
+// that it gets. What the machine writes is not in the image.
+func TestQemuImage(t *testing.T) {
+	t.Parallel()
+	s, run := newSubstrate(t, func(c *Config) { c.Folder = t.TempDir(); c.Image = "cloud.qcow2" })
+	path := filepath.Join(s.config.Folder, s.config.Image)
+	cloudImage(t, s, path)
+	before := digest(t, path)
+	spec := small(t, run, "sprout-1")
+	in := create(t, s, spec)
+	if got := output(t, in, `cat /etc/published; echo mine > /etc/published; sync; cat /etc/published; ls /sys/class/net; ls -A /lib/modules`); got != "by a distribution\nmine\nlo" {
+		t.Errorf("the machine says %q", got)
+	}
+	if err := in.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(spec.Dir, machineDir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the machine's disk is still there: %v", err)
+	}
+	if !bytes.Equal(before, digest(t, path)) {
+		t.Error("the image has changed")
+	}
+}
+
+func cloudImage(t *testing.T, s *Substrate, path string) {
+	t.Helper()
+	base, err := debian.Builder{Cache: s.config.Cache, Environ: s.config.Environ}.Base(t.Context(), s.config.Debian)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	tree, raw := filepath.Join(dir, "tree"), filepath.Join(dir, "raw")
+	script := `mkdir "$2"
+tar --extract --numeric-owner --file "$1" --directory "$2"
+rm -r "$2"/lib/modules/*
+echo by a distribution > "$2"/etc/published
+truncate --size 1G "$3"
+mkfs.ext4 -q -F -d "$2" -E offset="$4" "$3" "$5"M`
+	const begins, mebibytes, sector = 4 << 20, 900, 512
+	err = run(t.Context(), "/bin/sh", "-euc", script, "sh", base.Tree, tree, raw, strconv.Itoa(begins), strconv.Itoa(mebibytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A partition table as PCs have had it for ever: the second of four entries,
+	// of 16 bytes from byte 446, is Linux's (type 0x83).
+	table := make([]byte, sector)
+	entry := table[446+16:]
+	entry[4] = 0x83
+	binary.LittleEndian.PutUint32(entry[8:], begins/sector)
+	binary.LittleEndian.PutUint32(entry[12:], mebibytes<<20/sector)
+	table[510], table[511] = 0x55, 0xaa
+	f, err := os.OpenFile(raw, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(table)
+	if err := errors.Join(err, f.Close(), run(t.Context(), "qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", raw, path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func digest(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		t.Fatal(err)
+	}
+	return sum.Sum(nil)
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

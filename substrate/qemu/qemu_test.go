@@ -1,0 +1,159 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"vitrine"
+	"vitrine/image"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/substrate/qemu/machine"
+	"vitrine/substrate/substratetest"
+)
+
+// agentProgram builds the guest's agent once for all tests.
+var agentProgram = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(agentEnv); path != "" {
+		return path, nil
+	}
+	dir, err := os.MkdirTemp("", "qemu-agent-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "agent")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "vitrine/substrate/qemu/guest/program")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", errors.Join(err, errors.New(string(out)))
+	}
+	return path, os.Setenv(agentEnv, path) // for the runs that tests start
+})
+
+const agentEnv = "QEMU_TEST_AGENT"
+
+// prober probes once for all tests.
+var prober machine.Prober
+
+func config(t *testing.T, run *runs.Run) Config {
+	t.Helper()
+	agent, err := agentProgram()
+	if err != nil {
+		t.Fatalf("building the agent: %v", err)
+	}
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Run: run, Environ: os.Environ(), Cache: cache, Prober: &prober, Agent: []string{agent}}
+}
+
+func TestQemuSubstrate(t *testing.T) { substratetest.Run(t, open) }
+
+func open(t *testing.T, root string) substratetest.Harness {
+	t.Helper()
+	run := newRun(t, root)
+	s, err := New(config(t, run))
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return substratetest.Harness{Substrate: s, Run: run, Left: left, Machine: &substratetest.Machine{
+		Memory: leastMemory, Extra: overheadMemory, Quota: 0.5, Processes: s.processes,
+	}}
+}
+
+// processes finds the processes in all machines that have the mark among their
+// arguments.
+func (s *Substrate) processes(mark string) ([]int, error) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.instances))
+	s.mu.Unlock()
+	var pids []int
+	for _, in := range all {
+		in.booting.Lock()
+		up := in.guest != nil
+		in.booting.Unlock()
+		if !up {
+			continue
+		}
+		dir, err := os.MkdirTemp("", "qemu-test-")
+		if err != nil {
+			return nil, err
+		}
+		found := filepath.Join(dir, "found")
+		// The pattern comes on standard input, not among grep's arguments.
+		script := `printf '%s' "${0#=}" | grep -lzxFf - /proc/[0-9]*/cmdline 2>/dev/null; :`
+		err = in.Run(context.Background(), vitrine.Command{Args: []string{"/bin/sh", "-c", script, "=" + mark}, Stdout: found})
+		text, reading := os.ReadFile(found)
+		if err := errors.Join(err, reading, os.RemoveAll(dir)); err != nil {
+			return nil, err
+		}
+		for file := range strings.FieldsSeq(string(text)) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func newRun(t *testing.T, root string) *runs.Run {
+	t.Helper()
+	run, err := runs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := run.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return run
+}
+
+// left finds what of the run is on this host: cgroups, namespaces, machines.
+func left(run string) ([]string, error) {
+	var found []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.Contains(path, "/vitrine/"+run) {
+			found = append(found, path)
+		}
+		return nil // groups of others come and go meanwhile
+	})
+	if err != nil {
+		return nil, err
+	}
+	names, err := netns.List("vt-" + run)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, names...)
+	return append(found, machines(run)...), nil
+}
+
+// machines lists QEMU's processes of the run.
+func machines(run string) []string {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is a good one
+	var found []string
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err == nil && strings.HasPrefix(string(b), machine.Program) && strings.Contains(string(b), "\x00vt-"+run+"-") {
+			found = append(found, "machine "+filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return found
+}

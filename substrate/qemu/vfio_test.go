@@ -1,0 +1,56 @@
+package qemu
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+)
+
+const device = "0000:3b:02.0"
+
+// TestDevicesAreRefusedWithTheReason makes what a host has step by step, and
+// looks at what is said to be missing next.
+func TestDevicesAreRefusedWithTheReason(t *testing.T) {
+	root := t.TempDir()
+	for _, step := range []struct{ missing, then string }{
+		{"IOMMU", "sys/kernel/iommu_groups/7/"},
+		{"CONFIG_VFIO_PCI", "dev/vfio/vfio/"},
+		{"no device " + device, "sys/bus/pci/devices/" + device + "/"},
+		{"driver vfio-pci", "sys/bus/pci/drivers/vfio-pci/"},
+	} {
+		err := passableIn(root, device)
+		if err == nil || !strings.Contains(err.Error(), step.missing) {
+			t.Errorf("want that %q is missing: %v", step.missing, err)
+		}
+		if !vitrine.IsUnsupported(err) && !vitrine.IsBadInput(err) {
+			t.Errorf("%v says not whose fault it is", err)
+		}
+		if err := os.MkdirAll(filepath.Join(root, step.then), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../../drivers/vfio-pci", filepath.Join(root, "sys/bus/pci/devices", device, "driver")); err != nil {
+		t.Fatal(err)
+	}
+	if err := passableIn(root, device); err != nil {
+		t.Errorf("nothing is missing: %v", err)
+	}
+	for _, wrong := range []string{"", "3b:02.0", "0000:3b:02.8", device + ",multifunction=on"} {
+		if err := passableIn(root, wrong); !vitrine.IsBadInput(err) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+}
+
+// TestDeviceOfNoHost: a device that this host cannot give is refused before
+// anything is made.
+func TestDeviceOfNoHost(t *testing.T) {
+	s, run := newSubstrate(t, func(c *Config) { c.VFIO = map[string][]string{"sprout-1": {"ffff:ff:1f.7"}} })
+	_, err := s.Create(t.Context(), small(t, run, "sprout-1"))
+	if !vitrine.IsUnsupported(err) && !vitrine.IsBadInput(err) {
+		t.Errorf("a device that is not there: %v", err)
+	}
+}
