@@ -66,6 +66,7 @@ type Settings struct {
 	Substrates []string      `json:"substrates"`
 	Fabrics    []string      `json:"fabrics"`
 	Also       []Combination `json:"also,omitempty"`          // measured beside every substrate on every fabric
+	Inside     bool          `json:"sender_inside,omitempty"` // the sender is an instance of the substrate too, not on the host
 	Sizes      []int         `json:"frame_sizes_without_fcs"` // bytes
 	SmallSize  int           `json:"small_frame_size"`        // of jitter and efficiency; bytes
 	Packets    int           `json:"packets"`                 // of each stream
@@ -73,6 +74,7 @@ type Settings struct {
 	Cut        delay.Cut     `json:"cut"`                     // of each stream, left out
 	Rates      Rates         `json:"rates"`                   // packets a second
 	Given      Given         `json:"given"`                   // by the user, so not to be scaled
+	Platform   Platform      `json:"platform,omitzero"`       // known once it runs
 	Scaled     []string      `json:"scaled,omitempty"`        // what was scaled to this host, and why
 }
 

@@ -97,7 +97,14 @@ func openSite(ctx context.Context, c *Config, v visit, dir string) (_ *site, err
 		return nil, err
 	}
 	s.closers = append(s.closers, wiring.Close)
-	if s.sender, err = s.put(ctx, s.host, wiring, vitrine.Generator, c.CPUs.Generator, dir); err != nil {
+	from := s.host
+	if c.Plan.Settings.Inside {
+		if foreignKernel(v.where.Substrate) {
+			return nil, &vitrine.Unsupported{What: "a sender inside a virtual machine", Missing: "a clock that is the host's", Do: "measure from the host"}
+		}
+		from = sub
+	}
+	if s.sender, err = s.put(ctx, from, wiring, vitrine.Generator, c.CPUs.Generator, dir); err != nil {
 		return nil, err
 	}
 	if s.receiver, err = s.put(ctx, sub, wiring, receiverName, c.CPUs.Function, dir); err != nil {

@@ -43,7 +43,7 @@ type networkFlags struct {
 	rate                         float64
 	cpus, generatorCPUs          []int
 	out                          string
-	resume, dryRun, json         bool
+	inside, resume, dryRun, json bool
 }
 
 func (a *app) measureNetworkCommand() *cobra.Command {
@@ -74,6 +74,7 @@ func (a *app) measureNetworkCommand() *cobra.Command {
 	flags.IntVar(&f.tail, "tail", -1, "packets at its end that are left out (default 1%)")
 	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all but the sender's)")
 	flags.IntSliceVar(&f.generatorCPUs, "generator-cpus", nil, "CPUs of the sender (default the first)")
+	flags.BoolVar(&f.inside, "inside", false, "send from an instance of the substrate too, instead of from the host")
 	flags.StringVar(&f.out, "out", "", "run folder (default runs/network-TIME)")
 	flags.BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished stream is repeated")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
@@ -108,7 +109,7 @@ func (f *networkFlags) settings(rateGiven bool) (measure.Settings, error) {
 		return given
 	}
 	s = measure.Settings{
-		Kind: measure.Kind, Metrics: f.metrics, Substrates: f.substrates, Fabrics: f.fabrics,
+		Kind: measure.Kind, Metrics: f.metrics, Substrates: f.substrates, Fabrics: f.fabrics, Inside: f.inside,
 		Sizes: f.frames, SmallSize: f.frames[0], Packets: f.count, Repeat: f.repeat,
 		Cut: delay.Cut{Head: share(f.head), Tail: share(f.tail)},
 		Rates: measure.Rates{
@@ -194,6 +195,7 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 	if scaled {
 		s = kept
 	} else {
+		s.Platform = measure.ReadPlatform("/", c.CPUs.Generator[0], c.CPUs.Function[0])
 		if s, err = measure.Scale(ctx, c, s, c.Results.LogDir("scale")); err != nil {
 			return err
 		}

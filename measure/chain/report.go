@@ -52,6 +52,16 @@ type Point struct {
 	Reordered int            `json:"reordered"`
 }
 
+// Mark says why what was measured is not to be compared; empty: it may be.
+func (c *Chain) Mark() string {
+	for _, s := range c.streams {
+		if s.Accelerator == "tcg" {
+			return "emulated (tcg)"
+		}
+	}
+	return ""
+}
+
 // Fit is the line of that name; ok is false when there is none.
 func (c *Chain) Fit(of string) (f Fit, ok bool) {
 	i := slices.IndexFunc(c.Fits, func(f Fit) bool { return f.Of == of })
