@@ -1,0 +1,82 @@
+package measure
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A Platform is what of the host RFC 8172 (section 3.2) and
+// draft-ietf-bmwg-containerized-infra want said beside what every manifest says.
+type Platform struct {
+	SenderNode   string `json:"sender_numa_node"` // of the sender's CPU; "not known: why"
+	ReceiverNode string `json:"receiver_numa_node"`
+	Hugepages    string `json:"hugepages"`             // reserved and free, and their size
+	THP          string `json:"transparent_hugepages"` // the mode that is on
+	ReceiveCPU   string `json:"kernel_receive_cpu"`    // where the kernel's receive work runs
+}
+
+// ReadPlatform reads it from the proc and sys folders below root, which is "/"
+// but in tests.
+func ReadPlatform(root string, sender, receiver int) Platform {
+	p := Platform{
+		SenderNode: numaNode(root, sender), ReceiverNode: numaNode(root, receiver), Hugepages: hugepages(root), THP: "not known",
+		ReceiveCPU: "the sender's: virtual links hand packets over on the CPU that sends (no receive packet steering is set)",
+	}
+	if text, err := os.ReadFile(filepath.Join(root, "sys/kernel/mm/transparent_hugepage/enabled")); err == nil {
+		if _, rest, ok := strings.Cut(string(text), "["); ok {
+			p.THP, _, _ = strings.Cut(rest, "]")
+		}
+	}
+	return p
+}
+
+func numaNode(root string, cpu int) string {
+	nodes, err := filepath.Glob(filepath.Join(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/node[0-9]*", cpu)))
+	if err != nil || len(nodes) == 0 {
+		return "not known: the kernel shows none"
+	}
+	return strings.TrimPrefix(filepath.Base(nodes[0]), "node")
+}
+
+func hugepages(root string) string {
+	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
+	if err != nil {
+		return "not known: " + err.Error()
+	}
+	values := map[string]string{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			values[name] = strings.TrimSpace(value)
+		}
+	}
+	if values["HugePages_Total"] == "" {
+		return "not known: /proc/meminfo has no HugePages_Total"
+	}
+	return fmt.Sprintf("%s reserved, %s free, of %s", values["HugePages_Total"], values["HugePages_Free"], values["Hugepagesize"])
+}
+
+// networkingModel is a fabric in the words of draft-ietf-bmwg-containerized-infra.
+func networkingModel(fabric string) string {
+	switch fabric {
+	case "direct":
+		return "none: a link of the kernel's between the two, or an interface of the host moved into the instance"
+	case "bridge", "vxlan":
+		return "kernel-space: the kernel's bridge"
+	case "macvlan", "macvtap", "ipvlan":
+		return "kernel-space: a virtual device of the kernel's, without a switch"
+	case "ovs":
+		return "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev); which one is under its ports"
+	case "sriov":
+		return "Smart-NIC: virtual functions (SR-IOV)"
+	case "host", "loopback":
+		return "none: the host's own network stack"
+	case Floor:
+		return "none: the loopback interface of a network namespace"
+	}
+	return "not known"
+}

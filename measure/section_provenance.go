@@ -1,0 +1,91 @@
+package measure
+
+import (
+	"fmt"
+	"strings"
+
+	"vitrine/result"
+)
+
+// instrument is how well the streams were sent.
+func (s *Summary) instrument() result.Section {
+	sent := result.Table{
+		Caption: "How the streams were sent: how long after its time the 99th percentile of packets left, and the latest of all, in microseconds; how far the time of day moved against the steady clock in one stream; whose the receive stamps are.",
+		Columns: columns("where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "stamps"),
+	}
+	sent.Columns[1].Number, sent.Columns[7].Number = false, false
+	for _, r := range s.Rows {
+		head := []result.Cell{{Text: r.Combination.String()}, {Text: r.Metric + ", " + r.Way}, text("%d", r.Size), text("%.0f", r.Rate)}
+		sent.Rows = append(sent.Rows, line(r, head, func() []result.Cell {
+			return []result.Cell{within(r.Schedule), plain(r.ScheduleMax), plain(r.Drift), {Text: r.Stamps}}
+		}))
+	}
+	ports := result.Table{
+		Caption: "The ports, as they were: link type, MTU in bytes, IPv6, how neighbours were known, and the offloads that were on.",
+		Columns: columns("where", "instance", "interface", "link", "MTU", "IPv6", "neighbours", "offloads on"),
+	}
+	for i := range ports.Columns {
+		ports.Columns[i].Number = ports.Columns[i].Name == "MTU"
+	}
+	for _, w := range s.Ports {
+		for _, p := range w.Ports {
+			ports.Rows = append(ports.Rows, result.Line{Cells: []result.Cell{
+				{Text: w.String()}, {Text: p.Instance}, {Text: p.Interface}, {Text: p.Driver}, text("%d", p.MTU), {Text: p.IPv6},
+				{Text: p.Neighbour}, {Text: strings.Join(p.Offloads, ", ")},
+			}})
+		}
+	}
+	return result.Section{Name: "instrument", Title: "Instrument and ports", Tables: []result.Table{sent, ports}}
+}
+
+// provenance says what a result was taken with, in the words of those who say
+// what is to be said.
+func (s *Summary) provenance(m result.Manifest) result.Section {
+	t := result.Table{
+		Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172, ETSI GS NFV-TST 009 and draft-ietf-bmwg-containerized-infra.",
+		Columns: []result.Column{{Name: "what"}, {Name: "here"}, {Name: "whose word"}},
+	}
+	add := func(what, here, whose string) {
+		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: what}, {Text: here}, {Text: whose}}})
+	}
+	x := s.Settings
+	add("frame sizes", fmt.Sprintf("%s bytes, without the frame check sequence (with it 4 more)", joined(x.Sizes)), "RFC 2544, section 9.1")
+	add("trial", fmt.Sprintf("one stream of %d packets at a fixed rate; the first %d and the last %d are left out", x.Packets, x.Cut.Head, x.Cut.Tail), "NFV-TST 009; RFC 2544, section 24")
+	add("repeats", fmt.Sprintf("%d, each a fresh deployment, all combinations in turn", x.Repeat), "NFV-TST 009: a set of trials")
+	add("loss and order", "counted, never a reason to leave a trial out", "NFV-TST 009")
+	for _, name := range x.Substrates {
+		add("virtualization, "+name, m.Substrates[name], "RFC 8172, section 3.2")
+	}
+	if m.Accelerator != "" && m.Accelerator != "none" {
+		add("accelerator of virtual machines", m.Accelerator, "RFC 8172, section 3.2")
+	}
+	for _, name := range x.Fabrics {
+		add("networking model, "+name, networkingModel(name), "containerized-infra: networking models")
+	}
+	add("CPU pinning", fmt.Sprintf("sender on CPU %d, receiver on CPU %d; the kernel's receive work: %s", first(m.CPUs.Generator), first(m.CPUs.Function), x.Platform.ReceiveCPU), "RFC 8172, section 3.2")
+	isolated := "none (isolcpus)"
+	if len(m.Host.IsolatedCPUs) > 0 {
+		isolated = joined(m.Host.IsolatedCPUs)
+	}
+	add("CPU isolation", isolated, "containerized-infra: CPU cores")
+	add("NUMA node", fmt.Sprintf("sender %s, receiver %s", x.Platform.SenderNode, x.Platform.ReceiverNode), "containerized-infra: NUMA affinity")
+	add("hugepages", fmt.Sprintf("%s; transparent: %s; the instances use none", x.Platform.Hugepages, x.Platform.THP), "containerized-infra: hugepages")
+	add("simultaneous multithreading", m.Host.SMT, "RFC 8172, section 3.2")
+	add("shared resources", strings.Join(m.NotIsolated, "; "), "RFC 8172, section 3.4")
+	for _, why := range x.Scaled {
+		add("scaled to this host", why, "")
+	}
+	return result.Section{Name: "taken-with", Title: "What this was taken with", Tables: []result.Table{t}}
+}
+
+func joined(list []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
+}
+
+// first is the CPU that is used of those reserved; -1: none is.
+func first(cpus []int) int {
+	if len(cpus) == 0 {
+		return -1
+	}
+	return cpus[0]
+}
