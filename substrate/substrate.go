@@ -84,6 +84,13 @@ type Cleaner interface {
 	Clean(ctx context.Context) (removed []string, err error)
 }
 
+// An Accelerated is a Substrate whose instances are virtual machines.
+type Accelerated interface {
+	// Accelerator is what they run with here: "kvm", or "tcg", which emulates.
+	// The answer comes from booting, and what boots may have to be built first.
+	Accelerator(ctx context.Context) (string, error)
+}
+
 // A Checker says what of a back end this host can do.
 type Checker interface {
 	Check(ctx context.Context) []Check

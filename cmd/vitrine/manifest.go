@@ -22,7 +22,7 @@ func (a *app) manifest(ctx context.Context, cfg *trial.Config, b *backends) resu
 			result.NewSpec("workload", w.Path, w.Raw),
 		},
 		Host: result.ReadHost("/"), CPUs: result.Reservation(cfg.CPUs),
-		Substrates: map[string]string{}, Accelerator: "none",
+		Substrates: map[string]string{}, Accelerator: b.accelerator(ctx, d.Servers),
 	}
 	for _, c := range d.Components {
 		m.Components = append(m.Components, result.Component{Name: c.Name, Short: c.Short, Scalable: c.Scalable})

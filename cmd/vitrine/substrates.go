@@ -16,6 +16,7 @@ import (
 	"vitrine/substrate/docker"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu"
+	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/unikernel"
 )
 
@@ -109,6 +110,31 @@ func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (pl
 		return nil, err
 	}
 	return unikernel.New(c)
+}
+
+// accelerator is what virtual machines of a deployment run with; "none": it has
+// none. Where it cannot be found out none will start, and the trials say why.
+func (b *backends) accelerator(ctx context.Context, servers spec.Servers) string {
+	found := "none"
+	for _, choice := range servers.Choices() {
+		s, err := b.substrate(ctx, choice, servers.Parts[choice.Substrate])
+		if err != nil {
+			continue
+		}
+		a, ok := s.(substrate.Accelerated)
+		if !ok {
+			continue
+		}
+		name, err := a.Accelerator(ctx)
+		if err != nil {
+			b.log.Warn("looking for the accelerator of virtual machines", "substrate", choice.Substrate, "error", err)
+			continue
+		}
+		if found = name; !machine.Comparable(name) {
+			break // what is emulated is told first
+		}
+	}
+	return found
 }
 
 // place opens a substrate that is not for a deployment, but to look at or to

@@ -22,6 +22,7 @@ import (
 	"vitrine/internal/runs"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
+	"vitrine/substrate/qemu/machine"
 )
 
 // newSubstrate makes one with a run of its own, closed with the test.
@@ -239,6 +240,49 @@ func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	default:
 		t.Error("the machine has gone, and its command has not ended")
 	}
+}
+
+// TestQemuAgentIsStatic: a guest may have no libraries.
+func TestQemuAgentIsStatic(t *testing.T) {
+	s, run := newSubstrate(t, func(c *Config) { c.Agent = []string{"/bin/sh"} })
+	if _, err := s.Create(t.Context(), small(t, run, "sprout-1")); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
+		t.Errorf("an agent that needs libraries: %v", err)
+	}
+}
+
+// TestQemuAccelerator: the one that is asked for is used or refused, and what
+// is found is one that boots.
+func TestQemuAccelerator(t *testing.T) {
+	found := accelerator(t, "")
+	if found != machine.KVM && found != machine.TCG {
+		t.Errorf("machines run with %q", found)
+	}
+	if got := accelerator(t, machine.TCG); got != machine.TCG {
+		t.Errorf("asked for %s, and machines run with %s", machine.TCG, got)
+	}
+	s, _ := newSubstrate(t, func(c *Config) { c.Accelerator = machine.KVM })
+	got, err := s.Accelerator(t.Context())
+	if found == machine.KVM && got != found || found != machine.KVM && !vitrine.IsUnsupported(err) {
+		t.Errorf("asked for %s where there is %s: %q, %v", machine.KVM, found, got, err)
+	}
+	c := config(t, nil)
+	c.Accelerator = "xen"
+	if _, err := New(c); !vitrine.IsBadInput(err) {
+		t.Errorf("accelerator xen: %v", err)
+	}
+}
+
+func accelerator(t *testing.T, asked string) string {
+	t.Helper()
+	s, _ := newSubstrate(t, func(c *Config) { c.Accelerator = asked })
+	found, err := s.Accelerator(t.Context())
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // TestQemuImage starts a machine from a disk like those that distributions

@@ -3,6 +3,7 @@ package qemu
 import (
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -92,6 +93,9 @@ func (s *Substrate) agentDisk(ctx context.Context) (string, error) {
 		return "", errors.New("no program is named")
 	}
 	program := s.config.Agent[0]
+	if err := static(program); err != nil {
+		return "", err
+	}
 	f, err := os.Open(program)
 	if err != nil {
 		return "", err
@@ -125,6 +129,21 @@ const (
 	agentName = "agent"
 	agentDisk = "agent.raw"
 )
+
+// static refuses a program that a guest may not have the libraries of.
+func static(program string) error {
+	f, err := elf.Open(program)
+	if err != nil {
+		return fmt.Errorf("reading the program %s: %w", program, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return &vitrine.BadInput{File: program, Found: "a program that needs libraries, and guests may not have them", Want: "one that was built with CGO_ENABLED=0, as make build does"}
+		}
+	}
+	return nil
+}
 
 func copyFile(from, to string) error {
 	in, err := os.Open(from)

@@ -73,11 +73,12 @@ type Substrate struct {
 }
 
 var (
-	_ substrate.Substrate = (*Substrate)(nil)
-	_ substrate.Cleaner   = (*Substrate)(nil)
-	_ substrate.Checker   = (*Substrate)(nil)
-	_ substrate.Instance  = (*Instance)(nil)
-	_ substrate.Process   = (*command)(nil)
+	_ substrate.Substrate   = (*Substrate)(nil)
+	_ substrate.Cleaner     = (*Substrate)(nil)
+	_ substrate.Checker     = (*Substrate)(nil)
+	_ substrate.Accelerated = (*Substrate)(nil)
+	_ substrate.Instance    = (*Instance)(nil)
+	_ substrate.Process     = (*command)(nil)
 )
 
 // Memory of machines, in bytes.
