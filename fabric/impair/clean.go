@@ -5,115 +5,86 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
-	"github.com/prometheus/procfs"
+	"github.com/vishvananda/netlink"
 
+	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/pidfd"
 	"vitrine/internal/runs"
 	"vitrine/substrate"
 )
 
-// An emulator ends with the program that started it, for then its stdin does.
-// One that cannot, as when it is stopped, is found by a record of the run.
-const (
-	recordKind = "impair"
-	recordName = "emulator"
-)
+var _ substrate.Cleaner = (*Fabric)(nil)
 
-// record notes the emulator's process.
-func record(run *runs.Run, pid int) error {
-	since, err := started(pid)
-	if err != nil {
-		return err
+// Clean removes what dead runs left of impaired links, and of the fabric.
+func (f *Fabric) Clean(ctx context.Context) ([]string, error) {
+	removed, err := Cleaner{Root: f.config.Run.Root}.Clean(ctx)
+	if c, can := f.inner.(substrate.Cleaner); can && err == nil {
+		var more []string
+		more, err = c.Clean(ctx)
+		removed = append(removed, more...)
 	}
-	return run.Record(recordKind, recordName, fmt.Appendf(nil, "%d %d", pid, since))
+	return removed, err
 }
 
-// started is when a process began, in the kernel's ticks since boot, which with
-// its number tells it from all others.
-func started(pid int) (uint64, error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, fmt.Errorf("looking for process %d: %w", pid, err)
-	}
-	stat, err := p.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("reading the state of process %d: %w", pid, err)
-	}
-	return stat.Starttime, nil
-}
-
-// A Cleaner removes what is left of impaired links of dead runs.
+// A Cleaner removes what is left of impaired links of dead runs. It comes before
+// those of fabrics, whose interfaces it puts back.
 type Cleaner struct {
 	Root string // where runs are known
 }
 
 var _ substrate.Cleaner = Cleaner{}
 
-// Clean ends emulators that did not end, and removes their namespaces.
-func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
+// Clean removes the namespaces of emulators, which have ended: their stdin did
+// with the program that started them.
+func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	dead, err := runs.Dead(c.Root)
 	if err != nil {
 		return nil, err
 	}
 	for _, run := range dead {
-		records, err := runs.Records(c.Root, run, recordKind)
-		if err != nil {
-			return removed, err
-		}
-		for name, value := range records {
-			ended, err := end(ctx, string(value))
-			if err == nil {
-				err = runs.Erase(c.Root, run, recordKind, name)
-			}
-			if err != nil {
-				return removed, fmt.Errorf("ending the link emulator of run %s: %w", run, err)
-			}
-			if ended {
-				removed = append(removed, "link emulator of run "+run)
-			}
-		}
 		if _, err := os.Stat(netns.Path(middle(run))); err != nil {
 			continue
 		}
-		if err := netns.Delete(middle(run)); err != nil {
-			return removed, err
+		if err := errors.Join(release(run), netns.Delete(middle(run))); err != nil {
+			return removed, fmt.Errorf("cleaning impaired links of run %s: %w", run, err)
 		}
 		removed = append(removed, "network namespace "+middle(run))
 	}
 	return removed, nil
 }
 
-// end kills the process of a record, when it still is.
-func end(ctx context.Context, value string) (ended bool, err error) {
-	first, second, _ := strings.Cut(value, " ")
-	pid, err := strconv.Atoi(first)
-	since, err2 := strconv.ParseUint(second, 10, 64)
-	if err := errors.Join(err, err2); err != nil {
-		return false, fmt.Errorf("reading its record: %w", err)
+// release moves interfaces of the host that the fabric had lent to an instance
+// (segment.Lender marks them) back to the host, where the fabric's cleaning finds
+// them: those that are not real would go with the namespace.
+func release(run string) error {
+	here, err := segment.OpenHere()
+	if err != nil {
+		return err
 	}
-	set := make(pidfd.Set)
-	defer set.Close()
-	if err := set.Add(pid); err != nil {
-		return false, err
-	}
-	// Looked at once the descriptor stands for it: the number cannot pass on now.
-	if began, err := started(pid); err != nil || began != since {
-		return false, nil
-	}
-	if err := set.Kill(); err != nil {
-		return false, err
-	}
-	return true, set.Wait(ctx)
+	defer here.Close()
+	return netns.Do(netns.Path(middle(run)), func() error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return fmt.Errorf("listing interfaces: %w", err)
+		}
+		for _, link := range links {
+			if !strings.HasPrefix(link.Attrs().Alias, "vitrine "+run+" ") {
+				continue
+			}
+			if err := netlink.LinkSetNsFd(link, int(here.Fd())); err != nil {
+				return fmt.Errorf("giving the host %s back: %w", link.Attrs().Alias, err)
+			}
+		}
+		return nil
+	})
 }
 
 // Check says whether this host can have impaired links. It tries, in a
 // namespace that is gone at once.
 func Check(context.Context) []substrate.Check {
-	c := substrate.Check{Name: "impair: delay, loss and rate", OK: true, Detail: "by packet sockets, on links of any fabric with network namespaces"}
+	c := substrate.Check{Name: "impair: delay, loss and rate", OK: true, Detail: "by an emulator on packet sockets"}
 	err := netns.Try(func() error {
 		s, err := openSocket("lo")
 		if err != nil {
@@ -121,8 +92,11 @@ func Check(context.Context) []substrate.Check {
 		}
 		return s.close()
 	})
-	if err = unsupported(err); err != nil {
+	switch err = unsupported(err); {
+	case err != nil:
 		c.OK, c.Detail, c.Missing = false, "", err.Error()
+	case hasNetem() == nil:
+		c.Detail = "by netem; jitter and rate by an emulator on packet sockets"
 	}
 	return []substrate.Check{c}
 }

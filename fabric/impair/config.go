@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,65 +13,88 @@ import (
 
 	"vitrine"
 	"vitrine/internal/runs"
+	"vitrine/spec"
 )
 
-// Config is the part servers.impair of a deployment: what the links between two
-// kinds of instances do to packets, whatever the fabric.
+// Config is the part servers.impair of a deployment: what links do to packets,
+// whatever the fabric. What is said beside links is of every instance's link.
 type Config struct {
-	Between []string `yaml:"between" json:"between,omitempty" jsonschema:"minItems=2,maxItems=2"` // The two ends of the link: each a component, an instance (sprout-1), generator, or * for all; [generator, "*"] unless said. The emulator sits at each instance of the first.
-	Link    `yaml:",inline"`
-	Back    *Link  `yaml:"back" json:"back,omitempty"`                      // From the second end to the first; as the other way unless said. {} impairs one way only.
-	CPU     *int   `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"` // The emulator's own CPU; the scheduler's choice unless said.
-	Seed    uint64 `yaml:"seed" json:"seed,omitempty"`                      // Of loss, jitter and reordering; the same seed loses the same packets.
+	Link  `yaml:",inline"`
+	Links map[string]Link `yaml:"links" json:"links,omitempty"`                                                                            // By generator, component or instance (sprout-1): what its link does instead; {} leaves it as it is.
+	By    string          `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What does it: the kernel's netem, or a process of this program. auto: netem where the kernel has it, and it does what is asked in order.
+	CPU   *int            `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the scheduler's choice unless said.
+	Seed  uint64          `yaml:"seed" json:"seed,omitempty"`                                                                              // Of the emulator's loss, jitter and reordering; the same seed loses the same packets.
 
 	Run     *runs.Run    `yaml:"-" json:"-"` // whose instances it wires
 	Command []string     `yaml:"-" json:"-"` // the program that runs the verb Verb, and the verb
-	Folder  string       `yaml:"-" json:"-"` // relative paths of tables are below it: the deployment's
 	Logger  *slog.Logger `yaml:"-" json:"-"` // may be nil
 }
 
-// Everybody is the end of a link that is whatever instance.
-const Everybody = "*"
+// What impairs links.
+const (
+	Auto     = "auto"
+	Netem    = "netem"
+	Emulator = "emulator"
+)
 
-// where names the options in errors.
-const where = "servers.impair"
-
-// resolve checks the options, fills in what is not said, and reads tables.
-func (c *Config) resolve() error {
-	if len(c.Between) == 0 {
-		c.Between = []string{vitrine.Generator, Everybody}
+// Read reads the part servers.impair of a deployment that has these components;
+// what cannot be is a *vitrine.BadInput with its place.
+func Read(part spec.Node, components []string) (Config, error) {
+	var c Config
+	if err := part.Decode(&c); err != nil {
+		return c, err
 	}
-	if len(c.Between) != 2 || slices.Contains(c.Between, "") {
-		return &vitrine.BadInput{File: where, Found: fmt.Sprintf("between: %q", c.Between), Want: "want two ends, each a component, an instance, generator or *"}
+	if err := c.check(part); err != nil {
+		return c, err
 	}
-	if c.Back == nil {
-		c.Back = new(c.Link)
-	}
-	links := map[string]*Link{where: &c.Link, where + ".back": c.Back}
-	for name, l := range links {
-		if err := l.check(name); err != nil {
-			return err
-		}
-		if l.Table == "" {
-			continue
-		}
-		path := l.Table
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(c.Folder, path)
-		}
-		var err error
-		if l.delays, err = readTable(path); err != nil {
-			return err
+	for _, name := range slices.Sorted(maps.Keys(c.Links)) {
+		if !slices.ContainsFunc(append(components, vitrine.Generator), func(c string) bool { return c == name || c == component(name) }) {
+			return c, part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), "links", name)
 		}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c.checkCPU()
+	return c, nil
 }
 
+// check checks the options and fills in what is not said. part is where they
+// come from, for errors.
+func (c *Config) check(part spec.Node) error {
+	at := func(path ...string) func(field, found, want string) error {
+		return func(field, found, want string) error {
+			err := part.BadInput(field+": "+found, want, append(path, field)...)
+			if part.IsZero() {
+				err.File = "impair"
+			}
+			return err
+		}
+	}
+	if err := c.Link.check(at()); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Links)) {
+		link := c.Links[name]
+		if err := link.check(at("links", name)); err != nil {
+			return err
+		}
+		c.Links[name] = link
+		if c.By == Netem && !link.suitsNetem() {
+			return at("links", name)("by", "netem with jitter or rate", netemWant)
+		}
+	}
+	switch {
+	case c.By == "":
+		c.By = Auto
+	case c.By == Netem && !c.suitsNetem():
+		return at()("by", "netem with jitter or rate", netemWant)
+	case c.By != Auto && c.By != Netem && c.By != Emulator:
+		return at()("by", fmt.Sprintf("%q", c.By), "want auto, netem or emulator")
+	}
+	return c.checkCPU(at())
+}
+
+const netemWant = "want auto or emulator: netem reorders packets by jitter and counts its queue in packets"
+
 // checkCPU sees that this process may run where the emulator is to.
-func (c *Config) checkCPU() error {
+func (c *Config) checkCPU(bad func(field, found, want string) error) error {
 	if c.CPU == nil {
 		return nil
 	}
@@ -80,30 +103,26 @@ func (c *Config) checkCPU() error {
 	if err := unix.SchedGetaffinity(os.Getpid(), &allowed); err != nil {
 		return fmt.Errorf("reading the CPUs of this process: %w", err)
 	}
-	var online unix.CPUSet
-	if err := unix.SchedGetaffinity(1, &online); err != nil {
-		online = allowed
-	}
-	if *c.CPU < 0 || *c.CPU >= len(online)*64 || !online.IsSet(*c.CPU) && !allowed.IsSet(*c.CPU) {
-		return &vitrine.BadInput{File: where, Found: fmt.Sprintf("cpu: %d", *c.CPU), Want: "name a CPU that this host has"}
+	if *c.CPU < 0 || *c.CPU >= len(allowed)*64 || !allowed.IsSet(*c.CPU) {
+		return bad("cpu", fmt.Sprint(*c.CPU), "name a CPU that this process may run on")
 	}
 	return nil
 }
 
-func (c *Config) cpu() int {
-	if c.CPU == nil {
-		return -1
-	}
-	return *c.CPU
+// component is that of an instance: sprout of sprout-1.
+func component(instance string) string {
+	dash := strings.LastIndexByte(instance, '-')
+	return instance[:max(dash, 0)]
 }
 
-// is says whether an instance is of an end: "sprout-1" is sprout-1, sprout and *.
-func is(instance, end string) bool {
-	if end == Everybody || end == instance {
-		return true
+// of is what the link of an instance does.
+func (c *Config) of(instance string) Link {
+	for _, name := range []string{instance, component(instance)} {
+		if link, is := c.Links[name]; is {
+			return link
+		}
 	}
-	dash := strings.LastIndexByte(instance, '-')
-	return dash > 0 && instance[:dash] == end
+	return c.Link
 }
 
 // seed is of one instance's link, so that links do not lose the same packets.

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"slices"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -14,10 +12,6 @@ import (
 type direction struct {
 	from, to *socket
 	line     *line
-	plain    bool     // nothing is asked of it: all frames go on at once
-	peers    []uint32 // IPv4 addresses whose packets are impaired
-	but      bool     // or, of all frames but ARP, those that are not impaired
-	peerAt   int      // where the peer's address is in an IPv4 header
 
 	ordered  *lane
 	express  *lane // of those that overtake; nil: none do
@@ -29,34 +23,23 @@ type direction struct {
 	ended    int64
 }
 
-// The offsets of addresses in an IPv4 header.
-const (
-	sourceAt      = 12
-	destinationAt = 16
-)
-
 // room is how many bytes a direction may have to hold.
 func (l Link) room() int {
 	const fastest = 10e9 / 8 // bytes a second, where no rate is asked for
-	travels := l.Delay + 4*l.Jitter
-	if n := len(l.delays); n > 0 {
-		travels += time.Duration(l.delays[n-1])
-	}
 	rate := fastest
 	if l.Rate > 0 {
 		rate = min(rate, float64(l.Rate)/8)
 	}
-	// A packet of 64 bytes takes up bytesPerPacket in the lane's list.
-	need := 2*rate*travels.Seconds() + 2*float64(l.Queue)
+	need := 2*rate*(l.Delay+l.Jitter).Seconds() + 2*float64(l.Queue)
 	return int(min(max(need, 1<<22), 1<<28))
 }
 
-func newDirection(from, to *socket, link Link, seed uint64) (*direction, error) {
+func newDirection(from, to *socket, instance string, link Link, seed uint64) (*direction, error) {
 	d := &direction{
-		from: from, to: to, line: newLine(link, seed), plain: link.String() == Link{}.String(),
-		lateness: newLateness(), began: math.MaxInt64, latest: math.MinInt64,
+		from: from, to: to, line: newLine(link, seed), latest: math.MinInt64,
+		made:     Made{Instance: instance, Way: link.Way, By: Emulator, Asked: link},
+		lateness: newLateness(), began: math.MaxInt64,
 	}
-	d.made.Asked = link
 	var err error
 	if d.ordered, err = newLane(link.room()); err != nil {
 		return nil, err
@@ -75,39 +58,6 @@ func (d *direction) close() error {
 		err = errors.Join(err, d.express.close())
 	}
 	return err
-}
-
-// setPeers says whose packets the line is for.
-func (d *direction) setPeers(f filter) {
-	d.but = f.But
-	d.peers = d.peers[:0]
-	for _, a := range f.Addrs {
-		four := a.As4()
-		d.peers = append(d.peers, binary.BigEndian.Uint32(four[:]))
-	}
-}
-
-// The EtherTypes that matter here.
-const (
-	typeIPv4 = 0x0800
-	typeARP  = 0x0806
-)
-
-// impairs says whether the frame is one of those that the line is for.
-func (d *direction) impairs(bytes []byte) bool {
-	const header = vnetSize + macSize + 2
-	if d.plain || len(bytes) < header {
-		return false
-	}
-	switch kind := binary.BigEndian.Uint16(bytes[header-2:]); {
-	case kind == typeARP:
-		return false
-	case d.but && len(d.peers) == 0:
-		return true
-	case kind != typeIPv4 || len(bytes) < header+20:
-		return d.but
-	}
-	return slices.Contains(d.peers, binary.BigEndian.Uint32(bytes[header+d.peerAt:])) != d.but
 }
 
 // onLine is how many bytes the frame is on a line: one that the kernel has still
@@ -129,40 +79,20 @@ func (d *direction) take(now, behind int64, limit int) (took bool) {
 			return took
 		}
 		took = true
-		switch {
-		case f.cut:
+		d.made.Packets++
+		if f.cut {
 			d.made.Missed++
-		case d.impairs(f.bytes):
+		} else {
 			d.impair(&f, min(now, f.arrived-behind))
-		default:
-			d.pass(&f)
 		}
 		d.from.release()
 	}
 	return took
 }
 
-// pass sends a frame at once that the line is not for. A VLAN tag makes it
-// longer than what was received, so it is written anew.
-func (d *direction) pass(f *frame) {
-	d.made.Passed++
-	bytes := f.bytes
-	if f.tag != 0 {
-		if bytes = d.ordered.reserve(f.length()); bytes == nil {
-			d.made.Missed++
-			return
-		}
-		f.copyTo(bytes)
-	}
-	d.batch.set(0, bytes)
-	d.made.Refused += int64(d.batch.send(d.to, 1))
-}
-
 // impair asks the line what becomes of a frame, and keeps it when it is to go on.
 func (d *direction) impair(f *frame, arrived int64) {
-	d.made.Packets++
 	d.latest = max(d.latest, arrived)
-	before := d.line.last
 	leaves, what := d.line.offer(d.latest, onLine(f.bytes))
 	to := d.ordered
 	switch what {
@@ -176,9 +106,6 @@ func (d *direction) impair(f *frame, arrived int64) {
 		d.made.Overtook++
 		to = d.express
 	case kept:
-		if leaves == before {
-			d.made.Waited++
-		}
 	}
 	room := to.reserve(f.length())
 	if room == nil {
@@ -227,30 +154,29 @@ func (d *direction) giveFrom(l *lane, now int64, clock func() int64) bool {
 // due is when the next packet leaves; the end of time when there is none.
 func (d *direction) due() int64 {
 	due := int64(math.MaxInt64)
-	if !d.ordered.empty() {
-		due = d.ordered.head().leaves
+	if p := d.ordered.peek(0); p != nil {
+		due = p.leaves
 	}
-	if d.express != nil && !d.express.empty() {
-		due = min(due, d.express.head().leaves)
+	if d.express != nil {
+		if p := d.express.peek(0); p != nil {
+			due = min(due, p.leaves)
+		}
 	}
 	return due
 }
 
 // result sums up what was made so far.
 func (d *direction) result() (Made, error) {
-	m := d.made
 	missed, err := d.from.overrun()
 	if err != nil {
 		return Made{}, err
 	}
 	d.made.Missed += missed
-	m.Missed += missed
+	d.made.Packets += missed
+	m := d.made
 	m.Lateness = quantiles(d.lateness)
-	if m.Packets > 0 {
-		m.Loss = float64(m.Lost) / float64(m.Packets)
-	}
 	if took := d.ended - d.began; took > 0 && d.ended > 0 {
-		m.Rate = float64(m.Bytes) * 8 / (float64(took) / 1e9)
+		m.Rate = Rate(float64(m.Bytes) * 8 / (float64(took) / 1e9))
 	}
 	return m, nil
 }

@@ -24,7 +24,7 @@ const (
 type wire struct {
 	name         string
 	outer, inner *socket
-	out, back    *direction
+	out, in      *direction
 }
 
 // An emulator moves frames between the interfaces of its wires. One thread does
@@ -63,20 +63,25 @@ func (e *emulator) change(do func()) error {
 	return nil
 }
 
-// run is the thread. cpu is the one that it keeps to; negative: any.
-func (e *emulator) run(cpu int) error {
+// run is the thread. cpu is the one that it keeps to; nil: any.
+func (e *emulator) run(cpu *int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if cpu >= 0 {
+	if cpu != nil {
 		var set unix.CPUSet
-		set.Set(cpu)
+		set.Set(*cpu)
 		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			return fmt.Errorf("keeping the emulator to CPU %d: %w", cpu, err)
+			return fmt.Errorf("keeping the emulator to CPU %d: %w", *cpu, err)
 		}
 	}
 	// Without it the kernel may end a sleep 50 microseconds late, to save power.
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("asking for exact timers: %w", err)
+	}
+	// Other work is to wait for packets, as it does for the kernel's own. Without
+	// the privilege it does not.
+	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("asking for a high priority: %w", err)
 	}
 	for {
 		e.mu.Lock()
@@ -102,7 +107,7 @@ func (e *emulator) run(cpu int) error {
 func (e *emulator) round(now, behind int64) (worked bool, due int64) {
 	due = math.MaxInt64
 	for _, w := range e.wires {
-		for _, d := range [...]*direction{w.out, w.back} {
+		for _, d := range [...]*direction{w.out, w.in} {
 			worked = d.take(now, behind, takeMost) || worked
 			worked = d.give(now, e.clock) || worked
 			due = min(due, d.due())
@@ -157,29 +162,18 @@ func openWire(a addition) (_ *wire, err error) {
 	if w.inner, err = openSocket(a.Inner); err != nil {
 		return nil, err
 	}
-	a.Out.delays, a.Back.delays = a.OutDelays, a.BackDelays
-	if w.out, err = newDirection(w.inner, w.outer, a.Out, a.Seed); err != nil {
+	if w.out, err = newDirection(w.inner, w.outer, a.Instance, a.Link.on(Out), a.Seed); err != nil {
 		return nil, err
 	}
-	if w.back, err = newDirection(w.outer, w.inner, a.Back, ^a.Seed); err != nil {
+	if w.in, err = newDirection(w.outer, w.inner, a.Instance, a.Link.on(In), ^a.Seed); err != nil {
 		return nil, err
 	}
-	w.out.peerAt, w.back.peerAt = destinationAt, sourceAt
-	w.back.made.Back = true
-	w.out.made.Instance, w.back.made.Instance = a.Instance, a.Instance
-	w.setPeers(a.Peers)
 	return w, nil
-}
-
-// setPeers says whose packets are impaired.
-func (w *wire) setPeers(p peers) {
-	w.out.setPeers(p.Out)
-	w.back.setPeers(p.Back)
 }
 
 func (w *wire) close() error {
 	var errs []error
-	for _, d := range []*direction{w.out, w.back} {
+	for _, d := range []*direction{w.out, w.in} {
 		if d != nil {
 			errs = append(errs, d.close())
 		}
@@ -197,6 +191,6 @@ func (w *wire) result() ([]Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	back, err := w.back.result()
-	return []Made{out, back}, err
+	in, err := w.in.result()
+	return []Made{out, in}, err
 }

@@ -2,25 +2,27 @@
 // packets, as a long or a thin line would, exactly and so that it can be
 // repeated.
 //
-// The kernel's own netem is missing from many kernels, reorders packets by its
-// jitter, and says nothing of how exact it was. So a process of this program
-// stands in the middle of the link, one for all links of a run, and moves frames
-// between two packet sockets: docs/impair.md says why these.
+// An instance's link is cut and joined again in a namespace of the run's own,
+// by the kernel's netem where there is one and it keeps packets in order, else by
+// an emulator: a process of this program, one for all links of a run, that moves
+// frames between packet sockets (docs/impair.md).
 package impair
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/internal/netns"
+	"vitrine/spec"
 )
 
 // A Fabric is another one whose links are impaired.
@@ -28,10 +30,11 @@ type Fabric struct {
 	config Config
 	inner  fabric.Fabric
 	middle string // the name of the emulators' namespace
+	netem  bool   // the kernel has it, and it may be used
 
 	mu       sync.Mutex
 	closed   bool
-	process  *process // nil until a link is impaired
+	process  *process // nil until a link is emulated
 	number   int      // of links so far
 	attached map[string]*port
 	made     []Made // of links that are no more
@@ -39,17 +42,23 @@ type Fabric struct {
 
 // A port is an attached instance.
 type port struct {
-	addr   netip.Addr
+	link   Link
 	splice *splice // nil: its link is left as it is
+	netem  bool    // not the emulator
 }
 
-var _ fabric.Fabric = (*Fabric)(nil)
+var (
+	_ fabric.Fabric   = (*Fabric)(nil)
+	_ fabric.Mirrorer = (*Fabric)(nil)
+)
 
 // Wrap impairs links of a fabric, whose instances must have network namespaces.
-// The fabric is closed with it, and by Wrap when it fails.
+// The fabric is closed with it, and by Wrap when it fails. What the config asks
+// for and cannot be is a *vitrine.BadInput, netem where the kernel has none a
+// *vitrine.Unsupported.
 func Wrap(ctx context.Context, inner fabric.Fabric, config Config) (*Fabric, error) {
 	f := &Fabric{config: config, inner: inner, middle: middle(config.Run.ID), attached: make(map[string]*port)}
-	if err := f.config.resolve(); err != nil {
+	if err := f.resolve(); err != nil {
 		return nil, errors.Join(err, inner.Close(ctx))
 	}
 	path, err := netns.Create(f.middle)
@@ -61,6 +70,22 @@ func Wrap(ctx context.Context, inner fabric.Fabric, config Config) (*Fabric, err
 		return nil, errors.Join(err, netns.Delete(f.middle), inner.Close(ctx))
 	}
 	return f, nil
+}
+
+// resolve checks the config and finds out whether netem may be used.
+func (f *Fabric) resolve() error {
+	if f.config.Logger == nil {
+		f.config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := f.config.check(spec.Node{}); err != nil || f.config.By == Emulator {
+		return err
+	}
+	err := hasNetem()
+	f.netem = err == nil
+	if f.config.By == Auto && vitrine.IsUnsupported(err) {
+		return nil
+	}
+	return err
 }
 
 // middle is the name of the emulators' namespace of a run.
@@ -80,8 +105,8 @@ func quiet() error {
 	return nil
 }
 
-// Attach attaches the instance to the fabric and, when it is at the link's first
-// end, puts the emulator into its link.
+// Attach attaches the instance to the fabric and, when its link is to be
+// impaired, puts what does so into it.
 func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +117,7 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	case f.closed:
 		return fail(errors.New("the fabric is closed"))
 	case p.NetNS == "":
-		return fail(errors.New("it shares the host's network, whose links are not to be touched; use a fabric of network namespaces, such as bridge"))
+		return fail(&vitrine.Unsupported{What: "impaired links of instances in the host's network", Missing: "an interface of the instance's own", Do: "use a fabric of network namespaces, such as bridge"})
 	case f.attached[p.Instance] != nil:
 		return fail(errors.New("it is attached already"))
 	}
@@ -100,14 +125,11 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	if err != nil {
 		return fabric.Endpoint{}, err
 	}
-	made := &port{addr: end.Addr}
+	made := &port{link: f.config.of(p.Instance)}
 	f.attached[p.Instance] = made
 	err = netns.Do(p.NetNS, func() error { return whole(end.Interface) })
-	if err == nil && is(p.Instance, f.config.Between[0]) {
+	if err == nil && !made.link.plain() {
 		err = f.impair(ctx, p, end, made)
-	}
-	if err == nil {
-		err = f.tellPeers(ctx, p.Instance)
 	}
 	if err != nil {
 		return fail(errors.Join(err, f.detach(context.WithoutCancel(ctx), p.Instance)))
@@ -115,88 +137,46 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	return end, nil
 }
 
-// impair puts the emulator into the link of a new instance.
+// impair cuts the link of a new instance and joins it again by netem or the
+// emulator.
 func (f *Fabric) impair(ctx context.Context, p fabric.Port, end fabric.Endpoint, made *port) error {
 	f.number++
-	s := &splice{
+	made.splice = &splice{
 		middle: netns.Path(f.middle), netns: p.NetNS, name: end.Interface,
 		outer: fmt.Sprintf("o%d", f.number), inner: fmt.Sprintf("i%d", f.number),
 	}
-	made.splice = s
-	if err := s.cut(); err != nil {
+	if err := made.splice.cut(); err != nil {
 		return err
 	}
 	if err := netns.Do(p.NetNS, func() error { return whole(end.Interface) }); err != nil {
 		return err
 	}
-	if err := f.start(); err != nil {
-		return err
+	if made.netem = f.netem && made.link.suitsNetem(); made.netem {
+		return netns.Do(netns.Path(f.middle), func() error { return made.splice.byNetem(made.link) })
+	}
+	if f.process == nil {
+		p, err := startProcess(f.config.Command, netns.Path(f.middle), f.config.CPU)
+		if err != nil {
+			return err
+		}
+		f.process = p
 	}
 	_, err := f.process.do(ctx, order{Add: &addition{
-		Instance: p.Instance, Outer: s.outer, Inner: s.inner, Seed: f.config.seed(p.Instance),
-		Out: f.config.Link, OutDelays: f.config.delays, Back: *f.config.Back, BackDelays: f.config.Back.delays,
-		Peers: f.peers(p.Instance),
+		Instance: p.Instance, Outer: made.splice.outer, Inner: made.splice.inner, Link: made.link, Seed: f.config.seed(p.Instance),
 	}})
 	return err
 }
 
-// start starts the emulator when none runs, and records it for Clean.
-func (f *Fabric) start() error {
-	if f.process != nil {
-		return nil
+// Mirror asks the fabric.
+func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
+	m, can := f.inner.(fabric.Mirrorer)
+	if !can {
+		return &vitrine.Unsupported{What: "mirror ports", Missing: "a fabric that can mirror", Do: "use the fabric bridge or ovs"}
 	}
-	p, err := startProcess(f.config.Command, netns.Path(f.middle), f.config.cpu())
-	if err != nil {
-		return err
-	}
-	if err := record(f.config.Run, p.cmd.Process.Pid); err != nil {
-		return errors.Join(err, p.stop())
-	}
-	f.process = p
-	return nil
+	return m.Mirror(ctx, of, to)
 }
 
-// peers says whose packets the link of an instance impairs. A packet between two
-// instances that both have an emulator is impaired where it leaves, once.
-func (f *Fabric) peers(of string) peers {
-	first, second := f.config.Between[0], f.config.Between[1]
-	p := peers{Of: of, Out: filter{But: second == Everybody}, Back: filter{But: second == Everybody}}
-	for name, peer := range f.attached {
-		twice := is(name, first) && is(of, second)
-		if name == of {
-			continue
-		}
-		if second == Everybody {
-			if twice {
-				p.Back.Addrs = append(p.Back.Addrs, peer.addr)
-			}
-			continue
-		}
-		if is(name, second) {
-			p.Out.Addrs = append(p.Out.Addrs, peer.addr)
-			if !twice {
-				p.Back.Addrs = append(p.Back.Addrs, peer.addr)
-			}
-		}
-	}
-	return p
-}
-
-// tellPeers tells the emulator of who has come or gone.
-func (f *Fabric) tellPeers(ctx context.Context, but string) error {
-	for name, p := range f.attached {
-		if name == but || p.splice == nil {
-			continue
-		}
-		now := f.peers(name)
-		if _, err := f.process.do(ctx, order{Peers: &now}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Detach takes the emulator out of the instance's link, and the instance off the
+// Detach takes out what impairs the instance's link, and the instance off the
 // fabric.
 func (f *Fabric) Detach(ctx context.Context, instance string) error {
 	f.mu.Lock()
@@ -207,16 +187,13 @@ func (f *Fabric) Detach(ctx context.Context, instance string) error {
 	if err := f.detach(ctx, instance); err != nil {
 		return fmt.Errorf("detaching %s from an impaired fabric: %w", instance, err)
 	}
-	if err := f.tellPeers(ctx, instance); err != nil {
-		f.config.Logger.Warn("impaired links do not know that an instance has gone", "instance", instance, "error", err)
-	}
 	return nil
 }
 
 func (f *Fabric) detach(ctx context.Context, instance string) error {
 	p := f.attached[instance]
 	if p.splice != nil {
-		f.finish(ctx, instance)
+		f.finish(ctx, instance, p)
 		if err := p.splice.undo(); err != nil {
 			return err
 		}
@@ -230,24 +207,36 @@ func (f *Fabric) detach(ctx context.Context, instance string) error {
 
 // finish ends an instance's link and keeps what was made of it. An emulator that
 // has ended can say nothing any more.
-func (f *Fabric) finish(ctx context.Context, instance string) {
-	if f.process == nil {
-		return
-	}
-	made, err := f.process.do(ctx, order{Remove: instance})
+func (f *Fabric) finish(ctx context.Context, instance string, p *port) {
+	made, err := f.ask(ctx, p, order{Remove: instance}, instance)
 	if err != nil {
 		f.config.Logger.Warn("what an impaired link made is not known", "instance", instance, "error", err)
 		return
 	}
 	f.made = append(f.made, made...)
 	for _, m := range made {
-		f.config.Logger.Info("impaired link", "instance", m.Instance, "back", m.Back, "asked", m.Asked, "packets", m.Packets,
+		f.config.Logger.Info("impaired link", "instance", m.Instance, "way", m.Way, "by", m.By, "asked", m.Asked, "packets", m.Packets,
 			"sent", m.Sent, "lost", m.Lost, "dropped", m.Dropped, "missed", m.Missed, "p99 late", m.Lateness.P99)
 	}
 }
 
+// ask asks netem or the emulator what an instance's link made.
+func (f *Fabric) ask(ctx context.Context, p *port, o order, instance string) (made []Made, err error) {
+	switch {
+	case p.netem:
+		err = netns.Do(netns.Path(f.middle), func() error {
+			made, err = p.splice.netemMade(instance, p.link)
+			return err
+		})
+		return made, err
+	case f.process == nil: // it could not be started
+		return nil, nil
+	}
+	return f.process.do(ctx, o)
+}
+
 // Made says what became of packets, link by link: of those that were detached,
-// and of those that are.
+// and of those that are attached.
 func (f *Fabric) Made(ctx context.Context) ([]Made, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -256,7 +245,7 @@ func (f *Fabric) Made(ctx context.Context) ([]Made, error) {
 		if p.splice == nil {
 			continue
 		}
-		made, err := f.process.do(ctx, order{Result: name})
+		made, err := f.ask(ctx, p, order{Result: name}, name)
 		if err != nil {
 			return nil, err
 		}
@@ -281,9 +270,6 @@ func (f *Fabric) Close(ctx context.Context) error {
 	if f.process != nil {
 		if err := f.process.stop(); err != nil {
 			f.config.Logger.Warn("the link emulator did not end well", "error", err)
-		}
-		if err := f.config.Run.Erase(recordKind, recordName); err != nil {
-			return err
 		}
 		f.process = nil
 	}

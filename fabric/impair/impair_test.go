@@ -2,22 +2,31 @@ package impair
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
+	"vitrine/fabric/direct"
 	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/loopback"
+	"vitrine/fabric/macvlan"
+	"vitrine/fabric/macvtap"
+	"vitrine/fabric/ovs"
+	"vitrine/fabric/vxlan"
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 )
-
-const killedEnv = "IMPAIR_TEST_ROOT"
 
 // TestMain lets the test binary be the emulator, and a run that can be killed.
 func TestMain(m *testing.M) {
@@ -28,127 +37,196 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if root := os.Getenv(killedEnv); root != "" {
-		fmt.Println(beKilled(root))
-		_, _ = io.Copy(io.Discard, os.Stdin) // until killed
-		return
-	}
-	os.Exit(m.Run())
+	os.Exit(fabrictest.Main(m, cases()))
 }
 
-// command is how the tests run the verb.
-func command() []string { return []string{os.Args[0], Verb} }
-
-// setup makes an impaired bridge; the test closes it.
-func setup(t testing.TB, root string, c Config) *Fabric {
-	t.Helper()
-	run, err := runs.New(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	f, err := open(run, c)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-func open(run *runs.Run, c Config) (*Fabric, error) {
-	b, err := bridge.New(bridge.Config{Run: run})
+// wrap impairs the links of a fabric, which may be nil with an error.
+func wrap(run *runs.Run, c Config, inner fabric.Fabric, err error) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Run, c.Command = run, command()
-	return Wrap(context.Background(), b, c)
+	c.Run, c.Command = run, []string{os.Args[0], Verb}
+	return Wrap(context.Background(), inner, c)
 }
 
-// place makes an instance's namespace, as a substrate does.
-func place(t testing.TB, run, instance string) string {
-	t.Helper()
-	name := "vt-" + run + "-" + instance
-	path, err := netns.Create(name)
+func onBridge(run *runs.Run, c Config) (*Fabric, error) {
+	b, err := bridge.New(bridge.Config{Run: run})
+	return wrap(run, c, b, err)
+}
+
+// cases are links of which one end is emulated, the other one, both, none.
+func cases() fabrictest.Cases {
+	emulated := func(run *runs.Run, inner fabric.Fabric, err error) (fabric.Fabric, error) {
+		return wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, inner, err)
+	}
+	return fabrictest.Cases{"lent": {Make: func(run *runs.Run) (fabric.Fabric, error) {
+		d, err := direct.New(direct.Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}})
+		return emulated(run, d, err)
+	}}, "bridge": {
+		Make: func(run *runs.Run) (fabric.Fabric, error) {
+			return onBridge(run, Config{
+				Link:  Link{Delay: time.Millisecond, Jitter: time.Millisecond},
+				Links: map[string]Link{"sprout-1": {}, "generator": {Rate: 1e9, Way: Out}},
+				By:    Emulator,
+			})
+		},
+		Fabric: middle,
+	}}
+}
+
+// TestImpairFabric: an impaired fabric is a fabric.
+func TestImpairFabric(t *testing.T) {
+	fabrictest.RunAll(t, fabrictest.Cases{"bridge": cases()["bridge"]})
+}
+
+// TestImpairFabrics: links of every fabric that gives instances interfaces.
+func TestImpairFabrics(t *testing.T) {
+	for name, open := range map[string]func(*runs.Run) (fabric.Fabric, error){
+		"direct":  func(run *runs.Run) (fabric.Fabric, error) { return direct.New(direct.Config{Run: run}) },
+		"macvlan": func(run *runs.Run) (fabric.Fabric, error) { return macvlan.New(macvlan.Config{Run: run}) },
+		"macvtap": func(run *runs.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) },
+		"vxlan":   func(run *runs.Run) (fabric.Fabric, error) { return vxlan.New(vxlan.Config{Run: run}) },
+		"ovs": func(run *runs.Run) (fabric.Fabric, error) {
+			return ovs.New(context.Background(), ovs.Config{Run: run})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+			inner, err := open(run)
+			f, err := wrap(run, Config{Link: Link{Delay: 10 * time.Millisecond}, By: Emulator}, inner, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := fabrictest.NewBench(t, f, run)
+			one, two := b.Attach("generator"), b.Attach("sprout-1")
+			for range 2 { // once both know each other's link-layer address
+				began := time.Now()
+				if err := b.Reach(one, two); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < 40*time.Millisecond {
+					t.Errorf("there and back took %s, by four links that take 10ms each", took)
+				}
+			}
+			made, err := f.Made(t.Context())
+			if err != nil || len(made) != 4 {
+				t.Fatalf("%+v, %v", made, err)
+			}
+			for _, m := range made {
+				if m.Sent == 0 || m.Sent != m.Packets {
+					t.Errorf("%s %s: %d of %d packets were sent on", m.Instance, m.Way, m.Sent, m.Packets)
+				}
+			}
+		})
+	}
+}
+
+// TestImpairNeedsInterfaces: links of the host's own network are not touched.
+func TestImpairNeedsInterfaces(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f, err := wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, loopback.New(loopback.Config{Run: run}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := netns.Delete(name); err != nil {
-			t.Error(err)
-		}
-	})
-	return path
+	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsUnsupported(err) {
+		t.Errorf("loopback: %v, want it not to be supported", err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
-// left finds the run's namespaces of fabrics, and interfaces other than lo in
-// the places.
-func left(run string, places []string) ([]string, error) {
-	var found []string
-	for _, name := range []string{middle(run), "vt-" + run + "-fabric"} {
-		if _, err := os.Stat(netns.Path(name)); err == nil {
-			found = append(found, name)
-		}
+// inside are the processes in a namespace that have not ended.
+func inside(t *testing.T, path string) (pids []int) {
+	t.Helper()
+	want, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, place := range places {
-		if _, err := os.Stat(place); err != nil {
-			continue // removed by the test
-		}
-		err := netns.Do(place, func() error {
-			links, err := net.Interfaces()
-			for _, link := range links {
-				if link.Name != "lo" {
-					found = append(found, place+": "+link.Name)
-				}
+	all, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range all {
+		is, err := os.Stat(ns) // not of one that has ended
+		if err == nil && os.SameFile(is, want) {
+			pid, err := strconv.Atoi(strings.Split(ns, "/")[2])
+			if err != nil {
+				t.Fatal(err)
 			}
-			return err
-		})
-		if err != nil {
-			return nil, err
+			pids = append(pids, pid)
 		}
 	}
-	return found, nil
+	return pids
 }
 
-// TestImpairFabric: an impaired fabric is a fabric, whichever instances have
-// the emulator in their links.
-func TestImpairFabric(t *testing.T) {
-	for name, between := range map[string][]string{"all": {"*", "*"}, "one": {"sprout", "bono"}} {
+// TestImpairKilled: an emulator ends with the run that started it, also one that
+// is stopped, and cleaning removes the rest.
+func TestImpairKilled(t *testing.T) {
+	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
-			fabrictest.Run(t, func(t *testing.T, root string) fabrictest.Harness {
-				f := setup(t, root, Config{Between: between, Link: Link{Delay: time.Millisecond, Jitter: time.Millisecond}})
-				var places []string
-				return fabrictest.Harness{
-					Fabric: f, Run: f.config.Run,
-					Place: func(t *testing.T, instance string) string {
-						places = append(places, place(t, f.config.Run.ID, instance))
-						return places[len(places)-1]
-					},
-					Left: func() ([]string, error) { return left(f.config.Run.ID, places) },
+			root := t.TempDir() + "/runs"
+			run, kill := fabrictest.Killable(t, "FABRICTEST_CASE=bridge", "FABRICTEST_ROOT="+root)
+			t.Cleanup(func() {
+				if err := netns.Delete("vt-" + run + "-bono-1"); err != nil {
+					t.Error(err)
 				}
 			})
+			emulators := inside(t, netns.Path(middle(run)))
+			if len(emulators) != 1 {
+				t.Fatalf("processes in the run's namespace: %d, want the emulator", emulators)
+			}
+			if stopped {
+				if err := unix.Kill(emulators[0], unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
+			kill()
+			for deadline := time.Now().Add(time.Minute); len(inside(t, netns.Path(middle(run)))) > 0; {
+				if time.Now().After(deadline) {
+					t.Fatal("the emulator did not end with its run")
+				}
+			}
+			f, err := onBridge(fabrictest.NewRun(t, root), Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Clean(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for _, left := range []string{middle(run), "vt-" + run + "-fabric"} {
+				if _, err := os.Stat(netns.Path(left)); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("cleaning left the namespace %s: %v", left, err)
+				}
+			}
+			if err := f.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
 
-func beKilled(root string) (string, error) {
-	run, err := runs.New(root)
-	if err != nil {
-		return "-", err
+// TestImpairLent: an interface of the host that the run had lent to an instance
+// whose link was impaired is the host's again after cleaning.
+func TestImpairLent(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	root := t.TempDir() + "/runs"
+	host.Do(t, func() error {
+		run, kill := fabrictest.Killable(t, "FABRICTEST_CASE=lent", "FABRICTEST_ROOT="+root)
+		t.Cleanup(func() {
+			if err := netns.Delete("vt-" + run + "-bono-1"); err != nil {
+				t.Error(err)
+			}
+		})
+		kill()
+		f, err := onBridge(fabrictest.NewRun(t, root), Config{})
+		if err != nil {
+			return err
+		}
+		_, err = f.Clean(t.Context())
+		return errors.Join(err, f.Close(t.Context()))
+	})
+	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
+		t.Errorf("the host has %q, %v", links, err)
 	}
-	f, err := open(run, Config{Between: []string{"bono", "*"}, Link: Link{Delay: time.Millisecond}})
-	if err != nil {
-		return run.ID, err
-	}
-	path, err := netns.Create("vt-" + run.ID + "-bono-1")
-	if err != nil {
-		return run.ID, err
-	}
-	_, err = f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path})
-	return run.ID, err
 }

@@ -43,9 +43,6 @@ func (l *lane) close() error { return unix.Munmap(l.bytes) }
 
 func (l *lane) empty() bool { return l.first == l.after }
 
-// head is the packet that leaves next; the lane is not empty.
-func (l *lane) head() *held { return &l.packets[l.first&(len(l.packets)-1)] }
-
 // peek is the packet n after the head; nil when there are not so many.
 func (l *lane) peek(n int) *held {
 	if l.first+n >= l.after {
@@ -68,7 +65,7 @@ func (l *lane) reserve(length int) []byte {
 	}
 	oldest := l.write // of an empty lane: all is free
 	if !l.empty() {
-		oldest = l.head().at
+		oldest = l.peek(0).at
 	}
 	switch {
 	case l.empty() || l.write > oldest: // free: from write to the end, and from the start to oldest

@@ -7,24 +7,24 @@ import (
 )
 
 // Made is what became of the packets of one direction of an impaired link: what
-// the emulator really did, by its own count.
+// was really done, by the count of whoever did it.
 type Made struct {
-	Instance string  `json:"instance"` // where the emulator sits
-	Back     bool    `json:"back"`     // false: packets that leave the instance; true: those that come to it
-	Asked    Link    `json:"asked"`    //
-	Packets  int64   `json:"packets"`  // that came and were to be impaired
-	Sent     int64   `json:"sent"`     // of these
-	Bytes    int64   `json:"bytes"`    // of frames sent, without FCS
-	Lost     int64   `json:"lost"`     // by chance, as asked
-	Dropped  int64   `json:"dropped"`  // at the tail of the queue
-	Overtook int64   `json:"overtook"` // skipped the delay
-	Waited   int64   `json:"waited"`   // left later than drawn, to keep order
-	Missed   int64   `json:"missed"`   // found no room in the emulator: it was too slow, or its CPU was taken
-	Refused  int64   `json:"refused"`  // that the kernel did not take
-	Passed   int64   `json:"passed"`   // besides: of other peers, and ARP, not impaired
-	Loss     float64 `json:"loss"`     // Lost/Packets
-	Rate     float64 `json:"rate"`     // bits a second from the first packet sent to the last
-	Lateness Late    `json:"lateness"` // of sending, after the time that was drawn
+	Instance string `json:"instance"` // whose link
+	Way      string `json:"way"`      // Out or In
+	By       string `json:"by"`       // Netem or Emulator
+	Asked    Link   `json:"asked"`    //
+	Packets  int64  `json:"packets"`  // that came
+	Sent     int64  `json:"sent"`     // of these
+	Bytes    int64  `json:"bytes"`    // of frames sent, without FCS
+	Lost     int64  `json:"lost"`     // by chance, as asked; netem counts what it found no room for with them
+
+	// The emulator's alone.
+	Dropped  int64 `json:"dropped"`  // at the tail of the queue
+	Overtook int64 `json:"overtook"` // skipped the delay
+	Missed   int64 `json:"missed"`   // found no room in the emulator: it was too slow, or its CPU was taken
+	Refused  int64 `json:"refused"`  // that the kernel did not take
+	Rate     Rate  `json:"rate"`     // from the first packet sent to the last
+	Lateness Late  `json:"lateness"` // of sending, after the time that was drawn
 }
 
 // Late is how much later than asked something was.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
+	"time"
 
 	"vitrine/internal/netns"
 )
@@ -26,9 +28,13 @@ type process struct {
 
 // startProcess starts an emulator in a network namespace. command is the program
 // and its arguments, the verb at the end.
-func startProcess(command []string, namespace string, cpu int) (*process, error) {
+func startProcess(command []string, namespace string, cpu *int) (*process, error) {
 	p := &process{cmd: exec.CommandContext(context.Background(), command[0], command[1:]...)}
 	p.cmd.Stderr = &p.said
+	// A Ctrl-C at a terminal is for this program, which then ends the emulator. And
+	// a group of its own that is stopped is woken and ended by the kernel when this
+	// program ends.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The program is this one, for which all of the environment was meant; a
 	// garbage collection would hold the thread up, and there is nothing to collect.
 	p.cmd.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=off")
@@ -50,6 +56,12 @@ func startProcess(command []string, namespace string, cpu int) (*process, error)
 	return p, nil
 }
 
+// patience is how long an emulator may take to answer, and to end.
+const patience = 10 * time.Second
+
+// kill ends the emulator at once; it may have ended already.
+func (p *process) kill() { _ = p.cmd.Process.Kill() }
+
 // do gives an order and waits for the answer.
 func (p *process) do(ctx context.Context, o order) ([]Made, error) {
 	p.mu.Lock()
@@ -64,13 +76,16 @@ func (p *process) do(ctx context.Context, o order) ([]Made, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.kill)() // one that does not answer is of no use any more
 	var a answer
 	if _, err = p.stdin.Write(append(line, '\n')); err == nil {
 		err = p.answers.Decode(&a)
 	}
 	if err != nil {
 		p.failed = fmt.Errorf("the link emulator has ended (%w); links are cut; it said: %s", err, bytes.TrimSpace(p.said.Bytes()))
-		_ = p.cmd.Process.Kill() // so that it is true
+		p.kill() // so that it is true
 		return nil, p.failed
 	}
 	if a.Error != "" {
@@ -85,6 +100,7 @@ func (p *process) stop() error {
 	if errors.Is(err, os.ErrClosed) {
 		err = nil
 	}
+	defer time.AfterFunc(patience, p.kill).Stop()
 	if ended := p.cmd.Wait(); ended != nil && p.failed == nil {
 		err = errors.Join(err, fmt.Errorf("the link emulator: %w: %s", ended, bytes.TrimSpace(p.said.Bytes())))
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"time"
 )
@@ -18,39 +17,21 @@ const Verb = "impair-link"
 type order struct {
 	Start  *start    `json:"start,omitempty"` // the first one
 	Add    *addition `json:"add,omitempty"`
-	Peers  *peers    `json:"peers,omitempty"`
 	Result string    `json:"result,omitempty"` // of the instance's link so far
 	Remove string    `json:"remove,omitempty"` // the instance's link
 }
 
 type start struct {
-	CPU int `json:"cpu"` // negative: any
+	CPU *int `json:"cpu,omitempty"` // nil: any
 }
 
 // An addition is a link to emulate between two interfaces.
 type addition struct {
-	Instance   string  `json:"instance"`
-	Outer      string  `json:"outer"` // towards the fabric
-	Inner      string  `json:"inner"` // towards the instance
-	Out        Link    `json:"out"`
-	Back       Link    `json:"back"`
-	OutDelays  []int64 `json:"out_delays,omitempty"` // Link.delays
-	BackDelays []int64 `json:"back_delays,omitempty"`
-	Seed       uint64  `json:"seed"`
-	Peers      peers   `json:"peers"`
-}
-
-// peers says whose packets an instance's link impairs.
-type peers struct {
-	Of   string `json:"of,omitempty"` // the instance
-	Out  filter `json:"out"`          // by the address that they go to
-	Back filter `json:"back"`         // by the address that they come from
-}
-
-// A filter is addresses, or all but those.
-type filter struct {
-	But   bool         `json:"but,omitempty"`
-	Addrs []netip.Addr `json:"addrs,omitempty"`
+	Instance string `json:"instance"`
+	Outer    string `json:"outer"` // towards the fabric
+	Inner    string `json:"inner"` // towards the instance
+	Link     Link   `json:"link"`
+	Seed     uint64 `json:"seed"`
 }
 
 // An answer says how an order went.
@@ -131,33 +112,21 @@ func (e *emulator) do(o order) (made []Made, err error) {
 		}
 		return nil, e.change(func() { e.wires = append(e.wires, w) })
 	}
-	name := o.Result + o.Remove
-	if o.Peers != nil {
-		name = o.Peers.Of
-	}
 	var w *wire
 	found := e.change(func() {
-		at := slices.IndexFunc(e.wires, func(w *wire) bool { return w.name == name })
+		at := slices.IndexFunc(e.wires, func(w *wire) bool { return w.name == o.Result+o.Remove })
 		if at < 0 {
-			err = fmt.Errorf("no link of %q", name)
+			err = fmt.Errorf("no link of %q", o.Result+o.Remove)
 			return
 		}
 		w = e.wires[at]
-		switch {
-		case o.Peers != nil:
-			w.setPeers(*o.Peers)
-		case o.Remove != "":
+		made, err = w.result()
+		if o.Remove != "" {
 			e.wires = slices.Delete(e.wires, at, at+1)
-			made, err = w.result()
-		default:
-			made, err = w.result()
 		}
 	})
-	if err := errors.Join(found, err); err != nil {
-		return nil, err
+	if o.Remove != "" && w != nil {
+		err = errors.Join(err, w.close())
 	}
-	if o.Remove != "" {
-		err = w.close()
-	}
-	return made, err
+	return made, errors.Join(found, err)
 }

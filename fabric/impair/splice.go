@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"vitrine"
+	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 )
 
@@ -61,7 +63,33 @@ func (s *splice) cut() error {
 	if err := netns.Do(s.middle, func() error { return s.pair(place) }); err != nil {
 		return err
 	}
-	return netns.Do(s.netns, func() error { return s.was.put(s.name) })
+	err = netns.Do(s.netns, func() error { return s.was.put(s.name) })
+	if err == nil {
+		err = netns.Do(s.netns, func() error { return settle(s.name) })
+	}
+	if err == nil {
+		err = netns.Do(s.middle, func() error { return settle(s.outer, s.inner) })
+	}
+	return err
+}
+
+// settle waits until interfaces of the thread's namespace work.
+func settle(names ...string) error {
+	links, err := segment.Host()
+	if err != nil {
+		return err
+	}
+	defer links.Close()
+	for _, name := range names {
+		link, err := links.LinkByName(name)
+		if err == nil {
+			err = segment.Settle(links, link.Attrs().Index)
+		}
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // look reads an interface of the thread's namespace.
@@ -71,6 +99,9 @@ func look(name string) (*face, error) {
 		return nil, fmt.Errorf("looking for the instance's %s: %w", name, err)
 	}
 	f := &face{attrs: *link.Attrs()}
+	if f.attrs.RawFlags&unix.IFF_NOARP != 0 {
+		return nil, &vitrine.Unsupported{What: "impaired links of a fabric without ARP", Missing: "link-layer addresses of " + name, Do: "use ipvlan in mode l2, or another fabric"}
+	}
 	if f.addrs, err = netlink.AddrList(link, netlink.FAMILY_V4); err != nil {
 		return nil, fmt.Errorf("reading the addresses of %s: %w", name, err)
 	}
@@ -116,7 +147,7 @@ func move(name, as string, to int) error {
 
 // pair makes the pair of interfaces and brings the middle's ends up.
 func (s *splice) pair(place int) error {
-	veth := netlink.NewVeth(netlink.LinkAttrs{Name: s.inner, Alias: s.was.attrs.Alias, MTU: s.was.attrs.MTU, TxQLen: -1})
+	veth := netlink.NewVeth(netlink.LinkAttrs{Name: s.inner, MTU: s.was.attrs.MTU, TxQLen: -1})
 	veth.PeerName, veth.PeerNamespace = s.name, netlink.NsFd(place)
 	veth.PeerMTU, veth.PeerHardwareAddr = uint32(s.was.attrs.MTU), s.was.attrs.HardwareAddr
 	if err := netlink.LinkAdd(veth); err != nil {

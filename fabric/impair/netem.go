@@ -1,0 +1,133 @@
+package impair
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/fabric/mirror"
+	"vitrine/internal/netns"
+)
+
+// suitsNetem says whether tc-netem(8) does what is asked, in order: its jitter
+// reorders packets, and its queue for a rate counts packets, those that travel
+// among them.
+func (l Link) suitsNetem() bool { return l.Jitter == 0 && l.Rate == 0 }
+
+// netemMost bounds the packets that travel: 10 s of 50,000 a second.
+const netemMost = 500_000
+
+// hasNetem tries, in a namespace that is gone at once.
+func hasNetem() error {
+	err := netns.Try(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return addNetem(lo, Link{})
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+		return &vitrine.Unsupported{What: "netem", Missing: "a kernel option (CONFIG_NET_SCH_NETEM): " + err.Error(), Do: "modprobe sch_netem, or use by: emulator"}
+	}
+	return unsupported(err)
+}
+
+// addNetem has netem impair what leaves by an interface.
+func addNetem(link netlink.Link, l Link) error {
+	q := netlink.NewNetem(
+		netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		netlink.NetemQdiscAttrs{Latency: uint32(l.Delay.Microseconds()), Limit: netemMost},
+	)
+	// By itself: the library rounds percentages to 32 bits of floating point.
+	q.Loss = share32(l.Loss)
+	if l.Reorder > 0 {
+		q.ReorderProb, q.Gap = share32(l.Reorder), 1
+	}
+	if err := netlink.QdiscAdd(q); err != nil {
+		return fmt.Errorf("giving %s netem: %w", link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// share32 is a share in the kernel's unit: 2^32-1 is all.
+func share32(share float64) uint32 { return uint32(math.Round(share * math.MaxUint32)) }
+
+// byNetem has the kernel join the two interfaces of a splice, on a thread in
+// their namespace: what one receives leaves by the other, through netem.
+func (s *splice) byNetem(l Link) error {
+	links, err := netlink.NewHandle()
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer links.Close()
+	outer, err := netlink.LinkByName(s.outer)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", s.outer, err)
+	}
+	inner, err := netlink.LinkByName(s.inner)
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", s.inner, err)
+	}
+	for _, d := range []struct {
+		from, to netlink.Link
+		link     Link
+	}{{inner, outer, l.on(Out)}, {outer, inner, l.on(In)}} {
+		if !d.link.plain() {
+			if err := addNetem(d.to, d.link); err != nil {
+				return err
+			}
+		}
+		if err := redirect(links, d.from.Attrs().Index, d.to.Attrs().Index); err != nil {
+			return fmt.Errorf("leading %s to %s: %w", d.from.Attrs().Name, d.to.Attrs().Name, err)
+		}
+	}
+	return nil
+}
+
+// redirect has what one interface receives leave by another.
+func redirect(links *netlink.Handle, from, to int) error {
+	err := links.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: from, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = mirror.Everything(links,
+		netlink.FilterAttrs{LinkIndex: from, Parent: netlink.HANDLE_MIN_INGRESS, Protocol: unix.ETH_P_ALL, Priority: 1},
+		[]netlink.Action{&netlink.MirredAction{
+			ActionAttrs: netlink.ActionAttrs{Action: netlink.TC_ACT_STOLEN}, MirredAction: netlink.TCA_EGRESS_REDIR, Ifindex: to,
+		}})
+	return err
+}
+
+// netemMade reads what netem counted, on a thread in the splice's namespace. It
+// does not tell loss from want of room.
+func (s *splice) netemMade(instance string, l Link) ([]Made, error) {
+	var all []Made
+	for _, d := range []struct {
+		name string
+		link Link
+	}{{s.outer, l.on(Out)}, {s.inner, l.on(In)}} {
+		made := Made{Instance: instance, Way: d.link.Way, By: Netem, Asked: d.link}
+		link, err := netlink.LinkByName(d.name)
+		if err != nil {
+			return nil, fmt.Errorf("looking for %s: %w", d.name, err)
+		}
+		qdiscs, err := netlink.QdiscList(link)
+		if err != nil {
+			return nil, fmt.Errorf("reading what netem of %s counted: %w", d.name, err)
+		}
+		for _, q := range qdiscs {
+			if stats := q.Attrs().Statistics; q.Type() == "netem" && stats != nil {
+				made.Sent, made.Bytes, made.Lost = int64(stats.Basic.Packets), int64(stats.Basic.Bytes), int64(stats.Queue.Drops)
+				made.Packets = made.Sent + made.Lost
+			}
+		}
+		all = append(all, made)
+	}
+	return all, nil
+}

@@ -1,0 +1,301 @@
+package impair
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"vitrine/fabric"
+	"vitrine/fabric/fabrictest"
+	"vitrine/internal/netns"
+	"vitrine/measure/delay"
+	"vitrine/measure/packet"
+)
+
+// A path leads from the generator to sprout-1, on an impaired bridge.
+type path struct {
+	fabric   *Fabric
+	from, to string // namespaces
+	ends     packet.Ends
+}
+
+// newPath impairs the generator's link.
+func newPath(t *testing.T, l Link) path {
+	t.Helper()
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f, err := onBridge(run, Config{Links: map[string]Link{"generator": l}, By: Emulator, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	p := path{fabric: f}
+	attach := func(instance string, port uint16) (string, netip.AddrPort) {
+		place := fabrictest.Place(t, run.ID, instance)
+		end, err := f.Attach(t.Context(), fabric.Port{Instance: instance, NetNS: place})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return place, netip.AddrPortFrom(end.Addr, port)
+	}
+	p.from, p.ends.Source = attach("generator", 7001)
+	p.to, p.ends.Dest = attach("sprout-1", 7002)
+	err = netns.Do(p.to, func() error {
+		link, err := net.InterfaceByName("eth0")
+		if err == nil {
+			p.ends.DestMAC = link.HardwareAddr
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// stream sends frames of 1000 bytes along the path, and says what they went
+// through and what the emulator says of that.
+func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []delay.Packet, Made) {
+	t.Helper()
+	r, err := packet.OpenReceiver(packet.ReceiverConfig{NetNS: p.to, Address: p.ends.Dest, CPU: -1, Run: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s, err := packet.OpenSender(packet.SenderConfig{NetNS: p.from, Interface: "eth0", CPU: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	before := p.made(t)
+	if _, err := s.Send(t.Context(), packet.Stream{Run: 5, ID: 1, Ends: p.ends, Size: 1000, Packets: packets, Rate: rate}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Receive(t.Context(), packets, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrivals := make([]delay.Packet, len(got.Receptions))
+	for i, r := range got.Receptions {
+		arrivals[i] = delay.Packet{Sequence: r.Sequence, Sent: r.Sent, Received: r.Kernel}
+	}
+	made := p.made(t)
+	if came := made.Packets - before.Packets; came != int64(packets) || made.Missed+made.Refused > 0 {
+		t.Fatalf("the emulator counts %d packets of %d, %d of them missed, %d refused", came, packets, made.Missed, made.Refused)
+	}
+	return delay.Analyze(packets, arrivals, delay.Cut{}), arrivals, made
+}
+
+// made is what the emulator says of the packets from the generator.
+func (p path) made(t *testing.T) Made {
+	t.Helper()
+	made, err := p.fabric.Made(t.Context())
+	if err != nil || len(made) != 2 || made[0].Way != Out || made[0].By != Emulator {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	return made[0]
+}
+
+// within fails unless low <= got <= high.
+func within(t *testing.T, what string, got, low, high float64) {
+	t.Helper()
+	if math.IsNaN(got) || got < low || got > high {
+		t.Errorf("%s: %g, want %g to %g", what, got, low, high)
+	}
+}
+
+// drift is how much, in µs, the clock of the kernel's stamps may be put right by,
+// against the sender's, while a stream is under way.
+const drift = 200
+
+// calm streams until the least delay is at most most, in µs, or for ten times: a
+// busy machine makes all packets late at times, but not always.
+func (p path) calm(t *testing.T, packets int, rate, most float64) (r delay.Report, arrivals []delay.Packet, made Made) {
+	t.Helper()
+	for range 10 {
+		if r, arrivals, made = p.stream(t, packets, rate); r.Delay.Min <= most {
+			break
+		}
+	}
+	return r, arrivals, made
+}
+
+func TestImpairDelayIsReadBack(t *testing.T) {
+	p := newPath(t, Link{Delay: 20 * time.Millisecond})
+	r, _, made := p.calm(t, 2000, 4000, 21000)
+	within(t, "least delay, µs", r.Delay.Min, 20000-drift, 21000)
+	if r.Lost > 0 || r.Reordered > 0 || r.Duplicates > 0 {
+		t.Errorf("%d lost, %d reordered, %d twice", r.Lost, r.Reordered, r.Duplicates)
+	}
+	if made.Sent != made.Packets || made.Bytes != 1000*made.Sent || made.Lost > 0 {
+		t.Errorf("the emulator sent %d packets, %d bytes", made.Sent, made.Bytes)
+	}
+	// What it says of how late it was is what was read back.
+	within(t, "latest, µs", r.Delay.Max-20000, float64(made.Lateness.Most.Microseconds())/2-drift, math.Inf(1))
+}
+
+func TestImpairWays(t *testing.T) {
+	for way, want := range map[string]float64{Out: 20000, In: 0} {
+		r, _, _ := newPath(t, Link{Delay: 20 * time.Millisecond, Way: way}).calm(t, 500, 4000, want+1000)
+		within(t, way+": least delay, µs", r.Delay.Min, want-drift, want+1000)
+	}
+}
+
+func TestImpairJitterIsReadBackInOrder(t *testing.T) {
+	// Packets are further apart than two can come close.
+	r, arrivals, _ := newPath(t, Link{Delay: 20 * time.Millisecond, Jitter: 4 * time.Millisecond}).calm(t, 250, 100, 17000)
+	within(t, "least delay, µs", r.Delay.Min, 16000-drift, 17000)
+	early := 0
+	for _, a := range arrivals {
+		if a.Received-a.Sent < 20_000_000 {
+			early++
+		}
+	}
+	within(t, "share below the mean", float64(early)/float64(len(arrivals)), 0.1, 0.65)
+	// And here many would overtake others.
+	r, _, _ = newPath(t, Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond}).stream(t, 2000, 4000)
+	if r.Reordered > 0 || r.Lost > 0 {
+		t.Errorf("jitter reordered %d and lost %d", r.Reordered, r.Lost)
+	}
+	within(t, "greatest delay, µs", r.Delay.Max, 30000, math.Inf(1))
+}
+
+func TestImpairLossIsReadBack(t *testing.T) {
+	const n, share = 10000, 0.1
+	r, _, made := newPath(t, Link{Loss: share}).stream(t, n, 20000)
+	within(t, "lost", float64(r.Lost), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
+	if made.Lost != int64(r.Lost) || r.Reordered > 0 {
+		t.Errorf("%d were lost, the emulator says %d; %d reordered", r.Lost, made.Lost, r.Reordered)
+	}
+}
+
+func TestImpairReorderingIsReadBack(t *testing.T) {
+	const n, share = 2000, 0.1
+	r, arrivals, made := newPath(t, Link{Delay: 50 * time.Millisecond, Reorder: share}).stream(t, n, 2000)
+	within(t, "overtook", float64(made.Overtook), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
+	early := 0
+	for _, a := range arrivals {
+		if a.Received-a.Sent < 25_000_000 {
+			early++
+		}
+	}
+	within(t, "came without the delay", float64(early), float64(made.Overtook)*0.9, float64(made.Overtook))
+	// 100 packets travel at any time, so hardly one is overtaken by none: only the last.
+	within(t, "reordered", float64(r.Reordered), float64(n-made.Overtook)*0.9, float64(n-made.Overtook))
+}
+
+func TestImpairRateIsReadBack(t *testing.T) {
+	// 40 Mb/s are offered for 0.2 s. Frames wait for each other: 1000 at 10 Mb/s take 0.8 s.
+	r, arrivals, _ := newPath(t, Link{Rate: 10e6, Queue: 1 << 20}).stream(t, 1000, 5000)
+	took := float64(arrivals[len(arrivals)-1].Received-arrivals[0].Sent) / 1e9
+	within(t, "rate, Mb/s", 8/took, 1, 10.001)
+	if r.Lost > 0 || r.Reordered > 0 {
+		t.Errorf("%d lost, %d reordered", r.Lost, r.Reordered)
+	}
+	// A short queue drops what the rate does not carry, and bounds the wait.
+	r, arrivals, made := newPath(t, Link{Rate: 10e6, Queue: 10000}).stream(t, 1000, 5000)
+	if made.Dropped != int64(r.Lost) || r.Reordered > 0 {
+		t.Errorf("%d were lost, the emulator dropped %d; %d reordered", r.Lost, made.Dropped, r.Reordered)
+	}
+	span := float64(arrivals[len(arrivals)-1].Received-arrivals[0].Sent) / 1e9
+	within(t, "rate of what arrived, Mb/s", float64(len(arrivals)*8000)/span/1e6, 1, 10.001)
+	within(t, "arrived", float64(r.Received), 10, 400)
+}
+
+// TestImpairTCP: what TCP carries arrives whole, also where the kernel leaves
+// checksums and segments to the interface.
+func TestImpairTCP(t *testing.T) {
+	p := newPath(t, Link{Delay: 2 * time.Millisecond, Loss: 0.001, Rate: 500e6})
+	sent := make([]byte, 8<<20)
+	if _, err := rand.Read(sent); err != nil {
+		t.Fatal(err)
+	}
+	var listener net.Listener
+	err := netns.Do(p.to, func() (err error) {
+		listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp4", p.ends.Dest.String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	done := make(chan error, 1)
+	go func() {
+		done <- netns.Do(p.from, func() error {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", p.ends.Dest.String())
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = conn.Write(sent)
+			return err
+		})
+	}()
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got, err := io.ReadAll(conn)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d bytes of %d arrived, or others: %v", len(got), len(sent), err)
+	}
+}
+
+// TestImpairVLAN: frames keep their tags, which the kernel takes off where a
+// program reads them.
+func TestImpairVLAN(t *testing.T) {
+	p := newPath(t, Link{Delay: time.Millisecond})
+	open := func(place string) (s *socket) {
+		err := netns.Do(place, func() (err error) {
+			s, err = openSocket("eth0")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+	from, to := open(p.from), open(p.to)
+	const tpid, vlan, kind = 0x8100, 5, 0x88b5 // the last for experiments
+	bytes := make([]byte, vnetSize, vnetSize+64)
+	bytes = append(append(bytes, p.ends.DestMAC...), 2, 0, 0, 0, 0, 1)
+	for _, v := range []uint16{tpid, vlan, kind} {
+		bytes = binary.BigEndian.AppendUint16(bytes, v)
+	}
+	bytes = append(bytes, "forty-six bytes at least, for a frame of sixty"...)
+	var b batch
+	b.set(0, bytes)
+	if b.send(from, 1) > 0 {
+		t.Fatal("the kernel did not take the frame")
+	}
+	var f frame
+	for binary.BigEndian.Uint16(append(f.bytes, make([]byte, 64)...)[vnetSize+macSize:]) != kind {
+		if t.Context().Err() != nil {
+			t.Fatal("the frame did not arrive")
+		}
+		if f.bytes = nil; to.next(&f) {
+			to.release() // and no other frame comes into its place meanwhile
+		}
+	}
+	if f.tag != tpid<<16|vlan || len(f.bytes) != len(bytes)-tagSize {
+		t.Errorf("arrived with the tag %#x, %d bytes", f.tag, len(f.bytes))
+	}
+}
