@@ -38,6 +38,15 @@ type Exhibit struct {
 	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field; null takes a field away
 	Workload   map[string]any `yaml:"workload"`   // likewise
 	Stated     []Ordering     `yaml:"stated"`     // what the paper says of it
+
+	// Of exhibits of packets, in place of all that:
+	Network   *Network   `yaml:"network"`
+	Chain     *Chain     `yaml:"chain"`
+	As        string     `yaml:"as"` // the exhibit of the same paper whose measurement it shows, in place of either
+	Table     Table      `yaml:"table"`
+	Orderings []Relation `yaml:"orderings"`
+
+	frames []int // that were measured
 }
 
 // An Ordering is one statement of the paper: the capacity of one size against
@@ -92,8 +101,12 @@ func List() ([]Exhibit, error) {
 	return all, nil
 }
 
+// Prefix may stand before the names of exhibits.
+const Prefix = "papers/"
+
 // Find gives the exhibit of that name.
 func Find(name string) (Exhibit, error) {
+	name = strings.TrimPrefix(name, Prefix)
 	e := Exhibit{Name: name}
 	text, err := files.ReadFile(name + ".yaml")
 	if err != nil {
@@ -102,7 +115,22 @@ func Find(name string) (Exhibit, error) {
 	if err := decode(text, &e); err != nil {
 		return e, fmt.Errorf("%s: %w", name, err)
 	}
-	return e, nil
+	return e, e.follow()
+}
+
+// follow takes the measurement from the exhibit that it is as.
+func (e *Exhibit) follow() error {
+	if e.As != "" {
+		base, err := Find(e.Base())
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Name, err)
+		}
+		e.Network, e.Chain = base.Network, base.Chain
+	}
+	if e.Network != nil {
+		e.frames = e.Network.Frames
+	}
+	return nil
 }
 
 // Unpack writes the exhibit's specs into a folder and gives their paths.

@@ -17,6 +17,9 @@ func TestExhibitsAreValid(t *testing.T) {
 		t.Fatalf("%d exhibits: %v", len(exhibits), err)
 	}
 	for _, e := range exhibits {
+		if e.Measured() {
+			continue
+		}
 		t.Run(e.Name, func(t *testing.T) {
 			deployment, workload, err := e.Unpack(t.TempDir())
 			if err != nil {

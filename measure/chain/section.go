@@ -1,0 +1,241 @@
+package chain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"vitrine/measure/delay"
+	"vitrine/result"
+)
+
+// Sections shows what a run measured.
+func Sections(d *result.Data) ([]result.Section, error) {
+	r, err := Read(d)
+	if err != nil {
+		return nil, err
+	}
+	list := []result.Section{r.roundTrip(), r.variation(), r.linearity()}
+	if r.Settings.Inject.Hop > 0 {
+		list = append(list, r.injection())
+	}
+	return append(list, r.settings(d.Manifest)), nil
+}
+
+// note is said in every table.
+func (r *Report) note() string {
+	return fmt.Sprintf("Frames of %d bytes without the frame check sequence, %.0f a second. Intervals are 95%%, of the repeats.", r.Settings.Size, r.Settings.Rate)
+}
+
+// figure is a number to about three digits.
+func figure(v float64) string {
+	a := max(v, -v)
+	switch {
+	case a >= 1000:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
+
+func plain(v float64) result.Cell { return result.Cell{Text: figure(v)} }
+
+func text(format string, v ...any) result.Cell { return result.Cell{Text: fmt.Sprintf(format, v...)} }
+
+// within is an interval's mean, and where it lies.
+func within(i delay.Interval) result.Cell {
+	c := plain(i.Mean)
+	if i.Confidence > 0 {
+		c.Note = fmt.Sprintf("%s to %s", figure(i.Low), figure(i.High))
+	}
+	return c
+}
+
+// columns of figures, behind words.
+func columns(words int, names ...string) []result.Column {
+	list := make([]result.Column, len(names))
+	for i, name := range names {
+		list[i] = result.Column{Name: name, Number: i >= words}
+	}
+	return list
+}
+
+// leftOut are chains that were not measured.
+func (r *Report) leftOut() []result.Line {
+	var list []result.Line
+	for _, path := range slices.Sorted(maps.Keys(r.Unsupported)) {
+		list = append(list, result.Line{Cells: []result.Cell{{Text: path}}, Instead: "left out: " + r.Unsupported[path]})
+	}
+	return list
+}
+
+func (r *Report) roundTrip() result.Section {
+	t := result.Table{
+		Caption: "Round trip through chains of so many hops, in microseconds. " + r.note(),
+		Columns: columns(1, "chain", "hops", "least", "median", "mean", "p99", "sent", "lost", "reordered"),
+	}
+	for _, c := range r.Chains {
+		for _, p := range c.Points {
+			t.Rows = append(t.Rows, result.Line{Mark: c.Mark(), Cells: []result.Cell{
+				{Text: c.name(p.Injected)}, text("%d", p.Length), plain(p.Least), within(p.RoundTrip), within(p.Mean), within(p.P99),
+				text("%d", p.Sent), text("%d", p.Lost), text("%d", p.Reordered),
+			}})
+		}
+	}
+	t.Rows = append(t.Rows, r.leftOut()...)
+	return result.Section{
+		Name: "chain", Title: "Round trip by length",
+		Text: []string{"The paper's figure 8. Probes pass each hop in turn; the reply comes straight back (figure 7). A chain of 0 hops is sender and receiver alone."},
+		Charts: []result.Chart{{
+			Name: "chain-round-trip", Title: "Round trip through chains", Caption: "Mean of the repeats' means, with its 95% interval.",
+			X: "forwarders in the chain", Y: "round trip, µs", Curves: r.curves(func(p Point) delay.Interval { return p.Mean }),
+		}},
+		Tables: []result.Table{t},
+	}
+}
+
+// name is the chain's in a table or figure.
+func (c *Chain) name(injected bool) string {
+	name := c.Path.String()
+	if len(c.Forwarding) > 0 && strings.Join(c.Forwarding, "; ") != c.Forwarder {
+		name += " (" + strings.Join(c.Forwarding, "; ") + ")"
+	}
+	if injected {
+		name += ", with the injected delay"
+	}
+	return name
+}
+
+// curves are over the length, one for each chain.
+func (r *Report) curves(of func(Point) delay.Interval) []result.Curve {
+	var list []result.Curve
+	for _, c := range r.Chains {
+		for _, injected := range []bool{false, true} {
+			curve := result.Curve{Name: c.name(injected)}
+			if c.Mark() != "" {
+				curve.Name += ", " + c.Mark()
+			}
+			for _, p := range c.Points {
+				if p.Injected == injected {
+					v := of(p)
+					curve.Points = append(curve.Points, result.Point{X: float64(p.Length), Y: v.Mean, Low: v.Low, High: v.High})
+				}
+			}
+			if len(curve.Points) > 0 {
+				list = append(list, curve)
+			}
+		}
+	}
+	return list
+}
+
+func (r *Report) variation() result.Section {
+	t := result.Table{
+		Caption: "Delay variation as mean jitter, RFC 3550 section 6.4.1, of round trips, in microseconds. " + r.note(),
+		Columns: columns(1, "chain", "hops", "jitter"),
+	}
+	for _, c := range r.Chains {
+		for _, p := range c.Points {
+			t.Rows = append(t.Rows, result.Line{Mark: c.Mark(), Cells: []result.Cell{{Text: c.name(p.Injected)}, text("%d", p.Length), within(p.Jitter)}})
+		}
+	}
+	t.Rows = append(t.Rows, r.leftOut()...)
+	return result.Section{
+		Name: "chain-variation", Title: "Delay variation by length", Text: []string{"The paper's figure 9."},
+		Charts: []result.Chart{{
+			Name: "chain-variation", Title: "Delay variation through chains", Caption: "Mean of the repeats' means, with its 95% interval.",
+			X: "forwarders in the chain", Y: "mean jitter, µs", Curves: r.curves(func(p Point) delay.Interval { return p.Jitter }),
+		}},
+		Tables: []result.Table{t},
+	}
+}
+
+func (r *Report) linearity() result.Section {
+	lines := result.Table{
+		Caption: "Least-squares lines through the means of each length. " + r.note(),
+		Columns: columns(2, "chain", "of", "at 0 hops, µs", "per hop, µs", "R squared"),
+	}
+	rest := result.Table{
+		Caption: "What was measured less what the line says, in microseconds. " + r.note(),
+		Columns: columns(2, "chain", "of"),
+	}
+	for _, length := range r.Settings.Lengths {
+		rest.Columns = append(rest.Columns, result.Column{Name: fmt.Sprintf("%d hops", length), Number: true})
+	}
+	for _, c := range r.Chains {
+		for _, f := range c.Fits {
+			head := []result.Cell{{Text: c.name(false)}, {Text: f.Of}}
+			slope := within(f.Slope)
+			slope.Text = figure(f.PerHop)
+			lines.Rows = append(lines.Rows, result.Line{Mark: c.Mark(), Cells: slices.Concat(head, []result.Cell{plain(f.Intercept), slope, text("%.4f", f.R2)})})
+			rest.Rows = append(rest.Rows, result.Line{Mark: c.Mark(), Cells: slices.Concat(head, residuals(r.Settings.Lengths, f.Residuals))})
+		}
+	}
+	lines.Rows = append(lines.Rows, r.leftOut()...)
+	return result.Section{
+		Name: "chain-fit", Title: "How linear", Text: []string{"The paper's Table III. A hop that takes more than the others shows in what the line leaves."},
+		Tables: []result.Table{lines, rest},
+	}
+}
+
+// residuals are by length; one that was not measured has none.
+func residuals(lengths []int, list []Residual) []result.Cell {
+	cells := make([]result.Cell, len(lengths))
+	for i, length := range lengths {
+		cells[i] = result.Cell{Text: "–"}
+		for _, x := range list {
+			if x.Length == length {
+				cells[i] = within(x.Value)
+			}
+		}
+	}
+	return cells
+}
+
+func (r *Report) injection() result.Section {
+	i := r.Settings.Inject
+	t := result.Table{
+		Caption: "Added: by how much chains that pass the hop took longer with the delay than without, less the same of those that do not pass it. " +
+			"By length: what was measured with the delay, less the line of what was measured without. Microseconds.",
+		Columns: columns(2, "chain", "of", "added"),
+	}
+	for _, length := range r.Settings.Lengths {
+		t.Columns = append(t.Columns, result.Column{Name: fmt.Sprintf("%d hops", length), Number: true})
+	}
+	for _, c := range r.Chains {
+		for _, f := range c.Found {
+			head := []result.Cell{{Text: c.name(false)}, {Text: f.Of}, within(f.Added)}
+			t.Rows = append(t.Rows, result.Line{Mark: c.Mark(), Cells: slices.Concat(head, residuals(r.Settings.Lengths, f.Residuals))})
+		}
+	}
+	return result.Section{
+		Name: "chain-injected", Title: "The injected delay, found again",
+		Text:   []string{fmt.Sprintf("Hop %d, counted from the receiver, held every frame for %s.", i.Hop, i.Delay)},
+		Tables: []result.Table{t},
+	}
+}
+
+// settings says with what it was measured.
+func (r *Report) settings(m result.Manifest) result.Section {
+	t := result.Table{Caption: "What was measured, and with what.", Columns: columns(2, "what", "as")}
+	say := func(name, format string, v ...any) {
+		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: name}, text(format, v...)}})
+	}
+	s := r.Settings
+	say("streams", "%d packets at %.0f a second, the first %d and the last %d left out; %d fresh deployments", s.Packets, s.Rate, s.Cut.Head, s.Cut.Tail, s.Repeat)
+	say("CPUs", "sender on %v; receiver, its echo and all hops on %v", m.CPUs.Generator, m.CPUs.Function)
+	for _, c := range r.Chains {
+		late := 0.0
+		for _, x := range c.streams {
+			late = max(late, float64(x.Sent.Schedule.P99)/1e3)
+		}
+		say(c.Path.String(), "forwarding: %s; 99%% of each stream sent within %s µs of its time", strings.Join(c.Forwarding, "; "), figure(late))
+	}
+	for _, note := range r.Notes {
+		say("left out", "%s", note)
+	}
+	return result.Section{Name: "chain-settings", Title: "How it was measured", Tables: []result.Table{t}}
+}
