@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -112,29 +113,34 @@ func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (pl
 	return unikernel.New(c)
 }
 
-// accelerator is what virtual machines of a deployment run with; "none": it has
-// none. Where it cannot be found out none will start, and the trials say why.
+// accelerator is what virtual machines of a deployment run with, tcg where any
+// does; "none": it has none. Where it cannot be found out none will start, and
+// the trials say why.
 func (b *backends) accelerator(ctx context.Context, servers spec.Servers) string {
 	found := "none"
 	for _, choice := range servers.Choices() {
-		s, err := b.substrate(ctx, choice, servers.Parts[choice.Substrate])
-		if err != nil {
-			continue
-		}
-		a, ok := s.(substrate.Accelerated)
-		if !ok {
-			continue
-		}
-		name, err := a.Accelerator(ctx)
-		if err != nil {
+		name, err := b.acceleratorOf(ctx, choice, servers.Parts[choice.Substrate])
+		switch {
+		case err != nil:
 			b.log.Warn("looking for the accelerator of virtual machines", "substrate", choice.Substrate, "error", err)
-			continue
-		}
-		if found = name; !machine.Comparable(name) {
-			break // what is emulated is told first
+		case name != "" && (found == "none" || !machine.Comparable(name)):
+			found = name
 		}
 	}
 	return found
+}
+
+// acceleratorOf is that of one substrate; empty: it has no virtual machines.
+func (b *backends) acceleratorOf(ctx context.Context, choice spec.Choice, part spec.Node) (name string, err error) {
+	s, err := b.substrate(ctx, choice, part)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	if a, ok := s.(substrate.Accelerated); ok {
+		return a.Accelerator(ctx)
+	}
+	return "", nil
 }
 
 // place opens a substrate that is not for a deployment, but to look at or to
