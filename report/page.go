@@ -44,6 +44,8 @@ type page struct {
 	Times     []timeView
 	Table     capacityTable
 	Pairs     []Pair
+	Sections  []sectionView // of what was measured in place of capacities
+	Load      bool          // there are runs that measured capacities
 	Runs      []runView
 }
 
@@ -108,6 +110,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"number": number, "shortest": shortest, "bytes": byteCount, "percent": percent,
 		"ratio": ratioText, "ms": latencyText, "seconds": func(d time.Duration) string { return shortest(d.Seconds()) },
+		"rest": rest,
 	}).Parse(pageTemplate)
 	if err != nil {
 		return err
@@ -122,6 +125,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	}
 	names := make([]string, len(s.runs))
 	for i, r := range s.runs {
+		p.Load = p.Load || !r.measured()
 		names[i] = r.vnf()
 		p.Headings = append(p.Headings, s.heading(r))
 		p.Runs = append(p.Runs, s.runView(r))
@@ -138,6 +142,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 			p.Times = append(p.Times, timeView{Figure: f, Name: f.subject.name, Open: f.subject.optimal() || len(s.subjects()) == 1})
 		}
 	}
+	p.Sections = s.sectionViews(p.Figures)
 	p.Frontier = s.frontierView(p.Figures[sectionFrontier])
 	p.Predicted = s.predictionView(p.Figures[sectionPrediction])
 	p.Demand = s.demandView(p.Figures[sectionDemand])
@@ -146,7 +151,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 
 // figures are all of the page's, in its order.
 func (s *set) figures() []*figure {
-	var all []*figure
+	all := s.sectionFigures()
 	if len(s.subjects()) == 0 {
 		return all
 	}
@@ -199,6 +204,12 @@ func (s *set) heading(r *run) heading {
 	if !r.Manifest.Started.IsZero() {
 		h.When = r.Manifest.Started.Format("2 January 2006, 15:04 MST")
 	}
+	if r.measured() {
+		if r.Manifest.Finished.IsZero() {
+			h.Why = "The run is not finished: what follows is what was measured so far."
+		}
+		return h
+	}
 	if !r.finished() {
 		h.Why = "The run is not finished: what follows is what was measured so far, without a search's verdict."
 		return h
@@ -248,7 +259,7 @@ func (s *set) runView(r *run) runView {
 		}
 	}
 	for _, o := range r.Outcomes {
-		t := trialView{Outcome: o, Name: names[o.Key], Causes: causes(o)}
+		t := trialView{Outcome: o, Name: cmp.Or(names[o.Key], result.Label(o.Substrate, o.Options, o.Sizing)), Causes: causes(o)}
 		if !o.Valid {
 			t.Class = "invalid"
 			v.Invalid++

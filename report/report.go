@@ -123,4 +123,4 @@ func prune(dir string) error {
 }
 
 // drawn are the names of figures' files.
-var drawn = regexp.MustCompile(`^(success|capacity|frontier|prediction|use|demand|search|time)(-.*)?\.(svg|png)$`)
+var drawn = regexp.MustCompile(`^(measured|success|capacity|frontier|prediction|use|demand|search|time)(-.*)?\.(svg|png)$`)

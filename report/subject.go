@@ -117,6 +117,9 @@ func (r *run) thresholds() []float64 {
 // group makes a subject of every sizing, in the order in which they were
 // measured; also of those that the summary has and no trial is left of.
 func (r *run) group() {
+	if r.measured() { // its trials are of no size
+		return
+	}
 	type id struct{ substrate, options, sizing string }
 	at := map[id]*subject{}
 	get := func(x id) *subject {

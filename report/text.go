@@ -21,6 +21,11 @@ func Text(w io.Writer, d *result.Data) error {
 		return err
 	}
 	r := s.runs[0]
+	if r.measured() {
+		if err := r.sections(w); err != nil {
+			return err
+		}
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
@@ -28,7 +33,10 @@ func Text(w io.Writer, d *result.Data) error {
 		}
 	}
 	line("mark", s.mark())
-	if x := r.best(); x != nil {
+	switch x := r.best(); {
+	case r.measured():
+		line("measured", r.vnf())
+	case x != nil:
 		c := x.capacity()
 		name := "optimal sizing"
 		if r.Summary.Partial {
@@ -49,12 +57,14 @@ func Text(w io.Writer, d *result.Data) error {
 		}
 		line("bottleneck", bottleneck)
 		line("why", r.Summary.Optimal.Why)
-	} else {
+	default:
 		line("optimal sizing", "none found")
 	}
-	if !r.finished() {
+	switch {
+	case r.measured() && !r.Manifest.Finished.IsZero():
+	case !r.finished():
 		line("stopped", "the run is not finished: continue it with --resume")
-	} else {
+	default:
 		line("stopped", r.Summary.StoppedBecause)
 	}
 	invalid := 0
@@ -63,7 +73,11 @@ func Text(w io.Writer, d *result.Data) error {
 			invalid++
 		}
 	}
-	line("trials", fmt.Sprintf("%d of %d sizes, %d invalid", len(r.Outcomes), len(r.subjects), invalid))
+	if r.measured() {
+		line("trials", fmt.Sprintf("%d, %d invalid", len(r.Outcomes), invalid))
+	} else {
+		line("trials", fmt.Sprintf("%d of %d sizes, %d invalid", len(r.Outcomes), len(r.subjects), invalid))
+	}
 	path := filepath.Join(d.Dir, PageFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		path = "not written: vitrine report " + d.Dir

@@ -18,6 +18,7 @@ type Data struct {
 	Outcomes []vitrine.Outcome // in the order of the trials
 	Summary  *Summary          // nil: the run is not finished
 	Profile  *vitrine.Profile  // nil: the run has none
+	Sections []Section         // of a run that measured something else; Load leaves them to the package that measured
 	Warnings []string          // what of the folder could not be read
 }
 

@@ -104,6 +104,14 @@ func (m Manifest) SameSpecs(now Manifest) error {
 	return nil
 }
 
+// Measures says whether the run is a measurement of that kind.
+func (m Manifest) Measures(kind string) bool {
+	var x struct {
+		Kind string `json:"kind"`
+	}
+	return len(m.Measurement) > 0 && json.Unmarshal(m.Measurement, &x) == nil && x.Kind == kind
+}
+
 // emulation is the accelerator that is none: QEMU's translator.
 const emulation = "tcg"
 

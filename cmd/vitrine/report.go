@@ -4,6 +4,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine"
+	"vitrine/measure"
+	"vitrine/measure/chain"
 	"vitrine/report"
 	"vitrine/result"
 )
@@ -36,6 +38,9 @@ func (a *app) compareCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if data.Sections != nil {
+					return &vitrine.BadInput{File: dir, Found: "a run that measured no capacities", Want: "vitrine report shows it; compare runs of characterize"}
+				}
 				all = append(all, data)
 			}
 			if out != "" {
@@ -60,7 +65,25 @@ func loadRun(dir string) (*result.Data, error) {
 	if err != nil {
 		return nil, &vitrine.BadInput{File: dir, Found: err.Error(), Want: "name the folder of a run (--out of characterize)"}
 	}
+	if data.Sections, err = sections(data); err != nil {
+		return nil, &vitrine.BadInput{File: dir, Found: err.Error(), Want: "measure again, or use the version that wrote it"}
+	}
 	return data, nil
+}
+
+// sections are what a run shows that measured something else than capacities.
+func sections(d *result.Data) ([]result.Section, error) {
+	for _, x := range []struct {
+		kind string
+		make func(*result.Data) ([]result.Section, error)
+	}{
+		{measure.Kind, measure.Sections}, {chain.Kind, chain.Sections},
+	} {
+		if d.Manifest.Measures(x.kind) {
+			return x.make(d)
+		}
+	}
+	return nil, nil
 }
 
 // present prints what the run found and where the report is.
