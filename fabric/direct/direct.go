@@ -44,7 +44,7 @@ func New(config Config) (*segment.Segment, error) {
 	if len(config.Interfaces) == 0 {
 		return segment.New(c, new(cable))
 	}
-	c.Limit = 0
+	c.Limit, c.Outward = 0, true
 	lender, err := segment.NewLender(config.Run)
 	if err != nil {
 		return nil, err

@@ -145,6 +145,13 @@ func TestDirectInterfaces(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	host.Do(t, func() error {
+		_, err := New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}})
+		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "run "+run.ID+" has it") {
+			t.Errorf("an interface that is lent: %v", err)
+		}
+		return nil
+	})
 	if err := f.Detach(t.Context(), "bono-1"); err != nil {
 		t.Error(err)
 	}

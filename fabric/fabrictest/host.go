@@ -150,3 +150,34 @@ func (b Bench) Reach(from, to Instance) error {
 	}
 	return nil
 }
+
+// Apart sees that two runs at once that are joined to the same interface of a
+// host give out different addresses, and reach their own.
+func Apart(t *testing.T, host Host, open func(run *runs.Run) (fabric.Fabric, error)) {
+	t.Helper()
+	root := t.TempDir() + "/runs"
+	had := make(map[netip.Addr]bool)
+	for range 2 {
+		run := NewRun(t, root)
+		var f fabric.Fabric
+		host.Do(t, func() (err error) {
+			f, err = open(run)
+			return err
+		})
+		bench := NewBench(t, f, run)
+		bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
+		if err := bench.Reach(bono, sprout); err != nil {
+			t.Error(err)
+		}
+		for _, in := range []Instance{bono, sprout} {
+			if had[in.Addr] {
+				t.Errorf("two runs gave out the address %s", in.Addr)
+			}
+			had[in.Addr] = true
+		}
+		if err := f.Detach(t.Context(), "sprout-1"); err != nil { // its address is free again
+			t.Error(err)
+		}
+		delete(had, sprout.Addr)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -22,7 +21,6 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/loopback"
 	"vitrine/fabric/segment"
-	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 )
 
@@ -65,8 +63,8 @@ func New(config Config) (fabric.Fabric, error) {
 // A Fabric is an interface of the host and who has which of its addresses.
 type Fabric struct {
 	config Config
-	here   *os.File        // the host's network namespace
-	links  *netlink.Handle // in it; nil: closed
+	claims *segment.Claims
+	links  *netlink.Handle // in the host's namespace; nil: closed
 	link   netlink.Link
 	adder  *adder // nil: addresses are not added
 
@@ -91,7 +89,7 @@ func open(config Config) (_ *Fabric, err error) {
 			err = errors.Join(fmt.Errorf("making the host fabric: %w", err), f.letGo())
 		}
 	}()
-	if f.here, err = segment.OpenHere(); err != nil {
+	if f.claims, err = segment.NewClaims(); err != nil {
 		return nil, err
 	}
 	if f.links, err = segment.Host(); err != nil {
@@ -106,23 +104,6 @@ func open(config Config) (_ *Fabric, err error) {
 	}
 	f.choice, err = addressesOf(f.links, f.link)
 	return f, err
-}
-
-// inHost calls do on a thread in the host's network namespace. Threads are,
-// unless a test stands in the way, so that no privilege is needed.
-func (f *Fabric) inHost(do func() error) error {
-	thread, err := os.Stat("/proc/thread-self/ns/net")
-	if err != nil {
-		return fmt.Errorf("looking at a thread's network namespace: %w", err)
-	}
-	its, err := f.here.Stat()
-	if err != nil {
-		return fmt.Errorf("looking at the host's network namespace: %w", err)
-	}
-	if os.SameFile(thread, its) {
-		return do()
-	}
-	return netns.Do(fmt.Sprintf("/proc/self/fd/%d", f.here.Fd()), do)
 }
 
 // addressesOf lists what the interface can be reached by. None is a
@@ -195,29 +176,20 @@ func (f *Fabric) at(i int) netip.Addr {
 	return f.choice[i]
 }
 
-// take takes an address, or nothing when somebody else has it. An abstract Unix
-// socket stands for it, as in the fabric loopback: its name can be bound once
-// in a network namespace, and the kernel frees it however this process ends.
-func (f *Fabric) take(addr netip.Addr) (p *place, err error) {
-	p = &place{addr: addr}
-	err = f.inHost(func() (err error) {
-		p.claim, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: "@vitrine/" + addr.String()})
-		return err
-	})
-	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("claiming the address %s: %w", addr, err)
+// take takes an address, or nothing when somebody else has it.
+func (f *Fabric) take(addr netip.Addr) (*place, error) {
+	claim, err := f.claims.Take(addr)
+	if err != nil || claim == nil {
+		return nil, err
 	}
 	if f.adder == nil {
-		return p, nil
+		return &place{addr, claim}, nil
 	}
 	added, err := f.adder.add(addr)
 	if err != nil || !added {
-		return nil, errors.Join(err, p.claim.Close())
+		return nil, errors.Join(err, claim.Close())
 	}
-	return p, nil
+	return &place{addr, claim}, nil
 }
 
 // Detach frees the instance's address.
@@ -262,14 +234,10 @@ func (f *Fabric) Close(context.Context) error {
 }
 
 // letGo closes what is open.
-func (f *Fabric) letGo() (err error) {
+func (f *Fabric) letGo() error {
 	if f.links != nil {
 		f.links.Close()
 		f.links = nil
 	}
-	if f.here != nil {
-		err = f.here.Close()
-		f.here = nil
-	}
-	return err
+	return f.claims.Close()
 }

@@ -73,6 +73,11 @@ func TestMacvlanParent(t *testing.T) {
 	}
 }
 
+// TestMacvlanParentTwoRuns: two runs at once on one parent do not collide.
+func TestMacvlanParentTwoRuns(t *testing.T) {
+	fabrictest.Apart(t, fabrictest.NewHost(t), func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run, Parent: "eno1"}) })
+}
+
 // TestMacvlanParentRefused: an interface that is down or in use is refused, by name.
 func TestMacvlanParentRefused(t *testing.T) {
 	host := fabrictest.NewHost(t)

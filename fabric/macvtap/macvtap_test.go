@@ -73,6 +73,11 @@ func TestMacvtapParent(t *testing.T) {
 	}
 }
 
+// TestMacvtapParentTwoRuns: two runs at once on one parent do not collide.
+func TestMacvtapParentTwoRuns(t *testing.T) {
+	fabrictest.Apart(t, fabrictest.NewHost(t), func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run, Parent: "eno1"}) })
+}
+
 // TestMacvtapParentRefused: an interface that is down or in use is refused, by name.
 func TestMacvtapParentRefused(t *testing.T) {
 	host := fabrictest.NewHost(t)
@@ -109,7 +114,7 @@ func TestMacvtapParentRefused(t *testing.T) {
 	}
 }
 
-// TestMacvtapPassthruParent: one instance has the parent for itself.
+// TestMacvtapPassthruParent: one instance has the parent for itself, of all runs.
 func TestMacvtapPassthruParent(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
@@ -124,5 +129,14 @@ func TestMacvtapPassthruParent(t *testing.T) {
 	}
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: fabrictest.Place(t, run.ID, "sprout-1")}); !vitrine.IsBadInput(err) {
 		t.Errorf("a second instance: %v", err)
+	}
+	other := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	host.Do(t, func() (err error) {
+		f, err = New(Config{Run: other, Mode: "passthru", Parent: "eno1"})
+		return err
+	})
+	defer f.Close(t.Context())
+	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, other.ID, "bono-1")}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 cannot be a parent") {
+		t.Errorf("another run's instance: %v", err)
 	}
 }

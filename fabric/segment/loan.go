@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -71,6 +72,11 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
 	}
 	link, err := find(l.Links, fabric, name)
+	if vitrine.IsBadInput(err) {
+		if run := l.lentTo(name); run != "" {
+			return bad(fmt.Sprintf("the interface %s is in use: run %s has it", name, run), "another one, or wait for that run's end; if it was killed, `vitrine clean`")
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +113,15 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 		return bad(fmt.Sprintf("the interface %s is in use: it has the address %s", name, loan.Addrs[0].IPNet), "another one, or `in_use: true`, with which its addresses and routes are put back at the end")
 	}
 	return loan, nil
+}
+
+// lentTo is the run that an interface is lent to; empty: none that is known.
+func (l *Lender) lentTo(name string) string {
+	records, err := filepath.Glob(filepath.Join(l.run.Root, "*", recordKind, name))
+	if err != nil || len(records) == 0 {
+		return ""
+	}
+	return filepath.Base(filepath.Dir(filepath.Dir(records[0])))
 }
 
 // find finds an interface; one that is absent is a *vitrine.BadInput.

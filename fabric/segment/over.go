@@ -66,6 +66,7 @@ func (o *Over) openHost(config *Config) error {
 		links.Close()
 		return err
 	}
+	config.Outward = true
 	o.links, o.host, o.parent, o.run = links, true, parent.Attrs().Index, config.Run.ID
 	return nil
 }

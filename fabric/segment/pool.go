@@ -49,7 +49,7 @@ type pool struct {
 func (p *pool) next() (netip.Prefix, error) {
 	network := p.first.Masked()
 	addr := p.last.Next() // of the invalid address: the invalid address
-	for range 1 << (32 - network.Bits()) {
+	for range p.size() {
 		if !network.Contains(addr) || !network.Contains(addr.Next()) { // the last one is for broadcast
 			addr = p.first.Addr()
 		}
@@ -60,6 +60,12 @@ func (p *pool) next() (netip.Prefix, error) {
 	}
 	return netip.Prefix{}, fmt.Errorf("all addresses of %s from %s on are taken", network, p.first.Addr())
 }
+
+// size is how many addresses the network has, about.
+func (p *pool) size() int { return 1 << (32 - p.first.Bits()) }
+
+// pass has next go on after an address that is somebody else's.
+func (p *pool) pass(addr netip.Prefix) { p.last = addr.Addr() }
 
 func (p *pool) take(addr netip.Prefix) { p.taken[addr.Addr()], p.last = true, addr.Addr() }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 
@@ -48,6 +49,9 @@ type Config struct {
 	Run *runs.Run // whose instances it wires
 	Kind
 	Options
+	// Outward says that what is joined is joined to more than this run: no two
+	// such segments of this host give out the same address.
+	Outward bool
 }
 
 // A Wiring makes what a fabric consists of. The segment calls it from one
@@ -88,6 +92,8 @@ type End struct {
 	Addr  netip.Prefix // the instance's
 
 	Links *netlink.Handle // set by Join: where the part outside is; nil: in the segment's namespace
+
+	claim net.Conn // on the address; nil: none is needed
 }
 
 // A Segment is one run's fabric.
@@ -96,7 +102,8 @@ type Segment struct {
 	Links *netlink.Handle // in the segment's namespace
 
 	wiring Wiring
-	netns  string // name of the namespace
+	netns  string  // name of the namespace
+	claims *Claims // nil: not Outward
 
 	mu       sync.Mutex
 	closed   bool
@@ -117,9 +124,15 @@ func New(config Config, wiring Wiring) (*Segment, error) {
 	if err := s.resolve(); err != nil {
 		return nil, err
 	}
+	if s.Outward {
+		var err error
+		if s.claims, err = NewClaims(); err != nil {
+			return nil, err
+		}
+	}
 	path, err := netns.Create(s.netns)
 	if err != nil {
-		return nil, fmt.Errorf("making the %s fabric: %w", s.Name, err)
+		return nil, errors.Join(fmt.Errorf("making the %s fabric: %w", s.Name, err), s.claims.Close())
 	}
 	err = netns.Do(path, s.make)
 	if err != nil {
@@ -176,21 +189,42 @@ func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("a further instance, %s", p.Instance),
 			Want: fmt.Sprintf("at most %d at once; use the fabric bridge", s.Limit)}
 	}
-	addr, err := s.pool.next()
-	if err != nil {
+	s.number++
+	end := &End{Port: p, Outer: fmt.Sprintf("p%d", s.number), Inner: Inside}
+	if err := s.address(end); err != nil {
 		return nil, err
 	}
-	s.number++
-	end := &End{Port: p, Outer: fmt.Sprintf("p%d", s.number), Inner: Inside, Addr: addr}
 	if err := s.join(end); err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			err = fmt.Errorf("%w: it has an interface %s already", err, Inside)
 		}
-		return nil, err
+		return nil, errors.Join(err, end.release())
 	}
 	s.attached[p.Instance] = end
-	s.pool.take(addr)
+	s.pool.take(end.Addr)
 	return end, nil
+}
+
+// address gives the end an address that is free, and claims it where need be.
+func (s *Segment) address(end *End) (err error) {
+	for range s.pool.size() {
+		if end.Addr, err = s.pool.next(); err != nil || s.claims == nil {
+			return err
+		}
+		if end.claim, err = s.claims.Take(end.Addr.Addr()); err != nil || end.claim != nil {
+			return err
+		}
+		s.pool.pass(end.Addr)
+	}
+	return fmt.Errorf("other runs have all addresses of %s", s.pool.first.Masked())
+}
+
+// release gives up the claim on the address.
+func (end *End) release() error {
+	if end.claim == nil {
+		return nil
+	}
+	return end.claim.Close()
 }
 
 func (s *Segment) join(end *End) error {
@@ -255,7 +289,7 @@ func (s *Segment) detach(instance string) error {
 	}
 	delete(s.attached, instance)
 	s.pool.give(end.Addr)
-	return nil
+	return end.release()
 }
 
 // Close removes all interfaces, at once: the kernel would do so with the
@@ -287,6 +321,9 @@ func (s *Segment) close() error {
 	if s.Links != nil {
 		s.Links.Close()
 		s.Links = nil
+	}
+	if err := s.claims.Close(); err != nil {
+		return err
 	}
 	return netns.Delete(s.netns)
 }

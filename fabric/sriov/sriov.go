@@ -32,8 +32,7 @@ type Config struct {
 	// VFs is how many are made where the interface has none; the default is 16, or
 	// as many as it can have.
 	VFs int `yaml:"vfs,omitempty" json:"vfs,omitempty" jsonschema:"minimum=1"`
-	// VLAN is a VLAN that the card keeps instances in; 0: none. Two runs at once
-	// on one card need it, or different `first` addresses.
+	// VLAN is a VLAN that the card keeps instances in; 0: none.
 	VLAN int `yaml:"vlan,omitempty" json:"vlan,omitempty" jsonschema:"minimum=0,maximum=4094"`
 
 	segment.Options `yaml:",inline"`
@@ -58,7 +57,7 @@ func open(config Config, sysfs string) (*segment.Segment, error) {
 		return nil, err
 	}
 	w := &wiring{config: config, lender: lender, taken: make(map[string]*virtual)}
-	c := segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}
+	c := segment.Config{Run: config.Run, Kind: kind(), Options: config.Options, Outward: true}
 	s, err := w.segment(c, sysfs)
 	if err != nil {
 		return nil, errors.Join(err, w.Unmake(nil))

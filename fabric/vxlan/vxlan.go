@@ -11,6 +11,7 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/fabric/segment"
@@ -129,7 +130,7 @@ func openTunnel(config Config, remote netip.Addr, c *segment.Config) (*tunnel, e
 	w := &tunnel{config: config, remote: remote, host: host}
 	parent, err := segment.Uplink(host, c.Name, config.Parent)
 	if err == nil {
-		w.parent = parent.Attrs().Index
+		w.parent, c.Outward = parent.Attrs().Index, true
 		err = c.Fit(parent.Attrs().MTU-Overhead, config.Parent)
 	}
 	if err != nil {
@@ -152,7 +153,12 @@ func (w *tunnel) Make(s *segment.Segment) (err error) {
 	attrs := netlink.LinkAttrs{Name: "vt" + s.Run.ID, MTU: s.MTU, TxQLen: -1, Namespace: netlink.NsFd(here.Fd())}
 	device := w.config.device(attrs, netip.Addr{}, w.remote)
 	device.VtepDevIndex = w.parent
-	if err := w.host.LinkAdd(device); err != nil {
+	err = w.host.LinkAdd(device)
+	if errors.Is(err, unix.EEXIST) {
+		return &vitrine.BadInput{File: "fabric vxlan", Found: fmt.Sprintf("vni: %d is in use on this host, at port %d", w.config.VNI, w.config.Port),
+			Want: "another vni, or another port, on both hosts"}
+	}
+	if err != nil {
 		return fmt.Errorf("making the end of the tunnel: %w", err)
 	}
 	return plug(s.Links, device.Name, w.bridge)

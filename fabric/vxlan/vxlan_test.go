@@ -120,6 +120,19 @@ func TestVxlanFabricRemote(t *testing.T) {
 	if f.MTU != 1500-Overhead {
 		t.Errorf("MTU %d", f.MTU)
 	}
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	host.Do(t, func() error { // at once, by the same tunnel
+		config := Config{Run: run, Remote: "192.0.2.2", Parent: "eno1"}
+		if _, err := New(config); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "vni: 1 is in use") {
+			t.Errorf("a tunnel that there is: %v", err)
+		}
+		config.VNI = 2
+		other, err := New(config)
+		if err != nil {
+			return err
+		}
+		return other.Close(t.Context())
+	})
 	here, there := bench[0].Attach("bono-1"), bench[1].Attach("sprout-1")
 	if err := bench[0].Reach(here, there); err != nil {
 		t.Error(err)
