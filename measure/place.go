@@ -73,7 +73,7 @@ func openSite(ctx context.Context, c *Config, v visit, dir string) (_ *site, err
 	s := &site{config: c, where: v.where}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%s: %w", v.where, err), s.close(context.WithoutCancel(ctx)))
+			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
 		}
 	}()
 	choice := spec.Choice{Substrate: v.where.Substrate, Fabric: v.where.Fabric, CFSPeriod: substrate.DefaultCFSPeriod}

@@ -260,9 +260,9 @@ func (r *runner) verdict() error {
 		case err == nil:
 			measured = measured || where.Fabric != Floor
 		case vitrine.IsUnsupported(err):
-			unsupported = append(unsupported, err)
+			unsupported = append(unsupported, fmt.Errorf("%s: %w", where, err))
 		default:
-			failed = append(failed, err)
+			failed = append(failed, fmt.Errorf("%s: %w", where, err))
 		}
 	}
 	if !measured {

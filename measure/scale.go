@@ -43,7 +43,7 @@ func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, e
 		r := &rates[i]
 		asked := *r.rate
 		for *r.rate > held && *r.rate > lowest {
-			ok, err := site.holds(ctx, *r.rate*headroom, s.SmallSize)
+			sent, ok, err := site.holds(ctx, *r.rate*headroom, s.SmallSize)
 			if err != nil {
 				return s, fmt.Errorf("find out what rate this host holds: %w", err)
 			}
@@ -51,7 +51,7 @@ func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, e
 				held = *r.rate
 				break
 			}
-			*r.rate = round(*r.rate * step)
+			*r.rate = max(round(step*min(*r.rate, sent/headroom)), lowest)
 		}
 		if *r.rate < asked {
 			s.Scaled = append(s.Scaled, fmt.Sprintf("%s: %.0f packets a second instead of %.0f (%s): sender and receiver do not hold more here with room to spare",
@@ -85,30 +85,41 @@ func (s *Settings) scalable() []scalable {
 	return list
 }
 
-// holds says whether a stream of the rate is sent at its times and arrives whole.
-func (s *site) holds(ctx context.Context, rate float64, size int) (bool, error) {
+// holds says whether a stream of the rate is sent at its times and arrives
+// whole, and which rate was sent at best.
+func (s *site) holds(ctx context.Context, rate float64, size int) (best float64, ok bool, err error) {
 	for range tries {
-		err := s.start(ctx, "receive", "--listen", s.to().String(), "--run", "1", "--most", fmt.Sprint(2*probed), "--cpu", fmt.Sprint(s.config.CPUs.Function[0]))
+		sent, count, err := s.try(ctx, stream{way: OneWay, id: 1, size: size, packets: probed, rate: rate})
 		if err != nil {
-			return false, err
+			return 0, false, err
 		}
-		sent, err := s.send(ctx, 1, stream{way: OneWay, id: 1, size: size, packets: probed, rate: rate})
-		if err != nil {
-			return false, err
+		if sent.Held() == nil && count == probed {
+			return rate, true, nil
 		}
-		text, err := s.stop(ctx)
-		if err != nil {
-			return false, err
-		}
-		got, err := packet.ReadRecord(text)
-		if err != nil {
-			return false, err
-		}
-		if sent.Sent.Held() == nil && got.Count == probed {
-			return true, nil
-		}
+		best = max(best, min(sent.Rate, rate))
 	}
-	return false, nil
+	return best, false, nil
+}
+
+// try sends a stream and counts what of it arrives.
+func (s *site) try(ctx context.Context, x stream) (packet.Sent, int, error) {
+	err := s.start(ctx, "receive", "--listen", s.to().String(), "--run", "1", "--most", fmt.Sprint(2*probed), "--cpu", fmt.Sprint(s.config.CPUs.Function[0]))
+	if err != nil {
+		return packet.Sent{}, 0, err
+	}
+	sent, err := s.send(ctx, 1, x)
+	if err != nil {
+		return packet.Sent{}, 0, err
+	}
+	text, err := s.stop(ctx)
+	if err != nil {
+		return packet.Sent{}, 0, err
+	}
+	got, err := packet.ReadRecord(text)
+	if err != nil {
+		return packet.Sent{}, 0, err
+	}
+	return *sent.Sent, got.Count, nil
 }
 
 // round keeps two digits.

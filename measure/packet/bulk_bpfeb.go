@@ -18,7 +18,9 @@ import (
 const (
 	bulkProgBulk        = "bulk"
 	bulkProgTransmitted = "transmitted"
+	bulkVarFirst        = "first"
 	bulkVarInode        = "inode"
+	bulkVarLast         = "last"
 	bulkVarMost         = "most"
 	bulkVarOffset       = "offset"
 	bulkVarOut          = "out"
@@ -83,7 +85,9 @@ type bulkMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bulkVariableSpecs struct {
+	First  *ebpf.VariableSpec `ebpf:"first"`
 	Inode  *ebpf.VariableSpec `ebpf:"inode"`
+	Last   *ebpf.VariableSpec `ebpf:"last"`
 	Most   *ebpf.VariableSpec `ebpf:"most"`
 	Offset *ebpf.VariableSpec `ebpf:"offset"`
 	Out    *ebpf.VariableSpec `ebpf:"out"`
@@ -122,7 +126,9 @@ func (m *bulkMaps) Close() error {
 //
 // It can be passed to loadBulkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bulkVariables struct {
+	First  *ebpf.Variable `ebpf:"first"`
 	Inode  *ebpf.Variable `ebpf:"inode"`
+	Last   *ebpf.Variable `ebpf:"last"`
 	Most   *ebpf.Variable `ebpf:"most"`
 	Offset *ebpf.Variable `ebpf:"offset"`
 	Out    *ebpf.Variable `ebpf:"out"`

@@ -128,7 +128,7 @@ func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
 }
 
 // RunReceive is `vitrine reference receive`: it receives the probes of a run
-// until it is told to end (SIGTERM), then prints its Record.
+// until it is told to end (SIGTERM) and no more come, then prints its Record.
 func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("receive", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -156,6 +156,14 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	got, err := r.Receive(ctx, *most, 0)
 	if err != nil {
 		return err
+	}
+	if left := *most - len(got.Receptions); left > 0 { // what is still on its way
+		rest, err := r.drain(context.WithoutCancel(ctx), left)
+		if err != nil {
+			return err
+		}
+		got.Receptions, got.Foreign = append(got.Receptions, rest.Receptions...), got.Foreign+rest.Foreign
+		got.Dropped = max(got.Dropped, rest.Dropped)
 	}
 	return (&Record{Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: got.Drift}).Write(stdout)
 }

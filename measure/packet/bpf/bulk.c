@@ -23,6 +23,7 @@ __u32 inode;        // of the network namespace that it is in
 __u64 offset;       // of CLOCK_REALTIME from CLOCK_MONOTONIC; ns
 __u32 most;         // frames to send
 __u32 sent;         // frames so far
+__u64 first, last;  // when those were; ns
 __u64 taken;        // of them by the interface
 
 SEC("xdp")
@@ -42,6 +43,9 @@ int bulk(struct xdp_md *context)
 	for (i = 0; i < WORDS; i++)
 		frame[i] = words[i];
 	now = bpf_ktime_get_ns() + offset;
+	if (!sent)
+		first = now;
+	last = now;
 	frame[SEQUENCE] = bpf_htonl(sent++);
 	frame[SCHEDULED] = bpf_htonl(now >> 32);
 	frame[SCHEDULED + 1] = bpf_htonl(now);

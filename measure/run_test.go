@@ -1,0 +1,344 @@
+package measure
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/fabric/impair"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/measure/cpu"
+	"vitrine/measure/delay"
+	"vitrine/measure/packet"
+	"vitrine/result"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/process"
+	"vitrine/trial"
+)
+
+// TestMain lets the test binary be what instances run.
+func TestMain(m *testing.M) {
+	programs := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,
+	}
+	var err error
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	switch {
+	case len(os.Args) > 2 && os.Args[1] == "reference":
+		err = programs[os.Args[2]](ctx, os.Args[3:], os.Stdout, os.Stderr)
+	case len(os.Args) > 1 && os.Args[1] == impair.Verb:
+		err = impair.Serve(ctx, time.Now, os.Stdin, os.Stdout)
+	default:
+		stop()
+		os.Exit(m.Run())
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// A bench is what a test measures with: processes of this host, on a bridge
+// whose links may be impaired.
+type bench struct {
+	run   *runs.Run
+	cpus  trial.CPUs
+	links map[string]map[string]impair.Link // by fabric
+	self  string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	if err := netns.Possible(); err != nil {
+		t.Skip(err)
+	}
+	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() })
+	cpus, err := trial.ShareCPUs(nil, nil)
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	self, selfErr := os.Executable()
+	if err := errors.Join(err, selfErr); err != nil {
+		t.Fatal(err)
+	}
+	return &bench{run: run, cpus: cpus, self: self}
+}
+
+func (b *bench) backends() trial.Backends {
+	place := func(context.Context, spec.Choice) (substrate.Substrate, error) {
+		return process.New(process.Config{Run: b.run, Environ: os.Environ()})
+	}
+	return trial.Backends{
+		Host:      place,
+		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) { return place(ctx, o) },
+		Fabric: func(ctx context.Context, o spec.Choice, _ spec.Node) (fabric.Fabric, error) {
+			if o.Fabric == "nowhere" {
+				return nil, &vitrine.Unsupported{What: "the fabric nowhere", Missing: "a place"}
+			}
+			inner, err := bridge.New(bridge.Config{Run: b.run})
+			if err != nil || b.links[o.Fabric] == nil {
+				return inner, err
+			}
+			return impair.Wrap(ctx, inner, impair.Config{
+				Links: b.links[o.Fabric], By: impair.Emulator, Seed: 1, Run: b.run, Command: []string{b.self, impair.Verb},
+			})
+		},
+		Self: b.self,
+	}
+}
+
+// settings are of few packets at a low rate.
+func settings(fabrics ...string) Settings {
+	return Settings{
+		Kind: Kind, Metrics: []string{Latency}, Substrates: []string{"process"}, Fabrics: fabrics,
+		Sizes: []int{64}, SmallSize: 64, Packets: 200, Repeat: 1,
+		Rates: Rates{1000, 1000, 1000}, Given: Given{true, true, true},
+	}
+}
+
+// measured runs the measurement into a folder and reads it.
+func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event, error) {
+	t.Helper()
+	plan, err := MakePlan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run *result.Run
+	if _, statErr := os.Stat(filepath.Join(dir, "manifest.json")); statErr == nil {
+		run, err = result.Open(dir)
+	} else {
+		run, err = result.Create(dir, result.Manifest{Measurement: text})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []Event
+	runErr := Run(t.Context(), Config{
+		Plan: plan, Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID, Results: run,
+		Observe: func(e Event) { events = append(events, e) },
+	})
+	if err := run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := result.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	summary, err := Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary, events, runErr
+}
+
+// detail is the last of a stream's attempts on a fabric, whether it was valid or
+// not: the host may be busy.
+func details(t *testing.T, dir, fabric, way string) Detail {
+	t.Helper()
+	data, err := result.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range slices.Backward(data.Outcomes) {
+		if d, err := ReadDetail(o); err == nil && d.Fabric == fabric && d.Way == way {
+			return d
+		}
+	}
+	t.Fatalf("no stream %s on %s", way, fabric)
+	return Detail{}
+}
+
+// What cannot be measured is a row with its reason; what is on record is not
+// measured again.
+func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	s := settings("bridge", "nowhere")
+	s.Metrics, s.Sizes = Metrics(), []int{64, 1514, 2000}
+	summary, events, err := b.measure(t, s, dir)
+	if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "2000 bytes") {
+		t.Errorf("frames that fit nowhere: %v", err)
+	}
+	if why := summary.Unsupported["process on nowhere"]; !strings.Contains(why, "a place") {
+		t.Errorf("left out: %v", summary.Unsupported)
+	}
+	seen := map[string]int{}
+	for _, r := range summary.Rows {
+		seen[r.Fabric]++
+		if r.Size == 2000 && r.Fabric == "bridge" && !strings.Contains(r.Invalid, "at most 1514") {
+			t.Errorf("a frame over the MTU: %+v", r)
+		}
+	}
+	if seen["bridge"] != 8 || seen[Floor] != 8 {
+		t.Errorf("rows: %v", seen)
+	}
+	d := details(t, dir, "bridge", OneWay)
+	if !d.OneClock || d.Stamps != "kernel" || d.Ports[0].Neighbour != "static" || d.Ports[0].IPv6 != "off" || d.Ports[1].Driver != "veth" || len(d.Ports[1].Offloads) == 0 {
+		t.Errorf("%+v", d)
+	}
+	if d.Network.Received == 0 || d.Network.Delay.Min <= 0 {
+		t.Errorf("%+v", d.Network)
+	}
+	last := events[len(events)-1]
+	if last.Of != 24 || last.Done != 24 {
+		t.Errorf("%d of %d streams done", last.Done, last.Of)
+	}
+	again, events, _ := b.measure(t, s, dir)
+	for _, e := range events {
+		if e.Outcome != nil && !e.Recorded {
+			t.Errorf("measured again: %+v", e.Outcome.Key)
+		}
+	}
+	before, _ := json.Marshal(summary)
+	after, _ := json.Marshal(again)
+	if !bytes.Equal(before, after) {
+		t.Error("a run that was continued says something else")
+	}
+}
+
+// What links do to packets is read back: through the whole of it.
+func TestWhatLinksDoIsReadBack(t *testing.T) {
+	b := newBench(t)
+	b.links = map[string]map[string]impair.Link{
+		"late":  {"receiver-1": {Delay: 30 * time.Millisecond, Way: impair.In}},
+		"lossy": {"receiver-1": {Loss: 0.2, Way: impair.In}},
+		"mixed": {"receiver-1": {Delay: 50 * time.Millisecond, Reorder: 0.1, Way: impair.In}},
+	}
+	dir := t.TempDir()
+	if _, _, err := b.measure(t, settings("late", "lossy", "mixed"), dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, way := range []string{OneWay, RoundTrip} {
+		late := details(t, dir, "late", way).Network
+		if late.Delay.Min < 29_900 || late.Delay.Min > 60_000 || late.Lost > 0 {
+			t.Errorf("%s, 30 ms: %+v", way, late)
+		}
+		if lossy := details(t, dir, "lossy", way).Network; lossy.Lost < 10 || lossy.Lost > 80 || lossy.Reordered > 0 {
+			t.Errorf("%s, a fifth of 200 lost: %+v", way, lossy)
+		}
+		// Some 50 packets travel at any time: most are overtaken.
+		if mixed := details(t, dir, "mixed", way).Network; mixed.Reordered < 50 || mixed.Extent < 1 || mixed.Lost > 0 || mixed.PDV.Max < 20_000 {
+			t.Errorf("%s, a tenth overtaking: %+v", way, mixed)
+		}
+	}
+}
+
+func TestHostThatCanDoNoneOfIt(t *testing.T) {
+	b := newBench(t)
+	if _, _, err := b.measure(t, settings("nowhere"), t.TempDir()); !vitrine.IsUnsupported(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestScaleKeepsWhatWasGiven(t *testing.T) {
+	s := settings("bridge")
+	got, err := Scale(t.Context(), Config{}, s, t.TempDir())
+	if err != nil || got.Rates != s.Rates || got.Scaled != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if round(76543) != 76000 || round(1000) != 1000 || round(1999) != 1900 {
+		t.Error(round(76543), round(1000), round(1999))
+	}
+}
+
+// No sender holds a thousand million packets a second; one that is not asked
+// for is lowered, and that is said.
+func TestScaleLowersWhatTheHostDoesNotHold(t *testing.T) {
+	b := newBench(t)
+	s := settings("bridge")
+	s.Rates.Latency, s.Given.Latency = 1e8, false
+	if testing.Short() {
+		t.Skip("it tries many rates")
+	}
+	got, err := Scale(t.Context(), Config{Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID}, s, t.TempDir())
+	if err != nil || got.Rates.Latency >= 1e8 || len(got.Scaled) != 1 || !strings.HasPrefix(got.Scaled[0], "latency: ") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
+	usage := func(span, busy, missed int64, counted ...cpu.Reading) *packet.Usage {
+		return &packet.Usage{Span: span, Busy: busy, Missed: missed, Counted: counted}
+	}
+	sent := &packet.Sent{Packets: 1000, Asked: 1e6, Rate: 1e6}
+	plain := &packet.Record{Sent: sent, Background: usage(1e6, 1e4, 4e4), Used: usage(2e6, 7e5, 5e5)}
+	idle := []cpu.Reading{{User: 1e3, Kernel: 1e3}, {Kernel: 2e3}, {User: 9e9}}
+	busy := []cpu.Reading{{User: 2e3, Kernel: 3e5, Interrupt: 3.6e5}, {User: 1e5, Kernel: 3.06e5}, {User: 9e9}}
+	counted := &packet.Record{Sent: sent, Background: usage(1e6, 0, 0, idle...), Used: usage(2e6, 0, 0, busy...)}
+	p := perPacket(sending{record: plain, counted: counted}, []int{0, 1})
+	if p.Total != 1100 || p.Background != 100 {
+		t.Errorf("%+v", p)
+	}
+	want := cpu.Split{User: 100, Kernel: 600, Interrupt: 360}
+	if p.Split == nil || *p.Split != want {
+		t.Errorf("split %+v, want %+v: %s", p.Split, want, p.Why)
+	}
+	if p := perPacket(sending{record: plain, why: errors.New("no BPF")}, []int{0}); p.Split != nil || p.Why != "no BPF" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
+	s := settings("bridge", "direct")
+	s.Substrates, s.Repeat, s.Metrics = []string{"process", "qemu"}, 2, Metrics()
+	p, err := MakePlan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The floor and two of process: round trip and one way, jitter, efficiency; two of qemu: no latency one way.
+	if p.Streams != 2*(3*4+2*3) || len(p.visits) != 10 || p.visits[0].where.Fabric != Floor || p.visits[5].repeat != 2 {
+		t.Errorf("%d streams, %d visits", p.Streams, len(p.visits))
+	}
+	keys := map[vitrine.Key]bool{}
+	for _, v := range p.visits {
+		for _, x := range slices.Concat(v.echoed, v.oneWay) {
+			keys[x.key(1)] = true
+		}
+	}
+	if len(keys) != p.Streams {
+		t.Errorf("%d keys of %d streams", len(keys), p.Streams)
+	}
+}
+
+func TestSettingsRefuse(t *testing.T) {
+	for name, change := range map[string]func(*Settings){
+		"a metric":  func(s *Settings) { s.Metrics = []string{"speed"} },
+		"no fabric": func(s *Settings) { s.Fabrics = nil },
+		"a size":    func(s *Settings) { s.Sizes = []int{63} },
+		"packets":   func(s *Settings) { s.Packets = 1 },
+		"repeat":    func(s *Settings) { s.Repeat = 0 },
+		"cut":       func(s *Settings) { s.Cut = delay.Cut{Head: 90, Tail: 90} },
+		"rate":      func(s *Settings) { s.Rates.Jitter = 0 },
+	} {
+		s := settings("bridge")
+		change(&s)
+		if _, err := MakePlan(s); !vitrine.IsBadInput(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
