@@ -3,8 +3,6 @@ package docker
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"vitrine/internal/netns"
@@ -45,7 +43,7 @@ func (s *Substrate) Check(context.Context) []substrate.Check {
 	return []substrate.Check{
 		check("engine", true, fmt.Sprintf("version %s, API %s, %s", i.ServerVersion, s.api.ClientVersion(), s.host), ""),
 		check("storage", true, "driver "+i.Driver, ""),
-		check("runtimes", true, fmt.Sprintf("%s; default %s", strings.Join(slices.Sorted(maps.Keys(i.Runtimes)), " "), i.DefaultRuntime), ""),
+		check("runtimes", true, fmt.Sprintf("%s; default %s", strings.Join(s.runtimes(), " "), i.DefaultRuntime), ""),
 		check("CPU quotas", i.CPUCfsQuota && i.CPUCfsPeriod, cgroups, controller),
 		check("binding to CPUs", i.CPUSet, cgroups, controller),
 		check("memory limits", i.MemoryLimit, cgroups+", "+swap, controller),

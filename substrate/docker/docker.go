@@ -41,6 +41,11 @@ type Config struct {
 	// auto or empty: whichever this user can.
 	Network string `yaml:"network" json:"network,omitempty" jsonschema:"enum=auto,enum=namespace,enum=host"`
 
+	// Runtime is the OCI runtime of instances, by the name that the engine has for
+	// it: runc, crun, runsc (gVisor), kata or io.containerd.kata.v2. The default is
+	// the engine's.
+	Runtime string `yaml:"runtime,omitempty" json:"runtime,omitempty"`
+
 	// Mounts are shown to every instance, besides its own folder.
 	Mounts []Mount `yaml:"mounts" json:"mounts,omitempty"`
 
@@ -75,8 +80,8 @@ var (
 	_ substrate.Checker   = (*Substrate)(nil)
 )
 
-// New connects to the engine. One that is not running, or that this user may
-// not use, is a *vitrine.Unsupported.
+// New connects to the engine. One that is not running, that this user may not
+// use, or that has not the runtime, is a *vitrine.Unsupported.
 func New(ctx context.Context, config Config) (*Substrate, error) {
 	if config.Runs == "" {
 		config.Runs = runs.DefaultRoot()
@@ -96,6 +101,9 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	e, err := dialEngine(ctx, config.Host)
 	if err != nil {
 		return nil, err
+	}
+	if err := e.checkRuntime(config.Runtime); err != nil {
+		return nil, errors.Join(err, e.api.Close())
 	}
 	return &Substrate{
 		config: config, engine: e, pause: pause, namespaces: namespaces,

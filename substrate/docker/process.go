@@ -89,11 +89,14 @@ func (i *Instance) launch(ctx context.Context, name string, command vitrine.Comm
 		return nil, errors.Join(err, out.close())
 	}
 	if err := i.startWatched(ctx, p); err != nil {
+		removed := i.s.removeContainer(context.WithoutCancel(ctx), p.id)
 		if isNoProgram(err) {
 			err = &vitrine.BadInput{File: i.spec.Name, Found: strings.Join(config.Entrypoint, " ") + " cannot run in its image: " + err.Error(),
 				Want: "a program that the image has"}
+		} else if host.Runtime != "" && host.Runtime != plainRuntime && ctx.Err() == nil && !isLost(err) {
+			err = errors.Join(cannotRun(host.Runtime, err), killStray(p.id))
 		}
-		return nil, errors.Join(err, out.close(), i.s.removeContainer(context.WithoutCancel(ctx), p.id))
+		return nil, errors.Join(err, out.close(), removed)
 	}
 	return p, nil
 }
@@ -207,6 +210,7 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 		NetworkMode: container.NetworkMode("container:" + i.sandbox), PidMode: container.PidMode("container:" + i.sandbox),
 		IpcMode: "private", Resources: i.limits, Mounts: i.s.mounts(i.spec),
 		LogConfig:   container.LogConfig{Type: "none"},
+		Runtime:     i.s.config.Runtime,
 		SecurityOpt: []string{"label=disable"}, // SELinux would hide the instance's folder
 	}
 	if !i.s.namespaces {

@@ -33,6 +33,7 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 	host := &container.HostConfig{
 		NetworkMode: "none", IpcMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"},
 		SecurityOpt: []string{"no-new-privileges"}, LogConfig: container.LogConfig{Type: "none"},
+		Runtime: i.s.sandboxRuntime(),
 	}
 	id, err := i.createFrom(ctx, &i.s.pause, picture{}, i.containerName("sandbox"), config, host)
 	if err != nil {
@@ -93,6 +94,9 @@ func (s *Substrate) create(ctx context.Context, name string, config *container.C
 		if strings.Contains(warning, "discarded") { // "Your kernel does not support ... Limitation discarded."
 			err = errors.Join(err, &vitrine.Unsupported{What: "docker: the instance's limits", Missing: warning})
 		}
+	}
+	if err != nil && isUnknownRuntime(err) {
+		err = s.noRuntime(host.Runtime)
 	}
 	if err != nil && made.ID != "" {
 		err = errors.Join(err, s.removeContainer(context.WithoutCancel(ctx), made.ID))

@@ -49,6 +49,7 @@ func Start(t testing.TB) string {
 type Engine struct {
 	Host string // unix:///...
 
+	config  string // of dockerd, as in daemon.json
 	dockerd string
 	process *os.Process
 	dir     string
@@ -61,6 +62,12 @@ type Engine struct {
 // mount, namespace or cgroup.
 func Own(t testing.TB) *Engine {
 	t.Helper()
+	return OwnWith(t, "{}")
+}
+
+// OwnWith is Own with a configuration, as in daemon.json.
+func OwnWith(t testing.TB, config string) *Engine {
+	t.Helper()
 	dockerd, err := lookDockerd()
 	if err != nil {
 		t.Skip(err)
@@ -70,7 +77,7 @@ func Own(t testing.TB) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{Host: "unix://" + dir + "/sock", dockerd: dockerd, dir: dir, cgroup: "vitrine-" + filepath.Base(dir)}
+	e := &Engine{Host: "unix://" + dir + "/sock", config: config, dockerd: dockerd, dir: dir, cgroup: "vitrine-" + filepath.Base(dir)}
 	t.Cleanup(func() {
 		if err := e.removeRest(); err != nil {
 			t.Errorf("after the engine: %v", err)
@@ -119,12 +126,12 @@ func lookDockerd() (string, error) {
 func (e *Engine) start() error {
 	in := func(name string) string { return filepath.Join(e.dir, name) }
 	cmd := exec.CommandContext(context.Background(), e.dockerd,
-		"--host", e.Host, "--data-root", in("data"), "--exec-root", in("exec"), "--pidfile", in("pid"), "--config-file", in("none.json"),
+		"--host", e.Host, "--data-root", in("data"), "--exec-root", in("exec"), "--pidfile", in("pid"), "--config-file", in("daemon.json"),
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--userland-proxy=false",
 		"--log-level=warn", "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", "/"+e.cgroup,
 		// A containerd that the host runs is shared: keep to namespaces of our own in it.
 		"--containerd-namespace", e.cgroup, "--containerd-plugins-namespace", e.cgroup+"-plugins")
-	if err := os.WriteFile(in("none.json"), []byte("{}"), 0o600); err != nil {
+	if err := os.WriteFile(in("daemon.json"), []byte(e.config), 0o600); err != nil {
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = &e.log, &e.log

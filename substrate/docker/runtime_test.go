@@ -1,0 +1,165 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"vitrine"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/substrate/docker/dockertest"
+)
+
+// runtimeBed is a substrate with the runtime, and an image with the tool.
+func runtimeBed(t *testing.T, tool, runtime string) *bed {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "runs")
+	s, err := New(t.Context(), Config{Host: os.Getenv("DOCKER_HOST"), Runs: root, Runtime: runtime})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := runs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{T: t, s: s, run: run, tool: tool, ctx: t.Context()}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if left, err := labelled(t, run.ID); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %q, %v", left, err)
+		}
+		if err := run.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b.image = b.makeImage()
+	return b
+}
+
+// TestDockerRuntime: the runtime that the user names is the one that runs the
+// instance, and one that the engine has not is refused with those that it has.
+func TestDockerRuntime(t *testing.T) {
+	t.Setenv("DOCKER_HOST", dockertest.Start(t))
+	b := runtimeBed(t, buildTool(t), "runc")
+	in, dir := b.create("c-1", b.image)
+	if got := b.output(in, dir, nil, "/tool", "read", "/etc/hostname"); strings.TrimSpace(got) != "c-1" {
+		t.Errorf("read %q", got)
+	}
+	if _, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := b.s.api.ContainerInspect(b.ctx, in.(*Instance).proc.id)
+	if err != nil || made.HostConfig.Runtime != "runc" {
+		t.Errorf("the instance runs by %q, %v", made.HostConfig.Runtime, err)
+	}
+	for _, name := range []string{"no-such", "io.containerd.no-such.v1"} {
+		config := b.s.config
+		config.Runtime = name
+		s, err := New(b.ctx, config)
+		if err == nil { // the engine knows such a one only once asked for it
+			on := *b
+			on.s = s
+			in, _ := on.create("c-2", b.image)
+			_, err = in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}})
+			if closing := s.Close(context.Background()); closing != nil {
+				t.Error(closing)
+			}
+		}
+		if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), name) {
+			t.Errorf("the runtime %s: %v", name, err)
+		}
+		if name == "no-such" && !strings.Contains(fmt.Sprint(err), "runc") {
+			t.Errorf("the refusal does not say what there is: %v", err)
+		}
+	}
+}
+
+// TestDockerRuntimeGVisor: instances run by runsc, in the network namespace
+// that a fabric wires, and what it fails to start leaves nothing.
+func TestDockerRuntimeGVisor(t *testing.T) {
+	runsc, err := exec.LookPath("runsc")
+	if err != nil {
+		t.Skip(&vitrine.Unsupported{What: "the runtime runsc", Missing: "the program runsc"})
+	}
+	// With its own network stack runsc takes Linux from 6.9 on for the host's own
+	// namespace, where that is of before 2024.
+	e := dockertest.OwnWith(t, fmt.Sprintf(`{"runtimes": {
+		"runsc": {"path": %q, "runtimeArgs": ["--network=host"]},
+		"netstack": {"path": %[1]q},
+		"broken": {"path": %[1]q, "runtimeArgs": ["--platform=none"]}}}`, runsc))
+	t.Setenv("DOCKER_HOST", e.Host)
+	tool := buildTool(t)
+	t.Run("runsc", func(t *testing.T) {
+		b := runtimeBed(t, tool, "runsc")
+		in, dir := b.create("c-1", b.image)
+		if got := b.output(in, dir, nil, "/tool", "read", "/proc/version"); !strings.Contains(got, "Linux version 4.4.0") { // gVisor's own
+			t.Errorf("the kernel is %s", got)
+		}
+		links := b.output(in, dir, nil, "/tool", "read", "/proc/net/dev")
+		err := netns.Do(in.NetNS(), func() error {
+			if host, err := os.ReadFile("/proc/thread-self/net/dev"); err != nil || !strings.Contains(string(host), "lo:") {
+				t.Errorf("the namespace has %s, %v", host, err)
+			}
+			return nil
+		})
+		if err != nil || !strings.Contains(links, "lo:") || strings.Contains(links, "eth0") {
+			t.Errorf("the instance has %s, %v", links, err)
+		}
+		p, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := in.Vantage(); len(v.Missing) > 0 {
+			t.Errorf("of its use cannot be read: %q", v.Missing)
+		}
+		b.eventually("started", func() bool { return contains(filepath.Join(dir, "log"), "waiting") })
+		if err := in.Stop(b.ctx, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		<-p.Done()
+	})
+	for _, name := range []string{"broken", "netstack"} {
+		t.Run(name, func(t *testing.T) {
+			b := runtimeBed(t, tool, name)
+			in, _ := b.create("c-1", b.image)
+			_, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}})
+			if err == nil && name == "netstack" { // it depends on the kernel and on runsc
+				t.Skip("it runs here")
+			}
+			if !vitrine.IsUnsupported(err) {
+				t.Errorf("%v; want a *vitrine.Unsupported", err)
+			}
+			b.eventually("nothing left beside the sandbox", func() bool { return len(ofEngine(t, e.Host)) == 1 })
+		})
+	}
+}
+
+// ofEngine lists the shims and runtimes of an engine.
+func ofEngine(t *testing.T, host string) (found []string) {
+	t.Helper()
+	all, err := procfs.AllProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimSuffix(strings.TrimPrefix(host, "unix://"), "/sock")
+	for _, p := range all {
+		args, _ := p.CmdLine() // gone: ended meanwhile
+		if line := strings.Join(args, " "); strings.Contains(line, dir) && (strings.Contains(line, "runsc") || strings.Contains(line, "containerd-shim")) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
