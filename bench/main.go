@@ -18,8 +18,10 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"vitrine"
+	"vitrine/fabric/impair"
 )
 
 // A bench measures one thing; its rows are named name or name/part.
@@ -43,6 +45,10 @@ func benches() []bench {
 		{"director/weights", directorWeights},
 		{"store/writes", storeWrites},
 		{"store/reads", storeReads},
+		{"network/bulk", networkBulk},
+		{"network/scheduled", networkScheduled},
+		{"network/schedule-error", networkScheduleError},
+		{"network/impair", networkImpair},
 	}
 }
 
@@ -76,6 +82,8 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 		return true, reweigh(ctx, args[1:])
 	case answerCommand:
 		return true, answer(args[1:], os.Environ(), os.Stdout)
+	case impair.Verb:
+		return true, impair.Serve(ctx, time.Now, os.Stdin, os.Stdout)
 	}
 	return false, nil
 }

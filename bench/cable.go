@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"vitrine/fabric"
+	"vitrine/fabric/direct"
+	"vitrine/fabric/segment"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/measure/packet"
+	"vitrine/trial"
+)
+
+// A cable is a veth between two namespaces, near and far, and a core for all
+// that is sent over it: the receiving end's work is done there too.
+type cable struct {
+	dir     string // for files
+	run     *runs.Run
+	fabric  *segment.Segment
+	core    int
+	names   []string // of namespaces, to be removed
+	near    cableEnd
+	far     cableEnd
+	dropper *ebpf.Program // at the far end
+	dropped link.Link
+}
+
+type cableEnd struct {
+	netns string // path
+	addr  netip.Addr
+	mac   net.HardwareAddr
+}
+
+// newCable also returns what was made before an error, to be closed.
+func newCable(ctx context.Context) (c *cable, err error) {
+	c = &cable{}
+	cpus, err := trial.ShareCPUs(nil, nil)
+	if err != nil {
+		return c, err
+	}
+	c.core = cpus.Generator[0]
+	if c.dir, err = os.MkdirTemp("", "bench-cable-"); err != nil {
+		return c, err
+	}
+	if c.run, err = runs.New(runs.DefaultRoot()); err != nil {
+		return c, err
+	}
+	if c.fabric, err = direct.New(direct.Config{Run: c.run}); err != nil {
+		return c, err
+	}
+	if c.near, err = c.end(ctx, "near-1"); err != nil {
+		return c, err
+	}
+	if c.far, err = c.end(ctx, "far-1"); err != nil {
+		return c, err
+	}
+	for _, end := range []*cableEnd{&c.near, &c.far} { // the first one's interface came anew with the second
+		if end.mac, err = end.hardware(); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+func (c *cable) end(ctx context.Context, name string) (e cableEnd, err error) {
+	label := "vt-" + c.run.ID + "-" + name
+	if e.netns, err = netns.Create(label); err != nil {
+		return e, err
+	}
+	c.names = append(c.names, label)
+	at, err := c.fabric.Attach(ctx, fabric.Port{Instance: name, NetNS: e.netns})
+	e.addr = at.Addr
+	return e, err
+}
+
+func (e cableEnd) hardware() (mac net.HardwareAddr, err error) {
+	err = netns.Do(e.netns, func() error {
+		at, err := net.InterfaceByName(segment.Inside)
+		if err == nil {
+			mac = at.HardwareAddr
+		}
+		return err
+	})
+	return mac, err
+}
+
+// received is how many frames the end's interface has counted.
+func (e cableEnd) received() (n uint64, err error) {
+	err = netns.Do(e.netns, func() error {
+		at, err := netlink.LinkByName(segment.Inside)
+		if err == nil {
+			n = at.Attrs().Statistics.RxPackets
+		}
+		return err
+	})
+	return n, err
+}
+
+// drop has the far end drop all that comes as soon as it is there, by XDP,
+// which for every sender is the least that a receiver can cost.
+func (c *cable) drop() (err error) {
+	const xdpDrop = 1
+	c.dropper, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
+	if err != nil {
+		return fmt.Errorf("make a program that drops: %w", err)
+	}
+	return netns.Do(c.far.netns, func() error {
+		at, err := net.InterfaceByName(segment.Inside)
+		if err != nil {
+			return err
+		}
+		c.dropped, err = link.AttachXDP(link.XDPOptions{Program: c.dropper, Interface: at.Index, Flags: link.XDPDriverMode})
+		return err
+	})
+}
+
+// take has the far end's stack take what XDP programs send.
+func (c *cable) take() error {
+	return netns.Do(c.far.netns, func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return e.Change(segment.Inside, map[string]bool{"rx-gro": true})
+	})
+}
+
+// ends are a stream's over the cable.
+func (c *cable) ends() packet.Ends {
+	const port = 7001
+	return packet.Ends{
+		SourceMAC: c.near.mac, DestMAC: c.far.mac,
+		Source: netip.AddrPortFrom(c.near.addr, port), Dest: netip.AddrPortFrom(c.far.addr, port),
+	}
+}
+
+// arrivals counts what arrives at the far end while send runs, which says how
+// many it sent and how long that took. It gives arrivals a second.
+func (c *cable) arrivals(send func() (packets int, took time.Duration, err error)) (rate float64, err error) {
+	before, err := c.far.received()
+	if err != nil {
+		return 0, err
+	}
+	packets, took, err := send()
+	if err != nil {
+		return 0, err
+	}
+	after, err := c.far.received()
+	if err != nil {
+		return 0, err
+	}
+	arrived := float64(after - before)
+	// A frame or two of the stack's own may have come along.
+	if arrived > float64(packets)+10 || arrived < float64(packets)*(1-lossAllowed) {
+		return 0, fmt.Errorf("%d packets were sent and %.0f arrived", packets, arrived)
+	}
+	return arrived / took.Seconds(), nil
+}
+
+func (c *cable) close() (err error) {
+	if c.dropped != nil {
+		err = errors.Join(err, c.dropped.Close())
+	}
+	if c.dropper != nil {
+		err = errors.Join(err, c.dropper.Close())
+	}
+	if c.fabric != nil {
+		err = errors.Join(err, c.fabric.Close(context.Background()))
+	}
+	for _, name := range c.names {
+		err = errors.Join(err, netns.Delete(name))
+	}
+	if c.run != nil {
+		err = errors.Join(err, c.run.Close())
+	}
+	if c.dir != "" {
+		err = errors.Join(err, os.RemoveAll(c.dir))
+	}
+	return err
+}

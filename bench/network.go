@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"vitrine"
+	"vitrine/measure/packet"
+)
+
+const (
+	networkRounds  = 9
+	networkSize    = 64        // bytes of a frame
+	bulkPackets    = 2_000_000 // of one measure
+	replayFrames   = 1000      // in the capture that is replayed
+	replayLoops    = 400
+	scheduledSpan  = 500 * time.Millisecond // of one rate
+	scheduledStep  = 0.98                   // from a rate that was not held to the next
+	scheduledSteps = 40
+)
+
+// networkBulk compares how many frames of 64 bytes a second one core sends over
+// a veth, counted at the far end: our bulk mode, and tcpreplay as fast as it
+// can. The far end drops them all by XDP, or has its stack take and drop them.
+func networkBulk(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	peers := []struct{ name, far, aim string }{
+		{"network/bulk", "the far end drops by XDP", ">= 3"},
+		// Most of the time is the far end's then.
+		{"network/bulk/stack", "the far end's stack drops", ""},
+	}
+	for i, peer := range peers {
+		fmt.Fprintf(progress, "  %s\n", peer.far)
+		row, err := overCable(ctx, i == 0, func(c *cable, replay side) (Row, error) {
+			bulk, err := packet.OpenBulk(packet.SenderConfig{NetNS: c.near.netns, Interface: "eth0", CPU: c.core})
+			if err != nil {
+				return Row{}, err
+			}
+			ours := func(ctx context.Context) (float64, error) { return c.bulk(ctx, bulk) }
+			pairs, err := interleave(ctx, networkRounds, ours, replay, progress)
+			if err := errors.Join(err, bulk.Close()); err != nil {
+				return Row{}, err
+			}
+			return pairs.row(peer.name, "packets/s", "tcpreplay --topspeed --preload-pcap on the same core; "+peer.far, peer.aim)
+		})
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// networkScheduled compares the highest rate at which our sender sends every
+// packet at its own time with what tcpreplay sends as fast as it can.
+func networkScheduled(ctx context.Context, progress io.Writer) ([]Row, error) {
+	row, err := overCable(ctx, true, func(c *cable, replay side) (Row, error) {
+		sender, err := packet.OpenSender(packet.SenderConfig{NetNS: c.near.netns, Interface: "eth0", CPU: c.core})
+		if err != nil {
+			return Row{}, err
+		}
+		ours := func(ctx context.Context) (float64, error) { return c.held(ctx, sender) }
+		pairs, err := interleave(ctx, networkRounds, ours, replay, progress)
+		if err := errors.Join(err, sender.Close()); err != nil {
+			return Row{}, err
+		}
+		return pairs.row("network/scheduled", "packets/s", "tcpreplay --topspeed --preload-pcap on the same core; the far end drops by XDP", ">= 1")
+	})
+	return []Row{row}, err
+}
+
+// overCable has a cable for use, and tcpreplay over it.
+func overCable(ctx context.Context, drop bool, use func(c *cable, replay side) (Row, error)) (row Row, err error) {
+	c, err := newCable(ctx)
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err != nil {
+		return row, err
+	}
+	if drop {
+		err = c.drop()
+	} else {
+		err = c.take()
+	}
+	if err != nil {
+		return row, err
+	}
+	replay, err := c.replay()
+	if err != nil {
+		return row, err
+	}
+	return use(c, replay)
+}
+
+func (c *cable) stream(packets int, rate float64) packet.Stream {
+	return packet.Stream{Run: 1, ID: 1, Ends: c.ends(), Size: networkSize, Packets: packets, Rate: rate}
+}
+
+func (c *cable) bulk(ctx context.Context, b *packet.Bulk) (float64, error) {
+	return c.arrivals(func() (int, time.Duration, error) {
+		sent, err := b.Send(ctx, c.stream(bulkPackets, 0))
+		return sent.Packets, time.Duration(sent.Last - sent.First), err
+	})
+}
+
+// held is the highest rate that the sender holds: from what it sends when too
+// much is asked of it down to the first rate that it keeps to.
+func (c *cable) held(ctx context.Context, s *packet.Sender) (float64, error) {
+	const tooMuch = 1e8
+	sent, err := s.Send(ctx, c.stream(replayFrames*100, tooMuch))
+	if err != nil {
+		return 0, err
+	}
+	var missed error
+	for rate, step := sent.Rate, 0; step < scheduledSteps; rate, step = rate*scheduledStep, step+1 {
+		arrived, err := c.arrivals(func() (int, time.Duration, error) {
+			sent, err := s.Send(ctx, c.stream(int(rate*scheduledSpan.Seconds()), rate))
+			missed = sent.Held()
+			return sent.Packets, time.Duration(sent.End - sent.First), err
+		})
+		if err != nil || missed == nil {
+			return arrived, err
+		}
+	}
+	return 0, fmt.Errorf("no rate was held, down to %g of %.0f packets a second: %w", scheduledStep, sent.Rate, missed)
+}
+
+// replay is tcpreplay, as a side: it sends the same frame from the same core.
+func (c *cable) replay() (side, error) {
+	program, err := exec.LookPath("tcpreplay")
+	if err != nil {
+		return nil, &vitrine.Unsupported{What: "a comparison with tcpreplay", Missing: "tcpreplay", Do: "install tcpreplay"}
+	}
+	file := filepath.Join(c.dir, "frames.pcap")
+	if err := c.capture(file); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (float64, error) {
+		return c.arrivals(func() (int, time.Duration, error) {
+			cmd := exec.CommandContext(ctx, program, "--topspeed", "--preload-pcap", "--loop="+strconv.Itoa(replayLoops), "--intf1=eth0", file)
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := (&stage{netns: c.near.netns}).start(cmd, c.core); err != nil {
+				return 0, 0, err
+			}
+			if err := cmd.Wait(); err != nil {
+				return 0, 0, fmt.Errorf("%w: %s", err, out.Bytes())
+			}
+			return readReplay(out.Bytes())
+		})
+	}, nil
+}
+
+// capture writes a file of the frames that tcpreplay sends, in the format of
+// pcap (draft-ietf-opsawg-pcap), a microsecond apart.
+func (c *cable) capture(file string) error {
+	frame := make([]byte, networkSize)
+	if err := packet.Build(frame, c.ends()); err != nil {
+		return err
+	}
+	b := binary.LittleEndian.AppendUint32(nil, 0xa1b2c3d4)
+	b = append(b, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, 65535)
+	b = binary.LittleEndian.AppendUint32(b, 1) // Ethernet
+	for i := range uint32(replayFrames) {
+		for _, n := range []uint32{0, i, networkSize, networkSize} {
+			b = binary.LittleEndian.AppendUint32(b, n)
+		}
+		b = append(b, frame...)
+	}
+	return os.WriteFile(file, b, 0o644)
+}
+
+var (
+	replaySent = regexp.MustCompile(`Actual: (\d+) packets`)
+	replayRate = regexp.MustCompile(`([\d.]+) pps`)
+)
+
+// readReplay reads how many packets tcpreplay says that it sent, and in which
+// time.
+func readReplay(out []byte) (packets int, took time.Duration, err error) {
+	sent, rate := replaySent.FindSubmatch(out), replayRate.FindSubmatch(out)
+	if sent == nil || rate == nil {
+		return 0, 0, fmt.Errorf("tcpreplay said %q", out)
+	}
+	packets, err = strconv.Atoi(string(sent[1]))
+	if err != nil {
+		return 0, 0, fmt.Errorf("tcpreplay said %q: %w", out, err)
+	}
+	pps, err := strconv.ParseFloat(string(rate[1]), 64)
+	if err != nil || pps <= 0 {
+		return 0, 0, fmt.Errorf("tcpreplay said %q: %w", out, err)
+	}
+	return packets, time.Duration(float64(packets) / pps * float64(time.Second)), nil
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+
+	"vitrine/measure/packet"
+)
+
+//go:embed schedule/schedule.c
+var scheduleSource []byte
+
+const (
+	scheduleRounds  = 31
+	scheduleRate    = 64_000 // packets a second
+	schedulePackets = 32_000
+)
+
+// networkScheduleError compares the 99th percentile of how long after their
+// times packets are sent: our sender, and a bare loop in C that makes the same
+// system calls, from the same core.
+func networkScheduleError(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	c, err := newCable(ctx)
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.drop(); err != nil {
+		return nil, err
+	}
+	program, err := compileC(ctx, c.dir, "schedule", scheduleSource)
+	if err != nil {
+		return nil, err
+	}
+	sender, err := packet.OpenSender(packet.SenderConfig{NetNS: c.near.netns, Interface: "eth0", CPU: c.core})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sender.Close()) }()
+	ours := func(ctx context.Context) (float64, error) {
+		sent, err := sender.Send(ctx, c.stream(schedulePackets, scheduleRate))
+		return float64(sent.Schedule.P99), err
+	}
+	theirs := func(ctx context.Context) (float64, error) { return c.bareSchedule(ctx, program) }
+	pairs, err := interleave(ctx, scheduleRounds, ours, theirs, progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pairs.row("network/schedule-error", "ns, 99th percentile", fmt.Sprintf("a bare loop in C with the same calls, both at %d packets/s", scheduleRate), "<= 2")
+	return []Row{row}, err
+}
+
+// bareSchedule is the 99th percentile of the loop in C, ns.
+func (c *cable) bareSchedule(ctx context.Context, program string) (float64, error) {
+	frame := make([]byte, networkSize)
+	if err := packet.Build(frame, c.ends()); err != nil {
+		return 0, err
+	}
+	cmd := exec.CommandContext(ctx, program, "eth0", fmt.Sprint(schedulePackets), fmt.Sprint(scheduleRate))
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(frame), &out, &said
+	if err := (&stage{netns: c.near.netns}).start(cmd, c.core); err != nil {
+		return 0, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, said.String())
+	}
+	var p50, p90, p99 float64
+	if _, err := fmt.Fscan(strings.NewReader(out.String()), &p50, &p90, &p99); err != nil {
+		return 0, fmt.Errorf("the loop in C said %q: %w", out.String(), err)
+	}
+	return p99, nil
+}
