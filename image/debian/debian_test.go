@@ -66,3 +66,33 @@ func TestKeyTellsPackagesApart(t *testing.T) {
 		t.Errorf("keys %q", keys)
 	}
 }
+
+// TestQemuGuestBaseWithPackages: they are installed over the least system, which
+// stays as it is and is not built again.
+func TestQemuGuestBaseWithPackages(t *testing.T) {
+	b := builder(t)
+	least, err := b.Base(t.Context(), Options{})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Packages: []string{"netcat-openbsd"}}
+	base, err := b.Base(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base.Kernel != least.Kernel || base.Disk == least.Disk {
+		t.Errorf("with a package %+v, without %+v", base, least)
+	}
+	if found, built := b.Built(o); !built || found != base {
+		t.Errorf("the cache has %+v, %v", found, built)
+	}
+	for disk, want := range map[string]bool{base.Disk: true, least.Disk: false} {
+		out, err := exec.CommandContext(t.Context(), "debugfs", "-R", "stat /bin/nc.openbsd", disk).CombinedOutput()
+		if got := strings.Contains(string(out), "Type: regular"); err != nil || got != want {
+			t.Errorf("%s has the package's program: %v, %v\n%s", disk, got, err, out)
+		}
+	}
+}

@@ -119,7 +119,7 @@ func fromMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 		received <- errors.Join(err, answering, conn.Close())
 	}()
 	port := l.Addr().(*net.TCPAddr).Port
-	err = in.Run(t.Context(), vitrine.Command{Args: []string{"timeout", "60", "bash", "-euc",
+	err = in.Run(t.Context(), vitrine.Command{Args: []string{"timeout", "300", "bash", "-euc",
 		`exec 3<>"/dev/tcp/$0/$1"; head -c "$2" /dev/zero >&3; read -r line <&3; [ "$line" = all ]`,
 		addr.String(), fmt.Sprint(port), fmt.Sprint(sent)}})
 	if err := errors.Join(err, l.Close(), <-received); err != nil {
@@ -179,7 +179,7 @@ func TestQemuMachinesMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := output(t, machines[0], `for try in $(seq 600); do busybox nc -w 5 "$1" 7777 < /dev/null && exit; sleep 0.1; done`, addrs[1].String()); got != "bono-1" {
+	if got := output(t, machines[0], `for try in $(seq 3000); do busybox nc -w 5 "$1" 7777 < /dev/null && exit; sleep 0.1; done`, addrs[1].String()); got != "bono-1" {
 		select {
 		case <-p.Done():
 			t.Error(p.Err(), read(t, filepath.Join(machines[1].spec.Dir, logFile)))

@@ -74,7 +74,15 @@ func (m *mirror) deliver(ctx context.Context, agent *client, in *Instance, c vit
 	if err != nil || s.dir || m.known[program] == s {
 		return nil //nolint:nilerr // the host has none: the machine may, or says what is wrong
 	}
-	if _, copied := m.known[program]; !copied && agent.ask(ctx, guest.Request{Op: guest.OpHas, Path: program}) == nil {
+	_, copied := m.known[program]
+	if !copied && program == in.substrate.config.Agent[0] {
+		if err := agent.ask(ctx, guest.Request{Op: guest.OpOwn, Path: program}); err != nil {
+			return fmt.Errorf("%s in the virtual machine: %w", program, err)
+		}
+		m.known[program] = s
+		return nil
+	}
+	if !copied && agent.ask(ctx, guest.Request{Op: guest.OpHas, Path: program}) == nil {
 		return nil
 	}
 	return m.put(ctx, agent, program, s)

@@ -88,7 +88,7 @@ func output(t *testing.T, in *Instance, script string, args ...string) string {
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -117,6 +117,7 @@ func TestQemuMachine(t *testing.T) {
 	if kib, err := strconv.ParseInt(words[3], 10, 64); err != nil || kib<<10 > spec.Memory || kib<<10 < spec.Memory/2 {
 		t.Errorf("the guest has %s KiB of memory, %v, of %d bytes", words[3], err, spec.Memory)
 	}
+	t.Run("Program", func(t *testing.T) { agentRunsCommands(t, in) })
 	t.Run("Quota", func(t *testing.T) { quotaIsOfAllOfQEMU(t, in) })
 	t.Run("Binding", func(t *testing.T) { processorsAreBound(t, in, spec.CPUs) })
 	t.Run("Readings", func(t *testing.T) { readingsAreApart(t, in) })
@@ -133,6 +134,18 @@ func TestQemuMachine(t *testing.T) {
 			t.Errorf("the guest's kernel did not switch the machine off: %v\n%s", err, console)
 		}
 	})
+}
+
+// agentRunsCommands: the program that is the agent is in the guest already.
+func agentRunsCommands(t *testing.T, in *Instance) {
+	agent := in.substrate.config.Agent[0]
+	err := in.Run(t.Context(), vitrine.Command{Args: []string{agent, guest.VerbInit()}})
+	if err == nil || !strings.Contains(err.Error(), "first process") {
+		t.Errorf("%s does not run: %v", agent, err)
+	}
+	if got := output(t, in, `readlink "$1"`, agent); got != "/run/vitrine/"+agentName {
+		t.Errorf("it is %q", got)
+	}
 }
 
 // allowed are two CPUs that this process may run on.

@@ -95,8 +95,9 @@ type suite struct {
 	root string
 }
 
-// testTime bounds one test. Emulated machines take seconds to start.
-const testTime = 2 * time.Minute
+// testTime bounds one test. Emulated machines take seconds to start, on a host
+// that does other things minutes.
+const testTime = 5 * time.Minute
 
 // begin opens a harness for one test. At the end of the test the substrate is
 // closed, twice, and nothing may be left of the run.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
@@ -84,6 +85,25 @@ func (a *agent) start(number uint32, c Command) error {
 	})
 	a.work.Go(func() error { return a.wait(number, r, outputs) })
 	return nil
+}
+
+// confine leaves the kernel and the agent what memory they have, and a little
+// more: a command that wants all is killed, and the machine does not come to a
+// standstill before.
+func confine() error {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return err
+	}
+	memory, err := proc.Meminfo()
+	if err != nil {
+		return err
+	}
+	if memory.MemTotal == nil || memory.MemAvailable == nil {
+		return errors.New("the kernel does not say how much there is")
+	}
+	kib := *memory.MemAvailable - min(*memory.MemAvailable, *memory.MemTotal/16)
+	return os.WriteFile(filepath.Join(groups, "memory.max"), []byte(strconv.FormatUint(kib<<10, 10)), 0)
 }
 
 // Shares of being killed for want of memory (proc(5), oom_score_adj).

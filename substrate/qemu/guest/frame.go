@@ -101,6 +101,7 @@ const (
 	OpSignal = "signal" // Target, Signal: to the command's process group
 	OpEnd    = "end"    // Target: end all that descends from the command, and wait for it
 	OpPut    = "put"    // Path, Mode, Size: frames of data follow
+	OpOwn    = "own"    // Path: a link there to the agent's own program
 	OpRemove = "remove" // Path, and all below
 	OpHas    = "has"    // Path: fails when it is not there
 	OpOff    = "off"    // switch the machine off

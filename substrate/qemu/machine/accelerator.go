@@ -34,10 +34,17 @@ type Prober struct {
 	err   error
 }
 
-const (
-	probing = 20 * time.Second // for a kernel that finds no disk to give up; a second is usual
-	reached = "Linux version"  // what the kernel says first
-)
+// probing is how long a kernel that finds no disk may take to give up: a second
+// or two is usual. Emulation is the last resort, and a busy host is no reason to
+// say that it does not work.
+func probing(accelerator string) time.Duration {
+	if accelerator == TCG {
+		return 5 * time.Minute
+	}
+	return time.Minute
+}
+
+const reached = "Linux version" // what the kernel says first
 
 // Accelerator gives the best one that works, and why none better does. The
 // kernel, a file, is any of Linux that has a serial console. Without QEMU, or
@@ -65,7 +72,8 @@ func probe(ctx context.Context, kernel string) (accelerator, why string, err err
 // boots starts the kernel and waits for it to say so and give up for want of a
 // disk, which ends the machine.
 func boots(ctx context.Context, accelerator, kernel string) error {
-	ctx, cancel := context.WithTimeout(ctx, probing)
+	limit := probing(accelerator)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s := Spec{Accelerator: accelerator}
 	cmd := exec.CommandContext(ctx, Program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -77,7 +85,7 @@ func boots(ctx context.Context, accelerator, kernel string) error {
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("no kernel boots within %v", probing)
+		return fmt.Errorf("no kernel boots within %v", limit)
 	case err != nil:
 		first, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
 		return errors.Join(errors.New(first), err)

@@ -69,7 +69,7 @@ type Machine struct {
 
 // starting bounds how long QEMU itself may take to be ready, before the machine
 // runs a single instruction.
-const starting = 30 * time.Second
+const starting = 2 * time.Minute
 
 // Start starts a machine in the place, and comes back once it executes. When it
 // fails nothing is left but files in Dir.
