@@ -215,8 +215,12 @@ func (f *Fabric) finish(ctx context.Context, instance string, p *port) {
 	}
 	f.made = append(f.made, made...)
 	for _, m := range made {
-		f.config.Logger.Info("impaired link", "instance", m.Instance, "way", m.Way, "by", m.By, "asked", m.Asked, "packets", m.Packets,
-			"sent", m.Sent, "lost", m.Lost, "dropped", m.Dropped, "missed", m.Missed, "p99 late", m.Lateness.P99)
+		level, says := slog.LevelInfo, "impaired link"
+		if !m.asAsked() {
+			level, says = slog.LevelWarn, "an impaired link was not as asked: give the emulator a CPU of its own (servers.impair.cpu)"
+		}
+		f.config.Logger.Log(ctx, level, says, "instance", m.Instance, "way", m.Way, "by", m.By, "asked", m.Asked, "packets", m.Packets, "sent", m.Sent,
+			"lost", m.Lost, "dropped", m.Dropped, "missed", m.Missed, "refused", m.Refused, "p99 late", m.Lateness.P99)
 	}
 }
 

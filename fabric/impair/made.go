@@ -36,6 +36,14 @@ type Late struct {
 	Most   time.Duration `json:"most"`
 }
 
+// lateShare is how late, as a share of the delay, one packet in a hundred may be.
+const lateShare = 0.05
+
+// asAsked says whether the link did what it was to do, and no more.
+func (m Made) asAsked() bool {
+	return m.Missed == 0 && m.Refused == 0 && (m.Asked.Delay == 0 || float64(m.Lateness.P99) <= lateShare*float64(m.Asked.Delay))
+}
+
 // quantiles reads Late from a histogram of nanoseconds.
 func quantiles(h *hdrhistogram.Histogram) Late {
 	at := func(q float64) time.Duration { return time.Duration(h.ValueAtQuantile(q)) }
