@@ -103,9 +103,12 @@ const testTime = 5 * time.Minute
 // closed, twice, and nothing may be left of the run.
 func begin(t *testing.T, open Open, program, root string) *suite {
 	t.Helper()
+	h := open(t, root)
+	if h.Machine != nil {
+		t.Parallel() // most of the time goes into starting them, one CPU each
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), testTime)
 	t.Cleanup(cancel)
-	h := open(t, root)
 	if h.Program == "" {
 		h.Program = program
 	}

@@ -28,10 +28,11 @@ func Comparable(accelerator string) bool { return accelerator != TCG }
 // booting a kernel with it, for /dev/kvm may be there and not work. Use one
 // Prober for the whole process.
 type Prober struct {
-	once  sync.Once
-	found string
-	why   string
-	err   error
+	mu     sync.Mutex
+	probed bool
+	found  string
+	why    string
+	err    error
 }
 
 // probing is how long a kernel that finds no disk may take to give up: a second
@@ -50,7 +51,12 @@ const reached = "Linux version" // what the kernel says first
 // kernel, a file, is any of Linux that has a serial console. Without QEMU, or
 // when not even emulation works, it is a *vitrine.Unsupported.
 func (p *Prober) Accelerator(ctx context.Context, kernel string) (accelerator, why string, err error) {
-	p.once.Do(func() { p.found, p.why, p.err = probe(context.WithoutCancel(ctx), kernel) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.probed {
+		p.found, p.why, p.err = probe(ctx, kernel)
+		p.probed = ctx.Err() == nil // one that was cut short says nothing
+	}
 	return p.found, p.why, p.err
 }
 
@@ -63,6 +69,9 @@ func probe(ctx context.Context, kernel string) (accelerator, why string, err err
 		err := boots(ctx, a, kernel)
 		if err == nil {
 			return a, strings.Join(whys, "; "), nil
+		}
+		if ctx.Err() != nil {
+			return "", "", context.Cause(ctx)
 		}
 		whys = append(whys, a+": "+err.Error())
 	}
