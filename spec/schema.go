@@ -87,6 +87,9 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 			servers.Properties.Set(name, part(back[name], "Options of "+name+"."))
 		}
 	}
+	for _, name := range names(known.Servers) {
+		servers.Properties.Set(name, part(known.Servers[name], "Options of "+name+"."))
+	}
 	if known.Substrates != nil && known.Fabrics != nil {
 		servers.AdditionalProperties = jsonschema.FalseSchema
 	}

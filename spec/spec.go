@@ -37,6 +37,7 @@ const MaxFile = 1 << 20
 type Known struct {
 	Substrates map[string]any // parts are under servers.<name>
 	Fabrics    map[string]any // parts are under servers.<name>
+	Servers    map[string]any // parts under servers.<name> that go with any of them: "impair"
 	Generators map[string]any // the part is the workload's parameters
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/fabric/impair"
 	"vitrine/internal/runs"
 	"vitrine/load"
 	"vitrine/load/simulated"
@@ -37,7 +38,7 @@ import (
 // known is what the back ends add to the files that users write.
 func known() spec.Known {
 	k := spec.Known{
-		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil},
+		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil}, Servers: map[string]any{impairPart: impair.Config{}},
 		Generators: map[string]any{"simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
 	}
 	for name, kind := range substrates() {
@@ -56,6 +57,7 @@ type backends struct {
 	self   string          // this executable
 	folder string          // of the deployment file; empty: there is none
 	prober *machine.Prober // of what virtual machines run with
+	impair *impair.Config  // what the links of instances do to packets; nil: nothing
 }
 
 func newBackends(run *runs.Run, folder string, log *slog.Logger) (*backends, error) {

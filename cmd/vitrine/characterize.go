@@ -101,6 +101,9 @@ func (a *app) load(deploymentPath, workloadPath, substrate string) (*trial.Confi
 		}
 		d.Servers.Substrate = spec.OneOrMany[string]{substrate}
 	}
+	if _, err := impairment(d); err != nil {
+		return nil, err
+	}
 	cpus, err := trial.ShareCPUs(d.Servers.CPUs, d.Servers.GeneratorCPUs)
 	if err != nil {
 		return nil, err
@@ -120,6 +123,9 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 	}
 	b, err := newBackends(run, cfg.Deployment.Resolve("."), a.log())
 	if err != nil {
+		return result.Summary{}, err
+	}
+	if b.impair, err = impairment(cfg.Deployment); err != nil {
 		return result.Summary{}, err
 	}
 	cfg.Backends, cfg.RunID = b.forTrials(), run.ID

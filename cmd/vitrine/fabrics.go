@@ -9,6 +9,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/direct"
 	"vitrine/fabric/host"
+	"vitrine/fabric/impair"
 	"vitrine/fabric/ipvlan"
 	"vitrine/fabric/loopback"
 	"vitrine/fabric/macvlan"
@@ -69,7 +70,30 @@ func (b *backends) fabric(ctx context.Context, o spec.Choice, part spec.Node) (f
 	if !ok {
 		return nil, oneOf("fabric", o.Fabric, fabricNames())
 	}
-	return kind.open(ctx, b, part)
+	f, err := kind.open(ctx, b, part)
+	if err != nil || b.impair == nil {
+		return f, err
+	}
+	c := *b.impair
+	c.Run, c.Command, c.Logger = b.run, []string{b.self, impair.Verb}, b.log
+	return impair.Wrap(ctx, f, c)
+}
+
+// impairPart is the part of a deployment's servers that is of every fabric.
+const impairPart = "impair"
+
+// impairment is what a deployment wants links to do to packets; nil: nothing.
+func impairment(d *spec.Deployment) (*impair.Config, error) {
+	part, ok := d.Servers.Parts[impairPart]
+	if !ok {
+		return nil, nil
+	}
+	var components []string
+	for _, c := range d.Components {
+		components = append(components, c.Name)
+	}
+	c, err := impair.Read(part, components)
+	return &c, err
 }
 
 func openLoopback(_ context.Context, b *backends, _ spec.Node) (fabric.Fabric, error) {

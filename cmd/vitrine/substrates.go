@@ -9,6 +9,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/host"
+	"vitrine/fabric/impair"
 	"vitrine/fabric/ovs"
 	"vitrine/fabric/segment"
 	"vitrine/image"
@@ -176,7 +177,7 @@ func (b *backends) substrateVersion(ctx context.Context, name string) string {
 // instances go back before those are removed. A back end that this host does not
 // have left nothing.
 func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
-	list := []substrate.Cleaner{ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
+	list := []substrate.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
 	for _, name := range substrateNames() {
 		p, err := b.place(ctx, name)
 		if vitrine.IsUnsupported(err) {

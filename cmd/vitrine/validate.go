@@ -38,8 +38,11 @@ func validate(file string) (kind string, err error) {
 	}
 	if kind == spec.KindWorkload {
 		_, err = spec.LoadWorkload(file, known())
-	} else {
-		_, err = spec.LoadDeployment(file, known())
+		return kind, err
+	}
+	d, err := spec.LoadDeployment(file, known())
+	if err == nil {
+		_, err = impairment(d)
 	}
 	return kind, err
 }
