@@ -23,8 +23,8 @@ func TestColdRestart(t *testing.T) {
 	d := m.fleet[0]
 	m.call(kinds, 30, 0)
 	m.after(600)
+	changing := time.Now()
 	m.grow()
-	changed := time.Now()
 	m.after(300)
 	before := d.status()
 	if !before.InTransition {
@@ -42,7 +42,7 @@ func TestColdRestart(t *testing.T) {
 	amid := func(r *record) bool {
 		// A message may be sent again after its transaction is over.
 		open := r.ended.IsZero() || r.ended.After(killed) || r.moved.After(killed)
-		return r.began.After(changed.Add(-time.Second)) && r.began.Before(killed) && open
+		return r.began.After(changing) && r.began.Before(killed) && open
 	}
 	strayed := m.ledger.strayed()
 	t.Logf("%d transactions; %d messages of unknown keys by the table before; %d transactions changed instances, %d calls failed",

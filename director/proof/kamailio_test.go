@@ -47,7 +47,11 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	in := &instance{name: name, ty: ty, address: s.at(host, sipPort)}
 	at := netip.MustParseAddrPort(in.address)
 	address := strings.TrimSuffix(in.address, fmt.Sprintf(":%d", at.Port())) // with the brackets of IPv6
-	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + address, fmt.Sprintf("PORT=%d", at.Port())},
+	again := 500 // ms until a message is sent again: of phones on TCP, SIPp takes each for another
+	if s.tcp {
+		again = 4000
+	}
+	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + address, fmt.Sprintf("PORT=%d", at.Port()), fmt.Sprintf("AGAIN=%d", again)},
 		"kamailio", "-DD", "-E", "-f", config, "-m", "768", "-M", "4", "-w", s.dir, "-P", filepath.Join(s.dir, name+".pid"))
 	eventually(s.t, name+" answers", func() bool {
 		if !in.running() {

@@ -137,6 +137,7 @@ type site struct {
 	t      testing.TB
 	prefix string // of IPv4
 	base   int    // first port, of IPv6; 0: IPv4
+	tcp    bool   // from and to the phones
 	dir    string
 }
 

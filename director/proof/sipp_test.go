@@ -46,7 +46,7 @@ type drive struct {
 	open   int           // calls at most at one time; 0: what the rate needs, and plenty
 	think  bool          // whether phones take their time
 	lose   float64       // percent of the messages, to have some sent again
-	give   time.Duration // up, when no answer came; 0: 20 s
+	give   time.Duration // up, when no answer came; 0: 60 s
 	tcp    bool          // one connection, on which nothing is sent again
 }
 
@@ -66,7 +66,7 @@ func (s site) phone(k kind, d drive) *phones {
 		think = k.think
 	}
 	if d.give == 0 {
-		d.give = 20 * time.Second
+		d.give = time.Minute
 	}
 	if d.open == 0 { // a call that is sent again may take seconds
 		d.open = 100 + int(d.rate*2)

@@ -34,8 +34,9 @@ func TestTransportsInMotion(t *testing.T) {
 			if c.six {
 				s = newSite6(t)
 			}
+			s.tcp = c.tcp
 			m := s.motion(2, options{Transition: "4s"})
-			if m.tcp = c.tcp; c.tcp {
+			if c.tcp {
 				m.lose = 0 // since nothing is sent again
 			}
 			m.call(kinds, 10, 0)
