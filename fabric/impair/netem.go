@@ -10,6 +10,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/mirror"
+	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 )
 
@@ -59,7 +60,7 @@ func share32(share float64) uint32 { return uint32(math.Round(share * math.MaxUi
 // byNetem has the kernel join the two interfaces of a splice, on a thread in
 // their namespace: what one receives leaves by the other, through netem.
 func (s *splice) byNetem(l Link) error {
-	links, err := netlink.NewHandle()
+	links, err := segment.Host()
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/internal/netns"
@@ -21,15 +22,21 @@ import (
 // A path leads from the generator to sprout-1, on an impaired bridge.
 type path struct {
 	fabric   *Fabric
+	by       string
 	from, to string // namespaces
 	ends     packet.Ends
 }
 
-// newPath impairs the generator's link.
-func newPath(t *testing.T, l Link) path {
+// newPath impairs the generator's link by the emulator.
+func newPath(t *testing.T, l Link) path { return newPathBy(t, l, Emulator) }
+
+func newPathBy(t *testing.T, l Link, by string) path {
 	t.Helper()
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
-	f, err := onBridge(run, Config{Links: map[string]Link{"generator": l}, By: Emulator, Seed: 1})
+	f, err := onBridge(run, Config{Links: map[string]Link{"generator": l}, By: by, Seed: 1})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +45,7 @@ func newPath(t *testing.T, l Link) path {
 			t.Error(err)
 		}
 	})
-	p := path{fabric: f}
+	p := path{fabric: f, by: by}
 	attach := func(instance string, port uint16) (string, netip.AddrPort) {
 		place := fabrictest.Place(t, run.ID, instance)
 		end, err := f.Attach(t.Context(), fabric.Port{Instance: instance, NetNS: place})
@@ -90,7 +97,7 @@ func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []d
 	}
 	made := p.made(t)
 	if came := made.Packets - before.Packets; came != int64(packets) || made.Missed+made.Refused > 0 {
-		t.Fatalf("the emulator counts %d packets of %d, %d of them missed, %d refused", came, packets, made.Missed, made.Refused)
+		t.Fatalf("%s counts %d packets of %d, %d of them missed, %d refused", p.by, came, packets, made.Missed, made.Refused)
 	}
 	return delay.Analyze(packets, arrivals, delay.Cut{}), arrivals, made
 }
@@ -99,7 +106,7 @@ func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []d
 func (p path) made(t *testing.T) Made {
 	t.Helper()
 	made, err := p.fabric.Made(t.Context())
-	if err != nil || len(made) != 2 || made[0].Way != Out || made[0].By != Emulator {
+	if err != nil || len(made) != 2 || made[0].Way != Out || made[0].By != p.by {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	return made[0]

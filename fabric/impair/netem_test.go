@@ -1,0 +1,69 @@
+package impair
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/fabric/fabrictest"
+)
+
+// The tests in this file are skipped where the kernel has no netem.
+
+func TestNetemDelayIsReadBack(t *testing.T) {
+	p := newPathBy(t, Link{Delay: 20 * time.Millisecond, Way: Out}, Netem)
+	r, _, made := p.calm(t, 500, 500, 22000)
+	within(t, "least delay, µs", r.Delay.Min, 20000-drift, 22000)
+	if r.Lost > 0 || r.Reordered > 0 || made.Sent != made.Packets || made.Bytes < 1000*made.Sent {
+		t.Errorf("%d lost, %d reordered; netem sent %d of %d packets, %d bytes", r.Lost, r.Reordered, made.Sent, made.Packets, made.Bytes)
+	}
+}
+
+func TestNetemLossIsReadBack(t *testing.T) {
+	const n, share = 2000, 0.1
+	r, _, made := newPathBy(t, Link{Loss: share}, Netem).stream(t, n, 2000)
+	within(t, "lost", float64(r.Lost), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
+	if made.Lost != int64(r.Lost) || r.Reordered > 0 {
+		t.Errorf("%d were lost, netem says %d; %d reordered", r.Lost, made.Lost, r.Reordered)
+	}
+}
+
+func TestNetemReorderingIsReadBack(t *testing.T) {
+	const n, share = 500, 0.2
+	_, arrivals, _ := newPathBy(t, Link{Delay: 100 * time.Millisecond, Reorder: share}, Netem).stream(t, n, 500)
+	early := 0
+	for _, a := range arrivals {
+		if a.Received-a.Sent < 50_000_000 {
+			early++
+		}
+	}
+	within(t, "came without the delay", float64(early), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
+}
+
+// TestNetemFabric: links of which one is netem's and one the emulator's.
+func TestNetemFabric(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f, err := onBridge(run, Config{
+		Link:  Link{Delay: 10 * time.Millisecond, Jitter: time.Millisecond},
+		Links: map[string]Link{"generator": {Delay: 10 * time.Millisecond}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := fabrictest.NewBench(t, f, run)
+	if err := hasNetem(); vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	one, two := b.Attach("generator"), b.Attach("sprout-1")
+	if err := b.Reach(one, two); err != nil {
+		t.Fatal(err)
+	}
+	made, err := f.Made(t.Context())
+	if err != nil || len(made) != 4 || made[0].By != Netem || made[1].By != Netem || made[2].By != Emulator {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if err := f.Detach(t.Context(), "generator"); err != nil {
+		t.Error(err)
+	}
+}
