@@ -296,21 +296,20 @@ func latencyText(o trialView, ms float64) string {
 // mark says of every table and figure which runs' figures cannot be compared
 // with others, and why; empty: all can.
 func (s *set) mark() string {
-	var parts []string
+	var which []string
+	why := "" // there is but one reason
 	for _, r := range s.runs {
-		why := r.Manifest.NotComparable()
-		switch {
-		case why == "":
-		case len(s.runs) == 1:
-			parts = append(parts, why)
-		default:
-			parts = append(parts, r.name+": "+why)
+		if w := r.Manifest.NotComparable(); w != "" {
+			which, why = append(which, r.name), w
 		}
 	}
-	if len(parts) == 0 {
+	switch len(which) {
+	case 0:
 		return ""
+	case len(s.runs):
+		return "not comparable: " + why
 	}
-	return "not comparable: " + strings.Join(parts, "; ")
+	return "not comparable: " + strings.Join(which, ", ") + ": " + why
 }
 
 // warnings are what a reader must know before believing the numbers.

@@ -109,14 +109,18 @@ func TestQemuMachine(t *testing.T) {
 	spec := small(t, run, "sprout-1")
 	spec.VCPUs, spec.CPUs = 1.5, allowed(t)
 	in := create(t, s, spec)
-	said := output(t, in, `nproc; hostname; cat /etc/hostname; sed -n 's/^MemTotal: *//p' /proc/meminfo; stat -fc %T /sys/fs/cgroup`)
+	said := output(t, in, `nproc; hostname; cat /etc/hostname; sed -n 's/^MemTotal: *//p' /proc/meminfo; stat -fc %T /sys/fs/cgroup; cat /sys/fs/cgroup/guest/memory.max`)
 	words := strings.Fields(said)
-	if len(words) != 6 || words[0] != "2" || words[1] != "sprout-1" || words[2] != "sprout-1" || words[5] != "cgroup2fs" {
+	if len(words) != 7 || words[0] != "2" || words[1] != "sprout-1" || words[2] != "sprout-1" || words[5] != "cgroup2fs" {
 		t.Fatalf("the guest says %q of itself", said)
 	}
 	if kib, err := strconv.ParseInt(words[3], 10, 64); err != nil || kib<<10 > spec.Memory || kib<<10 < spec.Memory/2 {
 		t.Errorf("the guest has %s KiB of memory, %v, of %d bytes", words[3], err, spec.Memory)
 	}
+	if most := number(t, words[6]); most < 16<<20 || most > float64(spec.Memory)*0.9 {
+		t.Errorf("commands may have %v bytes of %d", most, spec.Memory)
+	}
+	t.Logf("the guest says %q of itself", said)
 	t.Run("Program", func(t *testing.T) { agentRunsCommands(t, in) })
 	t.Run("Quota", func(t *testing.T) { quotaIsOfAllOfQEMU(t, in) })
 	t.Run("Binding", func(t *testing.T) { processorsAreBound(t, in, spec.CPUs) })
