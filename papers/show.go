@@ -79,9 +79,18 @@ func (e Exhibit) Text(out io.Writer, r Readings, found []Finding) error {
 	fmt.Fprintln(out)
 	fmt.Fprintln(w, "verdict\tfactor here\tin the paper\tstatement")
 	for _, f := range found {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n\t\t\t  %s\n", f.Result, factor(f.Ratio), factor(paper(f)), f.Claim, strings.Join(strings.Fields(f.Detail), " "))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n\t\t\t  %s\n", f.Result, factor(f.Ratio), factor(paper(f)), f.Claim, f.figures())
 	}
 	return w.Flush()
+}
+
+// figures are the finding's in one line; why there are none, the table says.
+func (f Finding) figures() string {
+	if f.Result == Unmeasured {
+		where, _, _ := strings.Cut(f.Detail, ":")
+		return where + " was not measured"
+	}
+	return strings.Join(strings.Fields(f.Detail), " ")
 }
 
 func paper(f Finding) *float64 {
@@ -125,7 +134,7 @@ func (e Exhibit) Markdown(out io.Writer, r Readings, found []Finding) error {
 	line("the paper states", "here", "factor here", "in the paper", "figures")
 	rule(5)
 	for _, f := range found {
-		line(f.Claim, f.Result, factor(f.Ratio), factor(paper(f)), strings.Join(strings.Fields(f.Detail), " "))
+		line(f.Claim, f.Result, factor(f.Ratio), factor(paper(f)), f.figures())
 	}
 	b.WriteString("\n")
 	_, err := io.WriteString(out, b.String())

@@ -52,7 +52,7 @@ func (a *app) reproducePackets(ctx context.Context, exhibits []papers.Exhibit, f
 	for _, m := range list {
 		if f.from == "" {
 			err := a.runPackets(ctx, m, f)
-			if context.Cause(ctx) != nil || vitrine.IsBadInput(err) {
+			if context.Cause(ctx) != nil {
 				return err
 			}
 			if err != nil {

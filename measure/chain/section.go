@@ -99,7 +99,7 @@ func (r *Report) roundTrip() result.Section {
 
 // name is the chain's in a table or figure.
 func (c *Chain) name(injected bool) string {
-	name := c.Path.String()
+	name := c.String()
 	if len(c.Forwarding) > 0 && strings.Join(c.Forwarding, "; ") != c.Forwarder {
 		name += " (" + strings.Join(c.Forwarding, "; ") + ")"
 	}
@@ -232,7 +232,7 @@ func (r *Report) settings(m result.Manifest) result.Section {
 		for _, x := range c.streams {
 			late = max(late, float64(x.Sent.Schedule.P99)/1e3)
 		}
-		say(c.Path.String(), "forwarding: %s; 99%% of each stream sent within %s µs of its time", strings.Join(c.Forwarding, "; "), figure(late))
+		say(c.String(), "forwarding: %s; 99%% of each stream sent within %s µs of its time", strings.Join(c.Forwarding, "; "), figure(late))
 	}
 	for _, note := range r.Notes {
 		say("left out", "%s", note)
