@@ -48,6 +48,7 @@ func benches() []bench {
 		{"network/bulk", networkBulk},
 		{"network/scheduled", networkScheduled},
 		{"network/schedule-error", networkScheduleError},
+		{"network/namespaces", networkNamespaces},
 		{"network/impair", networkImpair},
 	}
 }

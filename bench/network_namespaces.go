@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+)
+
+//go:embed namespaces/namespaces.c
+var namespacesSource []byte
+
+const (
+	namespacesCount  = 100
+	namespacesRounds = 9
+	// The kernel takes namespaces apart later than their names go.
+	namespacesPause = time.Second
+)
+
+// networkNamespaces compares how long 100 namespaces on a bridge take to be made
+// and removed: those that fabric/bridge and internal/netns make for processes,
+// and a program in C that makes the system and netlink calls only.
+func networkNamespaces(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	dir, err := os.MkdirTemp("", "bench-namespaces-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := netns.Possible(); err != nil { // it also makes their folder
+		return nil, err
+	}
+	program, err := compileC(ctx, dir, "namespaces", namespacesSource)
+	if err != nil {
+		return nil, err
+	}
+	var made, removed Pairs // ms
+	ours := func(ctx context.Context) (float64, error) {
+		defer time.Sleep(namespacesPause)
+		make, remove, err := namespaces(ctx, filepath.Join(dir, "runs"))
+		made.Ours, removed.Ours = append(made.Ours, make), append(removed.Ours, remove)
+		return make + remove, err
+	}
+	theirs := func(ctx context.Context) (float64, error) {
+		defer time.Sleep(namespacesPause)
+		make, remove, err := bareNamespaces(ctx, program)
+		made.Theirs, removed.Theirs = append(made.Theirs, make), append(removed.Theirs, remove)
+		return make + remove, err
+	}
+	both, err := interleave(ctx, namespacesRounds, ours, theirs, progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		name, of, aim string
+		Pairs
+	}{
+		{"network/namespaces", "made and removed", "<= 1.5", both},
+		{"network/namespaces/make", "made", "", made},
+		{"network/namespaces/remove", "removed", "", removed},
+	} {
+		row, err := part.row(part.name, "ms", fmt.Sprintf("the same system and netlink calls made in C; %d namespaces on a bridge, %s", namespacesCount, part.of), part.aim)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// namespaces makes and removes ours, and gives the times in ms.
+func namespaces(ctx context.Context, root string) (made, removed float64, err error) {
+	run, err := runs.New(root)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	start := time.Now()
+	f, err := bridge.New(bridge.Config{Run: run})
+	if err != nil {
+		return 0, 0, err
+	}
+	var names []string
+	for i := range namespacesCount {
+		instance := fmt.Sprintf("sprout-%d", i+1)
+		name := "vt-" + run.ID + "-" + instance
+		path, e := netns.Create(name)
+		if e == nil {
+			names = append(names, name)
+			_, e = f.Attach(ctx, fabric.Port{Instance: instance, NetNS: path})
+		}
+		if e != nil {
+			err = e
+			break
+		}
+	}
+	middle := time.Now()
+	err = errors.Join(err, f.Close(ctx))
+	for _, name := range names {
+		err = errors.Join(err, netns.Delete(name))
+	}
+	const ms = float64(time.Millisecond)
+	return float64(middle.Sub(start)) / ms, float64(time.Since(middle)) / ms, err
+}
+
+// bareNamespaces runs the program in C, and gives the times in ms.
+func bareNamespaces(ctx context.Context, program string) (made, removed float64, err error) {
+	cmd := exec.CommandContext(ctx, program, fmt.Sprintf("vt-bench%d", os.Getpid()), fmt.Sprint(namespacesCount))
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return 0, 0, fmt.Errorf("%w: %s", err, said.String())
+	}
+	if _, err := fmt.Fscan(strings.NewReader(out.String()), &made, &removed); err != nil {
+		return 0, 0, fmt.Errorf("the program in C said %q: %w", out.String(), err)
+	}
+	return made * 1000, removed * 1000, nil
+}
