@@ -115,7 +115,7 @@ func (b *backends) checks(ctx context.Context) []substrate.Check {
 			all = append(all, check(ctx)...)
 		}
 	}
-	return slices.Concat(all, monitor.Checker{}.Check(ctx), sipp.Check(ctx))
+	return slices.Concat(all, impair.Check(ctx), monitor.Checker{}.Check(ctx), sipp.Check(ctx))
 }
 
 // generatorVersion is that of the program that makes the load.

@@ -15,6 +15,7 @@ import (
 	"vitrine/fabric/macvlan"
 	"vitrine/fabric/macvtap"
 	"vitrine/fabric/ovs"
+	"vitrine/fabric/sriov"
 	"vitrine/fabric/vxlan"
 	"vitrine/internal/netns"
 	"vitrine/spec"
@@ -38,6 +39,7 @@ func fabrics() map[string]fabricKind {
 		"macvlan":  {macvlan.Config{}, openMacvlan, macvlan.Check},
 		"macvtap":  {macvtap.Config{}, openMacvtap, macvtap.Check},
 		"ipvlan":   {ipvlan.Config{}, openIpvlan, ipvlan.Check},
+		"sriov":    {sriov.Config{}, openSRIOV, sriov.Check},
 		"vxlan":    {vxlan.Config{}, openVXLAN, vxlan.Check},
 		"ovs":      {ovs.Config{}, openOVS, ovs.Check},
 	}
@@ -128,6 +130,11 @@ func openMacvtap(_ context.Context, b *backends, part spec.Node) (fabric.Fabric,
 func openIpvlan(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
 	c := ipvlan.Config{Run: b.run}
 	return opened(ipvlan.New, &c, part)
+}
+
+func openSRIOV(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
+	c := sriov.Config{Run: b.run}
+	return opened(sriov.New, &c, part)
 }
 
 func openVXLAN(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {

@@ -16,6 +16,8 @@ func (a *app) impairCommand() *cobra.Command {
 		Short:  "Move frames between interfaces of this network namespace, late, by the orders on standard input",
 		Args:   args(cobra.NoArgs),
 		Hidden: true,
-		RunE:   func(c *cobra.Command, _ []string) error { return impair.Serve(c.Context(), time.Now, os.Stdin, a.stdout) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return impair.Serve(c.Context(), time.Now, os.Stdin, a.stdout)
+		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"vitrine/fabric/impair"
 	"vitrine/fabric/ovs"
 	"vitrine/fabric/segment"
+	"vitrine/fabric/sriov"
 	"vitrine/image"
 	"vitrine/spec"
 	"vitrine/substrate"
@@ -177,7 +178,7 @@ func (b *backends) substrateVersion(ctx context.Context, name string) string {
 // instances go back before those are removed. A back end that this host does not
 // have left nothing.
 func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
-	list := []substrate.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
+	list := []substrate.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, sriov.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
 	for _, name := range substrateNames() {
 		p, err := b.place(ctx, name)
 		if vitrine.IsUnsupported(err) {
