@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"vitrine"
@@ -80,10 +81,7 @@ func (a *Application) check() error {
 	if len(a.Command) == 0 || a.Command[0] == "" {
 		errs = append(errs, a.node.BadInput("no command", "name the program that the image runs", "command"))
 	}
-	for _, list := range []struct {
-		name  string
-		files []File
-	}{{"configuration", a.Configuration}, {"files", a.Files}} {
+	for _, list := range a.lists() {
 		for i, f := range list.files {
 			if bad := f.bad(); bad != "" {
 				errs = append(errs, a.node.BadInput(bad, "", list.name, fmt.Sprint(i)))
@@ -96,6 +94,18 @@ func (a *Application) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// A fileList is one of the description's.
+type fileList struct {
+	name  string
+	files []File
+}
+
+// lists are in the order in which files are added: the configuration is what it
+// is, whatever else there is.
+func (a *Application) lists() []fileList {
+	return []fileList{{"files", a.Files}, {"configuration", a.Configuration}}
 }
 
 func (f File) bad() string {
@@ -136,9 +146,11 @@ func (a *Application) Tree() (*Tree, error) {
 			return nil, err
 		}
 	}
-	for _, f := range slices.Concat(a.Files, a.Configuration) {
-		if err := a.addFile(t, f); err != nil {
-			return nil, err
+	for _, list := range a.lists() {
+		for i, f := range list.files {
+			if err := a.addFile(t, list.name, i, f); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for target, text := range map[string]string{
@@ -147,7 +159,7 @@ func (a *Application) Tree() (*Tree, error) {
 		"/etc/hosts":  "127.0.0.1 localhost\n",
 	} {
 		if !t.has(target) {
-			t.addText(target, text)
+			t.add(Entry{Path: target, Mode: 0o644, Size: int64(len(text)), text: text, spare: true})
 		}
 	}
 	return t, t.addLibraries()
@@ -176,20 +188,24 @@ func (a *Application) addProgram(t *Tree) error {
 		err = t.addSource(target, source)
 	}
 	if err != nil {
-		return &vitrine.BadInput{File: a.where(), Found: err.Error(), Want: "a program on this host"}
+		at := "command"
+		if a.Program != "" {
+			at = "program"
+		}
+		return a.bad(err.Error(), "want a program on this host", at)
 	}
 	return nil
 }
 
-// where is the description's place for errors.
-func (a *Application) where() string {
-	if a.file.Path != "" {
-		return a.file.Path
+// bad is an error at a place of the description, if there is a file of it.
+func (a *Application) bad(found, want string, path ...string) error {
+	if a.file.Path == "" {
+		return &vitrine.BadInput{File: a.Name, Found: found, Want: want}
 	}
-	return a.Name
+	return a.node.BadInput(found, want, path...)
 }
 
-func (a *Application) addFile(t *Tree, f File) error {
+func (a *Application) addFile(t *Tree, list string, i int, f File) error {
 	if slices.ContainsFunc(a.Configuration, func(c File) bool { return c.Target == f.Target }) {
 		t.Configuration = append(t.Configuration, f.Target)
 	}
@@ -200,7 +216,7 @@ func (a *Application) addFile(t *Tree, f File) error {
 	source := a.resolve(f.Source)
 	if err := t.addSource(f.Target, source); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return &vitrine.BadInput{File: a.where(), Found: err.Error(), Want: "a file or folder of this host for " + f.Target}
+			return a.bad(err.Error(), "want a file or folder of this host for "+f.Target, list, strconv.Itoa(i), "source")
 		}
 		return err
 	}

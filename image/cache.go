@@ -21,7 +21,7 @@ type Cache struct {
 	Dir string // absolute
 }
 
-// The cache is looked for here when nobody names a folder.
+// CacheEnv names the folder when nobody else does.
 const CacheEnv = "VITRINE_CACHE"
 
 // FindCache is the cache in the folder that was named or, when none was, in
@@ -50,13 +50,13 @@ func FindCache(named string, getenv func(string) string) (Cache, error) {
 
 var entryPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}$`)
 
-// Once gives the folder <kind>/<key> of the cache, which make fills if it is
+// Once gives the folder <kind>/<key> of the cache, which fill fills if it is
 // not there. One process makes it while the others wait for that, or for the
 // end of ctx; they see all of it or nothing, also when the process that makes
-// it is killed. make is given an empty folder beside the final one, on the same
+// it is killed. fill is given an empty folder beside the final one, on the same
 // file system, that is renamed when it returns nil and removed when not: what
 // is put there must not hold that path.
-func (c Cache) Once(ctx context.Context, kind, key string, make func(ctx context.Context, dir string) error) (string, error) {
+func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (string, error) {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
 		return "", fmt.Errorf("cache: %q of kind %q: not a name", key, kind)
 	}
@@ -79,7 +79,7 @@ func (c Cache) Once(ctx context.Context, kind, key string, make func(ctx context
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return "", fmt.Errorf("cache: %w", err)
 	}
-	err = make(ctx, work)
+	err = fill(ctx, work)
 	if err == nil {
 		err = os.Rename(work, final)
 	}

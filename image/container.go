@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,6 +26,22 @@ var _ Packer = Container{}
 
 // Reference is what the engine calls the image once it is loaded.
 func Reference(application string) string { return "vitrine/" + application + ":latest" }
+
+// ContainerID is the image's own name in an archive: the digest of its
+// configuration.
+func ContainerID(archive string) (string, error) {
+	var id string
+	err := inArchive(archive, func(name string, _ io.Reader) error {
+		if digest, ok := strings.CutSuffix(name, ".json"); ok && name != "/manifest.json" {
+			id = "sha256:" + digest[1:]
+		}
+		return nil
+	})
+	if err == nil && id == "" {
+		err = fmt.Errorf("%s: no archive of an image", archive)
+	}
+	return id, err
+}
 
 // A configuration is an image's (Docker Image Specification v1.2).
 type configuration struct {
@@ -49,7 +66,8 @@ type manifestEntry struct {
 	Layers   []string `json:"Layers"`
 }
 
-const layerName = "layer.tar"
+// LayerName is the file of a layer, in the folder of its image.
+const LayerName = "layer.tar"
 
 // Key is that of what the image holds besides the tree: nothing.
 func (Container) Key(context.Context) (string, error) { return "1", nil }
@@ -96,7 +114,7 @@ func writeArchive(file, name string, c configuration, layer io.Reader, size int6
 		return errors.Join(err, f.Close())
 	}
 	configName := fmt.Sprintf("%x.json", sha256.Sum256(config))
-	manifest, err := json.Marshal([]manifestEntry{{Config: configName, RepoTags: []string{Reference(name)}, Layers: []string{layerName}}})
+	manifest, err := json.Marshal([]manifestEntry{{Config: configName, RepoTags: []string{Reference(name)}, Layers: []string{LayerName}}})
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
@@ -111,7 +129,7 @@ func writeArchive(file, name string, c configuration, layer io.Reader, size int6
 	}
 	put("manifest.json", int64(len(manifest)), bytes.NewReader(manifest))
 	put(configName, int64(len(config)), bytes.NewReader(config))
-	put(layerName, size, layer)
+	put(LayerName, size, layer)
 	if err == nil {
 		err = archive.Close()
 	}
@@ -131,7 +149,7 @@ func (Container) Content(file string) (Content, error) {
 		Command: c.Config.Cmd, Environment: slices.Clone(c.Config.Env),
 		Files: func(yield func(string, io.Reader) error) error {
 			return inArchive(file, func(name string, r io.Reader) error {
-				if name != "/"+layerName {
+				if name != "/"+LayerName {
 					return nil
 				}
 				return readTar(r, yield)

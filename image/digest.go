@@ -17,7 +17,7 @@ type Digests struct {
 	Configuration string `json:"configuration"` // of the command, its environment, and the files of the configuration
 }
 
-// What an image holds, read back from it.
+// A Content is what an image holds, read back from it.
 type Content struct {
 	Command     []string
 	Environment []string // KEY=value

@@ -2,11 +2,61 @@ package image
 
 import (
 	"archive/tar"
+	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 )
+
+// A Layer packs an application as an archive of its files, which are unpacked
+// where it runs, and among them one that says what runs.
+type Layer struct{}
+
+var _ Packer = Layer{}
+
+const startName = "/vitrine/start.json"
+
+// start is what runs.
+type start struct {
+	Command     []string `json:"command"`
+	Environment []string `json:"environment,omitempty"` // KEY=value
+}
+
+// Key is that of what the archive holds besides the tree: nothing.
+func (Layer) Key(context.Context) (string, error) { return "1", nil }
+
+// Pack writes the archive.
+func (Layer) Pack(_ context.Context, _ *Application, t *Tree, dir string) (string, error) {
+	text, err := json.Marshal(start{Command: t.Command, Environment: t.Environment})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, LayerName)
+	f, err := os.Create(file)
+	if err != nil {
+		return "", err
+	}
+	return file, errors.Join(t.with(startName, string(text)).WriteTar(f), f.Close())
+}
+
+// Content reads an archive back.
+func (Layer) Content(file string) (Content, error) {
+	var s start
+	err := inArchive(file, func(name string, r io.Reader) error {
+		if name != startName {
+			return nil
+		}
+		return json.NewDecoder(r).Decode(&s)
+	})
+	return Content{
+		Command: s.Command, Environment: s.Environment,
+		Files: func(yield func(string, io.Reader) error) error { return inArchive(file, yield) },
+	}, err
+}
 
 // WriteTar writes the tree as a tar archive: that of a container image's layer,
 // or to be unpacked in a virtual machine. The same tree gives the same bytes.

@@ -141,6 +141,28 @@ func (s Store) Find(name, substrate string) (Image, error) {
 	return i, nil
 }
 
+// Of gives the images of one application, by substrate; without any it is a
+// *vitrine.BadInput.
+func (s Store) Of(name string) ([]Image, error) {
+	var list []Image
+	var none error
+	for _, substrate := range slices.Sorted(maps.Keys(s.Packers)) {
+		i, err := s.Find(name, substrate)
+		if err != nil && !vitrine.IsBadInput(err) {
+			return nil, err
+		}
+		if err != nil {
+			none = err
+			continue
+		}
+		list = append(list, i)
+	}
+	if len(list) == 0 {
+		return nil, none
+	}
+	return list, nil
+}
+
 // List gives all images, by name and substrate.
 func (s Store) List() ([]Image, error) {
 	var list []Image

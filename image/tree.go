@@ -35,6 +35,7 @@ type Entry struct {
 
 	source string // file of this host; empty: text
 	text   string
+	spare  bool // for systems that have none of their own
 }
 
 // Open opens a regular file's content.
@@ -43,6 +44,27 @@ func (e Entry) Open() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(e.text)), nil
 	}
 	return os.Open(e.source)
+}
+
+// Bare is the tree without what only an image from scratch needs, such as
+// /etc/passwd: what lies over a system must not replace that system's.
+func (t *Tree) Bare() *Tree {
+	bare := t.clone()
+	maps.DeleteFunc(bare.entries, func(_ string, e Entry) bool { return e.spare })
+	return bare
+}
+
+// with is the tree and one more file.
+func (t *Tree) with(name, text string) *Tree {
+	more := t.clone()
+	more.addText(name, text)
+	return more
+}
+
+func (t *Tree) clone() *Tree {
+	c := *t
+	c.entries = maps.Clone(t.entries)
+	return &c
 }
 
 func newTree() *Tree { return &Tree{entries: make(map[string]Entry)} }
@@ -95,18 +117,18 @@ func (t *Tree) addText(name, text string) {
 // addSource adds a file of this host, or a folder with all that is in it. A
 // symbolic link to start from is followed; those within a folder are kept.
 func (t *Tree) addSource(target, source string) error {
-	real, err := filepath.EvalSymlinks(source)
+	info, err := os.Stat(source)
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(real)
+	followed, err := filepath.EvalSymlinks(source)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return t.addOne(target, real, info)
+		return t.addOne(target, followed, info)
 	}
-	return filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(followed, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -114,7 +136,7 @@ func (t *Tree) addSource(target, source string) error {
 		if err != nil {
 			return err
 		}
-		return t.addOne(path.Join(target, strings.TrimPrefix(name, real)), name, info)
+		return t.addOne(path.Join(target, strings.TrimPrefix(name, followed)), name, info)
 	})
 }
 
@@ -175,7 +197,7 @@ func (t *Tree) addPackage(name string) error {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
 		file := lines.Text()
-		if file == "/." || undocumented(file) {
+		if file == "/." || undocumented(file) || t.has(file) { // the program is followed where it is a link
 			continue
 		}
 		info, err := os.Lstat(file)

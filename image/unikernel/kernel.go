@@ -7,17 +7,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/image"
@@ -131,10 +126,12 @@ func (b Builder) kernel(ctx context.Context) (string, error) {
 		if err := tools(buildTools()...); err != nil {
 			return err
 		}
-		if b.Logger != nil {
-			b.Logger.Info("building the kernel of unikernel images; this takes minutes, once", "source", source)
+		logger := b.Logger
+		if logger == nil {
+			logger = slog.New(slog.DiscardHandler)
 		}
-		return buildKernel(ctx, source, dir)
+		logger.Info("building the kernel of unikernel images: minutes, once", "source", source)
+		return buildKernel(ctx, logger, source, dir)
 	})
 	return filepath.Join(dir, "bzImage"), err
 }
@@ -170,7 +167,7 @@ func unneeded() []string {
 }
 
 // buildKernel leaves bzImage and config in dir.
-func buildKernel(ctx context.Context, source, dir string) error {
+func buildKernel(ctx context.Context, logger *slog.Logger, source, dir string) error {
 	tree := filepath.Join(dir, "source")
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		return err
@@ -195,7 +192,7 @@ func buildKernel(ctx context.Context, source, dir string) error {
 	if err := honoured(config); err != nil {
 		return err
 	}
-	if err := run(ctx, "make", "-C", tree, fmt.Sprintf("-j%d", runtime.NumCPU()), "bzImage"); err != nil {
+	if err := compile(ctx, logger, tree); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -231,49 +228,6 @@ func appendTo(path string, what []byte) error {
 	}
 	_, err = f.Write(what)
 	return errors.Join(err, f.Close())
-}
-
-// run runs a program, with all that it starts below everything else that wants
-// the processor. Its error has the last that it printed.
-func run(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	// The same kernel, whoever builds it and when.
-	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=vitrine", "KBUILD_BUILD_HOST=vitrine")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	out, err := os.CreateTemp("", "vitrine-build-")
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err := os.Remove(out.Name()); err != nil {
-		return err
-	}
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	_ = unix.Setpriority(unix.PRIO_PGRP, cmd.Process.Pid, 10) // it may have ended
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w:\n%s", strings.Join(args[:min(3, len(args))], " "), err, last(out))
-	}
-	return nil
-}
-
-// last is the end of what was printed.
-func last(f *os.File) string {
-	const most = 2000
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err.Error()
-	}
-	b := make([]byte, min(size, most))
-	n, _ := f.ReadAt(b, size-int64(len(b)))
-	return string(bytes.TrimSpace(b[:n]))
 }
 
 func firstKey() string { return fmt.Sprintf("init-%x", sha256.Sum256(initSource))[:24] }

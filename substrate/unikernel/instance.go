@@ -161,7 +161,7 @@ func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Star
 	if command.Stdout != "" {
 		spec.Ports, ports = append(spec.Ports, portOut), "vitrine.ports=out"
 	}
-	spec.Append = strings.Join(append([]string{"console=ttyS0 quiet panic=-1 reboot=t", ports}, in.network()...), " ")
+	spec.Append = strings.Join(append([]string{"quiet", ports}, in.network()...), " ")
 	return spec, start, nil
 }
 

@@ -186,16 +186,33 @@ func (s *Substrate) forget(in *Instance) {
 	}
 }
 
-// accelerator finds out what machines run with, by booting the kernel.
+// accelerator is the one that was asked for, or the better one that works: found
+// out by booting the kernel.
 func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, error) {
-	if s.config.Accelerator != "" && s.config.Accelerator != auto {
-		return s.config.Accelerator, nil
+	if s.config.Accelerator == machine.TCG {
+		return machine.TCG, nil
 	}
 	found, why, err := s.config.Prober.Accelerator(ctx, kernel)
-	if err == nil && why != "" {
-		s.config.Logger.Debug("accelerator", "found", found, "why", why)
+	if err != nil {
+		return "", err
 	}
-	return found, err
+	if s.config.Accelerator == machine.KVM && found != machine.KVM {
+		return "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
+	}
+	if !machine.Comparable(found) {
+		s.config.Logger.Debug("machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)
+	}
+	return found, nil
+}
+
+// Accelerator is what machines run with here. It builds the kernel if it is not
+// there, for the answer comes from booting.
+func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
+	base, err := packed.Builder{Cache: s.config.Cache, Logger: s.config.Logger}.Base(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.accelerator(ctx, base.Kernel)
 }
 
 // Close removes all instances.

@@ -1,0 +1,62 @@
+package debian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"vitrine/image"
+)
+
+// A Packer packs applications as disk images of virtual machines: the least
+// system with the application's files over it.
+type Packer struct{ Builder Builder }
+
+var _ image.Packer = Packer{}
+
+// Key is that of the system.
+func (Packer) Key(context.Context) (string, error) {
+	return Options{Release: DefaultRelease}.key(), nil
+}
+
+// Pack writes the disk and, beside it, the layer that is over the system in it.
+func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, dir string) (string, error) {
+	b := p.Builder
+	if b.Logger == nil {
+		b.Logger = slog.New(slog.DiscardHandler)
+	}
+	base, err := b.Base(ctx, Options{})
+	if err != nil {
+		return "", err
+	}
+	layer, err := image.Layer{}.Pack(ctx, a, t.Bare(), dir)
+	if err != nil {
+		return "", err
+	}
+	root := filepath.Join(dir, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return "", err
+	}
+	for _, archive := range []string{filepath.Join(filepath.Dir(base.Disk), treeFile), layer} {
+		// Folders stay as the system has them, also those that it has links for,
+		// as /lib.
+		err := b.run(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--keep-directory-symlink", "--no-overwrite-dir",
+			"--file", archive, "--directory", root)
+		if err != nil {
+			return "", fmt.Errorf("unpacking %s: %w", filepath.Base(archive), err)
+		}
+	}
+	return filepath.Join(dir, diskFile), b.disk(ctx, root, dir)
+}
+
+// Content reads the layer back. That the disk has it shows in a machine alone.
+func (Packer) Content(file string) (image.Content, error) {
+	layer, err := image.Layer{}.Content(filepath.Join(filepath.Dir(file), image.LayerName))
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%s is none that was built here: %w", file, err)
+	}
+	return layer, err
+}

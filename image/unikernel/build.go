@@ -1,0 +1,95 @@
+package unikernel
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// compile compiles the kernel that the tree is configured for.
+func compile(ctx context.Context, logger *slog.Logger, tree string) error {
+	return runWith(ctx, &compiled{logger: logger, said: time.Now()}, "make", "-C", tree, fmt.Sprintf("-j%d", runtime.NumCPU()), "bzImage")
+}
+
+// A compiled counts the files that make says it compiles, and says so now and
+// then.
+type compiled struct {
+	logger *slog.Logger
+	files  int
+	said   time.Time
+}
+
+// Progress is said this often, and there are about this many files.
+const (
+	sayEvery    = 20 * time.Second
+	kernelFiles = 1000
+)
+
+// Write reads make's lines. One that comes in two parts is not counted: it is
+// progress, not a result.
+func (c *compiled) Write(p []byte) (int, error) {
+	c.files += bytes.Count(p, []byte("  CC  ")) + bytes.Count(p, []byte("  AS  "))
+	if time.Since(c.said) >= sayEvery {
+		c.said = time.Now()
+		c.logger.Info("building the kernel", "compiled", fmt.Sprintf("%d of about %d files", c.files, kernelFiles))
+	}
+	return len(p), nil
+}
+
+// run runs a program; all that it starts ends with ctx. Its error has the last
+// that it printed.
+func run(ctx context.Context, args ...string) error { return runWith(ctx, nil, args...) }
+
+// runWith is run, of which what is printed is also watched.
+func runWith(ctx context.Context, watch io.Writer, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	// The same kernel, whoever builds it and when.
+	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=vitrine", "KBUILD_BUILD_HOST=vitrine")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	out, err := os.CreateTemp("", "vitrine-build-")
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := os.Remove(out.Name()); err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	if watch != nil {
+		cmd.Stdout = io.MultiWriter(out, watch)
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w:\n%s", strings.Join(args[:min(3, len(args))], " "), err, last(out))
+	}
+	return nil
+}
+
+// last is the end of what was printed.
+func last(f *os.File) string {
+	const most = 2000
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err.Error()
+	}
+	b := make([]byte, min(size, most))
+	n, _ := f.ReadAt(b, size-int64(len(b)))
+	return string(bytes.TrimSpace(b[:n]))
+}
