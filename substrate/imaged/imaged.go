@@ -1,0 +1,191 @@
+// Package imaged runs instances from the images that package image built, on
+// every substrate: a deployment names an application, and each substrate gets
+// the image that was built for it. All instances run the same program with the
+// same configuration, or Create fails.
+//
+// A container engine is given its archive, and machines their disk or kernel.
+// Where there is nothing but this host, the application's files are unpacked and
+// the program runs with them as its root folder.
+package imaged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vitrine"
+	"vitrine/image"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+)
+
+// Config is one substrate, and where its images are.
+type Config struct {
+	Substrate substrate.Substrate
+	Name      string // the substrate's, as images are kept: "process", "docker", "qemu", "unikernel"
+	Store     image.Store
+	Run       *runs.Run // whose instances these are
+
+	// Load gives the substrate an image and says what to call it there; nil: it is
+	// called by its file.
+	Load func(ctx context.Context, i image.Image) (reference string, err error)
+	// Started is set where the substrate does not know what its images run.
+	Started bool
+	// Inside are the program and the words before Inside's on a command line that
+	// runs a command in an unpacked image; empty: images are not unpacked.
+	Inside []string
+}
+
+// A Substrate gives the instances of another their images.
+type Substrate struct{ config Config }
+
+// New makes a substrate of another, which it closes.
+func New(config Config) *Substrate { return &Substrate{config} }
+
+// Close closes the substrate.
+func (s *Substrate) Close(ctx context.Context) error { return s.config.Substrate.Close(ctx) }
+
+// Accelerator is what the substrate's machines run with; empty: it has none.
+func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
+	of, ok := s.config.Substrate.(interface {
+		Accelerator(context.Context) (string, error)
+	})
+	if !ok {
+		return "", nil
+	}
+	return of.Accelerator(ctx)
+}
+
+// Create makes the instance with the image that was built for this substrate. A
+// Spec.Image that is no application's is left to the substrate.
+func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
+	built, err := s.find(spec.Image)
+	if err != nil {
+		return nil, fmt.Errorf("creating instance %s: %w", spec.Name, err)
+	}
+	if built == nil {
+		return s.config.Substrate.Create(ctx, spec)
+	}
+	content, err := s.config.Store.Packers[s.config.Name].Content(built.File)
+	if err != nil {
+		return nil, fmt.Errorf("creating instance %s: image %s: %w", spec.Name, built.Name, err)
+	}
+	if len(s.config.Inside) > 0 {
+		return s.unpacked(ctx, spec, *built, content)
+	}
+	spec.Image = built.File
+	if s.config.Load != nil {
+		if spec.Image, err = s.config.Load(ctx, *built); err != nil {
+			return nil, fmt.Errorf("creating instance %s: image %s: %w", spec.Name, built.Name, err)
+		}
+	}
+	in, err := s.config.Substrate.Create(ctx, spec)
+	if err != nil || !s.config.Started {
+		return in, err
+	}
+	return &instance{Instance: in, content: content}, nil
+}
+
+// find gives the substrate's image of an application; nil: there is no such
+// application. Images of it for other substrates must hold the same.
+func (s *Substrate) find(name string) (*image.Image, error) {
+	if name == "" || strings.ContainsAny(name, "/:") {
+		return nil, nil
+	}
+	var mine, other *image.Image
+	for _, of := range slices.Sorted(maps.Keys(s.config.Store.Packers)) {
+		i, err := s.config.Store.Find(name, of)
+		switch {
+		case vitrine.IsBadInput(err):
+			continue // none for that one
+		case err != nil:
+			return nil, err
+		case of == s.config.Name:
+			mine = &i
+		default:
+			other = &i
+		}
+		if mine != nil && other != nil && mine.Digests != other.Digests {
+			return nil, &vitrine.BadInput{
+				File: "image " + name, Found: fmt.Sprintf("those for %s and %s differ in program or configuration", mine.Substrate, other.Substrate),
+				Want: "build them again from one description, by vitrine image build",
+			}
+		}
+	}
+	if mine == nil && other != nil {
+		return nil, &vitrine.BadInput{File: "image " + name, Found: "there is one for " + other.Substrate + " and none for " + s.config.Name, Want: "build it by vitrine image build --" + s.config.Name}
+	}
+	return mine, nil
+}
+
+// rootDir is where an image is unpacked, in the instance's folder.
+const rootDir = "root"
+
+// recordKind is where a run records what it unpacked.
+const recordKind = "image"
+
+// unpacked makes an instance whose commands run in the files of the image.
+func (s *Substrate) unpacked(ctx context.Context, spec substrate.Spec, built image.Image, content image.Content) (substrate.Instance, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("creating instance %s: %w", spec.Name, &vitrine.Unsupported{
+			What: "the image " + built.Name + " on this host itself", Missing: "the right to change the root folder", Do: "run as root, or in docker, qemu or a unikernel",
+		})
+	}
+	dir, err := filepath.Abs(spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	root := filepath.Join(dir, rootDir)
+	in := &instance{content: content, remove: func() error { return s.discard(spec.Name, root) }}
+	in.inside = slices.Concat(s.config.Inside, []string{root, dir})
+	err = s.config.Run.Record(recordKind, spec.Name, []byte(root))
+	if err == nil {
+		err = image.Unpack(built.File, root)
+	}
+	if err == nil {
+		spec.Image = ""
+		in.Instance, err = s.config.Substrate.Create(ctx, spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating instance %s of image %s: %w", spec.Name, built.Name, errors.Join(err, in.remove()))
+	}
+	return in, nil
+}
+
+func (s *Substrate) discard(name, root string) error {
+	return errors.Join(os.RemoveAll(root), s.config.Run.Erase(recordKind, name))
+}
+
+// A Cleaner removes what dead runs unpacked.
+type Cleaner struct{ Root string } // of the runs
+
+var _ substrate.Cleaner = Cleaner{}
+
+// Clean removes what dead runs unpacked; what used it must have ended.
+func (c Cleaner) Clean(context.Context) (removed []string, err error) {
+	dead, err := runs.Dead(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range dead {
+		records, err := runs.Records(c.Root, run, recordKind)
+		if err != nil {
+			return removed, err
+		}
+		for name, path := range records {
+			_, missing := os.Stat(string(path))
+			if err := errors.Join(os.RemoveAll(string(path)), runs.Erase(c.Root, run, recordKind, name)); err != nil {
+				return removed, fmt.Errorf("cleaning after run %s: %w", run, err)
+			}
+			if missing == nil {
+				removed = append(removed, "image "+string(path))
+			}
+		}
+	}
+	return removed, nil
+}

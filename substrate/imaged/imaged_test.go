@@ -1,0 +1,316 @@
+package imaged
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/fabric/fabrictest"
+	"vitrine/image"
+	"vitrine/image/debian"
+	packed "vitrine/image/unikernel"
+	"vitrine/internal/netns"
+	"vitrine/internal/runs"
+	"vitrine/substrate"
+	"vitrine/substrate/docker"
+	"vitrine/substrate/docker/dockertest"
+	"vitrine/substrate/process"
+	"vitrine/substrate/qemu"
+	"vitrine/substrate/qemu/machine"
+	"vitrine/substrate/unikernel"
+)
+
+// insideEnv has the test binary be what Inside is called by.
+const insideEnv = "IMAGED_TEST_INSIDE"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == insideEnv {
+		fmt.Fprintln(os.Stderr, Inside(os.Args[2:], os.Environ()))
+		os.Exit(127)
+	}
+	os.Exit(m.Run())
+}
+
+// description is one application, which tells the digests of what it runs.
+const description = `
+name: redis
+command: [redis-server, /etc/redis/test.conf]
+environment: {VITRINE_TEST: everywhere}
+configuration:
+  - target: /etc/redis/test.conf
+    text: |
+      bind 0.0.0.0
+      protected-mode no
+      save ""
+      maxmemory 12345678
+files:
+  - {target: /usr/bin/sha256sum, source: /usr/bin/sha256sum}
+  - {target: /bin/cat, source: /bin/cat}
+ports: {resp: 6379}
+`
+
+// prober probes once for all tests.
+var prober machine.Prober
+
+// agent builds the agent of virtual machines.
+var agent = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "imaged-agent-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "agent")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "vitrine/substrate/qemu/guest/program")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", errors.Join(err, errors.New(string(out)))
+	}
+	return path, nil
+})
+
+// A bench is a store of images and a run on a bridge.
+type bench struct {
+	*testing.T
+	ctx    context.Context
+	shared image.Cache // of kernels and guests, for all tests
+	store  image.Store
+	run    *runs.Run
+	fabric *bridge.Fabric
+	client string // path of a network namespace on the bridge
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	shared, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	b := &bench{T: t, ctx: t.Context(), shared: shared, run: fabrictest.NewRun(t, t.TempDir())}
+	b.store = image.Store{Cache: image.Cache{Dir: t.TempDir()}, Packers: map[string]image.Packer{
+		"process": image.Layer{}, "docker": image.Container{},
+		"qemu":      debian.Packer{Builder: debian.Builder{Cache: shared, Logger: log, Environ: os.Environ()}},
+		"unikernel": packed.Packer{Builder: packed.Builder{Cache: shared, Logger: log}},
+	}}
+	b.fabric, err = bridge.New(bridge.Config{Run: b.run})
+	b.check(err)
+	t.Cleanup(func() {
+		if err := b.fabric.Close(context.WithoutCancel(b.ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	b.client = fabrictest.Place(t, b.run.ID, "client-1")
+	_, err = b.fabric.Attach(b.ctx, fabric.Port{Instance: "client-1", NetNS: b.client})
+	b.check(err)
+	return b
+}
+
+func (b *bench) check(err error) {
+	b.Helper()
+	if vitrine.IsUnsupported(err) {
+		b.Skip(err)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// open opens a substrate that knows the store's images.
+func (b *bench) open(name string) *Substrate {
+	b.Helper()
+	c := Config{Name: name, Store: b.store, Run: b.run}
+	var err error
+	switch name {
+	case "process":
+		self, err := os.Executable()
+		b.check(err)
+		c.Inside = []string{self, insideEnv}
+		c.Substrate, err = process.New(process.Config{Network: process.NetworkNamespace, Run: b.run, Environ: os.Environ()})
+		b.check(err)
+	case "docker":
+		d, err := docker.New(b.ctx, docker.Config{Host: dockertest.Start(b.T), Runs: b.run.Root})
+		b.check(err)
+		c.Substrate, c.Load = d, func(ctx context.Context, i image.Image) (string, error) {
+			id, err := image.ContainerID(i.File)
+			b.check(err)
+			return d.Load(ctx, i.File, id, image.Reference(i.Name))
+		}
+	case "qemu":
+		program, err := agent()
+		b.check(err)
+		c.Started = true
+		c.Substrate, err = qemu.New(qemu.Config{Run: b.run, Environ: os.Environ(), Cache: b.shared, Prober: &prober, Agent: []string{program}})
+		b.check(err)
+	case "unikernel":
+		c.Substrate, err = unikernel.New(unikernel.Config{Run: b.run, Environ: os.Environ(), Cache: b.shared, Prober: &prober})
+		b.check(err)
+	}
+	s := New(c)
+	b.Cleanup(func() {
+		if err := s.Close(context.WithoutCancel(b.ctx)); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// start makes and starts an instance of the application on the bridge.
+func (b *bench) start(s *Substrate, name string) (in substrate.Instance, address string) {
+	b.Helper()
+	in, err := s.Create(b.ctx, substrate.Spec{Run: b.run.ID, Name: name, Component: "redis", Image: "redis", Memory: 256 << 20, Dir: b.TempDir()})
+	b.check(err)
+	end, err := b.fabric.Attach(b.ctx, fabric.Port{Instance: name, NetNS: in.NetNS()})
+	b.check(err)
+	_, err = in.Start(b.ctx, vitrine.Command{}) // what the image says
+	b.check(err)
+	return in, end.Addr.String()
+}
+
+// ask asks a server for the value of a parameter of its configuration, once it
+// answers.
+func (b *bench) ask(address, parameter string) string {
+	b.Helper()
+	var conn net.Conn
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for conn == nil {
+		err := netns.Do(b.client, func() (err error) {
+			d := net.Dialer{Timeout: 5 * time.Second}
+			conn, err = d.DialContext(b.ctx, "tcp4", address+":6379")
+			return err
+		})
+		select {
+		case <-tick.C:
+		case <-b.ctx.Done():
+			b.Fatalf("no answer: %v", err)
+		}
+	}
+	defer conn.Close()
+	deadline, _ := b.ctx.Deadline()
+	b.check(conn.SetDeadline(deadline))
+	_, err := io.WriteString(conn, "CONFIG GET "+parameter+"\r\n")
+	b.check(err)
+	lines := bufio.NewScanner(conn)
+	for range 5 { // *2, $9, the name, $8, the value
+		if !lines.Scan() {
+			b.Fatalf("no value of %s: %v", parameter, lines.Err())
+		}
+	}
+	return lines.Text()
+}
+
+// TestImageRunsEverywhere builds the images of one description and runs each:
+// the server answers with its configuration, and the files that it runs from are
+// the same to the bit.
+func TestImageRunsEverywhere(t *testing.T) {
+	b := newBench(t)
+	file := filepath.Join(t.TempDir(), "application.yaml")
+	b.check(os.WriteFile(file, []byte(description), 0o600))
+	application, err := image.Load(file)
+	b.check(err)
+	var want image.Digests
+	for _, name := range []string{"process", "docker", "qemu", "unikernel"} {
+		built, err := b.store.Build(t.Context(), application, name) // a kernel and a guest may have to be built first
+		b.check(err)
+		if want == (image.Digests{}) {
+			want = built.Digests
+		}
+		if built.Digests != want || len(want.Program) != 64 || len(want.Configuration) != 64 {
+			t.Errorf("%s: %+v, of the others %+v", name, built.Digests, want)
+		}
+	}
+	for _, name := range []string{"process", "docker", "qemu", "unikernel"} {
+		t.Run(name, func(t *testing.T) {
+			b := *b
+			var cancel context.CancelFunc
+			b.T = t
+			b.ctx, cancel = context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			in, address := b.start(b.open(name), name+"-1")
+			if got := b.ask(address, "maxmemory"); got != "12345678" {
+				t.Errorf("maxmemory %q: another configuration", got)
+			}
+			if name == "unikernel" {
+				return // it runs nothing else; the digests are those of the files that it boots with
+			}
+			out := filepath.Join(t.TempDir(), "out")
+			b.check(in.Run(b.ctx, vitrine.Command{Args: []string{"/usr/bin/sha256sum", "/usr/bin/redis-server"}, Stdout: out}))
+			b.check(in.Run(b.ctx, vitrine.Command{Args: []string{"/bin/cat", "/etc/redis/test.conf"}, Stdout: out}))
+			got, err := os.ReadFile(out)
+			b.check(err)
+			if text := string(got); !strings.HasPrefix(text, want.Program+" ") || !strings.HasSuffix(text, "maxmemory 12345678\n") {
+				t.Errorf("program %s, and it has %s", want.Program, text)
+			}
+		})
+	}
+}
+
+func TestImagesMustAgree(t *testing.T) {
+	b := newBench(t)
+	s := b.open("process")
+	spec := substrate.Spec{Run: b.run.ID, Name: "redis-1", Component: "redis", Image: "redis", Dir: t.TempDir()}
+	build := func(text, name string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "application.yaml")
+		b.check(os.WriteFile(file, []byte(text), 0o600))
+		application, err := image.Load(file)
+		b.check(err)
+		_, err = b.store.Build(b.ctx, application, name)
+		b.check(err)
+	}
+	build(description, "docker")
+	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "none for process") {
+		t.Errorf("an image for docker alone: %v", err)
+	}
+	build(strings.ReplaceAll(description, "12345678", "87654321"), "process")
+	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "differ") {
+		t.Errorf("images of other configurations: %v", err)
+	}
+	build(description, "process")
+	in, err := s.Create(b.ctx, spec)
+	b.check(err)
+	root := filepath.Join(spec.Dir, rootDir)
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/redis-server")); err != nil {
+		t.Error(err)
+	}
+	b.check(in.Remove(b.ctx))
+	if _, err := os.Stat(root); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there after Remove: %v", err)
+	}
+}
+
+// TestKilledRunLeavesNoImage cleans after a run that ended without removing its
+// instances.
+func TestKilledRunLeavesNoImage(t *testing.T) {
+	root, dir := t.TempDir(), filepath.Join(t.TempDir(), rootDir)
+	run := fabrictest.NewRun(t, root)
+	if err := errors.Join(os.Mkdir(dir, 0o755), run.Record(recordKind, "redis-1", []byte(dir))); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := (Cleaner{root}).Clean(t.Context()); err != nil || len(removed) > 0 {
+		t.Errorf("of a run that lives: %q, %v", removed, err)
+	}
+	dead := t.TempDir() // knows a run of the same records that nobody holds
+	if err := os.CopyFS(filepath.Join(dead, run.ID), os.DirFS(run.Dir())); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := (Cleaner{dead}).Clean(t.Context()); err != nil || len(removed) != 1 {
+		t.Errorf("removed %q, %v", removed, err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}

@@ -1,0 +1,65 @@
+package imaged
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+)
+
+// Inside becomes the command whose root folder is that of an unpacked image:
+// args are that folder, the instance's folder, which the command sees under the
+// same path, the folder to work in (empty: the instance's), and the command. It
+// comes back when that fails. What it mounts nobody else sees, and ends with the
+// command.
+func Inside(args, env []string) error {
+	if len(args) < 4 {
+		return &vitrine.BadInput{File: "inside", Found: fmt.Sprintf("%d words", len(args)), Want: "ROOT SHARED DIR COMMAND..."}
+	}
+	root, shared, dir, command := args[0], args[1], args[2], args[3:]
+	if dir == "" {
+		dir = shared
+	}
+	runtime.LockOSThread() // the namespace is this thread's, and with it the command's
+	if err := enter(root, shared); err != nil {
+		return fmt.Errorf("entering the image in %s: %w", root, err)
+	}
+	if err := os.Chdir(dir); err != nil {
+		return err
+	}
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return err
+	}
+	err = syscall.Exec(program, command, env)
+	return fmt.Errorf("running %s: %w", program, err)
+}
+
+func enter(root, shared string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	for _, mount := range []struct {
+		dir   string
+		flags uintptr
+	}{{"/proc", unix.MS_REC}, {"/sys", unix.MS_REC}, {"/dev", unix.MS_REC}, {shared, 0}} {
+		target := filepath.Join(root, mount.dir)
+		if err := os.MkdirAll(target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(mount.dir, target, "", unix.MS_BIND|mount.flags, ""); err != nil {
+			return fmt.Errorf("mounting %s: %w", mount.dir, err)
+		}
+	}
+	return errors.Join(unix.Chroot(root), os.Chdir("/"))
+}
