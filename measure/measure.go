@@ -10,6 +10,7 @@
 package measure
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -109,6 +110,9 @@ func (s *Settings) Check() error {
 			return bad("--measure", m, "want of "+strings.Join(Metrics(), ", "))
 		}
 	}
+	if twice := cmp.Or(repeated(s.Metrics), repeated(s.Substrates), repeated(s.Fabrics), repeated(s.Sizes)); twice != "" {
+		return bad("the plan", twice+" twice", "name each measurement, substrate, fabric and frame size once")
+	}
 	for _, size := range append(slices.Clone(s.Sizes), s.SmallSize) {
 		if size < packet.MinSize || size > packet.MaxSize {
 			return bad("--frames", size, fmt.Sprintf("want %d to %d bytes, without the frame check sequence", packet.MinSize, packet.MaxSize))
@@ -121,7 +125,7 @@ func (s *Settings) Check() error {
 		return bad("--count", s.Packets, "want 100 to 4194304")
 	case s.Repeat < 1 || s.Repeat > 1000:
 		return bad("--repeat", s.Repeat, "want 1 to 1000")
-	case s.Cut.Head < 0 || s.Cut.Tail < 0 || s.Cut.Head+s.Cut.Tail > s.Packets/2:
+	case s.Cut.Head < 0 || s.Cut.Tail < 0 || s.Cut.Head > s.Packets || s.Cut.Tail > s.Packets || s.Cut.Head+s.Cut.Tail > s.Packets/2:
 		return bad("--head and --tail", fmt.Sprintf("%d and %d", s.Cut.Head, s.Cut.Tail), "want at most half of the packets")
 	}
 	for _, rate := range []float64{s.Rates.Latency, s.Rates.Jitter, s.Rates.Efficiency} {
@@ -130,6 +134,16 @@ func (s *Settings) Check() error {
 		}
 	}
 	return nil
+}
+
+// repeated is what a list has twice; empty: nothing.
+func repeated[T comparable](list []T) string {
+	for i, v := range list {
+		if slices.Contains(list[:i], v) {
+			return fmt.Sprint(v)
+		}
+	}
+	return ""
 }
 
 // A Config is a measurement to run.

@@ -60,12 +60,14 @@ func hugepages(root string) string {
 	return fmt.Sprintf("%s reserved, %s free, of %s", values["HugePages_Total"], values["HugePages_Free"], values["Hugepagesize"])
 }
 
-// networkingModel is a fabric in the words of draft-ietf-bmwg-containerized-infra.
-func networkingModel(fabric string) string {
+// NetworkingModel is a fabric in the words of draft-ietf-bmwg-containerized-infra.
+func NetworkingModel(fabric string) string {
 	switch fabric {
 	case "direct":
 		return "none: a link of the kernel's between the two, or an interface of the host moved into the instance"
-	case "bridge", "vxlan":
+	case "vxlan":
+		return "kernel-space: a tunnel of the kernel's (VXLAN)"
+	case "bridge":
 		return "kernel-space: the kernel's bridge"
 	case "macvlan", "macvtap", "ipvlan":
 		return "kernel-space: a virtual device of the kernel's, without a switch"

@@ -90,8 +90,10 @@ func (b *bench) backends() trial.Backends {
 		return process.New(process.Config{Run: b.run, Environ: os.Environ()})
 	}
 	return trial.Backends{
-		Host:      place,
-		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) { return place(ctx, o) },
+		Host: place,
+		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) {
+			return place(ctx, o)
+		},
 		Fabric: func(ctx context.Context, o spec.Choice, _ spec.Node) (fabric.Fabric, error) {
 			if o.Fabric == "nowhere" {
 				return nil, &vitrine.Unsupported{What: "the fabric nowhere", Missing: "a place"}
@@ -329,6 +331,8 @@ func TestSettingsRefuse(t *testing.T) {
 	for name, change := range map[string]func(*Settings){
 		"a metric":  func(s *Settings) { s.Metrics = []string{"speed"} },
 		"no fabric": func(s *Settings) { s.Fabrics = nil },
+		"twice":     func(s *Settings) { s.Sizes = []int{64, 128, 64} },
+		"too large": func(s *Settings) { s.Cut = delay.Cut{Head: 1<<63 - 1, Tail: 9} },
 		"a size":    func(s *Settings) { s.Sizes = []int{63} },
 		"packets":   func(s *Settings) { s.Packets = 1 },
 		"repeat":    func(s *Settings) { s.Repeat = 0 },

@@ -48,6 +48,15 @@ type networkFlags struct {
 
 func (a *app) measureNetworkCommand() *cobra.Command {
 	var f networkFlags
+	c := networkCommand(&f)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return a.measureNetwork(c.Context(), f, c.Flags().Changed("rate"))
+	}
+	return c
+}
+
+// networkCommand is the verb with its flags.
+func networkCommand(f *networkFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "network",
 		Short: "Measure latency, jitter and CPU time per packet of every substrate on every fabric",
@@ -58,9 +67,6 @@ func (a *app) measureNetworkCommand() *cobra.Command {
 			"  vitrine measure network --fabric direct,bridge,macvlan --out runs/network\n" +
 			"  vitrine measure network --substrate process,docker --fabric bridge --measure latency --frames 64,1514 --count 5000",
 		Args: args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.measureNetwork(c.Context(), f, c.Flags().Changed("rate"))
-		},
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.substrates, "substrate", []string{"process"}, "where the receiver runs: "+strings.Join(substrateNames(), ", "))

@@ -1,0 +1,173 @@
+package packet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+	"vitrine/measure/delay"
+)
+
+// TestMain lets the test binary be a receiver: `... receive`.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != "receive" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	err := RunReceive(ctx, os.Args[2:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// A receiver that is stopped for a while has its packets late by that, and only
+// then: the kernel, which was not stopped, had them before.
+func TestAStalledReceiverShowsAsLateness(t *testing.T) {
+	const n, stall = 400, 3 * time.Millisecond
+	p := newPair(t)
+	c := exec.Command(os.Args[0], "receive", "--listen", p.dest.String(), "--run", fmt.Sprint(0xC0FFEE))
+	var out bytes.Buffer
+	c.Stdout = &out
+	ready, err := c.StderrPipe()
+	if err == nil {
+		err = netns.Do(p.far, c.Start)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill() }()
+	if _, err := ready.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	s := p.sender(t)
+	stalled := make(chan [2]int64, 1)
+	go func() {
+		time.Sleep(50 * time.Millisecond) // into the stream, which takes 200 ms
+		stalled <- stopFor(c.Process.Pid, stall)
+	}()
+	send(t, s, p.stream(n, 2000, 64))
+	span := <-stalled
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	record, err := ReadRecord(out.Bytes())
+	if err != nil || len(record.Receptions) != n {
+		t.Fatalf("%d of %d packets: %v", len(record.Receptions), n, err)
+	}
+	var late []delay.Packet
+	during := 0
+	for _, x := range record.Receptions {
+		late = append(late, delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Read})
+		if x.Kernel > span[0] && x.Kernel < span[1] {
+			during++
+			if x.Read < span[1] {
+				t.Errorf("packet %d was read by a program that was stopped: %d ns before its end", x.Sequence, span[1]-x.Read)
+			}
+		}
+	}
+	if during == 0 { // the whole host was stalled
+		t.Skip("no packet came while the receiver was stopped")
+	}
+	lateness := delay.Analyze(n, late, delay.Cut{}).Lateness
+	if lateness.Max < float64(stall.Microseconds())*0.8 { // a packet comes each 500 µs
+		t.Errorf("lateness %+v of a receiver stopped for %v", lateness, stall)
+	}
+}
+
+// stopFor stops a process for at least the time, and says from when, surely
+// stopped, until when.
+func stopFor(pid int, least time.Duration) (span [2]int64) {
+	_ = unix.Kill(pid, unix.SIGSTOP)
+	for !strings.Contains(state(pid), ") T ") {
+		time.Sleep(100 * time.Microsecond)
+	}
+	span[0] = time.Now().UnixNano()
+	time.Sleep(least)
+	span[1] = time.Now().UnixNano()
+	_ = unix.Kill(pid, unix.SIGCONT)
+	return span
+}
+
+func state(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ") T " // gone: its end shows elsewhere
+	}
+	return string(text)
+}
+
+func record() *Record {
+	return &Record{Dropped: 3, Sent: &Sent{Packets: 2, Rate: 10}, Receptions: []Reception{
+		{Probe: Probe{Run: 1, Stream: 2, Sequence: 3, Scheduled: 4, Sent: 5}, Kernel: 6, Hardware: 7, Read: 8},
+		{Probe: Probe{Run: 1<<32 - 1, Stream: 1<<16 - 1, Sequence: 1<<32 - 1, Scheduled: 1 << 62, Sent: -1}, Kernel: -1},
+	}}
+}
+
+// A console shows a kernel's last words behind a record.
+func TestARecordIsReadFromAConsole(t *testing.T) {
+	for _, want := range []*Record{record(), {}} {
+		var b bytes.Buffer
+		b.WriteString("[    0.1] Linux version 6.1\n")
+		if err := (&Record{Foreign: 1}).Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if err := want.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		whole := b.Len()
+		b.WriteString("[    9.1] reboot: Power down\r\n")
+		got, err := ReadRecord(b.Bytes())
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+		if _, err := ReadRecord(b.Bytes()[:whole-10]); err == nil && len(want.Receptions) > 0 {
+			t.Error("a record cut short was read")
+		}
+	}
+	if _, err := ReadRecord([]byte("ready\n")); err == nil {
+		t.Error("no record was read")
+	}
+}
+
+func FuzzReadRecord(f *testing.F) {
+	var b bytes.Buffer
+	if err := record().Write(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte("{\"boot_id\":\"x\",\"receptions\":1}\nAAAA\n"))
+	f.Add([]byte("{\"boot_id\":\"x\",\"receptions\":-1}\n\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := ReadRecord(text)
+		if err != nil {
+			return
+		}
+		if len(r.Receptions) != r.Count {
+			t.Errorf("%d receptions of %d", len(r.Receptions), r.Count)
+		}
+		var again bytes.Buffer
+		if err := r.Write(&again); err != nil {
+			t.Fatal(err)
+		}
+		back, err := ReadRecord(again.Bytes())
+		if err != nil || !reflect.DeepEqual(back.Receptions, r.Receptions) {
+			t.Errorf("%v: %+v, then %+v", err, r, back)
+		}
+	})
+}
