@@ -61,6 +61,7 @@ func Run(t *testing.T, open Open) {
 		{name: "match follows changes", test: testReindex},
 		{name: "expiry", test: testExpiry},
 		{name: "expired is absent", test: testExpired},
+		{name: "clock jumps", test: testClockJumps},
 		{name: "watch", test: testWatch},
 		{name: "watch from a version", test: testWatchFrom},
 		{name: "watch ends", test: testWatchEnds},

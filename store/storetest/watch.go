@@ -177,6 +177,51 @@ func testExpired(t *testing.T, s *suite) {
 	}
 }
 
+// testClockJumps sets the clock back and forward by years: what has expired stays
+// so, what has not is there, and what is put then expires in its time.
+func testClockJumps(t *testing.T, s *suite) {
+	const year = 365 * 24 * time.Hour
+	w := s.watch(t, "", 0)
+	put := func(name string, in time.Duration) {
+		t.Helper()
+		s.write(t, store.Op{Action: store.Put, Name: name, Expires: s.clock.Now().Add(in), Tags: tags("t", "v")})
+	}
+	left := func(want string) {
+		t.Helper()
+		m := &store.Match{Tag: "t", Op: store.Equal, Value: "v"}
+		if got, matched := s.names(t, store.Query{}), s.names(t, store.Query{Match: m}); got != want || matched != want {
+			t.Errorf("%q are left, %q by their tag, want %q", got, matched, want)
+		}
+	}
+	put("hour", time.Hour)
+	put("years", 20*year)
+	w.expect(t, "written hour  false", "written years  false")
+	s.clock.Advance(-10 * year)
+	left("hour years")
+	put("minute", time.Minute)
+	w.expect(t, "written minute  false")
+	s.clock.Advance(2 * time.Minute)
+	w.expect(t, "expired minute  true")
+	left("hour years")
+	s.clock.Advance(10*year + time.Hour)
+	w.expect(t, "expired hour  true")
+	left("years")
+	s.clock.Advance(-15 * year)
+	left("years")
+	put("hour", time.Hour)
+	w.expect(t, "written hour  false")
+	s.clock.Advance(50 * year)
+	w.expect(t, "expired hour  true", "expired years  true")
+	left("")
+	s.clock.Advance(-50 * year)
+	left("")
+	put("minute", time.Minute)
+	w.expect(t, "written minute  false")
+	s.clock.Advance(time.Hour)
+	w.expect(t, "expired minute  true")
+	left("")
+}
+
 func testSpaces(t *testing.T, s *suite) {
 	for _, space := range []string{"s", "s/2", "s2", "t"} {
 		o := store.Op{Action: store.Put, Name: "n", Value: []byte(space), Tags: tags("t", "v"), If: store.Condition{Absent: true}}

@@ -90,7 +90,7 @@ type Counters struct {
 type Agenda struct {
 	Config
 	handlers map[string]Handler // by service and kind: "nudsf-dr\x00r/"
-	began    time.Time          // of Run
+	began    time.Time          // of Run, or since the clock was set back
 
 	handled, failed, delivered, postponed, refused, givenUp atomic.Uint64
 
@@ -196,7 +196,18 @@ func (a *Agenda) Run(ctx context.Context) error {
 	}
 	first := !shared // no other service can be sending what this one's predecessor began
 	looked, loaded := a.Clock(), a.Clock()
+	wall := a.began.Round(0)
+	var suspect time.Time // until then something may be written by the clock as it was
 	for ctx.Err() == nil {
+		if now := a.Clock().Round(0); now.Before(wall.Add(-time.Second)) {
+			a.Log.Warn("the clock was set back: what waits to be sent does not wait for it", "by", wall.Sub(now))
+			suspect, a.began = time.Now().Add(a.Lease), now
+		}
+		wall = a.Clock().Round(0)
+		if time.Now().Before(suspect) {
+			a.lookAgain()
+			first = true
+		}
 		wait := a.round(ctx, first)
 		first = false
 		if shared {

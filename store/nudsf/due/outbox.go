@@ -69,7 +69,7 @@ func (a *Agenda) delay(tries int, why error) time.Duration {
 	wait := callback.Backoff(max(0, tries-1), a.Backoff, a.Longest)
 	var down *callback.Down
 	if errors.As(why, &down) {
-		wait = max(wait, down.Until.Sub(a.Clock()))
+		wait = max(wait, time.Until(down.Until)) // by the sender's clock, which cannot be set
 	}
 	return wait
 }
@@ -84,7 +84,7 @@ func (a *Agenda) Post(ctx context.Context, space string, l *Letter, op *store.Op
 	d := &l.delivery
 	err := a.Sender.Send(callback.Message{
 		Target: d.Target, Kind: d.Kind, ContentType: d.ContentType, ContentLocation: d.ContentLocation,
-		Body: d.Body, Key: d.Key, Once: true, Deadline: l.until.Add(-a.Lease / 4),
+		Body: d.Body, Key: d.Key, Once: true, Deadline: time.Now().Add(l.until.Sub(a.Clock()) - a.Lease/4),
 		Done: func(err error) { a.settle(context.WithoutCancel(ctx), space, l, err) },
 	})
 	if err != nil {
@@ -136,9 +136,10 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 }
 
 // claim takes a letter whose time has come, and sends it. With now it also takes one
-// that this service's predecessor had begun to send.
+// that this service's predecessor had begun to send, or that was put off until a
+// time that no clock but one that was set back since can have meant.
 func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now bool) error {
-	reached := Reached(r, a.Clock())
+	reached := Reached(r, a.Clock()) || !Reached(r, a.Clock().Add(2*max(a.Lease, a.Longest)))
 	if !now && !reached {
 		return nil
 	}

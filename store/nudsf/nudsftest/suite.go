@@ -48,6 +48,7 @@ func Run(t *testing.T, opener Opener) {
 		"OnceAmongServices":  testOnceAmongServices,
 		"NotAllowed":         testNotAllowed,
 		"ManyTimers":         testManyTimers,
+		"ClockJumps":         testClockJumps,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
