@@ -60,7 +60,7 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 		add("accelerator of virtual machines", m.Accelerator, "RFC 8172, section 3.2")
 	}
 	for _, name := range x.Fabrics {
-		add("networking model, "+name, networkingModel(name), "containerized-infra: networking models")
+		add("networking model, "+name, NetworkingModel(name), "containerized-infra: networking models")
 	}
 	add("CPU pinning", fmt.Sprintf("sender on CPU %d, receiver on CPU %d; the kernel's receive work: %s", first(m.CPUs.Generator), first(m.CPUs.Function), x.Platform.ReceiveCPU), "RFC 8172, section 3.2")
 	isolated := "none (isolcpus)"

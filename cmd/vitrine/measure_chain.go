@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/runs"
+	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/result"
 	"vitrine/trial"
@@ -47,7 +49,7 @@ func (a *app) measureChainCommand() *cobra.Command {
 			"forwards, told by INTERFACE and NEXT_MAC in its environment.",
 		Example: "  vitrine measure chain --fabric bridge,macvlan,ovs --length 0..4\n" +
 			"  vitrine measure chain --forwarder xdp --length 0..8 --inject 2:50us\n" +
-			"  vitrine measure chain --forwarder script --script 'click hop.click' --length 0..3",
+			"  vitrine measure chain --forwarder script --script ./click.sh --length 0..3",
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return a.measureChain(c.Context(), f) },
 	}
@@ -77,7 +79,9 @@ func (a *app) measureChainCommand() *cobra.Command {
 func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	var err error
 	s := f.settings
-	s.Program = strings.Fields(f.script)
+	if s.Program, err = scriptWords(f.script); err != nil {
+		return err
+	}
 	if s.Lengths, err = parseLengths(f.lengths); err != nil {
 		return err
 	}
@@ -107,6 +111,24 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 		return errors.Join(measured, err)
 	}
 	return measured
+}
+
+// scriptWords are a command line's words; a path is of this folder, wherever the
+// program runs.
+func scriptWords(line string) ([]string, error) {
+	words := strings.Fields(line)
+	if len(words) == 0 || !strings.Contains(words[0], "/") {
+		return words, nil
+	}
+	path, err := filepath.Abs(words[0])
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil, &vitrine.BadInput{File: "--script", Found: err.Error(), Want: "name a program"}
+	}
+	words[0] = path
+	return words, nil
 }
 
 // parseLengths reads "0..4" and "0,2,4".
@@ -210,9 +232,14 @@ func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPU
 	if err != nil {
 		return result.Manifest{}, err
 	}
+	plan.Settings.Platform = measure.ReadPlatform("/", cpus.Generator[0], cpus.Function[0])
+	measured, err := json.Marshal(plan.Settings)
+	if err != nil {
+		return result.Manifest{}, err
+	}
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
-		VNF: "chain of forwarders", Unit: "packets/s", Measurement: settings,
+		VNF: "chain of forwarders", Unit: "packets/s", Measurement: measured,
 		Specs: []result.Spec{result.NewSpec("settings", "", settings)},
 		Host:  result.ReadHost("/"), CPUs: result.Reservation(cpus), Fabrics: plan.Settings.Fabrics,
 		Substrates: map[string]string{}, Accelerator: "none", Generator: result.Generator{Name: "packet", Version: toolVersion()},

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/measure"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 	"vitrine/reference/forwarder"
@@ -58,19 +59,20 @@ const (
 
 // Settings are what is measured, and how. It is kept in the manifest.
 type Settings struct {
-	Kind       string    `json:"kind"`       // Kind
-	Substrates []string  `json:"substrates"` // of the hops; sender and receiver are on the host
-	Fabrics    []string  `json:"fabrics"`
-	Forwarders []string  `json:"forwarders"`
-	Program    []string  `json:"program,omitempty"` // of Script: program and arguments
-	Attach     string    `json:"attach,omitempty"`  // of XDP: auto, native, generic
-	Lengths    []int     `json:"lengths"`           // numbers of hops, rising
-	Size       int       `json:"frame_size_without_fcs"`
-	Packets    int       `json:"packets"` // of each stream
-	Rate       float64   `json:"rate"`    // packets a second
-	Repeat     int       `json:"repeat"`  // fresh deployments
-	Cut        delay.Cut `json:"cut"`     // of each stream, left out
-	Inject     Injection `json:"inject,omitzero"`
+	Kind       string           `json:"kind"`       // Kind
+	Substrates []string         `json:"substrates"` // of the hops; sender and receiver are on the host
+	Fabrics    []string         `json:"fabrics"`
+	Forwarders []string         `json:"forwarders"`
+	Program    []string         `json:"program,omitempty"` // of Script: program and arguments
+	Attach     string           `json:"attach,omitempty"`  // of XDP: auto, native, generic
+	Lengths    []int            `json:"lengths"`           // numbers of hops, rising
+	Size       int              `json:"frame_size_without_fcs"`
+	Packets    int              `json:"packets"` // of each stream
+	Rate       float64          `json:"rate"`    // packets a second
+	Repeat     int              `json:"repeat"`  // fresh deployments
+	Cut        delay.Cut        `json:"cut"`     // of each stream, left out
+	Inject     Injection        `json:"inject,omitzero"`
+	Platform   measure.Platform `json:"platform,omitzero"` // known once it runs
 }
 
 // An Injection is a delay that a hop is given, to be found again: each repeat is

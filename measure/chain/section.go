@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"vitrine/measure"
 	"vitrine/measure/delay"
 	"vitrine/result"
 )
@@ -218,15 +219,28 @@ func (r *Report) injection() result.Section {
 	}
 }
 
-// settings says with what it was measured.
+// settings says what the results were taken with, in the words of those who say
+// what is to be said (RFC 8172, draft-ietf-bmwg-containerized-infra).
 func (r *Report) settings(m result.Manifest) result.Section {
-	t := result.Table{Caption: "What was measured, and with what.", Columns: columns(2, "what", "as")}
+	t := result.Table{Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: columns(2, "what", "here")}
 	say := func(name, format string, v ...any) {
 		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: name}, text(format, v...)}})
 	}
 	s := r.Settings
-	say("streams", "%d packets at %.0f a second, the first %d and the last %d left out; %d fresh deployments", s.Packets, s.Rate, s.Cut.Head, s.Cut.Tail, s.Repeat)
-	say("CPUs", "sender on %v; receiver, its echo and all hops on %v", m.CPUs.Generator, m.CPUs.Function)
+	say("frame size", "%d bytes, without the frame check sequence (with it 4 more)", s.Size)
+	say("trial", "one stream of %d packets at %.0f a second; the first %d and the last %d are left out", s.Packets, s.Rate, s.Cut.Head, s.Cut.Tail)
+	say("repeats", "%d, each a fresh deployment, all chains in turn", s.Repeat)
+	for _, name := range s.Substrates {
+		say("virtualization of the hops, "+name, "%s", m.Substrates[name])
+	}
+	for _, name := range s.Fabrics {
+		say("networking model, "+name, "%s", measure.NetworkingModel(name))
+	}
+	say("CPU pinning", "sender on %v; receiver, its echo and all hops on %v; the kernel's receive work: %s", m.CPUs.Generator, m.CPUs.Function, s.Platform.ReceiveCPU)
+	say("CPU isolation (isolcpus)", "%v", m.Host.IsolatedCPUs)
+	say("NUMA node", "sender %s, receiver and hops %s", s.Platform.SenderNode, s.Platform.ReceiverNode)
+	say("hugepages", "%s; transparent: %s; the instances use none", s.Platform.Hugepages, s.Platform.THP)
+	say("shared resources", "%s", strings.Join(m.NotIsolated, "; "))
 	for _, c := range r.Chains {
 		late := 0.0
 		for _, x := range c.streams {
@@ -237,5 +251,5 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	for _, note := range r.Notes {
 		say("left out", "%s", note)
 	}
-	return result.Section{Name: "chain-settings", Title: "How it was measured", Tables: []result.Table{t}}
+	return result.Section{Name: "chain-settings", Title: "What this was taken with", Tables: []result.Table{t}}
 }
