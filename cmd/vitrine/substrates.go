@@ -17,6 +17,7 @@ import (
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/docker"
+	"vitrine/substrate/imaged"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu"
 	"vitrine/substrate/qemu/machine"
@@ -63,7 +64,11 @@ func (b *backends) substrate(ctx context.Context, o spec.Choice, part spec.Node)
 	if ofHost(o.Fabric) {
 		network = process.NetworkHost
 	}
-	return kind.open(ctx, b, network, part)
+	p, err := kind.open(ctx, b, network, part)
+	if err != nil {
+		return nil, err
+	}
+	return b.imaged(o.Substrate, p)
 }
 
 func openProcess(_ context.Context, b *backends, network string, part spec.Node) (place, error) {
@@ -189,5 +194,5 @@ func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
 		}
 		list = append(list, p)
 	}
-	return list, nil
+	return append(list, imaged.Cleaner{Root: b.run.Root}), nil // once nothing uses them
 }

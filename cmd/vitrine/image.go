@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vitrine"
+	"vitrine/image"
+	"vitrine/image/debian"
+	"vitrine/image/unikernel"
+	"vitrine/substrate"
+	"vitrine/substrate/docker"
+	"vitrine/substrate/imaged"
+	"vitrine/substrate/process"
+	"vitrine/substrate/qemu"
+)
+
+// packers make the images of each substrate. A new one is one line.
+func packers(cache image.Cache, log *slog.Logger) map[string]image.Packer {
+	return map[string]image.Packer{
+		"process":   image.Layer{},
+		"docker":    image.Container{},
+		"qemu":      debian.Packer{Builder: debian.Builder{Cache: cache, Logger: log, Environ: os.Environ()}},
+		"unikernel": unikernel.Packer{Builder: unikernel.Builder{Cache: cache, Logger: log}},
+	}
+}
+
+// imaged has a run's instances run in the images that were built for the
+// substrate.
+func (b *backends) imaged(name string, p place) (substrate.Substrate, error) {
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	c := imaged.Config{Substrate: p, Name: name, Store: image.Store{Cache: cache, Packers: packers(cache, b.log)}, Run: b.run}
+	switch p := p.(type) {
+	case *process.Substrate:
+		c.Inside = []string{b.self, insideVerb}
+	case *qemu.Substrate:
+		c.Started = true
+	case *docker.Substrate:
+		c.Load = func(ctx context.Context, i image.Image) (string, error) {
+			id, err := image.ContainerID(i.File)
+			if err != nil {
+				return "", err
+			}
+			return p.Load(ctx, i.File, id, image.Reference(i.Name))
+		}
+	}
+	return imaged.New(c), nil
+}
+
+// insideVerb runs a command in an image on this host itself.
+const insideVerb = "inside"
+
+func (a *app) insideCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    insideVerb + " ROOT SHARED DIR COMMAND...",
+		Short:  "Become a command that has the files of an image for its root folder",
+		Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, given []string) error { return imaged.Inside(given, os.Environ()) },
+	}
+}
+
+// images is what the verbs of images share.
+type images struct {
+	*app
+	cache  string
+	json   bool
+	chosen map[string]*bool // the substrates whose flags are set
+}
+
+func (a *app) imageCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "image",
+		Short: "Build and list the images of applications for all substrates, from one description each",
+		Long: "From one description of an application, application.yaml, come its images for all\n" +
+			"substrates: files for this host itself (process), an archive for docker, a disk for\n" +
+			"virtual machines (qemu) and a unikernel. All have the same program and the same\n" +
+			"configuration. A component whose image is the application's name runs in them.\n" +
+			"See docs/images.md, and vitrine schema application.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.imageBuild(), a.imageList(), a.imageSize(), a.imageRemove())
+	return c
+}
+
+// imageVerb is one of them.
+func (a *app) imageVerb(c *cobra.Command, run func(ctx context.Context, i *images, s image.Store, given []string) error) *cobra.Command {
+	i := &images{app: a, chosen: make(map[string]*bool)}
+	c.Flags().StringVar(&i.cache, "cache", "", "folder of images and of what they are made of (default: "+image.CacheEnv+", else the user's cache)")
+	c.Flags().BoolVar(&i.json, "json", false, "print JSON")
+	for name := range packers(image.Cache{}, nil) {
+		i.chosen[name] = c.Flags().Bool(name, false, "of "+name+"; none of these flags: all substrates")
+	}
+	c.RunE = func(c *cobra.Command, given []string) error {
+		cache, err := image.FindCache(i.cache, os.Getenv)
+		if err != nil {
+			return err
+		}
+		log := slog.New(&notes{out: a.stderr})
+		return run(c.Context(), i, image.Store{Cache: cache, Packers: packers(cache, log)}, given)
+	}
+	return c
+}
+
+// substrates are those that flags name, else all.
+func (i *images) substrates() []string {
+	all := slices.Sorted(maps.Keys(i.chosen))
+	if named := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !*i.chosen[name] }); len(named) > 0 {
+		return named
+	}
+	return all
+}
+
+// named says whether flags name substrates.
+func (i *images) named() bool { return len(i.substrates()) < len(i.chosen) }
+
+func (a *app) imageBuild() *cobra.Command {
+	c := &cobra.Command{Use: "build APPLICATION.YAML", Short: "Build an application's images; those that have not changed stay", Args: args(cobra.ExactArgs(1))}
+	return a.imageVerb(c, func(ctx context.Context, i *images, s image.Store, given []string) error {
+		application, err := image.Load(given[0])
+		if err != nil {
+			return err
+		}
+		var list []image.Image
+		var errs []error
+		for _, substrate := range i.substrates() {
+			begun := time.Now()
+			fmt.Fprintf(i.stderr, "%s: %s ...\n", application.Name, substrate)
+			built, err := s.Build(ctx, application, substrate)
+			switch {
+			case err == nil:
+				fmt.Fprintf(i.stderr, "%s: %s: %s after %s\n", application.Name, substrate, mebibytes(built.Size), time.Since(begun).Round(100*time.Millisecond))
+				list = append(list, built)
+			case vitrine.IsUnsupported(err) && ctx.Err() == nil: // the others can be built all the same
+				fmt.Fprintf(i.stderr, "%s: %s: %v\n", application.Name, substrate, err)
+				errs = append(errs, err)
+			default:
+				return err
+			}
+		}
+		return errors.Join(append(errs, i.print(list))...)
+	})
+}
+
+func (a *app) imageList() *cobra.Command {
+	c := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List images, with the digests of program and configuration", Args: args(cobra.NoArgs)}
+	return a.imageVerb(c, func(_ context.Context, i *images, s image.Store, _ []string) error {
+		list, err := s.List()
+		if err != nil {
+			return err
+		}
+		return i.print(i.wanted(list))
+	})
+}
+
+// wanted are the images of the substrates that flags name.
+func (i *images) wanted(list []image.Image) []image.Image {
+	names := i.substrates()
+	return slices.DeleteFunc(list, func(i image.Image) bool { return !slices.Contains(names, i.Substrate) })
+}
+
+func (i *images) print(list []image.Image) error {
+	if i.json {
+		return json.NewEncoder(i.stdout).Encode(append([]image.Image{}, list...)) // [], not null
+	}
+	w := tabwriter.NewWriter(i.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tSUBSTRATE\tSIZE\tPROGRAM\tCONFIGURATION\tFILE")
+	for _, i := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.12s\t%.12s\t%s\n", i.Name, i.Substrate, mebibytes(i.Size), i.Program, i.Configuration, i.File)
+	}
+	return w.Flush()
+}
+
+func (a *app) imageSize() *cobra.Command {
+	c := &cobra.Command{Use: "size NAME", Short: "Compare the sizes of an application's images", Args: args(cobra.ExactArgs(1))}
+	return a.imageVerb(c, func(_ context.Context, i *images, s image.Store, given []string) error {
+		list, err := s.Of(given[0])
+		if err != nil {
+			return err
+		}
+		list = i.wanted(list)
+		if i.json {
+			return i.print(list)
+		}
+		w := tabwriter.NewWriter(i.stdout, 0, 4, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(w, "SUBSTRATE\tON DISK\tAPPLICATION\tBESIDE IT\t")
+		for _, i := range list {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", i.Substrate, mebibytes(i.Size), mebibytes(i.Files), mebibytes(max(0, i.Size-i.Files)))
+		}
+		return w.Flush()
+	})
+}
+
+func (a *app) imageRemove() *cobra.Command {
+	c := &cobra.Command{Use: "rm NAME...", Aliases: []string{"remove"}, Short: "Remove applications' images", Args: args(cobra.MinimumNArgs(1))}
+	return a.imageVerb(c, func(ctx context.Context, i *images, s image.Store, given []string) error {
+		removed := []image.Image{}
+		for _, name := range given {
+			list, err := s.Of(name)
+			if err == nil && i.named() && len(i.wanted(slices.Clone(list))) == 0 {
+				_, err = s.Find(name, i.substrates()[0]) // which says that there is none
+			}
+			if err != nil {
+				return err
+			}
+			for _, image := range i.wanted(list) {
+				if err := s.Remove(ctx, name, image.Substrate); err != nil {
+					return err
+				}
+				removed = append(removed, image)
+				if !i.json {
+					fmt.Fprintf(i.stdout, "removed %s for %s\n", name, image.Substrate)
+				}
+			}
+		}
+		if i.json {
+			return i.print(removed)
+		}
+		return nil
+	})
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// notes prints what is logged for a person: what goes on in work that takes
+// minutes.
+type notes struct{ out io.Writer }
+
+func (n *notes) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (n *notes) Handle(_ context.Context, r slog.Record) error {
+	text := "  " + r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += fmt.Sprintf("; %s: %v", a.Key, a.Value)
+		return true
+	})
+	_, err := fmt.Fprintln(n.out, text)
+	return err
+}
+
+func (n *notes) WithAttrs([]slog.Attr) slog.Handler { return n }
+func (n *notes) WithGroup(string) slog.Handler      { return n }
