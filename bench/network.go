@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,22 +61,37 @@ func networkBulk(ctx context.Context, progress io.Writer) (rows []Row, err error
 	return rows, nil
 }
 
-// networkScheduled compares the highest rate at which our sender sends every
-// packet at its own time with what tcpreplay sends as fast as it can.
-func networkScheduled(ctx context.Context, progress io.Writer) ([]Row, error) {
-	row, err := overCable(ctx, true, func(c *cable, replay side) (Row, error) {
-		sender, err := packet.OpenSender(packet.SenderConfig{NetNS: c.near.netns, Interface: "eth0", CPU: c.core})
+// networkScheduled compares the highest rates at which our senders send every
+// packet at its own time, the one in the kernel and the one with a system call
+// for each packet, with what tcpreplay sends as fast as it can.
+func networkScheduled(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+	_, err = overCable(ctx, true, func(c *cable, replay side) (_ Row, err error) {
+		config := packet.SenderConfig{NetNS: c.near.netns, Interface: "eth0", CPU: c.core}
+		bulk, err := packet.OpenBulk(config)
 		if err != nil {
 			return Row{}, err
 		}
-		ours := func(ctx context.Context) (float64, error) { return c.held(ctx, sender) }
-		pairs, err := interleave(ctx, networkRounds, ours, replay, progress)
-		if err := errors.Join(err, sender.Close()); err != nil {
+		defer func() { err = errors.Join(err, bulk.Close()) }()
+		sender, err := packet.OpenSender(config)
+		if err != nil {
 			return Row{}, err
 		}
-		return pairs.row("network/scheduled", "packets/s", "tcpreplay --topspeed --preload-pcap on the same core; the far end drops by XDP", ">= 1")
+		defer func() { err = errors.Join(err, sender.Close()) }()
+		rates, err := turns(ctx, networkRounds, []side{c.held(bulk.Send), c.held(sender.Send), replay}, progress)
+		if err != nil {
+			return Row{}, err
+		}
+		const against = "tcpreplay --topspeed --preload-pcap on the same core; the far end drops by XDP"
+		row, err := Pairs{rates[0], rates[2]}.row("network/scheduled", "packets/s", "in the kernel, against "+against, ">= 1")
+		if err != nil {
+			return Row{}, err
+		}
+		rows = append(rows, row)
+		row, err = Pairs{rates[1], rates[2]}.row("network/scheduled/socket", "packets/s", "a system call for each, against "+against, ">= 1")
+		rows = append(rows, row)
+		return Row{}, err
 	})
-	return []Row{row}, err
+	return rows, err
 }
 
 // overCable has a cable for use, and tcpreplay over it.
@@ -111,26 +127,28 @@ func (c *cable) bulk(ctx context.Context, b *packet.Bulk) (float64, error) {
 	})
 }
 
-// held is the highest rate that the sender holds: from what it sends when too
-// much is asked of it down to the first rate that it keeps to.
-func (c *cable) held(ctx context.Context, s *packet.Sender) (float64, error) {
+// held is the highest rate that a sender holds, as a side: from what it sends
+// when too much is asked of it down to the first rate that it keeps to.
+func (c *cable) held(send func(context.Context, packet.Stream) (packet.Sent, error)) side {
 	const tooMuch = 1e8
-	sent, err := s.Send(ctx, c.stream(replayFrames*100, tooMuch))
-	if err != nil {
-		return 0, err
-	}
-	var missed error
-	for rate, step := sent.Rate, 0; step < scheduledSteps; rate, step = rate*scheduledStep, step+1 {
-		arrived, err := c.arrivals(func() (int, time.Duration, error) {
-			sent, err := s.Send(ctx, c.stream(int(rate*scheduledSpan.Seconds()), rate))
-			missed = sent.Held()
-			return sent.Packets, time.Duration(sent.End - sent.First), err
-		})
-		if err != nil || missed == nil {
-			return arrived, err
+	return func(ctx context.Context) (float64, error) {
+		sent, err := send(ctx, c.stream(replayFrames*100, tooMuch))
+		if err != nil {
+			return 0, err
 		}
+		var missed error
+		for rate, step := sent.Rate, 0; step < scheduledSteps; rate, step = rate*scheduledStep, step+1 {
+			arrived, err := c.arrivals(func() (int, time.Duration, error) {
+				sent, err := send(ctx, c.stream(int(rate*scheduledSpan.Seconds()), rate))
+				missed = sent.Held()
+				return sent.Packets, time.Duration(sent.Last - sent.First), err
+			})
+			if err != nil || missed == nil {
+				return arrived, err
+			}
+		}
+		return 0, fmt.Errorf("no rate was held, down to %.0f packets a second: %w", sent.Rate*math.Pow(scheduledStep, scheduledSteps), missed)
 	}
-	return 0, fmt.Errorf("no rate was held, down to %g of %.0f packets a second: %w", scheduledStep, sent.Rate, missed)
 }
 
 // replay is tcpreplay, as a side: it sends the same frame from the same core.

@@ -23,13 +23,19 @@ import (
 
 const (
 	bulkSize  = 3072    // bytes of a frame at most: the kernel keeps it in one page, with what belongs to it
-	bulkBatch = 64      // frames that the kernel makes at once
+	bulkBatch = 64      // frames that the kernel makes at once, where none has a time of its own
 	bulkTurn  = 1 << 22 // frames that it is asked for at once: beginning takes it tens of milliseconds
+
+	lateStep = 1 << 4 // ns; in these bpf/bulk.c counts how late frames are
+
+	// Packets are at most 100 µs apart: the CPU does nothing else in between.
+	bulkSlowest = 10_000 // packets a second
 )
 
-// A Bulk sends probes as fast as one CPU can, at no particular times: an XDP
-// program writes them into frames that the kernel keeps using, without a system
-// call or a socket buffer for each.
+// A Bulk sends probes as fast as one CPU can, or at times that a sender with a
+// system call for each cannot keep to: an XDP program writes them into frames
+// that the kernel keeps using, without a call or a socket buffer for each, and
+// waits for their times.
 type Bulk struct {
 	config  SenderConfig
 	objects bulkObjects
@@ -77,7 +83,7 @@ func OpenBulk(config SenderConfig) (b *Bulk, err error) {
 func bulkUnsupported(err error) error {
 	switch {
 	case vitrine.IsBadInput(err), vitrine.IsUnsupported(err):
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+	case errors.Is(err, unix.EPERM):
 		return &vitrine.Unsupported{What: "sending in bulk", Missing: "the privilege (CAP_BPF, CAP_NET_ADMIN): " + err.Error(), Do: "run as root, or send at a rate"}
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
 		return &vitrine.Unsupported{What: "sending in bulk", Missing: "XDP programs run on live frames (Linux 5.18): " + err.Error(), Do: "send at a rate"}
@@ -100,27 +106,22 @@ func (b *Bulk) Close() (err error) {
 	return nil
 }
 
-// SentInBulk is what came of sending a stream in bulk.
-type SentInBulk struct {
-	Packets int     `json:"packets"`  // given to the interface
-	Taken   int     `json:"taken"`    // by it; it had no room for the others
-	First   int64   `json:"first_ns"` // when the first was made
-	Last    int64   `json:"last_ns"`  // when the last was
-	Rate    float64 `json:"rate"`     // taken, packets a second
-}
-
-// Send sends the stream's packets, whose rate is not looked at: each as soon as
-// the one before is gone. Probes are scheduled, and sent, when they are made.
-// Frames have 64 to 3072 bytes. Where the interface takes none, it is a
-// *vitrine.Unsupported: a veth does only if its other end receives by NAPI, for
-// it has generic receive offload on or an XDP program.
-func (b *Bulk) Send(ctx context.Context, stream Stream) (SentInBulk, error) {
+// Send sends the stream's packets, each at its own time as a Sender does, or,
+// where the stream has no rate, as soon as the one before is gone. Frames have
+// 64 to 3072 bytes; a rate is at least 10,000 packets a second. Where the
+// interface takes none, it is a *vitrine.Unsupported: a veth does only if its
+// other end receives by NAPI, for it has generic receive offload on or an XDP
+// program.
+//
+// Packets of what was sent are those that the interface took, Failed those that
+// it had no room for; schedule errors are rounded to 16 ns.
+func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 	frame, err := b.frame(stream)
 	if err != nil {
-		return SentInBulk{}, fmt.Errorf("send in bulk on %s: %w", b.config.Interface, err)
+		return Sent{}, fmt.Errorf("send in bulk on %s: %w", b.config.Interface, err)
 	}
 	done := make(chan error, 1)
-	var sent SentInBulk
+	var sent Sent
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread, with its affinity, ends with the goroutine
 		err := errors.Join(thread.Pin(b.config.CPU), thread.Name(thread.Sender))
@@ -128,7 +129,7 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (SentInBulk, error) {
 			err = netns.Enter(b.config.NetNS) // where the program looks for the interface
 		}
 		if err == nil {
-			err = b.run(ctx, frame, stream.Packets, &sent)
+			sent, err = b.run(ctx, frame, stream)
 		}
 		done <- err
 	}()
@@ -140,12 +141,18 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (SentInBulk, error) {
 
 // frame builds what every frame begins as.
 func (b *Bulk) frame(stream Stream) ([]byte, error) {
-	stream.Rate = 1 // which is fine, for it is not looked at
-	if err := stream.check(b.port.MTU); err != nil {
+	rated := stream
+	if stream.Rate == 0 {
+		rated.Rate = 1 // of which nothing comes
+	}
+	if err := rated.check(b.port.MTU); err != nil {
 		return nil, err
 	}
-	if stream.Size > bulkSize || int64(stream.Packets) > math.MaxUint32 {
+	switch {
+	case stream.Size > bulkSize || int64(stream.Packets) > math.MaxUint32:
 		return nil, &vitrine.BadInput{File: "stream", Found: fmt.Sprintf("%d packets of %d bytes", stream.Packets, stream.Size), Want: fmt.Sprintf("want frames of at most %d bytes, and less than 2^32", bulkSize)}
+	case stream.Rate != 0 && stream.Rate < bulkSlowest:
+		return nil, &vitrine.BadInput{File: "rate", Found: fmt.Sprintf("%g packets a second in bulk", stream.Rate), Want: fmt.Sprintf("want at least %d", bulkSlowest)}
 	}
 	if stream.Ends.SourceMAC == nil {
 		stream.Ends.SourceMAC = b.port.HardwareAddr
@@ -159,54 +166,100 @@ func (b *Bulk) frame(stream Stream) ([]byte, error) {
 }
 
 // run has the program run until all is sent, on this thread.
-func (b *Bulk) run(ctx context.Context, frame []byte, packets int, sent *SentInBulk) error {
-	if err := b.prepare(frame, packets); err != nil {
-		return fmt.Errorf("set the program up: %w", err)
+func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent, err error) {
+	if err := b.prepare(frame, stream); err != nil {
+		return sent, fmt.Errorf("set the program up: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = b.objects.Most.Set(uint32(0)) })() // then the rest is done with soon
-	for sent.Packets < packets {
+	batch, turn := uint32(bulkBatch), bulkTurn
+	if stream.Rate > 0 {
+		batch, turn = 1, stream.Packets // no pauses
+	}
+	for done := 0; done < stream.Packets; done = sent.Packets + sent.Failed {
 		if err := context.Cause(ctx); err != nil {
-			return err
+			return sent, err
 		}
-		turn := min(packets-sent.Packets, bulkTurn)
-		_, err := b.objects.Bulk.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(turn), BatchSize: bulkBatch, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES})
-		if err != nil {
-			return err
+		if _, err := b.objects.Bulk.Run(&ebpf.RunOptions{
+			Data: frame, Repeat: uint32(min(stream.Packets-done, turn)), BatchSize: batch, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES,
+		}); err != nil {
+			return sent, err
 		}
-		if err := b.count(sent); err != nil {
-			return err
+		if sent, err = b.count(); err != nil {
+			return sent, err
 		}
-		if sent.Taken == 0 && ctx.Err() == nil {
-			return &vitrine.Unsupported{What: "sending in bulk", Missing: "an interface that takes what XDP programs send: it had no room for any frame",
-				Do: "turn generic receive offload on at the other end of a veth (ethtool -K NAME gro on), or send at a rate"}
+		if sent.Packets == 0 && ctx.Err() == nil {
+			return sent, &vitrine.Unsupported{What: "sending in bulk", Missing: "an interface that takes what XDP programs send: it had no room for any frame",
+				Do: "turn generic receive offload on at the other end of a veth (ethtool -K NAME gro on), or use a Sender"}
 		}
 	}
+	sent.Asked, sent.End = stream.Rate, monotonic()+realtime()
 	if sent.Last > sent.First {
-		sent.Rate = float64(sent.Taken-1) / float64(sent.Last-sent.First) * 1e9
+		sent.Rate = float64(sent.Packets-1) / float64(sent.Last-sent.First) * 1e9
 	}
-	return nil
+	return sent, nil
 }
 
-func (b *Bulk) prepare(frame []byte, packets int) error {
+func (b *Bulk) prepare(frame []byte, stream Stream) error {
 	var words [MinSize / 4]uint32
 	for i := range words {
 		words[i] = binary.NativeEndian.Uint32(frame[4*i:])
 	}
+	interval := uint64(0)
+	if stream.Rate > 0 {
+		interval = uint64(math.Round(stream.Interval() * (1 << 16)))
+	}
 	o := &b.objects
-	return errors.Join(o.Words.Set(words), o.Out.Set(uint32(b.port.Index)), o.Inode.Set(b.inode), o.Offset.Set(uint64(realtime())),
-		o.Most.Set(uint32(packets)), o.Sent.Set(uint32(0)), o.Taken.Set(uint64(0)))
+	return errors.Join(o.Words.Set(words), o.Out.Set(uint32(b.port.Index)), o.Inode.Set(b.inode),
+		o.Lateness.Set(lateness{}), o.Latest.Set(uint64(0)), o.Behind.Set(uint64(0)),
+		o.Sent.Set(uint32(0)), o.Taken.Set(uint64(0)), o.Most.Set(uint32(stream.Packets)), o.Interval.Set(interval),
+		o.Offset.Set(uint64(realtime())))
 }
 
+// lateness is how many frames were how late, in steps of lateStep.
+type lateness [1 << 16]uint32
+
 // count reads what was sent so far.
-func (b *Bulk) count(sent *SentInBulk) error {
+func (b *Bulk) count() (sent Sent, err error) {
 	var packets uint32
-	var taken, first, last uint64
+	var taken, first, last, behind, latest uint64
+	late := new(lateness)
 	o := &b.objects
-	if err := errors.Join(o.Sent.Get(&packets), o.Taken.Get(&taken), o.First.Get(&first), o.Last.Get(&last)); err != nil {
-		return fmt.Errorf("read how many were sent: %w", err)
+	err = errors.Join(o.Sent.Get(&packets), o.Taken.Get(&taken), o.First.Get(&first), o.Last.Get(&last),
+		o.Behind.Get(&behind), o.Latest.Get(&latest), o.Lateness.Get(late))
+	if err != nil {
+		return sent, fmt.Errorf("read how many were sent: %w", err)
 	}
-	sent.Packets, sent.Taken, sent.First, sent.Last = int(packets), int(taken), int64(first), int64(last)
-	return nil
+	return Sent{
+		Packets: int(taken), Failed: int(packets) - int(taken), First: int64(first), Last: int64(last), Behind: int64(behind),
+		Schedule: late.percentiles(int64(latest)),
+	}, nil
+}
+
+// percentiles are those of how late frames were; what is later than can be
+// counted is as late as the latest was.
+func (l *lateness) percentiles(latest int64) (s ScheduleErrors) {
+	var all uint64
+	for _, n := range l {
+		all += uint64(n)
+	}
+	s.Max = latest
+	for _, p := range []struct {
+		share float64
+		at    *int64
+	}{{0.5, &s.P50}, {0.9, &s.P90}, {0.99, &s.P99}, {0.999, &s.P999}} {
+		rank := uint64(p.share * float64(all))
+		sum := uint64(0)
+		for step, n := range l {
+			if sum += uint64(n); sum > rank {
+				*p.at = min(int64(step)*lateStep+lateStep/2, latest)
+				if step == len(l)-1 {
+					*p.at = latest
+				}
+				break
+			}
+		}
+	}
+	return s
 }
 
 // monotonic is CLOCK_MONOTONIC, the clock of BPF programs; ns.

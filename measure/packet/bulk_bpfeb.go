@@ -18,9 +18,14 @@ import (
 const (
 	bulkProgBulk        = "bulk"
 	bulkProgTransmitted = "transmitted"
+	bulkVarBegin        = "begin"
+	bulkVarBehind       = "behind"
 	bulkVarFirst        = "first"
 	bulkVarInode        = "inode"
+	bulkVarInterval     = "interval"
 	bulkVarLast         = "last"
+	bulkVarLateness     = "lateness"
+	bulkVarLatest       = "latest"
 	bulkVarMost         = "most"
 	bulkVarOffset       = "offset"
 	bulkVarOut          = "out"
@@ -85,15 +90,20 @@ type bulkMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bulkVariableSpecs struct {
-	First  *ebpf.VariableSpec `ebpf:"first"`
-	Inode  *ebpf.VariableSpec `ebpf:"inode"`
-	Last   *ebpf.VariableSpec `ebpf:"last"`
-	Most   *ebpf.VariableSpec `ebpf:"most"`
-	Offset *ebpf.VariableSpec `ebpf:"offset"`
-	Out    *ebpf.VariableSpec `ebpf:"out"`
-	Sent   *ebpf.VariableSpec `ebpf:"sent"`
-	Taken  *ebpf.VariableSpec `ebpf:"taken"`
-	Words  *ebpf.VariableSpec `ebpf:"words"`
+	Begin    *ebpf.VariableSpec `ebpf:"begin"`
+	Behind   *ebpf.VariableSpec `ebpf:"behind"`
+	First    *ebpf.VariableSpec `ebpf:"first"`
+	Inode    *ebpf.VariableSpec `ebpf:"inode"`
+	Interval *ebpf.VariableSpec `ebpf:"interval"`
+	Last     *ebpf.VariableSpec `ebpf:"last"`
+	Lateness *ebpf.VariableSpec `ebpf:"lateness"`
+	Latest   *ebpf.VariableSpec `ebpf:"latest"`
+	Most     *ebpf.VariableSpec `ebpf:"most"`
+	Offset   *ebpf.VariableSpec `ebpf:"offset"`
+	Out      *ebpf.VariableSpec `ebpf:"out"`
+	Sent     *ebpf.VariableSpec `ebpf:"sent"`
+	Taken    *ebpf.VariableSpec `ebpf:"taken"`
+	Words    *ebpf.VariableSpec `ebpf:"words"`
 }
 
 // bulkObjects contains all objects after they have been loaded into the kernel.
@@ -126,15 +136,20 @@ func (m *bulkMaps) Close() error {
 //
 // It can be passed to loadBulkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bulkVariables struct {
-	First  *ebpf.Variable `ebpf:"first"`
-	Inode  *ebpf.Variable `ebpf:"inode"`
-	Last   *ebpf.Variable `ebpf:"last"`
-	Most   *ebpf.Variable `ebpf:"most"`
-	Offset *ebpf.Variable `ebpf:"offset"`
-	Out    *ebpf.Variable `ebpf:"out"`
-	Sent   *ebpf.Variable `ebpf:"sent"`
-	Taken  *ebpf.Variable `ebpf:"taken"`
-	Words  *ebpf.Variable `ebpf:"words"`
+	Begin    *ebpf.Variable `ebpf:"begin"`
+	Behind   *ebpf.Variable `ebpf:"behind"`
+	First    *ebpf.Variable `ebpf:"first"`
+	Inode    *ebpf.Variable `ebpf:"inode"`
+	Interval *ebpf.Variable `ebpf:"interval"`
+	Last     *ebpf.Variable `ebpf:"last"`
+	Lateness *ebpf.Variable `ebpf:"lateness"`
+	Latest   *ebpf.Variable `ebpf:"latest"`
+	Most     *ebpf.Variable `ebpf:"most"`
+	Offset   *ebpf.Variable `ebpf:"offset"`
+	Out      *ebpf.Variable `ebpf:"out"`
+	Sent     *ebpf.Variable `ebpf:"sent"`
+	Taken    *ebpf.Variable `ebpf:"taken"`
+	Words    *ebpf.Variable `ebpf:"words"`
 }
 
 // bulkPrograms contains all programs after they have been loaded into the kernel.

@@ -69,34 +69,74 @@ func TestBulkArrives(t *testing.T) {
 	b := p.bulk(t)
 	const n = 3001 // not a whole number of batches
 	for _, size := range []int{64, 65, 1514} {
-		r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Room: 256 << 20})
-		sent, err := b.Send(t.Context(), p.stream(n, 0, size))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sent.Packets != n || sent.Taken != n || !(sent.Rate > 0) {
-			t.Errorf("%d bytes: %+v", size, sent)
-		}
-		got, err := r.Receive(t.Context(), n, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(got.Receptions) != n {
-			t.Fatalf("%d bytes: %d of %d arrived, dropped %d", size, len(got.Receptions), n, got.Dropped)
-		}
-		for i, x := range got.Receptions {
-			const apart = 10_000 // ns: how well the clocks are compared
-			if x.Sequence != uint32(i) || x.Sent != x.Scheduled || x.Sent < sent.First || x.Sent > sent.Last || x.Kernel < x.Sent-apart || x.Read < x.Kernel-apart {
-				t.Fatalf("%d bytes: probe %d of %+v is %+v", size, i, sent, x)
+		_, got := p.bulkOf(t, b, p.stream(n, 0, size))
+		for i, x := range got {
+			if x.Sent != x.Scheduled {
+				t.Fatalf("%d bytes: probe %d is %+v", size, i, x)
 			}
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }
 
-// What the interface counts as sent is what the far end counts as received.
+// bulkOf sends a stream and receives it whole.
+func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
+	t.Helper()
+	r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Room: 256 << 20})
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	sent, err := b.Send(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent.Packets != stream.Packets || sent.Failed != 0 || !(sent.Rate > 0) || sent.Asked != stream.Rate {
+		t.Fatalf("%d packets of %d bytes: %+v", stream.Packets, stream.Size, sent)
+	}
+	got, err := r.Receive(t.Context(), stream.Packets, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Receptions) != stream.Packets {
+		t.Fatalf("%d of %d arrived, dropped %d", len(got.Receptions), stream.Packets, got.Dropped)
+	}
+	for i, x := range got.Receptions {
+		const apart = 10_000 // ns: how well the clocks are compared
+		if x.Sequence != uint32(i) || x.Sent < sent.First || x.Sent > sent.Last || x.Kernel < x.Sent-apart || x.Read < x.Kernel-apart {
+			t.Fatalf("%d bytes: probe %d of %+v is %+v", stream.Size, i, sent, x)
+		}
+	}
+	return sent, got.Receptions
+}
+
+// Every probe of a bulk with a rate is sent at its own time, not before, and how
+// late they are is what is said of them.
+func TestBulkKeepsTheSchedule(t *testing.T) {
+	p := newPair(t)
+	p.takes(t)
+	const n, rate = 4000, 70_000
+	sent, got := p.bulkOf(t, p.bulk(t), p.stream(n, rate, 64))
+	late := make([]int64, n)
+	for i, x := range got {
+		if due := got[0].Scheduled + int64(float64(i)/rate*1e9); x.Scheduled < due-2 || x.Scheduled > due+2 {
+			t.Fatalf("probe %d was scheduled %d ns after its time", i, x.Scheduled-due)
+		}
+		if late[i] = x.Sent - x.Scheduled; late[i] < 0 {
+			t.Fatalf("probe %d was sent %d ns early", i, -late[i])
+		}
+	}
+	if got, want := sent.Behind, late[n-1]; got != want {
+		t.Errorf("the last is %d ns late, want %d", got, want)
+	}
+	want := percentiles(late)
+	near := func(got, want int64) bool { return got >= want-lateStep && got <= want+lateStep || want > 1e6 }
+	if s := sent.Schedule; !near(s.P50, want.P50) || !near(s.P90, want.P90) || !near(s.P99, want.P99) || !near(s.P999, want.P999) || s.Max != want.Max {
+		t.Errorf("schedule errors are %+v, want %+v", s, want)
+	}
+}
+
+// What it says the interface took is what the far end counts as received.
 func TestBulkIsCountedAtThePeer(t *testing.T) {
 	p := newPair(t)
 	p.takes(t)
@@ -110,10 +150,10 @@ func TestBulkIsCountedAtThePeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sent.Packets != 50_000 {
-		t.Errorf("sent %d of 50000", sent.Packets)
+	if sent.Packets+sent.Failed != 50_000 {
+		t.Errorf("%+v of 50000", sent)
 	}
-	if got := p.received(t) - before; uint64(sent.Taken) != got || got == 0 {
+	if got := p.received(t) - before; uint64(sent.Packets) != got || got == 0 {
 		t.Errorf("%d received; %+v", got, sent)
 	}
 }
@@ -134,6 +174,8 @@ func TestBulkRefuses(t *testing.T) {
 		"a frame too small":    p.stream(1, 0, 63),
 		"no packets":           p.stream(0, 0, 64),
 		"too many packets":     p.stream(1<<32, 0, 64),
+		"too slow":             p.stream(1, 9999, 64),
+		"no rate":              p.stream(1, -1, 64),
 	} {
 		if _, err := b.Send(t.Context(), stream); !vitrine.IsBadInput(err) {
 			t.Errorf("%s: %v", name, err)

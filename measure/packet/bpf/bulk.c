@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 // Writes probes into frames that the kernel hands it (BPF_PROG_TEST_RUN with
-// BPF_F_TEST_XDP_LIVE_FRAMES), sends them out of an interface, and counts how
-// many that takes.
+// BPF_F_TEST_XDP_LIVE_FRAMES), sends them out of an interface, at once or each
+// at its own time, and counts how many that takes.
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -12,25 +12,41 @@
 char __license[] SEC("license") = "GPL";
 
 // A probe in a frame of the least size, as frame.go lays it out, in words: from
-// byte 48 on the sequence number, then when it was scheduled.
+// byte 48 on the sequence number, when it was scheduled, and how long after that
+// it was sent.
 #define WORDS 16
 #define SEQUENCE 12
 #define SCHEDULED 13
+#define LATE 15
 
-__u32 words[WORDS]; // of every frame
-__u32 out;          // index of the interface
-__u32 inode;        // of the network namespace that it is in
-__u64 offset;       // of CLOCK_REALTIME from CLOCK_MONOTONIC; ns
-__u32 most;         // frames to send
-__u32 sent;         // frames so far
-__u64 first, last;  // when those were; ns
-__u64 taken;        // of them by the interface
+// How late frames were is counted in steps; the last one is of all that is more.
+#define STEP_BITS 4
+#define STEPS (1 << 16)
+
+__u32 words[WORDS];    // of every frame
+__u32 out;             // index of the interface
+__u32 inode;           // of the network namespace that it is in
+__u64 offset;          // of CLOCK_REALTIME from CLOCK_MONOTONIC; ns
+__u64 begin;           // when the first frame was due; ns of CLOCK_MONOTONIC
+__u64 interval;        // between frames, in 1/65536 ns; 0: none is due at any time
+__u32 most;            // frames to send
+__u32 sent;            // frames so far
+__u64 first, last;     // when those were; ns
+__u64 behind;          // how late the last was; ns
+__u64 latest;          // and that which was most; ns
+__u32 lateness[STEPS]; // frames, by how late they were
+__u64 taken;           // frames, by the interface
+
+static long is_due(__u32 turns, void *due)
+{
+	return bpf_ktime_get_ns() >= *(__u64 *)due;
+}
 
 SEC("xdp")
 int bulk(struct xdp_md *context)
 {
 	__u32 *frame = (void *)(long)context->data;
-	__u64 now;
+	__u64 now, due, late, step;
 	int i;
 
 	if ((void *)(frame + WORDS) > (void *)(long)context->data_end)
@@ -42,13 +58,36 @@ int bulk(struct xdp_md *context)
 #pragma unroll
 	for (i = 0; i < WORDS; i++)
 		frame[i] = words[i];
-	now = bpf_ktime_get_ns() + offset;
+	now = bpf_ktime_get_ns();
+	due = now;
+	if (!sent)
+		begin = now;
+	if (interval) {
+		due = begin + (interval * sent >> 16);
+		if (now < due) {
+			// A turn takes tens of ns: these are more than the longest interval.
+			bpf_loop(1 << 18, is_due, &due, 0);
+			now = bpf_ktime_get_ns();
+		}
+		late = now - due;
+		step = late >> STEP_BITS;
+		if (step >= STEPS)
+			step = STEPS - 1;
+		barrier_var(step); // else the verifier does not see the bound
+		lateness[step & (STEPS - 1)]++;
+		behind = late;
+		if (late > latest)
+			latest = late;
+		frame[LATE] = bpf_htonl(late < 0xffffffff ? late : 0xffffffff);
+	}
+	now += offset;
+	due += offset;
 	if (!sent)
 		first = now;
 	last = now;
 	frame[SEQUENCE] = bpf_htonl(sent++);
-	frame[SCHEDULED] = bpf_htonl(now >> 32);
-	frame[SCHEDULED + 1] = bpf_htonl(now);
+	frame[SCHEDULED] = bpf_htonl(due >> 32);
+	frame[SCHEDULED + 1] = bpf_htonl(due);
 	return bpf_redirect(out, 0);
 }
 
