@@ -242,10 +242,10 @@ func (d *deployment) died() error {
 }
 
 // expand puts the instance's variables into a command's arguments; the program
-// "vitrine" is this very executable.
+// "vitrine" is this very executable. No arguments stand for the image's own.
 func (d *deployment) expand(in *instance, args []string) []string {
 	out := spec.Args(args).Expand(in.vars)
-	if out[0] == "vitrine" {
+	if len(out) > 0 && out[0] == "vitrine" {
 		out[0] = d.config.Backends.Self
 	}
 	return out
