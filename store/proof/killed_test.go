@@ -1,0 +1,109 @@
+package proof
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"vitrine/store/client"
+)
+
+// Kills of one store while these write.
+const (
+	kills   = 20
+	writers = 8
+)
+
+// A counter is a key whose value one writer raises by one at a time.
+type counter struct {
+	key      string
+	answered atomic.Int64 // the last number that the store said it has
+	asked    int64        // the last that it was asked to keep
+}
+
+// raise writes numbers until the store answers no more.
+func (c *counter) raise(t *testing.T, kv *client.KV, answers *atomic.Int64) {
+	for {
+		c.asked++
+		_, err := kv.Put(t.Context(), c.key, []byte(strconv.FormatInt(c.asked, 10)), "text/plain", 0, client.Conditions{})
+		if err != nil {
+			return
+		}
+		c.answered.Store(c.asked)
+		answers.Add(1)
+	}
+}
+
+// check sees that the store has the number that it answered last, or one that it
+// was asked to keep when it was killed.
+func (c *counter) check(t *testing.T, kv *client.KV) {
+	answered := c.answered.Load()
+	value, err := kv.Get(t.Context(), c.key, client.Conditions{})
+	if client.NotFound(err) && answered == 0 {
+		return
+	}
+	if err != nil {
+		t.Fatalf("%s: %v; %d was answered", c.key, err, answered)
+	}
+	got, err := strconv.ParseInt(string(value.Data), 10, 64)
+	if err != nil || got < answered || got > c.asked {
+		t.Fatalf("%s is %q, %d was answered and %d asked for", c.key, value.Data, answered, c.asked)
+	}
+	c.asked = got
+}
+
+// TestStoreKilled: a store that is killed under writes has all that it answered
+// when it is started again.
+func TestStoreKilled(t *testing.T) {
+	dir := t.TempDir()
+	var counters [writers]counter
+	for i := range counters {
+		counters[i].key = fmt.Sprintf("counter-%d", i)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range kills {
+		s := start(t, "--dir", dir, "--listen", "127.0.0.1:0", "--log", "warn")
+		c, err := client.New(client.Config{Base: "http://" + s.address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kv := c.KV("")
+		for i := range counters {
+			counters[i].check(t, kv)
+		}
+		var answers atomic.Int64
+		var all sync.WaitGroup
+		for i := range counters {
+			all.Go(func() { counters[i].raise(t, kv, &answers) })
+		}
+		for enough := 1 + random.Int64N(200); answers.Load() < enough; {
+			if t.Context().Err() != nil {
+				t.Fatal("the store answers no writes")
+			}
+			runtime.Gosched()
+		}
+		s.kill(t)
+		all.Wait()
+		c.Close()
+	}
+	s := start(t, "--dir", dir, "--listen", "127.0.0.1:0")
+	c, err := client.New(client.Config{Base: "http://" + s.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range counters {
+		counters[i].check(t, c.KV(""))
+		if counters[i].answered.Load() == 0 {
+			t.Errorf("%s was never written", counters[i].key)
+		}
+	}
+	if code := s.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("SIGTERM: exit code %d", code)
+	}
+}

@@ -1,0 +1,100 @@
+// Package proof tests the program `vitrine store` from outside, as its users
+// have it.
+package proof
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain builds the program.
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "store-proof-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "vitrine"), "vitrine/cmd/vitrine")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building vitrine: %v: %s\n", err, out)
+		return 1
+	}
+	if err := os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// A running store is a process.
+type running struct {
+	cmd     *exec.Cmd
+	address string // that it listens on
+	log     *os.File
+}
+
+// start runs a store that answers; it is killed with the test, if not before.
+func start(t *testing.T, arguments ...string) *running {
+	t.Helper()
+	r := &running{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), "vitrine", append([]string{"store", "run"}, arguments...)...)}
+	var err error
+	if r.log, err = os.CreateTemp(t.TempDir(), "log"); err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Stderr = r.log
+	stdout, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.kill(t) })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	address, is := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if err != nil || !is {
+		t.Fatalf("the store said %q, %v: %s", line, err, r.said(t))
+	}
+	r.address = address
+	return r
+}
+
+// said is what the store logged.
+func (r *running) said(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(r.log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// kill ends the store at once, and waits for its end; it may have ended.
+func (r *running) kill(t *testing.T) { r.end(t, syscall.SIGKILL) }
+
+// end sends the signal, waits for the end, and gives the exit code: -1 of one
+// that a signal ended.
+func (r *running) end(t *testing.T, signal os.Signal) int {
+	t.Helper()
+	if r.cmd.ProcessState == nil {
+		if err := r.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+		_ = r.cmd.Wait() // its exit code says it
+	}
+	return r.cmd.ProcessState.ExitCode()
+}

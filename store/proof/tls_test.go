@@ -1,0 +1,227 @@
+package proof
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/store/client"
+)
+
+// An authority signs certificates.
+type authority struct {
+	dir, name   string
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, dir, name string) *authority {
+	t.Helper()
+	a := &authority{dir: dir, name: name}
+	a.certificate, a.key = a.sign(t, "ca", &x509.Certificate{
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	return a
+}
+
+// sign makes a certificate and its key, in files; by itself, if it is the first.
+func (a *authority) sign(t *testing.T, name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: a.name + " " + name}
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.certificate, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for suffix, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(a.file(name, suffix), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, key
+}
+
+func (a *authority) file(name, suffix string) string {
+	return filepath.Join(a.dir, a.name+"-"+name+suffix)
+}
+
+// trusting is how a client trusts the authority, and shows a certificate that
+// another one signed, if any did.
+func (a *authority) trusting(t *testing.T, signer *authority) *tls.Config {
+	t.Helper()
+	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	c.RootCAs.AddCert(a.certificate)
+	if signer != nil {
+		pair, err := tls.LoadX509KeyPair(signer.file("client", ".pem"), signer.file("client", ".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Also where the store says that it wants another one's.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return c
+}
+
+// place makes the authorities that a test needs: the one of the store, with a
+// certificate for it, and a stranger; each has signed a client's.
+func place(t *testing.T) (own, stranger *authority) {
+	t.Helper()
+	dir := t.TempDir()
+	own, stranger = newAuthority(t, dir, "own"), newAuthority(t, dir, "stranger")
+	own.sign(t, "server", &x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	for _, a := range []*authority{own, stranger} {
+		a.sign(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	}
+	return own, stranger
+}
+
+// ask puts a value and reads it.
+func ask(t *testing.T, base string, secure *tls.Config, token string) error {
+	t.Helper()
+	c, err := client.New(client.Config{Base: base, TLS: secure, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.KV("").Put(ctx, "key", []byte("value"), "text/plain", 0, client.Conditions{}); err != nil {
+		return err
+	}
+	value, err := c.KV("").Get(ctx, "key", client.Conditions{})
+	if err == nil && string(value.Data) != "value" {
+		t.Errorf("read %q", value.Data)
+	}
+	return err
+}
+
+// refused wants an error with the text.
+func refused(t *testing.T, who string, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: %v, want it refused: %s", who, err, text)
+	}
+}
+
+func TestStoreTLS(t *testing.T) {
+	own, stranger := place(t)
+	const token = "a token of sixteen bytes and more"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--token-file", tokens,
+		"--tls-cert", own.file("server", ".pem"), "--tls-key", own.file("server", ".key"))
+	base := "https://" + s.address
+	if err := ask(t, base, own.trusting(t, nil), token); err != nil {
+		t.Error(err)
+	}
+	refused(t, "without a token", ask(t, base, own.trusting(t, nil), ""), "401")
+	refused(t, "with another token", ask(t, base, own.trusting(t, nil), token+"!"), "401")
+	refused(t, "one who does not trust it", ask(t, base, stranger.trusting(t, nil), token), "unknown authority")
+	if err := ask(t, "http://"+s.address, nil, token); err == nil {
+		t.Error("it answers in clear")
+	}
+	if said := s.said(t); strings.Contains(said, token) || !strings.Contains(said, "access refused") || strings.Contains(said, "in clear") {
+		t.Errorf("it said: %s", said)
+	}
+	old := own.trusting(t, nil)
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	refused(t, "TLS 1.1", ask(t, base, old, token), "protocol version")
+
+	transport := &http.Transport{TLSClientConfig: own.trusting(t, nil), ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/health", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if body, err := io.ReadAll(reply.Body); err != nil || reply.ProtoMajor != 2 || reply.StatusCode != http.StatusOK {
+		t.Errorf("/health by HTTP/2: %s, %d: %s, %v", reply.Proto, reply.StatusCode, body, err)
+	}
+}
+
+// TestStoreMutualTLS listens beyond loopback, which client certificates allow.
+func TestStoreMutualTLS(t *testing.T) {
+	own, stranger := place(t)
+	s := start(t, "--dir", t.TempDir(), "--listen", "0.0.0.0:0", "--client-ca", own.file("ca", ".pem"),
+		"--tls-cert", own.file("server", ".pem"), "--tls-key", own.file("server", ".key"))
+	_, port, err := net.SplitHostPort(s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := "https://127.0.0.1:" + port
+	if err := ask(t, base, own.trusting(t, own), ""); err != nil {
+		t.Error(err)
+	}
+	// What the client is told depends on whether it had begun to ask, in TLS 1.3.
+	refused(t, "without a certificate", ask(t, base, own.trusting(t, nil), ""), "")
+	refused(t, "with a stranger's", ask(t, base, own.trusting(t, stranger), ""), "")
+	if err := ask(t, base, own.trusting(t, own), ""); err != nil {
+		t.Errorf("after those: %v", err)
+	}
+}
+
+func TestStoreRefusesToStart(t *testing.T) {
+	own, stranger := place(t)
+	cert, key := own.file("server", ".pem"), own.file("server", ".key")
+	for want, arguments := range map[string][]string{
+		"is not loopback":          {"--listen", "0.0.0.0:0"},
+		"is not loopback, and any": {"--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key}, // whom to answer is not said
+		"private key does not":     {"--tls-cert", cert, "--tls-key", stranger.file("client", ".key")},
+		"no such file":             {"--tls-cert", cert, "--tls-key", key + "s"},
+		"no certificate":           {"--tls-cert", cert, "--tls-key", key, "--client-ca", key},
+	} {
+		arguments = append([]string{"store", "run", "--listen", "127.0.0.1:0", "--dir", t.TempDir()}, arguments...)
+		out, err := exec.CommandContext(t.Context(), "vitrine", arguments...).CombinedOutput()
+		if code := exitCode(err); code != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("%q: exit code %d: %s; want 2 and %q", arguments, code, out, want)
+		}
+	}
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
