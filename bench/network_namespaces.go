@@ -48,15 +48,15 @@ func networkNamespaces(ctx context.Context, progress io.Writer) (rows []Row, err
 	var made, removed Pairs // ms
 	ours := func(ctx context.Context) (float64, error) {
 		defer time.Sleep(namespacesPause)
-		make, remove, err := namespaces(ctx, filepath.Join(dir, "runs"))
-		made.Ours, removed.Ours = append(made.Ours, make), append(removed.Ours, remove)
-		return make + remove, err
+		making, removing, err := namespaces(ctx, filepath.Join(dir, "runs"))
+		made.Ours, removed.Ours = append(made.Ours, making), append(removed.Ours, removing)
+		return making + removing, err
 	}
 	theirs := func(ctx context.Context) (float64, error) {
 		defer time.Sleep(namespacesPause)
-		make, remove, err := bareNamespaces(ctx, program)
-		made.Theirs, removed.Theirs = append(made.Theirs, make), append(removed.Theirs, remove)
-		return make + remove, err
+		making, removing, err := bareNamespaces(ctx, program)
+		made.Theirs, removed.Theirs = append(made.Theirs, making), append(removed.Theirs, removing)
+		return making + removing, err
 	}
 	both, err := interleave(ctx, namespacesRounds, ours, theirs, progress)
 	if err != nil {

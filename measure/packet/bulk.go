@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -41,7 +43,7 @@ type Bulk struct {
 	objects bulkObjects
 	counter link.Link // the program that counts what is taken
 	port    *net.Interface
-	inode   uint32 // of the namespace
+	here    *os.File // the network namespace that it is in
 }
 
 // OpenBulk loads the program. Of the config, Qdisc is not looked at: frames go
@@ -60,9 +62,7 @@ func OpenBulk(config SenderConfig) (b *Bulk, err error) {
 		if b.port, err = findInterface(config.Interface); err != nil {
 			return err
 		}
-		var at unix.Stat_t
-		err = unix.Stat("/proc/thread-self/ns/net", &at)
-		b.inode = uint32(at.Ino)
+		b.here, err = os.Open("/proc/thread-self/ns/net")
 		return err
 	})
 	if err != nil {
@@ -84,9 +84,9 @@ func bulkUnsupported(err error) error {
 	switch {
 	case vitrine.IsBadInput(err), vitrine.IsUnsupported(err):
 	case errors.Is(err, unix.EPERM):
-		return &vitrine.Unsupported{What: "sending in bulk", Missing: "the privilege (CAP_BPF, CAP_NET_ADMIN): " + err.Error(), Do: "run as root, or send at a rate"}
+		return &vitrine.Unsupported{What: "sending in bulk", Missing: "the privilege (CAP_BPF, CAP_NET_ADMIN): " + err.Error(), Do: "run as root, or do not send in bulk"}
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
-		return &vitrine.Unsupported{What: "sending in bulk", Missing: "XDP programs run on live frames (Linux 5.18): " + err.Error(), Do: "send at a rate"}
+		return &vitrine.Unsupported{What: "sending in bulk", Missing: "XDP programs run on live frames (Linux 5.18): " + err.Error(), Do: "do not send in bulk"}
 	}
 	return err
 }
@@ -99,6 +99,10 @@ func (b *Bulk) Close() (err error) {
 	if b.counter != nil {
 		err = b.counter.Close()
 		b.counter = nil
+	}
+	if b.here != nil {
+		err = errors.Join(err, b.here.Close())
+		b.here = nil
 	}
 	if err := errors.Join(err, b.objects.Close()); err != nil {
 		return fmt.Errorf("close the bulk sender on %s: %w", b.config.Interface, err)
@@ -125,8 +129,8 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread, with its affinity, ends with the goroutine
 		err := errors.Join(thread.Pin(b.config.CPU), thread.Name(thread.Sender))
-		if b.config.NetNS != "" && err == nil {
-			err = netns.Enter(b.config.NetNS) // where the program looks for the interface
+		if err == nil {
+			err = unix.Setns(int(b.here.Fd()), unix.CLONE_NEWNET) // where the program looks for the interface
 		}
 		if err == nil {
 			sent, err = b.run(ctx, frame, stream)
@@ -189,7 +193,7 @@ func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent,
 		}
 		if sent.Packets == 0 && ctx.Err() == nil {
 			return sent, &vitrine.Unsupported{What: "sending in bulk", Missing: "an interface that takes what XDP programs send: it had no room for any frame",
-				Do: "turn generic receive offload on at the other end of a veth (ethtool -K NAME gro on), or use a Sender"}
+				Do: "turn generic receive offload on at the other end of a veth (ethtool -K NAME gro on), or do not send in bulk"}
 		}
 	}
 	sent.Asked, sent.End = stream.Rate, monotonic()+realtime()
@@ -208,8 +212,12 @@ func (b *Bulk) prepare(frame []byte, stream Stream) error {
 	if stream.Rate > 0 {
 		interval = uint64(math.Round(stream.Interval() * (1 << 16)))
 	}
+	var namespace unix.Stat_t
+	if err := unix.Fstat(int(b.here.Fd()), &namespace); err != nil {
+		return err
+	}
 	o := &b.objects
-	return errors.Join(o.Words.Set(words), o.Out.Set(uint32(b.port.Index)), o.Inode.Set(b.inode),
+	return errors.Join(o.Words.Set(words), o.Out.Set(uint32(b.port.Index)), o.Inode.Set(uint32(namespace.Ino)),
 		o.Lateness.Set(lateness{}), o.Latest.Set(uint64(0)), o.Behind.Set(uint64(0)),
 		o.Sent.Set(uint32(0)), o.Taken.Set(uint64(0)), o.Most.Set(uint32(stream.Packets)), o.Interval.Set(interval),
 		o.Offset.Set(uint64(realtime())))
@@ -260,6 +268,20 @@ func (l *lateness) percentiles(latest int64) (s ScheduleErrors) {
 		}
 	}
 	return s
+}
+
+// sendInBulk sends one stream and prints its Record.
+func sendInBulk(ctx context.Context, config SenderConfig, stream Stream, stdout io.Writer) (err error) {
+	b, err := OpenBulk(config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	sent, err := b.Send(ctx, stream)
+	if err != nil {
+		return err
+	}
+	return (&Record{Sent: &sent}).Write(stdout)
 }
 
 // monotonic is CLOCK_MONOTONIC, the clock of BPF programs; ns.

@@ -1,7 +1,10 @@
 package packet
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -133,6 +136,30 @@ func TestBulkKeepsTheSchedule(t *testing.T) {
 	near := func(got, want int64) bool { return got >= want-lateStep && got <= want+lateStep || want > 1e6 }
 	if s := sent.Schedule; !near(s.P50, want.P50) || !near(s.P90, want.P90) || !near(s.P99, want.P99) || !near(s.P999, want.P999) || s.Max != want.Max {
 		t.Errorf("schedule errors are %+v, want %+v", s, want)
+	}
+}
+
+// The program sends in bulk as the package does.
+func TestBulkOfTheProgram(t *testing.T) {
+	p := newPair(t)
+	p.takes(t)
+	r := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Room: 256 << 20})
+	args := []string{"--bulk", "--rate", "0", "--packets", "500", "--run", fmt.Sprint(0xC0FFEE), "--stream", "3",
+		"--from", p.source.String(), "--to", p.dest.String(), "--mac", p.farMAC.String()}
+	var out bytes.Buffer
+	err := netns.Do(p.near, func() error { return RunSend(t.Context(), args, &out, io.Discard) })
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := ReadRecord(out.Bytes())
+	if err != nil || record.Sent == nil || record.Sent.Packets != 500 {
+		t.Fatalf("%+v, %v: %s", record, err, out.Bytes())
+	}
+	if got, err := r.Receive(t.Context(), 500, time.Second); err != nil || len(got.Receptions) != 500 {
+		t.Errorf("%d of 500 arrived, %v", len(got.Receptions), err)
 	}
 }
 

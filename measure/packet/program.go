@@ -175,7 +175,7 @@ type sendFlags struct {
 	stream              uint16
 	size, packets, cpu  int
 	rate                float64
-	back, dial          bool
+	back, dial, bulk    bool
 	soaked              string
 	count               bool
 }
@@ -193,6 +193,7 @@ func (f *sendFlags) register(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.rate, "rate", 10_000, "packets a second")
 	flags.BoolVar(&f.back, "back", false, "take what an echo sends back")
 	flags.BoolVar(&f.dial, "dial", false, "send by a UDP socket instead of a packet socket")
+	flags.BoolVar(&f.bulk, "bulk", false, "send in the kernel, by XDP: each packet at its own time, or with --rate 0 as fast as can be")
 	flags.StringVar(&f.soaked, "soaked", "", "file of a soaker: say what CPU time the stream took")
 	flags.BoolVar(&f.count, "count", false, "count the CPU time by BPF")
 }
@@ -216,6 +217,11 @@ func RunSend(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	config := SenderConfig{Interface: f.link, CPU: f.cpu}
+	stream := Stream{Run: f.run, ID: f.stream, Size: f.size, Packets: f.packets, Rate: f.rate,
+		Ends: Ends{DestMAC: mac, Source: from, Dest: to}}
+	if f.bulk {
+		return sendInBulk(ctx, config, stream, stdout)
+	}
 	var s *Sender
 	if f.dial {
 		s, err = DialSender(config, from, to)
@@ -226,8 +232,7 @@ func RunSend(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	defer s.Close()
-	stream := Stream{Run: f.run, ID: f.stream, Size: f.size, Packets: f.packets, Rate: f.rate,
-		Ends: Ends{SourceMAC: s.MAC(), DestMAC: mac, Source: from, Dest: to}}
+	stream.Ends.SourceMAC = s.MAC()
 	record, err := f.send(ctx, s, stream)
 	if err != nil {
 		return err
