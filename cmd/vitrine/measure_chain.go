@@ -20,6 +20,7 @@ import (
 	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/result"
+	"vitrine/spec"
 	"vitrine/trial"
 )
 
@@ -105,12 +106,18 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	if f.dryRun {
 		return a.printChainPlan(plan, f.json)
 	}
-	dir := (&characterizeFlags{out: f.out}).folder("chain")
-	measured := a.chainRun(ctx, plan, dir, f.resume)
-	if err := a.presentChain(dir, f.json); err != nil {
-		return errors.Join(measured, err)
+	cpus, err := trial.ShareCPUs(nil, nil)
+	if err != nil {
+		return err
 	}
-	return measured
+	dir := (&characterizeFlags{out: f.out}).folder("chain")
+	if err := a.chainRun(ctx, plan, cpus, dir, f.resume); err != nil {
+		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) { // nothing was begun
+			return err
+		}
+		return errors.Join(err, a.presentChain(dir, f.json))
+	}
+	return a.presentChain(dir, f.json)
 }
 
 // scriptWords are a command line's words; a path is of this folder, wherever the
@@ -186,7 +193,7 @@ func (a *app) printChainPlan(p chain.Plan, asJSON bool) error {
 }
 
 // chainRun measures into the folder and writes its report.
-func (a *app) chainRun(ctx context.Context, plan chain.Plan, dir string, resume bool) (err error) {
+func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, dir string, resume bool) (err error) {
 	run, err := runs.New(runs.DefaultRoot())
 	if err != nil {
 		return err
@@ -196,10 +203,6 @@ func (a *app) chainRun(ctx context.Context, plan chain.Plan, dir string, resume 
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
 	b, err := newBackends(run, "", a.log())
-	if err != nil {
-		return err
-	}
-	cpus, err := trial.ShareCPUs(nil, nil)
 	if err != nil {
 		return err
 	}
@@ -246,6 +249,10 @@ func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPU
 	}
 	for _, name := range plan.Settings.Substrates {
 		m.Substrates[name] = b.substrateVersion(ctx, name)
+		choice := spec.Choice{Substrate: name, Fabric: plan.Settings.Fabrics[0]}
+		if used, err := b.acceleratorOf(ctx, choice, spec.Node{}); err == nil && used != "" { // else what needs it will say so
+			m.Accelerator = used
+		}
 	}
 	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)
 	return m, nil

@@ -45,13 +45,19 @@ func (a *app) reproducePackets(ctx context.Context, exhibits []papers.Exhibit, f
 	if err != nil {
 		return err
 	}
+	var cpus trial.CPUs
+	if f.from == "" { // once: what measures keeps this process off the function's
+		if cpus, err = trial.ShareCPUs(nil, nil); err != nil {
+			return err
+		}
+	}
 	if f.dryRun {
-		return a.printPacketPlans(list, f)
+		return a.printPacketPlans(list, cpus, f)
 	}
 	var failed []error
 	for _, m := range list {
 		if f.from == "" {
-			err := a.runPackets(ctx, m, f)
+			err := a.runPackets(ctx, m, cpus, f)
 			if context.Cause(ctx) != nil {
 				return err
 			}
@@ -59,14 +65,28 @@ func (a *app) reproducePackets(ctx context.Context, exhibits []papers.Exhibit, f
 				failed = append(failed, fmt.Errorf("%s: %w", m.exhibit.Name, err))
 			}
 		}
-		if m.data, err = loadRun(m.dir); err == nil {
-			m.read, err = papers.Read(m.data)
-		}
-		if err != nil {
-			return errors.Join(append(failed, err)...)
+		if err := m.load(); err != nil {
+			failed = append(failed, err)
 		}
 	}
-	return errors.Join(append(failed, a.printPackets(exhibits, list, f))...)
+	list = slices.DeleteFunc(list, func(m *measurement) bool { return m.data == nil })
+	if len(list) > 0 {
+		failed = append(failed, a.printPackets(exhibits, list, f))
+	}
+	return errors.Join(failed...)
+}
+
+// load reads what was measured; without it, data stays nil.
+func (m *measurement) load() error {
+	data, err := loadRun(m.dir)
+	if err == nil {
+		m.read, err = papers.Read(data)
+	}
+	if err != nil {
+		return err
+	}
+	m.data = data
+	return nil
 }
 
 // measurements are those that the exhibits show, and where their runs are. Of
@@ -101,7 +121,7 @@ func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, 
 	return list, nil
 }
 
-func (a *app) printPacketPlans(list []*measurement, f reproduceFlags) error {
+func (a *app) printPacketPlans(list []*measurement, cpus trial.CPUs, f reproduceFlags) error {
 	for _, m := range list {
 		if !f.json {
 			fmt.Fprintln(a.stdout, m.exhibit.Title)
@@ -116,11 +136,7 @@ func (a *app) printPacketPlans(list []*measurement, f reproduceFlags) error {
 			}
 			continue
 		}
-		cpus, err := trial.ShareCPUs(nil, nil)
-		if err == nil {
-			err = a.printNetworkPlan(m.exhibit.NetworkSettings(f.scale()), cpus, f.json)
-		}
-		if err != nil {
+		if err := a.printNetworkPlan(m.exhibit.NetworkSettings(f.scale()), cpus, f.json); err != nil {
 			return err
 		}
 	}
@@ -128,7 +144,7 @@ func (a *app) printPacketPlans(list []*measurement, f reproduceFlags) error {
 }
 
 // runPackets measures into the folder, or goes on there.
-func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) error {
+func (a *app) runPackets(ctx context.Context, m *measurement, cpus trial.CPUs, f reproduceFlags) error {
 	resume := f.resume
 	if _, err := os.Stat(m.dir); err != nil { // of several runs, those that were not begun
 		resume = false
@@ -138,14 +154,9 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 		if err != nil {
 			return err
 		}
-		return a.chainRun(ctx, plan, m.dir, resume)
+		return a.chainRun(ctx, plan, cpus, m.dir, resume)
 	}
-	cpus, err := trial.ShareCPUs(nil, nil)
-	if err != nil {
-		return err
-	}
-	s := m.exhibit.NetworkSettings(f.scale())
-	return a.network(ctx, s, cpus, networkFlags{out: m.dir, resume: resume})
+	return a.network(ctx, m.exhibit.NetworkSettings(f.scale()), cpus, networkFlags{out: m.dir, resume: resume})
 }
 
 // shown is an exhibit with what was found.
@@ -161,7 +172,11 @@ func (a *app) printPackets(exhibits []papers.Exhibit, list []*measurement, f rep
 	var text, markdown bytes.Buffer
 	of := map[*measurement][]shown{}
 	for _, e := range exhibits {
-		m := list[slices.IndexFunc(list, func(m *measurement) bool { return m.exhibit.Name == e.Base() })]
+		i := slices.IndexFunc(list, func(m *measurement) bool { return m.exhibit.Name == e.Base() })
+		if i < 0 { // there is nothing of it, for a reason that is given at the end
+			continue
+		}
+		m := list[i]
 		found := e.JudgeReadings(m.read)
 		s := shown{papers.Prefix + e.Name, e.Title, found}
 		all, of[m] = append(all, s), append(of[m], s)
