@@ -129,6 +129,11 @@ func (e *emulator) sleep(polls []unix.PollFd, nanos int64) error {
 	if _, err := unix.Ppoll(polls, timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("waiting for frames: %w", err)
 	}
+	for _, p := range polls[1:] {
+		if p.Revents&unix.POLLERR != 0 { // its interface has gone; told once, or no sleep would last
+			_, _ = unix.GetsockoptInt(int(p.Fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		}
+	}
 	if polls[0].Revents != 0 {
 		var rings [8]byte
 		if _, err := unix.Read(e.bell, rings[:]); err != nil {

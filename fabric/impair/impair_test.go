@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"vitrine"
@@ -228,5 +229,43 @@ func TestImpairLent(t *testing.T) {
 	})
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
 		t.Errorf("the host has %q, %v", links, err)
+	}
+}
+
+// TestImpairGone: an emulator whose interfaces have gone sleeps on.
+func TestImpairGone(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := fabrictest.NewBench(t, f, run)
+	b.Attach("sprout-1")
+	err = netns.Do(netns.Path(middle(run.ID)), func() error {
+		links, err := netlink.LinkList()
+		for _, link := range links {
+			if link.Attrs().Name != "lo" {
+				err = errors.Join(err, netlink.LinkDel(link))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := inside(t, netns.Path(middle(run.ID)))[0]
+	for deadline := time.Now().Add(time.Minute); ; {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks { // the kernel's name of where the thread sleeps
+			if at, err := os.ReadFile(task); err == nil && strings.Contains(string(at), "poll") && !strings.Contains(string(at), "ep_poll") {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the emulator does not sleep")
+		}
 	}
 }
