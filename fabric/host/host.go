@@ -157,7 +157,7 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (*place, error) {
 			return p, err
 		}
 	}
-	return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("%s has %d addresses, and instances of this run or others have them all", f.config.Interface, f.count()),
+	return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("%s has no address left of %d: instances of this run and of others have them", f.config.Interface, f.count()),
 		Want: "fewer instances, or `first: ADDRESS/LENGTH`, from which on addresses are added to it"}
 }
 

@@ -200,7 +200,7 @@ func TestHostAddressesTaken(t *testing.T) {
 		}
 		had[end.Addr.String()] = true
 	}
-	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has 3 addresses") {
+	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has no address left of 3") {
 		t.Errorf("a fourth instance: %v", err)
 	}
 	if err := all[0].Detach(t.Context(), "bono-0"); err != nil {
