@@ -28,8 +28,6 @@ const (
 	bulkBatch = 64      // frames that the kernel makes at once, where none has a time of its own
 	bulkTurn  = 1 << 22 // frames that it is asked for at once: beginning takes it tens of milliseconds
 
-	lateStep = 1 << 4 // ns; in these bpf/bulk.c counts how late frames are
-
 	// Packets are at most 100 µs apart: the CPU does nothing else in between.
 	bulkSlowest = 10_000 // packets a second
 )
@@ -118,7 +116,7 @@ func (b *Bulk) Close() (err error) {
 // program.
 //
 // Packets of what was sent are those that the interface took, Failed those that
-// it had no room for; schedule errors are rounded to 16 ns.
+// it had no room for; schedule errors are rounded to 8 bits.
 func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 	frame, err := b.frame(stream)
 	if err != nil {
@@ -223,8 +221,14 @@ func (b *Bulk) prepare(frame []byte, stream Stream) error {
 		o.Offset.Set(uint64(realtime())))
 }
 
-// lateness is how many frames were how late, in steps of lateStep.
-type lateness [1 << 16]uint32
+// lateness is how many frames were how late, in the steps of bpf/bulk.c.
+type lateness [1 << 14]uint32
+
+// of is the middle of a step; ns.
+func (*lateness) of(step int) int64 {
+	shift := step >> 8
+	return int64(step&0xff)<<shift + int64(1)<<shift/2
+}
 
 // count reads what was sent so far.
 func (b *Bulk) count() (sent Sent, err error) {
@@ -243,31 +247,22 @@ func (b *Bulk) count() (sent Sent, err error) {
 	}, nil
 }
 
-// percentiles are those of how late frames were; what is later than can be
-// counted is as late as the latest was.
-func (l *lateness) percentiles(latest int64) (s ScheduleErrors) {
+// percentiles are those of how late frames were, of which the latest is known.
+func (l *lateness) percentiles(latest int64) ScheduleErrors {
 	var all uint64
 	for _, n := range l {
 		all += uint64(n)
 	}
-	s.Max = latest
-	for _, p := range []struct {
-		share float64
-		at    *int64
-	}{{0.5, &s.P50}, {0.9, &s.P90}, {0.99, &s.P99}, {0.999, &s.P999}} {
-		rank := uint64(p.share * float64(all))
-		sum := uint64(0)
+	at := func(share float64) int64 {
+		rank, sum := uint64(share*float64(all)), uint64(0)
 		for step, n := range l {
 			if sum += uint64(n); sum > rank {
-				*p.at = min(int64(step)*lateStep+lateStep/2, latest)
-				if step == len(l)-1 {
-					*p.at = latest
-				}
-				break
+				return min(l.of(step), latest)
 			}
 		}
+		return latest
 	}
-	return s
+	return ScheduleErrors{P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999), Max: latest}
 }
 
 // sendInBulk sends one stream and prints its Record.

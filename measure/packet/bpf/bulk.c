@@ -19,9 +19,9 @@ char __license[] SEC("license") = "GPL";
 #define SCHEDULED 13
 #define LATE 15
 
-// How late frames were is counted in steps; the last one is of all that is more.
-#define STEP_BITS 4
-#define STEPS (1 << 16)
+// How late frames were is counted in steps of 1 ns below 256, and then of the
+// power of two that leaves 8 bits.
+#define STEPS (1 << 14)
 
 __u32 words[WORDS];    // of every frame
 __u32 out;             // index of the interface
@@ -37,6 +37,20 @@ __u64 latest;          // and that which was most; ns
 __u32 lateness[STEPS]; // frames, by how late they were
 __u64 taken;           // frames, by the interface
 
+static __always_inline __u32 step_of(__u64 late)
+{
+	__u32 shift = 0, bits;
+
+#pragma unroll
+	for (bits = 32; bits; bits >>= 1) {
+		if (late >> shift >> bits >> 8)
+			shift += bits;
+	}
+	if (late >> shift >> 8)
+		shift++;
+	return (shift << 8) + (late >> shift);
+}
+
 static long is_due(__u32 turns, void *due)
 {
 	return bpf_ktime_get_ns() >= *(__u64 *)due;
@@ -46,7 +60,8 @@ SEC("xdp")
 int bulk(struct xdp_md *context)
 {
 	__u32 *frame = (void *)(long)context->data;
-	__u64 now, due, late, step;
+	__u64 now, due, late;
+	__u32 step;
 	int i;
 
 	if ((void *)(frame + WORDS) > (void *)(long)context->data_end)
@@ -70,10 +85,8 @@ int bulk(struct xdp_md *context)
 			now = bpf_ktime_get_ns();
 		}
 		late = now - due;
-		step = late >> STEP_BITS;
-		if (step >= STEPS)
-			step = STEPS - 1;
-		barrier_var(step); // else the verifier does not see the bound
+		step = step_of(late);
+		barrier_var(step); // for the verifier to see the bound
 		lateness[step & (STEPS - 1)]++;
 		behind = late;
 		if (late > latest)
