@@ -148,11 +148,11 @@ func openOVS(ctx context.Context, b *backends, part spec.Node) (fabric.Fabric, e
 }
 
 // opened makes a fabric by its configuration and what the user's file adds to it.
-func opened[Config any, F fabric.Fabric](make func(Config) (F, error), c *Config, part spec.Node) (fabric.Fabric, error) {
+func opened[Config any, F fabric.Fabric](construct func(Config) (F, error), c *Config, part spec.Node) (fabric.Fabric, error) {
 	if err := part.Decode(c); err != nil {
 		return nil, err
 	}
-	f, err := make(*c)
+	f, err := construct(*c)
 	if err != nil { // and no fabric, not even a nil one of a type
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 			return err
 		}
 	}
-	if f.cert != "" {
+	if f.cert+f.key+f.clientCA != "" { // any of them asks for TLS: never serve in clear then
 		if c.TLS, err = service.LoadTLS(f.cert, f.key, f.clientCA); err != nil {
 			return err
 		}

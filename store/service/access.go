@@ -104,6 +104,9 @@ func (d *denials) note(r *http.Request) {
 // LoadTLS makes the server's part of TLS 1.2 and later; with clientCA, clients must
 // show a certificate that it signed.
 func LoadTLS(cert, key, clientCA string) (*tls.Config, error) {
+	if cert == "" || key == "" {
+		return nil, &vitrine.BadInput{File: "TLS", Found: "no certificate of the server, or no key", Want: "give both: --tls-cert and --tls-key"}
+	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return nil, &vitrine.BadInput{File: cert, Found: err.Error(), Want: "a certificate and its key, PEM"}
