@@ -26,8 +26,8 @@ const (
 	replayFrames   = 1000      // in the capture that is replayed
 	replayLoops    = 400
 	scheduledSpan  = 500 * time.Millisecond // of one rate
-	scheduledStep  = 0.98                   // from a rate that was not held to the next
-	scheduledSteps = 40
+	scheduledStep  = 0.99                   // from a rate that was not held to the next
+	scheduledSteps = 80
 )
 
 // networkBulk compares how many frames of 64 bytes a second one core sends over
