@@ -29,7 +29,7 @@ func Check(ctx context.Context, builder packed.Builder, prober *machine.Prober) 
 		builds.OK, builds.Detail = true, "kernel "+base.Kernel
 	case errors.Is(err, os.ErrNotExist):
 		if err = builder.Possible(); err == nil {
-			builds.OK, builds.Detail = true, "the kernel is built by the first that needs it, in about 5 minutes"
+			builds.OK, builds.Detail = true, "the kernel is built by the first that needs it, which takes minutes"
 		}
 	}
 	builds.Missing = missing(builds.OK, err)

@@ -1,0 +1,234 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+)
+
+// load reads a description.
+func load(t *testing.T, text string) (*Application, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "application.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(file)
+}
+
+// tree is that of a description.
+func tree(t *testing.T, text string) *Tree {
+	t.Helper()
+	a, err := load(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := a.Tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+const sleeper = `
+name: sleeper
+command: [sleep, "60"]
+environment: {B: "2", A: "1"}
+configuration: [{target: /etc/sleeper.conf, text: "how=well"}]
+`
+
+func TestDigestsAreOfWhatCounts(t *testing.T) {
+	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": Layer{}, "docker": Container{}}}
+	build := func(text, substrate string) Image {
+		t.Helper()
+		a, err := load(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := s.Build(t.Context(), a, substrate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	first := build(sleeper, "process")
+	if first.Program == "" || first.Configuration == "" || first.Size < first.Files/2 {
+		t.Fatalf("%+v", first)
+	}
+	before, err := os.Stat(first.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build(sleeper, "process")
+	if after, err := os.Stat(first.File); err != nil || !os.SameFile(before, after) {
+		t.Errorf("built again though nothing has changed: %v", err)
+	}
+	if other := build(sleeper, "docker"); other.Digests != first.Digests {
+		t.Errorf("docker %+v, process %+v", other.Digests, first.Digests)
+	}
+	for what, text := range map[string]string{
+		"text":        strings.ReplaceAll(sleeper, "well", "badly"),
+		"argument":    strings.ReplaceAll(sleeper, `"60"`, `"61"`),
+		"environment": strings.ReplaceAll(sleeper, `"2"`, `"3"`),
+		"place":       strings.ReplaceAll(sleeper, "sleeper.conf", "other.conf"),
+	} {
+		if i := build(text, "docker"); i.Configuration == first.Configuration || i.Program != first.Program {
+			t.Errorf("another %s: %+v, before %+v", what, i.Digests, first.Digests)
+		}
+	}
+	if i := build(strings.ReplaceAll(sleeper, "[sleep", "[cat"), "docker"); i.Program == first.Program {
+		t.Error("another program has the same digest")
+	}
+}
+
+// TestLibraries packs a program that finds a library beside itself, and that
+// one another, and runs it with nothing but what was packed.
+func TestLibraries(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"two.c":  `int two(void) { return 2; }`,
+		"one.c":  `int two(void); int one(void) { return two() - 1; }`,
+		"main.c": `int one(void); int puts(const char *); int main(void) { return one() == 1 && puts("both found") >= 0 ? 0 : 1; }`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compile := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "gcc", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o755), os.Mkdir(filepath.Join(dir, "lib"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	compile("-shared", "-fPIC", "-o", "lib/libtwo.so", "two.c")
+	compile("-shared", "-fPIC", "-o", "lib/libone.so", "one.c", "-Llib", "-ltwo", "-Wl,-rpath,$ORIGIN")
+	compile("-o", "bin/main", "main.c", "-Llib", "-lone", "-Wl,-rpath,$ORIGIN/../lib", "-Wl,-rpath-link,lib")
+
+	text := "name: found\ncommand: [/opt/found/bin/main]\nprogram: " + filepath.Join(dir, "bin/main") + "\n"
+	packed := tree(t, text)
+	for _, want := range []string{"/opt/found/bin/main", "/opt/found/lib/libone.so", "/opt/found/lib/libtwo.so"} {
+		if !packed.has(want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	layer, err := Layer{}.Pack(t.Context(), nil, packed, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(t.TempDir(), "root")
+	if err := Unpack(layer, root); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 { // else nobody may have another root folder
+		// The loader finds the program's own folder, $ORIGIN, by /proc.
+		script := `mount --bind /proc "$0/proc" && exec chroot "$0" /opt/found/bin/main`
+		out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, root).CombinedOutput()
+		if err != nil || string(out) != "both found\n" {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+
+	if err := os.Remove(filepath.Join(dir, "lib/libtwo.so")); err != nil {
+		t.Fatal(err)
+	}
+	a, err := load(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Tree(); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "libtwo.so") {
+		t.Errorf("a library that is not there: %v", err)
+	}
+}
+
+func TestPackages(t *testing.T) {
+	packed := tree(t, "name: box\ncommand: [busybox, echo]\npackages: [busybox-static]\n")
+	if !packed.has("/usr/bin/busybox") && !packed.has("/bin/busybox") {
+		t.Error("no busybox")
+	}
+	for _, e := range packed.Entries() {
+		if strings.HasPrefix(e.Path, "/usr/share/man/") || strings.HasPrefix(e.Path, "/usr/share/doc/") {
+			t.Errorf("documentation: %s", e.Path)
+		}
+	}
+	a, err := load(t, "name: box\ncommand: [busybox]\npackages: [no-such-package]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Tree(); !vitrine.IsUnsupported(err) {
+		t.Errorf("a package that is not installed: %v", err)
+	}
+}
+
+func TestBareLeavesTheSystemsOwn(t *testing.T) {
+	packed := tree(t, sleeper+"files: [{target: /etc/hosts, text: mine}]\n")
+	bare := packed.Bare()
+	if !packed.has("/etc/passwd") || bare.has("/etc/passwd") {
+		t.Error("/etc/passwd is for images from scratch alone")
+	}
+	if !bare.has("/etc/hosts") || !bare.has("/etc/sleeper.conf") {
+		t.Error("the application's own files are in all images")
+	}
+}
+
+func TestUnpackStaysInItsFolder(t *testing.T) {
+	for name, entries := range map[string][]tar.Header{
+		"parent": {{Name: "../out", Typeflag: tar.TypeReg}},
+		"link":   {{Name: "up", Typeflag: tar.TypeSymlink, Linkname: ".."}, {Name: "up/out", Typeflag: tar.TypeReg}},
+		"twice":  {{Name: "out", Typeflag: tar.TypeReg}, {Name: "out", Typeflag: tar.TypeReg}},
+		"device": {{Name: "out", Typeflag: tar.TypeChar}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			w := tar.NewWriter(&b)
+			for _, h := range entries {
+				if err := w.WriteHeader(&h); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dir := t.TempDir()
+			file := filepath.Join(dir, "layer.tar")
+			if err := errors.Join(w.Close(), os.WriteFile(file, b.Bytes(), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if err := Unpack(file, filepath.Join(dir, "root")); err == nil {
+				t.Error("no error")
+			}
+			if _, err := os.Lstat(filepath.Join(dir, "out")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("written outside: %v", err)
+			}
+		})
+	}
+}
+
+func TestStoreHasNoPathsForNames(t *testing.T) {
+	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": Layer{}}}
+	for _, name := range []string{"", "../x", "a/b", ".hidden", "none"} {
+		if _, err := s.Find(name, "process"); !vitrine.IsBadInput(err) {
+			t.Errorf("Find(%q): %v", name, err)
+		}
+		if err := s.Remove(context.Background(), name, "process"); !vitrine.IsBadInput(err) {
+			t.Errorf("Remove(%q): %v", name, err)
+		}
+	}
+	a, err := load(t, sleeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Build(t.Context(), a, "kube"); !vitrine.IsBadInput(err) {
+		t.Errorf("for a substrate that has no images: %v", err)
+	}
+}
