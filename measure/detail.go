@@ -118,6 +118,9 @@ func wayDetail(s *site, x stream, out sending, got *received) Detail {
 	for i, p := range list {
 		late[i] = delay.Packet{Sequence: p.Sequence, Sent: p.Sent, Received: p.Read}
 	}
+	if !d.OneClock && len(late) > 0 {
+		late = delay.Unskewed(late, d.Skew/1e6)
+	}
 	application := delay.Analyze(x.packets, late, s.config.Plan.Settings.Cut).Lateness
 	d.Application = &application
 	if x.metric == Efficiency {
@@ -141,6 +144,10 @@ func (d *Detail) look(x stream, cut delay.Cut, list []packet.Reception) {
 		for i, p := range list {
 			arrivals[i].Received = p.Read
 		}
+	}
+	if !d.OneClock && len(arrivals) > 0 {
+		skew := delay.Skew(arrivals)
+		d.Skew, arrivals = skew*1e6, delay.Unskewed(arrivals, skew)
 	}
 	d.Network = delay.Analyze(x.packets, arrivals, cut)
 }

@@ -180,6 +180,10 @@ type Detail struct {
 	Hardware bool        `json:"hardware_stamps"`   // the card gave stamps too, of its own clock
 	OneClock bool        `json:"one_clock"`         // sent and received stamps are of one kernel; else delays hold an unknown offset
 
+	// Skew is how much faster the receiver's clock ran, in millionths, of two
+	// kernels; it is taken out of Network and Application.
+	Skew float64 `json:"skew_ppm,omitempty"`
+
 	Network delay.Report `json:"network"` // by the stamps
 	// Application is lateness by when the receiving program had the packets; of
 	// one-way streams.

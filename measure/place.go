@@ -34,7 +34,8 @@ const (
 	floorLink    = "lo"
 	receiverName = "receiver-1"
 	scratch      = "scratch"
-	etherSize    = 14 // of an Ethernet header, which the MTU does not count
+	guestMemory  = 768 << 20 // of a virtual machine, which may hold this program in memory; bytes
+	etherSize    = 14        // of an Ethernet header, which the MTU does not count
 )
 
 // floorAddress is of the sender and the receiver alike on the floor's loopback
@@ -136,6 +137,10 @@ func (s *site) openFloor(ctx context.Context, dir string) (err error) {
 		if err := os.WriteFile("/proc/sys/net/ipv4/conf/lo/accept_local", []byte("1"), 0); err != nil {
 			return err
 		}
+		err := os.WriteFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6", []byte("1"), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+			return err
+		}
 		lo, err := netlink.LinkByName(floorLink)
 		if err != nil {
 			return err
@@ -154,7 +159,11 @@ func (s *site) put(ctx context.Context, sub substrate.Substrate, wiring fabric.F
 	if err := os.MkdirAll(filepath.Join(p.dir, scratch), 0o755); err != nil {
 		return nil, err
 	}
-	instance, err := sub.Create(ctx, substrate.Spec{Run: s.config.RunID, Name: name, Component: name, CPUs: cpus, Dir: p.dir})
+	place := substrate.Spec{Run: s.config.RunID, Name: name, Component: name, CPUs: cpus, Dir: p.dir}
+	if sub != s.host && foreignKernel(s.where.Substrate) {
+		place.Memory = guestMemory
+	}
+	instance, err := sub.Create(ctx, place)
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", name, err)
 	}

@@ -10,14 +10,14 @@ import (
 // instrument is how well the streams were sent.
 func (s *Summary) instrument() result.Section {
 	sent := result.Table{
-		Caption: "How the streams were sent: how long after its time the 99th percentile of packets left, and the latest of all, in microseconds; how far the time of day moved against the steady clock in one stream; whose the receive stamps are.",
-		Columns: columns("where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "stamps"),
+		Caption: "How the streams were sent: how long after its time the 99th percentile of packets left, and the latest of all, in microseconds; how far the time of day moved against the steady clock in one stream; by how many millionths the clocks of two kernels ran apart, which was taken out; whose the receive stamps are.",
+		Columns: columns("where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "skew", "stamps"),
 	}
-	sent.Columns[1].Number, sent.Columns[7].Number = false, false
+	sent.Columns[1].Number, sent.Columns[8].Number = false, false
 	for _, r := range s.Rows {
 		head := []result.Cell{{Text: r.Combination.String()}, {Text: r.Metric + ", " + r.Way}, text("%d", r.Size), text("%.0f", r.Rate)}
 		sent.Rows = append(sent.Rows, line(r, head, func() []result.Cell {
-			return []result.Cell{within(r.Schedule), plain(r.ScheduleMax), plain(r.Drift), {Text: r.Stamps}}
+			return []result.Cell{within(r.Schedule), plain(r.ScheduleMax), plain(r.Drift), plain(r.Skew), {Text: r.Stamps}}
 		}))
 	}
 	ports := result.Table{

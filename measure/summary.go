@@ -55,6 +55,7 @@ type Row struct {
 	Schedule    delay.Interval `json:"schedule_error_p99_us"`
 	ScheduleMax float64        `json:"schedule_error_max_us"`
 	Stamps      string         `json:"stamps"`
+	Skew        float64        `json:"greatest_skew_ppm"` // between two kernels' clocks, taken out
 	Drift       float64        `json:"greatest_drift_us"` // of the time of day against the steady clock, in one stream
 
 	CPU *Use `json:"cpu,omitempty"` // of efficiency
@@ -185,6 +186,7 @@ func (g *group) row() Row {
 		r.Extent = max(r.Extent, n.Extent)
 		r.ScheduleMax = max(r.ScheduleMax, float64(d.Sent.Schedule.Max)/1e3)
 		r.Drift = max(r.Drift, abs(d.Drift)/1e3, abs(d.Sent.Drift)/1e3)
+		r.Skew = max(r.Skew, d.Skew, -d.Skew)
 		r.Stamps = d.Stamps
 		if d.Accelerator == "tcg" {
 			r.Mark = "emulated (tcg)"

@@ -1,0 +1,60 @@
+package delay
+
+import (
+	"cmp"
+	"slices"
+)
+
+// MostSkew is the most that clocks of computers run apart (NTP's bound, RFC 5905,
+// section 11.1): what is more is no drift, but packets that wait ever longer.
+const MostSkew = 500e-6
+
+// Skew is how much faster the receiving clock runs than the sending one, from the
+// packets alone: the slope of the line that lies below all delays and as close
+// to them as one can (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew
+// from Network Delay Measurements, INFOCOM 1999). 0: fewer than two packets, or a
+// slope that is more than MostSkew.
+func Skew(arrivals []Packet) float64 {
+	points := slices.Clone(arrivals)
+	slices.SortFunc(points, func(a, b Packet) int {
+		return cmp.Or(cmp.Compare(a.Sent, b.Sent), cmp.Compare(a.Received-a.Sent, b.Received-b.Sent))
+	})
+	points = slices.CompactFunc(points, func(a, b Packet) bool { return a.Sent == b.Sent })
+	if len(points) < 2 {
+		return 0
+	}
+	// Relative to the first packet, so that products keep their digits.
+	origin := points[0]
+	x := func(p Packet) float64 { return float64(p.Sent - origin.Sent) }
+	y := func(p Packet) float64 { return float64((p.Received - p.Sent) - (origin.Received - origin.Sent)) }
+	var hull []Packet // the lower one, from left to right
+	var mean float64
+	for _, p := range points {
+		mean += x(p) / float64(len(points))
+		for len(hull) > 1 {
+			a, b := hull[len(hull)-2], hull[len(hull)-1]
+			if (x(b)-x(a))*(y(p)-y(a)) > (y(b)-y(a))*(x(p)-x(a)) {
+				break
+			}
+			hull = hull[:len(hull)-1]
+		}
+		hull = append(hull, p)
+	}
+	// The edge over the mean is the closest line: the sum of distances is least there.
+	i := max(slices.IndexFunc(hull, func(p Packet) bool { return x(p) >= mean }), 1)
+	slope := (y(hull[i]) - y(hull[i-1])) / (x(hull[i]) - x(hull[i-1]))
+	if slope > MostSkew || slope < -MostSkew {
+		return 0
+	}
+	return slope
+}
+
+// Unskewed are the arrivals as a receiving clock would have stamped them that
+// does not run apart by skew, from the first packet on.
+func Unskewed(arrivals []Packet, skew float64) []Packet {
+	out := slices.Clone(arrivals)
+	for i := range out {
+		out[i].Received -= int64(skew * float64(out[i].Sent-arrivals[0].Sent))
+	}
+	return out
+}
