@@ -33,6 +33,8 @@ type Harness struct {
 	Limit int
 	// MTU is that of the instances' interfaces, in bytes; 0: not tried.
 	MTU int
+	// Unicast says that broadcasts reach nobody.
+	Unicast bool
 	// Host is the namespace that stands for the host of instances that share its
 	// network; empty: this process's.
 	Host string

@@ -29,6 +29,8 @@ type Case struct {
 	Make  Make
 	Limit int // see Harness
 	MTU   int // see Harness; 0: 1500
+
+	Unicast bool // see Harness
 	// Fabric is the namespace of the fabric, of which the path is given the run.
 	Fabric func(run string) string
 }
@@ -146,7 +148,7 @@ func (c Case) open(t *testing.T, root string) Harness {
 		mtu = 1500
 	}
 	return Harness{
-		Fabric: f, Run: run, Limit: c.Limit, MTU: mtu,
+		Fabric: f, Run: run, Limit: c.Limit, MTU: mtu, Unicast: c.Unicast,
 		Place: func(t *testing.T, instance string) string {
 			places = append(places, Place(t, run.ID, instance))
 			return places[len(places)-1]

@@ -18,7 +18,7 @@ func cases() fabrictest.Cases {
 	for _, mode := range []string{"l2", "l3"} {
 		c[mode] = fabrictest.Case{
 			Make:   func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run, Mode: mode}) },
-			Fabric: segment.Name,
+			Fabric: segment.Name, Unicast: mode == "l3",
 		}
 	}
 	return c
