@@ -15,12 +15,17 @@ import (
 // steered. Each instance of the path must be attached, and is in it once;
 // an instance that is detached takes the chain with it.
 //
-// A chain replaces the one before; the empty path only removes it.
+// A chain replaces the one before; the empty path only removes it. When Chain
+// returns nothing goes by the old one any more: that takes about a second.
 func (f *Fabric) Chain(ctx context.Context, path []string) error {
 	if err := f.setChain(path); err != nil {
 		return err
 	}
-	if err := f.install(ctx); err != nil {
+	err := f.install(ctx)
+	if err == nil {
+		err = f.server.explain(f.client.settle(ctx))
+	}
+	if err != nil {
 		return fmt.Errorf("steering along %q: %w", path, err)
 	}
 	return nil

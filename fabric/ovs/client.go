@@ -81,14 +81,23 @@ func (c *client) replaceFlows(ctx context.Context, bridge string, rules []string
 	return err
 }
 
-// dumpFlows gives the bridge's rules with their counters. These are those of
-// the datapath, which the switch collects twice a second: it is waited for.
-func (c *client) dumpFlows(ctx context.Context, bridge string) (string, error) {
+// settle waits until the switch has gone through what its datapath keeps of
+// rules, which it does twice a second: frames then go by the rules as they are,
+// and the rules' counters are the datapath's.
+func (c *client) settle(ctx context.Context) error {
 	// The round that is going on may have passed a rule already: the second is whole.
 	for range 2 {
 		if _, err := c.run(ctx, "", "ovs-appctl", "revalidator/wait"); err != nil {
-			return "", err
+			return err
 		}
+	}
+	return nil
+}
+
+// dumpFlows gives the bridge's rules with their counters.
+func (c *client) dumpFlows(ctx context.Context, bridge string) (string, error) {
+	if err := c.settle(ctx); err != nil {
+		return "", err
 	}
 	return c.run(ctx, "", "ovs-ofctl", "--protocols=OpenFlow14", "dump-flows", bridge)
 }
