@@ -112,7 +112,7 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	}
 	dir := (&characterizeFlags{out: f.out}).folder("chain")
 	if err := a.chainRun(ctx, plan, cpus, dir, f.resume); err != nil {
-		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) { // nothing was begun
+		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing was begun, or no more is wanted
 			return err
 		}
 		return errors.Join(err, a.presentChain(dir, f.json))
