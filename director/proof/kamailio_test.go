@@ -47,7 +47,7 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	in := &instance{name: name, ty: ty, address: s.at(host, sipPort)}
 	at := netip.MustParseAddrPort(in.address)
 	address := strings.TrimSuffix(in.address, fmt.Sprintf(":%d", at.Port())) // with the brackets of IPv6
-	again := 500 // ms until a message is sent again: of phones on TCP, SIPp takes each for another
+	again := 500                                                             // ms until a message is sent again: of phones on TCP, SIPp takes each for another
 	if s.tcp {
 		again = 4000
 	}

@@ -1,0 +1,317 @@
+package gtpc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/director/datagram"
+	director "vitrine/director/gtpc"
+	"vitrine/director/meter"
+	"vitrine/director/table"
+)
+
+// A network is the addresses of one run, all on loopback, and what runs there.
+type network struct {
+	t         *testing.T
+	folder    string
+	binaries  string
+	start     time.Time
+	instances []vitrine.Instance
+	epochs    *table.Epochs
+	meter     *meter.Meter
+	epoch     uint64
+}
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	n := &network{t: t, folder: t.TempDir(), start: time.Now().Add(-time.Minute)}
+	n.binaries = filepath.Join(n.folder, "bin")
+	source, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/wmnsk/go-gtp").Output()
+	if err != nil {
+		t.Fatalf("find go-gtp: %v", err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", n.binaries+"/",
+		"./examples/gw-tester/enb", "./examples/gw-tester/mme", "./examples/gw-tester/sgw", "./examples/gw-tester/pgw")
+	build.Dir = strings.TrimSpace(string(source))
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build go-gtp's programs: %v\n%s", err, out)
+	}
+	return n
+}
+
+func (n *network) now() time.Duration { return time.Since(n.start) }
+
+func (n *network) ip(host byte) netip.Addr { return loopback(host) }
+
+func (n *network) sgw(s11, s5 byte) string {
+	return fmt.Sprintf("local_addresses:\n  s11_ip: %q\n  s1u_ip: %q\n  s5c_ip: %q\n  s5u_ip: %q\nuse_kernel_gtp: false\n",
+		n.ip(s11), n.ip(s11+100), n.ip(s5), n.ip(s5+100))
+}
+
+func (n *network) pgw(s5 byte) string {
+	return fmt.Sprintf("local_addresses:\n  s5c_ip: %q\n  s5u_ip: %q\n  sgi_ip: %q\nsgi_if_name: lo\nroute_subnet: 192.0.2.0/24\nuse_kernel_gtp: false\n",
+		n.ip(s5), n.ip(s5+100), n.ip(s5+110))
+}
+
+// mme starts go-gtp's MME, before a director.
+func (n *network) mme(through *side) *program {
+	n.t.Helper()
+	return n.program("mme", "mme", fmt.Sprintf(
+		"mcc: \"001\"\nmnc: \"01\"\napn: internet.example\nlocal_addresses:\n  s1c_addr: %q\n  s11_ip: %q\nsgw_s11_ip: %q\npgw_s5c_ip: %q\n",
+		n.ip(11).String()+":36412", n.ip(11), through.s11, through.s5), "Started serving S11")
+}
+
+// enb is for the subscribers from first to before end.
+func (n *network) enb(first, end int) string {
+	b := fmt.Sprintf("mcc: \"001\"\nmnc: \"01\"\nrat_type: 6\ntai: 1\neci: 257\nmme_addr: %q\nlocal_addresses:\n  s1c_ip: %q\n  s1u_ip: %q\nuse_kernel_gtp: false\nsubscribers:\n",
+		n.ip(11).String()+":36412", n.ip(12), n.ip(12))
+	for i := first; i < end; i++ {
+		b += fmt.Sprintf("  - {imsi: %q, msisdn: \"8190000%05d\", imeisv: \"35480209%08d\", src_ip: 192.0.2.%d, i_tei: 0, type: external, euu_if_name: lo, http_url: \"\", reattach_on_reload: false}\n",
+			imsi(i), i, i, i+1)
+	}
+	return b
+}
+
+// A side is one director of the network, on an S11 and an S5 address.
+type side struct {
+	*director.Director
+	n       *network
+	s11, s5 netip.Addr
+	config  director.Config
+	group   *datagram.Group
+	stop    func()
+}
+
+// direct starts a director at two hosts; the first of the network before the
+// gateways.
+func (n *network) direct(s11, s5 byte) *side {
+	n.t.Helper()
+	types := []string{"sgw", "pgw"}
+	if n.epochs == nil {
+		n.begin(types)
+	}
+	policy, err := director.NewPolicy(types, []director.TypeOption{{Type: "sgw", Sessions: true}, {Type: "pgw", Sessions: true}},
+		[]director.Rule{{Interface: "s5", Type: "pgw"}, {Type: "sgw"}})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	d := &side{n: n, s11: n.ip(s11), s5: n.ip(s5)}
+	addresses := []netip.AddrPort{netip.AddrPortFrom(d.s11, director.Port), netip.AddrPortFrom(d.s5, director.Port)}
+	d.config = director.Config{Addresses: addresses, Epochs: n.epochs, Meter: n.meter, Policy: policy, Counter: 3, Exchanges: 4096, Sessions: 4096, Keys: 1024}
+	if d.Director, err = director.New(d.config); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := d.listen(nil); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		d.stop()
+		_ = d.group.Close()
+	})
+	return d
+}
+
+// begin makes the table of both gateways, two of each.
+func (n *network) begin(types []string) {
+	n.t.Helper()
+	for i := range byte(2) {
+		n.instances = append(n.instances,
+			vitrine.Instance{Name: fmt.Sprintf("sgw-%d", i+1), Type: "sgw", Address: netip.AddrPortFrom(n.ip(21+i), director.Port), Weight: 1},
+			vitrine.Instance{Name: fmt.Sprintf("pgw-%d", i+1), Type: "pgw", Address: netip.AddrPortFrom(n.ip(41+i), director.Port), Weight: 1})
+	}
+	first, err := table.New(1, types, n.instances)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.epoch, n.meter = 1, meter.New(1024, 15*time.Second)
+	if err := n.meter.Register(first); err != nil {
+		n.t.Fatal(err)
+	}
+	n.epochs = table.NewEpochs(10*time.Second, 0, first, nil)
+}
+
+// listen serves the side's addresses, on the sockets of the process before.
+func (d *side) listen(inherited []*os.File) (err error) {
+	d.group, err = datagram.Listen(datagram.Config{Addresses: d.config.Addresses, Workers: 2, Inherited: inherited, Now: d.n.now})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	group, worker := d.group, d.Director
+	go func() {
+		defer close(done)
+		_ = group.Run(ctx, func(int) datagram.Handler { return worker.Worker() })
+	}()
+	d.stop = func() { cancel(); <-done }
+	return nil
+}
+
+// restart puts another director in the place of this one, as a hand-over does:
+// with its sockets and its memory.
+func (d *side) restart() error {
+	files, err := d.group.Files()
+	if err != nil {
+		return err
+	}
+	d.stop()
+	var memory bytes.Buffer
+	if err := d.Carry(d.n.now(), &memory); err != nil {
+		return err
+	}
+	d.config.First += 1 << 20
+	next, err := director.New(d.config)
+	if err != nil {
+		return err
+	}
+	if _, err := next.TakeOver(&memory); err != nil {
+		return err
+	}
+	old := d.group
+	d.Director = next
+	err = d.listen(files)
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
+	return errors.Join(err, old.Close())
+}
+
+func (n *network) change(change func(*vitrine.Instance)) {
+	n.t.Helper()
+	for i := range n.instances {
+		change(&n.instances[i])
+	}
+	n.epoch++
+	next, err := table.New(n.epoch, []string{"sgw", "pgw"}, n.instances)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.meter.Register(next); err != nil {
+		n.t.Fatal(err)
+	}
+	for wait := n.epochs.Publish(n.now(), next, nil); wait > 0; wait = n.epochs.Publish(n.now(), next, nil) {
+		<-time.After(wait)
+	}
+}
+
+// places says which program logged the line for each IMSI, once it was logged
+// for so many: all of them, where it was more than one. A gateway logs what it
+// has done after it has answered.
+func (n *network) places(programs []*program, line string, count int) map[string]string {
+	n.t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		found := placesOf(programs, line)
+		if len(found) >= count {
+			return found
+		}
+		select {
+		case <-programs[0].news:
+		case <-programs[1].news:
+		case <-limit:
+			n.t.Fatalf("%q was logged for %d of %d", line, len(found), count)
+		}
+	}
+}
+
+func placesOf(programs []*program, line string) map[string]string {
+	found := map[string]string{}
+	pattern := regexp.MustCompile(regexp.QuoteMeta(line) + `(\d{15})`)
+	for _, p := range programs {
+		for _, m := range pattern.FindAllStringSubmatch(p.log(), -1) {
+			if !strings.Contains(found[m[1]], p.name) {
+				found[m[1]] += p.name
+			}
+		}
+	}
+	return found
+}
+
+// A program is one of go-gtp's, running.
+type program struct {
+	t      *testing.T
+	name   string
+	config string
+	cmd    *exec.Cmd
+	mu     sync.Mutex
+	out    bytes.Buffer
+	news   chan struct{} // something was logged
+}
+
+func (p *program) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+	return p.out.Write(b)
+}
+
+func (p *program) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+func (p *program) String() string { return p.name }
+
+// program starts one and waits until it logs that it is ready.
+func (n *network) program(binary, name, config, ready string) *program {
+	n.t.Helper()
+	p := &program{t: n.t, name: name, config: filepath.Join(n.folder, name+".yml"), news: make(chan struct{}, 1)}
+	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	p.cmd = exec.Command(filepath.Join(n.binaries, binary), "-config", p.config)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		if n.t.Failed() {
+			n.t.Logf("%s:\n%s", p.name, p.log())
+		}
+	})
+	p.wait(ready)
+	return p
+}
+
+// wait waits until the program has logged the line.
+func (p *program) wait(line string) {
+	p.t.Helper()
+	limit := time.After(30 * time.Second)
+	for !strings.Contains(p.log(), line) {
+		select {
+		case <-p.news:
+		case <-limit:
+			p.t.Fatalf("%s did not log %q", p.name, line)
+		}
+	}
+}
+
+func (n *network) reload(p *program, config string) {
+	n.t.Helper()
+	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		n.t.Fatal(err)
+	}
+}
