@@ -33,16 +33,50 @@ type fabricKind struct {
 func fabrics() map[string]fabricKind {
 	return map[string]fabricKind{
 		"loopback": {nil, openLoopback, nil},
-		"host":     {host.Config{}, openHost, host.Check},
-		"direct":   {direct.Config{}, openDirect, direct.Check},
-		"bridge":   {bridge.Config{}, openBridge, bridge.Check},
-		"macvlan":  {macvlan.Config{}, openMacvlan, macvlan.Check},
-		"macvtap":  {macvtap.Config{}, openMacvtap, macvtap.Check},
-		"ipvlan":   {ipvlan.Config{}, openIpvlan, ipvlan.Check},
-		"sriov":    {sriov.Config{}, openSRIOV, sriov.Check},
-		"vxlan":    {vxlan.Config{}, openVXLAN, vxlan.Check},
+		"host":     wiring(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check),
+		"direct":   wiring(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check),
+		"bridge":   wiring(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check),
+		"macvlan":  wiring(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check),
+		"macvtap":  wiring(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check),
+		"ipvlan":   wiring(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check),
+		"sriov":    wiring(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check),
+		"vxlan":    wiring(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check),
 		"ovs":      {ovs.Config{}, openOVS, ovs.Check},
 	}
+}
+
+// wiring is a kind of fabric whose constructor needs its configuration alone: what
+// fill knows of the run, and what the user's file adds.
+func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []substrate.Check) fabricKind {
+	var none Config
+	return fabricKind{none, func(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
+		var c Config
+		fill(&c, b)
+		if err := part.Decode(&c); err != nil {
+			return nil, err
+		}
+		f, err := construct(c)
+		if err != nil { // and no fabric, not even a nil one of a type
+			return nil, err
+		}
+		return f, nil
+	}, check}
+}
+
+func openLoopback(_ context.Context, b *backends, _ spec.Node) (fabric.Fabric, error) {
+	return loopback.New(loopback.Config{Run: b.run}), nil
+}
+
+func openOVS(ctx context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
+	c := ovs.Config{Run: b.run, Logger: b.log}
+	if err := part.Decode(&c); err != nil {
+		return nil, err
+	}
+	f, err := ovs.New(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // ofHost says whether a fabric's addresses are the host's, so that instances
@@ -96,65 +130,4 @@ func impairment(d *spec.Deployment) (*impair.Config, error) {
 	}
 	c, err := impair.Read(part, components)
 	return &c, err
-}
-
-func openLoopback(_ context.Context, b *backends, _ spec.Node) (fabric.Fabric, error) {
-	return loopback.New(loopback.Config{Run: b.run}), nil
-}
-
-func openHost(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := host.Config{Run: b.run}
-	return opened(host.New, &c, part)
-}
-
-func openDirect(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := direct.Config{Run: b.run}
-	return opened(direct.New, &c, part)
-}
-
-func openBridge(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := bridge.Config{Run: b.run}
-	return opened(bridge.New, &c, part)
-}
-
-func openMacvlan(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := macvlan.Config{Run: b.run}
-	return opened(macvlan.New, &c, part)
-}
-
-func openMacvtap(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := macvtap.Config{Run: b.run}
-	return opened(macvtap.New, &c, part)
-}
-
-func openIpvlan(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := ipvlan.Config{Run: b.run}
-	return opened(ipvlan.New, &c, part)
-}
-
-func openSRIOV(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := sriov.Config{Run: b.run}
-	return opened(sriov.New, &c, part)
-}
-
-func openVXLAN(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := vxlan.Config{Run: b.run}
-	return opened(vxlan.New, &c, part)
-}
-
-func openOVS(ctx context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
-	c := ovs.Config{Run: b.run, Logger: b.log}
-	return opened(func(c ovs.Config) (*ovs.Fabric, error) { return ovs.New(ctx, c) }, &c, part)
-}
-
-// opened makes a fabric by its configuration and what the user's file adds to it.
-func opened[Config any, F fabric.Fabric](construct func(Config) (F, error), c *Config, part spec.Node) (fabric.Fabric, error) {
-	if err := part.Decode(c); err != nil {
-		return nil, err
-	}
-	f, err := construct(*c)
-	if err != nil { // and no fabric, not even a nil one of a type
-		return nil, err
-	}
-	return f, nil
 }
