@@ -167,8 +167,6 @@ func (r Readings) chains(report chain.Report) {
 			}
 			put(name+".r2", alone(f.R2))
 			put(name+".slope", f.Slope)
-			put(name+".slope.low", alone(f.Slope.Low))
-			put(name+".slope.high", alone(f.Slope.High))
 		}
 	}
 }
