@@ -25,6 +25,7 @@ type guestFiles struct {
 	base        debian.Base
 	agent       string // raw image with the agent's program
 	accelerator string
+	why         string // none better works
 }
 
 // prepare builds what machines are started from, once.
@@ -48,30 +49,37 @@ func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the agent for virtual machines: %w", err)
 	}
-	accelerator, err := s.accelerator(ctx, base.Kernel)
+	accelerator, why, err := s.accelerator(ctx, base.Kernel)
 	if err != nil {
 		return nil, err
 	}
-	s.prepared = &guestFiles{base: base, agent: agent, accelerator: accelerator}
+	s.prepared = &guestFiles{base: base, agent: agent, accelerator: accelerator, why: why}
 	return s.prepared, nil
 }
 
 // accelerator is the one that was asked for, or the better one that works.
-func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, error) {
+func (s *Substrate) accelerator(ctx context.Context, kernel string) (found, why string, err error) {
 	if s.config.Accelerator == machine.TCG {
-		return machine.TCG, nil
+		return machine.TCG, "it was asked for", nil
 	}
-	found, why, err := s.config.Prober.Accelerator(ctx, kernel)
+	found, why, err = s.config.Prober.Accelerator(ctx, kernel)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if s.config.Accelerator == machine.KVM && found != machine.KVM {
-		return "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
+		return "", "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
 	}
-	if !machine.Comparable(found) {
-		s.config.Logger.Warn("virtual machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)
+	return found, why, nil
+}
+
+// warn says, once, that machines are emulated.
+func (s *Substrate) warn(files *guestFiles) {
+	if machine.Comparable(files.accelerator) {
+		return
 	}
-	return found, nil
+	s.warned.Do(func() {
+		s.config.Logger.Warn("virtual machines are emulated: their results cannot be compared with others", "accelerator", files.accelerator, "why", files.why)
+	})
 }
 
 // Accelerator is what machines run with here. It builds the guest if it is not

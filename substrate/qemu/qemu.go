@@ -66,6 +66,7 @@ type Substrate struct {
 
 	preparing sync.Mutex
 	prepared  *guestFiles
+	warned    sync.Once
 
 	mu        sync.Mutex
 	closed    bool
@@ -155,6 +156,7 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	if err != nil {
 		return nil, err
 	}
+	s.warn(files)
 	in := &Instance{substrate: s, spec: spec, files: files}
 	if err := s.admit(in); err != nil {
 		return nil, err
@@ -214,27 +216,8 @@ const recordKind = "qemu"
 // their overlays.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = s.places.Clean(ctx)
-	root := s.config.Run.Root
-	dead, listing := runs.Dead(root)
-	if err = errors.Join(err, listing); err != nil {
-		return removed, err
-	}
-	for _, run := range dead {
-		records, err := runs.Records(root, run, recordKind)
-		if err != nil {
-			return removed, err
-		}
-		for name, path := range records {
-			_, missing := os.Stat(string(path))
-			if err := errors.Join(os.RemoveAll(string(path)), runs.Erase(root, run, recordKind, name)); err != nil {
-				return removed, fmt.Errorf("cleaning after run %s: %w", run, err)
-			}
-			if missing == nil {
-				removed = append(removed, "disk "+string(path))
-			}
-		}
-	}
-	return removed, nil
+	recorded, failed := runs.RemoveRecorded(s.config.Run.Root, recordKind)
+	return append(removed, recorded...), errors.Join(err, failed)
 }
 
 // ending bounds how long what was ended is waited for. What must end is ended
