@@ -125,7 +125,7 @@ func spreadCells(x Spread) []result.Cell {
 func (s *Summary) spreads(caption string, rows []Row, of func(Row) *Spread) result.Table {
 	t := result.Table{Caption: caption, Columns: columns(slices.Concat([]string{"where", "size", "packets/s"}, spreadNames(), []string{"floor mean"})...)}
 	for _, r := range rows {
-		head := []result.Cell{{Text: r.Combination.String()}, text("%d", r.Size), text("%.0f", r.Rate)}
+		head := []result.Cell{{Text: r.String()}, text("%d", r.Size), text("%.0f", r.Rate)}
 		t.Rows = append(t.Rows, line(r, head, func() []result.Cell {
 			x := of(r)
 			if x == nil {
@@ -181,7 +181,7 @@ func (s *Summary) curves(metric, way string, of func(Row) delay.Interval) []resu
 		if !ok {
 			i = len(list)
 			at[r.Combination] = i
-			name := r.Combination.String()
+			name := r.String()
 			if r.Fabric == Floor {
 				name = Floor
 			}
@@ -207,7 +207,7 @@ func (s *Summary) bars(metric string, of func(Row) (result.Bar, bool)) []result.
 			continue
 		}
 		if b, ok := of(r); ok {
-			b.Name = r.Combination.String()
+			b.Name = r.String()
 			if r.Fabric == Floor {
 				b.Name = Floor
 			}
@@ -278,7 +278,7 @@ func (s *Summary) order() result.Section {
 	}
 	t.Columns[1].Number = false
 	for _, r := range s.Rows {
-		head := []result.Cell{{Text: r.Combination.String()}, {Text: strings.TrimSuffix(r.Metric+", "+r.Way, ", ")}, text("%d", r.Size)}
+		head := []result.Cell{{Text: r.String()}, {Text: strings.TrimSuffix(r.Metric+", "+r.Way, ", ")}, text("%d", r.Size)}
 		t.Rows = append(t.Rows, line(r, head, func() []result.Cell {
 			received := r.Sent - r.Lost
 			return []result.Cell{

@@ -15,7 +15,7 @@ func (s *Summary) instrument() result.Section {
 	}
 	sent.Columns[1].Number, sent.Columns[8].Number = false, false
 	for _, r := range s.Rows {
-		head := []result.Cell{{Text: r.Combination.String()}, {Text: r.Metric + ", " + r.Way}, text("%d", r.Size), text("%.0f", r.Rate)}
+		head := []result.Cell{{Text: r.String()}, {Text: r.Metric + ", " + r.Way}, text("%d", r.Size), text("%.0f", r.Rate)}
 		sent.Rows = append(sent.Rows, line(r, head, func() []result.Cell {
 			return []result.Cell{within(r.Schedule), plain(r.ScheduleMax), plain(r.Drift), plain(r.Skew), {Text: r.Stamps}}
 		}))
