@@ -1,10 +1,8 @@
 package spec
 
 import (
-	"encoding/json"
 	"errors"
 	"reflect"
-	"slices"
 
 	"vitrine"
 )
@@ -39,13 +37,4 @@ func SchemaOf(of any, title string, comments map[string]string) ([]byte, error) 
 	s := formatted(r.ReflectFromType(reflect.TypeOf(of)))
 	s.Title = title
 	return indented(s)
-}
-
-// ParseJSON reads what is in memory, such as the body of a request, as Read
-// reads a file; name stands for the file in errors.
-func ParseJSON(name string, raw []byte) (Node, error) {
-	if !json.Valid(raw) {
-		return Node{}, &vitrine.BadInput{File: name, Found: "not JSON", Want: "want one JSON value"}
-	}
-	return parse(name, slices.Clone(raw))
 }

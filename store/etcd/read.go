@@ -79,7 +79,7 @@ func (s *scan) run(ctx context.Context) error {
 		})
 	}
 	base := s.tagBase(q.Space, q.Match.Tag)
-	for _, r := range ranges(base, q.Match) {
+	for _, r := range q.Match.Ranges(base) {
 		err := s.pages(ctx, r[0], r[1], func(ctx context.Context, key string, _ []byte, _ int64) error {
 			return s.follow(ctx, key, len(base))
 		})
@@ -147,26 +147,6 @@ func (s *scan) give(name string, value []byte, revision int64) error {
 		s.stopped = true
 	}
 	return nil
-}
-
-// ranges are the index entries that match: base, value, NUL, name.
-func ranges(base string, m *store.Match) [][2]string {
-	end := clientv3.GetPrefixRangeEnd(base)
-	at, after := base+m.Value+"\x00", base+m.Value+"\x01"
-	switch m.Op {
-	case store.Equal:
-		return [][2]string{{at, after}}
-	case store.NotEqual:
-		return [][2]string{{base, at}, {after, end}}
-	case store.Greater:
-		return [][2]string{{after, end}}
-	case store.GreaterOrEqual:
-		return [][2]string{{at, end}}
-	case store.Less:
-		return [][2]string{{base, at}}
-	default:
-		return [][2]string{{base, after}}
-	}
 }
 
 // Stats implements store.Measured. The count is of all spaces of this prefix.

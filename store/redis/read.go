@@ -92,8 +92,8 @@ func (s *scan) run(ctx context.Context) error {
 		return s.pages(ctx, keyNames, low, high, func(entry string) (string, bool) { return entry, true })
 	}
 	base := q.Match.Tag + "\x00"
-	for _, r := range ranges(base, q.Match) {
-		err := s.pages(ctx, keyTags, r[0], r[1], func(entry string) (string, bool) {
+	for _, r := range q.Match.Ranges(base) {
+		err := s.pages(ctx, keyTags, "["+r[0], "("+r[1], func(entry string) (string, bool) {
 			_, name, _ := strings.Cut(entry[len(base):], "\x00")
 			return name, strings.HasPrefix(name, q.Prefix)
 		})
@@ -113,26 +113,6 @@ func beyond(prefix string) string {
 		}
 	}
 	return "+"
-}
-
-// ranges are the index entries that match: base, value, NUL, name.
-func ranges(base string, m *store.Match) [][2]string {
-	start, end := "["+base, beyond(base)
-	at, after := base+m.Value+"\x00", base+m.Value+"\x01"
-	switch m.Op {
-	case store.Equal:
-		return [][2]string{{"[" + at, "(" + after}}
-	case store.NotEqual:
-		return [][2]string{{start, "(" + at}, {"[" + after, end}}
-	case store.Greater:
-		return [][2]string{{"[" + after, end}}
-	case store.GreaterOrEqual:
-		return [][2]string{{"[" + at, end}}
-	case store.Less:
-		return [][2]string{{start, "(" + at}}
-	default:
-		return [][2]string{{start, "(" + after}}
-	}
 }
 
 // pages goes through a range of a sorted set.

@@ -1,0 +1,23 @@
+package store
+
+// Ranges are the parts of an index that match, each from its first string to
+// before its second. The index has one entry for each tag of a record: base, the
+// tag's value, NUL, the record's name; base ends with a NUL.
+func (m *Match) Ranges(base string) [][2]string {
+	end := base[:len(base)-1] + "\x01"
+	at, after := base+m.Value+"\x00", base+m.Value+"\x01"
+	switch m.Op {
+	case Equal:
+		return [][2]string{{at, after}}
+	case NotEqual:
+		return [][2]string{{base, at}, {after, end}}
+	case Greater:
+		return [][2]string{{after, end}}
+	case GreaterOrEqual:
+		return [][2]string{{at, end}}
+	case Less:
+		return [][2]string{{base, at}}
+	default:
+		return [][2]string{{base, after}}
+	}
+}
