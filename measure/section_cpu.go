@@ -22,7 +22,7 @@ func (s *Summary) efficiency() result.Section {
 	}
 	t.Columns[len(t.Columns)-1].Number = false
 	for _, r := range s.rows(Efficiency, "") {
-		head := []result.Cell{{Text: r.Combination.String()}, text("%d", r.Size), text("%.0f", r.Rate)}
+		head := []result.Cell{{Text: r.String()}, text("%d", r.Size), text("%.0f", r.Rate)}
 		t.Rows = append(t.Rows, line(r, head, func() []result.Cell { return s.useCells(r) }))
 	}
 	t.Rows = append(t.Rows, s.leftOut()...)
