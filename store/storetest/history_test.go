@@ -21,6 +21,7 @@ type broken struct {
 	calls atomic.Int64
 	mu    sync.Mutex
 	old   map[string]store.Record // before the last put
+	wrote chan struct{}           // closed by the next write
 }
 
 // Get of a stale engine now and then gives what was there before the last write.
@@ -50,10 +51,25 @@ func (b *broken) Write(ctx context.Context, space string, ops ...store.Op) error
 	if b.lost && b.calls.Add(1)%10 == 0 {
 		return nil
 	}
-	if b.careless {
-		ops[0].If = store.Condition{}
+	if !b.careless {
+		return b.Engine.Write(ctx, space, ops...)
 	}
-	return b.Engine.Write(ctx, space, ops...)
+	b.mu.Lock()
+	wrote := b.wrote
+	b.mu.Unlock()
+	if ops[0].If != (store.Condition{}) {
+		ops[0].If = store.Condition{}
+		select { // so that another was faster
+		case <-wrote:
+		case <-time.After(5 * time.Millisecond): // all others wait here, too
+		}
+	}
+	err := b.Engine.Write(ctx, space, ops...)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.wrote)
+	b.wrote = make(chan struct{})
+	return err
 }
 
 // TestBrokenEnginesAreFound: the search for an order finds one for a good engine, and
@@ -71,7 +87,7 @@ func TestBrokenEnginesAreFound(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			b.Engine, b.old = e, map[string]store.Record{}
+			b.Engine, b.old, b.wrote = e, map[string]store.Record{}, make(chan struct{})
 			h, err := storetest.Drive{Engine: b, Workers: 8, Each: 150}.Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
