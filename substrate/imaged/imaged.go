@@ -168,24 +168,5 @@ var _ substrate.Cleaner = Cleaner{}
 
 // Clean removes what dead runs unpacked; what used it must have ended.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
-	dead, err := runs.Dead(c.Root)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range dead {
-		records, err := runs.Records(c.Root, run, recordKind)
-		if err != nil {
-			return removed, err
-		}
-		for name, path := range records {
-			_, missing := os.Stat(string(path))
-			if err := errors.Join(os.RemoveAll(string(path)), runs.Erase(c.Root, run, recordKind, name)); err != nil {
-				return removed, fmt.Errorf("cleaning after run %s: %w", run, err)
-			}
-			if missing == nil {
-				removed = append(removed, "image "+string(path))
-			}
-		}
-	}
-	return removed, nil
+	return runs.RemoveRecorded(c.Root, recordKind)
 }

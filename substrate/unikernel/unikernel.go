@@ -243,27 +243,8 @@ const recordKind = "unikernel"
 // what these were started from.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = s.places.Clean(ctx)
-	root := s.config.Run.Root
-	dead, listing := runs.Dead(root)
-	if err = errors.Join(err, listing); err != nil {
-		return removed, err
-	}
-	for _, run := range dead {
-		records, err := runs.Records(root, run, recordKind)
-		if err != nil {
-			return removed, err
-		}
-		for name, path := range records {
-			_, missing := os.Stat(string(path))
-			if err := errors.Join(os.RemoveAll(string(path)), runs.Erase(root, run, recordKind, name)); err != nil {
-				return removed, fmt.Errorf("cleaning after run %s: %w", run, err)
-			}
-			if missing == nil {
-				removed = append(removed, "machine "+string(path))
-			}
-		}
-	}
-	return removed, nil
+	recorded, failed := runs.RemoveRecorded(s.config.Run.Root, recordKind)
+	return append(removed, recorded...), errors.Join(err, failed)
 }
 
 // An origin is what an instance's machine is started from.
