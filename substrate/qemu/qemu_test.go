@@ -21,6 +21,15 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
+func TestMain(m *testing.M) {
+	inherited := os.Getenv(agentEnv)
+	code := m.Run()
+	if built := os.Getenv(agentEnv); built != inherited {
+		_ = os.RemoveAll(filepath.Dir(built))
+	}
+	os.Exit(code)
+}
+
 // agentProgram builds the guest's agent once for all tests.
 var agentProgram = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(agentEnv); path != "" {

@@ -150,7 +150,7 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 	s.Helper()
 	top, _, _ := strings.Cut(s.Name(), "/")
 	cmd := exec.CommandContext(s.ctx, os.Args[0], "-test.run=^"+top+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), BuiltAs(program), orphanEnv+"="+dir, rootEnv+"="+root)
+	cmd.Env = append(os.Environ(), BuiltAs(program), orphanEnv+"="+dir, rootEnv+"="+root, "TMPDIR="+dir) // it removes nothing itself
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	stdin, err := cmd.StdinPipe() // closes with this process: no orphan of an orphan
