@@ -47,11 +47,11 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	in := &instance{name: name, ty: ty, address: s.at(host, sipPort)}
 	at := netip.MustParseAddrPort(in.address)
 	address := strings.TrimSuffix(in.address, fmt.Sprintf(":%d", at.Port())) // with the brackets of IPv6
-	again := 500                                                             // ms until a message is sent again: of phones on TCP, SIPp takes each for another
+	again, most := 500, 4000                                                 // ms until a message is sent again
 	if s.tcp {
-		again = 4000
+		again, most = 20000, 20000 // SIPp takes each for another
 	}
-	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + address, fmt.Sprintf("PORT=%d", at.Port()), fmt.Sprintf("AGAIN=%d", again)},
+	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + address, fmt.Sprintf("PORT=%d", at.Port()), fmt.Sprintf("AGAIN=%d", again), fmt.Sprintf("MOST=%d", most)},
 		"kamailio", "-DD", "-E", "-f", config, "-m", "768", "-M", "4", "-w", s.dir, "-P", filepath.Join(s.dir, name+".pid"))
 	eventually(s.t, name+" answers", func() bool {
 		if !in.running() {

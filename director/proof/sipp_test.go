@@ -76,6 +76,7 @@ func (s site) phone(k kind, d drive) *phones {
 		"-r", strconv.Itoa(int(math.Ceil(d.rate))), "-l", strconv.Itoa(d.open),
 		"-d", strconv.FormatInt(think.Milliseconds(), 10), "-recv_timeout", strconv.FormatInt(d.give.Milliseconds(), 10),
 		"-default_behaviors", "abortunexp", "-buff_size", strconv.Itoa(8 << 20), "-timeout", "7200s",
+		"-watchdog_minor_maxtriggers", "1000000", "-watchdog_major_maxtriggers", "1000000", // on a host that stalls, go on
 		"-cid_str", fmt.Sprintf("%%u-%%p@%s", s.host(d.host)),
 		"-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "statistics.csv", "-fd", "1",
 	}
