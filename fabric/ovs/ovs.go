@@ -111,7 +111,7 @@ func New(ctx context.Context, config Config) (*Fabric, error) {
 	if err := f.connect(ctx); err != nil {
 		return nil, fmt.Errorf("making the ovs fabric: %w", err)
 	}
-	s, err := segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, &wiring{f, ctx})
+	s, err := segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options, Outward: config.Server != ""}, &wiring{f, ctx})
 	if err != nil {
 		f.leave()
 		return nil, err
