@@ -64,21 +64,13 @@ func (in *Instance) make(ctx context.Context) (err error) {
 	return err
 }
 
-// accelerate finds the accelerator with the machine's own kernel, or with the
-// one that images are built with where that is no Linux.
+// accelerate finds the accelerator with the kernel that images are built with: an
+// image would start its application, and not end.
 func (in *Instance) accelerate(ctx context.Context) (string, error) {
-	kernel := in.origin.file
-	switch {
-	case in.origin.base != nil:
-		kernel = in.origin.base.Kernel
-	case !in.origin.ours:
-		base, err := packed.Builder{Cache: in.substrate.config.Cache, Logger: in.substrate.config.Logger}.Base(ctx)
-		if err != nil {
-			return "", err
-		}
-		kernel = base.Kernel
+	if base := in.origin.base; base != nil {
+		return in.substrate.accelerator(ctx, base.Kernel)
 	}
-	return in.substrate.accelerator(ctx, kernel)
+	return in.substrate.Accelerator(ctx)
 }
 
 // NetNS is the path of its network namespace.
