@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -66,6 +67,9 @@ func connect(s Setup) error {
 	if err := errors.Join(netlink.LinkSetMTU(link, s.MTU), netlink.LinkSetUp(link)); err != nil {
 		return err
 	}
+	if err := settle(link); err != nil {
+		return err
+	}
 	if s.Address == "" {
 		return nil
 	}
@@ -82,6 +86,25 @@ func connect(s Setup) error {
 		}
 	}
 	return nil
+}
+
+// settleLimit bounds how long an interface may take until it works.
+const settleLimit = 10 * time.Second
+
+// settle waits until an interface that is up works: the kernel may see to its
+// carrier up to a second later, and until then frames are lost.
+func settle(link netlink.Link) error {
+	for end := time.Now().Add(settleLimit); ; time.Sleep(time.Millisecond) {
+		now, err := netlink.LinkByIndex(link.Attrs().Index)
+		switch {
+		case err != nil:
+			return err
+		case now.Attrs().OperState == netlink.OperUp, now.Attrs().OperState == netlink.OperUnknown:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("no carrier after %v: its state is %s", settleLimit, now.Attrs().OperState)
+		}
+	}
 }
 
 func byMAC(mac net.HardwareAddr) (netlink.Link, error) {
