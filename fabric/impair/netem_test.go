@@ -9,9 +9,28 @@ import (
 	"vitrine/fabric/fabrictest"
 )
 
-// The tests in this file are skipped where the kernel has no netem.
+// TestNetem: where the kernel has netem it does what is asked; elsewhere it is
+// refused to who asks for it.
+func TestNetem(t *testing.T) {
+	err := hasNetem()
+	if vitrine.IsUnsupported(err) {
+		run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+		f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Netem})
+		if !vitrine.IsUnsupported(err) {
+			t.Errorf("asked for: %v, %v", f, err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("DelayIsReadBack", netemDelay)
+	t.Run("LossIsReadBack", netemLoss)
+	t.Run("ReorderingIsReadBack", netemReordering)
+	t.Run("BesideEmulator", netemBesideEmulator)
+}
 
-func TestNetemDelayIsReadBack(t *testing.T) {
+func netemDelay(t *testing.T) {
 	p := newPathBy(t, Link{Delay: 20 * time.Millisecond, Way: Out}, Netem)
 	r, _, made := p.calm(t, 500, 500, 22000)
 	within(t, "least delay, µs", r.Delay.Min, 20000-drift, 22000)
@@ -20,7 +39,7 @@ func TestNetemDelayIsReadBack(t *testing.T) {
 	}
 }
 
-func TestNetemLossIsReadBack(t *testing.T) {
+func netemLoss(t *testing.T) {
 	const n, share = 2000, 0.1
 	r, _, made := newPathBy(t, Link{Loss: share}, Netem).stream(t, n, 2000)
 	within(t, "lost", float64(r.Lost), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
@@ -29,7 +48,7 @@ func TestNetemLossIsReadBack(t *testing.T) {
 	}
 }
 
-func TestNetemReorderingIsReadBack(t *testing.T) {
+func netemReordering(t *testing.T) {
 	const n, share = 500, 0.2
 	_, arrivals, _ := newPathBy(t, Link{Delay: 100 * time.Millisecond, Reorder: share}, Netem).stream(t, n, 500)
 	early := 0
@@ -41,8 +60,8 @@ func TestNetemReorderingIsReadBack(t *testing.T) {
 	within(t, "came without the delay", float64(early), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
 }
 
-// TestNetemFabric: links of which one is netem's and one the emulator's.
-func TestNetemFabric(t *testing.T) {
+// netemBesideEmulator: links of which one is netem's and one the emulator's.
+func netemBesideEmulator(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := onBridge(run, Config{
 		Link:  Link{Delay: 10 * time.Millisecond, Jitter: time.Millisecond},
@@ -52,9 +71,6 @@ func TestNetemFabric(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := fabrictest.NewBench(t, f, run)
-	if err := hasNetem(); vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
 	one, two := b.Attach("generator"), b.Attach("sprout-1")
 	if err := b.Reach(one, two); err != nil {
 		t.Fatal(err)
