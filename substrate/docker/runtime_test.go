@@ -136,8 +136,8 @@ func TestDockerRuntimeGVisor(t *testing.T) {
 			b := runtimeBed(t, tool, name)
 			in, _ := b.create("c-1", b.image)
 			_, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}})
-			if err == nil && name == "netstack" { // it depends on the kernel and on runsc
-				t.Skip("it runs here")
+			if err == nil && name == "netstack" { // it depends on the kernel and on runsc; then there is nothing to refuse
+				return
 			}
 			if !vitrine.IsUnsupported(err) {
 				t.Errorf("%v; want a *vitrine.Unsupported", err)
