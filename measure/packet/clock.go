@@ -6,14 +6,13 @@ import "time"
 // the two were when the Clock was made: what NTP or a user does to the time of
 // day meanwhile does not bend a stream.
 type Clock struct {
-	base   time.Time
-	offset int64 // CLOCK_REALTIME - (steady - base); ns
+	offset int64 // CLOCK_REALTIME - steady; ns
 	width  int64 // between the steady readings around it: twice the most that offset is wrong; ns
 }
 
 // NewClock compares the two clocks.
 func NewClock() Clock {
-	c := Clock{base: time.Now()}
+	var c Clock
 	c.offset, c.width = c.compare()
 	return c
 }
@@ -23,18 +22,20 @@ func NewClock() Clock {
 func (c Clock) compare() (offset, width int64) {
 	width = 1 << 62
 	for range 64 {
-		before := time.Since(c.base)
+		before := nanotime()
 		wall := time.Now().UnixNano()
-		after := time.Since(c.base)
-		if w := int64(after - before); w < width {
-			offset, width = wall-int64(before)-w/2, w
+		after := nanotime()
+		if w := after - before; w < width {
+			offset, width = wall-before-w/2, w
 		}
 	}
 	return offset, width
 }
 
 // Now is the time; ns.
-func (c Clock) Now() int64 { return int64(time.Since(c.base)) + c.offset }
+//
+//go:nosplit
+func (c Clock) Now() int64 { return nanotime() + c.offset }
 
 // Drift is how far CLOCK_REALTIME has moved against the steady clock since the
 // Clock was made, and how far that can be wrong; ns.

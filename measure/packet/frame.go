@@ -110,6 +110,8 @@ func checksum(header []byte) uint16 {
 }
 
 // Put writes the probe into a payload of at least PayloadSize bytes.
+//
+//go:nosplit
 func (p Probe) Put(payload []byte) {
 	_ = payload[PayloadSize-1]
 	binary.BigEndian.PutUint32(payload, p.Run)

@@ -23,7 +23,8 @@ import (
 const (
 	wakeEarly   = 150 * time.Microsecond // before a packet's time: a sleeper wakes up late, by up to this mostly
 	sleepAtMost = 50 * time.Millisecond  // before the context is looked at again
-	checkEvery  = 256                    // packets, between looks at the context
+	far         = 2 * wakeEarly          // a time that is slept for
+	checkEvery  = 1024                   // packets, between looks at the context
 	fullRetries = 1000                   // of a send that the interface's queue had no room for
 )
 
@@ -302,14 +303,16 @@ type loop struct {
 	probe  Probe
 	sent   Sent
 	errors []int64 // how late each packet was sent
+
+	done     int     // packets that were dealt with
+	begin    int64   // the first packet's time
+	interval float64 // between packets; ns
 }
 
 func newLoop(fd int, frame []byte, skip int, stream Stream) *loop {
-	l := &loop{fd: fd, frame: frame, out: frame[skip:], stream: stream, errors: make([]int64, 0, stream.Packets)}
-	for i := range l.errors[:cap(l.errors)] { // touched now, so that no page is missing later
-		l.errors[:cap(l.errors)][i] = 0
-	}
-	runtime.GC() // now rather than meanwhile
+	l := &loop{fd: fd, frame: frame, out: frame[skip:], stream: stream, errors: make([]int64, stream.Packets)}
+	clear(l.errors) // touched now, so that no page is missing later
+	runtime.GC()    // now rather than meanwhile
 	l.clock = NewClock()
 	l.sent.Spin = l.calibrate()
 	l.probe = Probe{Run: stream.Run, Stream: stream.ID}
@@ -346,29 +349,25 @@ func (l *loop) idle(ctx context.Context, span time.Duration) error {
 }
 
 func (l *loop) run(ctx context.Context) error {
-	interval := l.stream.Interval()
-	begin := l.sent.Began + int64(time.Millisecond)
-	for i := range l.stream.Packets {
-		due := begin + int64(float64(i)*interval)
-		if i%checkEvery == 0 || interval > float64(sleepAtMost) {
-			if err := l.await(ctx, due); err != nil {
-				return err
-			}
-		}
-		now := l.wait(due)
-		l.probe.Sequence, l.probe.Scheduled, l.probe.Sent = uint32(i), due, now
-		l.probe.Put(l.frame[HeaderSize:])
-		if err := l.send(); err != nil {
+	l.begin, l.interval = l.sent.Began+int64(time.Millisecond), l.stream.Interval()
+	for next := 0; next < l.stream.Packets; {
+		due := l.due(next)
+		if err := l.await(ctx, due); err != nil {
 			return err
 		}
-		if i == 0 {
-			l.sent.First = now
+		l.doze(due)
+		var errno unix.Errno
+		if next, errno = l.burst(next, min(next+checkEvery, l.stream.Packets)); errno != 0 {
+			return sendError(errno)
 		}
-		l.sent.Last, l.sent.Behind = now, now-due
-		l.errors = append(l.errors, now-due)
 	}
 	return nil
 }
+
+// due is the time of a packet.
+//
+//go:nosplit
+func (l *loop) due(packet int) int64 { return l.begin + int64(float64(packet)*l.interval) }
 
 // await sleeps until shortly before the time, but not through the end of the context.
 func (l *loop) await(ctx context.Context, due int64) error {
@@ -387,17 +386,20 @@ func (l *loop) await(ctx context.Context, due int64) error {
 // wait returns at the time, or at once when it has passed: it sleeps while the
 // time is far, and spins for the rest.
 func (l *loop) wait(due int64) int64 {
+	l.doze(due)
+	return l.spin(due)
+}
+
+// doze sleeps while the time is far.
+func (l *loop) doze(due int64) {
 	for {
 		now := l.clock.Now()
-		l.sent.Spins++
 		left := due - now
-		if left <= 0 {
-			return now
+		if left <= int64(far) {
+			return
 		}
-		if left > 2*int64(wakeEarly) {
-			sleep(left - int64(wakeEarly))
-			l.sent.Slept += l.clock.Now() - now
-		}
+		sleep(left - int64(wakeEarly))
+		l.sent.Slept += l.clock.Now() - now
 	}
 }
 
@@ -405,24 +407,6 @@ func (l *loop) wait(due int64) int64 {
 func sleep(ns int64) {
 	ts := unix.NsecToTimespec(ns)
 	_, _, _ = unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // EINTR: the caller looks at the clock
-}
-
-// send hands the frame to the kernel. It is a raw system call: the runtime need
-// not know of it, for it does not block.
-func (l *loop) send() error {
-	for range fullRetries {
-		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(l.fd), uintptr(unsafe.Pointer(&l.out[0])), uintptr(len(l.out)), unix.MSG_DONTWAIT, 0, 0)
-		switch errno {
-		case 0:
-			l.sent.Packets++
-			return nil
-		case unix.ENOBUFS, unix.EAGAIN, unix.EINTR:
-			continue
-		}
-		return sendError(errno)
-	}
-	l.sent.Failed++
-	return nil
 }
 
 func sendError(errno unix.Errno) error {
@@ -450,7 +434,7 @@ func (l *loop) result() Sent {
 		s.Rate = float64(s.Packets-1) / float64(s.Last-s.First) * 1e9
 	}
 	s.Drift, s.Unsure = l.clock.Drift()
-	s.Schedule = percentiles(l.errors)
+	s.Schedule = percentiles(l.errors[:l.done])
 	return s
 }
 

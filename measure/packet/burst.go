@@ -1,0 +1,92 @@
+package packet
+
+import (
+	"unsafe" // also for go:linkname
+
+	"golang.org/x/sys/unix"
+)
+
+// burst sends packets, each at its own time, up to the one before end or until the
+// next one's time is far. It gives the packet to go on with.
+//
+// To the Go scheduler all of it is one system call: it does not take the thread
+// from its goroutine every 10 ms to see whether another waits, which made one
+// packet in a hundred some 100 µs late, and the collector need not wait for it. So
+// nothing in it may grow the stack, allocate or store a pointer, and what it uses
+// is kept alive by the caller.
+//
+//go:nosplit
+//go:norace
+func (l *loop) burst(next, end int) (int, unix.Errno) {
+	entersyscall()
+	var errno unix.Errno
+	for due := l.due(next); ; due = l.due(next) {
+		now := l.spin(due)
+		l.probe.Sequence, l.probe.Scheduled, l.probe.Sent = uint32(next), due, now
+		l.probe.Put(l.frame[HeaderSize:])
+		if errno = l.send(); errno != 0 {
+			break
+		}
+		if next == 0 {
+			l.sent.First = now
+		}
+		l.sent.Last, l.sent.Behind = now, now-due
+		l.errors[next] = now - due
+		next++
+		if next == end || l.due(next)-now > int64(far) {
+			break
+		}
+	}
+	l.done = next
+	exitsyscall()
+	return next, errno
+}
+
+// spin returns at the time, or at once when it has passed.
+//
+//go:nosplit
+//go:norace
+func (l *loop) spin(due int64) int64 {
+	for {
+		now := l.clock.Now()
+		l.sent.Spins++
+		if now >= due {
+			return now
+		}
+	}
+}
+
+// send hands the frame to the kernel. 0 is also that its queue had no room, which
+// is counted.
+//
+//go:nosplit
+//go:norace
+func (l *loop) send() unix.Errno {
+	for range fullRetries {
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(l.fd), uintptr(unsafe.Pointer(&l.out[0])), uintptr(len(l.out)), unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			l.sent.Packets++
+			return 0
+		case unix.ENOBUFS, unix.EAGAIN, unix.EINTR:
+			continue
+		}
+		return errno
+	}
+	l.sent.Failed++
+	return 0
+}
+
+// Of the runtime; other libraries use them so too, and it keeps them for that
+// (go.dev/issue/67401).
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
+
+// nanotime is the steady clock; ns.
+//
+//go:linkname nanotime runtime.nanotime
+func nanotime() int64
