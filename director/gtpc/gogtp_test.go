@@ -21,8 +21,10 @@ func TestGoGTPPrograms(t *testing.T) {
 		t.Skip("builds and runs four programs")
 	}
 	n := newNetwork(t)
-	n.program("pgw", "pgw-1", n.pgw(41), "Started serving S5-U")
-	n.program("pgw", "pgw-2", n.pgw(42), "Started serving S5-U")
+	n.pgws = []*program{
+		n.program("pgw", "pgw-1", n.pgw(41), "Started serving S5-U"),
+		n.program("pgw", "pgw-2", n.pgw(42), "Started serving S5-U"),
+	}
 	sgws := []*program{
 		n.program("sgw", "sgw-1", n.sgw(21, 31), "Started serving S5-U"),
 		n.program("sgw", "sgw-2", n.sgw(22, 32), "Started serving S5-U"),
@@ -103,8 +105,10 @@ func TestGoGTPThroughTwoDirectors(t *testing.T) {
 		t.Skip("builds and runs four programs")
 	}
 	n := newNetwork(t)
-	n.program("pgw", "pgw-1", n.pgw(41), "Started serving S5-U")
-	n.program("pgw", "pgw-2", n.pgw(42), "Started serving S5-U")
+	n.pgws = []*program{
+		n.program("pgw", "pgw-1", n.pgw(41), "Started serving S5-U"),
+		n.program("pgw", "pgw-2", n.pgw(42), "Started serving S5-U"),
+	}
 	sgws := []*program{
 		n.program("sgw", "sgw-1", n.sgw(21, 31), "Started serving S5-U"),
 		n.program("sgw", "sgw-2", n.sgw(22, 32), "Started serving S5-U"),

@@ -62,6 +62,7 @@ func (m *ownMME) answer(kind uint8, sequence uint32) message.Message {
 
 func (m *ownMME) attach(imsi string) *gtpv2.Session {
 	m.n.t.Helper()
+	before := m.n.registered(imsi)
 	s, sequence, err := m.conn.CreateSession(m.director,
 		ie.NewIMSI(imsi), ie.NewMSISDN("819012345678"), ie.NewMobileEquipmentIdentity("3548020912345678"),
 		ie.NewServingNetwork("001", "01"), ie.NewRATType(gtpv2.RATTypeEUTRAN), ie.NewIndicationFromOctets(0, 0, 0, 0, 0, 0, 0),
@@ -80,6 +81,7 @@ func (m *ownMME) attach(imsi string) *gtpv2.Session {
 		m.n.t.Fatalf("%s: cause %d, %v", imsi, cause, err)
 	}
 	s.AddTEID(gtpv2.IFTypeS11S4SGWGTPC, response.SenderFTEIDC.MustTEID())
+	m.n.awaitRegistered(imsi, before+1)
 	return s
 }
 

@@ -33,6 +33,7 @@ type network struct {
 	epochs    *table.Epochs
 	meter     *meter.Meter
 	epoch     uint64
+	pgws      []*program
 }
 
 func newNetwork(t *testing.T) *network {
@@ -224,6 +225,29 @@ func (n *network) places(programs []*program, line string, count int) map[string
 		case <-programs[1].news:
 		case <-limit:
 			n.t.Fatalf("%q was logged for %d of %d", line, len(found), count)
+		}
+	}
+}
+
+// registered counts what the P-GWs have logged of a subscriber's sessions.
+func (n *network) registered(imsi string) (count int) {
+	for _, p := range n.pgws {
+		count += strings.Count(p.log(), "Session created with S-GW for subscriber: "+imsi)
+	}
+	return count
+}
+
+// awaitRegistered waits until they have logged so many. A P-GW of go-gtp answers
+// before it knows the session itself, and does not survive what comes in between.
+func (n *network) awaitRegistered(imsi string, count int) {
+	n.t.Helper()
+	limit := time.After(30 * time.Second)
+	for n.registered(imsi) < count {
+		select {
+		case <-n.pgws[0].news:
+		case <-n.pgws[1].news:
+		case <-limit:
+			n.t.Fatalf("no P-GW has the session of %s", imsi)
 		}
 	}
 }
