@@ -12,7 +12,6 @@ import (
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
-	"vitrine/substrate"
 )
 
 // A sending is what one stream was sent with: for efficiency, the sender's
@@ -242,19 +241,4 @@ func (d *Detail) valid() error {
 		return fmt.Errorf("the packets took %.0f ns of CPU time each, the background taken off: the host was busy with something else", d.CPU.Total)
 	}
 	return nil
-}
-
-// An accelerated is a substrate whose instances are virtual machines.
-type accelerated interface {
-	Accelerator(ctx context.Context) (string, error)
-}
-
-// accelerator is what virtual machines of the substrate run with; empty: they
-// are none.
-func accelerator(ctx context.Context, sub substrate.Substrate) (string, error) {
-	a, ok := sub.(accelerated)
-	if !ok {
-		return "", nil
-	}
-	return a.Accelerator(ctx)
 }

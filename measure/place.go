@@ -90,7 +90,7 @@ func openSite(ctx context.Context, c *Config, v visit, dir string) (_ *site, err
 		return nil, err
 	}
 	s.closers = append(s.closers, sub.Close)
-	if s.accelerator, err = accelerator(ctx, sub); err != nil {
+	if s.accelerator, err = substrate.AcceleratorOf(ctx, sub); err != nil {
 		return nil, err
 	}
 	wiring, err := c.Backends.Fabric(ctx, choice, spec.Node{})

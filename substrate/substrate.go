@@ -84,11 +84,20 @@ type Cleaner interface {
 	Clean(ctx context.Context) (removed []string, err error)
 }
 
-// An Accelerated is a Substrate whose instances are virtual machines.
+// An Accelerated is a Substrate whose instances may be virtual machines.
 type Accelerated interface {
-	// Accelerator is what they run with here: "kvm", or "tcg", which emulates.
+	// Accelerator is what they run with here: "kvm", or "tcg", which emulates; empty:
+	// they are none.
 	// The answer comes from booting, and what boots may have to be built first.
 	Accelerator(ctx context.Context) (string, error)
+}
+
+// AcceleratorOf is what a substrate's virtual machines run with; empty: it has none.
+func AcceleratorOf(ctx context.Context, s Substrate) (string, error) {
+	if a, ok := s.(Accelerated); ok {
+		return a.Accelerator(ctx)
+	}
+	return "", nil
 }
 
 // A Checker says what of a back end this host can do.

@@ -144,10 +144,7 @@ func (b *backends) acceleratorOf(ctx context.Context, choice spec.Choice, part s
 		return "", err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	if a, ok := s.(substrate.Accelerated); ok {
-		return a.Accelerator(ctx)
-	}
-	return "", nil
+	return substrate.AcceleratorOf(ctx, s)
 }
 
 // place opens a substrate that is not for a deployment, but to look at or to

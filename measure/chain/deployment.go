@@ -74,7 +74,7 @@ func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment,
 	if d.fabric, err = c.Backends.Fabric(ctx, choice, spec.Node{}); err != nil {
 		return d, fmt.Errorf("fabric %s: %w", v.path.Fabric, err)
 	}
-	if d.accelerator, err = accelerator(ctx, d.function); err != nil {
+	if d.accelerator, err = substrate.AcceleratorOf(ctx, d.function); err != nil {
 		return d, err
 	}
 	if v.path.Forwarder == OVS {
@@ -103,18 +103,6 @@ func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment,
 		return d, err
 	}
 	return d, d.start(ctx)
-}
-
-// accelerator is what virtual machines of the substrate run with; empty: they
-// are none.
-func accelerator(ctx context.Context, s substrate.Substrate) (string, error) {
-	a, ok := s.(interface {
-		Accelerator(ctx context.Context) (string, error)
-	})
-	if !ok {
-		return "", nil
-	}
-	return a.Accelerator(ctx)
 }
 
 // place makes and wires an instance. It gives it also with an error, once there

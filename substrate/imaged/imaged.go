@@ -52,13 +52,7 @@ func (s *Substrate) Close(ctx context.Context) error { return s.config.Substrate
 
 // Accelerator is what the substrate's machines run with; empty: it has none.
 func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
-	of, ok := s.config.Substrate.(interface {
-		Accelerator(context.Context) (string, error)
-	})
-	if !ok {
-		return "", nil
-	}
-	return of.Accelerator(ctx)
+	return substrate.AcceleratorOf(ctx, s.config.Substrate)
 }
 
 // Create makes the instance with the image that was built for this substrate. A

@@ -49,27 +49,12 @@ func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the agent for virtual machines: %w", err)
 	}
-	accelerator, why, err := s.accelerator(ctx, base.Kernel)
+	accelerator, why, err := s.config.Prober.Choose(ctx, s.config.Accelerator, base.Kernel)
 	if err != nil {
 		return nil, err
 	}
 	s.prepared = &guestFiles{base: base, agent: agent, accelerator: accelerator, why: why}
 	return s.prepared, nil
-}
-
-// accelerator is the one that was asked for, or the better one that works.
-func (s *Substrate) accelerator(ctx context.Context, kernel string) (found, why string, err error) {
-	if s.config.Accelerator == machine.TCG {
-		return machine.TCG, "it was asked for", nil
-	}
-	found, why, err = s.config.Prober.Accelerator(ctx, kernel)
-	if err != nil {
-		return "", "", err
-	}
-	if s.config.Accelerator == machine.KVM && found != machine.KVM {
-		return "", "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
-	}
-	return found, why, nil
 }
 
 // warn says, once, that machines are emulated.

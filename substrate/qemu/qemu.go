@@ -14,6 +14,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,12 +99,11 @@ func New(config Config) (*Substrate, error) {
 	if config.Prober == nil {
 		config.Prober = new(machine.Prober)
 	}
-	switch config.Accelerator {
-	case "":
-		config.Accelerator = auto
-	case auto, machine.KVM, machine.TCG:
-	default:
-		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("accelerator: %q", config.Accelerator), Want: "auto, kvm or tcg"}
+	if config.Accelerator == "" {
+		config.Accelerator = machine.Auto
+	}
+	if !slices.Contains(machine.Accelerators(), config.Accelerator) {
+		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("accelerator: %q", config.Accelerator), Want: strings.Join(machine.Accelerators(), ", ")}
 	}
 	if config.Memory == 0 {
 		config.Memory = usualMemory
@@ -113,8 +114,6 @@ func New(config Config) (*Substrate, error) {
 	}
 	return &Substrate{config: config, places: places, instances: make(map[string]*Instance)}, nil
 }
-
-const auto = "auto"
 
 // Namespaces says that instances have network namespaces of their own.
 func (s *Substrate) Namespaces() bool { return true }

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -102,11 +103,11 @@ func New(config Config) (*Substrate, error) {
 		name, given string
 		of          []string
 	}{
-		{"accelerator", config.Accelerator, []string{"", auto, machine.KVM, machine.TCG}},
-		{"machine", config.Machine, []string{"", auto, machine.MicroVM, machine.Q35}},
+		{"accelerator", config.Accelerator, machine.Accelerators()},
+		{"machine", config.Machine, []string{auto, machine.MicroVM, machine.Q35}},
 	} {
-		if !contains(choice.of, choice.given) {
-			return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%s: %q", choice.name, choice.given), Want: strings.Join(choice.of[1:], ", ")}
+		if choice.given != "" && !slices.Contains(choice.of, choice.given) {
+			return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%s: %q", choice.name, choice.given), Want: strings.Join(choice.of, ", ")}
 		}
 	}
 	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: config.Run, Logger: config.Logger, Environ: config.Environ})
@@ -114,15 +115,6 @@ func New(config Config) (*Substrate, error) {
 		return nil, err
 	}
 	return &Substrate{config: config, places: places, instances: make(map[string]*Instance)}, nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // Namespaces says that instances have network namespaces of their own.
@@ -186,18 +178,11 @@ func (s *Substrate) forget(in *Instance) {
 	}
 }
 
-// accelerator is the one that was asked for, or the better one that works: found
-// out by booting the kernel.
+// accelerator is the one that was asked for, or the better one that works.
 func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, error) {
-	if s.config.Accelerator == machine.TCG {
-		return machine.TCG, nil
-	}
-	found, why, err := s.config.Prober.Accelerator(ctx, kernel)
+	found, why, err := s.config.Prober.Choose(ctx, s.config.Accelerator, kernel)
 	if err != nil {
 		return "", err
-	}
-	if s.config.Accelerator == machine.KVM && found != machine.KVM {
-		return "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
 	}
 	if !machine.Comparable(found) {
 		s.config.Logger.Debug("machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)

@@ -16,9 +16,13 @@ import (
 
 // Accelerators, the better one first.
 const (
-	KVM = "kvm" // the processor's own virtualization
-	TCG = "tcg" // emulation: times taken in it say nothing about hardware
+	KVM  = "kvm"  // the processor's own virtualization
+	TCG  = "tcg"  // emulation: times taken in it say nothing about hardware
+	Auto = "auto" // asked for: the better one that works
 )
+
+// Accelerators are what can be asked for.
+func Accelerators() []string { return []string{Auto, KVM, TCG} }
 
 // Comparable says whether what was measured in machines under the accelerator
 // can be compared with what was measured on hardware.
@@ -58,6 +62,23 @@ func (p *Prober) Accelerator(ctx context.Context, kernel string) (accelerator, w
 		p.probed = ctx.Err() == nil // one that was cut short says nothing
 	}
 	return p.found, p.why, p.err
+}
+
+// Choose gives the accelerator that was asked for, or for Auto the better one that
+// works, and why it is no better one. KVM where no kernel boots with it is a
+// *vitrine.Unsupported.
+func (p *Prober) Choose(ctx context.Context, asked, kernel string) (found, why string, err error) {
+	if asked == TCG {
+		return TCG, "it was asked for", nil
+	}
+	found, why, err = p.Accelerator(ctx, kernel)
+	if err != nil {
+		return "", "", err
+	}
+	if asked == KVM && found != KVM {
+		return "", "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
+	}
+	return found, why, nil
 }
 
 func probe(ctx context.Context, kernel string) (accelerator, why string, err error) {
