@@ -35,6 +35,9 @@ type stage struct {
 	run       *runs.Run
 	devices   int // the core of the device under test
 	loads     int // the core of load and sinks
+	// firm has the two keep their cores: the device comes before all else
+	// (SCHED_FIFO), the load, which is never idle, has the most of a fair share.
+	firm bool
 }
 
 // newStage also returns what was made before an error, to be closed.
@@ -103,8 +106,29 @@ func (s *stage) start(cmd *exec.Cmd, core int) error {
 		if err := unix.SchedSetaffinity(0, &only); err != nil {
 			return fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
 		}
-		return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &before))
+		restore, err := s.rank(core)
+		if err != nil {
+			return fmt.Errorf("have %s keep core %d: %w", cmd.Path, core, err)
+		}
+		return errors.Join(cmd.Start(), restore(), unix.SchedSetaffinity(0, &before))
 	})
+}
+
+// rank gives the calling thread the standing of what runs on the core, and a
+// function that takes it back.
+func (s *stage) rank(core int) (restore func() error, err error) {
+	if !s.firm {
+		return func() error { return nil }, nil
+	}
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: -20}
+	if core == s.devices {
+		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	}
+	return func() error { return unix.SchedSetAttr(0, before, 0) }, unix.SchedSetAttr(0, &attr, 0)
 }
 
 // stopWait is how long a program has to end when it is told to.
