@@ -29,9 +29,10 @@ type substrateKind struct {
 	config any // the part servers.NAME of a deployment
 	// open makes one for a run; the part may be the zero Node.
 	open func(ctx context.Context, b *backends, network string, part spec.Node) (place, error)
-	// program is the check whose detail is the version of what drives it; empty:
-	// the kernel.
-	program string
+	// version is that of what the substrate drives; empty: it cannot be found out here.
+	version func(ctx context.Context) string
+	// machines says that instances are virtual machines, which run with an accelerator.
+	machines bool
 }
 
 // A place is what all substrates are: they make instances, remove what dead runs
@@ -45,10 +46,10 @@ type place interface {
 // substrates are all there are. A new one is one entry.
 func substrates() map[string]substrateKind {
 	return map[string]substrateKind{
-		"process":   {config: process.Config{}, open: openProcess},
-		"docker":    {config: docker.Config{}, open: openDocker, program: "docker: engine"},
-		"qemu":      {config: qemu.Config{}, open: openQEMU, program: "qemu: program"},
-		"unikernel": {config: unikernel.Config{}, open: openUnikernel, program: "qemu: program"},
+		"process":   {config: process.Config{}, open: openProcess, version: kernelVersion},
+		"docker":    {config: docker.Config{}, open: openDocker, version: dockerVersion},
+		"qemu":      {config: qemu.Config{}, open: openQEMU, version: machineVersion, machines: true},
+		"unikernel": {config: unikernel.Config{}, open: openUnikernel, version: machineVersion, machines: true},
 	}
 }
 
@@ -125,11 +126,11 @@ func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (pl
 // the trials say why.
 func (b *backends) accelerator(ctx context.Context, servers spec.Servers) string {
 	found := "none"
-	for _, choice := range servers.Choices() {
-		name, err := b.acceleratorOf(ctx, choice, servers.Parts[choice.Substrate])
+	for _, of := range servers.Substrate {
+		name, err := b.acceleratorOf(ctx, spec.Choice{Substrate: of}, servers.Parts[of])
 		switch {
 		case err != nil:
-			b.log.Warn("looking for the accelerator of virtual machines", "substrate", choice.Substrate, "error", err)
+			b.log.Warn("looking for the accelerator of virtual machines", "substrate", of, "error", err)
 		case name != "" && (found == "none" || !machine.Comparable(name)):
 			found = name
 		}
@@ -139,6 +140,9 @@ func (b *backends) accelerator(ctx context.Context, servers spec.Servers) string
 
 // acceleratorOf is that of one substrate; empty: it has no virtual machines.
 func (b *backends) acceleratorOf(ctx context.Context, choice spec.Choice, part spec.Node) (name string, err error) {
+	if !substrates()[choice.Substrate].machines {
+		return "", nil
+	}
 	s, err := b.substrate(ctx, choice, part)
 	if err != nil {
 		return "", err
@@ -164,16 +168,20 @@ func (b *backends) substrateChecks(ctx context.Context, name string) []substrate
 
 // substrateVersion is the version of what the substrate drives.
 func (b *backends) substrateVersion(ctx context.Context, name string) string {
-	program := substrates()[name].program
-	if program == "" {
-		return "kernel"
-	}
-	for _, c := range b.substrateChecks(ctx, name) {
-		if c.Name == program {
-			return c.Detail
-		}
-	}
-	return ""
+	return substrates()[name].version(ctx)
+}
+
+// kernelVersion points to the host's kernel, which is on record anyway.
+func kernelVersion(context.Context) string { return "kernel" }
+
+func dockerVersion(ctx context.Context) string {
+	version, _ := docker.Version(ctx, dockerConfig()) // where there is no engine, the trials say so
+	return version
+}
+
+func machineVersion(ctx context.Context) string {
+	version, _ := machine.Version(ctx) // likewise
+	return version
 }
 
 // cleaners remove what dead runs left behind; interfaces that were lent to

@@ -20,6 +20,20 @@ func Check(ctx context.Context, config Config) []substrate.Check {
 	return s.Check(ctx)
 }
 
+// Version is that of the engine that the configuration names, and of the API
+// that is spoken with it.
+func Version(ctx context.Context, config Config) (string, error) {
+	e, err := dialEngine(ctx, config.Host)
+	if err != nil {
+		return "", err
+	}
+	return e.version(), e.api.Close()
+}
+
+func (e *engine) version() string {
+	return fmt.Sprintf("version %s, API %s, %s", e.info.ServerVersion, e.api.ClientVersion(), e.host)
+}
+
 // Check says what this engine can do.
 func (s *Substrate) Check(context.Context) []substrate.Check {
 	i := s.info
@@ -41,7 +55,7 @@ func (s *Substrate) Check(context.Context) []substrate.Check {
 		wiring.OK, wiring.Detail, wiring.Missing = false, "", err.Error()
 	}
 	return []substrate.Check{
-		check("engine", true, fmt.Sprintf("version %s, API %s, %s", i.ServerVersion, s.api.ClientVersion(), s.host), ""),
+		check("engine", true, s.version(), ""),
 		check("storage", true, "driver "+i.Driver, ""),
 		check("runtimes", true, fmt.Sprintf("%s; default %s", strings.Join(s.runtimes(), " "), i.DefaultRuntime), ""),
 		check("CPU quotas", i.CPUCfsQuota && i.CPUCfsPeriod, cgroups, controller),

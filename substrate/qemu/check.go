@@ -3,8 +3,6 @@ package qemu
 import (
 	"context"
 	"os"
-	"os/exec"
-	"strings"
 
 	"vitrine/image/debian"
 	"vitrine/substrate"
@@ -15,10 +13,8 @@ import (
 // is tried by booting only where the guest's kernel is there already.
 func (s *Substrate) Check(ctx context.Context) []substrate.Check {
 	program := substrate.Check{Name: "qemu: program"}
-	out, err := exec.CommandContext(ctx, machine.Program, "--version").Output()
-	if program.OK = err == nil; program.OK {
-		program.Detail, _, _ = strings.Cut(string(out), "\n")
-	} else {
+	version, err := machine.Version(ctx)
+	if program.OK, program.Detail = err == nil, version; !program.OK {
 		program.Missing = machine.Program + ": install qemu-system-x86"
 	}
 	guest := substrate.Check{Name: "qemu: Debian guest", OK: true}

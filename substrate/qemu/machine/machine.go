@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"vitrine"
@@ -21,6 +23,24 @@ import (
 
 // Program is the one that runs machines.
 const Program = "qemu-system-x86_64"
+
+// Version is what the program that runs machines says of itself. Without the
+// program the error is a *vitrine.Unsupported.
+func Version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, Program, "--version").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", withoutProgram()
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", Program, err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first, nil
+}
+
+func withoutProgram() error {
+	return &vitrine.Unsupported{What: "virtual machines", Missing: "the program " + Program, Do: "install qemu-system-x86"}
+}
 
 // Models of machines.
 const (

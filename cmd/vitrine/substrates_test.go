@@ -1,0 +1,65 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/spec"
+	"vitrine/substrate/qemu/machine"
+)
+
+// TestSubstrateVersions: every substrate says the version of what it drives, and
+// machines are not booted for that, whichever they are.
+func TestSubstrateVersions(t *testing.T) {
+	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := machine.Version(t.Context())
+	if err != nil && !vitrine.IsUnsupported(err) {
+		t.Fatal(err)
+	}
+	if err == nil && !strings.Contains(program, "version ") {
+		t.Errorf("the program of machines is %q", program)
+	}
+	for name, want := range map[string]string{"process": "kernel", "qemu": program, "unikernel": program} {
+		if got := b.substrateVersion(t.Context(), name); got != want {
+			t.Errorf("%s: version %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestAcceleratorAsksMachinesAlone: no engine is asked what its virtual machines
+// run with.
+func TestAcceleratorAsksMachinesAlone(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "engine")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	asked := make(chan struct{}, 1)
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+			asked <- struct{}{}
+		}
+	}()
+	t.Setenv("DOCKER_HOST", "unix://"+socket)
+	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := b.accelerator(t.Context(), spec.Servers{Substrate: []string{"process", "docker"}}); found != "none" {
+		t.Errorf("virtual machines of processes and containers run with %q", found)
+	}
+	select {
+	case <-asked:
+		t.Error("the engine was asked")
+	default:
+	}
+}
