@@ -34,10 +34,11 @@ type Profile struct {
 
 // A Setting is what holds on one substrate with one set of options.
 type Setting struct {
-	Substrate  string             `json:"substrate"`                        // Such as process.
-	Options    string             `json:"options"`                          // Such as pinning=on; empty when none varies.
-	Components []ComponentProfile `json:"components" jsonschema:"required"` // What each component costs.
-	Sizes      []SizeProfile      `json:"sizes" jsonschema:"required"`      // Ascending by vCPUs.
+	Substrate   string             `json:"substrate"`                        // Such as process.
+	Options     string             `json:"options"`                          // Such as pinning=on; empty when none varies.
+	Accelerator string             `json:"accelerator,omitempty"`            // What virtual machines ran with; tcg is emulation, not comparable with hardware. Left out: there were none.
+	Components  []ComponentProfile `json:"components" jsonschema:"required"` // What each component costs.
+	Sizes       []SizeProfile      `json:"sizes" jsonschema:"required"`      // Ascending by vCPUs.
 }
 
 // A SizeProfile is what one size carries.

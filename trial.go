@@ -17,6 +17,20 @@ type Key struct {
 	Rate      float64 // offered rate asked for, in the workload's unit
 }
 
+// Emulation is the accelerator of virtual machines that have none, QEMU's
+// translator: what is measured under it cannot be compared with what was measured
+// on hardware.
+const Emulation = "tcg"
+
+// NotComparable says why figures that were measured under the accelerator cannot
+// be compared with others; empty: they can.
+func NotComparable(accelerator string) string {
+	if accelerator != Emulation {
+		return ""
+	}
+	return "measured under emulation (" + Emulation + "): not comparable with hardware"
+}
+
 // An Outcome is what one trial gave.
 type Outcome struct {
 	Key
@@ -31,6 +45,10 @@ type Outcome struct {
 	Use       map[string]Use // by instance, means over the window
 	Valid     bool           // false: never a verdict on the function
 	Reason    string         // why it is invalid, or what to know about it
+
+	// Accelerator is what the function's virtual machines ran with, "kvm" or "tcg";
+	// empty: there were none, or the trial is from before this was kept.
+	Accelerator string `json:",omitempty"`
 
 	// Measured is what a trial of another kind than load gave beside, in the form
 	// of the package that made it: packet streams, measure.Detail. Empty: nothing.

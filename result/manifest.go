@@ -112,16 +112,13 @@ func (m Manifest) Measures(kind string) bool {
 	return len(m.Measurement) > 0 && json.Unmarshal(m.Measurement, &x) == nil && x.Kind == kind
 }
 
-// emulation is the accelerator that is none: QEMU's translator.
-const emulation = "tcg"
-
 // NotComparable says why the run's figures cannot be compared with those of
 // other runs; empty: they can. It belongs to every table and figure made of them.
 func (m Manifest) NotComparable() string {
-	if m.Accelerator != emulation {
+	if vitrine.NotComparable(m.Accelerator) == "" {
 		return ""
 	}
-	return "virtual machines were emulated (accelerator " + emulation + ")"
+	return "virtual machines were emulated (accelerator " + m.Accelerator + ")"
 }
 
 // A Generator is what made the load.

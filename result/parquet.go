@@ -41,6 +41,7 @@ type trialRow struct {
 	LatencyP99   *float64 `parquet:"latency_p99_ms,optional"`
 	Valid        bool     `parquet:"valid"`
 	Reason       string   `parquet:"reason"`
+	Accelerator  string   `parquet:"accelerator,dict"`
 }
 
 func newTrialRow(o vitrine.Outcome) trialRow {
@@ -52,7 +53,7 @@ func newTrialRow(o vitrine.Outcome) trialRow {
 		LatencyP50:   latency(o, o.Latency.P50),
 		LatencyP95:   latency(o, o.Latency.P95),
 		LatencyP99:   latency(o, o.Latency.P99),
-		Valid:        o.Valid, Reason: o.Reason,
+		Valid:        o.Valid, Reason: o.Reason, Accelerator: o.Accelerator,
 	}
 }
 

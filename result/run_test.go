@@ -48,7 +48,7 @@ func outcome(seq int) vitrine.Outcome {
 			Component: "bono", CPU: &cpu, VCPUs: 0.5,
 			Missing: map[string]string{"memory": "no controller"},
 		}},
-		Valid: true, Reason: `one "odd", call`,
+		Valid: true, Reason: `one "odd", call`, Accelerator: "kvm",
 	}
 }
 
@@ -155,8 +155,8 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 	r := create(t, dir)
 	appendAll(t, r, 1)
 	dead := vitrine.Outcome{
-		Key:    vitrine.Key{Seq: 2, Attempt: 3, Substrate: "docker", Sizing: "bn1s", Repeat: 2, Rate: 1e6},
-		Reason: "the generator crashed:\nexit status 1",
+		Key:    vitrine.Key{Seq: 2, Attempt: 3, Substrate: "qemu", Sizing: "bn1s", Repeat: 2, Rate: 1e6},
+		Reason: "the generator crashed:\nexit status 1", Accelerator: vitrine.Emulation,
 	}
 	if err := r.Append(dead); err != nil {
 		t.Fatal(err)
@@ -166,9 +166,9 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"seq,attempt,substrate,options,sizing,repeat,rate,duration_s,scheduled,offered,succeeded,failed,success_ratio,latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason",
-		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call`,
-		"2|3|docker||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1",
+		"seq,attempt,substrate,options,sizing,repeat,rate,duration_s,scheduled,offered,succeeded,failed,success_ratio,latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator",
+		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call|kvm`,
+		"2|3|qemu||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1|tcg",
 	}
 	got := []string{strings.Join(rows[0], ","), strings.Join(rows[1], "|"), strings.Join(rows[2], "|")}
 	if !slices.Equal(got, want) {
@@ -249,6 +249,25 @@ func TestATrialIsWrittenOnce(t *testing.T) {
 	closed(t, r)
 	if err := r.Append(outcome(2)); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Append after Close gives %v", err)
+	}
+}
+
+// A run from before trials said what virtual machines ran with is gone on with.
+func TestTablesWithoutAcceleratorsAreMended(t *testing.T) {
+	dir := t.TempDir()
+	r := create(t, dir)
+	appendAll(t, r, 1)
+	closed(t, r)
+	table := string(read(t, dir, "trials.csv"))
+	header, row, _ := strings.Cut(strings.TrimSuffix(table, "\n"), "\n")
+	older := strings.TrimSuffix(header, ",accelerator") + "\n" + strings.TrimSuffix(row, ",kvm") + "\n"
+	write(t, []byte(older), dir, "trials.csv")
+	if d, err := result.Load(dir); err != nil || len(d.Outcomes) != 1 || len(d.Warnings) > 0 {
+		t.Errorf("Load gives %+v, %v", d, err)
+	}
+	closed(t, reopen(t, dir))
+	if got := string(read(t, dir, "trials.csv")); got != table {
+		t.Errorf("trials.csv became\n%s, want\n%s", got, table)
 	}
 }
 

@@ -13,10 +13,11 @@ import (
 // vitrine.Key.
 const TableHeader = "seq,attempt,substrate,options,sizing,repeat,rate,duration_s," +
 	"scheduled,offered,succeeded,failed,success_ratio," +
-	"latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason"
+	"latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator"
 
 // tableRow is one outcome in the columns of TableHeader. What is not known is
-// empty: the ratio when nothing was scheduled, a latency when nothing succeeded.
+// empty: the ratio when nothing was scheduled, a latency when nothing succeeded,
+// the accelerator where there was no virtual machine.
 func tableRow(o vitrine.Outcome) []string {
 	return []string{
 		strconv.Itoa(o.Seq), strconv.Itoa(o.Attempt),
@@ -26,7 +27,7 @@ func tableRow(o vitrine.Outcome) []string {
 		strconv.FormatInt(o.Succeeded, 10), strconv.FormatInt(o.FailedTotal(), 10),
 		optional(ratio(o)),
 		optional(latency(o, o.Latency.P50)), optional(latency(o, o.Latency.P95)), optional(latency(o, o.Latency.P99)),
-		strconv.FormatBool(o.Valid), o.Reason,
+		strconv.FormatBool(o.Valid), o.Reason, o.Accelerator,
 	}
 }
 

@@ -124,12 +124,14 @@ func TestParquetSaysWhatTheTablesSay(t *testing.T) {
 		Rate  float64  `parquet:"rate"`
 		Ratio *float64 `parquet:"success_ratio,optional"`
 		Valid bool     `parquet:"valid"`
+
+		Accelerator string `parquet:"accelerator"`
 	}
 	trials, err := parquet.ReadFile[trial](filepath.Join(dir, "trials.parquet"))
 	if err != nil || len(trials) != 3 {
 		t.Fatalf("%v, %v", trials, err)
 	}
-	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[2].Ratio != nil {
+	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[1].Accelerator != "kvm" || trials[2].Ratio != nil {
 		t.Errorf("trials %+v", trials)
 	}
 	type usage struct {

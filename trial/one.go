@@ -67,6 +67,7 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 	if trialErr != nil {
 		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
 	}
+	out.Accelerator = d.site.accelerator
 	out.Overhead = max(took-out.Duration, 0)
 	out.Use = watch.Use(begin, begin.Add(out.Duration))
 	return out, nil

@@ -63,7 +63,12 @@ func (c *campaign) profile() (vitrine.Profile, error) {
 	}
 	trials := sha256.New()
 	lines := json.NewEncoder(trials)
+	accelerators := map[[2]string]string{}
 	for _, o := range c.Results.Outcomes() {
+		of := [2]string{o.Substrate, o.Options}
+		if o.Accelerator != "" && accelerators[of] != vitrine.Emulation { // one emulated trial marks them all
+			accelerators[of] = o.Accelerator
+		}
 		if err := lines.Encode(o); err != nil {
 			return p, err
 		}
@@ -81,6 +86,7 @@ func (c *campaign) profile() (vitrine.Profile, error) {
 		}
 		s := size.Setting(c.space(), measured, c.Seed)
 		s.Substrate, s.Options = choice.Substrate, choice.Options
+		s.Accelerator = accelerators[[2]string{choice.Substrate, choice.Options}]
 		p.Settings = append(p.Settings, s)
 	}
 	return p, p.Check()

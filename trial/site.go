@@ -35,6 +35,8 @@ type site struct {
 	fabric   fabric.Fabric
 	gen      *instance
 	awake    []*awake // what keeps the function's CPUs awake
+
+	accelerator string // of the function's virtual machines; empty: it has none
 }
 
 // openSite makes the back ends of one combination and puts the generator in place.
@@ -50,6 +52,9 @@ func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error
 		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
 	}
 	s.function = function
+	if s.accelerator, err = substrate.AcceleratorOf(ctx, function); err != nil {
+		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
+	}
 	host, err := c.Backends.Host(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("the generator's place: %w", err)

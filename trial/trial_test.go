@@ -355,6 +355,41 @@ func TestCampaignFindsCapacity(t *testing.T) {
 	}
 }
 
+// An emulated is a substrate that says of itself that it emulates machines.
+type emulated struct{ substrate.Substrate }
+
+func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Emulation, nil }
+
+// TestEmulationIsMarked: every trial says what its virtual machines ran with, and
+// the profile made of them does, also when all are on record.
+func TestEmulationIsMarked(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	plain := c.config.Backends.Substrate
+	c.config.Backends.Substrate = func(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
+		s, err := plain(ctx, o, part)
+		return emulated{s}, err
+	}
+	for range 2 {
+		if _, err := c.measure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range c.outcomes() {
+			if o.Accelerator != vitrine.Emulation {
+				t.Errorf("trial %d ran with %q", o.Seq, o.Accelerator)
+			}
+		}
+		text, err := os.ReadFile(filepath.Join(c.dir, "profile.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conforms(t, text)
+		p, err := vitrine.ParseProfile(text)
+		if err != nil || p.Settings[0].Accelerator != vitrine.Emulation {
+			t.Errorf("the profile is not marked: %v\n%s", err, text)
+		}
+	}
+}
+
 func TestFaultsMakeTrialsInvalid(t *testing.T) {
 	for name, tt := range map[string]struct{ function, params, reason string }{
 		"garbage":       {params: "fault: garbage", reason: "report"},

@@ -45,6 +45,9 @@ type answer struct {
 	Threshold float64 `json:"threshold"`
 	Substrate string  `json:"substrate"`
 	Options   string  `json:"options"`
+
+	Accelerator   string `json:"accelerator,omitempty"`    // of virtual machines
+	NotComparable string `json:"not_comparable,omitempty"` // why not
 	vitrine.SizeProfile
 }
 
@@ -81,7 +84,8 @@ func (a *app) predict(path string, f predictFlags) error {
 	}
 	if f.json {
 		return json.NewEncoder(a.stdout).Encode(answer{p.Function, f.rate, p.Unit, p.Thresholds[0],
-			chosen.Setting.Substrate, chosen.Setting.Options, *chosen.Size})
+			chosen.Setting.Substrate, chosen.Setting.Options,
+			chosen.Setting.Accelerator, vitrine.NotComparable(chosen.Setting.Accelerator), *chosen.Size})
 	}
 	return a.printPrediction(p, f.rate, chosen)
 }
@@ -126,7 +130,7 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 	if z.Censored == vitrine.CensoredAbove || z.Censored == vitrine.CensoredGenerator {
 		least = "at least "
 	}
-	for _, line := range [][2]string{
+	lines := [][2]string{
 		{"size", fmt.Sprintf("%s, the fewest vCPUs that carry %.4g %s for sure", z.Sizing, rate, p.Unit)},
 		{"vcpus", fmt.Sprintf("%.4g", z.VCPUs)},
 		{"capacity", fmt.Sprintf("%s%.4g %s at success ratio %.4g, %.0f%% interval [%.4g, %.4g]", least, z.Rate, p.Unit,
@@ -134,7 +138,11 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 		{"saturates first", first},
 		{"known by", map[string]string{vitrine.SourceMeasured: "measuring this very size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
 		{"on", on},
-	} {
+	}
+	if why := vitrine.NotComparable(c.Setting.Accelerator); why != "" {
+		lines = append(lines, [2]string{"beware", why})
+	}
+	for _, line := range lines {
 		if _, err := fmt.Fprintf(a.stdout, "%-16s %s\n", line[0], line[1]); err != nil {
 			return err
 		}

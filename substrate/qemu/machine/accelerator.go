@@ -16,9 +16,9 @@ import (
 
 // Accelerators, the better one first.
 const (
-	KVM  = "kvm"  // the processor's own virtualization
-	TCG  = "tcg"  // emulation: times taken in it say nothing about hardware
-	Auto = "auto" // asked for: the better one that works
+	KVM  = "kvm"             // the processor's own virtualization
+	TCG  = vitrine.Emulation // times taken in it say nothing about hardware
+	Auto = "auto"            // asked for: the better one that works
 )
 
 // Accelerators are what can be asked for.
@@ -26,7 +26,7 @@ func Accelerators() []string { return []string{Auto, KVM, TCG} }
 
 // Comparable says whether what was measured in machines under the accelerator
 // can be compared with what was measured on hardware.
-func Comparable(accelerator string) bool { return accelerator != TCG }
+func Comparable(accelerator string) bool { return vitrine.NotComparable(accelerator) == "" }
 
 // A Prober finds out, once, which accelerator machines run with here: by
 // booting a kernel with it, for /dev/kvm may be there and not work. Use one
@@ -83,7 +83,7 @@ func (p *Prober) Choose(ctx context.Context, asked, kernel string) (found, why s
 
 func probe(ctx context.Context, kernel string) (accelerator, why string, err error) {
 	if _, err := exec.LookPath(Program); err != nil {
-		return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: "the program " + Program, Do: "install qemu-system-x86"}
+		return "", "", withoutProgram()
 	}
 	var whys []string
 	for _, a := range []string{KVM, TCG} {
