@@ -10,10 +10,13 @@
 package measure
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,6 +25,7 @@ import (
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 	"vitrine/result"
+	"vitrine/spec"
 	"vitrine/trial"
 )
 
@@ -76,7 +80,24 @@ type Settings struct {
 	Rates      Rates         `json:"rates"`                   // packets a second
 	Given      Given         `json:"given"`                   // by the user, so not to be scaled
 	Platform   Platform      `json:"platform,omitzero"`       // known once it runs
-	Scaled     []string      `json:"scaled,omitempty"`        // what was scaled to this host, and why
+	Options    Options       `json:"options,omitempty"`
+	Scaled     []string      `json:"scaled,omitempty"` // what was scaled to this host, and why
+}
+
+// Options are what substrates and fabrics are told, by name, as the user wrote
+// it: Config.Parts for those who read.
+type Options map[string]json.RawMessage
+
+// All gives the names in order, and what is said, in one line.
+func (o Options) All() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, name := range slices.Sorted(maps.Keys(o)) {
+			var line bytes.Buffer
+			if json.Compact(&line, o[name]) != nil || !yield(name, line.String()) {
+				return
+			}
+		}
+	}
 }
 
 // Rates are packets a second.
@@ -149,6 +170,7 @@ func repeated[T comparable](list []T) string {
 // A Config is a measurement to run.
 type Config struct {
 	Plan     Plan
+	Parts    map[string]spec.Node // by substrate and fabric: its own options
 	Backends trial.Backends
 	CPUs     trial.CPUs
 	RunID    string

@@ -85,7 +85,7 @@ func openSite(ctx context.Context, c *Config, v visit, dir string) (_ *site, err
 		return nil, fmt.Errorf("the sender's place: %w", err)
 	}
 	s.closers = append(s.closers, s.host.Close)
-	sub, err := c.Backends.Substrate(ctx, choice, spec.Node{})
+	sub, err := c.Backends.Substrate(ctx, choice, c.Parts[choice.Substrate])
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func openSite(ctx context.Context, c *Config, v visit, dir string) (_ *site, err
 	if s.accelerator, err = substrate.AcceleratorOf(ctx, sub); err != nil {
 		return nil, err
 	}
-	wiring, err := c.Backends.Fabric(ctx, choice, spec.Node{})
+	wiring, err := c.Backends.Fabric(ctx, choice, c.Parts[choice.Fabric])
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ type networkFlags struct {
 	cpus, generatorCPUs          []int
 	out                          string
 	inside, resume, dryRun, json bool
+	options                      options
 }
 
 func (a *app) measureNetworkCommand() *cobra.Command {
@@ -81,6 +82,7 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all but the sender's)")
 	flags.IntSliceVar(&f.generatorCPUs, "generator-cpus", nil, "CPUs of the sender (default the first)")
 	flags.BoolVar(&f.inside, "inside", false, "send from an instance of the substrate too, instead of from the host")
+	f.options.register(c, "")
 	flags.StringVar(&f.out, "out", "", "run folder (default runs/network-TIME)")
 	flags.BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished stream is repeated")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
@@ -134,6 +136,9 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 	if err != nil {
 		return err
 	}
+	if s.Options, err = f.options.load(networkComponents()); err != nil {
+		return err
+	}
 	cpus, err := trial.ShareCPUs(f.cpus, f.generatorCPUs)
 	if err != nil {
 		return err
@@ -171,18 +176,19 @@ func (a *app) network(ctx context.Context, s measure.Settings, cpus trial.CPUs, 
 	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
-	b, err := newBackends(run, "", a.log())
+	b, err := newBackends(run, f.options.folder(), a.log())
 	if err != nil {
 		return err
 	}
-	manifest, err := a.networkManifest(ctx, b, s, cpus)
+	b.impair = f.options.impair
+	manifest, err := a.networkManifest(ctx, b, s, cpus, &f.options)
 	if err != nil {
 		return err
 	}
 	if err := cpus.KeepOff(); err != nil {
 		return err
 	}
-	c := measure.Config{Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Log: a.log(), Observe: a.packetProgress()}
+	c := measure.Config{Parts: f.options.parts, Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Log: a.log(), Observe: a.packetProgress()}
 	if c.Results, err = openResults(f.out, f.resume, manifest); err != nil {
 		return err
 	}
@@ -225,14 +231,15 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 
 // networkManifest says where the run's numbers come from. What is asked for is
 // kept as a specification, by which a run is known when it is resumed.
-func (a *app) networkManifest(ctx context.Context, b *backends, s measure.Settings, cpus trial.CPUs) (result.Manifest, error) {
+func (a *app) networkManifest(ctx context.Context, b *backends, s measure.Settings, cpus trial.CPUs, o *options) (result.Manifest, error) {
+	s.Options = nil // they are a specification of their own
 	asked, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return result.Manifest{}, err
 	}
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
-		VNF: "network", Unit: "packets/s", Specs: []result.Spec{result.NewSpec("measurement", "what was asked for", asked)},
+		VNF: "network", Unit: "packets/s", Specs: append(o.specs(), result.NewSpec("measurement", "what was asked for", asked)),
 		Host: result.ReadHost("/"), CPUs: result.Reservation(cpus),
 		Substrates: map[string]string{}, Fabrics: s.Fabrics, Accelerator: "none",
 		Generator: result.Generator{Name: "vitrine reference send", Version: toolVersion()},
@@ -257,6 +264,7 @@ func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, asJSON bool)
 	for _, where := range p.Combinations {
 		fmt.Fprintf(w, "%s\n", where)
 	}
+	printOptions(w, s.Options)
 	if slices.Contains(s.Metrics, measure.Latency) {
 		fmt.Fprintf(w, "  latency: frames of %s bytes without FCS, %.0f packets a second\n", strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Sizes), " ", ", "), "[]"), s.Rates.Latency)
 	}

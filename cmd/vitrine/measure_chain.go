@@ -30,6 +30,7 @@ type chainFlags struct {
 	lengths  string
 	script   string
 	inject   string
+	options  options
 	resume   bool
 	dryRun   bool
 	json     bool
@@ -68,6 +69,7 @@ func (a *app) measureChainCommand() *cobra.Command {
 	flags.IntVar(&s.Cut.Head, "head", 0, "packets at a stream's beginning that are left out")
 	flags.IntVar(&s.Cut.Tail, "tail", 0, "packets at its end that are left out")
 	flags.StringVar(&f.inject, "inject", "", "have a hop, numbered from the receiver, hold frames, to find it again: 2:50us")
+	f.options.register(c, "")
 	flags.StringVar(&f.out, "out", "", "run folder (default runs/chain-TIME)")
 	flags.BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished stream is repeated")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
@@ -94,10 +96,14 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 			return err
 		}
 	}
-	for _, name := range s.Fabrics {
+	for i, name := range s.Fabrics {
 		if err := oneOf("--fabric", name, fabricNames()); err != nil {
 			return err
 		}
+		s.Fabrics[i] = fabricName(name)
+	}
+	if s.Options, err = f.options.load(chainComponents()); err != nil {
+		return err
 	}
 	plan, err := chain.MakePlan(s)
 	if err != nil {
@@ -111,7 +117,7 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 		return err
 	}
 	dir := (&characterizeFlags{out: f.out}).folder("chain")
-	if err := a.chainRun(ctx, plan, cpus, dir, f.resume); err != nil {
+	if err := a.chainRun(ctx, plan, cpus, dir, f.resume, &f.options); err != nil {
 		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing was begun, or no more is wanted
 			return err
 		}
@@ -187,13 +193,14 @@ func (a *app) printChainPlan(p chain.Plan, asJSON bool) error {
 	for _, path := range p.Paths {
 		fmt.Fprintln(a.stdout, path)
 	}
+	printOptions(a.stdout, p.Settings.Options)
 	_, err := fmt.Fprintf(a.stdout, "chains of %d forwarders, %d streams of %d packets, sent in %s, deploying aside\n",
 		p.Settings.Lengths, p.Streams, p.Settings.Packets, p.Sending.Round(time.Second))
 	return err
 }
 
 // chainRun measures into the folder and writes its report.
-func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, dir string, resume bool) (err error) {
+func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, dir string, resume bool, o *options) (err error) {
 	run, err := runs.New(runs.DefaultRoot())
 	if err != nil {
 		return err
@@ -202,11 +209,12 @@ func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, di
 	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
-	b, err := newBackends(run, "", a.log())
+	b, err := newBackends(run, o.folder(), a.log())
 	if err != nil {
 		return err
 	}
-	manifest, err := a.chainManifest(ctx, plan, cpus, b)
+	b.impair = o.impair
+	manifest, err := a.chainManifest(ctx, plan, cpus, b, o)
 	if err != nil {
 		return err
 	}
@@ -218,7 +226,7 @@ func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, di
 		return err
 	}
 	err = chain.Run(ctx, chain.Config{
-		Plan: plan, Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Results: results, Observe: chainProgress(a.stderr), Log: a.log(),
+		Plan: plan, Parts: o.parts, Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Results: results, Observe: chainProgress(a.stderr), Log: a.log(),
 	})
 	if err == nil {
 		manifest = results.Manifest()
@@ -230,8 +238,10 @@ func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, di
 
 // chainManifest says where the run's numbers come from. The settings stand in
 // for the files of a campaign: a run is continued with the same.
-func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPUs, b *backends) (result.Manifest, error) {
-	settings, err := json.Marshal(plan.Settings)
+func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPUs, b *backends, o *options) (result.Manifest, error) {
+	asked := plan.Settings
+	asked.Options = nil // they are a specification of their own
+	settings, err := json.Marshal(asked)
 	if err != nil {
 		return result.Manifest{}, err
 	}
@@ -243,14 +253,14 @@ func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPU
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
 		VNF: "chain of forwarders", Unit: "packets/s", Measurement: measured,
-		Specs: []result.Spec{result.NewSpec("settings", "", settings)},
+		Specs: append(o.specs(), result.NewSpec("settings", "", settings)),
 		Host:  result.ReadHost("/"), CPUs: result.Reservation(cpus), Fabrics: plan.Settings.Fabrics,
 		Substrates: map[string]string{}, Accelerator: "none", Generator: result.Generator{Name: "packet", Version: toolVersion()},
 	}
 	for _, name := range plan.Settings.Substrates {
 		m.Substrates[name] = b.substrateVersion(ctx, name)
 		choice := spec.Choice{Substrate: name, Fabric: plan.Settings.Fabrics[0]}
-		if used, err := b.acceleratorOf(ctx, choice, spec.Node{}); err == nil && used != "" { // else what needs it will say so
+		if used, err := b.acceleratorOf(ctx, choice, o.parts[name]); err == nil && used != "" { // else what needs it will say so
 			m.Accelerator = used
 		}
 	}

@@ -22,8 +22,9 @@ type reproduceFlags struct {
 	characterizeFlags
 	list        bool
 	from        string
-	quick, full bool   // of exhibits of packets
-	markdown    string // likewise
+	quick, full bool    // of exhibits of packets
+	markdown    string  // likewise
+	options     options // likewise
 }
 
 func (a *app) reproduceCommand() *cobra.Command {
@@ -49,6 +50,7 @@ func (a *app) reproduceCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.quick, "quick", false, "of packets: two repeats of short streams, a minute or two; intervals are wide")
 	c.Flags().BoolVar(&f.full, "full", false, "of packets: ten repeats of streams as long as the paper's; up to hours")
 	c.Flags().StringVar(&f.markdown, "markdown", "", "of packets: also write the tables as Markdown into this file, in place of what stands there between its marks")
+	f.options.register(c, "of packets: ")
 	f.register(c, "verdicts")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		exhibits, _ := papers.List()
@@ -80,7 +82,7 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 	if err != nil {
 		return err
 	}
-	for _, flag := range []string{"out", "resume", "dry-run", "max-time", "substrate", "quick", "full"} {
+	for _, flag := range []string{"out", "resume", "dry-run", "max-time", "substrate", "quick", "full", "options"} {
 		if f.from != "" && c.Flags().Changed(flag) {
 			return &vitrine.BadInput{File: c.CommandPath(), Found: "--from and --" + flag, Want: "one of them: --from measures nothing"}
 		}
@@ -95,6 +97,9 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 			}
 		}
 		return a.reproducePackets(ctx, exhibits, f)
+	}
+	if f.options.path != "" {
+		return &vitrine.BadInput{File: c.CommandPath(), Found: "--options", Want: "an exhibit of packets: those of capacities have them in their deployment"}
 	}
 	if len(exhibits) > 1 && f.out != "" {
 		return &vitrine.BadInput{File: c.CommandPath(), Found: "--out and several exhibits", Want: "one of them: each is a run of its own"}

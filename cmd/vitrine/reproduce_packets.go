@@ -22,9 +22,25 @@ import (
 // A measurement is one run that exhibits of packets show.
 type measurement struct {
 	exhibit papers.Exhibit // whose it is; others show it too
-	dir     string         // of the run
+	options options
+	given   measure.Options
+	dir     string // of the run
 	data    *result.Data
 	read    papers.Readings
+}
+
+// network is what is measured between two instances.
+func (m *measurement) network(scale papers.Scale) measure.Settings {
+	s := m.exhibit.NetworkSettings(scale)
+	s.Options = m.given
+	return s
+}
+
+// chain is what is measured of chains.
+func (m *measurement) chain(scale papers.Scale) (chain.Plan, error) {
+	s := m.exhibit.ChainSettings(scale)
+	s.Options = m.given
+	return chain.MakePlan(s)
 }
 
 // scale is how much is measured.
@@ -101,7 +117,15 @@ func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, 
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &measurement{exhibit: base})
+		m := &measurement{exhibit: base, options: f.options}
+		components := networkComponents()
+		if base.Chain != nil {
+			components = chainComponents()
+		}
+		if m.given, err = m.options.load(components); err != nil {
+			return nil, err
+		}
+		list = append(list, m)
 	}
 	name := list[0].exhibit.Name
 	if len(list) > 1 {
@@ -127,7 +151,7 @@ func (a *app) printPacketPlans(list []*measurement, cpus trial.CPUs, f reproduce
 			fmt.Fprintln(a.stdout, m.exhibit.Title)
 		}
 		if m.exhibit.Chain != nil {
-			plan, err := chain.MakePlan(m.exhibit.ChainSettings(f.scale()))
+			plan, err := m.chain(f.scale())
 			if err == nil {
 				err = a.printChainPlan(plan, f.json)
 			}
@@ -136,7 +160,7 @@ func (a *app) printPacketPlans(list []*measurement, cpus trial.CPUs, f reproduce
 			}
 			continue
 		}
-		if err := a.printNetworkPlan(m.exhibit.NetworkSettings(f.scale()), cpus, f.json); err != nil {
+		if err := a.printNetworkPlan(m.network(f.scale()), cpus, f.json); err != nil {
 			return err
 		}
 	}
@@ -150,13 +174,13 @@ func (a *app) runPackets(ctx context.Context, m *measurement, cpus trial.CPUs, f
 		resume = false
 	}
 	if m.exhibit.Chain != nil {
-		plan, err := chain.MakePlan(m.exhibit.ChainSettings(f.scale()))
+		plan, err := m.chain(f.scale())
 		if err != nil {
 			return err
 		}
-		return a.chainRun(ctx, plan, cpus, m.dir, resume)
+		return a.chainRun(ctx, plan, cpus, m.dir, resume, &m.options)
 	}
-	return a.network(ctx, m.exhibit.NetworkSettings(f.scale()), cpus, networkFlags{out: m.dir, resume: resume})
+	return a.network(ctx, m.network(f.scale()), cpus, networkFlags{out: m.dir, resume: resume, options: m.options})
 }
 
 // shown is an exhibit with what was found.

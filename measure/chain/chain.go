@@ -31,6 +31,7 @@ import (
 	"vitrine/measure/packet"
 	"vitrine/reference/forwarder"
 	"vitrine/result"
+	"vitrine/spec"
 	"vitrine/trial"
 )
 
@@ -43,6 +44,13 @@ const (
 	XDP    = forwarder.XDP    // the reference forwarder, a program in the kernel
 	OVS    = "ovs"            // rules of Open vSwitch steer and rewrite; a process at each hop sends back what it gets
 	Script = "script"         // the user's own program
+)
+
+// What instances are called after, the sender aside: receiver-1, hop-2. The
+// sender is generator-1.
+const (
+	Receiver = "receiver"
+	Hop      = "hop"
 )
 
 // Forwarders are what can forward.
@@ -73,6 +81,7 @@ type Settings struct {
 	Cut        delay.Cut        `json:"cut"`     // of each stream, left out
 	Inject     Injection        `json:"inject,omitzero"`
 	Platform   measure.Platform `json:"platform,omitzero"` // known once it runs
+	Options    measure.Options  `json:"options,omitempty"`
 }
 
 // An Injection is a delay that a hop is given, to be found again: each repeat is
@@ -168,6 +177,7 @@ func (s *Settings) most() int { return s.Lengths[len(s.Lengths)-1] }
 // A Config is a measurement to run.
 type Config struct {
 	Plan     Plan
+	Parts    map[string]spec.Node // by substrate and fabric: its own options
 	Backends trial.Backends
 	CPUs     trial.CPUs
 	RunID    string

@@ -68,10 +68,10 @@ func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment,
 	if d.host, err = c.Backends.Host(ctx, choice); err != nil {
 		return d, fmt.Errorf("the place of sender and receiver: %w", err)
 	}
-	if d.function, err = c.Backends.Substrate(ctx, choice, spec.Node{}); err != nil {
+	if d.function, err = c.Backends.Substrate(ctx, choice, c.Parts[choice.Substrate]); err != nil {
 		return d, fmt.Errorf("substrate %s: %w", v.path.Substrate, err)
 	}
-	if d.fabric, err = c.Backends.Fabric(ctx, choice, spec.Node{}); err != nil {
+	if d.fabric, err = c.Backends.Fabric(ctx, choice, c.Parts[choice.Fabric]); err != nil {
 		return d, fmt.Errorf("fabric %s: %w", v.path.Fabric, err)
 	}
 	if d.accelerator, err = substrate.AcceleratorOf(ctx, d.function); err != nil {
@@ -80,18 +80,18 @@ func deploy(ctx context.Context, c *Config, v visit, run uint32) (d *deployment,
 	if v.path.Forwarder == OVS {
 		var ok bool
 		if d.steer, ok = d.fabric.(steerer); !ok {
-			return d, &vitrine.BadInput{File: "--forwarder ovs", Found: "fabric " + v.path.Fabric, Want: "want a fabric whose rules forward"}
+			return d, &vitrine.BadInput{File: "--forwarder ovs", Found: "fabric " + v.path.Fabric, Want: "want a fabric whose rules forward, and links that are not impaired"}
 		}
 	}
 	// The order of attaching is that of addresses.
-	if d.sender, err = d.place(ctx, d.host, "sender", 1, c.CPUs.Generator); err != nil {
+	if d.sender, err = d.place(ctx, d.host, vitrine.Generator, 1, c.CPUs.Generator); err != nil {
 		return d, err
 	}
-	if d.receiver, err = d.place(ctx, d.host, "receiver", 1, c.CPUs.Function); err != nil {
+	if d.receiver, err = d.place(ctx, d.host, Receiver, 1, c.CPUs.Function); err != nil {
 		return d, err
 	}
 	for number := 1; number <= c.Plan.Settings.most(); number++ {
-		hop, err := d.place(ctx, d.function, "hop", number, c.CPUs.Function)
+		hop, err := d.place(ctx, d.function, Hop, number, c.CPUs.Function)
 		if hop != nil {
 			d.hops = append(d.hops, hop)
 		}

@@ -236,6 +236,9 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	for _, name := range s.Fabrics {
 		say("networking model, "+name, "%s", measure.NetworkingModel(name))
 	}
+	for name, said := range s.Options.All() {
+		say("options of "+name, "%s", said)
+	}
 	say("CPU pinning", "sender on %v; receiver, its echo and all hops on %v; the kernel's receive work: %s", m.CPUs.Generator, m.CPUs.Function, s.Platform.ReceiveCPU)
 	say("CPU isolation (isolcpus)", "%v", m.Host.IsolatedCPUs)
 	say("NUMA node", "sender %s, receiver and hops %s", s.Platform.SenderNode, s.Platform.ReceiverNode)
