@@ -87,7 +87,7 @@ func TestProcessSubstrateUnprivileged(t *testing.T) {
 		t.Error(err)
 	}
 	// What such a user can have everywhere may not be skipped.
-	for _, name := range []string{"StartStopStart", "StopEndsFamily", "Affinity", "Vantage", "KilledRun", "Remove"} {
+	for _, name := range []string{"StartStopStart", "StopEndsFamily", "Affinity", "Vantage", "Readiness", "Peers", "KilledRun", "Remove"} {
 		if !strings.Contains(string(out), "--- PASS: TestProcessSubstrate/"+name+" ") {
 			t.Errorf("%s did not pass", name)
 		}

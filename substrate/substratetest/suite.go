@@ -39,6 +39,8 @@ func Run(t *testing.T, open Open) {
 		{"Quota", testQuota},
 		{"MemoryLimit", testMemoryLimit},
 		{"Vantage", testVantage},
+		{"Readiness", testReadiness},
+		{"Peers", testPeers},
 		{"StopEndsFamily", testStopEndsFamily},
 		{"StopCancelled", testStopCancelled},
 		{"Remove", testRemove},

@@ -3,15 +3,18 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -44,6 +47,14 @@ func main() {
 		wait(syscall.SIGTERM)
 	case "stubborn": // MARK
 		wait()
+	case "late": // GATE PORT
+		late(args[0], args[1])
+	case "probe": // ADDRESS:PORT
+		if line, err := ask(args[0]); line != "ready" {
+			fail(fmt.Sprintf("%q, %v", line, err))
+		}
+	case "peer": // NAME PORT
+		peer(args[0], args[1])
 	case "family": // MARK
 		family(args[0], true)
 	case "household": // MARK
@@ -75,6 +86,69 @@ func wait(ends ...os.Signal) {
 	fmt.Println("ready")
 	<-end
 	fmt.Println("bye")
+}
+
+// late is a server that takes its time: what connects to its gate first has it
+// listen, and be busy; the second has it be ready.
+func late(gate, port string) {
+	opener := listen(gate)
+	fmt.Println("running")
+	var state atomic.Value
+	for _, next := range []string{"busy", "ready"} {
+		conn, err := opener.Accept()
+		if err != nil {
+			fail(err.Error())
+		}
+		if state.Swap(next) == nil {
+			go serve(listen(port), func() string { return state.Load().(string) })
+		}
+		fmt.Fprintln(conn, next)
+		conn.Close()
+	}
+	wait(syscall.SIGTERM) // which says that it is ready
+}
+
+// peer says its name to whoever asks, and asks all its peers for theirs in turn.
+func peer(name, port string) {
+	go serve(listen(port), func() string { return name })
+	for _, address := range strings.Split(os.Getenv("PEERS"), ",") {
+		line, err := ask(address)
+		for ; err != nil; line, err = ask(address) {
+			time.Sleep(20 * time.Millisecond) // it starts when it does
+		}
+		fmt.Printf("reached %s at %s\n", line, address)
+	}
+	wait(syscall.SIGTERM)
+}
+
+func listen(port string) net.Listener {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", net.JoinHostPort(os.Getenv("ADDRESS"), port))
+	if err != nil {
+		fail(err.Error())
+	}
+	return l
+}
+
+// serve says a line to all that connect.
+func serve(l net.Listener, line func() string) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			fail(err.Error())
+		}
+		fmt.Fprintln(conn, line())
+		conn.Close()
+	}
+}
+
+func ask(address string) (string, error) {
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(context.Background(), "tcp4", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line), err
 }
 
 // family is a process that ignores SIGTERM with two children that do, one of
