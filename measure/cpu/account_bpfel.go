@@ -18,26 +18,45 @@ type accountAccount struct {
 	Last    uint64
 	Mode    uint32
 	User    uint32
+	Back    uint32
 	Softirq uint32
 	Hardirq uint32
-	Ns      [6]uint64
+	_       [4]byte
+	Ns      [8]uint64
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	accountMapAccounts    = "accounts"
-	accountMapModes       = "modes"
-	accountProgOffHardirq = "off_hardirq"
-	accountProgOffSoftirq = "off_softirq"
-	accountProgOffTimer   = "off_timer"
-	accountProgOnEnter    = "on_enter"
-	accountProgOnExit     = "on_exit"
-	accountProgOnHardirq  = "on_hardirq"
-	accountProgOnSoftirq  = "on_softirq"
-	accountProgOnSwitch   = "on_switch"
-	accountProgOnTimer    = "on_timer"
+	accountMapAccounts       = "accounts"
+	accountMapModes          = "modes"
+	accountProgOffCall       = "off_call"
+	accountProgOffCallSingle = "off_call_single"
+	accountProgOffHardirq    = "off_hardirq"
+	accountProgOffReschedule = "off_reschedule"
+	accountProgOffSoftirq    = "off_softirq"
+	accountProgOffSwitch     = "off_switch"
+	accountProgOffSystem     = "off_system"
+	accountProgOffTimer      = "off_timer"
+	accountProgOffWork       = "off_work"
+	accountProgOnCall        = "on_call"
+	accountProgOnCallSingle  = "on_call_single"
+	accountProgOnHardirq     = "on_hardirq"
+	accountProgOnReschedule  = "on_reschedule"
+	accountProgOnSoftirq     = "on_softirq"
+	accountProgOnSwitch      = "on_switch"
+	accountProgOnSystem      = "on_system"
+	accountProgOnTimer       = "on_timer"
+	accountProgOnWork        = "on_work"
+	accountVarEnds           = "ends"
+	accountVarLooked         = "looked"
+	accountVarProbing        = "probing"
+	accountVarSamples        = "samples"
+	accountVarTaken          = "taken"
+	accountVarUnclear        = "unclear"
+	accountVarUnseen         = "unseen"
+	accountVarWanted         = "wanted"
 )
 
 // loadAccount returns the embedded CollectionSpec for account.
@@ -82,15 +101,24 @@ type accountSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type accountProgramSpecs struct {
-	OffHardirq *ebpf.ProgramSpec `ebpf:"off_hardirq"`
-	OffSoftirq *ebpf.ProgramSpec `ebpf:"off_softirq"`
-	OffTimer   *ebpf.ProgramSpec `ebpf:"off_timer"`
-	OnEnter    *ebpf.ProgramSpec `ebpf:"on_enter"`
-	OnExit     *ebpf.ProgramSpec `ebpf:"on_exit"`
-	OnHardirq  *ebpf.ProgramSpec `ebpf:"on_hardirq"`
-	OnSoftirq  *ebpf.ProgramSpec `ebpf:"on_softirq"`
-	OnSwitch   *ebpf.ProgramSpec `ebpf:"on_switch"`
-	OnTimer    *ebpf.ProgramSpec `ebpf:"on_timer"`
+	OffCall       *ebpf.ProgramSpec `ebpf:"off_call"`
+	OffCallSingle *ebpf.ProgramSpec `ebpf:"off_call_single"`
+	OffHardirq    *ebpf.ProgramSpec `ebpf:"off_hardirq"`
+	OffReschedule *ebpf.ProgramSpec `ebpf:"off_reschedule"`
+	OffSoftirq    *ebpf.ProgramSpec `ebpf:"off_softirq"`
+	OffSwitch     *ebpf.ProgramSpec `ebpf:"off_switch"`
+	OffSystem     *ebpf.ProgramSpec `ebpf:"off_system"`
+	OffTimer      *ebpf.ProgramSpec `ebpf:"off_timer"`
+	OffWork       *ebpf.ProgramSpec `ebpf:"off_work"`
+	OnCall        *ebpf.ProgramSpec `ebpf:"on_call"`
+	OnCallSingle  *ebpf.ProgramSpec `ebpf:"on_call_single"`
+	OnHardirq     *ebpf.ProgramSpec `ebpf:"on_hardirq"`
+	OnReschedule  *ebpf.ProgramSpec `ebpf:"on_reschedule"`
+	OnSoftirq     *ebpf.ProgramSpec `ebpf:"on_softirq"`
+	OnSwitch      *ebpf.ProgramSpec `ebpf:"on_switch"`
+	OnSystem      *ebpf.ProgramSpec `ebpf:"on_system"`
+	OnTimer       *ebpf.ProgramSpec `ebpf:"on_timer"`
+	OnWork        *ebpf.ProgramSpec `ebpf:"on_work"`
 }
 
 // accountMapSpecs contains maps before they are loaded into the kernel.
@@ -105,6 +133,14 @@ type accountMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type accountVariableSpecs struct {
+	Ends    *ebpf.VariableSpec `ebpf:"ends"`
+	Looked  *ebpf.VariableSpec `ebpf:"looked"`
+	Probing *ebpf.VariableSpec `ebpf:"probing"`
+	Samples *ebpf.VariableSpec `ebpf:"samples"`
+	Taken   *ebpf.VariableSpec `ebpf:"taken"`
+	Unclear *ebpf.VariableSpec `ebpf:"unclear"`
+	Unseen  *ebpf.VariableSpec `ebpf:"unseen"`
+	Wanted  *ebpf.VariableSpec `ebpf:"wanted"`
 }
 
 // accountObjects contains all objects after they have been loaded into the kernel.
@@ -142,34 +178,60 @@ func (m *accountMaps) Close() error {
 //
 // It can be passed to loadAccountObjects or ebpf.CollectionSpec.LoadAndAssign.
 type accountVariables struct {
+	Ends    *ebpf.Variable `ebpf:"ends"`
+	Looked  *ebpf.Variable `ebpf:"looked"`
+	Probing *ebpf.Variable `ebpf:"probing"`
+	Samples *ebpf.Variable `ebpf:"samples"`
+	Taken   *ebpf.Variable `ebpf:"taken"`
+	Unclear *ebpf.Variable `ebpf:"unclear"`
+	Unseen  *ebpf.Variable `ebpf:"unseen"`
+	Wanted  *ebpf.Variable `ebpf:"wanted"`
 }
 
 // accountPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadAccountObjects or ebpf.CollectionSpec.LoadAndAssign.
 type accountPrograms struct {
-	OffHardirq *ebpf.Program `ebpf:"off_hardirq"`
-	OffSoftirq *ebpf.Program `ebpf:"off_softirq"`
-	OffTimer   *ebpf.Program `ebpf:"off_timer"`
-	OnEnter    *ebpf.Program `ebpf:"on_enter"`
-	OnExit     *ebpf.Program `ebpf:"on_exit"`
-	OnHardirq  *ebpf.Program `ebpf:"on_hardirq"`
-	OnSoftirq  *ebpf.Program `ebpf:"on_softirq"`
-	OnSwitch   *ebpf.Program `ebpf:"on_switch"`
-	OnTimer    *ebpf.Program `ebpf:"on_timer"`
+	OffCall       *ebpf.Program `ebpf:"off_call"`
+	OffCallSingle *ebpf.Program `ebpf:"off_call_single"`
+	OffHardirq    *ebpf.Program `ebpf:"off_hardirq"`
+	OffReschedule *ebpf.Program `ebpf:"off_reschedule"`
+	OffSoftirq    *ebpf.Program `ebpf:"off_softirq"`
+	OffSwitch     *ebpf.Program `ebpf:"off_switch"`
+	OffSystem     *ebpf.Program `ebpf:"off_system"`
+	OffTimer      *ebpf.Program `ebpf:"off_timer"`
+	OffWork       *ebpf.Program `ebpf:"off_work"`
+	OnCall        *ebpf.Program `ebpf:"on_call"`
+	OnCallSingle  *ebpf.Program `ebpf:"on_call_single"`
+	OnHardirq     *ebpf.Program `ebpf:"on_hardirq"`
+	OnReschedule  *ebpf.Program `ebpf:"on_reschedule"`
+	OnSoftirq     *ebpf.Program `ebpf:"on_softirq"`
+	OnSwitch      *ebpf.Program `ebpf:"on_switch"`
+	OnSystem      *ebpf.Program `ebpf:"on_system"`
+	OnTimer       *ebpf.Program `ebpf:"on_timer"`
+	OnWork        *ebpf.Program `ebpf:"on_work"`
 }
 
 func (p *accountPrograms) Close() error {
 	return _AccountClose(
+		p.OffCall,
+		p.OffCallSingle,
 		p.OffHardirq,
+		p.OffReschedule,
 		p.OffSoftirq,
+		p.OffSwitch,
+		p.OffSystem,
 		p.OffTimer,
-		p.OnEnter,
-		p.OnExit,
+		p.OffWork,
+		p.OnCall,
+		p.OnCallSingle,
 		p.OnHardirq,
+		p.OnReschedule,
 		p.OnSoftirq,
 		p.OnSwitch,
+		p.OnSystem,
 		p.OnTimer,
+		p.OnWork,
 	)
 }
 

@@ -111,6 +111,49 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 	}
 }
 
+// The time that an interrupt takes before its first event is the interrupt's.
+func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
+	m, err := OpenMeter()
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var unseen int64
+	if err := m.objects.Variables["unseen"].Get(&unseen); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOARCH != "amd64" && unseen == 0 {
+		t.Skip("this kernel's timers are no events")
+	}
+	if unseen == 0 {
+		t.Error("interrupts take no time before their events")
+	}
+	unseen = (30 * time.Microsecond).Nanoseconds() // far more than the handler of a timer takes
+	if err := m.objects.Variables["unseen"].Set(unseen); err != nil {
+		t.Fatal(err)
+	}
+	interrupted := func() (sum int64) {
+		readings, _, err := m.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range readings {
+			sum += r.Interrupt
+		}
+		return sum
+	}
+	before := interrupted()
+	if err := m.beInterrupted(); err != nil {
+		t.Fatal(err)
+	}
+	if took := interrupted() - before; took < probes*unseen*9/10 {
+		t.Errorf("%d interrupts took %d ns", probes, took)
+	}
+}
+
 // What a soaker does not get done is what others took.
 func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "soaked")

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
@@ -45,7 +49,7 @@ func (r Reading) Busy() int64 { return r.User + r.Kernel + r.Interrupt }
 
 // A Meter counts the time of all CPUs from when it was opened until it is closed.
 type Meter struct {
-	objects accountObjects
+	objects *ebpf.Collection
 	links   []link.Link
 }
 
@@ -61,56 +65,46 @@ func OpenMeter() (_ *Meter, err error) {
 	if err := rlimit.RemoveMemlock(); err != nil { // kernels before 5.11 account BPF's memory by it
 		return nil, err
 	}
-	if err := m.load(); err != nil {
+	if m.objects, err = load(); err != nil {
 		return nil, err
 	}
-	o := &m.objects
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	plain := callNothing()
 	// The end of each kind of work before its beginning, so that none is seen
-	// beginning that will not be seen to end.
-	for _, p := range []*ebpf.Program{o.OffTimer, o.OffHardirq, o.OffSoftirq, o.OnSwitch, o.OnExit, o.OnEnter, o.OnSoftirq, o.OnHardirq, o.OnTimer} {
-		if p == nil {
-			continue
-		}
-		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+	// beginning that will not be seen to end: off_ before on_.
+	for _, name := range slices.Sorted(maps.Keys(m.objects.Programs)) {
+		l, err := link.AttachTracing(link.TracingOptions{Program: m.objects.Programs[name]})
 		if err != nil {
 			return nil, err
 		}
 		m.links = append(m.links, l)
 	}
-	return m, nil
+	return m, m.probe(plain)
 }
 
-// load loads all programs, or all but those of the local timer, whose events
-// only x86 has: elsewhere it is an interrupt like others.
-func (m *Meter) load() error {
-	err := loadAccountObjects(&m.objects, nil)
-	if err == nil || !errors.Is(err, ebpf.ErrNotSupported) && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// load loads all programs that this kernel has events for. Some lack those of x86's
+// own interrupts, which elsewhere are interrupts like others, and that of the end of
+// a switch (before 6.16), whose last part then counts as the next task's.
+func load() (*ebpf.Collection, error) {
+	spec, err := loadAccount()
+	if err != nil {
+		return nil, err
 	}
-	spec, specErr := loadAccount()
-	if specErr != nil {
-		return specErr
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, err
 	}
-	delete(spec.Programs, "on_timer")
-	delete(spec.Programs, "off_timer")
-	var some struct {
-		accountMaps
-		OnSwitch   *ebpf.Program `ebpf:"on_switch"`
-		OnEnter    *ebpf.Program `ebpf:"on_enter"`
-		OnExit     *ebpf.Program `ebpf:"on_exit"`
-		OnSoftirq  *ebpf.Program `ebpf:"on_softirq"`
-		OffSoftirq *ebpf.Program `ebpf:"off_softirq"`
-		OnHardirq  *ebpf.Program `ebpf:"on_hardirq"`
-		OffHardirq *ebpf.Program `ebpf:"off_hardirq"`
+	for _, name := range []string{"on_timer", "off_timer", "on_reschedule", "off_reschedule", "on_call", "off_call", "on_call_single", "off_call_single", "on_work", "off_work", "off_switch"} {
+		var event *btf.Typedef
+		if err := types.TypeByName("btf_trace_"+spec.Programs[name].AttachTo, &event); errors.Is(err, btf.ErrNotFound) {
+			delete(spec.Programs, name)
+		}
 	}
-	if err := spec.LoadAndAssign(&some, nil); err != nil {
-		return err
+	if err := spec.Variables["ends"].Set(spec.Programs["off_switch"] != nil); err != nil {
+		return nil, err
 	}
-	o := &m.objects
-	o.accountMaps = some.accountMaps
-	o.OnSwitch, o.OnEnter, o.OnExit = some.OnSwitch, some.OnEnter, some.OnExit
-	o.OnSoftirq, o.OffSoftirq, o.OnHardirq, o.OffHardirq = some.OnSoftirq, some.OffSoftirq, some.OnHardirq, some.OffHardirq
-	return nil
+	return ebpf.NewCollection(spec)
 }
 
 // Close takes the programs out of the kernel. It may be called more than once.
@@ -120,8 +114,10 @@ func (m *Meter) Close() error {
 		errs = append(errs, l.Close())
 	}
 	m.links = nil
-	errs = append(errs, m.objects.Close())
-	m.objects = accountObjects{}
+	if m.objects != nil {
+		m.objects.Close()
+		m.objects = nil
+	}
 	return errors.Join(errs...)
 }
 
@@ -129,7 +125,7 @@ func (m *Meter) Close() error {
 func (m *Meter) Read() ([]Reading, time.Time, error) {
 	var accounts []accountAccount
 	var zero uint32
-	if err := m.objects.Accounts.Lookup(&zero, &accounts); err != nil {
+	if err := m.objects.Maps["accounts"].Lookup(&zero, &accounts); err != nil {
 		return nil, time.Time{}, fmt.Errorf("read the CPU time counted by BPF: %w", err)
 	}
 	at := time.Now()

@@ -277,7 +277,7 @@ func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent,
 			done <- outcome{err: err}
 			return
 		}
-		sleep(1) // the name counts from here
+		sleep(int64(wakeEarly)) // the name counts from here: a shorter sleep may be over before it began
 		l := newLoop(s.fd, frame, s.skip, stream)
 		l.around()
 		l.sent.Began = l.clock.Now()

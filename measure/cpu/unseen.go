@@ -1,0 +1,119 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What bpf/account.c takes samples of, and how many.
+const (
+	interrupts = 1
+	handlings  = 3
+	probes     = 256
+)
+
+// Of the probing by interrupts.
+const (
+	alarm   = 50 * time.Microsecond  // until one
+	waiting = 100 * time.Microsecond // for it
+)
+
+// probe measures what the events do not see, which counts from now on as the
+// interrupts' or the instrument's. All are medians:
+//   - an interrupt before its first event. A thread looks at the clock and keeps the
+//     time, until a timer of its own interrupts it; the event compares;
+//   - the handling of an event outside of its own looks at the clock: what a system
+//     call that does nothing, of two events, takes longer than before the Meter was
+//     there (plain, ns), less what the events say themselves.
+//
+// It is for a thread that is locked to its goroutine.
+func (m *Meter) probe(plain int64) error {
+	v := m.objects.Variables
+	said, err := m.median(handlings, func() error {
+		callNothing()
+		return nil
+	})
+	if err == nil {
+		err = v["unclear"].Set(max((callNothing()-plain)/2-said, 0))
+	}
+	var unseen int64
+	if err == nil {
+		unseen, err = m.median(interrupts, m.beInterrupted)
+	}
+	if err == nil {
+		err = v["unseen"].Set(unseen)
+	}
+	if err != nil {
+		return fmt.Errorf("measure what the events do not see: %w", err)
+	}
+	return nil
+}
+
+// median is that of the samples of a kind that the calling thread gives when it
+// does what is to be done; 0 where these are no events.
+func (m *Meter) median(kind uint32, do func() error) (int64, error) {
+	v := m.objects.Variables
+	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(uint32(unix.Gettid())), do(), v["probing"].Set(uint32(0)))
+	var taken uint32
+	var samples [probes]int64
+	if err = errors.Join(err, v["taken"].Get(&taken), v["samples"].Get(&samples)); err != nil || taken < probes/4 {
+		return 0, err
+	}
+	slices.Sort(samples[:taken])
+	return samples[taken/2], nil
+}
+
+// callNothing makes system calls that do nothing, and says what one takes; ns.
+func callNothing() int64 {
+	const each = 100
+	var took [100]int64
+	for i := range took {
+		before := nanotime()
+		for range each {
+			_, _, _ = unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
+		}
+		took[i] = (nanotime() - before) / each
+	}
+	slices.Sort(took[:])
+	return took[len(took)/2]
+}
+
+// beInterrupted has the calling thread be interrupted while it looks at the clock.
+func (m *Meter) beInterrupted() error {
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	defer func() { _ = unix.Munmap(page) }()
+	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("timerfd_create", err)
+	}
+	defer unix.Close(timer)
+	looked := (*atomic.Int64)(unsafe.Pointer(&page[0]))
+	looked.Store(nanotime())
+	if err := m.objects.Variables["looked"].Set(uint64(uintptr(unsafe.Pointer(looked)))); err != nil {
+		return err
+	}
+	for range probes {
+		if err := unix.TimerfdSettime(timer, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(alarm))}, nil); err != nil {
+			return os.NewSyscallError("timerfd_settime", err)
+		}
+		for end := nanotime() + int64(waiting); looked.Load() < end; {
+			looked.Store(nanotime())
+		}
+	}
+	return nil
+}
+
+// nanotime is the steady clock, which BPF's is too; ns.
+//
+//go:linkname nanotime runtime.nanotime
+func nanotime() int64
