@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"math/rand/v2"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/wire/sip"
@@ -95,6 +98,50 @@ func TestForwarderUnderLoadInNetns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What a device forwards after it was kept from its core for a while counts with
+// the messages that were sent to it, not with the next ones.
+func TestStalledDeviceIsWaitedForInNetns(t *testing.T) {
+	s := testStage(t)
+	f, err := s.plan(t.Context(), "corpus", floodPlan{messages: requests(rand.New(rand.NewPCG(1, 1)))[:4000], key: callID, sources: clients, sinks: instances}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cmd *exec.Cmd
+	stalled := bareForwarder(instances)
+	start := stalled.command
+	stalled.command = func(ctx context.Context, s *stage) (_ *exec.Cmd, err error) {
+		cmd, err = start(ctx, s)
+		return cmd, err
+	}
+	err = s.with(t.Context(), stalled, func() error {
+		if _, err := s.pass(t.Context(), f, 1); err != nil { // it is ready
+			return err
+		}
+		l, err := s.drive(t.Context(), devicePort, f.sources, f.sinks, f.corpus)
+		if err != nil {
+			return err
+		}
+		if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
+			return err
+		}
+		goOn := time.AfterFunc(time.Second, func() { _ = cmd.Process.Signal(unix.SIGCONT) })
+		defer goOn.Stop()
+		for round := range 2 {
+			got, err := l.send(2000, 200*time.Millisecond)
+			if err != nil {
+				return err
+			}
+			if got.arrived != got.sent || got.sent < 1 {
+				t.Errorf("round %d: of %v messages %v arrived", round, got.sent, got.arrived)
+			}
+		}
+		return l.close()
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

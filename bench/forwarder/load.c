@@ -45,10 +45,12 @@
 #define SAMPLES (8 << 20)
 #define STAMP 20 /* the sixteen digits and the empty line after them */
 #define DRAINED 100000000 /* ns without arrivals */
+#define STUCK 5000000000  /* ns without arrivals while something waits for the device */
 
 struct ports { int first, count, *fds; };
 struct burst { char *data; uint16_t source, size, count; };
 
+static int device; /* port */
 static struct ports sources, sinks;
 static struct burst *bursts;
 static size_t total, next_burst;
@@ -181,17 +183,39 @@ static uint32_t arrivals(void) {
 	return sum;
 }
 
-/* drain waits until nothing arrives any more. */
+/* waiting is how many bytes the kernel holds for the device. */
+static unsigned long waiting(void) {
+	char line[256];
+	unsigned long sum = 0, bytes;
+	unsigned port;
+	FILE *f = fopen("/proc/self/net/udp", "r");
+	if (!f)
+		fail("/proc/self/net/udp");
+	while (fgets(line, sizeof line, f))
+		if (sscanf(line, "%*d: %*x:%x %*x:%*x %*x %*x:%lx", &port, &bytes) == 2 && (int)port == device)
+			sum += bytes;
+	fclose(f);
+	return sum;
+}
+
+/* drain waits until nothing arrives any more and nothing can, for what comes
+ * later would count with the next messages. Both are looked at after the time has
+ * passed: this program may be kept from its core for long, and so may the device. */
 static uint32_t drain(int collecting) {
 	uint32_t last = arrivals();
-	for (int64_t since = now(CLOCK_MONOTONIC); now(CLOCK_MONOTONIC) < since + DRAINED; usleep(1000)) {
+	int64_t at = now(CLOCK_MONOTONIC), since = at, moved = at;
+	do {
+		usleep(1000);
 		for (int i = 0; collecting && i < sinks.count; i++)
 			collect(sinks.fds[i]);
+		at = now(CLOCK_MONOTONIC);
 		uint32_t n = arrivals();
 		if (n != last)
-			since = now(CLOCK_MONOTONIC);
+			since = moved = at;
+		else if (at >= since + DRAINED && at < moved + STUCK && waiting())
+			since = at;
 		last = n;
-	}
+	} while (at < since + DRAINED);
 	return last;
 }
 
@@ -255,7 +279,8 @@ int main(int argc, char **argv) {
 	if (setrlimit(RLIMIT_NOFILE, &files))
 		fail("open files");
 	read_corpus(argv[4]);
-	open_ports(&sources, argv[2], atoi(argv[1]));
+	device = atoi(argv[1]);
+	open_ports(&sources, argv[2], device);
 	open_ports(&sinks, argv[3], 0);
 	if (!(samples = malloc(SAMPLES * sizeof *samples)))
 		fail("samples");
