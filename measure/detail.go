@@ -209,7 +209,7 @@ func (s *site) facts() []PortFacts {
 func outcome(x stream, attempt int, d Detail) vitrine.Outcome {
 	o := vitrine.Outcome{
 		Key: x.key(attempt), Duration: x.span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
-		Succeeded: int64(d.Network.Received), Failed: map[string]int64{}, Measured: marshal(d),
+		Succeeded: int64(d.Network.Received), Failed: map[string]int64{}, Accelerator: d.Accelerator, Measured: marshal(d),
 	}
 	o.Scheduled = int64(d.Network.Sent)
 	if d.Network.Lost > 0 {

@@ -114,6 +114,27 @@ type Given struct {
 	Efficiency bool `json:"efficiency"`
 }
 
+// AllSubstrates are those that are measured on, each once.
+func (s *Settings) AllSubstrates() []string {
+	return s.all(s.Substrates, func(c Combination) string { return c.Substrate })
+}
+
+// AllFabrics are those that are measured, each once.
+func (s *Settings) AllFabrics() []string {
+	return s.all(s.Fabrics, func(c Combination) string { return c.Fabric })
+}
+
+// all adds to the names those of Also.
+func (s *Settings) all(names []string, of func(Combination) string) []string {
+	names = slices.Clone(names)
+	for _, c := range s.Also {
+		if name := of(c); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // measures says whether the metric is asked for.
 func (s *Settings) measures(metric string) bool { return slices.Contains(s.Metrics, metric) }
 

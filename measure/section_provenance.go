@@ -2,6 +2,8 @@ package measure
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"vitrine/result"
@@ -53,13 +55,13 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 	add("trial", fmt.Sprintf("one stream of %d packets at a fixed rate; the first %d and the last %d are left out", x.Packets, x.Cut.Head, x.Cut.Tail), "NFV-TST 009; RFC 2544, section 24")
 	add("repeats", fmt.Sprintf("%d, each a fresh deployment, all combinations in turn", x.Repeat), "NFV-TST 009: a set of trials")
 	add("loss and order", "counted, never a reason to leave a trial out", "NFV-TST 009")
-	for _, name := range x.Substrates {
+	for _, name := range x.AllSubstrates() {
 		add("virtualization, "+name, m.Substrates[name], "RFC 8172, section 3.2")
 	}
-	if m.Accelerator != "" && m.Accelerator != "none" {
-		add("accelerator of virtual machines", m.Accelerator, "RFC 8172, section 3.2")
+	for _, name := range slices.Sorted(maps.Keys(m.Accelerators)) {
+		add("accelerator of virtual machines, "+name, m.Accelerators[name], "RFC 8172, section 3.2")
 	}
-	for _, name := range x.Fabrics {
+	for _, name := range x.AllFabrics() {
 		add("networking model, "+name, NetworkingModel(name), "containerized-infra: networking models")
 	}
 	for name, said := range x.Options.All() {

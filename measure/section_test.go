@@ -42,7 +42,7 @@ func synthetic(t *testing.T) *result.Data {
 	d := &result.Data{Dir: "runs/network", Manifest: result.Manifest{
 		Tool: "vitrine 1", Go: "go1.26", Command: []string{"vitrine", "measure", "network"}, Started: at, Finished: at.Add(time.Hour),
 		VNF: "network", Unit: "packets/s", Measurement: text, CPUs: result.Reservation{Function: []int{1}, Generator: []int{0}},
-		Substrates: map[string]string{"process": "kernel", "qemu": "7.2"}, Fabrics: s.Fabrics, Accelerator: "tcg",
+		Substrates: map[string]string{"process": "kernel", "qemu": "7.2"}, Fabrics: s.Fabrics, Accelerator: "tcg", Accelerators: map[string]string{"qemu": "tcg"},
 		Unsupported: map[string]string{"qemu on direct": "virtual machines: not possible on this host: a cable"},
 		NotIsolated: []string{"CPU 1 not isolated"}, Host: result.Host{SMT: "off"},
 	}}

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -188,9 +189,7 @@ func (g *group) row() Row {
 		r.Drift = max(r.Drift, abs(d.Drift)/1e3, abs(d.Sent.Drift)/1e3)
 		r.Skew = max(r.Skew, d.Skew, -d.Skew)
 		r.Stamps = d.Stamps
-		if d.Accelerator == "tcg" {
-			r.Mark = "emulated (tcg)"
-		}
+		r.Mark = cmp.Or(Mark(d.Accelerator), r.Mark)
 	}
 	r.Schedule = g.interval(func(d Detail) float64 { return float64(d.Sent.Schedule.P99) / 1e3 })
 	r.Jitter = g.spread(func(d Detail) delay.Distribution { return d.Network.Jitter })
@@ -209,6 +208,15 @@ func (g *group) row() Row {
 		r.CPU = g.use()
 	}
 	return r
+}
+
+// Mark says, in a table, why what was measured under the accelerator is not
+// comparable; empty: it is.
+func Mark(accelerator string) string {
+	if vitrine.NotComparable(accelerator) == "" {
+		return ""
+	}
+	return "emulated (" + accelerator + ")"
 }
 
 func abs(v int64) float64 { return max(float64(v), -float64(v)) }

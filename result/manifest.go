@@ -34,15 +34,16 @@ type Manifest struct {
 	Specs      []Spec      `json:"specs"`
 	Seed       uint64      `json:"seed"`
 
-	Host        Host              `json:"host"`
-	CPUs        Reservation       `json:"cpus"`
-	Substrates  map[string]string `json:"substrates"`            // name -> version of what it drives
-	Fabrics     []string          `json:"fabrics"`               //
-	Accelerator string            `json:"accelerator"`           // of virtual machines: "kvm", "tcg"; "none"
-	CFSPeriods  []string          `json:"cfs_periods"`           // of CPU quotas: "20ms"
-	Generator   Generator         `json:"generator"`             //
-	NotIsolated []string          `json:"not_isolated"`          // see NotIsolated
-	Unsupported map[string]string `json:"unsupported,omitempty"` // what was asked for and left out -> why
+	Host         Host              `json:"host"`
+	CPUs         Reservation       `json:"cpus"`
+	Substrates   map[string]string `json:"substrates"`             // name -> version of what it drives
+	Fabrics      []string          `json:"fabrics"`                //
+	Accelerator  string            `json:"accelerator"`            // of virtual machines: "kvm", "tcg" where any has that; "none"
+	Accelerators map[string]string `json:"accelerators,omitempty"` // by substrate of virtual machines
+	CFSPeriods   []string          `json:"cfs_periods"`            // of CPU quotas: "20ms"
+	Generator    Generator         `json:"generator"`              //
+	NotIsolated  []string          `json:"not_isolated"`           // see NotIsolated
+	Unsupported  map[string]string `json:"unsupported,omitempty"`  // what was asked for and left out -> why
 
 	// Measurement is what is measured where it is not a function's capacity, in
 	// the form of the package that measures: packet streams, measure.Settings.

@@ -129,7 +129,7 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 		return result.Summary{}, err
 	}
 	cfg.Backends, cfg.RunID = b.forTrials(), run.ID
-	manifest := a.manifest(ctx, cfg, b)
+	manifest := campaignManifest(ctx, cfg, b)
 	if err := cfg.CPUs.KeepOff(); err != nil {
 		return result.Summary{}, err
 	}

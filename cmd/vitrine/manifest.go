@@ -8,21 +8,45 @@ import (
 	"time"
 
 	"vitrine/result"
+	"vitrine/spec"
+	"vitrine/substrate/qemu/machine"
 	"vitrine/trial"
 )
 
-// manifest says where the run's numbers come from.
-func (a *app) manifest(ctx context.Context, cfg *trial.Config, b *backends) result.Manifest {
-	d, w := cfg.Deployment, cfg.Workload
+// manifest says of any run when, by what and where it is made. parts are what
+// its substrates are told.
+func (b *backends) manifest(ctx context.Context, cpus trial.CPUs, substrates, fabrics []string, parts map[string]spec.Node) result.Manifest {
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
-		VNF: d.VNFName, Unit: w.Unit, Thresholds: w.Thresholds, Seed: cfg.Seed,
-		Specs: []result.Spec{
-			result.NewSpec("deployment", d.Path, d.Raw),
-			result.NewSpec("workload", w.Path, w.Raw),
-		},
-		Host: result.ReadHost("/"), CPUs: result.Reservation(cfg.CPUs),
-		Substrates: map[string]string{}, Accelerator: b.accelerator(ctx, d.Servers),
+		Host: result.ReadHost("/"), CPUs: result.Reservation(cpus),
+		Substrates: map[string]string{}, Accelerator: "none", Accelerators: b.accelerators(ctx, substrates, parts),
+	}
+	for _, name := range substrates {
+		m.Substrates[name] = b.substrateVersion(ctx, name)
+	}
+	for _, name := range m.Accelerators {
+		if m.Accelerator == "none" || !machine.Comparable(name) {
+			m.Accelerator = name
+		}
+	}
+	for _, name := range fabrics {
+		if name = fabricName(name); !slices.Contains(m.Fabrics, name) {
+			m.Fabrics = append(m.Fabrics, name)
+		}
+	}
+	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)
+	return m
+}
+
+// campaignManifest says where a campaign's numbers come from.
+func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) result.Manifest {
+	d, w := cfg.Deployment, cfg.Workload
+	m := b.manifest(ctx, cfg.CPUs, d.Servers.Substrate, d.Servers.Fabric, d.Servers.Parts)
+	m.VNF, m.Unit, m.Thresholds, m.Seed = d.VNFName, w.Unit, w.Thresholds, cfg.Seed
+	m.Generator = result.Generator{Name: w.Generator, Version: generatorVersion(ctx, w)}
+	m.Specs = []result.Spec{
+		result.NewSpec("deployment", d.Path, d.Raw),
+		result.NewSpec("workload", w.Path, w.Raw),
 	}
 	for _, c := range d.Components {
 		m.Components = append(m.Components, result.Component{Name: c.Name, Short: c.Short, Scalable: c.Scalable})
@@ -32,18 +56,8 @@ func (a *app) manifest(ctx context.Context, cfg *trial.Config, b *backends) resu
 			m.Specs = append(m.Specs, result.NewSpec("install", i.Script, text))
 		}
 	}
-	for _, name := range d.Servers.Substrate {
-		m.Substrates[name] = b.substrateVersion(ctx, name)
-	}
-	for _, name := range d.Servers.Fabric {
-		if name = fabricName(name); !slices.Contains(m.Fabrics, name) {
-			m.Fabrics = append(m.Fabrics, name)
-		}
-	}
 	for _, period := range d.Servers.CFSPeriod {
 		m.CFSPeriods = append(m.CFSPeriods, period.String())
 	}
-	m.Generator = result.Generator{Name: w.Generator, Version: generatorVersion(ctx, w)}
-	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)
 	return m
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -181,7 +180,7 @@ func (a *app) network(ctx context.Context, s measure.Settings, cpus trial.CPUs, 
 		return err
 	}
 	b.impair = f.options.impair
-	manifest, err := a.networkManifest(ctx, b, s, cpus, &f.options)
+	manifest, err := networkManifest(ctx, b, s, cpus, &f.options)
 	if err != nil {
 		return err
 	}
@@ -231,23 +230,16 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 
 // networkManifest says where the run's numbers come from. What is asked for is
 // kept as a specification, by which a run is known when it is resumed.
-func (a *app) networkManifest(ctx context.Context, b *backends, s measure.Settings, cpus trial.CPUs, o *options) (result.Manifest, error) {
+func networkManifest(ctx context.Context, b *backends, s measure.Settings, cpus trial.CPUs, o *options) (result.Manifest, error) {
 	s.Options = nil // they are a specification of their own
 	asked, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	m := result.Manifest{
-		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
-		VNF: "network", Unit: "packets/s", Specs: append(o.specs(), result.NewSpec("measurement", "what was asked for", asked)),
-		Host: result.ReadHost("/"), CPUs: result.Reservation(cpus),
-		Substrates: map[string]string{}, Fabrics: s.Fabrics, Accelerator: "none",
-		Generator: result.Generator{Name: "vitrine reference send", Version: toolVersion()},
-	}
-	for _, name := range s.Substrates {
-		m.Substrates[name] = b.substrateVersion(ctx, name)
-	}
-	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)
+	m := b.manifest(ctx, cpus, s.AllSubstrates(), s.AllFabrics(), o.parts)
+	m.VNF, m.Unit = "network", "packets/s"
+	m.Specs = append(o.specs(), result.NewSpec("measurement", "what was asked for", asked))
+	m.Generator = result.Generator{Name: "vitrine reference send", Version: toolVersion()}
 	return m, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/result"
-	"vitrine/spec"
 	"vitrine/trial"
 )
 
@@ -214,7 +212,7 @@ func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, di
 		return err
 	}
 	b.impair = o.impair
-	manifest, err := a.chainManifest(ctx, plan, cpus, b, o)
+	manifest, err := chainManifest(ctx, plan, cpus, b, o)
 	if err != nil {
 		return err
 	}
@@ -238,7 +236,7 @@ func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, di
 
 // chainManifest says where the run's numbers come from. The settings stand in
 // for the files of a campaign: a run is continued with the same.
-func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPUs, b *backends, o *options) (result.Manifest, error) {
+func chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPUs, b *backends, o *options) (result.Manifest, error) {
 	asked := plan.Settings
 	asked.Options = nil // they are a specification of their own
 	settings, err := json.Marshal(asked)
@@ -250,21 +248,10 @@ func (a *app) chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPU
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	m := result.Manifest{
-		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
-		VNF: "chain of forwarders", Unit: "packets/s", Measurement: measured,
-		Specs: append(o.specs(), result.NewSpec("settings", "", settings)),
-		Host:  result.ReadHost("/"), CPUs: result.Reservation(cpus), Fabrics: plan.Settings.Fabrics,
-		Substrates: map[string]string{}, Accelerator: "none", Generator: result.Generator{Name: "packet", Version: toolVersion()},
-	}
-	for _, name := range plan.Settings.Substrates {
-		m.Substrates[name] = b.substrateVersion(ctx, name)
-		choice := spec.Choice{Substrate: name, Fabric: plan.Settings.Fabrics[0]}
-		if used, err := b.acceleratorOf(ctx, choice, o.parts[name]); err == nil && used != "" { // else what needs it will say so
-			m.Accelerator = used
-		}
-	}
-	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)
+	m := b.manifest(ctx, cpus, plan.Settings.Substrates, plan.Settings.Fabrics, o.parts)
+	m.VNF, m.Unit, m.Measurement = "chain of forwarders", "packets/s", measured
+	m.Specs = append(o.specs(), result.NewSpec("settings", "", settings))
+	m.Generator = result.Generator{Name: "packet", Version: toolVersion()}
 	return m, nil
 }
 

@@ -121,18 +121,17 @@ func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (pl
 	return unikernel.New(c)
 }
 
-// accelerator is what virtual machines of a deployment run with, tcg where any
-// does; "none": it has none. Where it cannot be found out none will start, and
-// the trials say why.
-func (b *backends) accelerator(ctx context.Context, servers spec.Servers) string {
-	found := "none"
-	for _, of := range servers.Substrate {
-		name, err := b.acceleratorOf(ctx, spec.Choice{Substrate: of}, servers.Parts[of])
-		switch {
-		case err != nil:
+// accelerators are what virtual machines run with, by those of the substrates that
+// have any. Where it cannot be found out none will start, and the trials say why.
+func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]spec.Node) map[string]string {
+	found := map[string]string{}
+	for _, of := range substrates {
+		name, err := b.acceleratorOf(ctx, spec.Choice{Substrate: of}, parts[of])
+		if err != nil {
 			b.log.Warn("looking for the accelerator of virtual machines", "substrate", of, "error", err)
-		case name != "" && (found == "none" || !machine.Comparable(name)):
-			found = name
+		}
+		if name != "" {
+			found[of] = name
 		}
 	}
 	return found

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"vitrine"
-	"vitrine/spec"
 	"vitrine/substrate/qemu/machine"
 )
 
@@ -54,7 +53,7 @@ func TestAcceleratorAsksMachinesAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := b.accelerator(t.Context(), spec.Servers{Substrate: []string{"process", "docker"}}); found != "none" {
+	if found := b.accelerators(t.Context(), []string{"process", "docker"}, nil); len(found) > 0 {
 		t.Errorf("virtual machines of processes and containers run with %q", found)
 	}
 	select {

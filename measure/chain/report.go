@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"vitrine"
+	"vitrine/measure"
 	"vitrine/measure/delay"
 	"vitrine/result"
 )
@@ -55,8 +56,8 @@ type Point struct {
 // Mark says why what was measured is not to be compared; empty: it may be.
 func (c *Chain) Mark() string {
 	for _, s := range c.streams {
-		if s.Accelerator == "tcg" {
-			return "emulated (tcg)"
+		if mark := measure.Mark(s.Accelerator); mark != "" {
+			return mark
 		}
 	}
 	return ""

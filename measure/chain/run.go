@@ -198,9 +198,9 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	n := s.Network
 	o := vitrine.Outcome{
 		Key: key, Duration: time.Duration(float64(n.Sent) / key.Rate * 1e9), Scheduled: int64(n.Sent), Offered: int64(n.Sent), Succeeded: int64(n.Received),
-		Failed:  map[string]int64{"lost": int64(n.Lost)},
-		Latency: vitrine.Latency{P50: n.Delay.P50 / 1e3, P95: n.Delay.P95 / 1e3, P99: n.Delay.P99 / 1e3},
-		Valid:   true,
+		Failed:      map[string]int64{"lost": int64(n.Lost)},
+		Latency:     vitrine.Latency{P50: n.Delay.P50 / 1e3, P95: n.Delay.P95 / 1e3, P99: n.Delay.P99 / 1e3},
+		Accelerator: s.Accelerator, Valid: true,
 	}
 	switch err := s.Sent.Held(); {
 	case err != nil:

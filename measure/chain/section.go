@@ -233,6 +233,9 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	for _, name := range s.Substrates {
 		say("virtualization of the hops, "+name, "%s", m.Substrates[name])
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.Accelerators)) {
+		say("accelerator of virtual machines, "+name, "%s", m.Accelerators[name])
+	}
 	for _, name := range s.Fabrics {
 		say("networking model, "+name, "%s", measure.NetworkingModel(name))
 	}

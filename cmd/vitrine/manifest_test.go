@@ -1,0 +1,51 @@
+package main
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/measure"
+	"vitrine/spec"
+	"vitrine/trial"
+)
+
+// Every substrate that a network is measured on is in the manifest, those beside
+// the plan's product too, with the accelerator of those that have one.
+func TestManifestNamesEverySubstrate(t *testing.T) {
+	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	b, err := newBackends(run, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accelerator, err := b.acceleratorOf(t.Context(), spec.Choice{Substrate: "unikernel"}, spec.Node{})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := measure.Settings{
+		Substrates: []string{"process"}, Fabrics: []string{"bridge"},
+		Also: []measure.Combination{{Substrate: "unikernel", Fabric: "macvtap"}, {Substrate: "unikernel", Fabric: "bridge"}},
+	}
+	m, err := networkManifest(t.Context(), b, s, trial.CPUs{Function: []int{1}, Generator: []int{0}}, new(options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Substrates) != 2 || m.Substrates["process"] != "kernel" || m.Substrates["unikernel"] != b.substrateVersion(t.Context(), "unikernel") || m.Substrates["unikernel"] == "" {
+		t.Errorf("substrates %v", m.Substrates)
+	}
+	if len(m.Accelerators) != 1 || m.Accelerators["unikernel"] != accelerator || m.Accelerator != accelerator {
+		t.Errorf("accelerators %v, %q; unikernel runs with %q", m.Accelerators, m.Accelerator, accelerator)
+	}
+	if len(m.Fabrics) != 2 || m.Fabrics[1] != "macvtap" {
+		t.Errorf("fabrics %v", m.Fabrics)
+	}
+}
