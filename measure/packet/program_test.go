@@ -8,11 +8,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"reflect"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/netns"
@@ -55,7 +55,7 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 	s := p.sender(t)
 	stalled := make(chan [2]int64, 1)
 	go func() {
-		time.Sleep(50 * time.Millisecond) // into the stream, which takes 200 ms
+		p.awaitArrivals(t, n/4)
 		stalled <- stopFor(c.Process.Pid, stall)
 	}()
 	send(t, s, p.stream(n, 2000, 64))
@@ -90,26 +90,33 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 	}
 }
 
-// stopFor stops a process for at least the time, and says from when, surely
+// awaitArrivals returns once the far end has received so many packets.
+func (p pair) awaitArrivals(t *testing.T, packets uint64) {
+	err := netns.Do(p.far, func() error {
+		for t.Context().Err() == nil {
+			link, err := netlink.LinkByName("eth0")
+			if err != nil || link.Attrs().Statistics.RxPackets >= packets {
+				return err
+			}
+		}
+		return t.Context().Err()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// stopFor stops a child for at least the time, and says from when, surely
 // stopped, until when.
 func stopFor(pid int, least time.Duration) (span [2]int64) {
 	_ = unix.Kill(pid, unix.SIGSTOP)
-	for !strings.Contains(state(pid), ") T ") {
-		time.Sleep(100 * time.Microsecond)
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil) == unix.EINTR {
 	}
 	span[0] = time.Now().UnixNano()
-	time.Sleep(least)
+	time.Sleep(least) // what the receiver is to suffer
 	span[1] = time.Now().UnixNano()
 	_ = unix.Kill(pid, unix.SIGCONT)
 	return span
-}
-
-func state(pid int) string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ") T " // gone: its end shows elsewhere
-	}
-	return string(text)
 }
 
 func record() *Record {
