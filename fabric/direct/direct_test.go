@@ -1,10 +1,8 @@
 package direct
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,49 +24,16 @@ func cases() fabrictest.Cases {
 	return fabrictest.Cases{"cable": {
 		Make:   func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run}) },
 		Fabric: segment.Name, Limit: 2,
-	}}
+	}, "eno1": {Make: func(run *runs.Run) (fabric.Fabric, error) {
+		return New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
+	}}}
 }
 
-// The environment of the run that TestDirectInterfaceComesBackAfterKill kills.
-const (
-	hostEnv = "DIRECT_TEST_HOST"
-	rootEnv = "DIRECT_TEST_ROOT"
-)
+func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m, cases())) }
 
-func TestMain(m *testing.M) {
-	if root := os.Getenv(rootEnv); root != "" {
-		fmt.Println(take(root, os.Getenv(hostEnv)))
-		_, _ = io.Copy(io.Discard, os.Stdin) // until killed
-		return
-	}
-	os.Exit(fabrictest.Main(m, cases()))
+func TestDirectFabric(t *testing.T) {
+	fabrictest.RunAll(t, fabrictest.Cases{"cable": cases()["cable"]})
 }
-
-// take makes a run of which an instance has the host's eno1, and gives its label.
-func take(root, host string) string {
-	run, err := runs.New(root)
-	if err != nil {
-		return err.Error()
-	}
-	var f fabric.Fabric
-	err = netns.Do(host, func() (err error) {
-		f, err = New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
-		return err
-	})
-	if err != nil {
-		return err.Error()
-	}
-	path, err := netns.Create("vt-" + run.ID + "-bono-1")
-	if err != nil {
-		return err.Error()
-	}
-	if _, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path}); err != nil {
-		return err.Error()
-	}
-	return run.ID
-}
-
-func TestDirectFabric(t *testing.T) { fabrictest.RunAll(t, cases()) }
 
 // state is what eno1 of the host is like.
 func state(t *testing.T, host fabrictest.Host) (s string) {
@@ -177,7 +142,7 @@ func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
 	before := state(t, host)
 	root := filepath.Join(t.TempDir(), "runs")
 	cleaner := segment.Cleaner{Root: root}
-	run, kill := fabrictest.Killable(t, rootEnv+"="+root, hostEnv+"="+host.Path)
+	run, kill := fabrictest.Killable(t, "eno1", root, host.Path)
 	defer netns.Delete("vt-" + run + "-bono-1")
 	if during := state(t, host); during != "absent" {
 		t.Errorf("the host has eno1 all the same: %s", during)

@@ -31,6 +31,7 @@ type Case struct {
 	MTU   int // see Harness; 0: 1500
 
 	Unicast bool // see Harness
+	Shared  bool // its instances share the host's network, and have no namespaces
 	// Fabric is the namespace of the fabric, of which the path is given the run.
 	Fabric func(run string) string
 }
@@ -39,40 +40,53 @@ type Case struct {
 const (
 	killedCase = "FABRICTEST_CASE"
 	killedRoot = "FABRICTEST_ROOT"
+	killedHost = "FABRICTEST_HOST"
 )
 
-// Main is what TestMain of a package calls whose tests call RunAll: the test
-// binary may be run again as a run that is killed.
+// Environ has Main be a run of the case, known at root, on the host at that path
+// or, when it is empty, on the one that the test binary is on.
+func Environ(name, root, host string) []string {
+	return []string{killedCase + "=" + name, killedRoot + "=" + root, killedHost + "=" + host}
+}
+
+// Main is what TestMain of a package calls whose tests call RunAll or Killable:
+// the test binary may be run again as a run that is killed.
 func Main(m *testing.M, cases Cases) int {
 	root := os.Getenv(killedRoot)
 	if root == "" {
 		return m.Run()
 	}
-	if err := cases[os.Getenv(killedCase)].hold(root); err != nil {
+	if err := cases[os.Getenv(killedCase)].hold(root, os.Getenv(killedHost)); err != nil {
 		fmt.Println("-", err)
 		return 1
 	}
 	return 0
 }
 
-// hold makes a run with a fabric and one instance, and waits to be killed.
-func (c Case) hold(root string) error {
+// hold makes a run with a fabric and one instance, says the run's label and the
+// instance's address, and waits to be killed.
+func (c Case) hold(root, host string) error {
 	run, err := runs.New(root)
 	if err != nil {
 		return err
 	}
-	f, err := c.Make(run)
+	var f fabric.Fabric
+	err = netns.Do(host, func() error {
+		f, err = c.Make(run)
+		return err
+	})
+	port := fabric.Port{Instance: "bono-1"}
+	if err == nil && !c.Shared {
+		port.NetNS, err = netns.Create(placeName(run.ID, port.Instance))
+	}
 	if err != nil {
 		return err
 	}
-	path, err := netns.Create(placeName(run.ID, "bono-1"))
+	end, err := f.Attach(context.Background(), port)
 	if err != nil {
 		return err
 	}
-	if _, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path}); err != nil {
-		return err
-	}
-	fmt.Println(run.ID)
+	fmt.Println(run.ID, end.Addr)
 	_, err = io.Copy(io.Discard, os.Stdin) // until killed
 	return err
 }
@@ -92,7 +106,7 @@ func placeName(run, instance string) string { return "vt-" + run + "-" + instanc
 
 // Place makes an instance's namespace, as a substrate does, for the test's
 // duration, and gives its path.
-func Place(t *testing.T, run, instance string) string {
+func Place(t testing.TB, run, instance string) string {
 	t.Helper()
 	name := placeName(run, instance)
 	path, err := netns.Create(name)
@@ -111,7 +125,7 @@ func Place(t *testing.T, run, instance string) string {
 }
 
 // NewRun starts a run for the test's duration.
-func NewRun(t *testing.T, root string) *runs.Run {
+func NewRun(t testing.TB, root string) *runs.Run {
 	t.Helper()
 	run, err := runs.New(root)
 	if err != nil {
@@ -205,7 +219,7 @@ func testKilled(t *testing.T, name string, c Case) {
 	}()
 	before := hostInterfaces(t)
 
-	other, kill := Killable(t, killedCase+"="+name, killedRoot+"="+root)
+	other, kill := Killable(t, name, root, "")
 	cleaner, ok := f.(substrate.Cleaner)
 	if !ok {
 		t.Fatalf("%T cannot clean", f)
@@ -247,13 +261,12 @@ func hostInterfaces(t *testing.T) []string {
 	})
 }
 
-// Killable runs the test binary again with an environment that has Main, or
-// the package's own TestMain, be a run. It gives the run's label, the first
-// word that is printed, and what kills it.
-func Killable(t *testing.T, env ...string) (run string, kill func()) {
+// Killable runs the test binary again as Environ says. It gives the run's label,
+// and what kills it.
+func Killable(t *testing.T, name, root, host string) (run string, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(os.Environ(), Environ(name, root, host)...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

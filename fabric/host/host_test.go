@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -18,46 +17,16 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
-	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 )
 
-// The environment of the test binary that is run again as a run of its own.
-const (
-	rootEnv  = "HOST_TEST_ROOT"
-	placeEnv = "HOST_TEST_HOST" // the host's namespace; empty: the process is in it
-	firstEnv = "HOST_TEST_FIRST"
-)
+// firstEnv is the environment variable with Config.First of a run of its own.
+const firstEnv = "HOST_TEST_FIRST"
 
 func TestMain(m *testing.M) {
-	if root := os.Getenv(rootEnv); root != "" {
-		fmt.Println(hold(root))
-		_, _ = io.Copy(io.Discard, os.Stdin) // until killed
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// hold makes a run with an instance at eno1, and gives the run's label and the
-// instance's address.
-func hold(root string) string {
-	run, err := runs.New(root)
-	if err != nil {
-		return err.Error()
-	}
-	var f fabric.Fabric
-	err = netns.Do(os.Getenv(placeEnv), func() (err error) {
-		f, err = New(Config{Run: run, Interface: "eno1", First: os.Getenv(firstEnv)})
-		return err
-	})
-	if err != nil {
-		return err.Error()
-	}
-	end, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1"})
-	if err != nil {
-		return err.Error()
-	}
-	return run.ID + " " + end.Addr.String()
+	os.Exit(fabrictest.Main(m, fabrictest.Cases{"eno1": {Shared: true, Make: func(run *runs.Run) (fabric.Fabric, error) {
+		return New(Config{Run: run, Interface: "eno1", First: os.Getenv(firstEnv)})
+	}}}))
 }
 
 // make1 makes a fabric on the host.
@@ -230,7 +199,8 @@ func TestHostFabricKilled(t *testing.T) {
 	give(t, host, 1)
 	before := state(t, host)
 	root := filepath.Join(t.TempDir(), "runs")
-	_, kill := fabrictest.Killable(t, rootEnv+"="+root, placeEnv+"="+host.Path, firstEnv+"=198.18.0.1/16")
+	t.Setenv(firstEnv, "198.18.0.1/16")
+	_, kill := fabrictest.Killable(t, "eno1", root, host.Path)
 	if during := state(t, host); !strings.Contains(during, "198.18.0.1/32") {
 		t.Errorf("eno1 has %s", during)
 	}
@@ -272,14 +242,13 @@ func TestHostFabricUnprivileged(t *testing.T) {
 	}
 	for first, want := range map[string]string{"": "192.0.2.1", "198.18.0.1/16": "CAP_NET_ADMIN"} {
 		cmd := exec.CommandContext(t.Context(), binary)
-		cmd.Env = []string{rootEnv + "=" + filepath.Join(own, "runs"), firstEnv + "=" + first}
+		cmd.Env = append(fabrictest.Environ("eno1", filepath.Join(own, "runs"), ""), firstEnv+"="+first)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		host.Do(t, func() error {
-			out, err := cmd.CombinedOutput()
-			if !strings.Contains(string(out), want) {
-				t.Errorf("with first %q an ordinary user gets %s, want %s", first, out, want)
+			if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), want) {
+				t.Errorf("with first %q an ordinary user gets %s, %v; want %s", first, out, err, want)
 			}
-			return err
+			return nil
 		})
 	}
 }

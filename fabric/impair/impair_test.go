@@ -167,7 +167,7 @@ func TestImpairKilled(t *testing.T) {
 	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir() + "/runs"
-			run, kill := fabrictest.Killable(t, "FABRICTEST_CASE=bridge", "FABRICTEST_ROOT="+root)
+			run, kill := fabrictest.Killable(t, "bridge", root, "")
 			t.Cleanup(func() {
 				if err := netns.Delete("vt-" + run + "-bono-1"); err != nil {
 					t.Error(err)
@@ -213,7 +213,7 @@ func TestImpairLent(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	root := t.TempDir() + "/runs"
 	host.Do(t, func() error {
-		run, kill := fabrictest.Killable(t, "FABRICTEST_CASE=lent", "FABRICTEST_ROOT="+root)
+		run, kill := fabrictest.Killable(t, "lent", root, "")
 		t.Cleanup(func() {
 			if err := netns.Delete("vt-" + run + "-bono-1"); err != nil {
 				t.Error(err)

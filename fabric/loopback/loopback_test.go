@@ -8,32 +8,17 @@ import (
 
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
-	"vitrine/internal/runs"
 )
 
 func TestLoopbackFabric(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T, root string) fabrictest.Harness {
-		run := newRun(t, root)
+		run := fabrictest.NewRun(t, root)
 		return fabrictest.Harness{
 			Fabric: New(Config{Run: run}), Run: run,
 			Place: func(*testing.T, string) string { return "" },
 			Left:  func() ([]string, error) { return nil, nil }, // see TestLoopbackAddressesAreFreed
 		}
 	})
-}
-
-func newRun(t *testing.T, root string) *runs.Run {
-	t.Helper()
-	run, err := runs.New(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return run
 }
 
 func attach(t *testing.T, f *Fabric, instance string) netip.Addr {
@@ -48,7 +33,7 @@ func attach(t *testing.T, f *Fabric, instance string) netip.Addr {
 // TestLoopbackAddressesNeverClash gives two fabrics the same label, so that
 // both want the same addresses first.
 func TestLoopbackAddressesNeverClash(t *testing.T) {
-	run := newRun(t, filepath.Join(t.TempDir(), "runs"))
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	first, second := New(Config{Run: run}), New(Config{Run: run})
 	defer first.Close(context.Background())
 	defer second.Close(context.Background())
@@ -59,7 +44,7 @@ func TestLoopbackAddressesNeverClash(t *testing.T) {
 }
 
 func TestLoopbackAddressesAreFreed(t *testing.T) {
-	run := newRun(t, filepath.Join(t.TempDir(), "runs"))
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	first := New(Config{Run: run})
 	had := attach(t, first, "bono-1")
 	if err := first.Close(context.Background()); err != nil {
@@ -73,7 +58,7 @@ func TestLoopbackAddressesAreFreed(t *testing.T) {
 }
 
 func TestLoopbackHasMoreThanOneBlock(t *testing.T) {
-	f := New(Config{Run: newRun(t, filepath.Join(t.TempDir(), "runs"))})
+	f := New(Config{Run: fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))})
 	defer f.Close(context.Background())
 	had := make(map[netip.Addr]bool)
 	for i := range 600 {

@@ -140,7 +140,7 @@ func TestOVSOfAKilledRun(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
 	root := f.config.Run.Root
-	other, kill := fabrictest.Killable(t, "FABRICTEST_CASE=default", "FABRICTEST_ROOT="+root)
+	other, kill := fabrictest.Killable(t, "default", root, "")
 	t.Cleanup(func() {
 		if err := netns.Delete("vt-" + other + "-bono-1"); err != nil {
 			t.Error(err)

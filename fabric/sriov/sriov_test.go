@@ -3,7 +3,6 @@ package sriov
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -113,45 +112,14 @@ func (c card) open(t *testing.T, config Config) (f *segment.Segment) {
 	return f
 }
 
-// The environment of the run that TestSriovKilled kills.
-const (
-	rootEnv  = "SRIOV_TEST_ROOT"
-	hostEnv  = "SRIOV_TEST_HOST"
-	sysfsEnv = "SRIOV_TEST_SYSFS"
-)
+// sysfsEnv is the environment variable with the card's folder for TestSriovKilled's
+// other run.
+const sysfsEnv = "SRIOV_TEST_SYSFS"
 
 func TestMain(m *testing.M) {
-	if root := os.Getenv(rootEnv); root != "" {
-		fmt.Println(hold(root))
-		_, _ = io.Copy(io.Discard, os.Stdin) // until killed
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// hold makes a run of which an instance has a virtual function, and gives its
-// label.
-func hold(root string) string {
-	run, err := runs.New(root)
-	if err != nil {
-		return err.Error()
-	}
-	var f fabric.Fabric
-	err = netns.Do(os.Getenv(hostEnv), func() (err error) {
-		f, err = open(Config{Run: run, Parent: "eno1", VFs: 2}, os.Getenv(sysfsEnv))
-		return err
-	})
-	if err != nil {
-		return err.Error()
-	}
-	path, err := netns.Create("vt-" + run.ID + "-bono-1")
-	if err != nil {
-		return err.Error()
-	}
-	if _, err := f.Attach(context.Background(), fabric.Port{Instance: "bono-1", NetNS: path}); err != nil {
-		return err.Error()
-	}
-	return run.ID
+	os.Exit(fabrictest.Main(m, fabrictest.Cases{"eno1": {Make: func(run *runs.Run) (fabric.Fabric, error) {
+		return open(Config{Run: run, Parent: "eno1", VFs: 2}, os.Getenv(sysfsEnv))
+	}}}))
 }
 
 // TestSriovInstances: each has a virtual function, they reach each other and
@@ -238,7 +206,8 @@ func TestSriovKilled(t *testing.T) {
 	c := newCard(t, 3, 0)
 	before := c.interfaces(t)
 	root := filepath.Join(t.TempDir(), "runs")
-	run, kill := fabrictest.Killable(t, rootEnv+"="+root, hostEnv+"="+c.host.Path, sysfsEnv+"="+c.sysfs)
+	t.Setenv(sysfsEnv, c.sysfs)
+	run, kill := fabrictest.Killable(t, "eno1", root, c.host.Path)
 	defer netns.Delete("vt-" + run + "-bono-1")
 	clean := func(want int) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
 	"vitrine/internal/netns"
 )
 
@@ -27,24 +28,8 @@ type pair struct {
 func newPair(t *testing.T) pair {
 	t.Helper()
 	p := pair{source: netip.MustParseAddrPort("198.18.7.1:7001"), dest: netip.MustParseAddrPort("198.18.7.2:7002")}
-	paths := make([]string, 2)
-	for i, side := range []string{"a", "b"} {
-		name := fmt.Sprintf("vt-probe-%d-%s", os.Getpid(), side)
-		path, err := netns.Create(name)
-		if vitrine.IsUnsupported(err) {
-			t.Skip(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := netns.Delete(name); err != nil {
-				t.Error(err)
-			}
-		})
-		paths[i] = path
-	}
-	p.near, p.far = paths[0], paths[1]
+	label := fmt.Sprintf("probe%d", os.Getpid())
+	p.near, p.far = fabrictest.Place(t, label, "a"), fabrictest.Place(t, label, "b")
 	far, err := os.Open(p.far)
 	if err != nil {
 		t.Fatal(err)

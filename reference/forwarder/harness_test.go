@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
 	"vitrine/internal/netns"
 )
 
@@ -27,20 +28,7 @@ var numbers atomic.Int64
 // namespace makes a network namespace for the test.
 func namespace(t testing.TB) string {
 	t.Helper()
-	name := fmt.Sprintf("vt-forward%d-%d", os.Getpid(), numbers.Add(1))
-	path, err := netns.Create(name)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := netns.Delete(name); err != nil {
-			t.Error(err)
-		}
-	})
-	return path
+	return fabrictest.Place(t, fmt.Sprintf("forward%d", os.Getpid()), fmt.Sprint(numbers.Add(1)))
 }
 
 // pair joins two namespaces by a veth whose ends have these names.

@@ -1,0 +1,89 @@
+package fabrictest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runs"
+)
+
+// Over makes a fabric whose instances' interfaces are over one of the host that
+// it is called on: macvlan and its kin. The mode may be empty.
+type Over func(run *runs.Run, mode, parent string, options segment.Options) (*segment.Segment, error)
+
+// RunParent runs the suite of such fabrics on an interface that the user named.
+// together says of each mode whether instances on one parent reach each other.
+func RunParent(t *testing.T, together map[string]bool, open Over) {
+	t.Helper()
+	for mode, reach := range together {
+		t.Run(mode, func(t *testing.T) {
+			testParent(t, reach, func(run *runs.Run) (fabric.Fabric, error) { return open(run, mode, "eno1", segment.Options{}) })
+		})
+	}
+	t.Run("TwoRuns", func(t *testing.T) {
+		Apart(t, NewHost(t), func(run *runs.Run) (fabric.Fabric, error) { return open(run, "", "eno1", segment.Options{}) })
+	})
+	t.Run("Refused", func(t *testing.T) { testParentRefused(t, open) })
+}
+
+// testParent: instances on an interface of the host reach each other as the mode
+// says, and what the interface leads to, and it is as it was at the end.
+func testParent(t *testing.T, together bool, open Make) {
+	host := NewHost(t)
+	run := NewRun(t, t.TempDir()+"/runs")
+	var f fabric.Fabric
+	host.Do(t, func() (err error) {
+		f, err = open(run)
+		return err
+	})
+	bench := NewBench(t, f, run)
+	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
+	if err := bench.Reach(bono, sprout); (err == nil) != together {
+		t.Errorf("want them to reach each other: %t; %v", together, err)
+	}
+	for _, in := range []Instance{bono, sprout} {
+		if err := bench.Reach(in, host.Uplink()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if links, err := Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
+		t.Errorf("the host has %q, %v", links, err)
+	}
+}
+
+// testParentRefused: an interface that is absent, too small, down or in use is
+// refused, by name.
+func testParentRefused(t *testing.T, open Over) {
+	host := NewHost(t)
+	run := NewRun(t, t.TempDir()+"/runs")
+	refused := func(on Host, parent string, mtu int, words string) {
+		t.Helper()
+		on.Do(t, func() error {
+			if _, err := open(run, "", parent, segment.Options{MTU: mtu}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%s, MTU %d: %v; want a *vitrine.BadInput with %q", parent, mtu, err, words)
+			}
+			return nil
+		})
+	}
+	refused(host, "eno3", 0, `no interface "eno3"`)
+	refused(host, "eno1", 9000, "at most 1500")
+	refused(host, "lo", 0, "lo")
+	refused(Host{Path: host.Switch}, "eno2", 0, "in use") // both are in a bridge there
+	host.Do(t, func() error {
+		eno1, err := netlink.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetDown(eno1)
+	})
+	refused(host, "eno1", 0, "eno1 is down")
+}
