@@ -18,6 +18,7 @@ import (
 // records of the stream beside a soaker, and of a second one counted by BPF.
 type sending struct {
 	record  *packet.Record
+	ports   []PortFacts    // as they were then
 	counted *packet.Record // nil: BPF cannot count here, or no efficiency
 	why     error          // it cannot
 }
@@ -27,15 +28,17 @@ const second = 1 << 15
 
 // measured sends a stream, with what it takes to tell its CPU time.
 func (s *site) measured(ctx context.Context, run uint32, x stream) (sending, error) {
+	s.steer(x.metric == Efficiency)
+	out := sending{ports: s.facts()}
 	if x.metric != Efficiency {
-		record, err := s.send(ctx, run, x)
-		return sending{record: record}, err
+		var err error
+		out.record, err = s.send(ctx, run, x)
+		return out, err
 	}
 	file, err := s.soak(ctx)
 	if err != nil {
-		return sending{}, err
+		return out, err
 	}
-	var out sending
 	if out.record, err = s.send(ctx, run, x, "--soaked", file); err != nil {
 		return out, errors.Join(err, s.unsoak(ctx))
 	}
@@ -90,17 +93,17 @@ type received struct {
 }
 
 // newDetail is what is known of a stream before its packets are looked at.
-func newDetail(s *site, x stream, sent *packet.Record) Detail {
-	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.accelerator, Ports: s.facts()}
-	if sent.Sent != nil {
-		d.Sent = *sent.Sent
+func newDetail(s *site, x stream, out sending) Detail {
+	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.accelerator, Ports: out.ports}
+	if sent := out.record.Sent; sent != nil {
+		d.Sent = *sent
 	}
 	return d
 }
 
 // backDetail is of a stream whose packets came back to the sender.
-func backDetail(s *site, x stream, record *packet.Record) Detail {
-	d := newDetail(s, x, record)
+func backDetail(s *site, x stream, out sending) Detail {
+	d, record := newDetail(s, x, out), out.record
 	d.Dropped, d.Foreign, d.Drift, d.OneClock = record.Dropped, record.Foreign, record.Drift, true
 	d.look(x, s.config.Plan.Settings.Cut, record.Receptions)
 	return d
@@ -108,7 +111,7 @@ func backDetail(s *site, x stream, record *packet.Record) Detail {
 
 // wayDetail is of a stream that a receiver took.
 func wayDetail(s *site, x stream, out sending, got *received) Detail {
-	d := newDetail(s, x, out.record)
+	d := newDetail(s, x, out)
 	d.Dropped, d.Foreign, d.Drift = got.Dropped, got.Foreign, got.Drift
 	d.OneClock = out.record.Boot != "" && out.record.Boot == got.Boot
 	list := got.streams[x.id]

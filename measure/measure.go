@@ -194,6 +194,7 @@ type Config struct {
 	Parts    map[string]spec.Node // by substrate and fabric: its own options
 	Backends trial.Backends
 	CPUs     trial.CPUs
+	Steering Steering
 	RunID    string
 	Results  *result.Run
 	Observe  func(Event)
@@ -243,9 +244,10 @@ type PortFacts struct {
 	Interface string   `json:"interface"`
 	Driver    string   `json:"driver"` // veth, macvlan, ...
 	MTU       int      `json:"mtu"`
-	IPv6      string   `json:"ipv6"`       // "off", "on", "not known"
-	Neighbour string   `json:"neighbours"` // "static", or why not
-	Offloads  []string `json:"offloads"`   // that are on
+	IPv6      string   `json:"ipv6"`         // "off", "on", "not known"
+	Neighbour string   `json:"neighbours"`   // "static", or why not
+	Offloads  []string `json:"offloads"`     // that are on
+	Receiving string   `json:"receive_work"` // of the kernel: on which CPU, and why on none of its own
 }
 
 // ReadDetail is the detail of an outcome of this package.

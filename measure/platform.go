@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"vitrine/trial"
 )
 
 // A Platform is what of the host RFC 8172 (section 3.2) and
@@ -21,10 +23,11 @@ type Platform struct {
 
 // ReadPlatform reads it from the proc and sys folders below root, which is "/"
 // but in tests.
-func ReadPlatform(root string, sender, receiver int) Platform {
+func ReadPlatform(root string, cpus trial.CPUs, kernel Steering) Platform {
+	sender, receiver := cpus.Generator[0], cpus.Function[0]
 	p := Platform{
 		SenderNode: numaNode(root, sender), ReceiverNode: numaNode(root, receiver), Hugepages: hugepages(root), THP: "not known",
-		ReceiveCPU: "the sender's: virtual links hand packets over on the CPU that sends (no receive packet steering is set)",
+		ReceiveCPU: kernel.String(),
 	}
 	if text, err := os.ReadFile(filepath.Join(root, "sys/kernel/mm/transparent_hugepage/enabled")); err == nil {
 		if _, rest, ok := strings.Cut(string(text), "["); ok {

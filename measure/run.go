@@ -185,11 +185,11 @@ func (r *runner) echoed(ctx context.Context, s *site, list []stream) error {
 	}
 	for _, x := range list {
 		for {
-			record, err := s.send(ctx, r.label, x)
+			out, err := s.measured(ctx, r.label, x)
 			if err != nil {
 				return fmt.Errorf("%s of %d bytes, round trip: %w", x.metric, x.size, err)
 			}
-			o := outcome(x, r.next(x), backDetail(s, x, record))
+			o := outcome(x, r.next(x), backDetail(s, x, out))
 			if err := r.Results.Append(o); err != nil {
 				return err
 			}

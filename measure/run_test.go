@@ -62,6 +62,8 @@ type bench struct {
 	cpus  trial.CPUs
 	links map[string]map[string]impair.Link // by fabric
 	self  string
+
+	steering Steering
 }
 
 func newBench(t *testing.T) *bench {
@@ -141,7 +143,7 @@ func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event,
 	}
 	var events []Event
 	runErr := Run(t.Context(), Config{
-		Plan: plan, Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID, Results: run,
+		Plan: plan, Backends: b.backends(), CPUs: b.cpus, Steering: b.steering, RunID: b.run.ID, Results: run,
 		Observe: func(e Event) { events = append(events, e) },
 	})
 	if err := run.Close(); err != nil {

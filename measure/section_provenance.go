@@ -23,8 +23,8 @@ func (s *Summary) instrument() result.Section {
 		}))
 	}
 	ports := result.Table{
-		Caption: "The ports, as they were: link type, MTU in bytes, IPv6, how neighbours were known, and the offloads that were on.",
-		Columns: columns("where", "instance", "interface", "link", "MTU", "IPv6", "neighbours", "offloads on"),
+		Caption: "The ports, as they were: link type, MTU in bytes, IPv6, how neighbours were known, where the kernel did its receive work, and the offloads that were on.",
+		Columns: columns("where", "instance", "interface", "link", "MTU", "IPv6", "neighbours", "receive work", "offloads on"),
 	}
 	for i := range ports.Columns {
 		ports.Columns[i].Number = ports.Columns[i].Name == "MTU"
@@ -33,7 +33,7 @@ func (s *Summary) instrument() result.Section {
 		for _, p := range w.Ports {
 			ports.Rows = append(ports.Rows, result.Line{Cells: []result.Cell{
 				{Text: w.String()}, {Text: p.Instance}, {Text: p.Interface}, {Text: p.Driver}, text("%d", p.MTU), {Text: p.IPv6},
-				{Text: p.Neighbour}, {Text: strings.Join(p.Offloads, ", ")},
+				{Text: p.Neighbour}, {Text: p.Receiving}, {Text: strings.Join(p.Offloads, ", ")},
 			}})
 		}
 	}

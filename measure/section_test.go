@@ -31,7 +31,7 @@ func synthetic(t *testing.T) *result.Data {
 		Kind: measure.Kind, Metrics: measure.Metrics(), Substrates: []string{"process", "qemu"}, Fabrics: []string{"direct", "bridge"},
 		Sizes: []int{64, 1514}, SmallSize: 64, Packets: 1000, Repeat: 3, Cut: delay.Cut{Head: 10, Tail: 10},
 		Rates:    measure.Rates{Latency: 10000, Jitter: 190000, Efficiency: 64000},
-		Platform: measure.Platform{SenderNode: "0", ReceiverNode: "0", Hugepages: "0 reserved, 0 free, of 2048 kB", THP: "madvise", ReceiveCPU: "the sender's"},
+		Platform: measure.Platform{SenderNode: "0", ReceiverNode: "0", Hugepages: "0 reserved, 0 free, of 2048 kB", THP: "madvise", ReceiveCPU: "on CPU 2, by receive packet steering"},
 		Scaled:   []string{"jitter: 190000 packets a second instead of 253906 (the paper's 130 Mb/s): sender and receiver do not hold more here with room to spare"},
 	}
 	text, err := json.Marshal(s)
@@ -91,8 +91,8 @@ func detailOf(us float64, substrate, fabric, metric, way string, size int) measu
 		Sent:    packet.Sent{Packets: 1000, Asked: 10000, Rate: 10000, Drift: 120, Schedule: packet.ScheduleErrors{P50: 100, P99: 900, Max: 5000}},
 		Network: delay.Report{Sent: 980, Received: 978, Lost: 2, Reordered: 1, Extent: 3, Delay: dist(1), Jitter: dist(0.1), PDV: dist(0.2), IPDV: dist(0.05), Lateness: dist(0.3)},
 		Ports: []measure.PortFacts{
-			{Instance: "generator", Interface: "eth0", Driver: "veth", MTU: 1500, IPv6: "off", Neighbour: "static", Offloads: []string{"rx-gro"}},
-			{Instance: "receiver-1", Interface: "eth0", Driver: "veth", MTU: 1500, IPv6: "off", Neighbour: "static", Offloads: []string{"rx-gro", "tx-checksum-ip-generic"}},
+			{Instance: "generator", Interface: "eth0", Driver: "veth", MTU: 1500, IPv6: "off", Neighbour: "static", Receiving: "on CPU 2, by receive packet steering", Offloads: []string{"rx-gro"}},
+			{Instance: "receiver-1", Interface: "eth0", Driver: "veth", MTU: 1500, IPv6: "off", Neighbour: "static", Receiving: "on CPU 2, by receive packet steering", Offloads: []string{"rx-gro", "tx-checksum-ip-generic"}},
 		},
 	}
 	if way == measure.OneWay {

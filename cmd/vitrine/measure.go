@@ -41,6 +41,7 @@ type networkFlags struct {
 	count, repeat, head, tail    int
 	rate                         float64
 	cpus, generatorCPUs          []int
+	kernelCPU                    string
 	out                          string
 	inside, resume, dryRun, json bool
 	options                      options
@@ -80,6 +81,7 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	flags.IntVar(&f.tail, "tail", -1, "packets at its end that are left out (default 1%)")
 	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all but the sender's)")
 	flags.IntSliceVar(&f.generatorCPUs, "generator-cpus", nil, "CPUs of the sender (default the first)")
+	flags.StringVar(&f.kernelCPU, "kernel-cpu", measure.OwnCPU, "CPU of the kernel's receive work: a number, auto (one of its own, where there is one), none (the sender's)")
 	flags.BoolVar(&f.inside, "inside", false, "send from an instance of the substrate too, instead of from the host")
 	f.options.register(c, "")
 	flags.StringVar(&f.out, "out", "", "run folder (default runs/network-TIME)")
@@ -143,7 +145,7 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 		return err
 	}
 	if f.dryRun {
-		return a.printNetworkPlan(s, cpus, f.json)
+		return a.printNetworkPlan(s, cpus, f)
 	}
 	if f.out == "" {
 		f.out = filepath.Join("runs", "network-"+time.Now().Format("20060102-150405"))
@@ -167,6 +169,10 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 
 // network measures into the run folder and writes the report.
 func (a *app) network(ctx context.Context, s measure.Settings, cpus trial.CPUs, f networkFlags) (err error) {
+	kernel, cpus, err := measure.Steer(f.kernelCPU, cpus)
+	if err != nil {
+		return err
+	}
 	run, err := runs.New(runs.DefaultRoot())
 	if err != nil {
 		return err
@@ -187,7 +193,7 @@ func (a *app) network(ctx context.Context, s measure.Settings, cpus trial.CPUs, 
 	if err := cpus.KeepOff(); err != nil {
 		return err
 	}
-	c := measure.Config{Parts: f.options.parts, Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Log: a.log(), Observe: a.packetProgress()}
+	c := measure.Config{Parts: f.options.parts, Backends: b.forTrials(), CPUs: cpus, Steering: kernel, RunID: run.ID, Log: a.log(), Observe: a.packetProgress()}
 	if c.Results, err = openResults(f.out, f.resume, manifest); err != nil {
 		return err
 	}
@@ -206,7 +212,7 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 	if scaled {
 		s = kept
 	} else {
-		s.Platform = measure.ReadPlatform("/", c.CPUs.Generator[0], c.CPUs.Function[0])
+		s.Platform = measure.ReadPlatform("/", c.CPUs, c.Steering)
 		if s, err = measure.Scale(ctx, c, s, c.Results.LogDir("scale")); err != nil {
 			return err
 		}
@@ -243,16 +249,20 @@ func networkManifest(ctx context.Context, b *backends, s measure.Settings, cpus 
 	return m, nil
 }
 
-func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, asJSON bool) error {
+func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, f networkFlags) error {
+	kernel, cpus, err := measure.Steer(f.kernelCPU, cpus)
+	if err != nil {
+		return err
+	}
 	p, err := measure.MakePlan(s)
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if f.json {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
 	w := a.stdout
-	fmt.Fprintf(w, "sender on CPUs %v, receiver on CPUs %v\n", cpus.Generator, cpus.Function)
+	fmt.Fprintf(w, "sender on CPUs %v, receiver on CPUs %v; the kernel's receive work: %s\n", cpus.Generator, cpus.Function, kernel)
 	for _, where := range p.Combinations {
 		fmt.Fprintf(w, "%s\n", where)
 	}

@@ -243,7 +243,7 @@ func chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPUs, b *bac
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	plan.Settings.Platform = measure.ReadPlatform("/", cpus.Generator[0], cpus.Function[0])
+	plan.Settings.Platform = measure.ReadPlatform("/", cpus, measure.Steering{Why: "chains are measured without"})
 	measured, err := json.Marshal(plan.Settings)
 	if err != nil {
 		return result.Manifest{}, err

@@ -160,7 +160,7 @@ func (a *app) printPacketPlans(list []*measurement, cpus trial.CPUs, f reproduce
 			}
 			continue
 		}
-		if err := a.printNetworkPlan(m.network(f.scale()), cpus, f.json); err != nil {
+		if err := a.printNetworkPlan(m.network(f.scale()), cpus, networkFlags{kernelCPU: measure.OwnCPU, json: f.json}); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (a *app) runPackets(ctx context.Context, m *measurement, cpus trial.CPUs, f
 		}
 		return a.chainRun(ctx, plan, cpus, m.dir, resume, &m.options)
 	}
-	return a.network(ctx, m.network(f.scale()), cpus, networkFlags{out: m.dir, resume: resume, options: m.options})
+	return a.network(ctx, m.network(f.scale()), cpus, networkFlags{kernelCPU: measure.OwnCPU, out: m.dir, resume: resume, options: m.options})
 }
 
 // shown is an exhibit with what was found.
