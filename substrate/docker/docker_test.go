@@ -10,6 +10,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
 	"vitrine/internal/runs"
 	"vitrine/substrate/docker/dockertest"
 	"vitrine/substrate/substratetest"
@@ -36,16 +37,7 @@ func open(t *testing.T, root string) (*Substrate, *runs.Run) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := runs.New(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, run
+	return s, fabrictest.NewRun(t, root)
 }
 
 // labelled lists the containers and images that carry the run's label.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"vitrine/substrate"
 )
 
 // An output is where a process's standard output and error go.
@@ -38,9 +40,9 @@ func openOutput(dir, stdout string, also *tail) (*output, error) {
 }
 
 func (o *output) open(path string) (*file, error) {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := substrate.OpenOutput(path)
 	if err != nil {
-		return nil, fmt.Errorf("docker: open the log: %w", err)
+		return nil, fmt.Errorf("docker: %w", err)
 	}
 	o.files = append(o.files, &file{f: f})
 	return o.files[len(o.files)-1], nil

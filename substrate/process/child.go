@@ -18,6 +18,7 @@ import (
 	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
+	"vitrine/substrate"
 )
 
 // A holder knows the processes of one command and all that descends from it.
@@ -99,7 +100,7 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if command.Stdout != "" {
-		out, err := appending(command.Stdout)
+		out, err := substrate.OpenOutput(command.Stdout)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +251,7 @@ func (in *Instance) keep(output *os.File) (last string, err error) {
 	if _, err := output.ReadAt(tail, size-int64(len(tail))); err != nil {
 		return "", fmt.Errorf("reading what was printed: %w", err)
 	}
-	log, err := appending(filepath.Join(in.spec.Dir, "log"))
+	log, err := substrate.OpenOutput(filepath.Join(in.spec.Dir, "log"))
 	if err != nil {
 		return string(tail), err
 	}

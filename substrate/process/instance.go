@@ -74,7 +74,7 @@ func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substra
 	if err := in.stop(ctx, 0); err != nil { // what the last one left
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
 	}
-	log, err := appending(filepath.Join(in.spec.Dir, "log"))
+	log, err := substrate.OpenOutput(filepath.Join(in.spec.Dir, "log"))
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
 	}
@@ -165,7 +165,7 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 
 // end kills the command and all that descends from it.
 func (in *Instance) end(ctx context.Context, c *child) error {
-	ctx, cancel := ending(ctx)
+	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
 	if err := c.holder.kill(ctx); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (in *Instance) Remove(ctx context.Context) error {
 	children := slices.Collect(maps.Keys(in.children))
 	in.mu.Unlock()
 
-	ctx, cancel := ending(ctx)
+	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
 	err := in.remove(ctx, children)
 	if err != nil {

@@ -12,14 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"vitrine"
@@ -53,10 +51,10 @@ type Substrate struct {
 	noGroups   *vitrine.Unsupported // why
 	namespaces bool                 // instances have network namespaces
 
-	mu        sync.Mutex
-	closed    bool
-	instances map[string]*Instance
-	bound     map[int]string // CPU -> the instance it is for, where that is its quota
+	instances substrate.Roster
+
+	mu    sync.Mutex
+	bound map[int]*Instance // CPU -> the instance it is for, where that is its quota
 }
 
 var (
@@ -72,7 +70,7 @@ func New(config Config) (*Substrate, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Substrate{config: config, instances: make(map[string]*Instance), bound: make(map[int]string)}
+	s := &Substrate{config: config, bound: make(map[int]*Instance)}
 	var err error
 	if s.groups, err = cgroup.Detect(); err != nil && !errors.As(err, &s.noGroups) {
 		return nil, fmt.Errorf("looking for cgroups: %w", err)
@@ -126,30 +124,27 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 
 // admit takes the name and, where CPUs of its own are its quota, the CPUs.
 func (s *Substrate) admit(spec substrate.Spec) (*Instance, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errors.New("the substrate is closed")
-	}
-	if s.instances[spec.Name] != nil {
-		return nil, errors.New("there is one of that name")
-	}
-	if s.groups == nil && spec.VCPUs > 0 {
-		cpus, err := s.bind(spec)
-		if err != nil {
-			return nil, err
-		}
-		spec.CPUs = cpus
-	}
 	in := &Instance{substrate: s, spec: spec, children: make(map[*child]struct{})}
-	s.instances[spec.Name] = in
+	if err := s.instances.Admit(spec.Name, in); err != nil {
+		return nil, err
+	}
+	if s.groups != nil || spec.VCPUs <= 0 {
+		return in, nil
+	}
+	cpus, err := s.bind(in)
+	if err != nil {
+		s.forget(in)
+		return nil, err
+	}
+	in.spec.CPUs = cpus
 	return in, nil
 }
 
 // bind finds as many CPUs as the instance has vCPUs, of those that it may run
 // on, that no other instance is bound to: the one way to hold it to a quota
 // without cgroups.
-func (s *Substrate) bind(spec substrate.Spec) ([]int, error) {
+func (s *Substrate) bind(in *Instance) ([]int, error) {
+	spec := in.spec
 	refused := &vitrine.Unsupported{
 		What:    fmt.Sprintf("a quota of %v CPUs", spec.VCPUs),
 		Missing: s.noGroups.Missing,
@@ -166,14 +161,16 @@ func (s *Substrate) bind(spec substrate.Spec) ([]int, error) {
 			return nil, err
 		}
 	}
-	free := slices.DeleteFunc(slices.Clone(may), func(cpu int) bool { return s.bound[cpu] != "" })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free := slices.DeleteFunc(slices.Clone(may), func(cpu int) bool { return s.bound[cpu] != nil })
 	if len(free) < whole {
 		refused.Missing = fmt.Sprintf("%d free CPUs of %v to bind it to, or %s", whole, may, s.noGroups.Missing)
 		refused.Do = s.noGroups.Do + "; or reserve more CPUs for the function"
 		return nil, refused
 	}
 	for _, cpu := range free[:whole] {
-		s.bound[cpu] = spec.Name
+		s.bound[cpu] = in
 	}
 	return free[:whole], nil
 }
@@ -195,46 +192,21 @@ func allowed() ([]int, error) {
 
 // forget gives the instance's name and CPUs back.
 func (s *Substrate) forget(in *Instance) {
+	s.instances.Forget(in.spec.Name, in)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.instances[in.spec.Name] != in {
-		return
-	}
-	delete(s.instances, in.spec.Name)
-	for cpu, name := range s.bound {
-		if name == in.spec.Name {
-			delete(s.bound, cpu)
-		}
-	}
+	maps.DeleteFunc(s.bound, func(_ int, of *Instance) bool { return of == in })
 }
 
 // Close removes all instances, and the run's cgroup.
 func (s *Substrate) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	var all []*Instance
-	for _, in := range s.instances {
-		all = append(all, in)
-	}
-	s.mu.Unlock()
-
-	var group errgroup.Group
-	for _, in := range all {
-		group.Go(func() error { return in.Remove(ctx) })
-	}
-	err := group.Wait()
+	err := s.instances.Close(ctx)
 	if err == nil && s.groups != nil {
-		ctx, cancel := ending(ctx)
+		ctx, cancel := substrate.Ending(ctx)
 		defer cancel()
 		err = s.groups.RemoveRun(ctx, s.config.Run.ID)
 	}
 	return err
-}
-
-// ending bounds how long ended processes are waited for. What must end is
-// ended even when the caller's context has.
-func ending(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }
 
 // environment is the command's, with PATH and HOME of ours where it has none.
@@ -251,12 +223,3 @@ func (s *Substrate) environment(command vitrine.Command) []string {
 
 // namespace is the name of an instance's network namespace.
 func namespace(run, instance string) string { return "vt-" + run + "-" + instance }
-
-// appending opens a file to append a command's output to.
-func appending(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("opening a file for output: %w", err)
-	}
-	return f, nil
-}

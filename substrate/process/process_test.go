@@ -9,8 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/fabric/fabrictest"
 	"vitrine/substrate/substratetest"
 )
 
@@ -18,36 +17,12 @@ func TestProcessSubstrate(t *testing.T) { substratetest.Run(t, open) }
 
 func open(t *testing.T, root string) substratetest.Harness {
 	t.Helper()
-	run, err := runs.New(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	run := fabrictest.NewRun(t, root)
 	s, err := New(Config{Run: run, Environ: os.Environ()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return substratetest.Harness{Substrate: s, Run: run, Left: left, BySession: s.groups == nil}
-}
-
-// left finds the run's cgroups wherever they may be, and its namespaces.
-func left(run string) ([]string, error) {
-	var found []string
-	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(path, "/vitrine/"+run) {
-			found = append(found, path)
-		}
-		return nil // groups of others come and go meanwhile
-	})
-	if err != nil {
-		return nil, err
-	}
-	names, err := netns.List("vt-" + run)
-	return append(found, names...), err
+	return substratetest.Harness{Substrate: s, Run: run, BySession: s.groups == nil}
 }
 
 // TestProcessSubstrateUnprivileged is TestProcessSubstrate as an ordinary user.

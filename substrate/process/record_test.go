@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/fabric/fabrictest"
 	"vitrine/substrate"
 )
 
@@ -91,11 +91,7 @@ func TestProcessRecordSparesForeignSessions(t *testing.T) {
 // unlimited is a substrate on a host without cgroups.
 func unlimited(t *testing.T) *Substrate {
 	t.Helper()
-	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = run.Close() })
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	s, err := New(Config{Run: run, Network: NetworkHost, Environ: os.Environ()})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
 	"vitrine/substrate/qemu/machine"
 )
@@ -45,13 +46,13 @@ func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, err
 	if err := g.mirror.deliver(ctx, g.agent, in, c); err != nil {
 		return nil, err
 	}
-	log, err := appending(filepath.Join(in.spec.Dir, logFile))
+	log, err := substrate.OpenOutput(filepath.Join(in.spec.Dir, logFile))
 	if err != nil {
 		return nil, err
 	}
 	out := log
 	if c.Stdout != "" {
-		if out, err = appending(c.Stdout); err != nil {
+		if out, err = substrate.OpenOutput(c.Stdout); err != nil {
 			return nil, errors.Join(err, log.Close())
 		}
 	}
@@ -66,15 +67,6 @@ func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, err
 		return nil, err
 	}
 	return r, nil
-}
-
-// appending opens a file to append a command's output to.
-func appending(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("opening a file for output: %w", err)
-	}
-	return f, nil
 }
 
 // boot gives the machine that runs, started if none does.
@@ -133,7 +125,7 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 		}
 	}
 	if err != nil {
-		ctx, cancel := ending(ctx)
+		ctx, cancel := substrate.Ending(ctx)
 		defer cancel()
 		return nil, errors.Join(fmt.Errorf("the virtual machine does not come up: %w; its console ends: %s", err, in.consoleTail()), g.stop(ctx))
 	}
@@ -198,7 +190,7 @@ func (in *Instance) setup() *guest.Setup {
 
 // openUse opens the file for what the guest reads of itself.
 func (in *Instance) openUse() (*os.File, error) {
-	f, err := appending(filepath.Join(in.spec.Dir, useFile))
+	f, err := substrate.OpenOutput(filepath.Join(in.spec.Dir, useFile))
 	if err != nil {
 		return nil, err
 	}

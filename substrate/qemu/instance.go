@@ -126,7 +126,7 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 		return nil
 	}
 	if !r.ended() {
-		asking, cancel := ending(ctx)
+		asking, cancel := substrate.Ending(ctx)
 		err := r.signal(asking, unix.SIGTERM)
 		cancel()
 		if err == nil {
@@ -149,7 +149,7 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 // end ends all that descends from the command. Where the agent does not see to
 // that, the machine ends.
 func (in *Instance) end(ctx context.Context, r *command) error {
-	ctx, cancel := ending(ctx)
+	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
 	err := r.end(ctx)
 	if err == nil {
@@ -176,13 +176,13 @@ func (in *Instance) Remove(ctx context.Context) error {
 		return fmt.Errorf("removing %s: %w", in.spec.Name, err)
 	}
 	in.main = nil
-	in.substrate.forget(in)
+	in.substrate.instances.Forget(in.spec.Name, in)
 	return nil
 }
 
 func (in *Instance) remove(ctx context.Context) error {
 	in.removed = true
-	ctx, cancel := ending(ctx)
+	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
 	if err := in.halt(ctx); err != nil {
 		return err

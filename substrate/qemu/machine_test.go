@@ -18,17 +18,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
 	"vitrine/image/debian"
 	"vitrine/internal/runs"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
 	"vitrine/substrate/qemu/machine"
+	"vitrine/substrate/substratetest"
 )
 
 // newSubstrate makes one with a run of its own, closed with the test.
 func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runs.Run) {
 	t.Helper()
-	run := newRun(t, filepath.Join(t.TempDir(), "runs"))
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	c := config(t, run)
 	if change != nil {
 		change(&c)
@@ -44,7 +46,7 @@ func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runs.Run) {
 		if err := s.Close(context.Background()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		if left, err := left(run.ID); err != nil || len(left) > 0 {
+		if left, err := substratetest.Left(run.ID); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %q, %v", left, err)
 		}
 	})

@@ -17,9 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"vitrine"
 	"vitrine/image"
@@ -69,9 +66,7 @@ type Substrate struct {
 	prepared  *guestFiles
 	warned    sync.Once
 
-	mu        sync.Mutex
-	closed    bool
-	instances map[string]*Instance
+	instances substrate.Roster
 }
 
 var (
@@ -112,7 +107,7 @@ func New(config Config) (*Substrate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Substrate{config: config, places: places, instances: make(map[string]*Instance)}, nil
+	return &Substrate{config: config, places: places}, nil
 }
 
 // Namespaces says that instances have network namespaces of their own.
@@ -156,7 +151,7 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	}
 	s.warn(files)
 	in := &Instance{substrate: s, spec: spec, files: files}
-	if err := s.admit(in); err != nil {
+	if err := s.instances.Admit(spec.Name, in); err != nil {
 		return nil, err
 	}
 	if err := in.make(ctx); err != nil {
@@ -165,46 +160,9 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	return in, nil
 }
 
-func (s *Substrate) admit(in *Instance) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errors.New("the substrate is closed")
-	}
-	if s.instances[in.spec.Name] != nil {
-		return errors.New("there is one of that name")
-	}
-	s.instances[in.spec.Name] = in
-	return nil
-}
-
-func (s *Substrate) forget(in *Instance) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.instances[in.spec.Name] == in {
-		delete(s.instances, in.spec.Name)
-	}
-}
-
 // Close removes all instances.
 func (s *Substrate) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	var all []*Instance
-	for _, in := range s.instances {
-		all = append(all, in)
-	}
-	s.mu.Unlock()
-	failures := make([]error, len(all))
-	var group errgroup.Group
-	for i, in := range all {
-		group.Go(func() error {
-			failures[i] = in.Remove(ctx)
-			return nil
-		})
-	}
-	_ = group.Wait() // every failure is kept, not the first alone
-	return errors.Join(append(failures, s.places.Close(ctx))...)
+	return errors.Join(s.instances.Close(ctx), s.places.Close(ctx))
 }
 
 // recordKind is where a run records the overlays of its machines.
@@ -216,10 +174,4 @@ func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = s.places.Clean(ctx)
 	recorded, failed := runs.RemoveRecorded(s.config.Run.Root, recordKind)
 	return append(removed, recorded...), errors.Join(err, failed)
-}
-
-// ending bounds how long what was ended is waited for. What must end is ended
-// even when the caller's context has.
-func ending(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }

@@ -3,19 +3,17 @@ package qemu
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
 	"vitrine/image"
-	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/substratetest"
@@ -70,7 +68,7 @@ func TestQemuSubstrate(t *testing.T) { substratetest.Run(t, open) }
 
 func open(t *testing.T, root string) substratetest.Harness {
 	t.Helper()
-	run := newRun(t, root)
+	run := fabrictest.NewRun(t, root)
 	s, err := New(config(t, run))
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
@@ -78,7 +76,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return substratetest.Harness{Substrate: s, Run: run, Left: left, Machine: &substratetest.Machine{
+	return substratetest.Harness{Substrate: s, Run: run, Machine: &substratetest.Machine{
 		Memory: leastMemory, Extra: overheadMemory, Quota: 0.5, Processes: s.processes,
 	}}
 }
@@ -86,11 +84,9 @@ func open(t *testing.T, root string) substratetest.Harness {
 // processes finds the processes in all machines that have the mark among their
 // arguments.
 func (s *Substrate) processes(mark string) ([]int, error) {
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.instances))
-	s.mu.Unlock()
 	var pids []int
-	for _, in := range all {
+	for _, in := range s.instances.All() {
+		in := in.(*Instance)
 		in.booting.Lock()
 		up := in.guest != nil
 		in.booting.Unlock()
@@ -118,51 +114,4 @@ func (s *Substrate) processes(mark string) ([]int, error) {
 		}
 	}
 	return pids, nil
-}
-
-func newRun(t *testing.T, root string) *runs.Run {
-	t.Helper()
-	run, err := runs.New(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return run
-}
-
-// left finds what of the run is on this host: cgroups, namespaces, machines.
-func left(run string) ([]string, error) {
-	var found []string
-	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(path, "/vitrine/"+run) {
-			found = append(found, path)
-		}
-		return nil // groups of others come and go meanwhile
-	})
-	if err != nil {
-		return nil, err
-	}
-	names, err := netns.List("vt-" + run)
-	if err != nil {
-		return nil, err
-	}
-	found = append(found, names...)
-	return append(found, machines(run)...), nil
-}
-
-// machines lists QEMU's processes of the run.
-func machines(run string) []string {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is a good one
-	var found []string
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err == nil && strings.HasPrefix(string(b), machine.Program) && strings.Contains(string(b), "\x00vt-"+run+"-") {
-			found = append(found, "machine "+filepath.Base(filepath.Dir(file)))
-		}
-	}
-	return found
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +35,8 @@ type Harness struct {
 	BySession bool
 	// Machine is set where instances are virtual machines.
 	Machine *Machine
-	// Left lists what on this host carries the run's label: cgroups,
-	// namespaces, containers. Processes are looked for by the suite.
+	// Left lists what carries the run's label, but for processes, which the suite
+	// looks for; nil: Left.
 	Left func(run string) ([]string, error)
 }
 
@@ -111,6 +110,9 @@ func begin(t *testing.T, open Open, program, root string) *suite {
 	t.Cleanup(cancel)
 	if h.Program == "" {
 		h.Program = program
+	}
+	if h.Left == nil {
+		h.Left = Left
 	}
 	s := &suite{T: t, h: h, ctx: ctx, root: root}
 	t.Cleanup(func() {
@@ -208,28 +210,15 @@ func (s *suite) logged(file, text string) {
 // machines, that have the mark among their arguments.
 func (s *suite) processes(mark string) []int {
 	s.Helper()
-	if s.h.Machine != nil {
-		pids, err := s.h.Machine.Processes(mark)
-		if err != nil {
-			s.Fatal(err)
-		}
-		return pids
+	find := func(mark string) ([]int, error) {
+		return processes(func(arguments string) bool { return strings.Contains(arguments, "\x00"+mark+"\x00") })
 	}
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if s.h.Machine != nil {
+		find = s.h.Machine.Processes
+	}
+	pids, err := find(mark)
 	if err != nil {
 		s.Fatal(err)
-	}
-	var pids []int
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(b), "\x00"+mark+"\x00") {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			s.Fatal(err)
-		}
-		pids = append(pids, pid)
 	}
 	return pids
 }

@@ -9,6 +9,7 @@ import (
 
 	"vitrine"
 	"vitrine/substrate"
+	"vitrine/substrate/substratetest"
 )
 
 // kernelOf assembles testdata/hello.S.
@@ -69,7 +70,7 @@ func TestUnikernelBadImages(t *testing.T) {
 			t.Errorf("image %q: %v", name, err)
 		}
 	}
-	if found, err := left(run.ID); err != nil || len(found) > 0 {
+	if found, err := substratetest.Left(run.ID); err != nil || len(found) > 0 {
 		t.Errorf("left by instances that were refused: %q, %v", found, err)
 	}
 }

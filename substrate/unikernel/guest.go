@@ -13,6 +13,7 @@ import (
 	"time"
 
 	packed "vitrine/image/unikernel"
+	"vitrine/substrate"
 	"vitrine/substrate/qemu/machine"
 )
 
@@ -76,10 +77,10 @@ func (in *Instance) boot(ctx context.Context, spec machine.Spec, start *packed.S
 			if path == "" {
 				continue
 			}
-			f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+			f, err := substrate.OpenOutput(path)
 			if err != nil {
 				closeAll()
-				return nil, fmt.Errorf("opening a file for output: %w", err)
+				return nil, err
 			}
 			sinks = append(sinks, f)
 		}
@@ -219,7 +220,7 @@ func (g *guest) end(ctx context.Context, grace time.Duration) {
 
 // cut switches the machine off and waits until all that it wrote is in files.
 func (g *guest) cut(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
 	g.mu.Lock()
 	g.cutBy = true

@@ -319,7 +319,7 @@ func (in *Instance) Remove(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("removing %s: %w", in.spec.Name, err)
 	}
-	in.substrate.forget(in)
+	in.substrate.instances.Forget(in.spec.Name, in)
 	return nil
 }
 

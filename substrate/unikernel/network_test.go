@@ -21,6 +21,7 @@ import (
 	packed "vitrine/image/unikernel"
 	"vitrine/internal/netns"
 	"vitrine/substrate"
+	"vitrine/substrate/substratetest"
 )
 
 // A stand is one instance on a bridge, and a place on the same bridge from which
@@ -64,7 +65,7 @@ func onBridge(t *testing.T, img string, change func(*Config)) *stand {
 		if err := s.Close(context.WithoutCancel(ctx)); err != nil {
 			t.Error(err)
 		}
-		if found, err := left(run.ID); err != nil || len(found) > 1 || len(found) == 1 && found[0] != "vt-"+run.ID+"-fabric" {
+		if found, err := substratetest.Left(run.ID); err != nil || len(found) > 1 || len(found) == 1 && found[0] != "vt-"+run.ID+"-fabric" {
 			t.Errorf("left behind: %q, %v", found, err)
 		}
 	})

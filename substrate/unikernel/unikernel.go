@@ -21,9 +21,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"vitrine"
 	"vitrine/image"
@@ -74,9 +71,7 @@ type Substrate struct {
 	config Config
 	places *process.Substrate
 
-	mu        sync.Mutex
-	closed    bool
-	instances map[string]*Instance
+	instances substrate.Roster
 }
 
 var (
@@ -114,7 +109,7 @@ func New(config Config) (*Substrate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Substrate{config: config, places: places, instances: make(map[string]*Instance)}, nil
+	return &Substrate{config: config, places: places}, nil
 }
 
 // Namespaces says that instances have network namespaces of their own.
@@ -148,34 +143,13 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 		return nil, err
 	}
 	in := &Instance{substrate: s, spec: spec}
-	if err := s.admit(in); err != nil {
+	if err := s.instances.Admit(spec.Name, in); err != nil {
 		return nil, err
 	}
 	if err := in.make(ctx); err != nil {
 		return nil, errors.Join(err, in.Remove(context.WithoutCancel(ctx)))
 	}
 	return in, nil
-}
-
-func (s *Substrate) admit(in *Instance) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errors.New("the substrate is closed")
-	}
-	if s.instances[in.spec.Name] != nil {
-		return errors.New("there is one of that name")
-	}
-	s.instances[in.spec.Name] = in
-	return nil
-}
-
-func (s *Substrate) forget(in *Instance) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.instances[in.spec.Name] == in {
-		delete(s.instances, in.spec.Name)
-	}
 }
 
 // accelerator is the one that was asked for, or the better one that works.
@@ -202,23 +176,7 @@ func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 
 // Close removes all instances.
 func (s *Substrate) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	var all []*Instance
-	for _, in := range s.instances {
-		all = append(all, in)
-	}
-	s.mu.Unlock()
-	failures := make([]error, len(all))
-	var group errgroup.Group
-	for i, in := range all {
-		group.Go(func() error {
-			failures[i] = in.Remove(ctx)
-			return nil
-		})
-	}
-	_ = group.Wait() // every failure is kept, not the first alone
-	return errors.Join(append(failures, s.places.Close(ctx))...)
+	return errors.Join(s.instances.Close(ctx), s.places.Close(ctx))
 }
 
 // recordKind is where a run records the folders of its machines.

@@ -3,15 +3,13 @@ package unikernel
 import (
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
 	"vitrine/image"
 	packed "vitrine/image/unikernel"
-	"vitrine/internal/netns"
 	"vitrine/internal/runs"
 	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/substratetest"
@@ -52,11 +50,11 @@ func kernel(t *testing.T) packed.Base {
 func open(t *testing.T, root string) substratetest.Harness {
 	t.Helper()
 	s, run := substrateOf(t, root, func(*Config) {})
-	return substratetest.Harness{Substrate: s, Run: run, Left: left, Machine: &substratetest.Machine{
+	return substratetest.Harness{Substrate: s, Run: run, Machine: &substratetest.Machine{
 		Memory: 64 << 20, Extra: overheadMemory, Quota: 0.5, Single: true,
 		Processes: func(mark string) ([]int, error) {
 			id, _, _ := strings.Cut(strings.TrimPrefix(mark, "mark-"), "-")
-			return machines(id)
+			return substratetest.Machines(id)
 		},
 	}}
 }
@@ -65,15 +63,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 // test.
 func substrateOf(t *testing.T, root string, change func(*Config)) (*Substrate, *runs.Run) {
 	t.Helper()
-	run, err := runs.New(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	run := fabrictest.NewRun(t, root)
 	c := config(t, run)
 	change(&c)
 	s, err := New(c)
@@ -84,49 +74,4 @@ func substrateOf(t *testing.T, root string, change func(*Config)) (*Substrate, *
 		t.Fatal(err)
 	}
 	return s, run
-}
-
-// left finds what of the run is on this host: cgroups, namespaces, machines.
-func left(run string) ([]string, error) {
-	var found []string
-	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(path, "/vitrine/"+run) {
-			found = append(found, path)
-		}
-		return nil // groups of others come and go meanwhile
-	})
-	if err != nil {
-		return nil, err
-	}
-	names, err := netns.List("vt-" + run)
-	if err != nil {
-		return nil, err
-	}
-	found = append(found, names...)
-	pids, err := machines(run)
-	for _, pid := range pids {
-		found = append(found, "machine "+strconv.Itoa(pid))
-	}
-	return found, err
-}
-
-// machines finds QEMU's processes of the run.
-func machines(run string) ([]int, error) {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return nil, err
-	}
-	var found []int
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil || !strings.HasPrefix(string(b), machine.Program) || !strings.Contains(string(b), "\x00vt-"+run+"-") {
-			continue // it has ended, or is another
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, pid)
-	}
-	return found, nil
 }

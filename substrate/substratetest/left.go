@@ -1,0 +1,66 @@
+package substratetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"vitrine/internal/netns"
+	"vitrine/substrate/qemu/machine"
+)
+
+// Left lists what on this host carries the run's label: cgroups, wherever they
+// are, network namespaces and machines.
+func Left(run string) ([]string, error) {
+	var found []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.Contains(path, "/vitrine/"+run) {
+			found = append(found, path)
+		}
+		return nil // groups of others come and go meanwhile
+	})
+	if err != nil {
+		return nil, err
+	}
+	names, err := netns.List("vt-" + run)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, names...)
+	pids, err := Machines(run)
+	for _, pid := range pids {
+		found = append(found, fmt.Sprint("machine ", pid))
+	}
+	return found, err
+}
+
+// Machines finds QEMU's processes of the run.
+func Machines(run string) ([]int, error) {
+	return processes(func(arguments string) bool {
+		return strings.HasPrefix(arguments, machine.Program) && strings.Contains(arguments, "\x00vt-"+run+"-")
+	})
+}
+
+// processes finds those of this host, in whatever namespaces, by their arguments,
+// each of which ends with a zero.
+func processes(are func(arguments string) bool) ([]int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil || !are(string(b)) {
+			continue // it has ended, or is another
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
+}
