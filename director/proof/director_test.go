@@ -31,7 +31,8 @@ import (
 const asProgram = "PROOF_PROGRAM"
 
 var programs = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
-	"director": runDirector, "bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run,
+	"director": runDirector, "store": runStore, "gateway": runGateway,
+	"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run,
 }
 
 func TestMain(m *testing.M) {
@@ -94,7 +95,8 @@ const (
 
 var configuration = template.Must(template.New("director").Parse(`listen:
   sip: ["udp://{{.SIP}}", "tcp://{{.SIP}}"]
-  control: "{{.Control}}"
+{{if .GTPC}}  gtpc: ["udp://{{.GTPC}}"]
+{{end}}  control: "{{.Control}}"
 {{if .Advertise}}  advertise: {{.Advertise}}
 {{end}}workers: 2
 transition: {{.Transition}}
@@ -102,10 +104,12 @@ memory: {keys: 524288, transactions: 524288}
 types:
 - {name: registration, protocol: sip{{.Registration}}}
 - {name: session, protocol: sip{{.Session}}}
+{{.Types}}
 rules:
 - {method: REGISTER, type: registration}
 - {method: SUBSCRIBE, event: reg, type: session}
 - {method: INVITE, type: session}
+{{.Rules}}
 health: {every: 200ms, timeout: {{.Timeout}}, fail: {{.Fail}}, rise: 1}
 {{.More}}
 {{if .Instances}}instances:
@@ -120,6 +124,8 @@ type options struct {
 	Registration, Session string // further fields of the types, after a comma
 	Timeout               string // of a health check; default 2s, for a busy host
 	Fail                  int    // checks; default 3
+	GTPC                  string // address, if it takes that too
+	Types, Rules          string // more of them
 	More                  string // of the file
 	Instances             []vitrine.Instance
 }

@@ -58,14 +58,7 @@ func newIMS(t *testing.T) *ims {
 // component runs a part of the IMS in a process of its own.
 func (m *ims) component(name string, host int, args ...string) *process {
 	m.t.Helper()
-	p := spawnSelf(m.t, name, fmt.Sprintf("%s-%d", name, host), m.dir, args...)
-	eventually(m.t, p.name+" is ready", func() bool {
-		if !p.running() {
-			m.t.Fatalf("%s ended: %v", p.name, p.err)
-		}
-		return strings.Contains(p.said(), "ready on")
-	})
-	return p
+	return m.ready(spawnSelf(m.t, name, fmt.Sprintf("%s-%d", name, host), m.dir, args...))
 }
 
 // aggregate starts the ingress of the next aggregate.

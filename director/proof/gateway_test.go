@@ -1,0 +1,196 @@
+package proof
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/wmnsk/go-gtp/gtpv2"
+	"github.com/wmnsk/go-gtp/gtpv2/ie"
+	"github.com/wmnsk/go-gtp/gtpv2/message"
+	"golang.org/x/sync/errgroup"
+
+	director "vitrine/director/gtpc"
+	"vitrine/store/client"
+	"vitrine/store/embedded"
+	"vitrine/store/kv"
+	"vitrine/store/service"
+)
+
+// runStore is `vitrine store run` with the plain API alone: ADDRESS FOLDER.
+func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	engine, err := embedded.Open(embedded.Config{Dir: args[1], Now: time.Now, Logger: log})
+	if err != nil {
+		return err
+	}
+	s := service.New(service.Config{
+		Registry: prometheus.NewRegistry(), Logger: log,
+		Routes: []service.Route{{Path: kv.Root, Handler: kv.New(kv.Config{Engine: engine, Now: time.Now}), Operation: kv.Operation}},
+	})
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", args[0])
+	if err != nil {
+		return errors.Join(err, engine.Close())
+	}
+	fmt.Fprintln(stdout, "ready on", l.Addr())
+	return errors.Join(s.Serve(ctx, l), engine.Close())
+}
+
+// A gateway is an S-GW's side of S11, made of go-gtp's library: one instance of an
+// aggregate, in a process of its own. What a transaction leaves behind goes into
+// the store; the gateway itself keeps nothing. It does only what is of its type.
+type gateway struct {
+	ty       string
+	self     string // the director's IP address, which its F-TEIDs have
+	prefix   director.Prefix
+	sessions *client.KV
+	serials  atomic.Uint32
+	said     io.Writer
+	ctx      context.Context //nolint:containedctx // go-gtp's handlers are given none
+}
+
+// A bearer is what outlives a transaction: a session with its one bearer.
+type bearer struct {
+	IMSI    string
+	MME     uint32   // TEID of the MME's end, on S11
+	User    uint32   // TEID of the gateway's end, on S1-U
+	ENodeBs []uint32 // TEIDs of the eNodeBs' ends, on S1-U, in the order of the handovers
+}
+
+// runGateway runs one until ctx is done.
+func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	g := &gateway{said: stdout, ctx: ctx}
+	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
+	listen, base := flags.String("listen", "", ""), flags.String("store", "", "")
+	prefix := flags.Uint64("prefix", 0, "")
+	flags.StringVar(&g.ty, "type", "", "")
+	flags.StringVar(&g.self, "director", "", "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	g.prefix.TEID = uint32(*prefix)
+	c, err := client.New(client.Config{Base: *base})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	g.sessions = c.KV("sessions")
+	at, err := netip.ParseAddrPort(*listen)
+	if err != nil {
+		return err
+	}
+	conn := gtpv2.NewConn(net.UDPAddrFromAddrPort(at), gtpv2.IFTypeS11S4SGWGTPC, 0)
+	conn.DisableValidation() // which asks the library's own memory for the TEID
+	conn.AddHandlers(map[uint8]gtpv2.HandlerFunc{
+		message.MsgTypeCreateSessionRequest: g.create,
+		message.MsgTypeModifyBearerRequest:  g.modify,
+		message.MsgTypeDeleteSessionRequest: g.remove,
+	})
+	if err := conn.Listen(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "ready on", at)
+	serving, ctx := errgroup.WithContext(ctx)
+	serving.Go(func() error { return conn.Serve(ctx) })
+	return serving.Wait()
+}
+
+// create attaches: the session is in the store before the answer goes.
+func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error {
+	request := m.(*message.CreateSessionRequest)
+	mme, err := request.SenderFTEIDC.TEID()
+	if err != nil {
+		return err
+	}
+	if g.ty != attachDetach {
+		return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0, ie.NewCause(gtpv2.CauseServiceNotSupported, 0, 0, 0, nil)))
+	}
+	imsi, err := request.IMSI.IMSI()
+	if err != nil {
+		return err
+	}
+	serial := g.serials.Add(1)
+	teid := g.prefix.SessionTEID(director.SessionKey([]byte(imsi)), serial)
+	b := bearer{IMSI: imsi, MME: mme, User: 0x5a000000 | serial<<8 | g.prefix.TEID>>24}
+	if err := g.put(teid, &b, client.Conditions{IfNoneMatch: "*"}); err != nil {
+		return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0, ie.NewCause(gtpv2.CauseSystemFailure, 0, 0, 0, nil)))
+	}
+	g.tell(imsi, "attached")
+	return c.RespondTo(from, m, message.NewCreateSessionResponse(mme, 0,
+		ie.NewCause(gtpv2.CauseRequestAccepted, 0, 0, 0, nil), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS11S4SGWGTPC, teid, g.self, ""), g.context(&b)))
+}
+
+// modify hands over to the eNodeB whose end the request names.
+func (g *gateway) modify(c *gtpv2.Conn, from net.Addr, m message.Message) error {
+	request := m.(*message.ModifyBearerRequest)
+	b, tag, cause := g.find(m.TEID(), handoverSR)
+	if cause == gtpv2.CauseRequestAccepted {
+		ends, err := request.BearerContextsToBeModified[0].BearerContext()
+		if err != nil {
+			return err
+		}
+		for _, end := range ends {
+			if end.Type == ie.FullyQualifiedTEID {
+				b.ENodeBs = append(b.ENodeBs, end.MustTEID())
+			}
+		}
+		if g.put(m.TEID(), b, client.Conditions{IfMatch: tag}) != nil {
+			cause = gtpv2.CauseSystemFailure
+		}
+	}
+	g.tell(b.IMSI, "handed-over")
+	return c.RespondTo(from, m, message.NewModifyBearerResponse(b.MME, 0, ie.NewCause(cause, 0, 0, 0, nil), g.context(b)))
+}
+
+// remove detaches.
+func (g *gateway) remove(c *gtpv2.Conn, from net.Addr, m message.Message) error {
+	b, tag, cause := g.find(m.TEID(), attachDetach)
+	if cause == gtpv2.CauseRequestAccepted && g.sessions.Delete(g.ctx, key(m.TEID()), client.Conditions{IfMatch: tag}) != nil {
+		cause = gtpv2.CauseSystemFailure
+	}
+	g.tell(b.IMSI, "detached")
+	return c.RespondTo(from, m, message.NewDeleteSessionResponse(b.MME, 0, ie.NewCause(cause, 0, 0, 0, nil)))
+}
+
+// find reads a session, for a transaction that is of one type of aggregate; a
+// cause other than accepted says why there is none.
+func (g *gateway) find(teid uint32, of string) (b *bearer, tag string, cause uint8) {
+	b = &bearer{}
+	if g.ty != of {
+		return b, "", gtpv2.CauseServiceNotSupported
+	}
+	v, err := g.sessions.Get(g.ctx, key(teid), client.Conditions{})
+	if client.NotFound(err) {
+		return b, "", gtpv2.CauseContextNotFound
+	} else if err != nil || json.Unmarshal(v.Data, b) != nil {
+		return b, "", gtpv2.CauseSystemFailure
+	}
+	return b, v.ETag, gtpv2.CauseRequestAccepted
+}
+
+func (g *gateway) put(teid uint32, b *bearer, when client.Conditions) error {
+	data, err := json.Marshal(b)
+	if err == nil {
+		_, err = g.sessions.Put(g.ctx, key(teid), data, "application/json", time.Hour, when)
+	}
+	return err
+}
+
+// context tells the MME the gateway's end of the bearer, which is in the store
+// alone.
+func (g *gateway) context(b *bearer) *ie.IE {
+	return ie.NewBearerContext(ie.NewEPSBearerID(5), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS1USGWGTPU, b.User, g.self, ""))
+}
+
+func (g *gateway) tell(imsi, what string) { fmt.Fprintf(g.said, "%s %s;\n", imsi, what) }
+
+func key(teid uint32) string { return fmt.Sprintf("%08x", teid) }
