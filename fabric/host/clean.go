@@ -23,44 +23,23 @@ var _ substrate.Cleaner = Cleaner{}
 
 // Clean removes them, from the network namespace of the calling thread.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
-	dead, err := runs.Dead(c.Root)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range dead {
-		done, err := c.clean(run)
-		removed = append(removed, done...)
-		if err != nil {
-			return removed, fmt.Errorf("cleaning after run %s: %w", run, err)
-		}
-	}
-	return removed, nil
-}
-
-func (c Cleaner) clean(run string) (removed []string, err error) {
-	records, err := runs.Records(c.Root, run, recordKind)
-	if err != nil || len(records) == 0 {
-		return nil, err
-	}
 	links, err := segment.Host()
 	if err != nil {
 		return nil, err
 	}
 	defer links.Close()
-	for name, record := range records {
-		var m made
-		if err := json.Unmarshal(record, &m); err != nil {
-			return removed, fmt.Errorf("the record %s: %w", name, err)
-		}
-		if err := m.remove(links); err != nil {
-			return removed, err
-		}
-		if err := runs.Erase(c.Root, run, recordKind, name); err != nil {
-			return removed, err
-		}
-		removed = append(removed, m.String()+", of run "+run)
-	}
-	return removed, nil
+	return runs.EachDead(c.Root, func(run string) ([]string, error) {
+		return runs.Undo(c.Root, run, recordKind, func(_ string, record []byte) (string, error) {
+			var m made
+			if err := json.Unmarshal(record, &m); err != nil {
+				return "", err
+			}
+			if err := m.remove(links); err != nil {
+				return "", err
+			}
+			return m.String() + ", of run " + run, nil
+		})
+	})
 }
 
 // Check says which interfaces there are to share, and whether addresses can be

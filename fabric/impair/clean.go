@@ -39,20 +39,15 @@ var _ substrate.Cleaner = Cleaner{}
 // Clean removes the namespaces of emulators, which have ended: their stdin did
 // with the program that started them.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
-	dead, err := runs.Dead(c.Root)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range dead {
-		if _, err := os.Stat(netns.Path(middle(run))); err != nil {
-			continue
+	return runs.EachDead(c.Root, func(run string) ([]string, error) {
+		if _, absent := os.Stat(netns.Path(middle(run))); absent != nil {
+			return nil, nil
 		}
 		if err := errors.Join(release(run), netns.Delete(middle(run))); err != nil {
-			return removed, fmt.Errorf("cleaning impaired links of run %s: %w", run, err)
+			return nil, err
 		}
-		removed = append(removed, "network namespace "+middle(run))
-	}
-	return removed, nil
+		return []string{"network namespace " + middle(run)}, nil
+	})
 }
 
 // release moves interfaces of the host that the fabric had lent to an instance

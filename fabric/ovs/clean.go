@@ -37,31 +37,23 @@ var _ substrate.Cleaner = Cleaner{}
 // Clean ends the daemons of dead runs, by their command lines, which have the
 // run's folder in them, and removes what the runs recorded.
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
-	dead, err := runs.Dead(c.Root)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range dead {
+	return runs.EachDead(c.Root, func(run string) (removed []string, err error) {
 		dir, err := filepath.Abs(folder(c.Root, run))
 		if err != nil {
-			return removed, err
+			return nil, err
 		}
 		ended, err := end(ctx, dir)
 		for _, name := range ended {
 			removed = append(removed, name+" of run "+run)
 		}
 		if err != nil {
-			return removed, fmt.Errorf("ending the switch of run %s: %w", run, err)
+			return removed, err
 		}
-		bridge, err := c.unbridge(ctx, run)
-		if bridge != "" {
-			removed = append(removed, bridge)
-		}
-		if err != nil {
-			return removed, fmt.Errorf("removing the bridge of run %s: %w", run, err)
-		}
-	}
-	return removed, nil
+		bridges, err := runs.Undo(c.Root, run, recordKind, func(_ string, socket []byte) (string, error) {
+			return unbridge(ctx, run, string(socket))
+		})
+		return append(removed, bridges...), err
+	})
 }
 
 // end kills the daemons whose folder it is and gives their names.
@@ -107,19 +99,11 @@ func daemonOf(p procfs.Proc, dir string) string {
 	return name
 }
 
-// unbridge removes a run's bridge and its interfaces from the user's switch.
-// One that does not run any more has none.
-func (c Cleaner) unbridge(ctx context.Context, run string) (removed string, err error) {
-	records, err := runs.Records(c.Root, run, recordKind)
-	if err != nil {
-		return "", err
-	}
-	socket, has := records["bridge"]
-	if !has {
-		return "", nil
-	}
-	if runsAt(ctx, string(socket)) {
-		client, err := newClient(string(socket))
+// unbridge removes a run's bridge and its interfaces from the user's switch at
+// the socket. One that does not run any more has none.
+func unbridge(ctx context.Context, run, socket string) (removed string, err error) {
+	if runsAt(ctx, socket) {
+		client, err := newClient(socket)
 		if err != nil {
 			return "", err
 		}
@@ -137,10 +121,7 @@ func (c Cleaner) unbridge(ctx context.Context, run string) (removed string, err 
 			err = errors.Join(err, netlink.LinkDel(link))
 		}
 	}
-	if err != nil {
-		return removed, err
-	}
-	return removed, runs.Erase(c.Root, run, recordKind, "bridge")
+	return removed, err
 }
 
 // runsAt says whether anybody listens at a socket.

@@ -25,25 +25,16 @@ type Cleaner struct {
 // namespaces of their fabrics, and with them what is in them. It comes before
 // the cleaning of substrates, whose namespaces the interfaces are in.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
-	dead, err := runs.Dead(c.Root)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range dead {
-		back, err := putBackDead(c.Root, run)
-		removed = append(removed, back...)
-		if err != nil {
+	return runs.EachDead(c.Root, func(run string) ([]string, error) {
+		removed, err := runs.Undo(c.Root, run, recordKind, putBackDead(run))
+		if _, absent := os.Stat(netns.Path(Name(run))); err != nil || absent != nil {
 			return removed, err
-		}
-		if _, err := os.Stat(netns.Path(Name(run))); err != nil {
-			continue
 		}
 		if err := netns.Delete(Name(run)); err != nil {
 			return removed, err
 		}
-		removed = append(removed, "network namespace "+Name(run))
-	}
-	return removed, nil
+		return append(removed, "network namespace "+Name(run)), nil
+	})
 }
 
 // Check says whether this host can have fabrics of a kind. It tries, in a

@@ -285,30 +285,21 @@ func (l *Lender) restore(loan *Loan) error {
 	return failed
 }
 
-// putBackDead puts back what the run, which is dead, had lent.
-func putBackDead(root, run string) (done []string, err error) {
-	records, err := runs.Records(root, run, recordKind)
-	if err != nil || len(records) == 0 {
-		return nil, err
-	}
-	l, err := NewLender(nil)
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	for name, record := range records {
+// putBackDead puts an interface back that the run, which is dead, had lent.
+func putBackDead(run string) func(string, []byte) (string, error) {
+	return func(name string, record []byte) (string, error) {
 		var loan Loan
-		err := json.Unmarshal(record, &loan)
-		if err == nil {
-			err = l.PutBack(&loan)
+		if err := json.Unmarshal(record, &loan); err != nil {
+			return "", err
 		}
+		l, err := NewLender(nil)
 		if err != nil {
-			return done, fmt.Errorf("cleaning after run %s: interface %s: %w", run, name, err)
+			return "", err
 		}
-		if err := runs.Erase(root, run, recordKind, name); err != nil {
-			return done, err
+		defer l.Close()
+		if err := l.PutBack(&loan); err != nil {
+			return "", err
 		}
-		done = append(done, "interface "+name+" from an instance of run "+run+": it is the host's again")
+		return "interface " + name + " from an instance of run " + run + ": it is the host's again", nil
 	}
-	return done, nil
 }

@@ -135,31 +135,18 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	if c.sysfs == "" {
 		c.sysfs = defaultSysfs
 	}
-	dead, err := runs.Dead(c.Root)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range dead {
-		records, err := runs.Records(c.Root, run, recordKind)
-		if err != nil {
-			return removed, err
-		}
-		for parent, record := range records {
+	return runs.EachDead(c.Root, func(run string) ([]string, error) {
+		return runs.Undo(c.Root, run, recordKind, func(parent string, record []byte) (string, error) {
 			var s state
-			err := json.Unmarshal(record, &s)
-			if err == nil {
-				err = c.undo(&s)
+			if err := json.Unmarshal(record, &s); err != nil {
+				return "", err
 			}
-			if err == nil {
-				err = runs.Erase(c.Root, run, recordKind, parent)
+			if err := c.undo(&s); err != nil {
+				return "", err
 			}
-			if err != nil {
-				return removed, fmt.Errorf("cleaning after run %s: virtual functions of %s: %w", run, parent, err)
-			}
-			removed = append(removed, "what run "+run+" had changed of the virtual functions of "+parent)
-		}
-	}
-	return removed, nil
+			return "what run " + run + " had changed of the virtual functions of " + parent, nil
+		})
+	})
 }
 
 func (c Cleaner) undo(s *state) error {

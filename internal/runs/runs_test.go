@@ -2,6 +2,7 @@ package runs
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,6 +124,46 @@ func TestRecordsOutliveNothingButTheRun(t *testing.T) {
 	}
 	if records, err := Records(root, run.ID, "process"); err != nil || len(records) != 0 {
 		t.Errorf("records %q, %v after Erase", records, err)
+	}
+}
+
+// TestRemainsOfDeadRunsAreUndone: each once, those of others although one fails,
+// and what failed again the next time.
+func TestRemainsOfDeadRunsAreUndone(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	alive, err := New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alive.Close()
+	if err := alive.Record("thing", "c", []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"aaaaaaaa", "bbbbbbbb"} { // nobody holds their locks
+		dead := &Run{ID: id, Root: root}
+		if err := errors.Join(dead.Record("thing", "a", []byte(id)), dead.Record("thing", "b", nil), os.WriteFile(filepath.Join(dead.Dir(), lockName), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := errors.New("stuck")
+	undo := func(stuck string) ([]string, error) {
+		return EachDead(root, func(id string) ([]string, error) {
+			return Undo(root, id, "thing", func(_ string, value []byte) (string, error) {
+				if string(value) == stuck {
+					return "", broken
+				}
+				return string(value), nil
+			})
+		})
+	}
+	for _, c := range []struct {
+		stuck string
+		want  []string
+		err   error
+	}{{"aaaaaaaa", []string{"bbbbbbbb"}, broken}, {"", []string{"aaaaaaaa"}, nil}, {"", nil, nil}} {
+		if removed, err := undo(c.stuck); !slices.Equal(removed, c.want) || !errors.Is(err, c.err) {
+			t.Errorf("undone %q, %v; want %q, %v", removed, err, c.want, c.err)
+		}
 	}
 }
 
