@@ -39,14 +39,12 @@ var _ substrate.Cleaner = Cleaner{}
 // Clean removes the namespaces of emulators, which have ended: their stdin did
 // with the program that started them.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
-	return runs.EachDead(c.Root, func(run string) ([]string, error) {
-		if _, absent := os.Stat(netns.Path(middle(run))); absent != nil {
-			return nil, nil
+	return runs.EachDead(c.Root, func(run string) (removed []string, err error) {
+		if _, absent := os.Stat(netns.Path(middle(run))); absent == nil {
+			removed = append(removed, "network namespace "+middle(run))
+			err = errors.Join(release(run), netns.Delete(middle(run)))
 		}
-		if err := errors.Join(release(run), netns.Delete(middle(run))); err != nil {
-			return nil, err
-		}
-		return []string{"network namespace " + middle(run)}, nil
+		return removed, err
 	})
 }
 
