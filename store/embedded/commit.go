@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,10 +15,12 @@ import (
 	"vitrine/store"
 )
 
-// What one group of writes holds at most.
+// What one group of writes holds at most, and how often it lets others
+// run to be joined by their writes: a group costs a sync, however many writes it has.
 const (
 	groupWrites = 512
 	groupBytes  = 4 << 20
+	groupYields = 2
 )
 
 // expire is the action of the sweeper: delete it if it is still due.
@@ -116,11 +119,13 @@ func (e *Engine) commitLoop() {
 	}
 }
 
-// gather makes a group of the first write and all that wait behind it.
+// gather makes a group of the first write, all that wait behind it, and all that
+// come while those who are about to write get their turn on the processor. With
+// none about to, that takes no time.
 func (e *Engine) gather(first *request) *group {
 	g := e.groups.Get().(*group)
 	e.add(g, first)
-	for len(g.requests) < groupWrites && g.bytes < groupBytes {
+	for yields := 0; len(g.requests) < groupWrites && g.bytes < groupBytes; {
 		select {
 		case r, ok := <-e.queue:
 			if !ok {
@@ -128,7 +133,11 @@ func (e *Engine) gather(first *request) *group {
 			}
 			e.add(g, r)
 		default:
-			return g
+			if yields == groupYields {
+				return g
+			}
+			yields++
+			runtime.Gosched()
 		}
 	}
 	return g
@@ -257,7 +266,7 @@ func (e *Engine) put(g *group, key store.Key, o *store.Op, s *state) {
 		}
 	}
 	existed := s.exists
-	s = &state{exists: true, raw: raw, record: store.Record{Key: key, Version: o.Version, Expires: store.AtMilliseconds(ms)}}
+	*s = state{exists: true, raw: raw, record: store.Record{Key: key, Version: o.Version, Expires: store.AtMilliseconds(ms)}}
 	encoded := raw[8:]
 	s.record.Value = encoded[len(encoded)-len(o.Value):]
 	metaEnd := len(encoded) - len(o.Value)
@@ -282,8 +291,8 @@ func (e *Engine) remove(g *group, s *state, why store.Change) uint64 {
 	gone.Version = revision
 	g.bytes += len(s.raw)
 	g.events = append(g.events, store.Event{Change: why, Existed: true, Record: gone})
-	g.seen[gone.Key] = &state{}
-	s.exists = false
+	*s = state{}
+	g.seen[gone.Key] = s
 	return revision
 }
 

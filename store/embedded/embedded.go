@@ -9,6 +9,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -34,7 +35,7 @@ type Config struct {
 	Sync          SyncMode      // default SyncAlways
 	Every         time.Duration // of SyncInterval; default 100 ms
 	CacheBytes    int64         // of blocks read; default 64 MiB
-	MemtableBytes uint64        // default 32 MiB
+	MemtableBytes uint64        // default 8 MiB: beyond what the processor caches, each write costs more
 	ReserveBytes  uint64        // of disk kept free: below it puts are refused; default 256 MiB
 	MaxRecords    int64         // puts of new ones are refused beyond it; default 100 million
 	QueueWrites   int           // writes that may wait; beyond it: *Busy; default 4096
@@ -130,20 +131,20 @@ func (c *Config) complete() error {
 	if c.Dir == "" {
 		return &vitrine.BadInput{File: "store embedded", Found: "no folder", Want: "say where records are kept"}
 	}
-	setDefault(&c.Sync, SyncAlways)
+	c.Sync = cmp.Or(c.Sync, SyncAlways)
 	switch c.Sync {
 	case SyncAlways, SyncInterval, SyncNever:
 	default:
 		return &vitrine.BadInput{File: "store embedded", Found: fmt.Sprintf("sync mode %q", c.Sync), Want: "one of always interval never"}
 	}
-	setDefault(&c.Every, 100*time.Millisecond)
-	setDefault(&c.CacheBytes, 64<<20)
-	setDefault(&c.MemtableBytes, 32<<20)
-	setDefault(&c.ReserveBytes, 256<<20)
-	setDefault(&c.MaxRecords, 100_000_000)
-	setDefault(&c.QueueWrites, 4096)
-	setDefault(&c.HistoryEvents, 8192)
-	setDefault(&c.HistoryBytes, 16<<20)
+	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	c.MemtableBytes = cmp.Or(c.MemtableBytes, 8<<20)
+	c.ReserveBytes = cmp.Or(c.ReserveBytes, 256<<20)
+	c.MaxRecords = cmp.Or(c.MaxRecords, 100_000_000)
+	c.QueueWrites = cmp.Or(c.QueueWrites, 4096)
+	c.HistoryEvents = cmp.Or(c.HistoryEvents, 8192)
+	c.HistoryBytes = cmp.Or(c.HistoryBytes, 16<<20)
 	if c.FS == nil {
 		c.FS = vfs.Default
 	}
@@ -153,24 +154,18 @@ func (c *Config) complete() error {
 	return nil
 }
 
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
-}
-
 func (e *Engine) options() *pebble.Options {
 	o := &pebble.Options{
-		FS:                    e.config.FS,
-		Cache:                 e.cache,
-		MemTableSize:          e.config.MemtableBytes,
-		L0CompactionThreshold: 4,
-		L0StopWritesThreshold: 32,
-		MaxOpenFiles:          512,
-		FormatMajorVersion:    pebble.FormatNewest,
-		WALBytesPerSync:       512 << 10,
-		Logger:                logger{e},
+		FS:                          e.config.FS,
+		Cache:                       e.cache,
+		MemTableSize:                e.config.MemtableBytes,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       32,
+		MaxOpenFiles:                512,
+		FormatMajorVersion:          pebble.FormatNewest,
+		WALBytesPerSync:             512 << 10,
+		Logger:                      logger{e},
 		// At most one CPU's worth: the rest is for requests.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 	}

@@ -113,8 +113,8 @@ func (s *scan) run(ctx context.Context) error {
 		return s.each(ctx, low, high, func(key, value []byte) error { return s.give(string(key[len(base):]), value) })
 	}
 	base := appendTagBase(nil, q.Space, q.Match.Tag)
-	for _, r := range matchRanges(base, q.Match) {
-		err := s.each(ctx, r.low, r.high, func(key, _ []byte) error { return s.follow(key[len(base):]) })
+	for _, r := range q.Match.Ranges(string(base)) {
+		err := s.each(ctx, []byte(r[0]), []byte(r[1]), func(key, _ []byte) error { return s.follow(key[len(base):]) })
 		if err != nil || s.stopped {
 			return err
 		}
@@ -174,28 +174,6 @@ func (s *scan) give(name string, value []byte) error {
 		s.stopped = true
 	}
 	return nil
-}
-
-type keyRange struct{ low, high []byte }
-
-// matchRanges are the index entries that match: value NUL name behind base.
-func matchRanges(base []byte, m *store.Match) []keyRange {
-	with := func(end ...byte) []byte { return append(append(slices.Clone(base), m.Value...), end...) }
-	all, at, beyond := successor(base), with(0), with(1)
-	switch m.Op {
-	case store.Equal:
-		return []keyRange{{at, beyond}}
-	case store.NotEqual:
-		return []keyRange{{base, at}, {beyond, all}}
-	case store.Greater:
-		return []keyRange{{beyond, all}}
-	case store.GreaterOrEqual:
-		return []keyRange{{at, all}}
-	case store.Less:
-		return []keyRange{{base, at}}
-	default:
-		return []keyRange{{base, beyond}}
-	}
 }
 
 // readers counts who is in the database, so that it is closed behind them.

@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -59,13 +60,13 @@ type Service struct {
 
 // New makes a service of the routes.
 func New(c Config) *Service {
-	setDefault(&c.InFlight, 1024)
-	setDefault(&c.Bodies, 64<<20)
-	setDefault(&c.Connections, 4096)
-	setDefault(&c.Grace, 5*time.Second)
-	setDefault(&c.Slow, 50*time.Millisecond)
-	setDefault(&c.Share, 0.01)
-	setDefault(&c.Every, 10*time.Second)
+	c.InFlight = cmp.Or(c.InFlight, 1024)
+	c.Bodies = cmp.Or(c.Bodies, 64<<20)
+	c.Connections = cmp.Or(c.Connections, 4096)
+	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	c.Slow = cmp.Or(c.Slow, 50*time.Millisecond)
+	c.Share = cmp.Or(c.Share, 0.01)
+	c.Every = cmp.Or(c.Every, 10*time.Second)
 	s := &Service{
 		config: c,
 		watch:  newWatch(c.Slow, c.Share, c.Every, c.Logger),
@@ -82,13 +83,6 @@ func New(c Config) *Service {
 		s.refused.WithLabelValues(cause)
 	}
 	return s
-}
-
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
 }
 
 // Past says which operations are past the threshold of latency: the sign for an
