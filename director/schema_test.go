@@ -1,48 +1,20 @@
 package director
 
 import (
-	"bytes"
 	"flag"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/invopop/jsonschema"
-
 	"vitrine/spec"
+	"vitrine/spec/schematest"
 )
 
 var update = flag.Bool("update", false, "write the published schema anew")
 
 // The published schema is what the types and their comments say today.
 func TestPublishedSchema(t *testing.T) {
-	r := new(jsonschema.Reflector)
-	if err := r.AddGoComments("vitrine/director", "."); err != nil {
-		t.Fatal(err)
-	}
-	comments := map[string]string{}
-	for name, text := range r.CommentMap {
-		comments[name] = strings.ReplaceAll(text, "\n", " ")
-	}
-	got, err := spec.SchemaOf(Config{}, "Vitrine director", comments)
+	schema, err := spec.SchemaOf(Config{}, "Vitrine director", schematest.Comments(t, "vitrine/director", "."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("schema", "director.schema.json")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is stale: run go generate ./director", path)
-	}
-	if !bytes.Contains(got, []byte("Which transactions it gets.")) {
-		t.Error("the schema has no descriptions")
-	}
+	schematest.Published(t, *update, "schema/director.schema.json", schema, "Which transactions it gets.")
 }

@@ -1,11 +1,9 @@
 package spec
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,22 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	"go.yaml.in/yaml/v3"
+
+	"vitrine/spec/schematest"
 )
 
 var update = flag.Bool("update", false, "write the published schemas and golden files anew")
 
 // The published schemas are what the types and their comments say today.
 func TestPublishedSchema(t *testing.T) {
-	comments := map[string]string{}
-	r := new(jsonschema.Reflector)
-	for _, folder := range []string{".", ".."} {
-		if err := r.AddGoComments("vitrine/spec", folder); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, text := range r.CommentMap {
-		comments[name] = strings.ReplaceAll(text, "\n", " ")
-	}
+	comments := schematest.Comments(t, "vitrine/spec", ".", "..")
 	for name, s := range map[string]*jsonschema.Schema{
 		KindDeployment: reflectFile(Deployment{}, "Vitrine deployment", comments),
 		KindWorkload:   reflectFile(Workload{}, "Vitrine workload", comments),
@@ -39,19 +30,7 @@ func TestPublishedSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join("schema", name+".schema.json")
-		if *update {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s is stale: run go generate ./spec", path)
-		}
+		schematest.Published(t, *update, "schema/"+name+".schema.json", got, "description")
 	}
 }
 

@@ -1,0 +1,50 @@
+// Package schematest holds schemas that are published as files against the types
+// that they are made from.
+package schematest
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+)
+
+// Comments are those of a package's types in the folders, by "package.Type.Field",
+// for spec.SchemaOf.
+func Comments(t *testing.T, pkg string, folders ...string) map[string]string {
+	t.Helper()
+	r := new(jsonschema.Reflector)
+	for _, folder := range folders {
+		if err := r.AddGoComments(pkg, folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	comments := map[string]string{}
+	for name, text := range r.CommentMap {
+		comments[name] = strings.ReplaceAll(text, "\n", " ")
+	}
+	return comments
+}
+
+// Published fails unless the file is the schema, which has the words of some
+// comment. With update, it writes the file first.
+func Published(t *testing.T, update bool, path string, schema []byte, words string) {
+	t.Helper()
+	if update {
+		if err := os.WriteFile(path, schema, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(schema, want) {
+		t.Errorf("%s is stale: run go generate in its package", path)
+	}
+	if !bytes.Contains(schema, []byte(words)) {
+		t.Errorf("%s does not describe %q", path, words)
+	}
+}
