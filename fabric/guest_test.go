@@ -1,0 +1,99 @@
+package fabric_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/fabric/fabrictest"
+	"vitrine/image"
+	"vitrine/substrate"
+	"vitrine/substrate/qemu"
+	"vitrine/substrate/qemu/machine"
+)
+
+// TestGuestKernel runs in a virtual machine the tests of what this host's kernel
+// may lack and Debian's has: ipvlan interfaces and netem. Emulated, it keeps no
+// time, so netem's delay is not looked at.
+func TestGuestKernel(t *testing.T) {
+	in := boot(t)
+	if err := in.Run(t.Context(), vitrine.Command{Args: []string{"/sbin/modprobe", "-a", "veth", "bridge", "ipvlan", "sch_netem", "af_packet"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, tests string
+		passes      []string
+	}{
+		{"ipvlan", "^TestIpvlanFabric$/^l[23]$/^(Reach|TwoRuns|Broadcast)$", []string{
+			"TestIpvlanFabric/l2/Reach", "TestIpvlanFabric/l2/TwoRuns", "TestIpvlanFabric/l2/Broadcast",
+			"TestIpvlanFabric/l3/Reach", "TestIpvlanFabric/l3/TwoRuns",
+		}},
+		{"impair", "^TestNetem$/^(Loss|Reordering|Beside)", []string{
+			"TestNetem/LossIsReadBack", "TestNetem/ReorderingIsReadBack", "TestNetem/BesideEmulator",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			binary, said := built(t, "test", "-c", "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "said")
+			err := in.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.run=" + c.tests}, Stdout: said})
+			text, reading := os.ReadFile(said)
+			t.Logf("in the machine:\n%s", text)
+			if err != nil || reading != nil {
+				t.Error(err, reading)
+			}
+			for _, name := range c.passes {
+				if !strings.Contains(string(text), "--- PASS: "+name+" ") {
+					t.Errorf("%s did not pass", name)
+				}
+			}
+		})
+	}
+}
+
+// built is a static program of this module.
+func built(t *testing.T, args ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	build := exec.CommandContext(t.Context(), "go", append(args[:len(args)-1], "-o", path, args[len(args)-1])...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go %q: %v\n%s", args, err, out)
+	}
+	return path
+}
+
+// boot makes a machine for the test's duration, with room for an emulator's rings.
+func boot(t *testing.T) substrate.Instance {
+	t.Helper()
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	cache, err := image.FindCache("", os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := qemu.New(qemu.Config{
+		Run: run, Environ: os.Environ(), Cache: cache, Prober: new(machine.Prober),
+		Agent: []string{built(t, "build", "vitrine/substrate/qemu/guest/program")},
+	})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	in, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "host-1", Component: "host", VCPUs: 1, Memory: 1 << 30, Dir: t.TempDir()})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
