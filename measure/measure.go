@@ -14,8 +14,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"iter"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -190,15 +190,33 @@ func repeated[T comparable](list []T) string {
 
 // A Config is a measurement to run.
 type Config struct {
+	Stage
 	Plan     Plan
+	Steering Steering
+}
+
+// A Stage is what a measurement is made with.
+type Stage struct {
 	Parts    map[string]spec.Node // by substrate and fabric: its own options
 	Backends trial.Backends
 	CPUs     trial.CPUs
-	Steering Steering
 	RunID    string
 	Results  *result.Run
-	Observe  func(Event)
-	Log      *slog.Logger
+	Observe  func(Event) // may be nil
+}
+
+// Label is of the run's probes, so that those of others are known.
+func (s *Stage) Label() uint32 {
+	label := fnv.New32a()
+	_, _ = label.Write([]byte(s.RunID))
+	return label.Sum32()
+}
+
+// Tell tells who observes.
+func (s *Stage) Tell(e Event) {
+	if s.Observe != nil {
+		s.Observe(e)
+	}
 }
 
 // An Event is told as the measurement goes on.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"os"
 
@@ -20,12 +19,7 @@ const attempts = 3
 // that could do none of it, of input that is bad for all of it, or of combinations
 // that failed.
 func Run(ctx context.Context, c Config) error {
-	if c.Observe == nil {
-		c.Observe = func(Event) {}
-	}
-	label := fnv.New32a()
-	_, _ = label.Write([]byte(c.RunID))
-	r := &runner{Config: c, label: label.Sum32(), left: map[Combination]error{}}
+	r := &runner{Config: c, label: c.Label(), left: map[Combination]error{}}
 	for _, v := range c.Plan.visits {
 		if err := r.visit(ctx, v); err != nil {
 			return err
@@ -54,7 +48,7 @@ func (r *runner) visit(ctx context.Context, v visit) error {
 		r.done += len(v.echoed) + len(v.oneWay)
 		return nil
 	}
-	r.Observe(Event{Doing: fmt.Sprintf("%s, repeat %d", v.where, v.repeat), Done: r.done, Of: r.Plan.Streams})
+	r.Tell(Event{Doing: fmt.Sprintf("%s, repeat %d", v.where, v.repeat), Done: r.done, Of: r.Plan.Streams})
 	err := r.measure(ctx, v)
 	if ctx.Err() != nil {
 		return errors.Join(context.Cause(ctx), err)
@@ -64,7 +58,7 @@ func (r *runner) visit(ctx context.Context, v visit) error {
 	}
 	r.left[v.where] = err
 	r.done += len(v.echoed) + len(v.oneWay)
-	r.Observe(Event{Doing: fmt.Sprintf("%s was left out: %v", v.where, err), Done: r.done, Of: r.Plan.Streams})
+	r.Tell(Event{Doing: fmt.Sprintf("%s was left out: %v", v.where, err), Done: r.done, Of: r.Plan.Streams})
 	return r.note(v.where, err)
 }
 
@@ -83,13 +77,13 @@ func (r *runner) note(where Combination, err error) error {
 func (r *runner) unrecorded(v visit) visit {
 	open := func(list []stream) (rest []stream) {
 		for _, x := range list {
-			o, finished := r.recorded(x)
-			if !finished {
+			_, o, done := r.Results.Attempts(x.key(1), attempts)
+			if !done {
 				rest = append(rest, x)
 				continue
 			}
 			r.done++
-			r.Observe(Event{Outcome: &o, Recorded: true, Done: r.done, Of: r.Plan.Streams})
+			r.Tell(Event{Outcome: &o, Recorded: true, Done: r.done, Of: r.Plan.Streams})
 		}
 		return rest
 	}
@@ -97,28 +91,10 @@ func (r *runner) unrecorded(v visit) visit {
 	return v
 }
 
-// recorded is the last attempt at a stream that is finished: that was valid, or
-// the last there may be.
-func (r *runner) recorded(x stream) (last vitrine.Outcome, finished bool) {
-	for attempt := 1; attempt <= attempts; attempt++ {
-		o, ok := r.Results.Find(x.key(attempt))
-		if !ok {
-			return last, false
-		}
-		if last = o; o.Valid {
-			return o, true
-		}
-	}
-	return last, true
-}
-
 // next is the number of the next attempt.
 func (r *runner) next(x stream) int {
-	for attempt := 1; ; attempt++ {
-		if _, ok := r.Results.Find(x.key(attempt)); !ok {
-			return attempt
-		}
-	}
+	made, _, _ := r.Results.Attempts(x.key(1), attempts)
+	return made + 1
 }
 
 // measure puts sender and receiver in place and measures the visit's streams.
@@ -172,7 +148,7 @@ const overMTU = "over the MTU"
 
 func (r *runner) finish(o vitrine.Outcome) {
 	r.done++
-	r.Observe(Event{Outcome: &o, Done: r.done, Of: r.Plan.Streams})
+	r.Tell(Event{Outcome: &o, Done: r.done, Of: r.Plan.Streams})
 }
 
 // echoed measures round trips, one stream after the other.

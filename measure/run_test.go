@@ -143,8 +143,8 @@ func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event,
 	}
 	var events []Event
 	runErr := Run(t.Context(), Config{
-		Plan: plan, Backends: b.backends(), CPUs: b.cpus, Steering: b.steering, RunID: b.run.ID, Results: run,
-		Observe: func(e Event) { events = append(events, e) },
+		Plan: plan, Steering: b.steering,
+		Stage: Stage{Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID, Results: run, Observe: func(e Event) { events = append(events, e) }},
 	})
 	if err := run.Close(); err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestScaleLowersWhatTheHostDoesNotHold(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it tries many rates")
 	}
-	got, err := Scale(t.Context(), Config{Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID}, s, t.TempDir())
+	got, err := Scale(t.Context(), Config{Stage: Stage{Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID}}, s, t.TempDir())
 	if err != nil || got.Rates.Latency >= 1e8 || len(got.Scaled) != 1 || !strings.HasPrefix(got.Scaled[0], "latency: ") {
 		t.Errorf("%+v, %v", got, err)
 	}

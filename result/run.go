@@ -291,6 +291,23 @@ func (r *Run) Find(key vitrine.Key) (vitrine.Outcome, bool) {
 	return r.outcomes[i], true
 }
 
+// Attempts looks for those at a trial, whose keys differ in that number alone:
+// how many were made, what the last of them gave, and whether the trial is done
+// with: that was valid, or there may be no more than most.
+func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcome, done bool) {
+	for made < most {
+		key.Attempt = made + 1
+		o, ok := r.Find(key)
+		if !ok {
+			return made, last, false
+		}
+		if made, last = made+1, o; o.Valid {
+			break
+		}
+	}
+	return made, last, true
+}
+
 // Append adds a finished trial and returns once it is on the disk. When it
 // fails, what was there before is whole and readable. A trial (seq and attempt)
 // that the run has already is refused.

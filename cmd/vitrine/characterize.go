@@ -5,14 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"vitrine"
-	"vitrine/internal/runs"
 	"vitrine/result"
 	"vitrine/spec"
 	"vitrine/trial"
@@ -56,14 +52,6 @@ func (f *characterizeFlags) register(c *cobra.Command, outcome string) {
 	_ = c.RegisterFlagCompletionFunc("substrate", cobra.FixedCompletions(substrateNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// folder is where the run goes when --out does not say.
-func (f *characterizeFlags) folder(name string) string {
-	if f.out != "" {
-		return f.out
-	}
-	return filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405"))
-}
-
 func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath string, f characterizeFlags) error {
 	cfg, err := a.load(deploymentPath, workloadPath, f.substrate)
 	if err != nil {
@@ -77,7 +65,7 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 	if f.dryRun {
 		return a.printPlan(cfg, plan, f.json)
 	}
-	f.out = f.folder(cfg.Deployment.VNFName)
+	f.out = runFolder(f.out, cfg.Deployment.VNFName)
 	summary, err := a.campaign(ctx, cfg, plan, f)
 	if err != nil {
 		return err
@@ -112,63 +100,19 @@ func (a *app) load(deploymentPath, workloadPath, substrate string) (*trial.Confi
 }
 
 // campaign runs the plan into the run folder and writes the report.
-func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, f characterizeFlags) (_ result.Summary, err error) {
-	run, err := runs.New(runs.DefaultRoot())
+func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, f characterizeFlags) (summary result.Summary, err error) {
+	told, err := deploymentOptions(cfg.Deployment)
 	if err != nil {
-		return result.Summary{}, err
+		return summary, err
 	}
-	defer func() { err = errors.Join(err, run.Close()) }()
-	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
-		a.log().Warn("cleaning up after earlier runs", "error", err)
-	}
-	b, err := newBackends(run, cfg.Deployment.Resolve("."), a.log())
-	if err != nil {
-		return result.Summary{}, err
-	}
-	if b.impair, err = impairment(cfg.Deployment); err != nil {
-		return result.Summary{}, err
-	}
-	cfg.Backends, cfg.RunID = b.forTrials(), run.ID
-	manifest := campaignManifest(ctx, cfg, b)
-	if err := cfg.CPUs.KeepOff(); err != nil {
-		return result.Summary{}, err
-	}
-	if cfg.Results, err = openResults(f.out, f.resume, manifest); err != nil {
-		return result.Summary{}, err
-	}
-	cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe
-	summary, err := trial.Run(ctx, *cfg)
-	if err == nil {
-		manifest = cfg.Results.Manifest()
-		manifest.Finished = time.Now().UTC()
-		err = cfg.Results.SaveManifest(manifest)
-	}
-	return summary, errors.Join(err, cfg.Results.Close(), a.writeReport(f.out))
-}
-
-// openResults begins a run folder, or continues one that the same specs made.
-func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
-	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it, and are told where
-	if err != nil {
-		return nil, err
-	}
-	_, err = os.Stat(filepath.Join(dir, "manifest.json"))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return result.Create(dir, m)
-	case !resume:
-		return nil, &vitrine.BadInput{File: dir, Found: "already holds a run", Want: "continue it with --resume, or choose another --out"}
-	}
-	r, err := result.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	old := r.Manifest()
-	if err := old.SameSpecs(m); err != nil {
-		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files that the run was begun with, or choose another --out"}, r.Close())
-	}
-	old.Resumed, old.Finished = append(old.Resumed, m.Started), time.Time{}
-	return r, r.SaveManifest(old)
+	manifest := func(b *backends) (result.Manifest, error) { return campaignManifest(ctx, cfg, b), nil }
+	err = a.record(ctx, session{f.out, f.resume, cfg.CPUs, told}, manifest, func(b *backends, results *result.Run) (err error) {
+		cfg.Backends, cfg.RunID, cfg.Results = b.forTrials(), b.run.ID, results
+		cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe
+		summary, err = trial.Run(ctx, *cfg)
+		return err
+	})
+	return summary, err
 }
 
 func (a *app) printPlan(cfg *trial.Config, p trial.Plan, asJSON bool) error {

@@ -3,19 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"vitrine"
-	"vitrine/internal/runs"
 	"vitrine/measure"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
@@ -145,60 +140,26 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 		return err
 	}
 	if f.dryRun {
-		return a.printNetworkPlan(s, cpus, f)
+		return a.printNetworkPlan(s, cpus, f.kernelCPU, f.json)
 	}
-	if f.out == "" {
-		f.out = filepath.Join("runs", "network-"+time.Now().Format("20060102-150405"))
-	}
-	if err := a.network(ctx, s, cpus, f); err != nil {
+	dir := runFolder(f.out, "network")
+	if err := a.network(ctx, s, f.kernelCPU, session{dir, f.resume, cpus, &f.options}); err != nil {
 		return err
 	}
-	if !f.json {
-		return a.present(f.out)
-	}
-	data, err := loadRun(f.out)
-	if err != nil {
-		return err
-	}
-	summary, err := measure.Read(data)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(a.stdout).Encode(summary)
+	return presentAs(a, dir, f.json, measure.Read)
 }
 
 // network measures into the run folder and writes the report.
-func (a *app) network(ctx context.Context, s measure.Settings, cpus trial.CPUs, f networkFlags) (err error) {
-	kernel, cpus, err := measure.Steer(f.kernelCPU, cpus)
-	if err != nil {
+func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string, in session) (err error) {
+	c := measure.Config{}
+	if c.Steering, in.cpus, err = measure.Steer(kernelCPU, in.cpus); err != nil {
 		return err
 	}
-	run, err := runs.New(runs.DefaultRoot())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, run.Close()) }()
-	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
-		a.log().Warn("cleaning up after earlier runs", "error", err)
-	}
-	b, err := newBackends(run, f.options.folder(), a.log())
-	if err != nil {
-		return err
-	}
-	b.impair = f.options.impair
-	manifest, err := networkManifest(ctx, b, s, cpus, &f.options)
-	if err != nil {
-		return err
-	}
-	if err := cpus.KeepOff(); err != nil {
-		return err
-	}
-	c := measure.Config{Parts: f.options.parts, Backends: b.forTrials(), CPUs: cpus, Steering: kernel, RunID: run.ID, Log: a.log(), Observe: a.packetProgress()}
-	if c.Results, err = openResults(f.out, f.resume, manifest); err != nil {
-		return err
-	}
-	err = measureInto(ctx, c, s)
-	return errors.Join(err, c.Results.Close(), a.writeReport(f.out))
+	manifest := func(b *backends) (result.Manifest, error) { return networkManifest(ctx, b, s, in) }
+	return a.record(ctx, in, manifest, func(b *backends, results *result.Run) error {
+		c.Stage = a.stage(in, b, results)
+		return measureInto(ctx, c, s)
+	})
 }
 
 // measureInto scales the settings, unless the folder has them scaled, and runs
@@ -226,31 +187,26 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 	if c.Plan, err = measure.MakePlan(s); err != nil {
 		return err
 	}
-	if err := measure.Run(ctx, c); err != nil {
-		return err
-	}
-	m = c.Results.Manifest()
-	m.Finished = time.Now().UTC()
-	return c.Results.SaveManifest(m)
+	return measure.Run(ctx, c)
 }
 
 // networkManifest says where the run's numbers come from. What is asked for is
 // kept as a specification, by which a run is known when it is resumed.
-func networkManifest(ctx context.Context, b *backends, s measure.Settings, cpus trial.CPUs, o *options) (result.Manifest, error) {
+func networkManifest(ctx context.Context, b *backends, s measure.Settings, in session) (result.Manifest, error) {
 	s.Options = nil // they are a specification of their own
 	asked, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	m := b.manifest(ctx, cpus, s.AllSubstrates(), s.AllFabrics(), o.parts)
+	m := b.manifest(ctx, in.cpus, s.AllSubstrates(), s.AllFabrics(), in.told.parts)
 	m.VNF, m.Unit = "network", "packets/s"
-	m.Specs = append(o.specs(), result.NewSpec("measurement", "what was asked for", asked))
+	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("measurement", "what was asked for", asked))
 	m.Generator = result.Generator{Name: "vitrine reference send", Version: toolVersion()}
 	return m, nil
 }
 
-func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, f networkFlags) error {
-	kernel, cpus, err := measure.Steer(f.kernelCPU, cpus)
+func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, kernelCPU string, asJSON bool) error {
+	kernel, cpus, err := measure.Steer(kernelCPU, cpus)
 	if err != nil {
 		return err
 	}
@@ -258,7 +214,7 @@ func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, f networkFla
 	if err != nil {
 		return err
 	}
-	if f.json {
+	if asJSON {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
 	w := a.stdout
@@ -281,30 +237,4 @@ func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, f networkFla
 	}
 	_, err = fmt.Fprintf(w, "%d streams of %d packets, %d repeats; %s of sending, deploying aside\n", p.Streams, s.Packets, s.Repeat, p.Sending.Round(time.Second))
 	return err
-}
-
-// packetProgress tells a person what a measurement does.
-func (a *app) packetProgress() func(measure.Event) {
-	p := &progress{out: a.stderr}
-	if f, ok := a.stderr.(*os.File); ok {
-		p.terminal = term.IsTerminal(int(f.Fd()))
-	}
-	return func(e measure.Event) {
-		if e.Outcome == nil {
-			p.line("%d/%d  %s", e.Done, e.Of, e.Doing)
-			return
-		}
-		o := e.Outcome
-		text := fmt.Sprintf("%d/%d  %s  %s  %s  repeat %d", e.Done, e.Of, o.Substrate, o.Options, o.Sizing, o.Repeat)
-		switch {
-		case e.Recorded:
-			p.passing("%s  (on record)", text)
-		case !o.Valid:
-			p.line("%s  invalid: %s", text, o.Reason)
-		case o.Latency.P50 > 0:
-			p.passing("%s  median %.4g µs", text, o.Latency.P50*1e3)
-		default:
-			p.passing("%s", text)
-		}
-	}
 }

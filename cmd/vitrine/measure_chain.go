@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine"
-	"vitrine/internal/runs"
 	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/result"
@@ -114,14 +113,14 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	if err != nil {
 		return err
 	}
-	dir := (&characterizeFlags{out: f.out}).folder("chain")
-	if err := a.chainRun(ctx, plan, cpus, dir, f.resume, &f.options); err != nil {
+	dir := runFolder(f.out, "chain")
+	if err := a.chain(ctx, plan, session{dir, f.resume, cpus, &f.options}); err != nil {
 		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing was begun, or no more is wanted
 			return err
 		}
-		return errors.Join(err, a.presentChain(dir, f.json))
+		return errors.Join(err, presentAs(a, dir, f.json, chain.Read))
 	}
-	return a.presentChain(dir, f.json)
+	return presentAs(a, dir, f.json, chain.Read)
 }
 
 // scriptWords are a command line's words; a path is of this folder, wherever the
@@ -197,89 +196,31 @@ func (a *app) printChainPlan(p chain.Plan, asJSON bool) error {
 	return err
 }
 
-// chainRun measures into the folder and writes its report.
-func (a *app) chainRun(ctx context.Context, plan chain.Plan, cpus trial.CPUs, dir string, resume bool, o *options) (err error) {
-	run, err := runs.New(runs.DefaultRoot())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, run.Close()) }()
-	if err := a.cleanUp(ctx, run, a.stderr); err != nil { // what a killed run left
-		a.log().Warn("cleaning up after earlier runs", "error", err)
-	}
-	b, err := newBackends(run, o.folder(), a.log())
-	if err != nil {
-		return err
-	}
-	b.impair = o.impair
-	manifest, err := chainManifest(ctx, plan, cpus, b, o)
-	if err != nil {
-		return err
-	}
-	if err := cpus.KeepOff(); err != nil {
-		return err
-	}
-	results, err := openResults(dir, resume, manifest)
-	if err != nil {
-		return err
-	}
-	err = chain.Run(ctx, chain.Config{
-		Plan: plan, Parts: o.parts, Backends: b.forTrials(), CPUs: cpus, RunID: run.ID, Results: results, Observe: chainProgress(a.stderr), Log: a.log(),
+// chain measures into the folder and writes its report.
+func (a *app) chain(ctx context.Context, plan chain.Plan, in session) error {
+	manifest := func(b *backends) (result.Manifest, error) { return chainManifest(ctx, b, plan, in) }
+	return a.record(ctx, in, manifest, func(b *backends, results *result.Run) error {
+		return chain.Run(ctx, chain.Config{Plan: plan, Stage: a.stage(in, b, results)})
 	})
-	if err == nil {
-		manifest = results.Manifest()
-		manifest.Finished = time.Now().UTC()
-		err = results.SaveManifest(manifest)
-	}
-	return errors.Join(err, results.Close(), a.writeReport(dir))
 }
 
 // chainManifest says where the run's numbers come from. The settings stand in
 // for the files of a campaign: a run is continued with the same.
-func chainManifest(ctx context.Context, plan chain.Plan, cpus trial.CPUs, b *backends, o *options) (result.Manifest, error) {
+func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session) (result.Manifest, error) {
 	asked := plan.Settings
 	asked.Options = nil // they are a specification of their own
 	settings, err := json.Marshal(asked)
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	plan.Settings.Platform = measure.ReadPlatform("/", cpus, measure.Steering{Why: "chains are measured without"})
+	plan.Settings.Platform = measure.ReadPlatform("/", in.cpus, measure.Steering{Why: "chains are measured without"})
 	measured, err := json.Marshal(plan.Settings)
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	m := b.manifest(ctx, cpus, plan.Settings.Substrates, plan.Settings.Fabrics, o.parts)
+	m := b.manifest(ctx, in.cpus, plan.Settings.Substrates, plan.Settings.Fabrics, in.told.parts)
 	m.VNF, m.Unit, m.Measurement = "chain of forwarders", "packets/s", measured
-	m.Specs = append(o.specs(), result.NewSpec("settings", "", settings))
+	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("settings", "", settings))
 	m.Generator = result.Generator{Name: "packet", Version: toolVersion()}
 	return m, nil
-}
-
-// chainProgress tells a person how far it is.
-func chainProgress(out io.Writer) func(chain.Event) {
-	return func(e chain.Event) {
-		if o := e.Outcome; o == nil {
-			fmt.Fprintf(out, "%d/%d %s\n", e.Done, e.Of, e.Doing)
-		} else if !o.Valid {
-			fmt.Fprintf(out, "%d/%d   %s repeat %d attempt %d: %s\n", e.Done, e.Of, o.Sizing, o.Repeat, o.Attempt, o.Reason)
-		} else {
-			fmt.Fprintf(out, "%d/%d   %s repeat %d: %.1f us, %d of %d came back\n", e.Done, e.Of, o.Sizing, o.Repeat, o.Latency.P50*1e3, o.Succeeded, o.Scheduled)
-		}
-	}
-}
-
-// presentChain prints what the run found.
-func (a *app) presentChain(dir string, asJSON bool) error {
-	if !asJSON {
-		return a.present(dir)
-	}
-	data, err := loadRun(dir)
-	if err != nil {
-		return err
-	}
-	r, err := chain.Read(data)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(a.stdout).Encode(r)
 }

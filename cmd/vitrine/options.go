@@ -14,11 +14,12 @@ import (
 	"vitrine/spec"
 )
 
-// options is what the back ends of a measurement are told: in a campaign, its
-// deployment says that. The zero value tells them nothing.
+// options is what the back ends of a run are told: in a campaign by its
+// deployment, in a measurement by a file. The zero value tells them nothing.
 type options struct {
-	path   string // of the file; empty: there is none
-	file   spec.File
+	path   string               // of the file; empty: there is none
+	specs  []result.Spec        // the file, as a manifest keeps it
+	folder string               // what relative paths start from; empty: there are none
 	parts  map[string]spec.Node // by back end
 	impair *impair.Config
 }
@@ -40,9 +41,11 @@ func (o *options) load(components []string) (measure.Options, error) {
 		return nil, nil
 	}
 	var err error
-	if o.parts, o.file, err = spec.LoadOptions(o.path, known()); err != nil {
+	var file spec.File
+	if o.parts, file, err = spec.LoadOptions(o.path, known()); err != nil {
 		return nil, err
 	}
+	o.folder, o.specs = file.Resolve("."), []result.Spec{result.NewSpec("options", file.Path, file.Raw)}
 	if part, ok := o.parts[impairPart]; ok {
 		links, err := impair.Read(part, components)
 		if err != nil {
@@ -63,21 +66,10 @@ func (o *options) load(components []string) (measure.Options, error) {
 	return given, nil
 }
 
-// folder is what relative paths of the options start from; empty: there are none.
-func (o *options) folder() string {
-	if o.path == "" {
-		return ""
-	}
-	return o.file.Resolve(".")
-}
-
-// specs are how a manifest keeps the options, so that a run is continued with
-// the same.
-func (o *options) specs() []result.Spec {
-	if o.path == "" {
-		return nil
-	}
-	return []result.Spec{result.NewSpec("options", o.file.Path, o.file.Raw)}
+// deploymentOptions are what a deployment tells its back ends.
+func deploymentOptions(d *spec.Deployment) (*options, error) {
+	links, err := impairment(d)
+	return &options{parts: d.Servers.Parts, folder: d.Resolve("."), impair: links}, err
 }
 
 // printOptions is how a plan shows them.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/term"
 
+	"vitrine/measure"
 	"vitrine/trial"
 )
 
@@ -24,11 +25,35 @@ type progress struct {
 }
 
 func newProgress(out io.Writer, unit string, plan trial.Plan) *progress {
-	p := &progress{out: out, unit: unit, most: plan.Most, trial: plan.Trial}
-	if f, ok := out.(*os.File); ok {
-		p.terminal = term.IsTerminal(int(f.Fd()))
+	return &progress{out: out, terminal: isTerminal(out), unit: unit, most: plan.Most, trial: plan.Trial}
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// packetProgress tells a person what a measurement of packets does.
+func (a *app) packetProgress() func(measure.Event) {
+	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
+	return func(e measure.Event) {
+		if e.Outcome == nil {
+			p.line("%d/%d  %s", e.Done, e.Of, e.Doing)
+			return
+		}
+		o := e.Outcome
+		text := fmt.Sprintf("%d/%d  %s  %s  %s  repeat %d", e.Done, e.Of, o.Substrate, o.Options, o.Sizing, o.Repeat)
+		switch {
+		case e.Recorded:
+			p.passing("%s  (on record)", text)
+		case !o.Valid:
+			p.line("%s  invalid: %s", text, o.Reason)
+		case o.Latency.P50 > 0:
+			p.passing("%s  median %.4g µs", text, o.Latency.P50*1e3)
+		default:
+			p.passing("%s", text)
+		}
 	}
-	return p
 }
 
 func (p *progress) observe(e trial.Event) {

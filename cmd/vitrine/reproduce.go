@@ -147,7 +147,7 @@ func findExhibits(names []string) ([]papers.Exhibit, error) {
 
 // reproduce runs the exhibit's specs and judges its statements.
 func (a *app) reproduce(ctx context.Context, e papers.Exhibit, f characterizeFlags) error {
-	f.out = f.folder(strings.ReplaceAll(e.Name, "/", "-"))
+	f.out = runFolder(f.out, strings.ReplaceAll(e.Name, "/", "-"))
 	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
 	if err != nil {
 		return err

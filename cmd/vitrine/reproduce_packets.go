@@ -133,7 +133,7 @@ func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, 
 	}
 	dir := f.from
 	if dir == "" {
-		dir = f.folder(strings.ReplaceAll(name, "/", "-"))
+		dir = runFolder(f.out, strings.ReplaceAll(name, "/", "-"))
 	}
 	for _, m := range list {
 		m.dir = dir
@@ -160,7 +160,7 @@ func (a *app) printPacketPlans(list []*measurement, cpus trial.CPUs, f reproduce
 			}
 			continue
 		}
-		if err := a.printNetworkPlan(m.network(f.scale()), cpus, networkFlags{kernelCPU: measure.OwnCPU, json: f.json}); err != nil {
+		if err := a.printNetworkPlan(m.network(f.scale()), cpus, measure.OwnCPU, f.json); err != nil {
 			return err
 		}
 	}
@@ -178,9 +178,9 @@ func (a *app) runPackets(ctx context.Context, m *measurement, cpus trial.CPUs, f
 		if err != nil {
 			return err
 		}
-		return a.chainRun(ctx, plan, cpus, m.dir, resume, &m.options)
+		return a.chain(ctx, plan, session{m.dir, resume, cpus, &m.options})
 	}
-	return a.network(ctx, m.network(f.scale()), cpus, networkFlags{kernelCPU: measure.OwnCPU, out: m.dir, resume: resume, options: m.options})
+	return a.network(ctx, m.network(f.scale()), measure.OwnCPU, session{m.dir, resume, cpus, &m.options})
 }
 
 // shown is an exhibit with what was found.

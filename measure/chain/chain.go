@@ -20,7 +20,6 @@ package chain
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -31,8 +30,6 @@ import (
 	"vitrine/measure/packet"
 	"vitrine/reference/forwarder"
 	"vitrine/result"
-	"vitrine/spec"
-	"vitrine/trial"
 )
 
 // Kind is what a manifest's measurement says that it is of.
@@ -176,23 +173,9 @@ func (s *Settings) most() int { return s.Lengths[len(s.Lengths)-1] }
 
 // A Config is a measurement to run.
 type Config struct {
-	Plan     Plan
-	Parts    map[string]spec.Node // by substrate and fabric: its own options
-	Backends trial.Backends
-	CPUs     trial.CPUs
-	RunID    string
-	Results  *result.Run
-	Wait     time.Duration // for a chain to begin to answer; 0: what fits the substrate
-	Observe  func(Event)
-	Log      *slog.Logger
-}
-
-// An Event is told as the measurement goes on.
-type Event struct {
-	Doing   string           // what begins; empty: Outcome was finished
-	Outcome *vitrine.Outcome //
-	Done    int              // streams
-	Of      int              // streams
+	measure.Stage
+	Plan Plan
+	Wait time.Duration // for a chain to begin to answer; 0: what fits the substrate
 }
 
 // A Stream is what the probes of one stream went through.

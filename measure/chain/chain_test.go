@@ -19,6 +19,7 @@ import (
 	"vitrine/fabric/macvlan"
 	"vitrine/fabric/ovs"
 	"vitrine/internal/runs"
+	"vitrine/measure"
 	"vitrine/reference/forwarder"
 	"vitrine/result"
 	"vitrine/spec"
@@ -77,8 +78,8 @@ func config(t *testing.T, s Settings) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Plan: plan, CPUs: cpus, RunID: run.ID, Results: results,
-		Backends: trial.Backends{
+		Plan: plan,
+		Stage: measure.Stage{CPUs: cpus, RunID: run.ID, Results: results, Backends: trial.Backends{
 			Self: self, Host: place,
 			Substrate: func(ctx context.Context, c spec.Choice, _ spec.Node) (substrate.Substrate, error) {
 				return place(ctx, c)
@@ -94,7 +95,7 @@ func config(t *testing.T, s Settings) Config {
 				}
 				return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test that has it"}
 			},
-		},
+		}},
 	}
 }
 
@@ -157,7 +158,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 		Forwarders: []string{XDP}, Fabrics: []string{"warp", "bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 50, Rate: 1000, Repeat: 2,
 	})
 	streams := 0
-	c.Observe = func(e Event) {
+	c.Observe = func(e measure.Event) {
 		if e.Outcome != nil {
 			streams++
 		}

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"time"
 
 	"vitrine"
+	"vitrine/measure"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 )
@@ -28,12 +28,7 @@ const (
 // cannot have is noted in the manifest, with the reason, and the others are
 // measured. So is one that fails, whose error is given at the end.
 func Run(ctx context.Context, c Config) error {
-	if c.Observe == nil {
-		c.Observe = func(Event) {}
-	}
-	label := fnv.New32a()
-	_, _ = label.Write([]byte(c.RunID))
-	r := &running{Config: c, label: label.Sum32(), excused: map[Path]error{}}
+	r := &running{Config: c, label: c.Label(), excused: map[Path]error{}}
 	if err := r.note(); err != nil {
 		return err
 	}
@@ -89,27 +84,11 @@ func (r *running) failure() error {
 	return errors.Join(errs...)
 }
 
-// finished gives the attempts that the results have of a stream, and whether no
-// more are needed.
-func (r *running) finished(l leg) (made int, enough bool) {
-	for made < attempts {
-		o, ok := r.Results.Find(l.key(made + 1))
-		if !ok {
-			return made, false
-		}
-		made++
-		if o.Valid {
-			return made, true
-		}
-	}
-	return made, true
-}
-
 // visit measures the streams of one deployment that the results lack.
 func (r *running) visit(ctx context.Context, v visit) (err error) {
 	var left []leg
 	for _, l := range v.legs {
-		if _, enough := r.finished(l); enough {
+		if _, _, done := r.Results.Attempts(l.key(1), attempts); done {
 			r.done++
 		} else {
 			left = append(left, l)
@@ -118,7 +97,7 @@ func (r *running) visit(ctx context.Context, v visit) (err error) {
 	if len(left) == 0 {
 		return nil
 	}
-	r.Observe(Event{Doing: fmt.Sprintf("deploying %d hops, %s", r.Plan.Settings.most(), v.path), Done: r.done, Of: r.Plan.Streams})
+	r.Tell(measure.Event{Doing: fmt.Sprintf("deploying %d hops, %s", r.Plan.Settings.most(), v.path), Done: r.done, Of: r.Plan.Streams})
 	d, err := deploy(ctx, &r.Config, v, r.label)
 	defer func() {
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx)))
@@ -170,16 +149,18 @@ func (m *measurement) leg(ctx context.Context, l leg) error {
 	}
 	s := l.settings
 	m.done++
-	made, enough := m.finished(l)
-	for !enough {
+	for {
+		made, _, done := m.Results.Attempts(l.key(1), attempts)
+		if done {
+			return nil
+		}
 		began := time.Now()
 		stream, err := m.stream(ctx, l.length, s.Packets, s.Rate, quiet, s.Cut)
 		if err != nil {
 			return err
 		}
 		stream.Injected = l.injected
-		made++
-		o, err := stream.outcome(l.key(made))
+		o, err := stream.outcome(l.key(made + 1))
 		if err != nil {
 			return err
 		}
@@ -187,10 +168,8 @@ func (m *measurement) leg(ctx context.Context, l leg) error {
 		if err := m.Results.Append(o); err != nil {
 			return err
 		}
-		m.Observe(Event{Outcome: &o, Done: m.done, Of: m.Plan.Streams})
-		_, enough = m.finished(l)
+		m.Tell(measure.Event{Outcome: &o, Done: m.done, Of: m.Plan.Streams})
 	}
-	return nil
 }
 
 // outcome is the stream as the run folder keeps it.

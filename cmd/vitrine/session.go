@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vitrine"
+	"vitrine/internal/runs"
+	"vitrine/measure"
+	"vitrine/result"
+	"vitrine/trial"
+)
+
+// A session is a run that a verb makes, whatever it measures.
+type session struct {
+	dir    string // run folder
+	resume bool
+	cpus   trial.CPUs
+	told   *options
+}
+
+// runFolder is where a run goes when --out does not say.
+func runFolder(out, name string) string {
+	if out != "" {
+		return out
+	}
+	return filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405"))
+}
+
+// record has the run made into its folder, begun or continued by the manifest,
+// and writes the report of what there is then, whether it ended well or not.
+func (a *app) record(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error), run func(*backends, *result.Run) error) (err error) {
+	label, err := runs.New(runs.DefaultRoot())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, label.Close()) }()
+	if err := a.cleanUp(ctx, label, a.stderr); err != nil { // what a killed run left
+		a.log().Warn("cleaning up after earlier runs", "error", err)
+	}
+	b, err := newBackends(label, s.told.folder, a.log())
+	if err != nil {
+		return err
+	}
+	b.impair = s.told.impair
+	m, err := manifest(b)
+	if err != nil {
+		return err
+	}
+	if err := s.cpus.KeepOff(); err != nil {
+		return err
+	}
+	results, err := openResults(s.dir, s.resume, m)
+	if err != nil {
+		return err
+	}
+	if err = run(b, results); err == nil {
+		m = results.Manifest()
+		m.Finished = time.Now().UTC()
+		err = results.SaveManifest(m)
+	}
+	return errors.Join(err, results.Close(), a.writeReport(s.dir))
+}
+
+// stage is what a measurement of packets is made with.
+func (a *app) stage(s session, b *backends, results *result.Run) measure.Stage {
+	return measure.Stage{
+		Parts: s.told.parts, Backends: b.forTrials(), CPUs: s.cpus, RunID: b.run.ID, Results: results, Observe: a.packetProgress(),
+	}
+}
+
+// openResults begins a run folder, or continues one that the same specs made.
+func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
+	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it, and are told where
+	if err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(filepath.Join(dir, "manifest.json"))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return result.Create(dir, m)
+	case !resume:
+		return nil, &vitrine.BadInput{File: dir, Found: "already holds a run", Want: "continue it with --resume, or choose another --out"}
+	}
+	r, err := result.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	old := r.Manifest()
+	if err := old.SameSpecs(m); err != nil {
+		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files that the run was begun with, or choose another --out"}, r.Close())
+	}
+	old.Resumed, old.Finished = append(old.Resumed, m.Started), time.Time{}
+	return r, r.SaveManifest(old)
+}
+
+// presentAs prints what the run found: for a person, or what read makes of it.
+func presentAs[T any](a *app, dir string, asJSON bool, read func(*result.Data) (T, error)) error {
+	if !asJSON {
+		return a.present(dir)
+	}
+	data, err := loadRun(dir)
+	if err != nil {
+		return err
+	}
+	found, err := read(data)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(a.stdout).Encode(found)
+}

@@ -1,0 +1,26 @@
+package result_test
+
+import "testing"
+
+// A trial is done with once an attempt was valid, or there may be no more.
+func TestAttempts(t *testing.T) {
+	r := create(t, t.TempDir())
+	appendAll(t, r, 1)
+	for attempt := 1; attempt <= 3; attempt++ {
+		made, _, done := r.Attempts(outcome(2).Key, 3)
+		if made != attempt-1 || done {
+			t.Errorf("before attempt %d: %d made, done %t", attempt, made, done)
+		}
+		o := outcome(2)
+		o.Attempt, o.Valid, o.Reason = attempt, false, "a stall"
+		if err := r.Append(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made, last, done := r.Attempts(outcome(2).Key, 3); made != 3 || last.Attempt != 3 || last.Valid || !done {
+		t.Errorf("all that there may be: %d, %+v, %t", made, last.Key, done)
+	}
+	if made, last, done := r.Attempts(outcome(1).Key, 3); made != 1 || last.Seq != 1 || !done {
+		t.Errorf("a valid one: %d, %+v, %t", made, last.Key, done)
+	}
+}
