@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -36,6 +37,7 @@ type ledger struct {
 	mu           sync.Mutex
 	transactions map[uint64]*record
 	messages     int64
+	again        int64 // requests to instances that were sent again
 	refused      int64 // ICMP errors from a director's address
 	bad          int64 // messages that do not parse
 }
@@ -49,6 +51,7 @@ type record struct {
 	both         bool             // others came by another
 	began, ended time.Time        // ended is zero until it is over
 	moved        time.Time        // first sent to another
+	requests     uint16           // kinds of requests that it has had: see kindOf
 	notified     bool             // SUBSCRIBE: the NOTIFY was sent
 	answered     bool             // SUBSCRIBE: it was answered
 }
@@ -184,6 +187,11 @@ func (l *ledger) message(at time.Time, from, to netip.AddrPort, m *sip.Message) 
 			l.transactions[id] = r
 		}
 		r.both = r.both || r.by != from
+		if kind := kindOf(m); r.requests&kind != 0 {
+			l.again++
+		} else {
+			r.requests |= kind
+		}
 		r.sent(at, to)
 		if method == "ACK" {
 			l.end(r, at)
@@ -245,6 +253,16 @@ func classOf(m *sip.Message) (k class, ok bool) {
 		return inFarewell, true
 	}
 	return 0, false
+}
+
+// kindOf is a bit for the requests that one transaction may have one of each: the
+// REGISTER with credentials is told from the one without by its number.
+func kindOf(m *sip.Message) uint16 {
+	method := string(m.SequenceMethod)
+	if method == "REGISTER" && m.Sequence == 2 {
+		method = "credentials"
+	}
+	return 1 << slices.Index([]string{"REGISTER", "credentials", "SUBSCRIBE", "INVITE", "CANCEL", "ACK", "BYE", "NOTIFY"}, method)
 }
 
 // of are the records of a call's transactions.

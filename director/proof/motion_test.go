@@ -15,7 +15,8 @@ import (
 )
 
 // howMany is the environment variable that makes the proof in motion as long as
-// wanted: at least so many transactions.
+// wanted, with the transition of RFC 3261: so many transactions, half of them
+// through one director and half through two.
 const howMany = "VITRINE_PROOF_TRANSACTIONS"
 
 // A motion is instances and directors under load, and how they change.
@@ -208,6 +209,20 @@ func (m *motion) count() {
 	}
 }
 
+// A count is what came of a motion.
+type count struct{ transactions, lost, again, moved int64 }
+
+func (c *count) add(o count) {
+	c.transactions += o.transactions
+	c.lost += o.lost
+	c.again += o.again
+	c.moved += o.moved
+}
+
+func (c count) String() string {
+	return fmt.Sprintf("%d transactions; %d calls lost, %d requests sent again, %d transactions moved to another instance", c.transactions, c.lost, c.again, c.moved)
+}
+
 // TestKamailioThroughDirectors: registrations, subscriptions, calls and cancelled
 // calls, with one message in a hundred lost and sent again, through directors to
 // Kamailios. Instances are added and drained, weights change, and directors are
@@ -222,8 +237,10 @@ func TestKamailioThroughDirectors(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", howMany, err)
 		}
-		transactions, transition = n/2, "32s"
+		transactions, transition = (n+1)/2, "32s"
 	}
+	var all count
+	t.Cleanup(func() { t.Log("in all:", all) })
 	for _, c := range []struct {
 		name string
 		n    int
@@ -239,33 +256,42 @@ func TestKamailioThroughDirectors(t *testing.T) {
 			} else {
 				m.load(0)
 			}
-			begun := time.Now()
-			rounds := 0
-			for ; rounds == 0 || m.ledger.over.Load() < transactions; rounds++ {
-				m.after(500)
-				m.grow()
-				m.after(500)
-				m.shift(3)
-				m.after(500)
-				m.restart()
-				m.after(500)
-				m.shrink() // within a transition of the other changes
-				m.after(500)
-				m.restart()
-			}
-			sum := m.finish()
-			took := time.Since(begun)
-			m.ledger.close()
-			t.Logf("%d transactions in %s (%.0f a second), in %d messages between directors and instances; %d rounds of changes; %d calls failed",
-				sum.transactions, took.Round(time.Millisecond), float64(sum.transactions)/took.Seconds(), m.ledger.messages, rounds, sum.failed)
-			m.judge(sum)
-			if m.steering.Kept == 0 {
-				t.Error("no transaction had to be kept where it was: this shows nothing")
-			}
-			m.lost(sum, nil)
-			m.report("a transaction changed instances", m.ledger.strayedBut(func(r *record) bool { return r.longer(m.transition) }), nil)
+			all.add(m.keepChanging(transactions))
 		})
 	}
+}
+
+// keepChanging adds, drains and restarts while the phones call, until so many
+// more transactions are over, and holds what came of them to what is promised.
+func (m *motion) keepChanging(transactions int64) count {
+	m.t.Helper()
+	begun, until, rounds := time.Now(), m.ledger.over.Load()+transactions, 0
+	for ; rounds == 0 || m.ledger.over.Load() < until; rounds++ {
+		m.after(500)
+		m.grow()
+		m.after(500)
+		m.shift(3)
+		m.after(500)
+		m.restart()
+		m.after(500)
+		m.shrink() // within a transition of the other changes
+		m.after(500)
+		m.restart()
+	}
+	sum := m.finish()
+	took := time.Since(begun)
+	m.ledger.close()
+	strayed := m.ledger.strayedBut(func(r *record) bool { return r.longer(m.transition) })
+	c := count{sum.transactions, sum.failed, m.ledger.again, int64(len(m.ledger.strayed()))}
+	m.t.Logf("%v; %s, %.1f s for 10,000; %d messages between directors and instances; %d rounds of changes",
+		c, took.Round(time.Millisecond), took.Seconds()*1e4/float64(max(c.transactions, 1)), m.ledger.messages, rounds)
+	m.judge(sum)
+	if m.steering.Kept == 0 {
+		m.t.Error("no transaction had to be kept where it was: this shows nothing")
+	}
+	m.lost(sum, nil)
+	m.report("a transaction changed instances", strayed, nil)
+	return c
 }
 
 // judge holds what the phones counted against the capture.

@@ -53,6 +53,11 @@ func TestTransportsInMotion(t *testing.T) {
 			sum := m.finish()
 			m.ledger.close()
 			t.Logf("%d transactions, %d calls failed", sum.transactions, sum.failed)
+			for _, d := range m.fleet {
+				if n := d.metric("vitrine_director_unsent_total", `transport="tcp"`); n > 0 {
+					t.Errorf("%s could not send %g messages over TCP", d.name, n)
+				}
+			}
 			if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
 				t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
 			}
