@@ -3,9 +3,7 @@ package measure
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"vitrine/measure/delay"
@@ -43,49 +41,13 @@ func (s *Summary) rows(metric, way string) []Row {
 	})
 }
 
-// figure is a number to about three digits.
-func figure(v float64) string {
-	a := max(v, -v)
-	switch {
-	case a >= 1000:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
-func plain(v float64) result.Cell { return result.Cell{Text: figure(v)} }
-
-func text(format string, v ...any) result.Cell { return result.Cell{Text: fmt.Sprintf(format, v...)} }
-
-// within is an interval's mean, and where it lies.
-func within(i delay.Interval) result.Cell {
-	c := result.Cell{Text: figure(i.Mean)}
-	switch {
-	case i.Repeats == 0:
-		c.Text = "–"
-	case i.Confidence > 0:
-		c.Note = fmt.Sprintf("%s to %s", figure(i.Low), figure(i.High))
-	}
-	return c
-}
-
 // floored is the floor's figure of a row.
 func (s *Summary) floored(r Row, value func(Row) float64) result.Cell {
 	f := s.Floor(r)
 	if f == nil {
 		return result.Cell{Text: "–"}
 	}
-	return plain(value(*f))
-}
-
-func columns(names ...string) []result.Column {
-	list := make([]result.Column, len(names))
-	for i, name := range names {
-		list[i] = result.Column{Name: name, Number: i > 0}
-	}
-	return list
+	return Number(value(*f))
 }
 
 // line is a row's, or why it has no figures.
@@ -99,15 +61,6 @@ func line(r Row, head []result.Cell, cells func() []result.Cell) result.Line {
 	return l
 }
 
-// leftOut are rows of what the host could not do.
-func (s *Summary) leftOut() []result.Line {
-	var list []result.Line
-	for _, where := range slices.Sorted(maps.Keys(s.Unsupported)) {
-		list = append(list, result.Line{Cells: []result.Cell{{Text: where}}, Instead: "left out: " + s.Unsupported[where]})
-	}
-	return list
-}
-
 // spreadNames are the columns of a distribution, as in the paper's Tables I and
 // II with percentiles.
 func spreadNames() []string {
@@ -116,16 +69,16 @@ func spreadNames() []string {
 
 func spreadCells(x Spread) []result.Cell {
 	return []result.Cell{
-		text("%d", x.N), plain(x.Min), plain(x.Max), within(x.Mean), plain(x.Deviation.Mean),
-		plain(x.P50.Mean), plain(x.P90.Mean), plain(x.P95.Mean), plain(x.P99.Mean), plain(x.P999.Mean),
+		Text("%d", x.N), Number(x.Min), Number(x.Max), Within(x.Mean), Number(x.Deviation.Mean),
+		Number(x.P50.Mean), Number(x.P90.Mean), Number(x.P95.Mean), Number(x.P99.Mean), Number(x.P999.Mean),
 	}
 }
 
 // spreads is a table of a distribution.
 func (s *Summary) spreads(caption string, rows []Row, of func(Row) *Spread) result.Table {
-	t := result.Table{Caption: caption, Columns: columns(slices.Concat([]string{"where", "size", "packets/s"}, spreadNames(), []string{"floor mean"})...)}
+	t := result.Table{Caption: caption, Columns: Columns(1, slices.Concat([]string{"where", "size", "packets/s"}, spreadNames(), []string{"floor mean"})...)}
 	for _, r := range rows {
-		head := []result.Cell{{Text: r.String()}, text("%d", r.Size), text("%.0f", r.Rate)}
+		head := []result.Cell{{Text: r.String()}, Text("%d", r.Size), Text("%.0f", r.Rate)}
 		t.Rows = append(t.Rows, line(r, head, func() []result.Cell {
 			x := of(r)
 			if x == nil {
@@ -142,7 +95,7 @@ func (s *Summary) spreads(caption string, rows []Row, of func(Row) *Spread) resu
 			last.Instead = "not one kernel's clock at both ends"
 		}
 	}
-	t.Rows = append(t.Rows, s.leftOut()...)
+	t.Rows = append(t.Rows, LeftOut(s.Unsupported)...)
 	return t
 }
 
@@ -274,20 +227,20 @@ func (s *Summary) variation() result.Section {
 func (s *Summary) order() result.Section {
 	t := result.Table{
 		Caption: "What became of the packets of all valid repeats, within the cut. Lost: RFC 7680. Reordered: RFC 4737, section 3.3, and how far (4.2). Duplicates: RFC 5560.",
-		Columns: columns("where", "stream", "size", "sent", "lost", "%", "reordered", "%", "extent", "duplicates"),
+		Columns: Columns(1, "where", "stream", "size", "sent", "lost", "%", "reordered", "%", "extent", "duplicates"),
 	}
 	t.Columns[1].Number = false
 	for _, r := range s.Rows {
-		head := []result.Cell{{Text: r.String()}, {Text: strings.TrimSuffix(r.Metric+", "+r.Way, ", ")}, text("%d", r.Size)}
+		head := []result.Cell{{Text: r.String()}, {Text: strings.TrimSuffix(r.Metric+", "+r.Way, ", ")}, Text("%d", r.Size)}
 		t.Rows = append(t.Rows, line(r, head, func() []result.Cell {
 			received := r.Sent - r.Lost
 			return []result.Cell{
-				text("%d", r.Sent), text("%d", r.Lost), percent(r.Lost, r.Sent), text("%d", r.Reordered), percent(r.Reordered, received),
-				text("%d", r.Extent), text("%d", r.Duplicates),
+				Text("%d", r.Sent), Text("%d", r.Lost), percent(r.Lost, r.Sent), Text("%d", r.Reordered), percent(r.Reordered, received),
+				Text("%d", r.Extent), Text("%d", r.Duplicates),
 			}
 		}))
 	}
-	t.Rows = append(t.Rows, s.leftOut()...)
+	t.Rows = append(t.Rows, LeftOut(s.Unsupported)...)
 	return result.Section{Name: "order", Title: "Loss and order", Tables: []result.Table{t}}
 }
 
@@ -295,5 +248,5 @@ func percent(part, whole int) result.Cell {
 	if whole == 0 {
 		return result.Cell{Text: "–"}
 	}
-	return text("%.3f", 100*float64(part)/float64(whole))
+	return Text("%.3f", 100*float64(part)/float64(whole))
 }

@@ -18,14 +18,14 @@ func (s *Summary) efficiency() result.Section {
 	}
 	t := result.Table{
 		Caption: "CPU time of a packet on the sender's and the receiver's CPUs, in nanoseconds. Relative: to direct on the same substrate, repeat by repeat. " + unitNote,
-		Columns: columns("where", "size", "packets/s", "total", "relative", "user", "kernel", "interrupt", "counted", "background", "floor total", "split"),
+		Columns: Columns(1, "where", "size", "packets/s", "total", "relative", "user", "kernel", "interrupt", "counted", "background", "floor total", "split"),
 	}
 	t.Columns[len(t.Columns)-1].Number = false
 	for _, r := range s.rows(Efficiency, "") {
-		head := []result.Cell{{Text: r.String()}, text("%d", r.Size), text("%.0f", r.Rate)}
+		head := []result.Cell{{Text: r.String()}, Text("%d", r.Size), Text("%.0f", r.Rate)}
 		t.Rows = append(t.Rows, line(r, head, func() []result.Cell { return s.useCells(r) }))
 	}
-	t.Rows = append(t.Rows, s.leftOut()...)
+	t.Rows = append(t.Rows, LeftOut(s.Unsupported)...)
 	x.Tables = []result.Table{t}
 	x.Charts = []result.Chart{{
 		Name: Efficiency, Title: "CPU time per packet", Y: "CPU time per packet, ns", Parts: []string{"user", "kernel", "interrupt"},
@@ -50,13 +50,13 @@ func (s *Summary) useCells(r Row) []result.Cell {
 		return nil
 	}
 	none := result.Cell{Text: "–"}
-	cells := []result.Cell{within(u.Total), none, none, none, none, within(u.Counted), plain(u.Background.Mean)}
+	cells := []result.Cell{Within(u.Total), none, none, none, none, Within(u.Counted), Number(u.Background.Mean)}
 	if u.Relative != nil {
-		cells[1] = within(*u.Relative)
+		cells[1] = Within(*u.Relative)
 	}
 	split := "not given: " + u.Why
 	if p := u.Split; p != nil {
-		cells[2], cells[3], cells[4] = plain(p.User), plain(p.Kernel), plain(p.Interrupt)
+		cells[2], cells[3], cells[4] = Number(p.User), Number(p.Kernel), Number(p.Interrupt)
 		split = fmt.Sprintf("given, of %d of %d repeats", u.Agreed, r.Repeats)
 	}
 	floor := s.floored(r, func(f Row) float64 {

@@ -13,18 +13,18 @@ import (
 func (s *Summary) instrument() result.Section {
 	sent := result.Table{
 		Caption: "How the streams were sent: how long after its time the 99th percentile of packets left, and the latest of all, in microseconds; how far the time of day moved against the steady clock in one stream; by how many millionths the clocks of two kernels ran apart, which was taken out; whose the receive stamps are.",
-		Columns: columns("where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "skew", "stamps"),
+		Columns: Columns(1, "where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "skew", "stamps"),
 	}
 	sent.Columns[1].Number, sent.Columns[8].Number = false, false
 	for _, r := range s.Rows {
-		head := []result.Cell{{Text: r.String()}, {Text: r.Metric + ", " + r.Way}, text("%d", r.Size), text("%.0f", r.Rate)}
+		head := []result.Cell{{Text: r.String()}, {Text: r.Metric + ", " + r.Way}, Text("%d", r.Size), Text("%.0f", r.Rate)}
 		sent.Rows = append(sent.Rows, line(r, head, func() []result.Cell {
-			return []result.Cell{within(r.Schedule), plain(r.ScheduleMax), plain(r.Drift), plain(r.Skew), {Text: r.Stamps}}
+			return []result.Cell{Within(r.Schedule), Number(r.ScheduleMax), Number(r.Drift), Number(r.Skew), {Text: r.Stamps}}
 		}))
 	}
 	ports := result.Table{
 		Caption: "The ports, as they were: link type, MTU in bytes, IPv6, how neighbours were known, where the kernel did its receive work, and the offloads that were on.",
-		Columns: columns("where", "instance", "interface", "link", "MTU", "IPv6", "neighbours", "receive work", "offloads on"),
+		Columns: Columns(1, "where", "instance", "interface", "link", "MTU", "IPv6", "neighbours", "receive work", "offloads on"),
 	}
 	for i := range ports.Columns {
 		ports.Columns[i].Number = ports.Columns[i].Name == "MTU"
@@ -32,7 +32,7 @@ func (s *Summary) instrument() result.Section {
 	for _, w := range s.Ports {
 		for _, p := range w.Ports {
 			ports.Rows = append(ports.Rows, result.Line{Cells: []result.Cell{
-				{Text: w.String()}, {Text: p.Instance}, {Text: p.Interface}, {Text: p.Driver}, text("%d", p.MTU), {Text: p.IPv6},
+				{Text: w.String()}, {Text: p.Instance}, {Text: p.Interface}, {Text: p.Driver}, Text("%d", p.MTU), {Text: p.IPv6},
 				{Text: p.Neighbour}, {Text: p.Receiving}, {Text: strings.Join(p.Offloads, ", ")},
 			}})
 		}

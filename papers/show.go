@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"vitrine/measure"
 )
 
 // cells are a row's figures, each followed by the paper's where it has one. Of a
@@ -44,18 +46,12 @@ func (e Exhibit) cells(row Row, r Readings) (name string, cells []string, mark s
 	return name, cells, mark
 }
 
-// short is a number to about three digits.
+// short is a number to about three digits, below 1 too.
 func short(v float64) string {
-	a := max(v, -v)
-	switch {
-	case a >= 1000:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case a >= 1 || a == 0:
-		return strconv.FormatFloat(v, 'f', 2, 64)
+	if a := max(v, -v); 0 < a && a < 1 {
+		return strconv.FormatFloat(v, 'f', 3, 64)
 	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
+	return measure.Figure(v)
 }
 
 // legend explains the table.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"vitrine/measure"
@@ -30,63 +29,20 @@ func (r *Report) note() string {
 	return fmt.Sprintf("Frames of %d bytes without the frame check sequence, %.0f a second. Intervals are 95%%, of the repeats.", r.Settings.Size, r.Settings.Rate)
 }
 
-// figure is a number to about three digits.
-func figure(v float64) string {
-	a := max(v, -v)
-	switch {
-	case a >= 1000:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
-func plain(v float64) result.Cell { return result.Cell{Text: figure(v)} }
-
-func text(format string, v ...any) result.Cell { return result.Cell{Text: fmt.Sprintf(format, v...)} }
-
-// within is an interval's mean, and where it lies.
-func within(i delay.Interval) result.Cell {
-	c := plain(i.Mean)
-	if i.Confidence > 0 {
-		c.Note = fmt.Sprintf("%s to %s", figure(i.Low), figure(i.High))
-	}
-	return c
-}
-
-// columns of figures, behind words.
-func columns(words int, names ...string) []result.Column {
-	list := make([]result.Column, len(names))
-	for i, name := range names {
-		list[i] = result.Column{Name: name, Number: i >= words}
-	}
-	return list
-}
-
-// leftOut are chains that were not measured.
-func (r *Report) leftOut() []result.Line {
-	var list []result.Line
-	for _, path := range slices.Sorted(maps.Keys(r.Unsupported)) {
-		list = append(list, result.Line{Cells: []result.Cell{{Text: path}}, Instead: "left out: " + r.Unsupported[path]})
-	}
-	return list
-}
-
 func (r *Report) roundTrip() result.Section {
 	t := result.Table{
 		Caption: "Round trip through chains of so many hops, in microseconds. " + r.note(),
-		Columns: columns(1, "chain", "hops", "least", "median", "mean", "p99", "sent", "lost", "reordered"),
+		Columns: measure.Columns(1, "chain", "hops", "least", "median", "mean", "p99", "sent", "lost", "reordered"),
 	}
 	for _, c := range r.Chains {
 		for _, p := range c.Points {
 			t.Rows = append(t.Rows, result.Line{Mark: c.Mark(), Cells: []result.Cell{
-				{Text: c.name(p.Injected)}, text("%d", p.Length), plain(p.Least), within(p.RoundTrip), within(p.Mean), within(p.P99),
-				text("%d", p.Sent), text("%d", p.Lost), text("%d", p.Reordered),
+				{Text: c.name(p.Injected)}, measure.Text("%d", p.Length), measure.Number(p.Least), measure.Within(p.RoundTrip), measure.Within(p.Mean), measure.Within(p.P99),
+				measure.Text("%d", p.Sent), measure.Text("%d", p.Lost), measure.Text("%d", p.Reordered),
 			}})
 		}
 	}
-	t.Rows = append(t.Rows, r.leftOut()...)
+	t.Rows = append(t.Rows, measure.LeftOut(r.Unsupported)...)
 	return result.Section{
 		Name: "chain", Title: "Round trip by length",
 		Text: []string{"The paper's figure 8. Probes pass each hop in turn; the reply comes straight back (figure 7). A chain of 0 hops is sender and receiver alone."},
@@ -136,14 +92,14 @@ func (r *Report) curves(of func(Point) delay.Interval) []result.Curve {
 func (r *Report) variation() result.Section {
 	t := result.Table{
 		Caption: "Delay variation as mean jitter, RFC 3550 section 6.4.1, of round trips, in microseconds. " + r.note(),
-		Columns: columns(1, "chain", "hops", "jitter"),
+		Columns: measure.Columns(1, "chain", "hops", "jitter"),
 	}
 	for _, c := range r.Chains {
 		for _, p := range c.Points {
-			t.Rows = append(t.Rows, result.Line{Mark: c.Mark(), Cells: []result.Cell{{Text: c.name(p.Injected)}, text("%d", p.Length), within(p.Jitter)}})
+			t.Rows = append(t.Rows, result.Line{Mark: c.Mark(), Cells: []result.Cell{{Text: c.name(p.Injected)}, measure.Text("%d", p.Length), measure.Within(p.Jitter)}})
 		}
 	}
-	t.Rows = append(t.Rows, r.leftOut()...)
+	t.Rows = append(t.Rows, measure.LeftOut(r.Unsupported)...)
 	return result.Section{
 		Name: "chain-variation", Title: "Delay variation by length", Text: []string{"The paper's figure 9."},
 		Charts: []result.Chart{{
@@ -157,11 +113,11 @@ func (r *Report) variation() result.Section {
 func (r *Report) linearity() result.Section {
 	lines := result.Table{
 		Caption: "Least-squares lines through the means of each length. " + r.note(),
-		Columns: columns(2, "chain", "of", "at 0 hops, µs", "per hop, µs", "R squared"),
+		Columns: measure.Columns(2, "chain", "of", "at 0 hops, µs", "per hop, µs", "R squared"),
 	}
 	rest := result.Table{
 		Caption: "What was measured less what the line says, in microseconds. " + r.note(),
-		Columns: columns(2, "chain", "of"),
+		Columns: measure.Columns(2, "chain", "of"),
 	}
 	for _, length := range r.Settings.Lengths {
 		rest.Columns = append(rest.Columns, result.Column{Name: fmt.Sprintf("%d hops", length), Number: true})
@@ -169,13 +125,13 @@ func (r *Report) linearity() result.Section {
 	for _, c := range r.Chains {
 		for _, f := range c.Fits {
 			head := []result.Cell{{Text: c.name(false)}, {Text: f.Of}}
-			slope := within(f.Slope)
-			slope.Text = figure(f.PerHop)
-			lines.Rows = append(lines.Rows, result.Line{Mark: c.Mark(), Cells: slices.Concat(head, []result.Cell{plain(f.Intercept), slope, text("%.4f", f.R2)})})
+			slope := measure.Within(f.Slope)
+			slope.Text = measure.Figure(f.PerHop)
+			lines.Rows = append(lines.Rows, result.Line{Mark: c.Mark(), Cells: slices.Concat(head, []result.Cell{measure.Number(f.Intercept), slope, measure.Text("%.4f", f.R2)})})
 			rest.Rows = append(rest.Rows, result.Line{Mark: c.Mark(), Cells: slices.Concat(head, residuals(r.Settings.Lengths, f.Residuals))})
 		}
 	}
-	lines.Rows = append(lines.Rows, r.leftOut()...)
+	lines.Rows = append(lines.Rows, measure.LeftOut(r.Unsupported)...)
 	return result.Section{
 		Name: "chain-fit", Title: "How linear", Text: []string{"The paper's Table III. A hop that takes more than the others shows in what the line leaves."},
 		Tables: []result.Table{lines, rest},
@@ -189,7 +145,7 @@ func residuals(lengths []int, list []Residual) []result.Cell {
 		cells[i] = result.Cell{Text: "–"}
 		for _, x := range list {
 			if x.Length == length {
-				cells[i] = within(x.Value)
+				cells[i] = measure.Within(x.Value)
 			}
 		}
 	}
@@ -201,14 +157,14 @@ func (r *Report) injection() result.Section {
 	t := result.Table{
 		Caption: "Added: by how much chains that pass the hop took longer with the delay than without, less the same of those that do not pass it. " +
 			"By length: what was measured with the delay, less the line of what was measured without. Microseconds.",
-		Columns: columns(2, "chain", "of", "added"),
+		Columns: measure.Columns(2, "chain", "of", "added"),
 	}
 	for _, length := range r.Settings.Lengths {
 		t.Columns = append(t.Columns, result.Column{Name: fmt.Sprintf("%d hops", length), Number: true})
 	}
 	for _, c := range r.Chains {
 		for _, f := range c.Found {
-			head := []result.Cell{{Text: c.name(false)}, {Text: f.Of}, within(f.Added)}
+			head := []result.Cell{{Text: c.name(false)}, {Text: f.Of}, measure.Within(f.Added)}
 			t.Rows = append(t.Rows, result.Line{Mark: c.Mark(), Cells: slices.Concat(head, residuals(r.Settings.Lengths, f.Residuals))})
 		}
 	}
@@ -222,9 +178,9 @@ func (r *Report) injection() result.Section {
 // settings says what the results were taken with, in the words of those who say
 // what is to be said (RFC 8172, draft-ietf-bmwg-containerized-infra).
 func (r *Report) settings(m result.Manifest) result.Section {
-	t := result.Table{Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: columns(2, "what", "here")}
+	t := result.Table{Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: measure.Columns(2, "what", "here")}
 	say := func(name, format string, v ...any) {
-		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: name}, text(format, v...)}})
+		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: name}, measure.Text(format, v...)}})
 	}
 	s := r.Settings
 	say("frame size", "%d bytes, without the frame check sequence (with it 4 more)", s.Size)
@@ -252,7 +208,7 @@ func (r *Report) settings(m result.Manifest) result.Section {
 		for _, x := range c.streams {
 			late = max(late, float64(x.Sent.Schedule.P99)/1e3)
 		}
-		say(c.String(), "forwarding: %s; 99%% of each stream sent within %s µs of its time", strings.Join(c.Forwarding, "; "), figure(late))
+		say(c.String(), "forwarding: %s; 99%% of each stream sent within %s µs of its time", strings.Join(c.Forwarding, "; "), measure.Figure(late))
 	}
 	for _, note := range r.Notes {
 		say("left out", "%s", note)
