@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/netns"
@@ -132,12 +133,15 @@ func (s *Segment) BridgeAt(links *netlink.Handle, name string) (int, error) {
 	return br.Index, nil
 }
 
+// pairs is the group of the outer parts of pairs, in the segment's namespace.
+const pairs = 1
+
 // Pair makes a pair of interfaces, one end outside under the name of the outer
 // part, up and with the given master (0: none), the other in the instance's
 // namespace from the first. It notes the outer part's index.
 func (s *Segment) Pair(end *End, master int) error {
 	veth := netlink.NewVeth(netlink.LinkAttrs{
-		Name: end.Outer, Alias: end.Instance, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp,
+		Name: end.Outer, Alias: end.Instance, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp, Group: pairs,
 	})
 	veth.PeerName, veth.PeerMTU, veth.PeerNamespace = Inside, uint32(s.MTU), netlink.NsFd(end.NS)
 	if err := s.outside(end).LinkAdd(veth); err != nil {
@@ -176,7 +180,7 @@ func (s *Segment) Again(end *End, join func() error) error {
 // namespace, up: the outer part, with the given master (0: none), and another,
 // whose index it gives.
 func (s *Segment) Cable(end *End, master int) (int, error) {
-	veth := netlink.NewVeth(netlink.LinkAttrs{Name: end.Outer, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp})
+	veth := netlink.NewVeth(netlink.LinkAttrs{Name: end.Outer, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp, Group: pairs})
 	veth.PeerName = end.Outer + "i"
 	if err := s.Links.LinkAdd(veth); err != nil {
 		return 0, fmt.Errorf("making a pair of interfaces: %w", err)
@@ -212,6 +216,34 @@ func (s *Segment) Unpair(end *End) error {
 		return fmt.Errorf("removing interface %s: %w", end.Outer, err)
 	}
 	end.Index = 0
+	return nil
+}
+
+// unpairAll removes all pairs whose outer parts are in the segment's namespace, in
+// one call: the kernel waits for each removal, some 20 ms for one and for all.
+func (s *Segment) unpairAll() error {
+	var there []*End
+	for _, end := range s.attached {
+		if end.Index != 0 && end.Links == nil {
+			there = append(there, end)
+		}
+	}
+	if len(there) < 2 {
+		return nil
+	}
+	err := netns.Do(s.Path(), func() error {
+		request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+		request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(pairs)))
+		_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+	if err != nil && !errors.Is(err, unix.ENODEV) { // all went with their instances
+		return fmt.Errorf("removing the interfaces of %d instances: %w", len(there), err)
+	}
+	for _, end := range there {
+		end.Index = 0
+	}
 	return nil
 }
 

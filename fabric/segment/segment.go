@@ -308,6 +308,9 @@ func (s *Segment) Close(context.Context) error {
 }
 
 func (s *Segment) close() error {
+	if err := s.unpairAll(); err != nil {
+		return err
+	}
 	for instance := range s.attached {
 		if err := s.detach(instance); err != nil {
 			return err
