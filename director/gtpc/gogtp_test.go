@@ -21,14 +21,7 @@ func TestGoGTPPrograms(t *testing.T) {
 		t.Skip("builds and runs four programs")
 	}
 	n := newNetwork(t)
-	n.pgws = []*program{
-		n.program("pgw", "pgw-1", n.pgw(41), "Started serving S5-U"),
-		n.program("pgw", "pgw-2", n.pgw(42), "Started serving S5-U"),
-	}
-	sgws := []*program{
-		n.program("sgw", "sgw-1", n.sgw(21, 31), "Started serving S5-U"),
-		n.program("sgw", "sgw-2", n.sgw(22, 32), "Started serving S5-U"),
-	}
+	sgws := n.gateways()
 	d := n.direct(1, 2)
 	mme := n.mme(d)
 
@@ -37,7 +30,6 @@ func TestGoGTPPrograms(t *testing.T) {
 	for i := range first {
 		mme.wait("Bearer modified with S-GW for Subscriber: " + imsi(i))
 	}
-	const made, ended = "Session created with MME and P-GW for Subscriber: ", "Session deleted for Subscriber: "
 	before := n.places(sgws, made, first)
 	if len(before) != first || len(slices.Compact(slices.Sorted(maps.Values(before)))) != 2 {
 		t.Fatalf("sessions of the first %d subscribers: %v", first, before)
@@ -105,18 +97,10 @@ func TestGoGTPThroughTwoDirectors(t *testing.T) {
 		t.Skip("builds and runs four programs")
 	}
 	n := newNetwork(t)
-	n.pgws = []*program{
-		n.program("pgw", "pgw-1", n.pgw(41), "Started serving S5-U"),
-		n.program("pgw", "pgw-2", n.pgw(42), "Started serving S5-U"),
-	}
-	sgws := []*program{
-		n.program("sgw", "sgw-1", n.sgw(21, 31), "Started serving S5-U"),
-		n.program("sgw", "sgw-2", n.sgw(22, 32), "Started serving S5-U"),
-	}
+	sgws := n.gateways()
 	a, b := n.direct(1, 2), n.direct(3, 4)
 	mme := n.mme(a)
 	one, two := n.ownMME(13, a), n.ownMME(15, b)
-	const made, ended = "Session created with MME and P-GW for Subscriber: ", "Session deleted for Subscriber: "
 
 	const both = 12
 	for i := range both {
@@ -168,5 +152,8 @@ func TestGoGTPThroughTwoDirectors(t *testing.T) {
 		}
 	}
 }
+
+// What go-gtp's S-GW logs of a subscriber.
+const made, ended = "Session created with MME and P-GW for Subscriber: ", "Session deleted for Subscriber: "
 
 func imsi(i int) string { return fmt.Sprintf("00101%010d", i) }

@@ -68,6 +68,18 @@ func (n *network) pgw(s5 byte) string {
 		n.ip(s5), n.ip(s5+100), n.ip(s5+110))
 }
 
+// gateways starts go-gtp's gateways, two of each, and gives the S-GWs.
+func (n *network) gateways() (sgws []*program) {
+	n.t.Helper()
+	for i := range byte(2) {
+		n.pgws = append(n.pgws, n.program("pgw", fmt.Sprintf("pgw-%d", i+1), n.pgw(41+i), "Started serving S5-U"))
+	}
+	for i := range byte(2) {
+		sgws = append(sgws, n.program("sgw", fmt.Sprintf("sgw-%d", i+1), n.sgw(21+i, 31+i), "Started serving S5-U"))
+	}
+	return sgws
+}
+
 // mme starts go-gtp's MME, before a director.
 func (n *network) mme(through *side) *program {
 	n.t.Helper()

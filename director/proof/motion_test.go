@@ -294,16 +294,21 @@ func (m *motion) keepChanging(transactions int64) count {
 	return c
 }
 
-// judge holds what the phones counted against the capture.
-func (m *motion) judge(sum tally) {
+// captured fails the test if the capture has less than the phones counted, or
+// packets that a director refused.
+func (m *motion) captured(sum tally) {
 	m.t.Helper()
 	// Of one ACK in a hundred, which is lost, a phone knows nothing.
-	if over := m.ledger.over.Load(); over < sum.transactions*97/100 {
-		m.t.Errorf("%d transactions by the phones, the capture has %d", sum.transactions, over)
+	if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
+		m.t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
 	}
-	if m.ledger.refused > 0 {
-		m.t.Errorf("directors refused %d packets", m.ledger.refused)
-	}
+}
+
+// judge holds what the phones counted against the capture, and the instances to
+// their share.
+func (m *motion) judge(sum tally) {
+	m.t.Helper()
+	m.captured(sum)
 	for _, in := range append(m.stopped, m.instances...) {
 		if m.ledger.began(in) == 0 {
 			m.t.Errorf("%s had no transaction", in.name)

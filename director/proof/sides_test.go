@@ -130,8 +130,5 @@ func TestTransactionsOverTwoDirectors(t *testing.T) {
 	if n := m.ledger.shared(); int64(n) < sum.transactions/4 {
 		t.Errorf("%d of %d transactions came by both directors: this shows nothing", n, sum.transactions)
 	}
-	// Of one ACK in a hundred, which is lost, a phone knows nothing.
-	if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
-		t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
-	}
+	m.captured(sum)
 }

@@ -58,9 +58,7 @@ func TestTransportsInMotion(t *testing.T) {
 					t.Errorf("%s could not send %g messages over TCP", d.name, n)
 				}
 			}
-			if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
-				t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
-			}
+			m.captured(sum)
 			m.lost(sum, nil)
 			m.report("a transaction changed instances", m.ledger.strayedBut(func(r *record) bool { return r.longer(m.transition) }), nil)
 		})
