@@ -37,6 +37,7 @@ type Setting struct {
 	Substrate   string             `json:"substrate"`                        // Such as process.
 	Options     string             `json:"options"`                          // Such as pinning=on; empty when none varies.
 	Accelerator string             `json:"accelerator,omitempty"`            // What virtual machines ran with; tcg is emulation, not comparable with hardware. Left out: there were none.
+	Unlimited   bool               `json:"boot_unlimited,omitempty"`         // Instances booted without their CPU quota, which held from their first command on; else boot_seconds is with it.
 	Components  []ComponentProfile `json:"components" jsonschema:"required"` // What each component costs.
 	Sizes       []SizeProfile      `json:"sizes" jsonschema:"required"`      // Ascending by vCPUs.
 }

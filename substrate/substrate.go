@@ -100,6 +100,19 @@ func AcceleratorOf(ctx context.Context, s Substrate) (string, error) {
 	return "", nil
 }
 
+// A Booter is a Substrate whose instances boot before anything runs in them.
+type Booter interface {
+	// BootsUnlimited says that they do so without their CPU quota, which holds from
+	// their first command on.
+	BootsUnlimited() bool
+}
+
+// BootsUnlimited says whether a substrate's instances boot without their CPU quota.
+func BootsUnlimited(s Substrate) bool {
+	b, ok := s.(Booter)
+	return ok && b.BootsUnlimited()
+}
+
 // A Checker says what of a back end this host can do.
 type Checker interface {
 	Check(ctx context.Context) []Check

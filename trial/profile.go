@@ -30,19 +30,22 @@ func (c *campaign) saveProfile() error {
 }
 
 // keepBoots takes the boot times of sizes that a resumed run did not deploy
-// again from its profile before.
+// again from its profile before, and how its instances boot.
 func keepBoots(p, before *vitrine.Profile) {
 	if before == nil {
 		return
 	}
 	type key struct{ substrate, options, sizing string }
-	boots := map[key]float64{}
+	boots, unlimited := map[key]float64{}, map[key]bool{}
 	for _, s := range before.Settings {
+		unlimited[key{s.Substrate, s.Options, ""}] = s.Unlimited
 		for _, z := range s.Sizes {
 			boots[key{s.Substrate, s.Options, z.Sizing}] = z.Boot
 		}
 	}
-	for _, s := range p.Settings {
+	for k := range p.Settings {
+		s := &p.Settings[k]
+		s.Unlimited = s.Unlimited || unlimited[key{s.Substrate, s.Options, ""}]
 		for i := range s.Sizes {
 			if z := &s.Sizes[i]; z.Source == vitrine.SourceMeasured && z.Boot == 0 {
 				z.Boot = boots[key{s.Substrate, s.Options, z.Sizing}]
@@ -76,16 +79,17 @@ func (c *campaign) profile() (vitrine.Profile, error) {
 	p.Provenance.Outcomes = hex.EncodeToString(trials.Sum(nil))
 	for _, choice := range c.Deployment.Servers.Choices() {
 		var measured []size.Profiled
+		unlimited := false
 		for _, f := range c.found {
 			if f.choice == choice {
-				measured = append(measured, f.Profiled)
+				measured, unlimited = append(measured, f.Profiled), unlimited || f.unlimited
 			}
 		}
 		if len(measured) == 0 {
 			continue
 		}
 		s := size.Setting(c.space(), measured, c.Seed)
-		s.Substrate, s.Options = choice.Substrate, choice.Options
+		s.Substrate, s.Options, s.Unlimited = choice.Substrate, choice.Options, unlimited
 		s.Accelerator = accelerators[[2]string{choice.Substrate, choice.Options}]
 		p.Settings = append(p.Settings, s)
 	}

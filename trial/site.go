@@ -37,6 +37,7 @@ type site struct {
 	awake    []*awake // what keeps the function's CPUs awake
 
 	accelerator string // of the function's virtual machines; empty: it has none
+	unlimited   bool   // the function's instances boot without their quota
 }
 
 // openSite makes the back ends of one combination and puts the generator in place.
@@ -51,7 +52,7 @@ func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error
 	if err != nil {
 		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
 	}
-	s.function = function
+	s.function, s.unlimited = function, substrate.BootsUnlimited(function)
 	if s.accelerator, err = substrate.AcceleratorOf(ctx, function); err != nil {
 		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
 	}

@@ -10,7 +10,8 @@ import (
 
 // A finding is what was found of one sizing under one choice of the options.
 type finding struct {
-	choice spec.Choice
+	choice    spec.Choice
+	unlimited bool // its instances booted without their quota
 	size.Profiled
 }
 
@@ -26,7 +27,7 @@ func (c *campaign) learn(lazy *lazySite, rates seeking, history []vitrine.Outcom
 	m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
 	m.Bottleneck, _ = size.Bottleneck(m.Utilization, c.Deployment.Mode.ScaleOn)
 	m.Loads = rate.Loads(history, m.Capacities[0].Threshold)
-	c.found = append(c.found, finding{choice, size.Profiled{Measured: m, Boot: lazy.boot(), History: history}})
+	c.found = append(c.found, finding{choice, lazy.site != nil && lazy.site.unlimited, size.Profiled{Measured: m, Boot: lazy.boot(), History: history}})
 	c.summary.Sizings = append(c.summary.Sizings, result.Sizing{
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
 		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again,

@@ -355,13 +355,17 @@ func TestCampaignFindsCapacity(t *testing.T) {
 	}
 }
 
-// An emulated is a substrate that says of itself that it emulates machines.
+// An emulated is a substrate that says of itself that it emulates machines, which
+// boot without their quota.
 type emulated struct{ substrate.Substrate }
+
+func (emulated) BootsUnlimited() bool { return true }
 
 func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Emulation, nil }
 
 // TestEmulationIsMarked: every trial says what its virtual machines ran with, and
-// the profile made of them does, also when all are on record.
+// the profile made of them does and says how they booted, also when all are on
+// record.
 func TestEmulationIsMarked(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
 	plain := c.config.Backends.Substrate
@@ -384,7 +388,7 @@ func TestEmulationIsMarked(t *testing.T) {
 		}
 		conforms(t, text)
 		p, err := vitrine.ParseProfile(text)
-		if err != nil || p.Settings[0].Accelerator != vitrine.Emulation {
+		if err != nil || p.Settings[0].Accelerator != vitrine.Emulation || !p.Settings[0].Unlimited {
 			t.Errorf("the profile is not marked: %v\n%s", err, text)
 		}
 	}

@@ -170,11 +170,7 @@ func (t tree) enable(path string) error {
 // limit writes the limits.
 func (g *Group) limit(l Limits) error {
 	if l.VCPUs > 0 {
-		quota, err := l.Quota()
-		if err != nil {
-			return err
-		}
-		if err := g.quota(quota.Microseconds(), l.Period.Microseconds()); err != nil {
+		if err := g.SetQuota(l); err != nil {
 			return err
 		}
 	}
@@ -208,15 +204,26 @@ func (g *Group) idle() error {
 	return set(dir, "cpu.shares", "2")
 }
 
-func (g *Group) quota(quota, period int64) error {
+// SetQuota changes the CPU quota, of the limits the only one, to what they say.
+func (g *Group) SetQuota(l Limits) error {
 	dir := g.dir(g.host.tree(CPU))
-	if g.host.Version == 2 {
-		return set(dir, "cpu.max", fmt.Sprintf("%d %d", quota, period))
+	if l.VCPUs == 0 {
+		if g.host.Version == 2 {
+			return set(dir, "cpu.max", "max")
+		}
+		return set(dir, "cpu.cfs_quota_us", "-1")
 	}
-	if err := set(dir, "cpu.cfs_period_us", strconv.FormatInt(period, 10)); err != nil {
+	quota, err := l.Quota()
+	if err != nil {
 		return err
 	}
-	return set(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10))
+	if g.host.Version == 2 {
+		return set(dir, "cpu.max", fmt.Sprintf("%d %d", quota.Microseconds(), l.Period.Microseconds()))
+	}
+	if err := set(dir, "cpu.cfs_period_us", strconv.FormatInt(l.Period.Microseconds(), 10)); err != nil {
+		return err
+	}
+	return set(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota.Microseconds(), 10))
 }
 
 // memory limits memory, and swap to none where the kernel can: a function that

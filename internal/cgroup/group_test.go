@@ -74,6 +74,15 @@ func TestCgroupLimits(t *testing.T) {
 	if h.Version == 2 {
 		want = map[string]string{"cpu.max": "3000 20000", "memory.max": "67108864", "cpuset.cpus": "0"}
 	}
+	for _, l := range []Limits{{}, {VCPUs: 0.15, Period: 20 * time.Millisecond}} { // taken away and given again
+		if err := g.SetQuota(l); err != nil {
+			t.Fatal(err)
+		}
+		quota, err := get(g.dir(h.tree(CPU)), map[int]string{1: "cpu.cfs_quota_us", 2: "cpu.max"}[h.Version])
+		if has := !strings.HasPrefix(string(quota), "-1") && !strings.HasPrefix(string(quota), "max"); err != nil || has != (l.VCPUs > 0) {
+			t.Errorf("the quota of %+v is %q, %v", l, quota, err)
+		}
+	}
 	for file, value := range want {
 		controller, _, _ := strings.Cut(file, ".")
 		if !h.Has(controller) {

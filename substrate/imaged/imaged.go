@@ -55,6 +55,9 @@ func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 	return substrate.AcceleratorOf(ctx, s.config.Substrate)
 }
 
+// BootsUnlimited says whether the substrate's instances boot without their quota.
+func (s *Substrate) BootsUnlimited() bool { return substrate.BootsUnlimited(s.config.Substrate) }
+
 // Create makes the instance with the image that was built for this substrate. A
 // Spec.Image that is no application's is left to the substrate.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {

@@ -60,6 +60,18 @@ func (in *Instance) make() error {
 	return nil
 }
 
+// SetQuota changes the CPU quota from that of the Spec; 0: none. Where CPUs of its
+// own are the instance's quota, it keeps that.
+func (in *Instance) SetQuota(vcpus float64) error {
+	if in.group == nil {
+		return nil
+	}
+	if err := in.group.SetQuota(cgroup.Limits{VCPUs: vcpus, Period: in.spec.CFSPeriod}); err != nil {
+		return fmt.Errorf("changing the CPU quota of %s: %w", in.spec.Name, err)
+	}
+	return nil
+}
+
 // NetNS is the path of its network namespace; empty when it shares the host's.
 func (in *Instance) NetNS() string { return in.netns }
 

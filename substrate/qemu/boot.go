@@ -25,8 +25,8 @@ type running struct {
 }
 
 const (
-	// bootTime bounds a machine's start: emulated, and with a tenth of a CPU, it
-	// takes the better part of a minute.
+	// bootTime bounds a machine's start: emulated it takes three to five seconds
+	// of a CPU, and as much longer as its quota or a busy host gives it less than one.
 	bootTime = 5 * time.Minute
 	// offTime is how long a machine may take to switch itself off.
 	offTime = 10 * time.Second
@@ -109,7 +109,11 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := machine.Start(ctx, in.place, in.machineSpec())
+	err = in.quota(0)
+	var m *machine.Machine
+	if err == nil {
+		m, err = machine.Start(ctx, in.place, in.machineSpec())
+	}
 	if err != nil {
 		return nil, errors.Join(err, use.Close())
 	}
@@ -124,6 +128,9 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 			err = g.mirror.tree(ctx, g.agent, in.substrate.resolve(path))
 		}
 	}
+	if err == nil {
+		err = in.quota(in.spec.VCPUs)
+	}
 	if err != nil {
 		ctx, cancel := substrate.Ending(ctx)
 		defer cancel()
@@ -131,6 +138,14 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	}
 	in.substrate.config.Logger.Debug("virtual machine is up", "instance", in.spec.Name, "accelerator", in.files.accelerator, "took", time.Since(began))
 	return g, nil
+}
+
+// quota changes the machine's CPU quota, where it is another while it boots.
+func (in *Instance) quota(vcpus float64) error {
+	if in.spec.VCPUs == 0 || !in.substrate.BootsUnlimited() {
+		return nil
+	}
+	return in.place.SetQuota(vcpus)
 }
 
 // machineSpec is the machine as QEMU is to make it.

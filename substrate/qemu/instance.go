@@ -14,6 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/substrate"
+	"vitrine/substrate/process"
 	"vitrine/substrate/qemu/machine"
 )
 
@@ -22,7 +23,7 @@ type Instance struct {
 	substrate *Substrate
 	spec      substrate.Spec
 	files     *guestFiles
-	place     substrate.Instance // QEMU's
+	place     *process.Instance // QEMU's
 
 	life sync.Mutex // held by Start, Stop and Remove from beginning to end
 	main *command   // what Start started; nil after Stop
@@ -58,7 +59,7 @@ func (in *Instance) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in.place = place
+	in.place = place.(*process.Instance)
 	return s.overlay(ctx, in.spec.Image, filepath.Join(dir, overlayFile))
 }
 

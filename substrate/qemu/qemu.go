@@ -8,6 +8,7 @@
 package qemu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,10 @@ type Config struct {
 	Files []string `yaml:"files" json:"files,omitempty"`
 	// VFIO gives instances devices of the host: sprout-1: ["0000:3b:02.0"].
 	VFIO map[string][]string `yaml:"vfio" json:"vfio,omitempty"`
+	// Boot says what of the CPU a machine has until it is up: full, all of the CPUs
+	// that it may run on, or flavor, its quota, which then holds from its first
+	// instruction on. Empty: full.
+	Boot string `yaml:"boot" json:"boot,omitempty" jsonschema:"enum=full,enum=flavor"`
 	// Memory is what a machine has when its flavor does not say, in bytes; 0: 512 MiB.
 	Memory int64 `yaml:"memory" json:"memory,omitempty"`
 
@@ -74,8 +79,15 @@ var (
 	_ substrate.Cleaner     = (*Substrate)(nil)
 	_ substrate.Checker     = (*Substrate)(nil)
 	_ substrate.Accelerated = (*Substrate)(nil)
+	_ substrate.Booter      = (*Substrate)(nil)
 	_ substrate.Instance    = (*Instance)(nil)
 	_ substrate.Process     = (*command)(nil)
+)
+
+// What of the CPU machines boot with.
+const (
+	bootFull   = "full"
+	bootFlavor = "flavor"
 )
 
 // Memory of machines, in bytes.
@@ -94,11 +106,12 @@ func New(config Config) (*Substrate, error) {
 	if config.Prober == nil {
 		config.Prober = new(machine.Prober)
 	}
-	if config.Accelerator == "" {
-		config.Accelerator = machine.Auto
-	}
+	config.Accelerator, config.Boot = cmp.Or(config.Accelerator, machine.Auto), cmp.Or(config.Boot, bootFull)
 	if !slices.Contains(machine.Accelerators(), config.Accelerator) {
 		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("accelerator: %q", config.Accelerator), Want: strings.Join(machine.Accelerators(), ", ")}
+	}
+	if config.Boot != bootFull && config.Boot != bootFlavor {
+		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("boot: %q", config.Boot), Want: bootFull + ", " + bootFlavor}
 	}
 	if config.Memory == 0 {
 		config.Memory = usualMemory
@@ -112,6 +125,9 @@ func New(config Config) (*Substrate, error) {
 
 // Namespaces says that instances have network namespaces of their own.
 func (s *Substrate) Namespaces() bool { return true }
+
+// BootsUnlimited says that machines boot without their CPU quota.
+func (s *Substrate) BootsUnlimited() bool { return s.config.Boot == bootFull }
 
 // namePattern keeps names fit for files, namespaces and a machine's own name.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,60}$`)

@@ -1,0 +1,68 @@
+package qemu
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"vitrine"
+)
+
+// TestQemuBootsWithoutItsQuota unless it is told to; once it is up the quota holds
+// either way.
+func TestQemuBootsWithoutItsQuota(t *testing.T) {
+	t.Parallel()
+	c := config(t, nil)
+	c.Boot = "slow"
+	if _, err := New(c); !vitrine.IsBadInput(err) {
+		t.Errorf("boot slow: %v", err)
+	}
+	throttled := map[string]int{}
+	for _, boot := range []string{"", bootFlavor} {
+		s, run := newSubstrate(t, func(c *Config) { c.Boot = boot })
+		spec := small(t, run, "sprout-1")
+		spec.VCPUs = 0.5
+		in := create(t, s, spec)
+		if _, err := in.boot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		v := in.Vantage()
+		quota, n := quotaOf(t, v)
+		if quota != "10000" { // microseconds of a period of 20 ms
+			t.Errorf("boot %q: a quota of %s once it is up", boot, quota)
+		}
+		throttled[boot] = n
+		if err := in.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("throttled periods: %v", throttled)
+	if throttled[""]*4 > throttled[bootFlavor] {
+		t.Errorf("throttled in %d periods without the quota, in %d with it", throttled[""], throttled[bootFlavor])
+	}
+}
+
+// quotaOf is what the kernel has for the quota, and how often it was used up.
+func quotaOf(t *testing.T, v vitrine.Vantage) (quota string, throttled int) {
+	t.Helper()
+	dir, file := v.CgroupCPU, "cpu.cfs_quota_us"
+	if v.CgroupV2 != "" {
+		dir, file = v.CgroupV2, "cpu.max"
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota = strings.Fields(string(text))[0]
+	if text, err = os.ReadFile(filepath.Join(dir, "cpu.stat")); err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "nr_throttled ")
+	throttled, err = strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return quota, throttled
+}
