@@ -1,11 +1,12 @@
 // Package embedded is the engine that keeps records on this node's disk, in
 // Pebble, a log-structured merge tree.
 //
-// One goroutine, the committer, takes whatever writes wait, checks their
-// conditions and applies them as one batch; a second one waits for the batch's
-// sync, then answers all of them and tells the watchers. Meanwhile the next group
-// gathers: group commit. A reader that meets what is applied and not yet synced
-// waits for the sync, so that nothing is ever seen that a crash could take back.
+// One goroutine, the committer, takes whatever writes wait, lets those who are about
+// to write run and takes theirs, too, checks conditions and applies all as one
+// batch; a second one waits for the batch's sync, then answers them and tells the
+// watchers. Meanwhile the next group gathers: group commit. A reader that meets
+// what is applied and not yet synced waits for the sync, so that nothing is ever
+// seen that a crash could take back.
 package embedded
 
 import (

@@ -28,11 +28,7 @@ func (a *API) patchMeta(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := rest.Body(w, r, wire.TypePatch, maxMeta)
-	if err != nil {
-		return err
-	}
-	items, err := wire.ParsePatch(body, a.Limits)
+	items, err := rest.Patch(w, r, maxMeta, a.Limits)
 	if err != nil {
 		return err
 	}

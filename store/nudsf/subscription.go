@@ -326,11 +326,7 @@ func (a *API) patchSubscription(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := rest.Body(w, r, wire.TypePatch, maxSubscription)
-	if err != nil {
-		return err
-	}
-	items, err := wire.ParsePatch(body, a.Limits)
+	items, err := rest.Patch(w, r, maxSubscription, a.Limits)
 	if err != nil {
 		return err
 	}

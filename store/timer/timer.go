@@ -250,11 +250,7 @@ func (a *API) patchTimer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := rest.Body(w, r, wire.TypePatch, maxTimer)
-	if err != nil {
-		return err
-	}
-	items, err := wire.ParsePatch(body, a.Limits)
+	items, err := rest.Patch(w, r, maxTimer, a.Limits)
 	if err != nil {
 		return err
 	}

@@ -96,6 +96,15 @@ func Body(w http.ResponseWriter, r *http.Request, media string, limit int) ([]by
 	return data, nil
 }
 
+// Patch reads a body that is a JSON patch, of at most limit bytes.
+func Patch(w http.ResponseWriter, r *http.Request, limit int, l wire.Limits) ([]wire.PatchItem, error) {
+	body, err := Body(w, r, wire.TypePatch, limit)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParsePatch(body, l)
+}
+
 // JSON answers with a value.
 func JSON(w http.ResponseWriter, status int, v any) error {
 	body, err := json.Marshal(v)
