@@ -91,15 +91,15 @@ func (m Manifest) SameSpecs(now Manifest) error {
 		was, ok := then[s.Role]
 		switch {
 		case !ok:
-			return fmt.Errorf("the run was begun without a %s file, and now there is %s", s.Role, s.Path)
+			return fmt.Errorf("the run was begun without the file of %s, and now there is %s", s.Role, s.Path)
 		case was.SHA256 != s.SHA256:
-			return fmt.Errorf("the %s file %s is not what the run was begun with (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
+			return fmt.Errorf("the file of %s, %s, is not what the run was begun with (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
 		}
 		delete(then, s.Role)
 	}
 	for _, s := range m.Specs {
 		if _, left := then[s.Role]; left {
-			return fmt.Errorf("the run was begun with a %s file (%s), and now there is none", s.Role, s.Path)
+			return fmt.Errorf("the run was begun with a file of %s (%s), and now there is none", s.Role, s.Path)
 		}
 	}
 	return nil

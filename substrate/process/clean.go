@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -15,18 +14,7 @@ import (
 // clean by too, stay: see runs.Forget.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	root := s.config.Run.Root
-	dead, err := runs.Dead(root)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range dead {
-		some, cleaning := s.clean(ctx, root, run)
-		removed = append(removed, some...)
-		if cleaning != nil {
-			err = errors.Join(err, fmt.Errorf("cleaning after run %s: %w", run, cleaning))
-		}
-	}
-	return removed, err
+	return runs.EachDead(root, func(run string) ([]string, error) { return s.clean(ctx, root, run) })
 }
 
 func (s *Substrate) clean(ctx context.Context, root, run string) (removed []string, err error) {
@@ -44,25 +32,19 @@ func (s *Substrate) clean(ctx context.Context, root, run string) (removed []stri
 			}
 		}
 	}
-	records, err := runs.Records(root, run, recordKind)
-	if err != nil {
-		return removed, err
-	}
-	for name, value := range records {
+	ended, err := runs.Undo(root, run, recordKind, func(name string, value []byte) (string, error) {
 		r, err := parseRecord(value)
 		if err != nil {
-			return removed, err
+			return "", err
 		}
 		n, err := r.end(ctx)
-		if err == nil {
-			err = runs.Erase(root, run, recordKind, name)
+		if n == 0 {
+			return "", err
 		}
-		if n > 0 {
-			removed = append(removed, fmt.Sprintf("%d processes of %s of run %s", n, name, run))
-		}
-		if err != nil {
-			return removed, err
-		}
+		return fmt.Sprintf("%d processes of %s of run %s", n, name, run), err
+	})
+	if removed = append(removed, ended...); err != nil {
+		return removed, err
 	}
 	slices.Sort(removed)
 	namespaces, err := netns.List(namespace(run, ""))
