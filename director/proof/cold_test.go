@@ -39,11 +39,7 @@ func TestColdRestart(t *testing.T) {
 	sum := m.finish()
 	unknown := d.status().Steering.Unknown
 	m.ledger.close()
-	amid := func(r *record) bool {
-		// A message may be sent again after its transaction is over.
-		open := r.ended.IsZero() || r.ended.After(killed) || r.moved.After(killed)
-		return r.began.After(changing) && r.began.Before(killed) && open
-	}
+	amid := func(r *record) bool { return r.began.After(changing) && r.amid(killed, killed) }
 	strayed := m.ledger.strayed()
 	t.Logf("%d transactions; %d messages of unknown keys by the table before; %d transactions changed instances, %d calls failed",
 		sum.transactions, unknown, len(strayed), sum.failed)

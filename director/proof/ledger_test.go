@@ -320,6 +320,12 @@ func (r *record) open(when time.Time) bool {
 	return !r.began.After(when) && (r.ended.IsZero() || r.ended.After(when))
 }
 
+// amid says whether a transaction began before to and was not over at from. One
+// whose answer was lost is not over for its phone, which sends the request again.
+func (r *record) amid(from, to time.Time) bool {
+	return r.began.Before(to) && (r.ended.IsZero() || r.ended.After(from) || r.moved.After(from))
+}
+
 // longer says whether a transaction took longer than a transition, as it may on a
 // host that stalls: what is promised to a transaction ends with that.
 func (r *record) longer(than time.Duration) bool {

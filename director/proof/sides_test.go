@@ -122,7 +122,7 @@ func TestTransactionsOverTwoDirectors(t *testing.T) {
 	m.after(600)
 	sum := m.finish()
 	m.ledger.close()
-	amid := func(r *record) bool { return r.began.Before(to) && (r.ended.IsZero() || r.ended.After(from)) }
+	amid := func(r *record) bool { return r.amid(from, to) }
 	t.Logf("%d transactions, %d of them by both directors; %d changed instances amid the change; %d calls failed",
 		sum.transactions, m.ledger.shared(), len(m.ledger.strayed()), sum.failed)
 	m.report("a transaction changed instances that was not amid the change", m.ledger.strayedBut(func(r *record) bool { return amid(r) || r.longer(m.transition) }), nil)
