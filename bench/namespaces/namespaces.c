@@ -130,6 +130,8 @@ static void make_bridge(int fd)
 	call(fd, &m, "bridge");
 }
 
+static const unsigned pairs = 1; /* the group of the outer ends, which is removed in one call */
+
 static void make_pair(int fd, const char *name, int master, int namespace)
 {
 	struct ifinfomsg link = {.ifi_flags = IFF_UP, .ifi_change = IFF_UP}, none = {0};
@@ -139,6 +141,7 @@ static void make_pair(int fd, const char *name, int master, int namespace)
 	begin(&m, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &link, sizeof link);
 	put(&m, IFLA_IFNAME, name, strlen(name) + 1);
 	put(&m, IFLA_MASTER, &master, sizeof master);
+	put(&m, IFLA_GROUP, &pairs, sizeof pairs);
 	info = put(&m, IFLA_LINKINFO, NULL, 0);
 	put(&m, IFLA_INFO_KIND, "veth", 4);
 	data = put(&m, IFLA_INFO_DATA, NULL, 0);
@@ -151,13 +154,13 @@ static void make_pair(int fd, const char *name, int master, int namespace)
 	call(fd, &m, "veth");
 }
 
-static void remove_link(int fd, const char *name)
+static void remove_pairs(int fd)
 {
 	struct ifinfomsg link = {0};
 	struct message m;
 
 	begin(&m, RTM_DELLINK, 0, &link, sizeof link);
-	put(&m, IFLA_IFNAME, name, strlen(name) + 1);
+	put(&m, IFLA_GROUP, &pairs, sizeof pairs);
 	call(fd, &m, "remove");
 }
 
@@ -263,10 +266,7 @@ int main(int argc, char **argv)
 	if (setns(home, CLONE_NEWNET))
 		die("setns");
 	second = now();
-	for (int i = 1; i <= count; i++) {
-		snprintf(name, sizeof name, "p%d", i);
-		remove_link(fd, name);
-	}
+	remove_pairs(fd);
 	close(fd);
 	snprintf(path, sizeof path, "/run/netns/%s-fabric", argv[1]);
 	remove_namespace(path);
