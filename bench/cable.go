@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -95,6 +96,11 @@ func (e cableEnd) hardware() (mac net.HardwareAddr, err error) {
 		return err
 	})
 	return mac, err
+}
+
+// start starts a peer of our senders where they are, and with their standing.
+func (c *cable) start(cmd *exec.Cmd) error {
+	return (&stage{netns: c.near.netns, devices: -1, firm: true}).start(cmd, c.core)
 }
 
 // received is how many frames the end's interface has counted.

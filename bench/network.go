@@ -166,7 +166,7 @@ func (c *cable) replay() (side, error) {
 			cmd := exec.CommandContext(ctx, program, "--topspeed", "--preload-pcap", "--loop="+strconv.Itoa(replayLoops), "--intf1=eth0", file)
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
-			if err := (&stage{netns: c.near.netns}).start(cmd, c.core); err != nil {
+			if err := c.start(cmd); err != nil {
 				return 0, 0, err
 			}
 			if err := cmd.Wait(); err != nil {

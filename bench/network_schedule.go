@@ -65,7 +65,7 @@ func (c *cable) bareSchedule(ctx context.Context, program string) (float64, erro
 	cmd := exec.CommandContext(ctx, program, "eth0", fmt.Sprint(schedulePackets), fmt.Sprint(scheduleRate))
 	var out, said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(frame), &out, &said
-	if err := (&stage{netns: c.near.netns}).start(cmd, c.core); err != nil {
+	if err := c.start(cmd); err != nil {
 		return 0, err
 	}
 	if err := cmd.Wait(); err != nil {

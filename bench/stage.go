@@ -16,6 +16,7 @@ import (
 
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
+	"vitrine/internal/thread"
 	"vitrine/trial"
 )
 
@@ -36,7 +37,8 @@ type stage struct {
 	devices   int // the core of the device under test
 	loads     int // the core of load and sinks
 	// firm has the two keep their cores: the device comes before all else
-	// (SCHED_FIFO), the load, which is never idle, has the most of a fair share.
+	// (SCHED_FIFO), the load, which is never idle, has the most of a fair
+	// share, as everything does that sends packets for a measurement.
 	firm bool
 }
 
@@ -106,29 +108,30 @@ func (s *stage) start(cmd *exec.Cmd, core int) error {
 		if err := unix.SchedSetaffinity(0, &only); err != nil {
 			return fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
 		}
-		restore, err := s.rank(core)
+		back, err := s.rank(core)
 		if err != nil {
 			return fmt.Errorf("have %s keep core %d: %w", cmd.Path, core, err)
 		}
-		return errors.Join(cmd.Start(), restore(), unix.SchedSetaffinity(0, &before))
+		defer back()
+		return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &before))
 	})
 }
 
-// rank gives the calling thread the standing of what runs on the core, and a
-// function that takes it back.
-func (s *stage) rank(core int) (restore func() error, err error) {
-	if !s.firm {
-		return func() error { return nil }, nil
+// rank gives the calling thread the standing of what runs on the core. back takes
+// it back.
+func (s *stage) rank(core int) (back func(), err error) {
+	switch {
+	case !s.firm:
+		return func() {}, nil
+	case core != s.devices:
+		return thread.Prefer(), nil
 	}
 	before, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
 		return nil, err
 	}
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: -20}
-	if core == s.devices {
-		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
-	}
-	return func() error { return unix.SchedSetAttr(0, before, 0) }, unix.SchedSetAttr(0, &attr, 0)
+	first := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	return func() { _ = unix.SchedSetAttr(0, before, 0) }, unix.SchedSetAttr(0, &first, 0)
 }
 
 // stopWait is how long a program has to end when it is told to.

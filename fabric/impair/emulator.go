@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/thread"
 )
 
 const (
@@ -65,24 +67,15 @@ func (e *emulator) change(do func()) error {
 
 // run is the thread. cpu is the one that it keeps to; nil: any.
 func (e *emulator) run(cpu *int) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	runtime.LockOSThread() // ends with the goroutine, and what it prefers with it
+	only := -1
 	if cpu != nil {
-		var set unix.CPUSet
-		set.Set(*cpu)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			return fmt.Errorf("keeping the emulator to CPU %d: %w", *cpu, err)
-		}
+		only = *cpu
 	}
-	// Without it the kernel may end a sleep 50 microseconds late, to save power.
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("asking for exact timers: %w", err)
+	if err := thread.Pin(only); err != nil {
+		return err
 	}
-	// Other work is to wait for packets, as it does for the kernel's own. Without
-	// the privilege it does not.
-	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("asking for a high priority: %w", err)
-	}
+	thread.Prefer() // other work is to wait for packets, as it does for the kernel's own
 	for {
 		e.mu.Lock()
 		t := e.now()

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
-	"vitrine/measure/thread"
+	"vitrine/internal/thread"
 )
 
 const (

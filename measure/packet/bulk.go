@@ -20,7 +20,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
-	"vitrine/measure/thread"
+	"vitrine/internal/thread"
 )
 
 const (

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/thread"
 )
 
 // Echo sends every datagram that arrives at the address back to where it came
@@ -29,8 +31,8 @@ func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // ends with the goroutine, and what it prefers with it
+		thread.Prefer()
 		in := newInbox(fd)
 		for ctx.Err() == nil {
 			n, err := in.receive(0)

@@ -15,7 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
-	"vitrine/measure/thread"
+	"vitrine/internal/thread"
 )
 
 const (
@@ -187,6 +187,7 @@ func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (
 			done <- outcome{err: err}
 			return
 		}
+		thread.Prefer()
 		in := newInbox(r.fd)
 		in.clock = NewClock()
 		got := Received{Receptions: make([]Reception, 0, most)}

@@ -17,7 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
-	"vitrine/measure/thread"
+	"vitrine/internal/thread"
 )
 
 const (
@@ -277,6 +277,7 @@ func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent,
 			done <- outcome{err: err}
 			return
 		}
+		thread.Prefer()
 		sleep(int64(wakeEarly)) // the name counts from here: a shorter sleep may be over before it began
 		l := newLoop(s.fd, frame, s.skip, stream)
 		l.around()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/thread"
 	"vitrine/reference/forwarder/xdp"
 )
 
@@ -148,6 +149,7 @@ func bad(flag, found, want string) error {
 func Forward(ctx context.Context, o Options, ready func(string)) (Report, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer thread.Prefer()()
 	var err error
 	if o.in, err = wired(o.In); err != nil {
 		return Report{}, err

@@ -1,4 +1,5 @@
-// Package thread sets up the threads that measure.
+// Package thread sets up threads whose time counts: those that send, receive and
+// forward packets.
 package thread
 
 import (
@@ -42,4 +43,26 @@ func Pin(cpu int) error {
 		return &vitrine.Unsupported{What: fmt.Sprintf("measuring from CPU %d", cpu), Missing: err.Error(), Do: "choose one that this process may run on"}
 	}
 	return nil
+}
+
+// slice is the shortest turn that Linux gives a thread of the fair classes; ns.
+const slice = 100_000
+
+// Prefer asks that the calling thread, which must be locked to its goroutine, runs
+// as soon as it wakes: by short turns (Linux 6.12), for which others interrupt
+// theirs, of some milliseconds; and, with the privilege, by the highest priority of
+// the fair classes. What the kernel does not grant is done without. back has it as
+// it was.
+func Prefer() (back func()) {
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return func() {}
+	}
+	for _, nice := range []int32{-20, before.Nice} {
+		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: nice, Runtime: slice}
+		if unix.SchedSetAttr(0, &attr, 0) == nil {
+			break
+		}
+	}
+	return func() { _ = unix.SchedSetAttr(0, before, 0) }
 }
