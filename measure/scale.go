@@ -12,7 +12,7 @@ import (
 
 const (
 	probed   = 10_000 // packets of a stream that tries a rate
-	headroom = 1.25   // a path of a fabric takes more than the instrument's own
+	headroom = 2      // the sender's CPU does the fabric's work too, which is up to as much again: a bridge, a switch in user space
 	step     = 0.8    // from a rate that was not held to the next that is tried
 	tries    = 3      // at a rate: what disturbs passes
 	lowest   = 1000   // packets a second, below which nothing is scaled
