@@ -66,7 +66,7 @@ func (x *exchanges) carry(now time.Duration, to io.Writer) error {
 	next := x.next.Load()
 	for i := range uint32(len(x.ring)) {
 		e := x.ring[(next+1+i)&uint32(len(x.ring)-1)]
-		if e.live && momentOf(now)-e.began <= x.lifetime {
+		if e.live && x.lives(e.began, now) {
 			alive = append(alive, e)
 		}
 	}
@@ -110,7 +110,7 @@ func (l *learned) carry(now time.Duration, to io.Writer) error {
 	each := func(do func(*learnedEntry)) {
 		for i := range l.buckets {
 			for k := range l.buckets[i] {
-				if e := &l.buckets[i][k]; e.space != 0 && seconds-e.seconds <= l.idle {
+				if e := &l.buckets[i][k]; e.space != 0 && e.age(seconds) <= l.idle {
 					do(e)
 				}
 			}

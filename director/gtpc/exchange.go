@@ -76,6 +76,13 @@ func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
 
 func momentOf(now time.Duration) uint32 { return uint32(now / moment) }
 
+// lives says whether an exchange that began then is not over. To a worker that is
+// behind another it may have begun a little later than now.
+func (x *exchanges) lives(began uint32, now time.Duration) bool {
+	const behind = uint32(time.Second / moment)
+	return momentOf(now)-began+behind <= x.lifetime+behind
+}
+
 // hashSender spreads what names an exchange on the sender's side.
 func hashSender(from *place, listener uint8, sequence uint32) uint64 {
 	a, b := binary.NativeEndian.Uint64(from.ip[:8]), binary.NativeEndian.Uint64(from.ip[8:])
@@ -113,7 +120,7 @@ func (x *exchanges) get(now time.Duration, number uint32) (exchange, bool) {
 	lock.Lock()
 	e := x.ring[number&uint32(len(x.ring)-1)]
 	lock.Unlock()
-	return e, e.live && e.number == number && momentOf(now)-e.began <= x.lifetime
+	return e, e.live && e.number == number && x.lives(e.began, now)
 }
 
 // answer finds the exchange that a message from there answers by its number,
@@ -127,7 +134,7 @@ func (x *exchanges) answer(now time.Duration, number uint32, from netip.AddrPort
 	lock.Lock()
 	defer lock.Unlock()
 	at := &x.ring[number&uint32(len(x.ring)-1)]
-	if !at.live || at.number != number || at.to != p || momentOf(now)-at.began > x.lifetime {
+	if !at.live || at.number != number || at.to != p || !x.lives(at.began, now) {
 		return e, false, false
 	}
 	first = !at.answered

@@ -75,6 +75,10 @@ type learnedEntry struct {
 	seconds uint32 // when it was last used
 }
 
+// age is for how long the TEID has not been used; seconds. To a worker that is
+// behind another, and as entries are taken over, it may be used later than now.
+func (e *learnedEntry) age(seconds uint32) uint32 { return uint32(max(0, int32(seconds-e.seconds))) }
+
 // directorSpace is the space of the TEIDs that peers send to; those that an
 // instance sends to are in its own, by a hash of its address.
 const directorSpace = 1
@@ -105,7 +109,7 @@ func (l *learned) find(now time.Duration, space, teid uint32) (owner, bool) {
 	defer lock.Unlock()
 	for i := range b {
 		e := &b[i]
-		if e.teid == teid && e.space == space && seconds-e.seconds <= l.idle {
+		if e.teid == teid && e.space == space && e.age(seconds) <= l.idle {
 			e.seconds = seconds
 			return e.owner, true
 		}
@@ -123,7 +127,7 @@ func (l *learned) put(now time.Duration, space, teid uint32, whose owner) {
 	oldest := uint32(0)
 	for i := range b {
 		e := &b[i]
-		age := seconds - e.seconds
+		age := e.age(seconds)
 		if e.space == space && e.teid == teid {
 			victim, oldest = e, ^uint32(0)
 			break
@@ -160,7 +164,7 @@ func (l *learned) len(now time.Duration) (n int) {
 		lock := &l.locks[i%stripes]
 		lock.Lock()
 		for k := range l.buckets[i] {
-			if e := &l.buckets[i][k]; e.space != 0 && seconds-e.seconds <= l.idle {
+			if e := &l.buckets[i][k]; e.space != 0 && e.age(seconds) <= l.idle {
 				n++
 			}
 		}

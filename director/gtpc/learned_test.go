@@ -1,0 +1,38 @@
+package gtpc
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// However unlike the times are at which TEIDs were used last, none makes room for
+// another while there is some: not as workers learn that are behind each other, and
+// not as a director takes over.
+func TestLearnedKeepsWhatFits(t *testing.T) {
+	for name, at := range map[string]func(i int) time.Duration{
+		"later and later":     func(i int) time.Duration { return time.Duration(i) * time.Second },
+		"earlier and earlier": func(i int) time.Duration { return time.Duration(100-i) * time.Second },
+	} {
+		t.Run(name, func(t *testing.T) {
+			here, there := newLearned(ways, time.Hour), newLearned(ways, time.Hour) // one bucket
+			for i := range ways {
+				here.put(at(i), directorSpace, uint32(i+1), owner{key: uint64(i)})
+			}
+			var carried bytes.Buffer
+			if err := here.carry(at(0), &carried); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := there.takeOver(&carried); n != ways || err != nil {
+				t.Fatalf("%d of %d were taken over: %v", n, ways, err)
+			}
+			for which, l := range map[string]*learned{"here": here, "there": there} {
+				for i := range ways {
+					if o, ok := l.find(at(i), directorSpace, uint32(i+1)); !ok || o.key != uint64(i) {
+						t.Errorf("%s TEID %d is not known", which, i+1)
+					}
+				}
+			}
+		})
+	}
+}
