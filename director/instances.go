@@ -59,7 +59,7 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	d.publishing.Unlock()
 	ty := config.Type(in.Type)
 	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
-		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0)
+		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0 && c.Quiet) // the last BYE may be sent again
 	return out
 }
 

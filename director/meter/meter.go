@@ -106,6 +106,7 @@ type Meter struct {
 	slots   map[owner]uint16
 	owners  [maxSlots]owner // of each slot; slot 0 is no one's
 	present map[uint16]bool // slots whose instance is in the table
+	looks   map[uint16]look // at slots of present ones
 	removed []uint16        // slots whose instance has gone, the longest gone first
 	next    int
 	types   []string

@@ -174,6 +174,28 @@ func TestExpire(t *testing.T) {
 	}
 }
 
+// TestQuiet: an instance is quiet when nothing was sent there for a lifetime.
+func TestQuiet(t *testing.T) {
+	m := New(1000, lifetime)
+	a := registered(t, m, "a").ByName("a")
+	w := m.Worker()
+	w.Sent(a)
+	for now := start; now < start+2*lifetime; now += lifetime / 8 {
+		m.Expire(now)
+		if now == start+lifetime/2 {
+			w.Sent(a)
+		}
+		// Looked at again lifetime/8 after it was sent.
+		if got := of(m, "a"); got.Quiet != (now >= start+lifetime/2+lifetime/8+lifetime) {
+			t.Errorf("quiet: %v, %s after the last but one message", got.Quiet, now-start)
+		}
+	}
+	w.Sent(a)
+	if of(m, "a").Quiet {
+		t.Error("quiet as something was sent")
+	}
+}
+
 // TestBounded: past the limit transactions are forgotten and counted, and do not
 // stay in flight.
 func TestBounded(t *testing.T) {

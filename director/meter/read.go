@@ -17,6 +17,7 @@ type Instance struct {
 	Latency      time.Duration     // of all that were answered, added up
 	DialogsBegun uint64
 	DialogsEnded uint64
+	Quiet        bool // nothing was sent there for as long as a transaction lives, by Expire's looks
 }
 
 // A Type is the counts of one type; the one without a name is of messages that
@@ -28,8 +29,15 @@ type Type struct {
 	Total    time.Duration     // of all latencies, added up
 }
 
-// Expire ends the transactions that had no final answer within their lifetime.
-// It is called about once a second.
+// A look is how much had been sent to an instance when Expire looked.
+type look struct {
+	messages uint64
+	since    time.Duration // that is so
+	quiet    bool
+}
+
+// Expire ends the transactions that had no final answer within their lifetime, and
+// finds the instances that are quiet. It is called about once a second.
 func (m *Meter) Expire(now time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,6 +46,24 @@ func (m *Meter) Expire(now time.Duration) {
 	}
 	w := m.workers[0] // its counts are atomic; that two add to them is rare
 	m.flights.expire(now, func(slot uint16) { w.counts(slot).ended[Unanswered].Add(1) })
+	looks := make(map[uint16]look, len(m.present))
+	for slot := range m.present {
+		seen, ok := m.looks[slot]
+		if n := m.messages(slot); !ok || n != seen.messages {
+			seen = look{messages: n, since: now}
+		}
+		seen.quiet = now-seen.since >= m.flights.lifetime
+		looks[slot] = seen
+	}
+	m.looks = looks
+}
+
+// messages is how many requests were sent to the instance of a slot.
+func (m *Meter) messages(slot uint16) (n uint64) {
+	for _, w := range m.workers {
+		n += w.counts(slot).messages.Load()
+	}
+	return n
 }
 
 // An Answers is how many transactions of a type were answered and how long that
@@ -73,11 +99,12 @@ func (m *Meter) Instances() []Instance {
 	all := make([]Instance, 0, len(m.present))
 	for slot := range m.present {
 		o := m.owners[slot]
-		in := Instance{Type: o.ty, Name: o.name, Ended: make(map[string]uint64, outcomes)}
+		seen := m.looks[slot]
+		in := Instance{Type: o.ty, Name: o.name, Messages: m.messages(slot), Ended: make(map[string]uint64, outcomes)}
+		in.Quiet = seen.quiet && seen.messages == in.Messages
 		var ended uint64
 		for _, w := range m.workers {
 			c := w.counts(slot)
-			in.Messages += c.messages.Load()
 			in.Untimed += c.untimed.Load()
 			in.DialogsBegun += c.dialogsBegun.Load()
 			in.DialogsEnded += c.dialogsEnded.Load()

@@ -255,6 +255,17 @@ func classOf(m *sip.Message) (k class, ok bool) {
 	return 0, false
 }
 
+func (r *record) String() string {
+	text := fmt.Sprintf("began %s at %v", r.began.Format("15:04:05.000"), r.at)
+	if len(r.others) > 0 {
+		text += fmt.Sprintf(", then %v after %s", r.others, r.moved.Sub(r.began))
+	}
+	if r.ended.IsZero() {
+		return text + ", not over"
+	}
+	return text + fmt.Sprintf(", over after %s", r.ended.Sub(r.began))
+}
+
 // kindOf is a bit for the requests that one transaction may have one of each: the
 // REGISTER with credentials is told from the one without by its number.
 func kindOf(m *sip.Message) uint16 {
@@ -348,7 +359,7 @@ func (l *ledger) strayedBut(excepted func(*record) bool) (all []string) {
 	defer l.mu.Unlock()
 	for _, r := range l.transactions {
 		if len(r.others) > 0 && !excepted(r) {
-			all = append(all, fmt.Sprintf("%v, then %v after %s (over: %v)", r.at, r.others, r.moved.Sub(r.began), !r.ended.IsZero()))
+			all = append(all, r.String())
 		}
 	}
 	return all
@@ -366,20 +377,21 @@ func (l *ledger) shared() (n int) {
 	return n
 }
 
-// elsewhere counts the calls whose BYE was at another instance than their INVITE,
-// of those that ended after a time; and all of these.
-func (l *ledger) elsewhere(after time.Time) (n, all int) {
+// elsewhere are the records of calls whose BYE was at another instance than their
+// INVITE, of those that ended after a time and took no longer than is promised; all
+// counts these.
+func (l *ledger) elsewhere(after time.Time, promised time.Duration) (strayed []string, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, r := range l.transactions {
 		bye := l.transactions[id-uint64(inInvitation)+uint64(inFarewell)]
-		if bye == nil || r.class != inInvitation || bye.class != inFarewell || bye.began.Before(after) {
+		if bye == nil || r.class != inInvitation || bye.class != inFarewell || bye.began.Before(after) || r.longer(promised) || bye.longer(promised) {
 			continue
 		}
 		all++
 		if bye.at != r.at || len(bye.others) > 0 {
-			n++
+			strayed = append(strayed, fmt.Sprintf("INVITE %v; BYE %v", r, bye))
 		}
 	}
-	return n, all
+	return strayed, all
 }

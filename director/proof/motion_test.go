@@ -353,7 +353,7 @@ func (m *motion) lost(sum tally, excused func(*record) bool) {
 func (m *motion) history(callID string) string {
 	text := callID
 	for _, r := range m.ledger.of(callID) {
-		text += fmt.Sprintf("; began %s at %v, then %v, over %v", r.began.Format("15:04:05.000"), r.at, r.others, r.ended.Format("15:04:05.000"))
+		text += "; " + r.String()
 	}
 	return text
 }

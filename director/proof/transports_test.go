@@ -138,6 +138,7 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")
 	m := newSite(t).motion(2, options{Transition: "4s", Session: ", drain: dialog"})
+	m.lose = 15                                 // so that a BYE is sent again as the last dialog is over
 	calls := kind{"invite", 2, 6 * time.Second} // longer than a transition
 	m.call([]kind{calls}, 20, 0)
 	m.after(200)
@@ -169,12 +170,13 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	m.after(200)
 	sum := m.finish()
 	m.ledger.close()
-	elsewhere, byes := m.ledger.elsewhere(begun)
+	elsewhere, byes := m.ledger.elsewhere(begun, m.transition)
 	t.Logf("%d transactions, %d calls failed; %d dialogs when %s began to drain, which took %s; %d BYEs since then, %d of them elsewhere than their INVITE",
-		sum.transactions, sum.failed, open, old.name, took.Round(time.Millisecond), byes, elsewhere)
+		sum.transactions, sum.failed, open, old.name, took.Round(time.Millisecond), byes, len(elsewhere))
 	m.lost(sum, nil)
-	if elsewhere > 0 || byes == 0 {
-		t.Errorf("%d of %d BYEs went elsewhere than their INVITE", elsewhere, byes)
+	m.report("a BYE went elsewhere than its INVITE", elsewhere, nil)
+	if byes == 0 {
+		t.Error("no call ended since the draining began: this shows nothing")
 	}
 	// Since it drains, all that begins there is the BYEs of its calls; some of the
 	// latter may have begun while directors agreed.

@@ -1,2 +1,0 @@
-// Functions without a body, such as those of burst.go, need a file of assembly
-// beside them.
