@@ -199,24 +199,29 @@ static unsigned long waiting(void) {
 }
 
 /* drain waits until nothing arrives any more and nothing can, for what comes
- * later would count with the next messages. Both are looked at after the time has
- * passed: this program may be kept from its core for long, and so may the device. */
+ * later would count with the next messages. The device may be kept from its core
+ * for long: it has nothing left when there was nothing for it to take, and no
+ * arrival in the time that it then had. */
 static uint32_t drain(int collecting) {
 	uint32_t last = arrivals();
 	int64_t at = now(CLOCK_MONOTONIC), since = at, moved = at;
-	do {
+	int none = 0; /* when nothing waited for the device at since */
+	for (;;) {
 		usleep(1000);
 		for (int i = 0; collecting && i < sinks.count; i++)
 			collect(sinks.fds[i]);
 		at = now(CLOCK_MONOTONIC);
 		uint32_t n = arrivals();
-		if (n != last)
+		if (n != last) {
 			since = moved = at;
-		else if (at >= since + DRAINED && at < moved + STUCK && waiting())
+			last = n, none = 0;
+		} else if (at >= since + DRAINED) {
+			if (none || at >= moved + STUCK)
+				return last;
 			since = at;
-		last = n;
-	} while (at < since + DRAINED);
-	return last;
+			none = !waiting();
+		}
+	}
 }
 
 /* gap is how long after a burst the next is due, in ns. */
