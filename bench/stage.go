@@ -100,20 +100,16 @@ func (s *stage) close() (err error) {
 func (s *stage) start(cmd *exec.Cmd, core int) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return netns.Do(s.netns, func() error {
-		var before, only unix.CPUSet
-		if err := unix.SchedGetaffinity(0, &before); err != nil {
-			return err
-		}
-		only.Set(core)
-		if err := unix.SchedSetaffinity(0, &only); err != nil {
+		anywhere, err := thread.Keep(core)
+		if err != nil {
 			return fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
 		}
 		back, err := s.rank(core)
 		if err != nil {
-			return fmt.Errorf("have %s keep core %d: %w", cmd.Path, core, err)
+			return errors.Join(fmt.Errorf("have %s keep core %d: %w", cmd.Path, core, err), anywhere())
 		}
 		defer back()
-		return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &before))
+		return errors.Join(cmd.Start(), anywhere())
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/thread"
 	"vitrine/spec"
 	"vitrine/substrate"
 )
@@ -45,8 +46,8 @@ type lap struct {
 func Spin(ctx context.Context, file string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
-		return fmt.Errorf("take the scheduling policy for idle time: %w", err)
+	if err := thread.Idle(); err != nil {
+		return err
 	}
 	out, err := os.Create(file)
 	if err != nil {

@@ -89,7 +89,7 @@ func (a *app) load(deploymentPath, workloadPath, substrate string) (*trial.Confi
 		}
 		d.Servers.Substrate = spec.OneOrMany[string]{substrate}
 	}
-	if _, err := impairment(d); err != nil {
+	if _, err := deploymentOptions(d); err != nil {
 		return nil, err
 	}
 	cpus, err := trial.ShareCPUs(d.Servers.CPUs, d.Servers.GeneratorCPUs)

@@ -118,15 +118,12 @@ func (b *backends) fabric(ctx context.Context, o spec.Choice, part spec.Node) (f
 // impairPart is the part of a deployment's servers that is of every fabric.
 const impairPart = "impair"
 
-// impairment is what a deployment wants links to do to packets; nil: nothing.
-func impairment(d *spec.Deployment) (*impair.Config, error) {
-	part, ok := d.Servers.Parts[impairPart]
+// impairment is what the parts want links, which are those of instances of the
+// components, to do to packets; nil: nothing.
+func impairment(parts map[string]spec.Node, components []string) (*impair.Config, error) {
+	part, ok := parts[impairPart]
 	if !ok {
 		return nil, nil
-	}
-	var components []string
-	for _, c := range d.Components {
-		components = append(components, c.Name)
 	}
 	c, err := impair.Read(part, components)
 	return &c, err

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"vitrine"
 	"vitrine/result"
 	"vitrine/spec"
-	"vitrine/substrate/qemu/machine"
 	"vitrine/trial"
 )
 
@@ -25,7 +25,7 @@ func (b *backends) manifest(ctx context.Context, cpus trial.CPUs, substrates, fa
 		m.Substrates[name] = b.substrateVersion(ctx, name)
 	}
 	for _, name := range m.Accelerators {
-		if m.Accelerator == "none" || !machine.Comparable(name) {
+		if m.Accelerator == "none" || vitrine.NotComparable(name) != "" {
 			m.Accelerator = name
 		}
 	}

@@ -24,7 +24,7 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accelerator, err := b.acceleratorOf(t.Context(), spec.Choice{Substrate: "unikernel"}, spec.Node{})
+	accelerator, err := b.acceleratorOf(t.Context(), "unikernel", spec.Node{})
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}

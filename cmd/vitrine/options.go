@@ -46,12 +46,8 @@ func (o *options) load(components []string) (measure.Options, error) {
 		return nil, err
 	}
 	o.folder, o.specs = file.Resolve("."), []result.Spec{result.NewSpec("options", file.Path, file.Raw)}
-	if part, ok := o.parts[impairPart]; ok {
-		links, err := impair.Read(part, components)
-		if err != nil {
-			return nil, err
-		}
-		o.impair = &links
+	if o.impair, err = impairment(o.parts, components); err != nil {
+		return nil, err
 	}
 	given := measure.Options{}
 	for name, part := range o.parts {
@@ -68,7 +64,11 @@ func (o *options) load(components []string) (measure.Options, error) {
 
 // deploymentOptions are what a deployment tells its back ends.
 func deploymentOptions(d *spec.Deployment) (*options, error) {
-	links, err := impairment(d)
+	var components []string
+	for _, c := range d.Components {
+		components = append(components, c.Name)
+	}
+	links, err := impairment(d.Servers.Parts, components)
 	return &options{parts: d.Servers.Parts, folder: d.Resolve("."), impair: links}, err
 }
 

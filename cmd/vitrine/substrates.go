@@ -126,7 +126,7 @@ func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (pl
 func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]spec.Node) map[string]string {
 	found := map[string]string{}
 	for _, of := range substrates {
-		name, err := b.acceleratorOf(ctx, spec.Choice{Substrate: of}, parts[of])
+		name, err := b.acceleratorOf(ctx, of, parts[of])
 		if err != nil {
 			b.log.Warn("looking for the accelerator of virtual machines", "substrate", of, "error", err)
 		}
@@ -138,11 +138,11 @@ func (b *backends) accelerators(ctx context.Context, substrates []string, parts 
 }
 
 // acceleratorOf is that of one substrate; empty: it has no virtual machines.
-func (b *backends) acceleratorOf(ctx context.Context, choice spec.Choice, part spec.Node) (name string, err error) {
-	if !substrates()[choice.Substrate].machines {
+func (b *backends) acceleratorOf(ctx context.Context, of string, part spec.Node) (name string, err error) {
+	if !substrates()[of].machines {
 		return "", nil
 	}
-	s, err := b.substrate(ctx, choice, part)
+	s, err := b.substrate(ctx, spec.Choice{Substrate: of}, part)
 	if err != nil {
 		return "", err
 	}

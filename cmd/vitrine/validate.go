@@ -42,7 +42,7 @@ func validate(file string) (kind string, err error) {
 	}
 	d, err := spec.LoadDeployment(file, known())
 	if err == nil {
-		_, err = impairment(d)
+		_, err = deploymentOptions(d)
 	}
 	return kind, err
 }

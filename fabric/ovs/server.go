@@ -15,6 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
+	"vitrine/internal/thread"
 	"vitrine/spec"
 )
 
@@ -146,21 +147,14 @@ func bound(cpus spec.CPUs, f func() error) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before, set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return err
-	}
-	for _, cpu := range cpus {
-		set.Set(cpu)
-	}
-	err := unix.SchedSetaffinity(0, &set)
+	back, err := thread.Keep(cpus...)
 	if errors.Is(err, unix.EINVAL) {
 		return &vitrine.BadInput{File: "fabric ovs", Found: "cpus: " + cpus.String(), Want: "CPUs of this host that this process may run on"}
 	}
 	if err != nil {
 		return fmt.Errorf("binding to CPUs %v: %w", cpus, err)
 	}
-	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
+	return errors.Join(f(), back())
 }
 
 // explain adds to an error what a daemon that has ended said last.

@@ -4,7 +4,7 @@ package thread
 
 import (
 	"fmt"
-	"unsafe"
+	"unsafe" // also for go:linkname
 
 	"golang.org/x/sys/unix"
 
@@ -37,10 +37,33 @@ func Pin(cpu int) error {
 	if cpu < 0 {
 		return nil
 	}
-	var set unix.CPUSet
-	set.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
+	if _, err := Keep(cpu); err != nil {
 		return &vitrine.Unsupported{What: fmt.Sprintf("measuring from CPU %d", cpu), Missing: err.Error(), Do: "choose one that this process may run on"}
+	}
+	return nil
+}
+
+// Keep keeps the calling thread, which must be locked to its goroutine, to the CPUs;
+// what it starts inherits them. back lets it run where it could before.
+func Keep(cpus ...int) (back func() error, err error) {
+	var before, only unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return nil, fmt.Errorf("read the thread's CPUs: %w", err)
+	}
+	for _, cpu := range cpus {
+		only.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return nil, err
+	}
+	return func() error { return unix.SchedSetaffinity(0, &before) }, nil
+}
+
+// Idle has the calling thread, which must be locked to its goroutine, take no time
+// that anyone else wants (SCHED_IDLE, sched(7)).
+func Idle() error {
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
+		return fmt.Errorf("take the scheduling policy for idle time: %w", err)
 	}
 	return nil
 }
@@ -66,3 +89,9 @@ func Prefer() (back func()) {
 	}
 	return func() { _ = unix.SchedSetAttr(0, before, 0) }
 }
+
+// Nanotime is the steady clock, CLOCK_MONOTONIC, which BPF's is too; ns. It grows no
+// stack.
+//
+//go:linkname Nanotime runtime.nanotime
+func Nanotime() int64

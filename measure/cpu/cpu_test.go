@@ -76,9 +76,9 @@ func spend(t *testing.T, kind string, ns int64) float64 {
 	return used
 }
 
-// What a process spends in user mode and in the kernel is found there. What
-// else runs on the machine only adds.
-func TestTheMeterFindsWhatWasSpent(t *testing.T) {
+// openMeter opens one for the test's duration, where the kernel has what it takes.
+func openMeter(t *testing.T) *Meter {
+	t.Helper()
 	m, err := OpenMeter()
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
@@ -86,7 +86,14 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// What a process spends in user mode and in the kernel is found there. What
+// else runs on the machine only adds.
+func TestTheMeterFindsWhatWasSpent(t *testing.T) {
+	m := openMeter(t)
 	last := runtime.NumCPU() - 1
 	for _, kind := range []string{"user", "kernel"} {
 		before, began, err := m.Read()
@@ -113,14 +120,7 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 
 // The time that an interrupt takes before its first event is the interrupt's.
 func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
-	m, err := OpenMeter()
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	m := openMeter(t)
 	var unseen int64
 	if err := m.objects.Variables["unseen"].Get(&unseen); err != nil {
 		t.Fatal(err)

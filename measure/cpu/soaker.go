@@ -60,8 +60,8 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if err := thread.Name(thread.Soaker); err != nil {
 		return err
 	}
-	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
-		return fmt.Errorf("take the scheduling policy for idle time: %w", err)
+	if err := thread.Idle(); err != nil {
+		return err
 	}
 	shared, err := share(*path)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/thread"
 )
 
 // What bpf/account.c takes samples of, and how many.
@@ -75,11 +77,11 @@ func callNothing() int64 {
 	const each = 100
 	var took [100]int64
 	for i := range took {
-		before := nanotime()
+		before := thread.Nanotime()
 		for range each {
 			_, _, _ = unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 		}
-		took[i] = (nanotime() - before) / each
+		took[i] = (thread.Nanotime() - before) / each
 	}
 	slices.Sort(took[:])
 	return took[len(took)/2]
@@ -98,7 +100,7 @@ func (m *Meter) beInterrupted() error {
 	}
 	defer unix.Close(timer)
 	looked := (*atomic.Int64)(unsafe.Pointer(&page[0]))
-	looked.Store(nanotime())
+	looked.Store(thread.Nanotime())
 	if err := m.objects.Variables["looked"].Set(uint64(uintptr(unsafe.Pointer(looked)))); err != nil {
 		return err
 	}
@@ -106,14 +108,9 @@ func (m *Meter) beInterrupted() error {
 		if err := unix.TimerfdSettime(timer, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(alarm))}, nil); err != nil {
 			return os.NewSyscallError("timerfd_settime", err)
 		}
-		for end := nanotime() + int64(waiting); looked.Load() < end; {
-			looked.Store(nanotime())
+		for end := thread.Nanotime() + int64(waiting); looked.Load() < end; {
+			looked.Store(thread.Nanotime())
 		}
 	}
 	return nil
 }
-
-// nanotime is the steady clock, which BPF's is too; ns.
-//
-//go:linkname nanotime runtime.nanotime
-func nanotime() int64

@@ -85,8 +85,3 @@ func entersyscall()
 
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
-
-// nanotime is the steady clock; ns.
-//
-//go:linkname nanotime runtime.nanotime
-func nanotime() int64

@@ -1,6 +1,10 @@
 package packet
 
-import "time"
+import (
+	"time"
+
+	"vitrine/internal/thread"
+)
 
 // A Clock turns the steady clock of this process into CLOCK_REALTIME, by where
 // the two were when the Clock was made: what NTP or a user does to the time of
@@ -22,9 +26,9 @@ func NewClock() Clock {
 func (c Clock) compare() (offset, width int64) {
 	width = 1 << 62
 	for range 64 {
-		before := nanotime()
+		before := thread.Nanotime()
 		wall := time.Now().UnixNano()
-		after := nanotime()
+		after := thread.Nanotime()
 		if w := after - before; w < width {
 			offset, width = wall-before-w/2, w
 		}
@@ -35,7 +39,7 @@ func (c Clock) compare() (offset, width int64) {
 // Now is the time; ns.
 //
 //go:nosplit
-func (c Clock) Now() int64 { return nanotime() + c.offset }
+func (c Clock) Now() int64 { return thread.Nanotime() + c.offset }
 
 // Drift is how far CLOCK_REALTIME has moved against the steady clock since the
 // Clock was made, and how far that can be wrong; ns.

@@ -158,11 +158,11 @@ func Forward(ctx context.Context, o Options, ready func(string)) (Report, error)
 		return Report{}, err
 	}
 	if o.CPU >= 0 {
-		back, err := keepTo(o.CPU)
+		back, err := thread.Keep(o.CPU)
 		if err != nil {
-			return Report{}, err
+			return Report{}, bad("--cpu", fmt.Sprintf("%d: %v", o.CPU, err), "a CPU that this process may run on")
 		}
-		defer back()
+		defer func() { _ = back() }()
 	}
 	if o.Mode == XDP {
 		return forwardXDP(ctx, o, ready)
@@ -223,19 +223,6 @@ func wired(name string) (*net.Interface, error) {
 		return nil, bad("", name+" is down", "ip link set up dev "+name)
 	}
 	return i, nil
-}
-
-// keepTo keeps the calling thread to the CPU, until back is called.
-func keepTo(cpu int) (back func(), err error) {
-	var before, only unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return nil, fmt.Errorf("read the thread's CPUs: %w", err)
-	}
-	only.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return nil, bad("--cpu", fmt.Sprintf("%d: %v", cpu, err), "a CPU that this process may run on")
-	}
-	return func() { _ = unix.SchedSetaffinity(0, &before) }, nil
 }
 
 // unsupported turns a refusal by the kernel into what this host cannot do.

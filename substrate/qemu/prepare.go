@@ -59,7 +59,7 @@ func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
 
 // warn says, once, that machines are emulated.
 func (s *Substrate) warn(files *guestFiles) {
-	if machine.Comparable(files.accelerator) {
+	if vitrine.NotComparable(files.accelerator) == "" {
 		return
 	}
 	s.warned.Do(func() {

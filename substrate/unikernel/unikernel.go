@@ -158,7 +158,7 @@ func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, err
 	if err != nil {
 		return "", err
 	}
-	if !machine.Comparable(found) {
+	if vitrine.NotComparable(found) != "" {
 		s.config.Logger.Debug("machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)
 	}
 	return found, nil

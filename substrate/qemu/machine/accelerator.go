@@ -24,10 +24,6 @@ const (
 // Accelerators are what can be asked for.
 func Accelerators() []string { return []string{Auto, KVM, TCG} }
 
-// Comparable says whether what was measured in machines under the accelerator
-// can be compared with what was measured on hardware.
-func Comparable(accelerator string) bool { return vitrine.NotComparable(accelerator) == "" }
-
 // A Prober finds out, once, which accelerator machines run with here: by
 // booting a kernel with it, for /dev/kvm may be there and not work. Use one
 // Prober for the whole process.
