@@ -5,6 +5,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/table"
 )
@@ -44,20 +45,19 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	if answered > 0 {
 		out.Latency = c.Latency.Seconds() / float64(answered)
 	}
-	config := d.config.Load()
+	ty := d.config.Load().Type(in.Type)
+	if ty != nil {
+		if p, ok := gtpc.PrefixOf(ty.Number, in.ID); ok {
+			out.TEIDPrefix, out.Sequence = p.TEID, p.Sequence
+		}
+	}
 	t := d.epochs.View().Table.ByName(in.Name)
 	if t == nil {
 		return out
 	}
-	if d.gtpc != nil {
-		if p, ok := d.gtpc.director.Policy().Prefix(t); ok {
-			out.TEIDPrefix, out.Sequence = p.TEID, p.Sequence
-		}
-	}
 	d.publishing.Lock()
 	over := d.now()-d.state.Changed >= d.epochs.Transition() && !d.epochs.Straggling(d.now())
 	d.publishing.Unlock()
-	ty := config.Type(in.Type)
 	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
 		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0 && c.Quiet) // the last BYE may be sent again
 	return out

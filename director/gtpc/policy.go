@@ -155,7 +155,3 @@ func (p *Policy) classify(m *message, of owner) (*rule, bool) {
 
 // prefixOf is the prefix of an instance under this policy.
 func (p *Policy) prefixOf(i instance) (Prefix, bool) { return PrefixOf(p.options[i.ty].Number, i.id) }
-
-// Prefix is the prefix that an instance in the table is to be started with;
-// false: its type takes none, or its ID is above MaxID.
-func (p *Policy) Prefix(t *table.Target) (Prefix, bool) { return p.prefixOf(instanceOf(t)) }

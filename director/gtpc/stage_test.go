@@ -23,6 +23,7 @@ import (
 type stage struct {
 	t         *testing.T
 	types     []string
+	numbers   map[string]uint8 // of the types
 	epochs    *table.Epochs
 	meter     *meter.Meter
 	director  *director.Director
@@ -70,7 +71,10 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 	for _, o := range options {
 		o(&c)
 	}
-	s := &stage{t: t, types: types, nodes: map[string]*node{}, start: time.Now()}
+	s := &stage{t: t, types: types, numbers: map[string]uint8{}, nodes: map[string]*node{}, start: time.Now()}
+	for _, o := range c.options {
+		s.numbers[o.Type] = o.Number
+	}
 	for _, name := range types {
 		for i := range c.each {
 			n := s.listen(netip.AddrPortFrom(c.inside, 0))
@@ -288,7 +292,7 @@ func (n *node) quiet() {
 
 func (n *node) prefix() director.Prefix {
 	n.t.Helper()
-	p, ok := n.stage.director.Policy().Prefix(n.target)
+	p, ok := director.PrefixOf(n.stage.numbers[n.target.TypeName()], n.target.ID)
 	if !ok {
 		n.t.Fatalf("%s has no prefix", n.target.Name)
 	}

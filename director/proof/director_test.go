@@ -236,15 +236,17 @@ func (d *steward) restart() {
 // fleet are directors side by side.
 type fleet []*steward
 
-// put adds an instance to all directors, with one ID.
-func (f fleet) put(in vitrine.Instance) {
+// put adds an instance to all directors, with one ID, and gives what they answer.
+func (f fleet) put(in vitrine.Instance) (out client.Instance) {
 	for _, d := range f {
 		d.try("put "+in.Name, func(ctx context.Context) error {
-			out, err := d.client.Put(ctx, in)
+			var err error
+			out, err = d.client.Put(ctx, in)
 			in.ID = out.ID
 			return err
 		})
 	}
+	return out
 }
 
 func (f fleet) alter(name string, c client.Change) {

@@ -92,10 +92,7 @@ func (s site) ready(p *process) *process {
 func (e *epc) gateway(host int, name, ty string) {
 	e.t.Helper()
 	in := &instance{name: name, ty: ty, address: e.at(host, gtpcPort)}
-	f := fleet{e.behind}
-	f.put(entry(in, 0))
-	f.agree() // from then on it has a prefix
-	prefix := e.behind.instance(name).TEIDPrefix
+	prefix := fleet{e.behind}.put(entry(in, 0)).TEIDPrefix
 	if prefix == 0 {
 		e.t.Fatalf("%s has no prefix", name)
 	}
