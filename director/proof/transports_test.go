@@ -138,7 +138,7 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")
 	m := newSite(t).motion(2, options{Transition: "4s", Session: ", drain: dialog"})
-	m.lose = 15                                 // so that a BYE is sent again as the last dialog is over
+	m.lose = 5                                  // so that a BYE is sent again as the last dialog is over
 	calls := kind{"invite", 2, 6 * time.Second} // longer than a transition
 	m.call([]kind{calls}, 20, 0)
 	m.after(200)
