@@ -29,7 +29,7 @@ func (d *Director) instances() []client.Instance {
 func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	out := client.Instance{
 		Instance: in, Health: "up", Reason: d.watch.reason(in.Name),
-		Messages: c.Messages, Transactions: c.Begun, Ended: c.Ended, InFlight: c.InFlight, Dialogs: int64(c.DialogsBegun) - int64(c.DialogsEnded),
+		Messages: c.Messages, Transactions: c.Begun, Ended: c.Ended, InFlight: c.InFlight, Dialogs: int64(c.DialogsBegun) - int64(c.DialogsEnded), Quiet: c.Quiet,
 	}
 	if out.Reason != "" {
 		out.Health = "away"
@@ -59,7 +59,7 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	over := d.now()-d.state.Changed >= d.epochs.Transition() && !d.epochs.Straggling(d.now())
 	d.publishing.Unlock()
 	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
-		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0 && c.Quiet) // the last BYE may be sent again
+		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0 && out.Quiet) // the last BYE may be sent again
 	return out
 }
 

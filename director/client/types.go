@@ -18,6 +18,7 @@ type Instance struct {
 	Ended        map[string]uint64 `json:"ended,omitempty"`       // Transactions, by outcome.
 	InFlight     uint64            `json:"in_flight"`             // Transactions, now; add it up over directors to drain.
 	Dialogs      int64             `json:"dialogs"`               // Begun less ended here; only the sum over directors means anything.
+	Quiet        bool              `json:"quiet"`                 // Nothing was sent to it for a transition.
 	Latency      float64           `json:"latency_seconds"`       // Mean, from request to final answer.
 	Drained      bool              `json:"drained"`               // It is draining and has nothing left to do here: neither transactions in flight, nor a transition in which old ones could come. With drain: dialog, that transition begins with the last request of a dialog.
 	TEIDPrefix   uint32            `json:"teid_prefix,omitempty"` // GTP-C: the high bits of the TEIDs that it must hand out.

@@ -164,6 +164,11 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	}
 	m.fleet.drain(old.name)
 	took := time.Since(begun)
+	for _, d := range m.fleet {
+		if in := d.instance(old.name); !in.Quiet {
+			t.Errorf("%s: %s is drained, and requests of %d messages may be sent again", d.name, old.name, in.Messages)
+		}
+	}
 	m.fleet.remove(old.name)
 	after := m.ledger.began(old)
 	old.stop()
