@@ -71,8 +71,9 @@ func onLine(bytes []byte) int {
 	return frame + headers*((frame-headers-1)/payload)
 }
 
-// take reads at most limit frames; behind is CLOCK_REALTIME less our clock.
-func (d *direction) take(now, behind int64, limit int) (took bool) {
+// take reads at most limit frames. behind is CLOCK_REALTIME less our clock; a frame
+// came no later than our clock says, wherever the time of day was moved to.
+func (d *direction) take(now, behind int64, clock func() int64, limit int) (took bool) {
 	var f frame
 	for range limit {
 		if !d.from.next(&f) {
@@ -80,10 +81,14 @@ func (d *direction) take(now, behind int64, limit int) (took bool) {
 		}
 		took = true
 		d.made.Packets++
+		arrived := f.arrived - behind
+		if arrived > now { // since the round began
+			arrived = min(arrived, clock())
+		}
 		if f.cut {
 			d.made.Missed++
 		} else {
-			d.impair(&f, min(now, f.arrived-behind))
+			d.impair(&f, arrived)
 		}
 		d.from.release()
 	}

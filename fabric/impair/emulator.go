@@ -101,7 +101,7 @@ func (e *emulator) round(now, behind int64) (worked bool, due int64) {
 	due = math.MaxInt64
 	for _, w := range e.wires {
 		for _, d := range [...]*direction{w.out, w.in} {
-			worked = d.take(now, behind, takeMost) || worked
+			worked = d.take(now, behind, e.clock, takeMost) || worked
 			worked = d.give(now, e.clock) || worked
 			due = min(due, d.due())
 		}

@@ -1,0 +1,69 @@
+package impair
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"vitrine/fabric/fabrictest"
+	"vitrine/internal/netns"
+)
+
+// TestImpairDelayBeginsWithTheArrival: also that of a frame that comes while a round
+// is under way, however long that takes, or after the time of day was put forward.
+func TestImpairDelayBeginsWithTheArrival(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	place := fabrictest.Place(t, run.ID, "generator")
+	const delay, stall = 20 * time.Millisecond, 5 * time.Millisecond
+	began := time.Now()
+	clock := func() int64 { return int64(time.Since(began)) }
+	for name, forward := range map[string]time.Duration{"a long round": 0, "the time put forward": time.Hour} {
+		d := onLoopback(t, place, Link{Delay: delay})
+		round := time.Now()
+		now := int64(round.Sub(began))
+		time.Sleep(stall)
+		sendOnLoopback(t, place)
+		if !d.take(now, round.UnixNano()-now-int64(forward), clock, 1) {
+			t.Fatalf("%s: the frame is not there", name)
+		}
+		leaves := time.Duration(d.ordered.peek(0).leaves)
+		if least, most := time.Duration(now)+stall+delay, time.Duration(clock())+delay; leaves < least || leaves > most {
+			t.Errorf("%s: the frame leaves at %s, want %s to %s", name, leaves, least, most)
+		}
+	}
+}
+
+// onLoopback is a direction from lo of a namespace and back.
+func onLoopback(t *testing.T, place string, link Link) (d *direction) {
+	t.Helper()
+	err := netns.Do(place, func() error {
+		lo, err := openSocket("lo")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = lo.close() })
+		d, err = newDirection(lo, lo, "generator", link, 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.close() })
+	return d
+}
+
+func sendOnLoopback(t *testing.T, place string) {
+	t.Helper()
+	err := netns.Do(place, func() error {
+		c, err := net.Dial("udp", "127.0.0.1:9")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write([]byte("a frame"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
