@@ -26,47 +26,71 @@ func Text(w io.Writer, d *result.Data) error {
 			return err
 		}
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(t, "%s\t%s\n", name, strings.Join(strings.Fields(value), " "))
-		}
-	}
-	line("mark", s.mark())
+	t := summary{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	t.line("mark", s.mark())
 	switch x := r.best(); {
 	case r.measured():
-		line("measured", r.vnf())
+		t.line("measured", r.vnf())
 	case x != nil:
-		c := x.capacity()
-		name := "optimal sizing"
-		if r.Summary.Partial {
-			name = "best so far"
-		}
-		line(name, fmt.Sprintf("%s (%s)", x.sizing, sizeText(x.summary)))
-		capacity := fmt.Sprintf("%s %s at success ratio %s, 95%% interval %s", capacityText(c), s.unit, shortest(c.Threshold), intervalText(c))
-		if why := censoredText(c, s.unit); why != "" {
-			capacity += " (" + why + ")"
-		}
-		line("capacity", capacity)
-		bottleneck := "not known"
-		if z := x.summary; z.Bottleneck != "" {
-			bottleneck = z.Bottleneck
-			if used, ok := z.Utilization[z.Bottleneck]; ok {
-				bottleneck += fmt.Sprintf(", %s used at capacity: %s", s.resourceName(), percent(used))
-			}
-		}
-		line("bottleneck", bottleneck)
-		line("why", r.Summary.Optimal.Why)
+		s.optimal(t, x)
 	default:
-		line("optimal sizing", "none found")
+		t.line("optimal sizing", "none found")
 	}
 	switch {
 	case r.measured() && !r.Manifest.Finished.IsZero():
 	case !r.finished():
-		line("stopped", "the run is not finished: continue it with --resume")
+		t.line("stopped", "the run is not finished: continue it with --resume")
 	default:
-		line("stopped", r.Summary.StoppedBecause)
+		t.line("stopped", r.Summary.StoppedBecause)
 	}
+	t.line("trials", r.trials())
+	path := filepath.Join(d.Dir, PageFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		path = "not written: vitrine report " + d.Dir
+	}
+	t.line("report", path)
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the summary: %w", err)
+	}
+	return nil
+}
+
+// A summary is lines of a name and what is to say.
+type summary struct{ *tabwriter.Writer }
+
+// line writes one, unless there is nothing to say.
+func (t summary) line(name, value string) {
+	if value != "" {
+		fmt.Fprintf(t, "%s\t%s\n", name, strings.Join(strings.Fields(value), " "))
+	}
+}
+
+// optimal writes what was found of the best sizing.
+func (s *set) optimal(t summary, x *subject) {
+	r, c := s.runs[0], x.capacity()
+	name := "optimal sizing"
+	if r.Summary.Partial {
+		name = "best so far"
+	}
+	t.line(name, fmt.Sprintf("%s (%s)", x.sizing, sizeText(x.summary)))
+	capacity := fmt.Sprintf("%s %s at success ratio %s, 95%% interval %s", capacityText(c), s.unit, shortest(c.Threshold), intervalText(c))
+	if why := censoredText(c, s.unit); why != "" {
+		capacity += " (" + why + ")"
+	}
+	t.line("capacity", capacity)
+	bottleneck := "not known"
+	if z := x.summary; z.Bottleneck != "" {
+		bottleneck = z.Bottleneck
+		if used, ok := z.Utilization[z.Bottleneck]; ok {
+			bottleneck += fmt.Sprintf(", %s used at capacity: %s", s.resourceName(), percent(used))
+		}
+	}
+	t.line("bottleneck", bottleneck)
+	t.line("why", r.Summary.Optimal.Why)
+}
+
+// trials is how many there were, and how many are no verdict.
+func (r *run) trials() string {
 	invalid := 0
 	for _, o := range r.Outcomes {
 		if !o.Valid {
@@ -74,17 +98,7 @@ func Text(w io.Writer, d *result.Data) error {
 		}
 	}
 	if r.measured() {
-		line("trials", fmt.Sprintf("%d, %d invalid", len(r.Outcomes), invalid))
-	} else {
-		line("trials", fmt.Sprintf("%d of %d sizes, %d invalid", len(r.Outcomes), len(r.subjects), invalid))
+		return fmt.Sprintf("%d, %d invalid", len(r.Outcomes), invalid)
 	}
-	path := filepath.Join(d.Dir, PageFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		path = "not written: vitrine report " + d.Dir
-	}
-	line("report", path)
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("writing the summary: %w", err)
-	}
-	return nil
+	return fmt.Sprintf("%d of %d sizes, %d invalid", len(r.Outcomes), len(r.subjects), invalid)
 }
