@@ -217,10 +217,10 @@ func TestRestart(t *testing.T) {
 				request := at.receive()
 				s.restart(carry)
 				at.send(answered(request, 1000))
-				if carry {
-					if m := peer.receive(); m.Sequence != 2 || m.Type != gtpc.ModifyBearerResponse {
-						t.Fatalf("the answer: %+v", m)
-					}
+				if !carry {
+					at.quiet() // it was thrown away by now
+				} else if m := peer.receive(); m.Sequence != 2 || m.Type != gtpc.ModifyBearerResponse {
+					t.Fatalf("the answer: %+v", m)
 				}
 				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2)) // the peer sends it again
 				got, again := s.whoGot("gateway")

@@ -161,6 +161,30 @@ func inside(t *testing.T, path string) (pids []int) {
 	return pids
 }
 
+// stop stops a process, and returns when all of its threads are: before that, the
+// kernel does not know of it.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	running := func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("threads of process %d: %d, %v", pid, len(threads), err)
+		}
+		return slices.ContainsFunc(threads, func(thread string) bool {
+			stat, err := os.ReadFile(thread)
+			return err != nil || !strings.Contains(string(stat), ") T ")
+		})
+	}
+	for deadline := time.Now().Add(time.Minute); running(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d does not stop", pid)
+		}
+	}
+}
+
 // TestImpairKilled: an emulator ends with the run that started it, also one that
 // is stopped, and cleaning removes the rest.
 func TestImpairKilled(t *testing.T) {
@@ -178,9 +202,7 @@ func TestImpairKilled(t *testing.T) {
 				t.Fatalf("processes in the run's namespace: %d, want the emulator", emulators)
 			}
 			if stopped {
-				if err := unix.Kill(emulators[0], unix.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
+				stop(t, emulators[0])
 			}
 			kill()
 			for deadline := time.Now().Add(time.Minute); len(inside(t, netns.Path(middle(run)))) > 0; {
