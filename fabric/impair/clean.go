@@ -7,10 +7,12 @@ import (
 	"os"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"github.com/vishvananda/netlink"
 
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
+	"vitrine/internal/pidfd"
 	"vitrine/internal/runs"
 	"vitrine/substrate"
 )
@@ -36,16 +38,33 @@ type Cleaner struct {
 
 var _ substrate.Cleaner = Cleaner{}
 
-// Clean removes the namespaces of emulators, which have ended: their stdin did
-// with the program that started them.
-func (c Cleaner) Clean(context.Context) (removed []string, err error) {
+// Clean removes the namespaces of emulators.
+func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	return runs.EachDead(c.Root, func(run string) (removed []string, err error) {
-		if _, absent := os.Stat(netns.Path(middle(run))); absent == nil {
+		if of, absent := os.Stat(netns.Path(middle(run))); absent == nil {
 			removed = append(removed, "network namespace "+middle(run))
-			err = errors.Join(release(run), netns.Delete(middle(run)))
+			err = errors.Join(end(ctx, of), release(run), netns.Delete(middle(run)))
 		}
 		return removed, err
 	})
+}
+
+// end kills the emulator of a namespace, which ended with the program that started
+// it, by its stdin, unless it was being stopped just then.
+func end(ctx context.Context, of os.FileInfo) error {
+	found, err := pidfd.Where(func(p procfs.Proc) bool {
+		args, err := p.CmdLine()
+		if err != nil || len(args) == 0 || args[len(args)-1] != Verb {
+			return false
+		}
+		its, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", p.PID))
+		return err == nil && os.SameFile(its, of)
+	})
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	return found.End(ctx)
 }
 
 // release moves interfaces of the host that the fabric had lent to an instance

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -185,8 +186,27 @@ func stop(t *testing.T, pid int) {
 	}
 }
 
+// asleep is a stopped process in a namespace, whose last argument is told.
+func asleep(t *testing.T, namespace, argument string) (pid int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read unless_killed", argument)
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := netns.Do(netns.Path(namespace), cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	stop(t, cmd.Process.Pid)
+	return cmd.Process.Pid
+}
+
 // TestImpairKilled: an emulator ends with the run that started it, also one that
-// is stopped, and cleaning removes the rest.
+// is stopped; cleaning removes the rest, and ends one that did not, but nothing that
+// others run there.
 func TestImpairKilled(t *testing.T) {
 	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -210,12 +230,16 @@ func TestImpairKilled(t *testing.T) {
 					t.Fatal("the emulator did not end with its run")
 				}
 			}
+			left, mine := asleep(t, middle(run), Verb), asleep(t, middle(run), "mine")
 			f, err := onBridge(fabrictest.NewRun(t, root), Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, err := f.Clean(t.Context()); err != nil {
 				t.Error(err)
+			}
+			if is := inside(t, "/proc/"+strconv.Itoa(mine)+"/ns/net"); !slices.Equal(is, []int{mine}) {
+				t.Errorf("processes in the namespace after cleaning: %v; there were %d of an emulator that had not ended and %d of a user", is, left, mine)
 			}
 			for _, left := range []string{middle(run), "vt-" + run + "-fabric"} {
 				if _, err := os.Stat(netns.Path(left)); !errors.Is(err, os.ErrNotExist) {

@@ -58,32 +58,21 @@ func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 
 // end kills the daemons whose folder it is and gives their names.
 func end(ctx context.Context, dir string) ([]string, error) {
-	all, err := procfs.AllProcs()
+	names := map[int]string{}
+	found, err := pidfd.Where(func(p procfs.Proc) bool {
+		names[p.PID] = daemonOf(p, dir)
+		return names[p.PID] != ""
+	})
 	if err != nil {
-		return nil, fmt.Errorf("listing processes: %w", err)
-	}
-	var names []string
-	set := make(pidfd.Set)
-	defer set.Close()
-	for _, p := range all {
-		name := daemonOf(p, dir)
-		if name == "" {
-			continue
-		}
-		if err := set.Add(p.PID); err != nil {
-			return nil, err
-		}
-		if daemonOf(p, dir) != name { // the number is another's meanwhile
-			set.Drop(p.PID)
-			continue
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if err := set.Kill(); err != nil {
 		return nil, err
 	}
-	return names, set.Wait(ctx)
+	defer found.Close()
+	var ended []string
+	for pid := range found {
+		ended = append(ended, names[pid])
+	}
+	slices.Sort(ended)
+	return ended, found.End(ctx)
 }
 
 // daemonOf is the name of the daemon that a process is, if its folder is dir.

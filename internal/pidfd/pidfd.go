@@ -8,11 +8,34 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
 // A Set is processes by number, each with the descriptor that stands for it.
 type Set map[int]int
+
+// Where opens all processes that are so.
+func Where(so func(procfs.Proc) bool) (Set, error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	found := make(Set)
+	for _, p := range all {
+		if !so(p) {
+			continue
+		}
+		if err := found.Add(p.PID); err != nil {
+			found.Close()
+			return nil, err
+		}
+		if !so(p) { // the number is another's meanwhile
+			found.Drop(p.PID)
+		}
+	}
+	return found, nil
+}
 
 // Add opens a process. One that has ended is not added, and no error.
 func (s Set) Add(pid int) error {
@@ -54,6 +77,14 @@ func (s Set) Kill() error {
 		}
 	}
 	return nil
+}
+
+// End kills all and waits until they have ended.
+func (s Set) End(ctx context.Context) error {
+	if err := s.Kill(); err != nil {
+		return err
+	}
+	return s.Wait(ctx)
 }
 
 // Wait waits until all have ended.
