@@ -68,10 +68,7 @@ func (r record) end(ctx context.Context) (int, error) {
 		err = all.open(all.descendants(r.roots(all)), found)
 		n := len(found)
 		if err == nil {
-			err = found.Kill()
-		}
-		if err == nil {
-			err = found.Wait(ctx)
+			err = found.End(ctx)
 		}
 		found.Close()
 		ended += n

@@ -108,10 +108,7 @@ func (s *session) kill(ctx context.Context) error {
 		for pid := range s.found {
 			alive = alive || s.found.Alive(pid)
 		}
-		err := s.found.Kill()
-		if err == nil {
-			err = s.found.Wait(ctx)
-		}
+		err := s.found.End(ctx)
 		s.found.Close()
 		if err != nil || !alive {
 			return err
