@@ -86,7 +86,7 @@ func Start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv i
 		return nil, fmt.Errorf("watch the instances: %w", err)
 	}
 	ctx, m.cancel = context.WithCancel(ctx)
-	context.AfterFunc(ctx, ticker.close)
+	context.AfterFunc(ctx, ticker.stop)
 	go m.loop(ticker)
 	return m, nil
 }
@@ -135,6 +135,7 @@ func (m *Monitor) open(vantages []vitrine.Vantage, proc string) {
 // and counted as missed once the next has come as well.
 func (m *Monitor) loop(ticker *ticker) {
 	defer close(m.done)
+	defer ticker.close()
 	for {
 		missed, ok := ticker.next()
 		if !ok {

@@ -350,6 +350,7 @@ func TestTickerCountsWhatPassed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer ticker.close()
 	for began := time.Now(); time.Since(began) < 10*time.Millisecond; {
 	}
 	if missed, ok := ticker.next(); !ok || missed < 8 {
@@ -364,7 +365,7 @@ func TestTickerCountsWhatPassed(t *testing.T) {
 			}
 		}
 	}()
-	ticker.close()
+	ticker.stop()
 	<-ended
 }
 

@@ -49,7 +49,7 @@ func newTicker(first, interval time.Duration) (*ticker, error) {
 }
 
 // next waits for a tick and says how many passed before it since the last one;
-// false: the ticker was closed.
+// false: the ticker was stopped.
 func (t *ticker) next() (missed int, ok bool) {
 	if t.wait.Read(t.look) != nil {
 		return 0, false
@@ -57,5 +57,7 @@ func (t *ticker) next() (missed int, ok bool) {
 	return int(t.n - 1), true
 }
 
-// close ends a next that waits, and all that follow.
+// stop ends a next that waits, and all that follow.
+func (t *ticker) stop() { _ = t.file.SetReadDeadline(time.Unix(1, 0)) }
+
 func (t *ticker) close() { t.file.Close() }
