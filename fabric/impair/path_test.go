@@ -73,14 +73,6 @@ func newPathBy(t *testing.T, l Link, by string) path {
 // through and what the emulator says of that.
 func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []delay.Packet, Made) {
 	t.Helper()
-	r, arrivals, made, _ := p.clocked(t, packets, rate)
-	return r, arrivals, made
-}
-
-// clocked is stream, and says how far, in µs, the clock of the kernel's stamps was put
-// right meanwhile.
-func (p path) clocked(t *testing.T, packets int, rate float64) (delay.Report, []delay.Packet, Made, float64) {
-	t.Helper()
 	r, err := packet.OpenReceiver(packet.ReceiverConfig{NetNS: p.to, Address: p.ends.Dest, CPU: -1, Run: 5})
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +84,7 @@ func (p path) clocked(t *testing.T, packets int, rate float64) (delay.Report, []
 	}
 	defer s.Close()
 	before := p.made(t)
-	sent, err := s.Send(t.Context(), packet.Stream{Run: 5, ID: 1, Ends: p.ends, Size: 1000, Packets: packets, Rate: rate})
-	if err != nil {
+	if _, err := s.Send(t.Context(), packet.Stream{Run: 5, ID: 1, Ends: p.ends, Size: 1000, Packets: packets, Rate: rate}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := r.Receive(t.Context(), packets, time.Second)
@@ -108,7 +99,7 @@ func (p path) clocked(t *testing.T, packets int, rate float64) (delay.Report, []
 	if came := made.Packets - before.Packets; came != int64(packets) || made.Missed+made.Refused > 0 {
 		t.Fatalf("%s counts %d packets of %d, %d of them missed, %d refused", p.by, came, packets, made.Missed, made.Refused)
 	}
-	return delay.Analyze(packets, arrivals, delay.Cut{}), arrivals, made, max(math.Abs(float64(sent.Drift)), math.Abs(float64(got.Drift))) / 1000
+	return delay.Analyze(packets, arrivals, delay.Cut{}), arrivals, made
 }
 
 // made is what the emulator says of the packets from the generator.
@@ -133,13 +124,12 @@ func within(t *testing.T, what string, got, low, high float64) {
 // against the sender's, while a stream is under way.
 const drift = 200
 
-// calm streams until that holds and the least delay is at most most, in µs, or for ten
-// times: a busy machine makes all packets late at times, but not always.
+// calm streams until the least delay is at most most, in µs, or for ten times: a
+// busy machine makes all packets late at times, but not always.
 func (p path) calm(t *testing.T, packets int, rate, most float64) (r delay.Report, arrivals []delay.Packet, made Made) {
 	t.Helper()
 	for range 10 {
-		var moved float64
-		if r, arrivals, made, moved = p.clocked(t, packets, rate); moved <= drift && r.Delay.Min <= most {
+		if r, arrivals, made = p.stream(t, packets, rate); r.Delay.Min <= most {
 			break
 		}
 	}
