@@ -214,7 +214,8 @@ static uint32_t drain(int collecting) {
 		uint32_t n = arrivals();
 		if (n != last) {
 			since = moved = at;
-			last = n, none = 0;
+			last = n;
+			none = 0;
 		} else if (at >= since + DRAINED) {
 			if (none || at >= moved + STUCK)
 				return last;
