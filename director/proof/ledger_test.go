@@ -378,18 +378,19 @@ func (l *ledger) shared() (n int) {
 }
 
 // elsewhere are the records of calls whose BYE was at another instance than their
-// INVITE, of those that ended after a time and took no longer than is promised; all
-// counts these.
+// INVITE, of those that ended after a time, which all counts; but for those that
+// changed instances later than is promised.
 func (l *ledger) elsewhere(after time.Time, promised time.Duration) (strayed []string, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, r := range l.transactions {
 		bye := l.transactions[id-uint64(inInvitation)+uint64(inFarewell)]
-		if bye == nil || r.class != inInvitation || bye.class != inFarewell || bye.began.Before(after) || r.longer(promised) || bye.longer(promised) {
+		if bye == nil || r.class != inInvitation || bye.class != inFarewell || bye.began.Before(after) {
 			continue
 		}
 		all++
-		if bye.at != r.at || len(bye.others) > 0 {
+		late := r.moved.Sub(r.began) > promised || bye.moved.Sub(bye.began) > promised
+		if !late && (bye.at != r.at || len(bye.others) > 0) {
 			strayed = append(strayed, fmt.Sprintf("INVITE %v; BYE %v", r, bye))
 		}
 	}
