@@ -19,11 +19,10 @@ func TestImpairDelayBeginsWithTheArrival(t *testing.T) {
 	clock := func() int64 { return int64(time.Since(began)) }
 	for name, forward := range map[string]time.Duration{"a long round": 0, "the time put forward": time.Hour} {
 		d := onLoopback(t, place, Link{Delay: delay})
-		round := time.Now()
-		now := int64(round.Sub(began))
-		time.Sleep(stall)
+		read := time.Now()
+		now := int64(read.Sub(began) - stall) // when the round began
 		sendOnLoopback(t, place)
-		if !d.take(now, round.UnixNano()-now-int64(forward), clock, 1) {
+		if !d.take(now, read.UnixNano()-int64(read.Sub(began)+forward), clock, 1) {
 			t.Fatalf("%s: the frame is not there", name)
 		}
 		leaves := time.Duration(d.ordered.peek(0).leaves)
