@@ -67,12 +67,15 @@ func end(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	defer found.Close()
+	if err := found.End(ctx); err != nil {
+		return nil, err
+	}
 	var ended []string
 	for pid := range found {
 		ended = append(ended, names[pid])
 	}
 	slices.Sort(ended)
-	return ended, found.End(ctx)
+	return ended, nil
 }
 
 // daemonOf is the name of the daemon that a process is, if its folder is dir.
