@@ -1,17 +1,16 @@
 package docker
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/prometheus/procfs"
 
 	"vitrine"
+	"vitrine/internal/pidfd"
 )
 
 // plainRuntime is the runtime of sandboxes where the engine has it: they only
@@ -49,22 +48,19 @@ func cannotRun(name string, err error) error {
 // the engine forgets about it. The processes are in the container's cgroup or
 // have its id, which nothing else has, for an argument.
 func killStray(id string) error {
-	all, err := procfs.AllProcs()
-	if err != nil {
-		return fmt.Errorf("docker: looking for what a runtime has left: %w", err)
-	}
-	var failed error
-	for _, p := range all {
+	stray, err := pidfd.Where(func(p procfs.Proc) bool {
 		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID)) // gone: ended meanwhile
 		args, _ := p.CmdLine()
-		if !strings.Contains(string(groups), id) && !slices.Contains(args, id) {
-			continue
-		}
-		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			failed = errors.Join(failed, fmt.Errorf("docker: ending process %d, which a runtime has left: %w", p.PID, err))
-		}
+		return strings.Contains(string(groups), id) || slices.Contains(args, id)
+	})
+	if err == nil {
+		defer stray.Close()
+		err = stray.Kill()
 	}
-	return failed
+	if err != nil {
+		return fmt.Errorf("docker: ending what a runtime has left: %w", err)
+	}
+	return nil
 }
 
 // noRuntime says that the engine has no such runtime, and which it has.
