@@ -87,15 +87,15 @@ func (a *agent) start(number uint32, c Command) error {
 	return nil
 }
 
+// agentKiB is what the agent's program and the commands' take of the memory that
+// the kernel would give away, for they would have to be read again.
+const agentKiB = 8 << 10
+
 // confine leaves the kernel and the agent what memory they have, and a little
 // more: a command that wants all is killed, and the machine does not come to a
 // standstill before. What the kernel says is available has its own caches of
 // names and files in it, which it does not give back in time.
 func confine() error {
-	// The agent goes on where there is nothing left to read its program into.
-	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
-		return err
-	}
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func confine() error {
 	if total == nil || available == nil || caches == nil {
 		return errors.New("the kernel does not say how much there is")
 	}
-	kib := *available - min(*available, *caches+*total/16)
+	kib := *available - min(*available, *caches+*total/32+agentKiB)
 	return os.WriteFile(filepath.Join(groups, "memory.max"), []byte(strconv.FormatUint(kib<<10, 10)), 0)
 }
 
