@@ -72,8 +72,9 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	flags.IntVar(&f.count, "count", measure.DefaultPackets, "packets of a stream")
 	flags.IntVar(&f.repeat, "repeat", measure.DefaultRepeat, "fresh deployments of each combination, from which intervals are")
 	flags.Float64Var(&f.rate, "rate", 0, "packets a second (default the paper's, scaled to this host)")
-	flags.IntVar(&f.head, "head", -1, "packets at a stream's beginning that are left out (default 1%)")
-	flags.IntVar(&f.tail, "tail", -1, "packets at its end that are left out (default 1%)")
+	flags.IntVar(&f.head, "head", -1, "packets at a stream's beginning that are left out")
+	flags.IntVar(&f.tail, "tail", -1, "packets at its end that are left out")
+	flags.Lookup("head").DefValue, flags.Lookup("tail").DefValue = "1%", "1%"
 	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all but the sender's)")
 	flags.IntSliceVar(&f.generatorCPUs, "generator-cpus", nil, "CPUs of the sender (default the first)")
 	flags.StringVar(&f.kernelCPU, "kernel-cpu", measure.OwnCPU, "CPU of the kernel's receive work: a number, auto (one of its own, where there is one), none (the sender's)")

@@ -75,7 +75,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	flags.Float64Var(&f.drift, "drift", 0, "what the capacity gains in an hour, as a share of it")
 	flags.BoolVar(&f.memory, "memory", true, "an overload lingers for seconds, and calls queue")
 	flags.StringVar(&f.trace, "trace", "", "replay the recorded trials of this run folder instead")
-	flags.Float64SliceVar(&f.rates, "range", nil, "lowest and highest rate offered (default 100,11500; with --trace those recorded)")
+	flags.Float64SliceVar(&f.rates, "range", nil, "lowest and highest rate offered")
+	flags.Lookup("range").DefValue = "100,11500; with --trace those recorded"
 	flags.Float64Var(&f.increase, "increase", 0, "step of the ramp (default 1% of the highest rate)")
 	flags.DurationVar(&f.duration, "duration", 10*time.Second, "of a trial's window, the longest one")
 	flags.DurationVar(&f.overhead, "overhead", 5*time.Second, "of starting a trial, in which the function rests")
