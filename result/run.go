@@ -259,7 +259,7 @@ func (r *Run) SaveSummary(s Summary) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return saveJSON(filepath.Join(r.dir, summaryFile), s.filled())
+	return saveJSON(filepath.Join(r.dir, summaryFile), s)
 }
 
 func saveJSON(path string, v any) error {

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -32,7 +33,7 @@ type Sizing struct {
 	Again       bool    `json:"again,omitempty"` // it was measured before, and this time counts
 
 	// For the first threshold, flat: capacity, capacity_low, capacity_high,
-	// capacity_censored. SaveSummary takes it from Capacities.
+	// capacity_censored. Written, it is taken from Capacities.
 	vitrine.Capacity
 
 	Capacities  []vitrine.Capacity `json:"capacities"`  // one per threshold
@@ -108,9 +109,10 @@ func (s *Summary) Find(step Step) *Sizing {
 	return found
 }
 
-// filled writes empty lists as [] and repeats the first threshold's capacity
+// MarshalJSON writes empty lists as [] and repeats the first threshold's capacity
 // where flat readers look for it.
-func (s Summary) filled() Summary {
+func (s Summary) MarshalJSON() ([]byte, error) {
+	type plain Summary // without this method
 	s.Thresholds = append([]float64{}, s.Thresholds...)
 	s.Path = append([]Step{}, s.Path...)
 	s.Sizings = append([]Sizing{}, s.Sizings...)
@@ -125,7 +127,7 @@ func (s Summary) filled() Summary {
 			z.Utilization = map[string]float64{}
 		}
 	}
-	return s
+	return json.Marshal(plain(s))
 }
 
 // check names the first number that JSON could not say.

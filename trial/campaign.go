@@ -51,7 +51,7 @@ var errEnough = errors.New("the time given with --max-time is over")
 // whatever was measured, also when there is an error.
 func Run(ctx context.Context, cfg Config) (result.Summary, error) {
 	c := &campaign{Config: &cfg, began: time.Now()}
-	c.summary = result.Summary{VNF: cfg.Deployment.VNFName, Unit: cfg.Workload.Unit, Thresholds: cfg.Workload.Thresholds}
+	c.summary = result.Summary{VNF: cfg.Deployment.VNFName, Unit: cfg.Workload.Unit, Thresholds: cfg.Workload.Thresholds, ScaleOn: cfg.Deployment.Mode.ScaleOn}
 	err := c.run(ctx)
 	if err != nil {
 		c.summary.StoppedBecause, c.summary.Partial = oneLine(err).Error(), true

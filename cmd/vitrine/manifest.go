@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"strconv"
 	"runtime"
 	"slices"
 	"time"
@@ -51,9 +52,14 @@ func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) resul
 	for _, c := range d.Components {
 		m.Components = append(m.Components, result.Component{Name: c.Name, Short: c.Short, Scalable: c.Scalable})
 	}
+	scripts := map[string]int{} // of each component
 	for _, i := range d.Install {
+		role := "install " + i.Component
+		if scripts[i.Component]++; scripts[i.Component] > 1 {
+			role += " " + strconv.Itoa(scripts[i.Component])
+		}
 		if text, err := os.ReadFile(i.Script); err == nil { // gone by now: the install step will say so
-			m.Specs = append(m.Specs, result.NewSpec("install", i.Script, text))
+			m.Specs = append(m.Specs, result.NewSpec(role, i.Script, text))
 		}
 	}
 	for _, period := range d.Servers.CFSPeriod {
