@@ -5,7 +5,7 @@ const (
 	CensoredNone      = "none"
 	CensoredBelow     = "below"     // even the lowest rate failed: Rate is that rate, [Low, High] is [0, Rate]
 	CensoredAbove     = "above"     // even the highest rate passed: Rate is that rate, the capacity is at least Low
-	CensoredGenerator = "generator" // the generator could not offer enough to find it
+	CensoredGenerator = "generator" // no trial at a higher rate was valid: the generator could not offer it, or the function ended
 )
 
 // A Capacity is the highest offered rate whose success ratio is at least

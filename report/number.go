@@ -96,7 +96,7 @@ func censoredText(c vitrine.Capacity, unit string) string {
 	case c.Censored == vitrine.CensoredAbove:
 		return fmt.Sprintf("even the highest rate tried, %s %s, passed", number(c.Rate), unit)
 	case c.Censored == vitrine.CensoredGenerator:
-		return fmt.Sprintf("the generator could not offer more than %s %s", number(c.Rate), unit)
+		return fmt.Sprintf("no trial above %s %s was valid: the trials say why", number(c.Rate), unit)
 	}
 	return ""
 }

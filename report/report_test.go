@@ -248,7 +248,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"samples":   "no samples were kept of",
 		"below":     "&lt; 40",
 		"lowest":    "even the lowest rate tried, 40 calls/s, failed",
-		"generator": "the generator could not offer more than",
+		"generator": "was valid: the trials say why",
 		"nothing":   "no valid trial",
 		"host":      "not known: the kernel does not show CPU frequency control",
 		"invalid":   "1 trial is invalid and left out of every estimate: generator: offered 0.97 of its schedule",

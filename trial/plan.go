@@ -17,9 +17,9 @@ type Plan struct {
 	Names        []string         `json:"sizings"`
 	Open         bool             `json:"open"`              // more sizings follow from what is measured
 	MostSizings  int              `json:"most_sizings"`      // per combination
-	MostTrials   int              `json:"trials_per_sizing"` // at most, invalid ones aside
+	Trials       int              `json:"trials_per_sizing"` // about, invalid ones aside
 	Trial        time.Duration    `json:"trial_ns"`          // warm-up, window and settling of one
-	Most         time.Duration    `json:"at_most_ns"`        // of the whole campaign
+	About        time.Duration    `json:"about_ns"`          // of the whole campaign, deploying aside
 }
 
 // MakePlan works out what the campaign would do without starting anything. It
@@ -55,10 +55,10 @@ func MakePlan(c *Config) (Plan, error) {
 		return p, err
 	}
 	if known, ok := rates.(rate.Planner); ok {
-		p.MostTrials = known.Trials()
+		p.Trials = known.Trials()
 	}
 	p.Trial = c.Workload.Warmup + c.Workload.Duration + c.Workload.Settle
-	p.Most = time.Duration(len(p.Combinations)*p.MostSizings*p.MostTrials) * p.Trial
+	p.About = time.Duration(len(p.Combinations)*p.MostSizings*p.Trials) * p.Trial
 	return p, nil
 }
 

@@ -131,7 +131,7 @@ func (a *app) printPlan(cfg *trial.Config, p trial.Plan, asJSON bool) error {
 	if p.Open {
 		fmt.Fprintf(w, "  then as measured, at most %d sizings\n", p.MostSizings)
 	}
-	_, err := fmt.Fprintf(w, "at most %d trials of %s per sizing, at most %s in all, deploying and invalid trials aside\n",
-		p.MostTrials, p.Trial, p.Most.Round(time.Second))
+	_, err := fmt.Fprintf(w, "about %d trials of %s per sizing, about %s in all, deploying and invalid trials aside\n",
+		p.Trials, p.Trial, p.About.Round(time.Second))
 	return err
 }

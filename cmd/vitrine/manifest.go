@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"os"
-	"strconv"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"vitrine"

@@ -19,13 +19,13 @@ type progress struct {
 	out      io.Writer
 	terminal bool
 	unit     string
-	most     time.Duration // the plan's upper bound of the whole campaign
+	about    time.Duration // what the plan says of the whole campaign
 	trial    time.Duration // the plan's time of one trial
 	width    int           // of the line that changes
 }
 
 func newProgress(out io.Writer, unit string, plan trial.Plan) *progress {
-	return &progress{out: out, terminal: isTerminal(out), unit: unit, most: plan.Most, trial: plan.Trial}
+	return &progress{out: out, terminal: isTerminal(out), unit: unit, about: plan.About, trial: plan.Trial}
 }
 
 func isTerminal(out io.Writer) bool {
@@ -100,7 +100,7 @@ func orUnknown(s string) string {
 }
 
 func (p *progress) left(elapsed time.Duration) string {
-	return fmt.Sprintf("%s gone, at most %s left", elapsed.Round(time.Second), max(0, p.most-elapsed).Round(time.Second))
+	return fmt.Sprintf("%s gone, about %s left", elapsed.Round(time.Second), max(0, p.about-elapsed).Round(time.Second))
 }
 
 // passing shows what is going on until the next line; in a pipe it shows nothing.

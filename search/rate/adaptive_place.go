@@ -445,7 +445,7 @@ func (v *view) summary() string {
 		case vitrine.CensoredAbove:
 			text += fmt.Sprintf("even %g passed", c.Rate)
 		default:
-			text += fmt.Sprintf("%g passed, and the generator could not offer more", c.Rate)
+			text += fmt.Sprintf("%g passed, and no trial above it was valid", c.Rate)
 		}
 		text += fmt.Sprintf(" (threshold %g)", c.Threshold)
 	}

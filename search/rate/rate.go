@@ -40,8 +40,8 @@ type Estimator interface {
 
 // A Planner is a Search that knows ahead how many trials it may take.
 type Planner interface {
-	// Trials is how many trials the search takes when none is invalid: the most
-	// for a ramp, about as many for a bisection.
+	// Trials is how many trials the search takes when none is invalid: as many
+	// for a ramp that does not stop early, about as many for the others.
 	Trials() int
 }
 

@@ -109,7 +109,7 @@ func (d directed) enough(last vitrine.Measured) string {
 		return fmt.Sprintf("%s carries even the highest rate, %.4g: a larger one would look the same; raise the range to go on",
 			last.Sizing, c.Rate)
 	case c.Censored == vitrine.CensoredGenerator:
-		return fmt.Sprintf("%s: the generator could not offer enough to find its capacity, let alone a larger one's; give the generator more",
+		return fmt.Sprintf("%s: its capacity is not known, let alone a larger one's, for no trial at a higher rate was valid: the trials say why",
 			last.Sizing)
 	}
 	return ""

@@ -71,7 +71,7 @@ func TestDirectedSaysWhy(t *testing.T) {
 		"not yet sure": {six, size.DirectedConfig{Scaling: size.Up, Reach: 310}, measured(t, "bn1s-sp1s-hs1s", 3, found, flat), "bn1s-sp1m-hs1s"},
 		"below":        {six, size.DirectedConfig{Scaling: size.Up, Reach: 40}, measured(t, "bn1s-sp1s-hs1s", 3, vitrine.Capacity{Rate: 50, High: 50, Censored: vitrine.CensoredBelow}, flat), "bn1s-sp1m-hs1s"},
 		"above":        {six, size.DirectedConfig{Scaling: size.Up}, measured(t, "bn1s-sp1s-hs1s", 3, vitrine.Capacity{Rate: 400, Low: 400, High: 400, Censored: vitrine.CensoredAbove}, flat), "raise the range"},
-		"generator":    {six, size.DirectedConfig{Scaling: size.Up}, measured(t, "bn1s-sp1s-hs1s", 3, vitrine.Capacity{Rate: 400, Censored: vitrine.CensoredGenerator}, flat), "generator could not offer enough"},
+		"generator":    {six, size.DirectedConfig{Scaling: size.Up}, measured(t, "bn1s-sp1s-hs1s", 3, vitrine.Capacity{Rate: 400, Censored: vitrine.CensoredGenerator}, flat), "no trial at a higher rate was valid"},
 		"no capacity":  {six, size.DirectedConfig{Scaling: size.Up, Threshold: 3}, measured(t, "bn1s-sp1s-hs1s", 3, found, flat), "no capacity"},
 	} {
 		step := directed(t, test.space, test.cfg).Next([]vitrine.Measured{test.last})

@@ -364,7 +364,7 @@ func (k *known) outOfRange(f figure) string {
 		return fmt.Sprintf("%s carries even the highest rate, %s: a larger one would look the same; raise the range to go on",
 			k.sizings[f.sizing], k.rate(f.measured.Rate))
 	case vitrine.CensoredGenerator:
-		return fmt.Sprintf("%s: the generator could not offer enough to find its capacity, let alone a larger one's; give the generator more",
+		return fmt.Sprintf("%s: its capacity is not known, let alone a larger one's, for no trial at a higher rate was valid: the trials say why",
 			k.sizings[f.sizing])
 	}
 	return ""
