@@ -49,6 +49,16 @@ type File struct {
 	folder string // absolute; what relative paths in the file start from
 }
 
+// BadInput is an error at the value that path leads to, for what is found only
+// when the file is put to use.
+func (f File) BadInput(found, want string, path ...string) *vitrine.BadInput {
+	root, err := parse(f.Path, f.Raw)
+	if err != nil { // loading has read it
+		return &vitrine.BadInput{File: f.Path, Found: found, Want: want}
+	}
+	return root.BadInput(found, want, path...)
+}
+
 // The kinds of files. A profile is written by Vitrine, and users' programs read it.
 const (
 	KindDeployment = "deployment"

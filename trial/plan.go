@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,9 +27,14 @@ type Plan struct {
 // refuses what this host's CPUs cannot hold.
 func MakePlan(c *Config) (Plan, error) {
 	p := Plan{Combinations: c.Deployment.Servers.Choices()}
+	if c.Deployment.Mode.Name != spec.Custom {
+		if err := c.fits(c.Deployment.Space().Smallest()); err != nil {
+			return p, err
+		}
+	}
 	search, err := c.sizeSearch()
 	if err != nil {
-		return p, err
+		return p, c.located(err)
 	}
 	p.Open = true
 	if known, ok := search.(size.Planner); ok {
@@ -39,15 +45,13 @@ func MakePlan(c *Config) (Plan, error) {
 	p.MostSizings = len(p.Sizings)
 	if p.Open {
 		if p.MostSizings, err = c.mostSizings(); err != nil {
-			return p, err
+			return p, c.located(err)
 		}
 	}
 	for _, s := range p.Sizings {
 		p.Names = append(p.Names, s.String())
-		for _, o := range p.Combinations {
-			if err := c.fits(s, o); err != nil {
-				return p, err
-			}
+		if err := c.fits(s); err != nil {
+			return p, err
 		}
 	}
 	rates, err := c.rateSearch(c.rateConfig())
@@ -62,11 +66,24 @@ func MakePlan(c *Config) (Plan, error) {
 	return p, nil
 }
 
-// fits checks the sizing against the CPUs reserved for the function.
-func (c *Config) fits(s vitrine.Sizing, o spec.Choice) error {
-	d := &deployment{site: &site{choice: o}, config: c, sizing: s, order: c.Deployment.Order()}
-	_, err := d.specs("")
+// located gives an error of the search for sizes the place of the mode.
+func (c *Config) located(err error) error {
+	if bad := (*vitrine.BadInput)(nil); errors.As(err, &bad) {
+		return c.Deployment.BadInput(bad.Found, bad.Want, "mode")
+	}
 	return err
+}
+
+// fits checks the sizing against the CPUs reserved for the function, whatever
+// the options.
+func (c *Config) fits(s vitrine.Sizing) error {
+	for _, o := range c.Deployment.Servers.Choices() {
+		d := &deployment{site: &site{choice: o}, config: c, sizing: s, order: c.Deployment.Order()}
+		if _, err := d.specs(""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mostSizings is how many sizings an open search measures at the most: one by a
@@ -97,7 +114,7 @@ func (c *Config) mostSizings() (int, error) {
 // beyond what the unscalable components leave of the function's CPUs.
 func (c *Config) space() size.Space {
 	from := c.Deployment.Space()
-	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}}
+	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}, Place: c.fits}
 	for short, count := range from.Counts {
 		space.Counts[short] = size.Count(count)
 	}
@@ -118,7 +135,9 @@ func (c *Config) sizeSearch() (size.Search, error) {
 	case spec.Custom:
 		return size.NewCustom(c.Deployment.Sizings()), nil
 	case spec.Exhaustive:
-		return size.NewExhaustive(c.space())
+		all := c.space()
+		all.Place = nil // all are asked for: one without a place is refused, not left out
+		return size.NewExhaustive(all)
 	case spec.Directed:
 		return size.NewDirected(c.space(), size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach, Seed: c.Seed})
 	case spec.Model:

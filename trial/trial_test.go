@@ -665,6 +665,36 @@ func TestMaxTimeEndsInOrder(t *testing.T) {
 	}
 }
 
+// TestSizesWithoutAPlaceAreNotChosen: four of 0.4 CPUs beside another of 0.4 are
+// within two CPUs, but each must have its own part of one.
+func TestSizesWithoutAPlaceAreNotChosen(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	d := c.config.Deployment
+	c.config.CPUs.Function = []int{0, 1}
+	d.Flavors[0].VCPUs = 0.4
+	d.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU}
+	for pinned, want := range map[spec.Switch]int{false: 6, true: 5} { // fr1s to fr3s, fr1m, fr2m, and fr4s
+		d.Servers.Pinning = spec.OneOrMany[spec.Switch]{pinned}
+		plan, err := trial.MakePlan(&c.config)
+		if err != nil || plan.MostSizings != want+1 {
+			t.Errorf("pinning %v: %+v, %v; want %d sizings, and one again", pinned, plan, err, want)
+		}
+	}
+}
+
+// TestModeIsNamedWithItsPlace: what only the search finds wrong is told as what
+// the file's reader finds.
+func TestModeIsNamedWithItsPlace(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	d := c.config.Deployment
+	d.Mode = spec.Mode{Name: spec.Directed, Scaling: spec.ScaleUp, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 0.1}}
+	_, err := trial.MakePlan(&c.config)
+	bad := (*vitrine.BadInput)(nil)
+	if !errors.As(err, &bad) || bad.File != d.Path || bad.Line == 0 || !strings.Contains(bad.Found, "over the limit by 0.2 vCPUs") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestSizeBeyondTheCPUsIsRefused(t *testing.T) {
 	c := setUp(t, "", fmt.Sprintf("[fr%dm]", 3*len(mustShare(t).Function)), "")
 	if _, err := trial.MakePlan(&c.config); !vitrine.IsUnsupported(err) {

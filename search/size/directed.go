@@ -137,8 +137,8 @@ func (d directed) grow(sizing vitrine.Sizing, name string) (next vitrine.Sizing,
 		part.Initial = flavor.Initial()
 		grown = "up to " + flavor.Name
 	}
-	if over := d.space.over(next); over != "" {
-		return nil, "", fmt.Sprintf("%s would be over the limit by %s", next, over)
+	if why := d.space.tooLarge(next); why != "" {
+		return nil, "", fmt.Sprintf("%s %s", next, why)
 	}
 	return next, grown, ""
 }

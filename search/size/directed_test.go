@@ -1,6 +1,7 @@
 package size_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -114,6 +115,25 @@ func TestDirectedRefusals(t *testing.T) {
 		_, err := size.NewDirected(test.space, test.cfg)
 		if err == nil || !strings.Contains(err.Error(), want) || !vitrine.IsBadInput(err) {
 			t.Errorf("got %v, want bad input with %q", err, want)
+		}
+	}
+}
+
+// TestDirectedStopsWhereThereIsNoPlace, though the limit would allow more.
+func TestDirectedStopsWhereThereIsNoPlace(t *testing.T) {
+	space := ims(vitrine.Resources{VCPUs: 6})
+	space.Place = func(s vitrine.Sizing) error {
+		if s.String() != "bn1s-sp1s-hs1s" {
+			return errors.New("one CPU is too few")
+		}
+		return nil
+	}
+	for _, scaling := range []string{size.Up, size.Hybrid} {
+		search := directed(t, space, size.DirectedConfig{Scaling: scaling})
+		flat := map[string]float64{"bono": 0.2, "sprout": 0.9, "homestead": 0.3}
+		step := search.Next([]vitrine.Measured{measured(t, "bn1s-sp1s-hs1s", 3, vitrine.Capacity{Rate: 100, Low: 90, High: 110, Censored: vitrine.CensoredNone}, flat)})
+		if !step.Done || !strings.Contains(step.Why, "has no place: one CPU is too few") {
+			t.Errorf("%s: %+v", scaling, step)
 		}
 	}
 }

@@ -113,11 +113,14 @@ func (s Space) parts(c vitrine.Component) ([]vitrine.Part, error) {
 	return parts, nil
 }
 
-// combine appends all sizings that begin with start and are within the limit,
-// but stops soon after MostSizings.
+// combine appends all sizings that begin with start, are within the limit and
+// have a place, but stops soon after MostSizings.
 func (s Space) combine(start vitrine.Sizing, choices [][]vitrine.Part, found []vitrine.Sizing) []vitrine.Sizing {
 	if len(choices) == 0 {
-		return append(found, start)
+		if s.placed(start) {
+			found = append(found, start)
+		}
+		return found
 	}
 	rest := s.needed(choices[1:])
 	for _, p := range choices[0] {

@@ -27,8 +27,8 @@ type Planner interface {
 	Plan() []vitrine.Sizing
 }
 
-// invalid is the error of a mode that the user must mend. The caller knows the
-// file and the line, and sets them.
+// invalid is the error of a mode that the user must mend. The caller knows its
+// file and line.
 func invalid(found, want string) error {
 	return &vitrine.BadInput{File: "mode", Found: found, Want: want}
 }

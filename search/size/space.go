@@ -15,6 +15,9 @@ type Space struct {
 	Limit      vitrine.Resources   // of all instances together; zero fields do not bind
 	MaxCount   int                 // most instances of one component; 0: bound by Limit alone
 	Counts     map[string]Count    // by short name: what one component wants otherwise
+	// Place says why the sizing has no place on the CPUs there are, although it is
+	// within the Limit; nil: all have.
+	Place func(vitrine.Sizing) error
 }
 
 // A Count is how many instances a component may have.
@@ -79,6 +82,22 @@ func (s Space) check() error {
 		}
 	}
 	return nil
+}
+
+// placed says whether the sizing has a place.
+func (s Space) placed(sizing vitrine.Sizing) bool { return s.Place == nil || s.Place(sizing) == nil }
+
+// tooLarge says why the sizing cannot be measured; empty: it can.
+func (s Space) tooLarge(sizing vitrine.Sizing) string {
+	if over := s.over(sizing); over != "" {
+		return "would be over the limit by " + over
+	}
+	if s.Place != nil {
+		if err := s.Place(sizing); err != nil {
+			return "has no place: " + err.Error()
+		}
+	}
+	return ""
 }
 
 // over says by how much the sizing exceeds the limit; empty: it does not.
