@@ -52,12 +52,8 @@ func (c *campaign) conclude() {
 	}
 	best := 0
 	if len(finalists) != 1 || why == "" {
-		limit := c.Deployment.Mode.Limit
 		var ours string
-		best, ours = size.Best(measured, size.Objective{
-			Limit: vitrine.Resources{VCPUs: limit.VCPUs, Memory: int64(limit.Memory)},
-			Reach: c.Deployment.Mode.Reach, Unit: c.Workload.Unit,
-		})
+		best, ours = size.Best(measured, c.objective())
 		if best >= 0 || why == "" {
 			why = ours
 		}
@@ -68,6 +64,18 @@ func (c *campaign) conclude() {
 	}
 	row := c.summary.Sizings[finalists[best]]
 	c.summary.Optimal = &result.Optimal{Sizing: row.Name, Why: why, Substrate: row.Substrate, Options: row.Options}
+}
+
+func (c *campaign) objective() size.Objective {
+	mode := c.Deployment.Mode
+	o := size.Objective{
+		Limit: vitrine.Resources{VCPUs: mode.Limit.VCPUs, Memory: int64(mode.Limit.Memory)},
+		Reach: mode.Reach, Unit: c.Workload.Unit,
+	}
+	if mode.Objective == spec.LowestPrice {
+		o.Price = c.space().Price
+	}
+	return o
 }
 
 // finalists are the findings, by index, that may be the best: of a search that
@@ -95,8 +103,11 @@ func (c *campaign) finalists() (finalists []int, why string) {
 			continue
 		}
 		chosen, because := chooser.Choose(history)
-		if why = because; chosen >= 0 {
+		if chosen >= 0 {
 			finalists = append(finalists, from[chosen])
+		}
+		if chosen >= 0 || len(finalists) == 0 {
+			why = because
 		}
 	}
 	return finalists, why

@@ -14,6 +14,8 @@ type Objective struct {
 	Reach     float64           // the workload to reach; 0: the highest capacity is best
 	Threshold int               // index into Measured.Capacities
 	Unit      string            // of rates, for Why: "calls/s"
+	// Price is what a sizing costs; nil: its vCPUs are its cost.
+	Price func(vitrine.Sizing) float64
 }
 
 // Optimal chooses the best of the measured sizings and says why; no sizing when
@@ -24,7 +26,8 @@ type Objective struct {
 // capacity; but sizings that are not told apart from it (each capacity lies in
 // the other's interval) are tied with it, and of those the one with the fewest
 // vCPUs wins: more resources without a capacity that shows them are wasted.
-// Among equal vCPUs the higher capacity wins, then less memory.
+// Where there is a price, the lowest comes before the fewest vCPUs. Among equal
+// vCPUs the higher capacity wins, then less memory.
 func Optimal(measured []vitrine.Measured, objective Objective) (vitrine.Sizing, string) {
 	i, why := Best(measured, objective)
 	if i < 0 {
@@ -44,7 +47,7 @@ func Best(measured []vitrine.Measured, objective Objective) (index int, why stri
 	if objective.Reach > 0 {
 		return objective.reaching(candidates, best)
 	}
-	chosen := fewest(candidates, func(c candidate) bool { return c.tied(best) })
+	chosen := objective.fewest(candidates, func(c candidate) bool { return c.tied(best) })
 	if chosen.index == best.index {
 		return best.index, fmt.Sprintf("the highest capacity of %d sizings: %s", len(candidates), objective.carries(best))
 	}
@@ -57,7 +60,10 @@ func (o Objective) reaching(candidates []candidate, best candidate) (index int, 
 	if !slices.ContainsFunc(candidates, reaches) {
 		return -1, fmt.Sprintf("no sizing is sure to reach %s; the closest: %s", o.rate(o.Reach), o.carries(best))
 	}
-	chosen := fewest(candidates, reaches)
+	chosen := o.fewest(candidates, reaches)
+	if o.Price != nil {
+		return chosen.index, fmt.Sprintf("the lowest price that reaches %s, %.4g: %s", o.rate(o.Reach), o.Price(chosen.Sizing), o.carries(chosen))
+	}
 	return chosen.index, fmt.Sprintf("the fewest vCPUs that reach %s: %s", o.rate(o.Reach), o.carries(chosen))
 }
 
@@ -87,10 +93,16 @@ func (c candidate) tied(other candidate) bool {
 	return c.Rate >= other.Low && c.Rate <= other.High && other.Rate >= c.Low && other.Rate <= c.High
 }
 
-// fewest is the candidate with the fewest vCPUs of those that will do.
-func fewest(candidates []candidate, will func(candidate) bool) candidate {
+// fewest is the candidate that costs the least of those that will do: vCPUs, or
+// money.
+func (o Objective) fewest(candidates []candidate, will func(candidate) bool) candidate {
 	fit := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return !will(c) })
 	return slices.MinFunc(fit, func(a, b candidate) int {
+		if o.Price != nil {
+			if by := cmp.Compare(o.Price(a.Sizing), o.Price(b.Sizing)); by != 0 {
+				return by
+			}
+		}
 		if !sameVCPUs(a.Resources.VCPUs, b.Resources.VCPUs) {
 			return cmp.Compare(a.Resources.VCPUs, b.Resources.VCPUs)
 		}

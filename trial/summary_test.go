@@ -1,0 +1,43 @@
+package trial
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/search/size"
+	"vitrine/spec"
+)
+
+// TestReasonOfTheChosenSize: where only one of two substrates has a size that
+// reaches the workload, the reason is that size's, whichever was measured last.
+func TestReasonOfTheChosenSize(t *testing.T) {
+	d := &spec.Deployment{
+		Components: []spec.Component{{Name: "front", Short: "fr", Scalable: true}},
+		Flavors:    []spec.Flavor{{Name: "small", VCPUs: 1}},
+		Mode:       spec.Mode{Name: spec.Model, Objective: spec.FewestVCPUs, Reach: 300, ScaleOn: vitrine.CPU},
+	}
+	d.Servers.Fabric, d.Servers.Pinning = spec.OneOrMany[string]{"bridge"}, spec.OneOrMany[spec.Switch]{false}
+	d.Servers.CFSPeriod, d.Servers.KeepAwake = spec.OneOrMany[time.Duration]{spec.DefaultCFSPeriod}, spec.OneOrMany[spec.Switch]{false}
+	for _, order := range [][]string{{"process", "docker"}, {"docker", "process"}} {
+		d.Servers.Substrate = order
+		c := &campaign{Config: &Config{Deployment: d, Workload: &spec.Workload{}, CPUs: CPUs{Function: []int{0}}, Seed: 1}}
+		for _, choice := range d.Servers.Choices() {
+			capacity := vitrine.Capacity{Rate: 400, Low: 390, High: 410, Censored: vitrine.CensoredNone}
+			if choice.Substrate == "docker" {
+				capacity = vitrine.Capacity{Rate: 100, Low: 98, High: 102, Censored: vitrine.CensoredNone}
+			}
+			sizing := d.Space().Smallest()
+			for _, again := range []bool{false, true} {
+				c.found = append(c.found, finding{choice: choice, Profiled: size.Profiled{Measured: vitrine.Measured{
+					Sizing: sizing, Resources: d.Resources(sizing), Capacities: []vitrine.Capacity{capacity}, Again: again,
+				}}})
+			}
+		}
+		finalists, why := c.finalists()
+		if len(finalists) != 1 || c.found[finalists[0]].choice.Substrate != "process" || strings.Contains(why, "no sizing") {
+			t.Errorf("%v: %v, %q", order, finalists, why)
+		}
+	}
+}
