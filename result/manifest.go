@@ -66,9 +66,9 @@ func Components(of []vitrine.Component) []Component {
 	return list
 }
 
-// A Spec is a file that the user wrote, as it was given.
+// A Spec is a file that the user wrote, as it was given, or what a flag put in its place.
 type Spec struct {
-	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "generator"
+	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "generator", "--substrate"
 	Path   string `json:"path"` // as the user named it
 	SHA256 string `json:"sha256"`
 	Text   string `json:"text"`
@@ -91,15 +91,15 @@ func (m Manifest) SameSpecs(now Manifest) error {
 		was, ok := then[s.Role]
 		switch {
 		case !ok:
-			return fmt.Errorf("the run was begun without the file of %s, and now there is %s", s.Role, s.Path)
+			return fmt.Errorf("the run was begun without %s, and now there is %s", s.Role, s.Path)
 		case was.SHA256 != s.SHA256:
-			return fmt.Errorf("the file of %s, %s, is not what the run was begun with (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
+			return fmt.Errorf("%s, %s, is not what the run was begun with (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
 		}
 		delete(then, s.Role)
 	}
 	for _, s := range m.Specs {
 		if _, left := then[s.Role]; left {
-			return fmt.Errorf("the run was begun with a file of %s (%s), and now there is none", s.Role, s.Path)
+			return fmt.Errorf("the run was begun with %s (%s), and now there is none", s.Role, s.Path)
 		}
 	}
 	return nil

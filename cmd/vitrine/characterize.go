@@ -105,7 +105,13 @@ func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, 
 	if err != nil {
 		return summary, err
 	}
-	manifest := func(b *backends) (result.Manifest, error) { return campaignManifest(ctx, cfg, b), nil }
+	manifest := func(b *backends) (result.Manifest, error) {
+		m := campaignManifest(ctx, cfg, b)
+		if f.substrate != "" {
+			m.Specs = append(m.Specs, result.NewSpec("--substrate", f.substrate, []byte(f.substrate)))
+		}
+		return m, nil
+	}
 	err = a.record(ctx, session{f.out, f.resume, cfg.CPUs, told}, manifest, func(b *backends, results *result.Run) (err error) {
 		cfg.Backends, cfg.RunID, cfg.Results = b.forTrials(), b.run.ID, results
 		cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe

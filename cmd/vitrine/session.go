@@ -81,6 +81,8 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 	}
 	_, err = os.Stat(filepath.Join(dir, "manifest.json"))
 	switch {
+	case errors.Is(err, os.ErrNotExist) && resume:
+		return nil, &vitrine.BadInput{File: dir, Found: "no run is there", Want: "name its folder with --out, or begin one without --resume"}
 	case errors.Is(err, os.ErrNotExist):
 		return result.Create(dir, m)
 	case !resume:
