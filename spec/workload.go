@@ -144,6 +144,9 @@ func (w *Workload) checkSearch(c *meaning) {
 	case w.Stop != "" && precise:
 		c.bad(fmt.Sprintf("stop belongs to search ramp, this is %s", w.Search), "leave stop away, or say search: ramp", "stop")
 	}
+	if w.Search == MLR && w.Range.Min() == w.Range.Max() {
+		c.bad(fmt.Sprintf("range of one rate, %g, for search mlr", w.Range.Max()), "give it a lowest and a highest rate, or say search: ramp", "range")
+	}
 	if w.Precision != 0 && !precise {
 		c.bad(fmt.Sprintf("precision belongs to searches adaptive and mlr, this is %s", w.Search), "leave it away: increase is what "+w.Search+" is precise to", "precision")
 	}

@@ -18,7 +18,7 @@ func TestSproutsShareChallengesAndRegistrations(t *testing.T) {
 	s := newSite(t)
 	s.homesteads(2)
 	for i := range 2 {
-		start(t, "sprout", s.sprout(i, 2, 2)...)
+		start(t, "sprout", append(s.sprout(i, 2, 2), "--peer-timeout", "10s")...)
 	}
 	s.whole(11, 2)
 	// Each Bono knows one Sprout alone, so the test chooses who serves.
@@ -149,7 +149,7 @@ func TestTimerFiresWithoutItsFirstReplica(t *testing.T) {
 	bono := s.bono(1, s.at(11, 5060))
 	const users = 6 // some of their timers belong to the victim first
 	for n := range users {
-		s.phone(41+n, 90+n, bono).signIn(3)
+		s.phone(41+n, 90+n, bono).signIn(10) // all before the first fires
 	}
 	if err := victim.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestTimerFiresWithoutItsFirstReplica(t *testing.T) {
 func TestLateHomesteadIs408(t *testing.T) {
 	s := newSite(t)
 	homestead := spawn(t, "homestead", s.homestead(0, 1)...)
-	start(t, "sprout", append(s.sprout(0, 1, 1), "--homestead-timeout", "300ms")...)
+	start(t, "sprout", append(s.sprout(0, 1, 1), "--homestead-timeout", "2s")...)
 	p := s.phone(41, 30, s.bono(1, s.at(11, 5060)))
 	p.signIn(60)
 	if err := homestead.Signal(syscall.SIGSTOP); err != nil {
@@ -243,7 +243,7 @@ func TestSilentSproutIsSetAside(t *testing.T) {
 	s := newSite(t)
 	s.answerer(11, 0)
 	s.answerer(12, 404)
-	bono := s.bono(1, s.list(11, 2, 5060), "--aside-after", "1", "--aside-for", "1h", "--timeout", "200ms")
+	bono := s.bono(1, s.list(11, 2, 5060), "--aside-after", "1", "--aside-for", "1h", "--timeout", "2s")
 	p := s.phone(41, 1, bono)
 	eventually(t, "the silent Sprout is set aside", func() bool {
 		if status := p.register(60).StatusCode; status != 404 && status != 408 {
