@@ -40,8 +40,8 @@ func (a *app) directorCommand() *cobra.Command {
 		Long: "The director stands in front of aggregates of functions: it classifies each SIP or\n" +
 			"GTP-C message by its type of transaction, picks an instance of the aggregate that\n" +
 			"serves it and keeps the whole transaction there. See docs/director.md.",
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-		Args: args(cobra.NoArgs),
+		Args: verb,
+		RunE: help,
 	}
 	f := c.PersistentFlags()
 	f.StringVar(&k.access.URL, "director", "http://127.0.0.1:8090", "the director's control address")
@@ -265,8 +265,8 @@ func readMessage(path string) (text []byte, err error) {
 func (k *controlled) instances() *cobra.Command {
 	c := &cobra.Command{
 		Use: "instances", Aliases: []string{"instance"}, Short: "List and change the instances of aggregates",
-		Args: args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: verb,
+		RunE: help,
 	}
 	list := k.verb("list", "List the instances with their health and counts", cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return c.Instances(ctx) },

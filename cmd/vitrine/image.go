@@ -90,8 +90,8 @@ func (a *app) imageCommand() *cobra.Command {
 			"virtual machines (qemu) and a unikernel. All have the same program and the same\n" +
 			"configuration. A component whose image is the application's name runs in them.\n" +
 			"See docs/images.md, and vitrine schema application.",
-		Args: args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: verb,
+		RunE: help,
 	}
 	c.AddCommand(a.imageBuild(), a.imageList(), a.imageSize(), a.imageRemove())
 	return c

@@ -102,19 +102,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			"carries, which component is the bottleneck and which size is best.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:          verb,
+		RunE:          help,
 	}
-	root.Args = func(c *cobra.Command, given []string) error {
-		if len(given) == 0 {
-			return nil
-		}
-		want := "see vitrine --help"
-		if like := c.SuggestionsFor(given[0]); len(like) > 0 {
-			want = "did you mean " + strings.Join(like, " or ") + "?"
-		}
-		return &vitrine.BadInput{File: "vitrine", Found: fmt.Sprintf("no verb %q", given[0]), Want: want}
-	}
-	root.SuggestionsMinimumDistance = 2
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log what is done to the host")
@@ -137,6 +127,22 @@ func (a *app) log() *slog.Logger {
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
 }
+
+// verb is the argument check of a command that only has others below it, and help
+// what it does without one.
+func verb(c *cobra.Command, given []string) error {
+	if len(given) == 0 {
+		return nil
+	}
+	want := "see " + c.CommandPath() + " --help"
+	c.SuggestionsMinimumDistance = 2
+	if like := c.SuggestionsFor(given[0]); len(like) > 0 {
+		want = "did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return &vitrine.BadInput{File: c.CommandPath(), Found: fmt.Sprintf("no verb %q", given[0]), Want: want}
+}
+
+func help(c *cobra.Command, _ []string) error { return c.Help() }
 
 // args is cobra's argument check with our exit code.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {

@@ -22,8 +22,8 @@ func (a *app) measureCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "measure",
 		Short: "Measure networks packet by packet",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:  verb,
+		RunE:  help,
 	}
 	c.AddCommand(a.measureNetworkCommand(), a.measureChainCommand())
 	return c
@@ -156,7 +156,11 @@ func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string,
 	if c.Steering, in.cpus, err = measure.Steer(kernelCPU, in.cpus); err != nil {
 		return err
 	}
-	manifest := func(b *backends) (result.Manifest, error) { return networkManifest(ctx, b, s, in) }
+	manifest := func(b *backends) (result.Manifest, error) {
+		m, err := networkManifest(ctx, b, s, in)
+		m.Specs = append(m.Specs, cpuSpec(in.cpus, c.Steering))
+		return m, err
+	}
 	return a.record(ctx, in, manifest, func(b *backends, results *result.Run) error {
 		c.Stage = a.stage(in, b, results)
 		return measureInto(ctx, c, s)
@@ -206,6 +210,17 @@ func networkManifest(ctx context.Context, b *backends, s measure.Settings, in se
 	return m, nil
 }
 
+// placement says on which CPUs is measured.
+func placement(cpus trial.CPUs, kernel measure.Steering) string {
+	return fmt.Sprintf("sender on CPUs %v, receiver on CPUs %v; the kernel's receive work: %s", cpus.Generator, cpus.Function, kernel)
+}
+
+// cpuSpec is the CPUs as a specification: on others the run is not gone on with.
+func cpuSpec(cpus trial.CPUs, kernel measure.Steering) result.Spec {
+	text := placement(cpus, kernel)
+	return result.NewSpec("CPUs", text, []byte(text))
+}
+
 func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, kernelCPU string, asJSON bool) error {
 	kernel, cpus, err := measure.Steer(kernelCPU, cpus)
 	if err != nil {
@@ -219,7 +234,7 @@ func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, kernelCPU st
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
 	w := a.stdout
-	fmt.Fprintf(w, "sender on CPUs %v, receiver on CPUs %v; the kernel's receive work: %s\n", cpus.Generator, cpus.Function, kernel)
+	fmt.Fprintln(w, placement(cpus, kernel))
 	for _, where := range p.Combinations {
 		fmt.Fprintf(w, "%s\n", where)
 	}

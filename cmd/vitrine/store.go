@@ -41,6 +41,8 @@ func (a *app) storeCommand() *cobra.Command {
 		Short: "Run the shared state store",
 		Long: "Run the shared state store: records that outlive a transaction, kept outside the\n" +
 			"instances, behind a plain API (/kv) and the standard one (Nudsf). See docs/store.md.",
+		Args: verb,
+		RunE: help,
 	}
 	c.AddCommand(a.storeRunCommand())
 	return c
