@@ -13,7 +13,7 @@ const (
 type Capacity struct {
 	Threshold float64 `json:"threshold"` // 0..1
 	Rate      float64 `json:"capacity"`
-	Low       float64 `json:"capacity_low"`  // 95% confidence interval
+	Low       float64 `json:"capacity_low"`  // confidence interval: 95%, or what the workload says
 	High      float64 `json:"capacity_high"` // of a ramp or a bisection never narrower than [last pass, first fail]
 	Censored  string  `json:"capacity_censored"`
 }
@@ -23,6 +23,7 @@ type Measured struct {
 	Sizing      Sizing
 	Resources   Resources
 	Capacities  []Capacity                    // one per threshold, in the workload's order
+	Confidence  float64                       // of their intervals; 0: 0.95
 	Bottleneck  string                        // the component used most at capacity; empty: not known
 	Utilization map[string]map[string]float64 // resource -> component -> used / given at capacity, 0..1
 	Loads       []Load                        // what each trial that the function carried cost each component

@@ -56,7 +56,7 @@ func Compare(w io.Writer, datas ...*result.Data) error {
 	if c.Mark != "" {
 		fmt.Fprintln(w, c.Mark)
 	}
-	fmt.Fprintf(w, "capacity in %s at success ratio %s, highest first; tied: the 95%% intervals overlap\n\n", c.Unit, shortest(c.Threshold))
+	fmt.Fprintf(w, "capacity in %s at success ratio %s, highest first; tied: the %sintervals overlap\n\n", c.Unit, shortest(c.Threshold), s.sure())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "run\tsizing\twhere\tCPUs\tcapacity\tinterval\tto the best\tbottleneck")
 	for _, r := range c.Rows {

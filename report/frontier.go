@@ -154,8 +154,8 @@ func (s *set) frontierFigures() []*figure {
 }
 
 func (s *set) frontierCaption(predicted int) string {
-	text := fmt.Sprintf("Capacity at success ratio %s with its 95%% interval, against the vCPUs of the scalable components. The line joins the measured sizes that carry "+
-		"more than every one of no more vCPUs; a size below it has more vCPUs than another that carries as much or more. Of sizes with equal vCPUs the highest stands at its place, the others to its right.", shortest(s.thresholds[0]))
+	text := fmt.Sprintf("Capacity at success ratio %s with its %sinterval, against the vCPUs of the scalable components. The line joins the measured sizes that carry "+
+		"more than every one of no more vCPUs; a size below it has more vCPUs than another that carries as much or more. Of sizes with equal vCPUs the highest stands at its place, the others to its right.", shortest(s.thresholds[0]), s.sure())
 	if predicted == 0 {
 		return text
 	}
@@ -268,8 +268,8 @@ func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 				r.bar(c, p, stroke(rule(), 1), at.X, u.Low, u.High)
 			}
 			c.DrawGlyph(r.predicted(i), at)
-			r.tips.add(at.X, at.Y, "%s, predicted and not measured: %s %s, 95%% interval %s to %s, with %s vCPUs",
-				u.name, number(u.Rate), r.set.unit, number(u.Low), number(u.High), tidy(u.VCPUs))
+			r.tips.add(at.X, at.Y, "%s, predicted and not measured: %s %s, %sinterval %s to %s, with %s vCPUs",
+				u.name, number(u.Rate), r.set.unit, r.set.sure(), number(u.Low), number(u.High), tidy(u.VCPUs))
 		}
 	}
 	var placed []vg.Rectangle
@@ -294,7 +294,7 @@ func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 			if m.optimal() || slices.Contains(best, m) {
 				placed = nameAt(c, at, m.name, m.optimal(), placed)
 			}
-			r.tips.add(at.X, at.Y, "%s, measured: %s %s, 95%% interval %s, with %s vCPUs", m.name, capacityText(capacity), r.set.unit, intervalText(capacity), tidy(m.summary.VCPUs))
+			r.tips.add(at.X, at.Y, "%s, measured: %s %s, %sinterval %s, with %s vCPUs", m.name, capacityText(capacity), r.set.unit, r.set.sure(), intervalText(capacity), tidy(m.summary.VCPUs))
 		}
 	}
 }

@@ -3,10 +3,13 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"vitrine"
+	"vitrine/result"
+	"vitrine/spec"
 )
 
 // missing stands where nothing is known.
@@ -74,7 +77,39 @@ func capacityText(c vitrine.Capacity) string {
 	return number(c.Rate)
 }
 
-// intervalText is the 95% interval in words.
+// sure is how sure the intervals of the capacities are, to be put before their
+// name: "95% ". Nothing, where search mlr claims nothing or runs differ.
+func (s *set) sure() string {
+	var kinds []string
+	for _, r := range s.runs {
+		if r.Summary == nil {
+			continue
+		}
+		for _, z := range r.Summary.Sizings {
+			kinds = append(kinds, sureOf(z.Search))
+		}
+	}
+	switch slices.Sort(kinds); len(slices.Compact(kinds)) {
+	case 0:
+		return sureOf(nil)
+	case 1:
+		return kinds[0]
+	}
+	return ""
+}
+
+func sureOf(s *result.Search) string {
+	switch {
+	case s == nil:
+	case s.Name == spec.MLR:
+		return ""
+	case s.Confidence > 0:
+		return fmt.Sprintf("%.4g%% ", 100*s.Confidence)
+	}
+	return "95% "
+}
+
+// intervalText is the interval in words.
 func intervalText(c vitrine.Capacity) string {
 	switch low, high := bounds(c); {
 	case unmeasured(c):

@@ -8,6 +8,7 @@ import (
 
 	"vitrine"
 	"vitrine/result"
+	"vitrine/spec"
 )
 
 func TestIntervalsThatOverlapAreTied(t *testing.T) {
@@ -129,5 +130,32 @@ func TestTonesAreToldApart(t *testing.T) {
 		}
 		seen[tone.light] = tone.name
 		tone.color() // panics on a typing error
+	}
+}
+
+// TestIntervalsSayHowSureTheyAre: by what the search was asked for, and not at all
+// where it claims nothing.
+func TestIntervalsSayHowSureTheyAre(t *testing.T) {
+	of := func(searches ...*result.Search) *set {
+		var z []result.Sizing
+		for _, s := range searches {
+			z = append(z, result.Sizing{Search: s})
+		}
+		return &set{runs: []*run{{Data: &result.Data{Summary: &result.Summary{Sizings: z}}}}}
+	}
+	adaptive, sixty, mlr := &result.Search{Name: spec.Adaptive}, &result.Search{Name: spec.Adaptive, Confidence: 0.6}, &result.Search{Name: spec.MLR}
+	for name, test := range map[string]struct {
+		set  *set
+		want string
+	}{
+		"nothing":  {of(), "95% "},
+		"not said": {of(nil, adaptive), "95% "},
+		"said":     {of(sixty, sixty), "60% "},
+		"both":     {of(adaptive, sixty), ""},
+		"mlr":      {of(mlr), ""},
+	} {
+		if got := test.set.sure(); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }

@@ -35,6 +35,7 @@ type page struct {
 	Script    template.JS
 	Several   bool
 	Mark      string // of every table; see set.mark
+	Sure      string // of every interval; see set.sure
 	Headings  []heading
 	Figures   map[string][]*figure
 	Frontier  frontierView
@@ -121,7 +122,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 		Dark:    template.CSS(variables(func(t tone) string { return t.dark })),
 		Style:   template.CSS(pageStyle),
 		Script:  template.JS(pageScript),
-		Figures: map[string][]*figure{}, Mark: s.mark(),
+		Figures: map[string][]*figure{}, Mark: s.mark(), Sure: s.sure(),
 	}
 	names := make([]string, len(s.runs))
 	for i, r := range s.runs {
@@ -227,7 +228,7 @@ func (s *set) heading(r *run) heading {
 	}
 	h.Size = sizeText(x.summary)
 	h.Capacity = capacityText(c)
-	h.Interval = fmt.Sprintf("95%% interval %s, at success ratio %s", intervalText(c), shortest(c.Threshold))
+	h.Interval = fmt.Sprintf("%sinterval %s, at success ratio %s", s.sure(), intervalText(c), shortest(c.Threshold))
 	if why := censoredText(c, s.unit); why != "" {
 		h.Interval += "; " + why
 	}

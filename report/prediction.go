@@ -148,8 +148,8 @@ func (s *set) predictionFigures() []*figure {
 	return []*figure{{
 		Name: "prediction", title: "Predicted and then measured", section: sectionPrediction, width: figureWidth, height: 470,
 		alt: "Measured against predicted capacity of every size that was predicted before it was measured; the table below has the same numbers. " + accuracy(all),
-		Caption: fmt.Sprintf("One mark per size: what the model of the search believed before the size was measured, and what was then measured, each with its 95%% interval, "+
-			"at success ratio %s. On the line both are the same; between the dotted lines the prediction is within 10%% of the measurement. Numbers say in which order they were measured.", shortest(s.thresholds[0])),
+		Caption: fmt.Sprintf("One mark per size: what the model of the search believed before the size was measured, and what was then measured, each with its %sinterval, "+
+			"at success ratio %s. On the line both are the same; between the dotted lines the prediction is within 10%% of the measurement. Numbers say in which order they were measured.", s.sure(), shortest(s.thresholds[0])),
 		draw: func(c draw.Canvas, t *tips) error { return s.drawPredictions(c, t, all) },
 	}}
 }

@@ -27,7 +27,7 @@ func (s *set) capacityFigures() []*figure {
 	for i := 0; i < len(ranked); i += mostRows {
 		rows := ranked[i:min(i+mostRows, len(ranked))]
 		f := &figure{
-			Name: "capacity", title: "Capacity with 95% interval", section: sectionCapacity,
+			Name: "capacity", title: "Capacity with " + s.sure() + "interval", section: sectionCapacity,
 			width: figureWidth, height: vg.Length(titleHeight + 74 + 26*len(rows)),
 			alt: "Capacity and its interval for every size; the table below has the same numbers.",
 			Caption: fmt.Sprintf("Filled marks: success ratio at least %s; hollow: the lower thresholds. Sizes whose bars overlap are not told apart "+
@@ -124,7 +124,7 @@ func (r *rangesPlotter) drawRange(c draw.Canvas, p *plot.Plot, s *subject, capac
 	at := vg.Point{X: x(capacity.Rate), Y: y}
 	c.DrawGlyph(draw.GlyphStyle{Color: card().color(), Radius: radius, Shape: draw.CircleGlyph{}}, at)
 	c.DrawGlyph(draw.GlyphStyle{Color: paint.color(), Radius: radius, Shape: glyph}, at)
-	r.tips.add(x(capacity.Rate), y, "%s: %s %s at success ratio %s, 95%% interval %s", s.name, capacityText(capacity), r.set.unit, shortest(capacity.Threshold), intervalText(capacity))
+	r.tips.add(x(capacity.Rate), y, "%s: %s %s at success ratio %s, %sinterval %s", s.name, capacityText(capacity), r.set.unit, shortest(capacity.Threshold), r.set.sure(), intervalText(capacity))
 }
 
 // arrow is a head of the length at the point, to the left when negative.

@@ -39,8 +39,8 @@ func (s *set) searchFigures() []*figure {
 
 func (s *set) searchCaption(x *subject) string {
 	parts := []string{fmt.Sprintf("One mark per trial, at the rate that was offered; it passes with a success ratio of at least %s. "+
-		"The band is the 95%% interval of the capacity by the trials so far, from one trial to the next, the line in it the capacity: "+
-		"what was known when the next rate was chosen.", shortest(s.thresholds[0]))}
+		"The band is the %sinterval of the capacity by the trials so far, from one trial to the next, the line in it the capacity: "+
+		"what was known when the next rate was chosen.", shortest(s.thresholds[0]), s.sure())}
 	if low, high := x.windows(); high > low {
 		parts = append(parts, fmt.Sprintf("The larger a mark, the longer its trial (%s to %s s).", shortest(low), shortest(high)))
 	}
@@ -230,7 +230,7 @@ func (r *trailPlotter) keys() ([]key, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := []key{{"95% interval so far", []plot.Thumbnailer{strip}}, {"capacity so far", []plot.Thumbnailer{line}}}
+	keys := []key{{r.set.sure() + "interval so far", []plot.Thumbnailer{strip}}, {"capacity so far", []plot.Thumbnailer{line}}}
 	counts := map[verdict]int{}
 	redeployed := false
 	for _, t := range r.subject.trace {

@@ -73,7 +73,7 @@ func (s *set) optimal(t summary, x *subject) {
 		name = "best so far"
 	}
 	t.line(name, fmt.Sprintf("%s (%s)", x.sizing, sizeText(x.summary)))
-	capacity := fmt.Sprintf("%s %s at success ratio %s, 95%% interval %s", capacityText(c), s.unit, shortest(c.Threshold), intervalText(c))
+	capacity := fmt.Sprintf("%s %s at success ratio %s, %sinterval %s", capacityText(c), s.unit, shortest(c.Threshold), s.sure(), intervalText(c))
 	if why := censoredText(c, s.unit); why != "" {
 		capacity += " (" + why + ")"
 	}

@@ -23,6 +23,7 @@ func (c *campaign) learn(lazy *lazySite, rates seeking, history []vitrine.Outcom
 		Sizing:     sizing,
 		Resources:  c.Deployment.Resources(sizing),
 		Capacities: rates.estimate(history),
+		Confidence: c.Workload.Confidence,
 	}
 	m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
 	m.Bottleneck, _ = size.Bottleneck(m.Utilization, c.Deployment.Mode.ScaleOn)

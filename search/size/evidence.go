@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"vitrine"
 )
 
@@ -55,7 +57,7 @@ const (
 	heldBack    = 0.9   // of its quota: an instance that uses more works on a queue
 	leastError  = 0.015 // relative, of a capacity: no interval is surer
 	mostError   = 0.2
-	halfNormal  = 1.96 // standard deviations of a 95% interval to either side
+	usual       = 0.95 // of the intervals, where nothing else is said
 	unknownPart = -1
 )
 
@@ -64,20 +66,25 @@ type evidence struct {
 	places []place
 	sizes  []observed
 	most   float64 // highest capacity seen, as a rate
+	// confidence is that of the intervals, what was measured and what is predicted.
+	confidence float64
 }
 
 // gather reads the history. Components outside the space (those that are not
 // scalable) are known from their loads alone. A measuring without a capacity,
 // or outside the space, says nothing.
 func gather(places []place, history []vitrine.Measured, threshold int) evidence {
-	e := evidence{places: slices.Clone(places)}
+	e := evidence{places: slices.Clone(places), confidence: usual}
+	for _, m := range history {
+		e.confidence = cmp.Or(m.Confidence, e.confidence)
+	}
 	e.addFixed(history)
 	for _, m := range history {
 		if threshold >= len(m.Capacities) {
 			continue
 		}
 		o := observed{cells: make([]int, len(e.places)), lines: make([]line, len(e.places))}
-		known := o.capacityOf(m.Capacities[threshold])
+		known := o.capacityOf(m.Capacities[threshold], e.half())
 		for i, p := range e.places {
 			o.cells[i] = p.cellOf(m.Sizing)
 			known = known && o.cells[i] != unknownPart
@@ -190,8 +197,12 @@ func (p place) lineOf(m vitrine.Measured, c cell, capacity float64) line {
 	return l
 }
 
-// capacityOf reads the capacity; false when it says nothing.
-func (o *observed) capacityOf(c vitrine.Capacity) bool {
+// half is how many standard deviations an interval reaches to either side.
+func (e *evidence) half() float64 { return distuv.UnitNormal.Quantile(0.5 + e.confidence/2) }
+
+// capacityOf reads the capacity, whose interval reaches so many standard
+// deviations to either side; false when it says nothing.
+func (o *observed) capacityOf(c vitrine.Capacity, half float64) bool {
 	rate := c.Rate
 	switch c.Censored {
 	case vitrine.CensoredAbove:
@@ -208,7 +219,7 @@ func (o *observed) capacityOf(c vitrine.Capacity) bool {
 	o.capacity = math.Log(rate)
 	o.error = leastError
 	if !o.least && !o.most {
-		o.error = min(max(leastError, (c.High-c.Low)/(2*halfNormal*rate)), mostError)
+		o.error = min(max(leastError, (c.High-c.Low)/(2*half*rate)), mostError)
 	}
 	return true
 }

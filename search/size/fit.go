@@ -67,7 +67,8 @@ func (f *Fit) component(place int) vitrine.ComponentProfile {
 		}
 		slices.Sort(values)
 		at := func(q float64) float64 { return stat.Quantile(q, stat.Empirical, values, nil) }
-		return vitrine.Estimate{Value: at(0.5), Low: at(0.025), High: at(0.975)}
+		tail := (1 - f.ensemble.confidence) / 2
+		return vitrine.Estimate{Value: at(0.5), Low: at(tail), High: at(1 - tail)}
 	}
 	alone := cell{count: 1, vcpus: c.least}
 	p := vitrine.ComponentProfile{

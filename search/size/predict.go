@@ -13,7 +13,7 @@ import (
 // measure it.
 type Prediction struct {
 	Rate      float64 // the middle of what is believed
-	Low, High float64 // of 95% of it
+	Low, High float64 // of the confidence that what was measured has
 	// Bottleneck is the component that most probably saturates first; empty:
 	// something that is no component's CPU.
 	Bottleneck string
@@ -118,8 +118,9 @@ func (en *ensemble) predict(cells []int) Prediction {
 	slices.Sort(logs)
 	at := func(q float64) float64 { return math.Exp(stat.Quantile(q, stat.Empirical, logs, nil)) }
 	p := Prediction{Rate: at(0.5)}
-	p.Low = p.Rate * math.Exp(-math.Hypot(math.Log(p.Rate/at(0.025)), halfNormal*luck))
-	p.High = p.Rate * math.Exp(math.Hypot(math.Log(at(0.975)/p.Rate), halfNormal*luck))
+	tail, luck := (1-en.confidence)/2, en.half()*luck
+	p.Low = p.Rate * math.Exp(-math.Hypot(math.Log(p.Rate/at(tail)), luck))
+	p.High = p.Rate * math.Exp(math.Hypot(math.Log(at(1-tail)/p.Rate), luck))
 	for i, n := range votes {
 		if n == slices.Max(votes) && i > 0 {
 			p.Bottleneck = en.places[i-1].name

@@ -73,3 +73,36 @@ func TestSettingWithoutBound(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestPredictionsKnowHowSureIntervalsAre: the same knowledge, told with intervals
+// of 60% in place of 95%, predicts the same rates with narrower intervals.
+func TestPredictionsKnowHowSureIntervalsAre(t *testing.T) {
+	f := sim.IMS(1)
+	cfg := rate.Config{Min: 10, Max: 2000, Duration: 10 * time.Second, Repeat: 2, Thresholds: []float64{0.9}, Seed: 1}
+	const narrower = 0.8416212335729143 / 1.959963984540054 // standard deviations of 60% and of 95%
+	var usual, sixty []size.Profiled
+	for _, name := range []string{"bn1s-sp1s-hs1s", "bn1s-sp2s-hs1s", "bn1s-sp1m-hs1m"} {
+		m, history := f.Measure(sizing(t, name), rate.NewBisect(cfg), cfg)
+		c := m.Capacities[0]
+		c.Low, c.High = c.Rate*0.92, c.Rate*1.08
+		m.Capacities = []vitrine.Capacity{c}
+		usual = append(usual, size.Profiled{Measured: m, History: history})
+		c.Low, c.High = c.Rate*(1-0.08*narrower), c.Rate*(1+0.08*narrower)
+		m.Capacities, m.Confidence = []vitrine.Capacity{c}, 0.6
+		sixty = append(sixty, size.Profiled{Measured: m, History: history})
+	}
+	space := ims(vitrine.Resources{VCPUs: 6})
+	want, got := size.Setting(space, usual, 1).Sizes, size.Setting(space, sixty, 1).Sizes
+	predicted := 0
+	for i, w := range want {
+		if g := got[i]; w.Source == vitrine.SourcePredicted {
+			predicted++
+			if math.Abs(g.Rate/w.Rate-1) > 1e-6 || g.Low <= w.Low || g.High >= w.High {
+				t.Errorf("%s: %g [%g, %g] of 60%%, %g [%g, %g] of 95%%", w.Sizing, g.Rate, g.Low, g.High, w.Rate, w.Low, w.High)
+			}
+		}
+	}
+	if predicted == 0 {
+		t.Error("nothing was predicted")
+	}
+}
