@@ -9,9 +9,10 @@ import (
 // flights are the transactions in flight, and as many of those that have ended
 // as there is room for, so that what is sent again after its answer (which was
 // lost) begins nothing: a table of cache lines that all workers change without a
-// lock. An entry is, from the high bits, 22 of the transaction's hash, 14 of the
-// slot, 0 when it has ended, 28 of the time it began, in units of 8 microseconds,
-// which come round after 36 minutes. 0 is an empty entry.
+// lock. What First was told of is there as what has ended. An entry is, from the
+// high bits, 22 of the transaction's hash, 14 of the slot, 0 when it has ended,
+// 28 of the time it began, in units of 8 microseconds, which come round after 36
+// minutes. 0 is an empty entry.
 //
 // Two transactions of a line with the same 22 bits are taken for one: two in a
 // million. Where a line is full, the oldest that has ended makes room; where none

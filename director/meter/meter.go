@@ -150,7 +150,7 @@ func (w *Worker) reserve(slot uint16) {
 
 // Register makes room for the counts of a table's instances and sets their
 // Slot; it is called before the table is published. An instance that was there
-// before, by type and name, goes on counting.
+// before, by type and name, goes on counting; one that is back has no dialogs.
 func (m *Meter) Register(t *table.Table) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,6 +183,9 @@ func (m *Meter) slot(o owner) (uint16, error) {
 	if slot, ok := m.slots[o]; ok {
 		if i := slices.Index(m.removed, slot); i >= 0 {
 			m.removed = slices.Delete(m.removed, i, i+1)
+			for _, w := range m.workers {
+				w.counts(slot).forgetDialogs()
+			}
 		}
 		return slot, nil
 	}
@@ -200,6 +203,11 @@ func (m *Meter) slot(o owner) (uint16, error) {
 	}
 	m.slots[o], m.owners[slot] = slot, o
 	return slot, nil
+}
+
+// forgetDialogs has those end that an instance had when it was removed.
+func (c *instanceCounts) forgetDialogs() {
+	c.dialogsEnded.Store(c.dialogsBegun.Load())
 }
 
 func (w *Worker) counts(slot uint16) *instanceCounts {
@@ -259,6 +267,16 @@ func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (la
 	t.latency[i].Add(1)
 	t.microseconds.Add(microseconds)
 	return latency, true
+}
+
+// First says whether it is told of something, a hash, for the first time in a
+// lifetime. The hash is no transaction's.
+func (w *Worker) First(now time.Duration, what uint64) bool {
+	first, displaced := w.meter.flights.begin(now, what, 0)
+	if displaced != 0 {
+		w.counts(displaced).untimed.Add(1)
+	}
+	return first
 }
 
 // Dialog counts a dialog with the target that began or ended. A dialog may end

@@ -4,7 +4,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
+	"vitrine/director/table"
 	"vitrine/wire/sip"
 )
 
@@ -100,4 +102,117 @@ func TestFlow(t *testing.T) {
 	if r.flow != conn {
 		t.Errorf("the BYE goes to %v", r.flow)
 	}
+}
+
+// A call is what is counted of one, at the instance it went to.
+type call struct {
+	*stage
+	target *table.Target
+	sent   string // the INVITE, as the instance got it
+}
+
+func newCall(s *stage) *call {
+	r, _ := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
+	return &call{s, s.targetOf(r.to), r.text}
+}
+
+// answer has the instance answer what it got.
+func (c *call) answer(sent string, status int) {
+	c.t.Helper()
+	c.must(respond(sent, status, ""), c.target.Address, udp4)
+}
+
+// inside sends a client's request within the dialog and gives what the instance
+// got.
+func (c *call) inside(method, branch string) string {
+	c.t.Helper()
+	var m sip.Message
+	if _, err := m.Parse([]byte(c.sent)); err != nil {
+		c.t.Fatal(err)
+	}
+	routes := elements(&m, sip.RecordRoute)
+	r, _ := c.must(lines(method+" sip:b@10.9.9.9 SIP/2.0", "Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK"+branch,
+		"Route: "+routes[1]+", "+routes[0], "To: <sip:b@example.com>;tag=uas"), client, udp4)
+	return r.text
+}
+
+// hangUp sends the instance's BYE.
+func (c *call) hangUp(more ...string) string {
+	c.t.Helper()
+	r, _ := c.must(lines("BYE sip:a@192.0.2.7:5062 SIP/2.0", append([]string{"Via: SIP/2.0/UDP " + c.target.Address.String() + ";branch=z9hG4bKi",
+		"From: <sip:b@example.com>;tag=uas", "To: <sip:a@example.com>;tag=1"}, more...)...), c.target.Address, udp4)
+	return r.text
+}
+
+func (c *call) dialogs(what string, begun, ended uint64) {
+	c.t.Helper()
+	if n := c.counted(c.target.Name); n.DialogsBegun != begun || n.DialogsEnded != ended {
+		c.t.Errorf("%s: %d dialogs begun and %d ended, want %d and %d", what, n.DialogsBegun, n.DialogsEnded, begun, ended)
+	}
+}
+
+// TestDialogsCounted: a dialog begins once and ends once, whatever is sent again.
+func TestDialogsCounted(t *testing.T) {
+	c := newCall(newStage(t, rulesConfig()))
+	c.answer(c.sent, 180)
+	c.answer(c.sent, 200)
+	c.answer(c.sent, 200)
+	c.dialogs("a call", 1, 0)
+	c.now += table.Transition + time.Second
+	c.meter.Expire(c.now)
+	again := c.inside("INVITE", "again")
+	c.must(respond(again, 200, "Record-Route: <sip:10.0.1.9;lr>\r\n"), c.target.Address, udp4)
+	c.dialogs("a re-INVITE that others record", 1, 0)
+	c.answer(c.inside("BYE", "bye"), 407)
+	c.dialogs("a BYE without credentials", 1, 0)
+	bye := c.inside("BYE", "credentials")
+	c.answer(bye, 200)
+	c.answer(bye, 200)
+	c.dialogs("a BYE with credentials", 1, 1)
+	c.hangUp()
+	c.dialogs("both hang up", 1, 1)
+}
+
+// TestDialogThatRingsLong: it begins though the meter has forgotten the INVITE,
+// if an instance says so.
+func TestDialogThatRingsLong(t *testing.T) {
+	c := newCall(newStage(t, rulesConfig()))
+	c.answer(c.sent, 180)
+	c.now += table.Transition + time.Second
+	c.meter.Expire(c.now)
+	c.must(respond(c.sent, 200, ""), netip.MustParseAddrPort("203.0.113.5:5060"), udp4)
+	c.dialogs("a stranger's answer", 0, 0)
+	c.answer(c.sent, 200)
+	c.answer(c.sent, 200)
+	c.dialogs("a late answer", 1, 0)
+	c.answer(c.inside("BYE", "bye"), 200)
+	c.dialogs("its BYE", 1, 1)
+}
+
+// TestDialogOfInstance: what an instance begins and ends counts, whether or not
+// its BYE is answered, and what it only passes on counts where it came inward.
+func TestDialogOfInstance(t *testing.T) {
+	c := newCall(newStage(t, rulesConfig()))
+	c.answer(c.sent, 200)
+	other := &call{stage: newStage(t, rulesConfig()), target: c.target} // a director beside it
+	for _, sent := range []string{c.sent, c.inside("BYE", "bye")} {
+		via := "\r\nVia: SIP/2.0/UDP " + c.target.Address.String() + ";branch=z9hG4bKi\r\nVia:"
+		sent = strings.Replace(strings.Replace(sent, "sip:b@example.com SIP", "sip:b@192.0.2.8 SIP", 1), "\r\nVia:", via, 1)
+		passed, _ := other.must(sent, c.target.Address, udp4)
+		if passed.to == c.target.Address.String() {
+			t.Errorf("%s was not sent out", passed.text)
+		}
+		other.must(respond(passed.text, 200, ""), netip.MustParseAddrPort("192.0.2.8:5060"), udp4)
+	}
+	other.dialogs("what is passed on", 0, 0)
+	bye := c.hangUp()
+	c.hangUp()
+	c.dialogs("the instance's BYE", 1, 1)
+	c.must(respond(bye, 200, ""), client, udp4)
+	c.must(strings.Replace(respond(bye, 200, ""), "tag=1", "tag=forged", 1), client, udp4)
+	c.dialogs("its answers", 1, 1)
+	own, _ := c.must(lines("INVITE sip:a@192.0.2.7:5062 SIP/2.0", "Via: SIP/2.0/UDP "+c.target.Address.String()+";branch=z9hG4bKi", "Call-ID: own"), c.target.Address, udp4)
+	c.must(respond(own.text, 200, ""), client, udp4)
+	c.must(respond(own.text, 200, ""), client, udp4)
+	c.dialogs("the instance's INVITE", 2, 1)
 }

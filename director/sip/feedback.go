@@ -33,6 +33,10 @@ func lossKey(ty table.Type, id uint16) uint32 { return uint32(ty)<<16 | uint32(i
 // 4.3).
 const usualValidity = 500 * time.Millisecond
 
+// longestValidity bounds how long feedback counts, whatever it says: an instance
+// that lives tells again.
+const longestValidity = 10 * time.Second
+
 // tell takes in the feedback in the director's own Via of a response.
 func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *via) {
 	percent, ok := parseSmall(v.oc, 100)
@@ -41,7 +45,7 @@ func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *via) {
 	}
 	validity := usualValidity
 	if n, ok := parseSmall(v.validity, 1<<24); ok {
-		validity = time.Duration(n) * time.Millisecond
+		validity = min(time.Duration(n)*time.Millisecond, longestValidity)
 	}
 	one := l.find(ty, id)
 	if one == nil {

@@ -2,6 +2,7 @@ package sip
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -57,15 +58,16 @@ func TestInstanceFeedback(t *testing.T) {
 		}
 		return n
 	}
-	tell := func(parameters string) {
+	tell := func(parameters, from string) {
 		r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0", "To: <sip:b@x>;tag=3"), client, udp4)
 		own := string(m.Via)
 		answer := strings.Replace(respond(r.text, 200, ""), own, strings.Replace(own, `;oc;oc-algo="loss"`, parameters, 1), 1)
 		if !strings.Contains(answer, parameters) {
 			t.Fatalf("%s", answer)
 		}
-		s.must(answer, s.targetOf(r.to).Address, udp6)
+		s.must(answer, netip.MustParseAddrPort(from), udp6)
 	}
+	const six = "[2001:db8::5]:5060" // the instance
 	for _, step := range []struct {
 		parameters string
 		low, high  int
@@ -79,7 +81,7 @@ func TestInstanceFeedback(t *testing.T) {
 		{`;oc=20;oc-validity=0;oc-seq=11`, 0, 0}, // ended
 		{`;oc=100;oc-seq=12`, 400, 400},
 	} {
-		tell(step.parameters)
+		tell(step.parameters, six)
 		if n := refused(); n < step.low || n > step.high {
 			t.Errorf("%s: %d of 400 refused", step.parameters, n)
 		}
@@ -87,6 +89,27 @@ func TestInstanceFeedback(t *testing.T) {
 	s.now += 501 * time.Millisecond
 	if n := refused(); n != 0 {
 		t.Errorf("%d refused after the feedback's time", n)
+	}
+	tell(`;oc=100;oc-validity=1000;oc-seq=13`, "[2001:db8::66]:5060")
+	if n := refused(); n != 0 {
+		t.Errorf("%d refused for a stranger", n)
+	}
+	tell(`;oc=100;oc-validity=16000000;oc-seq=14`, six)
+	s.now += longestValidity - time.Millisecond
+	if n := refused(); n != 400 {
+		t.Errorf("%d of 400 refused", n)
+	}
+	s.now += 2 * time.Millisecond
+	if n := refused(); n != 0 {
+		t.Errorf("%d refused for hours", n)
+	}
+	r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0"), client, udp4)
+	own := branch(m)
+	at := len(cookie+mark) + 4 // the instance's ID
+	other := own[:at] + "ffff" + own[at+4:]
+	s.must(strings.NewReplacer(own, other, ";oc;", ";oc=100;").Replace(respond(r.text, 200, "")), netip.MustParseAddrPort(six), udp6)
+	if of := *s.proxy.server.losses.of.Load(); len(of) != 1 {
+		t.Errorf("%d instances ask to hold back, there is one", len(of))
 	}
 }
 

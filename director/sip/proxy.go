@@ -72,6 +72,9 @@ func (p *Proxy) Handle(in *datagram.Datagram, room []byte, out *Outgoing) bool {
 	out.Flow = netip.AddrPort{}
 	m := &p.message
 	n, err := m.Parse(in.Data)
+	if err == nil && m.NoLength && p.server.places[in.Listener].Stream {
+		err = sip.ErrLength // where it ends cannot be told (RFC 3261 section 18.3)
+	}
 	if err != nil {
 		return p.malformed(err)
 	}

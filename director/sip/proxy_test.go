@@ -171,6 +171,38 @@ func TestResponseVias(t *testing.T) {
 	}
 }
 
+// TestLength: what goes to a stream says how long it is, whether or not it did so
+// in its datagram; what comes by a stream must say so itself.
+func TestLength(t *testing.T) {
+	c := rulesConfig()
+	c.Options = map[string]TypeOptions{"session": {Stream: true}}
+	s := newStage(t, c)
+	const body = "REGISTER sip:x SIP/2.0\r\n\r\n"
+	text := lines("INVITE sip:b@example.com SIP/2.0") + body
+	r, m := s.must(text, client, udp4)
+	if string(m.Body) != body || strings.Count(r.text, "\r\nContent-Length: 26\r\n") != 1 || r.listener != tcp4 {
+		t.Errorf("by listener %d:\n%s", r.listener, r.text)
+	}
+	said, _ := s.must(strings.Replace(text, "\r\n", "\r\nl: 26\r\n", 1), client, udp4)
+	if strings.Contains(said.text, "Content-Length") || !strings.Contains(said.text, "\r\nl: 26\r\n") {
+		t.Errorf("said twice:\n%s", said.text)
+	}
+	s.status(400, strings.Replace(text, "/UDP", "/TCP", 1), client, tcp4)
+	r, _ = s.must(strings.Replace(register, "/UDP", "/TCP", 1), client, tcp4)
+	answer := strings.Replace(respond(r.text, 200, ""), "Content-Length: 0\r\n", "", 1) + body
+	back, m := s.must(answer, s.targetOf(r.to).Address, udp4)
+	if string(m.Body) != body || !strings.Contains(back.text, "\r\nContent-Length: 26\r\n") || back.listener != tcp4 {
+		t.Errorf("by listener %d:\n%s", back.listener, back.text)
+	}
+	if got, ok := s.pass(answer, s.targetOf(r.to).Address, tcp4); ok {
+		t.Errorf("a response without length went on:\n%s", got.text)
+	}
+	r, _ = s.must(register[:len(register)-len("Content-Length: 0\r\n\r\n")]+"\r\n"+body, client, udp4)
+	if strings.Contains(r.text, "Content-Length") {
+		t.Errorf("a datagram needs none:\n%s", r.text)
+	}
+}
+
 func TestMaxForwards(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	for given, want := range map[string]string{"70": "69", "1": "0", "10": "09", "100": "099", "0068": "0067", "255": "254"} {
@@ -325,6 +357,13 @@ func TestLoop(t *testing.T) {
 	if s.failures(meter.NoType, meter.Looped) != 2 {
 		t.Error("loops were not counted")
 	}
+	// An instance may send a request out as it came, and not twice.
+	direct, _ := s.must(lines("INVITE sip:b@192.0.2.8 SIP/2.0"), client, udp4)
+	instance := s.targetOf(direct.to).Address
+	out, _ := s.must(direct.text, instance, udp4)
+	s.same("out", out.to, "192.0.2.8:5060")
+	s.status(482, out.text, instance, udp4)
+	s.status(482, out.text, client, udp4)
 	// Another director's Via says nothing.
 	other := strings.Replace(r.text, string(m.Via), strings.Replace(string(m.Via), "198.51.100.1", "198.51.100.2", 1), 1)
 	s.must(other, client, udp4)

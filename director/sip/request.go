@@ -56,11 +56,12 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 		return p.answer(m, s, 420, "Bad Extension", meter.Malformed)
 	}
 	s.addHop = hops < 0
-	s.stamp.loop = loopOf(m, s.routes.next, s.callID)
+	outward := p.isOutward(m, s)
+	s.stamp.loop = loopOf(m, s.routes.next, s.callID, outward)
 	if p.loops(m, s.stamp.loop) {
 		return p.answer(m, s, 482, "Loop Detected", meter.Looped)
 	}
-	if p.isOutward(m, s) {
+	if outward {
 		return p.outward(m, n, s)
 	}
 	return p.inward(m, n, s)
@@ -304,6 +305,9 @@ func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 		return false
 	}
 	p.counts.Outward.Add(1)
+	if string(m.Method) == "BYE" && !s.passedOn(m) { // its answer is anyone's, and may never come
+		p.dialog(m, &s.stamp, false)
+	}
 	return true
 }
 
@@ -324,10 +328,16 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 	if came.Stream {
 		b = appendFlow(append(append(append(b, ';'), flowName...), '='), p.in.From)
 	}
+	if s.begins(m) {
+		b = append(append(b, ';'), beginsName...)
+	}
 	b = append(b, '\r', '\n')
 	b = p.appendRoute(b, m, s, place, came)
 	if s.addHop {
 		b = append(b, startHops...)
+	}
+	if m.NoLength && place.Stream {
+		b = sip.AppendLength(b, len(m.Body))
 	}
 	p.edits.insert(p.edits.offset(m.Header), p.built(b))
 	p.out.Parts = p.edits.compose(p.edits.offset(m.Method), n)
@@ -335,6 +345,18 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 		return p.answer(m, s, 400, "Too Many Routes", meter.Malformed)
 	}
 	return true
+}
+
+// begins says whether the request begins a dialog that is counted if it comes
+// about.
+func (s *pass) begins(m *sip.Message) bool {
+	return string(m.Method) == "INVITE" && s.stamp.ty != noType && !hasTag(m.To) && !s.passedOn(m)
+}
+
+// passedOn says whether an instance only passes the request on: it came inward
+// before, through this director or one beside it, and was counted there.
+func (s *pass) passedOn(m *sip.Message) bool {
+	return s.stamp.outward && bytes.Contains(m.Header, ownBranch)
 }
 
 // appendRoute appends Record-Route to a request that may begin a dialog, and

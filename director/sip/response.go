@@ -3,7 +3,10 @@ package sip
 import (
 	"net/netip"
 
+	"github.com/cespare/xxhash/v2"
+
 	"vitrine/director/meter"
+	"vitrine/director/table"
 	"vitrine/wire/sip"
 )
 
@@ -37,13 +40,16 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	}
 	p.cutVia(m)
 	if s.ty != noType {
-		p.answered(m, &s)
-		if !s.outward && len(own.oc) > 0 && p.rules.feedback {
+		p.answered(m, &s, own.begins != nil)
+		if !s.outward && len(own.oc) > 0 && p.rules.feedback && p.isInstance(&s) {
 			p.server.losses.tell(p.in.At, s.ty, s.id, &own)
 		}
 		if !s.outward {
 			p.feedback(&next, p.rules.types[s.ty].Gate)
 		}
+	}
+	if m.NoLength && p.server.places[p.out.Listener].Stream {
+		p.edits.insert(p.edits.offset(m.Header), p.built(sip.AppendLength(p.build(), len(m.Body))))
 	}
 	p.out.Parts = p.edits.compose(p.edits.offset(m.StartLine), n)
 	p.counts.Returned.Add(1)
@@ -74,6 +80,12 @@ func (p *Proxy) replyTo(v *via) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, port), ok
 }
 
+// isInstance says whether a response may be that of the instance that the
+// request went to.
+func (p *Proxy) isInstance(s *stamp) bool {
+	return p.isTrusted(p.in.From.Addr()) && p.server.epochs.View().Table.ByID(s.ty, s.id) != nil
+}
+
 // cutVia takes the director's Via off: the line, or the first element of it.
 func (p *Proxy) cutVia(m *sip.Message) {
 	start, end := p.edits.lineStart(m.Via), p.edits.lineEnd(m.Via)
@@ -84,43 +96,56 @@ func (p *Proxy) cutVia(m *sip.Message) {
 }
 
 // answered tells the meter of a final response to what it was told of.
-func (p *Proxy) answered(m *sip.Message, s *stamp) {
+func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	if m.Status < 200 || string(m.SequenceMethod) == "CANCEL" {
 		return
 	}
-	ok := true
-	if !s.outward {
-		_, ok = p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
-	}
-	if !ok {
-		return
+	vouched := false
+	if !s.outward { // what rang for long is not known any more
+		_, known := p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
+		vouched = known || p.isTrusted(p.in.From.Addr())
 	}
 	switch string(m.SequenceMethod) {
-	case "INVITE": // a later one in the dialog is not recorded
-		if !s.outward && m.Status < 300 && has(m, sip.RecordRoute, 1) {
-			p.dialog(s, true)
+	case "INVITE":
+		if begins && m.Status < 300 && (s.outward || vouched) && isRecorded(m) {
+			p.dialog(m, s, true)
 		}
-	case "BYE": // one that the instance passes on came inward before
-		if !s.outward || !has(m, sip.Via, 3) {
-			p.dialog(s, false)
+	case "BYE": // one with credentials follows a challenge; an outward one counted as it went
+		if vouched && m.Status != 401 && m.Status != 407 {
+			p.dialog(m, s, false)
 		}
 	}
 }
 
-// has says whether a message has that many lines of a header, or more.
-func has(m *sip.Message, kind sip.Kind, n int) bool {
+// isRecorded says whether later requests of the dialog go by Record-Route.
+func isRecorded(m *sip.Message) bool {
 	for f := m.Fields(); f.Next(); {
-		if f.Kind == kind {
-			n--
+		if f.Kind == sip.RecordRoute {
+			return true
 		}
 	}
-	return n <= 0
+	return false
 }
 
-func (p *Proxy) dialog(s *stamp, began bool) {
-	if target := p.server.epochs.View().Table.ByID(s.ty, s.id); target != nil {
+// dialog counts a dialog that begins or ends, once, whoever says so and however
+// often.
+func (p *Proxy) dialog(m *sip.Message, s *stamp, began bool) {
+	target := p.server.epochs.View().Table.ByID(s.ty, s.id)
+	if target != nil && p.meter.First(p.in.At, dialogKey(m, s, began)) {
 		p.meter.Dialog(target, began)
 	}
+}
+
+// dialogKey is a hash of the dialog at the instance (RFC 3261 section 12), the
+// same for messages of both sides, and of its begin or its end.
+func dialogKey(m *sip.Message, s *stamp, began bool) uint64 {
+	from, _ := sip.Param(m.From, "tag")
+	to, _ := sip.Param(m.To, "tag")
+	at := uint64(s.ty)<<17 | uint64(s.id)<<1
+	if began {
+		at |= 1
+	}
+	return fold(fold(table.Key(m.CallID), xxhash.Sum64(from)^xxhash.Sum64(to)), at)
 }
 
 func outcomeOf(status int) meter.Outcome {

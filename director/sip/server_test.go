@@ -93,24 +93,26 @@ func TestStream(t *testing.T) {
 	if answer := server.next(); !strings.HasPrefix(answer, "SIP/2.0 200 ") || strings.Count(answer, "Via:") != 1 {
 		t.Errorf("the instance got %s", answer)
 	}
-	// What has no length is answered, and ends the connection.
-	bad := newPhone(t, "tcp", d.Addresses()[1])
-	bad.send(strings.Replace(bad.request("OPTIONS", "bad", 0), "Content-Length: 0", "Content-Length: x", 1))
-	if answer := bad.next(); !strings.HasPrefix(answer, "SIP/2.0 400 ") {
-		t.Errorf("answered %s", answer)
-	}
-	select {
-	case _, open := <-bad.got:
-		if open {
-			t.Error("more came")
+	// What has no length, or one that is none, is answered, and ends the connection.
+	for _, length := range []string{"", "Content-Length: x\r\n"} {
+		bad := newPhone(t, "tcp", d.Addresses()[1])
+		bad.send(strings.Replace(bad.request("OPTIONS", "bad", 0), "Content-Length: 0\r\n", length, 1))
+		if answer := bad.next(); !strings.HasPrefix(answer, "SIP/2.0 400 ") {
+			t.Errorf("answered %s", answer)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the connection stays")
+		select {
+		case _, open := <-bad.got:
+			if open {
+				t.Error("more came")
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the connection stays")
+		}
 	}
 }
 
 func TestPing(t *testing.T) {
-	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Idle = 300 * time.Millisecond })
+	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), nil)
 	c, err := net.Dial("tcp", d.Addresses()[0].String())
 	if err != nil {
 		t.Fatal(err)
@@ -119,9 +121,67 @@ func TestPing(t *testing.T) {
 	if _, err := io.WriteString(c, "\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	b, err := io.ReadAll(c) // until it was idle for too long
-	if err != nil || string(b) != "\r\n" {
+	b := make([]byte, 2)
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != "\r\n" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestIdle: a connection on which nothing comes is ended.
+func TestIdle(t *testing.T) {
+	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Idle = time.Millisecond })
+	c, err := net.Dial("tcp", d.Addresses()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if b, err := io.ReadAll(c); err != nil || len(b) != 0 {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestEndOfStream: a peer that takes nothing more does not hold up the end.
+func TestEndOfStream(t *testing.T) {
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	peer, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	if err := peer.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	st := &streams{patience: time.Hour}
+	c := &stream{conn: conn, queue: make(chan *[]byte, waiting), done: make(chan struct{})}
+	for range waiting { // more than the kernel takes
+		b := make([]byte, largest)
+		c.queue <- &b
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		st.write(c)
+	}()
+	if _, err := io.ReadFull(peer, make([]byte, largest)); err != nil {
+		t.Fatal(err)
+	}
+	c.end()
+	select {
+	case <-written:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it is still being written")
+	}
+	if st.unsent.Load() != 1 || st.sent.Load() == 0 {
+		t.Errorf("%d sent, %d not", st.sent.Load(), st.unsent.Load())
 	}
 }
 
@@ -253,7 +313,7 @@ func TestNobody(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	server := newUAS(t, "127.0.0.1")
-	d := direct(t, []string{"udp://127.0.0.1:0"}, oneType(false), nil, instance(server))
+	d := direct(t, []string{"tcp://127.0.0.1:0", "udp://127.0.0.1:0"}, oneType(false), nil, instance(server))
 	from := netip.MustParseAddrPort("192.0.2.7:5060")
 	x, err := d.Explain(time.Second, d.config.Meter.Probe(), from, []byte(lines("INVITE sip:b@example.com SIP/2.0")))
 	if err != nil || !x.Request || !x.Sends || x.To != server.address || x.Rule != 0 || x.Key != table.Key([]byte("c1")) || x.Outward || x.Route != "" {
@@ -265,8 +325,8 @@ func TestExplain(t *testing.T) {
 	if _, err := d.Explain(time.Second, d.config.Meter.Probe(), from, []byte("x")); err == nil {
 		t.Error("nonsense is explained")
 	}
-	if len(d.Memories()) != 2 {
-		t.Errorf("%d memories of two workers", len(d.Memories()))
+	if len(d.Memories()) != 3 {
+		t.Errorf("%d memories of two workers and TCP", len(d.Memories()))
 	}
 }
 

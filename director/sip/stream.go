@@ -27,6 +27,9 @@ const (
 	dialTime = 5 * time.Second
 	// writeTime is how long a peer may take nothing before it is given up.
 	writeTime = 10 * time.Second
+	// lastTime is how long it may take over all that was queued when its stream
+	// ends: the next process waits for this one.
+	lastTime = time.Second
 )
 
 // StreamCounts are of the TCP connections.
@@ -46,6 +49,7 @@ type streams struct {
 	log        *slog.Logger
 	now        func() time.Duration
 	idle       time.Duration
+	patience   time.Duration // with a peer that takes nothing
 	most       int
 	listeners  []*net.TCPListener
 	indexes    []int // of the listeners
@@ -68,11 +72,12 @@ type streams struct {
 // A stream is a connection, or one in the making.
 type stream struct {
 	peer     netip.AddrPort
-	listener int          // that it belongs to
-	conn     *net.TCPConn // nil until it is dialed
+	listener int // that it belongs to
 	queue    chan *[]byte
 	done     chan struct{} // closed: it has ended
-	once     sync.Once
+
+	mu   sync.Mutex   // over the end, and the time to write until then
+	conn *net.TCPConn // nil until it is dialed
 }
 
 // listenStreams opens the TCP listeners. Where there is none, connections can
@@ -80,7 +85,7 @@ type stream struct {
 // name in Via then, so that none are.
 func (s *Server) listenStreams(c *Config) error {
 	st := &streams{
-		server: s, log: c.Log, now: c.Now, idle: c.Idle, most: c.Connections, conns: map[netip.AddrPort]*stream{},
+		server: s, log: c.Log, now: c.Now, idle: c.Idle, patience: writeTime, most: c.Connections, conns: map[netip.AddrPort]*stream{},
 		buffers: sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }},
 	}
 	if st.idle <= 0 {
@@ -262,8 +267,46 @@ func (st *streams) leave(c *stream) {
 	}
 }
 
-// end makes both goroutines of a stream stop.
-func (c *stream) end() { c.once.Do(func() { close(c.done) }) }
+// end makes both goroutines of a stream stop, the writing one within lastTime.
+func (c *stream) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended() {
+		return
+	}
+	close(c.done)
+	if c.conn != nil {
+		_ = c.conn.SetWriteDeadline(time.Now().Add(lastTime)) // fails if it is closed
+	}
+}
+
+// ended says whether it has; c.mu is held.
+func (c *stream) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// connect gives a stream its connection; false: it has ended.
+func (c *stream) connect(conn *net.TCPConn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
+	return !c.ended()
+}
+
+// allow gives the next write its time; after the end there is only what end gave.
+func (c *stream) allow(patience time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended() {
+		return nil
+	}
+	return c.conn.SetWriteDeadline(time.Now().Add(patience))
+}
 
 // send copies a message to its connection's queue: that of its flow while there
 // is one, else that of its address, which is dialed when there is none. It does
@@ -312,7 +355,11 @@ func (st *streams) dial(c *stream) {
 		return
 	}
 	st.dialed.Add(1)
-	c.conn = conn.(*net.TCPConn)
+	if !c.connect(conn.(*net.TCPConn)) {
+		_ = conn.Close() // nothing was sent on it
+		st.leave(c)
+		return
+	}
 	st.serve(c)
 }
 
@@ -371,7 +418,7 @@ func (st *streams) write(c *stream) {
 
 func (st *streams) writeOne(c *stream, b *[]byte) bool {
 	defer st.buffers.Put(b)
-	err := c.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	err := c.allow(st.patience)
 	if err == nil {
 		_, err = c.conn.Write(*b)
 	}

@@ -125,7 +125,7 @@ func other(m *sip.Message) string {
 	var b strings.Builder
 	for f := m.Fields(); f.Next(); {
 		switch f.Kind {
-		case sip.Via, sip.MaxForwards, sip.Route, sip.RecordRoute, sip.Path:
+		case sip.Via, sip.MaxForwards, sip.Route, sip.RecordRoute, sip.Path, sip.ContentLength:
 		default:
 			b.WriteString(string(f.Name) + ": " + string(f.Value) + "\n")
 		}

@@ -21,6 +21,7 @@ type via struct {
 	branch           []byte
 	rport, received  []byte // nil: not there; empty: without value
 	maddr, flow      []byte
+	begins           []byte
 	oc, ocSeq        []byte
 	ocAlgo, validity []byte
 }
@@ -106,6 +107,8 @@ func (v *via) keep(name, value []byte) {
 			v.oc = value
 		case equalFold(name, flowName):
 			v.flow = value
+		case equalFold(name, beginsName):
+			v.begins = value
 		}
 	case 5:
 		switch {
@@ -195,6 +198,9 @@ const (
 	mostListeners = 64
 	// flowName is the Via parameter that names the connection a request came by.
 	flowName = "vf"
+	// beginsName is that of what begins a dialog that is counted. It is not in the
+	// branch, which CANCEL and the ACK of a failure share.
+	beginsName = "vb"
 )
 
 // append writes the stamp after cookie and mark.
@@ -286,11 +292,15 @@ func transactionOf(m *sip.Message, v *via, callID uint64) uint64 {
 }
 
 // loopOf is the part of the branch by which a request that comes again is
-// known: it covers what a request is routed by (RFC 5393 section 4.2.2).
-func loopOf(m *sip.Message, route []byte, callID uint64) uint64 {
+// known: it covers what a request is routed by (RFC 5393 section 4.2.2), where it
+// comes from included, for an instance may send it back out as it is.
+func loopOf(m *sip.Message, route []byte, callID uint64, outward bool) uint64 {
 	h := fold(fold(callID, uint64(m.Sequence)), xxhash.Sum64(m.URI))
 	if len(route) > 0 {
 		h = fold(h, xxhash.Sum64(route))
+	}
+	if outward {
+		h = fold(h, 1)
 	}
 	return h
 }

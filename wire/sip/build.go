@@ -26,8 +26,12 @@ func AppendCSeq(b []byte, sequence uint32, method string) []byte {
 
 // AppendEnd ends the header and appends the body.
 func AppendEnd(b, body []byte) []byte {
-	b = strconv.AppendUint(append(b, "Content-Length: "...), uint64(len(body)), 10)
-	return append(append(b, "\r\n\r\n"...), body...)
+	return append(append(AppendLength(b, len(body)), "\r\n"...), body...)
+}
+
+// AppendLength appends the Content-Length line.
+func AppendLength(b []byte, n int) []byte {
+	return append(strconv.AppendInt(append(b, "Content-Length: "...), int64(n), 10), "\r\n"...)
 }
 
 // AppendResponse begins the response to a request: status line and the headers

@@ -44,8 +44,9 @@ type Message struct {
 	Route                 []byte // the first line's value
 	ProxyRequire          []byte
 
-	Header []byte // every header line, without the empty line after them
-	Body   []byte
+	Header   []byte // every header line, without the empty line after them
+	Body     []byte
+	NoLength bool // it has no Content-Length; Body is all that follows
 
 	salvaged bool
 }
@@ -89,7 +90,7 @@ func (m *Message) Parse(data []byte) (int, error) {
 	}
 	switch {
 	case length < 0:
-		length = len(data) - at
+		length, m.NoLength = len(data)-at, true
 	case length > len(data)-at:
 		return 0, fmt.Errorf("%w: %d, but %d bytes follow", ErrLength, length, len(data)-at)
 	}
