@@ -197,8 +197,10 @@ func (e *epochState) digest() string {
 }
 
 func (d *Director) steering() (sum client.SteeringStats) {
-	for _, s := range d.memories() {
-		add(&sum, s.Stats())
+	for _, all := range d.memories() {
+		for _, s := range all {
+			add(&sum, s.Stats())
+		}
 	}
 	return sum
 }

@@ -88,7 +88,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	if err := d.restore(c); err != nil {
 		return nil, err
 	}
-	inherited, err := o.Handover.inherited()
+	inherited, err := o.Handover.inherited(c)
 	if err != nil {
 		return nil, err
 	}

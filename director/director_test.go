@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,6 +110,20 @@ func run(t testing.TB, path string, change ...func(*Options)) *running {
 	return r
 }
 
+// A skipper is the host's clock, which can be set forward.
+type skipper struct{ by atomic.Int64 }
+
+func (s *skipper) options(o *Options) {
+	now := o.Clock.Now
+	o.Clock.Now = func() time.Duration { return now() + time.Duration(s.by.Load()) }
+}
+
+// skip has a time be over.
+func (s *skipper) skip(d time.Duration) { s.by.Add(int64(d)) }
+
+// long is a file whose transition does not end by itself while a test runs.
+var long = strings.Replace(good, "transition: 2s", "transition: 30s", 1)
+
 func runGood(t testing.TB) *running {
 	t.Helper()
 	return run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good))
@@ -179,7 +194,8 @@ func TestBadFiles(t *testing.T) {
 
 // TestControl: instances come, change and go by REST, each change in an epoch.
 func TestControl(t *testing.T) {
-	r := runGood(t)
+	var clock skipper
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), long), clock.options)
 	ctx := t.Context()
 	if n := r.epoch(t); n != 1 {
 		t.Errorf("it begins with epoch %d", n)
@@ -210,6 +226,7 @@ func TestControl(t *testing.T) {
 	if s := r.settle(t); s.Epoch != before+1 || r.epochs.View().Table.ByName("reg-3") != nil {
 		t.Errorf("epoch %d after %d", s.Epoch, before)
 	}
+	clock.skip(30 * time.Second)
 	until(t, "the draining instance is drained", func() bool {
 		in, err := r.client.Instance(ctx, "reg-2")
 		if err != nil {

@@ -1,14 +1,13 @@
 package director
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/netip"
 	"os"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/cloudflare/tableflip"
@@ -40,35 +39,64 @@ func NewHandover(pidFile string) (*Handover, error) {
 }
 
 const (
-	socketName = "socket-"
 	memoryName = "memory"
-	// mostSockets is how many names are looked for.
-	mostSockets = 1 << 16
 	// takeOverTime bounds how long the new process waits for the old one's
 	// memories, while messages wait in the sockets.
 	takeOverTime = 5 * time.Second
 )
 
-// inherited are the sockets of the process before, in its order.
-func (h *Handover) inherited() (files []*os.File, err error) {
+// inherited are the sockets of the process before for the listeners that are
+// still wanted. The others are closed when this process is ready.
+func (h *Handover) inherited(c *Config) (files []*os.File, err error) {
 	if h == nil {
 		return nil, nil
 	}
 	if h.memory, err = h.upgrader.File(memoryName); err != nil {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
-	for i := range mostSockets {
-		f, err := h.upgrader.File(socketName + strconv.Itoa(i))
+	for _, text := range slices.Concat(c.Listen.SIP, c.Listen.GTPC) {
+		more, err := h.sockets(text)
+		files = append(files, more...)
 		if err != nil {
 			closeAll(files)
 			return nil, fmt.Errorf("take over: %w", err)
 		}
-		if f == nil {
-			break
+	}
+	return files, nil
+}
+
+// sockets are those of one listener.
+func (h *Handover) sockets(listener string) (files []*os.File, err error) {
+	l, err := ParseListener(listener)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; ; i++ {
+		f, err := h.upgrader.File(socketName(l, i))
+		if f == nil || err != nil {
+			return files, err
 		}
 		files = append(files, f)
 	}
-	return files, nil
+}
+
+// socketName is what one of the sockets of a listener is handed over by.
+func socketName(l Listener, i int) string {
+	return fmt.Sprintf("%s://%s %d", l.Network, netip.AddrPortFrom(l.Address.Addr().Unmap(), l.Address.Port()), i)
+}
+
+// listenerOf is what a socket was opened for.
+func listenerOf(f *os.File) (Listener, error) {
+	if l, err := net.FileListener(f); err == nil { // duplicates; fails for what is no listener
+		defer l.Close()
+		return ParseListener(TCP + "://" + l.Addr().String())
+	}
+	c, err := net.FilePacketConn(f)
+	if err != nil {
+		return Listener{}, err
+	}
+	defer c.Close() // a duplicate
+	return ParseListener(UDP + "://" + c.LocalAddr().String())
 }
 
 // listen opens the control listener, or takes it over.
@@ -90,10 +118,16 @@ func (h *Handover) keep(d *Director) error {
 		return err
 	}
 	defer closeAll(files)
-	for i, f := range files {
-		if err := h.upgrader.AddFile(socketName+strconv.Itoa(i), f); err != nil {
+	count := map[Listener]int{}
+	for _, f := range files {
+		l, err := listenerOf(f)
+		if err == nil {
+			err = h.upgrader.AddFile(socketName(l, count[l]), f)
+		}
+		if err != nil {
 			return fmt.Errorf("prepare to hand over: %w", err)
 		}
+		count[l]++
 	}
 	return nil
 }
@@ -121,51 +155,6 @@ func (h *Handover) ready(d *Director) error {
 		d.log.Info("took over", "keys", keys)
 	}
 	return nil
-}
-
-// takeOver reads what handOver wrote.
-func (d *Director) takeOver(from io.Reader) (keys int, err error) {
-	in := bufio.NewReaderSize(from, 1<<16)
-	if err := d.epochs.TakeOver(in); err != nil {
-		return 0, err
-	}
-	for _, s := range d.memories() {
-		n, err := s.TakeOver(in)
-		keys += n
-		if err != nil {
-			return keys, err
-		}
-	}
-	if d.gtpc != nil {
-		n, err := d.gtpc.director.TakeOver(in)
-		keys += n
-		if err != nil {
-			return keys, err
-		}
-	}
-	return keys, d.meter.TakeOver(in)
-}
-
-// handOver writes what the workers remember; they have stopped.
-func (d *Director) handOver(to io.Writer) error {
-	out := bufio.NewWriterSize(to, 1<<16)
-	if err := d.epochs.Carry(out); err != nil {
-		return err
-	}
-	for _, s := range d.memories() {
-		if err := s.Carry(d.now(), out); err != nil {
-			return err
-		}
-	}
-	if d.gtpc != nil {
-		if err := d.gtpc.director.Carry(d.now(), out); err != nil {
-			return err
-		}
-	}
-	if err := d.meter.Carry(out); err != nil {
-		return err
-	}
-	return out.Flush()
 }
 
 // listenToRestart starts a new process when that is asked for, and ends this one
@@ -217,8 +206,11 @@ func (d *Director) restart(ctx context.Context) error {
 }
 
 // freeze puts in force what was told, for the new process knows what is in the
-// state file, and has nothing told or published from then on.
+// state file, and has nothing told or published from then on. A reload comes to
+// its end first.
 func (d *Director) freeze(ctx context.Context) error {
+	d.reloads.one.Lock()
+	defer d.reloads.one.Unlock()
 	for {
 		wait, err := d.publish()
 		if err != nil {
@@ -255,5 +247,11 @@ func (h *Handover) finish(d *Director) error {
 	if h.to == nil {
 		return nil
 	}
-	return errors.Join(d.handOver(h.to), h.to.Close())
+	// The new process may have given up waiting.
+	err := h.to.SetWriteDeadline(time.Now().Add(takeOverTime))
+	err = errors.Join(err, d.handOver(h.to), h.to.Close())
+	if err != nil {
+		d.log.Error("not everything was handed over", "error", err)
+	}
+	return err
 }

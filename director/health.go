@@ -47,7 +47,8 @@ func newWatch(now func() time.Duration, log *slog.Logger) *watch {
 }
 
 // follow watches a table's instances, in the way that the configuration says.
-// Those that are new count as up until they are found away.
+// Those that are new, or are asked in another way, count as up until they are
+// found away.
 func (w *watch) follow(t *table.Table, c *Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,6 +64,9 @@ func (w *watch) follow(t *table.Table, c *Config) {
 		}
 		if old != nil && old.stop != nil {
 			old.stop()
+		}
+		if old != nil && old.away {
+			w.tell()
 		}
 		w.watched[in.Name] = &watched{instance: in, how: how}
 	}

@@ -3,6 +3,7 @@ package director
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -104,6 +105,49 @@ health: {every: 20ms, timeout: 500ms, fail: 2, rise: 2}
 				until(t, "it is back", func() bool { return health() == "up" })
 			}
 		})
+	}
+}
+
+// TestHealthChanges: an instance that was away gets its keys back when it is to be
+// asked in another way.
+func TestHealthChanges(t *testing.T) {
+	d := newDirector(t, good)
+	served := func() bool {
+		v := d.epochs.View()
+		for key := range uint64(50) {
+			if i, ok := v.Table.Pick(0, key<<48, 0, v.Health); ok && v.Table.Instance(i).Name == "reg-1" {
+				return true
+			}
+		}
+		return false
+	}
+	d.watch.found(d.watch.watched["reg-1"], io.EOF, Health{Fail: 1})
+	publish := func() {
+		t.Helper()
+		select {
+		case <-d.watch.changed:
+		default:
+			t.Fatal("there is nothing to publish")
+		}
+		until(t, "it is published", func() bool {
+			wait, err := d.publish()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return wait == 0
+		})
+	}
+	publish()
+	if served() {
+		t.Fatal("it is not away")
+	}
+	write(t, d.options.Path, strings.Replace(good, `health: {sip: "off"}`, `health: {sip: "off", fail: 5}`, 1))
+	if err := d.reload(); err != nil {
+		t.Fatal(err)
+	}
+	publish()
+	if !served() {
+		t.Error("it is away still, and no one would find it back")
 	}
 }
 

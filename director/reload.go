@@ -66,7 +66,8 @@ func (d *Director) listenToFile(ctx context.Context) error {
 }
 
 // reload puts the configuration file in force, whole, or leaves everything as it
-// was. A file that has not changed changes nothing: what REST said since stays.
+// was. A file that has not changed changes nothing but the tokens, which are in
+// another: what REST said since stays.
 func (d *Director) reload() error {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
@@ -91,14 +92,15 @@ func (d *Director) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if c.Digest() == old.Digest() {
-		return false, nil
-	}
-	if err := c.after(old); err != nil {
-		return false, err
-	}
 	opening, err := readAccess(c)
 	if err != nil {
+		return false, err
+	}
+	if c.Digest() == old.Digest() {
+		was := d.tokens.Swap(&opening)
+		return !slices.Equal(*was, opening), nil
+	}
+	if err := c.after(old); err != nil {
 		return false, err
 	}
 	// Everything that can fail has been tried when the first thing changes.

@@ -1,9 +1,11 @@
 package director
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"vitrine"
 	"vitrine/director/client"
@@ -57,6 +59,37 @@ func TestReload(t *testing.T) {
 	}
 	if in, err := r.client.Instance(ctx, "reg-1"); err != nil || in.State != vitrine.Draining {
 		t.Errorf("%+v, %v", in, err)
+	}
+}
+
+// TestReloadBeforeHandOver: a hand-over waits for a reload that is under way, which
+// could not come to its end afterwards.
+func TestReloadBeforeHandOver(t *testing.T) {
+	var freezing, apart bool
+	var d *Director
+	d = newDirector(t, good, func(o *Options) {
+		now := o.Clock.Now
+		o.Clock.Now = func() time.Duration {
+			if freezing && d.reloads.one.TryLock() {
+				apart = true
+				d.reloads.one.Unlock()
+			}
+			return now()
+		}
+	})
+	freezing = true
+	err := d.freeze(t.Context())
+	freezing = false
+	if err != nil || apart {
+		t.Errorf("a reload could be amid its publications: %v, %v", apart, err)
+	}
+	write(t, d.options.Path, strings.Replace(good, "weight: 100}", "weight: 250}", 1))
+	if err := d.reload(); !errors.Is(err, errFrozen) {
+		t.Errorf("a reload amid a hand-over: %v", err)
+	}
+	d.thaw()
+	if err := d.reload(); err != nil {
+		t.Error(err)
 	}
 }
 

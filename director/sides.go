@@ -216,13 +216,15 @@ func (d *Director) closeSides() error {
 	return err
 }
 
-// memories are the workers' steerings, in an order that does not change.
-func (d *Director) memories() (all []*table.Steering) {
+// memories are the workers' steerings, by the section that hands them over, in
+// an order that does not change.
+func (d *Director) memories() map[byte][]*table.Steering {
+	all := map[byte][]*table.Steering{}
 	if d.sip != nil {
-		all = append(all, d.sip.Memories()...)
+		all[sipSection] = d.sip.Memories()
 	}
 	if d.gtpc != nil {
-		all = append(all, d.gtpc.director.Memories()...)
+		all[gtpcSection] = d.gtpc.director.Memories()
 	}
 	return all
 }

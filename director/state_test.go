@@ -13,9 +13,10 @@ import (
 // TestRestart: what was told by REST, and the table before the last change,
 // outlive the process; a file that was changed meanwhile counts instead.
 func TestRestart(t *testing.T) {
-	r := runGood(t)
+	var clock skipper
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), long)
+	r := run(t, path, clock.options)
 	ctx := t.Context()
-	path := r.options.Path
 	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestRestart(t *testing.T) {
 	}
 	r.stop()
 
-	r = run(t, path)
+	r = run(t, path, clock.options)
 	s, err := r.client.Status(ctx)
 	if err != nil || s.Epoch != before.Epoch || s.Digest != before.Digest {
 		t.Fatalf("%+v after a restart, %+v before: %v", s, before, err)
@@ -34,7 +35,7 @@ func TestRestart(t *testing.T) {
 	if !s.Restarted {
 		t.Error("unknown keys do not go by the table before")
 	}
-	steered := r.memories()[0]
+	steered := r.memories()[sipSection][0]
 	moved := 0
 	for key := range uint64(200) {
 		i, _ := r.epochs.View().Previous(r.now()).Pick(0, key, 0, nil)
@@ -50,11 +51,14 @@ func TestRestart(t *testing.T) {
 	if moved == 0 {
 		t.Error("no key was of the instance that drains")
 	}
-	until(t, "the transition is over", func() bool { return r.epochs.View().Previous(r.now()) == nil })
+	clock.skip(30 * time.Second)
+	if r.epochs.View().Previous(r.now()) != nil {
+		t.Error("the table before counts when the transition is over")
+	}
 	r.stop()
 
-	write(t, path, good+"workers: 1\n")
-	r = run(t, path)
+	write(t, path, long+"workers: 1\n")
+	r = run(t, path, clock.options)
 	if s := r.settle(t); s.Epoch != before.Epoch+1 {
 		t.Errorf("epoch %d with another file, %d before", s.Epoch, before.Epoch)
 	}

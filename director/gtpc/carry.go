@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"vitrine/director/table"
@@ -12,11 +13,16 @@ import (
 )
 
 // Carry writes what the director remembers of exchanges and of TEIDs, for
-// another process on the same host, with the same clock, types and listeners, to
-// take over. The workers must have stopped. Their own memories are not in it:
+// another process on the same host, with the same clock and types, to take over.
+// The workers must have stopped. Their own memories are not in it:
 // see Memories.
 func (d *Director) Carry(now time.Duration, to io.Writer) error {
 	out := binary.BigEndian.AppendUint32(nil, d.exchanges.next.Load())
+	out = append(out, byte(len(d.config.Addresses)))
+	for _, a := range d.config.Addresses {
+		own := placeOf(a)
+		out = own.append(out)
+	}
 	if _, err := to.Write(out); err != nil {
 		return fmt.Errorf("hand over GTP-C exchanges: %w", err)
 	}
@@ -30,13 +36,18 @@ func (d *Director) Carry(now time.Duration, to io.Writer) error {
 }
 
 // TakeOver reads what Carry wrote, before any worker starts, and says how many
-// exchanges and TEIDs came. Where this director has less room, the latest stay.
+// exchanges and TEIDs came. Where this director has less room, the latest stay;
+// exchanges of listeners that it does not have are left.
 func (d *Director) TakeOver(from io.Reader) (n int, err error) {
 	var next [4]byte
 	if _, err := io.ReadFull(from, next[:]); err != nil {
 		return 0, fmt.Errorf("take GTP-C exchanges over: %w", err)
 	}
-	exchanges, err := d.exchanges.takeOver(from)
+	listeners, err := d.takeListeners(from)
+	if err != nil {
+		return 0, fmt.Errorf("take GTP-C exchanges over: %w", err)
+	}
+	exchanges, err := d.exchanges.takeOver(from, listeners)
 	if err != nil {
 		return exchanges, fmt.Errorf("take GTP-C exchanges over: %w", err)
 	}
@@ -50,6 +61,24 @@ func (d *Director) TakeOver(from io.Reader) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// takeListeners reads the listeners of the process before: for each its number
+// here, or -1.
+func (d *Director) takeListeners(from io.Reader) ([]int, error) {
+	var in [placeSize]byte
+	if _, err := io.ReadFull(from, in[:1]); err != nil {
+		return nil, err
+	}
+	all := make([]int, in[0])
+	for i := range all {
+		if _, err := io.ReadFull(from, in[:]); err != nil {
+			return nil, err
+		}
+		was := readPlace(in[:])
+		all[i] = slices.Index(d.config.Addresses, was.addrPort())
+	}
+	return all, nil
 }
 
 const (
@@ -84,7 +113,7 @@ func (x *exchanges) carry(now time.Duration, to io.Writer) error {
 	return err
 }
 
-func (x *exchanges) takeOver(from io.Reader) (n int, err error) {
+func (x *exchanges) takeOver(from io.Reader, listeners []int) (n int, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
 		return 0, err
@@ -98,6 +127,10 @@ func (x *exchanges) takeOver(from io.Reader) (n int, err error) {
 		if e.number == 0 || e.number >= numbers {
 			return n, fmt.Errorf("number %d", e.number)
 		}
+		if int(e.listener) >= len(listeners) || listeners[e.listener] < 0 {
+			continue
+		}
+		e.listener = uint8(listeners[e.listener])
 		x.put(e)
 		n++
 	}

@@ -174,6 +174,23 @@ func TestExpire(t *testing.T) {
 	}
 }
 
+// TestAnswersGrow: what an instance answered counts also when it has gone, for
+// the gate goes by what is added.
+func TestAnswersGrow(t *testing.T) {
+	m := New(1000, lifetime)
+	made := registered(t, m, "a", "b")
+	w := m.Worker()
+	for i, name := range []string{"a", "b"} {
+		w.Begin(start, made.ByName(name), hash(i))
+		w.End(start+time.Second, hash(i), Succeeded)
+	}
+	before := m.Answers()["session"]
+	registered(t, m, "b")
+	if got := m.Answers()["session"]; got != before || got.Count != 2 {
+		t.Errorf("%+v when an instance has gone, %+v before", got, before)
+	}
+}
+
 // TestQuiet: an instance is quiet when nothing was sent there for a lifetime.
 func TestQuiet(t *testing.T) {
 	m := New(1000, lifetime)
@@ -212,12 +229,14 @@ func TestBounded(t *testing.T) {
 }
 
 // TestRegister: an instance that stays goes on counting, one that goes is not
-// shown, and one that is back has its counts.
+// shown, and one that is back has its counts, but no dialogs.
 func TestRegister(t *testing.T) {
 	m := New(8, lifetime)
 	made := registered(t, m, "a", "b")
 	w := m.Worker()
 	w.Begin(start, made.ByName("b"), 1)
+	w.Dialog(made.ByName("a"), true)
+	w.Dialog(made.ByName("b"), true)
 	made = registered(t, m, "a", "c")
 	if got := of(m, "b"); got.Name != "" {
 		t.Errorf("%+v has gone", got)
@@ -226,6 +245,15 @@ func TestRegister(t *testing.T) {
 	registered(t, m, "b", "c")
 	if of(m, "b").Begun != 1 || of(m, "c").Begun != 1 {
 		t.Errorf("%+v", m.Instances())
+	}
+	registered(t, m, "a", "b", "c")
+	if a, b := of(m, "a"), of(m, "b"); a.DialogsBegun != a.DialogsEnded || b.DialogsBegun != b.DialogsEnded {
+		t.Errorf("what was removed is back with its dialogs: %+v, %+v", a, b)
+	}
+	w.Dialog(made.ByName("c"), true)
+	registered(t, m, "a", "c")
+	if c := of(m, "c"); c.DialogsBegun-c.DialogsEnded != 1 {
+		t.Errorf("what stays has lost its dialogs: %+v", c)
 	}
 	for round := range 6 { // more names than there are slots: those of the longest gone are used again
 		var names []string

@@ -73,21 +73,22 @@ type Answers struct {
 	Total time.Duration
 }
 
-// Answers are those of each type, by its name.
+// Answers are those of each type, by its name. They only grow: what an instance
+// answered counts also when it has gone.
 func (m *Meter) Answers() map[string]Answers {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make(map[string]Answers, len(m.types))
-	for slot := range m.present {
-		a := all[m.owners[slot].ty]
+	for ty, name := range m.types {
+		var a Answers
 		for _, w := range m.workers {
-			c := w.counts(slot)
-			a.Total += time.Duration(c.microseconds.Load()) * time.Microsecond
-			for o := range Unanswered {
-				a.Count += c.ended[o].Load()
+			t := &w.types[ty]
+			a.Total += time.Duration(t.microseconds.Load()) * time.Microsecond
+			for i := range t.latency {
+				a.Count += t.latency[i].Load()
 			}
 		}
-		all[m.owners[slot].ty] = a
+		all[name] = a
 	}
 	return all
 }

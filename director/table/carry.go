@@ -4,8 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
+
+// headSize is what a memory's size, tick, time and number of entries take.
+const headSize = 4 * 8
 
 // Carry writes what the memory holds of the last transition, for another process
 // on the same host and with the same clock to take over. The worker must have
@@ -13,8 +17,10 @@ import (
 func (s *Steering) Carry(now time.Duration, to io.Writer) error {
 	count := uint64(0)
 	s.live(now, func(uint64, uint64) { count++ })
-	out := binary.BigEndian.AppendUint64(nil, uint64(len(s.buckets)))
-	out = binary.BigEndian.AppendUint64(out, count)
+	var out []byte
+	for _, v := range [headSize / 8]uint64{uint64(len(s.buckets)), uint64(s.tick), uint64(now / s.tick), count} {
+		out = binary.BigEndian.AppendUint64(out, v)
+	}
 	if _, err := to.Write(out); err != nil {
 		return fmt.Errorf("hand over the memory of a worker: %w", err)
 	}
@@ -47,31 +53,46 @@ func (s *Steering) live(now time.Duration, each func(bucket, entry uint64)) {
 	}
 }
 
-// TakeOver reads what Carry wrote, before the worker starts. The memory must
-// have the same size, or nothing is taken over; the rest is read in any case.
+// TakeOver reads what Carry wrote, before the worker starts, and adds it to what
+// is there. The memory may have another size, and the transition be another.
 func (s *Steering) TakeOver(from io.Reader) (keys int, err error) {
-	var head [16]byte
+	var head [headSize]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
 		return 0, fmt.Errorf("take over the memory of a worker: %w", err)
 	}
-	same := binary.BigEndian.Uint64(head[:8]) == uint64(len(s.buckets))
-	for range binary.BigEndian.Uint64(head[8:]) {
-		if _, err := io.ReadFull(from, head[:]); err != nil {
+	var was [headSize / 8]uint64
+	for i := range was {
+		was[i] = binary.BigEndian.Uint64(head[8*i:])
+	}
+	buckets, tick, now, count := was[0], was[1], was[2], was[3]
+	for range count {
+		if _, err := io.ReadFull(from, head[:16]); err != nil {
 			return keys, fmt.Errorf("take over the memory of a worker: %w", err)
 		}
 		n, entry := binary.BigEndian.Uint64(head[:8]), binary.BigEndian.Uint64(head[8:])
-		if !same || n >= uint64(len(s.buckets)) {
-			continue
+		if n >= buckets || tick == 0 {
+			return keys, fmt.Errorf("take over the memory of a worker: bucket %d of %d, tick %d", n, buckets, tick)
 		}
-		for i, e := range s.buckets[n] {
-			if e == 0 {
-				s.buckets[n][i] = entry
-				keys++
-				break
-			}
+		seen := min((now-ageOf(entry, now)+1)*tick-1, now*tick) // the end of its tick, if that is over
+		if s.add(n, buckets, entry&^tickMask|seen/uint64(s.tick)&tickMask) {
+			keys++
 		}
 	}
 	return keys, nil
+}
+
+// add puts an entry of one of so many buckets where there is room. As it has
+// only the low bits of its key's hash, it goes into each bucket that its key may
+// be in, where there are more buckets here.
+func (s *Steering) add(n, buckets, entry uint64) (added bool) {
+	own := uint64(len(s.buckets))
+	for at := n * own / buckets; at <= ((n+1)*own-1)/buckets; at++ {
+		b := &s.buckets[at]
+		if i := slices.Index(b[:], 0); i >= 0 {
+			b[i], added = entry, true
+		}
+	}
+	return added
 }
 
 // Carry writes when the changes were that the memories refer to, and until when
@@ -83,6 +104,7 @@ func (e *Epochs) Carry(to io.Writer) error {
 		unknown = 1
 	}
 	out := binary.BigEndian.AppendUint64([]byte{v.generation, unknown}, uint64(v.until))
+	out = binary.BigEndian.AppendUint64(out, v.Table.Epoch())
 	for _, at := range v.changed {
 		out = binary.BigEndian.AppendUint64(out, uint64(at))
 	}
@@ -92,23 +114,29 @@ func (e *Epochs) Carry(to io.Writer) error {
 	return nil
 }
 
-// TakeOver reads what Carry wrote, before any worker starts. The tables are the
-// same that were carried from. As the memories come with it, no key counts as
-// unknown, unless it did before.
+// TakeOver reads what Carry wrote, before any worker starts. The table is the
+// same that was carried from, or the next epoch's, made of another file, which
+// counts as a change. As the memories come with it, no key counts as unknown,
+// unless it did before.
 func (e *Epochs) TakeOver(from io.Reader) error {
-	in := make([]byte, 2+8+8*generations)
-	if _, err := io.ReadFull(from, in); err != nil {
+	var in [2 + 8 + 8 + 8*generations]byte
+	if _, err := io.ReadFull(from, in[:]); err != nil {
 		return fmt.Errorf("take over the times of the epochs: %w", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := *e.view.Load()
+	began := v.changed[v.generation]
 	v.generation, v.until = in[0], time.Duration(binary.BigEndian.Uint64(in[2:]))
 	if in[1] == 0 {
 		v.previous, v.previousHealth = nil, nil
 	}
 	for i := range v.changed {
-		v.changed[i] = time.Duration(binary.BigEndian.Uint64(in[2+8+8*i:]))
+		v.changed[i] = time.Duration(binary.BigEndian.Uint64(in[2+8+8+8*i:]))
+	}
+	if binary.BigEndian.Uint64(in[2+8:]) != v.Table.Epoch() {
+		v.generation++
+		v.changed[v.generation] = began
 	}
 	e.view.Store(&v)
 	return nil

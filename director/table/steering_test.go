@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -343,7 +344,7 @@ func TestCarry(t *testing.T) {
 	for _, k := range ks {
 		before[k] = choose(t, s, start+second, k)
 	}
-	publish(t, e, start+2*second, 2, instances)
+	publish(t, e, start+2*second, 1, instances)
 	var passed bytes.Buffer
 	if err := e.Carry(&passed); err != nil {
 		t.Fatal(err)
@@ -374,14 +375,6 @@ func TestCarry(t *testing.T) {
 	if n := memory.Stats(); n.Unknown != 0 || n.Kept == 0 {
 		t.Errorf("%+v", n)
 	}
-	other := NewSteering(next, 8)
-	in := bytes.NewReader(whole)
-	if err := next.TakeOver(in); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := other.TakeOver(in); err != nil || n != 0 || in.Len() != 0 {
-		t.Errorf("a memory of another size takes %d keys and leaves %d bytes: %v", n, in.Len(), err)
-	}
 	for _, cut := range []int{0, 10, len(whole) - 5} {
 		in := bytes.NewReader(whole[:cut])
 		err := next.TakeOver(in)
@@ -390,6 +383,85 @@ func TestCarry(t *testing.T) {
 		}
 		if err == nil {
 			t.Errorf("%d bytes of %d are enough", cut, len(whole))
+		}
+	}
+}
+
+// TestCarryElsewhere: a memory of another size, or of another transition, takes
+// the keys as well, also of several.
+func TestCarryElsewhere(t *testing.T) {
+	instances := registrations(5, same)
+	e, one := steering(t, instances[:4], 1<<15)
+	two := NewSteering(e, 1<<15)
+	ks := keys(5000)
+	before := map[uint64]string{}
+	for i, k := range ks {
+		before[k] = choose(t, []*Steering{one, two}[i%2], start+second, k)
+	}
+	publish(t, e, start+2*second, 1, instances)
+	for _, c := range []struct {
+		limit      int
+		transition time.Duration
+	}{{1 << 15, Transition}, {1<<16 + 800, Transition}, {1 << 16, 2 * Transition}, {20000, Transition}, {1 << 16, Transition / 4}} {
+		var passed bytes.Buffer
+		next := Restore(c.transition, start+3*second, build(t, instances), build(t, instances[:4]), second, nil)
+		memory := NewSteering(next, c.limit)
+		if err := errors.Join(e.Carry(&passed), one.Carry(start+3*second, &passed), two.Carry(start+3*second, &passed)); err != nil {
+			t.Fatal(err)
+		}
+		err := next.TakeOver(&passed)
+		n, err1 := memory.TakeOver(&passed)
+		more, err2 := memory.TakeOver(&passed)
+		if err := errors.Join(err, err1, err2); err != nil || n+more < len(ks)*99/100 || passed.Len() != 0 {
+			t.Errorf("%+v: %d of %d keys, %d bytes left: %v", c, n+more, len(ks), passed.Len(), err)
+		}
+		strayed := 0
+		for _, k := range ks {
+			if choose(t, memory, start+4*second, k) != before[k] {
+				strayed++
+			}
+		}
+		if strayed > len(ks)-n-more {
+			t.Errorf("%+v: %d keys move, and %d were taken over", c, strayed, n+more)
+		}
+	}
+}
+
+// TestCarryToAnotherEpoch: when the next process begins with another table, what is
+// remembered stays until a transition is over, and then moves.
+func TestCarryToAnotherEpoch(t *testing.T) {
+	instances := registrations(5, same)
+	e, s := steering(t, instances[:4], 1<<15)
+	ks := keys(1000)
+	before := map[uint64]string{}
+	for _, k := range ks {
+		before[k] = choose(t, s, start+second, k)
+	}
+	current, err := New(2, types, instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := Restore(Transition, start+2*second, current, build(t, instances[:4]), 0, nil)
+	memory := NewSteering(next, 1<<15)
+	var passed bytes.Buffer
+	if err := errors.Join(e.Carry(&passed), s.Carry(start+2*second, &passed), next.TakeOver(&passed)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := memory.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	over := start + 2*second + Transition
+	for now := start + 2*second; now < over; now += 10 * second {
+		for _, k := range ks {
+			if got := choose(t, memory, now, k); got != before[k] {
+				t.Fatalf("a key moves from %s to %s", before[k], got)
+			}
+		}
+	}
+	for _, k := range ks {
+		i, _ := current.Pick(0, k, 0, nil)
+		if got := choose(t, memory, over, k); got != current.Instance(i).Name {
+			t.Fatalf("a key goes to %s for longer than a transition", got)
 		}
 	}
 }

@@ -1,0 +1,85 @@
+package proof
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRestartChanged: a restart with other workers and listeners takes over what is
+// remembered and counted, and the listeners that are gone are closed.
+func TestRestartChanged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	in := &instance{name: "registration-1", ty: registration, address: s.at(firstInstance, sipPort)}
+	agree(t, in.address)
+	gone := `, "udp://` + s.at(firstDirector+1, gtpcPort)
+	d := s.director(firstDirector, options{
+		GTPC: s.at(firstDirector, gtpcPort) + `"` + gone, Transition: "30s",
+		Types: "- {name: attach, protocol: gtpc, number: 1}", Rules: "- {type: attach}",
+	})
+	fleet{d}.put(entry(in, 1))
+	eventually(t, "the instance is in force", func() bool { return !d.status().Pending })
+	const requests = 20
+	c, err := net.Dial("udp", d.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range requests {
+		if _, err := c.Write(request("REGISTER", fmt.Sprintf("changed-%d", i), "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := func() bool {
+		return d.metric("vitrine_director_latency_seconds_count", `type="registration"`) == requests
+	}
+	eventually(t, "all are answered", answered)
+
+	text, err := os.ReadFile(d.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.NewReplacer("workers: 2", "workers: 4", `, "tcp://`+d.address+`"`, "", gone+`"`, "").Replace(string(text))
+	changed += fmt.Sprintf("instances: [{name: %s, type: %s, address: %q, weight: 100, id: 1}]\n", in.name, in.ty, in.address)
+	if err := os.WriteFile(d.file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	eventually(t, "the old process hands over", func() bool { return strings.Contains(d.said(), fmt.Sprintf(`msg="took over" keys=%d`, requests)) })
+	if !answered() {
+		t.Error("what was answered is not counted any more")
+	}
+	eventually(t, "TCP is not listened to", func() bool {
+		l, err := net.Listen("tcp", d.address)
+		return err == nil && l.Close() == nil
+	})
+	eventually(t, "the second address of GTP-C is not listened to", func() bool {
+		l, err := net.ListenPacket("udp", s.at(firstDirector+1, gtpcPort))
+		return err == nil && l.Close() == nil
+	})
+}
+
+// agree answers every SIP request at an address with 200.
+func agree(t *testing.T, address string) {
+	t.Helper()
+	c, err := net.ListenPacket("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		in := make([]byte, 65536)
+		for {
+			n, from, err := c.ReadFrom(in)
+			if err != nil {
+				return
+			}
+			_, headers, _ := bytes.Cut(in[:n], []byte("\r\n"))
+			_, _ = c.WriteTo(append([]byte("SIP/2.0 200 OK\r\n"), headers...), from)
+		}
+	}()
+}

@@ -1,0 +1,121 @@
+package director
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"vitrine/director/table"
+)
+
+// What is handed over comes in sections, each with its length, since the new
+// process may have other workers and listeners: what it has no use for, it skips.
+const (
+	epochsSection byte = iota
+	sipSection         // one worker's memory, and so is the next
+	gtpcSection
+	exchangesSection
+	countsSection // the last
+)
+
+// A section is what comes before each.
+type section struct {
+	Kind      byte
+	Index, Of uint32 // which worker's, of how many
+	Length    uint64
+}
+
+// A part is a section and what writes it.
+type part struct {
+	section
+	carry func(io.Writer) error
+}
+
+// parts are all that is handed over, in the order in which it is taken over.
+func (d *Director) parts() (all []part) {
+	add := func(s section, carry func(io.Writer) error) { all = append(all, part{s, carry}) }
+	add(section{Kind: epochsSection}, d.epochs.Carry)
+	for kind, memories := range d.memories() {
+		for i, s := range memories {
+			of := section{Kind: kind, Index: uint32(i), Of: uint32(len(memories))}
+			add(of, func(to io.Writer) error { return s.Carry(d.now(), to) })
+		}
+	}
+	if d.gtpc != nil {
+		add(section{Kind: exchangesSection}, func(to io.Writer) error { return d.gtpc.director.Carry(d.now(), to) })
+	}
+	add(section{Kind: countsSection}, d.meter.Carry)
+	return all
+}
+
+// handOver writes what the workers remember; they have stopped.
+func (d *Director) handOver(to io.Writer) error {
+	out := bufio.NewWriterSize(to, 1<<16)
+	for _, p := range d.parts() {
+		var body bytes.Buffer
+		if err := p.carry(&body); err != nil {
+			return err
+		}
+		p.Length = uint64(body.Len())
+		if err := binary.Write(out, binary.BigEndian, p.section); err != nil {
+			return err
+		}
+		if _, err := body.WriteTo(out); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// takeOver reads what handOver wrote. A section that is wrong costs no other.
+func (d *Director) takeOver(from io.Reader) (keys int, err error) {
+	in := bufio.NewReaderSize(from, 1<<16)
+	for last := false; !last; {
+		var s section
+		var body bytes.Buffer
+		cut := binary.Read(in, binary.BigEndian, &s)
+		if cut == nil {
+			_, cut = io.CopyN(&body, in, int64(s.Length))
+		}
+		if cut != nil {
+			return keys, errors.Join(err, fmt.Errorf("what is handed over ends too early: %w", cut))
+		}
+		n, wrong := d.takeSection(s, body.Bytes())
+		keys, err = keys+n, errors.Join(err, wrong)
+		last = s.Kind == countsSection
+	}
+	return keys, err
+}
+
+func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
+	in := bytes.NewReader(body)
+	switch s.Kind {
+	case epochsSection:
+		return 0, d.epochs.TakeOver(in)
+	case sipSection, gtpcSection:
+		return takeMemory(d.memories()[s.Kind], s, body)
+	case exchangesSection:
+		if d.gtpc != nil {
+			return d.gtpc.director.TakeOver(in)
+		}
+	case countsSection:
+		return 0, d.meter.TakeOver(in)
+	}
+	return 0, nil
+}
+
+// takeMemory gives a worker's memory to the same one, or to all where there were
+// more or fewer: the kernel then chooses others for the same clients.
+func takeMemory(to []*table.Steering, s section, body []byte) (keys int, err error) {
+	for i, own := range to {
+		if len(to) == int(s.Of) && i != int(s.Index) {
+			continue
+		}
+		n, wrong := own.TakeOver(bytes.NewReader(body))
+		keys, err = max(keys, n), errors.Join(err, wrong)
+	}
+	return keys, err
+}

@@ -1,0 +1,101 @@
+package director
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine/director/table"
+)
+
+// newDirector makes a director that does not run.
+func newDirector(t *testing.T, text string, change ...func(*Options)) *Director {
+	t.Helper()
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Path: write(t, filepath.Join(t.TempDir(), "director.yaml"), text), Clock: clock, Log: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&o)
+	}
+	d, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// remembered is how many keys a memory has.
+func remembered(t *testing.T, d *Director, s *table.Steering) int {
+	t.Helper()
+	var none, all bytes.Buffer
+	if err := table.NewSteering(d.epochs, 8).Carry(d.now(), &none); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Carry(d.now(), &all); err != nil {
+		t.Fatal(err)
+	}
+	return (all.Len() - none.Len()) / 16
+}
+
+// TestSections: a process with other workers and listeners takes over what it has
+// a use for.
+func TestSections(t *testing.T) {
+	both := strings.Replace(long, "listen:\n", "listen:\n  gtpc: [\"udp://127.0.0.1:0\"]\n", 1)
+	both = strings.Replace(both, "rules:\n", "  - {name: attach, protocol: gtpc, number: 1}\nrules:\n  - {type: attach}\n", 1)
+	for _, c := range []struct {
+		from, to             string
+		workers, moreWorkers int
+		keys, each           int // taken over, and in each SIP worker's memory
+	}{
+		{both, both, 2, 2, 20, 5},
+		{both, long, 2, 4, 10, 10},
+		{long, both, 4, 1, 20, 20},
+		{both, both, 1, 3, 10, 5},
+	} {
+		t.Run(fmt.Sprintf("%d workers to %d", c.workers, c.moreWorkers), func(t *testing.T) {
+			old := newDirector(t, c.from+fmt.Sprintf("workers: %d\n", c.workers))
+			next := newDirector(t, c.to+fmt.Sprintf("workers: %d\n", c.moreWorkers))
+			key := uint64(0)
+			for _, all := range old.memories() {
+				for _, s := range all {
+					for range 5 {
+						key++
+						s.Choose(old.now(), 0, key<<48, 0)
+					}
+				}
+			}
+			w := old.meter.Worker()
+			w.Begin(old.now(), old.epochs.View().Table.ByName("reg-1"), 1)
+			w.End(old.now(), 1, 0)
+			var stream bytes.Buffer
+			if err := old.handOver(&stream); err != nil {
+				t.Fatal(err)
+			}
+			whole := stream.Bytes()
+			if n, err := next.takeOver(&stream); err != nil || n != c.keys || stream.Len() != 0 {
+				t.Errorf("%d keys are taken over, want %d, and %d bytes left: %v", n, c.keys, stream.Len(), err)
+			}
+			for i, s := range next.memories()[sipSection] {
+				if n := remembered(t, next, s); n != c.each {
+					t.Errorf("worker %d remembers %d keys, want %d", i, n, c.each)
+				}
+			}
+			if n := next.meter.Answers()["registration"].Count; n != 1 {
+				t.Errorf("%d answers are counted", n)
+			}
+			if _, err := next.takeOver(bytes.NewReader(whole[:len(whole)-1])); err == nil {
+				t.Error("all but a byte is enough")
+			}
+		})
+	}
+}
