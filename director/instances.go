@@ -272,6 +272,8 @@ func (d *Director) putRules(w http.ResponseWriter, r *http.Request) {
 
 // changeRules puts rules from REST in force.
 func (d *Director) changeRules(rules []Rule) error {
+	d.reloads.one.Lock() // not between a reload's parts, nor a hand-over's
+	defer d.reloads.one.Unlock()
 	c := d.config.Load()
 	for _, e := range checkRules(rules, c.Types) {
 		return &vitrine.BadInput{File: "rule " + index(e.rule+1), Found: e.found, Want: e.want}
