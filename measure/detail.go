@@ -156,6 +156,9 @@ func (d *Detail) look(x stream, cut delay.Cut, list []packet.Reception) {
 
 // perPacket divides the CPU time by the packets, in both ways of telling it.
 func perPacket(out sending, cpus []int) *cpu.PerPacket {
+	if out.record.Sent.Packets == 0 {
+		return &cpu.PerPacket{Why: "no packet was sent"}
+	}
 	total, background := soaked(out.record)
 	var split *cpu.Split
 	why := ""

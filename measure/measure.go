@@ -138,6 +138,20 @@ func (s *Settings) all(names []string, of func(Combination) string) []string {
 // measures says whether the metric is asked for.
 func (s *Settings) measures(metric string) bool { return slices.Contains(s.Metrics, metric) }
 
+// oneWay is how many streams a receiver takes at most: efficiency sends two.
+func (s *Settings) oneWay() (streams int) {
+	if s.measures(Latency) {
+		streams += len(s.Sizes)
+	}
+	if s.measures(Jitter) {
+		streams++
+	}
+	if s.measures(Efficiency) {
+		streams += 2
+	}
+	return streams
+}
+
 // PacketRate is how many frames of the size a second make the bandwidth in bits
 // a second, both without preamble, frame check sequence and gap.
 func PacketRate(bandwidth float64, size int) float64 { return bandwidth / float64(size) / 8 }
@@ -165,6 +179,9 @@ func (s *Settings) Check() error {
 		return bad("the plan", "nothing to measure", "name at least one measurement, substrate, fabric and frame size")
 	case s.Packets < 100 || s.Packets > 1<<22:
 		return bad("--count", s.Packets, "want 100 to 4194304")
+	case s.oneWay()*s.Packets > packet.MostReceived:
+		return bad("--count", fmt.Sprintf("%d packets in %d streams", s.Packets, s.oneWay()),
+			fmt.Sprintf("want at most %d, which one receiver takes: fewer packets, or fewer frame sizes", packet.MostReceived))
 	case s.Repeat < 1 || s.Repeat > 1000:
 		return bad("--repeat", s.Repeat, "want 1 to 1000")
 	case s.Cut.Head < 0 || s.Cut.Tail < 0 || s.Cut.Head > s.Packets || s.Cut.Tail > s.Packets || s.Cut.Head+s.Cut.Tail > s.Packets/2:

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 
 	"vitrine"
+	"vitrine/measure/packet"
 )
 
 // attempts at a stream, before what it gave stays invalid.
@@ -20,6 +20,9 @@ const attempts = 3
 // that failed.
 func Run(ctx context.Context, c Config) error {
 	r := &runner{Config: c, label: c.Label(), left: map[Combination]error{}}
+	if err := r.note(); err != nil { // what was left out before may be possible now
+		return err
+	}
 	for _, v := range c.Plan.visits {
 		if err := r.visit(ctx, v); err != nil {
 			return err
@@ -59,17 +62,19 @@ func (r *runner) visit(ctx context.Context, v visit) error {
 	r.left[v.where] = err
 	r.done += len(v.echoed) + len(v.oneWay)
 	r.Tell(Event{Doing: fmt.Sprintf("%s was left out: %v", v.where, err), Done: r.done, Of: r.Plan.Streams})
-	return r.note(v.where, err)
+	return r.note()
 }
 
-// note keeps why a combination was left out.
-func (r *runner) note(where Combination, err error) error {
+// note keeps in the manifest what was left out, and why.
+func (r *runner) note() error {
 	m := r.Results.Manifest()
-	m.Unsupported = maps.Clone(m.Unsupported)
-	if m.Unsupported == nil {
-		m.Unsupported = map[string]string{}
+	m.Unsupported = nil
+	for where, err := range r.left {
+		if m.Unsupported == nil {
+			m.Unsupported = map[string]string{}
+		}
+		m.Unsupported[where.String()] = err.Error()
 	}
-	m.Unsupported[where.String()] = err.Error()
 	return r.Results.SaveManifest(m)
 }
 
@@ -182,11 +187,7 @@ func (r *runner) echoed(ctx context.Context, s *site, list []stream) error {
 // oneWay measures streams that one receiver takes, and gives those that are to
 // be measured again.
 func (r *runner) oneWay(ctx context.Context, s *site, list []stream) (again []stream, err error) {
-	most := 0
-	for _, x := range list {
-		most += 4 * x.packets // twice, for duplicates; efficiency sends two streams
-	}
-	args := []string{"receive", "--listen", s.to().String(), "--run", fmt.Sprint(r.label), "--most", fmt.Sprint(most)}
+	args := []string{"receive", "--listen", s.to().String(), "--run", fmt.Sprint(r.label), "--most", fmt.Sprint(most(list))}
 	if !foreignKernel(s.where.Substrate) { // a guest's CPUs are its own
 		args = append(args, "--cpu", fmt.Sprint(s.config.CPUs.Function[0]))
 	}
@@ -221,6 +222,14 @@ func (r *runner) oneWay(ctx context.Context, s *site, list []stream) (again []st
 		r.finish(o)
 	}
 	return again, nil
+}
+
+// most is how many probes of the streams a receiver is to take.
+func most(list []stream) (probes int) {
+	for _, x := range list {
+		probes += 4 * x.packets // twice, for duplicates; efficiency sends two streams
+	}
+	return min(probes, packet.MostReceived)
 }
 
 // verdict is the error that the whole run ends with.

@@ -230,11 +230,12 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 	b := newBench(t)
 	b.links = map[string]map[string]impair.Link{
 		"late":  {"receiver-1": {Delay: 30 * time.Millisecond, Way: impair.In}},
+		"slow":  {"receiver-1": {Delay: 800 * time.Millisecond, Way: impair.In}},
 		"lossy": {"receiver-1": {Loss: 0.2, Way: impair.In}},
 		"mixed": {"receiver-1": {Delay: 50 * time.Millisecond, Reorder: 0.1, Way: impair.In}},
 	}
 	dir := t.TempDir()
-	if _, _, err := b.measure(t, settings("late", "lossy", "mixed"), dir); err != nil {
+	if _, _, err := b.measure(t, settings("late", "slow", "lossy", "mixed"), dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, way := range []string{OneWay, RoundTrip} {
@@ -248,6 +249,15 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 		// Some 50 packets travel at any time: most are overtaken.
 		if mixed := details(t, dir, "mixed", way).Network; mixed.Reordered < 50 || mixed.Extent < 1 || mixed.Lost > 0 || mixed.PDV.Max < 20_000 {
 			t.Errorf("%s, a tenth overtaking: %+v", way, mixed)
+		}
+	}
+	data, err := result.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range data.Outcomes { // in every attempt: all are sent long before the first comes
+		if d, err := ReadDetail(o); err != nil || d.Fabric == "slow" && (d.Network.Delay.Min < 799_000 || d.Network.Lost > 0) {
+			t.Errorf("%s, 800 ms: %+v, %v", d.Way, d.Network, err)
 		}
 	}
 }
@@ -307,6 +317,34 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	}
 }
 
+// A stream of which the interface took nothing is a trial that is not valid.
+func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
+	record := &packet.Record{
+		Sent:       &packet.Sent{Failed: 10, Asked: 1000},
+		Background: &packet.Usage{Span: 1e6, Busy: 1e4}, Used: &packet.Usage{Span: 1e6, Busy: 7e5},
+	}
+	x := stream{metric: Efficiency, way: OneWay, size: 64, rate: 1000, packets: 10}
+	d := Detail{Sent: *record.Sent, CPU: perPacket(sending{record: record, counted: record}, []int{0})}
+	if o := outcome(x, 1, d); o.Valid || !strings.Contains(o.Reason, "no room for 10 of 10") || d.CPU.Why == "" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A run that goes on tells anew what it leaves out.
+func TestWhatWasLeftOutIsForgotten(t *testing.T) {
+	run, err := result.Create(t.TempDir(), result.Manifest{Unsupported: map[string]string{"process on bridge": "no privilege"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if err := Run(t.Context(), Config{Stage: Stage{Results: run}}); err != nil {
+		t.Fatal(err)
+	}
+	if left := run.Manifest().Unsupported; len(left) > 0 {
+		t.Errorf("left out: %v", left)
+	}
+}
+
 func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
 	s := settings("bridge", "direct")
 	s.Substrates, s.Repeat, s.Metrics = []string{"process", "qemu"}, 2, Metrics()
@@ -329,6 +367,27 @@ func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
 	}
 }
 
+// sizes are so many of frames.
+func sizes(n int) (list []int) {
+	for i := range n {
+		list = append(list, packet.MinSize+i)
+	}
+	return list
+}
+
+// No more is asked of a receiver than it takes, even where so much is sent.
+func TestTheLargestCountIsOneThatAReceiverTakes(t *testing.T) {
+	s := settings("bridge")
+	s.Packets, s.Metrics, s.Sizes = 1<<22, Metrics(), sizes(13)
+	p, err := MakePlan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := most(p.visits[0].oneWay); n != packet.MostReceived || n != s.oneWay()*s.Packets {
+		t.Errorf("a receiver is to take %d probes", n)
+	}
+}
+
 func TestSettingsRefuse(t *testing.T) {
 	for name, change := range map[string]func(*Settings){
 		"a metric":  func(s *Settings) { s.Metrics = []string{"speed"} },
@@ -337,6 +396,7 @@ func TestSettingsRefuse(t *testing.T) {
 		"too large": func(s *Settings) { s.Cut = delay.Cut{Head: 1<<63 - 1, Tail: 9} },
 		"a size":    func(s *Settings) { s.Sizes = []int{63} },
 		"packets":   func(s *Settings) { s.Packets = 1 },
+		"of all":    func(s *Settings) { s.Packets, s.Metrics, s.Sizes = 1<<22, Metrics(), sizes(14) },
 		"repeat":    func(s *Settings) { s.Repeat = 0 },
 		"cut":       func(s *Settings) { s.Cut = delay.Cut{Head: 90, Tail: 90} },
 		"rate":      func(s *Settings) { s.Rates.Jitter = 0 },

@@ -186,6 +186,9 @@ func (o Ordering) judge(s result.Summary) Verdict {
 		return v
 	}
 	v.Detail = fmt.Sprintf("%s: %s, %s: %s", o.Less, interval(less), o.More, interval(more))
+	if unknown(less) || unknown(more) {
+		return v
+	}
 	if less.Rate > 0 && less.Censored == vitrine.CensoredNone && more.Censored == vitrine.CensoredNone {
 		ratio := more.Rate / less.Rate
 		v.Ratio = &ratio
@@ -199,6 +202,11 @@ func (o Ordering) judge(s result.Summary) Verdict {
 		v.Result = Tied
 	}
 	return v
+}
+
+// unknown says that no trial of the size was valid.
+func unknown(c vitrine.Capacity) bool {
+	return c.Censored == vitrine.CensoredGenerator && c.Rate == 0
 }
 
 // low and high are the interval's ends, open where the capacity is censored.
@@ -231,12 +239,10 @@ func (p Point) String() string {
 	return p.Sizing + " " + p.Options
 }
 
-// find gives the capacity at the threshold; the first one when it is 0.
+// find gives the capacity at the threshold; the first one when it is 0. Of a size
+// that was measured again, it is the one that counts.
 func (p Point) find(s result.Summary, threshold float64) (vitrine.Capacity, bool) {
-	for _, z := range s.Sizings {
-		if z.Name != p.Sizing || (p.Options != "" && z.Options != p.Options) {
-			continue
-		}
+	if z := s.Find(result.Step{Sizing: p.Sizing, Options: p.Options}); z != nil {
 		for _, c := range z.Capacities {
 			if threshold == 0 || c.Threshold == threshold {
 				return c, true

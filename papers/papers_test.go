@@ -57,8 +57,12 @@ func TestJudge(t *testing.T) {
 			{Threshold: 0.8, Rate: 2 * rate, Low: 2 * low, High: 2 * high, Censored: censored},
 		}}
 	}
+	again := sizing("a1s", 100, 90, 110, vitrine.CensoredNone)
+	again.Again = true
 	s := result.Summary{Sizings: []result.Sizing{
-		sizing("a1s", 100, 90, 110, vitrine.CensoredNone),
+		sizing("a1s", 300, 290, 310, vitrine.CensoredNone), again,
+		sizing("a3s", 0, 0, 0, vitrine.CensoredGenerator), // no valid trial
+		sizing("a3m", 150, 150, 150, vitrine.CensoredGenerator),
 		sizing("a1m", 200, 180, 220, vitrine.CensoredNone),
 		sizing("a2s", 105, 95, 115, vitrine.CensoredNone),
 		sizing("a1l", 400, 400, 400, vitrine.CensoredAbove),
@@ -73,6 +77,9 @@ func TestJudge(t *testing.T) {
 		{"a1m", "a4s", Contrary},
 		{"a4s", "a1s", Holds}, // below: at most its lowest rate
 		{"a1s", "a9s", Unmeasured},
+		{"a1s", "a3s", Unmeasured},
+		{"a3s", "a1s", Unmeasured},
+		{"a1s", "a3m", Holds}, // more than the generator offered
 	} {
 		e := Exhibit{Stated: []Ordering{{Less: Point{Sizing: tt.less}, More: Point{Sizing: tt.more}}}}
 		if got := e.Judge(s)[0]; got.Result != tt.want {

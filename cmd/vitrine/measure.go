@@ -217,6 +217,7 @@ func placement(cpus trial.CPUs, kernel measure.Steering) string {
 
 // cpuSpec is the CPUs as a specification: on others the run is not gone on with.
 func cpuSpec(cpus trial.CPUs, kernel measure.Steering) result.Spec {
+	kernel.Why = "" // another reason is no other CPU
 	text := placement(cpus, kernel)
 	return result.NewSpec("CPUs", text, []byte(text))
 }

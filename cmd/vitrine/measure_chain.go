@@ -220,7 +220,7 @@ func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session
 	}
 	m := b.manifest(ctx, in.cpus, plan.Settings.Substrates, plan.Settings.Fabrics, in.told.parts)
 	m.VNF, m.Unit, m.Measurement = "chain of forwarders", "packets/s", measured
-	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("settings", "", settings))
+	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("settings", "", settings), cpuSpec(in.cpus, measure.Steering{}))
 	m.Generator = result.Generator{Name: "packet", Version: toolVersion()}
 	return m, nil
 }

@@ -1,13 +1,42 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
 
 	"vitrine"
 	"vitrine/measure"
+	"vitrine/result"
+	"vitrine/trial"
 )
+
+// A run is gone on with on the CPUs that it was begun on, chosen anew or not, and
+// on no others.
+func TestARunGoesOnOnItsCPUs(t *testing.T) {
+	begun := func(kernel string, generator int, function ...int) result.Manifest {
+		steering, cpus, err := measure.Steer(kernel, trial.CPUs{Function: function, Generator: []int{generator}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Manifest{Specs: []result.Spec{cpuSpec(cpus, steering)}}
+	}
+	m, two := begun(measure.OwnCPU, 0, 1, 2, 3), begun(measure.OwnCPU, 0, 1)
+	if err := errors.Join(m.SameSpecs(begun(measure.OwnCPU, 0, 1, 2, 3)), two.SameSpecs(begun(measure.SendingCPU, 0, 1))); err != nil {
+		t.Error(err)
+	}
+	for name, other := range map[string]result.Manifest{
+		"the receiver's":  begun(measure.OwnCPU, 0, 1, 3),
+		"the sender's":    begun(measure.OwnCPU, 1, 0, 2, 3),
+		"the kernel's":    begun("2", 0, 1, 2, 3),
+		"none of its own": begun(measure.SendingCPU, 0, 1, 2),
+	} {
+		if err := m.SameSpecs(other); err == nil || !strings.Contains(err.Error(), "sender on CPUs [0], receiver on CPUs [1 2]; ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // FuzzNetworkFlags: whatever is given is refused as bad input, or is a plan that
 // can be made.

@@ -195,7 +195,7 @@ func (a *app) judge(e papers.Exhibit, dir string, asJSON bool) error {
 		return &vitrine.BadInput{File: dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
 	}
 	verdicts := e.Judge(*data.Summary)
-	if !slices.ContainsFunc(verdicts, func(v papers.Verdict) bool { return v.Result != papers.Unmeasured }) {
+	if !slices.ContainsFunc(verdicts, func(v papers.Verdict) bool { return v.Detail != "" }) {
 		return &vitrine.BadInput{File: dir, Found: "results that hold none of the sizes that " + e.Name + " states something of",
 			Want: "a run of vitrine reproduce"}
 	}

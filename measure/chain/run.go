@@ -253,16 +253,17 @@ func (m *measurement) wait() time.Duration {
 // stream sends probes into the chain and takes what comes back.
 func (m *measurement) stream(ctx context.Context, length, packets int, rate float64, silence time.Duration, cut delay.Cut) (Stream, error) {
 	m.number++
+	out := packet.Stream{
+		Run: m.run, ID: m.number, Size: m.Plan.Settings.Size, Packets: packets, Rate: rate,
+		Ends: packet.Ends{SourceMAC: m.sender.mac, DestMAC: m.entry(length).mac, Source: m.source(), Dest: m.dest()},
+	}
 	in, err := packet.OpenReceiver(packet.ReceiverConfig{
-		NetNS: m.sender.instance.NetNS(), Address: m.source(), CPU: -1, Run: m.run, Stream: m.number,
+		NetNS: m.sender.instance.NetNS(), Address: m.source(), CPU: -1, Run: m.run, Stream: m.number, Room: out.Room(),
 	})
 	if err != nil {
 		return Stream{}, err
 	}
-	sent, err := m.sending.Send(ctx, packet.Stream{
-		Run: m.run, ID: m.number, Size: m.Plan.Settings.Size, Packets: packets, Rate: rate,
-		Ends: packet.Ends{SourceMAC: m.sender.mac, DestMAC: m.entry(length).mac, Source: m.source(), Dest: m.dest()},
-	})
+	sent, err := m.sending.Send(ctx, out)
 	if err != nil {
 		return Stream{}, errors.Join(err, in.Close())
 	}

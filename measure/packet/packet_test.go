@@ -159,6 +159,60 @@ func TestPacketsOverAVethAreStamped(t *testing.T) {
 	}
 }
 
+// What the socket had no room for is counted, though nothing was read meanwhile
+// and nothing came after.
+func TestAFullBufferIsCounted(t *testing.T) {
+	p := newPair(t)
+	const n = 500
+	sockets := map[string]*Receiver{
+		"UDP":    receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Room: 4096}),
+		"packet": receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest, Interface: "eth0", Room: 4096}),
+	}
+	send(t, p.sender(t), p.stream(n, 100_000, 64))
+	for name, r := range sockets {
+		got, err := r.drain(t.Context(), n, lateFirst, lateNext)
+		if err != nil || got.Dropped == 0 || len(got.Receptions)+int(got.Dropped) != n {
+			t.Errorf("%s: received %d of %d, dropped %d: %v", name, len(got.Receptions), n, got.Dropped, err)
+		}
+	}
+}
+
+// Packets that come back twice do not keep the last ones out.
+func TestDuplicatesComeBesideTheStream(t *testing.T) {
+	p := newPair(t)
+	const n = 200
+	var far *net.UDPConn
+	err := netns.Do(p.far, func() (err error) {
+		far, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(p.dest))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	go func() {
+		for b := make([]byte, MaxSize); ; {
+			size, from, err := far.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return
+			}
+			_, _ = far.WriteToUDPAddrPort(b[:size], from)
+			_, _ = far.WriteToUDPAddrPort(b[:size], from)
+		}
+	}()
+	record, err := p.sender(t).RoundTrip(t.Context(), p.stream(n, 10_000, 64), p.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := map[uint32]int{}
+	for _, x := range record.Receptions {
+		came[x.Sequence]++
+	}
+	if len(came) != n || len(record.Receptions) != 2*n {
+		t.Errorf("%d packets, %d of %d", len(record.Receptions), len(came), n)
+	}
+}
+
 func TestRoundTripsOfEverySize(t *testing.T) {
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -127,6 +126,9 @@ func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return Echo(ctx, at, func() { fmt.Fprintln(stderr, "ready") })
 }
 
+// MostReceived is how many probes one receiver takes, of all streams.
+const MostReceived = 1 << 26
+
 // RunReceive is `vitrine reference receive`: it receives the probes of a run
 // until it is told to end (SIGTERM) and no more come, then prints its Record.
 func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -144,8 +146,8 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	if *most < 1 || *most > 1<<26 {
-		return &vitrine.BadInput{File: "--most", Found: fmt.Sprint(*most), Want: "want 1 to 67108864"}
+	if *most < 1 || *most > MostReceived {
+		return &vitrine.BadInput{File: "--most", Found: fmt.Sprint(*most), Want: fmt.Sprintf("want 1 to %d", MostReceived)}
 	}
 	r, err := OpenReceiver(ReceiverConfig{Address: at, Interface: *link, Run: *run, CPU: *cpu})
 	if err != nil {
@@ -158,7 +160,8 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	if left := *most - len(got.Receptions); left > 0 { // what is still on its way
-		rest, err := r.drain(context.WithoutCancel(ctx), left)
+		late := got.late()
+		rest, err := r.drain(context.WithoutCancel(ctx), left, late, late)
 		if err != nil {
 			return err
 		}
@@ -262,14 +265,17 @@ func (f *sendFlags) send(ctx context.Context, s *Sender, stream Stream) (*Record
 	return &Record{Sent: &sent}, nil
 }
 
-// lateMost is how long after the sending the last packet may come back.
-const lateMost = 300 * time.Millisecond
+// How long what is on its way is waited for, once all is sent.
+const (
+	lateFirst = 3 * time.Second        // while nothing came: a path may hold packets for long
+	lateNext  = 300 * time.Millisecond // since the last that came
+)
 
 // RoundTrip sends the stream and then takes what an echo sent back to the
 // address, which must be the sender's own. The kernel stamps and keeps packets
 // meanwhile: the sending is not disturbed by their reading.
 func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPort) (*Record, error) {
-	config := ReceiverConfig{NetNS: s.config.NetNS, Address: back, CPU: s.config.CPU, Run: stream.Run, Stream: stream.ID, Room: room(stream)}
+	config := ReceiverConfig{NetNS: s.config.NetNS, Address: back, CPU: s.config.CPU, Run: stream.Run, Stream: stream.ID, Room: stream.Room()}
 	r := &Receiver{config: config, fd: s.fd} // a dialed socket has what comes back
 	if s.skip > 0 {
 		if err := prepare(r.fd, config.Room); err != nil {
@@ -286,26 +292,32 @@ func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPo
 	if err != nil {
 		return nil, err
 	}
-	got, err := r.drain(ctx, stream.Packets)
+	got, err := r.drain(ctx, 2*stream.Packets, lateFirst, lateNext+time.Duration(stream.Interval())) // twice, for duplicates
 	if err != nil {
 		return nil, err
 	}
 	return &Record{Sent: &sent, Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: sent.Drift}, nil
 }
 
-// room is what the kernel needs to keep a whole stream, in bytes as it counts
-// them: a packet's own and what it is kept in.
-func room(s Stream) int {
-	const most = math.MaxInt32 / 4
-	return min(max(defaultRoom, s.Packets*(2*s.Size+1024)), most)
-}
-
-// drain takes all that has arrived, and what arrives until none has for lateMost.
-func (r *Receiver) drain(ctx context.Context, most int) (Received, error) {
-	if !r.waiting(lateMost) {
+// drain takes all that has arrived and what arrives: the first within a time, the
+// others until none has for quiet.
+func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Duration) (Received, error) {
+	if !r.waiting(first) {
 		return Received{}, nil
 	}
-	return r.Receive(ctx, most, lateMost)
+	return r.Receive(ctx, most, quiet)
+}
+
+// late is how long what is still on its way may take: as long as what came took.
+func (r *Received) late() time.Duration {
+	if len(r.Receptions) == 0 {
+		return lateFirst
+	}
+	most := lateNext
+	for _, x := range r.Receptions {
+		most = max(most, time.Duration(x.Read-x.Sent))
+	}
+	return min(most, lateFirst)
 }
 
 // waiting says whether a packet is there, or comes within the time.

@@ -146,15 +146,11 @@ func toPort(port uint16) []unix.SockFilter {
 	}
 }
 
-// prepare asks for stamps, a count of drops and room, and bounds how long a
-// receive call waits.
+// prepare asks for stamps and room, and bounds how long a receive call waits.
 func prepare(fd, room int) error {
 	stamps := unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stamps); err != nil {
 		return &vitrine.Unsupported{What: "the kernel's receive time stamps", Missing: "SO_TIMESTAMPING: " + err.Error()}
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1); err != nil {
-		return fmt.Errorf("ask for the number of dropped packets: %w", err)
 	}
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room) != nil { // privileged
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, room)
@@ -193,7 +189,9 @@ func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (
 		got := Received{Receptions: make([]Reception, 0, most)}
 		err := r.take(ctx, in, &got, most, quiet)
 		got.Drift, _ = in.clock.Drift()
-		done <- outcome{got, err}
+		var dropsErr error
+		got.Dropped, dropsErr = r.drops()
+		done <- outcome{got, errors.Join(err, dropsErr)}
 	}()
 	o := <-done
 	if o.err != nil {
@@ -228,12 +226,26 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 				continue
 			}
 			if len(got.Receptions) < most {
-				kernel, hardware := in.stamps(i, &got.Dropped)
+				kernel, hardware := in.stamps(i)
 				got.Receptions = append(got.Receptions, Reception{p, kernel, hardware, now})
 			}
 		}
 	}
 	return nil
+}
+
+// drops is how many packets the kernel threw away because the buffer was full; 0
+// where it does not say, as gVisor. What it says beside packets (SO_RXQ_OVFL) is
+// of those before them: of a stream that nobody reads yet, nothing.
+func (r *Receiver) drops() (uint32, error) {
+	var info [9]uint32 // SO_MEMINFO: the last is SK_MEMINFO_DROPS
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(r.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 && errno != unix.ENOPROTOOPT {
+		return 0, os.NewSyscallError("getsockopt SO_MEMINFO", errno)
+	}
+	return info[8], nil
 }
 
 func (r *Receiver) parse(b []byte) (Probe, bool) {
@@ -296,9 +308,9 @@ func (in *inbox) receive(flags int) (int, error) {
 
 func (in *inbox) data(i int) []byte { return in.room[i][:min(in.headers[i].length, MaxSize)] }
 
-// stamps reads what the kernel says beside packet i (SO_TIMESTAMPING,
-// SO_RXQ_OVFL); 0: it does not say.
-func (in *inbox) stamps(i int, dropped *uint32) (kernel, hardware int64) {
+// stamps reads those that the kernel gives beside packet i (SO_TIMESTAMPING); 0: it
+// gives none.
+func (in *inbox) stamps(i int) (kernel, hardware int64) {
 	rest := in.control[i][:in.headers[i].header.Controllen]
 	for len(rest) >= unix.SizeofCmsghdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&rest[0]))
@@ -307,11 +319,8 @@ func (in *inbox) stamps(i int, dropped *uint32) (kernel, hardware int64) {
 			return kernel, hardware
 		}
 		body := rest[unix.CmsgLen(0):length]
-		switch {
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_TIMESTAMPING && len(body) >= 48:
+		if h.Level == unix.SOL_SOCKET && h.Type == unix.SO_TIMESTAMPING && len(body) >= 48 {
 			kernel, hardware = timespec(body), timespec(body[32:])
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(body) >= 4:
-			*dropped = binary.NativeEndian.Uint32(body)
 		}
 		rest = rest[min(unix.CmsgSpace(length-unix.CmsgLen(0)), len(rest)):]
 	}

@@ -170,6 +170,13 @@ type Stream struct {
 // Interval is the time between packets; ns.
 func (s Stream) Interval() float64 { return 1e9 / s.Rate }
 
+// Room is what a receiver's kernel needs to keep the whole stream, in bytes as it
+// counts them: a packet's own and what it is kept in.
+func (s Stream) Room() int {
+	const most = math.MaxInt32 / 4
+	return min(max(defaultRoom, s.Packets*(2*s.Size+1024)), most)
+}
+
 func (s Stream) check(mtu int) error {
 	switch {
 	case s.Size-etherSize > mtu:
