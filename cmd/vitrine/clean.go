@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,8 @@ func (a *app) cleanCommand() *cobra.Command {
 	}
 }
 
-// cleanUp removes what dead runs left, and says what it removed.
+// cleanUp removes what dead runs left, and says what it removed. Those of which
+// something is left stay known.
 func (a *app) cleanUp(ctx context.Context, run *runs.Run, out io.Writer) error {
 	dead, err := runs.Dead(run.Root)
 	if err != nil {
@@ -49,13 +51,12 @@ func (a *app) cleanUp(ctx context.Context, run *runs.Run, out io.Writer) error {
 		}
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	failed := errors.Join(errs...)
+	kept, others := runs.Uncleaned(failed)
 	for _, id := range dead {
-		if err := runs.Forget(run.Root, id); err != nil {
-			return err
+		if !others && !slices.Contains(kept, id) {
+			failed = errors.Join(failed, runs.Forget(run.Root, id))
 		}
 	}
-	return nil
+	return failed
 }

@@ -38,7 +38,7 @@ func (a *app) record(ctx context.Context, s session, manifest func(*backends) (r
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, label.Close()) }()
+	defer func() { err = errors.Join(err, a.leave(ctx, label, err)) }()
 	if err := a.cleanUp(ctx, label, a.stderr); err != nil { // what a killed run left
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
@@ -64,6 +64,19 @@ func (a *app) record(ctx context.Context, s session, manifest func(*backends) (r
 		err = results.SaveManifest(m)
 	}
 	return errors.Join(err, results.Close(), a.writeReport(s.dir))
+}
+
+// leave ends a run. One that failed may have left something, and is cleaned up
+// after as one that was killed is: now, or when that is possible.
+func (a *app) leave(ctx context.Context, label *runs.Run, failed error) error {
+	if failed == nil {
+		return label.Close()
+	}
+	err := label.Abandon()
+	if err := a.cleanUp(context.WithoutCancel(ctx), label, a.stderr); err != nil {
+		a.log().Warn("cleaning up after this run, which `vitrine clean` tries again", "error", err)
+	}
+	return err
 }
 
 // stage is what a measurement of packets is made with.

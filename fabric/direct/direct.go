@@ -157,9 +157,17 @@ func (w *lent) Cut(_ *segment.Segment, end *segment.End) error {
 	if !has {
 		return nil
 	}
-	delete(w.loans, end.Instance)
-	return w.lender.PutBack(loan)
+	err := w.lender.PutBack(loan)
+	if err == nil || errors.Is(err, segment.ErrNowhere) {
+		delete(w.loans, end.Instance)
+	}
+	return err
 }
 
-// Unmake lets go of the host.
-func (w *lent) Unmake(*segment.Segment) error { return w.lender.Close() }
+// Unmake lets go of the host once nothing is lent.
+func (w *lent) Unmake(*segment.Segment) error {
+	if len(w.loans) > 0 {
+		return nil
+	}
+	return w.lender.Close()
+}

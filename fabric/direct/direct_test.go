@@ -1,8 +1,10 @@
 package direct
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/fabric"
@@ -54,16 +57,43 @@ func state(t *testing.T, host fabrictest.Host) (s string) {
 			return err
 		}
 		routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
-		s = fmt.Sprint(a.Name, a.MTU, a.Alias, a.HardwareAddr, a.Flags&net.FlagUp, addrs)
+		s = fmt.Sprint(a.Name, a.MTU, a.GSOMaxSegs, a.Alias, a.HardwareAddr, a.Flags&net.FlagUp, addrs)
 		for _, r := range routes {
 			s += fmt.Sprintln(r.Dst, r.Gw, r.Priority, r.Protocol)
 		}
 		return err
 	})
+	if s != "absent" {
+		s += steered(t, host.Path, "eno1", "")
+	}
 	return s
 }
 
-// furnish gives eno1 of the host an alias, an MTU, an address and a route.
+// steered is which CPUs do the receive work of an interface, once it is set unless
+// that is empty.
+func steered(t *testing.T, path, name, set string) (s string) {
+	t.Helper()
+	err := netns.Do(path, func() error {
+		return netns.Sysfs(func(sysfs string) error {
+			file := filepath.Join(sysfs, "class/net", name, "queues/rx-0/rps_cpus")
+			if set != "" {
+				if err := os.WriteFile(file, []byte(set), 0); err != nil {
+					return err
+				}
+			}
+			b, err := os.ReadFile(file)
+			s = string(b)
+			return err
+		})
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without CONFIG_RPS
+		t.Fatal(err)
+	}
+	return s
+}
+
+// furnish gives eno1 of the host an alias, an MTU, two addresses, one of them with
+// a route of its own to its network, and a route by a gateway there.
 func furnish(t *testing.T, host fabrictest.Host) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -75,12 +105,21 @@ func furnish(t *testing.T, host fabrictest.Host) {
 		if err != nil {
 			return err
 		}
+		own, err := netlink.ParseAddr("198.51.100.2/24")
+		if err != nil {
+			return err
+		}
+		own.Flags = unix.IFA_F_NOPREFIXROUTE
+		near := &net.IPNet{IP: net.IPv4(198, 51, 100, 0).To4(), Mask: net.CIDRMask(24, 32)}
 		to := &net.IPNet{IP: net.IPv4(203, 0, 113, 0).To4(), Mask: net.CIDRMask(24, 32)}
+		index := link.Attrs().Index
 		return errors.Join(
 			netlink.LinkSetAlias(link, "to the lab"),
 			netlink.LinkSetMTU(link, 1400),
 			netlink.AddrAdd(link, addr),
-			netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: to, Gw: net.IPv4(192, 0, 2, 1), Priority: 7}),
+			netlink.AddrAdd(link, own),
+			netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: near, Scope: netlink.SCOPE_LINK, Protocol: unix.RTPROT_KERNEL, Priority: 100}),
+			netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: to, Gw: net.IPv4(198, 51, 100, 1), Priority: 7}),
 		)
 	})
 }
@@ -90,6 +129,7 @@ func furnish(t *testing.T, host fabrictest.Host) {
 func TestDirectInterfaces(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
+	steered(t, host.Path, "eno1", "1")
 	before := state(t, host)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	var f fabric.Fabric
@@ -102,6 +142,7 @@ func TestDirectInterfaces(t *testing.T) {
 		t.Errorf("an instance without an interface: %v", err)
 	}
 	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
+	steered(t, netns.Path("vt-"+run.ID+"-bono-1"), "eth0", "2")
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"lo"}) {
 		t.Errorf("the host has %q, %v", links, err)
 	}
@@ -193,4 +234,98 @@ func TestDirectRefusesInterfaces(t *testing.T) {
 		return netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: "mv0", ParentIndex: eno2.Attrs().Index}})
 	})
 	refused("eno2", true, "mv0")
+}
+
+// TestDirectInterfaceWithoutCarrier: routes are put back also where the cable is
+// out, of which the kernel tells with each of them.
+func TestDirectInterfaceWithoutCarrier(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	furnish(t, host)
+	before := state(t, host)
+	err := netns.Do(host.Switch, func() error {
+		link, err := netlink.LinkByName("eno1")
+		if err == nil {
+			err = netlink.LinkSetDown(link)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := lend(t, host, fabrictest.NewRun(t, t.TempDir()+"/runs"))
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if after := state(t, host); after != before {
+		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// lend makes a fabric that lends eno1 to bono-1, and attaches that.
+func lend(t *testing.T, host fabrictest.Host, run *runs.Run) (f *segment.Segment) {
+	t.Helper()
+	host.Do(t, func() (err error) {
+		f, err = New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
+		return err
+	})
+	place := fabrictest.Place(t, run.ID, "bono-1")
+	t.Cleanup(func() { _ = f.Close(context.Background()) }) // which the test has done, unless it ended early
+	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: place}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestDirectPutsBackAgain what could not be put back at first: neither the fabric
+// nor the run's folder forgets it.
+func TestDirectPutsBackAgain(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	furnish(t, host)
+	before := state(t, host)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f := lend(t, host, run)
+	host.Do(t, func() error { // whose name is then taken
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}})
+	})
+	if err := f.Close(t.Context()); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("%v; want the name to be taken", err)
+	}
+	if records, err := runs.Records(run.Root, run.ID, "interface"); err != nil || len(records) != 1 {
+		t.Errorf("records: %q, %v", records, err)
+	}
+	host.Do(t, func() error { return netlink.LinkDel(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}}) })
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if after := state(t, host); after != before {
+		t.Errorf("eno1 was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// TestDirectInterfaceThatIsNoMore: cleaning says so, once.
+func TestDirectInterfaceThatIsNoMore(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	root := filepath.Join(t.TempDir(), "runs")
+	run, kill := fabrictest.Killable(t, "eno1", root, host.Path)
+	defer netns.Delete("vt-" + run + "-bono-1")
+	kill()
+	err := netns.Do(host.Switch, func() error { // with the other end of its cable
+		link, err := netlink.LinkByName("eno1")
+		if err == nil {
+			err = netlink.LinkDel(link)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{2, 0} { // the interface, and the namespace
+		host.Do(t, func() error {
+			removed, err := segment.Cleaner{Root: root}.Clean(t.Context())
+			if len(removed) != want || want > 0 && !strings.Contains(removed[0], "nowhere") {
+				t.Errorf("removed %q, want %d", removed, want)
+			}
+			return err
+		})
+	}
 }

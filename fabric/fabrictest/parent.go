@@ -52,12 +52,29 @@ func testParent(t *testing.T, together bool, open Make) {
 			t.Error(err)
 		}
 	}
+	NotLent(t, host, run.Root)
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if links, err := Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
 		t.Errorf("the host has %q, %v", links, err)
 	}
+}
+
+// NotLent sees that eno1 of a host, which instances of a run that is known at root
+// go out by, is lent to no other.
+func NotLent(t *testing.T, host Host, root string) {
+	t.Helper()
+	host.Do(t, func() error {
+		lender, err := segment.NewLender(NewRun(t, root))
+		if err != nil {
+			return err
+		}
+		if _, err := lender.Free("direct", "eno1", true); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "go out by it") {
+			t.Errorf("lending it: %v; want a *vitrine.BadInput", err)
+		}
+		return lender.Close()
+	})
 }
 
 // testParentRefused: an interface that is absent, too small, down or in use is

@@ -95,7 +95,7 @@ func open(config Config) (_ *Fabric, err error) {
 	if f.links, err = segment.Host(); err != nil {
 		return nil, err
 	}
-	if f.link, err = segment.Uplink(f.links, kind().Name, config.Interface); err != nil {
+	if f.link, err = segment.Uplink(f.links, config.Run, kind().Name, config.Interface); err != nil {
 		return nil, err
 	}
 	if config.First != "" {
@@ -235,9 +235,11 @@ func (f *Fabric) Close(context.Context) error {
 
 // letGo closes what is open.
 func (f *Fabric) letGo() error {
+	err := f.claims.Close()
 	if f.links != nil {
 		f.links.Close()
 		f.links = nil
+		err = errors.Join(err, segment.LeaveUplink(f.config.Run, f.config.Interface))
 	}
-	return f.claims.Close()
+	return err
 }

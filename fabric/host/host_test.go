@@ -138,6 +138,7 @@ func TestHostInterface(t *testing.T) {
 			}
 		}
 		bench.Attach("sprout-1")
+		fabrictest.NotLent(t, host, root)
 	}
 	for _, f := range others {
 		if err := f.Close(t.Context()); err != nil {

@@ -82,15 +82,27 @@ func release(run string) error {
 			return fmt.Errorf("listing interfaces: %w", err)
 		}
 		for _, link := range links {
-			if !strings.HasPrefix(link.Attrs().Alias, "vitrine "+run+" ") {
-				continue
-			}
-			if err := netlink.LinkSetNsFd(link, int(here.Fd())); err != nil {
-				return fmt.Errorf("giving the host %s back: %w", link.Attrs().Alias, err)
+			if isLent(run, link) {
+				if err := giveBack(link, here); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
+}
+
+// isLent says whether an interface has a mark of segment.Lender.
+func isLent(run string, link netlink.Link) bool {
+	return strings.HasPrefix(link.Attrs().Alias, "vitrine "+run+" ")
+}
+
+// giveBack moves an interface of the thread's namespace to the host.
+func giveBack(link netlink.Link, here *os.File) error {
+	if err := netlink.LinkSetNsFd(link, int(here.Fd())); err != nil {
+		return fmt.Errorf("giving the host %s back: %w", link.Attrs().Alias, err)
+	}
+	return nil
 }
 
 // Check says whether this host can have impaired links. It tries, in a

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -42,6 +43,8 @@ type Fabric struct {
 
 // A port is an attached instance.
 type port struct {
+	at     fabric.Port
+	end    fabric.Endpoint
 	link   Link
 	splice *splice // nil: its link is left as it is
 	netem  bool    // not the emulator
@@ -125,30 +128,31 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	if err != nil {
 		return fabric.Endpoint{}, err
 	}
-	made := &port{link: f.config.of(p.Instance)}
+	made := &port{at: p, end: end, link: f.config.of(p.Instance)}
 	f.attached[p.Instance] = made
-	err = netns.Do(p.NetNS, func() error { return whole(end.Interface) })
+	err = made.whole()
 	if err == nil && !made.link.plain() {
-		err = f.impair(ctx, p, end, made)
+		err = f.impair(ctx, made)
 	}
 	if err != nil {
-		return fail(errors.Join(err, f.detach(context.WithoutCancel(ctx), p.Instance)))
+		ctx := context.WithoutCancel(ctx)
+		return fail(errors.Join(err, f.detach(ctx, p.Instance), f.again(ctx)))
 	}
 	return end, nil
 }
 
-// impair cuts the link of a new instance and joins it again by netem or the
-// emulator.
-func (f *Fabric) impair(ctx context.Context, p fabric.Port, end fabric.Endpoint, made *port) error {
+// impair cuts the link of an instance that is attached and joins it again by netem
+// or the emulator.
+func (f *Fabric) impair(ctx context.Context, made *port) error {
 	f.number++
 	made.splice = &splice{
-		middle: netns.Path(f.middle), netns: p.NetNS, name: end.Interface,
+		run: f.config.Run.ID, middle: netns.Path(f.middle), netns: made.at.NetNS, name: made.end.Interface,
 		outer: fmt.Sprintf("o%d", f.number), inner: fmt.Sprintf("i%d", f.number),
 	}
 	if err := made.splice.cut(); err != nil {
 		return err
 	}
-	if err := netns.Do(p.NetNS, func() error { return whole(end.Interface) }); err != nil {
+	if err := made.whole(); err != nil {
 		return err
 	}
 	if made.netem = f.netem && made.link.suitsNetem(); made.netem {
@@ -162,7 +166,7 @@ func (f *Fabric) impair(ctx context.Context, p fabric.Port, end fabric.Endpoint,
 		f.process = p
 	}
 	_, err := f.process.do(ctx, order{Add: &addition{
-		Instance: p.Instance, Outer: made.splice.outer, Inner: made.splice.inner, Link: made.link, Seed: f.config.seed(p.Instance),
+		Instance: made.at.Instance, Outer: made.splice.outer, Inner: made.splice.inner, Link: made.link, Seed: f.config.seed(made.at.Instance),
 	}})
 	return err
 }
@@ -184,7 +188,7 @@ func (f *Fabric) Detach(ctx context.Context, instance string) error {
 	if f.attached[instance] == nil {
 		return nil
 	}
-	if err := f.detach(ctx, instance); err != nil {
+	if err := errors.Join(f.detach(ctx, instance), f.again(ctx)); err != nil {
 		return fmt.Errorf("detaching %s from an impaired fabric: %w", instance, err)
 	}
 	return nil
@@ -203,6 +207,41 @@ func (f *Fabric) detach(ctx context.Context, instance string) error {
 	}
 	delete(f.attached, instance)
 	return nil
+}
+
+// again sees to the links that the fabric has made anew, as the cable of the one
+// that stays.
+func (f *Fabric) again(ctx context.Context) error {
+	for name, p := range f.attached {
+		err := f.redo(ctx, name, p)
+		if err != nil && (p.splice != nil || !gone(err)) {
+			return fmt.Errorf("impairing the link of %s again: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// redo impairs a link again of which the fabric's interface has gone: the new one
+// is where the pair was. The instance may have gone too.
+func (f *Fabric) redo(ctx context.Context, name string, p *port) error {
+	if _, err := os.Stat(p.at.NetNS); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if p.splice != nil {
+		if stale, err := p.splice.isStale(); err != nil || !stale {
+			return err
+		}
+		f.finish(ctx, name, p)
+	}
+	if err := p.whole(); err != nil || p.splice == nil {
+		return err
+	}
+	return f.impair(ctx, p)
+}
+
+// whole has the instance's interface send packets as a line would.
+func (p *port) whole() error {
+	return netns.Do(p.at.NetNS, func() error { return whole(p.end.Interface) })
 }
 
 // finish ends an instance's link and keeps what was made of it. An emulator that
@@ -266,10 +305,12 @@ func (f *Fabric) Close(ctx context.Context) error {
 	if f.closed {
 		return nil
 	}
+	var err error
 	for _, name := range slices.Collect(maps.Keys(f.attached)) {
-		if err := f.detach(ctx, name); err != nil {
-			return fmt.Errorf("closing an impaired fabric: %w", err)
-		}
+		err = errors.Join(err, f.detach(ctx, name))
+	}
+	if err != nil { // the fabric's interfaces may be in the namespace still
+		return fmt.Errorf("closing an impaired fabric: %w", err)
 	}
 	if f.process != nil {
 		if err := f.process.stop(); err != nil {

@@ -123,6 +123,75 @@ func TestImpairFabrics(t *testing.T) {
 	}
 }
 
+// TestImpairStays: a link is as it was when the instance at the other end of its
+// cable was detached and attached again: that gives it a new interface.
+func TestImpairStays(t *testing.T) {
+	for name, c := range map[string]Config{
+		"emulator": {Link: Link{Delay: 10 * time.Millisecond}, By: Emulator},
+		"plain":    {Links: map[string]Link{"sprout-1": {Delay: time.Millisecond}}, By: Emulator},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+			inner, err := direct.New(direct.Config{Run: run})
+			f, err := wrap(run, c, inner, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := fabrictest.NewBench(t, f, run)
+			generator, sprout := b.Attach("generator"), fabrictest.Place(t, run.ID, "sprout-1")
+			for range 2 {
+				if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: sprout}); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.Detach(t.Context(), "sprout-1"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before, segments := sent(t, f, "generator"), cuts(t, netns.Path("vt-"+run.ID+"-generator"), "eth0")
+			if err := b.Reach(generator, b.Attach("sprout-2")); err != nil {
+				t.Fatal(err)
+			}
+			if passed := sent(t, f, "generator") - before; (passed > 0) == f.config.of("generator").plain() {
+				t.Errorf("%d packets passed the emulator", passed)
+			}
+			if segments != 1 {
+				t.Errorf("its packets are cut into %d segments at most", segments)
+			}
+		})
+	}
+}
+
+// sent is how many packets of an instance's links were sent on so far.
+func sent(t *testing.T, f *Fabric, instance string) (packets int64) {
+	t.Helper()
+	made, err := f.Made(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range made {
+		if m.Instance == instance {
+			packets += m.Sent
+		}
+	}
+	return packets
+}
+
+// cuts is how many segments an interface cuts a packet into at most.
+func cuts(t *testing.T, path, name string) (most uint32) {
+	t.Helper()
+	err := netns.Do(path, func() error {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			most = link.Attrs().GSOMaxSegs
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return most
+}
+
 // TestImpairNeedsInterfaces: links of the host's own network are not touched.
 func TestImpairNeedsInterfaces(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
@@ -275,6 +344,34 @@ func TestImpairLent(t *testing.T) {
 	})
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
 		t.Errorf("the host has %q, %v", links, err)
+	}
+}
+
+// TestImpairLentIsPutBack as it was, also when the instance has gone.
+func TestImpairLentIsPutBack(t *testing.T) {
+	for name, gone := range map[string]bool{"detached": false, "gone": true} {
+		t.Run(name, func(t *testing.T) {
+			host := fabrictest.NewHost(t)
+			before := cuts(t, host.Path, "eno1")
+			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+			host.Do(t, func() error {
+				f, err := cases()["lent"].Make(run)
+				if err != nil {
+					return err
+				}
+				_, err = f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")})
+				if gone {
+					err = errors.Join(err, netns.Delete("vt-"+run.ID+"-bono-1"))
+				}
+				return errors.Join(err, f.Close(t.Context()))
+			})
+			if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
+				t.Errorf("the host has %q, %v", links, err)
+			}
+			if after := cuts(t, host.Path, "eno1"); after != before || before <= 1 {
+				t.Errorf("eno1 cut packets into %d segments, and cuts them into %d", before, after)
+			}
+		})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 // emulators' namespace, under the name outer, and the instance has one end of a
 // pair in its place, whose other end is inner.
 type splice struct {
+	run          string
 	middle       string // the emulators' namespace, by path
 	netns        string // the instance's, by path
 	name         string // of the interface in the instance: "eth0"
@@ -196,7 +197,7 @@ func (f *face) put(name string) error {
 
 // undo takes the pair away and gives the instance the fabric's interface back,
 // without its addresses, so that the fabric can take it off. When the instance's
-// namespace has gone, the interface goes.
+// namespace has gone, the interface goes, or to the host when it is the host's.
 func (s *splice) undo() error {
 	err := netns.Do(s.middle, func() error { return remove(s.inner) })
 	if err != nil || !s.moved {
@@ -204,7 +205,7 @@ func (s *splice) undo() error {
 	}
 	place, err := unix.Open(s.netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
-		return netns.Do(s.middle, func() error { return remove(s.outer) })
+		return s.drop()
 	}
 	if err != nil {
 		return fmt.Errorf("opening the instance's network namespace: %w", err)
@@ -218,6 +219,34 @@ func (s *splice) undo() error {
 	})
 	s.moved = err != nil
 	return err
+}
+
+// drop removes the fabric's interface from the middle, or gives it back.
+func (s *splice) drop() error {
+	here, err := segment.OpenHere()
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	return netns.Do(s.middle, func() error {
+		link, err := netlink.LinkByName(s.outer)
+		if err == nil && isLent(s.run, link) {
+			return giveBack(link, here)
+		}
+		return remove(s.outer)
+	})
+}
+
+// isStale says whether the fabric has removed its interface.
+func (s *splice) isStale() (stale bool, err error) {
+	err = netns.Do(s.middle, func() error {
+		_, err := netlink.LinkByName(s.outer)
+		if stale = s.moved && gone(err); stale {
+			return nil
+		}
+		return err
+	})
+	return stale, err
 }
 
 // remove removes an interface of the thread's namespace; one that is not there

@@ -98,7 +98,7 @@ func prepare(name, datapath string) (mac string, err error) {
 }
 
 // Cut removes the port, what mirrors it and the chain that it is in, and then
-// the pair.
+// the pair. Of a switch of the run's own that has ended only the pair is left.
 func (w *wiring) Cut(s *segment.Segment, end *segment.End) error {
 	ctx, cancel := ending()
 	defer cancel()
@@ -125,7 +125,11 @@ func (w *wiring) cut(ctx context.Context, instance string) error {
 	if !has {
 		return nil
 	}
-	if _, err := w.client.vsctl(ctx, args...); err != nil {
+	err := w.server.unlessEnded(func() error {
+		_, err := w.client.vsctl(ctx, args...)
+		return err
+	})
+	if err != nil {
 		return w.server.explain(err)
 	}
 	w.mu.Lock()
@@ -135,5 +139,5 @@ func (w *wiring) cut(ctx context.Context, instance string) error {
 		w.chain = nil
 	}
 	w.mu.Unlock()
-	return w.install(ctx)
+	return w.server.unlessEnded(func() error { return w.install(ctx) })
 }

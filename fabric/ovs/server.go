@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -122,6 +124,8 @@ func (s *server) launch(namespace, name string, args ...string) error {
 	d.cmd = exec.Command(s.programs[name], args...) //nolint:gosec,noctx // found by newServer; stop ends it
 	d.cmd.Env = []string{"OVS_RUNDIR=" + s.dir, "OVS_LOGDIR=" + s.dir, "OVS_DBDIR=" + s.dir, "PATH=" + os.Getenv("PATH")}
 	d.cmd.Dir = s.dir
+	// A Ctrl-C at a terminal is for this program, which stops them when all is undone.
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said, err := os.OpenFile(s.path(name+".err"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -163,11 +167,32 @@ func (s *server) explain(err error) error {
 		return err
 	}
 	for _, d := range s.daemons {
-		select {
-		case <-d.ended:
+		if d.hasEnded() {
 			err = fmt.Errorf("%w; %s has ended (%v): %s", err, d.name, d.err, s.last(d)) //nolint:errorlint // nil is an end too
-		default:
 		}
+	}
+	return err
+}
+
+func (d *daemon) hasEnded() bool {
+	select {
+	case <-d.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// unlessEnded changes what the switch does. Where one of its daemons has ended
+// there is no switch to change, and that is no error.
+func (s *server) unlessEnded(change func() error) error {
+	ended := func() bool { return s != nil && slices.ContainsFunc(s.daemons, (*daemon).hasEnded) }
+	if ended() {
+		return nil
+	}
+	err := change()
+	if ended() {
+		return nil
 	}
 	return err
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
@@ -251,5 +254,31 @@ func TestOVSRefuses(t *testing.T) {
 	}
 	if c := Check(t.Context()); c[0].OK == (c[0].Missing != "") {
 		t.Errorf("doctor: %+v", c)
+	}
+}
+
+// TestOVSThatHasEnded: what a switch that has ended was to join is removed all
+// the same, and neither daemon is in the group that a terminal interrupts.
+func TestOVSThatHasEnded(t *testing.T) {
+	t.Parallel()
+	f := open(t, Config{})
+	p := attach(t, f, "a", "b")
+	for _, d := range f.server.daemons {
+		if group, err := unix.Getpgid(d.cmd.Process.Pid); err != nil || group == unix.Getpgrp() {
+			t.Errorf("%s is in the process group %d, %v", d.name, group, err)
+		}
+		must(t, d.cmd.Process.Kill())
+		<-d.ended
+	}
+	must(t, f.Detach(t.Context(), "a"))
+	must(t, f.Close(t.Context()))
+	for _, path := range []string{f.Path(), p[0].path, p[1].path} {
+		left, err := fabrictest.Interfaces(path)
+		if !errors.Is(err, fs.ErrNotExist) && !slices.Equal(left, []string{"lo"}) {
+			t.Errorf("%s has %q, %v", path, left, err)
+		}
+	}
+	if _, err := os.Stat(f.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the fabric's namespace is left: %v", err)
 	}
 }

@@ -238,6 +238,9 @@ func (s *Segment) unpairAll() error {
 		_, err := request.Execute(unix.NETLINK_ROUTE, 0)
 		return err
 	})
+	if errors.Is(err, fs.ErrNotExist) { // a Close that failed had the namespace's name removed: one by one, then
+		return nil
+	}
 	if err != nil && !errors.Is(err, unix.ENODEV) { // all went with their instances
 		return fmt.Errorf("removing the interfaces of %d instances: %w", len(there), err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -31,14 +32,16 @@ type Lender struct {
 
 // A Loan is an interface of the host that is in an instance, and how it was.
 type Loan struct {
-	Name   string          `json:"name"`
-	Mark   string          `json:"mark"`  // its alias while it is lent, which goes with it wherever it goes
-	NetNS  string          `json:"netns"` // the instance's
-	Alias  string          `json:"alias"`
-	MTU    int             `json:"mtu"`
-	Up     bool            `json:"up"`
-	Addrs  []netlink.Addr  `json:"addrs"`
-	Routes []netlink.Route `json:"routes"` // without those that come with the addresses
+	Name   string            `json:"name"`
+	Mark   string            `json:"mark"`  // its alias while it is lent, which goes with it wherever it goes
+	NetNS  string            `json:"netns"` // the instance's
+	Alias  string            `json:"alias"`
+	MTU    int               `json:"mtu"`
+	Cuts   uint32            `json:"cuts"`  // the most segments that it cuts a packet into; 0: not known
+	Steer  map[string]string `json:"steer"` // what steering says of it
+	Up     bool              `json:"up"`
+	Addrs  []netlink.Addr    `json:"addrs"`
+	Routes []netlink.Route   `json:"routes"` // without those that come with the addresses
 }
 
 // NewLender makes a lender for a run.
@@ -65,20 +68,26 @@ func (l *Lender) Close() error {
 }
 
 // Free finds an interface that may be lent. One that is absent, that carries
-// the default route, or that is part of or below another interface is a
-// *vitrine.BadInput; so is one that has addresses, unless inUse allows that.
+// the default route, that is part of or below another interface, or that
+// instances of a run go out by is a *vitrine.BadInput; so is one that has
+// addresses, unless inUse allows that.
 func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	bad := func(found, want string) (*Loan, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
 	}
 	link, err := find(l.Links, fabric, name)
 	if vitrine.IsBadInput(err) {
-		if run := l.lentTo(name); run != "" {
-			return bad(fmt.Sprintf("the interface %s is in use: run %s has it", name, run), "another one, or wait for that run's end; if it was killed, `vitrine clean`")
+		if all := l.recorded(recordKind, name); len(all) > 0 {
+			return bad(fmt.Sprintf("the interface %s is in use: run %s has it", name, all[0]), "another one, or wait for that run's end; if it was killed, `vitrine clean`")
 		}
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, run := range l.recorded(uplinkKind, name) {
+		if runs.Alive(l.run.Root, run) {
+			return bad(fmt.Sprintf("the interface %s is in use: instances of run %s go out by it", name, run), "another one, or wait for that run's end")
+		}
 	}
 	a := link.Attrs()
 	addrs, err := l.Links.AddrList(link, netlink.FAMILY_ALL)
@@ -89,7 +98,7 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the routes by %s: %w", name, err)
 	}
-	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0}
+	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Cuts: a.GSOMaxSegs, Steer: l.steering(name), Up: a.RawFlags&unix.IFF_UP != 0}
 	for _, addr := range addrs {
 		if addr.Scope != int(netlink.SCOPE_LINK) { // those come by themselves
 			loan.Addrs = append(loan.Addrs, addr)
@@ -99,7 +108,7 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 		if ones := maskLength(route); ones == 0 {
 			return bad(fmt.Sprintf("the interface %s carries the default route", name), "one that this host can do without")
 		}
-		if route.Protocol != unix.RTPROT_KERNEL {
+		if route.Protocol != unix.RTPROT_KERNEL || alone(route, loan.Addrs) {
 			loan.Routes = append(loan.Routes, route)
 		}
 	}
@@ -115,13 +124,13 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	return loan, nil
 }
 
-// lentTo is the run that an interface is lent to; empty: none that is known.
-func (l *Lender) lentTo(name string) string {
-	records, err := filepath.Glob(filepath.Join(l.run.Root, "*", recordKind, name))
-	if err != nil || len(records) == 0 {
-		return ""
+// recorded are the runs, also dead ones, that have a record of an interface.
+func (l *Lender) recorded(kind, name string) (ids []string) {
+	records, _ := filepath.Glob(filepath.Join(l.run.Root, "*", kind, name)) // the pattern is one
+	for _, record := range records {
+		ids = append(ids, filepath.Base(filepath.Dir(filepath.Dir(record))))
 	}
-	return filepath.Base(filepath.Dir(filepath.Dir(records[0])))
+	return ids
 }
 
 // find finds an interface; one that is absent is a *vitrine.BadInput.
@@ -144,6 +153,14 @@ func maskLength(route netlink.Route) int {
 	}
 	ones, _ := route.Dst.Mask.Size()
 	return ones
+}
+
+// alone says whether a route is to the network of an address that does not bring
+// it along.
+func alone(route netlink.Route, addrs []netlink.Addr) bool {
+	return route.Type == unix.RTN_UNICAST && route.Dst != nil && slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
+		return a.Flags&unix.IFA_F_NOPREFIXROUTE != 0 && route.Dst.Contains(a.IP)
+	})
 }
 
 // over names an interface that is over that of the index: a VLAN, a macvlan.
@@ -194,22 +211,27 @@ func (l *Lender) Lend(s *Segment, loan *Loan, end *End) error {
 // as it does with real ones, once the last of a namespace has gone.
 const backLimit = 5 * time.Second
 
+// ErrNowhere says that an interface that was lent is nowhere any more.
+var ErrNowhere = errors.New("it is neither in its instance nor on the host: was it removed?")
+
 // PutBack moves the interface back to the host, from wherever it is, and has it
-// be as it was. The loan is then forgotten, also when the interface is nowhere.
+// be as it was. The loan is then forgotten; after an error, of which ErrNowhere is
+// one, PutBack can be called again, and cleaning does so.
 func (l *Lender) PutBack(loan *Loan) error {
 	back, err := l.fetch(loan)
 	for deadline := time.Now().Add(backLimit); err == nil && !back && time.Now().Before(deadline); back, err = l.fetch(loan) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err == nil && !back {
-		err = fmt.Errorf("putting the interface %s back: it is neither in %s nor on the host: was it removed?", loan.Name, loan.NetNS)
-	} else if err == nil {
+		err = fmt.Errorf("putting the interface %s back: %w", loan.Name, ErrNowhere)
+	}
+	if err == nil {
 		err = l.restore(loan)
 	}
-	if l.run != nil {
-		err = errors.Join(err, l.run.Erase(recordKind, loan.Name))
+	if err != nil || l.run == nil {
+		return err
 	}
-	return err
+	return l.run.Erase(recordKind, loan.Name)
 }
 
 // fetch looks for the interface in the instance, and moves it, and on the host,
@@ -264,20 +286,25 @@ func (l *Lender) restore(loan *Loan) error {
 	if err == nil {
 		err = errors.Join(l.Links.LinkSetMTU(link, loan.MTU), l.Links.LinkSetAlias(link, loan.Alias))
 	}
+	if err == nil && loan.Cuts > 0 {
+		err = l.Links.LinkSetGSOMaxSegs(link, int(loan.Cuts))
+	}
 	if err == nil && loan.Up {
 		err = l.Links.LinkSetUp(link)
 	}
 	if err != nil {
 		return fmt.Errorf("setting the interface %s up again: %w", loan.Name, err)
 	}
-	var failed error
+	failed := l.steer(loan.Name, loan.Steer)
 	for _, addr := range loan.Addrs {
 		if err := l.Links.AddrReplace(link, &addr); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("giving %s its address %s again: %w", loan.Name, addr.IPNet, err))
 		}
 	}
+	slices.SortStableFunc(loan.Routes, func(a, b netlink.Route) int { return len(a.Gw) - len(b.Gw) }) // gateways are reached by the others
 	for _, route := range loan.Routes {
 		route.LinkIndex = link.Attrs().Index
+		route.Flags &= unix.RTNH_F_ONLINK // the others say how the route is, and cannot be set
 		if err := l.Links.RouteReplace(&route); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("making the route %s again: %w", route, err))
 		}
@@ -297,7 +324,11 @@ func putBackDead(run string) func(string, []byte) (string, error) {
 			return "", err
 		}
 		defer l.Close()
-		if err := l.PutBack(&loan); err != nil {
+		err = l.PutBack(&loan)
+		if errors.Is(err, ErrNowhere) {
+			return "the record of interface " + name + ", which run " + run + " had: it is nowhere any more", nil
+		}
+		if err != nil {
 			return "", err
 		}
 		return "interface " + name + " from an instance of run " + run + ": it is the host's again", nil

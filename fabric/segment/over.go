@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/runs"
 )
 
 // Of a parent that is made.
@@ -26,7 +27,7 @@ type Over struct {
 	links  *netlink.Handle // where the parent is
 	host   bool            // links is Over's own
 	parent int             // its index
-	run    string
+	run    *runs.Run
 }
 
 // NewOver makes a segment of interfaces over a parent. One that the user has
@@ -58,22 +59,26 @@ func (o *Over) openHost(config *Config) error {
 	if err != nil {
 		return err
 	}
-	parent, err := Uplink(links, config.Name, o.Parent)
+	o.links, o.host, o.run = links, true, config.Run
+	parent, err := Uplink(links, o.run, config.Name, o.Parent)
 	if err == nil {
 		err = config.Fit(parent.Attrs().MTU, o.Parent)
 	}
 	if err != nil {
-		links.Close()
-		return err
+		return errors.Join(err, o.Unmake(nil))
 	}
 	config.Outward = true
-	o.links, o.host, o.parent, o.run = links, true, parent.Attrs().Index, config.Run.ID
+	o.parent = parent.Attrs().Index
 	return nil
 }
 
-// Uplink finds an interface of the host that instances can go out by. One that
-// is absent, down or part of a bridge or bond is a *vitrine.BadInput.
-func Uplink(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
+// uplinkKind is that of the records of interfaces that a run's instances go out by.
+const uplinkKind = "uplink"
+
+// Uplink finds an interface of the host that instances can go out by, and has
+// nobody be lent it until LeaveUplink. One that is absent, down or part of a bridge
+// or bond is a *vitrine.BadInput.
+func Uplink(links *netlink.Handle, run *runs.Run, fabric, name string) (netlink.Link, error) {
 	bad := func(found, want string) (netlink.Link, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
 	}
@@ -91,8 +96,11 @@ func Uplink(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 	if err := Settle(links, link.Attrs().Index); err != nil {
 		return nil, err
 	}
-	return link, nil
+	return link, run.Record(uplinkKind, name, nil)
 }
+
+// LeaveUplink says that the run's instances do not go out by an interface any more.
+func LeaveUplink(run *runs.Run, name string) error { return run.Erase(uplinkKind, name) }
 
 // Fit has the MTU be at most what an interface of the host carries.
 func (c *Config) Fit(most int, name string) error {
@@ -135,7 +143,7 @@ func (o *Over) Make(s *Segment) error {
 // Join makes the interface in the instance's namespace.
 func (o *Over) Join(s *Segment, end *End) error {
 	if o.host { // where there may be an interface of that name, which older kernels mind
-		end.Inner = "vt" + o.run + end.Outer
+		end.Inner = "vt" + o.run.ID + end.Outer
 	}
 	return o.Put(s, end, o.links, o.parent)
 }
@@ -157,9 +165,10 @@ func (o *Over) Cut(_ *Segment, end *End) error { return RemoveInside(end) }
 
 // Unmake lets go of the host's links: the host's parent is as it was.
 func (o *Over) Unmake(*Segment) error {
-	if o.host {
-		o.links.Close()
-		o.host = false
+	if !o.host {
+		return nil
 	}
-	return nil
+	o.links.Close()
+	o.host = false
+	return LeaveUplink(o.run, o.Parent)
 }

@@ -307,28 +307,20 @@ func (s *Segment) Close(context.Context) error {
 	return nil
 }
 
+// close does all that it can, also where a part fails: that is for the next call.
 func (s *Segment) close() error {
-	if err := s.unpairAll(); err != nil {
-		return err
-	}
+	err := s.unpairAll()
 	for instance := range s.attached {
-		if err := s.detach(instance); err != nil {
-			return err
-		}
+		err = errors.Join(err, s.detach(instance))
 	}
 	if u, ok := s.wiring.(Unmaker); ok {
-		if err := u.Unmake(s); err != nil {
-			return err
-		}
+		err = errors.Join(err, u.Unmake(s))
 	}
-	if s.Links != nil {
+	if err == nil && s.Links != nil {
 		s.Links.Close()
 		s.Links = nil
 	}
-	if err := s.claims.Close(); err != nil {
-		return err
-	}
-	return netns.Delete(s.netns)
+	return errors.Join(err, s.claims.Close(), netns.Delete(s.netns))
 }
 
 // Explain turns an error of the kernel into a *vitrine.Unsupported where it

@@ -66,7 +66,7 @@ func open(config Config, sysfs string) (*segment.Segment, error) {
 }
 
 func (w *wiring) segment(c segment.Config, sysfs string) (*segment.Segment, error) {
-	parent, err := segment.Uplink(w.lender.Links, c.Name, w.config.Parent)
+	parent, err := segment.Uplink(w.lender.Links, c.Run, c.Name, w.config.Parent)
 	if err == nil {
 		w.parent = parent
 		err = c.Fit(parent.Attrs().MTU, w.config.Parent)
@@ -214,8 +214,15 @@ func (w *wiring) Cut(_ *segment.Segment, end *segment.End) error {
 	if !has {
 		return nil
 	}
-	delete(w.taken, end.Instance)
-	return errors.Join(w.lender.PutBack(v.loan), w.resetVLAN(v.number))
+	err := w.lender.PutBack(v.loan)
+	if err != nil && !errors.Is(err, segment.ErrNowhere) {
+		return err
+	}
+	err = errors.Join(err, w.resetVLAN(v.number))
+	if _, kept := w.state.VLANs[v.number]; !kept {
+		delete(w.taken, end.Instance)
+	}
+	return err
 }
 
 // setVLAN has the card keep a virtual function in the VLAN.
@@ -223,8 +230,12 @@ func (w *wiring) setVLAN(number int) error {
 	if w.config.VLAN == 0 {
 		return nil
 	}
+	parent, err := w.lender.Links.LinkByIndex(w.parent.Attrs().Index) // as it is now
+	if err != nil {
+		return fmt.Errorf("looking for the VLANs of %s: %w", w.config.Parent, err)
+	}
 	before := 0
-	for _, vf := range w.parent.Attrs().Vfs {
+	for _, vf := range parent.Attrs().Vfs {
 		if vf.ID == number {
 			before = vf.Vlan
 		}
@@ -251,13 +262,16 @@ func (w *wiring) resetVLAN(number int) error {
 }
 
 // Unmake removes the virtual functions that were made, unless another run has
-// use for them, and lets go of the host.
+// use for them, and lets go of the host, once no instance has one.
 func (w *wiring) Unmake(*segment.Segment) error {
+	if len(w.taken) > 0 {
+		return nil
+	}
 	if w.state != nil {
 		if err := w.state.leave(w.function); err != nil {
 			return err
 		}
 		w.state = nil
 	}
-	return w.lender.Close()
+	return errors.Join(segment.LeaveUplink(w.config.Run, w.config.Parent), w.lender.Close())
 }

@@ -2,6 +2,7 @@ package sriov
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -146,6 +147,7 @@ func TestSriovInstances(t *testing.T) {
 	if _, err := f.Attach(t.Context(), port); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has 2 virtual functions") {
 		t.Errorf("a third instance: %v", err)
 	}
+	fabrictest.NotLent(t, c.host, run.Root)
 	if err := f.Detach(t.Context(), "bono-1"); err != nil {
 		t.Error(err)
 	}
@@ -233,6 +235,31 @@ func TestSriovKilled(t *testing.T) {
 		t.Errorf("the host had %q and no virtual functions, and has %q and %s", before, after, c.on(t))
 	}
 	clean(0)
+}
+
+// TestSriovPutsBackAgain what could not be put back at first, and keeps the virtual
+// functions until then.
+func TestSriovPutsBackAgain(t *testing.T) {
+	c := newCard(t, 3, 0)
+	before := c.interfaces(t)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	f := c.open(t, Config{Run: run})
+	fabrictest.NewBench(t, f, run).Attach("bono-1")
+	taken := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: virtualName(0)}}
+	c.host.Do(t, func() error { return netlink.LinkAdd(taken) })
+	if err := f.Close(t.Context()); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("%v; want the name to be taken", err)
+	}
+	if c.on(t) != "3" {
+		t.Errorf("%s virtual functions are on while one is with an instance", c.on(t))
+	}
+	c.host.Do(t, func() error { return netlink.LinkDel(taken) })
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if after := c.interfaces(t); !slices.Equal(after, before) || c.on(t) != "0" {
+		t.Errorf("the host had %q and no virtual functions, and has %q and %s", before, after, c.on(t))
+	}
 }
 
 func TestSriovRefuses(t *testing.T) {

@@ -128,7 +128,7 @@ func openTunnel(config Config, remote netip.Addr, c *segment.Config) (*tunnel, e
 		return nil, err
 	}
 	w := &tunnel{config: config, remote: remote, host: host}
-	parent, err := segment.Uplink(host, c.Name, config.Parent)
+	parent, err := segment.Uplink(host, config.Run, c.Name, config.Parent)
 	if err == nil {
 		w.parent, c.Outward = parent.Attrs().Index, true
 		err = c.Fit(parent.Attrs().MTU-Overhead, config.Parent)
@@ -187,13 +187,15 @@ func (w *tunnel) Cut(s *segment.Segment, end *segment.End) error { return s.Unpa
 
 // Unmake lets go of the host; the end of the tunnel goes with its namespace.
 func (w *tunnel) Unmake(s *segment.Segment) error {
+	var err error
 	if w.host != nil {
 		w.host.Close()
 		w.host = nil
+		err = segment.LeaveUplink(w.config.Run, w.config.Parent)
 	}
 	if s == nil || s.Links == nil || w.bridge == 0 {
-		return nil
+		return err
 	}
 	w.bridge = 0 // at once, so that its port is free again
-	return s.RemoveByName("vt" + s.Run.ID)
+	return errors.Join(err, s.RemoveByName("vt"+s.Run.ID))
 }

@@ -140,6 +140,7 @@ func TestVxlanFabricRemote(t *testing.T) {
 	if err := bench[0].Reach(here, bench[0].Attach("bono-2")); err != nil {
 		t.Error(err)
 	}
+	fabrictest.NotLent(t, host, f.Run.Root)
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -15,10 +15,38 @@ func EachDead(root string, clean func(id string) (removed []string, err error)) 
 		some, failed := clean(id)
 		removed = append(removed, some...)
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("cleaning after run %s: %w", id, failed))
+			err = errors.Join(err, &uncleaned{id, failed})
 		}
 	}
 	return removed, err
+}
+
+// uncleaned is an error of cleaning after one run.
+type uncleaned struct {
+	run string
+	err error
+}
+
+func (u *uncleaned) Error() string { return fmt.Sprintf("cleaning after run %s: %v", u.run, u.err) }
+func (u *uncleaned) Unwrap() error { return u.err }
+
+// Uncleaned says of which dead runs errors of cleaning are, if of no other thing.
+func Uncleaned(err error) (ids []string, others bool) {
+	switch e := err.(type) { //nolint:errorlint // all of the tree is looked through
+	case nil:
+		return nil, false
+	case *uncleaned:
+		return []string{e.run}, false
+	case interface{ Unwrap() error }:
+		return Uncleaned(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			some, other := Uncleaned(one)
+			ids, others = append(ids, some...), others || other
+		}
+		return ids, others
+	}
+	return nil, true
 }
 
 // Undo has what a dead run recorded under a kind be undone, and the records

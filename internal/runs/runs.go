@@ -29,8 +29,8 @@ const (
 
 var idPattern = regexp.MustCompile(`^[a-z0-9]{8}$`)
 
-// A Run is a run that this process holds. It is alive from New to Close, or
-// to the end of the process.
+// A Run is a run that this process holds. It is alive from New to Close or
+// Abandon, or to the end of the process.
 type Run struct {
 	ID   string // 8 characters of a-z and 0-9: the label of all that the run makes
 	Root string // the folder that the run's own folder is in
@@ -85,18 +85,34 @@ func New(root string) (*Run, error) {
 // Dir is the run's own folder.
 func (r *Run) Dir() string { return filepath.Join(r.Root, r.ID) }
 
-// Close ends the run and forgets its folder. Call it last, once all that
-// carries the label is removed. It may be called more than once.
-func (r *Run) Close() error {
+// Close ends the run and forgets its folder, unless something recorded is still
+// to be undone. Call it last, once all that carries the label is removed. It may
+// be called more than once.
+func (r *Run) Close() error { return r.end(r.forget) }
+
+// Abandon ends the run but keeps its folder: something that carries the label may
+// be left, and cleaning finds the run dead.
+func (r *Run) Abandon() error { return r.end(func() error { return nil }) }
+
+func (r *Run) end(first func() error) error {
 	r.close.Do(func() {
-		if err := os.RemoveAll(r.Dir()); err != nil {
-			r.err = fmt.Errorf("removing the folder of run %s: %w", r.ID, err)
-		}
+		r.err = first()
 		if err := r.lock.Close(); err != nil {
 			r.err = errors.Join(r.err, fmt.Errorf("letting go of run %s: %w", r.ID, err))
 		}
 	})
 	return r.err
+}
+
+func (r *Run) forget() error {
+	recorded, err := fs.Glob(os.DirFS(r.Dir()), "*/[^.]*")
+	if err == nil && len(recorded) == 0 {
+		err = os.RemoveAll(r.Dir())
+	}
+	if err != nil {
+		return fmt.Errorf("removing the folder of run %s: %w", r.ID, err)
+	}
+	return nil
 }
 
 // Alive says whether a process holds the run now.

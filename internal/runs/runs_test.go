@@ -3,6 +3,7 @@ package runs
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,5 +210,50 @@ func TestDeadLeavesUnknownNamesAlone(t *testing.T) {
 	}
 	if dead, err := Dead(root); err != nil || len(dead) != 0 {
 		t.Errorf("dead runs %v, %v", dead, err)
+	}
+}
+
+// TestRunThatLeavesSomethingStaysKnown: one that is closed with records, and one
+// that is abandoned, are dead runs to cleaning.
+func TestRunThatLeavesSomethingStaysKnown(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	recorded, err := New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	abandoned, err := New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(recorded.Record("thing", "a", nil), recorded.Close(), abandoned.Abandon()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{recorded.ID, abandoned.ID}
+	slices.Sort(want)
+	if dead, err := Dead(root); err != nil || !slices.Equal(dead, want) {
+		t.Errorf("dead runs %q, %v; want %q", dead, err, want)
+	}
+	if records, err := Records(root, recorded.ID, "thing"); err != nil || len(records) != 1 {
+		t.Errorf("records %q, %v", records, err)
+	}
+}
+
+// TestErrorsSayOfWhichRunTheyAre, however they are wrapped, and whether there are
+// others.
+func TestErrorsSayOfWhichRunTheyAre(t *testing.T) {
+	stuck := errors.New("stuck")
+	of := func(id string) error { return &uncleaned{id, stuck} }
+	for _, c := range []struct {
+		err    error
+		want   []string
+		others bool
+	}{
+		{nil, nil, false}, {stuck, nil, true},
+		{errors.Join(of("aaaaaaaa"), fmt.Errorf("docker: %w", errors.Join(of("bbbbbbbb")))), []string{"aaaaaaaa", "bbbbbbbb"}, false},
+		{errors.Join(of("aaaaaaaa"), stuck), []string{"aaaaaaaa"}, true},
+	} {
+		if got, others := Uncleaned(c.err); !slices.Equal(got, c.want) || others != c.others {
+			t.Errorf("%v: of %q, others %t; want %q, %t", c.err, got, others, c.want, c.others)
+		}
 	}
 }

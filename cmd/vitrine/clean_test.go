@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"vitrine/internal/runs"
+)
+
+// TestRunsAreKnownUntilTheyAreClean: one that failed and left nothing is forgotten,
+// one of which something cannot be undone is not, and keeps no other from it.
+func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	var all [3]*runs.Run
+	for i := range all {
+		var err error
+		if all[i], err = runs.New(root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	a := &app{stdout: &out, stderr: &out}
+	clean, stuck, failed := all[0], all[1], all[2]
+	if err := errors.Join(stuck.Record("interface", "eno1", []byte("cut o")), clean.Abandon(), stuck.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.leave(t.Context(), failed, errors.New("no such generator")); err != nil {
+		t.Error(err)
+	}
+	if dead, err := runs.Dead(root); err != nil || !slices.Equal(dead, []string{stuck.ID}) {
+		t.Errorf("known are %q, %v; want %q\n%s", dead, err, stuck.ID, &out)
+	}
+	if err := stuck.Erase("interface", "eno1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.cleanUp(t.Context(), failed, &out); err != nil {
+		t.Error(err)
+	}
+	if dead, err := runs.Dead(root); err != nil || len(dead) > 0 {
+		t.Errorf("known are %q, %v\n%s", dead, err, &out)
+	}
+}

@@ -1,0 +1,60 @@
+package segment_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"testing"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/segment"
+	"vitrine/internal/netns"
+)
+
+// stuck is pairs of interfaces of which one cannot be removed at first.
+type stuck struct{ on string }
+
+var errStuck = errors.New("stuck")
+
+func (*stuck) Make(*segment.Segment) error                     { return nil }
+func (*stuck) Join(s *segment.Segment, end *segment.End) error { return s.Pair(end, 0) }
+
+func (w *stuck) Cut(s *segment.Segment, end *segment.End) error {
+	if end.Instance == w.on {
+		w.on = ""
+		return errStuck
+	}
+	return s.Unpair(end)
+}
+
+// TestCloseGoesOn where an instance cannot be detached: all else is removed, and
+// that one by the next call.
+func TestCloseGoesOn(t *testing.T) {
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	s, err := segment.New(segment.Config{Run: run, Kind: segment.Kind{Name: "stuck"}}, &stuck{on: "bono-1"})
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bono-1", "homer-1", "sprout-1"} {
+		if _, err := s.Attach(t.Context(), fabric.Port{Instance: name, NetNS: fabrictest.Place(t, run.ID, name)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []error{errStuck, nil, nil} {
+		if err := s.Close(t.Context()); !errors.Is(err, want) {
+			t.Errorf("closing: %v, want %v", err, want)
+		}
+		if _, err := os.Stat(s.Path()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the fabric's namespace is there: %v", err)
+		}
+	}
+	if left, err := fabrictest.Interfaces(netns.Path("vt-" + run.ID + "-bono-1")); err != nil || !slices.Equal(left, []string{"lo"}) {
+		t.Errorf("the instance has %q, %v", left, err)
+	}
+}

@@ -1,0 +1,52 @@
+package segment
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vitrine/internal/netns"
+)
+
+// steering says which CPUs do the kernel's receive work of an interface of the
+// host, by queue: "rx-0" (Linux, Documentation/networking/scaling.rst, "RPS").
+// Where that cannot be read nobody can have set it.
+func (l *Lender) steering(name string) map[string]string {
+	cpus := make(map[string]string)
+	_ = l.queues(name, func(file string) error {
+		is, err := os.ReadFile(file)
+		cpus[filepath.Base(filepath.Dir(file))] = strings.TrimSpace(string(is))
+		return err
+	})
+	return cpus
+}
+
+// steer has them do it again, unless they do.
+func (l *Lender) steer(name string, cpus map[string]string) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	return l.queues(name, func(file string) error {
+		was, known := cpus[filepath.Base(filepath.Dir(file))]
+		if is, err := os.ReadFile(file); err != nil || !known || strings.TrimSpace(string(is)) == was {
+			return err
+		}
+		return os.WriteFile(file, []byte(was), 0)
+	})
+}
+
+// queues calls do with the file of each receive queue.
+func (l *Lender) queues(name string, do func(file string) error) error {
+	return netns.Do(fmt.Sprintf("/proc/self/fd/%d", l.here.Fd()), func() error {
+		return netns.Sysfs(func(sysfs string) error {
+			files, err := filepath.Glob(filepath.Join(sysfs, "class/net", name, "queues/rx-*/rps_cpus"))
+			for _, file := range files {
+				if err == nil {
+					err = do(file)
+				}
+			}
+			return err
+		})
+	})
+}
