@@ -41,7 +41,7 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 	}
 	p := &Proxy{server: &s.core, steering: table.NewSteering(s.core.epochs, 8), meter: probe}
 	listener := max(0, slices.IndexFunc(s.core.places, func(l place) bool {
-		return (!from.IsValid() || l.is4 == from.Addr().Is4()) && !(l.Stream && parsed.NoLength)
+		return (!from.IsValid() || l.is4 == from.Addr().Is4()) && (!l.Stream || !parsed.NoLength)
 	}))
 	if !from.IsValid() {
 		from = s.core.places[listener].Address
