@@ -8,8 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"vitrine"
@@ -72,8 +75,8 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 	if _, err := os.Stat(final); err == nil { // somebody else has just made it
 		return final, nil
 	}
-	work := filepath.Join(c.Dir, kind, "."+key+".new")
-	if err := os.RemoveAll(work); err != nil { // of a process that was killed
+	work := c.work(kind, key)
+	if err := remove(work); err != nil { // of a process that was killed
 		return "", fmt.Errorf("cache: %w", err)
 	}
 	if err := os.Mkdir(work, 0o755); err != nil {
@@ -84,12 +87,45 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 		err = os.Rename(work, final)
 	}
 	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(work))
+		return "", errors.Join(err, remove(work))
 	}
 	return final, nil
 }
 
-// Drop removes <kind>/<key>; one that is not there is no error.
+// mountNames undoes how the kernel writes the names of mount points.
+var mountNames = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// remove removes a folder, but nothing of what is mounted below it: that is
+// detached. Programs that are killed may leave the like.
+func remove(dir string) error {
+	path, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mounts, err := procfs.GetMounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(mounts) {
+		point := mountNames.Replace(m.MountPoint)
+		if !strings.HasPrefix(point, path+"/") {
+			continue
+		}
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return &fs.PathError{Op: "unmount", Path: point, Err: err}
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// work is the folder that <kind>/<key> is before it is made, and while it is removed.
+func (c Cache) work(kind, key string) string { return filepath.Join(c.Dir, kind, "."+key+".new") }
+
+// Drop removes <kind>/<key>, all at once for who looks for it; one that is not
+// there is no error.
 func (c Cache) Drop(ctx context.Context, kind, key string) error {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
 		return fmt.Errorf("cache: %q of kind %q: not a name", key, kind)
@@ -103,7 +139,14 @@ func (c Cache) Drop(ctx context.Context, kind, key string) error {
 		return fmt.Errorf("cache %s: %w", final, err)
 	}
 	defer unlock()
-	return os.RemoveAll(final)
+	work := c.work(kind, key)
+	if err := remove(work); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	if err := os.Rename(final, work); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cache: %w", err)
+	}
+	return remove(work)
 }
 
 // lock waits for the lock of <kind>/<key>. The kernel lets go of it however its

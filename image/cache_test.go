@@ -8,6 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
 )
 
 func TestFindCache(t *testing.T) {
@@ -80,6 +84,34 @@ func TestOnceThatFailedLeavesNothing(t *testing.T) {
 	}
 	if _, err := c.Once(t.Context(), "kernel", "../k", nil); err == nil {
 		t.Error("a path for a key")
+	}
+}
+
+// TestOnceAfterMounts: what a build that was killed left mounted is detached, not
+// removed.
+func TestOnceAfterMounts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip(&vitrine.Unsupported{What: "mounting", Missing: "root"})
+	}
+	c := Cache{Dir: filepath.Join(t.TempDir(), "a cache")}
+	below := filepath.Join(c.Dir, "kernel", ".k.new", "root", "below")
+	if err := os.MkdirAll(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	kept := t.TempDir()
+	if err := unix.Mount(kept, below, "", unix.MS_BIND, ""); err != nil {
+		t.Skip(&vitrine.Unsupported{What: "mounting", Missing: err.Error()})
+	}
+	t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
+	file := filepath.Join(below, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Once(t.Context(), "kernel", "k", func(_ context.Context, dir string) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(kept, "file")); err != nil {
+		t.Errorf("what was mounted: %v", err)
 	}
 }
 

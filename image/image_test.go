@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"vitrine"
@@ -88,6 +89,64 @@ func TestDigestsAreOfWhatCounts(t *testing.T) {
 	if i := build(strings.ReplaceAll(sleeper, "[sleep", "[cat"), "docker"); i.Program == first.Program {
 		t.Error("another program has the same digest")
 	}
+}
+
+// TestBuildsAtATime: whoever waited for another to build the same application has
+// the image of his own description in the end.
+func TestBuildsAtATime(t *testing.T) {
+	p := &slowPacker{began: make(chan struct{}), goOn: make(chan struct{})}
+	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": p}}
+	theirs, err := load(t, sleeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := load(t, strings.ReplaceAll(sleeper, "well", "badly"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var other Image
+	done := make(chan error)
+	go func() {
+		var err error
+		other, err = s.Build(t.Context(), theirs, "process")
+		done <- err
+	}()
+	<-p.began
+	i, err := s.Build(&waiting{Context: t.Context(), goOn: p.goOn}, mine, "process")
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := s.Find("sleeper", "process"); err != nil || i.Digests != now.Digests || i.File != now.File || i.Configuration == other.Configuration {
+		t.Errorf("mine is %+v, the other %+v, and there is %+v, %v", i, other, now, err)
+	}
+}
+
+// A slowPacker's first image is there when it is told to go on.
+type slowPacker struct {
+	Layer
+	began, goOn chan struct{}
+	first       sync.Once
+}
+
+func (p *slowPacker) Pack(ctx context.Context, a *Application, t *Tree, dir string) (string, error) {
+	p.first.Do(func() {
+		close(p.began)
+		<-p.goOn
+	})
+	return p.Layer.Pack(ctx, a, t, dir)
+}
+
+// waiting is the context of somebody who, once he waits for something, tells
+// another to go on.
+type waiting struct {
+	context.Context
+	goOn chan struct{}
+	once sync.Once
+}
+
+func (w *waiting) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.goOn) })
+	return w.Context.Done()
 }
 
 // TestLibraries packs a program that finds a library beside itself, and that

@@ -76,28 +76,44 @@ func (s Store) Build(ctx context.Context, a *Application, substrate string) (Ima
 	if b.Tree, err = tree.Digest(); err != nil {
 		return Image{}, fmt.Errorf("image %s: %w", a.Name, err)
 	}
-	kind := imagesKind + substrate
-	if old, err := s.read(a.Name, substrate); err != nil || old.Tree != b.Tree || old.Key != b.Key {
+	for {
+		if old, err := s.read(a.Name, substrate); err == nil && old.Tree == b.Tree && old.Key == b.Key {
+			return s.Find(a.Name, substrate)
+		}
+		kind := imagesKind + substrate
 		if err := s.Cache.Drop(ctx, kind, a.Name); err != nil {
 			return Image{}, err
 		}
+		var i Image
+		folder, err := s.Cache.Once(ctx, kind, a.Name, func(ctx context.Context, dir string) (err error) {
+			i, err = s.pack(ctx, a, tree, b, substrate, dir)
+			return err
+		})
+		if err != nil {
+			return Image{}, fmt.Errorf("building image %s for %s: %w", a.Name, substrate, err)
+		}
+		if i.Name != "" { // else somebody else was faster, by whatever description
+			i.File = filepath.Join(folder, filepath.Base(i.File))
+			return i, nil
+		}
 	}
-	_, err = s.Cache.Once(ctx, kind, a.Name, func(ctx context.Context, dir string) error {
-		file, err := packer.Pack(ctx, a, tree, dir)
-		if err != nil {
-			return err
-		}
-		b.File = filepath.Base(file)
-		text, err := json.Marshal(b)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(dir, builtName), text, 0o644)
-	})
+}
+
+// pack makes an image in the folder.
+func (s Store) pack(ctx context.Context, a *Application, tree *Tree, b built, substrate, dir string) (Image, error) {
+	file, err := s.Packers[substrate].Pack(ctx, a, tree, dir)
 	if err != nil {
-		return Image{}, fmt.Errorf("building image %s for %s: %w", a.Name, substrate, err)
+		return Image{}, err
 	}
-	return s.Find(a.Name, substrate)
+	b.File = filepath.Base(file)
+	text, err := json.Marshal(b)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, builtName), text, 0o644)
+	}
+	if err != nil {
+		return Image{}, err
+	}
+	return s.image(a.Name, substrate, dir, b)
 }
 
 func (s Store) folder(name, substrate string) string {
@@ -127,7 +143,17 @@ func (s Store) Find(name, substrate string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
 	}
-	i := Image{Name: name, Substrate: substrate, File: filepath.Join(s.folder(name, substrate), b.File), Files: b.Files, Ports: b.Ports}
+	i, err := s.image(name, substrate, s.folder(name, substrate), b)
+	if err != nil {
+		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
+	}
+	return i, nil
+}
+
+// image is the one that is in the folder.
+func (s Store) image(name, substrate, folder string, b built) (Image, error) {
+	i := Image{Name: name, Substrate: substrate, File: filepath.Join(folder, b.File), Files: b.Files, Ports: b.Ports}
+	var err error
 	if i.Size, err = onDisk(i.File); err != nil {
 		return Image{}, err
 	}
@@ -136,7 +162,7 @@ func (s Store) Find(name, substrate string) (Image, error) {
 		i.Digests, err = content.Digests(b.Configuration)
 	}
 	if err != nil {
-		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
+		return Image{}, err
 	}
 	return i, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -82,7 +83,7 @@ func openProcess(_ context.Context, b *backends, network string, part spec.Node)
 
 func openDocker(ctx context.Context, b *backends, network string, part spec.Node) (place, error) {
 	c := dockerConfig()
-	c.Network, c.Folder = network, b.folder
+	c.Network, c.Folder, c.Run = network, b.folder, b.run
 	if err := part.Decode(&c); err != nil {
 		return nil, err
 	}
@@ -185,7 +186,8 @@ func machineVersion(ctx context.Context) string {
 
 // cleaners remove what dead runs left behind; interfaces that were lent to
 // instances go back before those are removed. A back end that this host does not
-// have left nothing.
+// have left nothing; what one left that cannot be asked is not known, and that is
+// what its cleaner says.
 func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
 	list := []substrate.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, sriov.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
 	for _, name := range substrateNames() {
@@ -194,9 +196,15 @@ func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			list = append(list, silent{fmt.Errorf("cleaning %s: %w", name, err)})
+			continue
 		}
 		list = append(list, p)
 	}
-	return append(list, imaged.Cleaner{Root: b.run.Root}), nil // once nothing uses them
+	return append(list, imaged.Cleaner{Root: b.run.Root}), context.Cause(ctx) // once nothing uses them
 }
+
+// silent is the cleaner of a back end that cannot be asked.
+type silent struct{ err error }
+
+func (s silent) Clean(context.Context) (removed []string, err error) { return nil, s.err }

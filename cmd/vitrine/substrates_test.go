@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/fabric/fabrictest"
+	"vitrine/substrate/imaged"
 	"vitrine/substrate/qemu/machine"
 )
 
@@ -29,6 +31,33 @@ func TestSubstrateVersions(t *testing.T) {
 		if got := b.substrateVersion(t.Context(), name); got != want {
 			t.Errorf("%s: version %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestCleanersGoOn: an engine that cannot be asked keeps no other cleaner from its
+// work, and says so itself.
+func TestCleanersGoOn(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "ssh://nowhere")
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	b, err := newBackends(run, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := b.cleaners(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []error
+	for _, c := range list {
+		if _, err := c.Clean(t.Context()); err != nil {
+			said = append(said, err)
+		}
+	}
+	if len(said) != 1 || !strings.Contains(said[0].Error(), "docker") {
+		t.Errorf("cleaners say %v; want one, of docker", said)
+	}
+	if _, ok := list[len(list)-1].(imaged.Cleaner); !ok {
+		t.Errorf("the last cleaner is a %T", list[len(list)-1])
 	}
 }
 

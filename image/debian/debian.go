@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -224,13 +225,17 @@ func (b Builder) chroot(ctx context.Context, root, script string, args ...string
 	return b.run(ctx, append([]string{"chroot", root, "/bin/sh", "-euc", script, "sh"}, args...)...)
 }
 
-// run runs a program; its error has the end of what it printed.
+// run runs a program; its error has the end of what it printed. All that it starts
+// and mounts, as debootstrap does in its target, ends with it, and it with ours.
 func (b Builder) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = append(slices.Clone(b.Environ), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
-	// All that it starts ends with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid: true, Pdeathsig: syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, // whose mounts are private
+	}
+	runtime.LockOSThread() // for Pdeathsig
+	defer runtime.UnlockOSThread()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Stdin = io.NopCloser(strings.NewReader(""))

@@ -1,11 +1,17 @@
 package debian
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/image"
@@ -46,6 +52,35 @@ func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "debugfs", "-R", "ls -p /lib/modules", base.Disk).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "/"+base.Version+"/") {
 		t.Errorf("no modules of %s on the disk: %v\n%s", base.Version, err, out)
+	}
+}
+
+// TestBuildLeavesNoMount: what a program that is killed has mounted is gone with it.
+func TestBuildLeavesNoMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip(&vitrine.Unsupported{What: "mounting", Missing: "root"})
+	}
+	dir := t.TempDir()
+	target, mounted := filepath.Join(dir, "target"), filepath.Join(dir, "mounted")
+	if err := errors.Join(os.Mkdir(target, 0o755), unix.Mkfifo(mounted, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = os.ReadFile(mounted)
+		cancel()
+	}()
+	b := builder(t)
+	b.Logger = slog.New(slog.DiscardHandler)
+	err := b.run(ctx, "/bin/sh", "-euc", `mount -t proc proc "$1"; setsid sleep 3600 & echo > "$2"; sleep 3600`, "sh", target, mounted)
+	if errors.Is(err, unix.EPERM) {
+		t.Skip(&vitrine.Unsupported{What: "mounting", Missing: err.Error()})
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := os.Remove(target); err != nil {
+		t.Error(err)
 	}
 }
 

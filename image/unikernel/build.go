@@ -55,8 +55,10 @@ func runWith(ctx context.Context, watch io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	// The same kernel, whoever builds it and when.
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=vitrine", "KBUILD_BUILD_HOST=vitrine")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	runtime.LockOSThread() // for Pdeathsig
+	defer runtime.UnlockOSThread()
 	out, err := os.CreateTemp("", "vitrine-build-")
 	if err != nil {
 		return err

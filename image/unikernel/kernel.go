@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"vitrine"
@@ -107,12 +109,20 @@ func (b Builder) source() (path, key string, err error) {
 	return path, fmt.Sprintf("%s-%x", name, digest.Sum(nil)[:6]), nil
 }
 
-// compareVersions orders linux-source-6.1 before linux-source-6.12.
-func compareVersions(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
+// compareVersions orders linux-source-5.10 before linux-source-6.1, and that before
+// linux-source-6.12.
+func compareVersions(a, b string) int { return slices.Compare(versionOf(a), versionOf(b)) }
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// versionOf is the numbers in the name of a source.
+func versionOf(path string) []int {
+	var all []int
+	for _, text := range numbers.FindAllString(filepath.Base(path), -1) {
+		n, _ := strconv.Atoi(text) // digits alone
+		all = append(all, n)
 	}
-	return strings.Compare(a, b)
+	return all
 }
 
 const kernelKind = "kernels"

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 
 	"vitrine"
@@ -26,6 +27,14 @@ func base(t *testing.T) Base {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func TestNewestSource(t *testing.T) {
+	sources := []string{"/usr/src/linux-source-6.12.tar.xz", "/usr/src/linux-source-5.10.tar.xz", "/usr/src/linux-source-6.1.tar.xz"}
+	slices.SortFunc(sources, compareVersions)
+	if want := []string{"/usr/src/linux-source-5.10.tar.xz", "/usr/src/linux-source-6.1.tar.xz", "/usr/src/linux-source-6.12.tar.xz"}; !slices.Equal(sources, want) {
+		t.Errorf("from the oldest to the newest %q", sources)
+	}
 }
 
 func TestUnikernelBase(t *testing.T) {

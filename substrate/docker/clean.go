@@ -3,8 +3,10 @@ package docker
 import (
 	"context"
 	"errors"
+	"slices"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 
@@ -12,16 +14,24 @@ import (
 )
 
 // Clean removes the containers and images of runs that are no longer alive. A
-// run is ours to judge when it was known in the same folder of runs; those of
-// other users, and whatever carries no label of ours, are left alone.
+// run is ours to judge when it was known in the same folder of runs, and its
+// containers run on this host; those of other users, and whatever carries no
+// label of ours, are left alone.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	containers, err := s.containersWith(ctx, labelInstance, labelRoot+"="+s.config.Runs)
 	if err != nil {
 		return nil, err
 	}
+	elsewhere, err := s.elsewhere(ctx, containers)
+	if err != nil {
+		return nil, err
+	}
+	dead := func(labels map[string]string) bool {
+		return !elsewhere[labels[labelRun]] && !runs.Alive(s.config.Runs, labels[labelRun])
+	}
 	var failed error
 	for _, c := range containers {
-		if runs.Alive(s.config.Runs, c.Labels[labelRun]) {
+		if !dead(c.Labels) {
 			continue
 		}
 		if err := s.removeContainer(ctx, c.ID); err != nil {
@@ -30,23 +40,64 @@ func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 		}
 		removed = append(removed, "docker container "+nameOf(c.Names, c.ID))
 	}
-	images, err := call(ctx, s.engine, "list images", func(ctx context.Context) ([]image.Summary, error) {
-		return s.api.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(
-			filters.Arg("label", labelRun), filters.Arg("label", labelRoot+"="+s.config.Runs))})
-	})
-	failed = errors.Join(failed, err)
-	for _, i := range images {
-		if runs.Alive(s.config.Runs, i.Labels[labelRun]) {
+	made, err := s.cleanImages(ctx, dead)
+	loaded, left := s.cleanLoaded(ctx)
+	return slices.Concat(removed, made, loaded), errors.Join(failed, err, left)
+}
+
+// elsewhere are the runs whose containers run, but not here: they have a folder
+// of runs of their own, by the same name, that says whether they are alive.
+func (s *Substrate) elsewhere(ctx context.Context, containers []container.Summary) (map[string]bool, error) {
+	elsewhere := make(map[string]bool)
+	for _, c := range containers {
+		run := c.Labels[labelRun]
+		away, known := elsewhere[run]
+		if known && !away || runs.Alive(s.config.Runs, run) {
 			continue
 		}
-		switch err := s.removeImage(ctx, i.ID); {
-		case err == nil:
-			removed = append(removed, "docker image "+nameOf(i.RepoTags, i.ID))
-		case !cerrdefs.IsConflict(err): // a live run uses it
-			failed = errors.Join(failed, err)
+		state, err := s.inspect(ctx, c.ID)
+		if cerrdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if state.Pid != 0 {
+			elsewhere[run] = !isHere(c.ID, state.Pid)
 		}
 	}
-	return removed, failed
+	return elsewhere, nil
+}
+
+// cleanImages removes the images made by dead runs. The engine does not list one
+// that another was made from before that is gone.
+func (s *Substrate) cleanImages(ctx context.Context, dead func(labels map[string]string) bool) (removed []string, err error) {
+	for more := true; more; {
+		images, err := call(ctx, s.engine, "list images", func(ctx context.Context) ([]image.Summary, error) {
+			return s.api.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(
+				filters.Arg("label", labelRun), filters.Arg("label", labelRoot+"="+s.config.Runs))})
+		})
+		if err != nil {
+			return removed, err
+		}
+		var failed error
+		more = false
+		for _, i := range images {
+			if !dead(i.Labels) {
+				continue
+			}
+			switch err := s.removeImage(ctx, i.ID); {
+			case err == nil:
+				removed, more = append(removed, "docker image "+nameOf(i.RepoTags, i.ID)), true
+			case !cerrdefs.IsConflict(err): // a live run uses it
+				failed = errors.Join(failed, err)
+			}
+		}
+		if failed != nil {
+			return removed, failed
+		}
+	}
+	return removed, nil
 }
 
 func nameOf(names []string, id string) string {

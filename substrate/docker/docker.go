@@ -51,6 +51,8 @@ type Config struct {
 
 	Folder string `yaml:"-" json:"-"` // relative sources of mounts are below it: the deployment's
 	Runs   string `yaml:"-" json:"-"` // root of internal/runs; empty: runs.DefaultRoot()
+
+	Run *runs.Run `yaml:"-" json:"-"` // has a record of the images that Load gives the engine; nil: none has
 }
 
 // A Mount shows a file or folder of the host inside the instances.
@@ -107,7 +109,7 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	}
 	return &Substrate{
 		config: config, engine: e, pause: pause, namespaces: namespaces,
-		images: gallery{e: e, root: config.Runs, have: make(map[string]picture)},
+		images: gallery{e: e, root: config.Runs, run: config.Run, have: make(map[string]picture)},
 		alive:  make(map[*Instance]struct{}),
 	}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"vitrine"
+	"vitrine/internal/runs"
 )
 
 // A picture is an image that containers can be made from, and of its
@@ -30,7 +31,14 @@ type gallery struct {
 	root string             // of runs, for the images' label
 	mu   sync.Mutex         // held while an image is pulled or made, so that it is done once
 	have map[string]picture // by reference, or by file identity for static programs
-	made []string           // ids of the images that this value made, for removeMade
+	run  *runs.Run          // nil: none has a record of what is loaded
+	made []made             // the images that this value made, for removeMade
+}
+
+// A made image is one that was not there before.
+type made struct {
+	id     string
+	record string // its name, of recordKind; empty: the image has a label
 }
 
 // byReference finds a local image, or pulls it. The id is kept, so that all
@@ -111,15 +119,20 @@ func lastStatus(progress io.Reader) (string, error) {
 	}
 }
 
-// removeMade removes the images that this value made and nobody else uses now.
+// removeMade removes the images that this value made and nobody else uses now. The
+// others are for cleaning, later.
 func (g *gallery) removeMade(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var left []string
+	var left []made
 	var failed error
-	for _, id := range g.made {
-		if err := g.e.removeImage(ctx, id); err != nil && !cerrdefs.IsConflict(err) {
-			left = append(left, id)
+	for _, m := range g.made {
+		err := g.e.removeImage(ctx, m.id)
+		if err == nil {
+			err = g.erase(m.record)
+		}
+		if err != nil && !cerrdefs.IsConflict(err) {
+			left = append(left, m)
 			failed = errors.Join(failed, err)
 		}
 	}

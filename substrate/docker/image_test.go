@@ -42,6 +42,8 @@ func TestDockerSubstrateImages(t *testing.T) {
 		"FullDisk":      testFullDisk,
 		"HostNetwork":   testHostNetwork,
 		"Foreign":       testForeignLeftAlone,
+		"Installed":     testInstalledCleaned,
+		"Loaded":        testLoaded,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -5,9 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
+
+	"vitrine/internal/runs"
 )
+
+// recordKind is where a run records which images it gives the engine, by the
+// archive's id: the reference, and the id that it had there before, if any. Such
+// an image has no label, for it is the same to the bit everywhere.
+const recordKind = "docker-image"
 
 // Load gives the engine the image of an archive (docker load), unless it has it,
 // and gives what to call it in a Spec. The id is the image's own; an engine that
@@ -17,12 +25,39 @@ func (s *Substrate) Load(ctx context.Context, archive, id, reference string) (st
 	g := &s.images
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p, err := g.inspect(ctx, id); err == nil || !cerrdefs.IsNotFound(err) {
+	known := id
+	if p, ok := g.have[id]; ok {
+		known = p.id
+	}
+	if p, err := g.inspect(ctx, known); err == nil || !cerrdefs.IsNotFound(err) {
 		return p.id, err
 	}
+	was, err := g.inspect(ctx, reference)
+	if err != nil && !cerrdefs.IsNotFound(err) {
+		return "", err
+	}
+	if err := g.record(id, reference+" "+was.id); err != nil {
+		return "", err
+	}
+	if err := g.load(ctx, archive); err != nil {
+		return "", err
+	}
+	p, err := g.inspect(ctx, reference)
+	if err != nil {
+		return "", fmt.Errorf("after loading it: %w", err)
+	}
+	g.have[id] = p
+	if p.id == was.id { // the engine had it
+		return p.id, g.erase(id)
+	}
+	g.made = append(g.made, made{id: p.id, record: id})
+	return p.id, nil
+}
+
+func (g *gallery) load(ctx context.Context, archive string) error {
 	f, err := os.Open(archive)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer f.Close()
 	loaded, err := g.e.api.ImageLoad(ctx, f)
@@ -30,13 +65,39 @@ func (s *Substrate) Load(ctx context.Context, archive, id, reference string) (st
 		_, err = lastStatus(loaded.Body)
 		err = errors.Join(err, loaded.Body.Close())
 	}
-	if err = g.e.explain(ctx, "load the image "+archive, err); err != nil {
-		return "", err
+	return g.e.explain(ctx, "load the image "+archive, err)
+}
+
+func (g *gallery) record(name, value string) error {
+	if g.run == nil {
+		return nil
 	}
-	p, err := g.inspect(ctx, reference)
-	if err != nil {
-		return "", fmt.Errorf("after loading it: %w", err)
+	return g.run.Record(recordKind, name, []byte(value))
+}
+
+func (g *gallery) erase(name string) error {
+	if g.run == nil || name == "" {
+		return nil
 	}
-	g.made = append(g.made, p.id)
-	return p.id, nil
+	return g.run.Erase(recordKind, name)
+}
+
+// cleanLoaded removes the images that dead runs gave the engine.
+func (s *Substrate) cleanLoaded(ctx context.Context) (removed []string, err error) {
+	return runs.EachDead(s.config.Runs, func(run string) ([]string, error) {
+		return runs.Undo(s.config.Runs, run, recordKind, func(_ string, value []byte) (string, error) {
+			reference, was, _ := strings.Cut(string(value), " ")
+			p, err := s.images.inspect(ctx, reference)
+			if cerrdefs.IsNotFound(err) || err == nil && p.id == was {
+				return "", nil
+			}
+			if err == nil {
+				err = s.removeImage(ctx, p.id)
+			}
+			if err != nil {
+				return "", err
+			}
+			return "docker image " + reference, nil
+		})
+	})
 }

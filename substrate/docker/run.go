@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -170,8 +169,7 @@ func (s *Substrate) execEnd(ctx context.Context, id, exec string) error {
 // killTree kills a process of a container and its descendants: the engine has
 // no call that ends a command begun in a running container.
 func killTree(id string, root int) error {
-	groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", root)) // fails when there is no such process
-	if root <= 1 || !strings.Contains(string(groups), id) {
+	if root <= 1 || !isHere(id, root) {
 		return nil // it has ended, and its number may be another's by now
 	}
 	all, err := procfs.AllProcs()

@@ -47,11 +47,9 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Another host's engine, or one in a virtual machine, tells process ids that
-	// mean somebody else here, and its namespaces cannot be wired from here. The
+	// The namespaces of containers that are not here cannot be wired from here. The
 	// program's name would not tell: start returns a moment before its exec.
-	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", state.Pid))
-	if err != nil || !strings.Contains(string(cgroups), id) {
+	if !isHere(id, state.Pid) {
 		return &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine of this very host that makes cgroups: the containers of %s are not seen here", i.s.host),
 			Do: "run vitrine where the engine runs, in the same PID namespace"}
 	}
@@ -59,6 +57,14 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 		i.netns = fmt.Sprintf("/proc/%d/ns/net", state.Pid)
 	}
 	return nil
+}
+
+// isHere says whether the process that the engine tells is that of the container.
+// Another host's engine, or one in a virtual machine, tells process ids that mean
+// somebody else here, or nobody.
+func isHere(id string, pid int) bool {
+	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	return err == nil && strings.Contains(string(cgroups), id)
 }
 
 // createFrom makes a container of a picture, or of a static program's image.

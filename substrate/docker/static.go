@@ -122,7 +122,7 @@ func (g *gallery) makeStatic(ctx context.Context, run, tag string, s static) err
 	layer.CloseWithError(io.ErrClosedPipe) // ends the writer when the engine took not all
 	<-written
 	if err == nil {
-		g.made = append(g.made, id)
+		g.made = append(g.made, made{id: id})
 	}
 	return g.e.explain(ctx, "make the image "+tag, err)
 }

@@ -63,6 +63,9 @@ func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, err
 	r := &command{client: g.agent, done: make(chan struct{}), stdout: out, stderr: log}
 	request := guest.Request{Op: guest.OpStart, Command: &guest.Command{Args: c.Args, Env: c.Env, Dir: dir}}
 	if err := g.agent.request(ctx, request, r, nil); err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(err, in.end(ctx, r))
+		}
 		r.closed()
 		return nil, err
 	}
@@ -99,7 +102,7 @@ func (in *Instance) boot(ctx context.Context) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.guest = g
+	in.guest, in.used = g, true
 	return g, nil
 }
 
@@ -122,6 +125,9 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	err = g.agent.ready(ctx)
 	if err == nil {
 		err = g.agent.ask(ctx, guest.Request{Op: guest.OpSetup, Setup: in.setup()})
+	}
+	if err == nil && in.used { // what an earlier machine left there is not the host's
+		err = g.agent.ask(ctx, guest.Request{Op: guest.OpRemove, Path: in.spec.Dir})
 	}
 	for _, path := range in.substrate.config.Files {
 		if err == nil {

@@ -23,7 +23,7 @@ type client struct {
 	conn net.Conn
 	out  *guest.Writer
 
-	putting sync.Mutex // a file's data follow its request with no other between
+	sending chan struct{} // has room for one: a file's data follow its request with no other between
 
 	mu       sync.Mutex
 	number   uint32
@@ -41,7 +41,7 @@ type client struct {
 // port.
 func newClient(conn net.Conn, readings io.Writer) *client {
 	c := &client{
-		conn: conn, out: guest.NewWriter(conn), readings: readings,
+		conn: conn, out: guest.NewWriter(conn), readings: readings, sending: make(chan struct{}, 1),
 		answers: make(map[uint32]chan guest.Answer), commands: make(map[uint32]*command),
 		hello: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -95,8 +95,11 @@ func (c *client) take(f guest.Frame) error {
 		if err := json.Unmarshal(f.Payload, &a); err != nil {
 			return fmt.Errorf("an answer of the agent: %w", err)
 		}
-		if answer != nil {
+		switch {
+		case answer != nil:
 			answer <- a // has room for one
+		case r != nil && a.Error != "": // nobody waits for it any more
+			r.unstarted(errors.New(a.Error))
 		}
 	case guest.KindStdout, guest.KindStderr:
 		if r != nil {
@@ -177,7 +180,7 @@ func (c *client) ask(ctx context.Context, r guest.Request) error {
 }
 
 // request sends a request, of a command or of a file with its data, and waits
-// for the answer.
+// for the answer. When ctx ends first, the command may run, or be about to.
 func (c *client) request(ctx context.Context, r guest.Request, run *command, data io.Reader) error {
 	answer := make(chan guest.Answer, 1)
 	c.mu.Lock()
@@ -198,20 +201,19 @@ func (c *client) request(ctx context.Context, r guest.Request, run *command, dat
 		delete(c.answers, number)
 		c.mu.Unlock()
 	}()
-	if err := c.send(number, r, data); err != nil {
-		return fmt.Errorf("asking the virtual machine's agent: %w", err)
+	if err := c.send(ctx, number, r, data); err != nil {
+		err = fmt.Errorf("asking the virtual machine's agent: %w", err)
+		run.unstarted(err)
+		return err
 	}
 	select {
 	case a := <-answer:
 		if a.Error == "" {
 			return nil
 		}
-		if run != nil { // it was never there
-			c.mu.Lock()
-			delete(c.commands, number)
-			c.mu.Unlock()
-		}
-		return errors.New(a.Error)
+		err := errors.New(a.Error)
+		run.unstarted(err)
+		return err
 	case <-c.ended:
 		return c.err
 	case <-ctx.Done():
@@ -219,17 +221,44 @@ func (c *client) request(ctx context.Context, r guest.Request, run *command, dat
 	}
 }
 
-func (c *client) send(number uint32, r guest.Request, data io.Reader) error {
-	c.putting.Lock()
-	defer c.putting.Unlock()
+// send writes a request and its data as far as ctx lets it; nothing can follow one
+// that is cut off.
+func (c *client) send(ctx context.Context, number uint32, r guest.Request, data io.Reader) error {
+	select {
+	case c.sending <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.sending }()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	late := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
+		close(late)
+	})
+	err := c.write(number, r, data)
+	if !stop() {
+		<-late
+		_ = c.conn.SetWriteDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = c.conn.Close()
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return err
+}
+
+func (c *client) write(number uint32, r guest.Request, data io.Reader) error {
 	if err := c.out.Value(guest.KindRequest, number, r); err != nil {
 		return err
 	}
 	buf := make([]byte, 256<<10)
 	for left := r.Size; data != nil && left > 0; {
 		n, err := io.ReadFull(data, buf[:min(left, int64(len(buf)))])
-		if err != nil { // the agent waits for what was promised
-			return errors.Join(err, c.conn.Close())
+		if err != nil {
+			return err
 		}
 		if err := c.out.Frame(guest.Frame{Kind: guest.KindData, Number: number, Payload: buf[:n]}); err != nil {
 			return err
@@ -305,11 +334,21 @@ func (r *command) printed(stderr bool, b []byte) {
 }
 
 func (r *command) exited(err error) {
+	r.mu.Lock()
 	if !r.ended() {
 		r.err = err
 		close(r.done)
 	}
+	r.mu.Unlock()
 	r.client.forget(r.number)
+}
+
+// unstarted is how a command ends that was never there.
+func (r *command) unstarted(err error) {
+	if r != nil {
+		r.closed()
+		r.exited(err)
+	}
 }
 
 func (r *command) closed() {

@@ -30,6 +30,7 @@ type Instance struct {
 
 	booting sync.Mutex // held while the machine is started or removed
 	guest   *running   // nil: none
+	used    bool       // a machine has run from the disk
 	wired   bool
 	link    *machine.Link
 	removed bool

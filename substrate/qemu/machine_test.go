@@ -261,6 +261,29 @@ func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// TestQemuMachineIsStartedAgain: one that ended runs the agent's program again, and
+// has the instance's folder as the host has it by then.
+func TestQemuMachineIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s, run := newSubstrate(t, nil)
+	spec := small(t, run, "sprout-1")
+	in := create(t, s, spec)
+	old := filepath.Join(spec.Dir, "old")
+	if err := os.WriteFile(old, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agentRunsCommands(t, in)
+	output(t, in, `cd "$1"; test -e old; touch mine /root/kept; sync`, spec.Dir)
+	if err := errors.Join(in.guest.machine.Stop(t.Context()), os.Remove(old)); err != nil {
+		t.Fatal(err)
+	}
+	<-in.guest.agent.ended
+	agentRunsCommands(t, in)
+	if got := output(t, in, `ls "$1"; ls /root`, spec.Dir); got != "kept" {
+		t.Errorf("the machine that was started again has %q", got)
+	}
+}
+
 // TestQemuAgentIsStatic: a guest may have no libraries.
 func TestQemuAgentIsStatic(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.Agent = []string{"/bin/sh"} })

@@ -117,13 +117,17 @@ func (a *agent) do(number uint32, r Request) error {
 	return fmt.Errorf("no request %q", r.Op)
 }
 
-// own makes a link to this program, which need not be sent again.
+// own makes a link to this program, which need not be sent again, in place of
+// what is there: the disk of a machine that is started again may have one.
 func own(path string) error {
 	program, err := os.Executable()
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
-	if err != nil {
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.Symlink(program, path)

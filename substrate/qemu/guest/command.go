@@ -230,7 +230,8 @@ func (a *agent) end(ctx context.Context, number uint32) error {
 	if r == nil {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(r.group, "cgroup.kill"), []byte("1"), 0); err != nil {
+	err := os.WriteFile(filepath.Join(r.group, "cgroup.kill"), []byte("1"), 0)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) { // it has just ended
 		return err
 	}
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -1,0 +1,165 @@
+package docker
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cerrdefs "github.com/containerd/errdefs"
+
+	"vitrine"
+	"vitrine/image"
+	"vitrine/substrate"
+	"vitrine/substrate/docker/dockertest"
+)
+
+// cleanEnv names the folder of runs to clean, elsewhere.
+const cleanEnv = "DOCKER_TEST_CLEAN"
+
+// TestDockerSubstrateCleanElsewhere: what runs on another host is left alone, which
+// one that has process ids of its own is like.
+func TestDockerSubstrateCleanElsewhere(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip(&vitrine.Unsupported{What: "process ids of its own", Missing: "root"})
+	}
+	t.Setenv("DOCKER_HOST", dockertest.Start(t))
+	s, run := open(t, filepath.Join(t.TempDir(), "runs"))
+	if _, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "c-1", Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--fork", "--pid", "--mount-proc", os.Args[0], "-test.run=^TestCleanHelper$", "-test.v")
+	cmd.Env = append(os.Environ(), cleanEnv+"="+s.config.Runs)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "removed []") {
+		t.Errorf("elsewhere: %v\n%s", err, out)
+	}
+	if removed, err := s.Clean(t.Context()); err != nil || len(removed) != 2 {
+		t.Errorf("Clean removed %q, %v; want the sandbox and its image", removed, err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCleanHelper(t *testing.T) {
+	root := os.Getenv(cleanEnv)
+	if root == "" {
+		t.Skip("a part of TestDockerSubstrateCleanElsewhere")
+	}
+	s, err := New(t.Context(), Config{Host: os.Getenv("DOCKER_HOST"), Runs: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed, err := s.Clean(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("removed %q", removed)
+}
+
+// testInstalledCleaned: one cleaning removes all images of a chain.
+func testInstalledCleaned(b *bed) {
+	in, _ := b.create("c-1", b.image)
+	for _, file := range []string{"/first", "/second", "/third"} {
+		if err := in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "write", file, "1"}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := b.run.Close(); err != nil {
+		b.Fatal(err)
+	}
+	removed, err := b.s.Clean(b.ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if left, err := labelled(b.T, b.run.ID); err != nil || len(left) > 0 {
+		b.Errorf("Clean removed %q and left %q, %v", removed, left, err)
+	}
+}
+
+// testLoaded: an image that the engine is given goes with Close or, when its run is
+// killed, by cleaning; one that a user had stays.
+func testLoaded(b *bed) {
+	b.s.config.Run, b.s.images.run = b.run, b.run
+	archive := b.save(b.image)
+	id, err := image.ContainerID(archive)
+	if err != nil {
+		b.Fatal(err)
+	}
+	killed := filepath.Join(b.s.config.Runs, "aaaaaaaa")
+	for _, tt := range []struct {
+		name            string
+		had, counts     bool // the user has it; the engine counts as the archive does
+		killed, isThere bool
+	}{
+		{"gone with Close", false, true, false, false},
+		{"gone with Close", false, false, false, false},
+		{"cleaned", false, false, true, false},
+		{"the user's", true, true, false, true},
+		{"the user's, by another id", true, false, false, true},
+		{"the user's, and cleaned", true, false, true, true},
+	} {
+		if tt.had {
+			err = b.s.images.load(b.ctx, archive)
+		} else {
+			err = b.s.removeImage(b.ctx, b.image)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		name := id
+		if !tt.counts {
+			name = strings.Repeat("0", 64)
+		}
+		for range 2 { // two instances
+			if _, err := b.s.Load(b.ctx, archive, name, b.image); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if tt.killed {
+			b.s.images.made = nil
+			clear(b.s.images.have)
+			if err := os.CopyFS(killed, os.DirFS(b.run.Dir())); err != nil {
+				b.Fatal(err)
+			}
+			removed, err := b.s.Clean(b.ctx)
+			if err := errors.Join(err, os.RemoveAll(killed), b.s.images.erase(name)); err != nil || len(removed) > 0 == tt.isThere {
+				b.Errorf("%s: Clean removed %q, %v", tt.name, removed, err)
+			}
+		}
+		if err := b.s.images.removeMade(b.ctx); err != nil {
+			b.Error(err)
+		}
+		if _, err := b.s.images.inspect(b.ctx, b.image); cerrdefs.IsNotFound(err) == tt.isThere {
+			b.Errorf("%s: the image in the end: %v", tt.name, err)
+		}
+		if records, err := os.ReadDir(filepath.Join(b.run.Dir(), recordKind)); err != nil && !errors.Is(err, os.ErrNotExist) || len(records) > 0 {
+			b.Errorf("%s: records left: %v, %v", tt.name, records, err)
+		}
+	}
+}
+
+// save writes the engine's image to an archive.
+func (b *bed) save(reference string) string {
+	b.Helper()
+	from, err := b.s.api.ImageSave(b.ctx, []string{reference})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(filepath.Join(b.TempDir(), "archive"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return to.Name()
+}

@@ -1,0 +1,101 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"vitrine"
+	"vitrine/substrate"
+	"vitrine/substrate/qemu/guest"
+)
+
+// TestClientCopiesNoLongerThanItsContext: an agent that stands still in the middle
+// of a file does not hold its host up, neither who copies nor who waits for that.
+func TestClientCopiesNoLongerThanItsContext(t *testing.T) {
+	near, far := net.Pipe()
+	c := newClient(near, nil)
+	t.Cleanup(c.close)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	copied := make(chan error)
+	go func() { copied <- c.put(ctx, file, "/file") }()
+	in := bufio.NewReader(far)
+	if f, err := guest.ReadFrame(in); err != nil || f.Kind != guest.KindRequest {
+		t.Fatalf("a frame of kind %q, %v", f.Kind, err)
+	}
+	waiting, stop := context.WithCancel(t.Context())
+	stop()
+	if err := c.ask(waiting, guest.Request{Op: guest.OpHas}); !errors.Is(err, context.Canceled) {
+		t.Errorf("what waits for the copy ends with %v", err)
+	}
+	cancel()
+	if err := <-copied; !errors.Is(err, context.Canceled) {
+		t.Errorf("the copy ends with %v", err)
+	}
+	<-c.ended
+	if err := c.ask(t.Context(), guest.Request{Op: guest.OpHas}); err == nil {
+		t.Error("a request after one that was cut off")
+	}
+}
+
+// TestBeginLeavesNothingRunning: a command that nobody waits for any more is ended,
+// also when it did not start in the end.
+func TestBeginLeavesNothingRunning(t *testing.T) {
+	for _, failed := range []string{"", "no such program"} {
+		near, far := net.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan uint32, 1)
+		go agentThatIsLate(far, cancel, guest.Answer{Error: failed}, ended)
+		c := newClient(near, nil)
+		in := &Instance{
+			spec: substrate.Spec{Dir: t.TempDir()}, substrate: &Substrate{config: Config{Logger: slog.New(slog.DiscardHandler)}},
+			guest: &running{agent: c, mirror: mirror{known: make(map[string]stamp)}},
+		}
+		r, err := in.begin(ctx, vitrine.Command{Args: []string{"program"}})
+		if r != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("it begins with %v", err)
+		}
+		if number, started := <-ended, c.number-1; number != started {
+			t.Errorf("asked to end command %d, want %d", number, started)
+		}
+		c.close()
+	}
+}
+
+// agentThatIsLate does not answer that a command started before it is to end it.
+func agentThatIsLate(port net.Conn, cancel func(), start guest.Answer, ended chan<- uint32) {
+	in, out := bufio.NewReader(port), guest.NewWriter(port)
+	for {
+		f, err := guest.ReadFrame(in)
+		if err != nil {
+			return
+		}
+		var r guest.Request
+		err = json.Unmarshal(f.Payload, &r)
+		switch r.Op {
+		case guest.OpStart:
+			cancel()
+			continue
+		case guest.OpEnd:
+			ended <- r.Target
+			err = errors.Join(err, out.Value(guest.KindAnswer, r.Target, start))
+			if start.Error == "" {
+				err = errors.Join(err, out.Value(guest.KindExit, r.Target, guest.Exit{Error: "signal: killed"}), out.Frame(guest.Frame{Kind: guest.KindClosed, Number: r.Target}))
+			}
+		}
+		if err := errors.Join(err, out.Value(guest.KindAnswer, f.Number, guest.Answer{})); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			panic(err)
+		}
+	}
+}
