@@ -175,7 +175,7 @@ type Engine interface {
 	// version from; 0: from now. The first event is Started. It ends with an
 	// error: ctx's, ErrClosed, or *Behind when the changes asked for, or those a slow
 	// receiver did not take in time, are no longer kept: then Scan, and watch
-	// anew. A slow receiver costs no memory.
+	// anew. What a slow receiver costs is bounded.
 	Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*Event, error]
 
 	// Close ends watches and sweeping, and frees what the engine holds.

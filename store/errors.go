@@ -57,6 +57,14 @@ func (e *TooLarge) Error() string {
 	return fmt.Sprintf("store: %s of %d is over the limit of %d", e.What, e.Size, e.Limit)
 }
 
+// Apart says whether the ops of a Write that failed may be done each on its own: one of
+// their records was changed, or together they are too many.
+func Apart(err error) bool {
+	var conflict *Conflict
+	var large *TooLarge
+	return errors.As(err, &conflict) || errors.As(err, &large)
+}
+
 // Invalid is the error of a request that no engine takes.
 type Invalid struct {
 	Found string

@@ -32,6 +32,7 @@ type Config struct {
 	Dial      time.Duration // default 5 s
 	Sweep     time.Duration // how often expired records are looked for; default 250 ms
 	Behind    int           // events that a slow receiver may be behind; default 1024
+	Bytes     int64         // of those events; default 16 MiB
 
 	Now    func() time.Time // the clock that expires records; required
 	Logger *slog.Logger     // required
@@ -57,6 +58,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	setDefault(&c.Dial, 5*time.Second)
 	setDefault(&c.Sweep, 250*time.Millisecond)
 	setDefault(&c.Behind, 1024)
+	setDefault(&c.Bytes, 16<<20)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: c.TLS, DialTimeout: c.Dial,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, Logger: zap.NewNop(),

@@ -133,10 +133,24 @@ func TestCompacted(t *testing.T) {
 }
 
 // TestSlowWatcher: a receiver that takes nothing is told that it is behind, and what
-// it is owed is bounded.
+// it is owed is bounded, by number and by size.
 func TestSlowWatcher(t *testing.T) {
-	e := open(t, etcd.Config{Endpoints: []string{serve(t)}, Behind: 16, Now: time.Now})
-	taken := 0
+	endpoint := serve(t)
+	for name, c := range map[string]etcd.Config{"events": {Behind: 16}, "bytes": {Bytes: 17 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			c.Endpoints, c.Prefix, c.Now = []string{endpoint}, name+"/", time.Now
+			if taken := takeNothing(t, open(t, c)); taken > 17 {
+				t.Errorf("%d events kept for a receiver that may be 16 behind", taken)
+			}
+		})
+	}
+}
+
+// takeNothing waits for the end of a watch while records of 1 KiB are written, and
+// gives how many of them it was left with.
+func takeNothing(t *testing.T, e *etcd.Engine) (taken int) {
+	t.Helper()
+	value := make([]byte, 1<<10)
 	for v, err := range e.Watch(t.Context(), "s", "", 0) {
 		if err != nil {
 			var behind *store.Behind
@@ -147,7 +161,7 @@ func TestSlowWatcher(t *testing.T) {
 		}
 		if v.Change == store.Started {
 			for range 200 {
-				if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a"}); err != nil {
+				if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a", Value: value}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -155,7 +169,5 @@ func TestSlowWatcher(t *testing.T) {
 		}
 		taken++
 	}
-	if taken > 17 {
-		t.Errorf("%d events kept for a receiver that may be 16 behind", taken)
-	}
+	return taken
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -38,27 +39,54 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			yield(nil, err)
 			return
 		}
-		events := make(chan *store.Event, e.config.Behind)
+		q := &queue{events: make(chan *store.Event, e.config.Behind), room: e.config.Bytes}
 		ended := make(chan error, 1)
 		go func() {
-			defer close(events)
-			ended <- e.pump(caller, source, space, prefix, events)
+			defer close(q.events)
+			ended <- e.pump(caller, source, space, prefix, q)
 		}()
 		defer func() {
 			cancel()
-			for range events { // until pump has returned
+			for range q.events { // until pump has returned
 			}
 		}()
 		if !yield(v, nil) {
 			return
 		}
-		for v := range events {
+		for v := range q.events {
+			q.bytes.Add(-held(v))
 			if !yield(v, nil) {
 				return
 			}
 		}
 		yield(nil, <-ended)
 	}
+}
+
+// A queue holds what a receiver has not taken yet.
+type queue struct {
+	events chan *store.Event
+	bytes  atomic.Int64
+	room   int64 // bytes at most
+}
+
+// put adds an event if there is room.
+func (q *queue) put(v *store.Event) bool {
+	if q.bytes.Add(held(v)) > q.room {
+		return false
+	}
+	select {
+	case q.events <- v:
+		return true
+	default:
+		return false
+	}
+}
+
+// held is about how many bytes an event keeps.
+func held(v *store.Event) int64 {
+	r := &v.Record
+	return int64(len(r.Key.Name) + store.EncodedSize(&store.Op{Tags: r.Tags, Meta: r.Meta, Value: r.Value}))
 }
 
 // watchStart gives the revision that a watch is beyond, if etcd keeps it.
@@ -76,7 +104,7 @@ func (e *Engine) watchStart(ctx context.Context, base string, from uint64) (uint
 }
 
 // pump hands events on while there is room.
-func (e *Engine) pump(ctx context.Context, source clientv3.WatchChan, space, prefix string, events chan<- *store.Event) error {
+func (e *Engine) pump(ctx context.Context, source clientv3.WatchChan, space, prefix string, q *queue) error {
 	last := uint64(0)
 	for {
 		answer, ok := <-source
@@ -87,12 +115,10 @@ func (e *Engine) pump(ctx context.Context, source clientv3.WatchChan, space, pre
 			if !strings.HasPrefix(v.Record.Key.Name, prefix) {
 				continue
 			}
-			select {
-			case events <- v:
-				last = v.Record.Version
-			default:
+			if !q.put(v) {
 				return &store.Behind{Oldest: last}
 			}
+			last = v.Record.Version
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"vitrine/store"
 )
@@ -96,6 +97,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Root), "/")
 	space, err := spaceOf(r)
+	if err == nil {
+		err = text("a key", name)
+	}
 	if err != nil {
 		return err
 	}
@@ -133,8 +137,19 @@ func spaceOf(r *http.Request) (string, error) {
 	if name == "" {
 		return "kv", nil
 	}
+	if err := text("space", name); err != nil {
+		return "", err
+	}
 	space := "kv/" + name
 	return space, store.ValidSpace(space)
+}
+
+// text refuses what a list could not give back: JSON is UTF-8.
+func text(what, s string) error {
+	if utf8.ValidString(s) {
+		return nil
+	}
+	return bad(what + " must be UTF-8")
 }
 
 // An Error is a failure as the client sees it.

@@ -115,6 +115,21 @@ func TestRecord(t *testing.T) {
 	h.want(t, 404, "GET", "/kv/a", "")
 }
 
+// TestText: what JSON could not give back is refused.
+func TestText(t *testing.T) {
+	h := serve(t, kv.Config{}, 0)
+	for _, path := range []string{"/kv/a%FFb", "/kv/a?space=%FF", "/kv?space=%FF", "/kv?prefix=%FF", "/kv?after=%FF"} {
+		h.want(t, 400, "GET", path, "")
+	}
+	h.want(t, 400, "PUT", "/kv/%C3", "x")
+	h.want(t, 400, "GET", "/kv?prefix=%FF", "", "Accept", "text/event-stream")
+	h.want(t, 400, "POST", "/kv", "{\"ops\":[{\"op\":\"put\",\"key\":\"\xff\"}]}")
+	h.want(t, 201, "PUT", "/kv/%C3%BC", "\xff")
+	if got := h.want(t, 200, "GET", "/kv", "").body; !strings.Contains(got, `"key":"ü"`) || strings.Contains(got, "\ufffd") {
+		t.Errorf("list: %s", got)
+	}
+}
+
 func TestTTL(t *testing.T) {
 	h := serve(t, kv.Config{MaxTTL: time.Hour}, 0)
 	h.want(t, 201, "PUT", "/kv/a?ttl=90s", "x")

@@ -2,9 +2,11 @@ package kv
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"vitrine/store"
 )
@@ -59,6 +61,9 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
 		return err
 	}
 	q := store.Query{Space: space, Prefix: given.Get("prefix"), After: given.Get("after"), Limit: limit + 1}
+	if err := errors.Join(text("prefix", q.Prefix), text("after", q.After)); err != nil {
+		return err
+	}
 	l := List{Records: []Entry{}}
 	room := listBytes
 	for record, err := range a.config.Engine.Scan(r.Context(), q) {
@@ -137,6 +142,9 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, space string) error 
 		return err
 	}
 	defer bodies.Put(body)
+	if !utf8.Valid(*body) { // or a key would become another
+		return bad("the body must be UTF-8")
+	}
 	var b Batch
 	if err := json.Unmarshal(*body, &b); err != nil {
 		return bad("the body is not a batch: " + err.Error())

@@ -38,6 +38,10 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 	if err != nil {
 		return err
 	}
+	prefix := given.Get("prefix")
+	if err := text("prefix", prefix); err != nil {
+		return err
+	}
 	select {
 	case a.watches <- struct{}{}:
 		defer func() { <-a.watches }()
@@ -49,7 +53,7 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 	var beat sync.WaitGroup
 	defer beat.Wait()
 	defer cancel()
-	for v, err := range a.config.Engine.Watch(ctx, space, given.Get("prefix"), from) {
+	for v, err := range a.config.Engine.Watch(ctx, space, prefix, from) {
 		if err != nil {
 			return s.end(err)
 		}

@@ -106,12 +106,6 @@ func (a *API) readSubscribers(ctx context.Context, space string) ([]subscriber, 
 	return list, nil
 }
 
-// subscribed says whether a storage has subscribers.
-func (a *API) subscribed(ctx context.Context, space string) (bool, error) {
-	list, err := a.subscribersOf(ctx, space)
-	return len(list) > 0, err
-}
-
 // room refuses a further subscription when a storage has as many as it may.
 func (a *API) room(ctx context.Context, space string) error {
 	list, err := a.subscribersOf(ctx, space)

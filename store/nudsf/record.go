@@ -247,6 +247,7 @@ func (a *API) change(ctx context.Context, at place, decide func(before *entry) (
 // that has not been dealt with yet gets its notification in the same write.
 func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind bool) (existed bool, err error) {
 	now := a.Clock()
+	expired := kept != nil && kept.expired(now)
 	op := store.Op{Action: store.Delete, Name: kindRecord + at.id}
 	if after != nil {
 		if op, err = after.op(at.id, now); err != nil {
@@ -259,14 +260,13 @@ func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind b
 		}
 	}
 	switch {
-	case blind:
+	case blind && !expired: // one that has just expired has a notification, which is made once
 	case kept == nil:
 		op.If = store.Condition{Absent: true}
 	default:
 		op.If = store.Condition{Version: kept.version}
 	}
 	ops := []store.Op{op}
-	expired := kept != nil && kept.expired(now)
 	letter, err := a.expiryLetter(at, kept, expired)
 	if err != nil {
 		return false, err

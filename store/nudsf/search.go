@@ -70,7 +70,7 @@ func (a *API) searchRecords(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	result, err := a.search(r.Context(), at.Space(), s)
+	result, err := rest.Long(w, func() (wire.SearchResult, error) { return a.search(r.Context(), at.Space(), s) })
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 	if filter == nil {
 		return wire.BadParam(wire.CauseQueryMissing, "filter", "is needed; GTE of the empty tag and value chooses everything")
 	}
-	deleted, err := a.deleteMatching(r.Context(), at.Space(), filter)
+	deleted, err := rest.Long(w, func() ([]string, error) { return a.deleteMatching(r.Context(), at.Space(), filter) })
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,6 @@ func (a *API) deleteMatching(ctx context.Context, space string, f *wire.Filter) 
 type batch struct {
 	api     *API
 	space   string
-	tell    bool // there are subscribers: what is deleted is kept for them
 	ids     []string
 	ops     []store.Op
 	entries []*entry
@@ -208,16 +207,8 @@ func (b *batch) add(ctx context.Context, r *store.Record, f *wire.Filter) ([]str
 	if e.expired(b.api.Clock()) {
 		return nil, nil // consumers do not see it; the agenda deletes it
 	}
-	if len(b.ops) == 0 {
-		if b.tell, err = b.api.subscribed(ctx, b.space); err != nil {
-			return nil, err
-		}
-	}
-	if b.tell { // the record's memory is the scan's
-		own, _ := retrieved(e, metaAndBlocks, 0)
-		e.Record = own
-		b.bytes += len(r.Value)
-	}
+	e.Record, _ = retrieved(e, metaAndBlocks, 0) // the memory of r is the scan's
+	b.bytes += len(r.Value)
 	b.ids = append(b.ids, strings.TrimPrefix(r.Key.Name, kindRecord))
 	b.ops = append(b.ops, store.Op{Action: store.Delete, Name: r.Key.Name, If: store.Condition{Version: r.Version}})
 	b.entries = append(b.entries, e)
@@ -233,14 +224,13 @@ func (b *batch) flush(ctx context.Context, f *wire.Filter) (deleted []string, er
 		return nil, nil
 	}
 	err = b.api.Engine.Write(ctx, b.space, b.ops...)
-	var conflict *store.Conflict
 	switch {
 	case err == nil:
 		for i, e := range b.entries {
 			b.api.notify(ctx, place{b.space, b.ids[i]}, wire.Deleted, &e.Record)
 		}
 		deleted = b.ids
-	case errors.As(err, &conflict): // one of them was changed: each on its own
+	case store.Apart(err):
 		err = nil
 		for _, id := range b.ids {
 			gone, single := b.api.deleteIf(ctx, place{b.space, id}, f)

@@ -11,8 +11,8 @@ import (
 
 // engineCollector shows how an engine is.
 type engineCollector struct {
-	engine                        store.Measured
-	records, bytes, waiting, full *prometheus.Desc
+	engine                            store.Measured
+	up, records, bytes, waiting, full *prometheus.Desc
 }
 
 // NewEngineCollector makes metrics of an engine's own figures.
@@ -22,6 +22,7 @@ func NewEngineCollector(m store.Measured) prometheus.Collector {
 	}
 	return &engineCollector{
 		engine:  m,
+		up:      desc("engine_up", "1 while the engine answers; without it there are no figures of it."),
 		records: desc("records", "Records kept."),
 		bytes:   desc("storage_bytes", "Bytes of storage in use."),
 		waiting: desc("writes_waiting", "Writes that wait for the engine."),
@@ -31,7 +32,7 @@ func NewEngineCollector(m store.Measured) prometheus.Collector {
 
 // Describe implements prometheus.Collector.
 func (c *engineCollector) Describe(d chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{c.records, c.bytes, c.waiting, c.full} {
+	for _, one := range []*prometheus.Desc{c.up, c.records, c.bytes, c.waiting, c.full} {
 		d <- one
 	}
 }
@@ -41,15 +42,16 @@ func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	s, err := c.engine.Stats(ctx)
-	if err != nil {
-		m <- prometheus.NewInvalidMetric(c.records, err)
-		return
-	}
 	gauge := func(d *prometheus.Desc, v float64) {
 		if v >= 0 {
 			m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 		}
 	}
+	if err != nil { // the other metrics are told all the same
+		gauge(c.up, 0)
+		return
+	}
+	gauge(c.up, 1)
 	gauge(c.records, float64(s.Records))
 	gauge(c.bytes, float64(s.Bytes))
 	gauge(c.waiting, float64(s.Waiting))

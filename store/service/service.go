@@ -213,7 +213,8 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 }
 
 // server is HTTP/1.1 and 2, with and without TLS, and time limits that a client
-// who sends or takes nothing runs into.
+// who sends or takes nothing runs into. Watches, and what takes long to answer, set
+// the time to take an answer themselves.
 func (s *Service) server() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -223,10 +224,11 @@ func (s *Service) server() *http.Server {
 		Handler:           s,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 250},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 250, WriteByteTimeout: 30 * time.Second},
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 	}
 	if s.config.TLS != nil {

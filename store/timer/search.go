@@ -47,17 +47,25 @@ func (a *API) searchTimers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var ids []string
-	for t, err := range a.timers(r.Context(), at.Space(), &c) {
+	ids, err := rest.Long(w, func() ([]string, error) { return a.found(r.Context(), at.Space(), &c) })
+	if err != nil {
+		return err
+	}
+	return sendIDs(w, ids)
+}
+
+// found gives the timers that are chosen, by identity.
+func (a *API) found(ctx context.Context, space string, c *choice) (ids []string, err error) {
+	for t, err := range a.timers(ctx, space, c) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(ids) == maxFound {
-			return wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect, "more than %d timers: narrow the filter", maxFound)
+			return nil, wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect, "more than %d timers: narrow the filter", maxFound)
 		}
 		ids = append(ids, t.id)
 	}
-	return sendIDs(w, ids)
+	return ids, nil
 }
 
 func sendIDs(w http.ResponseWriter, ids []string) error {
@@ -99,14 +107,14 @@ func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
 	if !chosen {
 		return wire.BadParam(wire.CauseQueryMissing, "filter", "or expired-filter is needed; GTE of the empty tag and value chooses everything")
 	}
-	ids, err := a.deleteChosen(r.Context(), at.Space(), &c)
+	ids, err := rest.Long(w, func() ([]string, error) { return a.deleteChosen(r.Context(), at.Space(), &c) })
 	if err != nil {
 		return err
 	}
 	return sendIDs(w, ids)
 }
 
-// deleteChosen deletes timers, several with one write; those that change meanwhile are judged anew.
+// deleteChosen deletes timers, several with one write where that can be; those that change meanwhile are judged anew.
 func (a *API) deleteChosen(ctx context.Context, space string, c *choice) (deleted []string, err error) {
 	var ids []string
 	var ops []store.Op
@@ -142,8 +150,7 @@ func (a *API) deleteBatch(ctx context.Context, space string, c *choice, ids []st
 		return nil, nil
 	}
 	err := a.Engine.Write(ctx, space, ops...)
-	var conflict *store.Conflict
-	if !errors.As(err, &conflict) {
+	if !store.Apart(err) {
 		if err != nil {
 			ids = nil
 		}

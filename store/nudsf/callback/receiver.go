@@ -56,7 +56,7 @@ func (s *Sender) take(r *receiver, l *lane) (waiting, bool) {
 	defer s.mu.Unlock()
 	if len(l.queue) == 0 {
 		l.running, l.queue = false, nil
-		if r.idle() && r.failures == 0 {
+		if s.receivers[r.authority] == r && r.idle() && r.failures == 0 { // not another one made since
 			delete(s.receivers, r.authority)
 		}
 		return waiting{}, false

@@ -196,15 +196,9 @@ func (a *Agenda) Run(ctx context.Context) error {
 	}
 	first := !shared // no other service can be sending what this one's predecessor began
 	looked, loaded := a.Clock(), a.Clock()
-	wall := a.began.Round(0)
-	var suspect time.Time // until then something may be written by the clock as it was
+	back := rewind{wall: a.began.Round(0)}
 	for ctx.Err() == nil {
-		if now := a.Clock().Round(0); now.Before(wall.Add(-time.Second)) {
-			a.Log.Warn("the clock was set back: what waits to be sent does not wait for it", "by", wall.Sub(now))
-			suspect, a.began = time.Now().Add(a.Lease), now
-		}
-		wall = a.Clock().Round(0)
-		if time.Now().Before(suspect) {
+		if back.look(a) {
 			a.lookAgain()
 			first = true
 		}
@@ -233,6 +227,28 @@ func (a *Agenda) Run(ctx context.Context) error {
 		timer.Stop()
 	}
 	return nil
+}
+
+// A rewind is how the agenda knows that the clock was set back.
+type rewind struct {
+	wall    time.Time // by the clock, a round ago
+	suspect time.Time // until then something may be written by the clock as it was
+	again   time.Time // when to look for that
+}
+
+// look says whether to look now for what was written by the clock as it was.
+func (r *rewind) look(a *Agenda) bool {
+	wall, now := a.Clock().Round(0), time.Now()
+	if wall.Before(r.wall.Add(-time.Second)) {
+		a.Log.Warn("the clock was set back: what waits to be sent does not wait for it", "by", r.wall.Sub(wall))
+		a.began, r.suspect, r.again = wall, now.Add(a.Lease), now
+	}
+	r.wall = wall
+	if !now.Before(r.suspect) || now.Before(r.again) {
+		return false
+	}
+	r.again = now.Add(time.Second) // a look wakes the agenda, which would go round and round
+	return true
 }
 
 // clockCheck is how long the agenda sleeps at most: the clock may have been set meanwhile.

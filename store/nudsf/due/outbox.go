@@ -20,6 +20,7 @@ type Delivery struct {
 	ContentLocation string    `json:"contentLocation,omitempty"`
 	Key             string    `json:"key,omitempty"` // see callback.Message
 	Since           time.Time `json:"since"`
+	Written         time.Time `json:"written"` // into the outbox, last
 	Tries           int       `json:"tries"`
 
 	Body []byte `json:"-"`
@@ -49,6 +50,7 @@ func (l *Letter) Op() store.Op { return l.op }
 // first when the receiver has room or may answer again.
 func (a *Agenda) address(l *Letter) error {
 	now := a.Clock()
+	l.delivery.Written = now
 	err := a.Sender.Ready(l.delivery.Target, l.delivery.Key)
 	l.send = err == nil
 	if l.send {
@@ -135,9 +137,10 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 	}
 }
 
-// claim takes a letter whose time has come, and sends it. With now it also takes one
-// that this service's predecessor had begun to send, or that was put off until a
-// time that no clock but one that was set back since can have meant.
+// claim takes a letter whose time has come, and sends it; so it does with one that was put
+// off until a time that no clock but one that was set back since can have meant. With now it
+// also takes one that this service's predecessor had begun to send, or that was written before
+// the clock was set back.
 func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now bool) error {
 	reached := Reached(r, a.Clock()) || !Reached(r, a.Clock().Add(2*max(a.Lease, a.Longest)))
 	if !now && !reached {
@@ -147,8 +150,12 @@ func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now b
 	if err := json.Unmarshal(r.Meta, &l.delivery); err != nil {
 		return fmt.Errorf("read notification: %w", err)
 	}
-	if !reached && !l.delivery.Since.Before(a.began) {
+	clock := a.Clock()
+	if !reached && !l.delivery.Written.Before(a.began) && !l.delivery.Written.After(clock) {
 		return nil // this one's own, just begun
+	}
+	if l.delivery.Since.After(clock) {
+		l.delivery.Since = clock // the clock was set back: its age counts from here
 	}
 	l.delivery.Body = append([]byte(nil), r.Value...)
 	if err := a.address(l); err != nil {

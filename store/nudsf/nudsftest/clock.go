@@ -7,19 +7,41 @@ import (
 	"time"
 
 	"vitrine/store"
-	"vitrine/store/nudsf/udsf"
 	"vitrine/store/nudsf/wire"
 )
 
-// testClockJumps sets the clock forward and back by hours: what is due fires once,
+// A clock is the host's, set forward and back by the test.
+type clock struct{ ahead atomic.Int64 } // nanoseconds
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) jump(by time.Duration) { c.ahead.Add(int64(by)) }
+
+// jump sets the server's clock forward, and has a service look at once what is due.
+func (s *server) jump(by time.Duration, service string) {
+	s.clock.jump(by)
+	s.look(service)
+}
+
+// look has a service look what is due at once, not some seconds later.
+func (s *server) look(service string) {
+	s.function.Agenda.Planned(service+"/Realm01/Storage01", time.Time{})
+}
+
+// noted waits until n answers to notifications are noted: one whose answer was not, as the
+// clock is set forward, may be sent again.
+func (s *server) noted(n uint64) {
+	s.t.Helper()
+	eventually(s.t, "the answers are noted", func() bool { return s.function.Counters().Due.Delivered == n })
+}
+
+// testClockJumps sets the clock forward, and back by hours and by little: what is due fires once,
 // what is not does not, and a notification that waits does not wait for the clock.
 func testClockJumps(t *testing.T, open func() store.Engine) {
-	var set atomic.Int64 // nanoseconds that the clock is ahead
-	clock := func() time.Time { return time.Now().Add(time.Duration(set.Load())) }
-	jump := func(by time.Duration) { set.Add(int64(by)) }
 	r, failing := receive(t), receive(t)
 	engine := open()
-	s := start(t, engine, func(c *udsf.Config) { c.Clock = clock })
+	s := start(t, engine, nil)
+	clock, jump, noted := s.clock.now, s.clock.jump, s.noted
 	t.Cleanup(func() {
 		s.stop()
 		_ = engine.Close()
@@ -30,11 +52,6 @@ func testClockJumps(t *testing.T, open func() store.Engine) {
 	}
 	timer("day", 24*time.Hour, r)
 	timer("hour", time.Hour, r)
-	// One whose answer was not noted as the clock is set forward may be sent again.
-	noted := func(n uint64) {
-		t.Helper()
-		eventually(t, "the answers are noted", func() bool { return s.function.Counters().Due.Delivered == n })
-	}
 	ttl := clock().Add(time.Hour)
 	s.put("record", wire.Record{Meta: wire.Meta{TTL: &ttl, CallbackReference: r.base + "/record"}}).want(t, 201)
 
@@ -45,24 +62,35 @@ func testClockJumps(t *testing.T, open func() store.Engine) {
 
 	failing.answer(http.StatusServiceUnavailable)
 	timer("failing", time.Hour, failing)
-	jump(2 * time.Hour)
+	s.jump(2*time.Hour, "nudsf-timer")
 	failing.wait(t, "/failing", 1)
 	jump(-100 * time.Hour)
 	failing.answer(http.StatusNoContent)
 	noted(3)
 	timer("soon", time.Hour, r)
-	jump(2 * time.Hour)
+	s.jump(2*time.Hour, "nudsf-timer")
 	r.wait(t, "/soon", 1)
 	noted(4)
 	if n := len(r.at("/day")); n != 0 {
 		t.Errorf("a timer fired %d times, 118 hours before its time", n)
 	}
 
-	jump(120 * time.Hour)
+	failing.answer(http.StatusServiceUnavailable)
+	timer("little", time.Hour, failing)
+	s.jump(2*time.Hour, "nudsf-timer")
+	failing.wait(t, "/little", 1)
+	jump(-30 * time.Second)
+	tries := len(failing.at("/little"))
+	s.look("nudsf-timer")
+	failing.wait(t, "/little", tries+2) // one may have been under way
+	failing.answer(http.StatusNoContent)
 	noted(5)
+
+	jump(120 * time.Hour)
+	noted(6)
 	jump(-50 * time.Hour)
 	timer("last", time.Hour, r)
-	jump(2 * time.Hour)
+	s.jump(2*time.Hour, "nudsf-timer")
 	r.wait(t, "/last", 1)
 	for _, path := range []string{"/hour", "/record", "/soon", "/day", "/last"} {
 		if n := len(r.at(path)); n != 1 {

@@ -19,31 +19,34 @@ func testRestart(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	engine := open()
 	s := start(t, engine, nil)
-	soon := time.Now().Add(2 * time.Second)
+	clock := s.clock
+	soon, later := clock.now().Add(time.Hour), clock.now().Add(2*time.Hour)
 	record := sample()
 	record.Meta.TTL, record.Meta.CallbackReference = &soon, r.base+"/expired"
 	s.put("e", record).want(t, 201)
 	s.putJSON(s.timers("due"), wire.Timer{Expires: soon, CallbackReference: r.base + "/due"}).want(t, 201)
-	later := time.Now().Add(3 * time.Second)
 	s.putJSON(s.timers("later"), wire.Timer{Expires: later, CallbackReference: r.base + "/later"}).want(t, 201)
 	s.putJSON(s.subscription("s"), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/changes"}).want(t, 201)
 	s.stop()
 	if err := engine.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "time passes while the function is down", func() bool { return time.Now().After(soon) })
+	clock.jump(time.Hour)
 	if n := len(r.at("/due")); n != 0 {
 		t.Fatalf("fired %d times before the restart", n)
 	}
 	engine = open()
-	s = start(t, engine, nil)
+	s = start(t, engine, func(c *udsf.Config) { c.Clock = clock.now })
 	t.Cleanup(func() {
 		s.stop()
 		_ = engine.Close()
 	})
-	for _, path := range []string{"/due", "/expired", "/later"} {
-		r.wait(t, path, 1)
-	}
+	r.wait(t, "/due", 1)
+	r.wait(t, "/expired", 1)
+	s.noted(2)
+	clock.jump(time.Hour)
+	s.look("nudsf-timer")
+	r.wait(t, "/later", 1)
 	s.put("new", sample()).want(t, 201)
 	r.wait(t, "/changes", 1)
 	for _, path := range []string{"/due", "/expired", "/later"} {
@@ -61,7 +64,9 @@ func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
 	engine := open()
 	short := func(c *udsf.Config) { c.Due.Lease = 500 * time.Millisecond } // of an engine that services share, what one has begun is another's after it
 	s := start(t, engine, short)
-	s.putJSON(s.timers("t"), wire.Timer{Expires: time.Now().Add(time.Second), CallbackReference: r.base + "/t"}).want(t, 201)
+	clock := s.clock
+	s.putJSON(s.timers("t"), wire.Timer{Expires: clock.now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
+	s.jump(time.Hour, "nudsf-timer")
 	r.wait(t, "/t", 1) // it has come, and no answer went back
 	s.stop()
 	if err := engine.Close(); err != nil {
@@ -69,13 +74,13 @@ func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
 	}
 	close(r.gate)
 	engine = open()
-	s = start(t, engine, short)
+	s = start(t, engine, func(c *udsf.Config) { short(c); c.Clock = clock.now })
 	t.Cleanup(func() {
 		s.stop()
 		_ = engine.Close()
 	})
 	r.wait(t, "/t", 2)
-	eventually(t, "the delivery is noted", func() bool { return s.function.Counters().Due.Delivered == 1 })
+	eventually(t, "the delivery is noted", func() bool { return s.function.Counters().Due.Delivered >= 1 })
 }
 
 // testDeadReceiver has receivers that do not answer, refuse, and come back; others are
@@ -98,8 +103,9 @@ func testDeadReceiver(t *testing.T, open func() store.Engine) {
 	})
 	for name, r := range map[string]*receiver{"dead": dead, "failing": failing, "refusing": refusing, "alive": alive} {
 		s.putJSON(s.subscription(name), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/changes"}).want(t, 201)
-		s.putJSON(s.timers(name), wire.Timer{Expires: time.Now().Add(time.Second), CallbackReference: r.base + "/timer"}).want(t, 201)
+		s.putJSON(s.timers(name), wire.Timer{Expires: s.clock.now().Add(time.Hour), CallbackReference: r.base + "/timer"}).want(t, 201)
 	}
+	s.jump(time.Hour, "nudsf-timer")
 	const changes = 60
 	for i := range changes {
 		s.put(fmt.Sprint("r", i), wire.Record{}).want(t, 201)
@@ -123,7 +129,11 @@ func testDeadReceiver(t *testing.T, open func() store.Engine) {
 func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	engine := open()
-	servers := []*server{start(t, engine, nil), start(t, engine, nil), start(t, engine, nil)}
+	servers := []*server{start(t, engine, nil)}
+	clock := servers[0].clock
+	for range 2 {
+		servers = append(servers, start(t, engine, func(c *udsf.Config) { c.Clock = clock.now }))
+	}
 	t.Cleanup(func() {
 		for _, s := range servers {
 			s.stop()
@@ -131,16 +141,12 @@ func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 		_ = engine.Close()
 	})
 	const timers = 60
-	space := "nudsf-timer/Realm01/Storage01"
 	for i := range timers {
-		servers[i%3].putJSON(servers[i%3].timers(fmt.Sprint("t", i)), wire.Timer{Expires: time.Now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
+		servers[i%3].putJSON(servers[i%3].timers(fmt.Sprint("t", i)), wire.Timer{Expires: clock.now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
 	}
-	for i := range timers {
-		at := time.Now().Add(300 * time.Millisecond)
-		servers[i%3].patch(servers[i%3].timers(fmt.Sprint("t", i)), fmt.Sprintf(`[{"op":"replace","path":"/expires","value":%q}]`, at.Format(time.RFC3339Nano))).want(t, 204)
-		for _, s := range servers { // each knows, and so each tries
-			s.function.Agenda.Planned(space, at)
-		}
+	clock.jump(time.Hour)
+	for _, s := range servers { // each knows, and so each tries
+		s.look("nudsf-timer")
 	}
 	delivered := func() (n uint64) {
 		for _, s := range servers {

@@ -37,6 +37,7 @@ type Opener func(t *testing.T) (open func() store.Engine)
 type server struct {
 	t        *testing.T
 	function *udsf.Function
+	clock    *clock
 	base     string // http://127.0.0.1:port
 	client   *http.Client
 	stop     func()
@@ -49,9 +50,9 @@ func start(t *testing.T, engine store.Engine, adjust func(*udsf.Config)) *server
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, base: "http://" + listener.Addr().String()}
+	s := &server{t: t, base: "http://" + listener.Addr().String(), clock: &clock{}}
 	config := udsf.Config{
-		Engine: engine, Clock: time.Now, APIRoot: s.base,
+		Engine: engine, Clock: s.clock.now, APIRoot: s.base,
 		Log:       slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Callbacks: callback.Config{Timeout: 5 * time.Second, Backoff: 10 * time.Millisecond, Longest: 50 * time.Millisecond},
 		Due:       due.Config{Backoff: 20 * time.Millisecond, Longest: 100 * time.Millisecond, Poll: 20 * time.Millisecond},

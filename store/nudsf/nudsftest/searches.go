@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"vitrine/store/nudsf/wire"
 )
@@ -116,10 +117,11 @@ func testSearch(t *testing.T, s *server) {
 
 func testBulkDelete(t *testing.T, s *server) {
 	s.putTagged()
-	for i := range 150 { // more than one write deletes
-		s.put(fmt.Sprintf("many-%03d", i), wire.Record{Meta: wire.Meta{Tags: wire.Tags{"kind": {"many"}}}})
-	}
 	many := wire.Compare(wire.Equal, "kind", "many")
+	tags := wire.Tags{"kind": {"many", "most"}, "dnn": {"ims"}}
+	for i := range 150 { // more than one write deletes, and with their tags more than an engine may take at once
+		s.put(fmt.Sprintf("many-%03d", i), wire.Record{Meta: wire.Meta{Tags: tags}}).want(s.t, 201)
+	}
 	deleted := into[wire.RecordIDList](t, s.do("DELETE", filtered(t, s.records(), many), nil).want(t, 200))
 	if len(deleted.RecordIDList) != 150 {
 		t.Errorf("deleted %d of 150", len(deleted.RecordIDList))
@@ -130,4 +132,11 @@ func testBulkDelete(t *testing.T, s *server) {
 	}
 	s.do("DELETE", filtered(t, s.records(), wire.All()), nil).want(t, 200)
 	s.do("GET", s.records(), nil).want(t, 204)
+
+	for i := range 70 {
+		s.putJSON(s.timers(fmt.Sprint("t", i)), wire.Timer{Expires: time.Now().Add(time.Hour), MetaTags: tags}).want(t, 201)
+	}
+	if gone := into[wire.TimerIDList](t, s.do("DELETE", s.timers()+filterQuery(t, many), nil).want(t, 200)); len(gone.TimerIDs) != 70 {
+		t.Errorf("deleted %d of 70 timers", len(gone.TimerIDs))
+	}
 }

@@ -73,8 +73,8 @@ func testTimers(t *testing.T, s *server) {
 
 func testTimerExpiry(t *testing.T, s *server) {
 	r := receive(t)
-	soon := time.Now().Add(1500 * time.Millisecond)
-	keep := uint32(1)
+	soon := s.clock.now().Add(time.Hour)
+	keep := uint32(3600)
 	s.putJSON(s.timers("kept"), wire.Timer{
 		Expires: soon, MetaTags: wire.Tags{"supi": {"imsi-1"}}, CallbackReference: r.base + "/kept", DeleteAfter: &keep}).want(t, 201)
 	s.putJSON(s.timers("told"), wire.Timer{Expires: soon, CallbackReference: r.base + "/told"}).want(t, 201)
@@ -82,11 +82,14 @@ func testTimerExpiry(t *testing.T, s *server) {
 	s.putJSON(s.timers("stopped"), wire.Timer{Expires: soon, CallbackReference: r.base + "/stopped"}).want(t, 201)
 	s.do("DELETE", s.timers("stopped"), nil).want(t, 204)
 
+	s.jump(50*time.Minute, "nudsf-timer")
+	if got := s.timersFound("?expired-filter=null"); got != nil || len(r.at("/kept")) != 0 {
+		t.Errorf("expired before their time: %v", got)
+	}
+	s.jump(10*time.Minute, "nudsf-timer")
 	p := r.wait(t, "/kept", 1)[0]
 	r.wait(t, "/told", 1)
-	if time.Now().Before(soon) {
-		t.Error("fired before its time")
-	}
+	s.noted(2)
 	var told wire.Timer
 	if err := json.Unmarshal(p.body, &told); err != nil || told.TimerID != "kept" || told.MetaTags["supi"][0] != "imsi-1" || p.kind != "Nudsf_Timer_timerExpiry" {
 		t.Errorf("%v %s: %s", err, p.kind, p.body)
@@ -94,10 +97,9 @@ func testTimerExpiry(t *testing.T, s *server) {
 	if got := s.timersFound("?expired-filter=null"); !slices.Contains(got, "silent") || slices.Contains(got, "told") {
 		t.Errorf("expired timers: %v", got)
 	}
-	eventually(t, "deleteAfter", func() bool { return s.do("GET", s.timers("kept"), nil).Status == 404 })
-	if time.Now().Before(soon.Add(time.Second)) {
-		t.Error("deleted before its time")
-	}
+	s.do("GET", s.timers("kept"), nil).want(t, 200)
+	s.jump(time.Hour, "nudsf-timer")
+	s.do("GET", s.timers("kept"), nil).want(t, 404)
 	s.do("GET", s.timers("silent"), nil).want(t, 200)
 	if deleted := into[wire.TimerIDList](t, s.do("DELETE", s.timers()+"?expired-filter=null", nil).want(t, 200)); !slices.Equal(deleted.TimerIDs, []string{"silent"}) {
 		t.Errorf("deleted %v", deleted)
@@ -115,22 +117,25 @@ func testTimerExpiry(t *testing.T, s *server) {
 func testTimerPatch(t *testing.T, s *server) {
 	r := receive(t)
 	s.putJSON(s.timers("t"), wire.Timer{Expires: time.Now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
-	keep := `{"op":"add","path":"/deleteAfter","value":60}`
-	soon, err := json.Marshal(time.Now().Add(time.Second))
+	keep := `{"op":"add","path":"/deleteAfter","value":86400}`
+	soon, err := json.Marshal(s.clock.now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.patch(s.timers("t"), `[{"op":"replace","path":"/expires","value":`+string(soon)+`},`+keep+`]`).want(t, 204)
+	s.jump(time.Minute, "nudsf-timer")
 	r.wait(t, "/t", 1)
+	s.noted(1)
 	// What has fired is kept, may be changed, and fires again when it is given a new time.
 	s.patch(s.timers("t"), `[{"op":"add","path":"/metaTags","value":{"a":["b"]}}]`).want(t, 204)
 	if got := s.timersFound(filterQuery(t, wire.Compare(wire.Equal, "a", "b"))); !slices.Equal(got, []string{"t"}) {
 		t.Errorf("found %v", got)
 	}
-	if soon, err = json.Marshal(time.Now().Add(time.Second)); err != nil {
+	if soon, err = json.Marshal(s.clock.now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	s.patch(s.timers("t"), `[{"op":"replace","path":"/expires","value":`+string(soon)+`}]`).want(t, 204)
+	s.jump(time.Minute, "nudsf-timer")
 	r.wait(t, "/t", 2)
 	left := s.patch(s.timers("t"), `[{"op":"add","path":"/timerId","value":"u"},{"op":"replace","path":"/expires","value":"2001-01-01T00:00:00Z"},{"op":"remove","path":"/none"}]`).want(t, 200)
 	if report := into[wire.PatchResult](t, left).Report; len(report) != 3 {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"vitrine/store/nudsf/wire"
 )
@@ -103,6 +104,19 @@ func Patch(w http.ResponseWriter, r *http.Request, limit int, l wire.Limits) ([]
 		return nil, err
 	}
 	return wire.ParsePatch(body, l)
+}
+
+// takeTime is how long a client has to take the answer to long work.
+const takeTime = time.Minute
+
+// Long does work that may take longer than the server's time limits allow: those are for
+// clients. Afterwards the client has its time to take the answer.
+func Long[T any](w http.ResponseWriter, work func() (T, error)) (T, error) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // nothing more is read; not known by every server
+	_ = control.SetWriteDeadline(time.Time{})
+	defer func() { _ = control.SetWriteDeadline(time.Now().Add(takeTime)) }()
+	return work()
 }
 
 // JSON answers with a value.

@@ -1,0 +1,61 @@
+package nudsf
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/callback"
+	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/wire"
+)
+
+// one is an engine that holds one record and keeps what is written.
+type one struct {
+	store.Engine
+	record  store.Record
+	written []store.Op
+}
+
+func (o *one) Promises() store.Promises { return store.Promises{} }
+
+func (o *one) Get(_ context.Context, _ store.Key, r *store.Record) error {
+	*r = o.record
+	return nil
+}
+
+func (o *one) Write(_ context.Context, _ string, ops ...store.Op) error {
+	o.written = ops
+	return nil
+}
+
+func (o *one) Scan(context.Context, store.Query) iter.Seq2[*store.Record, error] {
+	return func(func(*store.Record, error) bool) {}
+}
+
+// TestBlindAtExpiry: a write that finds a record's time over only as it writes is on condition of
+// that record, or two of them would notify of its end.
+func TestBlindAtExpiry(t *testing.T) {
+	ttl := time.UnixMilli(1_000_000)
+	kept, err := newEntry(wire.Record{Meta: wire.Meta{TTL: &ttl, CallbackReference: "http://a"}}, ttl).op("r", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &one{record: store.Record{Version: 7, Meta: kept.Meta, Tags: kept.Tags}}
+	now := ttl.Add(-time.Millisecond)
+	clock := func() time.Time {
+		defer func() { now = ttl }()
+		return now
+	}
+	sender := callback.New(callback.Config{})
+	a := New(Config{Engine: e, Clock: clock, Sender: sender, Agenda: due.New(due.Config{Engine: e, Clock: clock, Sender: sender})})
+	after := newEntry(wire.Record{}, ttl)
+	if _, _, err := a.change(t.Context(), place{"s", "r"}, func(*entry) (*entry, error) { return after, nil }, true); err != nil {
+		t.Fatal(err)
+	}
+	if len(e.written) != 2 || e.written[0].If.Version != 7 {
+		t.Errorf("%d ops, the first on condition %+v", len(e.written), e.written[0].If)
+	}
+}

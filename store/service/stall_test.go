@@ -1,0 +1,205 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/store"
+	"vitrine/store/kv"
+	"vitrine/store/nudsf/rest"
+)
+
+// pipes is a listener whose connections are in memory, so that their deadlines
+// go by the test's clock.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accept:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	p.accept <- theirs
+	return ours, nil
+}
+
+// served runs a service over pipes.
+func served(t *testing.T, h http.Handler) (s *Service, p *pipes, stop func()) {
+	t.Helper()
+	s = New(Config{
+		Routes:   []Route{{Path: "/kv", Handler: h, Operation: named}},
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	p = &pipes{make(chan net.Conn), make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, p) }()
+	return s, p, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// piped runs a test against a handler, over both protocols, by a clock of its own.
+func piped(t *testing.T, h http.Handler, test func(t *testing.T, s *Service, c *http.Client)) {
+	t.Helper()
+	for _, name := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, p, stop := served(t, h)
+				protocols := new(http.Protocols)
+				protocols.SetHTTP1(name == "HTTP/1.1")
+				protocols.SetUnencryptedHTTP2(name == "HTTP/2.0")
+				transport := &http.Transport{DialContext: p.dial, Protocols: protocols}
+				test(t, s, &http.Client{Transport: transport})
+				transport.CloseIdleConnections()
+				stop()
+			})
+		})
+	}
+}
+
+var large http.HandlerFunc = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 16<<20)) }
+
+// TestStall: a client that does not take its answer has its request for a minute.
+func TestStall(t *testing.T) {
+	piped(t, large, func(t *testing.T, s *Service, c *http.Client) {
+		got, err := c.Get("http://store/kv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		synctest.Wait()
+		if n := s.flying.Load(); n != 1 {
+			t.Fatalf("%d requests in work", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := s.flying.Load(); n != 0 {
+			t.Errorf("%d requests in work after a minute", n)
+		}
+	})
+}
+
+// TestDeaf: so has one of HTTP/2 that does not even read.
+func TestDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, stop := served(t, large)
+		c, _ := p.dial(t.Context(), "", "")
+		settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+		headers := "\x00\x00\x0e\x01\x05\x00\x00\x00\x01" + "\x82\x86\x44\x03/kv\x41\x05store"
+		if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+headers); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := s.flying.Load(); n != 1 {
+			t.Fatalf("%d requests in work", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := s.flying.Load(); n != 0 {
+			t.Errorf("%d requests in work after a minute", n)
+		}
+		c.Close()
+		stop()
+	})
+}
+
+// TestLongWork: what takes long to do is answered, and its client has its time after that.
+func TestLongWork(t *testing.T) {
+	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done, err := rest.Long(w, func() (string, error) {
+			time.Sleep(time.Hour)
+			return "done", r.Context().Err()
+		})
+		fmt.Fprint(w, done, err)
+		large(w, r)
+	})
+	piped(t, long, func(t *testing.T, s *Service, c *http.Client) {
+		got, err := c.Get("http://store/kv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		said := make([]byte, len("done<nil>"))
+		if _, err := io.ReadFull(got.Body, said); err != nil || string(said) != "done<nil>" {
+			t.Errorf("after an hour of work: %q, %v", said, err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := s.flying.Load(); n != 0 {
+			t.Errorf("%d requests in work after a minute", n)
+		}
+	})
+}
+
+// quiet is an engine whose watches tell of nothing until the test does.
+type quiet struct {
+	store.Engine
+	events chan *store.Event
+}
+
+func (q *quiet) Watch(context.Context, string, string, uint64) iter.Seq2[*store.Event, error] {
+	return func(yield func(*store.Event, error) bool) {
+		for v := range q.events {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestLongWatch: a watch in which nothing happens outlives every time limit.
+func TestLongWatch(t *testing.T) {
+	q := &quiet{}
+	h := kv.New(kv.Config{Engine: q, Now: time.Now})
+	piped(t, h, func(t *testing.T, _ *Service, c *http.Client) {
+		q.events = make(chan *store.Event, 2)
+		q.events <- &store.Event{Change: store.Started}
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://store/kv", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		got, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		time.AfterFunc(time.Hour, func() {
+			q.events <- &store.Event{Change: store.Written}
+			close(q.events)
+		})
+		last := ""
+		for lines := bufio.NewScanner(got.Body); lines.Scan(); {
+			if line := lines.Text(); strings.HasPrefix(line, "event: ") {
+				last = line
+			}
+		}
+		if _, err := io.Copy(io.Discard, got.Body); err != nil || last != "event: written" {
+			t.Errorf("after an hour the watch gave %q, %v", last, err)
+		}
+	})
+}
