@@ -214,11 +214,12 @@ func (m *measurement) route(ctx context.Context, length int) error {
 	return m.steer.Chain(ctx, append(path, m.receiver.name))
 }
 
-// await returns once the chain answers.
+// await returns once the chain answers. Its links may be slow: each try waits for
+// longer than the last.
 func (m *measurement) await(ctx context.Context, length int) error {
-	wait := m.wait()
-	for end := time.Now().Add(wait); ; {
-		stream, err := m.stream(ctx, length, warmSize, DefaultRate, warmQuiet, delay.Cut{})
+	wait, silence := m.wait(), warmQuiet
+	for end := time.Now().Add(wait); ; silence = min(2*silence, quiet) {
+		stream, err := m.stream(ctx, length, warmSize, DefaultRate, silence, delay.Cut{})
 		if err != nil {
 			return err
 		}
