@@ -100,18 +100,17 @@ func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	if m.Status < 200 || string(m.SequenceMethod) == "CANCEL" {
 		return
 	}
-	vouched := false
-	if !s.outward { // what rang for long is not known any more
-		_, known := p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
-		vouched = known || p.isTrusted(p.in.From.Addr())
+	known := s.outward // to whom it goes is anyone's
+	if !known {
+		_, known = p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
 	}
 	switch string(m.SequenceMethod) {
-	case "INVITE":
-		if begins && m.Status < 300 && (s.outward || vouched) && isRecorded(m) {
+	case "INVITE": // what rang for long is not known any more
+		if begins && m.Status < 300 && (known || p.isTrusted(p.in.From.Addr())) && isRecorded(m) {
 			p.dialog(m, s, true)
 		}
 	case "BYE": // one with credentials follows a challenge; an outward one counted as it went
-		if vouched && m.Status != 401 && m.Status != 407 {
+		if !s.outward && m.Status != 401 && m.Status != 407 && (known || p.isTrusted(p.in.From.Addr())) {
 			p.dialog(m, s, false)
 		}
 	}
