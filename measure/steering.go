@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"vitrine"
 	"vitrine/internal/netns"
 	"vitrine/trial"
@@ -98,31 +96,19 @@ func (s *site) steer(counted bool) {
 
 // set has the kernel do the receive work of an interface, in the thread's network
 // namespace, so (Linux, Documentation/networking/scaling.rst, "RPS").
-func (s Steering) set(link string) (err error) {
-	// A sysfs that is mounted nowhere is of the thread's namespace, which /sys is not.
-	made, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("open sysfs of the network namespace (Linux 5.2): %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.Close(made)) }()
-	if err := unix.FsconfigCreate(made); err != nil {
-		return fmt.Errorf("make sysfs of the network namespace: %w", err)
-	}
-	root, err := unix.Fsmount(made, unix.FSMOUNT_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("mount sysfs of the network namespace: %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.Close(root)) }()
-	queues, err := filepath.Glob(fmt.Sprintf("/proc/self/fd/%d/class/net/%s/queues/rx-*/rps_cpus", root, link))
-	if err != nil || len(queues) == 0 {
-		return fmt.Errorf("the kernel has no receive packet steering for %s (CONFIG_RPS)", link)
-	}
-	for _, queue := range queues {
-		if err := os.WriteFile(queue, []byte(s.mask()), 0); err != nil {
-			return fmt.Errorf("steer what %s receives to CPU %d: %w", link, s.CPU, errors.Unwrap(err))
+func (s Steering) set(link string) error {
+	return netns.Sysfs(func(sysfs string) error {
+		queues, err := filepath.Glob(filepath.Join(sysfs, "class/net", link, "queues/rx-*/rps_cpus"))
+		if err != nil || len(queues) == 0 {
+			return fmt.Errorf("the kernel has no receive packet steering for %s (CONFIG_RPS)", link)
 		}
-	}
-	return nil
+		for _, queue := range queues {
+			if err := os.WriteFile(queue, []byte(s.mask()), 0); err != nil {
+				return fmt.Errorf("steer what %s receives to CPU %d: %w", link, s.CPU, errors.Unwrap(err))
+			}
+		}
+		return nil
+	})
 }
 
 // mask is the set of the CPU, or of none, as sysfs has it: 32 bits at a time, in

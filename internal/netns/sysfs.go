@@ -12,7 +12,7 @@ import (
 func Sysfs(f func(path string) error) (err error) {
 	made, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("opening sysfs of the network namespace: %w", err)
+		return fmt.Errorf("opening sysfs of the network namespace (Linux 5.2): %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(made)) }()
 	if err := unix.FsconfigCreate(made); err != nil {
