@@ -1,5 +1,7 @@
 package vitrine
 
+import "math"
+
 // Where the capacity lies outside what the search could see.
 const (
 	CensoredNone      = "none"
@@ -17,6 +19,21 @@ type Capacity struct {
 	High      float64 `json:"capacity_high"` // of a ramp or a bisection never narrower than [last pass, first fail]
 	Censored  string  `json:"capacity_censored"`
 }
+
+// Bounds are what is sure of the capacity: between them it lies, or beyond
+// everything that was tried (rate.Estimate says what censoring means).
+func (c Capacity) Bounds() (low, high float64) {
+	switch c.Censored {
+	case CensoredBelow:
+		return 0, c.High
+	case CensoredAbove, CensoredGenerator:
+		return c.Low, math.Inf(1)
+	}
+	return c.Low, c.High
+}
+
+// Unmeasured says that no valid trial stands behind the capacity.
+func (c Capacity) Unmeasured() bool { return c.Censored == CensoredGenerator && c.Rate == 0 }
 
 // Measured is what a campaign learned about one sizing.
 type Measured struct {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -186,42 +185,24 @@ func (o Ordering) judge(s result.Summary) Verdict {
 		return v
 	}
 	v.Detail = fmt.Sprintf("%s: %s, %s: %s", o.Less, interval(less), o.More, interval(more))
-	if unknown(less) || unknown(more) {
+	if less.Unmeasured() || more.Unmeasured() {
 		return v
 	}
 	if less.Rate > 0 && less.Censored == vitrine.CensoredNone && more.Censored == vitrine.CensoredNone {
 		ratio := more.Rate / less.Rate
 		v.Ratio = &ratio
 	}
+	lessLow, lessHigh := less.Bounds()
+	moreLow, moreHigh := more.Bounds()
 	switch {
-	case high(less) < low(more):
+	case lessHigh < moreLow:
 		v.Result = Holds
-	case high(more) < low(less):
+	case moreHigh < lessLow:
 		v.Result = Contrary
 	default:
 		v.Result = Tied
 	}
 	return v
-}
-
-// unknown says that no trial of the size was valid.
-func unknown(c vitrine.Capacity) bool {
-	return c.Censored == vitrine.CensoredGenerator && c.Rate == 0
-}
-
-// low and high are the interval's ends, open where the capacity is censored.
-func low(c vitrine.Capacity) float64 {
-	if c.Censored == vitrine.CensoredBelow {
-		return 0
-	}
-	return c.Low
-}
-
-func high(c vitrine.Capacity) float64 {
-	if c.Censored == vitrine.CensoredAbove || c.Censored == vitrine.CensoredGenerator {
-		return math.Inf(1)
-	}
-	return c.High
 }
 
 func interval(c vitrine.Capacity) string {

@@ -129,7 +129,7 @@ func (s *set) comparison() Comparison {
 		if x.summary != nil {
 			r.VCPUs, r.Bottleneck = x.summary.VCPUs, x.summary.Bottleneck
 		}
-		if i == 0 && !unmeasured(r.Capacity) {
+		if i == 0 && !r.Unmeasured() {
 			r.Relation = "best"
 		} else {
 			r.Relation = relation(r.Capacity, ranked[0].capacity())
@@ -199,7 +199,7 @@ func (s *set) capacityTable() capacityTable {
 			row.Cells = append(row.Cells, capacityCell{capacityText(c), intervalText(c), censoredText(c, s.unit), c.Rate})
 		}
 		row.Relation = "best"
-		if x != ranked[0] || unmeasured(x.capacity()) {
+		if x != ranked[0] || x.capacity().Unmeasured() {
 			row.Relation = relation(x.capacity(), ranked[0].capacity())
 		}
 		if z := x.summary; z != nil {

@@ -92,7 +92,7 @@ func (s *set) flocks() []*flock {
 		return all[i]
 	}
 	for _, x := range s.subjects() {
-		if x.summary != nil && x.summary.VCPUs > 0 && !unmeasured(x.capacity()) {
+		if x.summary != nil && x.summary.VCPUs > 0 && !x.capacity().Unmeasured() {
 			f := get(x.variant)
 			f.measured = append(f.measured, x)
 		}
@@ -285,7 +285,7 @@ func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 		for _, m := range f.measured {
 			capacity := m.capacity()
 			at := vg.Point{X: x(m.summary.VCPUs) + r.aside[m], Y: y(clamp(capacity.Rate, p))}
-			low, high := bounds(capacity)
+			low, high := capacity.Bounds()
 			r.bar(c, p, stroke(r.tone(i), 1.3), at.X, low, high)
 			c.DrawGlyph(r.measured(i), at)
 			if m.optimal() {

@@ -47,27 +47,10 @@ func byteCount(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " " + units[0]
 }
 
-// bounds are what is sure of a capacity: between them it lies, or beyond
-// everything that was tried (rate.Estimate says what censoring means).
-func bounds(c vitrine.Capacity) (low, high float64) {
-	switch c.Censored {
-	case vitrine.CensoredBelow:
-		return 0, c.High
-	case vitrine.CensoredAbove, vitrine.CensoredGenerator:
-		return c.Low, math.Inf(1)
-	}
-	return c.Low, c.High
-}
-
-// unmeasured says that no valid trial stands behind the capacity.
-func unmeasured(c vitrine.Capacity) bool {
-	return c.Censored == vitrine.CensoredGenerator && c.Rate == 0
-}
-
 // capacityText is the capacity, with < or ≥ where it was not enclosed.
 func capacityText(c vitrine.Capacity) string {
 	switch {
-	case unmeasured(c):
+	case c.Unmeasured():
 		return missing
 	case c.Censored == vitrine.CensoredBelow:
 		return "< " + number(c.Rate)
@@ -111,8 +94,8 @@ func sureOf(s *result.Search) string {
 
 // intervalText is the interval in words.
 func intervalText(c vitrine.Capacity) string {
-	switch low, high := bounds(c); {
-	case unmeasured(c):
+	switch low, high := c.Bounds(); {
+	case c.Unmeasured():
 		return "no valid trial"
 	case math.IsInf(high, 1):
 		return "from " + number(low) + " up"
@@ -124,7 +107,7 @@ func intervalText(c vitrine.Capacity) string {
 // censoredText says why a capacity was not enclosed; empty when it was.
 func censoredText(c vitrine.Capacity, unit string) string {
 	switch {
-	case unmeasured(c):
+	case c.Unmeasured():
 		return "no trial was valid"
 	case c.Censored == vitrine.CensoredBelow:
 		return fmt.Sprintf("even the lowest rate tried, %s %s, failed", number(c.Rate), unit)
@@ -139,11 +122,11 @@ func censoredText(c vitrine.Capacity, unit string) string {
 // relation says how a compares to b: "tied" when their intervals overlap,
 // "higher" or "lower" when they do not, "unknown" when either was not measured.
 func relation(a, b vitrine.Capacity) string {
-	if unmeasured(a) || unmeasured(b) {
+	if a.Unmeasured() || b.Unmeasured() {
 		return "unknown"
 	}
-	aLow, aHigh := bounds(a)
-	bLow, bHigh := bounds(b)
+	aLow, aHigh := a.Bounds()
+	bLow, bHigh := b.Bounds()
 	switch {
 	case aLow > bHigh:
 		return "higher"

@@ -141,7 +141,7 @@ func accuracy(all []prediction) string {
 // predictionFigures show what was predicted against what was then measured.
 func (s *set) predictionFigures() []*figure {
 	all := s.predictions()
-	all = slices.DeleteFunc(all, func(p prediction) bool { return unmeasured(p.measured) })
+	all = slices.DeleteFunc(all, func(p prediction) bool { return p.measured.Unmeasured() })
 	if len(all) == 0 {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (r *predictionPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 		at := vg.Point{X: x(min(m.predicted.Rate, p.X.Max)), Y: y(clamp(m.measured.Rate, p))}
 		style := r.style(m.within())
 		line := draw.LineStyle{Color: style.Color, Width: 1.1}
-		low, high := bounds(m.measured)
+		low, high := m.measured.Bounds()
 		c.StrokeLine2(line, at.X, y(clamp(low, p)), at.X, y(clamp(high, p)))
 		c.StrokeLine2(line, x(min(m.predicted.Low, p.X.Max)), at.Y, x(min(m.predicted.High, p.X.Max)), at.Y)
 		c.DrawGlyph(style, at)

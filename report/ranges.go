@@ -104,7 +104,7 @@ func (r *rangesPlotter) drawRange(c draw.Canvas, p *plot.Plot, s *subject, capac
 	if minor {
 		paint, width, radius, glyph = muted(), 1.2, 3, draw.RingGlyph{}
 	}
-	if unmeasured(capacity) {
+	if capacity.Unmeasured() {
 		style := sans(muted(), 11, false)
 		style.YAlign = draw.YCenter
 		if !minor {
@@ -112,7 +112,7 @@ func (r *rangesPlotter) drawRange(c draw.Canvas, p *plot.Plot, s *subject, capac
 		}
 		return
 	}
-	low, high := bounds(capacity)
+	low, high := capacity.Bounds()
 	left, right := x(low), x(min(high, p.X.Max))
 	c.StrokeLine2(stroke(paint, width), left, y, right, y)
 	switch {

@@ -206,7 +206,7 @@ func (s *set) searchView(f *figure) searchView {
 
 // knownText is a capacity with its interval, in a few words.
 func knownText(c vitrine.Capacity) string {
-	if unmeasured(c) {
+	if c.Unmeasured() {
 		return missing
 	}
 	return fmt.Sprintf("%s (%s)", capacityText(c), intervalText(c))

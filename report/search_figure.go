@@ -110,7 +110,7 @@ func (b bandPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 		if s.from > end {
 			piece()
 		}
-		low, high := bounds(*s.after)
+		low, high := s.after.Bounds()
 		bottom, top := y(clamp(low, p)), y(clamp(high, p))
 		above = append(above, vg.Point{X: x(s.from), Y: top}, vg.Point{X: x(s.to), Y: top})
 		below = append(below, vg.Point{X: x(s.from), Y: bottom}, vg.Point{X: x(s.to), Y: bottom})
@@ -144,7 +144,7 @@ func (r *trailPlotter) spans() []span {
 			}
 			open = false
 		}
-		if t.after != nil && !unmeasured(*t.after) {
+		if t.after != nil && !t.after.Unmeasured() {
 			all = append(all, span{t, at, at + 0.7})
 			open = true
 		}
