@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -14,23 +13,11 @@ import (
 	"time"
 
 	"vitrine/director/datagram"
-	"vitrine/wire/sip"
 )
 
-const (
-	// largest bounds a message on a stream, in bytes: what a datagram can carry.
-	largest = datagram.Largest
-	// waiting is how many messages may wait for one connection; more are dropped,
-	// for a worker waits for nobody.
-	waiting = 256
-	// dialTime bounds the making of a connection.
-	dialTime = 5 * time.Second
-	// writeTime is how long a peer may take nothing before it is given up.
-	writeTime = 10 * time.Second
-	// lastTime is how long it may take over all that was queued when its stream
-	// ends: the next process waits for this one.
-	lastTime = time.Second
-)
+// waiting is how many messages may wait for one connection; more are dropped, for a
+// worker waits for nobody.
+const waiting = 256
 
 // StreamCounts are of the TCP connections.
 type StreamCounts struct {
@@ -67,17 +54,6 @@ type streams struct {
 	closed bool
 
 	accepted, dialed, refused, broken, sent, unsent atomic.Uint64
-}
-
-// A stream is a connection, or one in the making.
-type stream struct {
-	peer     netip.AddrPort
-	listener int // that it belongs to
-	queue    chan *[]byte
-	done     chan struct{} // closed: it has ended
-
-	mu   sync.Mutex   // over the end, and the time to write until then
-	conn *net.TCPConn // nil until it is dialed
 }
 
 // listenStreams opens the TCP listeners. Where there is none, connections can
@@ -267,47 +243,6 @@ func (st *streams) leave(c *stream) {
 	}
 }
 
-// end makes both goroutines of a stream stop, the writing one within lastTime.
-func (c *stream) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended() {
-		return
-	}
-	close(c.done)
-	if c.conn != nil {
-		_ = c.conn.SetWriteDeadline(time.Now().Add(lastTime)) // fails if it is closed
-	}
-}
-
-// ended says whether it has; c.mu is held.
-func (c *stream) ended() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// connect gives a stream its connection; false: it has ended.
-func (c *stream) connect(conn *net.TCPConn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conn = conn
-	return !c.ended()
-}
-
-// allow gives the next write its time; after the end there is only what end gave.
-func (c *stream) allow(patience time.Duration) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended() {
-		return nil
-	}
-	return c.conn.SetWriteDeadline(time.Now().Add(patience))
-}
-
 // send copies a message to its connection's queue: that of its flow while there
 // is one, else that of its address, which is dialed when there is none. It does
 // not wait.
@@ -340,164 +275,6 @@ func (st *streams) push(out *Outgoing, b *[]byte) bool {
 	default:
 		return false
 	}
-}
-
-// dial makes the connection of a stream and serves it.
-func (st *streams) dial(c *stream) {
-	ctx, cancel := context.WithTimeout(st.ctx, dialTime)
-	defer cancel()
-	dialer := net.Dialer{LocalAddr: localOf(st.server.core.places[c.listener].Address)}
-	conn, err := dialer.DialContext(ctx, "tcp", c.peer.String())
-	if err != nil {
-		st.log.Debug("SIP over TCP: connect", "peer", c.peer, "error", err)
-		st.broken.Add(1)
-		st.leave(c)
-		return
-	}
-	st.dialed.Add(1)
-	if !c.connect(conn.(*net.TCPConn)) {
-		_ = conn.Close() // nothing was sent on it
-		st.leave(c)
-		return
-	}
-	st.serve(c)
-}
-
-// localOf is the address to connect from: the listener's, so that the peer sees
-// the host that Via names.
-func localOf(a netip.AddrPort) net.Addr {
-	if a.Addr().IsUnspecified() {
-		return nil
-	}
-	return &net.TCPAddr{IP: a.Addr().AsSlice()}
-}
-
-// serve reads and writes a connection to its end.
-func (st *streams) serve(c *stream) {
-	writing := make(chan struct{})
-	go func() {
-		defer close(writing)
-		st.write(c)
-	}()
-	err := st.read(c)
-	c.end()
-	<-writing
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
-		st.broken.Add(1)
-		st.log.Debug("SIP over TCP: connection ended", "peer", c.peer, "error", err)
-	}
-	_ = c.conn.Close() // it has ended either way
-	st.leave(c)
-}
-
-// write sends what is queued until the stream ends, and ends the reading then.
-func (st *streams) write(c *stream) {
-	defer func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) }()
-	defer c.end()
-	for {
-		select {
-		case b := <-c.queue:
-			if !st.writeOne(c, b) {
-				return
-			}
-			continue
-		case <-c.done:
-		}
-		for { // what was queued before the end still goes out
-			select {
-			case b := <-c.queue:
-				if !st.writeOne(c, b) {
-					return
-				}
-			default:
-				return
-			}
-		}
-	}
-}
-
-func (st *streams) writeOne(c *stream, b *[]byte) bool {
-	defer st.buffers.Put(b)
-	err := c.allow(st.patience)
-	if err == nil {
-		_, err = c.conn.Write(*b)
-	}
-	if err != nil {
-		st.unsent.Add(1)
-		return false
-	}
-	st.sent.Add(1)
-	return true
-}
-
-// read takes messages off a connection (RFC 3261 section 18.3) until it ends,
-// is silent for too long, or sends what is no SIP.
-func (st *streams) read(c *stream) error {
-	buffer := make([]byte, 0, 8192)
-	for {
-		if err := c.conn.SetReadDeadline(time.Now().Add(st.idle)); err != nil {
-			return err
-		}
-		select {
-		case <-c.done:
-			return nil
-		default:
-		}
-		if len(buffer) == cap(buffer) {
-			buffer = append(make([]byte, 0, 2*cap(buffer)), buffer...)
-		}
-		n, err := c.conn.Read(buffer[len(buffer):cap(buffer)])
-		if err != nil {
-			return err
-		}
-		if buffer, err = st.take(c, buffer[:len(buffer)+n]); err != nil {
-			return err
-		}
-	}
-}
-
-// take handles the whole messages in the buffer and gives what is left.
-func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
-	rest := buffer
-	for len(rest) > 0 {
-		if len(rest) >= 4 && string(rest[:4]) == "\r\n\r\n" { // a ping (RFC 5626 section 3.5.1)
-			rest = rest[4:]
-			st.send(&Outgoing{To: c.peer, Flow: c.peer, Listener: c.listener, Parts: [][]byte{pong}})
-			continue
-		}
-		n, err := sip.Frame(rest, largest)
-		if err != nil {
-			// The stream has lost its step: answer this one, and end.
-			st.handle(c, rest[:len(rest):len(rest)])
-			return nil, fmt.Errorf("%w; it ends", err)
-		}
-		if n == 0 {
-			break
-		}
-		st.handle(c, rest[:n:n])
-		rest = rest[n:]
-	}
-	return buffer[:copy(buffer, rest)], nil
-}
-
-var pong = []byte("\r\n")
-
-// handle does one message.
-func (st *streams) handle(c *stream, data []byte) {
-	st.handling.Lock()
-	defer st.handling.Unlock()
-	in := &datagram.Datagram{Data: data, From: c.peer, Listener: c.listener, At: st.now()}
-	room := st.buffers.Get().(*[]byte)
-	defer st.buffers.Put(room)
-	if !st.proxy.Handle(in, (*room)[:0], &st.out) {
-		return
-	}
-	if st.server.core.places[st.out.Listener].Stream {
-		st.send(&st.out)
-		return
-	}
-	st.sender.Send(st.server.handlers[0].group[st.out.Listener], st.out.To, st.out.Parts...)
-	st.sender.Flush()
 }
 
 func (st *streams) counts() StreamCounts {
