@@ -100,7 +100,7 @@ func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	if m.Status < 200 || string(m.SequenceMethod) == "CANCEL" {
 		return
 	}
-	known := s.outward // to whom it goes is anyone's
+	known := s.outward // whoever answers an instance is believed
 	if !known {
 		_, known = p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
 	}
