@@ -117,7 +117,7 @@ func (s Space) parts(c vitrine.Component) ([]vitrine.Part, error) {
 // have a place, but stops soon after MostSizings.
 func (s Space) combine(start vitrine.Sizing, choices [][]vitrine.Part, found []vitrine.Sizing) []vitrine.Sizing {
 	if len(choices) == 0 {
-		if s.placed(start) {
+		if s.noPlace(start) == nil {
 			found = append(found, start)
 		}
 		return found

@@ -84,18 +84,21 @@ func (s Space) check() error {
 	return nil
 }
 
-// placed says whether the sizing has a place.
-func (s Space) placed(sizing vitrine.Sizing) bool { return s.Place == nil || s.Place(sizing) == nil }
+// noPlace says why the sizing has no place; nil: it has one.
+func (s Space) noPlace(sizing vitrine.Sizing) error {
+	if s.Place == nil {
+		return nil
+	}
+	return s.Place(sizing)
+}
 
 // tooLarge says why the sizing cannot be measured; empty: it can.
 func (s Space) tooLarge(sizing vitrine.Sizing) string {
 	if over := s.over(sizing); over != "" {
 		return "would be over the limit by " + over
 	}
-	if s.Place != nil {
-		if err := s.Place(sizing); err != nil {
-			return "has no place: " + err.Error()
-		}
+	if err := s.noPlace(sizing); err != nil {
+		return "has no place: " + err.Error()
 	}
 	return ""
 }
