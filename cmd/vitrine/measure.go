@@ -156,11 +156,7 @@ func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string,
 	if c.Steering, in.cpus, err = measure.Steer(kernelCPU, in.cpus); err != nil {
 		return err
 	}
-	manifest := func(b *backends) (result.Manifest, error) {
-		m, err := networkManifest(ctx, b, s, in)
-		m.Specs = append(m.Specs, cpuSpec(in.cpus, c.Steering))
-		return m, err
-	}
+	manifest := func(b *backends) (result.Manifest, error) { return networkManifest(ctx, b, s, c.Steering, in) }
 	return a.record(ctx, in, manifest, func(b *backends, results *result.Run) error {
 		c.Stage = a.stage(in, b, results)
 		return measureInto(ctx, c, s)
@@ -197,7 +193,7 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 
 // networkManifest says where the run's numbers come from. What is asked for is
 // kept as a specification, by which a run is known when it is resumed.
-func networkManifest(ctx context.Context, b *backends, s measure.Settings, in session) (result.Manifest, error) {
+func networkManifest(ctx context.Context, b *backends, s measure.Settings, kernel measure.Steering, in session) (result.Manifest, error) {
 	s.Options = nil // they are a specification of their own
 	asked, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -205,7 +201,7 @@ func networkManifest(ctx context.Context, b *backends, s measure.Settings, in se
 	}
 	m := b.manifest(ctx, in.cpus, s.AllSubstrates(), s.AllFabrics(), in.told.parts)
 	m.VNF, m.Unit = "network", "packets/s"
-	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("measurement", "what was asked for", asked))
+	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("measurement", "what was asked for", asked), cpuSpec(in.cpus, kernel))
 	m.Generator = result.Generator{Name: "vitrine reference send", Version: toolVersion()}
 	return m, nil
 }
