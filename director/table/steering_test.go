@@ -30,6 +30,16 @@ func choose(t testing.TB, s *Steering, now time.Duration, key uint64) string {
 	return at.Name
 }
 
+// chosen are the instances that keys go to.
+func chosen(t *testing.T, s *Steering, now time.Duration, keys []uint64) map[uint64]string {
+	t.Helper()
+	at := map[uint64]string{}
+	for _, k := range keys {
+		at[k] = choose(t, s, now, k)
+	}
+	return at
+}
+
 func publish(t testing.TB, e *Epochs, now time.Duration, epoch uint64, instances []Instance) {
 	t.Helper()
 	table, err := New(epoch, types, instances)
@@ -340,10 +350,7 @@ func TestCarry(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<15)
 	ks := keys(5000)
-	before := map[uint64]string{}
-	for _, k := range ks {
-		before[k] = choose(t, s, start+second, k)
-	}
+	before := chosen(t, s, start+second, ks)
 	publish(t, e, start+2*second, 1, instances)
 	var passed bytes.Buffer
 	if err := e.Carry(&passed); err != nil {
@@ -433,10 +440,7 @@ func TestCarryToAnotherEpoch(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<15)
 	ks := keys(1000)
-	before := map[uint64]string{}
-	for _, k := range ks {
-		before[k] = choose(t, s, start+second, k)
-	}
+	before := chosen(t, s, start+second, ks)
 	current, err := New(2, types, instances)
 	if err != nil {
 		t.Fatal(err)

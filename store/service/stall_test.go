@@ -86,6 +86,20 @@ func piped(t *testing.T, h http.Handler, test func(t *testing.T, s *Service, c *
 
 var large http.HandlerFunc = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 16<<20)) }
 
+// forAMinute sees that there is one request in work, and none a minute later.
+func forAMinute(t *testing.T, s *Service) {
+	t.Helper()
+	synctest.Wait()
+	if n := s.flying.Load(); n != 1 {
+		t.Fatalf("%d requests in work", n)
+	}
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if n := s.flying.Load(); n != 0 {
+		t.Errorf("%d requests in work after a minute", n)
+	}
+}
+
 // TestStall: a client that does not take its answer has its request for a minute.
 func TestStall(t *testing.T) {
 	piped(t, large, func(t *testing.T, s *Service, c *http.Client) {
@@ -94,15 +108,7 @@ func TestStall(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer got.Body.Close()
-		synctest.Wait()
-		if n := s.flying.Load(); n != 1 {
-			t.Fatalf("%d requests in work", n)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if n := s.flying.Load(); n != 0 {
-			t.Errorf("%d requests in work after a minute", n)
-		}
+		forAMinute(t, s)
 	})
 }
 
@@ -116,15 +122,7 @@ func TestDeaf(t *testing.T) {
 		if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+headers); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if n := s.flying.Load(); n != 1 {
-			t.Fatalf("%d requests in work", n)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if n := s.flying.Load(); n != 0 {
-			t.Errorf("%d requests in work after a minute", n)
-		}
+		forAMinute(t, s)
 		c.Close()
 		stop()
 	})
