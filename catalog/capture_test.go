@@ -12,7 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric"
-	"vitrine/internal/tap"
+	"vitrine/internal/capturetest"
 )
 
 // A tapped fabric captures what the instances of one component send and
@@ -40,7 +40,7 @@ func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint,
 		return end, nil
 	}
 	file := filepath.Join(f.dir, port.Instance+".pcap")
-	capture, err := tap.Start(port.NetNS, end.Interface, "udp", file)
+	capture, err := capturetest.Start(port.NetNS, end.Interface, "udp", file)
 	if err != nil {
 		return end, errors.Join(err, f.Fabric.Detach(context.WithoutCancel(ctx), port.Instance))
 	}
@@ -62,7 +62,7 @@ func (f *tapped) Detach(ctx context.Context, instance string) error {
 
 // A tapping is the capture of one instance's interface.
 type tapping struct {
-	*tap.Tap
+	*capturetest.Capture
 	file string
 	addr netip.Addr
 }

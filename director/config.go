@@ -162,7 +162,7 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	c.setDefaults()
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	for _, p := range []*string{&c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State} {

@@ -275,7 +275,7 @@ func (d *Director) changeRules(rules []Rule) error {
 	d.reloads.one.Lock() // not between a reload's parts, nor a hand-over's
 	defer d.reloads.one.Unlock()
 	c := d.config.Load()
-	for _, e := range checkRules(rules, c.Types) {
+	for _, e := range validateRules(rules, c.Types) {
 		return &vitrine.BadInput{File: "rule " + index(e.rule+1), Found: e.found, Want: e.want}
 	}
 	if err := d.tryRules(c, rules); err != nil {

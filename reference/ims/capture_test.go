@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"vitrine"
-	"vitrine/internal/tap"
+	"vitrine/internal/capturetest"
 )
 
 // A second Sprout makes every registration cross the network once more: what
@@ -27,7 +27,7 @@ func TestReplicationIsInACapture(t *testing.T) {
 	s.whole(11, 2)
 	bono := s.bono(1, s.list(11, 2, 5060))
 	file := filepath.Join(t.TempDir(), "peers.pcap")
-	capture, err := tap.Start("", "lo", "tcp port 7000 and net "+s.prefix+"0/24", file)
+	capture, err := capturetest.Start("", "lo", "tcp port 7000 and net "+s.prefix+"0/24", file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
-// Package tap captures what passes an interface into a pcap file, by tcpdump.
-package tap
+// Package capturetest records the packets of a network interface into a pcap
+// file with tcpdump. Only tests use it.
+package capturetest
 
 import (
 	"bufio"
@@ -17,8 +18,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A Tap is a tcpdump at one interface.
-type Tap struct {
+// A Capture is one running tcpdump at one interface.
+type Capture struct {
 	name  string // of what is captured, for errors
 	cmd   *exec.Cmd
 	ended chan struct{} // then said and err are whole
@@ -30,69 +31,69 @@ type Tap struct {
 // the network namespace that the filter lets through (pcap-filter(7)), into the
 // file. namespace is its path, such as /run/netns/x; empty: that of this process.
 // options are further ones of tcpdump's.
-func Start(namespace, iface, filter, file string, options ...string) (*Tap, error) {
+func Start(namespace, iface, filter, file string, options ...string) (*Capture, error) {
 	program, err := exec.LookPath("tcpdump")
 	if err != nil {
 		return nil, &vitrine.Unsupported{What: "a capture", Missing: "the program tcpdump", Do: "install tcpdump"}
 	}
-	t := &Tap{name: strings.TrimSpace(namespace + " " + iface), ended: make(chan struct{})}
+	c := &Capture{name: strings.TrimSpace(namespace + " " + iface), ended: make(chan struct{})}
 	args := append([]string{"-i", iface, "-n", "-Z", "root", "--immediate-mode", "-B", "16384", "-w", file}, options...)
-	t.cmd = exec.Command(program, append(args, filter)...)               //nolint:noctx // Stop ends it
-	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the thread that run stays on
+	c.cmd = exec.Command(program, append(args, filter)...)               //nolint:noctx // Stop ends it
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the thread that run stays on
 	began := make(chan struct{})
 	go func() {
-		defer close(t.ended)
+		defer close(c.ended)
 		runtime.LockOSThread() // for Pdeathsig
 		defer runtime.UnlockOSThread()
-		t.err = netns.Do(namespace, func() error { return t.run(began) })
+		c.err = netns.Do(namespace, func() error { return c.run(began) })
 	}()
 	select {
 	case <-began:
-		return t, nil
-	case <-t.ended:
-		return nil, errors.Join(fmt.Errorf("capture at %s: tcpdump ended: %s", t.name, t.said.String()), t.err)
+		return c, nil
+	case <-c.ended:
+		return nil, errors.Join(fmt.Errorf("capture at %s: tcpdump ended: %s", c.name, c.said.String()), c.err)
 	}
 }
 
 // run runs tcpdump to its end. It closes began once packets are captured.
-func (t *Tap) run(began chan<- struct{}) error {
-	printed, err := t.cmd.StderrPipe()
+func (c *Capture) run(began chan<- struct{}) error {
+	printed, err := c.cmd.StderrPipe()
 	if err != nil {
 		return err
 	}
-	if err := t.cmd.Start(); err != nil {
+	if err := c.cmd.Start(); err != nil {
 		return err
 	}
 	lines := bufio.NewScanner(printed)
 	for listening := false; lines.Scan(); {
-		fmt.Fprintln(&t.said, lines.Text())
+		fmt.Fprintln(&c.said, lines.Text())
 		if !listening && strings.Contains(lines.Text(), "listening on") {
 			listening = true
 			close(began)
 		}
 	}
-	return t.cmd.Wait()
+	return c.cmd.Wait()
 }
 
 var dropped = regexp.MustCompile(`(?m)^(\d+) packets? dropped by`)
 
 // Stop ends the capture; the file is whole then. One that packets are missing
 // of is an error.
-func (t *Tap) Stop() error {
+func (c *Capture) Stop() error {
 	select {
-	case <-t.ended:
+	case <-c.ended:
 	default:
-		if err := t.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("end the capture at %s: %w", t.name, err)
+		if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("end the capture at %s: %w", c.name, err)
 		}
 	}
-	<-t.ended
-	if t.err != nil {
-		return fmt.Errorf("the capture at %s: %w: %s", t.name, t.err, t.said.String())
+	<-c.ended
+	if c.err != nil {
+		return fmt.Errorf("the capture at %s: %w: %s", c.name, c.err, c.said.String())
 	}
-	for _, match := range dropped.FindAllStringSubmatch(t.said.String(), -1) {
+	for _, match := range dropped.FindAllStringSubmatch(c.said.String(), -1) {
 		if match[1] != "0" {
-			return fmt.Errorf("the capture at %s is not whole: %s", t.name, match[0])
+			return fmt.Errorf("the capture at %s is not whole: %s", c.name, match[0])
 		}
 	}
 	return nil

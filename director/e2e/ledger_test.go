@@ -1,4 +1,4 @@
-package proof
+package e2e
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"vitrine"
-	"vitrine/internal/tap"
+	"vitrine/internal/capturetest"
 	"vitrine/wire/sip"
 )
 
@@ -28,7 +28,7 @@ import (
 // is made.
 type ledger struct {
 	t         testing.TB
-	tap       *tap.Tap
+	capture   *capturetest.Capture
 	site      site
 	directors map[netip.Addr]bool
 	read      chan error
@@ -71,7 +71,7 @@ func (s site) follow(directors ...*steward) *ledger {
 	go func() { l.read <- l.readAll(fifo) }()
 	var err error
 	// Slots of the capture's ring are as large as the longest packet kept.
-	if l.tap, err = tap.Start("", "lo", s.filter(directors), fifo, "-s", "4096", "-B", "131072"); err != nil {
+	if l.capture, err = capturetest.Start("", "lo", s.filter(directors), fifo, "-s", "4096", "-B", "131072"); err != nil {
 		if w, open := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); open == nil {
 			_ = w.Close() // lets the reader end
 			<-l.read
@@ -81,14 +81,14 @@ func (s site) follow(directors ...*steward) *ledger {
 		}
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = l.tap.Stop() }) // an error was seen by close, if the test got there
+	s.t.Cleanup(func() { _ = l.capture.Stop() }) // an error was seen by close, if the test got there
 	return l
 }
 
 // close ends the capture and waits until all of it was read.
 func (l *ledger) close() {
 	l.t.Helper()
-	if err := l.tap.Stop(); err != nil {
+	if err := l.capture.Stop(); err != nil {
 		l.t.Error(err)
 	}
 	if err := <-l.read; err != nil {

@@ -1,6 +1,6 @@
 //go:build race
 
-package proof
+package e2e
 
 // raced says that the detector of races slows everything that this binary runs.
 const raced = true

@@ -11,30 +11,33 @@ import (
 	"vitrine/director/table"
 )
 
-// What is handed over comes in sections, each with its length, since the new
-// process may have other workers and listeners: what it has no use for, it skips.
+// The old process writes a sequence of sections to the new one: first the epochs,
+// then the memory of each worker and the GTP-C exchanges, last the meter's counts.
+// Each section begins with a header, the section struct in big-endian order. The
+// header gives the length of the body, so that a new process with other workers
+// or listeners can skip a section that it does not need.
 const (
-	epochsSection byte = iota
-	sipSection         // one worker's memory, and so is the next
-	gtpcSection
-	exchangesSection
-	countsSection // the last
+	epochsSection    byte = iota // table.Epochs
+	sipSection                   // the table.Steering of one SIP worker
+	gtpcSection                  // the table.Steering of one GTP-C worker
+	exchangesSection             // the exchanges and learned TEIDs of GTP-C
+	countsSection                // meter.Meter; the last section
 )
 
-// A section is what comes before each.
+// A section is the header of one section.
 type section struct {
 	Kind      byte
-	Index, Of uint32 // which worker's, of how many
-	Length    uint64
+	Index, Of uint32 // of a worker's memory: the worker's number, and how many there are
+	Length    uint64 // of the body, in bytes
 }
 
-// A part is a section and what writes it.
+// A part is a section and the function that writes its body.
 type part struct {
 	section
 	carry func(io.Writer) error
 }
 
-// parts are all that is handed over, in the order in which it is taken over.
+// parts lists the sections in the order in which they are written.
 func (d *Director) parts() (all []part) {
 	add := func(s section, carry func(io.Writer) error) { all = append(all, part{s, carry}) }
 	add(section{Kind: epochsSection}, d.epochs.Carry)

@@ -1,4 +1,4 @@
-package proof
+package e2e
 
 import (
 	"bytes"
@@ -86,7 +86,7 @@ func spawnSelf(t testing.TB, program, name, dir string, args ...string) *process
 	return spawn(t, name, dir, []string{asProgram + "=" + program}, self, args...)
 }
 
-// The aggregate types of the proofs. The one serves REGISTER, the other calls
+// The aggregate types of these tests. The one serves REGISTER, the other calls
 // and subscriptions.
 const (
 	registration = "registration"

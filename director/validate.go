@@ -70,31 +70,31 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// A checker collects what is wrong with a file.
-type checker struct {
+// A validator collects the errors of a configuration file.
+type validator struct {
 	*Config
 	errs []*vitrine.BadInput
 }
 
-func (c *checker) bad(found, want string, path ...string) {
+func (c *validator) bad(found, want string, path ...string) {
 	c.errs = append(c.errs, c.node.BadInput(found, want, path...))
 }
 
-// check finds what the schema cannot: names that are there twice, or that lead
-// nowhere, and addresses that nobody may listen to.
-func (c *Config) check() error {
-	k := &checker{Config: c}
-	k.types()
-	k.listen()
-	k.rules()
-	k.instances()
-	k.regions()
-	k.trusted()
-	k.control()
-	return join(k.errs)
+// validate finds the errors that the schema cannot find: duplicate names,
+// references to unknown names, and addresses that cannot be listened to.
+func (c *Config) validate() error {
+	v := &validator{Config: c}
+	v.types()
+	v.listen()
+	v.rules()
+	v.instances()
+	v.regions()
+	v.trusted()
+	v.control()
+	return join(v.errs)
 }
 
-func (c *checker) listen() {
+func (c *validator) listen() {
 	protocols := map[string]bool{}
 	for _, t := range c.Types {
 		protocols[t.Protocol] = true
@@ -124,7 +124,7 @@ func (c *checker) listen() {
 	}
 }
 
-func (c *checker) types() {
+func (c *validator) types() {
 	numbers := map[uint8]string{}
 	names := map[string]bool{}
 	for i, t := range c.Types {
@@ -144,8 +144,8 @@ func (c *checker) types() {
 	}
 }
 
-func (c *checker) rules() {
-	for _, e := range checkRules(c.Rules, c.Types) {
+func (c *validator) rules() {
+	for _, e := range validateRules(c.Rules, c.Types) {
 		c.bad(e.found, e.want, "rules", index(e.rule), e.field)
 	}
 	used := map[string]bool{}
@@ -165,7 +165,7 @@ type ruleError struct {
 	field, found, want string
 }
 
-func checkRules(rules []Rule, types []Type) (errs []ruleError) {
+func validateRules(rules []Rule, types []Type) (errs []ruleError) {
 	for i, r := range rules {
 		var of *Type
 		var names []string
@@ -194,7 +194,7 @@ func checkRules(rules []Rule, types []Type) (errs []ruleError) {
 	return errs
 }
 
-func (c *checker) instances() {
+func (c *validator) instances() {
 	names := map[string]bool{}
 	type place struct{ ty, at string }
 	places, ids := map[place]string{}, map[place]string{}
@@ -239,7 +239,7 @@ func highestID(t *Type) uint16 {
 	return 1<<16 - 1
 }
 
-func (c *checker) regions() {
+func (c *validator) regions() {
 	networks := map[netip.Prefix]string{}
 	names := map[string]bool{}
 	for i, r := range c.Regions {
@@ -263,7 +263,7 @@ func (c *checker) regions() {
 	}
 }
 
-func (c *checker) trusted() {
+func (c *validator) trusted() {
 	speaks := false
 	for _, t := range c.Types {
 		speaks = speaks || t.Protocol == SIP
@@ -278,7 +278,7 @@ func (c *checker) trusted() {
 	}
 }
 
-func (c *checker) control() {
+func (c *validator) control() {
 	address, err := netip.ParseAddrPort(c.Listen.Control)
 	if err != nil {
 		c.bad(fmt.Sprintf("%q", c.Listen.Control), "want an IP address and a port, such as 127.0.0.1:8090", "listen", "control")

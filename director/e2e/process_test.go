@@ -1,4 +1,6 @@
-package proof
+// Package e2e tests the director end to end: the program itself, with real
+// clients and instances.
+package e2e
 
 import (
 	"context"

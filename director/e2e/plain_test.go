@@ -1,5 +1,5 @@
 //go:build !race
 
-package proof
+package e2e
 
 const raced = false
