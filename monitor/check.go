@@ -12,21 +12,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
-	"vitrine/substrate"
 )
 
 // A Checker says for `vitrine doctor` what can be read on this host.
 type Checker struct{}
 
-var _ substrate.Checker = Checker{}
+var _ vitrine.Checker = Checker{}
 
 // Check looks at what instances of substrate/process would have; containers
 // have cgroups of their own.
-func (Checker) Check(context.Context) []substrate.Check {
+func (Checker) Check(context.Context) []vitrine.Check {
 	groups, err := cgroup.Detect()
-	return []substrate.Check{
+	return []vitrine.Check{
 		checkCPU(groups),
 		checkMemory(groups),
 		checkThrottled(groups, err),
@@ -36,8 +36,8 @@ func (Checker) Check(context.Context) []substrate.Check {
 	}
 }
 
-func checkCPU(groups *cgroup.Host) substrate.Check {
-	c := substrate.Check{Name: "monitor: CPU time", OK: true}
+func checkCPU(groups *cgroup.Host) vitrine.Check {
+	c := vitrine.Check{Name: "monitor: CPU time", OK: true}
 	switch {
 	case groups == nil:
 		c.Detail = "the processes' own CPU clocks, in ns; descendants that live less than 1 s are not seen"
@@ -49,16 +49,16 @@ func checkCPU(groups *cgroup.Host) substrate.Check {
 	return c
 }
 
-func checkMemory(groups *cgroup.Host) substrate.Check {
-	c := substrate.Check{Name: "monitor: memory", OK: true, Detail: "the cgroup's, less its inactive file cache"}
+func checkMemory(groups *cgroup.Host) vitrine.Check {
+	c := vitrine.Check{Name: "monitor: memory", OK: true, Detail: "the cgroup's, less its inactive file cache"}
 	if groups == nil || !groups.Has(cgroup.Memory) {
 		c.Detail = "the processes' resident pages; shared ones count in each"
 	}
 	return c
 }
 
-func checkThrottled(groups *cgroup.Host, err error) substrate.Check {
-	c := substrate.Check{Name: "monitor: throttled time"}
+func checkThrottled(groups *cgroup.Host, err error) vitrine.Check {
+	c := vitrine.Check{Name: "monitor: throttled time"}
 	switch {
 	case groups == nil:
 		c.Missing = err.Error()
@@ -70,8 +70,8 @@ func checkThrottled(groups *cgroup.Host, err error) substrate.Check {
 	return c
 }
 
-func checkNetwork() substrate.Check {
-	c := substrate.Check{Name: "monitor: network of each instance"}
+func checkNetwork() vitrine.Check {
+	c := vitrine.Check{Name: "monitor: network of each instance"}
 	if err := netns.Possible(); err != nil {
 		c.Missing = err.Error()
 		return c
@@ -82,8 +82,8 @@ func checkNetwork() substrate.Check {
 
 // checkSoftirq says how well interrupt time is known: with IRQ_TIME_ACCOUNTING
 // it is measured, else whatever runs when the timer ticks is charged the tick.
-func checkSoftirq(config map[string]string) substrate.Check {
-	c := substrate.Check{Name: "monitor: softirq and steal time"}
+func checkSoftirq(config map[string]string) vitrine.Check {
+	c := vitrine.Check{Name: "monitor: softirq and steal time"}
 	if _, err := os.Stat("/proc/stat"); err != nil {
 		c.Missing = err.Error()
 		return c
@@ -102,8 +102,8 @@ func checkSoftirq(config map[string]string) substrate.Check {
 
 // checkCounters tries to count cycles. Nothing here uses such counters yet; who
 // wants to explain a bottleneck with perf(1) needs to know.
-func checkCounters() substrate.Check {
-	c := substrate.Check{Name: "monitor: hardware performance counters"}
+func checkCounters() vitrine.Check {
+	c := vitrine.Check{Name: "monitor: hardware performance counters"}
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER0}
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {

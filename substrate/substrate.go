@@ -77,13 +77,6 @@ type Process interface {
 	Err() error
 }
 
-// A Cleaner removes what earlier runs left behind, in whatever process they
-// died: everything that carries a label of ours whose run is no longer alive.
-// It never touches what this product did not make.
-type Cleaner interface {
-	Clean(ctx context.Context) (removed []string, err error)
-}
-
 // An Accelerated is a Substrate whose instances may be virtual machines.
 type Accelerated interface {
 	// Accelerator is what they run with here: "kvm", or "tcg", which emulates; empty:
@@ -111,17 +104,4 @@ type Booter interface {
 func BootsUnlimited(s Substrate) bool {
 	b, ok := s.(Booter)
 	return ok && b.BootsUnlimited()
-}
-
-// A Checker says what of a back end this host can do.
-type Checker interface {
-	Check(ctx context.Context) []Check
-}
-
-// A Check is one line of `vitrine doctor`.
-type Check struct {
-	Name    string `json:"name"`              // "process: CPU quotas"
-	OK      bool   `json:"ok"`                //
-	Detail  string `json:"detail"`            // version, path, cgroup mode
-	Missing string `json:"missing,omitempty"` // what is missing, when not OK
 }

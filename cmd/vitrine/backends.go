@@ -104,8 +104,8 @@ func references() map[string]program {
 }
 
 // checks say what of the back ends this host can do.
-func (b *backends) checks(ctx context.Context) []substrate.Check {
-	var all []substrate.Check
+func (b *backends) checks(ctx context.Context) []vitrine.Check {
+	var all []vitrine.Check
 	for _, name := range substrateNames() {
 		all = append(all, b.substrateChecks(ctx, name)...)
 	}

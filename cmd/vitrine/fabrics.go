@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/direct"
@@ -19,14 +20,13 @@ import (
 	"vitrine/fabric/vxlan"
 	"vitrine/internal/netns"
 	"vitrine/spec"
-	"vitrine/substrate"
 )
 
 // A fabricKind is one way to wire instances.
 type fabricKind struct {
 	config any // the part servers.NAME of a deployment; nil: it has none
 	open   func(ctx context.Context, b *backends, part spec.Node) (fabric.Fabric, error)
-	check  func(ctx context.Context) []substrate.Check // nil: every host has it
+	check  func(ctx context.Context) []vitrine.Check // nil: every host has it
 }
 
 // fabrics are all there are. A new one is one entry.
@@ -47,7 +47,7 @@ func fabrics() map[string]fabricKind {
 
 // wiring is a kind of fabric whose constructor needs its configuration alone: what
 // fill knows of the run, and what the user's file adds.
-func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []substrate.Check) fabricKind {
+func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check) fabricKind {
 	var none Config
 	return fabricKind{none, func(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
 		var c Config

@@ -40,8 +40,8 @@ type substrateKind struct {
 // left, and say what this host has for them.
 type place interface {
 	substrate.Substrate
-	substrate.Cleaner
-	substrate.Checker
+	vitrine.Cleaner
+	vitrine.Checker
 }
 
 // substrates are all there are. A new one is one entry.
@@ -158,10 +158,10 @@ func (b *backends) place(ctx context.Context, name string) (place, error) {
 }
 
 // substrateChecks say what this host has for a substrate.
-func (b *backends) substrateChecks(ctx context.Context, name string) []substrate.Check {
+func (b *backends) substrateChecks(ctx context.Context, name string) []vitrine.Check {
 	p, err := b.place(ctx, name)
 	if err != nil {
-		return []substrate.Check{{Name: name, Missing: err.Error()}}
+		return []vitrine.Check{{Name: name, Missing: err.Error()}}
 	}
 	return p.Check(ctx)
 }
@@ -188,8 +188,8 @@ func machineVersion(ctx context.Context) string {
 // instances go back before those are removed. A back end that this host does not
 // have left nothing; what one left that cannot be asked is not known, and that is
 // what its cleaner says.
-func (b *backends) cleaners(ctx context.Context) ([]substrate.Cleaner, error) {
-	list := []substrate.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, sriov.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
+func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
+	list := []vitrine.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, sriov.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
 	for _, name := range substrateNames() {
 		p, err := b.place(ctx, name)
 		if vitrine.IsUnsupported(err) {

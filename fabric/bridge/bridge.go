@@ -6,9 +6,9 @@ package bridge
 import (
 	"context"
 
+	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // Config is what a bridge fabric needs.
@@ -37,8 +37,8 @@ func New(config Config) (*Fabric, error) {
 }
 
 // Check says whether this host can have bridge fabrics.
-func Check(context.Context) []substrate.Check {
-	return []substrate.Check{segment.Check(kind(), new(wiring), "veth and bridge", "instances at a bridge, 198.18.0.0/16")}
+func Check(context.Context) []vitrine.Check {
+	return []vitrine.Check{segment.Check(kind(), new(wiring), "veth and bridge", "instances at a bridge, 198.18.0.0/16")}
 }
 
 // wiring is a bridge, and a pair of interfaces for each instance.

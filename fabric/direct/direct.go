@@ -15,7 +15,6 @@ import (
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // Config is the part servers.direct of a deployment.
@@ -63,8 +62,8 @@ func New(config Config) (*segment.Segment, error) {
 }
 
 // Check says whether this host can have direct fabrics.
-func Check(context.Context) []substrate.Check {
-	return []substrate.Check{segment.Check(kind(), new(cable), "veth", "two instances joined by a cable, or interfaces of the host")}
+func Check(context.Context) []vitrine.Check {
+	return []vitrine.Check{segment.Check(kind(), new(cable), "veth", "two instances joined by a cable, or interfaces of the host")}
 }
 
 // A cable is one pair of interfaces. With one instance its other end lies in

@@ -15,7 +15,6 @@ import (
 	"vitrine/fabric"
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // Make makes a fabric of instances that have network namespaces.
@@ -220,7 +219,7 @@ func testKilled(t *testing.T, name string, c Case) {
 	before := hostInterfaces(t)
 
 	other, kill := Killable(t, name, root, "")
-	cleaner, ok := f.(substrate.Cleaner)
+	cleaner, ok := f.(vitrine.Cleaner)
 	if !ok {
 		t.Fatalf("%T cannot clean", f)
 	}

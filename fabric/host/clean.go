@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // A Cleaner takes addresses and routes off the host that dead runs added.
@@ -19,7 +19,7 @@ type Cleaner struct {
 	Root string // where runs are known
 }
 
-var _ substrate.Cleaner = Cleaner{}
+var _ vitrine.Cleaner = Cleaner{}
 
 // Clean removes them, from the network namespace of the calling thread.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
@@ -44,18 +44,18 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 
 // Check says which interfaces there are to share, and whether addresses can be
 // added to them.
-func Check(context.Context) []substrate.Check {
-	shared := substrate.Check{Name: "host: interfaces"}
+func Check(context.Context) []vitrine.Check {
+	shared := vitrine.Check{Name: "host: interfaces"}
 	if names, err := upNames(); err != nil {
 		shared.Missing = err.Error()
 	} else {
 		shared.OK, shared.Detail = true, strings.Join(names, " ")
 	}
-	added := substrate.Check{Name: "host: adding addresses", OK: true, Detail: "`first` can be given"}
+	added := vitrine.Check{Name: "host: adding addresses", OK: true, Detail: "`first` can be given"}
 	if !mayAdminister() {
 		added.OK, added.Detail, added.Missing = false, "", "the privilege (CAP_NET_ADMIN): instances get addresses that the interface has"
 	}
-	return []substrate.Check{shared, added}
+	return []vitrine.Check{shared, added}
 }
 
 // upNames are the interfaces that are up.

@@ -10,19 +10,19 @@ import (
 	"github.com/prometheus/procfs"
 	"github.com/vishvananda/netlink"
 
+	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 	"vitrine/internal/pidfd"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
-var _ substrate.Cleaner = (*Fabric)(nil)
+var _ vitrine.Cleaner = (*Fabric)(nil)
 
 // Clean removes what dead runs left of impaired links, and of the fabric.
 func (f *Fabric) Clean(ctx context.Context) ([]string, error) {
 	removed, err := Cleaner{Root: f.config.Run.Root}.Clean(ctx)
-	if c, can := f.inner.(substrate.Cleaner); can && err == nil {
+	if c, can := f.inner.(vitrine.Cleaner); can && err == nil {
 		var more []string
 		more, err = c.Clean(ctx)
 		removed = append(removed, more...)
@@ -36,7 +36,7 @@ type Cleaner struct {
 	Root string // where runs are known
 }
 
-var _ substrate.Cleaner = Cleaner{}
+var _ vitrine.Cleaner = Cleaner{}
 
 // Clean removes the namespaces of emulators.
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
@@ -107,8 +107,8 @@ func giveBack(link netlink.Link, here *os.File) error {
 
 // Check says whether this host can have impaired links. It tries, in a
 // namespace that is gone at once.
-func Check(context.Context) []substrate.Check {
-	c := substrate.Check{Name: "impair: delay, loss and rate", OK: true, Detail: "by an emulator on packet sockets"}
+func Check(context.Context) []vitrine.Check {
+	c := vitrine.Check{Name: "impair: delay, loss and rate", OK: true, Detail: "by an emulator on packet sockets"}
 	err := netns.Try(func() error {
 		s, err := openSocket("lo")
 		if err != nil {
@@ -122,5 +122,5 @@ func Check(context.Context) []substrate.Check {
 	case hasNetem() == nil:
 		c.Detail = "by netem; jitter and rate by an emulator on packet sockets"
 	}
-	return []substrate.Check{c}
+	return []vitrine.Check{c}
 }

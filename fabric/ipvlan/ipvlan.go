@@ -13,7 +13,6 @@ import (
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // Config is the part servers.ipvlan of a deployment.
@@ -45,8 +44,8 @@ func New(config Config) (*segment.Segment, error) {
 }
 
 // Check says whether this host can have ipvlan fabrics.
-func Check(context.Context) []substrate.Check {
-	return []substrate.Check{segment.Check(kind(), over("", netlink.IPVLAN_MODE_L2), "interfaces", "modes l2, l3")}
+func Check(context.Context) []vitrine.Check {
+	return []vitrine.Check{segment.Check(kind(), over("", netlink.IPVLAN_MODE_L2), "interfaces", "modes l2, l3")}
 }
 
 func over(parent string, mode netlink.IPVlanMode) *segment.Over {

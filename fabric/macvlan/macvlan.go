@@ -12,7 +12,6 @@ import (
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // Config is the part servers.macvlan of a deployment.
@@ -51,8 +50,8 @@ func New(config Config) (*segment.Segment, error) {
 }
 
 // Check says whether this host can have macvlan fabrics.
-func Check(context.Context) []substrate.Check {
-	return []substrate.Check{segment.Check(kind(), over("", netlink.MACVLAN_MODE_VEPA), "interfaces", "modes bridge, vepa, private")}
+func Check(context.Context) []vitrine.Check {
+	return []vitrine.Check{segment.Check(kind(), over("", netlink.MACVLAN_MODE_VEPA), "interfaces", "modes bridge, vepa, private")}
 }
 
 func over(parent string, mode netlink.MacvlanMode) *segment.Over {

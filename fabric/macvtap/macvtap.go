@@ -13,7 +13,6 @@ import (
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // Config is the part servers.macvtap of a deployment.
@@ -58,8 +57,8 @@ func New(config Config) (*segment.Segment, error) {
 }
 
 // Check says whether this host can have macvtap fabrics.
-func Check(context.Context) []substrate.Check {
-	return []substrate.Check{segment.Check(kind(), &passthru{over: over("", netlink.MACVLAN_MODE_PASSTHRU)}, "interfaces", "modes bridge, vepa, passthru")}
+func Check(context.Context) []vitrine.Check {
+	return []vitrine.Check{segment.Check(kind(), &passthru{over: over("", netlink.MACVLAN_MODE_PASSTHRU)}, "interfaces", "modes bridge, vepa, passthru")}
 }
 
 func over(parent string, mode netlink.MacvlanMode) *segment.Over {

@@ -15,11 +15,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 	"vitrine/internal/pidfd"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // recordKind is where a run records that it has a bridge in a switch of the
@@ -32,7 +32,7 @@ type Cleaner struct {
 	Root string // where runs are known
 }
 
-var _ substrate.Cleaner = Cleaner{}
+var _ vitrine.Cleaner = Cleaner{}
 
 // Clean ends the daemons of dead runs, by their command lines, which have the
 // run's folder in them, and removes what the runs recorded.
@@ -127,15 +127,15 @@ func runsAt(ctx context.Context, socket string) bool {
 
 // Check says whether this host can have ovs fabrics, and by which datapath. It
 // starts no switch: that would outlive a check that is killed.
-func Check(ctx context.Context) []substrate.Check {
-	c := substrate.Check{Name: "ovs: Open vSwitch"}
+func Check(ctx context.Context) []vitrine.Check {
+	c := vitrine.Check{Name: "ovs: Open vSwitch"}
 	detail, err := possible(ctx)
 	if err != nil {
 		c.Missing = err.Error()
-		return []substrate.Check{c}
+		return []vitrine.Check{c}
 	}
 	c.OK, c.Detail = true, detail
-	return []substrate.Check{c}
+	return []vitrine.Check{c}
 }
 
 func possible(ctx context.Context) (string, error) {

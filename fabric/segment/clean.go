@@ -4,12 +4,12 @@ import (
 	"context"
 	"os"
 
+	"vitrine"
 	"vitrine/internal/netns"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
-var _ substrate.Cleaner = (*Segment)(nil)
+var _ vitrine.Cleaner = (*Segment)(nil)
 
 // Clean removes the fabrics of dead runs.
 func (s *Segment) Clean(ctx context.Context) (removed []string, err error) {
@@ -39,8 +39,8 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 
 // Check says whether this host can have fabrics of a kind. It tries, in a
 // namespace that is gone at once; detail is what to say when it can.
-func Check(kind Kind, wiring Wiring, name, detail string) substrate.Check {
-	c := substrate.Check{Name: kind.Name + ": " + name, OK: true, Detail: detail}
+func Check(kind Kind, wiring Wiring, name, detail string) vitrine.Check {
+	c := vitrine.Check{Name: kind.Name + ": " + name, OK: true, Detail: detail}
 	err := Try(kind, wiring)
 	if err != nil {
 		c.OK, c.Detail, c.Missing = false, "", err.Error()

@@ -15,7 +15,6 @@ import (
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 const (
@@ -114,10 +113,10 @@ func capable(sysfs string) (names []string, err error) {
 }
 
 // Check says which interfaces of this host can have virtual functions.
-func Check(context.Context) []substrate.Check { return []substrate.Check{check(defaultSysfs)} }
+func Check(context.Context) []vitrine.Check { return []vitrine.Check{check(defaultSysfs)} }
 
-func check(sysfs string) substrate.Check {
-	c := substrate.Check{Name: "sriov: virtual functions"}
+func check(sysfs string) vitrine.Check {
+	c := vitrine.Check{Name: "sriov: virtual functions"}
 	names, err := capable(sysfs)
 	if err != nil {
 		c.Missing = err.Error()

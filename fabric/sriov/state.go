@@ -13,7 +13,6 @@ import (
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // recordKind is that of the record of an interface's virtual functions.
@@ -128,7 +127,7 @@ type Cleaner struct {
 	sysfs string // empty: /sys
 }
 
-var _ substrate.Cleaner = Cleaner{}
+var _ vitrine.Cleaner = Cleaner{}
 
 // Clean removes them, and takes the others out of the VLANs that they are in.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {

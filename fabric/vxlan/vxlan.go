@@ -16,7 +16,6 @@ import (
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runs"
-	"vitrine/substrate"
 )
 
 // Overhead is what the tunnel adds to a packet, in bytes: outer IPv4 (20), UDP
@@ -93,13 +92,13 @@ func New(config Config) (*segment.Segment, error) {
 }
 
 // Check says whether this host can have vxlan fabrics.
-func Check(context.Context) []substrate.Check {
+func Check(context.Context) []vitrine.Check {
 	w := &pair{config: Config{VNI: defaultVNI, Port: defaultPort}}
 	c := segment.Check(kind(), w, "tunnels", "between two namespaces that stand for hosts, or to a remote host")
 	if err := w.Unmake(nil); err != nil {
 		c.OK, c.Detail, c.Missing = false, "", err.Error()
 	}
-	return []substrate.Check{c}
+	return []vitrine.Check{c}
 }
 
 // device is one end of the tunnel.

@@ -8,7 +8,6 @@ import (
 	"regexp"
 
 	"vitrine"
-	"vitrine/substrate"
 )
 
 // program is SIPp's executable.
@@ -40,10 +39,10 @@ func find() (string, error) {
 }
 
 // Check says whether SIPp is there.
-func Check(ctx context.Context) []substrate.Check {
+func Check(ctx context.Context) []vitrine.Check {
 	version, err := Version(ctx)
 	if err != nil {
-		return []substrate.Check{{Name: "generator: sipp", Missing: err.Error()}}
+		return []vitrine.Check{{Name: "generator: sipp", Missing: err.Error()}}
 	}
-	return []substrate.Check{{Name: "generator: sipp", OK: true, Detail: version}}
+	return []vitrine.Check{{Name: "generator: sipp", OK: true, Detail: version}}
 }

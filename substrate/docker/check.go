@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"strings"
 
+	"vitrine"
 	"vitrine/internal/netns"
-	"vitrine/substrate"
 )
 
 // Check says what the engine that the configuration names can do. It does not
 // fail: an engine that is not there is a line that is not OK.
-func Check(ctx context.Context, config Config) []substrate.Check {
+func Check(ctx context.Context, config Config) []vitrine.Check {
 	s, err := New(ctx, config)
 	if err != nil {
-		return []substrate.Check{{Name: "docker: engine", Missing: err.Error()}}
+		return []vitrine.Check{{Name: "docker: engine", Missing: err.Error()}}
 	}
 	defer s.api.Close()
 	return s.Check(ctx)
@@ -35,10 +35,10 @@ func (e *engine) version() string {
 }
 
 // Check says what this engine can do.
-func (s *Substrate) Check(context.Context) []substrate.Check {
+func (s *Substrate) Check(context.Context) []vitrine.Check {
 	i := s.info
-	check := func(name string, ok bool, detail, missing string) substrate.Check {
-		c := substrate.Check{Name: "docker: " + name, OK: ok, Detail: detail}
+	check := func(name string, ok bool, detail, missing string) vitrine.Check {
+		c := vitrine.Check{Name: "docker: " + name, OK: ok, Detail: detail}
 		if !ok {
 			c.Missing = missing
 		}
@@ -50,11 +50,11 @@ func (s *Substrate) Check(context.Context) []substrate.Check {
 	if !i.SwapLimit {
 		swap = "swap is not limited"
 	}
-	wiring := substrate.Check{Name: "docker: network namespaces", OK: true, Detail: "those of containers can be wired"}
+	wiring := vitrine.Check{Name: "docker: network namespaces", OK: true, Detail: "those of containers can be wired"}
 	if err := netns.Possible(); err != nil {
 		wiring.OK, wiring.Detail, wiring.Missing = false, "", err.Error()
 	}
-	return []substrate.Check{
+	return []vitrine.Check{
 		check("engine", true, s.version(), ""),
 		check("storage", true, "driver "+i.Driver, ""),
 		check("runtimes", true, fmt.Sprintf("%s; default %s", strings.Join(s.runtimes(), " "), i.DefaultRuntime), ""),

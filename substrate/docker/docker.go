@@ -78,8 +78,8 @@ type Substrate struct {
 
 var (
 	_ substrate.Substrate = (*Substrate)(nil)
-	_ substrate.Cleaner   = (*Substrate)(nil)
-	_ substrate.Checker   = (*Substrate)(nil)
+	_ vitrine.Cleaner     = (*Substrate)(nil)
+	_ vitrine.Checker     = (*Substrate)(nil)
 )
 
 // New connects to the engine. One that is not running, that this user may not

@@ -143,7 +143,7 @@ func TestDockerUnreachable(t *testing.T) {
 
 func TestDockerSubstrateCheck(t *testing.T) {
 	host := dockertest.Start(t)
-	found := make(map[string]substrate.Check)
+	found := make(map[string]vitrine.Check)
 	for _, c := range Check(t.Context(), Config{Host: host, Runs: runs.DefaultRoot()}) {
 		found[c.Name] = c
 		t.Logf("%+v", c)

@@ -161,7 +161,7 @@ func (s *Substrate) discard(name, root string) error {
 // A Cleaner removes what dead runs unpacked.
 type Cleaner struct{ Root string } // of the runs
 
-var _ substrate.Cleaner = Cleaner{}
+var _ vitrine.Cleaner = Cleaner{}
 
 // Clean removes what dead runs unpacked; what used it must have ended.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {

@@ -4,16 +4,17 @@ import (
 	"context"
 	"fmt"
 
+	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
 	"vitrine/substrate"
 )
 
 // Check says what of limits and namespaces instances have here.
-func (s *Substrate) Check(context.Context) []substrate.Check {
-	groups := substrate.Check{Name: "process: cgroups"}
-	memory := substrate.Check{Name: "process: memory limits"}
-	cpuset := substrate.Check{Name: "process: CPU pinning", OK: true, Detail: "by sched_setaffinity(2)"}
+func (s *Substrate) Check(context.Context) []vitrine.Check {
+	groups := vitrine.Check{Name: "process: cgroups"}
+	memory := vitrine.Check{Name: "process: memory limits"}
+	cpuset := vitrine.Check{Name: "process: CPU pinning", OK: true, Detail: "by sched_setaffinity(2)"}
 	if s.groups == nil {
 		groups.Missing = s.noGroups.Missing
 		memory.Missing = s.noGroups.Missing
@@ -26,19 +27,19 @@ func (s *Substrate) Check(context.Context) []substrate.Check {
 			cpuset.Detail = "by the cgroup controller cpuset"
 		}
 	}
-	quotas := substrate.Check{Name: "process: CPU quotas", OK: groups.OK, Missing: groups.Missing}
+	quotas := vitrine.Check{Name: "process: CPU quotas", OK: groups.OK, Missing: groups.Missing}
 	if quotas.OK {
 		quotas.Detail = fmt.Sprintf("CFS period %v unless said", substrate.DefaultCFSPeriod)
 	}
 	if memory.OK {
 		memory.Detail = "swap is limited where the kernel counts it"
 	}
-	return []substrate.Check{groups, quotas, memory, cpuset, namespaces()}
+	return []vitrine.Check{groups, quotas, memory, cpuset, namespaces()}
 }
 
 // namespaces tries, whatever this substrate was told to use.
-func namespaces() substrate.Check {
-	c := substrate.Check{Name: "process: network namespaces", OK: true, Detail: netns.Dir}
+func namespaces() vitrine.Check {
+	c := vitrine.Check{Name: "process: network namespaces", OK: true, Detail: netns.Dir}
 	if err := netns.Possible(); err != nil {
 		c.OK, c.Detail, c.Missing = false, "", err.Error()
 	}

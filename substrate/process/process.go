@@ -59,8 +59,8 @@ type Substrate struct {
 
 var (
 	_ substrate.Substrate = (*Substrate)(nil)
-	_ substrate.Cleaner   = (*Substrate)(nil)
-	_ substrate.Checker   = (*Substrate)(nil)
+	_ vitrine.Cleaner     = (*Substrate)(nil)
+	_ vitrine.Checker     = (*Substrate)(nil)
 	_ substrate.Instance  = (*Instance)(nil)
 )
 

@@ -4,20 +4,20 @@ import (
 	"context"
 	"os"
 
+	"vitrine"
 	"vitrine/image/debian"
-	"vitrine/substrate"
 	"vitrine/substrate/qemu/machine"
 )
 
 // Check says what virtual machines have here. It builds nothing: the accelerator
 // is tried by booting only where the guest's kernel is there already.
-func (s *Substrate) Check(ctx context.Context) []substrate.Check {
-	program := substrate.Check{Name: "qemu: program"}
+func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
+	program := vitrine.Check{Name: "qemu: program"}
 	version, err := machine.Version(ctx)
 	if program.OK, program.Detail = err == nil, version; !program.OK {
 		program.Missing = machine.Program + ": install qemu-system-x86"
 	}
-	guest := substrate.Check{Name: "qemu: Debian guest", OK: true}
+	guest := vitrine.Check{Name: "qemu: Debian guest", OK: true}
 	builder := debian.Builder{Cache: s.config.Cache}
 	base, built := builder.Built(s.config.Debian)
 	switch err := debian.Possible(); {
@@ -28,11 +28,11 @@ func (s *Substrate) Check(ctx context.Context) []substrate.Check {
 	default:
 		guest.OK, guest.Missing = false, err.Error()
 	}
-	return []substrate.Check{program, guest, s.checkAccelerator(ctx, program.OK && built, base.Kernel), checkVFIO()}
+	return []vitrine.Check{program, guest, s.checkAccelerator(ctx, program.OK && built, base.Kernel), checkVFIO()}
 }
 
-func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel string) substrate.Check {
-	c := substrate.Check{Name: "qemu: hardware acceleration"}
+func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel string) vitrine.Check {
+	c := vitrine.Check{Name: "qemu: hardware acceleration"}
 	if !possible {
 		c.Missing = "a guest to try it with: it is probed by booting"
 		return c
@@ -49,8 +49,8 @@ func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel 
 	return c
 }
 
-func checkVFIO() substrate.Check {
-	c := substrate.Check{Name: "qemu: devices of the host (VFIO)"}
+func checkVFIO() vitrine.Check {
+	c := vitrine.Check{Name: "qemu: devices of the host (VFIO)"}
 	groups, err := os.ReadDir("/sys/kernel/iommu_groups")
 	if c.OK = err == nil && len(groups) > 0; c.OK {
 		c.Detail = "an IOMMU is there"

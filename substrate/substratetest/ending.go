@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"vitrine/substrate"
+	"vitrine"
 )
 
 func testStopEndsFamily(s *suite) {
@@ -100,7 +100,7 @@ func testCloseRemovesAll(s *suite) {
 func testKilledRun(t *testing.T, open Open, program string) {
 	root, dir := runsRoot(t), t.TempDir()
 	live := begin(t, open, program, root)
-	cleaner, ok := live.h.Substrate.(substrate.Cleaner)
+	cleaner, ok := live.h.Substrate.(vitrine.Cleaner)
 	if !ok {
 		t.Fatalf("%T does not clean", live.h.Substrate)
 	}
@@ -169,7 +169,7 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 	}
 	s.Cleanup(func() { // also of a test that failed before it came to cleaning
 		kill()
-		if _, err := s.h.Substrate.(substrate.Cleaner).Clean(context.WithoutCancel(s.ctx)); err != nil {
+		if _, err := s.h.Substrate.(vitrine.Cleaner).Clean(context.WithoutCancel(s.ctx)); err != nil {
 			s.Errorf("Clean: %v", err)
 		}
 	})

@@ -9,20 +9,19 @@ import (
 
 	"vitrine"
 	packed "vitrine/image/unikernel"
-	"vitrine/substrate"
 	"vitrine/substrate/qemu/machine"
 )
 
 // Check says whether machines start here, and whether images can be built.
 // Nothing is built for that.
-func (s *Substrate) Check(ctx context.Context) []substrate.Check {
+func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 	return Check(ctx, packed.Builder{Cache: s.config.Cache}, s.config.Prober)
 }
 
 // Check is that of a substrate with the builder and the prober.
-func Check(ctx context.Context, builder packed.Builder, prober *machine.Prober) []substrate.Check {
-	boots := substrate.Check{Name: "unikernel: machines"}
-	builds := substrate.Check{Name: "unikernel: images"}
+func Check(ctx context.Context, builder packed.Builder, prober *machine.Prober) []vitrine.Check {
+	boots := vitrine.Check{Name: "unikernel: machines"}
+	builds := vitrine.Check{Name: "unikernel: images"}
 	base, err := builder.Cached()
 	switch {
 	case err == nil:
@@ -48,7 +47,7 @@ func Check(ctx context.Context, builder packed.Builder, prober *machine.Prober) 
 		}
 		boots.Missing = missing(boots.OK, err)
 	}
-	return []substrate.Check{boots, builds}
+	return []vitrine.Check{boots, builds}
 }
 
 func missing(ok bool, err error) string {

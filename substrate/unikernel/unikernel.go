@@ -76,8 +76,8 @@ type Substrate struct {
 
 var (
 	_ substrate.Substrate = (*Substrate)(nil)
-	_ substrate.Cleaner   = (*Substrate)(nil)
-	_ substrate.Checker   = (*Substrate)(nil)
+	_ vitrine.Cleaner     = (*Substrate)(nil)
+	_ vitrine.Checker     = (*Substrate)(nil)
 	_ substrate.Instance  = (*Instance)(nil)
 	_ substrate.Process   = (*guest)(nil)
 )

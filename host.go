@@ -1,0 +1,25 @@
+package vitrine
+
+import "context"
+
+// A Check is one line of `vitrine doctor`: one thing that a back end needs, and
+// whether this host offers it.
+type Check struct {
+	Name    string `json:"name"`              // "process: CPU quotas"
+	OK      bool   `json:"ok"`                //
+	Detail  string `json:"detail"`            // version, path, cgroup mode
+	Missing string `json:"missing,omitempty"` // what is missing, when not OK
+}
+
+// A Checker says what its back end can do on this host.
+type Checker interface {
+	Check(ctx context.Context) []Check
+}
+
+// A Cleaner removes what dead runs left on this host. Whatever carries one of our
+// labels, and whose run is no longer alive, is removed, whichever process made
+// it. What this product did not make is never touched.
+type Cleaner interface {
+	// Clean lists what it removed, also when it fails halfway.
+	Clean(ctx context.Context) (removed []string, err error)
+}
