@@ -163,7 +163,7 @@ func (d *Director) status() client.Status {
 	s := client.Status{
 		Epoch: v.Table.Epoch(), Digest: digest, Pending: version != published, Changed: since.Seconds(), Transition: d.epochs.Transition().Seconds(),
 		InTransition: !first && since < d.epochs.Transition(), Restarted: v.Previous(now) != nil, Types: v.Table.Types(),
-		Begun: d.begun, PID: os.Getpid(), Steering: d.steering(),
+		Begun: d.begun, PID: os.Getpid(), Steering: client.SteeringCounters(d.steered()),
 	}
 	if d.sip != nil {
 		for i, a := range d.sip.Addresses() {
@@ -196,22 +196,14 @@ func (e *epochState) digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func (d *Director) steering() (sum client.SteeringStats) {
+// steered adds up the counters of all workers.
+func (d *Director) steered() (sum table.Counters) {
 	for _, all := range d.memories() {
 		for _, s := range all {
-			add(&sum, s.Stats())
+			sum.Add(s.Counters())
 		}
 	}
 	return sum
-}
-
-func add(sum *client.SteeringStats, one table.Stats) {
-	sum.Kept += one.Kept
-	sum.Moved += one.Moved
-	sum.Gone += one.Gone
-	sum.Unknown += one.Unknown
-	sum.Forgotten += one.Forgotten
-	sum.None += one.None
 }
 
 func (d *Director) postReload(w http.ResponseWriter, _ *http.Request) {

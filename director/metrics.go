@@ -135,7 +135,7 @@ func (c *collector) service(e emitter) {
 	e.count("reloads_total", "Configurations put in force since the start.", d.reloads.done)
 	e.count("reloads_failed_total", "Configurations that were refused.", d.reloads.failed)
 	d.reloads.mu.Unlock()
-	s := d.steering()
+	s := d.steered()
 	for what, n := range map[string]uint64{"kept": s.Kept, "moved": s.Moved, "gone": s.Gone, "unknown": s.Unknown, "forgotten": s.Forgotten, "none": s.None} {
 		e.count("steered_total", "Messages steered otherwise than by the table in force alone: kept where they were; moved; of those, gone because the instance went; unknown after a restart; forgotten for want of memory; none to be had.", n, "how", what)
 	}
@@ -143,7 +143,7 @@ func (c *collector) service(e emitter) {
 
 func (c *collector) sides(e emitter) {
 	if c.d.sip != nil {
-		t, err := c.d.sip.Totals()
+		t, err := c.d.sip.Counters()
 		if err != nil {
 			c.d.log.Warn("metrics of SIP", "error", err)
 		}
@@ -161,7 +161,7 @@ func (c *collector) sides(e emitter) {
 	if c.d.gtpc == nil {
 		return
 	}
-	t := c.d.gtpc.director.Totals(c.d.now())
+	t := c.d.gtpc.director.Counters(c.d.now())
 	e.count("received_total", "Messages that came.", t.Received, "protocol", GTPC, "kind", "any")
 	for what, n := range map[string]uint64{
 		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,

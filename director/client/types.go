@@ -53,20 +53,20 @@ type Room struct {
 
 // A Status is a director's.
 type Status struct {
-	Epoch        uint64        `json:"epoch"`
-	Digest       string        `json:"digest"`             // Of the table: directors with the same steer alike.
-	Pending      bool          `json:"pending"`            // There are changes that the next epoch will bring.
-	Changed      float64       `json:"changed_seconds"`    // Since the change to this epoch.
-	Transition   float64       `json:"transition_seconds"` // For which keys that moved stay where they were.
-	InTransition bool          `json:"in_transition"`
-	Restarted    bool          `json:"restarted"` // Amid a transition: unknown keys that moved go by the epoch before.
-	Types        []string      `json:"types"`
-	SIP          []string      `json:"sip,omitempty"`  // Addresses.
-	GTPC         []string      `json:"gtpc,omitempty"` // Addresses.
-	Begun        time.Time     `json:"begun"`
-	PID          int           `json:"pid"`
-	Reload       *Reload       `json:"reload,omitempty"` // The last.
-	Steering     SteeringStats `json:"steering"`
+	Epoch        uint64           `json:"epoch"`
+	Digest       string           `json:"digest"`             // Of the table: directors with the same steer alike.
+	Pending      bool             `json:"pending"`            // There are changes that the next epoch will bring.
+	Changed      float64          `json:"changed_seconds"`    // Since the change to this epoch.
+	Transition   float64          `json:"transition_seconds"` // For which keys that moved stay where they were.
+	InTransition bool             `json:"in_transition"`
+	Restarted    bool             `json:"restarted"` // Amid a transition: unknown keys that moved go by the epoch before.
+	Types        []string         `json:"types"`
+	SIP          []string         `json:"sip,omitempty"`  // Addresses.
+	GTPC         []string         `json:"gtpc,omitempty"` // Addresses.
+	Begun        time.Time        `json:"begun"`
+	PID          int              `json:"pid"`
+	Reload       *Reload          `json:"reload,omitempty"` // The last.
+	Steering     SteeringCounters `json:"steering"`
 }
 
 // A Reload is what came of reading the configuration file again.
@@ -75,9 +75,9 @@ type Reload struct {
 	Error string    `json:"error,omitempty"` // Why the old one stays in force.
 }
 
-// SteeringStats count messages that went otherwise than by the table in force
+// SteeringCounters count messages that went otherwise than by the table in force
 // alone.
-type SteeringStats struct {
+type SteeringCounters struct {
 	Kept      uint64 `json:"kept"`      // Went to where their key was before a change moved it.
 	Moved     uint64 `json:"moved"`     // Were the first of their key to go by a new table.
 	Gone      uint64 `json:"gone"`      // Of those, had their old instance go away too early.

@@ -30,8 +30,8 @@ type motion struct {
 	stopped    []*instance
 	next       int // host of the next instance
 	phones     []*phones
-	lose       float64              // percent of the messages
-	steering   client.SteeringStats // of the processes that were replaced
+	lose       float64                 // percent of the messages
+	steering   client.SteeringCounters // of the processes that were replaced
 }
 
 // newMotion starts two instances of each type and n directors.

@@ -174,8 +174,8 @@ func prefixOwner(p *Policy, teid uint32) owner {
 	return owner{instance: instance{p.numbered[number], id}, key: uint64(key), hasKey: true}
 }
 
-// Totals are the director's counts since its start.
-type Totals struct {
+// Counters count the messages of a Director since its start.
+type Counters struct {
 	Received        uint64 // messages; a piggybacked one counts with its carrier
 	Forwarded       uint64
 	Echoes          uint64 // Echo Requests answered
@@ -193,13 +193,12 @@ type Totals struct {
 	ExchangesForgotten uint64 // unanswered ones that made room: their answer is lost
 	SessionsForgotten  uint64 // learned TEIDs that made room
 	PeersForgotten     uint64
-	Sessions, Peers    int         // TEIDs remembered now
-	Steering           table.Stats // of all workers
+	Sessions, Peers    int // TEIDs remembered now
 }
 
-// Totals adds the workers up.
-func (d *Director) Totals(now time.Duration) Totals {
-	t := Totals{
+// Counters adds up the workers.
+func (d *Director) Counters(now time.Duration) Counters {
+	t := Counters{
 		ExchangesForgotten: d.exchanges.overflow.Load(),
 		SessionsForgotten:  d.sessions.overflow.Load(), PeersForgotten: d.peers.overflow.Load(),
 		Sessions: d.sessions.len(now), Peers: d.peers.len(now),
@@ -207,7 +206,7 @@ func (d *Director) Totals(now time.Duration) Totals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.workers {
-		c, s := &w.counts, w.steering.Stats()
+		c := &w.counts
 		for _, add := range []struct {
 			to   *uint64
 			more uint64
@@ -217,8 +216,6 @@ func (d *Director) Totals(now time.Duration) Totals {
 			{&t.Retransmitted, c.again.Load()}, {&t.Rejected, c.rejected.Load()}, {&t.Unruled, c.unruled.Load()},
 			{&t.Unreachable, c.unreachable.Load()}, {&t.UnknownTEID, c.unknownTEID.Load()}, {&t.Keyless, c.keyless.Load()},
 			{&t.Piggybacked, c.piggybacked.Load()},
-			{&t.Steering.Kept, s.Kept}, {&t.Steering.Moved, s.Moved}, {&t.Steering.Gone, s.Gone},
-			{&t.Steering.Unknown, s.Unknown}, {&t.Steering.Forgotten, s.Forgotten}, {&t.Steering.None, s.None},
 		} {
 			*add.to += add.more
 		}

@@ -38,7 +38,7 @@ func TestAnswersItself(t *testing.T) {
 		peer.send(b)
 	}
 	peer.quiet()
-	got := s.director.Totals(s.now())
+	got := s.director.Counters(s.now())
 	if got.Echoes != 2 || got.VersionsRefused != 1 || got.Malformed+got.Stray != 10 || got.Forwarded != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -72,7 +72,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 	peer.send(plain(gtpc.ModifyBearerCommand, 7, 5|gtpc.CommandSequence)) // a command has no such answer
 	peer.quiet()
-	if got := s.director.Totals(s.now()); got.Rejected != 2 {
+	if got := s.director.Counters(s.now()); got.Rejected != 2 {
 		t.Errorf("%+v", got)
 	}
 }

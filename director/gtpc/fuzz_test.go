@@ -30,7 +30,7 @@ func FuzzHandle(f *testing.F) {
 	b := newBench(f, 1, 64) // what came before is remembered: that is the point
 	probe := b.meter.Worker()
 	f.Fuzz(func(t *testing.T, first []byte, firstPort uint16, second []byte, secondPort uint16) {
-		before := done(b.d.Totals(b.now))
+		before := done(b.d.Counters(b.now))
 		at := func(port uint16) netip.AddrPort {
 			if int(port) < b.of.Len() { // an instance
 				return b.of.Instance(int32(port)).Address
@@ -49,7 +49,7 @@ func FuzzHandle(f *testing.F) {
 			}
 		}
 		b.sender.Flush()
-		n := b.d.Totals(b.now)
+		n := b.d.Counters(b.now)
 		if done(n) != before+4 || done(n) != n.Received || n.Sessions > 64 || n.Peers > 64 {
 			t.Fatalf("%+v", n)
 		}
@@ -57,6 +57,6 @@ func FuzzHandle(f *testing.F) {
 }
 
 // done is how many messages were dealt with.
-func done(n director.Totals) uint64 {
+func done(n director.Counters) uint64 {
 	return n.Forwarded + n.Echoes + n.VersionsRefused + n.Malformed + n.Stray + n.Rejected + n.Unruled + n.Unreachable
 }

@@ -81,7 +81,7 @@ func TestGoGTPPrograms(t *testing.T) {
 	if drained == 0 {
 		t.Error("no session was at the S-GW that drained")
 	}
-	totals := d.Totals(n.now())
+	totals := d.Counters(n.now())
 	if totals.Stray+totals.Malformed+totals.Rejected+totals.Unruled+totals.UnknownTEID+totals.Keyless+totals.ExchangesForgotten != 0 {
 		t.Errorf("%+v", totals)
 	}
@@ -147,7 +147,7 @@ func TestGoGTPThroughTwoDirectors(t *testing.T) {
 		}
 	}
 	for name, d := range map[string]*side{"restarted": a, "other": b} {
-		if totals := d.Totals(n.now()); totals.Stray+totals.Malformed+totals.Rejected+totals.Unruled+totals.UnknownTEID+totals.Keyless+totals.ExchangesForgotten != 0 {
+		if totals := d.Counters(n.now()); totals.Stray+totals.Malformed+totals.Rejected+totals.Unruled+totals.UnknownTEID+totals.Keyless+totals.ExchangesForgotten != 0 {
 			t.Errorf("%s: %+v", name, totals)
 		}
 	}

@@ -267,7 +267,7 @@ func (n *node) receiveBoth() (*gtpc.Message, []byte) {
 	}
 	k, from, err := n.conn.ReadFromUDPAddrPort(b)
 	if err != nil {
-		n.t.Fatalf("%v; %+v", err, n.stage.director.Totals(n.stage.now()))
+		n.t.Fatalf("%v; %+v", err, n.stage.director.Counters(n.stage.now()))
 	}
 	if from != n.director() {
 		n.t.Fatalf("from %v, not the director", from)
@@ -347,7 +347,7 @@ func (s *stage) whoGot(typeName string) (*node, *gtpc.Message) {
 		}
 	}
 	if one.n == nil {
-		s.t.Fatalf("no instance of type %s got a message; %+v", typeName, s.director.Totals(s.now()))
+		s.t.Fatalf("no instance of type %s got a message; %+v", typeName, s.director.Counters(s.now()))
 	}
 	return one.n, one.m
 }

@@ -27,8 +27,8 @@ type Outgoing struct {
 	Parts [][]byte // views of what came in and of the room
 }
 
-// Counts are a Proxy's, of messages that belong to no instance.
-type Counts struct {
+// counts are the counts of one Proxy. Server.Counters adds them up.
+type counts struct {
 	Requests, Responses atomic.Uint64 // that came
 	Inward, Outward     atomic.Uint64 // requests sent on
 	Returned            atomic.Uint64 // responses sent on
@@ -52,7 +52,7 @@ type Proxy struct {
 	server   *core
 	steering *table.Steering
 	meter    *meter.Worker
-	counts   Counts
+	counts   counts
 
 	rules   *Rules // while a message is handled
 	message sip.Message

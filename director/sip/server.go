@@ -191,8 +191,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Totals are a Server's counts.
-type Totals struct {
+// Counters count the messages of a Server since its start.
+type Counters struct {
 	Requests, Responses uint64 // that came
 	Inward, Outward     uint64 // requests sent on, to instances and to clients
 	Returned            uint64 // responses sent on
@@ -201,11 +201,11 @@ type Totals struct {
 	Absorbed            uint64 // ACKs of the director's own answers
 	Dropped             uint64 // neither sent on nor answered
 	Datagrams           datagram.Counters
-	Streams             StreamCounts
+	Streams             StreamCounters
 }
 
-// Totals adds up the workers.
-func (s *Server) Totals() (t Totals, err error) {
+// Counters adds up the workers.
+func (s *Server) Counters() (t Counters, err error) {
 	for _, p := range s.proxies {
 		c := &p.counts
 		t.Requests += c.Requests.Load()
@@ -224,21 +224,7 @@ func (s *Server) Totals() (t Totals, err error) {
 		}
 	}
 	if s.streams != nil {
-		t.Streams = s.streams.counts()
+		t.Streams = s.streams.counters()
 	}
 	return t, nil
-}
-
-// Steering adds up what the workers' steering counted.
-func (s *Server) Steering() (sum table.Stats) {
-	for _, p := range s.proxies {
-		one := p.steering.Stats()
-		sum.Kept += one.Kept
-		sum.Moved += one.Moved
-		sum.Gone += one.Gone
-		sum.Unknown += one.Unknown
-		sum.Forgotten += one.Forgotten
-		sum.None += one.None
-	}
-	return sum
 }

@@ -44,7 +44,7 @@ func TestTransports(t *testing.T) {
 				}
 			}
 			d.stop()
-			totals, err := d.Totals()
+			totals, err := d.Counters()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for tries := 0; ; tries++ {
-		if totals, err := d.Totals(); err != nil || totals.Streams.Open == 1 {
+		if totals, err := d.Counters(); err != nil || totals.Streams.Open == 1 {
 			break
 		} else if tries == 10_000_000 {
 			t.Fatal("a closed connection is still counted")
@@ -282,7 +282,7 @@ func TestHandOver(t *testing.T) {
 	if len(where) != 50 || a.count.Load() == 0 || b.count.Load() == 0 {
 		t.Errorf("%d calls, %d requests to one and %d to the other", len(where), a.count.Load(), b.count.Load())
 	}
-	totals, err := second.Totals()
+	totals, err := second.Counters()
 	if err != nil || totals.Inward != between+after || totals.Streams.Accepted != 1 {
 		t.Errorf("the second had %+v, %v", totals, err)
 	}
@@ -297,7 +297,7 @@ func TestNobody(t *testing.T) {
 		p.send(p.request("INVITE", fmt.Sprint(i), 0))
 	}
 	for tries := 0; ; tries++ {
-		totals, err := d.Totals()
+		totals, err := d.Counters()
 		if err != nil {
 			t.Fatal(err)
 		}

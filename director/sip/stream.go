@@ -19,8 +19,8 @@ import (
 // worker waits for nobody.
 const waiting = 256
 
-// StreamCounts are of the TCP connections.
-type StreamCounts struct {
+// StreamCounters count TCP connections and the messages on them.
+type StreamCounters struct {
 	Open     int    // connections now
 	Accepted uint64 // connections, since the start
 	Dialed   uint64
@@ -277,11 +277,11 @@ func (st *streams) push(out *Outgoing, b *[]byte) bool {
 	}
 }
 
-func (st *streams) counts() StreamCounts {
+func (st *streams) counters() StreamCounters {
 	st.mu.Lock()
 	open := len(st.conns)
 	st.mu.Unlock()
-	return StreamCounts{
+	return StreamCounters{
 		Open: open, Accepted: st.accepted.Load(), Dialed: st.dialed.Load(), Refused: st.refused.Load(),
 		Broken: st.broken.Load(), Sent: st.sent.Load(), Unsent: st.unsent.Load(),
 	}

@@ -32,7 +32,7 @@ func TestRestart(t *testing.T) {
 			}
 		}
 	}
-	if n := s.Stats(); n.Unknown != uint64(unknown) || unknown == 0 {
+	if n := s.Counters(); n.Unknown != uint64(unknown) || unknown == 0 {
 		t.Errorf("%+v; %d keys moved", n, unknown)
 	}
 	// When it is over, a transaction that began there is brought to its end, and

@@ -23,13 +23,13 @@ const EntrySize = 8
 //
 // After a restart nothing is remembered: see Restore.
 //
-// Only one goroutine may choose; any may read Stats. Nothing is allocated after
+// Only one goroutine may choose; any may read Counters. Nothing is allocated after
 // NewSteering.
 type Steering struct {
 	epochs  *Epochs
 	buckets []bucket
 	tick    time.Duration
-	stats   counters
+	counts  counts
 }
 
 // A bucket is one cache line of entries. An entry is, from the high bits: 28 of
@@ -51,13 +51,13 @@ const (
 	ticks           = 32 // of a transition
 )
 
-type counters struct {
+type counts struct {
 	kept, moved, gone, unknown, forgotten, none atomic.Uint64
 }
 
-// Stats are counts of messages, since the start, other than by the table in
+// Counters count the messages, since the start, that did not go by the table in
 // force alone.
-type Stats struct {
+type Counters struct {
 	Kept      uint64 // went to where their key was before a change moved it
 	Moved     uint64 // were the first of their key to go by the new table
 	Gone      uint64 // of those, had their old instance go away before the transition was over
@@ -74,11 +74,21 @@ func NewSteering(epochs *Epochs, limit int) *Steering {
 // Keys is how many keys can be remembered.
 func (s *Steering) Keys() int { return len(s.buckets) * len(bucket{}) }
 
-// Stats are the counts so far.
-func (s *Steering) Stats() Stats {
-	c := &s.stats
-	return Stats{Kept: c.kept.Load(), Moved: c.moved.Load(), Gone: c.gone.Load(), Unknown: c.unknown.Load(),
+// Counters is a snapshot of the counts.
+func (s *Steering) Counters() Counters {
+	c := &s.counts
+	return Counters{Kept: c.kept.Load(), Moved: c.moved.Load(), Gone: c.gone.Load(), Unknown: c.unknown.Load(),
 		Forgotten: c.forgotten.Load(), None: c.none.Load()}
+}
+
+// Add adds other counts.
+func (c *Counters) Add(other Counters) {
+	c.Kept += other.Kept
+	c.Moved += other.Moved
+	c.Gone += other.Gone
+	c.Unknown += other.Unknown
+	c.Forgotten += other.Forgotten
+	c.None += other.None
 }
 
 // Choose finds the instance that a message with that key goes to. now is the
@@ -100,15 +110,15 @@ func (s *Steering) Choose(now time.Duration, ty Type, key uint64, region Region)
 		return target, true
 	case entryID(entry) == target.ID:
 	case !s.bound(v, now, entry):
-		s.stats.moved.Add(1)
+		s.counts.moved.Add(1)
 	default:
 		if kept := v.usable(ty, entryID(entry)); kept != nil {
-			s.stats.kept.Add(1)
+			s.counts.kept.Add(1)
 			s.put(place, now, h, kept.ID, entryGeneration(entry))
 			return kept, true
 		}
-		s.stats.moved.Add(1)
-		s.stats.gone.Add(1)
+		s.counts.moved.Add(1)
+		s.counts.gone.Add(1)
 	}
 	s.put(place, now, h, target.ID, v.generation)
 	return target, true
@@ -131,7 +141,7 @@ func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, reg
 		return target, true
 	}
 	if entry != 0 && entryID(entry) == id && s.bound(v, now, entry) && entryGeneration(entry) != v.generation {
-		s.stats.kept.Add(1)
+		s.counts.kept.Add(1)
 		s.put(place, now, h, id, entryGeneration(entry))
 		return target, true
 	}
@@ -143,12 +153,12 @@ func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, reg
 func (s *Steering) last(v *View, now time.Duration, ty Type, h uint64, place *uint64, entry uint64) (*Target, bool) {
 	if entry != 0 && s.bound(v, now, entry) {
 		if kept := v.usable(ty, entryID(entry)); kept != nil {
-			s.stats.kept.Add(1)
+			s.counts.kept.Add(1)
 			s.put(place, now, h, kept.ID, entryGeneration(entry))
 			return kept, true
 		}
 	}
-	s.stats.none.Add(1)
+	s.counts.none.Add(1)
 	return nil, false
 }
 
@@ -167,7 +177,7 @@ func (s *Steering) unknown(v *View, now time.Duration, ty Type, key uint64, regi
 	if was == nil {
 		return target, v.generation
 	}
-	s.stats.unknown.Add(1)
+	s.counts.unknown.Add(1)
 	return was, 0
 }
 
@@ -240,7 +250,7 @@ func (s *Steering) put(place *uint64, now time.Duration, h uint64, id uint16, ge
 	tick := uint64(now/s.tick) & tickMask
 	fresh := h<<hashShift | uint64(id)<<idShift | uint64(generation)<<generationShift | tick
 	if old := *place; old != 0 && (old^fresh)>>hashShift != 0 && ageOf(old, tick) <= ticks {
-		s.stats.forgotten.Add(1)
+		s.counts.forgotten.Add(1)
 	}
 	*place = fresh
 }

@@ -89,7 +89,7 @@ func TestNoKeyMovesTwice(t *testing.T) {
 	if kept < 1500 || kept > 2500 {
 		t.Fatalf("%d of 10000 keys move to the fifth instance", kept)
 	}
-	if n := s.Stats(); n.Kept != uint64(kept*8) || n.Forgotten != 0 || n.Moved != 0 {
+	if n := s.Counters(); n.Kept != uint64(kept*8) || n.Forgotten != 0 || n.Moved != 0 {
 		t.Errorf("%+v, with %d keys asked for 8 times", n, kept)
 	}
 	for range 2 {
@@ -100,7 +100,7 @@ func TestNoKeyMovesTwice(t *testing.T) {
 			}
 		}
 	}
-	if n := s.Stats(); n.Moved != uint64(kept) || n.Gone != 0 {
+	if n := s.Counters(); n.Moved != uint64(kept) || n.Gone != 0 {
 		t.Errorf("%+v after the transition of %d keys", n, kept)
 	}
 }
@@ -164,7 +164,7 @@ func TestDraining(t *testing.T) {
 			t.Fatalf("the key of another moves from %s to %s", before[k], got)
 		}
 	}
-	if n := s.Stats(); n.Gone != uint64(gone) || gone == 0 {
+	if n := s.Counters(); n.Gone != uint64(gone) || gone == 0 {
 		t.Errorf("%+v; %d keys lost their instance", n, gone)
 	}
 }
@@ -184,7 +184,7 @@ func TestAllDraining(t *testing.T) {
 	if got := choose(t, s, start+2*second, 43); got != "" {
 		t.Errorf("a new key goes to %s", got)
 	}
-	if n := s.Stats(); n.None != 1 || n.Kept != 1 {
+	if n := s.Counters(); n.None != 1 || n.Kept != 1 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -281,13 +281,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	for _, k := range keys(3000) {
 		choose(t, s, start, k)
 	}
-	if n := s.Stats().Forgotten; n < 2000 || n > 2300 {
+	if n := s.Counters().Forgotten; n < 2000 || n > 2300 {
 		t.Errorf("%d forgotten of 3000 in a memory of 1000", n)
 	}
 	for _, k := range keys(6000)[3000:] { // what is past a transition is no loss
 		choose(t, s, start+Transition+2*second, k)
 	}
-	if n := s.Stats().Forgotten; n < 4000 || n > 4700 {
+	if n := s.Counters().Forgotten; n < 4000 || n > 4700 {
 		t.Errorf("%d forgotten, of which those past the transition do not count", n)
 	}
 }
@@ -340,7 +340,7 @@ func TestManyEpochs(t *testing.T) {
 		}
 		calls = open
 	}
-	if n := s.Stats(); n.Kept == 0 || n.Forgotten > 0 {
+	if n := s.Counters(); n.Kept == 0 || n.Forgotten > 0 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -379,7 +379,7 @@ func TestCarry(t *testing.T) {
 			t.Fatalf("a new key goes to %s, as if nothing was known", got)
 		}
 	}
-	if n := memory.Stats(); n.Unknown != 0 || n.Kept == 0 {
+	if n := memory.Counters(); n.Unknown != 0 || n.Kept == 0 {
 		t.Errorf("%+v", n)
 	}
 	for _, cut := range []int{0, 10, len(whole) - 5} {

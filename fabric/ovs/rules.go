@@ -87,18 +87,18 @@ func (f *Fabric) install(ctx context.Context) error {
 	return nil
 }
 
-// A Counter is how much has passed from one instance to another by one rule.
-type Counter struct {
+// Counters count what one rule has passed from one instance to another.
+type Counters struct {
 	From, To string
 	Hop      bool   // counted by the rule of a chain
 	Packets  uint64 // but for ARP's
 	Bytes    uint64 // of frames, without the frame check sequence
 }
 
-// Counters gives what has passed so far, by instances' names. It waits until
-// the switch has collected the counters, which takes up to about a second.
+// Counters gives the counters of each rule, by the names of the instances. It
+// waits until the switch has collected them, which takes up to about a second.
 // Only the rules of pairs (rules: flows) and of chains count.
-func (f *Fabric) Counters(ctx context.Context) ([]Counter, error) {
+func (f *Fabric) Counters(ctx context.Context) ([]Counters, error) {
 	f.mu.Lock()
 	names := make(map[int]string, len(f.ports))
 	for name, p := range f.ports {
@@ -117,16 +117,16 @@ func (f *Fabric) Counters(ctx context.Context) ([]Counter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the ovs fabric's counters: %w", err)
 	}
-	var counters []Counter
+	var counters []Counters
 	for _, r := range read {
 		c, counts := decodeCookie(r.cookie)
 		from, to := names[c.from], names[c.to]
 		if !counts || from == "" || to == "" {
 			continue
 		}
-		counters = append(counters, Counter{From: from, To: to, Hop: c.hop, Packets: r.packets, Bytes: r.bytes})
+		counters = append(counters, Counters{From: from, To: to, Hop: c.hop, Packets: r.packets, Bytes: r.bytes})
 	}
-	slices.SortFunc(counters, func(a, b Counter) int {
+	slices.SortFunc(counters, func(a, b Counters) int {
 		return slices.Compare([]string{a.From, a.To}, []string{b.From, b.To})
 	})
 	return counters, nil

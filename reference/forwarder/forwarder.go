@@ -196,7 +196,7 @@ func forwardXDP(ctx context.Context, o Options, ready func(string)) (Report, err
 	}
 	ready(o.say(XDP + ", " + f.Attached))
 	<-ctx.Done()
-	c, err := f.Counts()
+	c, err := f.Counters()
 	return Report{Mode: XDP, Attached: f.Attached, Why: f.Why, Counters: Counters{
 		Received: c.Forwarded + c.Short + c.NotOurs + c.NotIP, Forwarded: c.Forwarded, ForwardedBytes: c.ForwardedBytes,
 		Short: c.Short, NotOurs: c.NotOurs, NotIP: c.NotIP,

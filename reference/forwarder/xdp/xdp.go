@@ -38,9 +38,8 @@ type Config struct {
 	Attach            string // Auto, Native, Generic
 }
 
-// Counts are what became of frames. All but forwarded ones were left to the
-// host.
-type Counts struct {
+// Counters count the frames. All but forwarded ones were left to the host.
+type Counters struct {
 	Forwarded, ForwardedBytes uint64
 	Short, NotOurs, NotIP     uint64
 }
@@ -178,8 +177,8 @@ func sent(index int) (uint64, error) {
 	return l.Attrs().Statistics.TxPackets, nil
 }
 
-// Counts are those since New.
-func (f *Forwarder) Counts() (c Counts, err error) {
+// Counters counts from New.
+func (f *Forwarder) Counters() (c Counters, err error) {
 	read := func(verdict uint32) (frames, bytes uint64) {
 		var each []programCount
 		if e := f.objects.Counts.Lookup(verdict, &each); e != nil {

@@ -44,19 +44,19 @@ func TestProgramClassifies(t *testing.T) {
 		name  string
 		frame []byte
 		want  uint32
-		count func(Counts) uint64
+		count func(Counters) uint64
 	}{
-		{"IPv4", packet(60, 0x0800), redirect, func(c Counts) uint64 { return c.Forwarded }},
-		{"IPv6", packet(60, 0x86dd), redirect, func(c Counts) uint64 { return c.Forwarded }},
-		{"tagged", packet(60, 0x8100, 0x0800), redirect, func(c Counts) uint64 { return c.Forwarded }},
-		{"tagged twice", packet(60, 0x88a8, 0x8100, 0x86dd), redirect, func(c Counts) uint64 { return c.Forwarded }},
-		{"tagged thrice", packet(60, 0x88a8, 0x8100, 0x8100, 0x0800), pass, func(c Counts) uint64 { return c.NotIP }},
-		{"ARP", packet(60, 0x0806), pass, func(c Counts) uint64 { return c.NotIP }},
-		{"cut in its tag", packet(16, 0x8100), pass, func(c Counts) uint64 { return c.Short }},
-		{"headers alone", packet(14, 0x0800), redirect, func(c Counts) uint64 { return c.Forwarded }},
-		{"for another", other, pass, func(c Counts) uint64 { return c.NotOurs }},
+		{"IPv4", packet(60, 0x0800), redirect, func(c Counters) uint64 { return c.Forwarded }},
+		{"IPv6", packet(60, 0x86dd), redirect, func(c Counters) uint64 { return c.Forwarded }},
+		{"tagged", packet(60, 0x8100, 0x0800), redirect, func(c Counters) uint64 { return c.Forwarded }},
+		{"tagged twice", packet(60, 0x88a8, 0x8100, 0x86dd), redirect, func(c Counters) uint64 { return c.Forwarded }},
+		{"tagged thrice", packet(60, 0x88a8, 0x8100, 0x8100, 0x0800), pass, func(c Counters) uint64 { return c.NotIP }},
+		{"ARP", packet(60, 0x0806), pass, func(c Counters) uint64 { return c.NotIP }},
+		{"cut in its tag", packet(16, 0x8100), pass, func(c Counters) uint64 { return c.Short }},
+		{"headers alone", packet(14, 0x0800), redirect, func(c Counters) uint64 { return c.Forwarded }},
+		{"for another", other, pass, func(c Counters) uint64 { return c.NotOurs }},
 	} {
-		before, err := f.Counts()
+		before, err := f.Counters()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestProgramClassifies(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
-		after, err := f.Counts()
+		after, err := f.Counters()
 		if err != nil {
 			t.Fatal(err)
 		}
