@@ -192,6 +192,16 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// TestBadListeners: a listener is a network, an IP address without zone and a port.
+func TestBadListeners(t *testing.T) {
+	for _, bad := range []string{"", "127.0.0.1:5060", "tls://127.0.0.1:5061", "udp://host:5060", "udp://127.0.0.1", "udp://[fe80::1%eth0]:5060"} {
+		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(good, "udp://127.0.0.1:0", bad, 1))
+		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q: want ", bad)) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
 // TestControl: instances come, change and go by REST, each change in an epoch.
 func TestControl(t *testing.T) {
 	var clock skipper

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -80,9 +79,9 @@ func (h *Handover) sockets(listener string) (files []*os.File, err error) {
 	}
 }
 
-// socketName is what one of the sockets of a listener is handed over by.
+// socketName is the name under which a listener's socket is handed over.
 func socketName(l Listener, i int) string {
-	return fmt.Sprintf("%s://%s %d", l.Network, netip.AddrPortFrom(l.Address.Addr().Unmap(), l.Address.Port()), i)
+	return fmt.Sprintf("%s %d", l, i)
 }
 
 // listenerOf is what a socket was opened for.

@@ -42,14 +42,15 @@ func (d *Director) openSides(c *Config, inherited []*os.File) error {
 func (d *Director) openSIP(c *Config, inherited []*os.File) error {
 	var listeners []sip.Listener
 	for _, text := range c.Listen.SIP {
-		l, err := sip.ParseListener(text)
+		l, err := ParseListener(text)
 		if err != nil {
 			return err
 		}
+		host := ""
 		if c.Listen.Advertise != "" {
-			l.Host = fmt.Sprintf("%s:%d", c.Listen.Advertise, l.Address.Port())
+			host = fmt.Sprintf("%s:%d", c.Listen.Advertise, l.Address.Port())
 		}
-		listeners = append(listeners, l)
+		listeners = append(listeners, sip.Listener{Stream: l.Network == TCP, Address: l.Address, Host: host})
 	}
 	rules, err := d.sipRules(c, d.state.Rules)
 	if err != nil {

@@ -13,31 +13,6 @@ import (
 	"vitrine/director/table"
 )
 
-// Networks of listeners.
-const (
-	UDP = "udp"
-	TCP = "tcp"
-)
-
-// A Listener is one address that messages come to.
-type Listener struct {
-	Network string
-	Address netip.AddrPort
-}
-
-// ParseListener reads udp://127.0.0.1:5060.
-func ParseListener(text string) (Listener, error) {
-	network, rest, ok := strings.Cut(text, "://")
-	if !ok || (network != UDP && network != TCP) {
-		return Listener{}, fmt.Errorf("%q: want udp:// or tcp://, an IP address and a port", text)
-	}
-	address, err := netip.ParseAddrPort(rest)
-	if err != nil {
-		return Listener{}, fmt.Errorf("%q: want an IP address and a port after %s://", text, network)
-	}
-	return Listener{network, address}, nil
-}
-
 func (c *Config) setDefaults() {
 	if c.Workers == 0 {
 		c.Workers = min(runtime.GOMAXPROCS(0), 256)

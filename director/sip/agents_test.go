@@ -149,11 +149,7 @@ func direct(t *testing.T, listeners []string, rules RulesConfig, change func(*Co
 		t.Fatal(err)
 	}
 	for _, text := range listeners {
-		l, err := ParseListener(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Listeners = append(c.Listeners, l)
+		c.Listeners = append(c.Listeners, listener(text))
 	}
 	if change != nil {
 		change(&c)

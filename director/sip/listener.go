@@ -21,19 +21,6 @@ type Listener struct {
 	Host string
 }
 
-// ParseListener reads "udp://127.0.0.1:5060" or "tcp://[::1]:5060".
-func ParseListener(text string) (Listener, error) {
-	network, address, ok := strings.Cut(text, "://")
-	if !ok || network != "udp" && network != "tcp" {
-		return Listener{}, &vitrine.BadInput{Found: strconv.Quote(text), Want: "an address of SIP is udp://IP:PORT or tcp://IP:PORT"}
-	}
-	a, err := netip.ParseAddrPort(address)
-	if err != nil || a.Addr().Zone() != "" {
-		return Listener{}, &vitrine.BadInput{Found: strconv.Quote(text), Want: "an IP address and a port, such as udp://127.0.0.1:5060 or udp://[::1]:5060"}
-	}
-	return Listener{Stream: network == "tcp", Address: netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}, nil
-}
-
 func (l Listener) String() string {
 	if l.Stream {
 		return "tcp://" + l.Address.String()

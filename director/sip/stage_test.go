@@ -83,10 +83,7 @@ func newStage(t testing.TB, c RulesConfig) *stage {
 	server := &core{epochs: s.epochs}
 	server.rules.Store(rules)
 	for _, text := range []string{"udp://198.51.100.1:5060", "udp://[2001:db8::1]:5060", "tcp://198.51.100.1:5060"} {
-		l, err := ParseListener(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listener(text)
 		p, err := newPlace(l, l.Address)
 		if err != nil {
 			t.Fatal(err)
@@ -95,6 +92,12 @@ func newStage(t testing.TB, c RulesConfig) *stage {
 	}
 	s.proxy = s.another(server)
 	return s
+}
+
+// listener is that of udp://127.0.0.1:5060 or tcp://[::1]:5060.
+func listener(text string) Listener {
+	network, address, _ := strings.Cut(text, "://")
+	return Listener{Stream: network == "tcp", Address: netip.MustParseAddrPort(address)}
 }
 
 // another makes one more proxy of the same director.

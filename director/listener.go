@@ -1,0 +1,34 @@
+package director
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Networks of listeners.
+const (
+	UDP = "udp"
+	TCP = "tcp"
+)
+
+// A Listener is an address of the director that messages are sent to.
+type Listener struct {
+	Network string
+	Address netip.AddrPort
+}
+
+// ParseListener reads udp://127.0.0.1:5060 or tcp://[::1]:5060.
+func ParseListener(text string) (Listener, error) {
+	network, rest, ok := strings.Cut(text, "://")
+	if !ok || (network != UDP && network != TCP) {
+		return Listener{}, fmt.Errorf("%q: want udp:// or tcp://, an IP address and a port", text)
+	}
+	a, err := netip.ParseAddrPort(rest)
+	if err != nil || a.Addr().Zone() != "" {
+		return Listener{}, fmt.Errorf("%q: want an IP address and a port after %s://", text, network)
+	}
+	return Listener{network, netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}, nil
+}
+
+func (l Listener) String() string { return l.Network + "://" + l.Address.String() }
