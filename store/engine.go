@@ -3,8 +3,8 @@
 // section 3.2).
 //
 // An Engine keeps records; embedded, redis and etcd are engines. APIs (store/kv,
-// store/nudsf, store/timer) are handlers over an Engine. The Service in this
-// package mounts them behind limits, tokens, TLS and the watch on latency.
+// store/nudsf) are handlers over an Engine. The Service in package service mounts
+// them behind limits, tokens, TLS and the watch on latency.
 package store
 
 import (

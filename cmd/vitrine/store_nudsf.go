@@ -10,9 +10,8 @@ import (
 	"vitrine"
 	"vitrine/store"
 	"vitrine/store/nudsf"
-	"vitrine/store/nudsf/udsf"
+	"vitrine/store/nudsf/timer"
 	"vitrine/store/service"
-	"vitrine/store/timer"
 )
 
 // nudsfFlags are what the user says of the standard APIs of a store.
@@ -31,8 +30,8 @@ func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 }
 
 // function makes the standard APIs over an engine.
-func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger) (*udsf.Function, error) {
-	function, err := udsf.New(udsf.Config{
+func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger) (*nudsf.Function, error) {
+	function, err := nudsf.New(nudsf.Config{
 		Engine: engine, Clock: time.Now, Log: log,
 		Storages: f.storages, Allow: f.callbacks, APIRoot: f.root, Subscriptions: f.subscriptions,
 	})
@@ -43,7 +42,7 @@ func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger) (*udsf.Func
 }
 
 // nudsfRoutes are the standard APIs in a service, and their descriptions.
-func nudsfRoutes(f *udsf.Function) []service.Route {
+func nudsfRoutes(f *nudsf.Function) []service.Route {
 	return []service.Route{
 		{Path: nudsf.Root, Handler: f.Records, Operation: nudsf.Operation},
 		{Path: timer.Root, Handler: f.Timers, Operation: timer.Operation},
@@ -54,7 +53,7 @@ func nudsfRoutes(f *udsf.Function) []service.Route {
 
 // serveWith serves while the function sends callbacks and lets things expire; when
 // one ends, so does the other.
-func serveWith(ctx context.Context, f *udsf.Function, serve func(context.Context) error) error {
+func serveWith(ctx context.Context, f *nudsf.Function, serve func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {

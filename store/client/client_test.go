@@ -15,7 +15,7 @@ import (
 	"vitrine/store/client"
 	"vitrine/store/embedded"
 	"vitrine/store/kv"
-	"vitrine/store/nudsf/udsf"
+	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -27,7 +27,7 @@ func serve(t *testing.T) []*client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	function, err := udsf.New(udsf.Config{Engine: engine, Clock: time.Now, Log: log})
+	function, err := nudsf.New(nudsf.Config{Engine: engine, Clock: time.Now, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

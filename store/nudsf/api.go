@@ -1,22 +1,13 @@
-// Package nudsf is Nudsf_DataRepository (3GPP TS 29.598 clause 6.1) over an engine of
-// the store: records with meta and blocks, search by tags, conditional requests, times to
-// live, and subscriptions.
 package nudsf
 
 import (
 	_ "embed"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"vitrine/store"
-	"vitrine/store/nudsf/callback"
-	"vitrine/store/nudsf/due"
 	"vitrine/store/nudsf/rest"
-	"vitrine/store/nudsf/wire"
 )
 
 // service names the API in paths, and its spaces in the engine.
@@ -36,45 +27,22 @@ const (
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Config of an API.
-type Config struct {
-	Engine        store.Engine
-	Agenda        *due.Agenda
-	Sender        *callback.Sender
-	Clock         func() time.Time
-	Log           *slog.Logger  // nil: none
-	Limits        wire.Limits   // zero: wire.DefaultLimits
-	Storages      rest.Storages // nil: every realm and storage is there
-	APIRoot       string        // "https://store.example:8443", before paths in URIs; empty: URIs are paths alone
-	Subscriptions int           // of one storage, at most; 1000
-}
-
-// API is the handler of everything below Root.
+// API is the handler of everything below Root: Nudsf_DataRepository (clause 6.1), which is records with meta
+// and blocks, search by tags, conditional requests, times to live, and subscriptions.
 type API struct {
-	Config
-	mux *http.ServeMux
+	rest.Config
+	maxSubscriptions int // of one storage
+	mux              *http.ServeMux
 
-	notified, dropped atomic.Uint64
+	notified, dropped atomic.Uint64 // notifications of changes that were queued, or found their receiver's queue full
 
 	mu          sync.Mutex
 	subscribers map[string]*subscribers // by space
 }
 
-// New makes the API. Its Agenda must run for records and subscriptions to expire, its
-// Sender for notifications to be sent.
-func New(config Config) *API {
-	if config.Limits == (wire.Limits{}) {
-		config.Limits = wire.DefaultLimits()
-	}
-	if config.Subscriptions == 0 {
-		config.Subscriptions = 1000
-	}
-	if config.Log == nil {
-		config.Log = slog.New(slog.DiscardHandler)
-	}
-	a := &API{Config: config, subscribers: map[string]*subscribers{}}
-	a.mux = rest.Mux(Root, rest.Routes{
-		"/openapi.yaml": {"GET": a.openAPI},
+func newAPI(config rest.Config, maxSubscriptions int) *API {
+	a := &API{Config: config, maxSubscriptions: maxSubscriptions, subscribers: map[string]*subscribers{}}
+	a.mux = rest.Mux(Root, OpenAPI, rest.Routes{
 		"/{realm}/{storage}/records": {
 			"GET": a.searchRecords, "DELETE": a.deleteRecords},
 		"/{realm}/{storage}/records/{record}": {
@@ -97,23 +65,6 @@ func New(config Config) *API {
 
 // ServeHTTP answers a request below Root.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
-
-// Counters of an API since it began.
-type Counters struct {
-	Notified uint64 `json:"notified"` // notifications of changes that were queued
-	Dropped  uint64 `json:"dropped"`  // notifications of changes that found their receiver's queue full
-}
-
-// Counters gives the counters as they are now.
-func (a *API) Counters() Counters {
-	return Counters{Notified: a.notified.Load(), Dropped: a.dropped.Load()}
-}
-
-func (a *API) openAPI(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(OpenAPI)
-	return nil
-}
 
 // uri gives the URI of a resource of a storage.
 func (a *API) uri(space string, elements ...string) string {

@@ -109,7 +109,7 @@ func (a *API) readSubscribers(ctx context.Context, space string) ([]subscriber, 
 // room refuses a further subscription when a storage has as many as it may.
 func (a *API) room(ctx context.Context, space string) error {
 	list, err := a.subscribersOf(ctx, space)
-	if err == nil && len(list) >= a.Subscriptions {
+	if err == nil && len(list) >= a.maxSubscriptions {
 		err = wire.NewProblem(http.StatusForbidden, wire.CauseNoResources, "the storage has %d subscriptions, which is the limit", len(list))
 	}
 	return err

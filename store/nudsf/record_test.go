@@ -9,6 +9,7 @@ import (
 	"vitrine/store"
 	"vitrine/store/nudsf/callback"
 	"vitrine/store/nudsf/due"
+	"vitrine/store/nudsf/rest"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -50,7 +51,7 @@ func TestBlindAtExpiry(t *testing.T) {
 		return now
 	}
 	sender := callback.New(callback.Config{})
-	a := New(Config{Engine: e, Clock: clock, Sender: sender, Agenda: due.New(due.Config{Engine: e, Clock: clock, Sender: sender})})
+	a := newAPI(rest.Config{Engine: e, Clock: clock, Sender: sender, Agenda: due.New(due.Config{Engine: e, Clock: clock, Sender: sender})}, 0)
 	after := newEntry(wire.Record{}, ttl)
 	if _, _, err := a.change(t.Context(), place{"s", "r"}, func(*entry) (*entry, error) { return after, nil }, true); err != nil {
 		t.Fatal(err)

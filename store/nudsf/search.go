@@ -10,7 +10,6 @@ import (
 
 	"vitrine/store"
 	"vitrine/store/nudsf/rest"
-	"vitrine/store/nudsf/search"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -85,7 +84,7 @@ func (a *API) search(ctx context.Context, space string, s searchRequest) (wire.S
 	var result wire.SearchResult
 	now := a.Clock()
 	size := 0
-	for r, err := range search.Records(ctx, a.Engine, space, kindRecord, s.filter) {
+	for r, err := range rest.Records(ctx, a.Engine, space, kindRecord, s.filter) {
 		if err != nil {
 			return result, fmt.Errorf("search %s: %w", space, err)
 		}
@@ -167,7 +166,7 @@ func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 func (a *API) deleteMatching(ctx context.Context, space string, f *wire.Filter) ([]string, error) {
 	var deleted []string
 	batch := newBatch(a, space)
-	for r, err := range search.Records(ctx, a.Engine, space, kindRecord, f) {
+	for r, err := range rest.Records(ctx, a.Engine, space, kindRecord, f) {
 		if err != nil {
 			return deleted, fmt.Errorf("search %s: %w", space, err)
 		}

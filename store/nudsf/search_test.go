@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"vitrine/store"
+	"vitrine/store/nudsf/rest"
 	"vitrine/store/nudsf/wire"
 )
 
 // TestBatchOwns: what a batch deletes is told as it was, though the scan used its memory again.
 func TestBatchOwns(t *testing.T) {
-	a := &API{Config: Config{Clock: time.Now}}
+	a := &API{Config: rest.Config{Clock: time.Now}}
 	r := &store.Record{
 		Key: store.Key{Space: "s", Name: kindRecord + "one"}, Version: 1,
 		Meta: []byte(`{"blocks":[{"id":"b","size":3}]}`), Value: []byte("old"),

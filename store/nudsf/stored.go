@@ -8,7 +8,7 @@ import (
 
 	"vitrine/store"
 	"vitrine/store/nudsf/due"
-	"vitrine/store/nudsf/search"
+	"vitrine/store/nudsf/rest"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -43,7 +43,7 @@ func load(r *store.Record) (*entry, error) {
 	if err := json.Unmarshal(r.Meta, &e.header); err != nil {
 		return nil, fmt.Errorf("record %s in %s: header: %w", r.Key.Name, r.Key.Space, err)
 	}
-	e.Meta = wire.Meta{TTL: e.header.TTL, CallbackReference: e.header.Callback, Tags: search.Tags(r)}
+	e.Meta = wire.Meta{TTL: e.header.TTL, CallbackReference: e.header.Callback, Tags: rest.Tags(r)}
 	at := 0
 	for _, b := range e.header.Blocks {
 		if b.Size < 0 || b.Size > len(r.Value)-at {
@@ -80,7 +80,7 @@ func (e *entry) op(id string, now time.Time) (store.Op, error) {
 	if err != nil {
 		return store.Op{}, fmt.Errorf("write header of record %s: %w", id, err)
 	}
-	op := store.Op{Action: store.Put, Name: kindRecord + id, Meta: meta, Tags: search.Index(e.Meta.Tags)}
+	op := store.Op{Action: store.Put, Name: kindRecord + id, Meta: meta, Tags: rest.Index(e.Meta.Tags)}
 	if len(e.Blocks) == 1 {
 		op.Value = e.Blocks[0].Content
 	} else if len(e.Blocks) > 1 {

@@ -136,7 +136,7 @@ func (a *API) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := rest.ReadQuery(r)
-	limit := q.Count("limit-range", a.Subscriptions)
+	limit := q.Count("limit-range", a.maxSubscriptions)
 	if err := q.Err(); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"vitrine/store/nudsf"
-	"vitrine/store/timer"
+	"vitrine/store/nudsf/timer"
 )
 
 // unchecked in a request's context says that it is wrong on purpose.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vitrine/store"
-	"vitrine/store/nudsf/udsf"
+	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -36,7 +36,7 @@ func testRestart(t *testing.T, open func() store.Engine) {
 		t.Fatalf("fired %d times before the restart", n)
 	}
 	engine = open()
-	s = start(t, engine, func(c *udsf.Config) { c.Clock = clock.now })
+	s = start(t, engine, func(c *nudsf.Config) { c.Clock = clock.now })
 	t.Cleanup(func() {
 		s.stop()
 		_ = engine.Close()
@@ -62,7 +62,7 @@ func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	r.gate = make(chan struct{})
 	engine := open()
-	short := func(c *udsf.Config) { c.Due.Lease = 500 * time.Millisecond } // of an engine that services share, what one has begun is another's after it
+	short := func(c *nudsf.Config) { c.Due.Lease = 500 * time.Millisecond } // of an engine that services share, what one has begun is another's after it
 	s := start(t, engine, short)
 	clock := s.clock
 	s.putJSON(s.timers("t"), wire.Timer{Expires: clock.now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
@@ -74,7 +74,7 @@ func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
 	}
 	close(r.gate)
 	engine = open()
-	s = start(t, engine, func(c *udsf.Config) { short(c); c.Clock = clock.now })
+	s = start(t, engine, func(c *nudsf.Config) { short(c); c.Clock = clock.now })
 	t.Cleanup(func() {
 		s.stop()
 		_ = engine.Close()
@@ -96,7 +96,7 @@ func testDeadReceiver(t *testing.T, open func() store.Engine) {
 	alive := receive(t)
 
 	engine := open()
-	s := start(t, engine, func(c *udsf.Config) { c.Callbacks.Queue, c.Callbacks.Lanes = 16, 2 })
+	s := start(t, engine, func(c *nudsf.Config) { c.Callbacks.Queue, c.Callbacks.Lanes = 16, 2 })
 	t.Cleanup(func() {
 		s.stop()
 		_ = engine.Close()
@@ -132,7 +132,7 @@ func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 	servers := []*server{start(t, engine, nil)}
 	clock := servers[0].clock
 	for range 2 {
-		servers = append(servers, start(t, engine, func(c *udsf.Config) { c.Clock = clock.now }))
+		servers = append(servers, start(t, engine, func(c *nudsf.Config) { c.Clock = clock.now }))
 	}
 	t.Cleanup(func() {
 		for _, s := range servers {
@@ -163,7 +163,7 @@ func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 // testNotAllowed has an allow-list of hosts.
 func testNotAllowed(t *testing.T, open func() store.Engine) {
 	engine := open()
-	s := start(t, engine, func(c *udsf.Config) {
+	s := start(t, engine, func(c *nudsf.Config) {
 		c.Allow = []string{"nf.example"}
 		c.Storages = []string{"Realm01/Storage01"}
 	})

@@ -21,9 +21,8 @@ import (
 	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/callback"
 	"vitrine/store/nudsf/due"
-	"vitrine/store/nudsf/udsf"
+	"vitrine/store/nudsf/timer"
 	"vitrine/store/nudsf/wire"
-	"vitrine/store/timer"
 )
 
 // patience is how long a test waits for what must happen.
@@ -36,7 +35,7 @@ type Opener func(t *testing.T) (open func() store.Engine)
 // A server is a function that listens, and a client that checks what it says.
 type server struct {
 	t        *testing.T
-	function *udsf.Function
+	function *nudsf.Function
 	clock    *clock
 	base     string // http://127.0.0.1:port
 	client   *http.Client
@@ -44,14 +43,14 @@ type server struct {
 }
 
 // start serves a function over an engine. adjust may be nil.
-func start(t *testing.T, engine store.Engine, adjust func(*udsf.Config)) *server {
+func start(t *testing.T, engine store.Engine, adjust func(*nudsf.Config)) *server {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &server{t: t, base: "http://" + listener.Addr().String(), clock: &clock{}}
-	config := udsf.Config{
+	config := nudsf.Config{
 		Engine: engine, Clock: s.clock.now, APIRoot: s.base,
 		Log:       slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Callbacks: callback.Config{Timeout: 5 * time.Second, Backoff: 10 * time.Millisecond, Longest: 50 * time.Millisecond},
@@ -60,7 +59,7 @@ func start(t *testing.T, engine store.Engine, adjust func(*udsf.Config)) *server
 	if adjust != nil {
 		adjust(&config)
 	}
-	if s.function, err = udsf.New(config); err != nil {
+	if s.function, err = nudsf.New(config); err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()

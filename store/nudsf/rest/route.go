@@ -1,5 +1,5 @@
 // Package rest is what the handlers of Nudsf_DataRepository and Nudsf_Timer have in
-// common: routes, storages, bodies, and problem details for errors.
+// common: routes, storages, queries, bodies, searches by filter, and problem details for errors.
 package rest
 
 import (
@@ -12,9 +12,22 @@ import (
 	"time"
 
 	"vitrine/store"
+	"vitrine/store/nudsf/callback"
 	"vitrine/store/nudsf/due"
 	"vitrine/store/nudsf/wire"
 )
+
+// Config of an API, of records or of timers.
+type Config struct {
+	Engine   store.Engine
+	Agenda   *due.Agenda      // must run for records, subscriptions and timers to expire
+	Sender   *callback.Sender // must run for notifications to be sent
+	Clock    func() time.Time
+	Log      *slog.Logger
+	Limits   wire.Limits
+	Storages Storages // nil: every realm and storage is there
+	APIRoot  string   // "https://store.example:8443", before paths in URIs; empty: URIs are paths alone
+}
 
 // A Handler answers a request, or gives the error to answer with, a *wire.Problem or
 // one of the store's.
@@ -23,10 +36,15 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 // Routes maps a path to a handler for each method.
 type Routes map[string]map[string]Handler
 
-// Mux makes the handler of the routes below root ("/nudsf-dr/v1"). Other paths and methods are
-// answered with problem details.
-func Mux(root string, routes Routes, log *slog.Logger) *http.ServeMux {
+// Mux makes the handler of the routes below root ("/nudsf-dr/v1"), and of the OpenAPI document that
+// describes them. Other paths and methods are answered with problem details.
+func Mux(root string, document []byte, routes Routes, log *slog.Logger) *http.ServeMux {
 	mux := http.NewServeMux()
+	routes["/openapi.yaml"] = map[string]Handler{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(document)
+		return nil
+	}}
 	for path, methods := range routes {
 		allowed := make([]string, 0, len(methods)+1)
 		for method, h := range methods {

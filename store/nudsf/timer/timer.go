@@ -12,7 +12,6 @@ import (
 	"vitrine/store"
 	"vitrine/store/nudsf/due"
 	"vitrine/store/nudsf/rest"
-	"vitrine/store/nudsf/search"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -38,7 +37,7 @@ func load(r *store.Record) (*timer, error) {
 	if err := errors.Join(json.Unmarshal(r.Value, &t.Timer), json.Unmarshal(r.Meta, &meta)); err != nil {
 		return nil, fmt.Errorf("timer %s in %s: %w", t.id, r.Key.Space, err)
 	}
-	t.MetaTags, t.fired = search.Tags(r), meta.Fired
+	t.MetaTags, t.fired = rest.Tags(r), meta.Fired
 	return t, nil
 }
 
@@ -54,7 +53,7 @@ func (t *timer) op() (store.Op, error) {
 	if err != nil {
 		return store.Op{}, fmt.Errorf("write timer %s: %w", t.id, err)
 	}
-	op := store.Op{Action: store.Put, Name: kindTimer + t.id, Value: value, Meta: meta, Tags: search.Index(t.MetaTags)}
+	op := store.Op{Action: store.Put, Name: kindTimer + t.id, Value: value, Meta: meta, Tags: rest.Index(t.MetaTags)}
 	if at := t.due(); !at.IsZero() {
 		op.Tags = append(op.Tags, due.At(at))
 	}

@@ -1,6 +1,6 @@
-// Package proof tests the program `vitrine store` from outside, as its users
+// Package e2e tests the program `vitrine store` end to end, as its users
 // have it.
-package proof
+package e2e
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "store-proof-")
+	dir, err := os.MkdirTemp("", "store-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

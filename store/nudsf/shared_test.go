@@ -1,4 +1,4 @@
-package udsf_test
+package nudsf_test
 
 import (
 	"log/slog"

@@ -8,7 +8,6 @@ import (
 
 	"vitrine/store"
 	"vitrine/store/nudsf/rest"
-	"vitrine/store/nudsf/search"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -79,7 +78,7 @@ func sendIDs(w http.ResponseWriter, ids []string) error {
 // timers gives the timers of a storage that are chosen.
 func (a *API) timers(ctx context.Context, space string, c *choice) func(yield func(*timer, error) bool) {
 	return func(yield func(*timer, error) bool) {
-		for r, err := range search.Records(ctx, a.Engine, space, kindTimer, &c.filter) {
+		for r, err := range rest.Records(ctx, a.Engine, space, kindTimer, &c.filter) {
 			if err != nil {
 				yield(nil, fmt.Errorf("search %s: %w", space, err))
 				return

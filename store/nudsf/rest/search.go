@@ -1,6 +1,4 @@
-// Package search finds the records of a storage that pass a filter, by the engine's
-// index of tags where the filter allows it.
-package search
+package rest
 
 import (
 	"context"
@@ -45,7 +43,7 @@ func Index(tags wire.Tags) []store.Tag {
 const maxFound = 1 << 20
 
 // Records gives the records of a space whose names begin with prefix and that pass the filter, each
-// once. A record is good until the next one. Errors may be *wire.Problem.
+// once. It uses the engine's index of tags where the filter allows it. A record is good until the next one. Errors may be *wire.Problem.
 func Records(ctx context.Context, e store.Engine, space, prefix string, f *wire.Filter) iter.Seq2[*store.Record, error] {
 	return func(yield func(*store.Record, error) bool) {
 		sources, ok := plan(f)

@@ -1,4 +1,4 @@
-package udsf_test
+package nudsf_test
 
 import (
 	"log/slog"
@@ -9,8 +9,8 @@ import (
 
 	"vitrine/store"
 	"vitrine/store/embedded"
+	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/nudsftest"
-	"vitrine/store/nudsf/udsf"
 )
 
 func TestEmbedded(t *testing.T) {
@@ -35,7 +35,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	f, err := udsf.New(udsf.Config{Engine: e, Clock: time.Now})
+	f, err := nudsf.New(nudsf.Config{Engine: e, Clock: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

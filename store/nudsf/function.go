@@ -1,6 +1,7 @@
-// Package udsf is the Unstructured Data Storage Function (3GPP TS 29.598): both of its
+// Package nudsf is the Unstructured Data Storage Function (3GPP TS 29.598): both of its
 // services over one engine, with the agenda and the sender of callbacks that they share.
-package udsf
+// The service of records is here, the one of timers is package timer.
+package nudsf
 
 import (
 	"context"
@@ -12,31 +13,30 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/store"
-	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/callback"
 	"vitrine/store/nudsf/due"
 	"vitrine/store/nudsf/rest"
+	"vitrine/store/nudsf/timer"
 	"vitrine/store/nudsf/wire"
-	"vitrine/store/timer"
 )
 
 // Config of the function. What is zero has a default, but Engine and Clock.
 type Config struct {
 	Engine        store.Engine
 	Clock         func() time.Time
-	Log           *slog.Logger
-	Limits        wire.Limits
+	Log           *slog.Logger    // nil: none
+	Limits        wire.Limits     // zero: wire.DefaultLimits
 	Storages      []string        // "realm/storage"; none: every one is there
-	Subscriptions int             // of one storage, at most
+	Subscriptions int             // of one storage, at most; 1000
 	APIRoot       string          // "https://store.example:8443"; empty: URIs in answers and notifications are paths
 	Allow         []string        // hosts that callbacks may go to, see callback.ParseTargets; none: every host
 	Callbacks     callback.Config // Targets is taken from Allow
 	Due           due.Config      // Engine, Sender, Clock and Log are the ones here
 }
 
-// A Function serves nudsf.Root and timer.Root.
+// A Function serves Root and timer.Root.
 type Function struct {
-	Records *nudsf.API
+	Records *API
 	Timers  *timer.API
 	Sender  *callback.Sender
 	Agenda  *due.Agenda
@@ -44,7 +44,10 @@ type Function struct {
 
 // Counters of a function since it began.
 type Counters struct {
-	Records   nudsf.Counters    `json:"records"`
+	Records struct {
+		Notified uint64 `json:"notified"` // notifications of changes that were queued
+		Dropped  uint64 `json:"dropped"`  // notifications of changes that found their receiver's queue full
+	} `json:"records"`
 	Callbacks callback.Counters `json:"callbacks"`
 	Due       due.Counters      `json:"due"`
 }
@@ -59,25 +62,31 @@ func New(c Config) (*Function, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Limits == (wire.Limits{}) {
+		c.Limits = wire.DefaultLimits()
+	}
+	if c.Subscriptions == 0 {
+		c.Subscriptions = 1000
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	f := &Function{}
 	c.Callbacks.Targets, c.Callbacks.Log = targets, c.Log
 	f.Sender = callback.New(c.Callbacks)
 	c.Due.Engine, c.Due.Sender, c.Due.Clock, c.Due.Log = c.Engine, f.Sender, c.Clock, c.Log
 	f.Agenda = due.New(c.Due)
-	f.Records = nudsf.New(nudsf.Config{
-		Engine: c.Engine, Agenda: f.Agenda, Sender: f.Sender, Clock: c.Clock, Log: c.Log,
-		Limits: c.Limits, Storages: storages, APIRoot: c.APIRoot, Subscriptions: c.Subscriptions,
-	})
-	f.Timers = timer.New(timer.Config{
+	shared := rest.Config{
 		Engine: c.Engine, Agenda: f.Agenda, Sender: f.Sender, Clock: c.Clock, Log: c.Log,
 		Limits: c.Limits, Storages: storages, APIRoot: c.APIRoot,
-	})
+	}
+	f.Records, f.Timers = newAPI(shared, c.Subscriptions), timer.New(shared)
 	return f, nil
 }
 
 // Mount adds both services to a mux.
 func (f *Function) Mount(mux *http.ServeMux) {
-	mux.Handle(nudsf.Root+"/", f.Records)
+	mux.Handle(Root+"/", f.Records)
 	mux.Handle(timer.Root+"/", f.Timers)
 }
 
@@ -95,5 +104,7 @@ func (f *Function) Run(ctx context.Context) error {
 
 // Counters gives the counters as they are now.
 func (f *Function) Counters() Counters {
-	return Counters{Records: f.Records.Counters(), Callbacks: f.Sender.Counters(), Due: f.Agenda.Counters()}
+	c := Counters{Callbacks: f.Sender.Counters(), Due: f.Agenda.Counters()}
+	c.Records.Notified, c.Records.Dropped = f.Records.notified.Load(), f.Records.dropped.Load()
+	return c
 }

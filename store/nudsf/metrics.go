@@ -1,4 +1,4 @@
-package udsf
+package nudsf
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
