@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/hop"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/rest"
+	"vitrine/reference/ims/sipudp"
 )
 
 // Run runs a Bono until ctx is done. The error is a *vitrine.BadInput when the
@@ -60,14 +60,14 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 
-	socket, err := hop.Listen(listen, *buffer)
+	socket, err := sipudp.Listen(listen, *buffer)
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}
 	registry := prometheus.NewRegistry()
 	p := newProxy(socket, log, registry)
 	p.load = overload.New(overload.Config{Target: *target, Initial: *rate, Min: 10, Bucket: 200}, time.Now())
-	p.transactions = hop.NewTransactions(*timeout, p.timedOut)
+	p.transactions = sipudp.NewTransactions(*timeout, p.timedOut)
 	p.pool, err = newPool(poolConfig{
 		local: listen.Addr(), sprouts: sprouts, connections: *connections, refresh: *refresh,
 		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer,
@@ -90,7 +90,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // newProxy makes a proxy without its pool, transactions and load monitor.
-func newProxy(socket *hop.Socket, log *slog.Logger, registry *prometheus.Registry) *proxy {
+func newProxy(socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Registry) *proxy {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails (crypto/rand)
 	p := &proxy{

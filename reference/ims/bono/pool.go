@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/sipudp"
 )
 
 // A poolConfig describes the connections to Sprout.
@@ -33,7 +33,7 @@ const drain = 10 * time.Second
 // process, so the split among Sprouts is never quite even (NFV-VITAL, II.C.2).
 type pool struct {
 	config  poolConfig
-	receive func(data []byte, a hop.Arrival)
+	receive func(data []byte, a sipudp.Arrival)
 	log     *slog.Logger
 	asides  prometheus.Counter
 
@@ -44,7 +44,7 @@ type pool struct {
 }
 
 type connection struct {
-	socket *hop.Socket
+	socket *sipudp.Socket
 	sprout *sprout
 }
 
@@ -55,7 +55,7 @@ type sprout struct {
 	until time.Time // set aside until
 }
 
-func newPool(config poolConfig, receive func([]byte, hop.Arrival), log *slog.Logger, asides prometheus.Counter) (*pool, error) {
+func newPool(config poolConfig, receive func([]byte, sipudp.Arrival), log *slog.Logger, asides prometheus.Counter) (*pool, error) {
 	p := &pool{config: config, receive: receive, log: log, asides: asides, sprouts: map[netip.AddrPort]*sprout{}}
 	for _, a := range config.sprouts {
 		p.sprouts[a] = &sprout{addr: a}
@@ -74,7 +74,7 @@ func newPool(config poolConfig, receive func([]byte, hop.Arrival), log *slog.Log
 // connect opens a connection to a Sprout drawn at random and starts reading it.
 func (p *pool) connect() (*connection, error) {
 	addr := p.config.sprouts[rand.IntN(len(p.config.sprouts))]
-	socket, err := hop.Dial(p.config.local, addr, p.config.buffer)
+	socket, err := sipudp.Dial(p.config.local, addr, p.config.buffer)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Sprout %s from %s: %w", addr, p.config.local, err)
 	}

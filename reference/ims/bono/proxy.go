@@ -8,29 +8,29 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 
-	"vitrine/reference/ims/hop"
 	"vitrine/reference/ims/overload"
+	"vitrine/reference/ims/sipudp"
 )
 
 // A proxy is Bono's logic: a transaction-stateful proxy (RFC 3261 section 16)
 // that puts itself on the path of registrations (RFC 3327) and dialogs.
 type proxy struct {
-	socket       *hop.Socket
+	socket       *sipudp.Socket
 	parser       *sip.Parser
 	flows        flows
 	pool         *pool
-	transactions *hop.Transactions
+	transactions *sipudp.Transactions
 	load         *overload.Monitor
 	log          *slog.Logger
 	counts       counts
 }
 
 // fromSprout takes what comes in on a connection to Sprout: answers.
-func (p *proxy) fromSprout(data []byte, a hop.Arrival) { p.receive(data, a) }
+func (p *proxy) fromSprout(data []byte, a sipudp.Arrival) { p.receive(data, a) }
 
 // receive takes one datagram from a client or from Sprout.
-func (p *proxy) receive(data []byte, a hop.Arrival) {
-	msg, err := hop.Parse(p.parser, data)
+func (p *proxy) receive(data []byte, a sipudp.Arrival) {
+	msg, err := sipudp.Parse(p.parser, data)
 	if err != nil {
 		p.counts.garbage.Inc()
 		p.log.Debug("dropped a datagram", "from", a.From, "error", err)
@@ -44,8 +44,8 @@ func (p *proxy) receive(data []byte, a hop.Arrival) {
 	}
 }
 
-func (p *proxy) request(req *sip.Request, a hop.Arrival) {
-	upstream := hop.Peer{Socket: p.socket, To: hop.ReturnPath(req, a.From)}
+func (p *proxy) request(req *sip.Request, a sipudp.Arrival) {
+	upstream := sipudp.Peer{Socket: p.socket, To: sipudp.ReturnPath(req, a.From)}
 	switch req.Method {
 	case sip.ACK:
 		if p.transactions.ReceiveAck(req) {
@@ -62,23 +62,23 @@ func (p *proxy) request(req *sip.Request, a hop.Arrival) {
 	}
 	p.counts.requests.Inc()
 	if req.Method == sip.OPTIONS && req.Recipient.User == "" && req.Route() == nil {
-		p.respond(tx, hop.Reply(req, sip.StatusOK, "OK"))
+		p.respond(tx, sipudp.Reply(req, sip.StatusOK, "OK"))
 		return
 	}
-	if hop.Initial(req) {
+	if sipudp.Initial(req) {
 		if !p.load.Admit(a.At) {
 			p.counts.shed.Inc()
-			p.respond(tx, hop.Reply(req, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
+			p.respond(tx, sipudp.Reply(req, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
 			return
 		}
 		defer func() { now := time.Now(); p.load.Done(now, now.Sub(a.At)) }()
 	}
-	if !hop.HopsLeft(req) {
-		p.respond(tx, hop.Reply(req, sip.StatusTooManyHops, "Too Many Hops"))
+	if !sipudp.HopsLeft(req) {
+		p.respond(tx, sipudp.Reply(req, sip.StatusTooManyHops, "Too Many Hops"))
 		return
 	}
 	if req.Method == sip.INVITE {
-		p.respond(tx, hop.Reply(req, sip.StatusTrying, "Trying"))
+		p.respond(tx, sipudp.Reply(req, sip.StatusTrying, "Trying"))
 	}
 	p.route(tx, a.From)
 }
@@ -94,7 +94,7 @@ type way struct {
 // everything else goes to Sprout.
 func (p *proxy) next(req *sip.Request, from netip.AddrPort) (way, error) {
 	for route := req.Route(); route != nil; route = req.Route() {
-		addr, ok := hop.RouteAddr(&route.Address)
+		addr, ok := sipudp.RouteAddr(&route.Address)
 		if !ok || addr != p.socket.Local() {
 			return way{sprout: addr}, nil
 		}
@@ -114,12 +114,12 @@ func (p *proxy) next(req *sip.Request, from netip.AddrPort) (way, error) {
 }
 
 // route sends a request on, or answers that it cannot be.
-func (p *proxy) route(tx *hop.Transaction, from netip.AddrPort) {
+func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
 	// The request is changed on its way; answers need it as it came.
 	out := tx.Request.Clone()
 	w, err := p.next(out, from)
 	if err != nil {
-		p.respond(tx, hop.Reply(tx.Request, 430, "Flow Failed")) // RFC 5626 section 11.5
+		p.respond(tx, sipudp.Reply(tx.Request, 430, "Flow Failed")) // RFC 5626 section 11.5
 		return
 	}
 	flow := from
@@ -131,16 +131,16 @@ func (p *proxy) route(tx *hop.Transaction, from netip.AddrPort) {
 	case out.Method == sip.REGISTER:
 		self.UriParams.Add("ob", "")
 		out.PrependHeader(sip.NewHeader("Path", "<"+self.String()+">"))
-		out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+hop.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
-	case hop.Initial(out):
+		out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
+	case sipudp.Initial(out):
 		out.PrependHeader(&sip.RecordRouteHeader{Address: self})
 		if !w.client.IsValid() {
-			out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+hop.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
+			out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
 		}
 	}
 	if w.client.IsValid() {
-		if err := p.transactions.Forward(tx, out, hop.Peer{Socket: p.socket, To: w.client}, nil); err != nil {
-			p.respond(tx, hop.Reply(tx.Request, sip.StatusTemporarilyUnavailable, "Temporarily Unavailable"))
+		if err := p.transactions.Forward(tx, out, sipudp.Peer{Socket: p.socket, To: w.client}, nil); err != nil {
+			p.respond(tx, sipudp.Reply(tx.Request, sip.StatusTemporarilyUnavailable, "Temporarily Unavailable"))
 			return
 		}
 		p.counts.forwarded.Inc()
@@ -150,14 +150,14 @@ func (p *proxy) route(tx *hop.Transaction, from netip.AddrPort) {
 }
 
 // toSprout tries two Sprouts, then gives up with 503.
-func (p *proxy) toSprout(tx *hop.Transaction, out *sip.Request, wanted netip.AddrPort) {
+func (p *proxy) toSprout(tx *sipudp.Transaction, out *sip.Request, wanted netip.AddrPort) {
 	var tried *sprout
 	for range 2 {
 		c := p.pool.choose(wanted, tried)
 		if c == nil {
 			break
 		}
-		err := p.transactions.Forward(tx, out, hop.Peer{Socket: c.socket}, c.sprout)
+		err := p.transactions.Forward(tx, out, sipudp.Peer{Socket: c.socket}, c.sprout)
 		if err == nil {
 			p.counts.forwarded.Inc()
 			return
@@ -165,11 +165,11 @@ func (p *proxy) toSprout(tx *hop.Transaction, out *sip.Request, wanted netip.Add
 		p.pool.failed(c.sprout)
 		tried = c.sprout
 	}
-	p.respond(tx, hop.Reply(tx.Request, sip.StatusServiceUnavailable, "No Sprout", sip.NewHeader("Retry-After", "1")))
+	p.respond(tx, sipudp.Reply(tx.Request, sip.StatusServiceUnavailable, "No Sprout", sip.NewHeader("Retry-After", "1")))
 }
 
 func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort) {
-	if !hop.HopsLeft(req) {
+	if !sipudp.HopsLeft(req) {
 		return
 	}
 	w, err := p.next(req, from)
@@ -177,23 +177,23 @@ func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort) {
 		p.log.Debug("dropped an ACK", "from", from, "error", err)
 		return
 	}
-	peer := hop.Peer{Socket: p.socket, To: w.client}
+	peer := sipudp.Peer{Socket: p.socket, To: w.client}
 	if !w.client.IsValid() {
 		c := p.pool.choose(w.sprout, nil)
-		peer = hop.Peer{Socket: c.socket}
+		peer = sipudp.Peer{Socket: c.socket}
 	}
-	if err := hop.ForwardAck(req, peer); err != nil {
+	if err := sipudp.ForwardAck(req, peer); err != nil {
 		p.log.Debug("an ACK was not sent", "error", err)
 	}
 }
 
-func (p *proxy) cancel(req *sip.Request, upstream hop.Peer) {
+func (p *proxy) cancel(req *sip.Request, upstream sipudp.Peer) {
 	invite := p.transactions.Invite(req)
 	status, reason := sip.StatusOK, "OK"
 	if invite == nil {
 		status, reason = sip.StatusCallTransactionDoesNotExists, "No Such Transaction"
 	}
-	_ = upstream.Send(hop.Bytes(hop.Reply(req, status, reason))) // asked for again if lost
+	_ = upstream.Send(sipudp.Bytes(sipudp.Reply(req, status, reason))) // asked for again if lost
 	if invite != nil {
 		if err := p.transactions.Cancel(invite); err != nil {
 			p.log.Debug("a CANCEL was not sent", "error", err)
@@ -220,17 +220,17 @@ func (p *proxy) response(res *sip.Response) {
 }
 
 // timedOut answers for whoever did not.
-func (p *proxy) timedOut(tx *hop.Transaction) {
+func (p *proxy) timedOut(tx *sipudp.Transaction) {
 	p.counts.timeouts.Inc()
 	if s, ok := tx.Owner.(*sprout); ok {
 		p.pool.failed(s)
 	}
 	if !tx.Own() {
-		p.respond(tx, hop.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
+		p.respond(tx, sipudp.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
 	}
 }
 
-func (p *proxy) respond(tx *hop.Transaction, res *sip.Response) {
+func (p *proxy) respond(tx *sipudp.Transaction, res *sip.Response) {
 	if err := p.transactions.Respond(tx, res); err != nil {
 		p.log.Debug("an answer was not sent", "error", err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vitrine/reference/ims/rawio"
+	"vitrine/reference/ims/socket"
 )
 
 // ErrLate is wrapped by the error of an answer that did not come in time, and
@@ -59,7 +59,7 @@ func NewClient(name string, addrs []netip.AddrPort, connections int, timeout tim
 				if err != nil {
 					return nil, err
 				}
-				return rawio.TCP(c)
+				return socket.TCP(c)
 			},
 			MaxIdleConnsPerHost: connections,
 			IdleConnTimeout:     time.Minute,

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/rawio"
+	"vitrine/reference/ims/socket"
 )
 
 // MaxRequest bounds the bodies that servers read, in bytes.
@@ -32,7 +32,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(rawio.Listener{Listener: listener}); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(socket.Listener{Listener: listener}); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/emiago/sipgo/sip"
 
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/sipudp"
 )
 
 // defaultExpires applies to contacts that name no time.
@@ -29,7 +29,7 @@ func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.status, r.reaso
 func refuse(status int, reason string) error { return &refusal{status, reason} }
 
 // register is the registrar: RFC 3261 section 10.3, TS 24.229 section 5.4.1.
-func (s *server) register(ctx context.Context, tx *hop.Transaction) error {
+func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {
 	req := tx.Request
 	impu, err := identity(&req.To().Address)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *server) register(ctx context.Context, tx *hop.Transaction) error {
 			return err
 		}
 		s.counts.challenges.Inc()
-		s.respond(tx, hop.Reply(req, sip.StatusUnauthorized, "Unauthorized", header))
+		s.respond(tx, sipudp.Reply(req, sip.StatusUnauthorized, "Unauthorized", header))
 		return nil
 	}
 	return s.bind(ctx, tx, impu, contacts)
@@ -147,7 +147,7 @@ func routes(headers []sip.Header) ([]string, error) {
 }
 
 // bind carries out a REGISTER that is authenticated.
-func (s *server) bind(ctx context.Context, tx *hop.Transaction, impu string, c contacts) error {
+func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, c contacts) error {
 	now := time.Now()
 	leaving := c.all || (len(c.bindings) > 0 && !slices.ContainsFunc(c.bindings, func(b binding) bool { return b.Expires > now.UnixMilli() }))
 	kind := ims.RequestReg
@@ -202,7 +202,7 @@ func (s *server) bind(ctx context.Context, tx *hop.Transaction, impu string, c c
 // registeredReply is the 200 that lists the bindings there are now.
 func (s *server) registeredReply(req *sip.Request, r registration) *sip.Response {
 	now := time.Now().UnixMilli()
-	res := hop.Reply(req, sip.StatusOK, "OK")
+	res := sipudp.Reply(req, sip.StatusOK, "OK")
 	for _, b := range r.Bindings {
 		left := strconv.FormatInt(max((b.Expires-now+500)/1000, 0), 10)
 		res.AppendHeader(sip.NewHeader("Contact", "<"+b.URI+">;expires="+left))

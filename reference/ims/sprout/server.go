@@ -10,22 +10,22 @@ import (
 	"github.com/emiago/sipgo/sip"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"vitrine/reference/ims/hop"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/replica"
 	"vitrine/reference/ims/rest"
+	"vitrine/reference/ims/sipudp"
 )
 
 // A server is Sprout's logic. One goroutine reads and parses; what needs no
 // one else it does itself, and the requests that begin something it admits to
 // a bounded queue that workers serve.
 type server struct {
-	socket       *hop.Socket
+	socket       *sipudp.Socket
 	ours         map[netip.AddrPort]bool // addresses that mean this Sprout
 	parser       *sip.Parser
-	transactions *hop.Transactions
+	transactions *sipudp.Transactions
 	load         *overload.Monitor
-	queue        chan *hop.Transaction
+	queue        chan *sipudp.Transaction
 	store        *replica.Store
 	home         *rest.Client
 	homer, ralf  *rest.Client // nil: there is none
@@ -36,8 +36,8 @@ type server struct {
 }
 
 // receive takes one datagram from Bono.
-func (s *server) receive(data []byte, a hop.Arrival) {
-	msg, err := hop.Parse(s.parser, data)
+func (s *server) receive(data []byte, a sipudp.Arrival) {
+	msg, err := sipudp.Parse(s.parser, data)
 	if err != nil {
 		s.counts.garbage.Inc()
 		s.log.Debug("dropped a datagram", "from", a.From, "error", err)
@@ -51,8 +51,8 @@ func (s *server) receive(data []byte, a hop.Arrival) {
 	}
 }
 
-func (s *server) request(req *sip.Request, a hop.Arrival) {
-	upstream := hop.Peer{Socket: s.socket, To: hop.ReturnPath(req, a.From)}
+func (s *server) request(req *sip.Request, a sipudp.Arrival) {
+	upstream := sipudp.Peer{Socket: s.socket, To: sipudp.ReturnPath(req, a.From)}
 	switch req.Method {
 	case sip.ACK:
 		if s.transactions.ReceiveAck(req) {
@@ -70,14 +70,14 @@ func (s *server) request(req *sip.Request, a hop.Arrival) {
 	s.counts.requests.WithLabelValues(method(req)).Inc()
 	switch {
 	case req.Method == sip.OPTIONS && req.Recipient.User == "":
-		s.respond(tx, hop.Reply(req, sip.StatusOK, "OK"))
-	case hop.Initial(req):
+		s.respond(tx, sipudp.Reply(req, sip.StatusOK, "OK"))
+	case sipudp.Initial(req):
 		if !s.load.Admit(a.At) {
 			s.reject(tx)
 			return
 		}
 		if req.Method == sip.INVITE {
-			s.respond(tx, hop.Reply(req, sip.StatusTrying, "Trying"))
+			s.respond(tx, sipudp.Reply(req, sip.StatusTrying, "Trying"))
 		}
 		select {
 		case s.queue <- tx:
@@ -104,9 +104,9 @@ func method(req *sip.Request) string {
 	return "other"
 }
 
-func (s *server) reject(tx *hop.Transaction) {
+func (s *server) reject(tx *sipudp.Transaction) {
 	s.counts.shed.Inc()
-	s.respond(tx, hop.Reply(tx.Request, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
+	s.respond(tx, sipudp.Reply(tx.Request, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
 }
 
 // work serves the queue until ctx is done. What it measures is the time from
@@ -126,7 +126,7 @@ func (s *server) work(ctx context.Context) {
 	}
 }
 
-func (s *server) serve(ctx context.Context, tx *hop.Transaction) error {
+func (s *server) serve(ctx context.Context, tx *sipudp.Transaction) error {
 	switch tx.Request.Method {
 	case sip.REGISTER:
 		return s.register(ctx, tx)
@@ -137,7 +137,7 @@ func (s *server) serve(ctx context.Context, tx *hop.Transaction) error {
 }
 
 // answer answers a request that could not be served.
-func (s *server) answer(tx *hop.Transaction, err error) {
+func (s *server) answer(tx *sipudp.Transaction, err error) {
 	if err == nil {
 		return
 	}
@@ -146,20 +146,20 @@ func (s *server) answer(tx *hop.Transaction, err error) {
 		s.log.Warn("a request failed", "method", tx.Request.Method, "to", tx.Request.To().Address.Addr(), "error", err)
 	}
 	s.counts.refused.Inc()
-	s.respond(tx, hop.Reply(tx.Request, r.status, r.reason))
+	s.respond(tx, sipudp.Reply(tx.Request, r.status, r.reason))
 }
 
-func (s *server) respond(tx *hop.Transaction, res *sip.Response) {
+func (s *server) respond(tx *sipudp.Transaction, res *sip.Response) {
 	if err := s.transactions.Respond(tx, res); err != nil {
 		s.log.Debug("an answer was not sent", "error", err)
 	}
 }
 
 // timedOut answers for whoever did not.
-func (s *server) timedOut(tx *hop.Transaction) {
+func (s *server) timedOut(tx *sipudp.Transaction) {
 	s.counts.timeouts.Inc()
 	if !tx.Own() {
-		s.respond(tx, hop.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
+		s.respond(tx, sipudp.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"github.com/emiago/sipgo/sip"
 
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/sipudp"
 )
 
 // session routes a request that begins something, an INVITE above all, from a
 // registered user to another's latest contact: originating services, then
 // terminating ones, both here (TS 24.229 section 5.4.3).
-func (s *server) session(ctx context.Context, tx *hop.Transaction) error {
+func (s *server) session(ctx context.Context, tx *sipudp.Transaction) error {
 	req := tx.Request
 	caller, err := identity(&req.From().Address)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *server) session(ctx context.Context, tx *hop.Transaction) error {
 	return s.terminate(ctx, tx, caller)
 }
 
-func (s *server) terminate(ctx context.Context, tx *hop.Transaction, caller string) error {
+func (s *server) terminate(ctx context.Context, tx *sipudp.Transaction, caller string) error {
 	req := tx.Request
 	callee, err := identity(&req.Recipient)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *server) terminate(ctx context.Context, tx *hop.Transaction, caller stri
 		return refuse(sip.StatusGlobalDecline, "Incoming Calls Are Barred")
 	}
 	out := req.Clone()
-	if !hop.HopsLeft(out) {
+	if !sipudp.HopsLeft(out) {
 		return refuse(sip.StatusTooManyHops, "Too Many Hops")
 	}
 	s.dropOwnRoutes(out)
@@ -94,7 +94,7 @@ func retarget(out *sip.Request, b binding) error {
 // dropOwnRoutes takes this Sprout's entries off the top of the Route.
 func (s *server) dropOwnRoutes(req *sip.Request) {
 	for route := req.Route(); route != nil; route = req.Route() {
-		addr, ok := hop.RouteAddr(&route.Address)
+		addr, ok := sipudp.RouteAddr(&route.Address)
 		if !ok || !s.ours[addr] {
 			return
 		}
@@ -103,20 +103,20 @@ func (s *server) dropOwnRoutes(req *sip.Request) {
 }
 
 // nextHop is where a request's first Route, or else its URI, leads.
-func (s *server) nextHop(req *sip.Request) (hop.Peer, error) {
+func (s *server) nextHop(req *sip.Request) (sipudp.Peer, error) {
 	uri := &req.Recipient
 	if route := req.Route(); route != nil {
 		uri = &route.Address
 	}
-	addr, ok := hop.RouteAddr(uri)
+	addr, ok := sipudp.RouteAddr(uri)
 	if !ok || s.ours[addr] {
-		return hop.Peer{}, refuse(sip.StatusNotFound, "Not Found")
+		return sipudp.Peer{}, refuse(sip.StatusNotFound, "Not Found")
 	}
-	return hop.Peer{Socket: s.socket, To: addr}, nil
+	return sipudp.Peer{Socket: s.socket, To: addr}, nil
 }
 
 // send forwards a request to its next hop.
-func (s *server) send(tx *hop.Transaction, out *sip.Request) error {
+func (s *server) send(tx *sipudp.Transaction, out *sip.Request) error {
 	to, err := s.nextHop(out)
 	if err != nil {
 		return err
@@ -130,9 +130,9 @@ func (s *server) send(tx *hop.Transaction, out *sip.Request) error {
 }
 
 // inDialog forwards a request of a dialog along its Route.
-func (s *server) inDialog(tx *hop.Transaction) error {
+func (s *server) inDialog(tx *sipudp.Transaction) error {
 	out := tx.Request.Clone()
-	if !hop.HopsLeft(out) {
+	if !sipudp.HopsLeft(out) {
 		return refuse(sip.StatusTooManyHops, "Too Many Hops")
 	}
 	s.dropOwnRoutes(out)
@@ -140,26 +140,26 @@ func (s *server) inDialog(tx *hop.Transaction) error {
 }
 
 func (s *server) ack(req *sip.Request) {
-	if !hop.HopsLeft(req) {
+	if !sipudp.HopsLeft(req) {
 		return
 	}
 	s.dropOwnRoutes(req)
 	to, err := s.nextHop(req)
 	if err == nil {
-		err = hop.ForwardAck(req, to)
+		err = sipudp.ForwardAck(req, to)
 	}
 	if err != nil {
 		s.log.Debug("an ACK was dropped", "error", err)
 	}
 }
 
-func (s *server) cancel(req *sip.Request, upstream hop.Peer) {
+func (s *server) cancel(req *sip.Request, upstream sipudp.Peer) {
 	invite := s.transactions.Invite(req)
 	if invite == nil {
-		_ = upstream.Send(hop.Bytes(hop.Reply(req, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")))
+		_ = upstream.Send(sipudp.Bytes(sipudp.Reply(req, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")))
 		return
 	}
-	_ = upstream.Send(hop.Bytes(hop.Reply(req, sip.StatusOK, "OK"))) // asked for again if lost
+	_ = upstream.Send(sipudp.Bytes(sipudp.Reply(req, sip.StatusOK, "OK"))) // asked for again if lost
 	if err := s.transactions.Cancel(invite); err != nil {
 		s.log.Debug("a CANCEL was not sent", "error", err)
 	}
@@ -174,7 +174,7 @@ func (s *server) response(res *sip.Response) {
 	s.respond(tx, res)
 	switch {
 	case !first:
-	case tx.Request.Method == sip.INVITE && res.IsSuccess() && hop.Initial(tx.Request):
+	case tx.Request.Method == sip.INVITE && res.IsSuccess() && sipudp.Initial(tx.Request):
 		s.charge(tx.Request, ims.StartRecord, res.StatusCode)
 	case tx.Request.Method == sip.BYE:
 		s.charge(tx.Request, ims.StopRecord, res.StatusCode)

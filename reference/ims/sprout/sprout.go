@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/hop"
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/replica"
 	"vitrine/reference/ims/rest"
+	"vitrine/reference/ims/sipudp"
 )
 
 // A config is Sprout's command line.
@@ -97,7 +97,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if peers != nil {
 		defer peers.Close()
 	}
-	socket, err := hop.Listen(k.listen, k.buffer)
+	socket, err := sipudp.Listen(k.listen, k.buffer)
 	if err != nil {
 		return ims.ListenError("listen", k.listen, err)
 	}
@@ -106,12 +106,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return s.run(ctx, k, peers, registry, stdout)
 }
 
-func newServer(k config, socket *hop.Socket, log *slog.Logger, registry *prometheus.Registry) *server {
+func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Registry) *server {
 	local := k.listen.Addr()
 	s := &server{
 		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, parser: sip.NewParser(),
 		load:  overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now()),
-		queue: make(chan *hop.Transaction, k.queue), charges: make(chan chargeable, 1000),
+		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000),
 		home:       rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
 		maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
 	}
@@ -121,7 +121,7 @@ func newServer(k config, socket *hop.Socket, log *slog.Logger, registry *prometh
 	if len(k.ralf) > 0 {
 		s.ralf = rest.NewClient("ralf", k.ralf, 4, k.homesteadTimeout, local, registry)
 	}
-	s.transactions = hop.NewTransactions(k.timeout, s.timedOut)
+	s.transactions = sipudp.NewTransactions(k.timeout, s.timedOut)
 	s.store = replica.New(replica.Config{
 		Self: k.cluster.Self, Peers: k.cluster.Peers, Copies: k.copies, Read: replica.One, Ask: k.peerTimeout,
 		OnTimer: s.expire, Log: log, Metrics: registry,

@@ -12,11 +12,11 @@ import (
 	"github.com/emiago/sipgo/sip"
 
 	"vitrine/reference/ims"
-	"vitrine/reference/ims/hop"
+	"vitrine/reference/ims/sipudp"
 )
 
 // subscribe is the notifier of the reg event package (RFC 6665, RFC 3680).
-func (s *server) subscribe(ctx context.Context, tx *hop.Transaction) error {
+func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 	req := tx.Request
 	event := req.GetHeader("Event")
 	if event == nil {
@@ -47,7 +47,7 @@ func (s *server) subscribe(ctx context.Context, tx *hop.Transaction) error {
 	}
 	i := slices.IndexFunc(r.Subscriptions, func(have subscription) bool { return have.same(dialog) })
 	current := r.Subscriptions[i]
-	res := hop.Reply(req, sip.StatusOK, "OK",
+	res := sipudp.Reply(req, sip.StatusOK, "OK",
 		sip.NewHeader("Contact", "<"+s.uri("")+">"),
 		sip.NewHeader("Expires", strconv.FormatInt(seconds(current.Expires), 10)))
 	if _, tag, ok := strings.Cut(current.Local, ";tag="); ok {
@@ -88,7 +88,7 @@ func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	}
 	tag, ok := req.To().Params.Get("tag")
 	if !ok {
-		tag = hop.NewToken()
+		tag = sipudp.NewToken()
 	}
 	return subscription{
 		CallID: string(*req.CallID()), Local: "<" + req.To().Address.String() + ">;tag=" + tag,
@@ -128,7 +128,7 @@ func (s *server) notify(impu string, r registration, watchers []subscription) {
 		}
 		req, to, err := s.notification(impu, r, w, state)
 		if err == nil {
-			err = s.transactions.Forward(hop.Begin(req), req, to, nil)
+			err = s.transactions.Forward(sipudp.Begin(req), req, to, nil)
 		}
 		if err != nil {
 			s.log.Warn("a NOTIFY was not sent", "identity", impu, "error", err)
@@ -139,14 +139,14 @@ func (s *server) notify(impu string, r registration, watchers []subscription) {
 }
 
 // notification makes a NOTIFY, and says to whom it goes.
-func (s *server) notification(impu string, r registration, w subscription, state string) (*sip.Request, hop.Peer, error) {
+func (s *server) notification(impu string, r registration, w subscription, state string) (*sip.Request, sipudp.Peer, error) {
 	var target sip.Uri
 	if err := sip.ParseUri(w.Target, &target); err != nil {
-		return nil, hop.Peer{}, fmt.Errorf("contact of a subscription: %w", err)
+		return nil, sipudp.Peer{}, fmt.Errorf("contact of a subscription: %w", err)
 	}
 	body, err := regInfo(impu, r)
 	if err != nil {
-		return nil, hop.Peer{}, err
+		return nil, sipudp.Peer{}, err
 	}
 	req := sip.NewRequest(sip.NOTIFY, target)
 	hops := sip.MaxForwardsHeader(70)
@@ -154,7 +154,7 @@ func (s *server) notification(impu string, r registration, w subscription, state
 	for _, route := range w.Route {
 		var uri sip.Uri
 		if err := sip.ParseUri(route, &uri); err != nil {
-			return nil, hop.Peer{}, fmt.Errorf("route of a subscription: %w", err)
+			return nil, sipudp.Peer{}, fmt.Errorf("route of a subscription: %w", err)
 		}
 		req.AppendHeader(&sip.RouteHeader{Address: uri})
 	}

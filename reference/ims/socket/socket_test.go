@@ -1,4 +1,4 @@
-package rawio_test
+package socket_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"vitrine/reference/ims/rawio"
+	"vitrine/reference/ims/socket"
 )
 
 // pair is two ends of a TCP connection, both read and written raw.
@@ -25,11 +25,11 @@ func pair(t *testing.T) (net.Conn, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := rawio.TCP(plain)
+	a, err := socket.TCP(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := rawio.Listener{Listener: l}.Accept()
+	b, err := socket.Listener{Listener: l}.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,17 +92,17 @@ func TestDeadlineAndClose(t *testing.T) {
 }
 
 func TestDatagrams(t *testing.T) {
-	listen := func() (*net.UDPConn, rawio.Socket, netip.AddrPort) {
+	listen := func() (*net.UDPConn, socket.Socket, netip.AddrPort) {
 		conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		socket, err := rawio.New(conn)
+		s, err := socket.New(conn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return conn, socket, conn.LocalAddr().(*net.UDPAddr).AddrPort()
+		return conn, s, conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	}
 	_, a, from := listen()
 	conn, b, to := listen()

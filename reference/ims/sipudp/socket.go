@@ -1,9 +1,9 @@
-// Package hop is one hop of SIP: UDP sockets that know when each datagram
-// reached the kernel, and the transactions of a proxy on that hop (RFC 3261
-// sections 16 and 17). Messages are sipgo's; sipgo's own transport and
+// Package sipudp carries SIP over UDP from one node to the next: sockets that
+// know when each datagram reached the kernel, and the transactions of a proxy
+// (RFC 3261 sections 16 and 17). Messages are sipgo's; sipgo's own transport and
 // transaction layers are not used, because they hide the arrival time and cost
 // about three times the CPU per message (see README).
-package hop
+package sipudp
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"net/netip"
 	"time"
 
-	"vitrine/reference/ims/rawio"
+	"vitrine/reference/ims/socket"
 )
 
 // maxDatagram is the largest UDP payload.
@@ -22,7 +22,7 @@ const maxDatagram = 65535
 // same time.
 type Socket struct {
 	conn   *net.UDPConn
-	raw    rawio.Socket
+	raw    socket.Socket
 	local  netip.AddrPort
 	remote netip.AddrPort // zero: not connected
 }
@@ -57,7 +57,7 @@ func newSocket(conn *net.UDPConn, remote netip.AddrPort, buffer int) (*Socket, e
 		conn.Close()
 		return nil, fmt.Errorf("ask for arrival times on %s: %w", conn.LocalAddr(), err)
 	}
-	raw, err := rawio.New(conn)
+	raw, err := socket.New(conn)
 	if err != nil {
 		conn.Close()
 		return nil, err

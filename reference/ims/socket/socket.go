@@ -1,4 +1,4 @@
-// Package rawio reads and writes sockets without telling the Go scheduler.
+// Package socket reads and writes sockets without telling the Go scheduler.
 //
 // A system call of package net is announced to the scheduler, for it might
 // block. In a process that is idle most of the time each announcement wakes
@@ -7,7 +7,7 @@
 // middle of a send. Calls on a non-blocking socket never block, so that none of
 // it is needed; in a component of the IMS it is a quarter of the CPU, the more
 // of it the lower the rate.
-package rawio
+package socket
 
 import (
 	"io"
