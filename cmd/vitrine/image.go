@@ -20,8 +20,8 @@ import (
 	"vitrine/image/debian"
 	"vitrine/image/unikernel"
 	"vitrine/substrate"
+	"vitrine/substrate/application"
 	"vitrine/substrate/docker"
-	"vitrine/substrate/imaged"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu"
 )
@@ -36,14 +36,14 @@ func packers(cache image.Cache, log *slog.Logger) map[string]image.Packer {
 	}
 }
 
-// imaged has a run's instances run in the images that were built for the
+// applications lets the instances of a run start from the images built for the
 // substrate.
-func (b *backends) imaged(name string, p place) (substrate.Substrate, error) {
+func (b *backends) applications(name string, p place) (substrate.Substrate, error) {
 	cache, err := image.FindCache("", os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	c := imaged.Config{Substrate: p, Name: name, Store: image.Store{Cache: cache, Packers: packers(cache, b.log)}, Run: b.run}
+	c := application.Config{Substrate: p, Name: name, Store: image.Store{Cache: cache, Packers: packers(cache, b.log)}, Run: b.run}
 	switch p := p.(type) {
 	case *process.Substrate:
 		c.Inside = []string{b.self, insideVerb}
@@ -58,7 +58,7 @@ func (b *backends) imaged(name string, p place) (substrate.Substrate, error) {
 			return p.Load(ctx, i.File, id, image.Reference(i.Name))
 		}
 	}
-	return imaged.New(c), nil
+	return application.New(c), nil
 }
 
 // insideVerb runs a command in an image on this host itself.
@@ -69,7 +69,7 @@ func (a *app) insideCommand() *cobra.Command {
 		Use:    insideVerb + " ROOT SHARED DIR COMMAND...",
 		Short:  "Become a command that has the files of an image for its root folder",
 		Hidden: true, DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, given []string) error { return imaged.Inside(given, os.Environ()) },
+		RunE: func(_ *cobra.Command, given []string) error { return application.Inside(given, os.Environ()) },
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"vitrine/image"
 	"vitrine/spec"
 	"vitrine/substrate"
+	"vitrine/substrate/application"
 	"vitrine/substrate/docker"
-	"vitrine/substrate/imaged"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu"
 	"vitrine/substrate/qemu/machine"
@@ -70,7 +70,7 @@ func (b *backends) substrate(ctx context.Context, o spec.Choice, part spec.Node)
 	if err != nil {
 		return nil, err
 	}
-	return b.imaged(o.Substrate, p)
+	return b.applications(o.Substrate, p)
 }
 
 func openProcess(_ context.Context, b *backends, network string, part spec.Node) (place, error) {
@@ -201,7 +201,7 @@ func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 		}
 		list = append(list, p)
 	}
-	return append(list, imaged.Cleaner{Root: b.run.Root}), context.Cause(ctx) // once nothing uses them
+	return append(list, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // once nothing uses them
 }
 
 // silent is the cleaner of a back end that cannot be asked.

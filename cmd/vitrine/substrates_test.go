@@ -9,7 +9,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
-	"vitrine/substrate/imaged"
+	"vitrine/substrate/application"
 	"vitrine/substrate/qemu/machine"
 )
 
@@ -56,7 +56,7 @@ func TestCleanersGoOn(t *testing.T) {
 	if len(said) != 1 || !strings.Contains(said[0].Error(), "docker") {
 		t.Errorf("cleaners say %v; want one, of docker", said)
 	}
-	if _, ok := list[len(list)-1].(imaged.Cleaner); !ok {
+	if _, ok := list[len(list)-1].(application.Cleaner); !ok {
 		t.Errorf("the last cleaner is a %T", list[len(list)-1])
 	}
 }

@@ -1,4 +1,4 @@
-// Package imaged runs instances from the images that package image built, on
+// Package application runs instances from the images that package image built, on
 // every substrate: a deployment names an application, and each substrate gets
 // the image that was built for it. All instances run the same program with the
 // same configuration, or Create fails.
@@ -6,7 +6,7 @@
 // A container engine is given its archive, and machines their disk or kernel.
 // Where there is nothing but this host, the application's files are unpacked and
 // the program runs with them as its root folder.
-package imaged
+package application
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package imaged
+package application
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package imaged
+package application
 
 import (
 	"bufio"
@@ -68,7 +68,7 @@ var prober machine.Prober
 
 // agent builds the agent of virtual machines.
 var agent = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "imaged-agent-")
+	dir, err := os.MkdirTemp("", "application-")
 	if err != nil {
 		return "", err
 	}
