@@ -20,7 +20,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/spec"
 )
@@ -34,7 +34,7 @@ const probeInterval = time.Millisecond
 // them as cheaply as is known: by a thread that is there already.
 type bare struct {
 	ims       *ims
-	run       *runs.Run
+	run       *runstate.Run
 	groups    *cgroup.Host
 	fabric    *bridge.Fabric
 	generator *bareInstance
@@ -58,7 +58,7 @@ func newBare(ctx context.Context, f *ims) (b *bare, err error) {
 	if b.groups, err = cgroup.Detect(); err != nil {
 		return b, err
 	}
-	if b.run, err = runs.New(runs.DefaultRoot()); err != nil {
+	if b.run, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		return b, err
 	}
 	if b.fabric, err = bridge.New(bridge.Config{Run: b.run}); err != nil {

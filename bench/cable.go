@@ -20,7 +20,7 @@ import (
 	"vitrine/fabric/direct"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/measure/packet"
 	"vitrine/trial"
 )
@@ -29,7 +29,7 @@ import (
 // that is sent over it: the receiving end's work is done there too.
 type cable struct {
 	dir     string // for files
-	run     *runs.Run
+	run     *runstate.Run
 	fabric  *segment.Segment
 	core    int
 	names   []string // of namespaces, to be removed
@@ -56,7 +56,7 @@ func newCable(ctx context.Context) (c *cable, err error) {
 	if c.dir, err = os.MkdirTemp("", "bench-cable-"); err != nil {
 		return c, err
 	}
-	if c.run, err = runs.New(runs.DefaultRoot()); err != nil {
+	if c.run, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		return c, err
 	}
 	if c.fabric, err = direct.New(direct.Config{Run: c.run}); err != nil {

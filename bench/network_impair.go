@@ -17,7 +17,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/impair"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/measure/packet"
 	"vitrine/trial"
 )
@@ -73,7 +73,7 @@ func networkImpair(ctx context.Context, progress io.Writer) ([]Row, error) {
 // impairedDelays are those of a stream from one instance to another on a
 // bridge, in ns, and what was made of the sender's link.
 func impairedDelays(ctx context.Context, config impair.Config, cpu int) (delays []float64, made impair.Made, err error) {
-	run, err := runs.New(runs.DefaultRoot())
+	run, err := runstate.New(runstate.DefaultRoot())
 	if err != nil {
 		return nil, made, err
 	}

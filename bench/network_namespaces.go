@@ -16,7 +16,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 //go:embed namespaces/namespaces.c
@@ -81,7 +81,7 @@ func networkNamespaces(ctx context.Context, progress io.Writer) (rows []Row, err
 
 // namespaces makes and removes ours, and gives the times in ms.
 func namespaces(ctx context.Context, root string) (made, removed float64, err error) {
-	run, err := runs.New(root)
+	run, err := runstate.New(root)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/cgroup"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Sleepers are instances that do nothing: each a sleeping process with its own
@@ -25,7 +25,7 @@ import (
 // no fabric makes them, so that the bench measures the monitor alone.
 type sleepers struct {
 	host *cgroup.Host
-	run  *runs.Run
+	run  *runstate.Run
 	each []*sleeper
 }
 
@@ -43,7 +43,7 @@ func startSleepers(ctx context.Context, n int) (s *sleepers, err error) {
 	if s.host, err = cgroup.Detect(); err != nil {
 		return s, err
 	}
-	if s.run, err = runs.New(runs.DefaultRoot()); err != nil {
+	if s.run, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		return s, err
 	}
 	for i := range n {

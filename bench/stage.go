@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/internal/thread"
 	"vitrine/trial"
 )
@@ -33,7 +33,7 @@ type stage struct {
 	netns     string // path
 	forwarder string // program
 	load      string // program
-	run       *runs.Run
+	run       *runstate.Run
 	devices   int // the core of the device under test
 	loads     int // the core of load and sinks
 	// firm has the two keep their cores: the device comes before all else
@@ -50,7 +50,7 @@ func newStage(ctx context.Context) (s *stage, err error) {
 		return s, err
 	}
 	s.devices, s.loads = cpus.Function[0], cpus.Generator[0]
-	if s.run, err = runs.New(runs.DefaultRoot()); err != nil {
+	if s.run, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		return s, err
 	}
 	if s.dir, err = os.MkdirTemp("", "bench-stage-"); err != nil {

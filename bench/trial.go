@@ -17,7 +17,7 @@ import (
 
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
 	"vitrine/spec"
@@ -130,7 +130,7 @@ func (f *ims) times() string { return filepath.Join(f.dir, "times") }
 
 // campaign is our side: it gives the median time between two trials, in ms.
 func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
-	run, err := runs.New(runs.DefaultRoot())
+	run, err := runstate.New(runstate.DefaultRoot())
 	if err != nil {
 		return 0, err
 	}
@@ -155,7 +155,7 @@ func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 	return f.between()
 }
 
-func (f *ims) backends(run *runs.Run) trial.Backends {
+func (f *ims) backends(run *runstate.Run) trial.Backends {
 	place := func() (substrate.Substrate, error) {
 		return process.New(process.Config{Run: run, Environ: os.Environ(), Network: process.NetworkNamespace})
 	}

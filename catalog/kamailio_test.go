@@ -27,7 +27,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
@@ -142,7 +142,7 @@ func imageIn(t *testing.T) (engine, tag string) {
 type campaign struct {
 	t      *testing.T
 	dir    string
-	label  *runs.Run
+	label  *runstate.Run
 	engine string // of docker
 	config trial.Config
 	wiring *tapped
@@ -182,7 +182,7 @@ func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if c.label, err = runs.New(runs.DefaultRoot()); err != nil {
+	if c.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

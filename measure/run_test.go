@@ -21,7 +21,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/impair"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 // A bench is what a test measures with: processes of this host, on a bridge
 // whose links may be impaired.
 type bench struct {
-	run   *runs.Run
+	run   *runstate.Run
 	cpus  trial.CPUs
 	links map[string]map[string]impair.Link // by fabric
 	self  string
@@ -71,7 +71,7 @@ func newBench(t *testing.T) *bench {
 	if err := netns.Possible(); err != nil {
 		t.Skip(err)
 	}
-	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
+	run, err := runstate.New(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/cgroup"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 const childVariable = "VITRINE_MONITOR_TEST_CHILD"
@@ -193,7 +193,7 @@ func startInCgroup(t *testing.T, limits cgroup.Limits) (*child, vitrine.Vantage)
 	t.Helper()
 	host, err := cgroup.Detect()
 	skipUnsupported(t, err)
-	run, err := runs.New(t.TempDir())
+	run, err := runstate.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

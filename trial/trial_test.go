@@ -26,7 +26,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
 	"vitrine/spec"
@@ -177,7 +177,7 @@ func call(target string) error {
 // A campaign under test: files, back ends, results.
 type campaign struct {
 	t      *testing.T
-	run    *runs.Run
+	run    *runstate.Run
 	dir    string
 	config trial.Config
 	events []trial.Event
@@ -245,7 +245,7 @@ func setUp(t *testing.T, function, sizes, params string) *campaign {
 	if c.config.CPUs, err = trial.ShareCPUs(nil, nil); err != nil {
 		t.Skip(err)
 	}
-	if c.run, err = runs.New(t.TempDir()); err != nil {
+	if c.run, err = runstate.New(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.run.Close() })

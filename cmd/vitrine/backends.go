@@ -12,7 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/impair"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/load/simulated"
 	"vitrine/load/sip"
@@ -52,7 +52,7 @@ func known() spec.Known {
 
 // A backends makes the substrates and fabrics of one run.
 type backends struct {
-	run    *runs.Run // nil: none are made, only looked at
+	run    *runstate.Run // nil: none are made, only looked at
 	log    *slog.Logger
 	self   string          // this executable
 	folder string          // of the deployment file; empty: there is none
@@ -60,7 +60,7 @@ type backends struct {
 	impair *impair.Config  // what the links of instances do to packets; nil: nothing
 }
 
-func newBackends(run *runs.Run, folder string, log *slog.Logger) (*backends, error) {
+func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program's own file: %w", err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 func (a *app) cleanCommand() *cobra.Command {
@@ -19,7 +19,7 @@ func (a *app) cleanCommand() *cobra.Command {
 		Long:  "Remove what runs that were killed left on this host: only what carries the label of a\nrun that is no longer alive. Runs that go on are not touched.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			run, err := runs.New(runs.DefaultRoot())
+			run, err := runstate.New(runstate.DefaultRoot())
 			if err != nil {
 				return err
 			}
@@ -30,8 +30,8 @@ func (a *app) cleanCommand() *cobra.Command {
 
 // cleanUp removes what dead runs left, and says what it removed. Those of which
 // something is left stay known.
-func (a *app) cleanUp(ctx context.Context, run *runs.Run, out io.Writer) error {
-	dead, err := runs.Dead(run.Root)
+func (a *app) cleanUp(ctx context.Context, run *runstate.Run, out io.Writer) error {
+	dead, err := runstate.Dead(run.Root)
 	if err != nil {
 		return err
 	}
@@ -52,10 +52,10 @@ func (a *app) cleanUp(ctx context.Context, run *runs.Run, out io.Writer) error {
 		errs = append(errs, err)
 	}
 	failed := errors.Join(errs...)
-	kept, others := runs.Uncleaned(failed)
+	kept, others := runstate.Uncleaned(failed)
 	for _, id := range dead {
 		if !others && !slices.Contains(kept, id) {
-			failed = errors.Join(failed, runs.Forget(run.Root, id))
+			failed = errors.Join(failed, runstate.Forget(run.Root, id))
 		}
 	}
 	return failed

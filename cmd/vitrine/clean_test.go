@@ -7,17 +7,17 @@ import (
 	"slices"
 	"testing"
 
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // TestRunsAreKnownUntilTheyAreClean: one that failed and left nothing is forgotten,
 // one of which something cannot be undone is not, and keeps no other from it.
 func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
-	var all [3]*runs.Run
+	var all [3]*runstate.Run
 	for i := range all {
 		var err error
-		if all[i], err = runs.New(root); err != nil {
+		if all[i], err = runstate.New(root); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
 	if err := a.leave(t.Context(), failed, errors.New("no such generator")); err != nil {
 		t.Error(err)
 	}
-	if dead, err := runs.Dead(root); err != nil || !slices.Equal(dead, []string{stuck.ID}) {
+	if dead, err := runstate.Dead(root); err != nil || !slices.Equal(dead, []string{stuck.ID}) {
 		t.Errorf("known are %q, %v; want %q\n%s", dead, err, stuck.ID, &out)
 	}
 	if err := stuck.Erase("interface", "eno1"); err != nil {
@@ -39,7 +39,7 @@ func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
 	if err := a.cleanUp(t.Context(), failed, &out); err != nil {
 		t.Error(err)
 	}
-	if dead, err := runs.Dead(root); err != nil || len(dead) > 0 {
+	if dead, err := runstate.Dead(root); err != nil || len(dead) > 0 {
 		t.Errorf("known are %q, %v\n%s", dead, err, &out)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/spec"
 	"vitrine/trial"
@@ -15,7 +15,7 @@ import (
 // Every substrate that a network is measured on is in the manifest, those beside
 // the plan's product too, with the accelerator of those that have one.
 func TestManifestNamesEverySubstrate(t *testing.T) {
-	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
+	run, err := runstate.New(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}

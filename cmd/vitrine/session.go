@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/result"
 	"vitrine/trial"
@@ -34,7 +34,7 @@ func runFolder(out, name string) string {
 // record has the run made into its folder, begun or continued by the manifest,
 // and writes the report of what there is then, whether it ended well or not.
 func (a *app) record(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error), run func(*backends, *result.Run) error) (err error) {
-	label, err := runs.New(runs.DefaultRoot())
+	label, err := runstate.New(runstate.DefaultRoot())
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *app) record(ctx context.Context, s session, manifest func(*backends) (r
 
 // leave ends a run. One that failed may have left something, and is cleaned up
 // after as one that was killed is: now, or when that is possible.
-func (a *app) leave(ctx context.Context, label *runs.Run, failed error) error {
+func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) error {
 	if failed == nil {
 		return label.Close()
 	}

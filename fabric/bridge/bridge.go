@@ -8,12 +8,12 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Config is what a bridge fabric needs.
 type Config struct {
-	Run             *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run             *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 	segment.Options `yaml:",inline"`
 }
 

@@ -13,16 +13,16 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 func cases() fabrictest.Cases {
-	open := func(run *runs.Run, mtu int) (fabric.Fabric, error) {
+	open := func(run *runstate.Run, mtu int) (fabric.Fabric, error) {
 		return New(Config{Run: run, Options: segment.Options{MTU: mtu}})
 	}
 	return fabrictest.Cases{
-		"default": {Make: func(run *runs.Run) (fabric.Fabric, error) { return open(run, 0) }, Fabric: segment.Name},
-		"jumbo":   {Make: func(run *runs.Run) (fabric.Fabric, error) { return open(run, 9000) }, Fabric: segment.Name, MTU: 9000},
+		"default": {Make: func(run *runstate.Run) (fabric.Fabric, error) { return open(run, 0) }, Fabric: segment.Name},
+		"jumbo":   {Make: func(run *runstate.Run) (fabric.Fabric, error) { return open(run, 9000) }, Fabric: segment.Name, MTU: 9000},
 	}
 }
 
@@ -104,7 +104,7 @@ func TestBridgeFabricCheck(t *testing.T) {
 
 func BenchmarkAttachDetach(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "runs")
-	run, err := runs.New(dir)
+	run, err := runstate.New(dir)
 	if err != nil {
 		b.Fatal(err)
 	}

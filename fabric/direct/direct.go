@@ -14,12 +14,12 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Config is the part servers.direct of a deployment.
 type Config struct {
-	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
 	// Interfaces says which interface of the host each instance gets: {generator:
 	// enp3s0, sprout-1: enp4s0}. Without, two instances are joined by a cable.

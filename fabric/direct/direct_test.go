@@ -20,14 +20,14 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 func cases() fabrictest.Cases {
 	return fabrictest.Cases{"cable": {
-		Make:   func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run}) },
+		Make:   func(run *runstate.Run) (fabric.Fabric, error) { return New(Config{Run: run}) },
 		Fabric: segment.Name, Limit: 2,
-	}, "eno1": {Make: func(run *runs.Run) (fabric.Fabric, error) {
+	}, "eno1": {Make: func(run *runstate.Run) (fabric.Fabric, error) {
 		return New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
 	}}}
 }
@@ -262,7 +262,7 @@ func TestDirectInterfaceWithoutCarrier(t *testing.T) {
 }
 
 // lend makes a fabric that lends eno1 to bono-1, and attaches that.
-func lend(t *testing.T, host fabrictest.Host, run *runs.Run) (f *segment.Segment) {
+func lend(t *testing.T, host fabrictest.Host, run *runstate.Run) (f *segment.Segment) {
 	t.Helper()
 	host.Do(t, func() (err error) {
 		f, err = New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
@@ -290,7 +290,7 @@ func TestDirectPutsBackAgain(t *testing.T) {
 	if err := f.Close(t.Context()); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("%v; want the name to be taken", err)
 	}
-	if records, err := runs.Records(run.Root, run.ID, "interface"); err != nil || len(records) != 1 {
+	if records, err := runstate.Records(run.Root, run.ID, "interface"); err != nil || len(records) != 1 {
 		t.Errorf("records: %q, %v", records, err)
 	}
 	host.Do(t, func() error { return netlink.LinkDel(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}}) })

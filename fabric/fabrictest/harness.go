@@ -14,13 +14,13 @@ import (
 
 	"vitrine/fabric"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // A Harness is one fabric to try, fresh, with a run of its own.
 type Harness struct {
 	Fabric fabric.Fabric // closed by the suite
-	Run    *runs.Run     // closed by whoever opened the harness, after the suite
+	Run    *runstate.Run // closed by whoever opened the harness, after the suite
 
 	// Place makes what an instance of the run is attached by, removed with the
 	// test: a network namespace's path, or nothing for the host's.

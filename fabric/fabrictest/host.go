@@ -16,7 +16,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // A Host is a network namespace that stands for a host with two interfaces,
@@ -112,7 +112,7 @@ type Instance = instance
 type Bench struct{ s *suite }
 
 // NewBench closes the fabric with the test.
-func NewBench(t *testing.T, f fabric.Fabric, run *runs.Run) Bench {
+func NewBench(t *testing.T, f fabric.Fabric, run *runstate.Run) Bench {
 	t.Helper()
 	h := Harness{Fabric: f, Run: run, Place: func(t *testing.T, instance string) string { return Place(t, run.ID, instance) }}
 	t.Cleanup(func() {
@@ -124,7 +124,7 @@ func NewBench(t *testing.T, f fabric.Fabric, run *runs.Run) Bench {
 }
 
 // NewHostBench is NewBench for instances that share the host's network.
-func NewHostBench(t *testing.T, f fabric.Fabric, run *runs.Run, host Host) Bench {
+func NewHostBench(t *testing.T, f fabric.Fabric, run *runstate.Run, host Host) Bench {
 	t.Helper()
 	b := NewBench(t, f, run)
 	b.s.h.Host = host.Path
@@ -153,7 +153,7 @@ func (b Bench) Reach(from, to Instance) error {
 
 // Apart sees that two runs at once that are joined to the same interface of a
 // host give out different addresses, and reach their own.
-func Apart(t *testing.T, host Host, open func(run *runs.Run) (fabric.Fabric, error)) {
+func Apart(t *testing.T, host Host, open func(run *runstate.Run) (fabric.Fabric, error)) {
 	t.Helper()
 	root := t.TempDir() + "/runs"
 	had := make(map[netip.Addr]bool)

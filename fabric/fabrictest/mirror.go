@@ -11,12 +11,12 @@ import (
 
 	"vitrine/fabric"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Mirrors sees that an instance to which another is mirrored receives a
 // question that is sent to it, and its answer.
-func Mirrors(t *testing.T, f fabric.Fabric, run *runs.Run) {
+func Mirrors(t *testing.T, f fabric.Fabric, run *runstate.Run) {
 	t.Helper()
 	mirrorer, ok := f.(fabric.Mirrorer)
 	if !ok {

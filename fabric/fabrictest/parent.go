@@ -10,12 +10,12 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Over makes a fabric whose instances' interfaces are over one of the host that
 // it is called on: macvlan and its kin. The mode may be empty.
-type Over func(run *runs.Run, mode, parent string, options segment.Options) (*segment.Segment, error)
+type Over func(run *runstate.Run, mode, parent string, options segment.Options) (*segment.Segment, error)
 
 // RunParent runs the suite of such fabrics on an interface that the user named.
 // together says of each mode whether instances on one parent reach each other.
@@ -23,11 +23,11 @@ func RunParent(t *testing.T, together map[string]bool, open Over) {
 	t.Helper()
 	for mode, reach := range together {
 		t.Run(mode, func(t *testing.T) {
-			testParent(t, reach, func(run *runs.Run) (fabric.Fabric, error) { return open(run, mode, "eno1", segment.Options{}) })
+			testParent(t, reach, func(run *runstate.Run) (fabric.Fabric, error) { return open(run, mode, "eno1", segment.Options{}) })
 		})
 	}
 	t.Run("TwoRuns", func(t *testing.T) {
-		Apart(t, NewHost(t), func(run *runs.Run) (fabric.Fabric, error) { return open(run, "", "eno1", segment.Options{}) })
+		Apart(t, NewHost(t), func(run *runstate.Run) (fabric.Fabric, error) { return open(run, "", "eno1", segment.Options{}) })
 	})
 	t.Run("Refused", func(t *testing.T) { testParentRefused(t, open) })
 }

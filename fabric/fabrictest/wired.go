@@ -14,11 +14,11 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Make makes a fabric of instances that have network namespaces.
-type Make func(run *runs.Run) (fabric.Fabric, error)
+type Make func(run *runstate.Run) (fabric.Fabric, error)
 
 // Cases are fabrics by name: "bridge", "macvlan-vepa".
 type Cases map[string]Case
@@ -65,7 +65,7 @@ func Main(m *testing.M, cases Cases) int {
 // hold makes a run with a fabric and one instance, says the run's label and the
 // instance's address, and waits to be killed.
 func (c Case) hold(root, host string) error {
-	run, err := runs.New(root)
+	run, err := runstate.New(root)
 	if err != nil {
 		return err
 	}
@@ -124,9 +124,9 @@ func Place(t testing.TB, run, instance string) string {
 }
 
 // NewRun starts a run for the test's duration.
-func NewRun(t testing.TB, root string) *runs.Run {
+func NewRun(t testing.TB, root string) *runstate.Run {
 	t.Helper()
-	run, err := runs.New(root)
+	run, err := runstate.New(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func NewRun(t testing.TB, root string) *runs.Run {
 
 // Open makes a fabric with a run of its own. It skips the test when this host
 // cannot have it.
-func (c Case) Open(t *testing.T, root string) (fabric.Fabric, *runs.Run) {
+func (c Case) Open(t *testing.T, root string) (fabric.Fabric, *runstate.Run) {
 	t.Helper()
 	run := NewRun(t, root)
 	f, err := c.Make(run)

@@ -13,7 +13,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // recordKind is that of the records of what was added to the host.
@@ -25,7 +25,7 @@ const routeRecord = "route"
 // An adder adds addresses to an interface of the host, and a route to the
 // network that they are of. Each is recorded before it is made.
 type adder struct {
-	run   *runs.Run
+	run   *runstate.Run
 	links *netlink.Handle
 	link  netlink.Link
 	first netip.Prefix // the first address, and its network's length

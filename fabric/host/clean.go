@@ -11,7 +11,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // A Cleaner takes addresses and routes off the host that dead runs added.
@@ -28,8 +28,8 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 		return nil, err
 	}
 	defer links.Close()
-	return runs.EachDead(c.Root, func(run string) ([]string, error) {
-		return runs.Undo(c.Root, run, recordKind, func(_ string, record []byte) (string, error) {
+	return runstate.EachDead(c.Root, func(run string) ([]string, error) {
+		return runstate.Undo(c.Root, run, recordKind, func(_ string, record []byte) (string, error) {
 			var m made
 			if err := json.Unmarshal(record, &m); err != nil {
 				return "", err

@@ -21,12 +21,12 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/loopback"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Config is the part servers.host of a deployment.
 type Config struct {
-	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
 	// Interface is one of the host's; the default is lo.
 	Interface string `yaml:"interface,omitempty" json:"interface,omitempty"`

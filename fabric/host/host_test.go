@@ -17,14 +17,14 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // firstEnv is the environment variable with Config.First of a run of its own.
 const firstEnv = "HOST_TEST_FIRST"
 
 func TestMain(m *testing.M) {
-	os.Exit(fabrictest.Main(m, fabrictest.Cases{"eno1": {Shared: true, Make: func(run *runs.Run) (fabric.Fabric, error) {
+	os.Exit(fabrictest.Main(m, fabrictest.Cases{"eno1": {Shared: true, Make: func(run *runstate.Run) (fabric.Fabric, error) {
 		return New(Config{Run: run, Interface: "eno1", First: os.Getenv(firstEnv)})
 	}}}))
 }
@@ -102,8 +102,8 @@ func TestHostFabric(t *testing.T) {
 }
 
 // recorded is what the run says is on the host.
-func recorded(run *runs.Run) (names []string, err error) {
-	records, err := runs.Records(run.Root, run.ID, recordKind)
+func recorded(run *runstate.Run) (names []string, err error) {
+	records, err := runstate.Records(run.Root, run.ID, recordKind)
 	for name := range records {
 		names = append(names, name)
 	}

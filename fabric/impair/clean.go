@@ -14,7 +14,7 @@ import (
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 	"vitrine/internal/pidfd"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 var _ vitrine.Cleaner = (*Fabric)(nil)
@@ -40,7 +40,7 @@ var _ vitrine.Cleaner = Cleaner{}
 
 // Clean removes the namespaces of emulators.
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
-	return runs.EachDead(c.Root, func(run string) (removed []string, err error) {
+	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
 		if of, absent := os.Stat(netns.Path(middle(run))); absent == nil {
 			removed = append(removed, "network namespace "+middle(run))
 			err = errors.Join(end(ctx, of), release(run), netns.Delete(middle(run)))

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/spec"
 )
 
@@ -25,9 +25,9 @@ type Config struct {
 	CPU   *int            `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the scheduler's choice unless said.
 	Seed  uint64          `yaml:"seed" json:"seed,omitempty"`                                                                              // Of the emulator's loss, jitter and reordering; the same seed loses the same packets.
 
-	Run     *runs.Run    `yaml:"-" json:"-"` // whose instances it wires
-	Command []string     `yaml:"-" json:"-"` // the program that runs the verb Verb, and the verb
-	Logger  *slog.Logger `yaml:"-" json:"-"` // may be nil
+	Run     *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Command []string      `yaml:"-" json:"-"` // the program that runs the verb Verb, and the verb
+	Logger  *slog.Logger  `yaml:"-" json:"-"` // may be nil
 }
 
 // What impairs links.

@@ -27,7 +27,7 @@ import (
 	"vitrine/fabric/ovs"
 	"vitrine/fabric/vxlan"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // TestMain lets the test binary be the emulator, and a run that can be killed.
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // wrap impairs the links of a fabric, which may be nil with an error.
-func wrap(run *runs.Run, c Config, inner fabric.Fabric, err error) (*Fabric, error) {
+func wrap(run *runstate.Run, c Config, inner fabric.Fabric, err error) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -51,21 +51,21 @@ func wrap(run *runs.Run, c Config, inner fabric.Fabric, err error) (*Fabric, err
 	return Wrap(context.Background(), inner, c)
 }
 
-func onBridge(run *runs.Run, c Config) (*Fabric, error) {
+func onBridge(run *runstate.Run, c Config) (*Fabric, error) {
 	b, err := bridge.New(bridge.Config{Run: run})
 	return wrap(run, c, b, err)
 }
 
 // cases are links of which one end is emulated, the other one, both, none.
 func cases() fabrictest.Cases {
-	emulated := func(run *runs.Run, inner fabric.Fabric, err error) (fabric.Fabric, error) {
+	emulated := func(run *runstate.Run, inner fabric.Fabric, err error) (fabric.Fabric, error) {
 		return wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, inner, err)
 	}
-	return fabrictest.Cases{"lent": {Make: func(run *runs.Run) (fabric.Fabric, error) {
+	return fabrictest.Cases{"lent": {Make: func(run *runstate.Run) (fabric.Fabric, error) {
 		d, err := direct.New(direct.Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}})
 		return emulated(run, d, err)
 	}}, "bridge": {
-		Make: func(run *runs.Run) (fabric.Fabric, error) {
+		Make: func(run *runstate.Run) (fabric.Fabric, error) {
 			return onBridge(run, Config{
 				Link:  Link{Delay: time.Millisecond, Jitter: time.Millisecond},
 				Links: map[string]Link{"sprout-1": {}, "generator": {Rate: 1e9, Way: Out}},
@@ -83,12 +83,12 @@ func TestImpairFabric(t *testing.T) {
 
 // TestImpairFabrics: links of every fabric that gives instances interfaces.
 func TestImpairFabrics(t *testing.T) {
-	for name, open := range map[string]func(*runs.Run) (fabric.Fabric, error){
-		"direct":  func(run *runs.Run) (fabric.Fabric, error) { return direct.New(direct.Config{Run: run}) },
-		"macvlan": func(run *runs.Run) (fabric.Fabric, error) { return macvlan.New(macvlan.Config{Run: run}) },
-		"macvtap": func(run *runs.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) },
-		"vxlan":   func(run *runs.Run) (fabric.Fabric, error) { return vxlan.New(vxlan.Config{Run: run}) },
-		"ovs": func(run *runs.Run) (fabric.Fabric, error) {
+	for name, open := range map[string]func(*runstate.Run) (fabric.Fabric, error){
+		"direct":  func(run *runstate.Run) (fabric.Fabric, error) { return direct.New(direct.Config{Run: run}) },
+		"macvlan": func(run *runstate.Run) (fabric.Fabric, error) { return macvlan.New(macvlan.Config{Run: run}) },
+		"macvtap": func(run *runstate.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) },
+		"vxlan":   func(run *runstate.Run) (fabric.Fabric, error) { return vxlan.New(vxlan.Config{Run: run}) },
+		"ovs": func(run *runstate.Run) (fabric.Fabric, error) {
 			return ovs.New(context.Background(), ovs.Config{Run: run})
 		},
 	} {

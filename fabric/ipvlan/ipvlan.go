@@ -12,12 +12,12 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Config is the part servers.ipvlan of a deployment.
 type Config struct {
-	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
 	// Mode is l2, in which instances do ARP (the default), or l3, in which the
 	// parent's side routes for them.

@@ -10,14 +10,14 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 func cases() fabrictest.Cases {
 	c := make(fabrictest.Cases)
 	for _, mode := range []string{"l2", "l3"} {
 		c[mode] = fabrictest.Case{
-			Make:   func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run, Mode: mode}) },
+			Make:   func(run *runstate.Run) (fabric.Fabric, error) { return New(Config{Run: run, Mode: mode}) },
 			Fabric: segment.Name, Unicast: mode == "l3",
 		}
 	}

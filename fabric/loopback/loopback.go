@@ -16,12 +16,12 @@ import (
 
 	"vitrine"
 	"vitrine/fabric"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Config is what a loopback fabric needs.
 type Config struct {
-	Run *runs.Run // whose instances it wires
+	Run *runstate.Run // whose instances it wires
 }
 
 // A Fabric hands out addresses by blocks of 254.

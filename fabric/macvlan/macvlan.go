@@ -11,12 +11,12 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Config is the part servers.macvlan of a deployment.
 type Config struct {
-	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
 	// Mode is how instances on the same parent reach each other: bridge, at once
 	// (the default); vepa, by way of the switch that the parent is at, which has

@@ -8,14 +8,14 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 func cases() fabrictest.Cases {
 	c := make(fabrictest.Cases)
 	for _, mode := range []string{"bridge", "vepa"} {
 		c[mode] = fabrictest.Case{
-			Make:   func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run, Mode: mode}) },
+			Make:   func(run *runstate.Run) (fabric.Fabric, error) { return New(Config{Run: run, Mode: mode}) },
 			Fabric: segment.Name,
 		}
 	}
@@ -38,7 +38,7 @@ func TestMacvlanBadInput(t *testing.T) {
 
 // TestMacvlanParent: over an interface of the host.
 func TestMacvlanParent(t *testing.T) {
-	fabrictest.RunParent(t, map[string]bool{"bridge": true, "vepa": true, "private": false}, func(run *runs.Run, mode, parent string, options segment.Options) (*segment.Segment, error) {
+	fabrictest.RunParent(t, map[string]bool{"bridge": true, "vepa": true, "private": false}, func(run *runstate.Run, mode, parent string, options segment.Options) (*segment.Segment, error) {
 		return New(Config{Run: run, Mode: mode, Parent: parent, Options: options})
 	})
 }

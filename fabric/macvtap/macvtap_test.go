@@ -9,14 +9,14 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 func cases() fabrictest.Cases {
 	c := make(fabrictest.Cases)
 	for _, mode := range []string{"bridge", "vepa", "passthru"} {
 		c[mode] = fabrictest.Case{
-			Make:   func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run, Mode: mode}) },
+			Make:   func(run *runstate.Run) (fabric.Fabric, error) { return New(Config{Run: run, Mode: mode}) },
 			Fabric: segment.Name,
 		}
 	}
@@ -39,7 +39,7 @@ func TestMacvtapBadInput(t *testing.T) {
 
 // TestMacvtapParent: over an interface of the host.
 func TestMacvtapParent(t *testing.T) {
-	fabrictest.RunParent(t, map[string]bool{"bridge": true, "vepa": true}, func(run *runs.Run, mode, parent string, options segment.Options) (*segment.Segment, error) {
+	fabrictest.RunParent(t, map[string]bool{"bridge": true, "vepa": true}, func(run *runstate.Run, mode, parent string, options segment.Options) (*segment.Segment, error) {
 		return New(Config{Run: run, Mode: mode, Parent: parent, Options: options})
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 	"vitrine/internal/pidfd"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // recordKind is where a run records that it has a bridge in a switch of the
@@ -37,7 +37,7 @@ var _ vitrine.Cleaner = Cleaner{}
 // Clean ends the daemons of dead runs, by their command lines, which have the
 // run's folder in them, and removes what the runs recorded.
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
-	return runs.EachDead(c.Root, func(run string) (removed []string, err error) {
+	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
 		dir, err := filepath.Abs(folder(c.Root, run))
 		if err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 		if err != nil {
 			return removed, err
 		}
-		bridges, err := runs.Undo(c.Root, run, recordKind, func(_ string, socket []byte) (string, error) {
+		bridges, err := runstate.Undo(c.Root, run, recordKind, func(_ string, socket []byte) (string, error) {
 			return unbridge(ctx, run, string(socket))
 		})
 		return append(removed, bridges...), err

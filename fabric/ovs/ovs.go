@@ -19,7 +19,7 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/spec"
 )
 
@@ -61,8 +61,8 @@ type Config struct {
 	// used, as /run/openvswitch/db.sock; the default is to start both.
 	Server string `yaml:"server,omitempty" json:"server,omitempty"`
 
-	Run    *runs.Run    `yaml:"-" json:"-"` // whose instances it wires
-	Logger *slog.Logger `yaml:"-" json:"-"` // nil: none
+	Run    *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Logger *slog.Logger  `yaml:"-" json:"-"` // nil: none
 }
 
 // A Fabric is one bridge of Open vSwitch.

@@ -8,7 +8,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // userServer is the environment's name for the socket of a switch that is to
@@ -20,7 +20,7 @@ const userServer = "OVS_TEST_SERVER"
 func cases() fabrictest.Cases {
 	with := func(c Config) fabrictest.Case {
 		return fabrictest.Case{
-			Make: func(run *runs.Run) (fabric.Fabric, error) {
+			Make: func(run *runstate.Run) (fabric.Fabric, error) {
 				c.Run = run
 				f, err := New(context.Background(), c)
 				if err != nil {

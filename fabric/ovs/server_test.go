@@ -24,7 +24,7 @@ import (
 	"vitrine"
 	"vitrine/fabric/fabrictest"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/spec"
 )
 
@@ -74,7 +74,7 @@ func TestOVSCarriesTCP(t *testing.T) {
 
 // daemons are the threads of a run's daemons, by name, with the CPUs that they
 // may run on.
-func daemons(t *testing.T, run *runs.Run) map[string][]string {
+func daemons(t *testing.T, run *runstate.Run) map[string][]string {
 	t.Helper()
 	all, err := procfs.AllProcs()
 	must(t, err)
@@ -150,7 +150,7 @@ func TestOVSOfAKilledRun(t *testing.T) {
 		}
 	})
 	kill()
-	dead := &runs.Run{ID: other, Root: root}
+	dead := &runstate.Run{ID: other, Root: root}
 	if n := len(daemons(t, dead)); n != 2 {
 		t.Fatalf("a run that was killed leaves %d daemons", n)
 	}
@@ -165,7 +165,7 @@ func TestOVSOfAKilledRun(t *testing.T) {
 		t.Errorf("the run that lives has %d daemons", n)
 	}
 	must(t, netns.Delete("vt-"+other+"-fabric"))
-	must(t, runs.Forget(root, other))
+	must(t, runstate.Forget(root, other))
 }
 
 // TestOVSSaysWhatEndedIt: an error tells of a daemon that has ended.

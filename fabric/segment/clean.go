@@ -6,7 +6,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 var _ vitrine.Cleaner = (*Segment)(nil)
@@ -25,8 +25,8 @@ type Cleaner struct {
 // namespaces of their fabrics, and with them what is in them. It comes before
 // the cleaning of substrates, whose namespaces the interfaces are in.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
-	return runs.EachDead(c.Root, func(run string) ([]string, error) {
-		removed, err := runs.Undo(c.Root, run, recordKind, putBackDead(run))
+	return runstate.EachDead(c.Root, func(run string) ([]string, error) {
+		removed, err := runstate.Undo(c.Root, run, recordKind, putBackDead(run))
 		if _, absent := os.Stat(netns.Path(Name(run))); err != nil || absent != nil {
 			return removed, err
 		}

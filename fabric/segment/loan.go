@@ -15,7 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // recordKind is that of the records of lent interfaces.
@@ -26,7 +26,7 @@ const recordKind = "interface"
 // The host is the network namespace of the thread that calls NewLender.
 type Lender struct {
 	Links *netlink.Handle // in the host's namespace
-	run   *runs.Run       // nil: nothing is lent, only put back
+	run   *runstate.Run   // nil: nothing is lent, only put back
 	here  *os.File        // the host's namespace
 }
 
@@ -45,7 +45,7 @@ type Loan struct {
 }
 
 // NewLender makes a lender for a run.
-func NewLender(run *runs.Run) (*Lender, error) {
+func NewLender(run *runstate.Run) (*Lender, error) {
 	here, err := OpenHere()
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 		return nil, err
 	}
 	for _, run := range l.recorded(uplinkKind, name) {
-		if runs.Alive(l.run.Root, run) {
+		if runstate.Alive(l.run.Root, run) {
 			return bad(fmt.Sprintf("the interface %s is in use: instances of run %s go out by it", name, run), "another one, or wait for that run's end")
 		}
 	}

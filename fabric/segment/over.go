@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Of a parent that is made.
@@ -27,7 +27,7 @@ type Over struct {
 	links  *netlink.Handle // where the parent is
 	host   bool            // links is Over's own
 	parent int             // its index
-	run    *runs.Run
+	run    *runstate.Run
 }
 
 // NewOver makes a segment of interfaces over a parent. One that the user has
@@ -78,7 +78,7 @@ const uplinkKind = "uplink"
 // Uplink finds an interface of the host that instances can go out by, and has
 // nobody be lent it until LeaveUplink. One that is absent, down or part of a bridge
 // or bond is a *vitrine.BadInput.
-func Uplink(links *netlink.Handle, run *runs.Run, fabric, name string) (netlink.Link, error) {
+func Uplink(links *netlink.Handle, run *runstate.Run, fabric, name string) (netlink.Link, error) {
 	bad := func(found, want string) (netlink.Link, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
 	}
@@ -100,7 +100,7 @@ func Uplink(links *netlink.Handle, run *runs.Run, fabric, name string) (netlink.
 }
 
 // LeaveUplink says that the run's instances do not go out by an interface any more.
-func LeaveUplink(run *runs.Run, name string) error { return run.Erase(uplinkKind, name) }
+func LeaveUplink(run *runstate.Run, name string) error { return run.Erase(uplinkKind, name) }
 
 // Fit has the MTU be at most what an interface of the host carries.
 func (c *Config) Fit(most int, name string) error {

@@ -20,7 +20,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/mirror"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Inside is the interface's name in the instance.
@@ -46,7 +46,7 @@ type Options struct {
 
 // Config is what a segment needs.
 type Config struct {
-	Run *runs.Run // whose instances it wires
+	Run *runstate.Run // whose instances it wires
 	Kind
 	Options
 	// Outward says that what is joined is joined to more than this run: no two

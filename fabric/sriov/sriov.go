@@ -14,7 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // Config is the part servers.sriov of a deployment.
 type Config struct {
-	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
 	// Parent is the interface of the host whose virtual functions they are.
 	Parent string `yaml:"parent" json:"parent"`

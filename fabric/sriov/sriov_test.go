@@ -19,7 +19,7 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // A card stands for one that this host need not have: interfaces of a test's
@@ -118,7 +118,7 @@ func (c card) open(t *testing.T, config Config) (f *segment.Segment) {
 const sysfsEnv = "SRIOV_TEST_SYSFS"
 
 func TestMain(m *testing.M) {
-	os.Exit(fabrictest.Main(m, fabrictest.Cases{"eno1": {Make: func(run *runs.Run) (fabric.Fabric, error) {
+	os.Exit(fabrictest.Main(m, fabrictest.Cases{"eno1": {Make: func(run *runstate.Run) (fabric.Fabric, error) {
 		return open(Config{Run: run, Parent: "eno1", VFs: 2}, os.Getenv(sysfsEnv))
 	}}}))
 }

@@ -12,7 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // recordKind is that of the record of an interface's virtual functions.
@@ -21,7 +21,7 @@ const recordKind = "sriov"
 // state is what a run has changed of an interface's virtual functions, as it is
 // recorded.
 type state struct {
-	run *runs.Run
+	run *runstate.Run
 
 	Parent  string      `json:"parent"`
 	Made    bool        `json:"made"`    // there were none before this run, or before the run that made them
@@ -73,7 +73,7 @@ func (s *state) remove(root string, f *function) error {
 		return err
 	}
 	for run, other := range all {
-		if !other.Leaving && runs.Alive(root, run) {
+		if !other.Leaving && runstate.Alive(root, run) {
 			return nil
 		}
 	}
@@ -84,7 +84,7 @@ func (s *state) remove(root string, f *function) error {
 }
 
 // inherits says whether the virtual functions of an interface were made by a run.
-func inherits(run *runs.Run, parent string) (bool, error) {
+func inherits(run *runstate.Run, parent string) (bool, error) {
 	all, err := states(run.Root, parent)
 	for _, s := range all {
 		if s.Made {
@@ -102,7 +102,7 @@ func states(root, parent string) (map[string]*state, error) {
 	}
 	all := make(map[string]*state)
 	for _, e := range entries {
-		records, err := runs.Records(root, e.Name(), recordKind)
+		records, err := runstate.Records(root, e.Name(), recordKind)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -134,8 +134,8 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	if c.sysfs == "" {
 		c.sysfs = defaultSysfs
 	}
-	return runs.EachDead(c.Root, func(run string) ([]string, error) {
-		return runs.Undo(c.Root, run, recordKind, func(parent string, record []byte) (string, error) {
+	return runstate.EachDead(c.Root, func(run string) ([]string, error) {
+		return runstate.Undo(c.Root, run, recordKind, func(parent string, record []byte) (string, error) {
 			var s state
 			if err := json.Unmarshal(record, &s); err != nil {
 				return "", err

@@ -15,7 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/segment"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Overhead is what the tunnel adds to a packet, in bytes: outer IPv4 (20), UDP
@@ -31,7 +31,7 @@ const (
 
 // Config is the part servers.vxlan of a deployment.
 type Config struct {
-	Run *runs.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
 	// VNI is the number of the network; the default is 1.
 	VNI int `yaml:"vni,omitempty" json:"vni,omitempty" jsonschema:"minimum=1,maximum=16777215"`

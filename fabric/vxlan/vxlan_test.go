@@ -14,12 +14,12 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 func cases() fabrictest.Cases {
 	return fabrictest.Cases{"pair": {
-		Make:   func(run *runs.Run) (fabric.Fabric, error) { return New(Config{Run: run}) },
+		Make:   func(run *runstate.Run) (fabric.Fabric, error) { return New(Config{Run: run}) },
 		Fabric: segment.Name,
 	}}
 }

@@ -18,7 +18,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/macvlan"
 	"vitrine/fabric/ovs"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/reference/forwarder"
 	"vitrine/result"
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // config is of a small measurement on processes of this host.
 func config(t *testing.T, s Settings) Config {
 	t.Helper()
-	run, err := runs.New(filepath.Join(t.TempDir(), "runs"))
+	run, err := runstate.New(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 	"vitrine"
 	"vitrine/image"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
@@ -29,7 +29,7 @@ type Config struct {
 	Substrate substrate.Substrate
 	Name      string // the substrate's, as images are kept: "process", "docker", "qemu", "unikernel"
 	Store     image.Store
-	Run       *runs.Run // whose instances these are
+	Run       *runstate.Run // whose instances these are
 
 	// Load gives the substrate an image and says what to call it there; nil: it is
 	// called by its file.
@@ -165,5 +165,5 @@ var _ vitrine.Cleaner = Cleaner{}
 
 // Clean removes what dead runs unpacked; what used it must have ended.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
-	return runs.RemoveRecorded(c.Root, recordKind)
+	return runstate.RemoveRecorded(c.Root, recordKind)
 }

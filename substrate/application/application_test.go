@@ -24,7 +24,7 @@ import (
 	"vitrine/image/debian"
 	packed "vitrine/image/unikernel"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/docker"
 	"vitrine/substrate/docker/dockertest"
@@ -87,7 +87,7 @@ type bench struct {
 	ctx    context.Context
 	shared image.Cache // of kernels and guests, for all tests
 	store  image.Store
-	run    *runs.Run
+	run    *runstate.Run
 	fabric *bridge.Fabric
 	client string // path of a network namespace on the bridge
 }

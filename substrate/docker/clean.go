@@ -10,7 +10,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Clean removes the containers and images of runs that are no longer alive. A
@@ -27,7 +27,7 @@ func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 		return nil, err
 	}
 	dead := func(labels map[string]string) bool {
-		return !elsewhere[labels[labelRun]] && !runs.Alive(s.config.Runs, labels[labelRun])
+		return !elsewhere[labels[labelRun]] && !runstate.Alive(s.config.Runs, labels[labelRun])
 	}
 	var failed error
 	for _, c := range containers {
@@ -52,7 +52,7 @@ func (s *Substrate) elsewhere(ctx context.Context, containers []container.Summar
 	for _, c := range containers {
 		run := c.Labels[labelRun]
 		away, known := elsewhere[run]
-		if known && !away || runs.Alive(s.config.Runs, run) {
+		if known && !away || runstate.Alive(s.config.Runs, run) {
 			continue
 		}
 		state, err := s.inspect(ctx, c.ID)

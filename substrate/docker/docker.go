@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
@@ -50,9 +50,9 @@ type Config struct {
 	Mounts []Mount `yaml:"mounts" json:"mounts,omitempty"`
 
 	Folder string `yaml:"-" json:"-"` // relative sources of mounts are below it: the deployment's
-	Runs   string `yaml:"-" json:"-"` // root of internal/runs; empty: runs.DefaultRoot()
+	Runs   string `yaml:"-" json:"-"` // root of internal/runstate; empty: runstate.DefaultRoot()
 
-	Run *runs.Run `yaml:"-" json:"-"` // has a record of the images that Load gives the engine; nil: none has
+	Run *runstate.Run `yaml:"-" json:"-"` // has a record of the images that Load gives the engine; nil: none has
 }
 
 // A Mount shows a file or folder of the host inside the instances.
@@ -86,7 +86,7 @@ var (
 // use, or that has not the runtime, is a *vitrine.Unsupported.
 func New(ctx context.Context, config Config) (*Substrate, error) {
 	if config.Runs == "" {
-		config.Runs = runs.DefaultRoot()
+		config.Runs = runstate.DefaultRoot()
 	}
 	config, err := config.resolve()
 	if err != nil {

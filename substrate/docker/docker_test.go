@@ -11,7 +11,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate/docker/dockertest"
 	"vitrine/substrate/substratetest"
 )
@@ -28,7 +28,7 @@ func openHarness(t *testing.T, root string) substratetest.Harness {
 }
 
 // open connects to the engine that the test has, with a run of its own.
-func open(t *testing.T, root string) (*Substrate, *runs.Run) {
+func open(t *testing.T, root string) (*Substrate, *runstate.Run) {
 	t.Helper()
 	s, err := New(t.Context(), Config{Host: dockertest.Start(t), Runs: root})
 	if vitrine.IsUnsupported(err) {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/docker/dockertest"
 )
@@ -144,7 +144,7 @@ func TestDockerUnreachable(t *testing.T) {
 func TestDockerSubstrateCheck(t *testing.T) {
 	host := dockertest.Start(t)
 	found := make(map[string]vitrine.Check)
-	for _, c := range Check(t.Context(), Config{Host: host, Runs: runs.DefaultRoot()}) {
+	for _, c := range Check(t.Context(), Config{Host: host, Runs: runstate.DefaultRoot()}) {
 		found[c.Name] = c
 		t.Logf("%+v", c)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // A picture is an image that containers can be made from, and of its
@@ -31,7 +31,7 @@ type gallery struct {
 	root string             // of runs, for the images' label
 	mu   sync.Mutex         // held while an image is pulled or made, so that it is done once
 	have map[string]picture // by reference, or by file identity for static programs
-	run  *runs.Run          // nil: none has a record of what is loaded
+	run  *runstate.Run      // nil: none has a record of what is loaded
 	made []made             // the images that this value made, for removeMade
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/docker/dockertest"
 )
@@ -67,7 +67,7 @@ func TestDockerSubstrateImages(t *testing.T) {
 type bed struct {
 	*testing.T
 	s     *Substrate
-	run   *runs.Run
+	run   *runstate.Run
 	ctx   context.Context
 	tool  string // path of testdata/tool, built
 	image string // has it as /tool

@@ -9,7 +9,7 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // recordKind is where a run records which images it gives the engine, by the
@@ -84,8 +84,8 @@ func (g *gallery) erase(name string) error {
 
 // cleanLoaded removes the images that dead runs gave the engine.
 func (s *Substrate) cleanLoaded(ctx context.Context) (removed []string, err error) {
-	return runs.EachDead(s.config.Runs, func(run string) ([]string, error) {
-		return runs.Undo(s.config.Runs, run, recordKind, func(_ string, value []byte) (string, error) {
+	return runstate.EachDead(s.config.Runs, func(run string) ([]string, error) {
+		return runstate.Undo(s.config.Runs, run, recordKind, func(_ string, value []byte) (string, error) {
 			reference, was, _ := strings.Cut(string(value), " ")
 			p, err := s.images.inspect(ctx, reference)
 			if cerrdefs.IsNotFound(err) || err == nil && p.id == was {

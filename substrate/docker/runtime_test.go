@@ -14,7 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate/docker/dockertest"
 )
 
@@ -29,7 +29,7 @@ func runtimeBed(t *testing.T, tool, runtime string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := runs.New(root)
+	run, err := runstate.New(root)
 	if err != nil {
 		t.Fatal(err)
 	}

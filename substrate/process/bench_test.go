@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
@@ -51,7 +51,7 @@ func BenchmarkTurnover(b *testing.B) {
 
 func benchInstance(b *testing.B, network string) (*Instance, *Substrate) {
 	b.Helper()
-	run, err := runs.New(filepath.Join(b.TempDir(), "runs"))
+	run, err := runstate.New(filepath.Join(b.TempDir(), "runs"))
 	started(b, err)
 	b.Cleanup(func() { _ = run.Close() })
 	s, err := New(Config{Run: run, Environ: os.Environ(), Network: network})

@@ -6,15 +6,15 @@ import (
 	"slices"
 
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // Clean removes what dead runs left: their processes, cgroups and network
 // namespaces, a fabric's too. The runs' folders, which other back ends may
-// clean by too, stay: see runs.Forget.
+// clean by too, stay: see runstate.Forget.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	root := s.config.Run.Root
-	return runs.EachDead(root, func(run string) ([]string, error) { return s.clean(ctx, root, run) })
+	return runstate.EachDead(root, func(run string) ([]string, error) { return s.clean(ctx, root, run) })
 }
 
 func (s *Substrate) clean(ctx context.Context, root, run string) (removed []string, err error) {
@@ -32,7 +32,7 @@ func (s *Substrate) clean(ctx context.Context, root, run string) (removed []stri
 			}
 		}
 	}
-	ended, err := runs.Undo(root, run, recordKind, func(name string, value []byte) (string, error) {
+	ended, err := runstate.Undo(root, run, recordKind, func(name string, value []byte) (string, error) {
 		r, err := parseRecord(value)
 		if err != nil {
 			return "", err

@@ -23,7 +23,7 @@ import (
 	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
@@ -39,9 +39,9 @@ type Config struct {
 	// Network is how instances are networked: auto, namespace or host; empty: auto.
 	Network string `yaml:"network" json:"network,omitempty" jsonschema:"enum=auto,enum=namespace,enum=host"`
 
-	Run     *runs.Run    `yaml:"-" json:"-"` // whose instances these are
-	Logger  *slog.Logger `yaml:"-" json:"-"` // nil: none
-	Environ []string     `yaml:"-" json:"-"` // PATH and HOME of instances are taken from it
+	Run     *runstate.Run `yaml:"-" json:"-"` // whose instances these are
+	Logger  *slog.Logger  `yaml:"-" json:"-"` // nil: none
+	Environ []string      `yaml:"-" json:"-"` // PATH and HOME of instances are taken from it
 }
 
 // A Substrate makes instances as processes.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"vitrine/internal/pidfd"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 )
 
 // A session is a holder for want of a cgroup: the command leads a session
@@ -15,7 +15,7 @@ import (
 // parent is. A descendant that leaves the session is found as long as its
 // parent lives, so it is looked for before the command is told to end.
 type session struct {
-	run    *runs.Run
+	run    *runstate.Run
 	name   string // of the record
 	record record
 
@@ -24,7 +24,7 @@ type session struct {
 	found  pidfd.Set // the command's processes, as far as they were looked for
 }
 
-func newSession(run *runs.Run, name, dir string) *session {
+func newSession(run *runstate.Run, name, dir string) *session {
 	return &session{run: run, name: name, record: record{Dir: dir}, found: make(pidfd.Set)}
 }
 

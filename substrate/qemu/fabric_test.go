@@ -17,24 +17,26 @@ import (
 	"vitrine/fabric/macvtap"
 	"vitrine/fabric/ovs"
 	"vitrine/internal/netns"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate/process"
 )
 
 func TestQemuOnBridge(t *testing.T) {
 	t.Parallel()
-	onFabric(t, func(run *runs.Run) (fabric.Fabric, error) { return bridge.New(bridge.Config{Run: run}) })
+	onFabric(t, func(run *runstate.Run) (fabric.Fabric, error) { return bridge.New(bridge.Config{Run: run}) })
 }
 
 // TestQemuOnMacvtap has QEMU take the interface by its character device.
 func TestQemuOnMacvtap(t *testing.T) {
 	t.Parallel()
-	onFabric(t, func(run *runs.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) })
+	onFabric(t, func(run *runstate.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) })
 }
 
 func TestQemuOnOVS(t *testing.T) {
 	t.Parallel()
-	onFabric(t, func(run *runs.Run) (fabric.Fabric, error) { return ovs.New(context.Background(), ovs.Config{Run: run}) })
+	onFabric(t, func(run *runstate.Run) (fabric.Fabric, error) {
+		return ovs.New(context.Background(), ovs.Config{Run: run})
+	})
 }
 
 // sent is more than fits in one segment, so that offloads are tried.
@@ -42,7 +44,7 @@ const sent = 300_000
 
 // onFabric wires a virtual machine and a process, has each connect to the
 // other, and looks at what the machine and its vantage are told of it.
-func onFabric(t *testing.T, open func(*runs.Run) (fabric.Fabric, error)) {
+func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 	s, run := newSubstrate(t, nil)
 	f, err := open(run)
 	if vitrine.IsUnsupported(err) {
@@ -73,7 +75,7 @@ func onFabric(t *testing.T, open func(*runs.Run) (fabric.Fabric, error)) {
 }
 
 // neighbour is the place of a process on the fabric.
-func neighbour(t *testing.T, run *runs.Run, f fabric.Fabric) (namespace string, addr netip.Addr) {
+func neighbour(t *testing.T, run *runstate.Run, f fabric.Fabric) (namespace string, addr netip.Addr) {
 	t.Helper()
 	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: run})
 	if err != nil {

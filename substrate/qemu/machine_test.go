@@ -20,7 +20,7 @@ import (
 	"vitrine"
 	"vitrine/fabric/fabrictest"
 	"vitrine/image/debian"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
 	"vitrine/substrate/qemu/machine"
@@ -28,7 +28,7 @@ import (
 )
 
 // newSubstrate makes one with a run of its own, closed with the test.
-func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runs.Run) {
+func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run) {
 	t.Helper()
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	c := config(t, run)
@@ -54,7 +54,7 @@ func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runs.Run) {
 }
 
 // small is an instance with as little memory as there can be.
-func small(t *testing.T, run *runs.Run, name string) substrate.Spec {
+func small(t *testing.T, run *runstate.Run, name string) substrate.Spec {
 	t.Helper()
 	component, _, _ := strings.Cut(name, "-")
 	return substrate.Spec{Run: run.ID, Name: name, Component: component, Memory: leastMemory, Dir: t.TempDir()}

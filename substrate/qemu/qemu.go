@@ -22,7 +22,7 @@ import (
 	"vitrine"
 	"vitrine/image"
 	"vitrine/image/debian"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu/machine"
@@ -53,7 +53,7 @@ type Config struct {
 	// Memory is what a machine has when its flavor does not say, in bytes; 0: 512 MiB.
 	Memory int64 `yaml:"memory" json:"memory,omitempty"`
 
-	Run     *runs.Run       `yaml:"-" json:"-"` // whose instances these are
+	Run     *runstate.Run   `yaml:"-" json:"-"` // whose instances these are
 	Logger  *slog.Logger    `yaml:"-" json:"-"` // nil: none
 	Environ []string        `yaml:"-" json:"-"` // of programs that build images
 	Folder  string          `yaml:"-" json:"-"` // relative paths are below it: the deployment's
@@ -188,6 +188,6 @@ const recordKind = "qemu"
 // their overlays.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = s.places.Clean(ctx)
-	recorded, failed := runs.RemoveRecorded(s.config.Run.Root, recordKind)
+	recorded, failed := runstate.RemoveRecorded(s.config.Run.Root, recordKind)
 	return append(removed, recorded...), errors.Join(err, failed)
 }

@@ -14,7 +14,7 @@ import (
 	"vitrine"
 	"vitrine/fabric/fabrictest"
 	"vitrine/image"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/substratetest"
 )
@@ -51,7 +51,7 @@ const agentEnv = "QEMU_TEST_AGENT"
 // prober probes once for all tests.
 var prober machine.Prober
 
-func config(t *testing.T, run *runs.Run) Config {
+func config(t *testing.T, run *runstate.Run) Config {
 	t.Helper()
 	agent, err := agentProgram()
 	if err != nil {

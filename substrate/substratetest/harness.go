@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
 // A Harness is one substrate to try, fresh, with a run of its own.
 type Harness struct {
 	Substrate substrate.Substrate // closed by the suite; must be a vitrine.Cleaner too
-	Run       *runs.Run           // closed by whoever opened the harness, after the suite
+	Run       *runstate.Run       // closed by whoever opened the harness, after the suite
 
 	// Program is the path, in an instance, of the program that Build makes;
 	// empty: the path that Build gave.

@@ -25,7 +25,7 @@ import (
 	"vitrine"
 	"vitrine/image"
 	packed "vitrine/image/unikernel"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu/machine"
@@ -49,7 +49,7 @@ type Config struct {
 	// that was not built here.
 	Append string `yaml:"append" json:"append,omitempty"`
 
-	Run     *runs.Run       `yaml:"-" json:"-"` // whose instances these are
+	Run     *runstate.Run   `yaml:"-" json:"-"` // whose instances these are
 	Logger  *slog.Logger    `yaml:"-" json:"-"` // nil: none
 	Environ []string        `yaml:"-" json:"-"` // PATH and HOME of QEMU are taken from it
 	Folder  string          `yaml:"-" json:"-"` // relative paths of images are below it: the deployment's
@@ -186,7 +186,7 @@ const recordKind = "unikernel"
 // what these were started from.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = s.places.Clean(ctx)
-	recorded, failed := runs.RemoveRecorded(s.config.Run.Root, recordKind)
+	recorded, failed := runstate.RemoveRecorded(s.config.Run.Root, recordKind)
 	return append(removed, recorded...), errors.Join(err, failed)
 }
 

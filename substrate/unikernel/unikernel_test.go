@@ -10,7 +10,7 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/image"
 	packed "vitrine/image/unikernel"
-	"vitrine/internal/runs"
+	"vitrine/internal/runstate"
 	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/substratetest"
 )
@@ -18,7 +18,7 @@ import (
 // prober probes once for all tests.
 var prober machine.Prober
 
-func config(t *testing.T, run *runs.Run) Config {
+func config(t *testing.T, run *runstate.Run) Config {
 	t.Helper()
 	cache, err := image.FindCache("", os.Getenv)
 	if err != nil {
@@ -61,7 +61,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 
 // substrateOf makes a substrate with a run of its own, which is closed after the
 // test.
-func substrateOf(t *testing.T, root string, change func(*Config)) (*Substrate, *runs.Run) {
+func substrateOf(t *testing.T, root string, change func(*Config)) (*Substrate, *runstate.Run) {
 	t.Helper()
 	run := fabrictest.NewRun(t, root)
 	c := config(t, run)

@@ -1,11 +1,12 @@
-// Package runs names runs and knows which of them are alive. Whatever a run
-// makes on the host carries its label, so that what a dead run left behind can
-// be found and removed, and what a live one uses is left alone.
+// Package runstate keeps what the host must know of each run: its label, whether
+// it is alive, and what is to be undone once it is dead. Whatever a run makes on
+// the host carries its label, so that cleaning finds what a dead run left behind
+// and leaves alone what a live one uses.
 //
 // A run is a folder, <root>/<id>, with a file that the run holds an flock(2)
 // on: the kernel lets go of it however the run ends, so no run that is dead
 // looks alive and no run that is alive looks dead.
-package runs
+package runstate
 
 import (
 	"crypto/rand"

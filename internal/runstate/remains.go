@@ -1,4 +1,4 @@
-package runs
+package runstate
 
 import (
 	"errors"
