@@ -205,13 +205,13 @@ const (
 	Memory    Durability = "memory"    // in memory
 )
 
-// Measured is the optional power of engines that know how they are.
+// Measured is the optional power of engines that have gauges.
 type Measured interface {
-	Stats(ctx context.Context) (Stats, error)
+	Gauges(ctx context.Context) (Gauges, error)
 }
 
-// Stats of an engine; -1: not known.
-type Stats struct {
+// Gauges of an engine, as they are now; -1: not known.
+type Gauges struct {
 	Records int64 // kept, those not yet swept among them
 	Bytes   int64 // of storage
 	Waiting int64 // writes that wait

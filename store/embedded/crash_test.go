@@ -233,8 +233,8 @@ func TestReserve(t *testing.T) {
 	if err := e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: "a"}); err != nil {
 		t.Errorf("a delete on a full disk: %v", err)
 	}
-	if s, err := e.Stats(t.Context()); err != nil || !s.Full {
-		t.Errorf("stats: %+v, %v", s, err)
+	if s, err := e.Gauges(t.Context()); err != nil || !s.Full {
+		t.Errorf("gauges: %+v, %v", s, err)
 	}
 	room(1 << 20)
 	eventually(t, "a put with room again", func() bool { return put("c") == nil })

@@ -278,14 +278,14 @@ func (e *Engine) Close() error {
 	return e.closeErr
 }
 
-// Stats are what the service shows of the engine.
-func (e *Engine) Stats(_ context.Context) (store.Stats, error) {
+// Gauges are what the service shows of the engine.
+func (e *Engine) Gauges(_ context.Context) (store.Gauges, error) {
 	if !e.readers.enter() {
-		return store.Stats{}, store.ErrClosed
+		return store.Gauges{}, store.ErrClosed
 	}
 	defer e.readers.leave()
 	m := e.db.Metrics()
-	return store.Stats{
+	return store.Gauges{
 		Records: e.records.Load(),
 		Bytes:   int64(m.DiskSpaceUsage()),
 		Waiting: int64(len(e.queue)),

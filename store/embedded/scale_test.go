@@ -59,7 +59,7 @@ func TestMillionExpire(t *testing.T) {
 	}
 	all.Wait()
 	count := func() int64 {
-		s, err := e.Stats(t.Context())
+		s, err := e.Gauges(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

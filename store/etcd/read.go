@@ -149,9 +149,9 @@ func (s *scan) give(name string, value []byte, revision int64) error {
 	return nil
 }
 
-// Stats implements store.Measured. The count is of all spaces of this prefix.
-func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
-	s := store.Stats{Bytes: -1}
+// Gauges implements store.Measured. The count is of all spaces of this prefix.
+func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
+	s := store.Gauges{Bytes: -1}
 	if e.ctx.Err() != nil {
 		return s, store.ErrClosed
 	}

@@ -292,9 +292,9 @@ func event(space string, m redis.XMessage) (*store.Event, error) {
 	return v, err
 }
 
-// Stats implements store.Measured.
-func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
-	s := store.Stats{Bytes: -1}
+// Gauges implements store.Measured.
+func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
+	s := store.Gauges{Bytes: -1}
 	if e.ctx.Err() != nil {
 		return s, store.ErrClosed
 	}

@@ -41,7 +41,7 @@ func (c *engineCollector) Describe(d chan<- *prometheus.Desc) {
 func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	s, err := c.engine.Stats(ctx)
+	s, err := c.engine.Gauges(ctx)
 	gauge := func(d *prometheus.Desc, v float64) {
 		if v >= 0 {
 			m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)

@@ -13,8 +13,8 @@ import (
 
 type measured struct{ err error }
 
-func (m measured) Stats(context.Context) (store.Stats, error) {
-	return store.Stats{Records: 1, Bytes: 2, Waiting: 3}, m.err
+func (m measured) Gauges(context.Context) (store.Gauges, error) {
+	return store.Gauges{Records: 1, Bytes: 2, Waiting: 3}, m.err
 }
 
 // TestEngineAway: the metrics of an engine that does not answer say so, and are no error.
