@@ -38,7 +38,7 @@ type Loan struct {
 	Alias  string            `json:"alias"`
 	MTU    int               `json:"mtu"`
 	Cuts   uint32            `json:"cuts"`  // the most segments that it cuts a packet into; 0: not known
-	Steer  map[string]string `json:"steer"` // what steering says of it
+	RPS    map[string]string `json:"steer"` // CPUs that do its receive work, by queue: see rps
 	Up     bool              `json:"up"`
 	Addrs  []netlink.Addr    `json:"addrs"`
 	Routes []netlink.Route   `json:"routes"` // without those that come with the addresses
@@ -98,7 +98,7 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the routes by %s: %w", name, err)
 	}
-	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Cuts: a.GSOMaxSegs, Steer: l.steering(name), Up: a.RawFlags&unix.IFF_UP != 0}
+	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Cuts: a.GSOMaxSegs, RPS: l.rps(name), Up: a.RawFlags&unix.IFF_UP != 0}
 	for _, addr := range addrs {
 		if addr.Scope != int(netlink.SCOPE_LINK) { // those come by themselves
 			loan.Addrs = append(loan.Addrs, addr)
@@ -295,7 +295,7 @@ func (l *Lender) restore(loan *Loan) error {
 	if err != nil {
 		return fmt.Errorf("setting the interface %s up again: %w", loan.Name, err)
 	}
-	failed := l.steer(loan.Name, loan.Steer)
+	failed := l.setRPS(loan.Name, loan.RPS)
 	for _, addr := range loan.Addrs {
 		if err := l.Links.AddrReplace(link, &addr); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("giving %s its address %s again: %w", loan.Name, addr.IPNet, err))

@@ -1,8 +1,9 @@
-// Package segment is what fabrics of one run have in common when instances
-// have network namespaces: a namespace of the run's own for what they are
-// joined to, a pool of addresses, the interface eth0 in each instance, and
-// removal. No interface, address, route or rule of the host's own network is
-// touched, and no two runs meet. A fabric adds its Wiring: how eth0 is made.
+// Package segment makes the Ethernet segment of one run from network devices of
+// this host: a namespace of the run's own for what instances are joined to, a
+// pool of addresses, the interface eth0 in each instance, and removal. Fabrics
+// differ in their Wiring: how eth0 is made. The host's own interfaces,
+// addresses, routes and rules stay as they are, but for interfaces that a
+// Lender moves into instances and puts back. No two runs meet.
 package segment
 
 import (

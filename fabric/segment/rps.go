@@ -9,10 +9,10 @@ import (
 	"vitrine/internal/netns"
 )
 
-// steering says which CPUs do the kernel's receive work of an interface of the
-// host, by queue: "rx-0" (Linux, Documentation/networking/scaling.rst, "RPS").
-// Where that cannot be read nobody can have set it.
-func (l *Lender) steering(name string) map[string]string {
+// rps reads which CPUs do the receive work of a host interface, by queue: "rx-0"
+// (receive packet steering; Linux, Documentation/networking/scaling.rst, "RPS").
+// Errors are ignored: what cannot be read cannot have been set.
+func (l *Lender) rps(name string) map[string]string {
 	cpus := make(map[string]string)
 	_ = l.queues(name, func(file string) error {
 		is, err := os.ReadFile(file)
@@ -22,8 +22,8 @@ func (l *Lender) steering(name string) map[string]string {
 	return cpus
 }
 
-// steer has them do it again, unless they do.
-func (l *Lender) steer(name string, cpus map[string]string) error {
+// setRPS writes the CPUs that rps read, where they have changed.
+func (l *Lender) setRPS(name string, cpus map[string]string) error {
 	if len(cpus) == 0 {
 		return nil
 	}
