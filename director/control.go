@@ -165,23 +165,28 @@ func (d *Director) status() client.Status {
 		InTransition: !first && since < d.epochs.Transition(), Restarted: v.Previous(now) != nil, Types: v.Table.Types(),
 		Begun: d.begun, PID: os.Getpid(), Steering: client.SteeringCounters(d.steered()),
 	}
-	if d.sip != nil {
-		for i, a := range d.sip.Addresses() {
-			l, err := ParseListener(d.config.Load().Listen.SIP[i])
-			if err == nil {
-				s.SIP = append(s.SIP, l.Network+"://"+a.String())
-			}
-		}
-	}
-	if d.gtpc != nil {
-		for _, a := range d.gtpc.group.Addresses() {
-			s.GTPC = append(s.GTPC, "udp://"+a.String())
-		}
-	}
+	listen := d.config.Load().Listen
+	s.SIP, s.GTPC = d.listening(SIP, listen.SIP), d.listening(GTPC, listen.GTPC)
 	if at, err := d.lastReload(); !at.IsZero() {
 		s.Reload = &client.Reload{At: at, Error: explainError(err)}
 	}
 	return s
+}
+
+// listening are the listeners of a protocol, with the ports that the kernel
+// chose for those of the configuration.
+func (d *Director) listening(protocol string, configured []string) (all []string) {
+	for _, p := range d.protocols {
+		if p.name != protocol {
+			continue
+		}
+		for i, a := range p.Addresses() {
+			if l, err := ParseListener(configured[i]); err == nil {
+				all = append(all, Listener{l.Network, a}.String())
+			}
+		}
+	}
+	return all
 }
 
 // digest tells tables apart that steer differently.
@@ -198,8 +203,8 @@ func (e *epochState) digest() string {
 
 // steered adds up the counters of all workers.
 func (d *Director) steered() (sum table.Counters) {
-	for _, all := range d.memories() {
-		for _, s := range all {
+	for _, p := range d.protocols {
+		for _, s := range p.Steerings() {
 			sum.Add(s.Counters())
 		}
 	}

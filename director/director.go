@@ -44,13 +44,12 @@ type Director struct {
 	log     *slog.Logger
 	now     func() time.Duration
 
-	config atomic.Pointer[Config] // in force
-	roster *roster
-	meter  *meter.Meter
-	epochs *table.Epochs
-	watch  *watch
-	sip    *sipSide
-	gtpc   *gtpcSide
+	config    atomic.Pointer[Config] // in force
+	roster    *roster
+	meter     *meter.Meter
+	epochs    *table.Epochs
+	watch     *watch
+	protocols []*protocol
 
 	control  net.Listener
 	restarts chan struct{} // asked for by REST
@@ -94,7 +93,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	}
 	defer closeAll(inherited)
 	d.makeGates(c)
-	if err := d.openSides(c, inherited); err != nil {
+	if err := d.openProtocols(c, inherited); err != nil {
 		return nil, err
 	}
 	if err := d.openControl(ctx, c); err != nil {
@@ -188,7 +187,7 @@ func (d *Director) Run(ctx context.Context) error {
 	g.Go(func() error {
 		// What the workers remember is handed over as soon as they stop: until
 		// then the new process lets messages wait.
-		return errors.Join(d.runSides(ctx), d.options.Handover.finish(d))
+		return errors.Join(d.runProtocols(ctx), d.options.Handover.finish(d))
 	})
 	if err := g.Wait(); !errors.Is(err, errHandedOver) && !errors.Is(err, context.Canceled) {
 		return err
@@ -205,7 +204,7 @@ func (d *Director) Close() error {
 			err = nil // serving it closed it
 		}
 	}
-	return errors.Join(err, d.closeSides())
+	return errors.Join(err, d.closeProtocols())
 }
 
 // tick does what is done once or several times a second.

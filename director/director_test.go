@@ -330,7 +330,7 @@ func TestRules(t *testing.T) {
 // Prometheus's form.
 func TestMetrics(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"overload: {target: 100ms}\n"))
-	c, err := net.Dial("udp", r.sip.Addresses()[0].String())
+	c, err := net.Dial("udp", r.protocols[0].Addresses()[0].String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package director
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -114,13 +113,17 @@ func (d *Director) explainPick(v *table.View, e *client.Explanation, ty table.Ty
 // explainMessage says where a message would go: it is handled as if it came,
 // but for being sent.
 func (d *Director) explainMessage(message []byte, from netip.AddrPort) (client.Explanation, error) {
-	if d.gtpc != nil && (d.sip == nil || message[0]>>5 == 2 && !isText(message)) {
-		return d.explainGTPC(message, from)
+	name := SIP
+	if message[0]>>5 == 2 && !isText(message) {
+		name = GTPC
 	}
-	if d.sip == nil {
-		return client.Explanation{}, &vitrine.BadInput{File: "explain", Found: "a message", Want: "this director speaks nothing; give a type and a key"}
+	spoken := d.protocols[0] // what it is taken for when its own protocol is not spoken
+	for _, p := range d.protocols {
+		if p.name == name {
+			spoken = p
+		}
 	}
-	return d.explainSIP(message, from)
+	return spoken.explain(message, from)
 }
 
 // isText tells SIP, which begins with a word, from GTP-C, whose second byte is
@@ -132,67 +135,6 @@ func isText(message []byte) bool {
 		}
 	}
 	return true
-}
-
-func (d *Director) explainSIP(message []byte, from netip.AddrPort) (client.Explanation, error) {
-	v := d.epochs.View()
-	e := client.Explanation{Epoch: v.Table.Epoch()}
-	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
-	x, err := d.sip.Explain(d.now(), d.meter.Probe(), from, message)
-	if err != nil {
-		say("it does not parse: %v", err)
-		return e, nil
-	}
-	if !x.Request {
-		say("a response goes back by the Via under the director's own")
-		if x.Sends {
-			e.Address = x.To.String()
-		}
-		return e, nil
-	}
-	rules := d.rulesOf(SIP)
-	region := ""
-	if from.IsValid() {
-		region = d.regionName(from.Addr())
-	}
-	e.Region = region
-	switch {
-	case x.Outward:
-		say("its Route or Path entry, which the director inserted, says that it comes from instance %d of type %s and goes to a client", x.ID, x.Route)
-	case x.Route != "":
-		say("its Route or Path entry, which the director inserted, names instance %d of type %s", x.ID, x.Route)
-		e.Type = x.Route
-	case x.Rule < 0:
-		say("no rule fits it")
-	default:
-		say("rule %d fits: %s", x.Rule+1, rules[x.Rule].text())
-		e.Type = v.Table.Types()[x.Type]
-		say("its key has the hash %016x", x.Key)
-		d.explainPick(v, &e, x.Type, x.Key, region)
-	}
-	d.explainSent(v, &e, x.Sends, x.To, x.Message)
-	return e, nil
-}
-
-// explainSent says what is sent in the end.
-func (d *Director) explainSent(v *table.View, e *client.Explanation, sends bool, to netip.AddrPort, message []byte) {
-	if !sends {
-		e.Instance, e.Address = "", ""
-		e.Steps = append(e.Steps, "nothing is sent")
-		return
-	}
-	line, _, _ := bytes.Cut(message, []byte("\r\n"))
-	e.Address = to.String()
-	e.Instance = ""
-	if !bytes.HasPrefix(line, []byte("SIP/2.0 ")) {
-		for i := range int32(v.Table.Len()) {
-			if t := v.Table.Target(i); t.Address == to && (e.Type == "" || t.TypeName() == e.Type) {
-				e.Instance, e.Type = t.Name, t.TypeName()
-				break
-			}
-		}
-	}
-	e.Steps = append(e.Steps, fmt.Sprintf("to %s goes: %s", to, line))
 }
 
 // rulesOf are the rules of a protocol.
@@ -216,47 +158,4 @@ func (r Rule) text() string {
 		}
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-func (d *Director) explainGTPC(message []byte, from netip.AddrPort) (client.Explanation, error) {
-	v := d.epochs.View()
-	e := client.Explanation{Epoch: v.Table.Epoch()}
-	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
-	x, err := d.gtpc.director.Explain(d.now(), d.meter.Probe(), from, message)
-	switch {
-	case err != nil:
-		say("it does not parse: %v", err)
-		return e, nil
-	case !x.Initial:
-		say("message type %d begins no exchange: it is answered, or goes where the request it belongs to came from", x.Kind)
-		return e, nil
-	}
-	if x.Owner != 0 {
-		say("its TEID is that of instance %d of type %s", x.Owner, v.Table.Types()[x.OwnerOf])
-	}
-	if x.Rule < 0 {
-		say("no rule fits message type %d", x.Kind)
-		return e, nil
-	}
-	rules := d.rulesOf(GTPC)
-	say("rule %d fits: %s", x.Rule+1, rules[x.Rule].text())
-	e.Type = v.Table.Types()[x.Type]
-	if x.Session {
-		say("its session's key is %016x", x.Key)
-	} else {
-		say("it carries no session's key; the hash %016x stands for one", x.Key)
-	}
-	if from.IsValid() {
-		e.Region = d.regionName(from.Addr())
-	}
-	d.explainPick(v, &e, x.Type, x.Key, e.Region)
-	switch {
-	case x.Peer.IsValid():
-		e.Instance, e.Address = "", x.Peer.String()
-		say("an instance sends it to a TEID that the peer %s gave", x.Peer)
-	case x.Instance != nil:
-		e.Instance, e.Address = x.Instance.Name, x.Instance.Address.String()
-		say("it goes to %s at %s", e.Instance, e.Address)
-	}
-	return e, nil
 }

@@ -41,14 +41,15 @@ type part struct {
 func (d *Director) parts() (all []part) {
 	add := func(s section, carry func(io.Writer) error) { all = append(all, part{s, carry}) }
 	add(section{Kind: epochsSection}, d.epochs.Carry)
-	for kind, memories := range d.memories() {
-		for i, s := range memories {
-			of := section{Kind: kind, Index: uint32(i), Of: uint32(len(memories))}
+	for _, p := range d.protocols {
+		steerings := p.Steerings()
+		for i, s := range steerings {
+			of := section{Kind: p.section, Index: uint32(i), Of: uint32(len(steerings))}
 			add(of, func(to io.Writer) error { return s.Carry(d.now(), to) })
 		}
-	}
-	if d.gtpc != nil {
-		add(section{Kind: exchangesSection}, func(to io.Writer) error { return d.gtpc.director.Carry(d.now(), to) })
+		if p.shared != nil {
+			add(section{Kind: exchangesSection}, p.shared.Carry)
+		}
 	}
 	add(section{Kind: countsSection}, d.meter.Carry)
 	return all
@@ -98,14 +99,16 @@ func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
 	switch s.Kind {
 	case epochsSection:
 		return 0, d.epochs.TakeOver(in)
-	case sipSection, gtpcSection:
-		return takeMemory(d.memories()[s.Kind], s, body)
-	case exchangesSection:
-		if d.gtpc != nil {
-			return d.gtpc.director.TakeOver(in)
-		}
 	case countsSection:
 		return 0, d.meter.TakeOver(in)
+	}
+	for _, p := range d.protocols {
+		switch {
+		case s.Kind == p.section:
+			return takeMemory(p.Steerings(), s, body)
+		case s.Kind == exchangesSection && p.shared != nil:
+			return p.shared.TakeOver(in)
+		}
 	}
 	return 0, nil
 }

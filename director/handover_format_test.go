@@ -66,8 +66,8 @@ func TestSections(t *testing.T) {
 			old := newDirector(t, c.from+fmt.Sprintf("workers: %d\n", c.workers))
 			next := newDirector(t, c.to+fmt.Sprintf("workers: %d\n", c.moreWorkers))
 			key := uint64(0)
-			for _, all := range old.memories() {
-				for _, s := range all {
+			for _, p := range old.protocols {
+				for _, s := range p.Steerings() {
 					for range 5 {
 						key++
 						s.Choose(old.now(), 0, key<<48, 0)
@@ -85,7 +85,7 @@ func TestSections(t *testing.T) {
 			if n, err := next.takeOver(&stream); err != nil || n != c.keys || stream.Len() != 0 {
 				t.Errorf("%d keys are taken over, want %d, and %d bytes left: %v", n, c.keys, stream.Len(), err)
 			}
-			for i, s := range next.memories()[sipSection] {
+			for i, s := range next.protocols[0].Steerings() {
 				if n := remembered(t, next, s); n != c.each {
 					t.Errorf("worker %d remembers %d keys, want %d", i, n, c.each)
 				}

@@ -278,7 +278,7 @@ func (d *Director) changeRules(rules []Rule) error {
 	for _, e := range validateRules(rules, c.Types) {
 		return &vitrine.BadInput{File: "rule " + index(e.rule+1), Found: e.found, Want: e.want}
 	}
-	if err := d.tryRules(c, rules); err != nil {
+	if _, err := d.prepareRules(c, rules); err != nil {
 		return &vitrine.BadInput{File: "rules", Found: err.Error()}
 	}
 	err := d.roster.edit(func(draft *draft) error {

@@ -33,7 +33,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.instances(e)
 	c.types(e)
 	c.service(e)
-	c.sides(e)
+	for _, p := range c.d.protocols {
+		p.collect(e)
+	}
 }
 
 // An emitter sends metrics; names are without their prefix, labels are in pairs.
@@ -139,45 +141,6 @@ func (c *collector) service(e emitter) {
 	for what, n := range map[string]uint64{"kept": s.Kept, "moved": s.Moved, "gone": s.Gone, "unknown": s.Unknown, "forgotten": s.Forgotten, "none": s.None} {
 		e.count("steered_total", "Messages steered otherwise than by the table in force alone: kept where they were; moved; of those, gone because the instance went; unknown after a restart; forgotten for want of memory; none to be had.", n, "how", what)
 	}
-}
-
-func (c *collector) sides(e emitter) {
-	if c.d.sip != nil {
-		t, err := c.d.sip.Counters()
-		if err != nil {
-			c.d.log.Warn("metrics of SIP", "error", err)
-		}
-		for what, n := range map[string]uint64{"request": t.Requests, "response": t.Responses, "keepalive": t.KeepAlives} {
-			e.count("received_total", "Messages that came.", n, "protocol", SIP, "kind", what)
-		}
-		for what, n := range map[string]uint64{"inward": t.Inward, "outward": t.Outward, "returned": t.Returned, "answered": t.Answered, "absorbed": t.Absorbed, "dropped": t.Dropped} {
-			e.count("handled_total", "Messages by what was done with them.", n, "protocol", SIP, "how", what)
-		}
-		datagrams(e, SIP, t.Datagrams)
-		e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
-		e.count("connections_refused_total", "TCP connections that there was no room for.", t.Streams.Refused, "protocol", SIP)
-		e.count("unsent_total", "Messages that could not be sent.", t.Streams.Unsent, "protocol", SIP, "transport", TCP)
-	}
-	if c.d.gtpc == nil {
-		return
-	}
-	t := c.d.gtpc.director.Counters(c.d.now())
-	e.count("received_total", "Messages that came.", t.Received, "protocol", GTPC, "kind", "any")
-	for what, n := range map[string]uint64{
-		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,
-		"retransmitted": t.Retransmitted, "rejected": t.Rejected, "unruled": t.Unruled, "unreachable": t.Unreachable,
-		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked,
-	} {
-		e.count("handled_total", "Messages by what was done with them.", n, "protocol", GTPC, "how", what)
-	}
-	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for want of room, whose answer is lost.", t.ExchangesForgotten)
-	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for want of room.", t.SessionsForgotten)
-	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
-	n, err := c.d.gtpc.group.Counters()
-	if err != nil {
-		c.d.log.Warn("metrics of GTP-C", "error", err)
-	}
-	datagrams(e, GTPC, n)
 }
 
 func datagrams(e emitter, protocol string, c datagram.Counters) {

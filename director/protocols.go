@@ -3,93 +3,64 @@ package director
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
-	"vitrine/director/datagram"
-	"vitrine/director/gtpc"
-	"vitrine/director/sip"
+	"vitrine/director/client"
 	"vitrine/director/table"
 )
 
-// A sipSide is what speaks SIP; nil when no type does.
-type sipSide struct{ *sip.Server }
-
-// A gtpcSide is what speaks GTP-C; nil when no type does.
-type gtpcSide struct {
-	group    *datagram.Group
-	director *gtpc.Director
-	handlers []*gtpc.Worker
+// A server owns the listening sockets of one protocol, from Listen of its package
+// to Close, and steers the messages that come to them. Messages wait in the
+// sockets until Run, and again after it.
+type server interface {
+	Addresses() []netip.AddrPort  // in the order of the configuration
+	Run(context.Context) error    // once, until the context is done
+	Files() ([]*os.File, error)   // duplicates of the sockets, in an order that does not change; the caller closes them
+	Steerings() []*table.Steering // of the workers, in an order that does not change; not to be changed during Run
+	Close() error                 // after Run
 }
 
-// openSides opens the listeners of both protocols, or takes them over.
-func (d *Director) openSides(c *Config, inherited []*os.File) error {
-	if len(c.Listen.SIP) > 0 {
-		if err := d.openSIP(c, inherited); err != nil {
-			return err
-		}
-	}
-	if len(c.Listen.GTPC) > 0 {
-		return d.openGTPC(c, inherited)
-	}
-	return nil
+// A carrier has memory that all workers of a server share. It is carried and
+// taken over while no worker runs.
+type carrier interface {
+	Carry(io.Writer) error
+	TakeOver(io.Reader) (n int, err error)
 }
 
-func (d *Director) openSIP(c *Config, inherited []*os.File) error {
-	var listeners []sip.Listener
-	for _, text := range c.Listen.SIP {
-		l, err := ParseListener(text)
-		if err != nil {
-			return err
-		}
-		host := ""
-		if c.Listen.Advertise != "" {
-			host = fmt.Sprintf("%s:%d", c.Listen.Advertise, l.Address.Port())
-		}
-		listeners = append(listeners, sip.Listener{Stream: l.Network == TCP, Address: l.Address, Host: host})
-	}
-	rules, err := d.sipRules(c, d.state.Rules)
-	if err != nil {
-		return err
-	}
-	server, err := sip.Listen(sip.Config{
-		Listeners: listeners, Workers: c.Workers, Inherited: inherited, Epochs: d.epochs, Rules: rules, Meter: d.meter,
-		Keys: c.Memory.Keys, Now: d.now, Log: d.log,
-	})
-	if err != nil {
-		return err
-	}
-	d.sip = &sipSide{server}
-	return nil
+// A protocol is a server and the functions that differ between protocols.
+type protocol struct {
+	server
+	name    string  // SIP or GTPC
+	section byte    // that the memory of a worker is handed over in
+	shared  carrier // nil: the workers share no memory
+
+	// prepare checks rules; put puts them in force.
+	prepare func(c *Config, rules []Rule) (put func(), err error)
+	collect func(emitter)
+	explain func(message []byte, from netip.AddrPort) (client.Explanation, error)
 }
 
-// sipRules are the rules of the types that speak SIP.
-func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
-	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Feedback: c.Feedback, Trusted: c.Trusted}
-	for i := range c.Types {
-		t := &c.Types[i]
-		if t.Protocol == SIP {
-			all.Options[t.Name] = sip.TypeOptions{Dialogs: t.Drain == DrainDialogs, Stream: t.Transport == TCP, Gate: d.gates[t.Name]}
-		}
-	}
-	for _, r := range rules {
-		if t := c.Type(r.Type); t == nil || t.Protocol != SIP {
+// openProtocols opens the listeners of all protocols, or takes them over.
+func (d *Director) openProtocols(c *Config, inherited []*os.File) error {
+	for _, of := range []struct {
+		listeners []string
+		open      func(*Config, []*os.File) (*protocol, error)
+	}{{c.Listen.SIP, d.openSIP}, {c.Listen.GTPC, d.openGTPC}} {
+		if len(of.listeners) == 0 {
 			continue
 		}
-		key, err := sip.ParseKey(r.Key)
+		p, err := of.open(c, inherited)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all.Rules = append(all.Rules, sip.Rule{Method: r.Method, Event: r.Event, Type: r.Type, Key: key})
+		d.protocols = append(d.protocols, p)
 	}
-	for _, r := range regionNetworks(c) {
-		all.Regions = append(all.Regions, sip.Region{Prefix: r.prefix, Region: r.region})
-	}
-	return sip.NewRules(all)
+	return nil
 }
 
 type regionNetwork struct {
@@ -120,126 +91,54 @@ func regionFinder(c *Config) func(netip.Addr) table.Region {
 	}
 }
 
-func (d *Director) openGTPC(c *Config, inherited []*os.File) error {
-	var addresses []netip.AddrPort
-	for _, text := range c.Listen.GTPC {
-		l, err := ParseListener(text)
+// prepareRules checks rules; put puts them in force.
+func (d *Director) prepareRules(c *Config, rules []Rule) (put func(), err error) {
+	var all []func()
+	for _, p := range d.protocols {
+		put, err := p.prepare(c, rules)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		addresses = append(addresses, l.Address)
+		all = append(all, put)
 	}
-	policy, err := d.gtpcPolicy(c, d.state.Rules)
-	if err != nil {
-		return err
-	}
-	group, err := datagram.Listen(datagram.Config{Addresses: addresses, Workers: c.Workers, Inherited: inherited, Now: d.now})
-	if err != nil {
-		return fmt.Errorf("listen for GTP-C: %w", err)
-	}
-	d.gtpc = &gtpcSide{group: group}
-	d.gtpc.director, err = gtpc.New(gtpc.Config{
-		Addresses: group.Addresses(), Epochs: d.epochs, Meter: d.meter, Policy: policy, Counter: c.GTPC.RestartCounter,
-		First: d.state.Starts * sequencesPerStart, PeerPort: uint16(c.GTPC.PeerPort), Region: regionFinder(c), Keys: c.Memory.Keys,
-	})
-	if err != nil {
-		return err
-	}
-	for range c.Workers {
-		d.gtpc.handlers = append(d.gtpc.handlers, d.gtpc.director.Worker())
-	}
-	return nil
+	return func() {
+		for _, put := range all {
+			put()
+		}
+	}, nil
 }
 
-// sequencesPerStart keeps the sequence numbers of one start clear of those that
-// the one before used last.
-const sequencesPerStart = 1 << 20
-
-// gtpcPolicy are the rules of the types that speak GTP-C.
-func (d *Director) gtpcPolicy(c *Config, rules []Rule) (*gtpc.Policy, error) {
-	var options []gtpc.TypeOption
-	for i := range c.Types {
-		t := &c.Types[i]
-		if t.Protocol == GTPC {
-			options = append(options, gtpc.TypeOption{Type: t.Name, Number: t.Number, Sessions: t.Drain == DrainDialogs, Gate: d.gates[t.Name]})
-		}
-	}
-	var own []gtpc.Rule
-	for _, r := range rules {
-		if t := c.Type(r.Type); t != nil && t.Protocol == GTPC {
-			own = append(own, gtpc.Rule{Message: r.Message, Interface: r.Interface, Relocation: r.Relocation, Type: r.Type})
-		}
-	}
-	return gtpc.NewPolicy(c.typeNames(), options, own)
-}
-
-// setRules puts rules in force on both sides, or on none.
+// setRules puts rules in force for all protocols, or for none.
 func (d *Director) setRules(c *Config, rules []Rule) error {
-	if d.sip != nil {
-		r, err := d.sipRules(c, rules)
-		if err != nil {
-			return err
-		}
-		defer d.sip.SetRules(r)
+	put, err := d.prepareRules(c, rules)
+	if err != nil {
+		return err
 	}
-	if d.gtpc != nil {
-		p, err := d.gtpcPolicy(c, rules)
-		if err != nil {
-			return err
-		}
-		d.gtpc.director.SetPolicy(p)
-	}
+	put()
 	return nil
 }
 
-// runSides serves until ctx is done.
-func (d *Director) runSides(ctx context.Context) error {
+// runProtocols serves until ctx is done.
+func (d *Director) runProtocols(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if d.sip != nil {
-		g.Go(func() error { return d.sip.Run(ctx) })
-	}
-	if d.gtpc != nil {
-		g.Go(func() error {
-			return d.gtpc.group.Run(ctx, func(i int) datagram.Handler { return d.gtpc.handlers[i] })
-		})
+	for _, p := range d.protocols {
+		g.Go(func() error { return p.Run(ctx) })
 	}
 	return g.Wait()
 }
 
-func (d *Director) closeSides() error {
-	var err error
-	if d.sip != nil {
-		err = d.sip.Close()
-	}
-	if d.gtpc != nil {
-		err = errors.Join(err, d.gtpc.group.Close())
+func (d *Director) closeProtocols() (err error) {
+	for _, p := range d.protocols {
+		err = errors.Join(err, p.Close())
 	}
 	return err
-}
-
-// memories are the workers' steerings, by the section that hands them over, in
-// an order that does not change.
-func (d *Director) memories() map[byte][]*table.Steering {
-	all := map[byte][]*table.Steering{}
-	if d.sip != nil {
-		all[sipSection] = d.sip.Memories()
-	}
-	if d.gtpc != nil {
-		all[gtpcSection] = d.gtpc.director.Memories()
-	}
-	return all
 }
 
 // files are duplicates of the listening sockets, in an order that does not
 // change.
 func (d *Director) files() (all []*os.File, err error) {
-	if d.sip != nil {
-		if all, err = d.sip.Files(); err != nil {
-			return nil, err
-		}
-	}
-	if d.gtpc != nil {
-		more, err := d.gtpc.group.Files()
+	for _, p := range d.protocols {
+		more, err := p.Files()
 		all = append(all, more...)
 		if err != nil {
 			closeAll(all)

@@ -104,7 +104,7 @@ func (d *Director) load() (changed bool, err error) {
 		return false, err
 	}
 	// Everything that can fail has been tried when the first thing changes.
-	if err := d.tryRules(c, c.Rules); err != nil {
+	if _, err := d.prepareRules(c, c.Rules); err != nil {
 		return false, err
 	}
 	err = d.roster.edit(func(draft *draft) error {
@@ -139,21 +139,6 @@ func (d *Director) takeEffect(c *Config) error {
 	d.save()
 	d.watch.follow(d.epochs.View().Table, c)
 	return d.setRules(c, c.Rules)
-}
-
-// tryRules finds out whether rules can be put in force.
-func (d *Director) tryRules(c *Config, rules []Rule) error {
-	if d.sip != nil {
-		if _, err := d.sipRules(c, rules); err != nil {
-			return err
-		}
-	}
-	if d.gtpc != nil {
-		if _, err := d.gtpcPolicy(c, rules); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // after says what of the file cannot change while the director runs.

@@ -35,7 +35,7 @@ func TestRestart(t *testing.T) {
 	if !s.Restarted {
 		t.Error("unknown keys do not go by the table before")
 	}
-	steered := r.memories()[sipSection][0]
+	steered := r.protocols[0].Steerings()[0]
 	moved := 0
 	for key := range uint64(200) {
 		i, _ := r.epochs.View().Previous(r.now()).Pick(0, key, 0, nil)

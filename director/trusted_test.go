@@ -31,7 +31,7 @@ func newAgent(t testing.TB, host string) agent {
 // send sends a message to the director.
 func (a agent) send(to *running, text string) {
 	a.t.Helper()
-	if _, err := a.WriteToUDPAddrPort([]byte(text), to.sip.Addresses()[0]); err != nil {
+	if _, err := a.WriteToUDPAddrPort([]byte(text), to.protocols[0].Addresses()[0]); err != nil {
 		a.t.Fatal(err)
 	}
 }

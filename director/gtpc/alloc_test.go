@@ -17,11 +17,11 @@ import (
 // A bench is one worker of a director with four instances, and its sender,
 // without a socket loop.
 type bench struct {
-	worker *director.Worker
+	worker datagram.Handler
 	sender *datagram.Sender
 	now    time.Duration
 	in     datagram.Datagram
-	d      *director.Director
+	d      *director.Server
 	of     *table.Table
 	meter  *meter.Meter
 }
@@ -35,14 +35,7 @@ func newBench(tb testing.TB, number uint8, limit int) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{free(tb, "127.0.0.1:0")}, Workers: 1, Now: func() time.Duration { return 0 }})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = sink.Close()
-		_ = group.Close()
-	})
+	tb.Cleanup(func() { _ = sink.Close() })
 	var instances []vitrine.Instance
 	for i, a := range sink.Addresses() {
 		instances = append(instances, vitrine.Instance{Name: "gw-" + string(rune('1'+i)), Type: "gateway", Address: a, Weight: 1, ID: uint16(i + 1)})
@@ -58,14 +51,15 @@ func newBench(tb testing.TB, number uint8, limit int) *bench {
 		tb.Fatal(err)
 	}
 	b := &bench{now: time.Second, of: of, meter: m}
-	b.d, err = director.New(director.Config{
-		Addresses: group.Addresses(), Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, PeerPort: 9,
+	b.d, err = director.Listen(director.Config{
+		Addresses: []netip.AddrPort{free(tb, "127.0.0.1:0")}, Now: func() time.Duration { return b.now }, Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, PeerPort: 9,
 		Exchanges: limit, Sessions: limit, Keys: limit,
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	b.worker, b.sender = b.d.Worker(), group.NewSender()
+	tb.Cleanup(func() { _ = b.d.Close() })
+	b.worker, b.sender = b.d.Bare()
 	if err := m.Register(of); err != nil {
 		tb.Fatal(err)
 	}
@@ -76,6 +70,15 @@ func (b *bench) handle(data []byte, from netip.AddrPort) {
 	b.now += time.Microsecond
 	b.in = datagram.Datagram{Data: data, From: from, At: b.now}
 	b.worker.Handle(&b.in, b.sender)
+}
+
+func (b *bench) counters(tb testing.TB) director.Counters {
+	tb.Helper()
+	n, err := b.d.Counters()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
 }
 
 // teids are those of four instances with prefixes, or any.

@@ -12,48 +12,49 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// Carry writes what the director remembers of exchanges and of TEIDs, for
+// Carry writes what the Server remembers of exchanges and of TEIDs, for
 // another process on the same host, with the same clock and types, to take over.
-// The workers must have stopped. Their own memories are not in it:
-// see Memories.
-func (d *Director) Carry(now time.Duration, to io.Writer) error {
-	out := binary.BigEndian.AppendUint32(nil, d.exchanges.next.Load())
-	out = append(out, byte(len(d.config.Addresses)))
-	for _, a := range d.config.Addresses {
+// Run must have returned. The memories of the workers are not in it: see
+// Steerings.
+func (s *Server) Carry(to io.Writer) error {
+	now := s.config.Now()
+	out := binary.BigEndian.AppendUint32(nil, s.exchanges.next.Load())
+	out = append(out, byte(len(s.config.Addresses)))
+	for _, a := range s.config.Addresses {
 		own := placeOf(a)
 		out = own.append(out)
 	}
 	if _, err := to.Write(out); err != nil {
 		return fmt.Errorf("hand over GTP-C exchanges: %w", err)
 	}
-	if err := d.exchanges.carry(now, to); err != nil {
+	if err := s.exchanges.carry(now, to); err != nil {
 		return fmt.Errorf("hand over GTP-C exchanges: %w", err)
 	}
-	if err := errors.Join(d.sessions.carry(now, to), d.peers.carry(now, to)); err != nil {
+	if err := errors.Join(s.sessions.carry(now, to), s.peers.carry(now, to)); err != nil {
 		return fmt.Errorf("hand over learned TEIDs: %w", err)
 	}
 	return nil
 }
 
-// TakeOver reads what Carry wrote, before any worker starts, and says how many
-// exchanges and TEIDs came. Where this director has less room, the latest stay;
+// TakeOver reads what Carry wrote, before Run, and says how many
+// exchanges and TEIDs came. Where this Server has less room, the latest stay;
 // exchanges of listeners that it does not have are left.
-func (d *Director) TakeOver(from io.Reader) (n int, err error) {
+func (s *Server) TakeOver(from io.Reader) (n int, err error) {
 	var next [4]byte
 	if _, err := io.ReadFull(from, next[:]); err != nil {
 		return 0, fmt.Errorf("take GTP-C exchanges over: %w", err)
 	}
-	listeners, err := d.takeListeners(from)
+	listeners, err := s.takeListeners(from)
 	if err != nil {
 		return 0, fmt.Errorf("take GTP-C exchanges over: %w", err)
 	}
-	exchanges, err := d.exchanges.takeOver(from, listeners)
+	exchanges, err := s.exchanges.takeOver(from, listeners)
 	if err != nil {
 		return exchanges, fmt.Errorf("take GTP-C exchanges over: %w", err)
 	}
-	d.exchanges.next.Store(binary.BigEndian.Uint32(next[:]))
+	s.exchanges.next.Store(binary.BigEndian.Uint32(next[:]))
 	n = exchanges
-	for _, l := range []*learned{d.sessions, d.peers} {
+	for _, l := range []*learned{s.sessions, s.peers} {
 		more, err := l.takeOver(from)
 		n += more
 		if err != nil {
@@ -65,7 +66,7 @@ func (d *Director) TakeOver(from io.Reader) (n int, err error) {
 
 // takeListeners reads the listeners of the process before: for each its number
 // here, or -1.
-func (d *Director) takeListeners(from io.Reader) ([]int, error) {
+func (s *Server) takeListeners(from io.Reader) ([]int, error) {
 	var in [placeSize]byte
 	if _, err := io.ReadFull(from, in[:1]); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (d *Director) takeListeners(from io.Reader) ([]int, error) {
 			return nil, err
 		}
 		was := readPlace(in[:])
-		all[i] = slices.Index(d.config.Addresses, was.addrPort())
+		all[i] = slices.Index(s.config.Addresses, was.addrPort())
 	}
 	return all, nil
 }

@@ -13,8 +13,8 @@ import (
 // another order, and is left when its listener has gone.
 func TestListenersCarried(t *testing.T) {
 	one, two, three := netip.MustParseAddrPort("192.0.2.1:2123"), netip.MustParseAddrPort("192.0.2.2:2123"), netip.MustParseAddrPort("[2001:db8::3]:2123")
-	listening := func(at ...netip.AddrPort) *Director {
-		return &Director{config: Config{Addresses: at}, exchanges: newExchanges(64, time.Minute, 1),
+	listening := func(at ...netip.AddrPort) *Server {
+		return &Server{config: Config{Addresses: at, Now: func() time.Duration { return time.Second }}, exchanges: newExchanges(64, time.Minute, 1),
 			sessions: newLearned(ways, time.Hour), peers: newLearned(ways, time.Hour)}
 	}
 	old, next := listening(one, two, three), listening(three, two)
@@ -23,7 +23,7 @@ func TestListenersCarried(t *testing.T) {
 		numbers = append(numbers, old.exchanges.add(time.Second, exchange{from: placeOf(somebody), to: placeOf(somebody), listener: i, sequence: uint32(i), kind: gtpc.ModifyBearerRequest}))
 	}
 	var carried bytes.Buffer
-	if err := old.Carry(time.Second, &carried); err != nil {
+	if err := old.Carry(&carried); err != nil {
 		t.Fatal(err)
 	}
 	whole := carried.Bytes()

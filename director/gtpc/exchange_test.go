@@ -42,7 +42,7 @@ func TestSequenceNumbersPerPeer(t *testing.T) {
 	stranger.send(created(first, 21, n.address.Addr()))
 	stranger.quiet()
 	one.quiet()
-	if got := s.director.Counters(s.now()); got.Retransmitted != 1 || got.Stray != 1 {
+	if got := s.counters(); got.Retransmitted != 1 || got.Stray != 1 {
 		t.Errorf("%+v", got)
 	}
 	for _, in := range s.meter.Instances() {
@@ -225,7 +225,7 @@ func TestInstanceKnowsBetter(t *testing.T) {
 	n.send(plain(gtpc.CreateBearerRequest, 0xabcdef01, 1))
 	n.quiet()
 	s.nodes["gateway-2"].quiet()
-	if got := s.director.Counters(s.now()); got.Unreachable != 1 || got.Forwarded != 0 {
+	if got := s.counters(); got.Unreachable != 1 || got.Forwarded != 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -36,20 +36,20 @@ type Explanation struct {
 // Nothing is remembered of it; what is counted goes to the probe.
 //
 // It fails for what is no GTPv2-C message.
-func (d *Director) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, data []byte) (Explanation, error) {
+func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, data []byte) (Explanation, error) {
 	m := new(message)
 	if _, err := m.read(append([]byte(nil), data...)); err != nil {
 		return Explanation{}, fmt.Errorf("explain a GTP-C message: %w", err)
 	}
-	w := &Worker{director: d, steering: table.NewSteering(d.config.Epochs, 8), meter: probe, places: map[netip.AddrPort]instance{}}
-	t := &turn{message: m, in: &datagram.Datagram{From: from}, now: now, from: placeOf(from), view: d.config.Epochs.View(), policy: d.policy.Load()}
+	w := s.newWorker(8, probe)
+	t := &turn{message: m, in: &datagram.Datagram{From: from}, now: now, from: placeOf(from), view: s.config.Epochs.View(), policy: s.policy.Load()}
 	t.origin = w.instanceAt(t.view, from)
 	x := Explanation{Kind: m.Type, Rule: -1}
 	if m.Type < gtpc.CreateSessionRequest || m.Type.IsTriggered() || m.IsCommand() && !m.Type.IsCommand() {
 		return x, nil
 	}
 	x.Initial = true
-	if e, ok := d.exchanges.find(now, t.from, t.at, m.Sequence, m.Type); ok && e.teid == m.TEID {
+	if e, ok := s.exchanges.find(now, t.from, t.at, m.Sequence, m.Type); ok && e.teid == m.TEID {
 		if target := t.view.Table.ByID(e.receiver.ty, e.receiver.id); e.receiver.id != 0 && target != nil {
 			x.Again, x.Instance, x.Type = true, target, target.Type
 		}
@@ -63,15 +63,4 @@ func (d *Director) Explain(now time.Duration, probe *meter.Worker, from netip.Ad
 		x.Instance = c.target
 	}
 	return x, nil
-}
-
-// Memories are the workers' steerings, in the order in which Worker made them.
-func (d *Director) Memories() []*table.Steering {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make([]*table.Steering, 0, len(d.workers))
-	for _, w := range d.workers {
-		all = append(all, w.steering)
-	}
-	return all
 }

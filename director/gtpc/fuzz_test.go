@@ -30,7 +30,7 @@ func FuzzHandle(f *testing.F) {
 	b := newBench(f, 1, 64) // what came before is remembered: that is the point
 	probe := b.meter.Worker()
 	f.Fuzz(func(t *testing.T, first []byte, firstPort uint16, second []byte, secondPort uint16) {
-		before := done(b.d.Counters(b.now))
+		before := done(b.counters(t))
 		at := func(port uint16) netip.AddrPort {
 			if int(port) < b.of.Len() { // an instance
 				return b.of.Instance(int32(port)).Address
@@ -49,7 +49,7 @@ func FuzzHandle(f *testing.F) {
 			}
 		}
 		b.sender.Flush()
-		n := b.d.Counters(b.now)
+		n := b.counters(t)
 		if done(n) != before+4 || done(n) != n.Received || n.Sessions > 64 || n.Peers > 64 {
 			t.Fatalf("%+v", n)
 		}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/director/datagram"
 	director "vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/table"
@@ -101,11 +100,10 @@ func (n *network) enb(first, end int) string {
 
 // A side is one director of the network, on an S11 and an S5 address.
 type side struct {
-	*director.Director
+	*director.Server
 	n       *network
 	s11, s5 netip.Addr
 	config  director.Config
-	group   *datagram.Group
 	stop    func()
 }
 
@@ -124,16 +122,14 @@ func (n *network) direct(s11, s5 byte) *side {
 	}
 	d := &side{n: n, s11: n.ip(s11), s5: n.ip(s5)}
 	addresses := []netip.AddrPort{netip.AddrPortFrom(d.s11, director.Port), netip.AddrPortFrom(d.s5, director.Port)}
-	d.config = director.Config{Addresses: addresses, Epochs: n.epochs, Meter: n.meter, Policy: policy, Counter: 3, Exchanges: 4096, Sessions: 4096, Keys: 1024}
-	if d.Director, err = director.New(d.config); err != nil {
+	d.config = director.Config{Addresses: addresses, Workers: 2, Now: n.now, Epochs: n.epochs, Meter: n.meter, Policy: policy, Counter: 3, Exchanges: 4096, Sessions: 4096, Keys: 1024}
+	if d.Server, err = director.Listen(d.config); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := d.listen(nil); err != nil {
-		n.t.Fatal(err)
-	}
+	d.run()
 	n.t.Cleanup(func() {
 		d.stop()
-		_ = d.group.Close()
+		_ = d.Close()
 	})
 	return d
 }
@@ -157,50 +153,46 @@ func (n *network) begin(types []string) {
 	n.epochs = table.NewEpochs(10*time.Second, 0, first, nil)
 }
 
-// listen serves the side's addresses, on the sockets of the process before.
-func (d *side) listen(inherited []*os.File) (err error) {
-	d.group, err = datagram.Listen(datagram.Config{Addresses: d.config.Addresses, Workers: 2, Inherited: inherited, Now: d.n.now})
-	if err != nil {
-		return err
-	}
+// run serves until stop is called.
+func (d *side) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	group, worker := d.group, d.Director
+	server := d.Server
 	go func() {
 		defer close(done)
-		_ = group.Run(ctx, func(int) datagram.Handler { return worker.Worker() })
+		_ = server.Run(ctx)
 	}()
 	d.stop = func() { cancel(); <-done }
-	return nil
 }
 
 // restart puts another director in the place of this one, as a hand-over does:
 // with its sockets and its memory.
 func (d *side) restart() error {
-	files, err := d.group.Files()
+	files, err := d.Files()
 	if err != nil {
 		return err
 	}
 	d.stop()
 	var memory bytes.Buffer
-	if err := d.Carry(d.n.now(), &memory); err != nil {
+	if err := d.Carry(&memory); err != nil {
 		return err
 	}
 	d.config.First += 1 << 20
-	next, err := director.New(d.config)
+	d.config.Inherited = files
+	next, err := director.Listen(d.config)
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
 	if err != nil {
 		return err
 	}
 	if _, err := next.TakeOver(&memory); err != nil {
-		return err
+		return errors.Join(err, next.Close())
 	}
-	old := d.group
-	d.Director = next
-	err = d.listen(files)
-	for _, f := range files {
-		err = errors.Join(err, f.Close())
-	}
-	return errors.Join(err, old.Close())
+	old := d.Server
+	d.Server = next
+	d.run()
+	return old.Close()
 }
 
 func (n *network) change(change func(*vitrine.Instance)) {

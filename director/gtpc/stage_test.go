@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/director/datagram"
 	director "vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/table"
@@ -26,9 +25,8 @@ type stage struct {
 	numbers   map[string]uint8 // of the types
 	epochs    *table.Epochs
 	meter     *meter.Meter
-	director  *director.Director
+	director  *director.Server
 	config    director.Config
-	group     *datagram.Group
 	stop      func()
 	address   netip.AddrPort
 	instances []vitrine.Instance
@@ -63,7 +61,7 @@ type stageConfig struct {
 // newStage makes a director with n instances of each type, with IDs from 1.
 func newStage(t *testing.T, types []string, options ...option) *stage {
 	t.Helper()
-	c := stageConfig{each: 2, weight: 1, firstID: 1, inside: netip.AddrFrom4([4]byte{127, 0, 0, 1}), config: director.Config{Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
+	c := stageConfig{each: 2, weight: 1, firstID: 1, inside: netip.AddrFrom4([4]byte{127, 0, 0, 1}), config: director.Config{Workers: 2, Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
 	for _, ty := range types {
 		c.options = append(c.options, director.TypeOption{Type: ty, Sessions: true})
 	}
@@ -94,39 +92,35 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 
 	probe := s.listen(netip.AddrPort{})
 	s.peerPort = probe.address.Port()
-	group, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{free(t, "127.0.0.1:0"), free(t, "[::1]:0")}, Workers: 2, Now: s.now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.address = group.Addresses()[0]
 	policy, err := director.NewPolicy(types, c.options, c.rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.config.Addresses, c.config.Epochs, c.config.Meter, c.config.Policy, c.config.PeerPort = group.Addresses(), s.epochs, s.meter, policy, s.peerPort
-	if s.director, err = director.New(c.config); err != nil {
+	c.config.Addresses = []netip.AddrPort{free(t, "127.0.0.1:0"), free(t, "[::1]:0")}
+	c.config.Epochs, c.config.Meter, c.config.Policy, c.config.PeerPort, c.config.Now = s.epochs, s.meter, policy, s.peerPort, s.now
+	if s.director, err = director.Listen(c.config); err != nil {
 		t.Fatal(err)
 	}
+	s.address = s.director.Addresses()[0]
 	s.config = c.config
-	s.run(group)
+	s.run()
 	t.Cleanup(func() { s.stop() })
 	return s
 }
 
 // run serves until stop is called.
-func (s *stage) run(group *datagram.Group) {
+func (s *stage) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	d := s.director
 	go func() {
 		defer close(done)
-		_ = group.Run(ctx, func(int) datagram.Handler { return d.Worker() })
+		_ = d.Run(ctx)
 	}()
-	s.group = group
 	s.stop = func() {
 		cancel()
 		<-done
-		if err := group.Close(); err != nil {
+		if err := d.Close(); err != nil {
 			s.t.Error(err)
 		}
 	}
@@ -136,33 +130,41 @@ func (s *stage) run(group *datagram.Group) {
 // takes over what the old one carries if that is said.
 func (s *stage) restart(carry bool) {
 	s.t.Helper()
-	files, err := s.group.Files()
+	files, err := s.director.Files()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.stop()
 	old := s.director
 	s.config.First += 1 << 20
-	if s.director, err = director.New(s.config); err != nil {
-		s.t.Fatal(err)
-	}
-	if carry {
-		var memory bytes.Buffer
-		if err := old.Carry(s.now(), &memory); err != nil {
-			s.t.Fatal(err)
-		}
-		if n, err := s.director.TakeOver(&memory); err != nil || n == 0 || memory.Len() != 0 {
-			s.t.Fatalf("took %d over, %d octets are left, %v", n, memory.Len(), err)
-		}
-	}
-	group, err := datagram.Listen(datagram.Config{Addresses: s.config.Addresses, Workers: 2, Inherited: files, Now: s.now})
+	s.config.Inherited = files
+	s.director, err = director.Listen(s.config)
 	for _, f := range files {
 		_ = f.Close()
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.run(group)
+	if carry {
+		var memory bytes.Buffer
+		if err := old.Carry(&memory); err != nil {
+			s.t.Fatal(err)
+		}
+		if n, err := s.director.TakeOver(&memory); err != nil || n == 0 || memory.Len() != 0 {
+			s.t.Fatalf("took %d over, %d octets are left, %v", n, memory.Len(), err)
+		}
+	}
+	s.run()
+}
+
+// counters are those of the director.
+func (s *stage) counters() director.Counters {
+	s.t.Helper()
+	got, err := s.director.Counters()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
 }
 
 func (s *stage) now() time.Duration { return time.Since(s.start) }
@@ -267,7 +269,7 @@ func (n *node) receiveBoth() (*gtpc.Message, []byte) {
 	}
 	k, from, err := n.conn.ReadFromUDPAddrPort(b)
 	if err != nil {
-		n.t.Fatalf("%v; %+v", err, n.stage.director.Counters(n.stage.now()))
+		n.t.Fatalf("%v; %+v", err, n.stage.counters())
 	}
 	if from != n.director() {
 		n.t.Fatalf("from %v, not the director", from)
@@ -347,7 +349,7 @@ func (s *stage) whoGot(typeName string) (*node, *gtpc.Message) {
 		}
 	}
 	if one.n == nil {
-		s.t.Fatalf("no instance of type %s got a message; %+v", typeName, s.director.Counters(s.now()))
+		s.t.Fatalf("no instance of type %s got a message; %+v", typeName, s.counters())
 	}
 	return one.n, one.m
 }

@@ -24,15 +24,15 @@ type decision struct {
 // decide finds where a request goes: to a peer, when an instance sends it to a
 // TEID that the peer gave it; else to the type that the rules name, and in it to
 // the instance of the session.
-func (w *Worker) decide(t *turn) (x decision) {
-	d := w.director
+func (w *worker) decide(t *turn) (x decision) {
+	s := w.server
 	if t.origin.id != 0 && t.TEID != 0 {
-		if o, ok := d.peers.find(t.now, spaceOf(t.in.From), t.TEID); ok {
+		if o, ok := s.peers.find(t.now, spaceOf(t.in.From), t.TEID); ok {
 			x.peer = o.address.addrPort()
 			return x
 		}
 	}
-	x.owner = d.ownerOf(t.policy, t.now, t.TEID)
+	x.owner = s.ownerOf(t.policy, t.now, t.TEID)
 	if x.lost = t.origin.id != 0 && t.TEID != 0 && x.owner.id == 0; x.lost {
 		return x
 	}
@@ -42,8 +42,8 @@ func (w *Worker) decide(t *turn) (x decision) {
 	}
 	x.key, x.session = w.keyOf(t, x.owner)
 	var region table.Region
-	if d.config.Region != nil {
-		region = d.config.Region(t.in.From.Addr())
+	if s.config.Region != nil {
+		region = s.config.Region(t.in.From.Addr())
 	}
 	ty := x.rule.ty
 	if x.owner.id != 0 && x.owner.ty == ty {
@@ -59,7 +59,7 @@ func (w *Worker) decide(t *turn) (x decision) {
 
 // destination is the way of a request; target is nil when it goes to a peer.
 // When ok is false the request has been answered or counted.
-func (w *Worker) destination(t *turn) (to way, target *table.Target, ok bool) {
+func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 	x := w.decide(t)
 	to = way{listener: t.at, sender: t.origin, key: x.key, hasKey: x.session}
 	switch {
@@ -82,7 +82,7 @@ func (w *Worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 
 // keyOf is the session's key: the one that its TEID carries or was learned
 // with, else its IMSI; failing both, something that comes again.
-func (w *Worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
+func (w *worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 	switch {
 	case whose.hasKey:
 		return whose.key, true
@@ -98,7 +98,7 @@ func (w *Worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 
 // reject answers a request in place of an instance; a message that has no
 // response of its own is dropped.
-func (w *Worker) reject(t *turn, ty table.Type, why meter.Cause, cause gtpc.CauseValue) {
+func (w *worker) reject(t *turn, ty table.Type, why meter.Cause, cause gtpc.CauseValue) {
 	w.fail(ty, why, &w.counts.rejected)
 	response, ok := t.Type.Response()
 	if !ok {
@@ -114,7 +114,7 @@ func (w *Worker) reject(t *turn, ty table.Type, why meter.Cause, cause gtpc.Caus
 
 // refuse deals with what is no GTPv2-C message. One of another version is told
 // which one is spoken (clause 7.7.2), unless it says the same.
-func (w *Worker) refuse(in *datagram.Datagram, out *datagram.Sender, err error) {
+func (w *worker) refuse(in *datagram.Datagram, out *datagram.Sender, err error) {
 	// Prime is of the first octet whatever the error is: nothing is allocated to
 	// find out.
 	if errors.Is(err, gtpc.ErrShort) || in.Data[0]>>5 == 2 || gtpc.VersionError(in.Data[0]).Prime() || gtpc.Type(in.Data[1]) == gtpc.VersionNotSupported {

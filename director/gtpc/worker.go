@@ -11,10 +11,10 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A Worker steers the datagrams of one datagram worker: it is a
+// A worker steers the datagrams of one datagram worker: it is a
 // datagram.Handler.
-type Worker struct {
-	director *Director
+type worker struct {
+	server   *Server
 	steering *table.Steering
 	meter    *meter.Worker
 	counts   counts
@@ -56,7 +56,7 @@ type way struct {
 }
 
 // Handle steers one datagram.
-func (w *Worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
+func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	w.counts.received.Add(1)
 	m := &w.message
 	n, err := m.read(in.Data)
@@ -73,17 +73,17 @@ func (w *Worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 		}
 		data, second = in.Data[:n+k], true
 	}
-	if w.director.isOwn(in.From) {
+	if w.server.isOwn(in.From) {
 		w.fail(meter.NoType, meter.Looped, &w.counts.malformed)
 		return
 	}
-	t := turn{message: m, in: in, out: out, now: in.At, from: placeOf(in.From), at: uint8(in.Listener), view: w.director.config.Epochs.View(), policy: w.director.policy.Load()}
+	t := turn{message: m, in: in, out: out, now: in.At, from: placeOf(in.From), at: uint8(in.Listener), view: w.server.config.Epochs.View(), policy: w.server.policy.Load()}
 	t.origin = w.instanceAt(t.view, in.From)
 	to, ok := w.route(&t)
 	if !ok {
 		return
 	}
-	if to.via = w.director.via(int(to.listener), to.to.Addr()); to.via < 0 {
+	if to.via = w.server.via(int(to.listener), to.to.Addr()); to.via < 0 {
 		w.fail(meter.NoType, meter.Unroutable, &w.counts.unreachable)
 		return
 	}
@@ -99,11 +99,11 @@ func (w *Worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 
 // route says where a message goes, gives it the sequence number it goes with,
 // and remembers what its answer will need.
-func (w *Worker) route(t *turn) (way, bool) {
+func (w *worker) route(t *turn) (way, bool) {
 	switch {
 	case t.Type == gtpc.EchoRequest:
 		w.counts.echoes.Add(1)
-		reply := gtpc.AppendEchoResponse(t.out.Room(), t.Sequence, w.director.config.Counter)
+		reply := gtpc.AppendEchoResponse(t.out.Room(), t.Sequence, w.server.config.Counter)
 		t.out.Send(t.in.Listener, t.in.From, reply)
 		return way{}, false
 	case t.Type < gtpc.CreateSessionRequest:
@@ -120,8 +120,8 @@ func (w *Worker) route(t *turn) (way, bool) {
 }
 
 // answer routes what answers a request.
-func (w *Worker) answer(t *turn) (way, bool) {
-	x := w.director.exchanges
+func (w *worker) answer(t *turn) (way, bool) {
+	x := w.server.exchanges
 	if e, first, ok := x.answer(t.now, t.Sequence, t.in.From); ok {
 		return w.back(t, e, first), true
 	}
@@ -138,8 +138,8 @@ func (w *Worker) answer(t *turn) (way, bool) {
 
 // triggered routes what a command triggered: a failure indication, or a request
 // and its response, all with the command's sequence number (clause 7.6).
-func (w *Worker) triggered(t *turn) (way, bool) {
-	x := w.director.exchanges
+func (w *worker) triggered(t *turn) (way, bool) {
+	x := w.server.exchanges
 	if e, first, ok := x.answer(t.now, t.Sequence&^gtpc.CommandSequence, t.in.From); ok && e.kind.IsCommand() {
 		return w.back(t, e, first), true
 	}
@@ -158,13 +158,13 @@ func (w *Worker) triggered(t *turn) (way, bool) {
 }
 
 // onward routes a message to where the exchange went that it belongs to.
-func (w *Worker) onward(t *turn, e exchange) way {
+func (w *worker) onward(t *turn, e exchange) way {
 	t.SetSequence(e.number | e.sequence&gtpc.CommandSequence)
 	return way{to: e.to.addrPort(), listener: t.at, receiver: e.receiver, sender: e.sender, key: e.key, hasKey: e.hasKey}
 }
 
 // back routes an answer to who asked.
-func (w *Worker) back(t *turn, e exchange, first bool) way {
+func (w *worker) back(t *turn, e exchange, first bool) way {
 	t.SetSequence(e.sequence)
 	to := way{to: e.from.addrPort(), listener: e.listener, receiver: e.sender, sender: e.receiver, key: e.key, hasKey: e.hasKey}
 	if e.receiver.id != 0 {
@@ -176,13 +176,13 @@ func (w *Worker) back(t *turn, e exchange, first bool) way {
 	}
 	w.learn(t, to)
 	if e.kind == gtpc.DeleteSessionRequest && t.cause.Accepted() && e.receiver.id != 0 {
-		w.director.sessions.forget(directorSpace, e.teid)
+		w.server.sessions.forget(directorSpace, e.teid)
 	}
 	return to
 }
 
 // countSession counts a session that was made or deleted, as a dialog is.
-func (w *Worker) countSession(t *turn, e exchange) {
+func (w *worker) countSession(t *turn, e exchange) {
 	if e.kind != gtpc.CreateSessionRequest && e.kind != gtpc.DeleteSessionRequest || !t.cause.Accepted() {
 		return
 	}
@@ -192,7 +192,7 @@ func (w *Worker) countSession(t *turn, e exchange) {
 }
 
 // toPrefix routes an answer to the instance that its sequence number names.
-func (w *Worker) toPrefix(t *turn) (way, bool) {
+func (w *worker) toPrefix(t *turn) (way, bool) {
 	number, id := splitSequence(t.Sequence &^ gtpc.CommandSequence)
 	if number == 0 || !t.policy.has[number] {
 		return way{}, false
@@ -208,8 +208,8 @@ func (w *Worker) toPrefix(t *turn) (way, bool) {
 }
 
 // request routes what begins an exchange.
-func (w *Worker) request(t *turn) (way, bool) {
-	x := w.director.exchanges
+func (w *worker) request(t *turn) (way, bool) {
+	x := w.server.exchanges
 	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID {
 		if to, ok := w.again(t, e); ok {
 			return to, true
@@ -235,8 +235,8 @@ func (w *Worker) request(t *turn) (way, bool) {
 }
 
 // number gives a request the director's sequence number and remembers it.
-func (w *Worker) number(t *turn, to way, target *table.Target) {
-	number := w.director.exchanges.add(t.now, exchange{
+func (w *worker) number(t *turn, to way, target *table.Target) {
+	number := w.server.exchanges.add(t.now, exchange{
 		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey,
 		receiver: to.receiver, sender: t.origin, kind: t.Type, listener: t.at,
 	})
@@ -250,7 +250,7 @@ func (w *Worker) number(t *turn, to way, target *table.Target) {
 
 // again routes a request that was seen before to where it went, unless that
 // instance is no longer there.
-func (w *Worker) again(t *turn, e exchange) (way, bool) {
+func (w *worker) again(t *turn, e exchange) (way, bool) {
 	if e.receiver.id != 0 {
 		target, ok := w.steering.Resume(t.now, e.receiver.ty, e.receiver.id, e.key, 0, true)
 		if !ok || target.ID != e.receiver.id || placeOf(target.Address) != e.to {
@@ -267,12 +267,12 @@ func transaction(number uint32) uint64 { return mix(uint64(number) + 1) }
 
 // carry gives a piggybacked request, which goes where its carrier goes, its
 // sequence number.
-func (w *Worker) carry(t *turn, to way) {
+func (w *worker) carry(t *turn, to way) {
 	w.counts.piggybacked.Add(1)
 	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
 		return
 	}
-	if e, ok := w.director.exchanges.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID && e.to == placeOf(to.to) {
+	if e, ok := w.server.exchanges.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID && e.to == placeOf(to.to) {
 		t.SetSequence(e.number | e.sequence&gtpc.CommandSequence)
 		return
 	}
@@ -285,11 +285,11 @@ func (w *Worker) carry(t *turn, to way) {
 
 // learn remembers whose the TEIDs of a message are: those that an instance
 // without prefix gives out, and those that a peer gives an instance.
-func (w *Worker) learn(t *turn, to way) {
+func (w *worker) learn(t *turn, to way) {
 	if !t.hasSender && !t.hasPGW {
 		return
 	}
-	d := w.director
+	s := w.server
 	if t.origin.id != 0 {
 		o := owner{instance: t.origin, key: to.key, hasKey: to.hasKey}
 		if t.hasSender {
@@ -307,28 +307,28 @@ func (w *Worker) learn(t *turn, to way) {
 	if !ok && t.Type == gtpc.CreateSessionResponse {
 		f, ok = t.pgw, t.hasPGW
 	}
-	if a := f.Addr(); ok && f.TEID != 0 && a.IsValid() && !d.own(a) {
-		d.peers.put(t.now, spaceOf(to.to), f.TEID, owner{address: placeOf(netip.AddrPortFrom(a, d.config.PeerPort))})
+	if a := f.Addr(); ok && f.TEID != 0 && a.IsValid() && !s.own(a) {
+		s.peers.put(t.now, spaceOf(to.to), f.TEID, owner{address: placeOf(netip.AddrPortFrom(a, s.config.PeerPort))})
 	}
 }
 
-func (w *Worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
+func (w *worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
 	if prefix, ok := t.policy.prefixOf(o.instance); f.TEID == 0 || ok && f.TEID>>(keyBits+serialBits) == prefix.TEID>>(keyBits+serialBits) {
 		return
 	}
-	w.director.sessions.put(t.now, directorSpace, f.TEID, o)
+	w.server.sessions.put(t.now, directorSpace, f.TEID, o)
 }
 
 // restamp puts the shared restart counter in place of the sender's: to each
 // side, all that is behind the director is one node.
-func (w *Worker) restamp(m *message) {
+func (w *worker) restamp(m *message) {
 	if m.recovery != nil {
-		m.recovery[0] = w.director.config.Counter
+		m.recovery[0] = w.server.config.Counter
 	}
 }
 
 // instanceAt finds the instance that sends from an address.
-func (w *Worker) instanceAt(v *table.View, from netip.AddrPort) instance {
+func (w *worker) instanceAt(v *table.View, from netip.AddrPort) instance {
 	if w.of != v.Table {
 		clear(w.places)
 		for i := range int32(v.Table.Len()) {
@@ -340,7 +340,7 @@ func (w *Worker) instanceAt(v *table.View, from netip.AddrPort) instance {
 	return w.places[from]
 }
 
-func (w *Worker) fail(ty table.Type, cause meter.Cause, count *atomic.Uint64) {
+func (w *worker) fail(ty table.Type, cause meter.Cause, count *atomic.Uint64) {
 	count.Add(1)
 	w.meter.Fail(ty, cause)
 }

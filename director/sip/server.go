@@ -179,6 +179,16 @@ func (s *Server) Files() (files []*os.File, err error) {
 	return files, nil
 }
 
+// Steerings are those of the UDP workers, in their order, and then that of TCP.
+// They may be touched before Run and after.
+func (s *Server) Steerings() []*table.Steering {
+	all := make([]*table.Steering, len(s.proxies))
+	for i, p := range s.proxies {
+		all[i] = p.steering
+	}
+	return all
+}
+
 // Close closes the sockets; Run must have returned.
 func (s *Server) Close() error {
 	var err error

@@ -325,8 +325,8 @@ func TestExplain(t *testing.T) {
 	if _, err := d.Explain(time.Second, d.config.Meter.Probe(), from, []byte("x")); err == nil {
 		t.Error("nonsense is explained")
 	}
-	if len(d.Memories()) != 3 {
-		t.Errorf("%d memories of two workers and TCP", len(d.Memories()))
+	if len(d.Steerings()) != 3 {
+		t.Errorf("%d memories of two workers and TCP", len(d.Steerings()))
 	}
 }
 

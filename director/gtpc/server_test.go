@@ -38,7 +38,7 @@ func TestAnswersItself(t *testing.T) {
 		peer.send(b)
 	}
 	peer.quiet()
-	got := s.director.Counters(s.now())
+	got := s.counters()
 	if got.Echoes != 2 || got.VersionsRefused != 1 || got.Malformed+got.Stray != 10 || got.Forwarded != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -72,7 +72,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 	peer.send(plain(gtpc.ModifyBearerCommand, 7, 5|gtpc.CommandSequence)) // a command has no such answer
 	peer.quiet()
-	if got := s.director.Counters(s.now()); got.Rejected != 2 {
+	if got := s.counters(); got.Rejected != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -150,7 +150,7 @@ func TestExplain(t *testing.T) {
 	if _, err := s.director.Explain(s.now(), s.meter.Worker(), peer.address, []byte("INVITE")); err == nil {
 		t.Error("what is no GTPv2-C is explained")
 	}
-	if n := len(s.director.Memories()); n != 2 {
+	if n := len(s.director.Steerings()); n != 2 {
 		t.Errorf("%d memories of 2 workers", n)
 	}
 }

@@ -11,21 +11,28 @@
 package gtpc
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
-	"sync"
+	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"vitrine/director/datagram"
 	"vitrine/director/meter"
 	"vitrine/director/table"
 	"vitrine/wire/gtpc"
 )
 
-// A Config says what a Director is made of. Limits are numbers of entries that
-// are allocated at once; 0 is the default that is named.
+// A Config says what a Server listens to and steers by. Limits are numbers of
+// entries that are allocated at once; 0 is the default that is named.
 type Config struct {
-	Addresses []netip.AddrPort // listened to, as datagram.Config has them
+	Addresses []netip.AddrPort // to bind; port 0: the kernel chooses one
+	Workers   int              // one a core is right
+	Inherited []*os.File       // sockets of the process before; those of Addresses are used; the caller closes them
+	Now       func() time.Duration
 	Epochs    *table.Epochs
 	Meter     *meter.Meter
 	Policy    *Policy
@@ -53,37 +60,46 @@ type Config struct {
 // Port is where GTP-C is spoken (TS 29.274 clause 4.2.2.1).
 const Port = 2123
 
-// A Director is what the workers of one director share.
-type Director struct {
-	config    Config
+// A Server is the sockets of GTP-C listeners and what serves them.
+type Server struct {
+	config    Config // with the addresses that are bound
+	group     *datagram.Group
+	workers   []*worker
 	policy    atomic.Pointer[Policy]
 	exchanges *exchanges
 	sessions  *learned // TEIDs that instances gave out, and
 	peers     *learned // those that peers gave to an instance
-
-	mu      sync.Mutex
-	workers []*Worker
 }
 
-// New makes a Director.
-func New(config Config) (*Director, error) {
-	if config.Epochs == nil || config.Meter == nil || config.Policy == nil || len(config.Addresses) == 0 {
-		return nil, errors.New("gtpc: a director needs an address, epochs, a meter and a policy")
+// Listen opens or takes over the sockets; messages wait in them until Run. The
+// caller closes the Server.
+func Listen(c Config) (*Server, error) {
+	if c.Epochs == nil || c.Meter == nil || c.Policy == nil || c.Now == nil || len(c.Addresses) == 0 {
+		return nil, errors.New("gtpc: a Config needs Addresses, Epochs, Meter, Policy and Now")
 	}
-	setDefault(&config.Exchanges, 1<<18)
-	setDefault(&config.Sessions, 1<<18)
-	setDefault(&config.Keys, 1<<17)
-	setDefault(&config.Lifetime, 15*time.Second)
-	setDefault(&config.Idle, 24*time.Hour)
-	setDefault(&config.PeerPort, Port)
-	d := &Director{
-		config:    config,
-		exchanges: newExchanges(config.Exchanges, config.Lifetime, config.First),
-		sessions:  newLearned(config.Sessions, config.Idle),
-		peers:     newLearned(config.Sessions, config.Idle),
+	setDefault(&c.Exchanges, 1<<18)
+	setDefault(&c.Sessions, 1<<18)
+	setDefault(&c.Keys, 1<<17)
+	setDefault(&c.Lifetime, 15*time.Second)
+	setDefault(&c.Idle, 24*time.Hour)
+	setDefault(&c.PeerPort, Port)
+	group, err := datagram.Listen(datagram.Config{Addresses: c.Addresses, Workers: max(c.Workers, 1), Inherited: c.Inherited, Now: c.Now})
+	if err != nil {
+		return nil, fmt.Errorf("listen for GTP-C: %w", err)
 	}
-	d.policy.Store(config.Policy)
-	return d, nil
+	c.Addresses = group.Addresses()
+	s := &Server{
+		config:    c,
+		group:     group,
+		exchanges: newExchanges(c.Exchanges, c.Lifetime, c.First),
+		sessions:  newLearned(c.Sessions, c.Idle),
+		peers:     newLearned(c.Sessions, c.Idle),
+	}
+	s.policy.Store(c.Policy)
+	for range max(c.Workers, 1) {
+		s.workers = append(s.workers, s.newWorker(c.Keys, c.Meter.Worker()))
+	}
+	return s, nil
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -93,33 +109,47 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// SetPolicy puts other rules in force, for the same types.
-func (d *Director) SetPolicy(p *Policy) { d.policy.Store(p) }
-
-// Policy is what is in force.
-func (d *Director) Policy() *Policy { return d.policy.Load() }
-
-// Worker makes the handler of one more datagram worker.
-func (d *Director) Worker() *Worker {
-	w := &Worker{
-		director: d,
-		steering: table.NewSteering(d.config.Epochs, d.config.Keys),
-		meter:    d.config.Meter.Worker(),
-		places:   map[netip.AddrPort]instance{},
-	}
-	d.mu.Lock()
-	d.workers = append(d.workers, w)
-	d.mu.Unlock()
-	return w
+func (s *Server) newWorker(keys int, m *meter.Worker) *worker {
+	return &worker{server: s, steering: table.NewSteering(s.config.Epochs, keys), meter: m, places: map[netip.AddrPort]instance{}}
 }
+
+// SetPolicy puts other rules in force, for the same types.
+func (s *Server) SetPolicy(p *Policy) { s.policy.Store(p) }
+
+// Addresses are what is listened to, in the order of Config.Addresses, with the
+// ports that the kernel chose.
+func (s *Server) Addresses() []netip.AddrPort { return slices.Clone(s.config.Addresses) }
+
+// Run serves until ctx is done; a Server is run once. What came in is handled
+// and sent; what waits in the sockets stays there for who inherits them.
+func (s *Server) Run(ctx context.Context) error {
+	return s.group.Run(ctx, func(i int) datagram.Handler { return s.workers[i] })
+}
+
+// Files duplicates the sockets for another process, which passes them to Listen
+// as Inherited. The caller closes them.
+func (s *Server) Files() ([]*os.File, error) { return s.group.Files() }
+
+// Steerings are those of the workers, in their order. They may be touched before
+// Run and after.
+func (s *Server) Steerings() []*table.Steering {
+	all := make([]*table.Steering, len(s.workers))
+	for i, w := range s.workers {
+		all[i] = w.steering
+	}
+	return all
+}
+
+// Close closes the sockets; Run must have returned.
+func (s *Server) Close() error { return s.group.Close() }
 
 // via is the listener to reach an address by: the one at hand when it is of the
 // address's family; -1: none is.
-func (d *Director) via(at int, to netip.Addr) int {
-	if d.config.Addresses[at].Addr().Is4() == to.Is4() {
+func (s *Server) via(at int, to netip.Addr) int {
+	if s.config.Addresses[at].Addr().Is4() == to.Is4() {
 		return at
 	}
-	for i, a := range d.config.Addresses {
+	for i, a := range s.config.Addresses {
 		if a.Addr().Is4() == to.Is4() {
 			return i
 		}
@@ -128,28 +158,18 @@ func (d *Director) via(at int, to netip.Addr) int {
 }
 
 // own says whether an address is one of the director's.
-func (d *Director) own(a netip.Addr) bool {
-	for _, l := range d.config.Addresses {
-		if l.Addr() == a {
-			return true
-		}
-	}
-	return false
+func (s *Server) own(a netip.Addr) bool {
+	return slices.ContainsFunc(s.config.Addresses, func(l netip.AddrPort) bool { return l.Addr() == a })
 }
 
 // isOwn says whether a message came from the director itself: an instance has
 // its address.
-func (d *Director) isOwn(from netip.AddrPort) bool {
-	for _, l := range d.config.Addresses {
-		if l == from {
-			return true
-		}
-	}
-	return false
+func (s *Server) isOwn(from netip.AddrPort) bool {
+	return slices.Contains(s.config.Addresses, from)
 }
 
 // ownerOf finds whose a TEID is that a peer sends to.
-func (d *Director) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
+func (s *Server) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
 	if teid == 0 {
 		return owner{}
 	}
@@ -158,7 +178,7 @@ func (d *Director) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
 		return prefixed
 	}
 	// A function that takes no prefix may have drawn a TEID that looks like one.
-	if o, ok := d.sessions.find(now, directorSpace, teid); ok {
+	if o, ok := s.sessions.find(now, directorSpace, teid); ok {
 		return o
 	}
 	return prefixed
@@ -174,7 +194,7 @@ func prefixOwner(p *Policy, teid uint32) owner {
 	return owner{instance: instance{p.numbered[number], id}, key: uint64(key), hasKey: true}
 }
 
-// Counters count the messages of a Director since its start.
+// Counters count the messages of a Server since its start.
 type Counters struct {
 	Received        uint64 // messages; a piggybacked one counts with its carrier
 	Forwarded       uint64
@@ -194,33 +214,35 @@ type Counters struct {
 	SessionsForgotten  uint64 // learned TEIDs that made room
 	PeersForgotten     uint64
 	Sessions, Peers    int // TEIDs remembered now
+	Datagrams          datagram.Counters
 }
 
 // Counters adds up the workers.
-func (d *Director) Counters(now time.Duration) Counters {
-	t := Counters{
-		ExchangesForgotten: d.exchanges.overflow.Load(),
-		SessionsForgotten:  d.sessions.overflow.Load(), PeersForgotten: d.peers.overflow.Load(),
-		Sessions: d.sessions.len(now), Peers: d.peers.len(now),
+func (s *Server) Counters() (t Counters, err error) {
+	now := s.config.Now()
+	t = Counters{
+		ExchangesForgotten: s.exchanges.overflow.Load(),
+		SessionsForgotten:  s.sessions.overflow.Load(), PeersForgotten: s.peers.overflow.Load(),
+		Sessions: s.sessions.len(now), Peers: s.peers.len(now),
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, w := range d.workers {
+	for _, w := range s.workers {
 		c := &w.counts
-		for _, add := range []struct {
-			to   *uint64
-			more uint64
-		}{
-			{&t.Received, c.received.Load()}, {&t.Forwarded, c.forwarded.Load()}, {&t.Echoes, c.echoes.Load()},
-			{&t.VersionsRefused, c.versions.Load()}, {&t.Malformed, c.malformed.Load()}, {&t.Stray, c.stray.Load()},
-			{&t.Retransmitted, c.again.Load()}, {&t.Rejected, c.rejected.Load()}, {&t.Unruled, c.unruled.Load()},
-			{&t.Unreachable, c.unreachable.Load()}, {&t.UnknownTEID, c.unknownTEID.Load()}, {&t.Keyless, c.keyless.Load()},
-			{&t.Piggybacked, c.piggybacked.Load()},
-		} {
-			*add.to += add.more
-		}
+		t.Received += c.received.Load()
+		t.Forwarded += c.forwarded.Load()
+		t.Echoes += c.echoes.Load()
+		t.VersionsRefused += c.versions.Load()
+		t.Malformed += c.malformed.Load()
+		t.Stray += c.stray.Load()
+		t.Retransmitted += c.again.Load()
+		t.Rejected += c.rejected.Load()
+		t.Unruled += c.unruled.Load()
+		t.Unreachable += c.unreachable.Load()
+		t.UnknownTEID += c.unknownTEID.Load()
+		t.Keyless += c.keyless.Load()
+		t.Piggybacked += c.piggybacked.Load()
 	}
-	return t
+	t.Datagrams, err = s.group.Counters()
+	return t, err
 }
 
 // outcome is what the meter calls the end of a request with that cause.

@@ -1,0 +1,130 @@
+package director
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"vitrine/director/client"
+	"vitrine/director/gtpc"
+)
+
+// openGTPC opens the GTP-C listeners, or takes them over.
+func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) {
+	var addresses []netip.AddrPort
+	for _, text := range c.Listen.GTPC {
+		l, err := ParseListener(text)
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, l.Address)
+	}
+	policy, err := d.gtpcPolicy(c, d.state.Rules)
+	if err != nil {
+		return nil, err
+	}
+	s, err := gtpc.Listen(gtpc.Config{
+		Addresses: addresses, Workers: c.Workers, Inherited: inherited, Now: d.now, Epochs: d.epochs, Meter: d.meter, Policy: policy,
+		Counter: c.GTPC.RestartCounter, First: d.state.Starts * sequencesPerStart, PeerPort: uint16(c.GTPC.PeerPort),
+		Region: regionFinder(c), Keys: c.Memory.Keys,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &protocol{
+		server: s, name: GTPC, section: gtpcSection, shared: s,
+		prepare: func(c *Config, rules []Rule) (func(), error) {
+			p, err := d.gtpcPolicy(c, rules)
+			return func() { s.SetPolicy(p) }, err
+		},
+		collect: func(e emitter) { d.collectGTPC(s, e) },
+		explain: func(message []byte, from netip.AddrPort) (client.Explanation, error) {
+			return d.explainGTPC(s, message, from)
+		},
+	}, nil
+}
+
+// sequencesPerStart keeps the sequence numbers of one start clear of those that
+// the one before used last.
+const sequencesPerStart = 1 << 20
+
+// gtpcPolicy are the rules of the types that speak GTP-C.
+func (d *Director) gtpcPolicy(c *Config, rules []Rule) (*gtpc.Policy, error) {
+	var options []gtpc.TypeOption
+	for i := range c.Types {
+		t := &c.Types[i]
+		if t.Protocol == GTPC {
+			options = append(options, gtpc.TypeOption{Type: t.Name, Number: t.Number, Sessions: t.Drain == DrainDialogs, Gate: d.gates[t.Name]})
+		}
+	}
+	var own []gtpc.Rule
+	for _, r := range rules {
+		if t := c.Type(r.Type); t != nil && t.Protocol == GTPC {
+			own = append(own, gtpc.Rule{Message: r.Message, Interface: r.Interface, Relocation: r.Relocation, Type: r.Type})
+		}
+	}
+	return gtpc.NewPolicy(c.typeNames(), options, own)
+}
+
+// collectGTPC sends the counters of GTP-C.
+func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
+	t, err := s.Counters()
+	if err != nil {
+		d.log.Warn("metrics of GTP-C", "error", err)
+	}
+	e.count("received_total", "Messages that came.", t.Received, "protocol", GTPC, "kind", "any")
+	for what, n := range map[string]uint64{
+		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,
+		"retransmitted": t.Retransmitted, "rejected": t.Rejected, "unruled": t.Unruled, "unreachable": t.Unreachable,
+		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked,
+	} {
+		e.count("handled_total", "Messages by what was done with them.", n, "protocol", GTPC, "how", what)
+	}
+	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for want of room, whose answer is lost.", t.ExchangesForgotten)
+	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for want of room.", t.SessionsForgotten)
+	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
+	datagrams(e, GTPC, t.Datagrams)
+}
+
+func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPort) (client.Explanation, error) {
+	v := d.epochs.View()
+	e := client.Explanation{Epoch: v.Table.Epoch()}
+	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
+	x, err := s.Explain(d.now(), d.meter.Probe(), from, message)
+	switch {
+	case err != nil:
+		say("it does not parse: %v", err)
+		return e, nil
+	case !x.Initial:
+		say("message type %d begins no exchange: it is answered, or goes where the request it belongs to came from", x.Kind)
+		return e, nil
+	}
+	if x.Owner != 0 {
+		say("its TEID is that of instance %d of type %s", x.Owner, v.Table.Types()[x.OwnerOf])
+	}
+	if x.Rule < 0 {
+		say("no rule fits message type %d", x.Kind)
+		return e, nil
+	}
+	rules := d.rulesOf(GTPC)
+	say("rule %d fits: %s", x.Rule+1, rules[x.Rule].text())
+	e.Type = v.Table.Types()[x.Type]
+	if x.Session {
+		say("its session's key is %016x", x.Key)
+	} else {
+		say("it carries no session's key; the hash %016x stands for one", x.Key)
+	}
+	if from.IsValid() {
+		e.Region = d.regionName(from.Addr())
+	}
+	d.explainPick(v, &e, x.Type, x.Key, e.Region)
+	switch {
+	case x.Peer.IsValid():
+		e.Instance, e.Address = "", x.Peer.String()
+		say("an instance sends it to a TEID that the peer %s gave", x.Peer)
+	case x.Instance != nil:
+		e.Instance, e.Address = x.Instance.Name, x.Instance.Address.String()
+		say("it goes to %s at %s", e.Instance, e.Address)
+	}
+	return e, nil
+}

@@ -1,0 +1,154 @@
+package director
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"vitrine/director/client"
+	"vitrine/director/sip"
+	"vitrine/director/table"
+)
+
+// openSIP opens the SIP listeners, or takes them over.
+func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
+	var listeners []sip.Listener
+	for _, text := range c.Listen.SIP {
+		l, err := ParseListener(text)
+		if err != nil {
+			return nil, err
+		}
+		host := ""
+		if c.Listen.Advertise != "" {
+			host = fmt.Sprintf("%s:%d", c.Listen.Advertise, l.Address.Port())
+		}
+		listeners = append(listeners, sip.Listener{Stream: l.Network == TCP, Address: l.Address, Host: host})
+	}
+	rules, err := d.sipRules(c, d.state.Rules)
+	if err != nil {
+		return nil, err
+	}
+	s, err := sip.Listen(sip.Config{
+		Listeners: listeners, Workers: c.Workers, Inherited: inherited, Epochs: d.epochs, Rules: rules, Meter: d.meter,
+		Keys: c.Memory.Keys, Now: d.now, Log: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &protocol{
+		server: s, name: SIP, section: sipSection,
+		prepare: func(c *Config, rules []Rule) (func(), error) {
+			r, err := d.sipRules(c, rules)
+			return func() { s.SetRules(r) }, err
+		},
+		collect: func(e emitter) { d.collectSIP(s, e) },
+		explain: func(message []byte, from netip.AddrPort) (client.Explanation, error) {
+			return d.explainSIP(s, message, from)
+		},
+	}, nil
+}
+
+// sipRules are the rules of the types that speak SIP.
+func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
+	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Feedback: c.Feedback, Trusted: c.Trusted}
+	for i := range c.Types {
+		t := &c.Types[i]
+		if t.Protocol == SIP {
+			all.Options[t.Name] = sip.TypeOptions{Dialogs: t.Drain == DrainDialogs, Stream: t.Transport == TCP, Gate: d.gates[t.Name]}
+		}
+	}
+	for _, r := range rules {
+		if t := c.Type(r.Type); t == nil || t.Protocol != SIP {
+			continue
+		}
+		key, err := sip.ParseKey(r.Key)
+		if err != nil {
+			return nil, err
+		}
+		all.Rules = append(all.Rules, sip.Rule{Method: r.Method, Event: r.Event, Type: r.Type, Key: key})
+	}
+	for _, r := range regionNetworks(c) {
+		all.Regions = append(all.Regions, sip.Region{Prefix: r.prefix, Region: r.region})
+	}
+	return sip.NewRules(all)
+}
+
+// collectSIP sends the counters of SIP.
+func (d *Director) collectSIP(s *sip.Server, e emitter) {
+	t, err := s.Counters()
+	if err != nil {
+		d.log.Warn("metrics of SIP", "error", err)
+	}
+	for what, n := range map[string]uint64{"request": t.Requests, "response": t.Responses, "keepalive": t.KeepAlives} {
+		e.count("received_total", "Messages that came.", n, "protocol", SIP, "kind", what)
+	}
+	for what, n := range map[string]uint64{"inward": t.Inward, "outward": t.Outward, "returned": t.Returned, "answered": t.Answered, "absorbed": t.Absorbed, "dropped": t.Dropped} {
+		e.count("handled_total", "Messages by what was done with them.", n, "protocol", SIP, "how", what)
+	}
+	datagrams(e, SIP, t.Datagrams)
+	e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
+	e.count("connections_refused_total", "TCP connections that there was no room for.", t.Streams.Refused, "protocol", SIP)
+	e.count("unsent_total", "Messages that could not be sent.", t.Streams.Unsent, "protocol", SIP, "transport", TCP)
+}
+
+func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort) (client.Explanation, error) {
+	v := d.epochs.View()
+	e := client.Explanation{Epoch: v.Table.Epoch()}
+	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
+	x, err := s.Explain(d.now(), d.meter.Probe(), from, message)
+	if err != nil {
+		say("it does not parse: %v", err)
+		return e, nil
+	}
+	if !x.Request {
+		say("a response goes back by the Via under the director's own")
+		if x.Sends {
+			e.Address = x.To.String()
+		}
+		return e, nil
+	}
+	rules := d.rulesOf(SIP)
+	region := ""
+	if from.IsValid() {
+		region = d.regionName(from.Addr())
+	}
+	e.Region = region
+	switch {
+	case x.Outward:
+		say("its Route or Path entry, which the director inserted, says that it comes from instance %d of type %s and goes to a client", x.ID, x.Route)
+	case x.Route != "":
+		say("its Route or Path entry, which the director inserted, names instance %d of type %s", x.ID, x.Route)
+		e.Type = x.Route
+	case x.Rule < 0:
+		say("no rule fits it")
+	default:
+		say("rule %d fits: %s", x.Rule+1, rules[x.Rule].text())
+		e.Type = v.Table.Types()[x.Type]
+		say("its key has the hash %016x", x.Key)
+		d.explainPick(v, &e, x.Type, x.Key, region)
+	}
+	d.explainSent(v, &e, x.Sends, x.To, x.Message)
+	return e, nil
+}
+
+// explainSent says what is sent in the end.
+func (d *Director) explainSent(v *table.View, e *client.Explanation, sends bool, to netip.AddrPort, message []byte) {
+	if !sends {
+		e.Instance, e.Address = "", ""
+		e.Steps = append(e.Steps, "nothing is sent")
+		return
+	}
+	line, _, _ := bytes.Cut(message, []byte("\r\n"))
+	e.Address = to.String()
+	e.Instance = ""
+	if !bytes.HasPrefix(line, []byte("SIP/2.0 ")) {
+		for i := range int32(v.Table.Len()) {
+			if t := v.Table.Target(i); t.Address == to && (e.Type == "" || t.TypeName() == e.Type) {
+				e.Instance, e.Type = t.Name, t.TypeName()
+				break
+			}
+		}
+	}
+	e.Steps = append(e.Steps, fmt.Sprintf("to %s goes: %s", to, line))
+}
