@@ -77,6 +77,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 }
 
 func TestPlain(t *testing.T) {
+	t.Parallel()
 	for i, c := range serve(t) {
 		ctx := t.Context()
 		k := c.KV([]string{"", "other"}[i])
@@ -115,6 +116,7 @@ func TestPlain(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	for _, c := range serve(t) {
 		k := c.KV("")
 		var names []string
@@ -142,6 +144,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestStandard(t *testing.T) {
+	t.Parallel()
 	for i, c := range serve(t) {
 		ctx := t.Context()
 		s := c.Storage("Realm01", []string{"Storage 01", "Storage/02"}[i])

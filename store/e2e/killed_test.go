@@ -60,6 +60,7 @@ func (c *counter) check(t *testing.T, kv *client.KV) {
 // TestStoreKilled: a store that is killed under writes has all that it answered
 // when it is started again.
 func TestStoreKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var counters [writers]counter
 	for i := range counters {

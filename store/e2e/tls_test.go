@@ -138,6 +138,7 @@ func refused(t *testing.T, who string, err error, text string) {
 }
 
 func TestStoreTLS(t *testing.T) {
+	t.Parallel()
 	own, stranger := place(t)
 	const token = "a token of sixteen bytes and more"
 	tokens := filepath.Join(t.TempDir(), "tokens")
@@ -181,6 +182,7 @@ func TestStoreTLS(t *testing.T) {
 
 // TestStoreMutualTLS listens beyond loopback, which client certificates allow.
 func TestStoreMutualTLS(t *testing.T) {
+	t.Parallel()
 	own, stranger := place(t)
 	s := start(t, "--dir", t.TempDir(), "--listen", "0.0.0.0:0", "--client-ca", own.file("ca", ".pem"),
 		"--tls-cert", own.file("server", ".pem"), "--tls-key", own.file("server", ".key"))
@@ -201,6 +203,7 @@ func TestStoreMutualTLS(t *testing.T) {
 }
 
 func TestStoreRefusesToStart(t *testing.T) {
+	t.Parallel()
 	own, stranger := place(t)
 	cert, key := own.file("server", ".pem"), own.file("server", ".key")
 	for want, arguments := range map[string][]string{

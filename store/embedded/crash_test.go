@@ -25,6 +25,7 @@ const crashes = 200
 // TestCrash: crashes at any moment, which drop some of what was not synced, lose
 // no answered write, take back nothing that was read, and leave an index that fits.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	fs := vfs.NewCrashableMem()
 	random := rand.New(rand.NewPCG(1, 2))
 	kept := make([]atomic.Int64, 4) // for each key: the last number answered or read
@@ -190,6 +191,7 @@ func (f seenFile) SyncData() error { return f.sync(f.File.SyncData) }
 // TestSyncedBeforeAnswer: when a write is answered, all that was written to the
 // log for it was synced; and the relaxed modes are seen not to wait.
 func TestSyncedBeforeAnswer(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[embedded.SyncMode]bool{embedded.SyncAlways: true, embedded.SyncNever: false} {
 		seen := &syncs{}
 		c := small(seenFS{vfs.NewMem(), seen})
@@ -214,6 +216,7 @@ func TestSyncedBeforeAnswer(t *testing.T) {
 // TestReserve: with no more than the reserve free, puts are refused, reads and
 // deletes go on, and puts again when there is room.
 func TestReserve(t *testing.T) {
+	t.Parallel()
 	fs := vfs.NewMem()
 	room := func(n uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: n, TotalBytes: 1 << 30}) }
 	room(1 << 20)
@@ -260,6 +263,7 @@ func within(t *testing.T, limit time.Duration, what string, ready func() bool) {
 // then on with an error that says so, and what was answered before is there after a
 // new start.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewCrashableMem()
 	var full atomic.Bool
 	inject := errorfs.InjectorFunc(func(op errorfs.Op) error {

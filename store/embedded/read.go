@@ -63,38 +63,30 @@ func (e *Engine) synced(ctx context.Context, revision uint64) error {
 	return e.durable.wait(ctx, revision)
 }
 
-// Scan implements store.Engine: over one snapshot.
+// Scan implements store.Engine: over one snapshot, at one time.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
-	return func(yield func(*store.Record, error) bool) {
-		if err := q.Valid(); err != nil {
-			yield(nil, err)
-			return
-		}
+	var now time.Time
+	return store.Scanned(q, func() time.Time { return now }, func(give func(*store.Record) bool) error {
 		if !e.readers.enter() {
-			yield(nil, store.ErrClosed)
-			return
+			return store.ErrClosed
 		}
 		defer e.readers.leave()
-		s := &scan{query: q, now: e.config.Now(), snapshot: e.db.NewSnapshot(), yield: yield}
+		now = e.config.Now()
+		s := &scan{query: q, snapshot: e.db.NewSnapshot(), give: give}
 		defer s.snapshot.Close()
-		err := e.synced(ctx, e.assigned.Load())
-		if err == nil {
-			err = s.run(ctx)
+		if err := e.synced(ctx, e.assigned.Load()); err != nil {
+			return err
 		}
-		if err != nil && !s.stopped {
-			yield(nil, err)
-		}
-	}
+		return s.run(ctx)
+	})
 }
 
 // A scan is one Scan in work.
 type scan struct {
 	query    store.Query
-	now      time.Time
 	snapshot *pebble.Snapshot
 	record   store.Record
-	yield    func(*store.Record, error) bool
-	given    int
+	give     func(*store.Record) bool
 	stopped  bool
 }
 
@@ -110,7 +102,7 @@ func (s *scan) run(ctx context.Context) error {
 				low = after
 			}
 		}
-		return s.each(ctx, low, high, func(key, value []byte) error { return s.give(string(key[len(base):]), value) })
+		return s.each(ctx, low, high, func(key, value []byte) error { return s.hand(string(key[len(base):]), value) })
 	}
 	base := appendTagBase(nil, q.Space, q.Match.Tag)
 	for _, r := range q.Match.Ranges(string(base)) {
@@ -158,21 +150,15 @@ func (s *scan) follow(entry []byte) error {
 		return fmt.Errorf("store: %s in %s is indexed and not there: %w", name, s.query.Space, err)
 	}
 	defer closer.Close()
-	return s.give(name, value)
+	return s.hand(name, value)
 }
 
-func (s *scan) give(name string, value []byte) error {
+func (s *scan) hand(name string, value []byte) error {
 	s.record.Key = store.Key{Space: s.query.Space, Name: name}
 	if err := decode(&s.record, value); err != nil {
 		return err
 	}
-	if s.record.Expired(s.now) {
-		return nil
-	}
-	s.given++
-	if !s.yield(&s.record, nil) || s.given == s.query.Limit {
-		s.stopped = true
-	}
+	s.stopped = !s.give(&s.record)
 	return nil
 }
 

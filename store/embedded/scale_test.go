@@ -30,6 +30,7 @@ func heap() uint64 {
 
 // TestMillionExpire: a million records with times to live all expire, and none before its time.
 func TestMillionExpire(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a million records")
 	}
@@ -130,6 +131,7 @@ func TestSlowWatchers(t *testing.T) {
 // TestSmallDisk: a real file system that fills up: puts are refused with a plain
 // error before it is full, and all that was answered is there after a new start.
 func TestSmallDisk(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := mountSmall(dir); err != nil {
 		t.Skip(err)
@@ -181,6 +183,7 @@ func mountSmall(dir string) error {
 // TestSystemCalls: strace sees, for each answered write, a sync of the log that
 // ended before the answer went out. The child is this test, as a program.
 func TestSystemCalls(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv("VITRINE_STORE_TRACED"); dir != "" {
 		tracedWrites(t, dir)
 		return

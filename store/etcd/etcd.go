@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -54,11 +55,11 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, &vitrine.BadInput{File: "store etcd", Found: "no endpoint", Want: "ADDRESS:PORT of members of the cluster"}
 	}
-	setDefault(&c.Prefix, "vitrine/")
-	setDefault(&c.Dial, 5*time.Second)
-	setDefault(&c.Sweep, 250*time.Millisecond)
-	setDefault(&c.Behind, 1024)
-	setDefault(&c.Bytes, 16<<20)
+	c.Prefix = cmp.Or(c.Prefix, "vitrine/")
+	c.Dial = cmp.Or(c.Dial, 5*time.Second)
+	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
+	c.Behind = cmp.Or(c.Behind, 1024)
+	c.Bytes = cmp.Or(c.Bytes, 16<<20)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: c.TLS, DialTimeout: c.Dial,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, Logger: zap.NewNop(),
@@ -74,15 +75,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		e.cancel()
 		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(c.Endpoints, ", "), err), client.Close())
 	}
-	e.loops.Go(e.sweepLoop)
+	e.loops.Go(func() { store.SweepEvery(e.ctx, c.Sweep, c.Logger, e.sweep) })
 	return e, nil
-}
-
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
 }
 
 // Promises implements store.Engine.

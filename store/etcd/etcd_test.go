@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os/exec"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"vitrine"
 	"vitrine/store"
 	"vitrine/store/etcd"
 	"vitrine/store/storetest"
@@ -22,30 +19,7 @@ import (
 // serve starts an etcd of its own, which the test ends.
 func serve(t *testing.T) string {
 	t.Helper()
-	program, err := exec.LookPath("etcd")
-	if err != nil {
-		t.Skip(&vitrine.Unsupported{What: "the engine etcd", Missing: "etcd", Do: "install etcd-server"})
-	}
-	client, peer := freeURL(t), freeURL(t)
-	c := exec.Command(program, "--name", "one", "--data-dir", t.TempDir(),
-		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "one="+peer,
-		"--log-level", "error")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	return client
-}
-
-func freeURL(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
+	return storetest.Etcd(t, 1)[0].Endpoint
 }
 
 func open(t *testing.T, c etcd.Config) *etcd.Engine {
@@ -61,6 +35,7 @@ func open(t *testing.T, c etcd.Config) *etcd.Engine {
 }
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	endpoint := serve(t)
 	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
 		return open(t, etcd.Config{Endpoints: []string{endpoint}, Prefix: t.Name() + "/", Now: clock.Now})
@@ -69,6 +44,7 @@ func TestSuite(t *testing.T) {
 
 // TestTwoStores: what one store expires, two tell of, once each.
 func TestTwoStores(t *testing.T) {
+	t.Parallel()
 	endpoint := serve(t)
 	clock := storetest.NewClock()
 	one := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now})
@@ -107,6 +83,7 @@ func TestTwoStores(t *testing.T) {
 
 // TestCompacted: a watch from before what etcd keeps is told so.
 func TestCompacted(t *testing.T) {
+	t.Parallel()
 	endpoint := serve(t)
 	e := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: time.Now})
 	var ops []store.Op
@@ -135,6 +112,7 @@ func TestCompacted(t *testing.T) {
 // TestSlowWatcher: a receiver that takes nothing is told that it is behind, and what
 // it is owed is bounded, by number and by size.
 func TestSlowWatcher(t *testing.T) {
+	t.Parallel()
 	endpoint := serve(t)
 	for name, c := range map[string]etcd.Config{"events": {Behind: 16}, "bytes": {Bytes: 17 << 10}} {
 		t.Run(name, func(t *testing.T) {

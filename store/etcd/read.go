@@ -40,29 +40,21 @@ const page = 128 // records or entries asked for at a time
 
 // Scan implements store.Engine: page by page, each as it is then.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
-	return func(yield func(*store.Record, error) bool) {
-		if err := q.Valid(); err != nil {
-			yield(nil, err)
-			return
-		}
+	return store.Scanned(q, e.config.Now, func(give func(*store.Record) bool) error {
 		if e.ctx.Err() != nil {
-			yield(nil, store.ErrClosed)
-			return
+			return store.ErrClosed
 		}
-		s := &scan{Engine: e, query: q, yield: yield}
-		if err := s.run(ctx); err != nil && !s.stopped {
-			yield(nil, err)
-		}
-	}
+		s := &scan{Engine: e, query: q, give: give}
+		return s.run(ctx)
+	})
 }
 
 // A scan is one Scan in work.
 type scan struct {
 	*Engine
 	query   store.Query
-	yield   func(*store.Record, error) bool
+	give    func(*store.Record) bool
 	record  store.Record
-	given   int
 	stopped bool
 }
 
@@ -75,7 +67,7 @@ func (s *scan) run(ctx context.Context) error {
 			low = after
 		}
 		return s.pages(ctx, low, high, func(_ context.Context, key string, value []byte, revision int64) error {
-			return s.give(key[len(base):], value, revision)
+			return s.hand(key[len(base):], value, revision)
 		})
 	}
 	base := s.tagBase(q.Space, q.Match.Tag)
@@ -126,26 +118,20 @@ func (s *scan) follow(ctx context.Context, key string, base int) error {
 		}
 		for _, k := range s.index(s.query.Space, name, r.Tags, r.Expires) {
 			if k == key {
-				return s.give(name, kv.Value, kv.ModRevision)
+				return s.hand(name, kv.Value, kv.ModRevision)
 			}
 		}
 	}
 	return nil
 }
 
-func (s *scan) give(name string, value []byte, revision int64) error {
+func (s *scan) hand(name string, value []byte, revision int64) error {
 	s.record.Key = store.Key{Space: s.query.Space, Name: name}
 	s.record.Version = uint64(revision)
 	if err := s.record.Decode(value); err != nil {
 		return err
 	}
-	if s.record.Expired(s.config.Now()) {
-		return nil
-	}
-	s.given++
-	if !s.yield(&s.record, nil) || s.given == s.query.Limit {
-		s.stopped = true
-	}
+	s.stopped = !s.give(&s.record)
 	return nil
 }
 

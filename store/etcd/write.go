@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,21 +160,6 @@ func (e *Engine) expire(ctx context.Context, was *old) error {
 		If(clientv3.Compare(clientv3.ModRevision(e.recordKey(key.Space, key.Name)), "=", was.revision)).
 		Then(changes...).Commit()
 	return e.translate(err)
-}
-
-func (e *Engine) sweepLoop() {
-	ticker := time.NewTicker(e.config.Sweep)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := e.sweep(); err != nil && !errors.Is(err, store.ErrClosed) {
-			e.config.Logger.Error("expired records are not removed", "error", err)
-		}
-	}
 }
 
 // sweep removes what is due. Several stores may do so at once: one of them wins.

@@ -79,6 +79,7 @@ func (h *host) want(t *testing.T, status int, method, path, body string, headers
 }
 
 func TestRecord(t *testing.T) {
+	t.Parallel()
 	h := serve(t, kv.Config{MaxValue: 1000}, 0)
 	h.want(t, 404, "GET", "/kv/a/b", "")
 	first := h.want(t, 201, "PUT", "/kv/a/b", "one", "Content-Type", "text/plain").header.Get("ETag")
@@ -117,6 +118,7 @@ func TestRecord(t *testing.T) {
 
 // TestText: what JSON could not give back is refused.
 func TestText(t *testing.T) {
+	t.Parallel()
 	h := serve(t, kv.Config{}, 0)
 	for _, path := range []string{"/kv/a%FFb", "/kv/a?space=%FF", "/kv?space=%FF", "/kv?prefix=%FF", "/kv?after=%FF"} {
 		h.want(t, 400, "GET", path, "")
@@ -131,6 +133,7 @@ func TestText(t *testing.T) {
 }
 
 func TestTTL(t *testing.T) {
+	t.Parallel()
 	h := serve(t, kv.Config{MaxTTL: time.Hour}, 0)
 	h.want(t, 201, "PUT", "/kv/a?ttl=90s", "x")
 	h.want(t, 201, "PUT", "/kv/b?ttl=10", "x")
@@ -146,6 +149,7 @@ func TestTTL(t *testing.T) {
 }
 
 func TestBatchAndList(t *testing.T) {
+	t.Parallel()
 	h := serve(t, kv.Config{}, 0)
 	b := `{"ops":[{"op":"put","key":"a","value":"MQ=="},{"op":"put","key":"b","value":"Mg==","content_type":"text/plain"},{"op":"put","key":"c","ttl":"1h"}]}`
 	r := h.want(t, 200, "POST", "/kv", b)
@@ -229,6 +233,7 @@ func next(t *testing.T, r *bufio.Reader) (id, name, data string) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	h := serve(t, kv.Config{Silence: 5 * time.Millisecond}, 8)
 	r, _ := h.stream(t, "?prefix=a&values=true")
 	if _, name, _ := next(t, r); name != "started" {
@@ -265,6 +270,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchLimit(t *testing.T) {
+	t.Parallel()
 	h := serve(t, kv.Config{Watches: 1}, 0)
 	r, _ := h.stream(t, "")
 	next(t, r)
@@ -276,6 +282,7 @@ func TestWatchLimit(t *testing.T) {
 
 // TestClosing: the end of the engine ends a watch with an event.
 func TestClosing(t *testing.T) {
+	t.Parallel()
 	h := serve(t, kv.Config{}, 0)
 	r, _ := h.stream(t, "")
 	next(t, r)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestEmbedded(t *testing.T) {
+	t.Parallel()
 	nudsftest.Run(t, func(t *testing.T) func() store.Engine {
 		dir := t.TempDir()
 		return func() store.Engine {

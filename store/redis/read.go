@@ -55,20 +55,13 @@ const page = 128 // names or entries asked for at a time
 
 // Scan implements store.Engine: page by page, each as it is then.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
-	return func(yield func(*store.Record, error) bool) {
-		if err := q.Valid(); err != nil {
-			yield(nil, err)
-			return
-		}
+	return store.Scanned(q, e.config.Now, func(give func(*store.Record) bool) error {
 		if e.ctx.Err() != nil {
-			yield(nil, store.ErrClosed)
-			return
+			return store.ErrClosed
 		}
-		s := &scan{Engine: e, query: q, keys: e.keys(q.Space), yield: yield}
-		if err := s.run(ctx); err != nil && !s.stopped {
-			yield(nil, err)
-		}
-	}
+		s := &scan{Engine: e, query: q, keys: e.keys(q.Space), give: give}
+		return s.run(ctx)
+	})
 }
 
 // A scan is one Scan in work.
@@ -76,9 +69,8 @@ type scan struct {
 	*Engine
 	query   store.Query
 	keys    keys
-	yield   func(*store.Record, error) bool
+	give    func(*store.Record) bool
 	record  store.Record
-	given   int
 	stopped bool
 }
 
@@ -145,7 +137,6 @@ func (s *scan) fetch(ctx context.Context, names, entries []string) error {
 	if err != nil {
 		return s.translate(err)
 	}
-	now := s.config.Now()
 	for i, v := range values {
 		raw, ok := v.(string)
 		if !ok {
@@ -155,12 +146,10 @@ func (s *scan) fetch(ctx context.Context, names, entries []string) error {
 		if err := decode(&s.record, []byte(raw)); err != nil {
 			return err
 		}
-		if s.record.Expired(now) || (s.query.Match != nil && !s.tagged(entries[i])) {
+		if s.query.Match != nil && !s.tagged(entries[i]) {
 			continue
 		}
-		s.given++
-		if !s.yield(&s.record, nil) || s.given == s.query.Limit {
-			s.stopped = true
+		if s.stopped = !s.give(&s.record); s.stopped {
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,11 +61,11 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if len(c.Addresses) == 0 {
 		return nil, &vitrine.BadInput{File: "store redis", Found: "no address", Want: "ADDRESS:PORT of a server, or of nodes of a cluster"}
 	}
-	setDefault(&c.Prefix, "vitrine")
-	setDefault(&c.History, 1024)
-	setDefault(&c.Pool, 64)
-	setDefault(&c.Watches, 256)
-	setDefault(&c.Sweep, 250*time.Millisecond)
+	c.Prefix = cmp.Or(c.Prefix, "vitrine")
+	c.History = cmp.Or(c.History, 1024)
+	c.Pool = cmp.Or(c.Pool, 64)
+	c.Watches = cmp.Or(c.Watches, 256)
+	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
 	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches), spaces: map[string]struct{}{}}
 	e.scripts.write, e.scripts.sweep = redis.NewScript(writeSource), redis.NewScript(sweepSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -72,15 +73,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		e.cancel()
 		return nil, errors.Join(err, e.client.Close(), e.watcher.Close())
 	}
-	e.loops.Go(e.sweepLoop)
+	e.loops.Go(func() { store.SweepEvery(e.ctx, c.Sweep, c.Logger, e.sweep) })
 	return e, nil
-}
-
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
 }
 
 func connect(c Config, pool int) redis.UniversalClient {

@@ -1,12 +1,10 @@
 package redis_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -18,56 +16,6 @@ import (
 	"vitrine/store/redis"
 	"vitrine/store/storetest"
 )
-
-// serve starts a Redis server of its own, or Valkey, which the test ends.
-func serve(t *testing.T, settings ...string) string {
-	t.Helper()
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		program, err = exec.LookPath("valkey-server")
-	}
-	if err != nil {
-		t.Skip(&vitrine.Unsupported{What: "the engine redis", Missing: "redis-server", Do: "install redis-server"})
-	}
-	port := freePort(t)
-	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, settings...)
-	c := exec.Command(program, args...)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	address := "127.0.0.1:" + port
-	client := goredis.NewClient(&goredis.Options{Addr: address})
-	defer client.Close()
-	await(t, "a Redis that answers", func() bool { return client.Ping(t.Context()).Err() == nil })
-	return address
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
-func await(t *testing.T, what string, ready func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ready() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("no %s", what)
-		case <-tick.C:
-		}
-	}
-}
 
 func open(t *testing.T, c redis.Config) *redis.Engine {
 	t.Helper()
@@ -82,7 +30,8 @@ func open(t *testing.T, c redis.Config) *redis.Engine {
 }
 
 func TestSuite(t *testing.T) {
-	address := serve(t, "--appendonly", "yes", "--appendfsync", "always")
+	t.Parallel()
+	address := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
 		e := open(t, redis.Config{Addresses: []string{address}, Prefix: t.Name(), Now: clock.Now})
 		if p := e.Promises(); !p.Linearizable || p.Durability != store.Synced {
@@ -93,6 +42,7 @@ func TestSuite(t *testing.T) {
 }
 
 func TestSuiteOnCluster(t *testing.T) {
+	t.Parallel()
 	nodes := cluster(t)
 	storetest.Run(t, func(t *testing.T, clock *storetest.Clock) store.Engine {
 		e := open(t, redis.Config{Addresses: nodes, Cluster: true, Prefix: t.Name(), Now: clock.Now})
@@ -108,7 +58,8 @@ func cluster(t *testing.T) []string {
 	t.Helper()
 	var nodes []string
 	for range 2 {
-		nodes = append(nodes, serve(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", freePort(t)))
+		_, port, _ := net.SplitHostPort(storetest.FreeAddress(t))
+		nodes = append(nodes, storetest.Redis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", port))
 	}
 	for i, address := range nodes {
 		client := goredis.NewClient(&goredis.Options{Addr: address})
@@ -126,7 +77,7 @@ func cluster(t *testing.T) []string {
 		if err := first.Do(t.Context(), "cluster", "meet", host, port, busPort).Err(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "cluster", func() bool {
+		storetest.Await(t, "cluster", func() bool {
 			return strings.Contains(client.ClusterInfo(t.Context()).Val(), "cluster_state:ok") &&
 				strings.Contains(first.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 		})
@@ -136,6 +87,7 @@ func cluster(t *testing.T) []string {
 
 // TestPromises: what a server is configured to do is what is promised.
 func TestPromises(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		settings     []string
 		durability   store.Durability
@@ -146,19 +98,20 @@ func TestPromises(t *testing.T) {
 		{[]string{"--appendonly", "yes", "--appendfsync", "no"}, store.Process, false},
 		{[]string{"--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes"}, store.Memory, false},
 	} {
-		e := open(t, redis.Config{Addresses: []string{serve(t, c.settings...)}, Now: time.Now})
+		e := open(t, redis.Config{Addresses: []string{storetest.Redis(t, c.settings...)}, Now: time.Now})
 		if p := e.Promises(); p.Durability != c.durability || p.Linearizable != c.linearizable {
 			t.Errorf("%v promises %+v", c.settings, p)
 		}
 	}
-	evicting := serve(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	evicting := storetest.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	if _, err := redis.Open(t.Context(), redis.Config{Addresses: []string{evicting}, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}); !vitrine.IsBadInput(err) {
 		t.Errorf("a server that drops records: %v", err)
 	}
 }
 
 func TestFull(t *testing.T) {
-	e := open(t, redis.Config{Addresses: []string{serve(t, "--maxmemory", "4mb")}, Now: time.Now})
+	t.Parallel()
+	e := open(t, redis.Config{Addresses: []string{storetest.Redis(t, "--maxmemory", "4mb")}, Now: time.Now})
 	var err error
 	last := ""
 	for i := 0; i < 1000 && err == nil; i++ {
@@ -178,7 +131,8 @@ func TestFull(t *testing.T) {
 
 // TestTrimmed: a watch from before the log is told so.
 func TestTrimmed(t *testing.T) {
-	e := open(t, redis.Config{Addresses: []string{serve(t)}, History: 10, Now: time.Now})
+	t.Parallel()
+	e := open(t, redis.Config{Addresses: []string{storetest.Redis(t)}, History: 10, Now: time.Now})
 	for i := range 1000 {
 		if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprint(i % 7)}); err != nil {
 			t.Fatal(err)

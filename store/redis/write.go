@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"strconv"
-	"time"
 
 	"vitrine/store"
 )
@@ -88,22 +87,6 @@ func (e *Engine) enlist(ctx context.Context, space string) error {
 	e.spaces[space] = struct{}{}
 	e.mu.Unlock()
 	return nil
-}
-
-// sweepLoop removes expired records, in every space that any store wrote to.
-func (e *Engine) sweepLoop() {
-	ticker := time.NewTicker(e.config.Sweep)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := e.sweep(); err != nil && e.ctx.Err() == nil {
-			e.config.Logger.Error("expired records are not removed", "error", err)
-		}
-	}
 }
 
 const sweepRecords = 256 // in one script, so that it does not hold up others

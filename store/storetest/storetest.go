@@ -40,7 +40,7 @@ func (c *Clock) Advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// Open opens an engine without records, which the test closes by its Cleanup.
+// Open opens an engine without records, which the test closes by its Cleanup. Tests call it at the same time.
 type Open func(t *testing.T, clock *Clock) store.Engine
 
 // Run is the suite. What the engine does not promise is not asked of it.
@@ -74,6 +74,7 @@ func Run(t *testing.T, open Open) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			clock := NewClock()
 			c.test(t, &suite{Engine: open(t, clock), clock: clock})
 		})

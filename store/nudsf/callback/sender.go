@@ -4,6 +4,7 @@
 package callback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,24 +70,17 @@ type Config struct {
 }
 
 func (c *Config) defaults() {
-	set(&c.Queue, 256)
-	set(&c.Lanes, 8)
-	set(&c.Receivers, 1024)
-	set(&c.Bytes, 64<<20)
-	set(&c.Tries, 5)
-	set(&c.Backoff, 100*time.Millisecond)
-	set(&c.Longest, 10*time.Second)
-	set(&c.Timeout, 5*time.Second)
-	set(&c.Protocol, Auto)
+	c.Queue = cmp.Or(c.Queue, 256)
+	c.Lanes = cmp.Or(c.Lanes, 8)
+	c.Receivers = cmp.Or(c.Receivers, 1024)
+	c.Bytes = cmp.Or(c.Bytes, 64<<20)
+	c.Tries = cmp.Or(c.Tries, 5)
+	c.Backoff = cmp.Or(c.Backoff, 100*time.Millisecond)
+	c.Longest = cmp.Or(c.Longest, 10*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.Protocol = cmp.Or(c.Protocol, Auto)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-}
-
-func set[T comparable](v *T, otherwise T) {
-	var zero T
-	if *v == zero {
-		*v = otherwise
 	}
 }
 

@@ -11,6 +11,7 @@
 package due
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,24 +105,17 @@ const kindOutbox = "o/"
 
 // New makes an agenda.
 func New(config Config) *Agenda {
-	set(&config.Workers, 32)
-	set(&config.Spaces, 10_000)
-	set(&config.Poll, time.Second)
-	set(&config.Lease, 30*time.Second)
-	set(&config.Backoff, time.Second)
-	set(&config.Longest, 5*time.Minute)
-	set(&config.GiveUp, time.Hour)
+	config.Workers = cmp.Or(config.Workers, 32)
+	config.Spaces = cmp.Or(config.Spaces, 10_000)
+	config.Poll = cmp.Or(config.Poll, time.Second)
+	config.Lease = cmp.Or(config.Lease, 30*time.Second)
+	config.Backoff = cmp.Or(config.Backoff, time.Second)
+	config.Longest = cmp.Or(config.Longest, 5*time.Minute)
+	config.GiveUp = cmp.Or(config.GiveUp, time.Hour)
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Agenda{Config: config, handlers: map[string]Handler{}, spaces: map[string]time.Time{}, wake: make(chan struct{}, 1)}
-}
-
-func set[T comparable](v *T, otherwise T) {
-	var zero T
-	if *v == zero {
-		*v = otherwise
-	}
 }
 
 // Handle names the handler of the records of a service whose names begin with kind ("t/").

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+)
+
+// Scanned is the Scan of an engine. run hands the records that match to give, each until the
+// next, and ends when give says false.
+func Scanned(q Query, now func() time.Time, run func(give func(*Record) bool) error) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		if err := q.Valid(); err != nil {
+			yield(nil, err)
+			return
+		}
+		given, more := 0, true
+		err := run(func(r *Record) bool {
+			if !r.Expired(now()) {
+				given++
+				more = yield(r, nil) && given != q.Limit
+			}
+			return more
+		})
+		if err != nil && more {
+			yield(nil, err)
+		}
+	}
+}
+
+// SweepEvery calls sweep, which removes expired records, at an interval until ctx ends. For engines
+// whose records are on other hosts: only looking tells what expires.
+func SweepEvery(ctx context.Context, interval time.Duration, log *slog.Logger, sweep func() error) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := sweep(); err != nil && ctx.Err() == nil {
+			log.Error("expired records are not removed", "error", err)
+		}
+	}
+}

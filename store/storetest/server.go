@@ -1,0 +1,127 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vitrine"
+)
+
+// FreeAddress gives an address of loopback where nothing listens.
+func FreeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Await waits until ready says true.
+func Await(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	end := time.Now().Add(20 * time.Second)
+	for tick := time.NewTicker(20 * time.Millisecond); !ready(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
+// Redis starts a Redis server, or Valkey, for this test alone, and gives its address when it answers.
+func Redis(t *testing.T, settings ...string) (address string) {
+	t.Helper()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		program, err = exec.LookPath("valkey-server")
+	}
+	if err != nil {
+		t.Skip(&vitrine.Unsupported{What: "the engine redis", Missing: "redis-server", Do: "install redis-server"})
+	}
+	address = FreeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	start(t, program, append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, settings...)...)
+	Await(t, "Redis that answers", func() bool {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		answer := make([]byte, len("+PONG"))
+		_, err = io.WriteString(c, "PING\r\n")
+		if err == nil {
+			_, err = io.ReadFull(c, answer)
+		}
+		return err == nil && string(answer) == "+PONG"
+	})
+	return address
+}
+
+// A Member is one etcd of a cluster.
+type Member struct {
+	Endpoint string // URL
+	args     []string
+	stop     func() // nil: it does not run
+}
+
+// Etcd starts the members of a cluster, one or more, which end with the test. They may not answer yet.
+func Etcd(t *testing.T, members int) []*Member {
+	t.Helper()
+	var all []*Member
+	var cluster []string
+	for i := range members {
+		m, peer, name := &Member{Endpoint: "http://" + FreeAddress(t)}, "http://"+FreeAddress(t), fmt.Sprint("m", i)
+		m.args = []string{
+			"--name", name, "--data-dir", t.TempDir(), "--log-level", "error",
+			"--listen-client-urls", m.Endpoint, "--advertise-client-urls", m.Endpoint,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		}
+		all, cluster = append(all, m), append(cluster, name+"="+peer)
+	}
+	for _, m := range all {
+		m.args = append(m.args, "--initial-cluster", strings.Join(cluster, ","))
+		m.Start(t)
+	}
+	return all
+}
+
+// Start starts the member, at first or again.
+func (m *Member) Start(t *testing.T) {
+	t.Helper()
+	program, err := exec.LookPath("etcd")
+	if err != nil {
+		t.Skip(&vitrine.Unsupported{What: "the engine etcd", Missing: "etcd", Do: "install etcd-server"})
+	}
+	m.stop = start(t, program, m.args...)
+}
+
+// Running says whether the member was started and not killed.
+func (m *Member) Running() bool { return m.stop != nil }
+
+// Kill ends the member at once, whatever it is doing.
+func (m *Member) Kill() {
+	if m.stop != nil {
+		m.stop()
+		m.stop = nil
+	}
+}
+
+// start runs a program until the test ends, or stop is called.
+func start(t *testing.T, program string, args ...string) (stop func()) {
+	t.Helper()
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
