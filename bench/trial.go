@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/internal/runstate"
@@ -160,9 +161,9 @@ func (f *ims) backends(run *runstate.Run) trial.Backends {
 		return process.New(process.Config{Run: run, Environ: os.Environ(), Network: process.NetworkNamespace})
 	}
 	return trial.Backends{
-		Substrate: func(context.Context, spec.Choice, spec.Node) (substrate.Substrate, error) { return place() },
+		Substrate: func(context.Context, spec.Choice, document.Node) (substrate.Substrate, error) { return place() },
 		Host:      func(context.Context, spec.Choice) (substrate.Substrate, error) { return place() },
-		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
+		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
 			return bridge.New(bridge.Config{Run: run})
 		},
 		Generator: func(name string) ([]string, error) { return []string{f.self, name}, nil },

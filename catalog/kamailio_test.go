@@ -24,6 +24,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/internal/netns"
@@ -156,7 +157,7 @@ func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
 	if c.config.Deployment, err = spec.LoadDeployment("ims-kamailio/deployment.yaml", known()); err != nil {
 		t.Fatal(err)
 	}
-	c.config.Deployment.Servers.Substrate = spec.OneOrMany[string]{substrate}
+	c.config.Deployment.Servers.Substrate = document.OneOrMany[string]{substrate}
 	c.config.Deployment.Mode = spec.Mode{Name: spec.Custom, Sizes: []string{sizing}}
 	path := filepath.Join("ims-kamailio", workload)
 	text, err := os.ReadFile(path)
@@ -206,7 +207,7 @@ func (c *campaign) backends() trial.Backends {
 	return trial.Backends{
 		Self: self,
 		Host: host,
-		Substrate: func(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
+		Substrate: func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
 			if o.Substrate == "process" {
 				return host(ctx, o)
 			}
@@ -217,7 +218,7 @@ func (c *campaign) backends() trial.Backends {
 			config.Host = c.engine
 			return docker.New(ctx, config)
 		},
-		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
+		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
 			inner, err := bridge.New(bridge.Config{Run: c.label})
 			c.wiring = &tapped{Fabric: inner, component: "edge", dir: c.dir, taps: map[string]*tapping{}, inside: map[netip.Addr]bool{}}
 			return c.wiring, err

@@ -86,7 +86,7 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	}
 	own, err := tls.LoadX509KeyPair(o.Certificate, o.Key)
 	if err != nil {
-		return nil, c.node.BadInput(err.Error(), "want PEM files of a certificate and its key", "control", "certificate")
+		return nil, c.file.BadInput(err.Error(), "want PEM files of a certificate and its key", "control", "certificate")
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.Clients == "" {
@@ -94,11 +94,11 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	}
 	pem, err := os.ReadFile(o.Clients)
 	if err != nil {
-		return nil, c.node.BadInput(err.Error(), "want a PEM file of certificate authorities", "control", "clients")
+		return nil, c.file.BadInput(err.Error(), "want a PEM file of certificate authorities", "control", "clients")
 	}
 	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !config.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, c.node.BadInput("no certificate", "want a PEM file of certificate authorities", "control", "clients")
+		return nil, c.file.BadInput("no certificate", "want a PEM file of certificate authorities", "control", "clients")
 	}
 	return config, nil
 }

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vitrine"
-	"vitrine/spec"
+	"vitrine/document"
 )
 
 // The protocols that the director speaks.
@@ -53,8 +53,7 @@ type Config struct {
 	Control    Control        `yaml:"control"`                                            // Who may use the control address.
 	GTPC       GTPOptions     `yaml:"gtpc"`                                               // Of GTP-C.
 
-	file spec.File
-	node spec.Node
+	file document.File
 }
 
 // Listen is where the director listens.
@@ -153,12 +152,12 @@ type GTPOptions struct {
 
 // Load reads and checks a configuration file, with defaults filled in.
 func Load(path string) (*Config, error) {
-	node, file, err := spec.Read(path)
+	file, err := document.Read(path, "a configuration")
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{file: file, node: node}
-	if err := node.Decode(c); err != nil {
+	c := &Config{file: file}
+	if err := file.Root().Decode(c); err != nil {
 		return nil, err
 	}
 	c.setDefaults()

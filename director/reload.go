@@ -146,7 +146,7 @@ func (c *Config) after(old *Config) error {
 	var errs []*vitrine.BadInput
 	fixed := func(same bool, path ...string) {
 		if !same {
-			errs = append(errs, c.node.BadInput(path[0]+" has changed", "this needs a restart: vitrine director restart, or SIGUSR2", path...))
+			errs = append(errs, c.file.BadInput(path[0]+" has changed", "this needs a restart: vitrine director restart, or SIGUSR2", path...))
 		}
 	}
 	fixed(slices.Equal(c.Listen.SIP, old.Listen.SIP) && slices.Equal(c.Listen.GTPC, old.Listen.GTPC) &&

@@ -4,17 +4,14 @@ import (
 	"flag"
 	"testing"
 
-	"vitrine/spec"
-	"vitrine/spec/schematest"
+	"vitrine/document"
+	"vitrine/document/schematest"
 )
 
 var update = flag.Bool("update", false, "write the published schema anew")
 
 // The published schema is what the types and their comments say today.
 func TestPublishedSchema(t *testing.T) {
-	schema, err := spec.SchemaOf(Config{}, "Vitrine director", schematest.Comments(t, "vitrine/director", "."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := document.FileSchema(Config{}, "Vitrine director", schematest.Comments(t, "vitrine/director", "."))
 	schematest.Published(t, *update, "schema/director.schema.json", schema, "Which transactions it gets.")
 }

@@ -52,7 +52,7 @@ type validator struct {
 }
 
 func (c *validator) bad(found, want string, path ...string) {
-	c.errs = append(c.errs, c.node.BadInput(found, want, path...))
+	c.errs = append(c.errs, c.file.BadInput(found, want, path...))
 }
 
 // validate finds the errors that the schema cannot find: duplicate names,

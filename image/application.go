@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"vitrine"
-	"vitrine/spec"
+	"vitrine/document"
 )
 
 // An Application is the description that the images for all substrates are made
@@ -33,8 +33,7 @@ type Application struct {
 	Packages      []string       `yaml:"packages" json:"packages,omitempty"`           // Debian packages, installed on this host, of which all files but documentation are needed.
 	Ports         map[string]int `yaml:"ports" json:"ports,omitempty"`                 // Where it listens.
 
-	file spec.File
-	node spec.Node
+	file document.File
 }
 
 // A File is one of an application: of this host, or with text of its own.
@@ -46,12 +45,12 @@ type File struct {
 
 // Load reads and checks a description.
 func Load(file string) (*Application, error) {
-	node, at, err := spec.Read(file)
+	read, err := document.Read(file, "an application")
 	if err != nil {
 		return nil, err
 	}
-	a := &Application{file: at, node: node}
-	if err := node.Decode(a); err != nil {
+	a := &Application{file: read}
+	if err := read.Root().Decode(a); err != nil {
 		return nil, err
 	}
 	return a, a.check()
@@ -76,21 +75,21 @@ func OfProgram(command []string) (*Application, error) {
 func (a *Application) check() error {
 	var errs []error
 	if !namePattern.MatchString(a.Name) {
-		errs = append(errs, a.node.BadInput(fmt.Sprintf("name %q", a.Name), "want lower-case letters, digits and . _ - inside", "name"))
+		errs = append(errs, a.file.BadInput(fmt.Sprintf("name %q", a.Name), "want lower-case letters, digits and . _ - inside", "name"))
 	}
 	if len(a.Command) == 0 || a.Command[0] == "" {
-		errs = append(errs, a.node.BadInput("no command", "name the program that the image runs", "command"))
+		errs = append(errs, a.file.BadInput("no command", "name the program that the image runs", "command"))
 	}
 	for _, list := range a.lists() {
 		for i, f := range list.files {
 			if bad := f.bad(); bad != "" {
-				errs = append(errs, a.node.BadInput(bad, "", list.name, fmt.Sprint(i)))
+				errs = append(errs, a.file.BadInput(bad, "", list.name, fmt.Sprint(i)))
 			}
 		}
 	}
 	for name, port := range a.Ports {
 		if port < 1 || port > 65535 {
-			errs = append(errs, a.node.BadInput(fmt.Sprintf("port %d", port), "want 1 to 65535", "ports", name))
+			errs = append(errs, a.file.BadInput(fmt.Sprintf("port %d", port), "want 1 to 65535", "ports", name))
 		}
 	}
 	return errors.Join(errs...)
@@ -202,7 +201,7 @@ func (a *Application) bad(found, want string, path ...string) error {
 	if a.file.Path == "" {
 		return &vitrine.BadInput{File: a.Name, Found: found, Want: want}
 	}
-	return a.node.BadInput(found, want, path...)
+	return a.file.BadInput(found, want, path...)
 }
 
 func (a *Application) addFile(t *Tree, list string, i int, f File) error {

@@ -21,11 +21,11 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 	"vitrine/result"
-	"vitrine/spec"
 	"vitrine/trial"
 )
 
@@ -214,7 +214,7 @@ type Config struct {
 
 // A Stage is what a measurement is made with.
 type Stage struct {
-	Parts    map[string]spec.Node // by substrate and fabric: its own options
+	Parts    map[string]document.Node // by substrate and fabric: its own options
 	Backends trial.Backends
 	CPUs     trial.CPUs
 	RunID    string

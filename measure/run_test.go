@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/impair"
@@ -93,10 +94,10 @@ func (b *bench) backends() trial.Backends {
 	}
 	return trial.Backends{
 		Host: place,
-		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) {
+		Substrate: func(ctx context.Context, o spec.Choice, _ document.Node) (substrate.Substrate, error) {
 			return place(ctx, o)
 		},
-		Fabric: func(ctx context.Context, o spec.Choice, _ spec.Node) (fabric.Fabric, error) {
+		Fabric: func(ctx context.Context, o spec.Choice, _ document.Node) (fabric.Fabric, error) {
 			if o.Fabric == "nowhere" {
 				return nil, &vitrine.Unsupported{What: "the fabric nowhere", Missing: "a place"}
 			}

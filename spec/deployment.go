@@ -6,12 +6,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vitrine"
+	"vitrine/document"
 )
 
 // A Deployment says what a network function is made of, what it may be given
 // and which sizes of it to measure (NFV-VITAL, section III, "User Input").
 type Deployment struct {
-	File `yaml:"-"`
+	document.File `yaml:"-"`
 
 	VNFName    string           `yaml:"vnf_name" jsonschema:"required,format=vnf-name"`       // Name of the function, as it stands in reports.
 	Stateful   bool             `yaml:"stateful" jsonschema:"default=false"`                  // Deploy afresh after an overloaded trial; otherwise the function is only let settle.
@@ -25,18 +26,18 @@ type Deployment struct {
 
 // A Component is one kind of instance that the function is made of.
 type Component struct {
-	Name         string         `yaml:"name" jsonschema:"required,format=name"`        // Unique; an instance is called after it: sprout-1.
-	Short        string         `yaml:"short" jsonschema:"required,format=short-name"` // Unique; stands for the component in a sizing's name: sp in bn1s-sp2m-hs1l.
-	Scalable     bool           `yaml:"scalable" jsonschema:"default=true"`            // False: fixed flavor and count, outside names and limits.
-	Flavor       string         `yaml:"flavor"`                                        // Of a component that is not scalable: the flavor it always has.
-	Image        string         `yaml:"image" jsonschema:"minLength=1"`                // Docker image, by reference; without it, substrates that need one build it from the static program command[0].
-	Command      Args           `yaml:"command"`                                       // Program and arguments, without a shell; ${NAME} stands for a variable of the instance's environment. The program vitrine is this very binary; one with a slash starts from the file's folder.
-	Environment  Strings        `yaml:"environment"`                                   // Variables of each of its instances; ${NAME} stands for one that the instance is given anyway: ADDRESS, VITRINE_DIR, VITRINE_INDEX, VITRINE_INSTANCE, VITRINE_SIZING, VITRINE_SPEC, and the addresses of others.
-	Ports        map[string]int `yaml:"ports"`                                         // Port numbers by a name that the rest of the file uses.
-	Entry        string         `yaml:"entry"`                                         // The load goes to this port of each of its instances; exactly one component has it.
-	Dependencies []Dependency   `yaml:"dependencies"`                                  // Components that are started before it, and how it learns where they are.
-	Cluster      *Cluster       `yaml:"cluster"`                                       // How its instances learn of each other; without it they do not.
-	Ready        *Ready         `yaml:"ready"`                                         // When an instance counts as ready; without it, as soon as its command runs.
+	Name         string           `yaml:"name" jsonschema:"required,format=name"`        // Unique; an instance is called after it: sprout-1.
+	Short        string           `yaml:"short" jsonschema:"required,format=short-name"` // Unique; stands for the component in a sizing's name: sp in bn1s-sp2m-hs1l.
+	Scalable     bool             `yaml:"scalable" jsonschema:"default=true"`            // False: fixed flavor and count, outside names and limits.
+	Flavor       string           `yaml:"flavor"`                                        // Of a component that is not scalable: the flavor it always has.
+	Image        string           `yaml:"image" jsonschema:"minLength=1"`                // Docker image, by reference; without it, substrates that need one build it from the static program command[0].
+	Command      Args             `yaml:"command"`                                       // Program and arguments, without a shell; ${NAME} stands for a variable of the instance's environment. The program vitrine is this very binary; one with a slash starts from the file's folder.
+	Environment  document.Strings `yaml:"environment"`                                   // Variables of each of its instances; ${NAME} stands for one that the instance is given anyway: ADDRESS, VITRINE_DIR, VITRINE_INDEX, VITRINE_INSTANCE, VITRINE_SIZING, VITRINE_SPEC, and the addresses of others.
+	Ports        map[string]int   `yaml:"ports"`                                         // Port numbers by a name that the rest of the file uses.
+	Entry        string           `yaml:"entry"`                                         // The load goes to this port of each of its instances; exactly one component has it.
+	Dependencies []Dependency     `yaml:"dependencies"`                                  // Components that are started before it, and how it learns where they are.
+	Cluster      *Cluster         `yaml:"cluster"`                                       // How its instances learn of each other; without it they do not.
+	Ready        *Ready           `yaml:"ready"`                                         // When an instance counts as ready; without it, as soon as its command runs.
 }
 
 // UnmarshalYAML reads the component over its defaults.
@@ -87,11 +88,11 @@ type ReadyHTTP struct {
 
 // A Flavor is what an instance may be given (NFV-VITAL, Table I).
 type Flavor struct {
-	Name   string  `yaml:"name" jsonschema:"required,format=name"`                                    // Its initial is unique; it stands for the flavor in a sizing's name.
-	VCPUs  float64 `yaml:"vcpus" jsonschema:"required,exclusiveMinimum=0,minimum=0.001,maximum=4096"` // CPUs, as a decimal: 0.1 is a tenth of one CPU.
-	Memory Size    `yaml:"memory" jsonschema:"required"`                                              // Memory, such as 256MiB.
-	Pin    bool    `yaml:"pin" jsonschema:"default=false"`                                            // Give each instance CPUs of its own, whatever servers.pinning says.
-	Price  float64 `yaml:"price" jsonschema:"exclusiveMinimum=0"`                                     // Of one instance, in any one currency and span of time; what mode model with the objective price adds up.
+	Name   string        `yaml:"name" jsonschema:"required,format=name"`                                    // Its initial is unique; it stands for the flavor in a sizing's name.
+	VCPUs  float64       `yaml:"vcpus" jsonschema:"required,exclusiveMinimum=0,minimum=0.001,maximum=4096"` // CPUs, as a decimal: 0.1 is a tenth of one CPU.
+	Memory document.Size `yaml:"memory" jsonschema:"required"`                                              // Memory, such as 256MiB.
+	Pin    bool          `yaml:"pin" jsonschema:"default=false"`                                            // Give each instance CPUs of its own, whatever servers.pinning says.
+	Price  float64       `yaml:"price" jsonschema:"exclusiveMinimum=0"`                                     // Of one instance, in any one currency and span of time; what mode model with the objective price adds up.
 }
 
 // vitrine is the flavor as the rest of the product knows it.
@@ -101,15 +102,15 @@ func (f Flavor) vitrine() vitrine.Flavor {
 
 // Servers says where instances run, and how.
 type Servers struct {
-	Substrate     OneOrMany[string]        `yaml:"substrate" jsonschema_extras:"default=process"` // What instances run as.
-	Fabric        OneOrMany[string]        `yaml:"fabric" jsonschema_extras:"default=auto"`       // How they are wired to each other.
-	Pinning       OneOrMany[Switch]        `yaml:"pinning" jsonschema_extras:"default=off"`       // On: each instance is bound to CPUs of its own; off: it floats over all of the function's CPUs.
-	CFSPeriod     OneOrMany[time.Duration] `yaml:"cfs_period" jsonschema_extras:"default=20ms"`   // Period of the CPU quota, 1ms to 1s; an instance that has spent its quota stalls to the end of it.
-	KeepAwake     OneOrMany[Switch]        `yaml:"keep_awake" jsonschema_extras:"default=off"`    // On: the function's CPUs never go idle, as with idle=poll: waking an idle (virtual) CPU costs a function that has little to do more per call.
-	CPUs          CPUs                     `yaml:"cpus"`                                          // CPUs reserved for the function; all but the generator's unless said.
-	GeneratorCPUs CPUs                     `yaml:"generator_cpus"`                                // CPUs of the load generator; the first CPU unless said.
+	Substrate     document.OneOrMany[string]          `yaml:"substrate" jsonschema_extras:"default=process"` // What instances run as.
+	Fabric        document.OneOrMany[string]          `yaml:"fabric" jsonschema_extras:"default=auto"`       // How they are wired to each other.
+	Pinning       document.OneOrMany[document.Switch] `yaml:"pinning" jsonschema_extras:"default=off"`       // On: each instance is bound to CPUs of its own; off: it floats over all of the function's CPUs.
+	CFSPeriod     document.OneOrMany[time.Duration]   `yaml:"cfs_period" jsonschema_extras:"default=20ms"`   // Period of the CPU quota, 1ms to 1s; an instance that has spent its quota stalls to the end of it.
+	KeepAwake     document.OneOrMany[document.Switch] `yaml:"keep_awake" jsonschema_extras:"default=off"`    // On: the function's CPUs never go idle, as with idle=poll: waking an idle (virtual) CPU costs a function that has little to do more per call.
+	CPUs          document.CPUs                       `yaml:"cpus"`                                          // CPUs reserved for the function; all but the generator's unless said.
+	GeneratorCPUs document.CPUs                       `yaml:"generator_cpus"`                                // CPUs of the load generator; the first CPU unless said.
 
-	Parts map[string]Node `yaml:",inline" jsonschema:"-"` // by back end: its own part
+	Parts map[string]document.Node `yaml:",inline" jsonschema:"-"` // by back end: its own part
 }
 
 // DefaultSubstrate runs instances as processes of this host.
@@ -121,11 +122,11 @@ const DefaultCFSPeriod = 20 * time.Millisecond
 
 func defaultServers() Servers {
 	return Servers{
-		Substrate: OneOrMany[string]{DefaultSubstrate},
-		Fabric:    OneOrMany[string]{"auto"},
-		Pinning:   OneOrMany[Switch]{false},
-		CFSPeriod: OneOrMany[time.Duration]{DefaultCFSPeriod},
-		KeepAwake: OneOrMany[Switch]{false},
+		Substrate: document.OneOrMany[string]{DefaultSubstrate},
+		Fabric:    document.OneOrMany[string]{"auto"},
+		Pinning:   document.OneOrMany[document.Switch]{false},
+		CFSPeriod: document.OneOrMany[time.Duration]{DefaultCFSPeriod},
+		KeepAwake: document.OneOrMany[document.Switch]{false},
 	}
 }
 
@@ -189,53 +190,51 @@ func (m *Mode) UnmarshalYAML(n *yaml.Node) error {
 
 // A Limit bounds what scalable components are given together; 0 does not bind.
 type Limit struct {
-	VCPUs  float64 `yaml:"vcpus" jsonschema:"exclusiveMinimum=0"` // CPUs, as a decimal.
-	Memory Size    `yaml:"memory"`                                // Memory, such as 2GiB.
+	VCPUs  float64       `yaml:"vcpus" jsonschema:"exclusiveMinimum=0"` // CPUs, as a decimal.
+	Memory document.Size `yaml:"memory"`                                // Memory, such as 2GiB.
 }
 
 // LoadDeployment reads and checks the file at path: first its form, then, once
 // that is right, its meaning. Whatever the user must mend is a
 // *vitrine.BadInput, or several joined.
 func LoadDeployment(path string, known Known) (*Deployment, error) {
-	raw, err := readFile(path)
+	file, err := document.Read(path, anyKind)
 	if err != nil {
 		return nil, err
 	}
-	return ParseDeployment(path, raw, known)
+	return readDeployment(file, known)
 }
 
 // ParseDeployment is LoadDeployment of bytes that were already read; paths in
 // it start from path's folder.
 func ParseDeployment(path string, raw []byte, known Known) (*Deployment, error) {
+	file, err := document.Parse(path, raw, anyKind)
+	if err != nil {
+		return nil, err
+	}
+	return readDeployment(file, known)
+}
+
+func readDeployment(file document.File, known Known) (*Deployment, error) {
 	schema, err := deploymentSchema(known)
 	if err != nil {
 		return nil, err
 	}
-	c, err := compile(schema)
+	compiled, err := document.Compile(schema, formats()...)
 	if err != nil {
 		return nil, err
 	}
-	return parseDeployment(path, raw, c)
+	return decodeDeployment(file, compiled)
 }
 
-func parseDeployment(path string, raw []byte, c *checker) (*Deployment, error) {
-	file, err := newFile(path, raw)
-	if err != nil {
-		return nil, err
-	}
-	root, err := parse(path, raw)
-	if err != nil {
-		return nil, err
-	}
-	if err := root.check(c); err != nil {
-		return nil, err
-	}
+func decodeDeployment(file document.File, schema *document.Schema) (*Deployment, error) {
+	root := file.Root()
 	d := &Deployment{File: file, Servers: defaultServers()}
-	if err := root.decode(d); err != nil {
+	if err := schema.Decode(root, d); err != nil {
 		return nil, err
 	}
 	for name := range d.Servers.Parts {
-		d.Servers.Parts[name] = root.sub("servers", name)
+		d.Servers.Parts[name] = root.Sub("servers", name)
 	}
 	if err := checkDeployment(root, d); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"vitrine/document"
 )
 
 // seed adds every file of testdata whose name matches.
@@ -31,12 +33,19 @@ func FuzzDeployment(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c, err := compile(schema)
+	c, err := document.Compile(schema, formats()...)
 	if err != nil {
 		f.Fatal(err)
 	}
+	read := func(raw []byte) (*Deployment, error) {
+		file, err := document.Parse("testdata/good/fuzz.yaml", raw, anyKind)
+		if err != nil {
+			return nil, err
+		}
+		return decodeDeployment(file, c)
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		d, err := parseDeployment("testdata/good/fuzz.yaml", raw, c)
+		d, err := read(raw)
 		if err != nil {
 			onlyBadInput(t, err)
 			return
@@ -62,7 +71,7 @@ func FuzzDeployment(f *testing.F) {
 				t.Errorf("%s takes %v of %v", s, r, d.Total(s))
 			}
 		}
-		again, err := parseDeployment("testdata/good/fuzz.yaml", raw, c)
+		again, err := read(raw)
 		if err != nil || again.Digest != d.Digest {
 			t.Errorf("read again: %v", err)
 		}
@@ -76,12 +85,19 @@ func FuzzWorkload(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c, err := compile(schema)
+	c, err := document.Compile(schema, formats()...)
 	if err != nil {
 		f.Fatal(err)
 	}
+	read := func(raw []byte) (*Workload, error) {
+		file, err := document.Parse("testdata/good/fuzz.yaml", raw, anyKind)
+		if err != nil {
+			return nil, err
+		}
+		return decodeWorkload(file, c, known())
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		w, err := parseWorkload("testdata/good/fuzz.yaml", raw, c, known())
+		w, err := read(raw)
 		if err != nil {
 			onlyBadInput(t, err)
 			return

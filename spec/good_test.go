@@ -2,7 +2,6 @@ package spec
 
 import (
 	"errors"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,12 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"vitrine"
+	"vitrine/document"
 )
 
 // docker stands for a back end's own part.
 type docker struct {
-	Network string `yaml:"network" jsonschema:"enum=host,enum=none"`
-	Memory  Size   `yaml:"memory"`
+	Network string        `yaml:"network" jsonschema:"enum=host,enum=none"`
+	Memory  document.Size `yaml:"memory"`
 }
 
 type sip struct {
@@ -47,7 +47,7 @@ func load(t *testing.T, name string) *Deployment {
 
 func TestDeploymentInYAMLAndJSON(t *testing.T) {
 	y, j := load(t, "ims.yaml"), load(t, "ims.json")
-	if diff := cmp.Diff(y, j, cmpopts.IgnoreTypes(File{}), cmp.Comparer(func(a, b Node) bool {
+	if diff := cmp.Diff(y, j, cmpopts.IgnoreTypes(document.File{}), cmp.Comparer(func(a, b document.Node) bool {
 		x, errX := a.Strings()
 		y, errY := b.Strings()
 		return errX == nil && errY == nil && cmp.Equal(x, y)
@@ -73,7 +73,7 @@ func TestDeploymentFields(t *testing.T) {
 		{"not scalable", homer.Scalable, false},
 		{"vitrine stays as it is", bono.Command[0], "vitrine"},
 		{"arguments are text", bono.Command[8], "50"},
-		{"environment is text", bono.Environment, Strings{"GOGC": "200", "DEBUG": "false", "REALM": "${ADDRESS}"}},
+		{"environment is text", bono.Environment, document.Strings{"GOGC": "200", "DEBUG": "false", "REALM": "${ADDRESS}"}},
 		{"a program with a slash is resolved", homer.Command, Args{here + "/homer.sh"}},
 		{"the program of a check is resolved", homer.Ready.Command, Args{here + "/homer.sh", "--check"}},
 		{"the time to get ready", bono.Ready.Timeout, 10 * time.Second},
@@ -82,8 +82,8 @@ func TestDeploymentFields(t *testing.T) {
 		{"no cluster", bono.Cluster == nil, true},
 		{"a cluster", *d.Component("sprout").Cluster, Cluster{"PEERS", "cluster"}},
 		{"flavor", d.Flavors[2], Flavor{Name: "large", VCPUs: 0.3, Memory: 1 << 30, Pin: true}},
-		{"CPUs", d.Servers.CPUs, CPUs{1, 2, 3}},
-		{"the generator's CPUs", d.Servers.GeneratorCPUs, CPUs{0}},
+		{"CPUs", d.Servers.CPUs, document.CPUs{1, 2, 3}},
+		{"the generator's CPUs", d.Servers.GeneratorCPUs, document.CPUs{0}},
 		{"scripts are resolved", d.Install[0], Install{"sprout", here + "/install.sh", 90 * time.Second}},
 		{"counts", d.Counts, map[string]Count{"homer": {2, 2}, "sprout": {0, 4}}},
 		{"mode", d.Mode, Mode{Name: Directed, Scaling: ScaleUp, ScaleOn: vitrine.CPU, Objective: MostCapacity, Limit: Limit{0.6, 4 << 30}, Reach: 300}},
@@ -110,7 +110,7 @@ flavors: [{name: small, vcpus: 1, memory: 1GB}], mode: {name: custom, sizes: [a1
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Servers{Substrate: []string{"process"}, Fabric: []string{"auto"}, Pinning: []Switch{false}, CFSPeriod: []time.Duration{20 * time.Millisecond}, KeepAwake: []Switch{false}}
+	want := Servers{Substrate: []string{"process"}, Fabric: []string{"auto"}, Pinning: []document.Switch{false}, CFSPeriod: []time.Duration{20 * time.Millisecond}, KeepAwake: []document.Switch{false}}
 	if diff := cmp.Diff(want, d.Servers); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
 	}
@@ -216,46 +216,11 @@ func TestNode(t *testing.T) {
 	if err := d.Servers.Parts["process"].Decode(&into); err != nil || into.Memory != 7 {
 		t.Errorf("the zero Node decodes to %+v, %v", into, err)
 	}
-	if m, err := (Node{}).Strings(); err != nil || m != nil {
+	if m, err := (document.Node{}).Strings(); err != nil || m != nil {
 		t.Errorf("the zero Node as text is %v, %v", m, err)
 	}
 	if got := part.BadInput("x", "y", "network").Error(); got != "testdata/good/ims.yaml:45:21: x: y" {
 		t.Error(got)
-	}
-}
-
-// Duration is a back end's own, as a Duration that JSON shows as text is.
-type Duration time.Duration
-
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = Duration(parsed)
-	return err
-}
-
-func TestNodeText(t *testing.T) {
-	var into struct {
-		Timeout Duration
-		Address netip.Addr
-	}
-	part := func(text string) Node {
-		n, err := parse("x.yaml", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	if err := part("{timeout: 3s, address: 127.0.0.1}").Decode(&into); err != nil || into.Timeout != Duration(3*time.Second) || !into.Address.IsLoopback() {
-		t.Errorf("got %+v, %v", into, err)
-	}
-	for text, want := range map[string]string{
-		"{timeout: 3}":     "x.yaml:1:11: timeout is 3: want text such as \"3s\"",
-		"{timeout: later}": "x.yaml:1:11: timeout is \"later\": want a number with ms, s, m or h, such as 500ms",
-		"{address: here}":  "x.yaml:1:1: ParseAddr",
-	} {
-		if err := part(text).Decode(&into); !vitrine.IsBadInput(err) || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", text, err, want)
-		}
 	}
 }
 
@@ -286,7 +251,7 @@ func TestGenerator(t *testing.T) {
 func TestFileErrors(t *testing.T) {
 	folder := t.TempDir()
 	big := filepath.Join(folder, "big.yaml")
-	if err := os.WriteFile(big, make([]byte, MaxFile+1), 0o600); err != nil {
+	if err := os.WriteFile(big, make([]byte, document.MaxFile+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

@@ -3,6 +3,8 @@ package spec
 import (
 	"strings"
 	"time"
+
+	"vitrine/document"
 )
 
 // A Choice is one value of each of the servers' options.
@@ -48,9 +50,9 @@ func (s Servers) varied(c Choice) string {
 		value  string
 	}{
 		{"fabric", len(s.Fabric), c.Fabric},
-		{"pinning", len(s.Pinning), Switch(c.Pinning).String()},
+		{"pinning", len(s.Pinning), document.Switch(c.Pinning).String()},
 		{"cfs_period", len(s.CFSPeriod), c.CFSPeriod.String()},
-		{"keep_awake", len(s.KeepAwake), Switch(c.KeepAwake).String()},
+		{"keep_awake", len(s.KeepAwake), document.Switch(c.KeepAwake).String()},
 	} {
 		if o.values > 1 {
 			options = append(options, o.name+"="+o.value)

@@ -1,21 +1,17 @@
 package spec
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/invopop/jsonschema"
-	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"vitrine"
+	"vitrine/document"
 )
 
 // The schemas as they are published: generated from the types of this package
@@ -43,18 +39,7 @@ func Schema(kind string, known Known) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return indented(s)
-}
-
-func indented(s *jsonschema.Schema) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(s); err != nil {
-		return nil, fmt.Errorf("write schema: %w", err)
-	}
-	return b.Bytes(), nil
+	return document.Indent(s)
 }
 
 func deploymentSchema(known Known) (*jsonschema.Schema, error) {
@@ -76,18 +61,18 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 			if branch.Items != nil {
 				branch = branch.Items
 			}
-			for _, name := range names(back) {
+			for _, name := range slices.Sorted(maps.Keys(back)) {
 				branch.Enum = append(branch.Enum, name)
 			}
 		}
-		for _, name := range names(back) {
+		for _, name := range slices.Sorted(maps.Keys(back)) {
 			if back[name] == nil && option == "fabric" {
 				continue // most have no options; a substrate's part may be there, and empty
 			}
 			servers.Properties.Set(name, part(back[name], "Options of "+name+"."))
 		}
 	}
-	for _, name := range names(known.Servers) {
+	for _, name := range slices.Sorted(maps.Keys(known.Servers)) {
 		servers.Properties.Set(name, part(known.Servers[name], "Options of "+name+"."))
 	}
 	if known.Substrates != nil && known.Fabrics != nil {
@@ -101,17 +86,17 @@ func workloadSchema(known Known) (*jsonschema.Schema, error) {
 	if err := json.Unmarshal(publishedWorkload, s); err != nil {
 		return nil, fmt.Errorf("read the published schema: %w", err)
 	}
-	for _, name := range names(known.Generators) {
+	for _, name := range slices.Sorted(maps.Keys(known.Generators)) {
 		s.AllOf = append(s.AllOf, when("generator", name, properties("parameters", part(known.Generators[name], "Parameters of "+name+"."))))
 	}
 	if known.Generators != nil {
 		// A script is told its parameters as text.
 		builtIn := &jsonschema.Schema{Properties: properties("generator", &jsonschema.Schema{}).Properties}
-		for _, name := range names(known.Generators) {
+		for _, name := range slices.Sorted(maps.Keys(known.Generators)) {
 			generator, _ := builtIn.Properties.Get("generator")
 			generator.Enum = append(generator.Enum, name)
 		}
-		s.AllOf = append(s.AllOf, &jsonschema.Schema{If: builtIn, Else: properties("parameters", Strings{}.shape())})
+		s.AllOf = append(s.AllOf, &jsonschema.Schema{If: builtIn, Else: properties("parameters", document.Strings{}.JSONSchema())})
 	}
 	return s, nil
 }
@@ -135,27 +120,14 @@ func part(of any, description string) *jsonschema.Schema {
 	if of == nil {
 		of = struct{}{}
 	}
-	s := reflectPart(of)
-	s.Version, s.Description = "", description
+	s := document.SchemaOf(of)
+	s.Description = description
 	return s
 }
 
-// reflectPart is the schema of one type, whole in itself.
-func reflectPart(of any) *jsonschema.Schema {
-	r := reflector()
-	r.DoNotReference = true
-	return formatted(r.ReflectFromType(reflect.TypeOf(of)))
-}
-
-// reflectFile is the schema of a file, one definition per type. Comments, by
-// type and field, become descriptions.
+// reflectFile is the schema of a file of this package.
 func reflectFile(of any, title string, comments map[string]string) *jsonschema.Schema {
-	r := reflector()
-	r.ExpandedStruct = true
-	r.CommentMap = comments
-	s := formatted(refined(r.ReflectFromType(reflect.TypeOf(of))))
-	s.Title = title
-	return s
+	return refined(document.FileSchema(of, title, comments, formats()...))
 }
 
 // reflectProfile is the schema of what vitrine.ParseProfile reads.
@@ -168,27 +140,6 @@ func reflectProfile(comments map[string]string) *jsonschema.Schema {
 	return s
 }
 
-func reflector() *jsonschema.Reflector {
-	return &jsonschema.Reflector{
-		Anonymous:                  true,
-		FieldNameTag:               "yaml",
-		KeyNamer:                   strings.ToLower, // as yaml does to fields without a tag
-		RequiredFromJSONSchemaTags: true,
-		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			if t.Name() == "Duration" && t.ConvertibleTo(reflect.TypeFor[time.Duration]()) { // time's, and back ends' own
-				return &jsonschema.Schema{Type: "string", Format: "whole-duration", Examples: []any{"3s"}}
-			}
-			if s, ok := reflect.Zero(t).Interface().(shaped); ok {
-				return s.shape()
-			}
-			if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-				return &jsonschema.Schema{Type: "string"}
-			}
-			return nil
-		},
-	}
-}
-
 // refined adds to the deployment's schema what tags cannot say.
 func refined(s *jsonschema.Schema) *jsonschema.Schema {
 	component := s.Definitions["Component"]
@@ -199,7 +150,7 @@ func refined(s *jsonschema.Schema) *jsonschema.Schema {
 	ports, _ := component.Properties.Get("ports")
 	keyed(ports, "name", &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "65535"})
 	environment, _ := component.Properties.Get("environment")
-	keyed(environment, "environment-name", scalar())
+	keyed(environment, "environment-name", document.Strings{}.JSONSchema().AdditionalProperties)
 	s.Definitions["Dependency"].DependentRequired = map[string][]string{"as": {"port"}, "port": {"as"}}
 	s.Definitions["Ready"].OneOf = required("tcp", "sip", "http", "command")
 	s.Definitions["Servers"].AdditionalProperties = &jsonschema.Schema{Type: "object"}
@@ -231,9 +182,9 @@ func required(fields ...string) (all []*jsonschema.Schema) {
 
 // keyed makes s a mapping from text of the format to values.
 func keyed(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
-	for _, f := range formats() {
-		if f.name == format {
-			s.PatternProperties = map[string]*jsonschema.Schema{f.pattern: values}
+	for _, f := range append(document.Formats(), formats()...) {
+		if f.Name == format {
+			s.PatternProperties = map[string]*jsonschema.Schema{f.Pattern: values}
 		}
 	}
 	s.AdditionalProperties = jsonschema.FalseSchema
@@ -250,92 +201,13 @@ func only(mode *jsonschema.Schema, name string, fields ...string) *jsonschema.Sc
 	return s
 }
 
-// formatted gives every named format its pattern, for readers that do not know
-// the name.
-func formatted(s *jsonschema.Schema) *jsonschema.Schema {
-	if s == nil {
-		return nil
+// formats are the kinds of text that only deployments and workloads have.
+func formats() []document.Format {
+	return []document.Format{
+		{Name: "vnf-name", Pattern: `^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`, Want: "want letters, digits, spaces, dots, dashes and underscores, at most 64"},
+		{Name: "short-name", Pattern: `^[a-z]{1,8}$`, Want: "want one to eight lower-case letters, such as sp"},
+		{Name: "variable", Pattern: `^[A-Z_][A-Z0-9_]*$`, Want: "want capital letters, digits and underscores, such as SPROUT"},
+		{Name: "environment-name", Pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, Want: "want letters, digits and underscores, no digit first"},
+		{Name: "unit", Pattern: `^[^\x00-\x20"',;][^\x00-\x1f"',;]{0,31}$`, Want: "want a unit such as calls/s, without quotes, commas and semicolons"},
 	}
-	for _, f := range formats() {
-		if s.Format == f.name {
-			s.Pattern = f.pattern
-		}
-	}
-	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf} {
-		for _, each := range list {
-			formatted(each)
-		}
-	}
-	for _, each := range s.Definitions {
-		formatted(each)
-	}
-	for _, each := range []*jsonschema.Schema{s.Items, s.AdditionalProperties} {
-		formatted(each)
-	}
-	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
-		formatted(p.Value)
-	}
-	return s
-}
-
-// A checker is a schema that is ready to check values, and its own JSON, to
-// look up what it allows.
-type checker struct {
-	schema *validator.Schema
-	json   any
-}
-
-// where is the name under which a schema is compiled; it is never fetched.
-const where = "vitrine:///schema.json"
-
-func compile(s *jsonschema.Schema) (*checker, error) {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("write schema: %w", err)
-	}
-	value, err := validator.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("read schema: %w", err)
-	}
-	c := validator.NewCompiler()
-	c.AssertFormat()
-	for _, f := range formats() {
-		c.RegisterFormat(&validator.Format{Name: f.name, Validate: f.check()})
-	}
-	if err := c.AddResource(where, value); err != nil {
-		return nil, fmt.Errorf("add schema: %w", err)
-	}
-	schema, err := c.Compile(where)
-	if err != nil {
-		return nil, fmt.Errorf("compile schema: %w", err)
-	}
-	return &checker{schema: schema, json: value}, nil
-}
-
-// check says whether a value is text of the format; what is no text is for the
-// schema's type to refuse.
-func (f format) check() func(any) error {
-	pattern := f.regexp()
-	return func(v any) error {
-		s, ok := v.(string)
-		if ok && (!pattern.MatchString(s) || f.parse != nil && f.parse(s) != nil) {
-			return errors.New(f.want)
-		}
-		return nil
-	}
-}
-
-// at is the part of the schema's JSON that a location from the validator leads
-// to (a JSON pointer, RFC 6901).
-func (c *checker) at(location string) map[string]any {
-	_, pointer, _ := strings.Cut(location, "#")
-	at := c.json
-	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if token == "" {
-			continue
-		}
-		at = step(at, unescape(token))
-	}
-	m, _ := at.(map[string]any)
-	return m
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/document"
 )
 
 // Component finds a component by its name; nil when there is none.
@@ -174,7 +175,7 @@ func (d *Deployment) checkSizing(s vitrine.Sizing) *vitrine.BadInput {
 	}
 	for _, p := range s {
 		if !slices.Contains(shorts, p.Short) {
-			return bad("names "+p.Short, choose(p.Short, shorts))
+			return bad("names "+p.Short, document.Choose(p.Short, shorts))
 		}
 		if _, ok := d.Flavor(p.Initial); !ok {
 			return bad(fmt.Sprintf("names flavor %c", p.Initial), "allowed: "+strings.Join(initials, ", "))

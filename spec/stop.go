@@ -2,15 +2,16 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	"go.yaml.in/yaml/v3"
 
 	"vitrine"
+	"vitrine/document"
 )
 
 // stopVariables are what a stop expression may use, all doubles: an outcome's
@@ -43,8 +44,8 @@ const stopCost = 100_000
 
 // compileStop compiles a stop expression (CEL) to a condition on an outcome. An
 // expression that fails on an outcome, as int(0.0 / 0.0) does, does not hold of it.
-func compileStop(n Node) (func(vitrine.Outcome) bool, error) {
-	variables := names(stopVariables(vitrine.Outcome{}))
+func compileStop(n document.Node, expression string) (func(vitrine.Outcome) bool, error) {
+	variables := slices.Sorted(maps.Keys(stopVariables(vitrine.Outcome{})))
 	options := []cel.EnvOption{cel.CrossTypeNumericComparisons(true), cel.ClearMacros(), cel.ParserExpressionSizeLimit(4096), cel.ParserRecursionLimit(64)}
 	for _, name := range variables {
 		options = append(options, cel.Variable(name, cel.DoubleType))
@@ -53,7 +54,7 @@ func compileStop(n Node) (func(vitrine.Outcome) bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the environment of stop: %w", err)
 	}
-	parsed, issues := env.Parse(n.node.Value)
+	parsed, issues := env.Parse(expression)
 	if issues.Err() != nil {
 		return nil, stopError(n, issues, variables)
 	}
@@ -98,7 +99,7 @@ func onlyDoubles(parsed *cel.Ast) {
 
 // stopError reports all that CEL finds wrong, at the place inside the
 // expression where the file shows it as it is.
-func stopError(n Node, issues *cel.Issues, variables []string) error {
+func stopError(n document.Node, issues *cel.Issues, variables []string) error {
 	want := "want a condition in CEL, such as scr / icr < 0.8, of doubles: " + strings.Join(variables, ", ")
 	var errs []*vitrine.BadInput
 	for i, issue := range issues.Errors() {
@@ -106,16 +107,12 @@ func stopError(n Node, issues *cel.Issues, variables []string) error {
 		if i > 0 {
 			want = "" // once is enough
 		}
-		bad := n.BadInput("stop: "+message, want)
-		plain := n.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && !strings.ContainsAny(n.node.Value, "\n\\\"'")
-		if plain && issue.Location.Line() == 1 {
-			bad.Column += issue.Location.Column()
-			if n.node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-				bad.Column++
-			}
-		}
-		errs = append(errs, bad)
+		errs = append(errs, n.BadText("stop: "+message, want, issue.Location.Line(), issue.Location.Column()))
 	}
 	errs = slices.CompactFunc(errs, func(a, b *vitrine.BadInput) bool { return *a == *b })
-	return join(errs)
+	all := document.Errors{Node: n}
+	for _, bad := range errs {
+		all.Add(bad)
+	}
+	return all.Join()
 }

@@ -2,19 +2,24 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
+	"github.com/invopop/jsonschema"
+
 	"vitrine"
+	"vitrine/document"
 )
 
 // A Workload says what drives the function, at which rates and for how long
 // (NFV-VITAL, section III, "VNF Workload Generator").
 type Workload struct {
-	File `yaml:"-"`
+	document.File `yaml:"-"`
 
 	Generator  string        `yaml:"generator" jsonschema:"required,minLength=1"`                                       // A built-in generator, or the path of an executable from the file's folder.
-	Parameters Node          `yaml:"parameters"`                                                                        // The generator's own; a script is told them as text.
+	Parameters document.Node `yaml:"parameters"`                                                                        // The generator's own; a script is told them as text.
 	Unit       string        `yaml:"unit" jsonschema:"format=unit,default=calls/s"`                                     // What a rate counts.
 	Range      Range         `yaml:"range" jsonschema:"required"`                                                       // Lowest and highest rate offered.
 	Increase   float64       `yaml:"increase" jsonschema:"exclusiveMinimum=0"`                                          // Of search ramp: step from rate to rate; of bisect: the resolution at which it ends, 2% unless said.
@@ -51,6 +56,12 @@ func (r Range) Min() float64 { return r[0] }
 // Max is the highest rate.
 func (r Range) Max() float64 { return r[1] }
 
+// JSONSchema is the schema of a list of two rates above 0.
+func (Range) JSONSchema() *jsonschema.Schema {
+	two := uint64(2)
+	return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "number", ExclusiveMinimum: "0"}, MinItems: &two, MaxItems: &two}
+}
+
 // maxRates bounds the rates of a ramp: a plan with more is a typing error.
 const maxRates = 10_000
 
@@ -61,44 +72,42 @@ func (w *Workload) StopWhen() func(vitrine.Outcome) bool { return w.stop }
 // LoadWorkload reads and checks the file at path. Whatever the user must mend is
 // a *vitrine.BadInput, or several joined.
 func LoadWorkload(path string, known Known) (*Workload, error) {
-	raw, err := readFile(path)
+	file, err := document.Read(path, anyKind)
 	if err != nil {
 		return nil, err
 	}
-	return ParseWorkload(path, raw, known)
+	return readWorkload(file, known)
 }
 
 // ParseWorkload is LoadWorkload of bytes that were already read; paths in it
 // start from path's folder.
 func ParseWorkload(path string, raw []byte, known Known) (*Workload, error) {
+	file, err := document.Parse(path, raw, anyKind)
+	if err != nil {
+		return nil, err
+	}
+	return readWorkload(file, known)
+}
+
+func readWorkload(file document.File, known Known) (*Workload, error) {
 	schema, err := workloadSchema(known)
 	if err != nil {
 		return nil, err
 	}
-	c, err := compile(schema)
+	compiled, err := document.Compile(schema, formats()...)
 	if err != nil {
 		return nil, err
 	}
-	return parseWorkload(path, raw, c, known)
+	return decodeWorkload(file, compiled, known)
 }
 
-func parseWorkload(path string, raw []byte, c *checker, known Known) (*Workload, error) {
-	file, err := newFile(path, raw)
-	if err != nil {
-		return nil, err
-	}
-	root, err := parse(path, raw)
-	if err != nil {
-		return nil, err
-	}
-	if err := root.check(c); err != nil {
-		return nil, err
-	}
+func decodeWorkload(file document.File, schema *document.Schema, known Known) (*Workload, error) {
+	root := file.Root()
 	w := &Workload{File: file, Unit: "calls/s", Repeat: 1, Settle: time.Second, Thresholds: []float64{0.9}, Search: Adaptive}
-	if err := root.decode(w); err != nil {
+	if err := schema.Decode(root, w); err != nil {
 		return nil, err
 	}
-	w.Parameters = root.sub("parameters")
+	w.Parameters = root.Sub("parameters")
 	if err := w.check(root, known); err != nil {
 		return nil, err
 	}
@@ -106,57 +115,57 @@ func parseWorkload(path string, raw []byte, c *checker, known Known) (*Workload,
 }
 
 // check is for what the schema cannot say.
-func (w *Workload) check(root Node, known Known) error {
-	c := meaning{Node: root}
+func (w *Workload) check(root document.Node, known Known) error {
+	c := document.Errors{Node: root}
 	low, high := w.Range.Min(), w.Range.Max()
 	switch {
 	case low > high:
-		c.bad(fmt.Sprintf("range ends at %g, below its start %g", high, low), "want [lowest, highest]", "range")
+		c.Bad(fmt.Sprintf("range ends at %g, below its start %g", high, low), "want [lowest, highest]", "range")
 	case w.Increase > 0 && math.Floor((high-low)/w.Increase) >= maxRates:
-		c.bad(fmt.Sprintf("increase %g makes more than %d rates from %g to %g", w.Increase, maxRates, low, high), "want a larger step", "increase")
+		c.Bad(fmt.Sprintf("increase %g makes more than %d rates from %g to %g", w.Increase, maxRates, low, high), "want a larger step", "increase")
 	}
 	w.checkSearch(&c)
 	for i := 1; i < len(w.Thresholds); i++ {
 		if w.Thresholds[i] >= w.Thresholds[i-1] {
-			c.bad(fmt.Sprintf("thresholds[%d] is %g, after %g", i, w.Thresholds[i], w.Thresholds[i-1]), "want them descending", "thresholds", i)
+			c.Bad(fmt.Sprintf("thresholds[%d] is %g, after %g", i, w.Thresholds[i], w.Thresholds[i-1]), "want them descending", "thresholds", i)
 		}
 	}
 	if _, builtIn := known.Generators[w.Generator]; !builtIn {
 		w.checkProgram(&c, known)
 	}
 	if w.Stop != "" {
-		stop, err := compileStop(root.sub("stop"))
+		stop, err := compileStop(root.Sub("stop"), w.Stop)
 		if err != nil {
-			c.add(err)
+			c.Add(err)
 		}
 		w.stop = stop
 	}
-	return join(c.errs)
+	return c.Join()
 }
 
 // checkSearch refuses what the search would not heed. increase may stay when a
 // ramp is changed to another search.
-func (w *Workload) checkSearch(c *meaning) {
+func (w *Workload) checkSearch(c *document.Errors) {
 	precise := w.Search == Adaptive || w.Search == MLR
 	switch {
 	case w.Search == Ramp && w.Increase == 0:
-		c.bad("search ramp has no increase", "give the step from rate to rate: increase", "search")
+		c.Bad("search ramp has no increase", "give the step from rate to rate: increase", "search")
 	case w.Stop != "" && precise:
-		c.bad(fmt.Sprintf("stop belongs to search ramp, this is %s", w.Search), "leave stop away, or say search: ramp", "stop")
+		c.Bad(fmt.Sprintf("stop belongs to search ramp, this is %s", w.Search), "leave stop away, or say search: ramp", "stop")
 	}
 	if w.Search == MLR && w.Range.Min() == w.Range.Max() {
-		c.bad(fmt.Sprintf("range of one rate, %g, for search mlr", w.Range.Max()), "give it a lowest and a highest rate, or say search: ramp", "range")
+		c.Bad(fmt.Sprintf("range of one rate, %g, for search mlr", w.Range.Max()), "give it a lowest and a highest rate, or say search: ramp", "range")
 	}
 	if w.Precision != 0 && !precise {
-		c.bad(fmt.Sprintf("precision belongs to searches adaptive and mlr, this is %s", w.Search), "leave it away: increase is what "+w.Search+" is precise to", "precision")
+		c.Bad(fmt.Sprintf("precision belongs to searches adaptive and mlr, this is %s", w.Search), "leave it away: increase is what "+w.Search+" is precise to", "precision")
 	}
 	if w.Confidence != 0 && w.Search != Adaptive {
-		c.bad(fmt.Sprintf("confidence belongs to search adaptive, this is %s", w.Search), "leave it away: other intervals are of 95%", "confidence")
+		c.Bad(fmt.Sprintf("confidence belongs to search adaptive, this is %s", w.Search), "leave it away: other intervals are of 95%", "confidence")
 	}
 }
 
 // checkProgram checks a generator that is not built in.
-func (w *Workload) checkProgram(c *meaning, known Known) {
+func (w *Workload) checkProgram(c *document.Errors, known Known) {
 	path := w.Resolve(w.Generator)
 	why := executable(path)
 	if why == "" {
@@ -166,6 +175,6 @@ func (w *Workload) checkProgram(c *meaning, known Known) {
 	if known.Generators == nil && !isPath(w.Generator) {
 		return // may be one that the caller has not told of
 	}
-	c.bad(fmt.Sprintf("generator %s is not built in, and as a path %s", quote(w.Generator), why),
-		choose(w.Generator, names(known.Generators))+", or the path of an executable from the file's folder", "generator")
+	c.Bad(fmt.Sprintf("generator %s is not built in, and as a path %s", document.Quote(w.Generator), why),
+		document.Choose(w.Generator, slices.Sorted(maps.Keys(known.Generators)))+", or the path of an executable from the file's folder", "generator")
 }

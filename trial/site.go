@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/spec"
 	"vitrine/substrate"
@@ -15,11 +16,11 @@ import (
 // its explicit lists.
 type Backends struct {
 	// Substrate makes the choice's substrate; part is its own part of the deployment.
-	Substrate func(ctx context.Context, choice spec.Choice, part spec.Node) (substrate.Substrate, error)
+	Substrate func(ctx context.Context, choice spec.Choice, part document.Node) (substrate.Substrate, error)
 	// Host makes the substrate that the generator runs on.
 	Host func(ctx context.Context, choice spec.Choice) (substrate.Substrate, error)
 	// Fabric makes the choice's fabric; "auto" is the best this host can do.
-	Fabric func(ctx context.Context, choice spec.Choice, part spec.Node) (fabric.Fabric, error)
+	Fabric func(ctx context.Context, choice spec.Choice, part document.Node) (fabric.Fabric, error)
 	// Generator is the program of the workload's generator with its first arguments.
 	Generator func(name string) ([]string, error)
 	// Self is this very executable: what a command's program "vitrine" stands for.

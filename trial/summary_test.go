@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/search/size"
 	"vitrine/spec"
 )
@@ -18,8 +19,8 @@ func TestReasonOfTheChosenSize(t *testing.T) {
 		Flavors:    []spec.Flavor{{Name: "small", VCPUs: 1}},
 		Mode:       spec.Mode{Name: spec.Model, Objective: spec.FewestVCPUs, Reach: 300, ScaleOn: vitrine.CPU},
 	}
-	d.Servers.Fabric, d.Servers.Pinning = spec.OneOrMany[string]{"bridge"}, spec.OneOrMany[spec.Switch]{false}
-	d.Servers.CFSPeriod, d.Servers.KeepAwake = spec.OneOrMany[time.Duration]{spec.DefaultCFSPeriod}, spec.OneOrMany[spec.Switch]{false}
+	d.Servers.Fabric, d.Servers.Pinning = document.OneOrMany[string]{"bridge"}, document.OneOrMany[document.Switch]{false}
+	d.Servers.CFSPeriod, d.Servers.KeepAwake = document.OneOrMany[time.Duration]{spec.DefaultCFSPeriod}, document.OneOrMany[document.Switch]{false}
 	for _, order := range [][]string{{"process", "docker"}, {"docker", "process"}} {
 		d.Servers.Substrate = order
 		c := &campaign{Config: &Config{Deployment: d, Workload: &spec.Workload{}, CPUs: CPUs{Function: []int{0}}, Seed: 1}}

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/internal/netns"
@@ -260,11 +261,11 @@ func (c *campaign) backends() trial.Backends {
 		return process.New(process.Config{Run: c.run, Environ: os.Environ()})
 	}
 	return trial.Backends{
-		Substrate: func(ctx context.Context, o spec.Choice, _ spec.Node) (substrate.Substrate, error) {
+		Substrate: func(ctx context.Context, o spec.Choice, _ document.Node) (substrate.Substrate, error) {
 			return place(ctx, o)
 		},
 		Host: place,
-		Fabric: func(context.Context, spec.Choice, spec.Node) (fabric.Fabric, error) {
+		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
 			return bridge.New(bridge.Config{Run: c.run})
 		},
 	}
@@ -369,7 +370,7 @@ func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Em
 func TestEmulationIsMarked(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
 	plain := c.config.Backends.Substrate
-	c.config.Backends.Substrate = func(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
+	c.config.Backends.Substrate = func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
 		s, err := plain(ctx, o, part)
 		return emulated{s}, err
 	}
@@ -564,7 +565,7 @@ func TestKeepAwake(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.config.Backends.Self = self
-	c.config.Deployment.Servers.KeepAwake = spec.OneOrMany[spec.Switch]{true}
+	c.config.Deployment.Servers.KeepAwake = document.OneOrMany[document.Switch]{true}
 	spinning := map[int]bool{}
 	c.config.Observe = func(e trial.Event) {
 		if e.Kind != trial.TrialDone {
@@ -673,8 +674,8 @@ func TestSizesWithoutAPlaceAreNotChosen(t *testing.T) {
 	c.config.CPUs.Function = []int{0, 1}
 	d.Flavors[0].VCPUs = 0.4
 	d.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU}
-	for pinned, want := range map[spec.Switch]int{false: 6, true: 5} { // fr1s to fr3s, fr1m, fr2m, and fr4s
-		d.Servers.Pinning = spec.OneOrMany[spec.Switch]{pinned}
+	for pinned, want := range map[document.Switch]int{false: 6, true: 5} { // fr1s to fr3s, fr1m, fr2m, and fr4s
+		d.Servers.Pinning = document.OneOrMany[document.Switch]{pinned}
 		plan, err := trial.MakePlan(&c.config)
 		if err != nil || plan.MostSizings != want+1 {
 			t.Errorf("pinning %v: %+v, %v; want %d sizings, and one again", pinned, plan, err, want)

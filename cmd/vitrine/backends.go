@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric/impair"
 	"vitrine/internal/runstate"
 	"vitrine/load"
@@ -74,7 +75,7 @@ func (b *backends) forTrials() trial.Backends {
 		Substrate: b.substrate,
 		Host: func(ctx context.Context, o spec.Choice) (substrate.Substrate, error) {
 			o.Substrate = "process"
-			return b.substrate(ctx, o, spec.Node{})
+			return b.substrate(ctx, o, document.Node{})
 		},
 		Fabric: b.fabric,
 		Generator: func(name string) ([]string, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vitrine/document"
 	"vitrine/result"
 	"vitrine/spec"
 	"vitrine/trial"
@@ -87,7 +88,7 @@ func (a *app) load(deploymentPath, workloadPath, substrate string) (*trial.Confi
 		if err := oneOf("--substrate", substrate, substrateNames()); err != nil {
 			return nil, err
 		}
-		d.Servers.Substrate = spec.OneOrMany[string]{substrate}
+		d.Servers.Substrate = document.OneOrMany[string]{substrate}
 	}
 	if _, err := deploymentOptions(d); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/direct"
@@ -25,7 +26,7 @@ import (
 // A fabricKind is one way to wire instances.
 type fabricKind struct {
 	config any // the part servers.NAME of a deployment; nil: it has none
-	open   func(ctx context.Context, b *backends, part spec.Node) (fabric.Fabric, error)
+	open   func(ctx context.Context, b *backends, part document.Node) (fabric.Fabric, error)
 	check  func(ctx context.Context) []vitrine.Check // nil: every host has it
 }
 
@@ -49,7 +50,7 @@ func fabrics() map[string]fabricKind {
 // fill knows of the run, and what the user's file adds.
 func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check) fabricKind {
 	var none Config
-	return fabricKind{none, func(_ context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
+	return fabricKind{none, func(_ context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
 		var c Config
 		fill(&c, b)
 		if err := part.Decode(&c); err != nil {
@@ -63,11 +64,11 @@ func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill
 	}, check}
 }
 
-func openLoopback(_ context.Context, b *backends, _ spec.Node) (fabric.Fabric, error) {
+func openLoopback(_ context.Context, b *backends, _ document.Node) (fabric.Fabric, error) {
 	return loopback.New(loopback.Config{Run: b.run}), nil
 }
 
-func openOVS(ctx context.Context, b *backends, part spec.Node) (fabric.Fabric, error) {
+func openOVS(ctx context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
 	c := ovs.Config{Run: b.run, Logger: b.log}
 	if err := part.Decode(&c); err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func fabricName(name string) string {
 }
 
 // fabric makes the choice's fabric.
-func (b *backends) fabric(ctx context.Context, o spec.Choice, part spec.Node) (fabric.Fabric, error) {
+func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
 	kind, ok := fabrics()[fabricName(o.Fabric)]
 	if !ok {
 		return nil, oneOf("fabric", o.Fabric, fabricNames())
@@ -120,7 +121,7 @@ const impairPart = "impair"
 
 // impairment is what the parts want links, which are those of instances of the
 // components, to do to packets; nil: nothing.
-func impairment(parts map[string]spec.Node, components []string) (*impair.Config, error) {
+func impairment(parts map[string]document.Node, components []string) (*impair.Config, error) {
 	part, ok := parts[impairPart]
 	if !ok {
 		return nil, nil

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
-	"vitrine/spec"
 	"vitrine/trial"
 )
 
@@ -24,7 +24,7 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accelerator, err := b.acceleratorOf(t.Context(), "unikernel", spec.Node{})
+	accelerator, err := b.acceleratorOf(t.Context(), "unikernel", document.Node{})
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}

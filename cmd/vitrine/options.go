@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vitrine/document"
 	"vitrine/fabric/impair"
 	"vitrine/measure"
 	"vitrine/measure/chain"
@@ -17,10 +18,10 @@ import (
 // options is what the back ends of a run are told: in a campaign by its
 // deployment, in a measurement by a file. The zero value tells them nothing.
 type options struct {
-	path   string               // of the file; empty: there is none
-	specs  []result.Spec        // the file, as a manifest keeps it
-	folder string               // what relative paths start from; empty: there are none
-	parts  map[string]spec.Node // by back end
+	path   string                   // of the file; empty: there is none
+	specs  []result.Spec            // the file, as a manifest keeps it
+	folder string                   // what relative paths start from; empty: there are none
+	parts  map[string]document.Node // by back end
 	impair *impair.Config
 }
 
@@ -41,7 +42,7 @@ func (o *options) load(components []string) (measure.Options, error) {
 		return nil, nil
 	}
 	var err error
-	var file spec.File
+	var file document.File
 	if o.parts, file, err = spec.LoadOptions(o.path, known()); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric/host"
 	"vitrine/fabric/impair"
 	"vitrine/fabric/ovs"
@@ -29,7 +30,7 @@ import (
 type substrateKind struct {
 	config any // the part servers.NAME of a deployment
 	// open makes one for a run; the part may be the zero Node.
-	open func(ctx context.Context, b *backends, network string, part spec.Node) (place, error)
+	open func(ctx context.Context, b *backends, network string, part document.Node) (place, error)
 	// version is that of what the substrate drives; empty: it cannot be found out here.
 	version func(ctx context.Context) string
 	// machines says that instances are virtual machines, which run with an accelerator.
@@ -57,7 +58,7 @@ func substrates() map[string]substrateKind {
 func substrateNames() []string { return slices.Sorted(maps.Keys(substrates())) }
 
 // substrate makes the choice's substrate.
-func (b *backends) substrate(ctx context.Context, o spec.Choice, part spec.Node) (substrate.Substrate, error) {
+func (b *backends) substrate(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
 	kind, ok := substrates()[o.Substrate]
 	if !ok {
 		return nil, oneOf("substrate", o.Substrate, substrateNames())
@@ -73,7 +74,7 @@ func (b *backends) substrate(ctx context.Context, o spec.Choice, part spec.Node)
 	return b.applications(o.Substrate, p)
 }
 
-func openProcess(_ context.Context, b *backends, network string, part spec.Node) (place, error) {
+func openProcess(_ context.Context, b *backends, network string, part document.Node) (place, error) {
 	c := process.Config{Network: network, Run: b.run, Logger: b.log, Environ: os.Environ()}
 	if err := part.Decode(&c); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func openProcess(_ context.Context, b *backends, network string, part spec.Node)
 	return process.New(c)
 }
 
-func openDocker(ctx context.Context, b *backends, network string, part spec.Node) (place, error) {
+func openDocker(ctx context.Context, b *backends, network string, part document.Node) (place, error) {
 	c := dockerConfig()
 	c.Network, c.Folder, c.Run = network, b.folder, b.run
 	if err := part.Decode(&c); err != nil {
@@ -93,7 +94,7 @@ func openDocker(ctx context.Context, b *backends, network string, part spec.Node
 // dockerConfig is the engine that the environment names, as for the docker command.
 func dockerConfig() docker.Config { return docker.Config{Host: os.Getenv("DOCKER_HOST")} }
 
-func openQEMU(_ context.Context, b *backends, _ string, part spec.Node) (place, error) {
+func openQEMU(_ context.Context, b *backends, _ string, part document.Node) (place, error) {
 	cache, err := image.FindCache("", os.Getenv)
 	if err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func openQEMU(_ context.Context, b *backends, _ string, part spec.Node) (place, 
 	return qemu.New(c)
 }
 
-func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (place, error) {
+func openUnikernel(_ context.Context, b *backends, _ string, part document.Node) (place, error) {
 	cache, err := image.FindCache("", os.Getenv)
 	if err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func openUnikernel(_ context.Context, b *backends, _ string, part spec.Node) (pl
 
 // accelerators are what virtual machines run with, by those of the substrates that
 // have any. Where it cannot be found out none will start, and the trials say why.
-func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]spec.Node) map[string]string {
+func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]document.Node) map[string]string {
 	found := map[string]string{}
 	for _, of := range substrates {
 		name, err := b.acceleratorOf(ctx, of, parts[of])
@@ -139,7 +140,7 @@ func (b *backends) accelerators(ctx context.Context, substrates []string, parts 
 }
 
 // acceleratorOf is that of one substrate; empty: it has no virtual machines.
-func (b *backends) acceleratorOf(ctx context.Context, of string, part spec.Node) (name string, err error) {
+func (b *backends) acceleratorOf(ctx context.Context, of string, part document.Node) (name string, err error) {
 	if !substrates()[of].machines {
 		return "", nil
 	}
@@ -154,7 +155,7 @@ func (b *backends) acceleratorOf(ctx context.Context, of string, part spec.Node)
 // place opens a substrate that is not for a deployment, but to look at or to
 // clean. What this host does not have is a *vitrine.Unsupported.
 func (b *backends) place(ctx context.Context, name string) (place, error) {
-	return substrates()[name].open(ctx, b, process.NetworkAuto, spec.Node{})
+	return substrates()[name].open(ctx, b, process.NetworkAuto, document.Node{})
 }
 
 // substrateChecks say what this host has for a substrate.

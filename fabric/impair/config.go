@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/internal/runstate"
-	"vitrine/spec"
 )
 
 // Config is the part servers.impair of a deployment: what links do to packets,
@@ -39,7 +39,7 @@ const (
 
 // Read reads the part servers.impair of a deployment that has these components;
 // what cannot be is a *vitrine.BadInput with its place.
-func Read(part spec.Node, components []string) (Config, error) {
+func Read(part document.Node, components []string) (Config, error) {
 	var c Config
 	if err := part.Decode(&c); err != nil {
 		return c, err
@@ -57,7 +57,7 @@ func Read(part spec.Node, components []string) (Config, error) {
 
 // check checks the options and fills in what is not said. part is where they
 // come from, for errors.
-func (c *Config) check(part spec.Node) error {
+func (c *Config) check(part document.Node) error {
 	at := func(path ...string) func(field, found, want string) error {
 		return func(field, found, want string) error {
 			err := part.BadInput(field+": "+found, want, append(path, field)...)

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/loopback"
-	"vitrine/spec"
 )
 
 // read reads the part of a file.
@@ -21,11 +21,11 @@ func read(t *testing.T, text string) (Config, error) {
 	if err := os.WriteFile("deployment.yaml", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	node, _, err := spec.Read("deployment.yaml")
+	file, err := document.Read("deployment.yaml", "a deployment")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Read(node, []string{"bono", "sprout"})
+	return Read(file.Root(), []string{"bono", "sprout"})
 }
 
 func TestImpairConfigIsRead(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"sync"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/internal/netns"
-	"vitrine/spec"
 )
 
 // A Fabric is another one whose links are impaired.
@@ -80,7 +80,7 @@ func (f *Fabric) resolve() error {
 	if f.config.Logger == nil {
 		f.config.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := f.config.check(spec.Node{}); err != nil || f.config.By == Emulator {
+	if err := f.config.check(document.Node{}); err != nil || f.config.By == Emulator {
 		return err
 	}
 	err := hasNetem()

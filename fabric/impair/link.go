@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"vitrine/spec"
+	"vitrine/document"
 )
 
 // A Link is what happens to packets on what joins an instance to its fabric, in
@@ -20,7 +20,7 @@ type Link struct {
 	Loss    float64       `yaml:"loss" json:"loss,omitempty" jsonschema:"minimum=0,maximum=1"`                                       // Share of packets that is lost, each by itself.
 	Reorder float64       `yaml:"reorder" json:"reorder,omitempty" jsonschema:"minimum=0,maximum=1"`                                 // Share of packets that skip the delay and so overtake others.
 	Rate    Rate          `yaml:"rate" json:"rate,omitempty" jsonschema:"pattern=^[0-9]+([.][0-9]+)?[kmg]?bit$"`                     // Bits of frames a second, such as 100mbit; frames count from the Ethernet header to the end of the data, without FCS.
-	Queue   spec.Size     `yaml:"queue" json:"queue,omitempty"`                                                                      // Bytes that may wait for the rate, the packet under way among them; more are dropped at its tail. 50 ms of the rate unless said, and at least 15140.
+	Queue   document.Size `yaml:"queue" json:"queue,omitempty"`                                                                      // Bytes that may wait for the rate, the packet under way among them; more are dropped at its tail. 50 ms of the rate unless said, and at least 15140.
 	Way     string        `yaml:"way" json:"way,omitempty" jsonschema:"enum=both,enum=out,enum=in" jsonschema_extras:"default=both"` // Which packets: out are those that leave the instance, in those that come to it.
 }
 
@@ -67,7 +67,7 @@ func (l *Link) check(bad func(field, found, want string) error) error {
 		return bad("way", strconv.Quote(l.Way), "want both, out or in")
 	}
 	if l.Rate > 0 && l.Queue == 0 {
-		l.Queue = max(queueLeast, spec.Size(float64(l.Rate)/8*queueTime.Seconds()))
+		l.Queue = max(queueLeast, document.Size(float64(l.Rate)/8*queueTime.Seconds()))
 	}
 	return nil
 }

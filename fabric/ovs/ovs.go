@@ -17,10 +17,10 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runstate"
-	"vitrine/spec"
 )
 
 // The datapaths, by the names that users choose by.
@@ -56,7 +56,7 @@ type Config struct {
 	// read; the default is normal.
 	Rules string `yaml:"rules,omitempty" json:"rules,omitempty" jsonschema:"enum=normal,enum=flows"`
 	// CPUs are those that the switch's threads run on; the default is any.
-	CPUs spec.CPUs `yaml:"cpus,omitempty" json:"cpus,omitempty"`
+	CPUs document.CPUs `yaml:"cpus,omitempty" json:"cpus,omitempty"`
 	// Server is the socket of a running database server whose switch is to be
 	// used, as /run/openvswitch/db.sock; the default is to start both.
 	Server string `yaml:"server,omitempty" json:"server,omitempty"`

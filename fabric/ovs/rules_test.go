@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"vitrine/spec"
+	"vitrine/document"
 )
 
 func TestTable(t *testing.T) {
@@ -58,9 +58,9 @@ func TestCookie(t *testing.T) {
 
 func TestMask(t *testing.T) {
 	for _, tt := range []struct {
-		cpus spec.CPUs
+		cpus document.CPUs
 		want string
-	}{{spec.CPUs{0}, "0x1"}, {spec.CPUs{1, 3}, "0xa"}, {spec.CPUs{4}, "0x10"}, {spec.CPUs{0, 7, 66}, "0x40000000000000081"}} {
+	}{{document.CPUs{0}, "0x1"}, {document.CPUs{1, 3}, "0xa"}, {document.CPUs{4}, "0x10"}, {document.CPUs{0, 7, 66}, "0x40000000000000081"}} {
 		if got := mask(tt.cpus); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.cpus, got, tt.want)
 		}

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/internal/netns"
 	"vitrine/internal/thread"
-	"vitrine/spec"
 )
 
 // The daemons.
@@ -32,7 +32,7 @@ const (
 // command lines.
 type server struct {
 	dir      string // absolute
-	cpus     spec.CPUs
+	cpus     document.CPUs
 	programs map[string]string
 	daemons  []*daemon // running, in the order in which they were started
 }
@@ -40,7 +40,7 @@ type server struct {
 // folder is where a run's server is.
 func folder(root, run string) string { return filepath.Join(root, run, "ovs") }
 
-func newServer(dir string, cpus spec.CPUs) (*server, error) {
+func newServer(dir string, cpus document.CPUs) (*server, error) {
 	programs, err := find("ovsdb-tool", databaseName, switchName)
 	return &server{dir: dir, cpus: cpus, programs: programs}, err
 }
@@ -95,7 +95,7 @@ func (s *server) initialize(ctx context.Context, c *client) error {
 }
 
 // mask writes CPUs as a number in base 16 in which each has its bit.
-func mask(cpus spec.CPUs) string {
+func mask(cpus document.CPUs) string {
 	digits := make([]byte, cpus[len(cpus)-1]/4+1)
 	for _, cpu := range cpus {
 		digits[len(digits)-1-cpu/4] |= 1 << (cpu % 4)
@@ -145,7 +145,7 @@ func (s *server) launch(namespace, name string, args ...string) error {
 
 // bound calls f on this thread while it may run on the CPUs only, which what f
 // starts inherits. None: any.
-func bound(cpus spec.CPUs, f func() error) error {
+func bound(cpus document.CPUs, f func() error) error {
 	if len(cpus) == 0 {
 		return f()
 	}

@@ -22,10 +22,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric/fabrictest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
-	"vitrine/spec"
 )
 
 // TestOVSCarriesTCP: more than one segment at a time, whose checksums and
@@ -99,7 +99,7 @@ func daemons(t *testing.T, run *runstate.Run) map[string][]string {
 
 func TestOVSStaysOnItsCPUs(t *testing.T) {
 	t.Parallel()
-	f := open(t, Config{CPUs: spec.CPUs{0}})
+	f := open(t, Config{CPUs: document.CPUs{0}})
 	found := daemons(t, f.config.Run)
 	if len(found) != 2 || len(found[switchName]) < 2 {
 		t.Fatalf("threads: %q", found)
@@ -120,7 +120,7 @@ func TestOVSStaysOnItsCPUs(t *testing.T) {
 // packet socket would.
 func TestSwitchPollsByAFXDP(t *testing.T) {
 	cpu := runtime.NumCPU() - 1
-	f := open(t, Config{Ports: PortsAFXDP, CPUs: spec.CPUs{cpu}, Rules: RulesFlows})
+	f := open(t, Config{Ports: PortsAFXDP, CPUs: document.CPUs{cpu}, Rules: RulesFlows})
 	p := attach(t, f, "a", "b")
 	p[1].serve(t)
 	if got := p[0].ask(t, p[1], 100, 64); got != 100 {
@@ -239,9 +239,9 @@ func TestOVSRefuses(t *testing.T) {
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	for _, c := range []Config{
 		{Datapath: "fast"}, {Rules: "x"}, {Ports: "dpdk"},
-		{Ports: PortsAFXDP}, {Ports: PortsAFXDP, CPUs: spec.CPUs{0}, Datapath: DatapathKernel},
-		{Server: "/nowhere/db.sock"}, {Server: "/", CPUs: spec.CPUs{0}}, {Server: "/", Ports: PortsAFXDP},
-		{CPUs: spec.CPUs{8000}},
+		{Ports: PortsAFXDP}, {Ports: PortsAFXDP, CPUs: document.CPUs{0}, Datapath: DatapathKernel},
+		{Server: "/nowhere/db.sock"}, {Server: "/", CPUs: document.CPUs{0}}, {Server: "/", Ports: PortsAFXDP},
+		{CPUs: document.CPUs{8000}},
 	} {
 		c.Run = run
 		f, err := New(t.Context(), c)

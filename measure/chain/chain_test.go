@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/macvlan"
@@ -81,10 +82,10 @@ func config(t *testing.T, s Settings) Config {
 		Plan: plan,
 		Stage: measure.Stage{CPUs: cpus, RunID: run.ID, Results: results, Backends: trial.Backends{
 			Self: self, Host: place,
-			Substrate: func(ctx context.Context, c spec.Choice, _ spec.Node) (substrate.Substrate, error) {
+			Substrate: func(ctx context.Context, c spec.Choice, _ document.Node) (substrate.Substrate, error) {
 				return place(ctx, c)
 			},
-			Fabric: func(ctx context.Context, c spec.Choice, _ spec.Node) (fabric.Fabric, error) {
+			Fabric: func(ctx context.Context, c spec.Choice, _ document.Node) (fabric.Fabric, error) {
 				switch c.Fabric {
 				case "ovs":
 					return ovs.New(ctx, ovs.Config{Run: run})

@@ -1,8 +1,8 @@
-package spec
+package document
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/url"
 	"slices"
@@ -16,27 +16,10 @@ import (
 	"vitrine"
 )
 
-// check checks the part against the schema; every breach is a
-// *vitrine.BadInput at its place.
-func (n Node) check(c *checker) error {
-	v, err := value(n.node)
-	if err != nil {
-		return n.BadInput(err.Error(), "")
-	}
-	err = c.schema.Validate(v)
-	var invalid *validator.ValidationError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	x := explainer{Node: n, checker: c}
-	x.explain(invalid)
-	return x.join()
-}
-
 // An explainer turns the validator's errors into the user's.
 type explainer struct {
 	Node
-	*checker
+	*Schema
 	breaches []breach
 }
 
@@ -65,24 +48,6 @@ func (x *explainer) join() error {
 	return join(errs)
 }
 
-// join joins the errors in the order of their places.
-func join(errs []*vitrine.BadInput) error {
-	slices.SortStableFunc(errs, func(a, b *vitrine.BadInput) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		if a.Column != b.Column {
-			return a.Column - b.Column
-		}
-		return strings.Compare(a.Found, b.Found)
-	})
-	all := make([]error, len(errs))
-	for i, e := range errs {
-		all[i] = e
-	}
-	return errors.Join(all...)
-}
-
 // explain walks to the leaves of the validator's tree.
 func (x *explainer) explain(e *validator.ValidationError) {
 	path := slices.Clone(e.InstanceLocation)
@@ -93,10 +58,10 @@ func (x *explainer) explain(e *validator.ValidationError) {
 		x.alternatives(e, path, k.Subschemas)
 	case *kind.Required:
 		for _, field := range k.Missing {
-			x.add(1, x.name(path)+" lacks "+field, x.BadInput(fmt.Sprintf("%s has no %s", x.name(path), field), x.description(e, field), path...))
+			x.add(1, x.Name(path...)+" lacks "+field, x.BadInput(fmt.Sprintf("%s has no %s", x.Name(path...), field), x.description(e, field), path...))
 		}
 	case *kind.DependentRequired:
-		x.add(1, x.name(path)+" lacks", x.BadInput(fmt.Sprintf("%s has no %s", x.name(path), strings.Join(k.Missing, ", ")), "it goes with "+k.Prop, path...))
+		x.add(1, x.Name(path...)+" lacks", x.BadInput(fmt.Sprintf("%s has no %s", x.Name(path...), strings.Join(k.Missing, ", ")), "it goes with "+k.Prop, path...))
 	case *kind.AdditionalProperties:
 		for _, field := range k.Properties {
 			x.unknown(e, path, field)
@@ -113,28 +78,27 @@ func (x *explainer) explain(e *validator.ValidationError) {
 			return
 		}
 		found, want := x.leaf(e, path)
-		x.add(1, x.name(path), x.BadInput(found, want, path...))
+		x.add(1, x.Name(path...), x.BadInput(found, want, path...))
 	}
 }
 
 // field is a mapping's key that is not allowed there.
 func (x *explainer) field(rank int, path []string, field, is, want string) {
-	at := x.key(path, field)
-	x.add(rank, x.name(append(slices.Clone(path), field)), &vitrine.BadInput{File: x.file, Line: at.Line, Column: at.Column,
-		Found: fmt.Sprintf("%s %s %s", word(field), is, x.name(path)), Want: want})
+	at := append(slices.Clone(path), field)
+	x.add(rank, x.Name(at...), x.BadKey(fmt.Sprintf("%s %s %s", Word(field), is, x.Name(path...)), want, at...))
 }
 
 // unknown is a key that the mapping's schema does not list, or whose form it
 // refuses.
 func (x *explainer) unknown(e *validator.ValidationError, path []string, field string) {
 	schema := x.at(e.SchemaURL)
-	for _, f := range formats() {
-		if _, ok := object(schema["patternProperties"])[f.pattern]; ok {
-			x.field(0, path, field, "is no name for", f.want)
+	for _, f := range x.formats {
+		if _, ok := object(schema["patternProperties"])[f.Pattern]; ok {
+			x.field(0, path, field, "is no name for", f.Want)
 			return
 		}
 	}
-	x.field(0, path, field, "is not a field of", choose(field, names(object(schema["properties"]))))
+	x.field(0, path, field, "is not a field of", Choose(field, slices.Sorted(maps.Keys(object(schema["properties"])))))
 }
 
 // alternatives explains an anyOf or oneOf by the branch that the user most
@@ -165,13 +129,13 @@ func (x *explainer) alternatives(e *validator.ValidationError, path []string, ma
 	switch {
 	case len(matched) > 0:
 		fields := alternativeFields(x.at(e.SchemaURL)["oneOf"])
-		x.add(1, x.name(path)+" has", x.BadInput(fmt.Sprintf("%s has more than one of %s", x.name(path), strings.Join(fields, ", ")), "want exactly one", path...))
+		x.add(1, x.Name(path...)+" has", x.BadInput(fmt.Sprintf("%s has more than one of %s", x.Name(path...), strings.Join(fields, ", ")), "want exactly one", path...))
 	case meant != nil:
 		x.explain(meant)
 	case len(missing) > 0:
-		x.add(1, x.name(path)+" lacks", x.BadInput(fmt.Sprintf("%s has none of %s", x.name(path), strings.Join(missing, ", ")), "want one of them", path...))
+		x.add(1, x.Name(path...)+" lacks", x.BadInput(fmt.Sprintf("%s has none of %s", x.Name(path...), strings.Join(missing, ", ")), "want one of them", path...))
 	default:
-		x.add(1, x.name(path), x.BadInput(fmt.Sprintf("%s is %s", x.name(path), show(x.find(path))), "want "+strings.Join(slices.Compact(types), " or "), path...))
+		x.add(1, x.Name(path...), x.BadInput(fmt.Sprintf("%s is %s", x.Name(path...), show(x.find(path))), "want "+strings.Join(slices.Compact(types), " or "), path...))
 	}
 }
 
@@ -202,15 +166,15 @@ func leaves(errs []*validator.ValidationError) []*validator.ValidationError {
 // leaf says what is wrong with the value itself.
 func (x *explainer) leaf(e *validator.ValidationError, path []string) (found, want string) {
 	at := x.find(path)
-	found = fmt.Sprintf("%s is %s", x.name(path), show(at))
+	found = fmt.Sprintf("%s is %s", x.Name(path...), show(at))
 	switch k := e.ErrorKind.(type) {
 	case *kind.Enum:
 		if at.Kind == 0 || len(at.Content) > 0 {
-			return found, choose("", texts(k.Want))
+			return found, Choose("", texts(k.Want))
 		}
-		return found, choose(at.Value, texts(k.Want))
+		return found, Choose(at.Value, texts(k.Want))
 	case *kind.UniqueItems:
-		list := x.name(path)
+		list := x.Name(path...)
 		return fmt.Sprintf("%s[%d] repeats %s[%d]", list, k.Duplicates[1], list, k.Duplicates[0]), "give each once"
 	}
 	return found, x.wanted(e)
@@ -238,7 +202,7 @@ func (x *explainer) wanted(e *validator.ValidationError) string {
 	case *kind.MaxItems:
 		return fmt.Sprintf("want at most %d in the list, not %d", k.Want, k.Got)
 	case *kind.MinProperties:
-		return "want at least one of " + strings.Join(names(object(x.at(e.SchemaURL)["properties"])), ", ")
+		return "want at least one of " + strings.Join(slices.Sorted(maps.Keys(object(x.at(e.SchemaURL)["properties"]))), ", ")
 	case *kind.MinLength:
 		return "want text that is not empty"
 	}
@@ -313,57 +277,4 @@ func unescape(token string) string {
 		token = plain
 	}
 	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-}
-
-// choose tells what is allowed, with the nearest first.
-func choose(given string, allowed []string) string {
-	if len(allowed) == 0 {
-		return "none is allowed here"
-	}
-	list := "allowed: " + strings.Join(allowed, ", ")
-	if near := nearest(given, allowed); near != "" {
-		return fmt.Sprintf("did you mean %s? %s", near, list)
-	}
-	return list
-}
-
-// nearest is the name that a typing error may have been meant as; empty when
-// none is near.
-func nearest(given string, allowed []string) string {
-	if len(given) > 64 {
-		return ""
-	}
-	best, least := "", len(given)/3+2
-	for _, name := range allowed {
-		d := distance(given, name)
-		if len(given) >= 3 && strings.HasPrefix(name, given) || len(name) >= 3 && strings.HasPrefix(given, name) {
-			d = 1 // an abbreviation, or something appended
-		}
-		if d < least && d < len(name) {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's: the insertions, deletions and substitutions of
-// bytes that lead from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

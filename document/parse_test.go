@@ -1,12 +1,10 @@
-package spec
+package document
 
 import (
 	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // What encoding/json reads from JSON, the one parser reads too.
@@ -17,7 +15,7 @@ func TestParseJSON(t *testing.T) {
 		`{"no":"no","off":"off","y":"1","date":"2020-01-01","null":"null","number":"1e3","merge":"<<"}`,
 		strings.Repeat(" ", 5) + `{"long key ` + strings.Repeat("x", 500) + `": "` + strings.Repeat("long ", 1000) + `"}`,
 	} {
-		n, err := parse("x.json", []byte(text))
+		n, err := parse("x.json", []byte(text), "a file")
 		if err != nil {
 			t.Errorf("%.60s: %v", text, err)
 			continue
@@ -46,7 +44,7 @@ func asJSON(t *testing.T, v any) string {
 }
 
 func TestAliases(t *testing.T) {
-	n, err := parse("x.yaml", []byte("a: &one {x: 1, y: [2]}\nb: *one\nc: [*one, &t text, *t]\n"))
+	n, err := parse("x.yaml", []byte("a: &one {x: 1, y: [2]}\nb: *one\nc: [*one, &t text, *t]\n"), "a file")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,22 +84,6 @@ func TestParseCPUs(t *testing.T) {
 		if got.String() != want || (err != nil) != (want == "") {
 			t.Errorf("%q is %s, %v; want %q", text, got, err, want)
 		}
-	}
-}
-
-func TestCount(t *testing.T) {
-	for text, want := range map[string]Count{"3": {3, 3}, "{max: 4}": {0, 4}, "{min: 2}": {2, 0}, "{min: 2, max: 5}": {2, 5}} {
-		var got Count
-		if err := yaml.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s is %v, %v", text, got, err)
-		}
-	}
-}
-
-func TestExpand(t *testing.T) {
-	got := Args{"a", "${X}:${Y}", "$X ${NONE}", "${"}.Expand(map[string]string{"X": "${Y}", "Y": "2"})
-	if want := []string{"a", "${Y}:2", "$X ", "${"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

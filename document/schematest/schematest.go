@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/invopop/jsonschema"
+
+	"vitrine/document"
 )
 
 // Comments are those of a package's types in the folders, by "package.Type.Field",
-// for spec.SchemaOf.
+// for document.FileSchema.
 func Comments(t *testing.T, pkg string, folders ...string) map[string]string {
 	t.Helper()
 	r := new(jsonschema.Reflector)
@@ -30,10 +32,14 @@ func Comments(t *testing.T, pkg string, folders ...string) map[string]string {
 
 // Published fails unless the file is the schema, which has the words of some
 // comment. With update, it writes the file first.
-func Published(t *testing.T, update bool, path string, schema []byte, words string) {
+func Published(t *testing.T, update bool, path string, schema *jsonschema.Schema, words string) {
 	t.Helper()
+	got, err := document.Indent(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if update {
-		if err := os.WriteFile(path, schema, 0o644); err != nil {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,10 +47,10 @@ func Published(t *testing.T, update bool, path string, schema []byte, words stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(schema, want) {
+	if !bytes.Equal(got, want) {
 		t.Errorf("%s is stale: run go generate in its package", path)
 	}
-	if !bytes.Contains(schema, []byte(words)) {
+	if !bytes.Contains(got, []byte(words)) {
 		t.Errorf("%s does not describe %q", path, words)
 	}
 }

@@ -1,4 +1,4 @@
-package spec
+package document
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/invopop/jsonschema"
 	"go.yaml.in/yaml/v3"
 
 	"vitrine"
@@ -36,14 +37,11 @@ func (n Node) Decode(into any) error {
 	if n.node == nil {
 		return nil
 	}
-	c, err := compile(reflectPart(into))
+	schema, err := Compile(SchemaOf(into))
 	if err != nil {
 		return err
 	}
-	if err := n.check(c); err != nil {
-		return err
-	}
-	return n.decode(into)
+	return schema.Decode(n, into)
 }
 
 // Strings reads a mapping of scalars as text, for scripts: 3 becomes "3". The
@@ -57,7 +55,35 @@ func (n Node) Strings() (map[string]string, error) {
 // BadInput is an error at the value that path leads to from this part (or, if
 // there is none, at the nearest one around it).
 func (n Node) BadInput(found, want string, path ...string) *vitrine.BadInput {
-	at := n.find(path)
+	return n.bad(n.find(path), found, want)
+}
+
+// BadKey is an error at the name of the field that path leads to (or, if there
+// is none, at the mapping around it).
+func (n Node) BadKey(found, want string, path ...string) *vitrine.BadInput {
+	last := len(path) - 1
+	return n.bad(n.key(path[:last], path[last]), found, want)
+}
+
+// BadText is an error inside the text of this part, at a line (from 1) and
+// column (from 0) of the text. Where the file does not show the text as it is,
+// the error is at its beginning.
+func (n Node) BadText(found, want string, line, column int) *vitrine.BadInput {
+	bad := n.BadInput(found, want)
+	if n.node == nil {
+		return bad
+	}
+	plain := n.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && !strings.ContainsAny(n.node.Value, "\n\\\"'")
+	if plain && line == 1 {
+		bad.Column += column
+		if n.node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+			bad.Column++
+		}
+	}
+	return bad
+}
+
+func (n Node) bad(at *yaml.Node, found, want string) *vitrine.BadInput {
 	if at == nil {
 		return &vitrine.BadInput{File: n.file, Found: found, Want: want}
 	}
@@ -122,8 +148,8 @@ func child(n *yaml.Node, token string) *yaml.Node {
 	return nil
 }
 
-// name writes the place as users say it: components[1].ports.sip.
-func (n Node) name(path []string) string {
+// Name writes the place that path leads to as users say it: components[1].ports.sip.
+func (n Node) Name(path ...string) string {
 	var b strings.Builder
 	for _, token := range n.path {
 		b.WriteString("." + token) // a back end's part lies below mappings only
@@ -133,7 +159,7 @@ func (n Node) name(path []string) string {
 		if at != nil && at.Kind == yaml.SequenceNode {
 			b.WriteString("[" + token + "]")
 		} else {
-			b.WriteString("." + word(token))
+			b.WriteString("." + Word(token))
 		}
 		at = child(at, token)
 	}
@@ -143,24 +169,8 @@ func (n Node) name(path []string) string {
 	return strings.TrimPrefix(b.String(), ".")
 }
 
-// word is a name from a file as a message may show it: as it is when it is
-// plain, else quoted and cut, so that it cannot pass for another message.
-func word(name string) string {
-	if len(name) > 0 && len(name) <= 60 && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
-		return name
-	}
-	return quote(name)
-}
-
-func quote(text string) string {
-	if r := []rune(text); len(r) > 60 {
-		text = string(r[:57]) + "..."
-	}
-	return strconv.Quote(text)
-}
-
-// sub is the part at path; the zero Node when there is none.
-func (n Node) sub(path ...string) Node {
+// Sub is the part at path; the zero Node when there is none.
+func (n Node) Sub(path ...string) Node {
 	at := n.node
 	for _, token := range path {
 		at = child(at, token)
@@ -171,24 +181,5 @@ func (n Node) sub(path ...string) Node {
 	return Node{file: n.file, path: append(slices.Clone(n.path), path...), node: at}
 }
 
-// show writes what stands at a node, short enough for a message.
-func show(n *yaml.Node) string {
-	switch {
-	case n == nil:
-		return "nothing"
-	case n.Kind == yaml.MappingNode && len(n.Content) == 0:
-		return "an empty mapping"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode && len(n.Content) == 0:
-		return "an empty list"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.ShortTag() == "!!null":
-		return "empty"
-	}
-	if n.ShortTag() == "!!str" {
-		return quote(n.Value)
-	}
-	return word(n.Value)
-}
+// JSONSchema is the schema of a part whose owner checks it.
+func (Node) JSONSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "object"} }

@@ -1,4 +1,4 @@
-package spec
+package document
 
 import (
 	"bytes"
@@ -26,12 +26,12 @@ const (
 )
 
 // parse reads one document of YAML, of which JSON is a part.
-func parse(file string, raw []byte) (Node, error) {
+func parse(file string, raw []byte, what string) (Node, error) {
 	whole := func(found, want string) error {
 		return &vitrine.BadInput{File: file, Found: found, Want: want}
 	}
 	if len(raw) > MaxFile {
-		return Node{}, whole("larger than 1 MiB", "a deployment or workload file has a few kilobytes")
+		return Node{}, whole("larger than 1 MiB", what+" file has a few kilobytes")
 	}
 	if at := notText(raw); at >= 0 {
 		return Node{}, atOffset(file, raw, at, "bytes that are no text", "want UTF-8 without control characters")
@@ -43,7 +43,7 @@ func parse(file string, raw []byte) (Node, error) {
 	var document, second yaml.Node
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && empty(&document) {
-		return Node{}, whole("empty", "write a deployment or workload, in YAML or JSON")
+		return Node{}, whole("empty", "write "+what+", in YAML or JSON")
 	}
 	if err != nil {
 		return Node{}, syntaxError(file, raw, err)
@@ -164,7 +164,7 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		for _, o := range r.open {
 			if o == n.Alias {
-				return r.fatal(n, word("*"+n.Value)+" stands inside what it stands for", "write the value out")
+				return r.fatal(n, Word("*"+n.Value)+" stands inside what it stands for", "write the value out")
 			}
 		}
 		return r.resolve(n.Alias, depth)
@@ -204,7 +204,7 @@ func (r *resolver) mapping(out *yaml.Node, content []*yaml.Node, depth int) {
 			continue
 		}
 		if first := seen[key.Value]; first != nil {
-			r.bad(content[i], word(key.Value)+" again", fmt.Sprintf("it is already given on line %d", first.Line))
+			r.bad(content[i], Word(key.Value)+" again", fmt.Sprintf("it is already given on line %d", first.Line))
 			continue
 		}
 		seen[key.Value] = content[i]
@@ -230,7 +230,7 @@ func (r *resolver) scalar(n *yaml.Node) {
 			r.bad(n, n.Value, "want a finite number")
 		}
 	default:
-		r.bad(n, "the tag "+word(n.Tag), "write the value without a tag")
+		r.bad(n, "the tag "+Word(n.Tag), "write the value without a tag")
 		n.Tag = "!!str"
 	}
 }

@@ -1,0 +1,70 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// A Format is a kind of text in a file. The schema names it and carries its
+// pattern for editors; Decode checks it with Parse too.
+type Format struct {
+	Name    string
+	Pattern string             // a regular expression
+	Want    string             // what to tell the user
+	Parse   func(string) error // nil: the pattern says it all
+}
+
+// Formats are those that every schema may use. JSON Schema has a "duration" of
+// its own (ISO 8601), hence the other names here.
+func Formats() []Format {
+	const duration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	return []Format{
+		{"name", `^[a-z][a-z0-9-]{0,31}$`, "want lower-case letters, digits and dashes, a letter first, at most 32", nil},
+		{"whole-duration", duration, "want a number with ms, s, m or h, such as 500ms", func(s string) error {
+			_, err := parseDuration(s)
+			return err
+		}},
+		{"positive-duration", duration, "want a number above 0 with ms, s, m or h, such as 3s", func(s string) error {
+			if d, err := parseDuration(s); err != nil || d <= 0 {
+				return errors.Join(err, errors.New("not above 0"))
+			}
+			return nil
+		}},
+		{"byte-size", sizePattern.String(), `want bytes such as "256MiB" or "1.5GB", at most 1024 TiB`, func(s string) error {
+			_, err := ParseSize(s)
+			return err
+		}},
+		{"cpu-list", `^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`, `want CPU numbers such as "0-1,3"`, func(s string) error {
+			_, err := ParseCPUs(s)
+			return err
+		}},
+	}
+}
+
+// maxDuration bounds every duration in a file; longer ones are typing errors.
+const maxDuration = 30 * 24 * time.Hour
+
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err == nil && (d < 0 || d > maxDuration) {
+		err = fmt.Errorf("outside 0 to %s", maxDuration)
+	}
+	return d, err
+}
+
+// validator is the format as the validator of schemas knows it. What is no text
+// is for the schema's type to refuse.
+func (f Format) validator() *validator.Format {
+	pattern := regexp.MustCompile(f.Pattern)
+	return &validator.Format{Name: f.Name, Validate: func(v any) error {
+		s, ok := v.(string)
+		if ok && (!pattern.MatchString(s) || f.Parse != nil && f.Parse(s) != nil) {
+			return errors.New(f.Want)
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,173 @@
+package document
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// SchemaOf is the JSON Schema (draft 2020-12) of one type, whole in itself, by
+// its yaml and jsonschema tags.
+func SchemaOf(of any) *jsonschema.Schema {
+	r := reflector()
+	r.DoNotReference = true
+	s := formatted(r.ReflectFromType(reflect.TypeOf(of)), Formats())
+	s.Version = ""
+	return s
+}
+
+// FileSchema is the JSON Schema of a whole file, one definition per type, with
+// formats of its own beside Formats. The types' comments, by
+// "package.Type.Field", become descriptions.
+func FileSchema(of any, title string, comments map[string]string, formats ...Format) *jsonschema.Schema {
+	r := reflector()
+	r.ExpandedStruct = true
+	r.CommentMap = comments
+	s := formatted(r.ReflectFromType(reflect.TypeOf(of)), append(Formats(), formats...))
+	s.Title = title
+	return s
+}
+
+// Indent writes a schema as it is published.
+func Indent(s *jsonschema.Schema) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(s); err != nil {
+		return nil, fmt.Errorf("write schema: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// A shaped type says itself what its schema is.
+type shaped interface{ JSONSchema() *jsonschema.Schema }
+
+func reflector() *jsonschema.Reflector {
+	return &jsonschema.Reflector{
+		Anonymous:                  true,
+		FieldNameTag:               "yaml",
+		KeyNamer:                   strings.ToLower, // as yaml does to fields without a tag
+		RequiredFromJSONSchemaTags: true,
+		Mapper: func(t reflect.Type) *jsonschema.Schema {
+			if t.Name() == "Duration" && t.ConvertibleTo(reflect.TypeFor[time.Duration]()) { // time's, and back ends' own
+				return &jsonschema.Schema{Type: "string", Format: "whole-duration", Examples: []any{"3s"}}
+			}
+			if s, ok := reflect.Zero(t).Interface().(shaped); ok {
+				return s.JSONSchema()
+			}
+			if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+				return &jsonschema.Schema{Type: "string"}
+			}
+			return nil
+		},
+	}
+}
+
+// formatted gives every named format its pattern, for readers that do not know
+// the name.
+func formatted(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
+	if s == nil {
+		return nil
+	}
+	for _, f := range formats {
+		if s.Format == f.Name {
+			s.Pattern = f.Pattern
+		}
+	}
+	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf} {
+		for _, each := range list {
+			formatted(each, formats)
+		}
+	}
+	for _, each := range s.Definitions {
+		formatted(each, formats)
+	}
+	for _, each := range []*jsonschema.Schema{s.Items, s.AdditionalProperties} {
+		formatted(each, formats)
+	}
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		formatted(p.Value, formats)
+	}
+	return s
+}
+
+// A Schema is ready to check values. It keeps its own JSON, to look up what it
+// allows.
+type Schema struct {
+	schema  *validator.Schema
+	json    any
+	formats []Format
+}
+
+// where is the name under which a schema is compiled; it is never fetched.
+const where = "vitrine:///schema.json"
+
+// Compile makes the schema ready, with formats of its own beside Formats.
+func Compile(s *jsonschema.Schema, formats ...Format) (*Schema, error) {
+	formats = append(Formats(), formats...)
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write schema: %w", err)
+	}
+	value, err := validator.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("read schema: %w", err)
+	}
+	c := validator.NewCompiler()
+	c.AssertFormat()
+	for _, f := range formats {
+		c.RegisterFormat(f.validator())
+	}
+	if err := c.AddResource(where, value); err != nil {
+		return nil, fmt.Errorf("add schema: %w", err)
+	}
+	schema, err := c.Compile(where)
+	if err != nil {
+		return nil, fmt.Errorf("compile schema: %w", err)
+	}
+	return &Schema{schema: schema, json: value, formats: formats}, nil
+}
+
+// Decode reads the part into a value after it was checked against the schema.
+// Every breach is a *vitrine.BadInput at its place.
+func (s *Schema) Decode(n Node, into any) error {
+	v, err := value(n.node)
+	if err != nil {
+		return n.BadInput(err.Error(), "")
+	}
+	err = s.schema.Validate(v)
+	var invalid *validator.ValidationError
+	switch {
+	case errors.As(err, &invalid):
+		x := explainer{Node: n, Schema: s}
+		x.explain(invalid)
+		return x.join()
+	case err != nil:
+		return err
+	}
+	return n.decode(into)
+}
+
+// at is the part of the schema's JSON that a location from the validator leads
+// to (a JSON pointer, RFC 6901).
+func (s *Schema) at(location string) map[string]any {
+	_, pointer, _ := strings.Cut(location, "#")
+	at := s.json
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if token == "" {
+			continue
+		}
+		at = step(at, unescape(token))
+	}
+	m, _ := at.(map[string]any)
+	return m
+}
