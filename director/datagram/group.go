@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 // A Config says what a Group listens to.
@@ -124,11 +126,9 @@ func (g *Group) open() error {
 			}
 			w.sockets = append(w.sockets, socket{fd: fd, listener: listener})
 			s := &w.sockets[len(w.sockets)-1]
-			address, err := unix.Getsockname(fd)
-			if err != nil {
+			if s.local, err = mmsg.Local(fd); err != nil {
 				return fmt.Errorf("read the address of UDP socket %v: %w", g.addresses[listener], err)
 			}
-			s.local = addrPort(address)
 			g.addresses[listener] = s.local
 		}
 	}
@@ -150,7 +150,7 @@ func (w *worker) prepare(listeners, wake int) {
 	w.out = newSender(listeners, &w.count)
 	for _, s := range w.sockets {
 		if w.out.queues[s.listener] == nil {
-			w.out.queues[s.listener] = newQueue(s.fd)
+			w.out.queues[s.listener] = &queue{fd: s.fd}
 		}
 		w.fds = append(w.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
@@ -188,7 +188,7 @@ func (g *Group) NewSender() *Sender {
 	g.mu.Unlock()
 	s := newSender(len(g.addresses), count)
 	for i, q := range g.workers[0].out.queues {
-		s.queues[i] = newQueue(q.fd)
+		s.queues[i] = &queue{fd: q.fd}
 	}
 	return s
 }
@@ -224,7 +224,7 @@ func (g *Group) Counters() (Counters, error) {
 			if g.closed {
 				break
 			}
-			n, err := w.sockets[i].drops()
+			n, err := mmsg.Drops(w.sockets[i].fd)
 			if err != nil {
 				return total, err
 			}
@@ -257,7 +257,7 @@ func (g *Group) Close() error {
 	var err error
 	for _, w := range g.workers {
 		for i := range w.sockets {
-			if n, dropErr := w.sockets[i].drops(); dropErr == nil {
+			if n, dropErr := mmsg.Drops(w.sockets[i].fd); dropErr == nil {
 				g.dropped += uint64(n)
 			}
 			err = errors.Join(err, unix.Close(w.sockets[i].fd))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/mmsg"
 )
 
 // clock is a monotonic clock.
@@ -219,7 +220,7 @@ func TestFullQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	growBuffers(fdOf(t, c))
+	mmsg.GrowReceive(fdOf(t, c), socketRoom)
 	s := g.NewSender()
 	parts := bytes.Split([]byte("a,b,c,d,e,f,g,h,i,j,k,l"), []byte(","))
 	for range 3*batch + 1 {

@@ -3,9 +3,10 @@ package datagram
 import (
 	"net/netip"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 const (
@@ -26,12 +27,12 @@ type Sender struct {
 
 // A queue is what waits to be sent through one socket.
 type queue struct {
-	fd      int
-	length  int
-	used    int // vectors
-	headers [batch]mmsghdr
-	vectors [vectors]unix.Iovec
-	names   [batch]name
+	fd       int
+	length   int
+	used     int // vectors
+	messages [batch]mmsg.Message
+	vectors  [vectors]unix.Iovec
+	names    [batch]mmsg.Name
 }
 
 // newSender makes a Sender that has no queues yet.
@@ -42,14 +43,6 @@ func newSender(listeners int, count *counts) *Sender {
 		s.room[i] = room[i*RoomSize : i*RoomSize : (i+1)*RoomSize]
 	}
 	return s
-}
-
-func newQueue(fd int) *queue {
-	q := &queue{fd: fd}
-	for i := range q.names {
-		q.headers[i].header.Name = (*byte)(unsafe.Pointer(&q.names[i]))
-	}
-	return q
 }
 
 // Room is empty room to append to, for parts of the next message that is sent;
@@ -71,14 +64,12 @@ func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 		if len(part) == 0 {
 			continue
 		}
-		q.vectors[q.used].Base = unsafe.SliceData(part)
-		q.vectors[q.used].Len = uint64(len(part))
+		q.vectors[q.used] = mmsg.Vector(part)
 		q.used++
 	}
-	h := &q.headers[q.length].header
-	h.Namelen = putName(&q.names[q.length], to)
-	h.Iov = &q.vectors[first]
-	h.Iovlen = uint64(q.used - first)
+	m, name := &q.messages[q.length], &q.names[q.length]
+	m.SetName(name, name.Put(to))
+	m.SetVectors(q.vectors[first:q.used])
 	q.length++
 	if s.length++; s.length == batch {
 		s.Flush()
@@ -100,15 +91,13 @@ func (q *queue) flush(count *counts) {
 	waited := false
 	sent, refused, calls := 0, 0, 0
 	for i := 0; i < q.length; {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&q.headers[i])),
-			uintptr(q.length-i), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+		n, errno := mmsg.Send(q.fd, q.messages[i:q.length], unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 		calls++
 		switch {
 		case errno == 0:
-			i += int(n)
-			sent += int(n)
+			i += n
+			sent += n
 			waited = false
-		case errno == unix.EINTR:
 		case errno == unix.EAGAIN && !waited:
 			waited = true // once for each message at most, so that a dead link holds nothing up for long
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(q.fd), Events: unix.POLLOUT}}, patience)

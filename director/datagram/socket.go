@@ -5,21 +5,15 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 // socketRoom is how many bytes of kernel buffer are asked for in each
 // direction, so that a burst outlives the time that a worker is not run.
 const socketRoom = 8 << 20
-
-// mmsghdr is the kernel's struct mmsghdr.
-type mmsghdr struct {
-	header unix.Msghdr
-	length uint32
-	_      [4]byte
-}
 
 // A socket is one UDP socket of a listener.
 type socket struct {
@@ -51,24 +45,15 @@ func open(address netip.AddrPort) (fd int, err error) {
 			return -1, os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
 		}
 	}
-	growBuffers(fd)
+	mmsg.GrowReceive(fd, socketRoom)
+	mmsg.GrowSend(fd, socketRoom)
 	// A burst of one sender may come in one piece, which spares its way through
 	// the kernel once for each datagram. Kernels before 5.0 do not know it.
 	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
-	if err := unix.Bind(fd, sockaddr(address)); err != nil {
+	if err := unix.Bind(fd, mmsg.Sockaddr(address)); err != nil {
 		return -1, fmt.Errorf("bind UDP %v: %w; is another program listening there?", address, err)
 	}
 	return fd, nil
-}
-
-// growBuffers asks for large buffers; the privileged way passes the system's limit.
-func growBuffers(fd int) {
-	for _, o := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[0], socketRoom) != nil {
-			// What is granted is granted: losses are counted as Dropped.
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[1], socketRoom)
-		}
-	}
 }
 
 // adopt duplicates an inherited descriptor when it is a UDP socket; local is
@@ -84,11 +69,7 @@ func adopt(file *os.File) (fd int, local netip.AddrPort, err error) {
 		if kindErr != nil || kind != unix.SOCK_DGRAM {
 			return // a file, a pipe or a listener of TCP: somebody else's
 		}
-		var address unix.Sockaddr
-		if address, err = unix.Getsockname(int(old)); err != nil {
-			return
-		}
-		if local = addrPort(address); local.IsValid() {
+		if local, err = mmsg.Local(int(old)); err == nil && local.IsValid() {
 			fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0)
 		}
 	})
@@ -96,18 +77,4 @@ func adopt(file *os.File) (fd int, local netip.AddrPort, err error) {
 		return -1, local, fmt.Errorf("inherited socket: %w", err)
 	}
 	return fd, local, nil
-}
-
-// drops is how many datagrams the kernel threw away because the buffer was full.
-func (s *socket) drops() (uint32, error) {
-	// SO_MEMINFO: nine 32-bit numbers, the last SK_MEMINFO_DROPS, which is what
-	// SO_RXQ_OVFL would tell with every datagram.
-	var info [9]uint32
-	size := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(s.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
-		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
-	if errno != 0 {
-		return 0, os.NewSyscallError("getsockopt SO_MEMINFO", errno)
-	}
-	return info[8], nil
 }

@@ -1,10 +1,13 @@
 package datagram
 
 import (
+	"encoding/binary"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 const (
@@ -19,74 +22,54 @@ const (
 
 // An inbox is the buffers of one batch.
 type inbox struct {
-	headers  [batch]mmsghdr
+	messages [batch]mmsg.Message
 	vectors  [batch][2]unix.Iovec
-	names    [batch]name
+	names    [batch]mmsg.Name
 	controls [batch]control
 	fronts   []byte
 	tails    []byte // touched by long datagrams only
 }
 
-// A control is room for the control message that says of what size the
-// datagrams are that the kernel gave in one piece (UDP_GRO).
-type control struct {
-	header unix.Cmsghdr
-	size   int32
-	_      [4]byte
-}
+// A control is room for the control message that gives the size of the
+// datagrams that the kernel gave in one piece (UDP_GRO): a 32-bit number.
+type control [unix.SizeofCmsghdr + 8]byte
 
 func newInbox() *inbox {
 	b := &inbox{fronts: make([]byte, batch*spread), tails: make([]byte, batch*tail)}
 	for i := range batch {
-		b.vectors[i][0].Base = &b.fronts[i*spread]
-		b.vectors[i][0].SetLen(front)
-		b.vectors[i][1].Base = &b.tails[i*tail+front]
-		b.vectors[i][1].SetLen(tail - front)
-		h := &b.headers[i].header
-		h.Iov = &b.vectors[i][0]
-		h.SetIovlen(2)
-		h.Name = (*byte)(unsafe.Pointer(&b.names[i]))
-		h.Control = (*byte)(unsafe.Pointer(&b.controls[i]))
+		b.vectors[i][0] = mmsg.Vector(b.fronts[i*spread : i*spread+front])
+		b.vectors[i][1] = mmsg.Vector(b.tails[i*tail+front : (i+1)*tail])
+		b.messages[i].SetVectors(b.vectors[i][:])
 		b.reset(i)
 	}
 	return b
 }
 
-// reset prepares the i-th header for the next datagram.
+// reset prepares the i-th message for the next datagram.
 func (b *inbox) reset(i int) {
-	h := &b.headers[i].header
-	h.Namelen = unix.SizeofSockaddrInet6
-	h.SetControllen(int(unsafe.Sizeof(control{})))
+	b.messages[i].SetName(&b.names[i], mmsg.NameSize)
+	b.messages[i].SetControl(b.controls[i][:])
 }
 
 // segment is the size of the datagrams in the i-th piece of n bytes; the last
 // one may be shorter.
 func (b *inbox) segment(i, n int) int {
-	c := &b.controls[i]
-	if b.headers[i].header.Controllen < uint64(unsafe.Offsetof(c.size)+unsafe.Sizeof(c.size)) ||
-		c.header.Level != unix.SOL_UDP || c.header.Type != unix.UDP_GRO || c.size <= 0 {
+	data := mmsg.Control(b.controls[i][:b.messages[i].Header.Controllen], unix.SOL_UDP, unix.UDP_GRO)
+	if len(data) < 4 {
 		return n
 	}
-	return int(c.size)
+	if size := int32(binary.NativeEndian.Uint32(data)); size > 0 {
+		return int(size)
+	}
+	return n
 }
 
 // receive reads up to batch datagrams and says how many.
-func (b *inbox) receive(fd int) int {
-	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.headers)), batch, unix.MSG_DONTWAIT, 0, 0)
-		switch errno {
-		case 0:
-			return int(n)
-		case unix.EINTR, unix.ECONNREFUSED:
-		default:
-			return 0
-		}
-	}
-}
+func (b *inbox) receive(fd int) int { return mmsg.Receive(fd, b.messages[:]) }
 
 // data is the i-th datagram read, in one piece.
 func (b *inbox) data(i int) []byte {
-	n := int(b.headers[i].length)
+	n := int(b.messages[i].Length)
 	if n <= front {
 		return b.fronts[i*spread : i*spread+n : i*spread+n]
 	}
@@ -143,7 +126,7 @@ func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler
 	received := 0
 	for i := range n {
 		data := w.inbox.data(i)
-		in.From = getName(&w.inbox.names[i])
+		in.From = w.inbox.names[i].AddrPort()
 		size := w.inbox.segment(i, len(data))
 		for len(data) > size {
 			in.Data, data = data[:size:size], data[size:]

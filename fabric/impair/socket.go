@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/mmsg"
 )
 
 // The receive ring (packet_mmap, TPACKET_V2: a slot is seen as soon as it is
@@ -170,39 +171,28 @@ func (f *frame) copyTo(b []byte) {
 
 // A batch is what one sendmmsg(2) sends.
 type batch struct {
-	messages [batchSize]message
+	messages [batchSize]mmsg.Message
 	vectors  [batchSize]unix.Iovec
 }
 
 // batchSize bounds how long one direction keeps the other waiting.
 const batchSize = 32
 
-// message is struct mmsghdr.
-type message struct {
-	header unix.Msghdr
-	length uint32
-}
-
 // set makes the n-th message of the bytes.
 func (b *batch) set(n int, bytes []byte) {
-	b.vectors[n].Base = &bytes[0]
-	b.vectors[n].SetLen(len(bytes))
-	b.messages[n].header.Iov = &b.vectors[n]
-	b.messages[n].header.SetIovlen(1)
+	b.vectors[n] = mmsg.Vector(bytes)
+	b.messages[n].SetVectors(b.vectors[n : n+1])
 }
 
 // send sends the first n messages; it gives how many the kernel did not take.
 func (b *batch) send(s *socket, n int) (refused int) {
 	for at := 0; at < n; {
-		done, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&b.messages[at])), uintptr(n-at), unix.MSG_DONTWAIT, 0, 0)
-		switch {
-		case errno == unix.EINTR:
-		case errno != 0:
+		done, errno := mmsg.Send(s.fd, b.messages[at:n], unix.MSG_DONTWAIT)
+		if errno != 0 {
 			refused++
-			at++
-		default:
-			at += int(done)
+			done = 1
 		}
+		at += done
 	}
 	return refused
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/mmsg"
 	"vitrine/load"
 	"vitrine/wire/sip"
 )
@@ -334,7 +335,7 @@ func (e *engine) release(c *call) {
 func (e *engine) drops() (int64, error) {
 	var total int64
 	for _, s := range e.sockets() {
-		n, err := s.drops()
+		n, err := mmsg.Drops(s.fd)
 		if err != nil {
 			return 0, err
 		}

@@ -1,15 +1,15 @@
 package sip
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 const (
@@ -19,33 +19,25 @@ const (
 	socketRoom  = 8 << 20 // bytes of the kernel's buffers, so that bursts are not lost
 )
 
-// mmsghdr is the kernel's struct mmsghdr.
-type mmsghdr struct {
-	header unix.Msghdr
-	length uint32
-	_      [4]byte
-}
-
-// A socket sends and receives UDP datagrams in batches. The system calls are
-// raw: the runtime does not know that they may block, which is right here (only
-// wait blocks, briefly, and signals interrupt it) and saves the scheduler's work
-// at each of them.
+// A socket sends and receives UDP datagrams in batches. No system call here
+// tells the scheduler that it may block: only wait does, briefly, and signals
+// interrupt it.
 type socket struct {
 	fd    int
 	local netip.AddrPort // in contacts: never the unspecified address
 	via   []byte         // "Via: SIP/2.0/UDP local;branch=z9hG4bKv"
 	host  []byte         // local as text
 
-	queue   [batch]mmsghdr
+	queue   [batch]mmsg.Message
 	vectors [batch]unix.Iovec
-	names   [batch]unix.RawSockaddrInet6
+	names   [batch]mmsg.Name
 	owners  [batch]owner
 	room    [batch][]byte
 	queued  int
 
-	inbox     [batch]mmsghdr
+	inbox     [batch]mmsg.Message
 	inVectors [batch]unix.Iovec
-	inNames   [batch]unix.RawSockaddrInet6
+	inNames   [batch]mmsg.Name
 	inRoom    []byte
 	connected bool
 }
@@ -72,48 +64,35 @@ func newSocket(local, peer netip.AddrPort) (_ *socket, err error) {
 			err = errors.Join(err, unix.Close(fd))
 		}
 	}()
-	growBuffers(fd)
+	mmsg.GrowReceive(fd, socketRoom)
+	mmsg.GrowSend(fd, socketRoom)
 	if local.IsValid() {
-		if err := unix.Bind(fd, sockaddr(local)); err != nil {
+		if err := unix.Bind(fd, mmsg.Sockaddr(local)); err != nil {
 			return nil, fmt.Errorf("bind UDP %v: %w", local, err)
 		}
 	}
 	if peer.IsValid() {
-		if err := unix.Connect(fd, sockaddr(peer)); err != nil {
+		if err := unix.Connect(fd, mmsg.Sockaddr(peer)); err != nil {
 			return nil, fmt.Errorf("connect UDP to %v: %w", peer, err)
 		}
 	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
+	if local, err = mmsg.Local(fd); err != nil {
 		return nil, fmt.Errorf("read the address of a UDP socket: %w", err)
 	}
-	s := &socket{fd: fd, local: addrPort(name), connected: peer.IsValid()}
+	s := &socket{fd: fd, local: local, connected: peer.IsValid()}
 	s.prepare()
 	return s, nil
 }
 
-// growBuffers asks for large buffers; the privileged way passes the system's limit.
-func growBuffers(fd int) {
-	for _, o := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[0], socketRoom) != nil {
-			// What is granted is granted: losses are counted by drops.
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[1], socketRoom)
-		}
-	}
-}
-
-// prepare points the headers at their buffers, once.
+// prepare points the messages at their buffers, once.
 func (s *socket) prepare() {
 	out := make([]byte, batch*sendRoom)
 	s.inRoom = make([]byte, batch*receiveRoom)
 	for i := range batch {
 		s.room[i] = out[i*sendRoom : i*sendRoom : (i+1)*sendRoom]
-		s.queue[i].header.Iov = &s.vectors[i]
-		s.queue[i].header.SetIovlen(1)
-		s.inVectors[i].Base = &s.inRoom[i*receiveRoom]
-		s.inVectors[i].SetLen(receiveRoom)
-		s.inbox[i].header.Iov = &s.inVectors[i]
-		s.inbox[i].header.SetIovlen(1)
+		s.queue[i].SetVectors(s.vectors[i : i+1])
+		s.inVectors[i] = mmsg.Vector(s.inRoom[i*receiveRoom : (i+1)*receiveRoom])
+		s.inbox[i].SetVectors(s.inVectors[i : i+1])
 	}
 }
 
@@ -139,12 +118,9 @@ func (s *socket) full() bool   { return s.queued == batch }
 // connected.
 func (s *socket) push(message []byte, to netip.AddrPort, of owner) {
 	i := s.queued
-	s.vectors[i].Base = unsafe.SliceData(message)
-	s.vectors[i].SetLen(len(message))
-	s.queue[i].header.Name, s.queue[i].header.Namelen = nil, 0
+	s.vectors[i] = mmsg.Vector(message)
 	if !s.connected {
-		s.queue[i].header.Name = (*byte)(unsafe.Pointer(&s.names[i]))
-		s.queue[i].header.Namelen = putName(&s.names[i], to)
+		s.queue[i].SetName(&s.names[i], s.names[i].Put(to))
 	}
 	s.owners[i] = of
 	s.queued++
@@ -157,7 +133,7 @@ func (s *socket) push(message []byte, to netip.AddrPort, of owner) {
 func (s *socket) flush(sent func(owner, error)) {
 	refused := false
 	for i := 0; i < s.queued; {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.queue[i])), uintptr(s.queued-i), unix.MSG_NOSIGNAL, 0, 0)
+		n, errno := mmsg.Send(s.fd, s.queue[i:s.queued], unix.MSG_NOSIGNAL)
 		switch {
 		case errno == 0:
 			for range n {
@@ -165,7 +141,6 @@ func (s *socket) flush(sent func(owner, error)) {
 				i++
 			}
 			refused = false
-		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
 			wait([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}, time.Millisecond)
 		case errno == unix.ECONNREFUSED && !refused:
@@ -183,47 +158,24 @@ func (s *socket) flush(sent func(owner, error)) {
 // is all there is.
 func (s *socket) receive() int {
 	for i := range s.inbox {
-		s.inbox[i].header.Flags = 0
+		s.inbox[i].Header.Flags = 0
 		if !s.connected {
-			s.inbox[i].header.Name = (*byte)(unsafe.Pointer(&s.inNames[i]))
-			s.inbox[i].header.Namelen = unix.SizeofSockaddrInet6
+			s.inbox[i].SetName(&s.inNames[i], mmsg.NameSize)
 		}
 	}
-	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.inbox)), batch, unix.MSG_DONTWAIT, 0, 0)
-		switch errno {
-		case 0:
-			return int(n)
-		case unix.EINTR, unix.ECONNREFUSED:
-		default:
-			return 0
-		}
-	}
+	return mmsg.Receive(s.fd, s.inbox[:])
 }
 
 // datagram is the i-th datagram read; nil when it was too long.
 func (s *socket) datagram(i int) []byte {
-	if s.inbox[i].header.Flags&unix.MSG_TRUNC != 0 {
+	if s.inbox[i].Header.Flags&unix.MSG_TRUNC != 0 {
 		return nil
 	}
-	return s.inRoom[i*receiveRoom : i*receiveRoom+int(s.inbox[i].length)]
+	return s.inRoom[i*receiveRoom : i*receiveRoom+int(s.inbox[i].Length)]
 }
 
 // source is where the i-th datagram read came from, on an unconnected socket.
-func (s *socket) source(i int) netip.AddrPort { return getName(&s.inNames[i]) }
-
-// drops is how many datagrams the kernel threw away because the socket's buffer
-// was full.
-func (s *socket) drops() (uint32, error) {
-	// SO_MEMINFO: nine 32-bit numbers, the last SK_MEMINFO_DROPS.
-	var info [9]uint32
-	size := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(s.fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
-	if errno != 0 {
-		return 0, os.NewSyscallError("getsockopt SO_MEMINFO", errno)
-	}
-	return info[8], nil
-}
+func (s *socket) source(i int) netip.AddrPort { return s.inNames[i].AddrPort() }
 
 // wait blocks until a descriptor is ready or the time is over, or a signal came.
 func wait(fds []unix.PollFd, d time.Duration) int {
@@ -242,47 +194,4 @@ func sleep(d time.Duration) {
 	}
 	ts := unix.NsecToTimespec(int64(d))
 	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
-}
-
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if a.Addr().Is4() {
-		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
-	}
-	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-}
-
-func addrPort(name unix.Sockaddr) netip.AddrPort {
-	switch n := name.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(n.Addr), uint16(n.Port))
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(n.Addr), uint16(n.Port))
-	}
-	return netip.AddrPort{}
-}
-
-// putName writes an address as the kernel has it and says its length.
-func putName(name *unix.RawSockaddrInet6, a netip.AddrPort) uint32 {
-	if a.Addr().Is4() {
-		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(name))
-		v4.Family, v4.Addr, v4.Port = unix.AF_INET, a.Addr().As4(), swap(a.Port())
-		return unix.SizeofSockaddrInet4
-	}
-	name.Family, name.Addr, name.Port = unix.AF_INET6, a.Addr().As16(), swap(a.Port())
-	return unix.SizeofSockaddrInet6
-}
-
-func getName(name *unix.RawSockaddrInet6) netip.AddrPort {
-	if name.Family == unix.AF_INET {
-		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(name))
-		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), swap(v4.Port))
-	}
-	return netip.AddrPortFrom(netip.AddrFrom16(name.Addr), swap(name.Port))
-}
-
-// swap turns a port from or into network byte order.
-func swap(port uint16) uint16 {
-	var b [2]byte
-	binary.NativeEndian.PutUint16(b[:], port)
-	return binary.BigEndian.Uint16(b[:])
 }

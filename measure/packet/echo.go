@@ -35,7 +35,7 @@ func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
 		thread.Prefer()
 		in := newInbox(fd)
 		for ctx.Err() == nil {
-			n, err := in.receive(0)
+			n, err := in.receive()
 			if err == nil {
 				err = in.reflect(n)
 			}
@@ -52,10 +52,10 @@ func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
 // reflect sends the first n packets back to their senders.
 func (in *inbox) reflect(n int) error {
 	for i := range n {
-		in.vectors[i].SetLen(int(in.headers[i].length))
-		h := &in.headers[i].header
+		in.vectors[i].SetLen(int(in.messages[i].Length))
+		h := &in.messages[i].Header
 		h.SetControllen(0)
-		if in.headers[i].length > MaxSize || h.Namelen != unix.SizeofSockaddrInet4 {
+		if in.messages[i].Length > MaxSize || h.Namelen != unix.SizeofSockaddrInet4 {
 			continue
 		}
 		_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(in.fd), uintptr(unsafe.Pointer(h)), 0)

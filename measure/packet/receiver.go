@@ -2,18 +2,17 @@ package packet
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/mmsg"
 	"vitrine/internal/netns"
 	"vitrine/internal/thread"
 )
@@ -124,14 +123,10 @@ func (r *Receiver) openPacket() error {
 		return fmt.Errorf("attach a filter: %w", err)
 	}
 	_ = unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-	if err := unix.Bind(r.fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: link.Index}); err != nil {
+	if err := unix.Bind(r.fd, &unix.SockaddrLinklayer{Protocol: mmsg.NetworkOrder(unix.ETH_P_IP), Ifindex: link.Index}); err != nil {
 		return fmt.Errorf("bind to the interface: %w", err)
 	}
 	return nil
-}
-
-func networkOrder(v uint16) uint16 {
-	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
 // toPort is the filter of whole IPv4 headers without options, UDP, to the port.
@@ -152,9 +147,7 @@ func prepare(fd, room int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stamps); err != nil {
 		return &vitrine.Unsupported{What: "the kernel's receive time stamps", Missing: "SO_TIMESTAMPING: " + err.Error()}
 	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room) != nil { // privileged
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, room)
-	}
+	mmsg.GrowReceive(fd, room)
 	wait := unix.NsecToTimeval(int64(waitTime))
 	return os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
 }
@@ -208,7 +201,7 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 			return nil
 		default:
 		}
-		n, err := in.receive(0)
+		n, err := in.receive()
 		if err != nil {
 			return err
 		}
@@ -238,14 +231,11 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 // where it does not say, as gVisor. What it says beside packets (SO_RXQ_OVFL) is
 // of those before them: of a stream that nobody reads yet, nothing.
 func (r *Receiver) drops() (uint32, error) {
-	var info [9]uint32 // SO_MEMINFO: the last is SK_MEMINFO_DROPS
-	size := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(r.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
-		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
-	if errno != 0 && errno != unix.ENOPROTOOPT {
-		return 0, os.NewSyscallError("getsockopt SO_MEMINFO", errno)
+	n, err := mmsg.Drops(r.fd)
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return 0, nil
 	}
-	return info[8], nil
+	return n, err
 }
 
 func (r *Receiver) parse(b []byte) (Probe, bool) {
@@ -256,48 +246,37 @@ func (r *Receiver) parse(b []byte) (Probe, bool) {
 	return p, ok && port == r.config.Address.Port()
 }
 
-// mmsghdr is the kernel's struct mmsghdr.
-type mmsghdr struct {
-	header unix.Msghdr
-	length uint32
-	_      [4]byte
-}
-
 // An inbox takes packets from a socket, many by one system call.
 type inbox struct {
-	fd      int
-	clock   Clock
-	headers [batch]mmsghdr
-	vectors [batch]unix.Iovec
-	names   [batch]unix.RawSockaddrInet4
-	room    [batch][MaxSize]byte
-	control [batch][controlRoom]byte
+	fd       int
+	clock    Clock
+	messages [batch]mmsg.Message
+	vectors  [batch]unix.Iovec
+	names    [batch]mmsg.Name
+	room     [batch][MaxSize]byte
+	control  [batch][controlRoom]byte
 }
 
 func newInbox(fd int) *inbox {
 	in := &inbox{fd: fd}
-	for i := range in.headers {
-		in.vectors[i].Base = &in.room[i][0]
-		h := &in.headers[i].header
-		h.Iov, h.Iovlen = &in.vectors[i], 1
-		h.Control = &in.control[i][0]
-		h.Name = (*byte)(unsafe.Pointer(&in.names[i]))
+	for i := range in.messages {
+		in.messages[i].SetVectors(in.vectors[i : i+1])
 	}
 	return in
 }
 
 // receive waits for at least one packet, but no longer than the socket's limit:
 // then there is none.
-func (in *inbox) receive(flags int) (int, error) {
-	for i := range in.headers {
-		in.vectors[i].SetLen(MaxSize)
-		in.headers[i].header.SetControllen(controlRoom)
-		in.headers[i].header.Namelen = unix.SizeofSockaddrInet4
+func (in *inbox) receive() (int, error) {
+	for i := range in.messages {
+		in.vectors[i] = mmsg.Vector(in.room[i][:])
+		in.messages[i].SetControl(in.control[i][:])
+		in.messages[i].SetName(&in.names[i], mmsg.NameSize)
 	}
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(in.fd), uintptr(unsafe.Pointer(&in.headers)), batch, uintptr(flags|unix.MSG_WAITFORONE), 0, 0)
+	n, errno := mmsg.Wait(in.fd, in.messages[:])
 	switch errno {
 	case 0:
-		return int(n), nil
+		return n, nil
 	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED: // refused: a port that a stream was sent to, of which this socket learns
 		return 0, nil
 	case unix.ENETDOWN:
@@ -306,28 +285,14 @@ func (in *inbox) receive(flags int) (int, error) {
 	return 0, os.NewSyscallError("recvmmsg", errno)
 }
 
-func (in *inbox) data(i int) []byte { return in.room[i][:min(in.headers[i].length, MaxSize)] }
+func (in *inbox) data(i int) []byte { return in.room[i][:min(in.messages[i].Length, MaxSize)] }
 
 // stamps reads those that the kernel gives beside packet i (SO_TIMESTAMPING); 0: it
 // gives none.
 func (in *inbox) stamps(i int) (kernel, hardware int64) {
-	rest := in.control[i][:in.headers[i].header.Controllen]
-	for len(rest) >= unix.SizeofCmsghdr {
-		h := (*unix.Cmsghdr)(unsafe.Pointer(&rest[0]))
-		length := int(h.Len)
-		if length < unix.SizeofCmsghdr || length > len(rest) {
-			return kernel, hardware
-		}
-		body := rest[unix.CmsgLen(0):length]
-		if h.Level == unix.SOL_SOCKET && h.Type == unix.SO_TIMESTAMPING && len(body) >= 48 {
-			kernel, hardware = timespec(body), timespec(body[32:])
-		}
-		rest = rest[min(unix.CmsgSpace(length-unix.CmsgLen(0)), len(rest)):]
+	written := in.control[i][:in.messages[i].Header.Controllen]
+	if stamps := mmsg.Control(written, unix.SOL_SOCKET, unix.SO_TIMESTAMPING); len(stamps) >= 48 {
+		return mmsg.Nanoseconds(stamps), mmsg.Nanoseconds(stamps[32:])
 	}
-	return kernel, hardware
-}
-
-// timespec is a struct timespec of two 64-bit numbers; ns.
-func timespec(b []byte) int64 {
-	return int64(binary.NativeEndian.Uint64(b))*1e9 + int64(binary.NativeEndian.Uint64(b[8:]))
+	return 0, 0
 }

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 // batch is how many frames are sent by one system call at most.
@@ -30,15 +31,9 @@ type packetForwarder struct {
 
 	verdicts [verdicts]uint64
 	vectors  [batch]unix.Iovec
-	messages [batch]message
+	messages [batch]mmsg.Message
 	slots    [batch]int // of the ring, that the vectors lie in
 	held     int        // slots that wait to be sent
-}
-
-// message is struct mmsghdr.
-type message struct {
-	header unix.Msghdr
-	length uint32
 }
 
 // newPacketForwarder opens both sockets, in the network namespace of the
@@ -60,8 +55,7 @@ func newPacketForwarder(o Options) (f *packetForwarder, err error) {
 		return f, fmt.Errorf("make an eventfd: %w", err)
 	}
 	for i := range f.messages {
-		f.messages[i].header.Iov = &f.vectors[i]
-		f.messages[i].header.SetIovlen(1)
+		f.messages[i].SetVectors(f.vectors[i : i+1])
 	}
 	return f, nil
 }
@@ -154,9 +148,7 @@ func (f *packetForwarder) take() bool {
 		if f.delay > 0 {
 			f.hold()
 		}
-		v := &f.vectors[f.held]
-		v.Base = unsafe.SliceData(bytes)
-		v.SetLen(len(bytes))
+		f.vectors[f.held] = mmsg.Vector(bytes)
 		f.slots[f.held] = slot
 		f.held++
 		if f.delay > 0 || f.held == batch {
@@ -186,16 +178,14 @@ func (f *packetForwarder) hold() {
 // flush sends what is held and gives its slots back.
 func (f *packetForwarder) flush() error {
 	for at := 0; at < f.held; {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(f.out),
-			uintptr(unsafe.Pointer(&f.messages[at])), uintptr(f.held-at), unix.MSG_DONTWAIT, 0, 0)
+		n, errno := mmsg.Send(f.out, f.messages[at:f.held], unix.MSG_DONTWAIT)
 		switch errno {
 		case 0:
-			for i := range int(n) {
+			for i := range n {
 				f.count.Forwarded++
 				f.count.ForwardedBytes += f.vectors[at+i].Len
 			}
-			at += int(n)
-		case unix.EINTR:
+			at += n
 		case unix.ENOBUFS, unix.EAGAIN, unix.EMSGSIZE, unix.ENETDOWN:
 			f.count.Refused++ // the first of them; the rest is tried
 			at++

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 // oobSize holds one control message with a timespec.
@@ -30,16 +32,11 @@ func stampArrivals(conn *net.UDPConn) error {
 
 // arrivalTime reads the time out of a datagram's control messages.
 func arrivalTime(oob []byte) (time.Time, bool) {
-	if len(oob) == 0 {
+	stamp := mmsg.Control(oob, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS)
+	if len(stamp) < int(unsafe.Sizeof(unix.Timespec{})) {
 		return time.Time{}, false
 	}
-	header, data, _, err := unix.ParseOneSocketControlMessage(oob)
-	if err != nil || header.Level != unix.SOL_SOCKET || header.Type != unix.SO_TIMESTAMPNS ||
-		len(data) < int(unsafe.Sizeof(unix.Timespec{})) {
-		return time.Time{}, false
-	}
-	ts := *(*unix.Timespec)(unsafe.Pointer(&data[0]))
-	return time.Unix(ts.Unix()), true
+	return time.Unix(0, mmsg.Nanoseconds(stamp)), true
 }
 
 func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }

@@ -18,6 +18,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
 )
 
 // A Socket is any socket of package net. Its methods may be called at the same
@@ -42,20 +44,20 @@ func (s Socket) Read(b []byte) (n int, err error) {
 	})
 }
 
-// ReadMsg reads a datagram, control messages and the IPv4 sender, as recvmsg(2).
+// ReadMsg reads a datagram, control messages and the sender, as recvmsg(2).
 func (s Socket) ReadMsg(b, oob []byte) (n, oobn int, from netip.AddrPort, err error) {
-	var name unix.RawSockaddrInet4
-	iov := unix.Iovec{Base: &b[0]}
-	iov.SetLen(len(b))
-	var msg unix.Msghdr
+	var name mmsg.Name
+	vectors := []unix.Iovec{mmsg.Vector(b)}
+	var msg mmsg.Message
 	n, err = s.call(s.raw.Read, "recvmsg", func(fd uintptr) (uintptr, unix.Errno) {
-		msg = unix.Msghdr{Name: (*byte)(unsafe.Pointer(&name)), Namelen: unix.SizeofSockaddrInet4, Iov: &iov, Control: unsafe.SliceData(oob)}
-		msg.SetIovlen(1)
-		msg.SetControllen(len(oob))
-		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&msg)), 0)
+		msg = mmsg.Message{}
+		msg.SetName(&name, mmsg.NameSize)
+		msg.SetVectors(vectors)
+		msg.SetControl(oob)
+		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&msg.Header)), 0)
 		return n, errno
 	})
-	return n, int(msg.Controllen), netip.AddrPortFrom(netip.AddrFrom4(name.Addr), swap(name.Port)), err
+	return n, int(msg.Header.Controllen), name.AddrPort(), err
 }
 
 // Write writes to the peer of a connected socket, as send(2).
@@ -63,14 +65,14 @@ func (s Socket) Write(b []byte) (int, error) { return s.send(b, nil, 0) }
 
 // WriteTo sends a datagram to an IPv4 address, as sendto(2).
 func (s Socket) WriteTo(b []byte, to netip.AddrPort) (int, error) {
-	name := unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swap(to.Port()), Addr: to.Addr().As4()}
-	return s.send(b, &name, unix.SizeofSockaddrInet4)
+	var name mmsg.Name
+	return s.send(b, &name, name.Put(to))
 }
 
-func (s Socket) send(b []byte, to *unix.RawSockaddrInet4, size uintptr) (int, error) {
+func (s Socket) send(b []byte, to *mmsg.Name, size uint32) (int, error) {
 	return s.call(s.raw.Write, "sendto", func(fd uintptr) (uintptr, unix.Errno) {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
-			unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(to)), size)
+			unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(to)), uintptr(size))
 		return n, errno
 	})
 }
@@ -93,12 +95,6 @@ func (s Socket) call(when func(func(fd uintptr) bool) error, name string, do fun
 		return 0, os.NewSyscallError(name, errno)
 	}
 	return int(n), nil
-}
-
-// swap turns a port into network byte order and back.
-func swap(port uint16) uint16 {
-	b := (*[2]byte)(unsafe.Pointer(&port))
-	return uint16(b[0])<<8 | uint16(b[1])
 }
 
 // A conn is a TCP connection read and written so.

@@ -1,0 +1,94 @@
+package mmsg
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Name is an address as the kernel has it: room for IPv4 and IPv6.
+type Name unix.RawSockaddrInet6
+
+// NameSize is the size of a Name in bytes.
+const NameSize = unix.SizeofSockaddrInet6
+
+// Put writes an address and returns its length in bytes.
+func (n *Name) Put(a netip.AddrPort) uint32 {
+	if addr := a.Addr(); addr.Is4() {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(n))
+		v4.Family, v4.Addr, v4.Port = unix.AF_INET, addr.As4(), NetworkOrder(a.Port())
+		return unix.SizeofSockaddrInet4
+	}
+	n.Family, n.Addr, n.Port, n.Flowinfo, n.Scope_id = unix.AF_INET6, a.Addr().As16(), NetworkOrder(a.Port()), 0, 0
+	return unix.SizeofSockaddrInet6
+}
+
+// AddrPort reads the address; an IPv6 address is without zone.
+func (n *Name) AddrPort() netip.AddrPort {
+	if n.Family == unix.AF_INET {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(n))
+		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), NetworkOrder(v4.Port))
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(n.Addr), NetworkOrder(n.Port))
+}
+
+// NetworkOrder turns a number into network byte order, or back.
+func NetworkOrder(v uint16) uint16 {
+	var b [2]byte
+	binary.NativeEndian.PutUint16(b[:], v)
+	return binary.BigEndian.Uint16(b[:])
+}
+
+// Sockaddr is the address as package unix takes it.
+func Sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+// Local is the address that an IP socket is bound to; not valid for another
+// kind of socket.
+func Local(fd int) (netip.AddrPort, error) {
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.AddrPort{}, os.NewSyscallError("getsockname", err)
+	}
+	switch name := name.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(name.Addr), uint16(name.Port)), nil
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(name.Addr), uint16(name.Port)), nil
+	}
+	return netip.AddrPort{}, nil
+}
+
+// GrowReceive asks for a receive buffer of so many bytes. Only a privileged
+// process may pass the system's limit. The kernel may grant less: Drops counts
+// the loss.
+func GrowReceive(fd, bytes int) { grow(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, bytes) }
+
+// GrowSend is GrowReceive for the send buffer.
+func GrowSend(fd, bytes int) { grow(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, bytes) }
+
+func grow(fd, force, plain, bytes int) {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, bytes) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, bytes)
+	}
+}
+
+// Drops counts the messages that the kernel threw away because the receive
+// buffer was full. SO_RXQ_OVFL would say the same, but only beside a message.
+func Drops(fd int) (uint32, error) {
+	var info [9]uint32 // SO_MEMINFO: the last is SK_MEMINFO_DROPS
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("getsockopt SO_MEMINFO", errno)
+	}
+	return info[8], nil
+}
