@@ -114,7 +114,7 @@ func Check(context.Context) []vitrine.Check {
 		if err != nil {
 			return err
 		}
-		return s.close()
+		return s.Close()
 	})
 	switch err = unsupported(err); {
 	case err != nil:

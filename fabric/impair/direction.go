@@ -81,7 +81,7 @@ func (d *direction) take(now, behind int64, clock func() int64, limit int) (took
 		}
 		took = true
 		d.made.Packets++
-		arrived := f.arrived - behind
+		arrived := f.Arrived - behind
 		if arrived > now { // since the round began
 			arrived = min(arrived, clock())
 		}
@@ -98,7 +98,7 @@ func (d *direction) take(now, behind int64, clock func() int64, limit int) (took
 // impair asks the line what becomes of a frame, and keeps it when it is to go on.
 func (d *direction) impair(f *frame, arrived int64) {
 	d.latest = max(d.latest, arrived)
-	leaves, what := d.line.offer(d.latest, onLine(f.bytes))
+	leaves, what := d.line.offer(d.latest, onLine(f.Bytes))
 	to := d.ordered
 	switch what {
 	case lost:
@@ -172,12 +172,12 @@ func (d *direction) due() int64 {
 
 // result sums up what was made so far.
 func (d *direction) result() (Made, error) {
-	missed, err := d.from.overrun()
+	missed, err := d.from.Dropped()
 	if err != nil {
 		return Made{}, err
 	}
-	d.made.Missed += missed
-	d.made.Packets += missed
+	d.made.Missed += int64(missed)
+	d.made.Packets += int64(missed)
 	m := d.made
 	m.Lateness = quantiles(d.lateness)
 	if took := d.ended - d.began; took > 0 && d.ended > 0 {

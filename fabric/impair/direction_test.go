@@ -40,7 +40,7 @@ func onLoopback(t *testing.T, place string, link Link) (d *direction) {
 		if err != nil {
 			return err
 		}
-		t.Cleanup(func() { _ = lo.close() })
+		t.Cleanup(func() { _ = lo.Close() })
 		d, err = newDirection(lo, lo, "generator", link, 1)
 		return err
 	})

@@ -141,7 +141,7 @@ func (e *emulator) listen() {
 	e.polls = []unix.PollFd{{Fd: int32(e.bell), Events: unix.POLLIN}}
 	for _, w := range e.wires {
 		for _, s := range []*socket{w.outer, w.inner} {
-			e.polls = append(e.polls, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+			e.polls = append(e.polls, unix.PollFd{Fd: int32(s.FD()), Events: unix.POLLIN})
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (w *wire) close() error {
 	}
 	for _, s := range []*socket{w.outer, w.inner} {
 		if s != nil {
-			errs = append(errs, s.close())
+			errs = append(errs, s.Close())
 		}
 	}
 	return errors.Join(errs...)

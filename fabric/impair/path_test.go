@@ -274,7 +274,7 @@ func TestImpairVLAN(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := s.close(); err != nil {
+			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -294,15 +294,15 @@ func TestImpairVLAN(t *testing.T) {
 		t.Fatal("the kernel did not take the frame")
 	}
 	var f frame
-	for binary.BigEndian.Uint16(append(f.bytes, make([]byte, 64)...)[vnetSize+macSize:]) != kind {
+	for binary.BigEndian.Uint16(append(f.Bytes, make([]byte, 64)...)[vnetSize+macSize:]) != kind {
 		if t.Context().Err() != nil {
 			t.Fatal("the frame did not arrive")
 		}
-		if f.bytes = nil; to.next(&f) {
+		if f.Bytes = nil; to.next(&f) {
 			to.release() // and no other frame comes into its place meanwhile
 		}
 	}
-	if f.tag != tpid<<16|vlan || len(f.bytes) != len(bytes)-tagSize {
-		t.Errorf("arrived with the tag %#x, %d bytes", f.tag, len(f.bytes))
+	if f.Tag != tpid<<16|vlan || len(f.Bytes) != len(bytes)-tagSize {
+		t.Errorf("arrived with the tag %#x, %d bytes", f.Tag, len(f.Bytes))
 	}
 }

@@ -64,3 +64,10 @@ func (a *addresses) rewrite(frame []byte) {
 	copy(frame, a.next[:])
 	copy(frame[macSize:], a.source[:])
 }
+
+// retag puts a VLAN tag into the frame that follows tagSize free bytes.
+func retag(free []byte, tag uint32) []byte {
+	copy(free, free[tagSize:][:2*macSize])
+	binary.BigEndian.PutUint32(free[2*macSize:], tag)
+	return free
+}

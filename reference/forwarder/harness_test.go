@@ -19,6 +19,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
+	"vitrine/internal/mmsg"
 	"vitrine/internal/netns"
 )
 
@@ -113,7 +114,7 @@ func openPort(t testing.TB, path, name string) *port {
 		if err := unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
 			return err
 		}
-		return unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: i.Index})
+		return unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: mmsg.NetworkOrder(unix.ETH_P_ALL), Ifindex: i.Index})
 	})
 	return p
 }

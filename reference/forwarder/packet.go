@@ -11,10 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/mmsg"
+	"vitrine/internal/ring"
 )
 
-// batch is how many frames are sent by one system call at most.
-const batch = 64
+const (
+	batch     = 64   // frames sent by one system call at most
+	ringSlots = 2048 // frames that can wait: a tenth of a second of 20,000 a second
+	slotHead  = 128  // bytes that lie in a slot before the frame at most
+)
 
 // A packetForwarder reads frames in a ring that it shares with the kernel,
 // rewrites them there and sends them from there: no frame is copied or
@@ -23,7 +27,7 @@ type packetForwarder struct {
 	addresses
 	delay  time.Duration
 	maxLen int // bytes of a frame that fits the interface to send on, tags aside
-	in     *ring
+	in     *ring.Ring
 	out    int // socket
 	wake   int // eventfd
 	ended  atomic.Bool
@@ -45,7 +49,7 @@ func newPacketForwarder(o Options) (f *packetForwarder, err error) {
 			err = errors.Join(fmt.Errorf("forward frames of %s: %w", o.In, unsupported(err)), f.close())
 		}
 	}()
-	if f.in, err = newRing(o.in.Index, o.in.MTU); err != nil {
+	if f.in, err = openRing(o.in.Index, o.in.MTU); err != nil {
 		return f, err
 	}
 	if f.out, err = outSocket(o.out.Index); err != nil {
@@ -58,6 +62,19 @@ func newPacketForwarder(o Options) (f *packetForwarder, err error) {
 		f.messages[i].SetVectors(f.vectors[i : i+1])
 	}
 	return f, nil
+}
+
+// openRing receives frames of the interface, with room before each for the VLAN
+// tag that the kernel has taken out.
+func openRing(index, mtu int) (*ring.Ring, error) {
+	size := 1 << 11
+	for size < mtu+headerSize+maxTags*tagSize+slotHead {
+		size *= 2
+	}
+	return ring.Open(ring.Config{
+		Interface: index, Slots: ringSlots, SlotSize: size, Head: tagSize,
+		Options: []ring.Option{{Level: unix.SOL_PACKET, Name: unix.PACKET_RESERVE, Value: tagSize}},
+	})
 }
 
 // outSocket sends frames on the interface, and receives none.
@@ -79,7 +96,7 @@ func outSocket(index int) (int, error) {
 
 func (f *packetForwarder) close() (err error) {
 	if f.in != nil {
-		err = f.in.close()
+		err = f.in.Close()
 	}
 	for _, fd := range []int{f.out, f.wake} {
 		if fd >= 0 {
@@ -106,7 +123,7 @@ func (f *packetForwarder) run(ctx context.Context) error {
 }
 
 func (f *packetForwarder) loop() error {
-	ready := []unix.PollFd{{Fd: int32(f.in.fd), Events: unix.POLLIN}, {Fd: int32(f.wake), Events: unix.POLLIN}}
+	ready := []unix.PollFd{{Fd: int32(f.in.FD()), Events: unix.POLLIN}, {Fd: int32(f.wake), Events: unix.POLLIN}}
 	for !f.ended.Load() {
 		took := 0
 		for ; took < batch && f.take(); took++ {
@@ -121,7 +138,7 @@ func (f *packetForwarder) loop() error {
 			return fmt.Errorf("wait for frames: %w", err)
 		}
 		if ready[0].Revents&unix.POLLERR != 0 { // ENETDOWN: it went down; ENODEV: it is gone
-			if err := f.in.fault(); err != nil {
+			if err := f.in.Err(); err != nil {
 				return fmt.Errorf("read frames: %w", err)
 			}
 		}
@@ -131,24 +148,28 @@ func (f *packetForwarder) loop() error {
 
 // take deals with the ring's next frame; false: there is none.
 func (f *packetForwarder) take() bool {
-	frame, slot, ok := f.in.next()
+	var in ring.Frame
+	slot, ok := f.in.Next(&in)
 	if !ok {
 		return false
 	}
 	f.count.Received++
-	v := f.classify(frame.bytes)
+	frame := in.Bytes[tagSize:]
+	v := f.classify(frame)
 	f.verdicts[v]++
 	switch {
 	case v != forwarded:
-	case frame.cut || len(frame.bytes) > f.maxLen+maxTags*tagSize:
+	case len(frame) < in.Length || len(frame) > f.maxLen+maxTags*tagSize:
 		f.count.TooLong++
 	default:
-		f.rewrite(frame.bytes)
-		bytes := frame.tagged()
+		f.rewrite(frame)
+		if in.Tag != 0 {
+			frame = retag(in.Bytes, in.Tag)
+		}
 		if f.delay > 0 {
 			f.hold()
 		}
-		f.vectors[f.held] = mmsg.Vector(bytes)
+		f.vectors[f.held] = mmsg.Vector(frame)
 		f.slots[f.held] = slot
 		f.held++
 		if f.delay > 0 || f.held == batch {
@@ -156,7 +177,7 @@ func (f *packetForwarder) take() bool {
 		}
 		return true
 	}
-	f.in.release(slot)
+	f.in.Release(slot)
 	return true
 }
 
@@ -194,7 +215,7 @@ func (f *packetForwarder) flush() error {
 		}
 	}
 	for _, slot := range f.slots[:f.held] {
-		f.in.release(slot)
+		f.in.Release(slot)
 	}
 	f.held = 0
 	return nil
@@ -202,7 +223,7 @@ func (f *packetForwarder) flush() error {
 
 // counters are those since the start; it is called once, at the end.
 func (f *packetForwarder) counters() (Counters, error) {
-	lost, err := f.in.lost()
+	lost, err := f.in.Dropped()
 	c := f.count
 	c.Lost = lost
 	c.Short, c.NotOurs, c.NotIP = f.verdicts[short], f.verdicts[notOurs], f.verdicts[notIP]
