@@ -149,6 +149,15 @@ func (w *waiting) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
+func compile(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "gcc", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // TestLibraries packs a program that finds a library beside itself, and that
 // one another, and runs it with nothing but what was packed.
 func TestLibraries(t *testing.T) {
@@ -162,20 +171,12 @@ func TestLibraries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	compile := func(args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "gcc", args...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o755), os.Mkdir(filepath.Join(dir, "lib"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	compile("-shared", "-fPIC", "-o", "lib/libtwo.so", "two.c")
-	compile("-shared", "-fPIC", "-o", "lib/libone.so", "one.c", "-Llib", "-ltwo", "-Wl,-rpath,$ORIGIN")
-	compile("-o", "bin/main", "main.c", "-Llib", "-lone", "-Wl,-rpath,$ORIGIN/../lib", "-Wl,-rpath-link,lib")
+	compile(t, dir, "-shared", "-fPIC", "-o", "lib/libtwo.so", "two.c")
+	compile(t, dir, "-shared", "-fPIC", "-o", "lib/libone.so", "one.c", "-Llib", "-ltwo", "-Wl,-rpath,$ORIGIN")
+	compile(t, dir, "-o", "bin/main", "main.c", "-Llib", "-lone", "-Wl,-rpath,$ORIGIN/../lib", "-Wl,-rpath-link,lib")
 
 	text := "name: found\ncommand: [/opt/found/bin/main]\nprogram: " + filepath.Join(dir, "bin/main") + "\n"
 	packed := tree(t, text)
@@ -210,6 +211,34 @@ func TestLibraries(t *testing.T) {
 	}
 	if _, err := a.Tree(); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "libtwo.so") {
 		t.Errorf("a library that is not there: %v", err)
+	}
+}
+
+// TestLibrariesAmongFiles packs a program whose library is beside it in the image
+// and not on this host. Packing runs nothing that the program names.
+func TestLibrariesAmongFiles(t *testing.T) {
+	dir := t.TempDir()
+	ran := filepath.Join(dir, "ran")
+	for name, text := range map[string]string{
+		"one.c":  `int one(void) { return 1; }`,
+		"main.c": `int one(void); int main(void) { return one(); }`,
+		"loader": "#!/bin/sh\n: > " + ran + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compile(t, dir, "-shared", "-fPIC", "-o", "libone.so", "one.c")
+	compile(t, dir, "-o", "main", "main.c", "-L.", "-lone", "-Wl,-rpath,$ORIGIN/../lib", "-Wl,--dynamic-linker="+filepath.Join(dir, "loader"))
+	packed := tree(t, "name: moved\ncommand: [/opt/moved/bin/main]\nprogram: "+filepath.Join(dir, "main")+
+		"\nfiles: [{target: /opt/moved/lib/libone.so, source: "+filepath.Join(dir, "libone.so")+"}]\n")
+	for _, want := range []string{"/opt/moved/lib/libone.so", filepath.Join(dir, "loader")} {
+		if !packed.has(want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the program's loader was run: %v", err)
 	}
 }
 

@@ -2,12 +2,7 @@
 // starts processes in them and ends all that is in them, with version 1 and
 // version 2 of the kernel's control groups.
 //
-// It is small code of its own rather than github.com/containerd/cgroups/v3,
-// for three things that library does not do: to start a process in a version 1
-// group from its first instruction (its Add moves a process that runs already,
-// and the kernel makes that wait some 10 ms for every CPU); to end all that is
-// in a group and come back when it has ended; and to find the subtree that a
-// session has handed to an ordinary user.
+// Why no library: docs/decisions/0010-libraries-tried.md.
 package cgroup
 
 import (
