@@ -1,0 +1,238 @@
+package vitrine_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A level is packages that stand side by side. In a pattern, "x/..." is x and
+// all below it, "x/*" all below it alone.
+type level struct {
+	name     string
+	packages []string
+}
+
+// levels are from the highest to the lowest. A package imports its own level and
+// those below. Of several patterns that fit a package, the longest counts, and of
+// equals the higher.
+// docs/architecture.md has the same table.
+func levels() []level {
+	return []level{
+		{"edge", []string{"cmd/vitrine", "bench"}},
+		{"compose", []string{"trial", "measure", "measure/chain", "report", "papers"}},
+		{"do", []string{"testbed", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
+		{"reach the kernel", []string{"internal/..."}},
+		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/..."}},
+		{"nouns", []string{"vitrine"}},
+	}
+}
+
+// A rule binds packages beyond their level. Packages that support tests are free
+// of it.
+type rule struct {
+	packages []string
+	only     []string // what they may import of this module; nil: anything
+	never    []string // what of it they may not
+	outside  []string // what they may not import of other modules and the standard library
+	because  string
+}
+
+func rules() []rule {
+	clock := []string{"os/...", "io/fs", "net", "net/http/...", "syscall", "log/...", "golang.org/x/sys/..."}
+	backEnds := []string{"substrate/*", "fabric/*", "load/*"}
+	instances := []string{"substrate/...", "fabric/...", "load/...", "monitor"}
+	return []rule{
+		{packages: []string{"document"}, only: []string{"vitrine"}, because: "it reads files of any kind"},
+		{packages: []string{"spec"}, only: []string{"vitrine", "document"}, because: "a deployment is checked without what runs it"},
+		{packages: []string{"result"}, only: []string{"vitrine"}, because: "a run folder is read where nothing runs"},
+		{packages: []string{"wire/..."}, only: []string{"wire/..."}, because: "message formats serve the director, generators and tests alike"},
+		{packages: []string{"internal/..."}, only: []string{"vitrine", "internal/..."}, because: "they serve all back ends and know none"},
+
+		{packages: []string{"search/..."}, only: []string{"vitrine", "search/..."}, because: "a search asks for rates and sizes, and knows nothing of what runs the trials"},
+		{packages: []string{"search/..."}, outside: clock, because: "a step depends on the history, the configuration and the seed alone: --resume asks the same questions again"},
+		{packages: []string{"measure/delay", "director/table"}, only: []string{"vitrine"}, outside: clock, because: "it decides: callers hand it times and packets"},
+
+		{packages: []string{"report"}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
+		{packages: []string{"trial", "measure", "measure/chain", "testbed", "papers"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
+		{packages: []string{"fabric/..."}, never: []string{"substrate/...", "image/...", "load/...", "monitor"}, because: "a fabric puts an interface into a network namespace, whatever runs there"},
+		{packages: []string{"substrate/...", "image/..."}, never: []string{"load/...", "monitor"}, because: "a substrate runs any command"},
+		{packages: []string{"load/..."}, never: []string{"substrate/...", "fabric/...", "image/...", "monitor"}, because: "a generator is an executable under a contract, wherever it runs"},
+		{packages: []string{"monitor"}, never: []string{"substrate/...", "fabric/...", "load/...", "image/..."}, because: "a Vantage says where use can be read, whatever made the instance"},
+		{packages: []string{"reference/..."}, never: append([]string{"wire/...", "director/...", "store/..."}, instances...), because: "a function that is measured shares no code with what drives it"},
+		{packages: []string{"director/..."}, never: append([]string{"store/...", "reference/...", "image/..."}, instances...), because: "the director runs for years, without the laboratory and the store"},
+		{packages: []string{"store/..."}, never: append([]string{"director/...", "reference/...", "image/..."}, instances...), because: "the store runs for years, without the laboratory and the director"},
+		{packages: []string{"fabric/...", "substrate/...", "image/...", "load/...", "monitor", "reference/...", "director/...", "store/..."}, never: []string{"spec"}, because: "options are read with document: deployments are of those who compose"},
+	}
+}
+
+// Every package is in a level, and imports nothing above it.
+func TestLevels(t *testing.T) {
+	for of, imports := range packages(t) {
+		from := levelOf(of)
+		if from < 0 {
+			t.Errorf("%s is in no level: add it to levels in levels_test.go and to the table in docs/architecture.md", of)
+			continue
+		}
+		for _, to := range imports.ours {
+			if at := levelOf(to); at >= 0 && at < from {
+				t.Errorf("%s (%s) imports %s (%s): nothing imports what is above it", of, levels()[from].name, to, levels()[at].name)
+			}
+		}
+	}
+}
+
+// No package breaks a rule of its own.
+func TestRules(t *testing.T) {
+	for of, imports := range packages(t) {
+		if supportsTests(of) {
+			continue
+		}
+		for _, r := range rules() {
+			if !fits(of, r.packages) {
+				continue
+			}
+			for _, to := range imports.ours {
+				if r.only != nil && !fits(to, r.only) || fits(to, r.never) {
+					t.Errorf("%s imports %s: %s", of, to, r.because)
+				}
+			}
+			for _, to := range imports.others {
+				if fits(to, r.outside) {
+					t.Errorf("%s imports %s: %s", of, to, r.because)
+				}
+			}
+		}
+		for _, to := range imports.ours {
+			if supportsTests(to) {
+				t.Errorf("%s imports %s: it is for tests alone", of, to)
+			}
+		}
+	}
+}
+
+// The nouns are of the standard library: all that they import, every package
+// imports.
+func TestNouns(t *testing.T) {
+	nouns := packages(t)["vitrine"]
+	for _, to := range slices.Concat(nouns.ours, nouns.others) {
+		if domain, _, _ := strings.Cut(to, "/"); len(nouns.ours) > 0 || strings.Contains(domain, ".") {
+			t.Errorf("the root package imports %s: it imports the standard library only", to)
+		}
+	}
+}
+
+// The table of docs/architecture.md shows these levels, and no others.
+func TestLevelsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exist []string
+	for name := range packages(t) {
+		exist = append(exist, name)
+	}
+	for _, l := range levels() {
+		documented := map[string]bool{}
+		for _, row := range regexp.MustCompile(`(?m)^\| `+l.name+` \|([^|]*)\|`).FindAllStringSubmatch(string(text), -1) {
+			for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+				documented[name[1]] = true
+			}
+		}
+		want := slices.DeleteFunc(slices.Clone(l.packages), func(pattern string) bool {
+			return !slices.ContainsFunc(exist, func(name string) bool { return fits(name, []string{pattern}) })
+		})
+		if got := slices.Sorted(maps.Keys(documented)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("docs/architecture.md has %s in level %q, levels_test.go has %s", got, l.name, want)
+		}
+	}
+}
+
+// imported is what a package imports, of this module by names relative to it.
+type imported struct{ ours, others []string }
+
+// packages are those of this module by their names relative to it, the root
+// package by its own, with what their files import. Tests do not count.
+func packages(t *testing.T) map[string]imported {
+	t.Helper()
+	all := map[string]imported{}
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		hidden := file != "." && strings.HasPrefix(entry.Name(), ".")
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (hidden || entry.Name() == "testdata"):
+			return filepath.SkipDir
+		case path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		of := "vitrine"
+		if folder := filepath.Dir(file); folder != "." {
+			of = folder
+		}
+		imports := all[of]
+		for _, spec := range parsed.Imports {
+			name := strings.Trim(spec.Path.Value, `"`)
+			if below, ours := strings.CutPrefix(name, "vitrine/"); ours || name == "vitrine" {
+				imports.ours = append(imports.ours, below)
+			} else {
+				imports.others = append(imports.others, name)
+			}
+		}
+		imports.ours, imports.others = unique(imports.ours), unique(imports.others)
+		all[of] = imports
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func unique(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// levelOf is the index of the package's level; -1: it is in none.
+func levelOf(name string) int {
+	found, longest := -1, 0
+	for i, l := range levels() {
+		for _, pattern := range l.packages {
+			if length := len(strings.TrimSuffix(pattern, "/...")); fits(name, []string{pattern}) && length > longest {
+				found, longest = i, length
+			}
+		}
+	}
+	return found
+}
+
+// fits says whether any pattern is of the package.
+func fits(name string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if above, ok := strings.CutSuffix(pattern, "/..."); ok {
+			return name == above || strings.HasPrefix(name, above+"/")
+		}
+		if above, ok := strings.CutSuffix(pattern, "/*"); ok {
+			return strings.HasPrefix(name, above+"/")
+		}
+		return name == pattern
+	})
+}
+
+// supportsTests says whether a package is for tests, or measures this product.
+func supportsTests(name string) bool {
+	return name == "bench" || slices.ContainsFunc(strings.Split(name, "/"), func(element string) bool { return strings.HasSuffix(element, "test") })
+}
