@@ -2,7 +2,8 @@ package vitrine
 
 import "math"
 
-// Where the capacity lies outside what the search could see.
+// The values of Capacity.Censored: where the capacity lies when it is outside
+// the rates that were tried.
 const (
 	CensoredNone      = "none"
 	CensoredBelow     = "below"     // even the lowest rate failed: Rate is that rate, [Low, High] is [0, Rate]
@@ -20,8 +21,8 @@ type Capacity struct {
 	Censored  string  `json:"capacity_censored"`
 }
 
-// Bounds are what is sure of the capacity: between them it lies, or beyond
-// everything that was tried (rate.Estimate says what censoring means).
+// Bounds is an interval that holds the capacity, censored or not. high is
+// infinite when the trials set no upper bound.
 func (c Capacity) Bounds() (low, high float64) {
 	switch c.Censored {
 	case CensoredBelow:
@@ -32,7 +33,7 @@ func (c Capacity) Bounds() (low, high float64) {
 	return c.Low, c.High
 }
 
-// Unmeasured says that no valid trial stands behind the capacity.
+// Unmeasured says that the capacity rests on no valid trial.
 func (c Capacity) Unmeasured() bool { return c.Censored == CensoredGenerator && c.Rate == 0 }
 
 // Measured is what a campaign learned about one sizing.
@@ -43,17 +44,17 @@ type Measured struct {
 	Confidence  float64                       // of their intervals; 0: 0.95
 	Bottleneck  string                        // the component used most at capacity; empty: not known
 	Utilization map[string]map[string]float64 // resource -> component -> used / given at capacity, 0..1
-	Loads       []Load                        // what each trial that the function carried cost each component
-	Again       bool                          // the sizing was measured before: this is the figure that counts
+	Loads       []Load                        // one per component and trial that the function carried
+	Again       bool                          // the sizing was measured before, and these figures replace the earlier ones
 }
 
-// A Load is what one component's instances used of the CPU in one trial that
-// the function carried.
+// A Load is the CPU use of one component's instances in one trial that the
+// function carried.
 type Load struct {
 	Component string
 	Instances int
 	VCPUs     float64 // given to each instance; 0: unlimited
 	Rate      float64 // calls a second that succeeded
 	CPU       float64 // CPUs, all instances together
-	Busiest   float64 // CPUs of the instance that is used most in this sizing
+	Busiest   float64 // CPUs of the busiest instance of this sizing
 }

@@ -6,14 +6,14 @@ type Flavor struct {
 	Name   string
 	VCPUs  float64 // CPUs, decimal; 0.1 is a tenth of one CPU
 	Memory int64   // bytes
-	Pin    bool    // give the instance CPUs of its own, whatever the plan's pinning says
-	Price  float64 // of one instance, in any one currency and span of time; 0: none was said
+	Pin    bool    // give the instance CPUs of its own, even when the plan does not pin
+	Price  float64 // of one instance, in any one currency and span of time; 0: no price
 }
 
 // Initial is the letter that stands for the flavor in a sizing's name.
 func (f Flavor) Initial() byte { return f.Name[0] }
 
-// A Component is one kind of instance that a network function is made of.
+// A Component is one kind of instance in a network function.
 type Component struct {
 	Name     string // "sprout"
 	Short    string // "sp", as in bn1s-sp1s-hs1s

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Unsupported is the error of something that this host cannot do. Commands
-// exit 3 on it, and tests skip.
+// Unsupported is the error for what this host cannot do. Commands exit with
+// status 3 on it, and tests skip.
 type Unsupported struct {
 	What    string // "CPU quotas", "docker"
 	Missing string // what is missing: a privilege, a kernel option, a program, a device
@@ -21,13 +21,14 @@ func (e *Unsupported) Error() string {
 	return s
 }
 
-// IsUnsupported says whether any error in the chain is an Unsupported.
+// IsUnsupported reports whether any error in the chain is an Unsupported.
 func IsUnsupported(err error) bool {
 	var u *Unsupported
 	return errors.As(err, &u)
 }
 
-// BadInput is the error of input that the user must mend. Commands exit 2 on it.
+// BadInput is the error for input that the user must correct. Commands exit with
+// status 2 on it.
 type BadInput struct {
 	File   string // as the user named it
 	Line   int    // from 1; 0: the whole file
@@ -47,7 +48,7 @@ func (e *BadInput) Error() string {
 	return at + ": " + e.Found + ": " + e.Want
 }
 
-// IsBadInput says whether any error in the chain is a BadInput.
+// IsBadInput reports whether any error in the chain is a BadInput.
 func IsBadInput(err error) bool {
 	var b *BadInput
 	return errors.As(err, &b)

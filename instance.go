@@ -5,21 +5,21 @@ import (
 	"net/netip"
 )
 
-// A State is where an aggregate's instance is in its life. It decides which
-// transactions the director sends it.
+// A State is a stage in the life of an aggregate's instance. The director sends
+// the instance transactions by its state.
 type State uint8
 
 // The states of an instance.
 const (
-	Active   State = iota // new and old transactions; what an instance is when nothing is said
-	Starting              // none yet
-	Draining              // those that began before; no new ones
-	Down                  // none
+	Active   State = iota // new and old transactions; the default
+	Starting              // no transactions yet
+	Draining              // old transactions, no new ones
+	Down                  // no transactions
 )
 
 var stateNames = [...]string{Active: "active", Starting: "starting", Draining: "draining", Down: "down"}
 
-// States are the names of all states, in the order of an instance's life.
+// States lists the names of all states in the order of an instance's life.
 func States() []string { return []string{"starting", "active", "draining", "down"} }
 
 func (s State) String() string {
@@ -52,15 +52,15 @@ func (s *State) UnmarshalText(text []byte) error {
 	return fmt.Errorf("state %q: must be one of starting, active, draining, down", text)
 }
 
-// An Instance is one running copy of an aggregate: functions that talk a lot
-// and serve the same types of transaction, bundled in one place (Contain-ed,
-// section 2).
+// An Instance is one running copy of an aggregate. An aggregate bundles, in one
+// place, functions that talk a lot and serve the same types of transaction
+// (Contain-ed, section 2).
 type Instance struct {
-	Name    string         `json:"name"`             // Unique in the whole director, such as reg-1.
-	Type    string         `json:"type"`             // The aggregate type that it is a copy of.
+	Name    string         `json:"name"`             // Unique in the director, such as reg-1.
+	Type    string         `json:"type"`             // Its aggregate type.
 	Address netip.AddrPort `json:"address"`          // Where its ingress listens.
-	Weight  float64        `json:"weight"`           // Its capacity, such as transactions a second: its share of the type's keys is in proportion.
-	Region  string         `json:"region,omitempty"` // Where it is; empty: nowhere in particular.
-	State   State          `json:"state"`            // Which transactions it gets.
-	ID      uint16         `json:"id,omitempty"`     // Its small number within the type, carried in Record-Route, Path and TEID; 0: given by the table from its name.
+	Weight  float64        `json:"weight"`           // Its capacity, such as transactions a second. Its share of the type's keys is proportional to it.
+	Region  string         `json:"region,omitempty"` // Its location; empty: none.
+	State   State          `json:"state"`            // Says which transactions it gets.
+	ID      uint16         `json:"id,omitempty"`     // Its number within the type, carried in Record-Route, Path and TEID; 0: the table derives one from the name.
 }

@@ -17,13 +17,12 @@ type Key struct {
 	Rate      float64 // offered rate asked for, in the workload's unit
 }
 
-// Emulation is the accelerator of virtual machines that have none, QEMU's
-// translator: what is measured under it cannot be compared with what was measured
-// on hardware.
+// Emulation stands for QEMU's translator, which runs virtual machines without
+// hardware support. Its figures cannot be compared with those from hardware.
 const Emulation = "tcg"
 
-// NotComparable says why figures that were measured under the accelerator cannot
-// be compared with others; empty: they can.
+// NotComparable says why figures measured under the accelerator cannot be
+// compared with others. It is empty when they can.
 func NotComparable(accelerator string) string {
 	if accelerator != Emulation {
 		return ""
@@ -31,11 +30,11 @@ func NotComparable(accelerator string) string {
 	return "measured under emulation (" + Emulation + "): not comparable with hardware"
 }
 
-// An Outcome is what one trial gave.
+// An Outcome is the result of one trial.
 type Outcome struct {
 	Key
 	Duration  time.Duration // of the window: warm-up and drain excluded
-	Overhead  time.Duration // what the trial took beside its window, from the generator's start to its end; 0: not known
+	Overhead  time.Duration // of the trial outside its window, from the generator's start to its end; 0: not known
 	Scheduled int64         // calls due inside the window
 	Offered   int64         // of those, sent
 	Succeeded int64
@@ -46,12 +45,12 @@ type Outcome struct {
 	Valid     bool           // false: never a verdict on the function
 	Reason    string         // why it is invalid, or what to know about it
 
-	// Accelerator is what the function's virtual machines ran with, "kvm" or "tcg";
-	// empty: there were none, or the trial is from before this was kept.
+	// Accelerator of the function's virtual machines: "kvm" or "tcg". It is empty
+	// when there were none, and in the outcomes of older versions.
 	Accelerator string `json:",omitempty"`
 
-	// Measured is what a trial of another kind than load gave beside, in the form
-	// of the package that made it: packet streams, measure.Detail. Empty: nothing.
+	// Measured holds further results in the form of the package that made them:
+	// measure.Detail for packet streams. A trial under load has none.
 	Measured json.RawMessage `json:",omitempty"`
 }
 
@@ -72,8 +71,8 @@ func (o Outcome) FailedTotal() int64 {
 	return n
 }
 
-// Latency holds quantiles from the scheduled time to the last answer, in
-// milliseconds, of the calls that succeeded.
+// Latency holds quantiles, in milliseconds, over the calls that succeeded. A
+// call's latency runs from its scheduled time to the last answer.
 type Latency struct{ P50, P95, P99 float64 }
 
 // A Second is one second of a trial's window, by the calls' scheduled time.

@@ -32,7 +32,7 @@ func (s Sizing) String() string {
 	return b.String()
 }
 
-// Part finds the component's part; nil when the sizing has none.
+// Part finds the component's part. It is nil when the sizing has none.
 func (s Sizing) Part(short string) *Part {
 	for i := range s {
 		if s[i].Short == short {
@@ -42,7 +42,7 @@ func (s Sizing) Part(short string) *Part {
 	return nil
 }
 
-// Instances is how many instances the sizing has in all.
+// Instances counts all instances of the sizing.
 func (s Sizing) Instances() int {
 	n := 0
 	for _, p := range s {
@@ -54,13 +54,13 @@ func (s Sizing) Instances() int {
 // Clone copies the sizing.
 func (s Sizing) Clone() Sizing { return append(Sizing(nil), s...) }
 
-// ErrSizing is what every error of ParseSizing wraps.
+// ErrSizing is wrapped by every error of ParseSizing.
 var ErrSizing = errors.New("not a sizing")
 
 var partPattern = regexp.MustCompile(`^([a-z]+)([0-9]+)([a-z])$`)
 
-// ParseSizing reads a sizing as Table II writes it. It checks the form alone;
-// whether the components and flavors exist is for the deployment to say.
+// ParseSizing reads a sizing as Table II writes it. It checks the form alone:
+// spec.Deployment.CheckSizing checks that components and flavors exist.
 func ParseSizing(text string) (Sizing, error) {
 	var s Sizing
 	for field := range strings.SplitSeq(text, "-") {
@@ -80,14 +80,14 @@ func ParseSizing(text string) (Sizing, error) {
 	return s, nil
 }
 
-// Resources is an amount of what instances are given.
+// Resources is an amount of CPU and memory.
 type Resources struct {
 	VCPUs  float64
 	Memory int64 // bytes; 0 in a limit: unlimited
 }
 
-// Within says whether r fits the limit; a zero field of the limit does not bind.
-// A billionth of a CPU is forgiven, for 0.1+0.2 is not 0.3.
+// Within reports whether r fits the limit; a zero field of the limit does not
+// bind. A billionth of a CPU is tolerated, because 0.1+0.2 is not 0.3.
 func (r Resources) Within(limit Resources) bool {
 	return (limit.VCPUs == 0 || r.VCPUs <= limit.VCPUs+1e-9) &&
 		(limit.Memory == 0 || r.Memory <= limit.Memory)

@@ -1,7 +1,7 @@
 package vitrine
 
-// Use is the mean use of one instance over a trial's window. A nil field was
-// not read, and Missing says why; it is never 0 for "unknown".
+// Use is the mean use of one instance over a trial's window. A nil field is
+// unknown, and Missing says why; 0 always means no use.
 type Use struct {
 	Component string
 	CPU       *float64 // CPUs
@@ -15,11 +15,11 @@ type Use struct {
 	MemoryLimit int64   // given, bytes; 0: unlimited
 }
 
-// Generator is the name, and the component, of the instance that the load comes
-// from: watched like the others, but no part of the function.
+// Generator is the name and the component of the load generator's instance. The
+// monitor samples it like the others, but it is no part of the function.
 const Generator = "generator"
 
-// The resources that a search may scale on.
+// The resources by which a search picks the bottleneck.
 const (
 	CPU     = "cpu"
 	Memory  = "memory"

@@ -1,7 +1,7 @@
 package vitrine
 
-// A Vantage says where the use of one instance can be read. A path that is
-// empty cannot be read here, and Missing says why.
+// A Vantage says where to read the use of one instance. Where a path is empty,
+// this host cannot tell that use, and Missing says why.
 type Vantage struct {
 	Instance  string  // "sprout-1"
 	Component string  // "sprout"
@@ -14,8 +14,8 @@ type Vantage struct {
 	CgroupMemory  string // v1 folder with memory.usage_in_bytes
 	PID           int    // main process; 0: not known
 	NetNS         string // path of the network namespace; empty: shares the host's
-	Interface     string // the one of the namespace to read; empty: all but lo
-	Guest         string // of a virtual machine: CSV file with what its own kernel counts, kept apart from all else here
+	Interface     string // the interface of the namespace to read; empty: all but lo
+	Guest         string // of a virtual machine: CSV file of its own kernel's counts, which no other field includes
 
 	Missing map[string]string // "cpu", "memory", "network", "throttled" -> why
 }

@@ -1,8 +1,8 @@
-// Package document reads what users write, in YAML or JSON: one parser that
-// keeps places, and a check against the JSON Schema that is generated from the
-// type a file is read into. Whatever is wrong is a *vitrine.BadInput at its
-// file, line and column. A file's errors are all reported, joined in the order
-// of their places.
+// Package document reads files that users write, in YAML or JSON. One parser
+// keeps the place of every value. A file is checked against the JSON Schema that
+// is generated from the Go type it is read into. Every error of a file is a
+// *vitrine.BadInput at its line and column. All of them are reported, joined in
+// the order of their places.
 package document
 
 import (
@@ -51,8 +51,8 @@ func Read(path, what string) (File, error) {
 	return Parse(path, raw, what)
 }
 
-// Parse is Read of bytes that were already read; paths in the file start from
-// path's folder.
+// Parse is like Read, but takes the bytes from the caller. Relative paths in them
+// start from path's folder.
 func Parse(path string, raw []byte, what string) (File, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -69,8 +69,8 @@ func Parse(path string, raw []byte, what string) (File, error) {
 // Root is the whole content of the file.
 func (f File) Root() Node { return f.root }
 
-// BadInput is an error at the value that path leads to, for what is found only
-// when the file is put to use.
+// BadInput makes an error at the value that path leads to. Callers use it for
+// errors that show only when the content is used.
 func (f File) BadInput(found, want string, path ...string) *vitrine.BadInput {
 	return f.root.BadInput(found, want, path...)
 }
@@ -84,8 +84,8 @@ func (f File) Resolve(path string) string {
 	return filepath.Join(f.folder, path)
 }
 
-// reason is the error without the operation and path that the message around
-// it already names.
+// reason is the error without the operation and the path: the message around it
+// names them.
 func reason(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

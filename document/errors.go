@@ -21,7 +21,7 @@ func (e *Errors) Bad(found, want string, path ...any) {
 	e.found = append(e.found, e.BadInput(found, want, tokens(path)...))
 }
 
-// Unknown adds an error at a value that names nothing known.
+// Unknown adds an error at a name that is none of the known.
 func (e *Errors) Unknown(name string, known []string, path ...any) {
 	e.Bad(fmt.Sprintf("%s is %s", e.Name(tokens(path)...), Quote(name)), Choose(name, slices.Compact(known)), path...)
 }

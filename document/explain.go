@@ -16,15 +16,15 @@ import (
 	"vitrine"
 )
 
-// An explainer turns the validator's errors into the user's.
+// An explainer translates the validator's errors into errors for the user.
 type explainer struct {
 	Node
 	*Schema
 	breaches []breach
 }
 
-// A breach is one error at one place of the file. Of several about the same
-// subject, the lowest rank is kept.
+// A breach is one error at one place of the file. Of several with the same
+// subject, join keeps the one with the lowest rank.
 type breach struct {
 	*vitrine.BadInput
 	subject string
@@ -82,14 +82,14 @@ func (x *explainer) explain(e *validator.ValidationError) {
 	}
 }
 
-// field is a mapping's key that is not allowed there.
+// field adds an error at a mapping's key.
 func (x *explainer) field(rank int, path []string, field, is, want string) {
 	at := append(slices.Clone(path), field)
 	x.add(rank, x.Name(at...), x.BadKey(fmt.Sprintf("%s %s %s", Word(field), is, x.Name(path...)), want, at...))
 }
 
-// unknown is a key that the mapping's schema does not list, or whose form it
-// refuses.
+// unknown adds an error for a key that the mapping's schema does not list, or
+// whose form it refuses.
 func (x *explainer) unknown(e *validator.ValidationError, path []string, field string) {
 	schema := x.at(e.SchemaURL)
 	for _, f := range x.formats {
@@ -101,8 +101,8 @@ func (x *explainer) unknown(e *validator.ValidationError, path []string, field s
 	x.field(0, path, field, "is not a field of", Choose(field, slices.Sorted(maps.Keys(object(schema["properties"])))))
 }
 
-// alternatives explains an anyOf or oneOf by the branch that the user most
-// likely meant: one whose type is right.
+// alternatives explains an anyOf or oneOf by the branch that the user most likely
+// meant. That is a branch with the right type.
 func (x *explainer) alternatives(e *validator.ValidationError, path []string, matched []int) {
 	var missing, types []string
 	var meant *validator.ValidationError
@@ -139,7 +139,7 @@ func (x *explainer) alternatives(e *validator.ValidationError, path []string, ma
 	}
 }
 
-// alternativeFields are the fields of which a oneOf wants one.
+// alternativeFields lists the fields from which a oneOf wants exactly one.
 func alternativeFields(oneOf any) []string {
 	var fields []string
 	branches, _ := oneOf.([]any)
@@ -150,7 +150,7 @@ func alternativeFields(oneOf any) []string {
 	return fields
 }
 
-// leaves are the errors at the ends of the trees.
+// leaves lists the errors without causes in the trees.
 func leaves(errs []*validator.ValidationError) []*validator.ValidationError {
 	var ends []*validator.ValidationError
 	for _, e := range errs {
@@ -163,7 +163,7 @@ func leaves(errs []*validator.ValidationError) []*validator.ValidationError {
 	return ends
 }
 
-// leaf says what is wrong with the value itself.
+// leaf describes an error of a single value.
 func (x *explainer) leaf(e *validator.ValidationError, path []string) (found, want string) {
 	at := x.find(path)
 	found = fmt.Sprintf("%s is %s", x.Name(path...), show(at))
@@ -209,7 +209,7 @@ func (x *explainer) wanted(e *validator.ValidationError) string {
 	return fmt.Sprintf("want what the schema says at %s", strings.TrimPrefix(e.SchemaURL, where))
 }
 
-// description is what the schema says about the field of a mapping.
+// description asks for a missing field, in the words of its schema.
 func (x *explainer) description(e *validator.ValidationError, field string) string {
 	schema := x.at(e.SchemaURL)
 	text, _ := object(object(schema["properties"])[field])["description"].(string)
@@ -219,8 +219,8 @@ func (x *explainer) description(e *validator.ValidationError, field string) stri
 	return "add it: " + strings.TrimSuffix(text, ".")
 }
 
-// typed says in plain words what type the schema wants, by its values or an
-// example where it has them.
+// typed names the type that the schema wants, by its values or an example where
+// the schema has them.
 func (x *explainer) typed(e *validator.ValidationError, k *kind.Type) string {
 	schema := x.at(e.SchemaURL)
 	if values, _ := schema["enum"].([]any); len(values) > 0 {

@@ -9,8 +9,8 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A Format is a kind of text in a file. The schema names it and carries its
-// pattern for editors; Decode checks it with Parse too.
+// A Format is a kind of text in a file. A schema names the format and has its
+// pattern, for editors. Decode checks pattern and Parse.
 type Format struct {
 	Name    string
 	Pattern string             // a regular expression
@@ -18,7 +18,7 @@ type Format struct {
 	Parse   func(string) error // nil: the pattern says it all
 }
 
-// Formats are those that every schema may use. JSON Schema has a "duration" of
+// Formats lists the formats that every schema may use. JSON Schema has a "duration" of
 // its own (ISO 8601), hence the other names here.
 func Formats() []Format {
 	const duration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
@@ -56,8 +56,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, err
 }
 
-// validator is the format as the validator of schemas knows it. What is no text
-// is for the schema's type to refuse.
+// validator is the format for the validator of schemas. It lets other values than
+// text pass: the schema's type refuses them.
 func (f Format) validator() *validator.Format {
 	pattern := regexp.MustCompile(f.Pattern)
 	return &validator.Format{Name: f.Name, Validate: func(v any) error {

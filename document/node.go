@@ -12,27 +12,27 @@ import (
 	"vitrine"
 )
 
-// A Node is a part of a file that keeps its place: what a back end reads its
-// own options from. The zero Node is a part that the user left out.
+// A Node is a part of a file, and knows its place there. Back ends read their
+// options from one. The zero Node is a part that the user left out.
 type Node struct {
 	file string
 	path []string   // from the file's root
 	node *yaml.Node // without aliases
 }
 
-// UnmarshalYAML keeps the node as it is; the loader adds file and path.
+// UnmarshalYAML keeps the node as it is. The caller gets file and path from Sub.
 func (n *Node) UnmarshalYAML(node *yaml.Node) error {
 	n.node = node
 	return nil
 }
 
-// IsZero says whether the user left the part out.
+// IsZero reports whether the user left the part out.
 func (n Node) IsZero() bool { return n.node == nil }
 
 // Decode reads the part into a struct or map, by its yaml and jsonschema tags.
-// Unknown fields, wrong types and values outside what the tags allow are
-// *vitrine.BadInput with their places. The zero Node changes nothing, so into
-// may hold defaults.
+// Unknown fields, wrong types and values that the tags do not allow are
+// *vitrine.BadInput with their places. Fields that the part does not have keep
+// their values, so into may hold defaults.
 func (n Node) Decode(into any) error {
 	if n.node == nil {
 		return nil
@@ -52,22 +52,22 @@ func (n Node) Strings() (map[string]string, error) {
 	return m, err
 }
 
-// BadInput is an error at the value that path leads to from this part (or, if
-// there is none, at the nearest one around it).
+// BadInput makes an error at the value that path leads to from this part, or,
+// where there is none, at the nearest value around it.
 func (n Node) BadInput(found, want string, path ...string) *vitrine.BadInput {
 	return n.bad(n.find(path), found, want)
 }
 
-// BadKey is an error at the name of the field that path leads to (or, if there
-// is none, at the mapping around it).
+// BadKey makes an error at the name of the field that path leads to, or, where
+// there is none, at the mapping around it.
 func (n Node) BadKey(found, want string, path ...string) *vitrine.BadInput {
 	last := len(path) - 1
 	return n.bad(n.key(path[:last], path[last]), found, want)
 }
 
-// BadText is an error inside the text of this part, at a line (from 1) and
-// column (from 0) of the text. Where the file does not show the text as it is,
-// the error is at its beginning.
+// BadText makes an error inside the text of this part, at a line (from 1) and
+// column (from 0) of the text. Escapes and folded lines hide where that is in
+// the file: then the error is at the beginning of the text.
 func (n Node) BadText(found, want string, line, column int) *vitrine.BadInput {
 	bad := n.BadInput(found, want)
 	if n.node == nil {
@@ -90,7 +90,7 @@ func (n Node) bad(at *yaml.Node, found, want string) *vitrine.BadInput {
 	return &vitrine.BadInput{File: n.file, Line: at.Line, Column: at.Column, Found: found, Want: want}
 }
 
-// decode reads what was validated before.
+// decode reads the part without a check.
 func (n Node) decode(into any) error {
 	if err := n.node.Decode(into); err != nil {
 		var t *yaml.TypeError
@@ -169,7 +169,7 @@ func (n Node) Name(path ...string) string {
 	return strings.TrimPrefix(b.String(), ".")
 }
 
-// Sub is the part at path; the zero Node when there is none.
+// Sub is the part that path leads to; the zero Node when there is none.
 func (n Node) Sub(path ...string) Node {
 	at := n.node
 	for _, token := range path {
@@ -181,5 +181,5 @@ func (n Node) Sub(path ...string) Node {
 	return Node{file: n.file, path: append(slices.Clone(n.path), path...), node: at}
 }
 
-// JSONSchema is the schema of a part whose owner checks it.
+// JSONSchema allows any mapping: the part's owner checks it with Decode.
 func (Node) JSONSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "object"} }

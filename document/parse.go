@@ -18,14 +18,14 @@ import (
 	"vitrine"
 )
 
-// What a file may grow to once its aliases are followed. A deployment of a
-// hundred components stays far below.
+// Limits of a file after its aliases are replaced. A deployment of a hundred
+// components stays far below.
 const (
 	maxNodes = 100_000
 	maxDepth = 64
 )
 
-// parse reads one document of YAML, of which JSON is a part.
+// parse reads one document of YAML. JSON is a subset of YAML.
 func parse(file string, raw []byte, what string) (Node, error) {
 	whole := func(found, want string) error {
 		return &vitrine.BadInput{File: file, Found: found, Want: want}
@@ -70,7 +70,7 @@ func empty(document *yaml.Node) bool {
 
 var jsonEscape = regexp.MustCompile(`\\(?:\\|/|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})`)
 
-// jsonEscapes rewrites the two escapes of JSON that YAML 1.1 has not: \/ and
+// jsonEscapes rewrites the two escapes of JSON that YAML 1.1 does not have: \/ and
 // pairs of surrogates (RFC 8259, section 7).
 func jsonEscapes(raw []byte) []byte {
 	return jsonEscape.ReplaceAllFunc(raw, func(escape []byte) []byte {
@@ -112,8 +112,8 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// syntaxError places the parser's error, which knows the line at most, and on
-// the first line not even that.
+// syntaxError finds the place of the parser's error. The parser names a line at
+// most, and never the first line.
 func syntaxError(file string, raw []byte, err error) error {
 	const want = "mend the YAML or JSON here"
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -128,8 +128,8 @@ func syntaxError(file string, raw []byte, err error) error {
 	return &vitrine.BadInput{File: file, Line: line, Column: 1, Found: text, Want: want}
 }
 
-// A resolver turns the parsed tree into one of mappings, lists and scalars that
-// JSON could also say: aliases are replaced by what they stand for.
+// A resolver replaces aliases by their values, and refuses what JSON cannot
+// express. The result is a tree of mappings, lists and scalars.
 type resolver struct {
 	file  string
 	nodes int
@@ -142,7 +142,7 @@ func (r *resolver) bad(at *yaml.Node, found, want string) {
 	r.errs = append(r.errs, &vitrine.BadInput{File: r.file, Line: at.Line, Column: at.Column, Found: found, Want: want})
 }
 
-// fatal ends the walk: what follows would be the same error over and over.
+// fatal ends the walk, because the same error would follow over and over.
 func (r *resolver) fatal(at *yaml.Node, found, want string) *yaml.Node {
 	if !r.stop {
 		r.bad(at, found, want)
@@ -235,8 +235,8 @@ func (r *resolver) scalar(n *yaml.Node) {
 	}
 }
 
-// value is the node as encoding/json would have decoded it, but for numbers,
-// which keep the type that YAML gives them.
+// value decodes the node as encoding/json would. Only numbers differ: they keep
+// the type that YAML gives them.
 func value(n *yaml.Node) (any, error) {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -24,8 +24,8 @@ func SchemaOf(of any) *jsonschema.Schema {
 	return s
 }
 
-// FileSchema is the JSON Schema of a whole file, one definition per type, with
-// formats of its own beside Formats. The types' comments, by
+// FileSchema is the JSON Schema of a whole file, with one definition per type.
+// The schema may use the given formats beside Formats. The types' comments, by
 // "package.Type.Field", become descriptions.
 func FileSchema(of any, title string, comments map[string]string, formats ...Format) *jsonschema.Schema {
 	r := reflector()
@@ -48,7 +48,7 @@ func Indent(s *jsonschema.Schema) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A shaped type says itself what its schema is.
+// A shaped type has a schema of its own.
 type shaped interface{ JSONSchema() *jsonschema.Schema }
 
 func reflector() *jsonschema.Reflector {
@@ -72,7 +72,7 @@ func reflector() *jsonschema.Reflector {
 	}
 }
 
-// formatted gives every named format its pattern, for readers that do not know
+// formatted adds the pattern of every named format, for readers that do not know
 // the name.
 func formatted(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
 	if s == nil {
@@ -100,8 +100,8 @@ func formatted(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
 	return s
 }
 
-// A Schema is ready to check values. It keeps its own JSON, to look up what it
-// allows.
+// A Schema is a compiled JSON Schema. It keeps its JSON, because error messages
+// quote what it allows.
 type Schema struct {
 	schema  *validator.Schema
 	json    any
@@ -111,7 +111,8 @@ type Schema struct {
 // where is the name under which a schema is compiled; it is never fetched.
 const where = "vitrine:///schema.json"
 
-// Compile makes the schema ready, with formats of its own beside Formats.
+// Compile prepares a schema for Decode. The schema may use the given formats
+// beside Formats.
 func Compile(s *jsonschema.Schema, formats ...Format) (*Schema, error) {
 	formats = append(Formats(), formats...)
 	text, err := json.Marshal(s)
@@ -137,8 +138,8 @@ func Compile(s *jsonschema.Schema, formats ...Format) (*Schema, error) {
 	return &Schema{schema: schema, json: value, formats: formats}, nil
 }
 
-// Decode reads the part into a value after it was checked against the schema.
-// Every breach is a *vitrine.BadInput at its place.
+// Decode checks the part against the schema, then reads it into a value. Every
+// breach is a *vitrine.BadInput at its place.
 func (s *Schema) Decode(n Node, into any) error {
 	v, err := value(n.node)
 	if err != nil {

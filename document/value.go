@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Strings is a mapping whose values may be any scalar in the file.
+// Strings is a mapping to text. In the file, the values may be any scalars.
 type Strings map[string]string
 
 // A Size is an amount of memory in bytes: 268435456 or "256MiB".
@@ -36,7 +36,7 @@ func (s *Switch) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// OneOrMany is an option that may be given several values.
+// OneOrMany is an option with one value or a list of values.
 type OneOrMany[T any] []T
 
 // UnmarshalYAML reads a value or a list of them.

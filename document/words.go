@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Word is a name from a file as a message may show it: as it is when it is
-// plain, else quoted and cut, so that it cannot pass for another message.
+// Word writes a name from a file for a message. It quotes and cuts a name that is
+// not plain, so that no name can imitate another message.
 func Word(name string) string {
 	if len(name) > 0 && len(name) <= 60 && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
 		return name
@@ -17,8 +17,7 @@ func Word(name string) string {
 	return Quote(name)
 }
 
-// Quote is text from a file as a message may show it: quoted, and cut when it is
-// long.
+// Quote writes text from a file for a message: quoted, and cut when it is long.
 func Quote(text string) string {
 	if r := []rune(text); len(r) > 60 {
 		text = string(r[:57]) + "..."
@@ -26,7 +25,7 @@ func Quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// show writes what stands at a node, short enough for a message.
+// show describes the value of a node in a few words.
 func show(n *yaml.Node) string {
 	switch {
 	case n == nil:
@@ -48,8 +47,8 @@ func show(n *yaml.Node) string {
 	return Word(n.Value)
 }
 
-// Choose is what a message wants in place of given: the names that are allowed,
-// the nearest first.
+// Choose tells the user which names are allowed in place of given, and which one
+// is nearest.
 func Choose(given string, allowed []string) string {
 	if len(allowed) == 0 {
 		return "none is allowed here"
@@ -61,7 +60,7 @@ func Choose(given string, allowed []string) string {
 	return list
 }
 
-// nearest is the name that a typing error may have been meant as; empty when
+// nearest is the allowed name that a typing error most likely meant; empty when
 // none is near.
 func nearest(given string, allowed []string) string {
 	if len(given) > 64 {
