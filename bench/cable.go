@@ -22,7 +22,7 @@ import (
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/measure/packet"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // A cable is a veth between two namespaces, near and far, and a core for all
@@ -48,7 +48,7 @@ type cableEnd struct {
 // newCable also returns what was made before an error, to be closed.
 func newCable(ctx context.Context) (c *cable, err error) {
 	c = &cable{}
-	cpus, err := trial.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
 		return c, err
 	}

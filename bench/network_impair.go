@@ -19,7 +19,7 @@ import (
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/measure/packet"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 // difference to the median delay of the same path without it. The emulator has a
 // core for itself.
 func networkImpair(ctx context.Context, progress io.Writer) ([]Row, error) {
-	cpus, err := trial.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
 		return nil, err
 	}

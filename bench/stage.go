@@ -17,7 +17,7 @@ import (
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/internal/thread"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 //go:embed forwarder/forwarder.c
@@ -45,7 +45,7 @@ type stage struct {
 // newStage also returns what was made before an error, to be closed.
 func newStage(ctx context.Context) (s *stage, err error) {
 	s = &stage{}
-	cpus, err := trial.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
 		return s, err
 	}

@@ -24,6 +24,7 @@ import (
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
+	"vitrine/testbed"
 	"vitrine/trial"
 )
 
@@ -75,7 +76,7 @@ func trialBench(ctx context.Context, progress io.Writer) (rows []Row, err error)
 	if err := f.cpus.KeepOff(); err != nil {
 		return nil, err
 	}
-	everywhere := trial.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
+	everywhere := testbed.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
 	defer func() { err = errors.Join(err, everywhere.KeepOff()) }()
 	b, err := newBare(ctx, f)
 	defer func() { err = errors.Join(err, b.remove()) }()
@@ -97,7 +98,7 @@ type ims struct {
 	vitrine    string // the product's
 	deployment *spec.Deployment
 	workload   *spec.Workload
-	cpus       trial.CPUs
+	cpus       testbed.CPUs
 }
 
 // newIMS builds the product and reads the function from its catalog.
@@ -122,7 +123,7 @@ func newIMS(ctx context.Context, dir string) (*ims, error) {
 	if f.workload, err = spec.ParseWorkload("workload.yaml", []byte(workload), known); err != nil {
 		return nil, err
 	}
-	f.cpus, err = trial.ShareCPUs(nil, nil)
+	f.cpus, err = testbed.ShareCPUs(nil, nil)
 	return f, err
 }
 
@@ -143,10 +144,15 @@ func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, results.Close()) }()
-	summary, err := trial.Run(ctx, trial.Config{
-		Deployment: f.deployment, Workload: f.workload, Backends: f.backends(run), CPUs: f.cpus,
-		Results: results, RunID: run.ID, Seed: 1, Log: slog.New(slog.DiscardHandler),
+	campaign, err := trial.New(trial.Config{
+		Deployment: f.deployment, Workload: f.workload, Testbed: f.testbed(run), CPUs: f.cpus,
+		Generator: func(name string) ([]string, error) { return []string{f.self, name}, nil },
+		Results:   results, Seed: 1, Log: slog.New(slog.DiscardHandler),
 	})
+	if err != nil {
+		return 0, err
+	}
+	summary, err := campaign.Run(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -156,18 +162,17 @@ func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 	return f.between()
 }
 
-func (f *ims) backends(run *runstate.Run) trial.Backends {
+func (f *ims) testbed(run *runstate.Run) testbed.Config {
 	place := func() (substrate.Substrate, error) {
 		return process.New(process.Config{Run: run, Environ: os.Environ(), Network: process.NetworkNamespace})
 	}
-	return trial.Backends{
+	return testbed.Config{
+		Run: run.ID, Self: f.vitrine,
 		Substrate: func(context.Context, spec.Choice, document.Node) (substrate.Substrate, error) { return place() },
 		Host:      func(context.Context, spec.Choice) (substrate.Substrate, error) { return place() },
 		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
 			return bridge.New(bridge.Config{Run: run})
 		},
-		Generator: func(name string) ([]string, error) { return []string{f.self, name}, nil },
-		Self:      f.vitrine,
 	}
 }
 

@@ -38,6 +38,7 @@ import (
 	"vitrine/substrate/docker"
 	"vitrine/substrate/docker/dockertest"
 	"vitrine/substrate/process"
+	"vitrine/testbed"
 	"vitrine/trial"
 )
 
@@ -178,7 +179,7 @@ func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
 	w.Search, w.Range, w.Increase, w.Repeat = spec.Ramp, spec.Range{20, 40}, 20, 1
 	w.Warmup, w.Duration, w.Settle = 0, 4*time.Second, 0
 	c.config.Workload = w
-	if c.config.CPUs, err = trial.ShareCPUs(nil, nil); vitrine.IsUnsupported(err) {
+	if c.config.CPUs, err = testbed.ShareCPUs(nil, nil); vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -191,12 +192,12 @@ func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
 			t.Error(err)
 		}
 	})
-	c.config.RunID = c.label.ID
-	c.config.Backends = c.backends()
+	c.useTestbed()
 	return c
 }
 
-func (c *campaign) backends() trial.Backends {
+// useTestbed has the campaign run on this host, with this program as its generators.
+func (c *campaign) useTestbed() {
 	self, err := os.Executable()
 	if err != nil {
 		c.t.Fatal(err)
@@ -204,8 +205,9 @@ func (c *campaign) backends() trial.Backends {
 	host := func(context.Context, spec.Choice) (substrate.Substrate, error) {
 		return process.New(process.Config{Run: c.label, Environ: os.Environ()})
 	}
-	return trial.Backends{
-		Self: self,
+	c.config.Generator = func(name string) ([]string, error) { return []string{self, "generate", name}, nil }
+	c.config.Testbed = testbed.Config{
+		Run: c.label.ID, Parts: c.config.Deployment.Servers.Parts, Self: self,
 		Host: host,
 		Substrate: func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
 			if o.Substrate == "process" {
@@ -223,7 +225,6 @@ func (c *campaign) backends() trial.Backends {
 			c.wiring = &tapped{Fabric: inner, component: "edge", dir: c.dir, taps: map[string]*tapping{}, inside: map[netip.Addr]bool{}}
 			return c.wiring, err
 		},
-		Generator: func(name string) ([]string, error) { return []string{self, "generate", name}, nil },
 	}
 }
 
@@ -235,7 +236,11 @@ func (c *campaign) run() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	_, err = trial.Run(c.t.Context(), c.config)
+	planned, err := trial.New(c.config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, err = planned.Run(c.t.Context())
 	if err := errors.Join(err, c.config.Results.Close()); err != nil {
 		c.t.Fatal(err)
 	}

@@ -44,3 +44,11 @@ type Mirrorer interface {
 	// the host or the fabric cannot, it is a *vitrine.Unsupported.
 	Mirror(ctx context.Context, of, to string) error
 }
+
+// A Chainer is a Fabric whose own rules can forward along a chain of instances.
+type Chainer interface {
+	// Chain steers what each instance of the path sends to the one after it,
+	// whatever it is addressed to. It replaces the chain before; the empty path
+	// only removes that.
+	Chain(ctx context.Context, path []string) error
+}

@@ -12,6 +12,8 @@ import (
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
+	"vitrine/substrate"
+	"vitrine/testbed"
 )
 
 // A sending is what one stream was sent with: for efficiency, the sender's
@@ -28,7 +30,7 @@ const second = 1 << 15
 
 // measured sends a stream, with what it takes to tell its CPU time.
 func (s *site) measured(ctx context.Context, run uint32, x stream) (sending, error) {
-	s.steer(x.metric == Efficiency)
+	s.receiveOn(x.metric == Efficiency)
 	out := sending{ports: s.facts()}
 	if x.metric != Efficiency {
 		var err error
@@ -55,23 +57,24 @@ func (s *site) measured(ctx context.Context, run uint32, x stream) (sending, err
 func (s *site) soak(ctx context.Context) (string, error) {
 	const name = "soaker-1"
 	if s.soaker == nil {
-		p, err := s.put(ctx, s.host, nil, name, s.config.CPUs.Function[:1], filepath.Dir(s.sender.dir))
+		placed, err := s.Place(ctx, s.dir, testbed.Spec{OnHost: true, Unwired: true, Spec: substrate.Spec{
+			Name: name, Component: name, CPUs: s.config.CPUs.Function[:1],
+		}})
 		if err != nil {
 			return "", err
 		}
-		s.soaker = p
+		s.soaker = placed.Instances[0]
 	}
-	file := filepath.Join(s.soaker.dir, scratch, "soaked")
-	began := size(filepath.Join(s.soaker.dir, "log"))
-	process, err := s.soaker.instance.Start(ctx, vitrine.Command{Args: []string{s.config.Backends.Self, "reference", "soak", "--file", file}, Env: environment()})
+	file := filepath.Join(s.soaker.Scratch(), "soaked")
+	err := s.soaker.Start(ctx, vitrine.Command{Args: []string{s.config.Testbed.Self, "reference", "soak", "--file", file}, Env: environment()})
 	if err != nil {
 		return "", err
 	}
-	return file, s.await(ctx, s.soaker, process, began)
+	return file, awaitWord(ctx, s.soaker)
 }
 
 func (s *site) unsoak(ctx context.Context) error {
-	return s.soaker.instance.Stop(context.WithoutCancel(ctx), time.Second)
+	return s.soaker.Stop(context.WithoutCancel(ctx), time.Second)
 }
 
 // readReceived reads what a receiver printed, its receptions by stream.
@@ -94,7 +97,7 @@ type received struct {
 
 // newDetail is what is known of a stream before its packets are looked at.
 func newDetail(s *site, x stream, out sending) Detail {
-	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.accelerator, Ports: out.ports}
+	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.Accelerator, Ports: out.ports}
 	if sent := out.record.Sent; sent != nil {
 		d.Sent = *sent
 	}
@@ -212,9 +215,9 @@ func (s *site) facts() []PortFacts {
 }
 
 // outcome is the trial that a stream was.
-func outcome(x stream, attempt int, d Detail) vitrine.Outcome {
+func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	o := vitrine.Outcome{
-		Key: x.key(attempt), Duration: x.span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
+		Key: key, Duration: x.span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
 		Succeeded: int64(d.Network.Received), Failed: map[string]int64{}, Accelerator: d.Accelerator, Measured: marshal(d),
 	}
 	o.Scheduled = int64(d.Network.Sent)

@@ -21,12 +21,11 @@ import (
 	"strings"
 
 	"vitrine"
-	"vitrine/document"
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 	"vitrine/result"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // What is measured.
@@ -85,7 +84,7 @@ type Settings struct {
 }
 
 // Options are what substrates and fabrics are told, by name, as the user wrote
-// it: Config.Parts for those who read.
+// it: the testbed's Parts for those who read.
 type Options map[string]json.RawMessage
 
 // All gives the names in order, and what is said, in one line.
@@ -208,40 +207,31 @@ func repeated[T comparable](list []T) string {
 // A Config is a measurement to run.
 type Config struct {
 	Stage
-	Plan     Plan
-	Steering Steering
+	Plan      Plan
+	KernelCPU KernelCPU
 }
 
 // A Stage is what a measurement is made with.
 type Stage struct {
-	Parts    map[string]document.Node // by substrate and fabric: its own options
-	Backends trial.Backends
-	CPUs     trial.CPUs
-	RunID    string
-	Results  *result.Run
-	Observe  func(Event) // may be nil
+	Testbed testbed.Config
+	CPUs    testbed.CPUs
+	Results *result.Run
+	Observe func(Event) // may be nil
 }
 
 // Label is of the run's probes, so that those of others are known.
 func (s *Stage) Label() uint32 {
 	label := fnv.New32a()
-	_, _ = label.Write([]byte(s.RunID))
+	_, _ = label.Write([]byte(s.Testbed.Run))
 	return label.Sum32()
-}
-
-// Tell tells who observes.
-func (s *Stage) Tell(e Event) {
-	if s.Observe != nil {
-		s.Observe(e)
-	}
 }
 
 // An Event is told as the measurement goes on.
 type Event struct {
-	Doing    string           // what begins; empty: Outcome was finished
-	Outcome  *vitrine.Outcome //
-	Recorded bool             // it was finished in an earlier session
-	Done     int              // streams
+	Doing    string           // what begins; empty: Outcome came
+	Outcome  *vitrine.Outcome // of one attempt
+	Recorded bool             // it is from an earlier session
+	Done     int              // streams that are finished
 	Of       int              // streams
 }
 

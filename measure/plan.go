@@ -33,8 +33,8 @@ type stream struct {
 	packets int
 }
 
-// key is what the run folder knows the stream by.
-func (s stream) key(attempt int) vitrine.Key {
+// Key is what the run folder knows the stream by.
+func (s stream) Key(attempt int) vitrine.Key {
 	name := s.metric
 	if s.metric == Latency && s.way == OneWay {
 		name = "latency-one-way"
@@ -47,15 +47,6 @@ func (s stream) key(attempt int) vitrine.Key {
 
 func (s stream) span() time.Duration { return time.Duration(float64(s.packets) / s.rate * 1e9) }
 
-// A visit is one fresh deployment and its streams.
-type visit struct {
-	where   Combination
-	repeat  int
-	echoed  []stream // through an echo
-	oneWay  []stream // to a receiver
-	streams int
-}
-
 // A Plan is what a measurement will do.
 type Plan struct {
 	Settings     Settings      `json:"settings"`
@@ -63,54 +54,60 @@ type Plan struct {
 	Streams      int           `json:"streams"`      // trials
 	Sending      time.Duration `json:"sending_ns"`   // time of all streams, deploying aside
 
-	visits []visit
+	visits []Visit[stream]
 }
 
 // MakePlan orders the streams: repeats are outermost, so that what the host does
-// meanwhile falls on all combinations alike. Latency is measured one way only
+// meanwhile falls on all combinations alike. ownKernel says of a substrate that
+// its instances have a kernel of their own: latency is measured one way only
 // where one kernel stamps both ends.
-func MakePlan(s Settings) (Plan, error) {
+func MakePlan(s Settings, ownKernel func(substrate string) bool) (Plan, error) {
 	if err := s.Check(); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Settings: s, Combinations: []Combination{floor()}}
-	for _, substrate := range s.Substrates {
-		for _, fabric := range s.Fabrics {
-			p.Combinations = append(p.Combinations, Combination{substrate, fabric})
-		}
-	}
-	for _, where := range s.Also {
-		if !slices.Contains(p.Combinations, where) {
-			p.Combinations = append(p.Combinations, where)
-		}
-	}
+	p := Plan{Settings: s, Combinations: s.combinations()}
 	for repeat := 1; repeat <= s.Repeat; repeat++ {
 		for _, where := range p.Combinations {
-			v := visit{where: where, repeat: repeat}
-			add := func(list *[]stream, metric, way string, size int, rate float64) {
+			v := Visit[stream]{Where: where.String(), Doing: fmt.Sprintf("%s, repeat %d", where, repeat)}
+			add := func(metric, way string, size int, rate float64) {
 				p.Streams++
-				v.streams++
-				x := stream{p.Streams, where, repeat, metric, way, size, rate, uint16(v.streams), s.Packets}
-				*list = append(*list, x)
+				x := stream{p.Streams, where, repeat, metric, way, size, rate, uint16(len(v.Trials) + 1), s.Packets}
+				v.Trials = append(v.Trials, x)
 				p.Sending += x.span()
 			}
 			for _, metric := range s.Metrics {
 				switch metric {
 				case Latency:
 					for _, size := range s.Sizes {
-						add(&v.echoed, Latency, RoundTrip, size, s.Rates.Latency)
-						if !foreignKernel(where.Substrate) {
-							add(&v.oneWay, Latency, OneWay, size, s.Rates.Latency)
+						add(Latency, RoundTrip, size, s.Rates.Latency)
+						if !ownKernel(where.Substrate) {
+							add(Latency, OneWay, size, s.Rates.Latency)
 						}
 					}
 				case Jitter:
-					add(&v.oneWay, Jitter, OneWay, s.SmallSize, s.Rates.Jitter)
+					add(Jitter, OneWay, s.SmallSize, s.Rates.Jitter)
 				case Efficiency:
-					add(&v.oneWay, Efficiency, OneWay, s.SmallSize, s.Rates.Efficiency)
+					add(Efficiency, OneWay, s.SmallSize, s.Rates.Efficiency)
 				}
 			}
 			p.visits = append(p.visits, v)
 		}
 	}
 	return p, nil
+}
+
+// combinations are all that the settings ask for, the instrument's floor first.
+func (s *Settings) combinations() []Combination {
+	list := []Combination{floor()}
+	for _, substrate := range s.Substrates {
+		for _, fabric := range s.Fabrics {
+			list = append(list, Combination{substrate, fabric})
+		}
+	}
+	for _, where := range s.Also {
+		if !slices.Contains(list, where) {
+			list = append(list, where)
+		}
+	}
+	return list
 }

@@ -3,12 +3,13 @@ package measure
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // A Platform is what of the host RFC 8172 (section 3.2) and
@@ -19,15 +20,17 @@ type Platform struct {
 	Hugepages    string `json:"hugepages"`             // reserved and free, and their size
 	THP          string `json:"transparent_hugepages"` // the mode that is on
 	ReceiveCPU   string `json:"kernel_receive_cpu"`    // where the kernel's receive work runs
+	// NetworkingModels are the fabrics in the words of draft-ietf-bmwg-containerized-infra.
+	NetworkingModels map[string]string `json:"networking_models,omitempty"`
 }
 
 // ReadPlatform reads it from the proc and sys folders below root, which is "/"
-// but in tests.
-func ReadPlatform(root string, cpus trial.CPUs, kernel Steering) Platform {
+// but in tests. The models are those of the fabrics that are measured.
+func ReadPlatform(root string, cpus testbed.CPUs, kernel KernelCPU, models map[string]string) Platform {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
 	p := Platform{
 		SenderNode: numaNode(root, sender), ReceiverNode: numaNode(root, receiver), Hugepages: hugepages(root), THP: "not known",
-		ReceiveCPU: kernel.String(),
+		ReceiveCPU: kernel.String(), NetworkingModels: models,
 	}
 	if text, err := os.ReadFile(filepath.Join(root, "sys/kernel/mm/transparent_hugepage/enabled")); err == nil {
 		if _, rest, ok := strings.Cut(string(text), "["); ok {
@@ -63,25 +66,7 @@ func hugepages(root string) string {
 	return fmt.Sprintf("%s reserved, %s free, of %s", values["HugePages_Total"], values["HugePages_Free"], values["Hugepagesize"])
 }
 
-// NetworkingModel is a fabric in the words of draft-ietf-bmwg-containerized-infra.
-func NetworkingModel(fabric string) string {
-	switch fabric {
-	case "direct":
-		return "none: a link of the kernel's between the two, or an interface of the host moved into the instance"
-	case "vxlan":
-		return "kernel-space: a tunnel of the kernel's (VXLAN)"
-	case "bridge":
-		return "kernel-space: the kernel's bridge"
-	case "macvlan", "macvtap", "ipvlan":
-		return "kernel-space: a virtual device of the kernel's, without a switch"
-	case "ovs":
-		return "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev); which one is under its ports"
-	case "sriov":
-		return "Smart-NIC: virtual functions (SR-IOV)"
-	case "host", "loopback":
-		return "none: the host's own network stack"
-	case Floor:
-		return "none: the loopback interface of a network namespace"
-	}
-	return "not known"
+// NetworkingModel is what the platform says of a fabric.
+func (p *Platform) NetworkingModel(fabric string) string {
+	return cmp.Or(p.NetworkingModels[fabric], "not known")
 }

@@ -30,7 +30,7 @@ import (
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // TestMain lets the test binary be what instances run.
@@ -60,11 +60,11 @@ func TestMain(m *testing.M) {
 // whose links may be impaired.
 type bench struct {
 	run   *runstate.Run
-	cpus  trial.CPUs
+	cpus  testbed.CPUs
 	links map[string]map[string]impair.Link // by fabric
 	self  string
 
-	steering Steering
+	kernelCPU KernelCPU
 }
 
 func newBench(t *testing.T) *bench {
@@ -77,7 +77,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = run.Close() })
-	cpus, err := trial.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(nil, nil)
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}
@@ -88,12 +88,12 @@ func newBench(t *testing.T) *bench {
 	return &bench{run: run, cpus: cpus, self: self}
 }
 
-func (b *bench) backends() trial.Backends {
+func (b *bench) testbed() testbed.Config {
 	place := func(context.Context, spec.Choice) (substrate.Substrate, error) {
 		return process.New(process.Config{Run: b.run, Environ: os.Environ()})
 	}
-	return trial.Backends{
-		Host: place,
+	return testbed.Config{
+		Run: b.run.ID, Host: place,
 		Substrate: func(ctx context.Context, o spec.Choice, _ document.Node) (substrate.Substrate, error) {
 			return place(ctx, o)
 		},
@@ -113,6 +113,9 @@ func (b *bench) backends() trial.Backends {
 	}
 }
 
+// machines says which substrates have a kernel of their own.
+func machines(substrate string) bool { return substrate == "qemu" }
+
 // settings are of few packets at a low rate.
 func settings(fabrics ...string) Settings {
 	return Settings{
@@ -125,7 +128,7 @@ func settings(fabrics ...string) Settings {
 // measured runs the measurement into a folder and reads it.
 func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event, error) {
 	t.Helper()
-	plan, err := MakePlan(s)
+	plan, err := MakePlan(s, machines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +147,8 @@ func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event,
 	}
 	var events []Event
 	runErr := Run(t.Context(), Config{
-		Plan: plan, Steering: b.steering,
-		Stage: Stage{Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID, Results: run, Observe: func(e Event) { events = append(events, e) }},
+		Plan: plan, KernelCPU: b.kernelCPU,
+		Stage: Stage{Testbed: b.testbed(), CPUs: b.cpus, Results: run, Observe: func(e Event) { events = append(events, e) }},
 	})
 	if err := run.Close(); err != nil {
 		t.Fatal(err)
@@ -290,7 +293,7 @@ func TestScaleLowersWhatTheHostDoesNotHold(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it tries many rates")
 	}
-	got, err := Scale(t.Context(), Config{Stage: Stage{Backends: b.backends(), CPUs: b.cpus, RunID: b.run.ID}}, s, t.TempDir())
+	got, err := Scale(t.Context(), Config{Stage: Stage{Testbed: b.testbed(), CPUs: b.cpus}}, s, t.TempDir())
 	if err != nil || got.Rates.Latency >= 1e8 || len(got.Scaled) != 1 || !strings.HasPrefix(got.Scaled[0], "latency: ") {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -326,7 +329,7 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	}
 	x := stream{metric: Efficiency, way: OneWay, size: 64, rate: 1000, packets: 10}
 	d := Detail{Sent: *record.Sent, CPU: perPacket(sending{record: record, counted: record}, []int{0})}
-	if o := outcome(x, 1, d); o.Valid || !strings.Contains(o.Reason, "no room for 10 of 10") || d.CPU.Why == "" {
+	if o := outcome(x, x.Key(1), d); o.Valid || !strings.Contains(o.Reason, "no room for 10 of 10") || d.CPU.Why == "" {
 		t.Errorf("%+v", o)
 	}
 }
@@ -349,18 +352,18 @@ func TestWhatWasLeftOutIsForgotten(t *testing.T) {
 func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
 	s := settings("bridge", "direct")
 	s.Substrates, s.Repeat, s.Metrics = []string{"process", "qemu"}, 2, Metrics()
-	p, err := MakePlan(s)
+	p, err := MakePlan(s, machines)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The floor and two of process: round trip and one way, jitter, efficiency; two of qemu: no latency one way.
-	if p.Streams != 2*(3*4+2*3) || len(p.visits) != 10 || p.visits[0].where.Fabric != Floor || p.visits[5].repeat != 2 {
+	if p.Streams != 2*(3*4+2*3) || len(p.visits) != 10 || p.visits[0].Trials[0].where.Fabric != Floor || p.visits[5].Trials[0].repeat != 2 {
 		t.Errorf("%d streams, %d visits", p.Streams, len(p.visits))
 	}
 	keys := map[vitrine.Key]bool{}
 	for _, v := range p.visits {
-		for _, x := range slices.Concat(v.echoed, v.oneWay) {
-			keys[x.key(1)] = true
+		for _, x := range v.Trials {
+			keys[x.Key(1)] = true
 		}
 	}
 	if len(keys) != p.Streams {
@@ -380,11 +383,12 @@ func sizes(n int) (list []int) {
 func TestTheLargestCountIsOneThatAReceiverTakes(t *testing.T) {
 	s := settings("bridge")
 	s.Packets, s.Metrics, s.Sizes = 1<<22, Metrics(), sizes(13)
-	p, err := MakePlan(s)
+	p, err := MakePlan(s, machines)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := most(p.visits[0].oneWay); n != packet.MostReceived || n != s.oneWay()*s.Packets {
+	_, oneWay := split(p.visits[0].Trials)
+	if n := most(oneWay); n != packet.MostReceived || n != s.oneWay()*s.Packets {
 		t.Errorf("a receiver is to take %d probes", n)
 	}
 }
@@ -404,7 +408,7 @@ func TestSettingsRefuse(t *testing.T) {
 	} {
 		s := settings("bridge")
 		change(&s)
-		if _, err := MakePlan(s); !vitrine.IsBadInput(err) {
+		if _, err := MakePlan(s, machines); !vitrine.IsBadInput(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 
 	"vitrine/measure/packet"
 )
@@ -29,15 +28,12 @@ func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, e
 	if len(rates) == 0 {
 		return s, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return s, err
-	}
 	c.Plan.Settings = s
-	site, err := openSite(ctx, &c, visit{where: floor()}, dir)
+	site, err := openSite(ctx, &c, floor(), dir)
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, site.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, site.Close(context.WithoutCancel(ctx))) }()
 	held := 0.0 // a rate that was held, or 0
 	for i := range rates {
 		r := &rates[i]

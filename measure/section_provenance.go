@@ -62,7 +62,7 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 		add("accelerator of virtual machines, "+name, m.Accelerators[name], "RFC 8172, section 3.2")
 	}
 	for _, name := range x.AllFabrics() {
-		add("networking model, "+name, NetworkingModel(name), "containerized-infra: networking models")
+		add("networking model, "+name, x.Platform.NetworkingModel(name), "containerized-infra: networking models")
 	}
 	for name, said := range x.Options.All() {
 		add("options of "+name, said, "RFC 8172, section 3.2")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/fabric/bridge"
+	"vitrine/fabric/direct"
 	"vitrine/measure"
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
@@ -30,9 +32,10 @@ func synthetic(t *testing.T) *result.Data {
 	s := measure.Settings{
 		Kind: measure.Kind, Metrics: measure.Metrics(), Substrates: []string{"process", "qemu"}, Fabrics: []string{"direct", "bridge"},
 		Sizes: []int{64, 1514}, SmallSize: 64, Packets: 1000, Repeat: 3, Cut: delay.Cut{Head: 10, Tail: 10},
-		Rates:    measure.Rates{Latency: 10000, Jitter: 190000, Efficiency: 64000},
-		Platform: measure.Platform{SenderNode: "0", ReceiverNode: "0", Hugepages: "0 reserved, 0 free, of 2048 kB", THP: "madvise", ReceiveCPU: "on CPU 2, by receive packet steering"},
-		Scaled:   []string{"jitter: 190000 packets a second instead of 253906 (the paper's 130 Mb/s): sender and receiver do not hold more here with room to spare"},
+		Rates: measure.Rates{Latency: 10000, Jitter: 190000, Efficiency: 64000},
+		Platform: measure.Platform{SenderNode: "0", ReceiverNode: "0", Hugepages: "0 reserved, 0 free, of 2048 kB", THP: "madvise", ReceiveCPU: "on CPU 2, by receive packet steering",
+			NetworkingModels: map[string]string{"direct": direct.NetworkingModel, "bridge": bridge.NetworkingModel}},
+		Scaled: []string{"jitter: 190000 packets a second instead of 253906 (the paper's 130 Mb/s): sender and receiver do not hold more here with room to spare"},
 	}
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -126,11 +126,10 @@ func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]st
 	if err != nil {
 		return out, err
 	}
-	plan, err := MakePlan(s)
-	if err != nil {
+	if err := s.Check(); err != nil {
 		return out, err
 	}
-	for _, where := range plan.Combinations {
+	for _, where := range s.combinations() {
 		var ports []PortFacts
 		for _, id := range order {
 			if id.Combination != where {

@@ -105,3 +105,28 @@ func BootsUnlimited(s Substrate) bool {
 	b, ok := s.(Booter)
 	return ok && b.BootsUnlimited()
 }
+
+// A Guest is a Substrate whose instances may have a kernel of their own, and so
+// a clock and CPUs of their own. It is asked of the zero value, too.
+type Guest interface {
+	OwnKernel() bool
+}
+
+// OwnKernel says whether a substrate's instances have a kernel of their own.
+func OwnKernel(s Substrate) bool {
+	g, ok := s.(Guest)
+	return ok && g.OwnKernel()
+}
+
+// An Outranker is a Substrate whose instances may share a CPU with an idle
+// instance (Spec.Idle) of the host.
+type Outranker interface {
+	// OutranksIdle says that an idle instance takes no CPU time from them.
+	OutranksIdle() bool
+}
+
+// OutranksIdle says whether a substrate's instances lose no CPU time to idle ones.
+func OutranksIdle(s Substrate) bool {
+	o, ok := s.(Outranker)
+	return ok && o.OutranksIdle()
+}

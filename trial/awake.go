@@ -3,7 +3,6 @@ package trial
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"vitrine/internal/thread"
 	"vitrine/spec"
 	"vitrine/substrate"
+	"vitrine/testbed"
 )
 
 // AwakeVerb is the verb of this executable that runs Spin; its argument is the
@@ -90,7 +90,7 @@ func work(turns int) {
 
 // An awake is a process that keeps one of the function's CPUs awake.
 type awake struct {
-	*instance
+	*testbed.Instance
 	cpu  int
 	best float64 // turns a nanosecond, the most over a trial so far
 }
@@ -99,26 +99,30 @@ type awake struct {
 // an idle CPU (leaving the sleep state, and under a hypervisor a round trip to
 // the host) is work that a busy function does not have, so that CPU per call
 // would fall as the rate rises.
-func (s *site) keepAwake(ctx context.Context, c *Config) error {
-	if s.choice.Substrate != spec.DefaultSubstrate {
+func (s *site) keepAwake(ctx context.Context) error {
+	if !substrate.OutranksIdle(s.bed.Substrate()) {
 		return &vitrine.Unsupported{
 			What:    "keep_awake on substrate " + s.choice.Substrate,
 			Missing: "what keeps the CPUs awake would compete with instances that are not in cgroups of ours",
 			Do:      "use substrate " + spec.DefaultSubstrate + ", or turn keep_awake off",
 		}
 	}
-	for _, cpu := range c.CPUs.Function {
+	var specs []testbed.Spec
+	for _, cpu := range s.CPUs.Function {
 		name := "awake-" + strconv.Itoa(cpu)
-		in := &instance{name: name, dir: c.Results.LogDir(name)}
-		s.awake = append(s.awake, &awake{instance: in, cpu: cpu})
-		if err := in.createPlace(ctx, s.host, substrate.Spec{
-			Run: c.RunID, Name: name, Component: name, CPUs: []int{cpu}, Idle: true, Dir: in.dir,
-		}); err != nil {
-			return err
-		}
-		if err := in.start(ctx, vitrine.Command{
-			Args: []string{c.Backends.Self, AwakeVerb, filepath.Join(in.dir, scratchDir, lapFile)},
-			Env:  []string{"GOMAXPROCS=1"}, Dir: in.dir,
+		specs = append(specs, testbed.Spec{OnHost: true, Unwired: true, Spec: substrate.Spec{
+			Name: name, Component: name, CPUs: []int{cpu}, Idle: true,
+		}})
+	}
+	placed, err := s.bed.Place(ctx, s.Results.LogDir(), specs...)
+	if err != nil {
+		return err
+	}
+	for i, in := range placed.Instances {
+		s.awake = append(s.awake, &awake{Instance: in, cpu: s.CPUs.Function[i]})
+		if err := in.Start(ctx, vitrine.Command{
+			Args: []string{s.Testbed.Self, AwakeVerb, s.awake[i].lapFile()},
+			Env:  []string{"GOMAXPROCS=1"}, Dir: in.Dir,
 		}); err != nil {
 			return err
 		}
@@ -126,13 +130,13 @@ func (s *site) keepAwake(ctx context.Context, c *Config) error {
 	return nil
 }
 
+func (a *awake) lapFile() string { return filepath.Join(a.Scratch(), lapFile) }
+
 // asleep says which of the processes that keep CPUs awake has ended, if one has.
 func (s *site) asleep() error {
 	for _, in := range s.awake {
-		select {
-		case <-in.process.Done():
-			return fmt.Errorf("a CPU is not kept awake any more: %w", in.ended())
-		default:
+		if err := in.Ended(); err != nil {
+			return fmt.Errorf("a CPU is not kept awake any more: %w", err)
 		}
 	}
 	return nil
@@ -143,7 +147,7 @@ func (s *site) asleep() error {
 func (s *site) laps() []lap {
 	laps := make([]lap, len(s.awake))
 	for i, in := range s.awake {
-		text, err := os.ReadFile(filepath.Join(in.dir, scratchDir, lapFile))
+		text, err := os.ReadFile(in.lapFile())
 		if err == nil && len(text) == 16 {
 			laps[i] = lap{binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[8:])}
 		}
@@ -166,13 +170,4 @@ func (s *site) undisturbed(since []lap) error {
 		}
 	}
 	return nil
-}
-
-// sleep lets the CPUs go idle again.
-func (s *site) sleep(ctx context.Context) error {
-	var errs []error
-	for _, in := range s.awake {
-		errs = append(errs, in.remove(ctx, s.fabric))
-	}
-	return errors.Join(errs...)
 }

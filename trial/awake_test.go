@@ -6,15 +6,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"vitrine/substrate"
+	"vitrine/testbed"
 )
 
 func TestDisturbedTrialsAreKnown(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, scratchDir, lapFile)
+	spin := &awake{Instance: &testbed.Instance{Spec: testbed.Spec{Spec: substrate.Spec{Dir: dir}}}, cpu: 3}
+	file := spin.lapFile()
 	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{awake: []*awake{{instance: &instance{dir: dir}, cpu: 3}}}
+	s := &site{awake: []*awake{spin}}
 	if laps := s.laps(); laps[0] != (lap{}) {
 		t.Errorf("laps %v before any was written", laps)
 	}

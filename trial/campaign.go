@@ -16,26 +16,35 @@ import (
 	"vitrine/search/rate"
 	"vitrine/search/size"
 	"vitrine/spec"
+	"vitrine/testbed"
 )
 
-// A Config is a campaign to run.
+// A Config is a campaign to run. Planning needs the first four fields alone.
 type Config struct {
 	Deployment *spec.Deployment
 	Workload   *spec.Workload
-	Backends   Backends
-	CPUs       CPUs
-	Results    *result.Run
-	RunID      string        // the run's label
-	Seed       uint64        // of whatever is drawn
-	MaxTime    time.Duration // begin no trial after it; 0: no limit
-	Grace      time.Duration // a generator that has not ended so long after its trial's time is hung; 0: a minute
-	Observe    func(Event)   // progress; called from one goroutine
-	Log        *slog.Logger
+	CPUs       testbed.CPUs
+	Seed       uint64 // of whatever is drawn
+
+	Testbed testbed.Config
+	// Generator is the program of the workload's generator with its first arguments.
+	Generator func(name string) ([]string, error)
+	Results   *result.Run
+	MaxTime   time.Duration // begin no trial after it; 0: no limit
+	Grace     time.Duration // a generator that has not ended so long after its trial's time is hung; 0: a minute
+	Observe   func(Event)   // progress; called from one goroutine
+	Log       *slog.Logger
 }
 
-// A campaign is a Config being run.
-type campaign struct {
-	*Config
+// A Campaign is a Config with its plan. It is run once.
+type Campaign struct {
+	Config
+	Plan Plan
+
+	choices []spec.Choice
+	space   size.Space
+	search  size.Search // of sizings, for every choice: it keeps no state
+
 	program []string          // of the generator
 	params  map[string]string // of the generator
 	began   time.Time
@@ -44,15 +53,33 @@ type campaign struct {
 	summary result.Summary
 }
 
+// New plans a campaign without starting anything. What the files ask for and
+// cannot be is a *vitrine.BadInput, what this host's CPUs cannot hold a
+// *vitrine.Unsupported.
+func New(cfg Config) (*Campaign, error) {
+	c := &Campaign{Config: cfg, choices: cfg.Deployment.Servers.Choices(), space: cfg.sizeSpace()}
+	var err error
+	if c.search, err = c.sizeSearch(c.space); err != nil {
+		return nil, c.located(err)
+	}
+	c.Plan, err = c.plan()
+	return c, err
+}
+
 // errEnough ends a campaign whose time is over; it is no failure.
 var errEnough = errors.New("the time given with --max-time is over")
 
 // Run runs the campaign to its end, or until ctx is done. The summary holds
 // whatever was measured, also when there is an error.
-func Run(ctx context.Context, cfg Config) (result.Summary, error) {
-	c := &campaign{Config: &cfg, began: time.Now()}
-	c.summary = result.Summary{VNF: cfg.Deployment.VNFName, Unit: cfg.Workload.Unit, Thresholds: cfg.Workload.Thresholds, ScaleOn: cfg.Deployment.Mode.ScaleOn}
-	err := c.run(ctx)
+func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
+	c.began = time.Now()
+	c.summary = result.Summary{VNF: c.Deployment.VNFName, Unit: c.Workload.Unit, Thresholds: c.Workload.Thresholds, ScaleOn: c.Deployment.Mode.ScaleOn}
+	err := c.prepare()
+	for _, choice := range c.choices {
+		if err == nil {
+			err = c.choose(ctx, choice)
+		}
+	}
 	if err != nil {
 		c.summary.StoppedBecause, c.summary.Partial = oneLine(err).Error(), true
 	}
@@ -60,36 +87,28 @@ func Run(ctx context.Context, cfg Config) (result.Summary, error) {
 		err = nil
 	}
 	c.conclude()
-	return c.summary, errors.Join(err, cfg.Results.SaveSummary(c.summary), c.saveProfile())
+	return c.summary, errors.Join(err, c.Results.SaveSummary(c.summary), c.saveProfile())
 }
 
-func (c *campaign) run(ctx context.Context) error {
-	var err error
-	if c.program, err = c.generator(); err != nil {
-		return err
+// prepare finds the generator and its parameters.
+func (c *Campaign) prepare() (err error) {
+	if c.program, err = c.generator(); err == nil {
+		c.params, err = c.parameters()
 	}
-	if c.params, err = c.parameters(); err != nil {
-		return err
-	}
-	for _, choice := range c.Deployment.Servers.Choices() {
-		if err := c.choose(ctx, choice); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // generator is the program that makes the load.
-func (c *campaign) generator() ([]string, error) {
+func (c *Campaign) generator() ([]string, error) {
 	if c.Workload.Program != "" {
 		return []string{c.Workload.Program}, nil
 	}
-	return c.Backends.Generator(c.Workload.Generator)
+	return c.Generator(c.Workload.Generator)
 }
 
 // parameters are the generator's own, as text. One whose name ends in _file is
 // a path from the workload's folder, for the generator runs elsewhere.
-func (c *campaign) parameters() (map[string]string, error) {
+func (c *Campaign) parameters() (map[string]string, error) {
 	given, err := c.Workload.Parameters.Strings()
 	if err != nil {
 		return nil, err
@@ -106,16 +125,12 @@ func (c *campaign) parameters() (map[string]string, error) {
 
 // choose measures every sizing that the mode asks for under one choice of the
 // options.
-func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
-	search, err := c.sizeSearch()
-	if err != nil {
-		return err
-	}
-	lazy := &lazySite{config: c.Config, choice: choice}
-	defer func() { err = errors.Join(err, lazy.close(context.WithoutCancel(ctx))) }()
+func (c *Campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
+	at := &site{Campaign: c, choice: choice}
+	defer func() { err = errors.Join(err, at.close(context.WithoutCancel(ctx))) }()
 	var history []vitrine.Measured
 	for {
-		step := search.Next(history)
+		step := c.search.Next(history)
 		c.emit(Event{Kind: SizingChosen, Choice: choice, Sizing: step.Sizing, Why: step.Why})
 		if step.Done {
 			c.stopped(choice, step.Why)
@@ -125,7 +140,7 @@ func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 			Sizing: step.Sizing.String(), Why: step.Why, Substrate: choice.Substrate, Options: choice.Options,
 			Predicted: c.predicted(step),
 		})
-		measured, err := c.sizing(ctx, lazy, step)
+		measured, err := c.sizing(ctx, at, step)
 		if err != nil {
 			return err
 		}
@@ -138,7 +153,7 @@ func (c *campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 }
 
 // predicted is what the search believed of the sizing before it was measured.
-func (c *campaign) predicted(step size.Step) *vitrine.Capacity {
+func (c *Campaign) predicted(step size.Step) *vitrine.Capacity {
 	if step.Predicted == nil {
 		return nil
 	}
@@ -147,8 +162,8 @@ func (c *campaign) predicted(step size.Step) *vitrine.Capacity {
 }
 
 // stopped says why the search under one choice ended.
-func (c *campaign) stopped(choice spec.Choice, why string) {
-	if len(c.Deployment.Servers.Choices()) > 1 {
+func (c *Campaign) stopped(choice spec.Choice, why string) {
+	if len(c.choices) > 1 {
 		why = strings.TrimSpace(choice.Substrate+" "+choice.Options) + ": " + why
 	}
 	if c.summary.StoppedBecause != "" {
@@ -159,37 +174,37 @@ func (c *campaign) stopped(choice spec.Choice, why string) {
 
 // sizing runs the rate search of one sizing. What is on record is not run
 // again. What was measured counts also when the search could not be ended.
-func (c *campaign) sizing(ctx context.Context, lazy *lazySite, chosen size.Step) (_ vitrine.Measured, err error) {
+func (c *Campaign) sizing(ctx context.Context, at *site, chosen size.Step) (_ vitrine.Measured, err error) {
 	sizing := chosen.Sizing
 	rates, err := c.seek(chosen)
 	if err != nil {
 		return vitrine.Measured{}, err
 	}
-	lazy.sizing, lazy.boots = sizing, nil
-	defer func() { err = errors.Join(err, lazy.end(context.WithoutCancel(ctx))) }()
+	at.begin(sizing)
+	defer func() { err = errors.Join(err, at.end(context.WithoutCancel(ctx))) }()
 	var history []vitrine.Outcome
 	for {
 		step := rates.search.Next(history)
 		if step.Done {
-			c.emit(Event{Kind: RateDone, Choice: lazy.choice, Sizing: sizing, Why: step.Why})
-			return c.learn(lazy, rates, history), nil
+			c.emit(Event{Kind: RateDone, Choice: at.choice, Sizing: sizing, Why: step.Why})
+			return c.learn(at, rates, history), nil
 		}
-		outcome, recorded, err := c.trial(ctx, lazy, c.key(lazy, step, history), step)
+		outcome, recorded, err := c.trial(ctx, at, c.key(at, step, history), step)
 		if err != nil {
 			if len(history) > 0 {
-				c.learn(lazy, rates, history)
+				c.learn(at, rates, history)
 			}
 			return vitrine.Measured{}, err
 		}
-		lazy.after(outcome.SuccessRatio() < c.Workload.Thresholds[0])
+		at.after(outcome.SuccessRatio() < c.Workload.Thresholds[0])
 		history = append(history, outcome)
-		c.emit(Event{Kind: TrialDone, Choice: lazy.choice, Sizing: sizing, Step: step, Outcome: &outcome, Recorded: recorded})
+		c.emit(Event{Kind: TrialDone, Choice: at.choice, Sizing: sizing, Step: step, Outcome: &outcome, Recorded: recorded})
 	}
 }
 
 // key names the next trial: another attempt at an invalid one, or the next in
 // sequence.
-func (c *campaign) key(lazy *lazySite, step rate.Step, history []vitrine.Outcome) vitrine.Key {
+func (c *Campaign) key(at *site, step rate.Step, history []vitrine.Outcome) vitrine.Key {
 	attempt := 1
 	if n := len(history); n > 0 {
 		last := history[n-1]
@@ -201,25 +216,24 @@ func (c *campaign) key(lazy *lazySite, step rate.Step, history []vitrine.Outcome
 		c.seq++
 	}
 	return vitrine.Key{
-		Seq: c.seq, Attempt: attempt, Substrate: lazy.choice.Substrate, Options: lazy.choice.Options,
-		Sizing: lazy.sizing.String(), Repeat: step.Repeat, Rate: step.Rate,
+		Seq: c.seq, Attempt: attempt, Substrate: at.choice.Substrate, Options: at.choice.Options,
+		Sizing: at.sizing.String(), Repeat: step.Repeat, Rate: step.Rate,
 	}
 }
 
 // trial takes the trial from the record, or runs it and puts it there.
-func (c *campaign) trial(ctx context.Context, lazy *lazySite, key vitrine.Key, step rate.Step) (_ vitrine.Outcome, recorded bool, err error) {
+func (c *Campaign) trial(ctx context.Context, at *site, key vitrine.Key, step rate.Step) (_ vitrine.Outcome, recorded bool, err error) {
 	if outcome, ok := c.Results.Find(key); ok {
 		return outcome, true, nil
 	}
 	if c.MaxTime > 0 && time.Since(c.began) > c.MaxTime {
 		return vitrine.Outcome{}, false, errEnough
 	}
-	c.emit(Event{Kind: TrialBegins, Choice: lazy.choice, Sizing: lazy.sizing, Step: step, Key: key})
-	d, err := lazy.ready(ctx, step.Restart, max(c.Workload.Settle, step.Settle))
-	if err != nil {
-		return vitrine.Outcome{}, false, fmt.Errorf("sizing %s: %w", lazy.sizing, err)
+	c.emit(Event{Kind: TrialBegins, Choice: at.choice, Sizing: at.sizing, Step: step, Key: key})
+	if err := at.ready(ctx, step.Restart, max(c.Workload.Settle, step.Settle)); err != nil {
+		return vitrine.Outcome{}, false, fmt.Errorf("sizing %s: %w", at.sizing, err)
 	}
-	outcome, err := c.one(ctx, d, key, step.Duration)
+	outcome, err := at.one(ctx, key, step.Duration)
 	if err != nil {
 		return outcome, false, err
 	}

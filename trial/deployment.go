@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,90 +17,63 @@ import (
 
 	"vitrine"
 	"vitrine/spec"
-	"vitrine/substrate"
+	"vitrine/testbed"
 )
 
-// A deployment is one sizing, up.
+const stopGrace = 2 * time.Second
+
+// A deployment is one sizing, placed.
 type deployment struct {
-	site      *site
+	*testbed.Placement
 	config    *Config
-	sizing    vitrine.Sizing
-	order     []*spec.Component
-	instances []*instance // in the order of components
-	booted    time.Duration
+	instances []*instance // as they are placed
 }
 
-// deploy makes a place for every instance of the sizing, wires them and boots
-// them. When it fails nothing stays.
-func deploy(ctx context.Context, c *Config, s *site, sizing vitrine.Sizing) (_ *deployment, err error) {
-	d := &deployment{site: s, config: c, sizing: sizing, order: c.Deployment.Order()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.remove(context.WithoutCancel(ctx)))
-		}
-	}()
-	specs, err := d.specs(c.Results.LogDir(s.choice.Substrate, s.choice.Options, sizing.String()))
-	if err != nil {
-		return nil, err
+// An instance is one running copy of a component.
+type instance struct {
+	*testbed.Instance
+	component *spec.Component
+	vars      map[string]string // what ${VAR} stands for in its command
+	env       []string
+}
+
+func specsOf(all []planned) []testbed.Spec {
+	specs := make([]testbed.Spec, len(all))
+	for i, p := range all {
+		specs[i] = p.Spec
 	}
-	group, gctx := errgroup.WithContext(ctx)
+	return specs
+}
+
+// newDeployment gives each placed instance its environment, now that all
+// addresses are known.
+func newDeployment(c *Config, sizing vitrine.Sizing, placed *testbed.Placement, all []planned) *deployment {
+	d := &deployment{Placement: placed, config: c}
+	for i, p := range all {
+		d.instances = append(d.instances, &instance{Instance: placed.Instances[i], component: p.component})
+	}
 	for i, in := range d.instances {
-		group.Go(func() error { return in.create(gctx, s.function, s.fabric, specs[i]) })
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	for _, in := range d.instances {
+		in.vars = map[string]string{
+			"ADDRESS":          in.Endpoint.Addr.String(),
+			"VITRINE_INSTANCE": in.Name,
+			"VITRINE_INDEX":    strconv.Itoa(all[i].index),
+			"VITRINE_DIR":      in.Scratch(),
+			"VITRINE_SIZING":   sizing.String(),
+			"VITRINE_SPEC":     c.Deployment.Resolve("."),
+		}
 		d.equip(in)
 	}
-	return d, d.boot(ctx)
+	return d
 }
 
-// specs lists the instances of the sizing, each with a folder below root, and
-// what each is given.
-func (d *deployment) specs(root string) ([]substrate.Spec, error) {
-	c := d.config
-	var specs []substrate.Spec
-	var demands []demand
-	for _, comp := range d.order {
-		count, flavor := c.Deployment.Given(comp, d.sizing)
-		for i := 1; i <= count; i++ {
-			in := &instance{name: fmt.Sprintf("%s-%d", comp.Name, i), index: i, component: comp}
-			in.dir = filepath.Join(root, in.name)
-			d.instances = append(d.instances, in)
-			demands = append(demands, demand{in.name, flavor.VCPUs, flavor.Pin})
-			specs = append(specs, substrate.Spec{
-				Run: c.RunID, Name: in.name, Component: comp.Name, Image: comp.Image,
-				VCPUs: flavor.VCPUs, Memory: flavor.Memory, CFSPeriod: d.site.choice.CFSPeriod, Dir: in.dir,
-			})
-		}
-	}
-	cpus, err := assign(c.CPUs.Function, d.site.choice.Pinning, demands)
-	if err != nil {
-		return nil, fmt.Errorf("sizing %s: %w", d.sizing, err)
-	}
-	for i := range specs {
-		specs[i].CPUs = cpus[specs[i].Name]
-	}
-	return specs, nil
-}
-
-// equip works out the instance's environment once all addresses are known.
+// equip adds to the instance's variables where other components are, and what
+// the component's own environment says.
 func (d *deployment) equip(in *instance) {
 	c := in.component
-	in.vars = map[string]string{
-		"ADDRESS":          in.endpoint.Addr.String(),
-		"VITRINE_INSTANCE": in.name,
-		"VITRINE_INDEX":    strconv.Itoa(in.index),
-		"VITRINE_DIR":      filepath.Join(in.dir, scratchDir),
-		"VITRINE_SIZING":   d.sizing.String(),
-		"VITRINE_SPEC":     d.config.Deployment.Resolve("."),
-	}
 	for _, dep := range c.Dependencies {
-		if dep.As == "" {
-			continue
+		if dep.As != "" {
+			in.vars[dep.As] = d.addresses(dep.Component, dep.Port)
 		}
-		in.vars[dep.As] = d.addresses(dep.Component, dep.Port)
 	}
 	if c.Cluster != nil {
 		in.vars[c.Cluster.As] = d.addresses(c.Name, c.Cluster.Port)
@@ -108,7 +82,6 @@ func (d *deployment) equip(in *instance) {
 	for name, value := range c.Environment {
 		in.vars[name] = spec.Expand(value, given)
 	}
-	in.env = in.env[:0]
 	for name, value := range in.vars {
 		in.env = append(in.env, name+"="+value)
 	}
@@ -120,11 +93,14 @@ func (d *deployment) addresses(component, port string) string {
 	var all []string
 	for _, in := range d.instances {
 		if in.component.Name == component {
-			all = append(all, in.at(in.component, port).String())
+			all = append(all, in.at(port).String())
 		}
 	}
 	return strings.Join(all, ",")
 }
+
+// at is the address of one of the component's ports on this instance.
+func (in *instance) at(port string) netip.AddrPort { return in.At(uint16(in.component.Ports[port])) }
 
 // targets lists addr:port of the entry component's instances.
 func (d *deployment) targets() []string {
@@ -133,47 +109,45 @@ func (d *deployment) targets() []string {
 }
 
 // boot installs and starts the components in the order of their dependencies,
-// each ready before those that need it. It notes how long that took.
-func (d *deployment) boot(ctx context.Context) error {
+// each ready before those that need it, and gives how long that took. Readiness
+// is probed from where the generator is.
+func (d *deployment) boot(ctx context.Context, from *testbed.Instance) (took time.Duration, err error) {
 	began := time.Now()
-	defer func() { d.booted = time.Since(began) }()
-	for _, c := range d.order {
+	for _, c := range d.config.Deployment.Order() {
 		group, gctx := errgroup.WithContext(ctx)
 		for _, in := range d.instances {
 			if in.component == c {
-				group.Go(func() error { return d.bootInstance(gctx, in) })
+				group.Go(func() error { return d.bootInstance(gctx, in, from) })
 			}
 		}
 		if err := group.Wait(); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return time.Since(began), nil
 }
 
-func (d *deployment) bootInstance(ctx context.Context, in *instance) error {
+func (d *deployment) bootInstance(ctx context.Context, in *instance, from *testbed.Instance) error {
 	for _, install := range d.config.Deployment.Install {
 		if install.Component != in.component.Name {
 			continue
 		}
-		if err := d.install(ctx, in, install); err != nil {
-			return fmt.Errorf("install %s by %s: %w", in.name, install.Script, err)
+		if err := in.install(ctx, install); err != nil {
+			return fmt.Errorf("install %s by %s: %w", in.Name, install.Script, err)
 		}
 	}
-	err := in.start(ctx, vitrine.Command{
-		Args: d.expand(in, in.component.Command), Env: in.env, Dir: in.vars["VITRINE_DIR"],
-	})
-	if err != nil {
+	command := vitrine.Command{Args: d.expand(in, in.component.Command), Env: in.env, Dir: in.Scratch()}
+	if err := in.Start(ctx, command); err != nil {
 		return err
 	}
-	return d.waitReady(ctx, in)
+	return d.awaitReady(ctx, in, from)
 }
 
-func (d *deployment) install(ctx context.Context, in *instance, i spec.Install) error {
+func (in *instance) install(ctx context.Context, i spec.Install) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, i.TimeLimit, fmt.Errorf("took longer than its time_limit of %s", i.TimeLimit))
 	defer cancel()
 	// Into the instance's own folder, which is all that a container sees.
-	script := filepath.Join(in.vars["VITRINE_DIR"], filepath.Base(i.Script))
+	script := filepath.Join(in.Scratch(), filepath.Base(i.Script))
 	text, err := os.ReadFile(i.Script)
 	if err != nil {
 		return err
@@ -181,64 +155,52 @@ func (d *deployment) install(ctx context.Context, in *instance, i spec.Install) 
 	if err := os.WriteFile(script, text, 0o755); err != nil {
 		return err
 	}
-	err = in.place.Run(ctx, vitrine.Command{Args: []string{script}, Env: in.env, Dir: in.vars["VITRINE_DIR"]})
+	err = in.Run(ctx, vitrine.Command{Args: []string{script}, Env: in.env, Dir: in.Scratch()})
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// restart is a fresh deployment on the same places: every process is ended,
-// what it wrote is gone, and all are booted again.
-func (d *deployment) restart(ctx context.Context) error {
-	if err := d.stop(ctx); err != nil {
-		return err
+// awaitReady probes the instance as its component says.
+func (d *deployment) awaitReady(ctx context.Context, in *instance, from *testbed.Instance) error {
+	r := in.component.Ready
+	if r == nil {
+		return nil
 	}
-	for _, in := range d.instances {
-		scratch := in.vars["VITRINE_DIR"]
-		if err := errors.Join(os.RemoveAll(scratch), os.MkdirAll(scratch, 0o755)); err != nil {
-			return fmt.Errorf("empty %s's folder: %w", in.name, err)
-		}
+	if len(r.Command) > 0 {
+		return in.Await(ctx, r.Timeout, func(ctx context.Context) error {
+			return in.Run(ctx, vitrine.Command{Args: d.expand(in, r.Command), Env: in.env})
+		})
 	}
-	return d.boot(ctx)
-}
-
-func (d *deployment) stop(ctx context.Context) error {
-	var group errgroup.Group
-	for _, in := range d.instances {
-		group.Go(func() error {
-			if err := in.place.Stop(ctx, stopGrace); err != nil {
-				return fmt.Errorf("stop %s: %w", in.name, err)
+	var sip testbed.SIPProber
+	defer sip.Close()
+	return in.Await(ctx, r.Timeout, func(ctx context.Context) error {
+		return from.Inside(func() error {
+			switch {
+			case r.TCP != "":
+				return testbed.ProbeTCP(ctx, in.at(r.TCP))
+			case r.SIP != "":
+				return sip.Probe(ctx, in.at(r.SIP))
+			case r.HTTP != nil:
+				return testbed.ProbeHTTP(ctx, in.at(r.HTTP.Port), r.HTTP.Path)
 			}
 			return nil
 		})
-	}
-	return group.Wait()
+	})
 }
 
-func (d *deployment) remove(ctx context.Context) error {
-	errs := make([]error, len(d.instances))
-	var group errgroup.Group
-	for i, in := range d.instances {
-		group.Go(func() error {
-			errs[i] = in.remove(ctx, d.site.fabric)
-			return nil
-		})
+// clear makes a fresh deployment possible on the same places: every process is
+// ended and what it wrote is gone.
+func (d *deployment) clear(ctx context.Context) error {
+	if err := d.Stop(ctx, stopGrace); err != nil {
+		return err
 	}
-	_ = group.Wait()
-	return errors.Join(errs...)
-}
-
-// died says which instance has ended, if one has.
-func (d *deployment) died() error {
+	var errs []error
 	for _, in := range d.instances {
-		select {
-		case <-in.process.Done():
-			return in.ended()
-		default:
-		}
+		errs = append(errs, in.ClearScratch())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // expand puts the instance's variables into a command's arguments; the program
@@ -246,7 +208,7 @@ func (d *deployment) died() error {
 func (d *deployment) expand(in *instance, args []string) []string {
 	out := spec.Args(args).Expand(in.vars)
 	if len(out) > 0 && out[0] == "vitrine" {
-		out[0] = d.config.Backends.Self
+		out[0] = d.config.Testbed.Self
 	}
 	return out
 }

@@ -34,7 +34,7 @@ type Event struct {
 	Measured *vitrine.Measured
 }
 
-func (c *campaign) emit(e Event) {
+func (c *Campaign) emit(e Event) {
 	if c.Observe != nil {
 		e.Elapsed = time.Since(c.began)
 		c.Observe(e)

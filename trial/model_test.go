@@ -23,9 +23,12 @@ import (
 func TestModelCampaign(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
 	c.config.Deployment.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 0.6}}
-	plan, err := trial.MakePlan(&c.config)
-	if err != nil || !plan.Open || plan.MostSizings != 4 || plan.Names[0] != "fr1s" { // fr1s, fr2s, fr1m, and one again
-		t.Fatalf("%+v, %v", plan, err)
+	planned, err := trial.New(c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan := planned.Plan; !plan.Open || plan.MostSizings != 4 || plan.Names[0] != "fr1s" { // fr1s, fr2s, fr1m, and one again
+		t.Fatalf("%+v", plan)
 	}
 	summary, err := c.measure(t.Context())
 	if err != nil || summary.Optimal == nil {

@@ -19,33 +19,33 @@ import (
 // A generator that has not ended this long after its trial's time is hung.
 const defaultGrace = 60 * time.Second
 
-// one runs one trial on a deployment. What the generator or the function did
-// wrong makes the outcome invalid; an error is the end of the campaign.
-func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
-	scratch := filepath.Join(d.site.gen.dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
+// one runs one trial on the sizing that is deployed. What the generator or the
+// function did wrong makes the outcome invalid; an error is the end of the campaign.
+func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
+	scratch := filepath.Join(s.generator.Dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
 		return out, err
 	}
-	usage, _, err := c.Results.CreateUsage(key)
+	usage, _, err := s.Results.CreateUsage(key)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, usage.Close()) }()
-	warmup, started := c.Workload.Warmup, time.Now()
+	warmup, started := s.Workload.Warmup, time.Now()
 	begin := started.Add(warmup)
-	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, d.site.vantages(d), usage)
+	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, s.vantages(), usage)
 	if err != nil {
 		return out, fmt.Errorf("monitor: %w", err)
 	}
-	command, err := c.command(d, key, window, scratch)
+	command, err := s.command(key, window, scratch)
 	if err == nil {
-		err = d.site.gen.start(ctx, command)
+		err = s.generator.Start(ctx, command)
 	}
 	if err != nil {
 		return out, errors.Join(err, watch.Stop())
 	}
-	laps := d.site.laps()
-	report, trialErr := d.drive(ctx, command, warmup+2*window+cmp.Or(c.Grace, defaultGrace))
+	laps := s.laps()
+	report, trialErr := s.drive(ctx, command, warmup+2*window+cmp.Or(s.Grace, defaultGrace))
 	took := time.Since(started)
 	if ctx.Err() != nil {
 		return out, errors.Join(context.Cause(ctx), watch.Stop())
@@ -60,24 +60,24 @@ func (c *campaign) one(ctx context.Context, d *deployment, key vitrine.Key, wind
 		out, trialErr = report.Outcome(key)
 	}
 	if trialErr == nil && out.Valid {
-		if err := d.site.undisturbed(laps); err != nil {
+		if err := s.undisturbed(laps); err != nil {
 			out.Valid, out.Reason = false, err.Error()
 		}
 	}
 	if trialErr != nil {
 		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
 	}
-	out.Accelerator = d.site.accelerator
+	out.Accelerator = s.bed.Accelerator
 	out.Overhead = max(took-out.Duration, 0)
 	out.Use = watch.Use(begin, begin.Add(out.Duration))
 	return out, nil
 }
 
 // command is what the generator is asked to do.
-func (c *campaign) command(d *deployment, key vitrine.Key, window time.Duration, scratch string) (vitrine.Command, error) {
-	command := load.Command(c.program, load.Trial{
-		Rate: key.Rate, Duration: window.Seconds(), Warmup: c.Workload.Warmup.Seconds(),
-		Targets: d.targets(), Scratch: scratch, Seed: c.Seed + uint64(key.Seq), Params: c.params,
+func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (vitrine.Command, error) {
+	command := load.Command(s.program, load.Trial{
+		Rate: key.Rate, Duration: window.Seconds(), Warmup: s.Workload.Warmup.Seconds(),
+		Targets: s.deployment.targets(), Scratch: scratch, Seed: s.Seed + uint64(key.Seq), Params: s.params,
 	})
 	command.Dir = scratch
 	command.Stdout = filepath.Join(scratch, "report.json")
@@ -86,13 +86,12 @@ func (c *campaign) command(d *deployment, key vitrine.Key, window time.Duration,
 
 // drive waits for the generator's report. The error says why there is none, or
 // why it is no verdict.
-func (d *deployment) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
+func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	gen := d.site.gen
-	dead := d.wait(tctx, gen.process.Done())
-	if err := gen.place.Stop(context.WithoutCancel(ctx), stopGrace); err != nil {
-		return load.Report{}, fmt.Errorf("stop the generator: %w", err)
+	dead := s.deployment.wait(tctx, s.generator.Done())
+	if err := s.generator.Stop(context.WithoutCancel(ctx), stopGrace); err != nil {
+		return load.Report{}, err
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -101,8 +100,8 @@ func (d *deployment) drive(ctx context.Context, command vitrine.Command, limit t
 		return load.Report{}, oneLine(dead)
 	case tctx.Err() != nil:
 		return load.Report{}, fmt.Errorf("the generator had not ended after %s", limit)
-	case gen.process.Err() != nil:
-		return load.Report{}, oneLine(fmt.Errorf("the %w", gen.ended()))
+	case s.generator.Err() != nil:
+		return load.Report{}, oneLine(fmt.Errorf("the %w", s.generator.Ended()))
 	}
 	return readReport(command.Stdout)
 }
@@ -116,7 +115,7 @@ func (d *deployment) wait(ctx context.Context, generator <-chan struct{}) error 
 	for _, in := range d.instances {
 		watchers.Go(func() {
 			select {
-			case <-in.process.Done():
+			case <-in.Done():
 				stop()
 			case <-over.Done():
 			}
@@ -128,7 +127,7 @@ func (d *deployment) wait(ctx context.Context, generator <-chan struct{}) error 
 	}
 	stop()
 	watchers.Wait()
-	return d.died()
+	return d.Ended()
 }
 
 func readReport(path string) (load.Report, error) {

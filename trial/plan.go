@@ -9,6 +9,8 @@ import (
 	"vitrine/search/rate"
 	"vitrine/search/size"
 	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/testbed"
 )
 
 // A Plan is what a campaign would do, as far as it is known beforehand.
@@ -23,23 +25,18 @@ type Plan struct {
 	About        time.Duration    `json:"about_ns"`          // of the whole campaign, deploying aside
 }
 
-// MakePlan works out what the campaign would do without starting anything. It
-// refuses what this host's CPUs cannot hold.
-func MakePlan(c *Config) (Plan, error) {
-	p := Plan{Combinations: c.Deployment.Servers.Choices()}
+// plan works out what the campaign will do. It refuses what this host's CPUs
+// cannot hold.
+func (c *Campaign) plan() (p Plan, err error) {
+	p = Plan{Combinations: c.choices, Open: true}
 	if c.Deployment.Mode.Name != spec.Custom {
 		if err := c.fits(c.Deployment.Space().Smallest()); err != nil {
 			return p, err
 		}
 	}
-	search, err := c.sizeSearch()
-	if err != nil {
-		return p, c.located(err)
-	}
-	p.Open = true
-	if known, ok := search.(size.Planner); ok {
+	if known, ok := c.search.(size.Planner); ok {
 		p.Sizings, p.Open = known.Plan(), false
-	} else if step := search.Next(nil); !step.Done {
+	} else if step := c.search.Next(nil); !step.Done {
 		p.Sizings = []vitrine.Sizing{step.Sizing}
 	}
 	p.MostSizings = len(p.Sizings)
@@ -74,12 +71,45 @@ func (c *Config) located(err error) error {
 	return err
 }
 
+// A planned instance is one of a sizing: what to place, and which component runs
+// there.
+type planned struct {
+	testbed.Spec
+	component *spec.Component
+	index     int // 1, 2, ... among the component's instances
+}
+
+// place lists the instances of a sizing under one choice of the options, in the
+// order in which components start, each with its CPUs. A sizing that the
+// function's CPUs cannot hold is a *vitrine.Unsupported.
+func (c *Config) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, error) {
+	var all []planned
+	var demands []demand
+	for _, comp := range c.Deployment.Order() {
+		count, flavor := c.Deployment.Given(comp, sizing)
+		for i := 1; i <= count; i++ {
+			name := fmt.Sprintf("%s-%d", comp.Name, i)
+			demands = append(demands, demand{name, flavor.VCPUs, flavor.Pin})
+			all = append(all, planned{component: comp, index: i, Spec: testbed.Spec{Spec: substrate.Spec{
+				Name: name, Component: comp.Name, Image: comp.Image, VCPUs: flavor.VCPUs, Memory: flavor.Memory,
+			}}})
+		}
+	}
+	cpus, err := assign(c.CPUs.Function, choice.Pinning, demands)
+	if err != nil {
+		return nil, fmt.Errorf("sizing %s: %w", sizing, err)
+	}
+	for i := range all {
+		all[i].CPUs = cpus[all[i].Name]
+	}
+	return all, nil
+}
+
 // fits checks the sizing against the CPUs reserved for the function, whatever
 // the options.
 func (c *Config) fits(s vitrine.Sizing) error {
-	for _, o := range c.Deployment.Servers.Choices() {
-		d := &deployment{site: &site{choice: o}, config: c, sizing: s, order: c.Deployment.Order()}
-		if _, err := d.specs(""); err != nil {
+	for _, choice := range c.Deployment.Servers.Choices() {
+		if _, err := c.place(s, choice); err != nil {
 			return err
 		}
 	}
@@ -89,8 +119,8 @@ func (c *Config) fits(s vitrine.Sizing) error {
 // mostSizings is how many sizings an open search measures at the most: one by a
 // model all of them, and each of the best once more; a directed one grows one
 // component by one flavor or by one instance each step.
-func (c *Config) mostSizings() (int, error) {
-	space := c.space()
+func (c *Campaign) mostSizings() (int, error) {
+	space := c.space
 	if c.Deployment.Mode.Name == spec.Model {
 		all, err := size.NewExhaustive(space)
 		if err != nil {
@@ -110,9 +140,9 @@ func (c *Config) mostSizings() (int, error) {
 	return steps + 1, nil
 }
 
-// space is what the deployment's sizings are made of. Its limit is never
+// sizeSpace is what the deployment's sizings are made of. Its limit is never
 // beyond what the unscalable components leave of the function's CPUs.
-func (c *Config) space() size.Space {
+func (c *Config) sizeSpace() size.Space {
 	from := c.Deployment.Space()
 	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}, Place: c.fits}
 	for short, count := range from.Counts {
@@ -129,19 +159,18 @@ func (c *Config) space() size.Space {
 }
 
 // sizeSearch makes the search that the deployment's mode names.
-func (c *Config) sizeSearch() (size.Search, error) {
+func (c *Config) sizeSearch(space size.Space) (size.Search, error) {
 	m := c.Deployment.Mode
 	switch m.Name {
 	case spec.Custom:
 		return size.NewCustom(c.Deployment.Sizings()), nil
 	case spec.Exhaustive:
-		all := c.space()
-		all.Place = nil // all are asked for: one without a place is refused, not left out
-		return size.NewExhaustive(all)
+		space.Place = nil // all are asked for: one without a place is refused, not left out
+		return size.NewExhaustive(space)
 	case spec.Directed:
-		return size.NewDirected(c.space(), size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach, Seed: c.Seed})
+		return size.NewDirected(space, size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach, Seed: c.Seed})
 	case spec.Model:
-		return size.NewModel(c.space(), size.ModelConfig{Objective: m.Objective, Reach: m.Reach, Unit: c.Workload.Unit, Seed: c.Seed})
+		return size.NewModel(space, size.ModelConfig{Objective: m.Objective, Reach: m.Reach, Unit: c.Workload.Unit, Seed: c.Seed})
 	}
 	return nil, fmt.Errorf("mode %q: want custom, exhaustive, directed or model", m.Name)
 }

@@ -13,7 +13,7 @@ import (
 
 // saveProfile writes what every size carries, measured or predicted, into the
 // run folder. A campaign that measured nothing has no profile.
-func (c *campaign) saveProfile() error {
+func (c *Campaign) saveProfile() error {
 	if len(c.found) == 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func keepBoots(p, before *vitrine.Profile) {
 	}
 }
 
-func (c *campaign) profile() (vitrine.Profile, error) {
+func (c *Campaign) profile() (vitrine.Profile, error) {
 	manifest := c.Results.Manifest()
 	p := vitrine.Profile{
 		Version: vitrine.ProfileVersion, Function: c.Deployment.VNFName, Unit: c.Workload.Unit,
@@ -77,7 +77,7 @@ func (c *campaign) profile() (vitrine.Profile, error) {
 		}
 	}
 	p.Provenance.Outcomes = hex.EncodeToString(trials.Sum(nil))
-	for _, choice := range c.Deployment.Servers.Choices() {
+	for _, choice := range c.choices {
 		var measured []size.Profiled
 		unlimited := false
 		for _, f := range c.found {
@@ -88,7 +88,7 @@ func (c *campaign) profile() (vitrine.Profile, error) {
 		if len(measured) == 0 {
 			continue
 		}
-		s := size.Setting(c.space(), measured, c.Seed)
+		s := size.Setting(c.space, measured, c.Seed)
 		s.Substrate, s.Options, s.Unlimited = choice.Substrate, choice.Options, unlimited
 		s.Accelerator = accelerators[[2]string{choice.Substrate, choice.Options}]
 		p.Settings = append(p.Settings, s)

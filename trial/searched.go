@@ -16,7 +16,7 @@ type seeking struct {
 
 // seek makes the search of the sizing's rates. What the search of sizings
 // believes of it is where it begins.
-func (c *campaign) seek(chosen size.Step) (seeking, error) {
+func (c *Campaign) seek(chosen size.Step) (seeking, error) {
 	cfg := c.rateConfig()
 	if p := chosen.Predicted; p != nil {
 		cfg.Prior = rate.Prior{Low: p.Low, High: p.High}

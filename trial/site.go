@@ -3,102 +3,145 @@ package trial
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
+	"time"
 
 	"vitrine"
-	"vitrine/document"
-	"vitrine/fabric"
 	"vitrine/spec"
 	"vitrine/substrate"
+	"vitrine/testbed"
 )
 
-// Backends makes what a campaign runs on. The command line fills it in from
-// its explicit lists.
-type Backends struct {
-	// Substrate makes the choice's substrate; part is its own part of the deployment.
-	Substrate func(ctx context.Context, choice spec.Choice, part document.Node) (substrate.Substrate, error)
-	// Host makes the substrate that the generator runs on.
-	Host func(ctx context.Context, choice spec.Choice) (substrate.Substrate, error)
-	// Fabric makes the choice's fabric; "auto" is the best this host can do.
-	Fabric func(ctx context.Context, choice spec.Choice, part document.Node) (fabric.Fabric, error)
-	// Generator is the program of the workload's generator with its first arguments.
-	Generator func(name string) ([]string, error)
-	// Self is this very executable: what a command's program "vitrine" stands for.
-	Self string
-}
-
-// A site is where one combination of options is measured: the function's
-// substrate, the fabric, and the generator beside it.
+// A site is where one choice of the options is measured: the function, deployed
+// at one sizing after the other, and the generator beside it. It opens when a
+// trial is really run, so that a resumed campaign walks through its record
+// without starting anything.
 type site struct {
-	choice   spec.Choice
-	function substrate.Substrate
-	host     substrate.Substrate
-	fabric   fabric.Fabric
-	gen      *instance
-	awake    []*awake // what keeps the function's CPUs awake
+	*Campaign
+	choice    spec.Choice
+	bed       *testbed.Site // nil: no trial was run yet
+	generator *testbed.Instance
+	awake     []*awake // what keeps the function's CPUs awake
 
-	accelerator string // of the function's virtual machines; empty: it has none
-	unlimited   bool   // the function's instances boot without their quota
+	sizing     vitrine.Sizing
+	deployment *deployment // nil: the sizing is not deployed
+	stale      bool        // the next trial needs a fresh deployment
+	boots      []time.Duration
 }
 
-// openSite makes the back ends of one combination and puts the generator in place.
-func openSite(ctx context.Context, c *Config, o spec.Choice) (_ *site, err error) {
-	s := &site{choice: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
+// open makes the back ends and puts the generator in place.
+func (s *site) open(ctx context.Context) (err error) {
+	if s.bed, err = testbed.Open(ctx, s.Testbed, s.choice); err != nil {
+		return err
+	}
+	placed, err := s.bed.Place(ctx, s.Results.LogDir(), testbed.Spec{OnHost: true, Spec: substrate.Spec{
+		Name: vitrine.Generator, Component: vitrine.Generator, CPUs: s.CPUs.Generator,
+	}})
+	if err != nil {
+		return err
+	}
+	s.generator = placed.Instances[0]
+	if s.choice.KeepAwake {
+		return s.keepAwake(ctx)
+	}
+	return nil
+}
+
+// ready brings the sizing up for the next trial: deployed, afresh where asked
+// for or needed, else settled.
+func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) error {
+	if s.bed == nil {
+		if err := s.open(ctx); err != nil {
+			return err
 		}
-	}()
-	function, err := c.Backends.Substrate(ctx, o, c.Deployment.Servers.Parts[o.Substrate])
+	}
+	if err := s.asleep(); err != nil {
+		return err
+	}
+	if s.deployment != nil && !restart && !s.stale {
+		return wait(ctx, settle)
+	}
+	if s.deployment == nil {
+		instances, err := s.place(s.sizing, s.choice)
+		if err != nil {
+			return err
+		}
+		placed, err := s.bed.Place(ctx, s.Results.LogDir(s.choice.Substrate, s.choice.Options, s.sizing.String()), specsOf(instances)...)
+		if err != nil {
+			return err
+		}
+		s.deployment = newDeployment(&s.Config, s.sizing, placed, instances)
+	} else if err := s.deployment.clear(ctx); err != nil {
+		return err
+	}
+	booted, err := s.deployment.boot(ctx, s.generator)
 	if err != nil {
-		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
+		return errors.Join(err, s.end(context.WithoutCancel(ctx)))
 	}
-	s.function, s.unlimited = function, substrate.BootsUnlimited(function)
-	if s.accelerator, err = substrate.AcceleratorOf(ctx, function); err != nil {
-		return nil, fmt.Errorf("substrate %s: %w", o.Substrate, err)
+	s.boots, s.stale = append(s.boots, booted), false
+	return nil
+}
+
+// begin makes the sizing the one that ready deploys.
+func (s *site) begin(sizing vitrine.Sizing) { s.sizing, s.boots = sizing, nil }
+
+// end takes the sizing's deployment down.
+func (s *site) end(ctx context.Context) error {
+	if s.deployment == nil {
+		return nil
 	}
-	host, err := c.Backends.Host(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("the generator's place: %w", err)
-	}
-	s.host = host
-	wiring, err := c.Backends.Fabric(ctx, o, c.Deployment.Servers.Parts[o.Fabric])
-	if err != nil {
-		return nil, fmt.Errorf("fabric %s: %w", o.Fabric, err)
-	}
-	s.fabric = wiring
-	in := &instance{name: vitrine.Generator, dir: c.Results.LogDir(vitrine.Generator)}
-	s.gen = in
-	err = in.create(ctx, s.host, s.fabric, substrate.Spec{
-		Run: c.RunID, Name: in.name, Component: in.name, CPUs: c.CPUs.Generator, Dir: in.dir,
-	})
-	if err == nil && o.KeepAwake {
-		err = s.keepAwake(ctx, c)
-	}
-	return s, err
+	err := s.deployment.Remove(ctx)
+	s.deployment = nil
+	return err
 }
 
 func (s *site) close(ctx context.Context) error {
-	errs := []error{s.sleep(ctx)}
-	if s.gen != nil {
-		errs = append(errs, s.gen.remove(ctx, s.fabric))
+	if s.bed == nil {
+		return nil
 	}
-	if s.fabric != nil {
-		errs = append(errs, s.fabric.Close(ctx))
+	return errors.Join(s.end(ctx), s.bed.Close(ctx))
+}
+
+// after notes what a trial leaves behind: a stateful function that was
+// overloaded, or one that lost an instance, is deployed afresh.
+func (s *site) after(overloaded bool) {
+	stateful := s.Deployment.Stateful && overloaded
+	s.stale = stateful || (s.deployment != nil && s.deployment.Ended() != nil)
+}
+
+// boot is the median time, in seconds, that the sizing's deployments took to
+// boot; 0: all its trials are on record, and none was deployed.
+func (s *site) boot() float64 {
+	if len(s.boots) == 0 {
+		return 0
 	}
-	for _, sub := range []substrate.Substrate{s.function, s.host} {
-		if sub != nil {
-			errs = append(errs, sub.Close(ctx))
-		}
-	}
-	return errors.Join(errs...)
+	sorted := slices.Sorted(slices.Values(s.boots))
+	return sorted[len(sorted)/2].Seconds()
+}
+
+// unlimited says whether the function's instances boot without their quota, as
+// far as is known.
+func (s *site) unlimited() bool {
+	return s.bed != nil && substrate.BootsUnlimited(s.bed.Substrate())
 }
 
 // vantages lists where the use of the generator and the instances can be read.
-func (s *site) vantages(d *deployment) []vitrine.Vantage {
-	all := []vitrine.Vantage{s.gen.place.Vantage()}
-	for _, in := range d.instances {
-		all = append(all, in.place.Vantage())
+func (s *site) vantages() []vitrine.Vantage {
+	all := []vitrine.Vantage{s.generator.Vantage()}
+	for _, in := range s.deployment.instances {
+		all = append(all, in.Vantage())
 	}
 	return all
+}
+
+// wait lets the time pass, or ends early with the context.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -16,8 +16,8 @@ type finding struct {
 }
 
 // learn says what the trials of one sizing show, and enters it in the summary.
-func (c *campaign) learn(lazy *lazySite, rates seeking, history []vitrine.Outcome) vitrine.Measured {
-	choice, sizing := lazy.choice, lazy.sizing
+func (c *Campaign) learn(s *site, rates seeking, history []vitrine.Outcome) vitrine.Measured {
+	choice, sizing := s.choice, s.sizing
 	m := vitrine.Measured{
 		Again:      rates.again,
 		Sizing:     sizing,
@@ -28,7 +28,7 @@ func (c *campaign) learn(lazy *lazySite, rates seeking, history []vitrine.Outcom
 	m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
 	m.Bottleneck, _ = size.Bottleneck(m.Utilization, c.Deployment.Mode.ScaleOn)
 	m.Loads = rate.Loads(history, m.Capacities[0].Threshold)
-	c.found = append(c.found, finding{choice, lazy.site != nil && lazy.site.unlimited, size.Profiled{Measured: m, Boot: lazy.boot(), History: history}})
+	c.found = append(c.found, finding{choice, s.unlimited(), size.Profiled{Measured: m, Boot: s.boot(), History: history}})
 	c.summary.Sizings = append(c.summary.Sizings, result.Sizing{
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
 		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again,
@@ -45,7 +45,7 @@ func (c *campaign) learn(lazy *lazySite, rates seeking, history []vitrine.Outcom
 }
 
 // conclude names the best of what was measured.
-func (c *campaign) conclude() {
+func (c *Campaign) conclude() {
 	finalists, why := c.finalists()
 	var measured []vitrine.Measured
 	for _, i := range finalists {
@@ -67,14 +67,14 @@ func (c *campaign) conclude() {
 	c.summary.Optimal = &result.Optimal{Sizing: row.Name, Why: why, Substrate: row.Substrate, Options: row.Options}
 }
 
-func (c *campaign) objective() size.Objective {
+func (c *Campaign) objective() size.Objective {
 	mode := c.Deployment.Mode
 	o := size.Objective{
 		Limit: vitrine.Resources{VCPUs: mode.Limit.VCPUs, Memory: int64(mode.Limit.Memory)},
 		Reach: mode.Reach, Unit: c.Workload.Unit,
 	}
 	if mode.Objective == spec.LowestPrice {
-		o.Price = c.space().Price
+		o.Price = c.space.Price
 	}
 	return o
 }
@@ -82,13 +82,9 @@ func (c *campaign) objective() size.Objective {
 // finalists are the findings, by index, that may be the best: of a search that
 // chooses itself its choice under each choice of the options, and why it chose
 // the last; else all that were not measured again later.
-func (c *campaign) finalists() (finalists []int, why string) {
-	search, err := c.sizeSearch()
-	if err != nil {
-		return nil, err.Error()
-	}
-	chooser, chooses := search.(size.Chooser)
-	for _, choice := range c.Deployment.Servers.Choices() {
+func (c *Campaign) finalists() (finalists []int, why string) {
+	chooser, chooses := c.search.(size.Chooser)
+	for _, choice := range c.choices {
 		var history []vitrine.Measured
 		var from []int
 		for i, f := range c.found {

@@ -9,6 +9,7 @@ import (
 	"vitrine/document"
 	"vitrine/search/size"
 	"vitrine/spec"
+	"vitrine/testbed"
 )
 
 // TestReasonOfTheChosenSize: where only one of two substrates has a size that
@@ -23,7 +24,12 @@ func TestReasonOfTheChosenSize(t *testing.T) {
 	d.Servers.CFSPeriod, d.Servers.KeepAwake = document.OneOrMany[time.Duration]{spec.DefaultCFSPeriod}, document.OneOrMany[document.Switch]{false}
 	for _, order := range [][]string{{"process", "docker"}, {"docker", "process"}} {
 		d.Servers.Substrate = order
-		c := &campaign{Config: &Config{Deployment: d, Workload: &spec.Workload{}, CPUs: CPUs{Function: []int{0}}, Seed: 1}}
+		cfg := Config{Deployment: d, Workload: &spec.Workload{}, CPUs: testbed.CPUs{Function: []int{0}}, Seed: 1}
+		search, err := cfg.sizeSearch(cfg.sizeSpace())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Campaign{Config: cfg, choices: d.Servers.Choices(), search: search}
 		for _, choice := range d.Servers.Choices() {
 			capacity := vitrine.Capacity{Rate: 400, Low: 390, High: 410, Censored: vitrine.CensoredNone}
 			if choice.Substrate == "docker" {

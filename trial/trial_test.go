@@ -33,6 +33,7 @@ import (
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
+	"vitrine/testbed"
 	"vitrine/trial"
 )
 
@@ -243,24 +244,24 @@ func setUp(t *testing.T, function, sizes, params string) *campaign {
 	if c.config.Workload, err = spec.LoadWorkload(workload, spec.Known{}); err != nil {
 		t.Fatal(err)
 	}
-	if c.config.CPUs, err = trial.ShareCPUs(nil, nil); err != nil {
+	if c.config.CPUs, err = testbed.ShareCPUs(nil, nil); err != nil {
 		t.Skip(err)
 	}
 	if c.run, err = runstate.New(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.run.Close() })
-	c.config.RunID = c.run.ID
-	c.config.Backends = c.backends()
+	c.config.Testbed = c.testbed()
 	c.config.Observe = func(e trial.Event) { c.events = append(c.events, e) }
 	return c
 }
 
-func (c *campaign) backends() trial.Backends {
+func (c *campaign) testbed() testbed.Config {
 	place := func(context.Context, spec.Choice) (substrate.Substrate, error) {
 		return process.New(process.Config{Run: c.run, Environ: os.Environ()})
 	}
-	return trial.Backends{
+	return testbed.Config{
+		Run: c.run.ID, Parts: c.config.Deployment.Servers.Parts,
 		Substrate: func(ctx context.Context, o spec.Choice, _ document.Node) (substrate.Substrate, error) {
 			return place(ctx, o)
 		},
@@ -290,7 +291,11 @@ func (c *campaign) measure(ctx context.Context) (result.Summary, error) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	summary, err := trial.Run(ctx, c.config)
+	planned, err := trial.New(c.config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	summary, err := planned.Run(ctx)
 	if closing := c.config.Results.Close(); closing != nil {
 		c.t.Fatal(closing)
 	}
@@ -369,8 +374,8 @@ func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Em
 // record.
 func TestEmulationIsMarked(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
-	plain := c.config.Backends.Substrate
-	c.config.Backends.Substrate = func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
+	plain := c.config.Testbed.Substrate
+	c.config.Testbed.Substrate = func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
 		s, err := plain(ctx, o, part)
 		return emulated{s}, err
 	}
@@ -564,7 +569,7 @@ func TestKeepAwake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.config.Backends.Self = self
+	c.config.Testbed.Self = self
 	c.config.Deployment.Servers.KeepAwake = document.OneOrMany[document.Switch]{true}
 	spinning := map[int]bool{}
 	c.config.Observe = func(e trial.Event) {
@@ -676,9 +681,9 @@ func TestSizesWithoutAPlaceAreNotChosen(t *testing.T) {
 	d.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU}
 	for pinned, want := range map[document.Switch]int{false: 6, true: 5} { // fr1s to fr3s, fr1m, fr2m, and fr4s
 		d.Servers.Pinning = document.OneOrMany[document.Switch]{pinned}
-		plan, err := trial.MakePlan(&c.config)
-		if err != nil || plan.MostSizings != want+1 {
-			t.Errorf("pinning %v: %+v, %v; want %d sizings, and one again", pinned, plan, err, want)
+		planned, err := trial.New(c.config)
+		if err != nil || planned.Plan.MostSizings != want+1 {
+			t.Errorf("pinning %v: %+v, %v; want %d sizings, and one again", pinned, planned, err, want)
 		}
 	}
 }
@@ -689,7 +694,7 @@ func TestModeIsNamedWithItsPlace(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	d := c.config.Deployment
 	d.Mode = spec.Mode{Name: spec.Directed, Scaling: spec.ScaleUp, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 0.1}}
-	_, err := trial.MakePlan(&c.config)
+	_, err := trial.New(c.config)
 	bad := (*vitrine.BadInput)(nil)
 	if !errors.As(err, &bad) || bad.File != d.Path || bad.Line == 0 || !strings.Contains(bad.Found, "over the limit by 0.2 vCPUs") {
 		t.Errorf("%v", err)
@@ -698,14 +703,14 @@ func TestModeIsNamedWithItsPlace(t *testing.T) {
 
 func TestSizeBeyondTheCPUsIsRefused(t *testing.T) {
 	c := setUp(t, "", fmt.Sprintf("[fr%dm]", 3*len(mustShare(t).Function)), "")
-	if _, err := trial.MakePlan(&c.config); !vitrine.IsUnsupported(err) {
+	if _, err := trial.New(c.config); !vitrine.IsUnsupported(err) {
 		t.Errorf("plan: %v, want it refused", err)
 	}
 }
 
-func mustShare(t *testing.T) trial.CPUs {
+func mustShare(t *testing.T) testbed.CPUs {
 	t.Helper()
-	cpus, err := trial.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
 		t.Skip(err)
 	}

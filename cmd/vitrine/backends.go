@@ -30,7 +30,7 @@ import (
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/machine"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // The lists in this file, substrates.go and fabrics.go are the only places that
@@ -69,20 +69,22 @@ func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends,
 	return &backends{run: run, log: log, self: self, folder: folder, prober: new(machine.Prober)}, nil
 }
 
-// forTrials is what a campaign needs of them.
-func (b *backends) forTrials() trial.Backends {
-	return trial.Backends{
+// testbed is what sites are opened with; parts are the back ends' own options.
+func (b *backends) testbed(parts map[string]document.Node) testbed.Config {
+	return testbed.Config{
+		Run: b.run.ID, Parts: parts, Self: b.self,
 		Substrate: b.substrate,
 		Host: func(ctx context.Context, o spec.Choice) (substrate.Substrate, error) {
 			o.Substrate = "process"
 			return b.substrate(ctx, o, document.Node{})
 		},
 		Fabric: b.fabric,
-		Generator: func(name string) ([]string, error) {
-			return []string{b.self, "generate", name}, nil
-		},
-		Self: b.self,
 	}
+}
+
+// generator is the program of a built-in generator with its first arguments.
+func (b *backends) generator(name string) ([]string, error) {
+	return []string{b.self, "generate", name}, nil
 }
 
 // A generator runs one trial and prints its report.

@@ -12,6 +12,7 @@ import (
 	"vitrine/document"
 	"vitrine/result"
 	"vitrine/spec"
+	"vitrine/testbed"
 	"vitrine/trial"
 )
 
@@ -54,20 +55,15 @@ func (f *characterizeFlags) register(c *cobra.Command, outcome string) {
 }
 
 func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath string, f characterizeFlags) error {
-	cfg, err := a.load(deploymentPath, workloadPath, f.substrate)
-	if err != nil {
-		return err
-	}
-	cfg.MaxTime = f.maxTime
-	plan, err := trial.MakePlan(cfg)
+	c, err := a.plan(deploymentPath, workloadPath, f)
 	if err != nil {
 		return err
 	}
 	if f.dryRun {
-		return a.printPlan(cfg, plan, f.json)
+		return a.printPlan(c, f.json)
 	}
-	f.out = runFolder(f.out, cfg.Deployment.VNFName)
-	summary, err := a.campaign(ctx, cfg, plan, f)
+	f.out = runFolder(f.out, c.Deployment.VNFName)
+	summary, err := a.run(ctx, c, f)
 	if err != nil {
 		return err
 	}
@@ -77,58 +73,62 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 	return a.present(f.out)
 }
 
-// load reads both files and decides who runs on which CPUs.
-func (a *app) load(deploymentPath, workloadPath, substrate string) (*trial.Config, error) {
+// A campaign is a trial.Campaign with what its deployment tells the back ends.
+type campaign struct {
+	*trial.Campaign
+	told *options
+}
+
+// plan reads both files, decides who runs on which CPUs and plans the campaign.
+func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c campaign, err error) {
 	d, derr := spec.LoadDeployment(deploymentPath, known())
 	w, werr := spec.LoadWorkload(workloadPath, known())
 	if err := errors.Join(derr, werr); err != nil {
-		return nil, err
+		return c, err
 	}
-	if substrate != "" {
-		if err := oneOf("--substrate", substrate, substrateNames()); err != nil {
-			return nil, err
+	if f.substrate != "" {
+		if err := oneOf("--substrate", f.substrate, substrateNames()); err != nil {
+			return c, err
 		}
-		d.Servers.Substrate = document.OneOrMany[string]{substrate}
+		d.Servers.Substrate = document.OneOrMany[string]{f.substrate}
 	}
-	if _, err := deploymentOptions(d); err != nil {
-		return nil, err
+	if c.told, err = deploymentOptions(d); err != nil {
+		return c, err
 	}
-	cpus, err := trial.ShareCPUs(d.Servers.CPUs, d.Servers.GeneratorCPUs)
+	cpus, err := testbed.ShareCPUs(d.Servers.CPUs, d.Servers.GeneratorCPUs)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	return &trial.Config{Deployment: d, Workload: w, CPUs: cpus, Seed: 1, Log: a.log()}, nil
+	c.Campaign, err = trial.New(trial.Config{Deployment: d, Workload: w, CPUs: cpus, Seed: 1, MaxTime: f.maxTime, Log: a.log()})
+	return c, err
 }
 
-// campaign runs the plan into the run folder and writes the report.
-func (a *app) campaign(ctx context.Context, cfg *trial.Config, plan trial.Plan, f characterizeFlags) (summary result.Summary, err error) {
-	told, err := deploymentOptions(cfg.Deployment)
-	if err != nil {
-		return summary, err
-	}
-	manifest := func(b *backends) (result.Manifest, error) {
-		m := campaignManifest(ctx, cfg, b)
+// run runs the campaign into the run folder and writes the report.
+func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
+	r, err := a.begin(ctx, session{f.out, f.resume, c.CPUs, c.told}, func(b *backends) (result.Manifest, error) {
+		m := campaignManifest(ctx, &c.Config, b)
 		if f.substrate != "" {
 			m.Specs = append(m.Specs, result.NewSpec("--substrate", f.substrate, []byte(f.substrate)))
 		}
 		return m, nil
-	}
-	err = a.record(ctx, session{f.out, f.resume, cfg.CPUs, told}, manifest, func(b *backends, results *result.Run) (err error) {
-		cfg.Backends, cfg.RunID, cfg.Results = b.forTrials(), b.run.ID, results
-		cfg.Observe = newProgress(a.stderr, cfg.Workload.Unit, plan).observe
-		summary, err = trial.Run(ctx, *cfg)
-		return err
 	})
-	return summary, err
+	if err != nil {
+		return result.Summary{}, err
+	}
+	defer func() { err = r.end(ctx, err) }()
+	c.Testbed, c.Generator, c.Results = r.backends.testbed(c.told.parts), r.backends.generator, r.results
+	c.Observe = newProgress(a.stderr, c.Workload.Unit, c.Plan).observe
+	return c.Run(ctx)
 }
 
-func (a *app) printPlan(cfg *trial.Config, p trial.Plan, asJSON bool) error {
+func (a *app) printPlan(c campaign, asJSON bool) error {
+	p := c.Plan
 	if asJSON {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
 	w := a.stdout
 	fmt.Fprintf(w, "%s: mode %s, search %s, on CPUs %v (generator on %v)\n",
-		cfg.Deployment.VNFName, cfg.Deployment.Mode.Name, cfg.Workload.Search, cfg.CPUs.Function, cfg.CPUs.Generator)
+		c.Deployment.VNFName, c.Deployment.Mode.Name, c.Workload.Search, c.CPUs.Function, c.CPUs.Generator)
 	for _, o := range p.Combinations {
 		fmt.Fprintf(w, "on %s %s\n", o.Substrate, o.Options)
 	}

@@ -28,27 +28,29 @@ type fabricKind struct {
 	config any // the part servers.NAME of a deployment; nil: it has none
 	open   func(ctx context.Context, b *backends, part document.Node) (fabric.Fabric, error)
 	check  func(ctx context.Context) []vitrine.Check // nil: every host has it
+	model  string                                    // in the words of draft-ietf-bmwg-containerized-infra
+	chains bool                                      // its rules can forward: fabric.Chainer
 }
 
 // fabrics are all there are. A new one is one entry.
 func fabrics() map[string]fabricKind {
 	return map[string]fabricKind{
-		"loopback": {nil, openLoopback, nil},
-		"host":     wiring(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check),
-		"direct":   wiring(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check),
-		"bridge":   wiring(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check),
-		"macvlan":  wiring(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check),
-		"macvtap":  wiring(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check),
-		"ipvlan":   wiring(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check),
-		"sriov":    wiring(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check),
-		"vxlan":    wiring(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check),
-		"ovs":      {ovs.Config{}, openOVS, ovs.Check},
+		"loopback": {open: openLoopback, model: loopback.NetworkingModel},
+		"host":     wiring(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check, host.NetworkingModel),
+		"direct":   wiring(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check, direct.NetworkingModel),
+		"bridge":   wiring(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check, bridge.NetworkingModel),
+		"macvlan":  wiring(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check, macvlan.NetworkingModel),
+		"macvtap":  wiring(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check, macvtap.NetworkingModel),
+		"ipvlan":   wiring(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check, ipvlan.NetworkingModel),
+		"sriov":    wiring(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, sriov.NetworkingModel),
+		"vxlan":    wiring(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check, vxlan.NetworkingModel),
+		"ovs":      {ovs.Config{}, openOVS, ovs.Check, ovs.NetworkingModel, true},
 	}
 }
 
 // wiring is a kind of fabric whose constructor needs its configuration alone: what
 // fill knows of the run, and what the user's file adds.
-func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check) fabricKind {
+func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check, model string) fabricKind {
 	var none Config
 	return fabricKind{none, func(_ context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
 		var c Config
@@ -61,7 +63,7 @@ func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill
 			return nil, err
 		}
 		return f, nil
-	}, check}
+	}, check, model, false}
 }
 
 func openLoopback(_ context.Context, b *backends, _ document.Node) (fabric.Fabric, error) {
@@ -85,6 +87,18 @@ func openOVS(ctx context.Context, b *backends, part document.Node) (fabric.Fabri
 func ofHost(name string) bool {
 	name = fabricName(name)
 	return name == "loopback" || name == "host"
+}
+
+// chains says whether a fabric's rules can forward.
+func chains(name string) bool { return fabrics()[name].chains }
+
+// networkingModels are the fabrics' models by their names.
+func networkingModels(names []string) map[string]string {
+	models := map[string]string{}
+	for _, name := range names {
+		models[name] = fabrics()[name].model
+	}
+	return models
 }
 
 func fabricNames() []string { return slices.Sorted(maps.Keys(known().Fabrics)) }

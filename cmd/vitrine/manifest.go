@@ -11,12 +11,13 @@ import (
 	"vitrine"
 	"vitrine/document"
 	"vitrine/result"
+	"vitrine/testbed"
 	"vitrine/trial"
 )
 
 // manifest says of any run when, by what and where it is made. parts are what
 // its substrates are told.
-func (b *backends) manifest(ctx context.Context, cpus trial.CPUs, substrates, fabrics []string, parts map[string]document.Node) result.Manifest {
+func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, fabrics []string, parts map[string]document.Node) result.Manifest {
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
 		Host: result.ReadHost("/"), CPUs: result.Reservation(cpus),

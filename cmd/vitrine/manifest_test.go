@@ -9,7 +9,8 @@ import (
 	"vitrine/document"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
-	"vitrine/trial"
+	"vitrine/spec"
+	"vitrine/testbed"
 )
 
 // Every substrate that a network is measured on is in the manifest, those beside
@@ -35,7 +36,7 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 		Substrates: []string{"process"}, Fabrics: []string{"bridge"},
 		Also: []measure.Combination{{Substrate: "unikernel", Fabric: "macvtap"}, {Substrate: "unikernel", Fabric: "bridge"}},
 	}
-	m, err := networkManifest(t.Context(), b, s, measure.Steering{}, session{cpus: trial.CPUs{Function: []int{1}, Generator: []int{0}}, told: new(options)})
+	m, err := networkManifest(t.Context(), b, s, measure.KernelCPU{}, session{cpus: testbed.CPUs{Function: []int{1}, Generator: []int{0}}, told: new(options)})
 	if err != nil {
 		t.Fatal(err)
 	}

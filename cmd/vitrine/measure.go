@@ -15,7 +15,7 @@ import (
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 	"vitrine/result"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 func (a *app) measureCommand() *cobra.Command {
@@ -136,7 +136,7 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 	if s.Options, err = f.options.load(networkComponents()); err != nil {
 		return err
 	}
-	cpus, err := trial.ShareCPUs(f.cpus, f.generatorCPUs)
+	cpus, err := testbed.ShareCPUs(f.cpus, f.generatorCPUs)
 	if err != nil {
 		return err
 	}
@@ -153,14 +153,16 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 // network measures into the run folder and writes the report.
 func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string, in session) (err error) {
 	c := measure.Config{}
-	if c.Steering, in.cpus, err = measure.Steer(kernelCPU, in.cpus); err != nil {
+	if c.KernelCPU, in.cpus, err = measure.ChooseKernelCPU(kernelCPU, in.cpus); err != nil {
 		return err
 	}
-	manifest := func(b *backends) (result.Manifest, error) { return networkManifest(ctx, b, s, c.Steering, in) }
-	return a.record(ctx, in, manifest, func(b *backends, results *result.Run) error {
-		c.Stage = a.stage(in, b, results)
-		return measureInto(ctx, c, s)
-	})
+	r, err := a.begin(ctx, in, func(b *backends) (result.Manifest, error) { return networkManifest(ctx, b, s, c.KernelCPU, in) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = r.end(ctx, err) }()
+	c.Stage = r.stage()
+	return measureInto(ctx, c, s)
 }
 
 // measureInto scales the settings, unless the folder has them scaled, and runs
@@ -174,7 +176,7 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 	if scaled {
 		s = kept
 	} else {
-		s.Platform = measure.ReadPlatform("/", c.CPUs, c.Steering)
+		s.Platform = measure.ReadPlatform("/", c.CPUs, c.KernelCPU, networkingModels(s.AllFabrics()))
 		if s, err = measure.Scale(ctx, c, s, c.Results.LogDir("scale")); err != nil {
 			return err
 		}
@@ -185,7 +187,7 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 			return err
 		}
 	}
-	if c.Plan, err = measure.MakePlan(s); err != nil {
+	if c.Plan, err = measure.MakePlan(s, machines); err != nil {
 		return err
 	}
 	return measure.Run(ctx, c)
@@ -193,7 +195,7 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 
 // networkManifest says where the run's numbers come from. What is asked for is
 // kept as a specification, by which a run is known when it is resumed.
-func networkManifest(ctx context.Context, b *backends, s measure.Settings, kernel measure.Steering, in session) (result.Manifest, error) {
+func networkManifest(ctx context.Context, b *backends, s measure.Settings, kernel measure.KernelCPU, in session) (result.Manifest, error) {
 	s.Options = nil // they are a specification of their own
 	asked, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -207,23 +209,23 @@ func networkManifest(ctx context.Context, b *backends, s measure.Settings, kerne
 }
 
 // placement says on which CPUs is measured.
-func placement(cpus trial.CPUs, kernel measure.Steering) string {
+func placement(cpus testbed.CPUs, kernel measure.KernelCPU) string {
 	return fmt.Sprintf("sender on CPUs %v, receiver on CPUs %v; the kernel's receive work: %s", cpus.Generator, cpus.Function, kernel)
 }
 
 // cpuSpec is the CPUs as a specification: on others the run is not gone on with.
-func cpuSpec(cpus trial.CPUs, kernel measure.Steering) result.Spec {
+func cpuSpec(cpus testbed.CPUs, kernel measure.KernelCPU) result.Spec {
 	kernel.Why = "" // another reason is no other CPU
 	text := placement(cpus, kernel)
 	return result.NewSpec("CPUs", text, []byte(text))
 }
 
-func (a *app) printNetworkPlan(s measure.Settings, cpus trial.CPUs, kernelCPU string, asJSON bool) error {
-	kernel, cpus, err := measure.Steer(kernelCPU, cpus)
+func (a *app) printNetworkPlan(s measure.Settings, cpus testbed.CPUs, kernelCPU string, asJSON bool) error {
+	kernel, cpus, err := measure.ChooseKernelCPU(kernelCPU, cpus)
 	if err != nil {
 		return err
 	}
-	p, err := measure.MakePlan(s)
+	p, err := measure.MakePlan(s, machines)
 	if err != nil {
 		return err
 	}

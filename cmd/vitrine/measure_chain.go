@@ -18,7 +18,7 @@ import (
 	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/result"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // chainFlags is what the user asked for.
@@ -102,14 +102,14 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	if s.Options, err = f.options.load(chainComponents()); err != nil {
 		return err
 	}
-	plan, err := chain.MakePlan(s)
+	plan, err := chain.MakePlan(s, chains)
 	if err != nil {
 		return err
 	}
 	if f.dryRun {
 		return a.printChainPlan(plan, f.json)
 	}
-	cpus, err := trial.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
 		return err
 	}
@@ -197,11 +197,13 @@ func (a *app) printChainPlan(p chain.Plan, asJSON bool) error {
 }
 
 // chain measures into the folder and writes its report.
-func (a *app) chain(ctx context.Context, plan chain.Plan, in session) error {
-	manifest := func(b *backends) (result.Manifest, error) { return chainManifest(ctx, b, plan, in) }
-	return a.record(ctx, in, manifest, func(b *backends, results *result.Run) error {
-		return chain.Run(ctx, chain.Config{Plan: plan, Stage: a.stage(in, b, results)})
-	})
+func (a *app) chain(ctx context.Context, plan chain.Plan, in session) (err error) {
+	r, err := a.begin(ctx, in, func(b *backends) (result.Manifest, error) { return chainManifest(ctx, b, plan, in) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = r.end(ctx, err) }()
+	return chain.Run(ctx, chain.Config{Plan: plan, Stage: r.stage()})
 }
 
 // chainManifest says where the run's numbers come from. The settings stand in
@@ -213,14 +215,14 @@ func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session
 	if err != nil {
 		return result.Manifest{}, err
 	}
-	plan.Settings.Platform = measure.ReadPlatform("/", in.cpus, measure.Steering{Why: "chains are measured without"})
+	plan.Settings.Platform = measure.ReadPlatform("/", in.cpus, measure.KernelCPU{Why: "chains are measured without"}, networkingModels(plan.Settings.Fabrics))
 	measured, err := json.Marshal(plan.Settings)
 	if err != nil {
 		return result.Manifest{}, err
 	}
 	m := b.manifest(ctx, in.cpus, plan.Settings.Substrates, plan.Settings.Fabrics, in.told.parts)
 	m.VNF, m.Unit, m.Measurement = "chain of forwarders", "packets/s", measured
-	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("settings", "", settings), cpuSpec(in.cpus, measure.Steering{}))
+	m.Specs = append(slices.Clone(in.told.specs), result.NewSpec("settings", "", settings), cpuSpec(in.cpus, measure.KernelCPU{}))
 	m.Generator = result.Generator{Name: "packet", Version: toolVersion()}
 	return m, nil
 }

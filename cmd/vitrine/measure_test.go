@@ -9,14 +9,14 @@ import (
 	"vitrine"
 	"vitrine/measure"
 	"vitrine/result"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // A run is gone on with on the CPUs that it was begun on, chosen anew or not, and
 // on no others.
 func TestARunGoesOnOnItsCPUs(t *testing.T) {
 	begun := func(kernel string, generator int, function ...int) result.Manifest {
-		steering, cpus, err := measure.Steer(kernel, trial.CPUs{Function: function, Generator: []int{generator}})
+		steering, cpus, err := measure.ChooseKernelCPU(kernel, testbed.CPUs{Function: function, Generator: []int{generator}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func FuzzNetworkFlags(f *testing.F) {
 		if flags.repeat > 50 { // a plan of that many is only long
 			return
 		}
-		if _, err := measure.MakePlan(s); err != nil {
+		if _, err := measure.MakePlan(s, machines); err != nil {
 			t.Errorf("%q was taken and is no plan: %v", line, err)
 		}
 	})

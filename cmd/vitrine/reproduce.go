@@ -14,7 +14,6 @@ import (
 
 	"vitrine"
 	"vitrine/papers"
-	"vitrine/trial"
 )
 
 // reproduceFlags is what the user asked for.
@@ -157,19 +156,14 @@ func (a *app) reproduce(ctx context.Context, e papers.Exhibit, f characterizeFla
 	if err != nil {
 		return err
 	}
-	cfg, err := a.load(deployment, workload, f.substrate)
-	if err != nil {
-		return err
-	}
-	cfg.MaxTime = f.maxTime
-	plan, err := trial.MakePlan(cfg)
+	c, err := a.plan(deployment, workload, f)
 	if err != nil {
 		return err
 	}
 	if f.dryRun {
-		return a.printPlan(cfg, plan, f.json)
+		return a.printPlan(c, f.json)
 	}
-	summary, err := a.campaign(ctx, cfg, plan, f)
+	summary, err := a.run(ctx, c, f)
 	if err != nil {
 		return err
 	}

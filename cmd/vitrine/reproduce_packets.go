@@ -16,7 +16,7 @@ import (
 	"vitrine/measure/chain"
 	"vitrine/papers"
 	"vitrine/result"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // A measurement is one run that exhibits of packets show.
@@ -40,7 +40,7 @@ func (m *measurement) network(scale papers.Scale) measure.Settings {
 func (m *measurement) chain(scale papers.Scale) (chain.Plan, error) {
 	s := m.exhibit.ChainSettings(scale)
 	s.Options = m.given
-	return chain.MakePlan(s)
+	return chain.MakePlan(s, chains)
 }
 
 // scale is how much is measured.
@@ -61,9 +61,9 @@ func (a *app) reproducePackets(ctx context.Context, exhibits []papers.Exhibit, f
 	if err != nil {
 		return err
 	}
-	var cpus trial.CPUs
+	var cpus testbed.CPUs
 	if f.from == "" { // once: what measures keeps this process off the function's
-		if cpus, err = trial.ShareCPUs(nil, nil); err != nil {
+		if cpus, err = testbed.ShareCPUs(nil, nil); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, 
 	return list, nil
 }
 
-func (a *app) printPacketPlans(list []*measurement, cpus trial.CPUs, f reproduceFlags) error {
+func (a *app) printPacketPlans(list []*measurement, cpus testbed.CPUs, f reproduceFlags) error {
 	for _, m := range list {
 		if !f.json {
 			fmt.Fprintln(a.stdout, m.exhibit.Title)
@@ -168,7 +168,7 @@ func (a *app) printPacketPlans(list []*measurement, cpus trial.CPUs, f reproduce
 }
 
 // runPackets measures into the folder, or goes on there.
-func (a *app) runPackets(ctx context.Context, m *measurement, cpus trial.CPUs, f reproduceFlags) error {
+func (a *app) runPackets(ctx context.Context, m *measurement, cpus testbed.CPUs, f reproduceFlags) error {
 	resume := f.resume
 	if _, err := os.Stat(m.dir); err != nil { // of several runs, those that were not begun
 		resume = false

@@ -12,14 +12,14 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/result"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // A session is a run that a verb makes, whatever it measures.
 type session struct {
 	dir    string // run folder
 	resume bool
-	cpus   trial.CPUs
+	cpus   testbed.CPUs
 	told   *options
 }
 
@@ -31,39 +31,55 @@ func runFolder(out, name string) string {
 	return filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405"))
 }
 
-// record has the run made into its folder, begun or continued by the manifest,
-// and writes the report of what there is then, whether it ended well or not.
-func (a *app) record(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error), run func(*backends, *result.Run) error) (err error) {
-	label, err := runstate.New(runstate.DefaultRoot())
-	if err != nil {
-		return err
+// A recording is a run that is being made into its folder.
+type recording struct {
+	session
+	app      *app
+	label    *runstate.Run
+	backends *backends
+	results  *result.Run
+}
+
+// begin begins a run, or continues the one in the folder when its specifications
+// are the manifest's.
+func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error)) (_ *recording, err error) {
+	r := &recording{session: s, app: a}
+	if r.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, a.leave(ctx, label, err)) }()
-	if err := a.cleanUp(ctx, label, a.stderr); err != nil { // what a killed run left
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.leave(ctx, r.label, err))
+		}
+	}()
+	if err := a.cleanUp(ctx, r.label, a.stderr); err != nil { // what a killed run left
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
-	b, err := newBackends(label, s.told.folder, a.log())
-	if err != nil {
-		return err
+	if r.backends, err = newBackends(r.label, s.told.folder, a.log()); err != nil {
+		return nil, err
 	}
-	b.impair = s.told.impair
-	m, err := manifest(b)
+	r.backends.impair = s.told.impair
+	m, err := manifest(r.backends)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.cpus.KeepOff(); err != nil {
-		return err
+		return nil, err
 	}
-	results, err := openResults(s.dir, s.resume, m)
-	if err != nil {
-		return err
-	}
-	if err = run(b, results); err == nil {
-		m = results.Manifest()
+	r.results, err = openResults(s.dir, s.resume, m)
+	return r, err
+}
+
+// end ends the run, which failed unless the error is nil, and writes the report
+// of what there is.
+func (r *recording) end(ctx context.Context, failed error) error {
+	if failed == nil {
+		m := r.results.Manifest()
 		m.Finished = time.Now().UTC()
-		err = results.SaveManifest(m)
+		failed = r.results.SaveManifest(m)
 	}
-	return errors.Join(err, results.Close(), a.writeReport(s.dir))
+	err := errors.Join(failed, r.results.Close(), r.app.writeReport(r.dir))
+	return errors.Join(err, r.app.leave(ctx, r.label, err))
 }
 
 // leave ends a run. One that failed may have left something, and is cleaned up
@@ -80,10 +96,8 @@ func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) erro
 }
 
 // stage is what a measurement of packets is made with.
-func (a *app) stage(s session, b *backends, results *result.Run) measure.Stage {
-	return measure.Stage{
-		Parts: s.told.parts, Backends: b.forTrials(), CPUs: s.cpus, RunID: b.run.ID, Results: results, Observe: a.packetProgress(),
-	}
+func (r *recording) stage() measure.Stage {
+	return measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
 }
 
 // openResults begins a run folder, or continues one that the same specs made.

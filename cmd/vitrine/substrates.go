@@ -55,6 +55,9 @@ func substrates() map[string]substrateKind {
 	}
 }
 
+// machines says whether a substrate's instances are virtual machines.
+func machines(name string) bool { return substrates()[name].machines }
+
 func substrateNames() []string { return slices.Sorted(maps.Keys(substrates())) }
 
 // substrate makes the choice's substrate.
@@ -141,7 +144,7 @@ func (b *backends) accelerators(ctx context.Context, substrates []string, parts 
 
 // acceleratorOf is that of one substrate; empty: it has no virtual machines.
 func (b *backends) acceleratorOf(ctx context.Context, of string, part document.Node) (name string, err error) {
-	if !substrates()[of].machines {
+	if !machines(of) {
 		return "", nil
 	}
 	s, err := b.substrate(ctx, spec.Choice{Substrate: of}, part)

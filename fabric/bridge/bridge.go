@@ -11,6 +11,10 @@ import (
 	"vitrine/internal/runstate"
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "kernel-space: the kernel's bridge"
+
 // Config is what a bridge fabric needs.
 type Config struct {
 	Run             *runstate.Run `yaml:"-" json:"-"` // whose instances it wires

@@ -17,6 +17,10 @@ import (
 	"vitrine/internal/runstate"
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "none: a link of the kernel's between the two, or an interface of the host moved into the instance"
+
 // Config is the part servers.direct of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires

@@ -24,6 +24,10 @@ import (
 	"vitrine/internal/runstate"
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "none: the host's own network stack"
+
 // Config is the part servers.host of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires

@@ -19,6 +19,10 @@ import (
 	"vitrine/internal/runstate"
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "none: the host's own network stack"
+
 // Config is what a loopback fabric needs.
 type Config struct {
 	Run *runstate.Run // whose instances it wires

@@ -14,6 +14,10 @@ import (
 	"vitrine/internal/runstate"
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "kernel-space: a virtual device of the kernel's, without a switch"
+
 // Config is the part servers.macvlan of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires

@@ -6,7 +6,10 @@ import (
 	"slices"
 
 	"vitrine"
+	"vitrine/fabric"
 )
+
+var _ fabric.Chainer = (*Fabric)(nil)
 
 // Chain steers: all that the first instance of the path sends goes to the
 // second, all that the second sends to the third, and so on, whatever it is

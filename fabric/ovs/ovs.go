@@ -42,6 +42,10 @@ const (
 	RulesFlows  = "flows"  // a rule for each ordered pair of instances, which counts
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev); which one is under its ports"
+
 // Config is the part servers.ovs of a deployment.
 type Config struct {
 	segment.Options `yaml:",inline"`

@@ -22,6 +22,10 @@ const (
 	mostVLAN   = 4094
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "Smart-NIC: virtual functions (SR-IOV)"
+
 // Config is the part servers.sriov of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires

@@ -29,6 +29,10 @@ const (
 	mostPort    = 1<<16 - 1
 )
 
+// NetworkingModel is what the fabric is, in the words of
+// draft-ietf-bmwg-containerized-infra.
+const NetworkingModel = "kernel-space: a tunnel of the kernel's (VXLAN)"
+
 // Config is the part servers.vxlan of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires

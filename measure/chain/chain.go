@@ -97,16 +97,13 @@ type Path struct {
 
 func (p Path) String() string { return p.Substrate + " on " + p.Fabric + ", " + p.Forwarder }
 
-// Paths are all that the settings ask for. Rules of Open vSwitch forward on its
-// own fabric only.
+// Paths are all that the settings ask for, also those that no host can have.
 func (s *Settings) Paths() []Path {
 	var list []Path
 	for _, substrate := range s.Substrates {
 		for _, fabric := range s.Fabrics {
 			for _, forwarder := range s.Forwarders {
-				if forwarder != OVS || fabric == "ovs" {
-					list = append(list, Path{substrate, fabric, forwarder})
-				}
+				list = append(list, Path{substrate, fabric, forwarder})
 			}
 		}
 	}
@@ -124,8 +121,6 @@ func (s *Settings) Check() error {
 		}
 	}
 	switch {
-	case len(s.Paths()) == 0 && slices.Contains(s.Forwarders, OVS):
-		return bad("--forwarder ovs", "fabrics "+strings.Join(s.Fabrics, ", "), "want --fabric ovs: it is its rules that forward")
 	case len(s.Paths()) == 0:
 		return bad("the plan", "nothing to measure", "name at least one substrate, fabric and forwarder")
 	case slices.Contains(s.Forwarders, Script) != (len(s.Program) > 0):

@@ -26,7 +26,7 @@ import (
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 // TestMain lets the test binary be the forwarder: `... reference forwarder`.
@@ -50,7 +50,7 @@ func config(t *testing.T, s Settings) Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = run.Close() })
-	cpus, err := trial.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(nil, nil)
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}
@@ -74,14 +74,14 @@ func config(t *testing.T, s Settings) Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = results.Close() })
-	plan, err := MakePlan(s)
+	plan, err := MakePlan(s, onlyOVS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Config{
 		Plan: plan,
-		Stage: measure.Stage{CPUs: cpus, RunID: run.ID, Results: results, Backends: trial.Backends{
-			Self: self, Host: place,
+		Stage: measure.Stage{CPUs: cpus, Results: results, Testbed: testbed.Config{
+			Run: run.ID, Self: self, Host: place,
 			Substrate: func(ctx context.Context, c spec.Choice, _ document.Node) (substrate.Substrate, error) {
 				return place(ctx, c)
 			},
@@ -99,6 +99,9 @@ func config(t *testing.T, s Settings) Config {
 		}},
 	}
 }
+
+// onlyOVS says whose rules can forward.
+func onlyOVS(fabric string) bool { return fabric == "ovs" }
 
 // report runs the measurement and reads what it left.
 func report(t *testing.T, s Settings) (Report, error) {
@@ -160,7 +163,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 	})
 	streams := 0
 	c.Observe = func(e measure.Event) {
-		if e.Outcome != nil {
+		if e.Outcome != nil && !e.Recorded {
 			streams++
 		}
 	}
@@ -181,7 +184,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 	alone := c.Plan.Settings
 	alone.Fabrics = []string{"warp"}
 	var err error
-	if c.Plan, err = MakePlan(alone); err != nil {
+	if c.Plan, err = MakePlan(alone, onlyOVS); err != nil {
 		t.Fatal(err)
 	}
 	if err := Run(t.Context(), c); !vitrine.IsUnsupported(err) {
@@ -221,7 +224,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 				}
 				t.Logf("%d repeats: %s", more.Repeat, problem)
 				more.Repeat += 2 // those that there are stay
-				if c.Plan, err = MakePlan(more); err != nil {
+				if c.Plan, err = MakePlan(more, onlyOVS); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -297,7 +300,7 @@ func TestForwarderThatDoesNot(t *testing.T) {
 
 func TestBadSettings(t *testing.T) {
 	good := Settings{Substrates: []string{"process"}, Forwarders: []string{Packet}, Fabrics: []string{"bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 100, Rate: 1000, Repeat: 1}
-	if err := good.Check(); err != nil {
+	if _, err := MakePlan(good, onlyOVS); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Settings){
@@ -319,7 +322,7 @@ func TestBadSettings(t *testing.T) {
 	} {
 		s := good
 		spoil(&s)
-		if err := s.Check(); !vitrine.IsBadInput(err) {
+		if _, err := MakePlan(s, onlyOVS); !vitrine.IsBadInput(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -2,9 +2,12 @@ package chain
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"vitrine"
+	"vitrine/measure"
 )
 
 // A leg is one stream that is to be measured.
@@ -17,8 +20,8 @@ type leg struct {
 	settings *Settings
 }
 
-// key is what the run folder knows the stream by.
-func (l leg) key(attempt int) vitrine.Key {
+// Key is what the run folder knows the stream by.
+func (l leg) Key(attempt int) vitrine.Key {
 	name := fmt.Sprintf("length-%d", l.length)
 	if l.injected {
 		name += "-injected"
@@ -29,13 +32,6 @@ func (l leg) key(attempt int) vitrine.Key {
 	}
 }
 
-// A visit is one fresh deployment and its streams, in order.
-type visit struct {
-	path   Path
-	repeat int
-	legs   []leg
-}
-
 // A Plan is what a measurement will do.
 type Plan struct {
 	Settings Settings      `json:"settings"`
@@ -43,26 +39,31 @@ type Plan struct {
 	Streams  int           `json:"streams"`
 	Sending  time.Duration `json:"sending_ns"` // time of all streams, deploying aside
 
-	visits []visit
+	visits []measure.Visit[leg]
 }
 
-// MakePlan orders the streams.
-func MakePlan(s Settings) (Plan, error) {
+// MakePlan orders the streams. chains says of a fabric that its own rules can
+// forward: the forwarder OVS is for such a fabric only.
+func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 	s.Kind = Kind
 	if err := s.Check(); err != nil {
 		return Plan{}, err
 	}
 	p := Plan{Settings: s, Paths: s.Paths()}
+	p.Paths = slices.DeleteFunc(p.Paths, func(path Path) bool { return path.Forwarder == OVS && !chains(path.Fabric) })
+	if len(p.Paths) == 0 {
+		return Plan{}, &vitrine.BadInput{File: "--forwarder ovs", Found: "fabrics " + strings.Join(s.Fabrics, ", "), Want: "want --fabric ovs: it is its rules that forward"}
+	}
 	for repeat := 1; repeat <= s.Repeat; repeat++ {
 		for _, path := range p.Paths {
-			v := visit{path: path, repeat: repeat}
+			v := measure.Visit[leg]{Where: path.String(), Doing: fmt.Sprintf("deploying %d hops, %s", s.most(), path)}
 			for _, injected := range s.sides(repeat) {
 				// A repeat begins with another length each time, so that no length is
 				// always the first of a deployment.
 				for i := range s.Lengths {
 					p.Streams++
 					length := s.Lengths[(i+repeat-1)%len(s.Lengths)]
-					v.legs = append(v.legs, leg{seq: p.Streams, path: path, repeat: repeat, length: length, injected: injected, settings: &p.Settings})
+					v.Trials = append(v.Trials, leg{seq: p.Streams, path: path, repeat: repeat, length: length, injected: injected, settings: &p.Settings})
 					p.Sending += time.Duration(float64(s.Packets) / s.Rate * 1e9)
 				}
 			}

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	attempts  = 3                      // at a stream, before it stays without a valid one
 	quiet     = 500 * time.Millisecond // without a reply, until those that lack are lost
 	patience  = 3 * time.Second        // for all of them
 	warmSize  = 20                     // probes that show that a chain answers
@@ -28,85 +27,28 @@ const (
 // cannot have is noted in the manifest, with the reason, and the others are
 // measured. So is one that fails, whose error is given at the end.
 func Run(ctx context.Context, c Config) error {
-	r := &running{Config: c, label: c.Label(), excused: map[Path]error{}}
-	if err := r.note(); err != nil {
-		return err
-	}
-	for _, v := range c.Plan.visits {
-		if r.excused[v.path] != nil {
-			continue
-		}
-		err := r.visit(ctx, v)
-		if cause := context.Cause(ctx); cause != nil {
-			return errors.Join(err, cause)
-		}
-		if err != nil {
-			r.excused[v.path] = err
-			if err := r.note(); err != nil {
-				return err
-			}
-		}
-	}
-	return r.failure()
-}
-
-// A running measurement goes from deployment to deployment.
-type running struct {
-	Config
-	label   uint32 // of probes
-	done    int    // streams
-	excused map[Path]error
-}
-
-// note keeps in the manifest what cannot be measured, and why.
-func (r *running) note() error {
-	m := r.Results.Manifest()
-	m.Unsupported = nil
-	for path, err := range r.excused {
-		if m.Unsupported == nil {
-			m.Unsupported = map[string]string{}
-		}
-		m.Unsupported[path.String()] = err.Error()
-	}
-	return r.Results.SaveManifest(m)
-}
-
-// failure is what went wrong, but for what this host cannot have; that too when
-// it leaves nothing.
-func (r *running) failure() error {
-	var errs []error
-	for _, path := range r.Plan.Paths {
-		err := r.excused[path]
-		if err != nil && (!vitrine.IsUnsupported(err) || len(r.excused) == len(r.Plan.Paths)) {
-			errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// visit measures the streams of one deployment that the results lack.
-func (r *running) visit(ctx context.Context, v visit) (err error) {
-	var left []leg
-	for _, l := range v.legs {
-		if _, _, done := r.Results.Attempts(l.key(1), attempts); done {
-			r.done++
-		} else {
-			left = append(left, l)
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	r.Tell(measure.Event{Doing: fmt.Sprintf("deploying %d hops, %s", r.Plan.Settings.most(), v.path), Done: r.done, Of: r.Plan.Streams})
-	d, err := deploy(ctx, &r.Config, v, r.label)
-	defer func() {
-		err = errors.Join(err, d.remove(context.WithoutCancel(ctx)))
-	}()
+	r, err := measure.RunVisits(ctx, &c.Stage, c.Plan.visits, func(ctx context.Context, r *measure.Runner, open []leg) error {
+		return measureVisit(ctx, &c, r, open)
+	})
 	if err != nil {
 		return err
 	}
-	m := &measurement{deployment: d, running: r}
-	for _, l := range left {
+	var places []string
+	for _, path := range c.Plan.Paths {
+		places = append(places, path.String())
+	}
+	return r.Verdict(places)
+}
+
+// measureVisit measures the streams of one deployment.
+func measureVisit(ctx context.Context, c *Config, r *measure.Runner, open []leg) (err error) {
+	d, err := deploy(ctx, c, open[0])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close(context.WithoutCancel(ctx))) }()
+	m := &measurement{deployment: d, runner: r}
+	for _, l := range open {
 		if err := m.leg(ctx, l); err != nil {
 			return fmt.Errorf("a chain of %d hops: %w", l.length, err)
 		}
@@ -117,14 +59,14 @@ func (r *running) visit(ctx context.Context, v visit) (err error) {
 // A measurement is of one deployment.
 type measurement struct {
 	*deployment
-	*running
+	runner *measure.Runner
 	number uint16        // of the stream
 	held   time.Duration // by the hop with the injection, now
 }
 
 // inject has the hop hold frames, or not.
 func (m *measurement) inject(ctx context.Context, injected bool) error {
-	i := m.Plan.Settings.Inject
+	i := m.config.Plan.Settings.Inject
 	hold := time.Duration(0)
 	if injected {
 		hold = i.Delay
@@ -148,28 +90,23 @@ func (m *measurement) leg(ctx context.Context, l leg) error {
 		return err
 	}
 	s := l.settings
-	m.done++
-	for {
-		made, _, done := m.Results.Attempts(l.key(1), attempts)
-		if done {
-			return nil
-		}
+	for finished := false; !finished; {
 		began := time.Now()
 		stream, err := m.stream(ctx, l.length, s.Packets, s.Rate, quiet, s.Cut)
 		if err != nil {
 			return err
 		}
 		stream.Injected = l.injected
-		o, err := stream.outcome(l.key(made + 1))
+		o, err := stream.outcome(m.runner.Next(l))
 		if err != nil {
 			return err
 		}
 		o.Overhead = time.Since(began) - o.Duration
-		if err := m.Results.Append(o); err != nil {
+		if finished, err = m.runner.Keep(o); err != nil {
 			return err
 		}
-		m.Tell(measure.Event{Outcome: &o, Done: m.done, Of: m.Plan.Streams})
 	}
+	return nil
 }
 
 // outcome is the stream as the run folder keeps it.
@@ -201,17 +138,17 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 // route has the fabric's rules lead through so many hops, where it is they that
 // forward.
 func (m *measurement) route(ctx context.Context, length int) error {
-	if m.steer == nil {
+	if m.chainer == nil {
 		return nil
 	}
 	if length == 0 {
-		return m.steer.Chain(ctx, nil)
+		return m.chainer.Chain(ctx, nil)
 	}
-	path := []string{m.sender.name}
+	path := []string{m.sender.Name}
 	for number := length; number >= 1; number-- {
-		path = append(path, m.hops[number-1].name)
+		path = append(path, m.hops[number-1].Name)
 	}
-	return m.steer.Chain(ctx, append(path, m.receiver.name))
+	return m.chainer.Chain(ctx, append(path, m.receiver.Name))
 }
 
 // await returns once the chain answers. Its links may be slow: each try waits for
@@ -227,15 +164,13 @@ func (m *measurement) await(ctx context.Context, length int) error {
 			return nil
 		}
 		for _, hop := range m.hops[:length] {
-			select {
-			case <-hop.process.Done():
-				return errors.Join(fmt.Errorf("the forwarder of %s ended: %s", hop.name, hop.said()), hop.process.Err())
-			default:
+			if err := hop.Ended(); err != nil {
+				return fmt.Errorf("the forwarder of %w", err)
 			}
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%d of %d probes came back within %s; hop %d says: %s", stream.Network.Received, warmSize,
-				wait, length, m.entry(length).said())
+				wait, length, m.entry(length).Log())
 		}
 	}
 }
@@ -243,9 +178,9 @@ func (m *measurement) await(ctx context.Context, length int) error {
 // wait is how long a chain may take to begin to answer.
 func (m *measurement) wait() time.Duration {
 	switch {
-	case m.Wait > 0:
-		return m.Wait
-	case m.accelerator != "": // machines boot first, all of them at once
+	case m.config.Wait > 0:
+		return m.config.Wait
+	case m.Accelerator != "": // machines boot first, all of them at once
 		return bootWait
 	}
 	return defaultWait
@@ -255,11 +190,11 @@ func (m *measurement) wait() time.Duration {
 func (m *measurement) stream(ctx context.Context, length, packets int, rate float64, silence time.Duration, cut delay.Cut) (Stream, error) {
 	m.number++
 	out := packet.Stream{
-		Run: m.run, ID: m.number, Size: m.Plan.Settings.Size, Packets: packets, Rate: rate,
+		Run: m.label, ID: m.number, Size: m.config.Plan.Settings.Size, Packets: packets, Rate: rate,
 		Ends: packet.Ends{SourceMAC: m.sender.mac, DestMAC: m.entry(length).mac, Source: m.source(), Dest: m.dest()},
 	}
 	in, err := packet.OpenReceiver(packet.ReceiverConfig{
-		NetNS: m.sender.instance.NetNS(), Address: m.source(), CPU: -1, Run: m.run, Stream: m.number, Room: out.Room(),
+		NetNS: m.sender.NetNS(), Address: m.source(), CPU: -1, Run: m.label, Stream: m.number, Room: out.Room(),
 	})
 	if err != nil {
 		return Stream{}, err
@@ -279,6 +214,6 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 		arrivals[i] = delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Kernel}
 	}
 	return Stream{
-		Path: m.path, Length: length, Forwarding: m.forwarding(length), Accelerator: m.accelerator, Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
+		Path: m.path, Length: length, Forwarding: m.forwarding(length), Accelerator: m.Accelerator, Sent: sent, Dropped: got.Dropped, Network: delay.Analyze(packets, arrivals, cut),
 	}, nil
 }

@@ -193,7 +193,7 @@ func (r *Report) settings(m result.Manifest) result.Section {
 		say("accelerator of virtual machines, "+name, "%s", m.Accelerators[name])
 	}
 	for _, name := range s.Fabrics {
-		say("networking model, "+name, "%s", measure.NetworkingModel(name))
+		say("networking model, "+name, "%s", s.Platform.NetworkingModel(name))
 	}
 	for name, said := range s.Options.All() {
 		say("options of "+name, "%s", said)

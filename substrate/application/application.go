@@ -58,6 +58,12 @@ func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 // BootsUnlimited says whether the substrate's instances boot without their quota.
 func (s *Substrate) BootsUnlimited() bool { return substrate.BootsUnlimited(s.config.Substrate) }
 
+// OwnKernel says whether the substrate's instances have a kernel of their own.
+func (s *Substrate) OwnKernel() bool { return substrate.OwnKernel(s.config.Substrate) }
+
+// OutranksIdle says whether idle instances take no CPU time from the substrate's.
+func (s *Substrate) OutranksIdle() bool { return substrate.OutranksIdle(s.config.Substrate) }
+
 // Create makes the instance with the image that was built for this substrate. A
 // Spec.Image that is no application's is left to the substrate.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {

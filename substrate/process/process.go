@@ -198,6 +198,10 @@ func (s *Substrate) forget(in *Instance) {
 	maps.DeleteFunc(s.bound, func(_ int, of *Instance) bool { return of == in })
 }
 
+// OutranksIdle is true: idle instances are in cgroups beside the others, with a
+// thousandth of their weight.
+func (s *Substrate) OutranksIdle() bool { return true }
+
 // Close removes all instances, and the run's cgroup.
 func (s *Substrate) Close(ctx context.Context) error {
 	err := s.instances.Close(ctx)

@@ -126,6 +126,9 @@ func New(config Config) (*Substrate, error) {
 // Namespaces says that instances have network namespaces of their own.
 func (s *Substrate) Namespaces() bool { return true }
 
+// OwnKernel is true: each instance is a machine.
+func (s *Substrate) OwnKernel() bool { return true }
+
 // BootsUnlimited says that machines boot without their CPU quota.
 func (s *Substrate) BootsUnlimited() bool { return s.config.Boot == bootFull }
 

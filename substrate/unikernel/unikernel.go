@@ -164,6 +164,9 @@ func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, err
 	return found, nil
 }
 
+// OwnKernel is true: each instance is a machine.
+func (s *Substrate) OwnKernel() bool { return true }
+
 // Accelerator is what machines run with here. It builds the kernel if it is not
 // there, for the answer comes from booting.
 func (s *Substrate) Accelerator(ctx context.Context) (string, error) {

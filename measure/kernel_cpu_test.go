@@ -9,15 +9,15 @@ import (
 
 	"vitrine"
 	"vitrine/result"
-	"vitrine/trial"
+	"vitrine/testbed"
 )
 
 func TestSteer(t *testing.T) {
-	few := trial.CPUs{Generator: []int{0}, Function: []int{1}}
-	enough := trial.CPUs{Generator: []int{0}, Function: []int{1, 2, 40}}
+	few := testbed.CPUs{Generator: []int{0}, Function: []int{1}}
+	enough := testbed.CPUs{Generator: []int{0}, Function: []int{1, 2, 40}}
 	for _, tt := range []struct {
 		asked    string
-		cpus     trial.CPUs
+		cpus     testbed.CPUs
 		cpu      int
 		function string // that are left
 		says     string
@@ -29,13 +29,13 @@ func TestSteer(t *testing.T) {
 		{"0", few, 0, "[1]", "on CPU 0, by receive packet steering; could not be isolated: it is the sender's too"},
 		{SendingCPU, enough, -1, "[1 2 40]", "on the sender's CPU, where virtual links hand packets over; could not be isolated: it was not asked for"},
 	} {
-		s, left, err := Steer(tt.asked, tt.cpus)
+		s, left, err := ChooseKernelCPU(tt.asked, tt.cpus)
 		if err != nil || s.On != (tt.cpu >= 0) || s.On && s.CPU != tt.cpu || fmt.Sprint(left.Function) != tt.function || fmt.Sprint(left.Generator) != "[0]" || s.String() != tt.says {
 			t.Errorf("%s of %v: %v, %+v, %v, left %v", tt.asked, tt.cpus, err, s, s, left)
 		}
 	}
 	for _, asked := range []string{"", "3", "-1", "all", "1,2"} {
-		if _, _, err := Steer(asked, few); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "one of CPUs [0 1]") {
+		if _, _, err := ChooseKernelCPU(asked, few); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "one of CPUs [0 1]") {
 			t.Errorf("%q: %v", asked, err)
 		}
 	}
@@ -43,11 +43,11 @@ func TestSteer(t *testing.T) {
 
 func TestMask(t *testing.T) {
 	for cpu, want := range map[int]string{0: "1", 5: "20", 31: "80000000", 32: "1,00000000", 70: "40,00000000,00000000"} {
-		if got := (Steering{On: true, CPU: cpu}).mask(); got != want {
+		if got := (KernelCPU{On: true, CPU: cpu}).mask(); got != want {
 			t.Errorf("CPU %d: %q, want %q", cpu, got, want)
 		}
 	}
-	if got := (Steering{CPU: 5}).mask(); got != "0" {
+	if got := (KernelCPU{CPU: 5}).mask(); got != "0" {
 		t.Errorf("none: %q", got)
 	}
 }
@@ -79,18 +79,18 @@ func steered(t *testing.T, cpu int) int {
 func TestReceiveWorkIsSteered(t *testing.T) {
 	b := newBench(t)
 	var err error
-	if b.steering, b.cpus, err = Steer(strconv.Itoa(b.cpus.Function[0]), b.cpus); err != nil {
+	if b.kernelCPU, b.cpus, err = ChooseKernelCPU(strconv.Itoa(b.cpus.Function[0]), b.cpus); err != nil {
 		t.Fatal(err)
 	}
 	s := settings("bridge")
 	s.Metrics = []string{Latency, Efficiency}
 	dir := t.TempDir()
-	before := steered(t, b.steering.CPU)
+	before := steered(t, b.kernelCPU.CPU)
 	if _, _, err := b.measure(t, s, dir); err != nil {
 		t.Fatal(err)
 	}
-	if n := steered(t, b.steering.CPU) - before; n < s.Packets/2 {
-		t.Errorf("CPU %d was told of %d packets, of %d that were sent four times", b.steering.CPU, n, s.Packets)
+	if n := steered(t, b.kernelCPU.CPU) - before; n < s.Packets/2 {
+		t.Errorf("CPU %d was told of %d packets, of %d that were sent four times", b.kernelCPU.CPU, n, s.Packets)
 	}
 	data, err := result.Load(dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestReceiveWorkIsSteered(t *testing.T) {
 			said[d.Metric+" "+p.Instance] = p.Receiving
 		}
 	}
-	on := fmt.Sprintf("on CPU %d, by receive packet steering; could not be isolated: it is the receiver's too", b.steering.CPU)
+	on := fmt.Sprintf("on CPU %d, by receive packet steering; could not be isolated: it is the receiver's too", b.kernelCPU.CPU)
 	for _, at := range []string{"latency generator", "latency receiver-1"} {
 		if said[at] != on {
 			t.Errorf("%s: %q, want %q", at, said[at], on)

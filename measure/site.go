@@ -1,0 +1,307 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/measure/packet"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/testbed"
+)
+
+const (
+	senderPort   = 7001
+	receiverPort = 7002
+	stopGrace    = 20 * time.Second // a receiver prints what it has
+	readyWithin  = 3 * time.Minute  // a virtual machine boots
+	floorLink    = "lo"
+	receiverName = "receiver-1"
+	guestMemory  = 768 << 20 // of a virtual machine, which may hold this program in memory; bytes
+	etherSize    = 14        // of an Ethernet header, which the MTU does not count
+)
+
+// floorAddress is of the sender and the receiver alike on the floor's loopback
+// interface; from the range for benchmarks (RFC 2544, appendix C.2.2).
+func floorAddress() netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 255, 1}) }
+
+// A port is an instance with its interface.
+type port struct {
+	*testbed.Instance
+	mac   net.HardwareAddr
+	facts PortFacts
+}
+
+// A site is where the streams of a visit run.
+type site struct {
+	*testbed.Site
+	config   *Config
+	where    Combination
+	dir      string // of the instances
+	guest    bool   // the receiver has a kernel of its own
+	sender   *port
+	receiver *port
+	output   string // what runs in the receiver's place prints to this file
+	starts   int
+	soaker   *testbed.Instance // nil: none was needed yet
+}
+
+// openSite puts sender and receiver in place. When it fails nothing stays.
+func openSite(ctx context.Context, c *Config, where Combination, dir string) (_ *site, err error) {
+	s := &site{config: c, where: where, dir: dir}
+	choice := spec.Choice{Substrate: where.Substrate, Fabric: where.Fabric, CFSPeriod: substrate.DefaultCFSPeriod}
+	if where.Fabric == Floor { // both on the host, in one place without a link
+		choice.Substrate, choice.Fabric = "", ""
+	}
+	if s.Site, err = testbed.Open(ctx, c.Testbed, choice); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if where.Fabric == Floor {
+		err = s.placeFloor(ctx)
+	} else {
+		err = s.place(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, s.look()
+}
+
+// place places sender and receiver. The sender is on the host, unless it is
+// asked for inside.
+func (s *site) place(ctx context.Context) error {
+	s.guest = substrate.OwnKernel(s.Substrate())
+	inside := s.config.Plan.Settings.Inside
+	if inside && s.guest {
+		return &vitrine.Unsupported{What: "a sender inside a virtual machine", Missing: "a clock that is the host's", Do: "measure from the host"}
+	}
+	receiver := substrate.Spec{Name: receiverName, Component: receiverName, CPUs: s.config.CPUs.Function}
+	if s.guest {
+		receiver.Memory = guestMemory
+	}
+	placed, err := s.Place(ctx, s.dir, s.senderSpec(s.config.CPUs.Generator, !inside), testbed.Spec{Spec: receiver})
+	if err != nil {
+		return err
+	}
+	s.sender, s.receiver = &port{Instance: placed.Instances[0]}, &port{Instance: placed.Instances[1]}
+	return nil
+}
+
+func (s *site) senderSpec(cpus []int, onHost bool) testbed.Spec {
+	return testbed.Spec{OnHost: onHost, Spec: substrate.Spec{Name: vitrine.Generator, Component: vitrine.Generator, CPUs: cpus}}
+}
+
+// placeFloor makes one place with a loopback interface for both.
+func (s *site) placeFloor(ctx context.Context) error {
+	placed, err := s.Place(ctx, s.dir, s.senderSpec(slices.Concat(s.config.CPUs.Generator, s.config.CPUs.Function), true))
+	if err != nil {
+		return err
+	}
+	p := &port{Instance: placed.Instances[0]}
+	p.Endpoint = fabric.Endpoint{Addr: floorAddress(), Interface: floorLink}
+	s.sender, s.receiver = p, p
+	if p.NetNS() == "" { // without the privilege: the host's own loopback interface
+		p.Endpoint.Addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		return nil
+	}
+	err = p.Inside(func() error {
+		// The frames have this interface's own address as their source.
+		if err := os.WriteFile("/proc/sys/net/ipv4/conf/lo/accept_local", []byte("1"), 0); err != nil {
+			return err
+		}
+		err := os.WriteFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6", []byte("1"), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+			return err
+		}
+		lo, err := netlink.LinkByName(floorLink)
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: floorAddress().AsSlice(), Mask: net.CIDRMask(32, 32)}})
+	})
+	if err != nil {
+		return fmt.Errorf("set the loopback interface up: %w", err)
+	}
+	return nil
+}
+
+// dialed says whether the instances share the host's network, where frames of
+// our own making would not pass.
+func (s *site) dialed() bool {
+	return s.sender.NetNS() == "" || s.where.Fabric != Floor && s.sender.Endpoint.Interface == floorLink
+}
+
+// look reads how the ports are, and makes each know the other's address.
+func (s *site) look() error {
+	for _, p := range []*port{s.sender, s.receiver} {
+		if err := p.Inside(p.read); err != nil {
+			return fmt.Errorf("look at the interface of %s: %w", p.Name, err)
+		}
+	}
+	for _, of := range [][2]*port{{s.sender, s.receiver}, {s.receiver, s.sender}} {
+		switch {
+		case s.dialed() || of[0].Endpoint.Interface == floorLink:
+			of[0].facts.Neighbour = "none needed"
+		case s.guest && of[0] == s.receiver:
+			of[0].facts.Neighbour = "the guest's own, by ARP"
+		default:
+			if err := of[0].AddNeighbour(of[1].Endpoint.Addr, of[1].mac); err != nil {
+				return fmt.Errorf("make %s known to %s: %w", of[1].Name, of[0].Name, err)
+			}
+			of[0].facts.Neighbour = "static"
+		}
+	}
+	return nil
+}
+
+func (p *port) read() error {
+	link, err := netlink.LinkByName(p.Endpoint.Interface)
+	if err != nil {
+		return err
+	}
+	p.mac = link.Attrs().HardwareAddr
+	p.facts = PortFacts{Instance: p.Name, Interface: p.Endpoint.Interface, Driver: link.Type(), MTU: link.Attrs().MTU, IPv6: "not known"}
+	switch text, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + p.Endpoint.Interface + "/disable_ipv6"); {
+	case errors.Is(err, fs.ErrNotExist):
+		p.facts.IPv6 = "off"
+	case err == nil:
+		p.facts.IPv6 = map[string]string{"0": "on", "1": "off"}[strings.TrimSpace(string(text))]
+	}
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer tool.Close()
+	features, err := tool.Features(p.Endpoint.Interface)
+	if err != nil {
+		p.facts.Offloads = []string{"not known: " + err.Error()}
+		return nil
+	}
+	p.facts.Offloads = []string{}
+	for name, on := range features {
+		if on {
+			p.facts.Offloads = append(p.facts.Offloads, name)
+		}
+	}
+	slices.Sort(p.facts.Offloads)
+	return nil
+}
+
+// largest is the largest frame that the path takes; bytes without the frame
+// check sequence.
+func (s *site) largest() int {
+	return min(s.sender.facts.MTU, s.receiver.facts.MTU) + etherSize
+}
+
+// environment keeps the runtime of our own programs from interrupting the
+// measuring: by signals to threads that run long, and by collecting garbage.
+func environment() []string { return []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off"} }
+
+func (s *site) to() netip.AddrPort {
+	return s.receiver.At(receiverPort)
+}
+
+func (s *site) from() netip.AddrPort {
+	return s.sender.At(senderPort)
+}
+
+// start starts a program of ours in the receiver's place and waits until it says
+// that it is ready.
+func (s *site) start(ctx context.Context, args ...string) error {
+	s.starts++
+	s.output = filepath.Join(s.receiver.Scratch(), fmt.Sprintf("receiver-%d", s.starts))
+	err := s.receiver.Start(ctx, vitrine.Command{
+		Args: append([]string{s.config.Testbed.Self, "reference"}, args...), Env: environment(), Stdout: s.output,
+	})
+	if err != nil {
+		return err
+	}
+	return awaitWord(ctx, s.receiver.Instance)
+}
+
+// awaitWord waits until what was started logs that it is ready.
+func awaitWord(ctx context.Context, in *testbed.Instance) error {
+	return in.Await(ctx, readyWithin, func(context.Context) error {
+		if !slices.Contains(strings.Fields(in.Log()), "ready") {
+			return errors.New("it has not logged that it is ready")
+		}
+		return nil
+	})
+}
+
+// stop ends what start started and gives what it printed.
+func (s *site) stop(ctx context.Context) ([]byte, error) {
+	if err := s.receiver.Stop(ctx, stopGrace); err != nil {
+		return nil, err
+	}
+	<-s.receiver.Done()
+	text, err := take(s.output)
+	if err != nil {
+		return nil, fmt.Errorf("read what %s received: %w", s.receiver.Name, err)
+	}
+	return text, nil
+}
+
+// take reads a file and removes it.
+func take(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return text, os.Remove(path)
+}
+
+// send sends one stream and gives what the sender says of it.
+func (s *site) send(ctx context.Context, run uint32, x stream, more ...string) (*packet.Record, error) {
+	args := []string{
+		s.config.Testbed.Self, "reference", "send", "--interface", s.sender.Endpoint.Interface,
+		"--from", s.from().String(), "--to", s.to().String(), "--mac", s.mac(),
+		"--run", strconv.FormatUint(uint64(run), 10), "--stream", strconv.Itoa(int(x.id)), "--size", strconv.Itoa(x.size),
+		"--packets", strconv.Itoa(x.packets), "--rate", strconv.FormatFloat(x.rate, 'f', -1, 64),
+		"--cpu", strconv.Itoa(s.config.CPUs.Generator[0]),
+	}
+	if x.way == RoundTrip {
+		args = append(args, "--back")
+	}
+	if s.dialed() {
+		args = append(args, "--dial")
+	}
+	out := filepath.Join(s.sender.Scratch(), "sent")
+	command := vitrine.Command{Args: append(args, more...), Env: environment(), Stdout: out}
+	if err := s.sender.Run(ctx, command); err != nil {
+		return nil, fmt.Errorf("send: %w", err)
+	}
+	text, err := take(out)
+	if err != nil {
+		return nil, fmt.Errorf("read what the sender says: %w", err)
+	}
+	return packet.ReadRecord(text)
+}
+
+// mac is the receiver's.
+func (s *site) mac() string {
+	if len(s.receiver.mac) != 6 {
+		return "00:00:00:00:00:00" // lo
+	}
+	return s.receiver.mac.String()
+}

@@ -1,0 +1,222 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
+	"vitrine/fabric"
+	"vitrine/internal/netns"
+	"vitrine/substrate"
+)
+
+const (
+	removeGrace = 2 * time.Second
+	tailBytes   = 2048 // that are read of a log
+)
+
+// A pause between probes is a fraction of the time waited so far, so that the
+// wait is too long by that fraction at most, whether an instance takes
+// milliseconds or minutes.
+const (
+	probeShare = 20                     // the fraction is 1/20,
+	probeLeast = time.Millisecond       // but no less than this
+	probeMost  = 100 * time.Millisecond // and no more than this
+	probeLimit = time.Second            // of one probe
+)
+
+// An Instance is one instance of a placement. One goroutine at a time may call
+// its methods; Ended, Done and Log may be called beside it.
+type Instance struct {
+	Spec
+	Endpoint fabric.Endpoint // zero: it is not wired
+
+	place     substrate.Instance
+	process   substrate.Process // what was started last; nil: nothing
+	logBegins int64             // the log goes on from start to start
+}
+
+// create makes the place that the instance runs in, with its folder.
+func (in *Instance) create(ctx context.Context, s *Site) error {
+	if err := os.MkdirAll(in.Scratch(), 0o755); err != nil {
+		return err
+	}
+	on := s.function
+	if in.OnHost {
+		on = s.host
+	}
+	place, err := on.Create(ctx, in.Spec.Spec)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", in.Name, err)
+	}
+	in.place = place
+	return nil
+}
+
+// Scratch is the folder on the host that the instance may write to. It goes when
+// the instance is removed.
+func (in *Instance) Scratch() string { return filepath.Join(in.Dir, "scratch") }
+
+// ClearScratch empties the folder.
+func (in *Instance) ClearScratch() error {
+	if err := errors.Join(os.RemoveAll(in.Scratch()), os.MkdirAll(in.Scratch(), 0o755)); err != nil {
+		return fmt.Errorf("empty %s's folder: %w", in.Name, err)
+	}
+	return nil
+}
+
+// NetNS is the path of the instance's network namespace; empty: the host's.
+func (in *Instance) NetNS() string { return in.place.NetNS() }
+
+// Inside calls f on a thread that is in the instance's network namespace.
+func (in *Instance) Inside(f func() error) error { return netns.Do(in.NetNS(), f) }
+
+// At is a port of the instance at its address on the fabric.
+func (in *Instance) At(port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(in.Endpoint.Addr, port)
+}
+
+// AddNeighbour makes an address known at its MAC for good, so that no packet
+// waits for an answer of ARP.
+func (in *Instance) AddNeighbour(addr netip.Addr, mac net.HardwareAddr) error {
+	return in.Inside(func() error {
+		link, err := netlink.LinkByName(in.Endpoint.Interface)
+		if err != nil {
+			return err
+		}
+		return netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: link.Attrs().Index, IP: addr.AsSlice(), HardwareAddr: mac, State: netlink.NUD_PERMANENT,
+		})
+	})
+}
+
+// Vantage says where the instance's use can be read. Fixed from Start to Stop.
+func (in *Instance) Vantage() vitrine.Vantage { return in.place.Vantage() }
+
+// Start starts the command and returns once it runs, not once it is ready.
+// Standard output and error go to the log.
+func (in *Instance) Start(ctx context.Context, command vitrine.Command) error {
+	in.logBegins = 0
+	if info, err := os.Stat(in.logFile()); err == nil {
+		in.logBegins = info.Size()
+	}
+	process, err := in.place.Start(ctx, command)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", in.Name, err)
+	}
+	in.process = process
+	return nil
+}
+
+// Run runs a command in the instance to its end, beside what Start started or
+// before it.
+func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
+	return in.place.Run(ctx, command)
+}
+
+// Await probes until the instance is ready: the probe gives nil. It fails when
+// what was started ends or the limit passes, with the end of the log, and when
+// the context ends.
+func (in *Instance) Await(ctx context.Context, limit time.Duration, probe func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for began := time.Now(); ; {
+		last := probeOnce(ctx, probe)
+		if last == nil {
+			return nil
+		}
+		pause := min(max(time.Since(began)/probeShare, probeLeast), probeMost)
+		select {
+		case <-in.process.Done():
+			return fmt.Errorf("%s ended before it was ready: %w", in.Name, in.Ended())
+		case <-ctx.Done():
+			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			return fmt.Errorf("%s was not ready within %s: %w; its log ends:\n%s", in.Name, limit, last, in.Log())
+		case <-time.After(pause):
+		}
+	}
+}
+
+func probeOnce(ctx context.Context, probe func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	return probe(ctx)
+}
+
+// Done is closed when what Start started has ended.
+func (in *Instance) Done() <-chan struct{} { return in.process.Done() }
+
+// Err is how it ended, once Done is closed: nil for exit status 0.
+func (in *Instance) Err() error { return in.process.Err() }
+
+// Ended says how what was started last has ended, with the end of its log; nil:
+// it runs, or nothing was started.
+func (in *Instance) Ended() error {
+	if in.process == nil {
+		return nil
+	}
+	select {
+	case <-in.process.Done():
+	default:
+		return nil
+	}
+	how := "exit status 0"
+	if err := in.process.Err(); err != nil {
+		how = err.Error()
+	}
+	return fmt.Errorf("%s ended (%s); its log ends:\n%s", in.Name, how, in.Log())
+}
+
+// Stop ends what was started: SIGTERM, SIGKILL after grace. The place and its
+// wiring stay. Stopping what does not run is no error.
+func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
+	if err := in.place.Stop(ctx, grace); err != nil {
+		return fmt.Errorf("stop %s: %w", in.Name, err)
+	}
+	return nil
+}
+
+func (in *Instance) logFile() string { return filepath.Join(in.Dir, "log") }
+
+// Log is what the instance has logged since its last start, at most the last 2 KiB.
+func (in *Instance) Log() string {
+	f, err := os.Open(in.logFile())
+	if err != nil {
+		return "(" + err.Error() + ")"
+	}
+	defer f.Close()
+	if end, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(in.logBegins, end-tailBytes), io.SeekStart)
+	}
+	tail, _ := io.ReadAll(io.LimitReader(f, tailBytes))
+	return strings.TrimSpace(string(tail))
+}
+
+// remove takes the instance down; what does not exist is skipped.
+func (in *Instance) remove(ctx context.Context, fab fabric.Fabric) error {
+	if in.place == nil {
+		return nil
+	}
+	errs := []error{in.place.Stop(ctx, removeGrace)}
+	if fab != nil {
+		errs = append(errs, fab.Detach(ctx, in.Name))
+	}
+	errs = append(errs, in.place.Remove(ctx), os.RemoveAll(in.Scratch()))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove %s: %w", in.Name, err)
+	}
+	in.place = nil
+	return nil
+}

@@ -1,0 +1,105 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine/fabric"
+	"vitrine/substrate"
+)
+
+// A Spec is one instance to place.
+type Spec struct {
+	substrate.Spec      // Run, CFSPeriod and Dir are the placement's to fill in
+	OnHost         bool // runs on the host, beside the function
+	Unwired        bool // is attached to no fabric
+}
+
+// A Placement is a set of instances on a site.
+//
+// Place -> (Start -> Await -> Stop, any number of times) -> Remove.
+type Placement struct {
+	Instances []*Instance // in the order in which they were asked for
+
+	site *Site
+}
+
+// Place creates the instances, all at once, and then attaches them to the fabric
+// in their order, so that their addresses follow it too. Each instance has a
+// folder of its own below dir, with its log. Nothing runs in the instances yet.
+// When Place fails nothing of the placement stays.
+func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placement, err error) {
+	p := &Placement{site: s}
+	s.mu.Lock()
+	s.placed = append(s.placed, p)
+	s.mu.Unlock()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Remove(context.WithoutCancel(ctx)))
+		}
+	}()
+	group, gctx := errgroup.WithContext(ctx)
+	for _, sp := range specs {
+		sp.Run, sp.CFSPeriod, sp.Dir = s.config.Run, s.Choice.CFSPeriod, filepath.Join(dir, sp.Name)
+		in := &Instance{Spec: sp}
+		p.Instances = append(p.Instances, in)
+		group.Go(func() error { return in.create(gctx, s) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, in := range p.Instances {
+		if in.Unwired || s.fabric == nil {
+			continue
+		}
+		if in.Endpoint, err = s.fabric.Attach(ctx, fabric.Port{Instance: in.Name, NetNS: in.NetNS()}); err != nil {
+			return nil, fmt.Errorf("attach %s: %w", in.Name, err)
+		}
+	}
+	return p, nil
+}
+
+// Ended says which instance has ended, with the end of its log; nil: none has.
+func (p *Placement) Ended() error {
+	for _, in := range p.Instances {
+		if err := in.Ended(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends what runs in the instances: SIGTERM, SIGKILL after grace. The
+// instances stay, with their addresses and folders.
+func (p *Placement) Stop(ctx context.Context, grace time.Duration) error {
+	return p.each(func(in *Instance) error { return in.Stop(ctx, grace) })
+}
+
+// Remove ends and detaches the instances and removes them; their logs stay.
+// What cannot be removed does not keep the others. Idempotent.
+func (p *Placement) Remove(ctx context.Context) error {
+	err := p.each(func(in *Instance) error { return in.remove(ctx, p.site.fabric) })
+	if err == nil {
+		p.site.forget(p)
+	}
+	return err
+}
+
+// each calls f for all instances at once and gives all errors.
+func (p *Placement) each(f func(*Instance) error) error {
+	errs := make([]error, len(p.Instances))
+	var group errgroup.Group
+	for i, in := range p.Instances {
+		group.Go(func() error {
+			errs[i] = f(in)
+			return nil
+		})
+	}
+	_ = group.Wait() // every error is kept, not the first alone
+	return errors.Join(errs...)
+}

@@ -1,0 +1,91 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"vitrine/fabric"
+	"vitrine/spec"
+	"vitrine/substrate"
+)
+
+// A Site is one choice of substrate and fabric, on which instances are placed.
+// Its methods may be called from any goroutine.
+type Site struct {
+	Choice      spec.Choice
+	Accelerator string // of the function's virtual machines, "kvm" or "tcg"; empty: it has none
+
+	config   Config
+	function substrate.Substrate // nil: the site has the host alone
+	host     substrate.Substrate
+	fabric   fabric.Fabric // nil: instances are not wired
+
+	mu     sync.Mutex
+	placed []*Placement // in the order in which they were placed
+}
+
+// Open makes the back ends of one choice. A choice without a substrate is of the
+// host alone, one without a fabric leaves its instances unwired. What this host
+// cannot do is a *vitrine.Unsupported. When Open fails nothing stays.
+func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error) {
+	s := &Site{Choice: choice, config: c}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if choice.Substrate != "" {
+		if s.function, err = c.Substrate(ctx, choice, c.Parts[choice.Substrate]); err != nil {
+			return nil, fmt.Errorf("substrate %s: %w", choice.Substrate, err)
+		}
+		if s.Accelerator, err = substrate.AcceleratorOf(ctx, s.function); err != nil {
+			return nil, fmt.Errorf("substrate %s: %w", choice.Substrate, err)
+		}
+	}
+	if s.host, err = c.Host(ctx, choice); err != nil {
+		return nil, fmt.Errorf("the host as a substrate: %w", err)
+	}
+	if choice.Fabric != "" {
+		if s.fabric, err = c.Fabric(ctx, choice, c.Parts[choice.Fabric]); err != nil {
+			return nil, fmt.Errorf("fabric %s: %w", choice.Fabric, err)
+		}
+	}
+	return s, nil
+}
+
+// Substrate is where the function's instances run; nil on a site of the host alone.
+func (s *Site) Substrate() substrate.Substrate { return s.function }
+
+// Fabric is what wires the instances; nil where nothing does.
+func (s *Site) Fabric() fabric.Fabric { return s.fabric }
+
+// Close removes the placements that are still there, the last first, and then
+// the back ends. It may be called more than once.
+func (s *Site) Close(ctx context.Context) error {
+	s.mu.Lock()
+	placed := slices.Clone(s.placed)
+	s.mu.Unlock()
+	var errs []error
+	for _, p := range slices.Backward(placed) {
+		errs = append(errs, p.Remove(ctx))
+	}
+	if s.fabric != nil {
+		errs = append(errs, s.fabric.Close(ctx))
+	}
+	for _, sub := range []substrate.Substrate{s.function, s.host} {
+		if sub != nil {
+			errs = append(errs, sub.Close(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forget drops a removed placement.
+func (s *Site) forget(p *Placement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.placed = slices.DeleteFunc(s.placed, func(other *Placement) bool { return other == p })
+}

@@ -1,0 +1,286 @@
+// Package testbedtest is what every pair of substrate and fabric must pass to
+// serve as a site. A test opens a Harness and calls Run.
+package testbedtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/document"
+	"vitrine/fabric"
+	"vitrine/spec"
+	"vitrine/substrate"
+	"vitrine/substrate/substratetest"
+	"vitrine/testbed"
+)
+
+// A Harness is what a site is opened with.
+type Harness struct {
+	Config testbed.Config
+	Choice spec.Choice
+	// Left lists what carries the run's label after the site was closed.
+	Left func() ([]string, error)
+}
+
+// Single is a Config with one substrate, one host and one fabric for every choice.
+func Single(run string, place func(ctx context.Context) (substrate.Substrate, error), host func(ctx context.Context) (substrate.Substrate, error), wire func(ctx context.Context) (fabric.Fabric, error)) testbed.Config {
+	return testbed.Config{
+		Run: run,
+		Substrate: func(ctx context.Context, _ spec.Choice, _ document.Node) (substrate.Substrate, error) {
+			return place(ctx)
+		},
+		Host:   func(ctx context.Context, _ spec.Choice) (substrate.Substrate, error) { return host(ctx) },
+		Fabric: func(ctx context.Context, _ spec.Choice, _ document.Node) (fabric.Fabric, error) { return wire(ctx) },
+	}
+}
+
+// Run runs the suite: open makes a Harness with a run of its own, and skips the
+// test when its back ends are a *vitrine.Unsupported here.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	program := substratetest.Build(t)
+	for _, c := range []struct {
+		name string
+		test func(*suite)
+	}{
+		{"Life", testLife},
+		{"Addresses", testAddresses},
+		{"NotReady", testNotReady},
+		{"Ended", testEnded},
+		{"FailureLeavesNothing", testFailureLeavesNothing},
+		{"CloseRemovesAll", testCloseRemovesAll},
+		{"HostAlone", testHostAlone},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(begin(t, open(t), program)) })
+	}
+}
+
+type suite struct {
+	*testing.T
+	Harness
+	ctx     context.Context
+	dir     string
+	program string
+	site    *testbed.Site
+}
+
+// begin opens a site, at whose end nothing of the run may be left.
+func begin(t *testing.T, h Harness, program string) *suite {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	s := &suite{T: t, Harness: h, ctx: ctx, dir: t.TempDir(), program: program}
+	t.Cleanup(func() {
+		defer cancel()
+		for range 2 {
+			if err := s.site.Close(ctx); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		if left, err := h.Left(); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	s.site = s.open(h.Choice)
+	return s
+}
+
+func (s *suite) open(choice spec.Choice) *testbed.Site {
+	s.Helper()
+	site, err := testbed.Open(s.ctx, s.Config, choice)
+	if vitrine.IsUnsupported(err) {
+		s.Skip(err)
+	}
+	s.check(err)
+	return site
+}
+
+func (s *suite) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// refused wants an error that says all of it.
+func (s *suite) refused(err error, words ...string) {
+	s.Helper()
+	for _, word := range words {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			s.Errorf("%v: want an error that says %q", err, word)
+		}
+	}
+}
+
+func instance(name string) testbed.Spec {
+	return testbed.Spec{Spec: substrate.Spec{Name: name, Component: "some"}}
+}
+
+func (s *suite) place(specs ...testbed.Spec) *testbed.Placement {
+	s.Helper()
+	placed, err := s.site.Place(s.ctx, s.dir, specs...)
+	s.check(err)
+	return placed
+}
+
+func (s *suite) start(in *testbed.Instance, args ...string) {
+	s.Helper()
+	s.check(in.Start(s.ctx, vitrine.Command{Args: append([]string{s.program}, args...), Env: []string{"ADDRESS=" + in.Endpoint.Addr.String()}}))
+}
+
+// ready waits until the instance has logged that it is ready.
+func (s *suite) ready(in *testbed.Instance) {
+	s.Helper()
+	s.check(in.Await(s.ctx, time.Minute, func(context.Context) error {
+		if !strings.Contains(in.Log(), "ready") {
+			return errors.New("it has not said so")
+		}
+		return nil
+	}))
+}
+
+// testLife starts an instance, stops it and starts it again in the same place.
+func testLife(s *suite) {
+	placed := s.place(instance("life-1"))
+	in := placed.Instances[0]
+	s.start(in, "serve", "a-mark")
+	s.ready(in)
+	if err := placed.Ended(); err != nil {
+		s.Errorf("it runs: %v", err)
+	}
+	s.check(in.Run(s.ctx, vitrine.Command{Args: []string{s.program, "where"}}))
+	s.check(placed.Stop(s.ctx, 10*time.Second))
+	<-in.Done()
+	if err := in.Err(); err != nil {
+		s.Errorf("it was asked to end and gave %v", err)
+	}
+	s.check(os.WriteFile(filepath.Join(in.Scratch(), "file"), nil, 0o644))
+	s.check(in.ClearScratch())
+	if files, err := os.ReadDir(in.Scratch()); err != nil || len(files) > 0 {
+		s.Errorf("the folder holds %v, %v", files, err)
+	}
+	s.start(in, "print", "second", "words", "0")
+	<-in.Done()
+	if log := in.Log(); !strings.Contains(log, "second") || strings.Contains(log, "ready") {
+		s.Errorf("the log of the second start is %q", log)
+	}
+	for range 2 {
+		s.check(placed.Remove(s.ctx))
+	}
+	if _, err := os.Stat(filepath.Join(in.Dir, "log")); err != nil {
+		s.Errorf("the log is gone: %v", err)
+	}
+	if _, err := os.Stat(in.Scratch()); !errors.Is(err, os.ErrNotExist) {
+		s.Errorf("the scratch folder stays: %v", err)
+	}
+	s.place(instance("life-1")) // the name is free again
+}
+
+// testAddresses: every wired instance has an address of its own, in the order in
+// which they are placed, and is reached there from where the others are.
+func testAddresses(s *suite) {
+	host, unwired := instance("generator"), instance("apart-1")
+	host.OnHost, unwired.OnHost, unwired.Unwired = true, true, true
+	placed := s.place(host, instance("one-1"), instance("two-1"), unwired)
+	var last netip.Addr
+	for _, in := range placed.Instances[:3] {
+		if addr := in.Endpoint.Addr; !addr.IsValid() || last.IsValid() && !last.Less(addr) {
+			s.Errorf("%s has %v after %v", in.Name, addr, last)
+		}
+		last = in.Endpoint.Addr
+	}
+	if end := placed.Instances[3].Endpoint; end != (fabric.Endpoint{}) {
+		s.Errorf("an instance that is not wired has %v", end)
+	}
+	server := placed.Instances[1]
+	s.start(server, "late", "7001", "7000")
+	for _, from := range []*testbed.Instance{placed.Instances[0], placed.Instances[2]} {
+		s.check(server.Await(s.ctx, time.Minute, func(ctx context.Context) error {
+			return from.Inside(func() error { return testbed.ProbeTCP(ctx, server.At(7001)) })
+		}))
+	}
+}
+
+// testNotReady: an instance that is not ready in time, or not at all, is known
+// for what it said.
+func testNotReady(s *suite) {
+	in := s.place(instance("slow-1")).Instances[0]
+	never := func(context.Context) error { return errors.New("nobody at the door") }
+	s.start(in, "serve", "a-mark")
+	s.ready(in)
+	s.refused(in.Await(s.ctx, 50*time.Millisecond, never), "slow-1 was not ready within 50ms", "nobody at the door", "ready")
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	cancel(errors.New("called off"))
+	s.refused(in.Await(ctx, time.Minute, never), "called off")
+	s.check(in.Stop(s.ctx, 10*time.Second))
+	s.start(in, "print", "last", "words", "7")
+	s.refused(in.Await(s.ctx, time.Minute, never), "slow-1 ended before it was ready", "7", "words")
+}
+
+// testEnded: a placement knows which of its instances has ended.
+func testEnded(s *suite) {
+	placed := s.place(instance("lives-1"), instance("ends-1"))
+	if err := placed.Ended(); err != nil {
+		s.Errorf("nothing was started: %v", err)
+	}
+	s.start(placed.Instances[0], "serve", "a-mark")
+	s.start(placed.Instances[1], "print", "some", "words", "3")
+	<-placed.Instances[1].Done()
+	s.refused(placed.Ended(), "ends-1 ended", "3", "words")
+}
+
+// testFailureLeavesNothing: a placement that cannot be made whole is not made.
+func testFailureLeavesNothing(s *suite) {
+	s.place(instance("there-1"))
+	before, err := s.Left()
+	s.check(err)
+	for _, specs := range [][]testbed.Spec{
+		{instance("new-1"), instance("there-1")}, // a name that is taken
+		{instance("new-1"), instance("new-2"), instance("new-1")},
+	} {
+		if _, err := s.site.Place(s.ctx, s.dir, specs...); err == nil {
+			s.Errorf("a name was given twice")
+		}
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	if _, err := s.site.Place(ctx, s.dir, instance("new-1")); err == nil {
+		s.Errorf("placed although the context was over")
+	}
+	if after, err := s.Left(); err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
+		s.Errorf("%v, %v; before %v", after, err, before)
+	}
+	s.place(instance("new-1")) // the names are free
+}
+
+// testCloseRemovesAll: a site takes all its placements with it, whatever runs.
+func testCloseRemovesAll(s *suite) {
+	for _, name := range []string{"first-1", "second-1"} {
+		in := s.place(instance(name)).Instances[0]
+		s.start(in, "stubborn", "a-mark")
+		s.ready(in)
+	}
+} // begin closes the site and looks
+
+// testHostAlone: a choice without substrate and fabric is a site of the host.
+func testHostAlone(s *suite) {
+	site := s.open(spec.Choice{})
+	defer func() { s.check(site.Close(s.ctx)) }()
+	if site.Substrate() != nil || site.Fabric() != nil {
+		s.Errorf("a site of the host alone has %v, %v", site.Substrate(), site.Fabric())
+	}
+	host := instance("alone-1")
+	host.OnHost = true
+	placed, err := site.Place(s.ctx, s.dir, host)
+	s.check(err)
+	if end := placed.Instances[0].Endpoint; end != (fabric.Endpoint{}) {
+		s.Errorf("wired by nothing to %v", end)
+	}
+	s.start(placed.Instances[0], "print", "some", "words", "0")
+	<-placed.Instances[0].Done()
+}
