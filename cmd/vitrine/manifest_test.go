@@ -9,7 +9,6 @@ import (
 	"vitrine/document"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
-	"vitrine/spec"
 	"vitrine/testbed"
 )
 

@@ -55,6 +55,9 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	case err != nil || *path == "" || flags.NArg() > 0:
 		return &vitrine.BadInput{File: "vitrine reference soak", Found: fmt.Sprintf("%q", args), Want: "want --file NAME"}
 	}
+	// The loop below may not be preempted, so whoever ends it needs a second one,
+	// also where the process has a single CPU.
+	runtime.GOMAXPROCS(2)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := thread.Name(thread.Soaker); err != nil {
