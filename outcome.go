@@ -12,7 +12,7 @@ type Key struct {
 	Attempt   int     // 1, 2, ...: an invalid trial is tried again
 	Substrate string  // "process", "docker", ...
 	Options   string  // the varied options, "pinning=on"; empty when none vary
-	Sizing    string  // "bn1s-sp2m-hs1l"
+	Subject   string  `json:"Sizing"` // what is measured: a sizing, "bn1s-sp2m-hs1l", or a stream, "latency-64"
 	Repeat    int     // 1, 2, ...: each repeat is a fresh deployment
 	Rate      float64 // offered rate asked for, in the workload's unit
 }

@@ -41,7 +41,7 @@ func (s stream) Key(attempt int) vitrine.Key {
 	}
 	return vitrine.Key{
 		Seq: s.seq, Attempt: attempt, Substrate: s.where.Substrate, Options: "fabric=" + s.where.Fabric,
-		Sizing: fmt.Sprintf("%s-%d", name, s.size), Repeat: s.repeat, Rate: s.rate,
+		Subject: fmt.Sprintf("%s-%d", name, s.size), Repeat: s.repeat, Rate: s.rate,
 	}
 }
 

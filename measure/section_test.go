@@ -58,7 +58,7 @@ func synthetic(t *testing.T) *result.Data {
 			t.Fatal(err)
 		}
 		o := vitrine.Outcome{
-			Key:      vitrine.Key{Seq: seq, Attempt: 1, Substrate: substrate, Options: "fabric=" + fabric, Sizing: fmt.Sprintf("%s-%d", metric, size), Repeat: repeat, Rate: 10000},
+			Key:      vitrine.Key{Seq: seq, Attempt: 1, Substrate: substrate, Options: "fabric=" + fabric, Subject: fmt.Sprintf("%s-%d", metric, size), Repeat: repeat, Rate: 10000},
 			Duration: 100 * time.Millisecond, Scheduled: 980, Offered: 1000, Succeeded: 978, Failed: map[string]int64{"lost": 2},
 			Latency: vitrine.Latency{P50: base / 1e3}, Valid: valid, Measured: measured,
 		}

@@ -42,7 +42,7 @@ func parse(t *testing.T, text string) float64 {
 func fitted(d *result.Data, sizing, component string) int {
 	n := 0
 	for _, o := range d.Outcomes {
-		if o.Sizing != sizing || !o.Valid || o.SuccessRatio() < 0.9 {
+		if o.Subject != sizing || !o.Valid || o.SuccessRatio() < 0.9 {
 			continue
 		}
 		free := true // no instance at its quota
@@ -126,11 +126,11 @@ func TestCPUPerCallThatIsNotKnownIsSaid(t *testing.T) {
 	first, second := d.Summary.Sizings[0].Name, d.Summary.Sizings[1].Name
 	kept := map[string]int{}
 	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { // three trials are left of the first
-		kept[o.Sizing]++
-		return o.Sizing == first && kept[o.Sizing] > 3
+		kept[o.Subject]++
+		return o.Subject == first && kept[o.Subject] > 3
 	})
 	for _, o := range d.Outcomes {
-		if u := o.Use["homer-1"]; o.Sizing == second {
+		if u := o.Use["homer-1"]; o.Subject == second {
 			u.CPU, u.Missing = nil, map[string]string{vitrine.CPU: "no <cpu> controller"}
 			o.Use["homer-1"] = u
 		}

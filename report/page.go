@@ -260,7 +260,7 @@ func (s *set) runView(r *run) runView {
 		}
 	}
 	for _, o := range r.Outcomes {
-		t := trialView{Outcome: o, Name: cmp.Or(names[o.Key], result.Label(o.Substrate, o.Options, o.Sizing)), Causes: causes(o)}
+		t := trialView{Outcome: o, Name: cmp.Or(names[o.Key], result.Label(o.Substrate, o.Options, o.Subject)), Causes: causes(o)}
 		if !o.Valid {
 			t.Class = "invalid"
 			v.Invalid++

@@ -75,7 +75,7 @@ func (k known) shows(c vitrine.Capacity) bool {
 }
 
 func outcomesOf(d *result.Data, sizing string) []vitrine.Outcome {
-	return slices.DeleteFunc(slices.Clone(d.Outcomes), func(o vitrine.Outcome) bool { return o.Sizing != sizing })
+	return slices.DeleteFunc(slices.Clone(d.Outcomes), func(o vitrine.Outcome) bool { return o.Subject != sizing })
 }
 
 func TestPageOfAModelSearch(t *testing.T) {
@@ -173,7 +173,7 @@ func searched(m simulation, search rate.Search, told result.Search, cfg rate.Con
 	var history []vitrine.Outcome
 	step := search.Next(nil)
 	for ; !step.Done; step = search.Next(history) {
-		o := vitrine.Outcome{Key: vitrine.Key{Seq: len(history) + 1, Attempt: 1, Sizing: sizing, Substrate: m.substrate, Repeat: step.Repeat, Rate: step.Rate}, Duration: step.Duration, Valid: true}
+		o := vitrine.Outcome{Key: vitrine.Key{Seq: len(history) + 1, Attempt: 1, Subject: sizing, Substrate: m.substrate, Repeat: step.Repeat, Rate: step.Rate}, Duration: step.Duration, Valid: true}
 		for range int(step.Duration / time.Second) {
 			due := int64(step.Rate)
 			good := int64(float64(due) * min(1, limit/step.Rate))

@@ -132,7 +132,7 @@ func (r *run) group() {
 		return s
 	}
 	for _, o := range r.Outcomes {
-		s := get(id{o.Substrate, o.Options, o.Sizing})
+		s := get(id{o.Substrate, o.Options, o.Subject})
 		s.outcomes = append(s.outcomes, o)
 	}
 	if r.Summary != nil {

@@ -122,7 +122,7 @@ func (m simulation) build(t *testing.T, dir string) string {
 			limit *= 1 + 0.03*random.NormFloat64() // deployments differ
 			for _, offered := range m.rates {
 				seq++
-				key := vitrine.Key{Seq: seq, Attempt: 1, Substrate: m.substrate, Options: m.options, Sizing: step.Sizing, Repeat: repeat, Rate: offered}
+				key := vitrine.Key{Seq: seq, Attempt: 1, Substrate: m.substrate, Options: m.options, Subject: step.Sizing, Repeat: repeat, Rate: offered}
 				o := m.trial(t, r, key, sizing, limit, random)
 				if err := r.Append(o); err != nil {
 					t.Fatal(err)

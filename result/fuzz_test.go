@@ -15,7 +15,7 @@ import (
 // read again, and the whole part of the file holds exactly what was read.
 func FuzzJournal(f *testing.F) {
 	line, err := json.Marshal(vitrine.Outcome{
-		Key: vitrine.Key{Seq: 1, Attempt: 1, Sizing: "bn1s", Repeat: 1, Rate: 50}, Duration: time.Second,
+		Key: vitrine.Key{Seq: 1, Attempt: 1, Subject: "bn1s", Repeat: 1, Rate: 50}, Duration: time.Second,
 		Scheduled: 50, Failed: map[string]int64{"503": 2}, Use: map[string]vitrine.Use{"bono-1": {}}, Valid: true,
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ type parquetKey struct {
 }
 
 func newParquetKey(k vitrine.Key) parquetKey {
-	return parquetKey{int64(k.Seq), int64(k.Attempt), k.Substrate, k.Options, k.Sizing, int64(k.Repeat), k.Rate}
+	return parquetKey{int64(k.Seq), int64(k.Attempt), k.Substrate, k.Options, k.Subject, int64(k.Repeat), k.Rate}
 }
 
 // trialRow is one line of trials.csv; what is empty there is null here.

@@ -356,7 +356,7 @@ func (r *Run) distinct(key vitrine.Key) error {
 		return fmt.Errorf("trial %d attempt %d is there already", key.Seq, key.Attempt)
 	}
 	return fmt.Errorf("trial %d attempt %d is there already, as another trial (%s repeat %d at %v, now %s repeat %d at %v)",
-		key.Seq, key.Attempt, old.Sizing, old.Repeat, old.Rate, key.Sizing, key.Repeat, key.Rate)
+		key.Seq, key.Attempt, old.Subject, old.Repeat, old.Rate, key.Subject, key.Repeat, key.Rate)
 }
 
 func (r *Run) remember(o vitrine.Outcome) {

@@ -38,7 +38,7 @@ func second(succeeded int64) vitrine.Second {
 func outcome(seq int) vitrine.Outcome {
 	cpu := 0.25
 	return vitrine.Outcome{
-		Key:       vitrine.Key{Seq: seq, Attempt: 1, Substrate: "process", Options: "pinning=on", Sizing: "bn1s-sp1s", Repeat: 1, Rate: 50.5 * float64(seq)},
+		Key:       vitrine.Key{Seq: seq, Attempt: 1, Substrate: "process", Options: "pinning=on", Subject: "bn1s-sp1s", Repeat: 1, Rate: 50.5 * float64(seq)},
 		Duration:  3 * time.Second,
 		Scheduled: 150, Offered: 150, Succeeded: 149,
 		Failed:  map[string]int64{"timeout": 1},
@@ -155,7 +155,7 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 	r := create(t, dir)
 	appendAll(t, r, 1)
 	dead := vitrine.Outcome{
-		Key:    vitrine.Key{Seq: 2, Attempt: 3, Substrate: "qemu", Sizing: "bn1s", Repeat: 2, Rate: 1e6},
+		Key:    vitrine.Key{Seq: 2, Attempt: 3, Substrate: "qemu", Subject: "bn1s", Repeat: 2, Rate: 1e6},
 		Reason: "the generator crashed:\nexit status 1", Accelerator: vitrine.Emulation,
 	}
 	if err := r.Append(dead); err != nil {
@@ -238,7 +238,7 @@ func TestATrialIsWrittenOnce(t *testing.T) {
 	appendAll(t, r, 1)
 	wantError(t, r.Append(outcome(1)), "trial 1 attempt 1", "already")
 	other := outcome(1)
-	other.Sizing = "bn9s"
+	other.Subject = "bn9s"
 	wantError(t, r.Append(other), "as another trial", "bn9s")
 	if _, _, err := r.CreateUsage(outcome(1).Key); err == nil {
 		t.Error("the samples of a finished trial may be overwritten")

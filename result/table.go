@@ -21,7 +21,7 @@ const TableHeader = "seq,attempt,substrate,options,sizing,repeat,rate,duration_s
 func tableRow(o vitrine.Outcome) []string {
 	return []string{
 		strconv.Itoa(o.Seq), strconv.Itoa(o.Attempt),
-		o.Substrate, o.Options, o.Sizing,
+		o.Substrate, o.Options, o.Subject,
 		strconv.Itoa(o.Repeat), shortest(o.Rate), shortest(o.Duration.Seconds()),
 		strconv.FormatInt(o.Scheduled, 10), strconv.FormatInt(o.Offered, 10),
 		strconv.FormatInt(o.Succeeded, 10), strconv.FormatInt(o.FailedTotal(), 10),

@@ -217,7 +217,7 @@ func (c *Campaign) key(at *site, step rate.Step, history []vitrine.Outcome) vitr
 	}
 	return vitrine.Key{
 		Seq: c.seq, Attempt: attempt, Substrate: at.choice.Substrate, Options: at.choice.Options,
-		Sizing: at.sizing.String(), Repeat: step.Repeat, Rate: step.Rate,
+		Subject: at.sizing.String(), Repeat: step.Repeat, Rate: step.Rate,
 	}
 }
 

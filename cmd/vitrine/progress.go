@@ -42,7 +42,7 @@ func (a *app) packetProgress() func(measure.Event) {
 			return
 		}
 		o := e.Outcome
-		text := fmt.Sprintf("%d/%d  %s  %s  %s  repeat %d", e.Done, e.Of, o.Substrate, o.Options, o.Sizing, o.Repeat)
+		text := fmt.Sprintf("%d/%d  %s  %s  %s  repeat %d", e.Done, e.Of, o.Substrate, o.Options, o.Subject, o.Repeat)
 		switch {
 		case e.Recorded:
 			p.passing("%s  (on record)", text)

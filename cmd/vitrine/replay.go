@@ -51,7 +51,7 @@ type recordedSize struct {
 func sizesOf(outcomes []vitrine.Outcome) []recordedSize {
 	var sizes []recordedSize
 	for _, o := range outcomes {
-		name := strings.Join(strings.Fields(o.Substrate+" "+o.Options+" "+o.Sizing), " ")
+		name := strings.Join(strings.Fields(o.Substrate+" "+o.Options+" "+o.Subject), " ")
 		i := slices.IndexFunc(sizes, func(s recordedSize) bool { return s.name == name })
 		if i < 0 {
 			i = len(sizes)

@@ -28,7 +28,7 @@ func (l leg) Key(attempt int) vitrine.Key {
 	}
 	return vitrine.Key{
 		Seq: l.seq, Attempt: attempt, Substrate: l.path.Substrate, Options: "fabric=" + l.path.Fabric + " forwarder=" + l.path.Forwarder,
-		Sizing: name, Repeat: l.repeat, Rate: l.settings.Rate,
+		Subject: name, Repeat: l.repeat, Rate: l.settings.Rate,
 	}
 }
 

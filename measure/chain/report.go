@@ -104,7 +104,7 @@ func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]st
 	}
 	for _, seq := range slices.Sorted(maps.Keys(failed)) {
 		o := failed[seq]
-		r.Notes = append(r.Notes, fmt.Sprintf("%s %s, %s, repeat %d: left out after %d attempts: %s", o.Substrate, o.Options, o.Sizing, o.Repeat, o.Attempt, o.Reason))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s %s, %s, repeat %d: left out after %d attempts: %s", o.Substrate, o.Options, o.Subject, o.Repeat, o.Attempt, o.Reason))
 	}
 	for _, path := range s.Paths() {
 		if len(streams[path]) == 0 {

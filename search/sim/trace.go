@@ -44,10 +44,10 @@ func NewTrace(outcomes []vitrine.Outcome, seed uint64) (*Trace, error) {
 		if !o.Valid || o.Scheduled == 0 {
 			continue
 		}
-		if _, seen := by[o.Sizing]; !seen {
-			names = append(names, o.Sizing)
+		if _, seen := by[o.Subject]; !seen {
+			names = append(names, o.Subject)
 		}
-		by[o.Sizing] = append(by[o.Sizing], o)
+		by[o.Subject] = append(by[o.Subject], o)
 		first := by[names[0]][0]
 		if o.Substrate != first.Substrate || o.Options != first.Options {
 			return nil, fmt.Errorf("trials of %s %s and of %s %s: a trace is of one choice of options",
@@ -190,7 +190,7 @@ func (d *replayed) Rest(time.Duration) {}
 func (d *replayed) Run(t Trial) vitrine.Outcome {
 	random := random(d.seed, t, "trial")
 	o := vitrine.Outcome{
-		Key:      vitrine.Key{Attempt: t.Attempt, Substrate: "sim", Sizing: t.Sizing.String(), Repeat: t.Repeat, Rate: t.Rate},
+		Key:      vitrine.Key{Attempt: t.Attempt, Substrate: "sim", Subject: t.Sizing.String(), Repeat: t.Repeat, Rate: t.Rate},
 		Duration: t.Duration,
 		Failed:   map[string]int64{},
 		Valid:    true,

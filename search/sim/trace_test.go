@@ -119,7 +119,7 @@ func TestTraceRefusesWhatItCannotReplay(t *testing.T) {
 		"no valid trial":       func([]vitrine.Outcome) []vitrine.Outcome { return nil },
 		"two rates":            func(o []vitrine.Outcome) []vitrine.Outcome { return o[:1] },
 		"one choice of option": func(o []vitrine.Outcome) []vitrine.Outcome { o[3].Options = "pinning=on"; return o },
-		"not a sizing":         func(o []vitrine.Outcome) []vitrine.Outcome { o[0].Sizing = "9"; return o },
+		"not a sizing":         func(o []vitrine.Outcome) []vitrine.Outcome { o[0].Subject = "9"; return o },
 	} {
 		_, err := sim.NewTrace(spoil(append([]vitrine.Outcome(nil), good...)), 1)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -148,7 +148,7 @@ func TestSearchesOnTheRecordedIMS(t *testing.T) {
 			t.Fatal(err)
 		}
 		all = append(all, o)
-		ramped[o.Sizing] += o.Duration
+		ramped[o.Subject] += o.Duration
 	}
 	tr, err := sim.NewTrace(all, 1)
 	if err != nil || len(tr.Sizings()) != 51 {

@@ -54,7 +54,7 @@ func (d *deployed) Run(t Trial) vitrine.Outcome {
 	f := d.f
 	random := f.random(t, "trial")
 	o := vitrine.Outcome{
-		Key:      vitrine.Key{Attempt: t.Attempt, Substrate: "sim", Sizing: t.Sizing.String(), Repeat: t.Repeat, Rate: t.Rate},
+		Key:      vitrine.Key{Attempt: t.Attempt, Substrate: "sim", Subject: t.Sizing.String(), Repeat: t.Repeat, Rate: t.Rate},
 		Duration: t.Duration,
 		Failed:   map[string]int64{},
 		Valid:    true,
