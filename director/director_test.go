@@ -17,6 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/director/directortest"
 )
 
 const good = `
@@ -132,11 +133,7 @@ func runGood(t testing.TB) *running {
 // until polls a condition, for as long as a test may take.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came that %s", what)
-		}
-	}
+	directortest.Until(t, 20*time.Second, what, ok)
 }
 
 func (r *running) epoch(t testing.TB) uint64 {

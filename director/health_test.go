@@ -1,16 +1,15 @@
 package director
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"vitrine/director/client"
+	"vitrine/director/directortest"
 	"vitrine/wire/gtpc"
 )
 
@@ -23,35 +22,22 @@ type fakeInstance struct {
 
 func newInstance(t *testing.T) *fakeInstance {
 	t.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	f := &fakeInstance{address: c.LocalAddr().String()}
+	f := new(fakeInstance)
 	f.status.Store(200)
-	go func() {
-		in := make([]byte, 65536)
-		for {
-			n, from, err := c.ReadFrom(in)
-			if err != nil {
-				return
-			}
-			if status := f.status.Load(); status != 0 {
-				_, _ = c.WriteTo(reply(in[:n], status), from)
-			}
-		}
-	}()
+	f.address = directortest.Answer(t, "127.0.0.1:0", func(message []byte) []byte { return reply(message, f.status.Load()) })
 	return f
 }
 
+// reply answers a health check; status 0: not.
 func reply(message []byte, status int64) []byte {
+	if status == 0 {
+		return nil
+	}
 	if message[0]>>5 == 2 && message[1] == byte(gtpc.EchoRequest) {
 		sequence := uint32(message[4])<<16 | uint32(message[5])<<8 | uint32(message[6])
 		return gtpc.AppendEchoResponse(nil, sequence, 7)
 	}
-	_, headers, _ := bytes.Cut(message, []byte("\r\n"))
-	return append(fmt.Appendf(nil, "SIP/2.0 %d OK\r\n", status), headers...)
+	return directortest.Response(message, status)
 }
 
 // TestHealth: an instance that does not answer, or answers that it is

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/director/directortest"
 	"vitrine/internal/mmsg"
 )
 
@@ -41,26 +41,9 @@ func serve(t *testing.T, config Config) (g *Group, e *echo, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
 	e = new(echo)
-	go func() { done <- g.Run(ctx, func(int) Handler { return e }) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(stop)
-	return g, e, stop
+	run := func(ctx context.Context) error { return g.Run(ctx, func(int) Handler { return e }) }
+	return g, e, directortest.Serve(t, run, g.Close)
 }
 
 func dial(t *testing.T, to netip.AddrPort) *net.UDPConn {

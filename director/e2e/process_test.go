@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"vitrine/director/directortest"
 )
 
 // patience bounds every wait of these tests; reaching it is a failure.
@@ -24,23 +26,7 @@ const patience = 60 * time.Second
 // eventually polls until ok holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	within(t, patience, what, ok)
-}
-
-func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if t.Failed() {
-			t.FailNow()
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not so within %s: %s", limit, what)
-		}
-		<-tick.C
-	}
+	directortest.Until(t, patience, what, ok)
 }
 
 // A process is a program and its children, in a group of their own.

@@ -1,12 +1,13 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
 	"strings"
 	"testing"
+
+	"vitrine/director/directortest"
 )
 
 // TestRestartChanged: a restart with other workers and listeners takes over what is
@@ -66,20 +67,5 @@ func TestRestartChanged(t *testing.T) {
 // agree answers every SIP request at an address with 200.
 func agree(t *testing.T, address string) {
 	t.Helper()
-	c, err := net.ListenPacket("udp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	go func() {
-		in := make([]byte, 65536)
-		for {
-			n, from, err := c.ReadFrom(in)
-			if err != nil {
-				return
-			}
-			_, headers, _ := bytes.Cut(in[:n], []byte("\r\n"))
-			_, _ = c.WriteTo(append([]byte("SIP/2.0 200 OK\r\n"), headers...), from)
-		}
-	}()
+	directortest.Answer(t, address, func(request []byte) []byte { return directortest.Response(request, 200) })
 }

@@ -2,7 +2,6 @@ package gtpc_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/directortest"
 	director "vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/table"
@@ -126,11 +126,7 @@ func (n *network) direct(s11, s5 byte) *side {
 	if d.Server, err = director.Listen(d.config); err != nil {
 		n.t.Fatal(err)
 	}
-	d.run()
-	n.t.Cleanup(func() {
-		d.stop()
-		_ = d.Close()
-	})
+	d.stop = directortest.Serve(n.t, d.Run, d.Close)
 	return d
 }
 
@@ -151,18 +147,6 @@ func (n *network) begin(types []string) {
 		n.t.Fatal(err)
 	}
 	n.epochs = table.NewEpochs(10*time.Second, 0, first, nil)
-}
-
-// run serves until stop is called.
-func (d *side) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	server := d.Server
-	go func() {
-		defer close(done)
-		_ = server.Run(ctx)
-	}()
-	d.stop = func() { cancel(); <-done }
 }
 
 // restart puts another director in the place of this one, as a hand-over does:
@@ -189,10 +173,9 @@ func (d *side) restart() error {
 	if _, err := next.TakeOver(&memory); err != nil {
 		return errors.Join(err, next.Close())
 	}
-	old := d.Server
 	d.Server = next
-	d.run()
-	return old.Close()
+	d.stop = directortest.Serve(d.n.t, d.Run, d.Close)
+	return nil
 }
 
 func (n *network) change(change func(*vitrine.Instance)) {

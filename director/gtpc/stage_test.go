@@ -2,7 +2,6 @@ package gtpc_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/directortest"
 	director "vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/table"
@@ -103,27 +103,8 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 	}
 	s.address = s.director.Addresses()[0]
 	s.config = c.config
-	s.run()
-	t.Cleanup(func() { s.stop() })
+	s.stop = directortest.Serve(t, s.director.Run, s.director.Close)
 	return s
-}
-
-// run serves until stop is called.
-func (s *stage) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	d := s.director
-	go func() {
-		defer close(done)
-		_ = d.Run(ctx)
-	}()
-	s.stop = func() {
-		cancel()
-		<-done
-		if err := d.Close(); err != nil {
-			s.t.Error(err)
-		}
-	}
 }
 
 // restart puts a new director in the place of the old one, with its sockets; it
@@ -154,7 +135,7 @@ func (s *stage) restart(carry bool) {
 			s.t.Fatalf("took %d over, %d octets are left, %v", n, memory.Len(), err)
 		}
 	}
-	s.run()
+	s.stop = directortest.Serve(s.t, s.director.Run, s.director.Close)
 }
 
 // counters are those of the director.

@@ -1,8 +1,6 @@
 package sip
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/directortest"
 	"vitrine/director/meter"
 	"vitrine/director/table"
 	"vitrine/wire/sip"
@@ -163,26 +162,7 @@ func run(t *testing.T, c Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stopped := false
-	r := &running{Server: s, config: c}
-	r.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(r.stop)
-	return r
+	return &running{Server: s, config: c, stop: directortest.Serve(t, s.Run, s.Close)}
 }
 
 func oneType(stream bool) RulesConfig {

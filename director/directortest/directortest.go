@@ -1,0 +1,81 @@
+// Package directortest holds what the tests of the director and of its packages
+// share.
+package directortest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Serve calls run in the background until the test ends or stop is called; then
+// run must return context.Canceled. After that it calls end.
+func Serve(t testing.TB, run func(context.Context) error, end func() error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// Answer answers the datagrams that come to an address until the test ends, and
+// gives the address that is bound. An empty reply is not sent.
+func Answer(t testing.TB, address string, reply func(message []byte) []byte) (bound string) {
+	t.Helper()
+	c, err := net.ListenPacket("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		in := make([]byte, 65536)
+		for {
+			n, from, err := c.ReadFrom(in)
+			if err != nil {
+				return
+			}
+			if out := reply(in[:n]); len(out) > 0 {
+				_, _ = c.WriteTo(out, from)
+			}
+		}
+	}()
+	return c.LocalAddr().String()
+}
+
+// Response is a response with the status to a SIP request.
+func Response(request []byte, status int64) []byte {
+	_, headers, _ := bytes.Cut(request, []byte("\r\n"))
+	return append(fmt.Appendf(nil, "SIP/2.0 %d OK\r\n", status), headers...)
+}
+
+// Until polls until ok holds. To reach the limit is a failure.
+func Until(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if t.Failed() {
+			t.FailNow()
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not so within %s: %s", limit, what)
+		}
+		<-tick.C
+	}
+}
