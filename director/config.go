@@ -180,21 +180,19 @@ func (c *Config) Digest() string { return c.file.Digest }
 
 // Type finds an aggregate type by name; nil when there is none.
 func (c *Config) Type(name string) *Type {
-	for i := range c.Types {
-		if c.Types[i].Name == name {
-			return &c.Types[i]
+	return typeOf(c.Types, name)
+}
+
+func typeOf(types []Type, name string) *Type {
+	for i := range types {
+		if types[i].Name == name {
+			return &types[i]
 		}
 	}
 	return nil
 }
 
-func (c *Config) typeNames() []string {
-	names := make([]string, len(c.Types))
-	for i := range c.Types {
-		names[i] = c.Types[i].Name
-	}
-	return names
-}
+func (c *Config) typeNames() []string { return names(c.Types) }
 
 // gate is the type's gate as the file has it; nil: none.
 func (c *Config) gate(t *Type) *Overload {

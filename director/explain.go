@@ -57,16 +57,12 @@ func (d *Director) explain(q client.Question) (client.Explanation, error) {
 
 // regionName is where a client is; empty: nowhere in particular.
 func (d *Director) regionName(a netip.Addr) string {
-	c := d.config.Load()
-	best, name := -1, ""
-	for _, r := range c.Regions {
-		for _, n := range r.Networks {
-			if n.Contains(a) && n.Bits() > best {
-				best, name = n.Bits(), r.Name
-			}
+	for _, n := range regionNetworks(d.config.Load()) {
+		if n.prefix.Contains(a) {
+			return n.name
 		}
 	}
-	return name
+	return ""
 }
 
 // explainPick says what the table makes of a key.

@@ -1,6 +1,7 @@
 package director
 
 import (
+	"cmp"
 	"time"
 
 	"vitrine"
@@ -43,7 +44,7 @@ func (d *Director) newGate(t *Type, o *Overload) *overload.Gate {
 		}
 		d.roster.mu.Unlock()
 	}
-	setDefault(&c.Min, 10)
+	c.Min = cmp.Or(c.Min, 10)
 	c.Initial = max(c.Initial, c.Min)
 	if c.Burst == 0 {
 		c.Burst = max(1, c.Initial/10)

@@ -1,6 +1,7 @@
 package director
 
 import (
+	"cmp"
 	"net/http"
 
 	"vitrine"
@@ -118,7 +119,7 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 	if d.config.Load().Type(in.Type) == nil {
 		return bad("no type "+in.Type, "want one of the configuration file's")
 	}
-	setDefault(&in.Weight, 1)
+	in.Weight = cmp.Or(in.Weight, 1)
 	return nil
 }
 

@@ -63,8 +63,10 @@ func (d *Director) openProtocols(c *Config, inherited []*os.File) error {
 	return nil
 }
 
+// A regionNetwork is one network of a region.
 type regionNetwork struct {
 	prefix netip.Prefix
+	name   string // of the region
 	region table.Region
 }
 
@@ -72,13 +74,14 @@ type regionNetwork struct {
 func regionNetworks(c *Config) (all []regionNetwork) {
 	for _, r := range c.Regions {
 		for _, n := range r.Networks {
-			all = append(all, regionNetwork{n.Masked(), table.RegionOf(r.Name)})
+			all = append(all, regionNetwork{n.Masked(), r.Name, table.RegionOf(r.Name)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b regionNetwork) int { return b.prefix.Bits() - a.prefix.Bits() })
 	return all
 }
 
+// regionFinder finds the region of a client's address; 0: none.
 func regionFinder(c *Config) func(netip.Addr) table.Region {
 	all := regionNetworks(c)
 	return func(a netip.Addr) table.Region {

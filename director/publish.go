@@ -2,6 +2,7 @@ package director
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -124,7 +125,7 @@ func (d *Director) boundLoad() {
 		busy = beyondBound(d.epochs.View().Table, flights, bound)
 	}
 	was := d.busy.Swap(&busy)
-	if was == nil && len(busy) == 0 || was != nil && equalSets(*was, busy) {
+	if was == nil && len(busy) == 0 || was != nil && maps.Equal(*was, busy) {
 		return
 	}
 	d.watch.tell()
@@ -147,18 +148,6 @@ func beyondBound(t *table.Table, flights map[string]uint64, bound float64) map[s
 		}
 	}
 	return busy
-}
-
-func equalSets(a, b map[string]bool) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k := range a {
-		if !b[k] {
-			return false
-		}
-	}
-	return true
 }
 
 func (e *epochState) sameAs(o *epochState) bool {

@@ -163,10 +163,8 @@ func (d *draft) finish(before map[string]vitrine.Instance) error {
 		}
 	}
 	highest := func(name string) uint16 {
-		for i := range d.types {
-			if d.types[i].Name == name {
-				return highestID(&d.types[i])
-			}
+		if t := typeOf(d.types, name); t != nil {
+			return highestID(t)
 		}
 		return table.MaxID
 	}

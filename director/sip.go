@@ -51,7 +51,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 
 // sipRules are the rules of the types that speak SIP.
 func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
-	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Feedback: c.Feedback, Trusted: c.Trusted}
+	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Region: regionFinder(c), Feedback: c.Feedback, Trusted: c.Trusted}
 	for i := range c.Types {
 		t := &c.Types[i]
 		if t.Protocol == SIP {
@@ -67,9 +67,6 @@ func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
 			return nil, err
 		}
 		all.Rules = append(all.Rules, sip.Rule{Method: r.Method, Event: r.Event, Type: r.Type, Key: key})
-	}
-	for _, r := range regionNetworks(c) {
-		all.Regions = append(all.Regions, sip.Region{Prefix: r.prefix, Region: r.region})
 	}
 	return sip.NewRules(all)
 }

@@ -1,6 +1,7 @@
 package director
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -17,31 +18,24 @@ func (c *Config) setDefaults() {
 	if c.Workers == 0 {
 		c.Workers = min(runtime.GOMAXPROCS(0), 256)
 	}
-	setDefault(&c.Transition, Duration(table.Transition))
-	setDefault(&c.Memory.Keys, 1<<18)
-	setDefault(&c.Memory.Transactions, 1<<18)
-	setDefault(&c.Health.Every, Duration(time.Second))
-	setDefault(&c.Health.Timeout, c.Health.Every)
-	setDefault(&c.Health.SIP, "options")
-	setDefault(&c.Health.GTPC, "echo")
-	setDefault(&c.Health.Fail, 3)
-	setDefault(&c.Health.Rise, 2)
-	setDefault(&c.GTPC.PeerPort, gtpc.Port)
+	c.Transition = cmp.Or(c.Transition, Duration(table.Transition))
+	c.Memory.Keys = cmp.Or(c.Memory.Keys, 1<<18)
+	c.Memory.Transactions = cmp.Or(c.Memory.Transactions, 1<<18)
+	c.Health.Every = cmp.Or(c.Health.Every, Duration(time.Second))
+	c.Health.Timeout = cmp.Or(c.Health.Timeout, c.Health.Every)
+	c.Health.SIP = cmp.Or(c.Health.SIP, "options")
+	c.Health.GTPC = cmp.Or(c.Health.GTPC, "echo")
+	c.Health.Fail = cmp.Or(c.Health.Fail, 3)
+	c.Health.Rise = cmp.Or(c.Health.Rise, 2)
+	c.GTPC.PeerPort = cmp.Or(c.GTPC.PeerPort, gtpc.Port)
 	if c.State == "" {
 		c.State = strings.TrimSuffix(filepath.Base(c.file.Path), filepath.Ext(c.file.Path)) + ".state"
 	}
 	for i := range c.Types {
-		setDefault(&c.Types[i].Drain, DrainTransactions)
+		c.Types[i].Drain = cmp.Or(c.Types[i].Drain, DrainTransactions)
 	}
 	for i := range c.Instances {
-		setDefault(&c.Instances[i].Weight, 1)
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+		c.Instances[i].Weight = cmp.Or(c.Instances[i].Weight, 1)
 	}
 }
 
@@ -142,16 +136,9 @@ type ruleError struct {
 
 func validateRules(rules []Rule, types []Type) (errs []ruleError) {
 	for i, r := range rules {
-		var of *Type
-		var names []string
-		for j := range types {
-			names = append(names, types[j].Name)
-			if types[j].Name == r.Type {
-				of = &types[j]
-			}
-		}
+		of := typeOf(types, r.Type)
 		if of == nil {
-			errs = append(errs, ruleError{i, "type", "no type " + r.Type, "want one of " + strings.Join(names, ", ")})
+			errs = append(errs, ruleError{i, "type", "no type " + r.Type, "want one of " + strings.Join(names(types), ", ")})
 			continue
 		}
 		fields := map[string]bool{"method": r.Method != "", "event": r.Event != "", "key": r.Key != ""}

@@ -11,6 +11,7 @@
 package gtpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,12 +78,12 @@ func Listen(c Config) (*Server, error) {
 	if c.Epochs == nil || c.Meter == nil || c.Policy == nil || c.Now == nil || len(c.Addresses) == 0 {
 		return nil, errors.New("gtpc: a Config needs Addresses, Epochs, Meter, Policy and Now")
 	}
-	setDefault(&c.Exchanges, 1<<18)
-	setDefault(&c.Sessions, 1<<18)
-	setDefault(&c.Keys, 1<<17)
-	setDefault(&c.Lifetime, 15*time.Second)
-	setDefault(&c.Idle, 24*time.Hour)
-	setDefault(&c.PeerPort, Port)
+	c.Exchanges = cmp.Or(c.Exchanges, 1<<18)
+	c.Sessions = cmp.Or(c.Sessions, 1<<18)
+	c.Keys = cmp.Or(c.Keys, 1<<17)
+	c.Lifetime = cmp.Or(c.Lifetime, 15*time.Second)
+	c.Idle = cmp.Or(c.Idle, 24*time.Hour)
+	c.PeerPort = cmp.Or(c.PeerPort, Port)
 	group, err := datagram.Listen(datagram.Config{Addresses: c.Addresses, Workers: max(c.Workers, 1), Inherited: c.Inherited, Now: c.Now})
 	if err != nil {
 		return nil, fmt.Errorf("listen for GTP-C: %w", err)
@@ -100,13 +101,6 @@ func Listen(c Config) (*Server, error) {
 		s.workers = append(s.workers, s.newWorker(c.Keys, c.Meter.Worker()))
 	}
 	return s, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (s *Server) newWorker(keys int, m *meter.Worker) *worker {

@@ -56,19 +56,14 @@ type TypeOptions struct {
 	Gate    *overload.Gate // nil: none
 }
 
-// A Region is where clients of a network are.
-type Region struct {
-	Prefix netip.Prefix
-	Region table.Region
-}
-
 // A RulesConfig says how requests are steered.
 type RulesConfig struct {
 	Types   []string // as in the table
 	Options map[string]TypeOptions
 	Rules   []Rule   // the first that fits counts
 	Names   []string // hosts, beside the listeners', that Route and Request-URI may name the director by
-	Regions []Region // the first that fits counts
+	// Region is where a client is; nil: nowhere in particular.
+	Region func(netip.Addr) table.Region
 	// Trusted are networks, beside the instances' own addresses, whose requests
 	// are sent outward to where the director's Path or Record-Route leads them.
 	Trusted []netip.Prefix
@@ -82,7 +77,7 @@ type Rules struct {
 	types    []typeRules // by table.Type
 	rules    []steeringRule
 	names    [][]byte
-	regions  []Region
+	region   func(netip.Addr) table.Region
 	trusted  []netip.Prefix
 	feedback bool
 }
@@ -101,7 +96,7 @@ type steeringRule struct {
 // NewRules checks and prepares rules. A type's name goes into URIs and must be
 // made of letters, digits, '-' and '_'.
 func NewRules(c RulesConfig) (*Rules, error) {
-	r := &Rules{regions: slices.Clone(c.Regions), trusted: slices.Clone(c.Trusted), feedback: c.Feedback}
+	r := &Rules{region: c.Region, trusted: slices.Clone(c.Trusted), feedback: c.Feedback}
 	for _, name := range c.Types {
 		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
 			return nil, fmt.Errorf("type %q: its name must be of letters, digits, '-' and '_', for it goes into Record-Route", name)
@@ -211,10 +206,8 @@ func (r *steeringRule) hash(m *sip.Message, callID uint64) uint64 {
 }
 
 func (r *Rules) regionOf(a netip.Addr) table.Region {
-	for i := range r.regions {
-		if r.regions[i].Prefix.Contains(a) {
-			return r.regions[i].Region
-		}
+	if r.region == nil {
+		return 0
 	}
-	return 0
+	return r.region(a)
 }
