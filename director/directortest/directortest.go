@@ -37,7 +37,8 @@ func Serve(t testing.TB, run func(context.Context) error, end func() error) (sto
 // gives the address that is bound. An empty reply is not sent.
 func Answer(t testing.TB, address string, reply func(message []byte) []byte) (bound string) {
 	t.Helper()
-	c, err := net.ListenPacket("udp", address)
+	var l net.ListenConfig
+	c, err := l.ListenPacket(t.Context(), "udp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
