@@ -29,7 +29,8 @@ func levels() []level {
 	return []level{
 		{"edge", []string{"cmd/vitrine", "bench"}},
 		{"compose", []string{"trial", "measure", "measure/chain", "report", "papers"}},
-		{"do", []string{"testbed", "substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
+		{"place", []string{"testbed/..."}},
+		{"do", []string{"substrate/...", "fabric/...", "image/...", "load/...", "measure/...", "monitor", "reference/...", "director/...", "store/..."}},
 		{"reach the kernel", []string{"internal/..."}},
 		{"describe, decide, keep", []string{"document/...", "spec", "search/...", "result", "wire/..."}},
 		{"nouns", []string{"vitrine"}},
