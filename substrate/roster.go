@@ -1,6 +1,7 @@
 package substrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -12,6 +13,8 @@ import (
 
 // A Roster is a Substrate's instances by their names. The zero value has none.
 type Roster struct {
+	Limit int // how many Close removes at a time; 0: all
+
 	mu        sync.Mutex
 	closed    bool
 	instances map[string]Instance
@@ -60,6 +63,7 @@ func (r *Roster) Close(ctx context.Context) error {
 	all := r.All()
 	failures := make([]error, len(all))
 	var group errgroup.Group
+	group.SetLimit(cmp.Or(r.Limit, -1))
 	for i, in := range all {
 		group.Go(func() error {
 			failures[i] = in.Remove(ctx)

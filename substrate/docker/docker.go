@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"vitrine"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
@@ -70,10 +68,8 @@ type Substrate struct {
 	pause      static
 	namespaces bool // instances have network namespaces of their own
 
-	creating sync.RWMutex // Create holds it to read, Close to write
-	closed   bool
-	mu       sync.Mutex
-	alive    map[*Instance]struct{}
+	creating  sync.RWMutex // Create holds it to read, Close to write
+	instances substrate.Roster
 }
 
 var (
@@ -109,8 +105,8 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	}
 	return &Substrate{
 		config: config, engine: e, pause: pause, namespaces: namespaces,
-		images: gallery{e: e, root: config.Runs, run: config.Run, have: make(map[string]picture)},
-		alive:  make(map[*Instance]struct{}),
+		images:    gallery{e: e, root: config.Runs, run: config.Run, have: make(map[string]picture)},
+		instances: substrate.Roster{Limit: removals},
 	}, nil
 }
 
@@ -124,9 +120,6 @@ func (s *Substrate) Namespaces() bool { return s.namespaces }
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
 	s.creating.RLock()
 	defer s.creating.RUnlock()
-	if s.closed {
-		return nil, fmt.Errorf("docker: create %s: the substrate is closed", spec.Name)
-	}
 	if !namePattern.MatchString(spec.Name) || !namePattern.MatchString(spec.Run) {
 		return nil, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("instance %q of run %q", spec.Name, spec.Run), Want: "names of letters, digits, and - _ . inside"}
 	}
@@ -138,48 +131,44 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
 	}
 	i := &Instance{s: s, spec: spec, limits: limits}
-	if spec.Image != "" {
-		if i.image, err = s.images.byReference(ctx, spec.Image); err != nil {
-			return nil, err
+	if err := s.instances.Admit(i.name(), i); err != nil {
+		return nil, fmt.Errorf("docker: create %s: %w", spec.Name, err)
+	}
+	if err := i.make(ctx); err != nil {
+		s.instances.Forget(i.name(), i)
+		return nil, err
+	}
+	return i, nil
+}
+
+// make makes the instance's sandbox. When it fails it leaves nothing.
+func (i *Instance) make(ctx context.Context) (err error) {
+	if i.spec.Image != "" {
+		if i.image, err = i.s.images.byReference(ctx, i.spec.Image); err != nil {
+			return err
 		}
 	}
 	if err := i.makeSandbox(ctx); err != nil {
 		if i.sandbox != "" {
-			err = errors.Join(err, s.removeContainer(context.WithoutCancel(ctx), i.sandbox))
+			err = errors.Join(err, i.s.removeContainer(context.WithoutCancel(ctx), i.sandbox))
 		}
-		return nil, err
+		return err
 	}
 	i.vantage = i.vantageOf(0)
-	s.mu.Lock()
-	s.alive[i] = struct{}{}
-	s.mu.Unlock()
-	return i, nil
+	return nil
 }
+
+// name tells instances of this substrate apart: they may be of several runs.
+func (i *Instance) name() string { return i.spec.Run + "/" + i.spec.Name }
+
+// removals is how many instances Close removes at a time.
+const removals = 8
 
 // Close removes all instances, and the images made here that nobody else uses.
 func (s *Substrate) Close(ctx context.Context) error {
 	s.creating.Lock()
-	s.closed = true
-	s.creating.Unlock()
-
-	s.mu.Lock()
-	var left []*Instance
-	for i := range s.alive {
-		left = append(left, i)
-	}
-	s.mu.Unlock()
-
-	failures := make([]error, len(left))
-	var group errgroup.Group
-	group.SetLimit(8)
-	for n, i := range left {
-		group.Go(func() error {
-			failures[n] = i.Remove(ctx)
-			return nil
-		})
-	}
-	_ = group.Wait() // every failure is kept, not the first alone
-	err := errors.Join(failures...)
+	defer s.creating.Unlock()
+	err := s.instances.Close(ctx)
 	if err == nil {
 		err = s.images.removeMade(ctx)
 	}

@@ -154,9 +154,7 @@ func (i *Instance) Remove(ctx context.Context) error {
 		}
 		i.installed = i.installed[:n-1]
 	}
-	i.s.mu.Lock()
-	delete(i.s.alive, i)
-	i.s.mu.Unlock()
+	i.s.instances.Forget(i.name(), i)
 	return nil
 }
 
