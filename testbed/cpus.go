@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/thread"
 )
 
 // CPUs is who may run where.
@@ -22,7 +23,7 @@ type CPUs struct {
 // generator has the first and the function the rest; they never share one, for
 // then the generator would measure itself.
 func ShareCPUs(function, generator []int) (CPUs, error) {
-	allowed, err := allowedCPUs()
+	allowed, err := thread.Allowed()
 	if err != nil {
 		return CPUs{}, err
 	}
@@ -76,21 +77,6 @@ func firstNot(allowed, taken []int) []int {
 		}
 	}
 	return nil
-}
-
-// allowedCPUs are those that this process may run on.
-func allowedCPUs() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("read the CPU affinity: %w", err)
-	}
-	var cpus []int
-	for cpu := range len(set) * 64 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
 }
 
 // KeepOff moves this process, every thread of it, to the generator's CPUs, so

@@ -43,6 +43,21 @@ func Pin(cpu int) error {
 	return nil
 }
 
+// Allowed lists the CPUs that the calling thread may run on.
+func Allowed() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("read the CPU affinity: %w", err)
+	}
+	var cpus []int
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
 // Keep keeps the calling thread, which must be locked to its goroutine, to the CPUs;
 // what it starts inherits them. back lets it run where it could before.
 func Keep(cpus ...int) (back func() error, err error) {

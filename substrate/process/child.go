@@ -18,6 +18,7 @@ import (
 	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
+	"vitrine/internal/thread"
 	"vitrine/substrate"
 )
 
@@ -167,11 +168,7 @@ func (in *Instance) fork(c *child) error {
 		}
 	}
 	if len(in.spec.CPUs) > 0 && (in.group == nil || !in.substrate.groups.Has(cgroup.CPUSet)) {
-		var set unix.CPUSet
-		for _, cpu := range in.spec.CPUs {
-			set.Set(cpu)
-		}
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
+		if _, err := thread.Keep(in.spec.CPUs...); err != nil {
 			return fmt.Errorf("binding to CPUs %v: %w", in.spec.CPUs, err)
 		}
 	}

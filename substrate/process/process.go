@@ -18,12 +18,11 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
+	"vitrine/internal/thread"
 	"vitrine/substrate"
 )
 
@@ -157,7 +156,7 @@ func (s *Substrate) bind(in *Instance) ([]int, error) {
 	may := spec.CPUs
 	if len(may) == 0 {
 		var err error
-		if may, err = allowed(); err != nil {
+		if may, err = thread.Allowed(); err != nil {
 			return nil, err
 		}
 	}
@@ -173,21 +172,6 @@ func (s *Substrate) bind(in *Instance) ([]int, error) {
 		s.bound[cpu] = in
 	}
 	return free[:whole], nil
-}
-
-// allowed lists the CPUs that this process may run on.
-func allowed() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("asking which CPUs this process may run on: %w", err)
-	}
-	var cpus []int
-	for cpu := range len(set) * 64 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
 }
 
 // forget gives the instance's name and CPUs back.
