@@ -2,7 +2,6 @@ package host
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -41,9 +40,9 @@ type made struct {
 }
 
 func newAdder(config Config, links *netlink.Handle, link netlink.Link) (*adder, error) {
-	first, err := netip.ParsePrefix(config.First)
-	if err != nil || !first.Addr().Is4() || first.Bits() > 30 || first.Masked() == first {
-		return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("first: %q", config.First), Want: "an IPv4 address and prefix length of at most 30, as 192.0.2.16/24"}
+	first, err := segment.ParseFirst(kind().Name, config.First, "192.0.2.16/24")
+	if err != nil {
+		return nil, err
 	}
 	a := &adder{run: config.Run, links: links, link: link, first: first}
 	before := number(first.Addr()) - number(first.Masked().Addr())
@@ -134,11 +133,7 @@ func (a *adder) add(addr netip.Addr) (added bool, err error) {
 }
 
 func (a *adder) note(name string, m *made) error {
-	record, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("recording what is added to %s: %w", m.Interface, err)
-	}
-	return a.run.Record(recordKind, name, record)
+	return a.run.RecordJSON(recordKind, name, m)
 }
 
 // remove takes an address off again.

@@ -185,11 +185,7 @@ func (l *Lender) Lend(s *Segment, loan *Loan, end *End) error {
 		return err
 	}
 	loan.Mark, loan.NetNS = "vitrine "+l.run.ID+" "+loan.Name, end.NetNS
-	record, err := json.Marshal(loan)
-	if err != nil {
-		return fmt.Errorf("recording the interface %s: %w", loan.Name, err)
-	}
-	if err := l.run.Record(recordKind, loan.Name, record); err != nil {
+	if err := l.run.RecordJSON(recordKind, loan.Name, loan); err != nil {
 		return err
 	}
 	end.Inner, end.Loose = loan.Name, true

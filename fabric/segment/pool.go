@@ -23,8 +23,8 @@ func (s *Segment) resolve() error {
 	first := network
 	if s.First != "" {
 		var err error
-		if first, err = netip.ParsePrefix(s.First); err != nil || !first.Addr().Is4() || first.Bits() > 30 || first.Masked() == first {
-			return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("first: %q", s.First), Want: "an IPv4 address and prefix length of at most 30, as 198.18.0.1/16"}
+		if first, err = ParseFirst(s.Name, s.First, network.String()); err != nil {
+			return err
 		}
 	}
 	s.pool = pool{first: first, taken: make(map[netip.Addr]bool)}
@@ -35,6 +35,16 @@ func (s *Segment) resolve() error {
 		return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("mtu: %d", s.MTU), Want: fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU)}
 	}
 	return nil
+}
+
+// ParseFirst reads the parameter first of a fabric. What is no address of a
+// network with room for two is a *vitrine.BadInput that shows the example.
+func ParseFirst(fabric, first, example string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(first)
+	if err != nil || !p.Addr().Is4() || p.Bits() > 30 || p.Masked() == p {
+		return p, &vitrine.BadInput{File: "fabric " + fabric, Found: fmt.Sprintf("first: %q", first), Want: "an IPv4 address and prefix length of at most 30, as " + example}
+	}
+	return p, nil
 }
 
 // A pool hands out the addresses of a network from the first one on, and

@@ -29,13 +29,7 @@ type state struct {
 	VLANs   map[int]int `json:"vlans"`   // that they were in before, by number
 }
 
-func (s *state) record() error {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("recording the virtual functions of %s: %w", s.Parent, err)
-	}
-	return s.run.Record(recordKind, s.Parent, b)
-}
+func (s *state) record() error { return s.run.RecordJSON(recordKind, s.Parent, s) }
 
 func (s *state) note(number, vlan int) error {
 	if s.VLANs == nil {

@@ -1,6 +1,7 @@
 package runstate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +27,15 @@ func (r *Run) Record(kind, name string, value []byte) error {
 		return fmt.Errorf("recording %s %s: %w", kind, name, err)
 	}
 	return nil
+}
+
+// RecordJSON is Record of a value that is kept as JSON.
+func (r *Run) RecordJSON(kind, name string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("recording %s %s: %w", kind, name, err)
+	}
+	return r.Record(kind, name, text)
 }
 
 // Erase drops a record. Dropping one that is not there is no error.

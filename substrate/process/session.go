@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"encoding/json"
 	"os/exec"
 	"sync"
 
@@ -48,11 +47,7 @@ func (s *session) keep(pid int) error {
 		return err
 	}
 	s.record = r
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return s.run.Record(recordKind, s.name, b)
+	return s.run.RecordJSON(recordKind, s.name, r)
 }
 
 // look opens all that descends from the command now.
