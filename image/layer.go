@@ -78,7 +78,7 @@ func (t *Tree) WriteTar(w io.Writer) error {
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		if err := e.copyTo(archive); err != nil {
+		if err := e.CopyTo(archive); err != nil {
 			return err
 		}
 	}

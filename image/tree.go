@@ -38,12 +38,25 @@ type Entry struct {
 	spare  bool // for systems that have none of their own
 }
 
-// Open opens a regular file's content.
-func (e Entry) Open() (io.ReadCloser, error) {
+func (e Entry) open() (io.ReadCloser, error) {
 	if e.source == "" {
 		return io.NopCloser(strings.NewReader(e.text)), nil
 	}
 	return os.Open(e.source)
+}
+
+// CopyTo writes a regular file's content, which must still be of its size.
+func (e Entry) CopyTo(w io.Writer) error {
+	r, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	n, err := io.Copy(w, r)
+	if err == nil && n != e.Size {
+		err = fmt.Errorf("%s: had %d bytes and has %d now", e.Path, e.Size, n)
+	}
+	return err
 }
 
 // Bare is the tree without what only an image from scratch needs, such as

@@ -8,6 +8,7 @@
 package debian
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -83,22 +84,26 @@ func (o Options) check() error {
 	return nil
 }
 
+// resolve fills in the default release and orders the packages; plain has none.
+func (o Options) resolve() (plain, full Options) {
+	o.Release = cmp.Or(o.Release, DefaultRelease)
+	o.Packages = slices.Compact(slices.Sorted(slices.Values(o.Packages)))
+	plain = o
+	plain.Packages = nil
+	return plain, o
+}
+
 // Base gives the base with the options, which is built if the cache has none.
 // Building takes about a minute, a network, and root; where it cannot be done
 // the error is a *vitrine.Unsupported.
 func (b Builder) Base(ctx context.Context, o Options) (Base, error) {
-	if o.Release == "" {
-		o.Release = DefaultRelease
-	}
-	o.Packages = slices.Compact(slices.Sorted(slices.Values(o.Packages)))
+	plain, o := o.resolve()
 	if err := o.check(); err != nil {
 		return Base{}, err
 	}
 	if b.Logger == nil {
 		b.Logger = slog.New(slog.DiscardHandler)
 	}
-	plain := o
-	plain.Packages = nil
 	least, err := b.Cache.Once(ctx, kind, plain.key(), func(ctx context.Context, dir string) error { return b.bootstrap(ctx, plain, dir) })
 	if err != nil {
 		return Base{}, fmt.Errorf("building a Debian guest: %w", err)
@@ -249,12 +254,7 @@ func (b Builder) run(ctx context.Context, args ...string) error {
 
 // Built gives the base with the options if the cache has it.
 func (b Builder) Built(o Options) (Base, bool) {
-	if o.Release == "" {
-		o.Release = DefaultRelease
-	}
-	o.Packages = slices.Compact(slices.Sorted(slices.Values(o.Packages)))
-	plain := o
-	plain.Packages = nil
+	plain, o := o.resolve()
 	base, err := baseIn(filepath.Join(b.Cache.Dir, kind, plain.key()), filepath.Join(b.Cache.Dir, kind, o.key()))
 	return base, err == nil
 }

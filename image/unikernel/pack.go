@@ -109,16 +109,7 @@ func writeEntry(archive *cpio.Writer, e image.Entry) error {
 	if err := archive.WriteHeader(h); err != nil {
 		return err
 	}
-	r, err := e.Open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	n, err := io.Copy(archive, r)
-	if err == nil && n != e.Size {
-		err = fmt.Errorf("%s: had %d bytes and has %d now", e.Path, e.Size, n)
-	}
-	return err
+	return e.CopyTo(archive)
 }
 
 // Content reads an image back.
