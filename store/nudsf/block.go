@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"vitrine/store/nudsf/rest"
 	"vitrine/store/nudsf/wire"
 )
 
@@ -91,10 +90,9 @@ func (a *API) putBlock(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := rest.ReadQuery(r)
-	previous := q.Bool("get-previous")
-	if q.Err() != nil {
-		return q.Err()
+	previous, err := getPrevious(r)
+	if err != nil {
+		return err
 	}
 	content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(a.Limits.BlockBytes)))
 	if err != nil {
@@ -180,10 +178,9 @@ func (a *API) deleteBlock(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := rest.ReadQuery(r)
-	previous := q.Bool("get-previous")
-	if q.Err() != nil {
-		return q.Err()
+	previous, err := getPrevious(r)
+	if err != nil {
+		return err
 	}
 	before, _, err := a.changeBlock(r, at, id, wire.ReadPrecondition(r.Header), func(e *entry, i int) error {
 		if i < 0 {

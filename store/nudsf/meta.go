@@ -62,11 +62,7 @@ func (a *API) patchMeta(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	wire.Validators(w.Header(), after.etag(), after.modified())
-	if len(report) > 0 {
-		return rest.JSON(w, http.StatusOK, wire.PatchResult{Report: report})
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return rest.Patched(w, report)
 }
 
 // copy gives an entry whose meta and list of blocks may be changed.

@@ -110,10 +110,9 @@ func (a *API) putRecord(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := rest.ReadQuery(r)
-	previous := q.Bool("get-previous")
-	if q.Err() != nil {
-		return q.Err()
+	previous, err := getPrevious(r)
+	if err != nil {
+		return err
 	}
 	record, err := wire.ReadRecord(r.Header.Get("Content-Type"), http.MaxBytesReader(w, r.Body, int64(a.maxBody())), a.Limits)
 	if err != nil {
@@ -147,6 +146,13 @@ func (a *API) putRecord(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// getPrevious says whether the request wants the answer to hold what was there before it.
+func getPrevious(r *http.Request) (bool, error) {
+	q := rest.ReadQuery(r)
+	previous := q.Bool("get-previous")
+	return previous, q.Err()
+}
+
 // checkMeta refuses a callback that would not be sent.
 func (a *API) checkMeta(m wire.Meta) error {
 	if m.CallbackReference == "" {
@@ -178,10 +184,9 @@ func (a *API) deleteRecord(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := rest.ReadQuery(r)
-	previous := q.Bool("get-previous")
-	if q.Err() != nil {
-		return q.Err()
+	previous, err := getPrevious(r)
+	if err != nil {
+		return err
 	}
 	pre := wire.ReadPrecondition(r.Header)
 	before, _, err := a.change(r.Context(), at, func(before *entry) (*entry, error) {

@@ -37,8 +37,8 @@ const maxSubscription = 64 << 10
 func loadSubscription(r *store.Record) (*subscription, error) {
 	s := &subscription{id: strings.TrimPrefix(r.Key.Name, kindSubscription), version: r.Version}
 	var meta subscriptionMeta
-	if err := errors.Join(json.Unmarshal(r.Value, &s.Subscription), json.Unmarshal(r.Meta, &meta)); err != nil {
-		return nil, fmt.Errorf("subscription %s in %s: %w", s.id, r.Key.Space, err)
+	if err := rest.Load("subscription "+s.id, r, &s.Subscription, &meta); err != nil {
+		return nil, err
 	}
 	s.modified, s.told = time.Unix(meta.Modified, 0), meta.Told
 	return s, nil
@@ -46,19 +46,11 @@ func loadSubscription(r *store.Record) (*subscription, error) {
 
 // op gives the Op that stores the subscription.
 func (s *subscription) op() (store.Op, error) {
-	value, err := json.Marshal(s.Subscription)
-	if err != nil {
-		return store.Op{}, fmt.Errorf("write subscription %s: %w", s.id, err)
-	}
-	meta, err := json.Marshal(subscriptionMeta{Modified: s.modified.Unix(), Told: s.told})
-	if err != nil {
-		return store.Op{}, fmt.Errorf("write subscription %s: %w", s.id, err)
-	}
-	op := store.Op{Action: store.Put, Name: kindSubscription + s.id, Value: value, Meta: meta}
+	op, err := rest.Put("subscription "+s.id, kindSubscription+s.id, s.Subscription, subscriptionMeta{Modified: s.modified.Unix(), Told: s.told})
 	if at := s.due(); !at.IsZero() {
 		op.Tags = []store.Tag{due.At(at)}
 	}
-	return op, nil
+	return op, err
 }
 
 // due gives when something is to be done about the subscription; zero: never.
@@ -355,11 +347,7 @@ func (a *API) patchSubscription(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	wire.Validators(w.Header(), after.etag(), after.modified)
-	if len(report) > 0 {
-		return rest.JSON(w, http.StatusOK, wire.PatchResult{Report: report})
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return rest.Patched(w, report)
 }
 
 // clientOf reads client-id: an object in the form style, exploded (nfId=...&nfSetId=...),
@@ -385,10 +373,9 @@ func (a *API) deleteSubscription(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := rest.ReadQuery(r)
-	previous := q.Bool("get-previous")
-	if q.Err() != nil {
-		return q.Err()
+	previous, err := getPrevious(r)
+	if err != nil {
+		return err
 	}
 	client, err := clientOf(r)
 	if err != nil {

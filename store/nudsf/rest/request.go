@@ -106,6 +106,15 @@ func Patch(w http.ResponseWriter, r *http.Request, limit int, l wire.Limits) ([]
 	return wire.ParsePatch(body, l)
 }
 
+// Patched answers a patch with the instructions that were not carried out.
+func Patched(w http.ResponseWriter, report []wire.ReportItem) error {
+	if len(report) > 0 {
+		return JSON(w, http.StatusOK, wire.PatchResult{Report: report})
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 // takeTime is how long a client has to take the answer to long work.
 const takeTime = time.Minute
 

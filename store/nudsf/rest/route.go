@@ -1,5 +1,6 @@
 // Package rest is what the handlers of Nudsf_DataRepository and Nudsf_Timer have in
-// common: routes, storages, queries, bodies, searches by filter, and problem details for errors.
+// common: routes, storages, queries, bodies, what the engine keeps of them, searches by filter,
+// and problem details for errors.
 package rest
 
 import (

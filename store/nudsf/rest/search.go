@@ -8,35 +8,8 @@ import (
 	"strings"
 
 	"vitrine/store"
-	"vitrine/store/nudsf/due"
 	"vitrine/store/nudsf/wire"
 )
-
-// Tags gives a record's tags as its consumer gave them.
-func Tags(r *store.Record) wire.Tags {
-	var tags wire.Tags
-	for _, t := range r.Tags {
-		if due.Is(t) {
-			continue
-		}
-		if tags == nil {
-			tags = wire.Tags{}
-		}
-		tags[t.Name] = append(tags[t.Name], t.Value)
-	}
-	return tags
-}
-
-// Index gives tags as the engine keeps them.
-func Index(tags wire.Tags) []store.Tag {
-	var index []store.Tag
-	for name, values := range tags {
-		for _, v := range values {
-			index = append(index, store.Tag{Name: name, Value: v})
-		}
-	}
-	return index
-}
 
 // maxFound bounds the records that a search by several ranges remembers, so that it
 // gives none twice.

@@ -2,7 +2,6 @@ package timer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -34,8 +33,8 @@ const maxTimer = 128 << 10
 func load(r *store.Record) (*timer, error) {
 	t := &timer{id: strings.TrimPrefix(r.Key.Name, kindTimer), version: r.Version}
 	var meta timerMeta
-	if err := errors.Join(json.Unmarshal(r.Value, &t.Timer), json.Unmarshal(r.Meta, &meta)); err != nil {
-		return nil, fmt.Errorf("timer %s in %s: %w", t.id, r.Key.Space, err)
+	if err := rest.Load("timer "+t.id, r, &t.Timer, &meta); err != nil {
+		return nil, err
 	}
 	t.MetaTags, t.fired = rest.Tags(r), meta.Fired
 	return t, nil
@@ -45,19 +44,12 @@ func load(r *store.Record) (*timer, error) {
 func (t *timer) op() (store.Op, error) {
 	kept := t.Timer
 	kept.TimerID, kept.MetaTags = "", nil
-	value, err := json.Marshal(kept)
-	if err != nil {
-		return store.Op{}, fmt.Errorf("write timer %s: %w", t.id, err)
-	}
-	meta, err := json.Marshal(timerMeta{Fired: t.fired})
-	if err != nil {
-		return store.Op{}, fmt.Errorf("write timer %s: %w", t.id, err)
-	}
-	op := store.Op{Action: store.Put, Name: kindTimer + t.id, Value: value, Meta: meta, Tags: rest.Index(t.MetaTags)}
+	op, err := rest.Put("timer "+t.id, kindTimer+t.id, kept, timerMeta{Fired: t.fired})
+	op.Tags = rest.Index(t.MetaTags)
 	if at := t.due(); !at.IsZero() {
 		op.Tags = append(op.Tags, due.At(at))
 	}
-	return op, nil
+	return op, err
 }
 
 // due gives when something is to be done about the timer; zero: never.
@@ -278,11 +270,7 @@ func (a *API) patchTimer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if len(report) > 0 {
-		return rest.JSON(w, http.StatusOK, wire.PatchResult{Report: report})
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return rest.Patched(w, report)
 }
 
 func (a *API) deleteTimer(w http.ResponseWriter, r *http.Request) error {
