@@ -9,7 +9,9 @@ LINTER  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED = 0
 
-.PHONY: build demo test bench lint generate clean
+PKG     ?= ./...
+
+.PHONY: build demo check test bench lint generate clean
 
 build: ## the one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/vitrine
@@ -18,15 +20,20 @@ demo: build ## a clustered IMS, deployed at several sizes and measured
 	$(BIN) characterize catalog/ims-reference/deployment.yaml catalog/ims-reference/workload.yaml \
 		--out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
-test: ## install what the tests need, then run them all under the race detector
+check: build ## the inner loop: vet, lint, and the tests that need neither root nor installed packages
+	$(GO) vet ./...
+	$(MAKE) --no-print-directory lint
+	./.ci/plain $(GO) test ./...
+
+test: ## install what the tests need, then run them under the race detector; PKG=./director/... for a part
 	./.ci/install
-	CGO_ENABLED=1 $(GO) run $(GOTESTSUM) --format pkgname --jsonfile $(TESTLOG) -- -race -timeout 30m ./...
+	CGO_ENABLED=1 $(GO) run $(GOTESTSUM) --format pkgname --jsonfile $(TESTLOG) -- -race -timeout 30m $(PKG)
 
 bench: ## ratios against named peers; BENCH=NAME for one
 	$(GO) run ./bench $(BENCH)
 
-lint:
-	CGO_ENABLED=1 $(GO) run $(LINTER) run ./...
+lint: ## all packages, or PKG
+	CGO_ENABLED=1 $(GO) run $(LINTER) run $(PKG)
 
 generate: ## the published JSON Schemas
 	$(GO) generate ./...

@@ -37,21 +37,28 @@ func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	// A back end is the site's, to be closed, once it was made without an error.
 	if choice.Substrate != "" {
-		if s.function, err = c.Substrate(ctx, choice, c.Parts[choice.Substrate]); err != nil {
+		function, err := c.Substrate(ctx, choice, c.Parts[choice.Substrate])
+		if err != nil {
 			return nil, fmt.Errorf("substrate %s: %w", choice.Substrate, err)
 		}
-		if s.Accelerator, err = substrate.AcceleratorOf(ctx, s.function); err != nil {
+		s.function = function
+		if s.Accelerator, err = substrate.AcceleratorOf(ctx, function); err != nil {
 			return nil, fmt.Errorf("substrate %s: %w", choice.Substrate, err)
 		}
 	}
-	if s.host, err = c.Host(ctx, choice); err != nil {
+	host, err := c.Host(ctx, choice)
+	if err != nil {
 		return nil, fmt.Errorf("the host as a substrate: %w", err)
 	}
+	s.host = host
 	if choice.Fabric != "" {
-		if s.fabric, err = c.Fabric(ctx, choice, c.Parts[choice.Fabric]); err != nil {
+		wiring, err := c.Fabric(ctx, choice, c.Parts[choice.Fabric])
+		if err != nil {
 			return nil, fmt.Errorf("fabric %s: %w", choice.Fabric, err)
 		}
+		s.fabric = wiring
 	}
 	return s, nil
 }

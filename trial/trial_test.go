@@ -119,7 +119,8 @@ func drive(args []string) error {
 	case "crash":
 		return errors.New("generator crashed on purpose")
 	case "hang":
-		select {}
+		signal.Ignore(syscall.SIGTERM)
+		time.Sleep(time.Hour) // a generator that nothing wakes: without cgo, select {} would end it
 	}
 	n := int(t.Rate * t.Duration)
 	r := load.Report{Duration: t.Duration, Scheduled: int64(n), Offered: int64(n), Failed: map[string]int64{}}
