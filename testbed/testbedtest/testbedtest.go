@@ -74,9 +74,10 @@ type suite struct {
 // begin opens a site, at whose end nothing of the run may be left.
 func begin(t *testing.T, h Harness, program string) *suite {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
 	s := &suite{T: t, Harness: h, ctx: ctx, dir: t.TempDir(), program: program}
+	s.site = s.open(h.Choice)
 	t.Cleanup(func() {
-		defer cancel()
 		for range 2 {
 			if err := s.site.Close(ctx); err != nil {
 				t.Errorf("Close: %v", err)
@@ -86,7 +87,6 @@ func begin(t *testing.T, h Harness, program string) *suite {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
 	})
-	s.site = s.open(h.Choice)
 	return s
 }
 
