@@ -1,0 +1,59 @@
+package substratetest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Nobody is the ordinary user and group of Unprivileged.
+const Nobody = 65534
+
+// Unprivileged runs a test of this program again as an ordinary user, for which
+// this user must be root. The parts, which such a user can have everywhere, may
+// not be skipped.
+func Unprivileged(t *testing.T, test string, env []string, parts ...string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "unprivileged-") // others cannot see into t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	own, binary, program := filepath.Join(dir, "own"), filepath.Join(dir, "test"), filepath.Join(dir, "program")
+	err = errors.Join(
+		os.Chmod(dir, 0o755), os.Mkdir(own, 0o700), os.Chown(own, Nobody, Nobody),
+		copyFile("/proc/self/exe", binary), copyFile(Build(t), program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "-test.run=^"+test+"$", "-test.v", "-test.count=1")
+	cmd.Dir = own
+	cmd.Env = append(env, "TMPDIR="+own, "HOME="+own, "PATH="+os.Getenv("PATH"), BuiltAs(program))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: Nobody, Gid: Nobody}, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	t.Logf("as user %d:\n%s", Nobody, out)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, name := range parts {
+		if !strings.Contains(string(out), "--- PASS: "+test+"/"+name+" ") {
+			t.Errorf("%s did not pass", name)
+		}
+	}
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o755)
+}
