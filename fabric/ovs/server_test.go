@@ -24,6 +24,7 @@ import (
 	"vitrine"
 	"vitrine/document"
 	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/mirror/mirrortest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 )
@@ -36,13 +37,13 @@ func TestOVSCarriesTCP(t *testing.T) {
 	p := attach(t, f, "a", "b")
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	var l net.Listener
-	must(t, netns.Do(p[1].path, func() (err error) {
+	mirrortest.Must(t, netns.Do(p[1].NetNS, func() (err error) {
 		l, err = net.Listen("tcp", p[1].Addr.String()+":0")
 		return err
 	}))
 	defer l.Close()
 	const enough = 20 * time.Second
-	must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(enough)))
+	mirrortest.Must(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(enough)))
 	type read struct {
 		sum [sha256.Size]byte
 		err error
@@ -59,14 +60,14 @@ func TestOVSCarriesTCP(t *testing.T) {
 		done <- read{sha256.Sum256(got), err}
 	}()
 	var conn net.Conn
-	must(t, netns.Do(p[0].path, func() (err error) {
+	mirrortest.Must(t, netns.Do(p[0].NetNS, func() (err error) {
 		conn, err = net.DialTimeout("tcp", l.Addr().String(), enough)
 		return err
 	}))
-	must(t, conn.SetDeadline(time.Now().Add(enough)))
+	mirrortest.Must(t, conn.SetDeadline(time.Now().Add(enough)))
 	_, err := conn.Write(want)
-	must(t, err)
-	must(t, conn.Close())
+	mirrortest.Must(t, err)
+	mirrortest.Must(t, conn.Close())
 	if got := <-done; got.err != nil || got.sum != sha256.Sum256(want) {
 		t.Errorf("%d bytes arrived changed, %v", len(want), got.err)
 	}
@@ -77,7 +78,7 @@ func TestOVSCarriesTCP(t *testing.T) {
 func daemons(t *testing.T, run *runstate.Run) map[string][]string {
 	t.Helper()
 	all, err := procfs.AllProcs()
-	must(t, err)
+	mirrortest.Must(t, err)
 	found := make(map[string][]string)
 	for _, p := range all {
 		name := daemonOf(p, folder(run.Root, run.ID))
@@ -85,12 +86,12 @@ func daemons(t *testing.T, run *runstate.Run) map[string][]string {
 			continue
 		}
 		threads, err := procfs.AllThreads(p.PID)
-		must(t, err)
+		mirrortest.Must(t, err)
 		for _, thread := range threads {
 			comm, err := thread.Comm()
-			must(t, err)
+			mirrortest.Must(t, err)
 			status, err := thread.NewStatus()
-			must(t, err)
+			mirrortest.Must(t, err)
 			found[name] = append(found[name], fmt.Sprintf("%s on %v", comm, status.CpusAllowedList))
 		}
 	}
@@ -122,8 +123,8 @@ func TestSwitchPollsByAFXDP(t *testing.T) {
 	cpu := runtime.NumCPU() - 1
 	f := open(t, Config{Ports: PortsAFXDP, CPUs: document.CPUs{cpu}, Rules: RulesFlows})
 	p := attach(t, f, "a", "b")
-	p[1].serve(t)
-	if got := p[0].ask(t, p[1], 100, 64); got != 100 {
+	p[1].Serve(t)
+	if got := p[0].Ask(t, p[1].Place, 100, 64); got != 100 {
 		t.Errorf("%d of 100 were answered", got)
 	}
 	if got := counted(t, f); got["a to b"] != sent(100, 64) {
@@ -164,8 +165,8 @@ func TestOVSOfAKilledRun(t *testing.T) {
 	if n := len(daemons(t, f.config.Run)); n != 2 {
 		t.Errorf("the run that lives has %d daemons", n)
 	}
-	must(t, netns.Delete("vt-"+other+"-fabric"))
-	must(t, runstate.Forget(root, other))
+	mirrortest.Must(t, netns.Delete("vt-"+other+"-fabric"))
+	mirrortest.Must(t, runstate.Forget(root, other))
 }
 
 // TestOVSSaysWhatEndedIt: an error tells of a daemon that has ended.
@@ -173,7 +174,7 @@ func TestOVSSaysWhatEndedIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
 	d := f.server.daemons[1]
-	must(t, d.cmd.Process.Kill())
+	mirrortest.Must(t, d.cmd.Process.Kill())
 	<-d.ended
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -192,27 +193,27 @@ func TestOVSOfTheUser(t *testing.T) {
 	if vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}
-	must(t, err)
+	mirrortest.Must(t, err)
 	c, err := newClient(theirs.socket())
-	must(t, err)
+	mirrortest.Must(t, err)
 	defer func() {
 		if err := theirs.stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}()
-	must(t, theirs.start(t.Context(), path, c))
+	mirrortest.Must(t, theirs.start(t.Context(), path, c))
 	_, err = c.vsctl(t.Context(), "add-br", "theirs", "--", "set", "Bridge", "theirs", "datapath_type=netdev")
-	must(t, err)
+	mirrortest.Must(t, err)
 	before, err := c.vsctl(t.Context(), "show")
-	must(t, err)
+	mirrortest.Must(t, err)
 	interfaces, err := fabrictest.Interfaces(path)
-	must(t, err)
+	mirrortest.Must(t, err)
 
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestOVSFabric$/^user$/^(Reach|DetachAndAttach|CloseLeavesNothing|TwoRuns|MTU|Killed)$")
 	again.Env = append(os.Environ(), userServer+"="+theirs.socket())
 	var out bytes.Buffer
 	again.Stdout, again.Stderr = &out, &out
-	must(t, netns.Do(path, again.Start))
+	mirrortest.Must(t, netns.Do(path, again.Start))
 	if err := again.Wait(); err != nil || strings.Count(out.String(), "--- PASS: TestOVSFabric/user/") != 6 {
 		t.Errorf("the suite: %v\n%s", err, out.String())
 	}
@@ -267,12 +268,12 @@ func TestOVSThatHasEnded(t *testing.T) {
 		if group, err := unix.Getpgid(d.cmd.Process.Pid); err != nil || group == unix.Getpgrp() {
 			t.Errorf("%s is in the process group %d, %v", d.name, group, err)
 		}
-		must(t, d.cmd.Process.Kill())
+		mirrortest.Must(t, d.cmd.Process.Kill())
 		<-d.ended
 	}
-	must(t, f.Detach(t.Context(), "a"))
-	must(t, f.Close(t.Context()))
-	for _, path := range []string{f.Path(), p[0].path, p[1].path} {
+	mirrortest.Must(t, f.Detach(t.Context(), "a"))
+	mirrortest.Must(t, f.Close(t.Context()))
+	for _, path := range []string{f.Path(), p[0].NetNS, p[1].NetNS} {
 		left, err := fabrictest.Interfaces(path)
 		if !errors.Is(err, fs.ErrNotExist) && !slices.Equal(left, []string{"lo"}) {
 			t.Errorf("%s has %q, %v", path, left, err)

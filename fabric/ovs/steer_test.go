@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/fabric/mirror/mirrortest"
 	"vitrine/internal/netns"
 )
 
@@ -17,7 +18,7 @@ import (
 func counted(t *testing.T, f *Fabric) map[string]string {
 	t.Helper()
 	all, err := f.Counters(t.Context())
-	must(t, err)
+	mirrortest.Must(t, err)
 	found := make(map[string]string)
 	for _, c := range all {
 		if c.Packets == 0 && c.Bytes == 0 {
@@ -42,12 +43,12 @@ func TestOVSCountersEqualWhatWasSent(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{Rules: RulesFlows})
 	p := attach(t, f, "a", "b", "c")
-	p[1].serve(t)
-	p[2].serve(t)
+	p[1].Serve(t)
+	p[2].Serve(t)
 	if got := counted(t, f); len(got) != 0 {
 		t.Errorf("nothing was sent, and counted are %q", got)
 	}
-	if got := p[0].ask(t, p[1], 300, 100) + p[0].ask(t, p[2], 200, 1000) + p[2].ask(t, p[1], 50, 18); got != 550 {
+	if got := p[0].Ask(t, p[1].Place, 300, 100) + p[0].Ask(t, p[2].Place, 200, 1000) + p[2].Ask(t, p[1].Place, 50, 18); got != 550 {
 		t.Fatalf("%d of 550 were answered", got)
 	}
 	want := map[string]string{
@@ -60,7 +61,7 @@ func TestOVSCountersEqualWhatWasSent(t *testing.T) {
 	}
 	// Another instance does not disturb what is counted, nor does one's going.
 	attach(t, f, "d")
-	must(t, f.Detach(t.Context(), "c"))
+	mirrortest.Must(t, f.Detach(t.Context(), "c"))
 	maps.DeleteFunc(want, func(pair, _ string) bool { return pair != "a to b" && pair != "b to a" })
 	if got := counted(t, f); !maps.Equal(got, want) {
 		t.Errorf("counted are %q, want %q", got, want)
@@ -80,11 +81,11 @@ func TestOVSCountersOfNormalRules(t *testing.T) {
 // test ends; the function that it gives says how many those were.
 func (p place) reflect(t *testing.T) (count func() int) {
 	t.Helper()
-	must(t, netns.Do(p.path, func() error { // what is not for it, its kernel would send on too
+	mirrortest.Must(t, netns.Do(p.NetNS, func() error { // what is not for it, its kernel would send on too
 		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0)
 	}))
-	fd, index := p.socket(t, 0)
-	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}))
+	fd, index := p.Socket(t, 0)
+	mirrortest.Must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}))
 	done, stop := make(chan int), make(chan struct{})
 	go func() {
 		b, n := make([]byte, 2000), 0
@@ -96,7 +97,7 @@ func (p place) reflect(t *testing.T) (count func() int) {
 			default:
 			}
 			size, from, err := unix.Recvfrom(fd, b, 0)
-			if err != nil || message(b[:size]) == nil || from.(*unix.SockaddrLinklayer).Pkttype != unix.PACKET_HOST {
+			if err != nil || mirrortest.Message(b[:size]) == nil || from.(*unix.SockaddrLinklayer).Pkttype != unix.PACKET_HOST {
 				continue
 			}
 			n++
@@ -129,10 +130,10 @@ func TestOVSChain(t *testing.T) {
 		t.Run(rules, func(t *testing.T) {
 			f := open(t, Config{Rules: rules})
 			p := attach(t, f, "a", "b", "c", "d")
-			p[3].serve(t)
+			p[3].Serve(t)
 			b, c := p[1].reflect(t), p[2].reflect(t)
-			must(t, f.Chain(t.Context(), []string{"a", "c", "b", "d"}))
-			if got := p[0].ask(t, p[3], n, size); got != n {
+			mirrortest.Must(t, f.Chain(t.Context(), []string{"a", "c", "b", "d"}))
+			if got := p[0].Ask(t, p[3].Place, n, size); got != n {
 				t.Errorf("%d of %d were answered", got, n)
 			}
 			want := map[string]string{
@@ -144,8 +145,8 @@ func TestOVSChain(t *testing.T) {
 			if got := counted(t, f); !maps.Equal(got, want) {
 				t.Errorf("counted are %q, want %q", got, want)
 			}
-			must(t, f.Chain(t.Context(), nil))
-			if got := p[0].ask(t, p[3], n, size); got != n {
+			mirrortest.Must(t, f.Chain(t.Context(), nil))
+			if got := p[0].Ask(t, p[3].Place, n, size); got != n {
 				t.Errorf("without the chain %d of %d were answered", got, n)
 			}
 			if b, c := b(), c(); b != n || c != n {
@@ -164,8 +165,8 @@ func TestOVSChainRefuses(t *testing.T) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
-	must(t, f.Chain(t.Context(), []string{"a", "b"}))
-	must(t, f.Detach(t.Context(), "b"))
+	mirrortest.Must(t, f.Chain(t.Context(), []string{"a", "b"}))
+	mirrortest.Must(t, f.Detach(t.Context(), "b"))
 	if c, err := f.Counters(t.Context()); err == nil {
 		t.Errorf("the chain stays without its end: %v", c)
 	}
@@ -180,12 +181,12 @@ func TestOVSMirror(t *testing.T) {
 		t.Run(rules, func(t *testing.T) {
 			f := open(t, Config{Rules: rules})
 			p := attach(t, f, "a", "b", "listener")
-			p[1].serve(t)
-			hear := p[2].hear(t)
+			p[1].Serve(t)
+			hear := p[2].Hear(t)
 			for range 2 { // asking twice is asking once
-				must(t, f.Mirror(t.Context(), "b", "listener"))
+				mirrortest.Must(t, f.Mirror(t.Context(), "b", "listener"))
 			}
-			if got := p[0].ask(t, p[1], n, 64); got != n {
+			if got := p[0].Ask(t, p[1].Place, n, 64); got != n {
 				t.Errorf("%d of %d were answered", got, n)
 			}
 			// The last copy may be on its way: the switch sends copies one by one.
@@ -195,11 +196,11 @@ func TestOVSMirror(t *testing.T) {
 					heard[m] += times
 				}
 			}
-			if !maps.Equal(heard, messages(n)) {
+			if !maps.Equal(heard, mirrortest.Messages(n)) {
 				t.Errorf("heard are %d messages, want %d, each once", len(heard), 2*n)
 			}
-			must(t, f.Detach(t.Context(), "listener"))
-			if got := p[0].ask(t, p[1], n, 64); got != n {
+			mirrortest.Must(t, f.Detach(t.Context(), "listener"))
+			if got := p[0].Ask(t, p[1].Place, n, 64); got != n {
 				t.Errorf("without the listener %d of %d were answered", got, n)
 			}
 			if err := f.Mirror(t.Context(), "b", "listener"); err == nil {

@@ -1,0 +1,154 @@
+// Package mirrortest has instances ask each other numbered questions, and counts
+// which of the questions and answers arrive at another instance.
+package mirrortest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/netns"
+)
+
+const (
+	question = "asking"
+	answer   = "answer"
+
+	messageSize = len(question) + 4 // and a number
+	port        = 5060
+)
+
+// A Place is an instance with the interface eth0.
+type Place struct {
+	NetNS string // path
+	Addr  netip.Addr
+}
+
+// Must fails the test where there is an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Serve answers each question to the place with as many bytes until the test ends.
+func (p Place) Serve(t *testing.T) {
+	t.Helper()
+	var conn *net.UDPConn
+	Must(t, netns.Do(p.NetNS, func() (err error) {
+		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: p.Addr.AsSlice(), Port: port})
+		return err
+	}))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b := make([]byte, 2000)
+		for {
+			n, from, err := conn.ReadFromUDP(b)
+			if err != nil {
+				return
+			}
+			_, _ = conn.WriteToUDP(append([]byte(answer), b[len(question):n]...), from)
+		}
+	}()
+	t.Cleanup(func() { _ = conn.Close(); <-done })
+}
+
+// Ask asks a place that serves n questions of size bytes, one after the other,
+// and gives how many were answered.
+func (p Place) Ask(t *testing.T, of Place, n, size int) (answered int) {
+	t.Helper()
+	var conn *net.UDPConn
+	Must(t, netns.Do(p.NetNS, func() (err error) {
+		conn, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: of.Addr.AsSlice(), Port: port})
+		return err
+	}))
+	defer conn.Close()
+	asked, got := make([]byte, size), make([]byte, 2000)
+	copy(asked, question)
+	for i := range n {
+		binary.BigEndian.PutUint32(asked[len(question):], uint32(i))
+		Must(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
+		_, err := conn.Write(asked)
+		Must(t, err)
+		length, err := conn.Read(got)
+		if err == nil && length == size && binary.BigEndian.Uint32(got[len(answer):]) == uint32(i) {
+			answered++
+		}
+	}
+	return answered
+}
+
+// Socket opens a packet socket at the place's interface.
+func (p Place) Socket(t *testing.T, flags int) (fd, index int) {
+	t.Helper()
+	Must(t, netns.Do(p.NetNS, func() error {
+		link, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		index = link.Index
+		protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, int(protocol)); err != nil {
+			return err
+		}
+		// Room for all: nothing may be lost before it is read.
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: index})
+	}))
+	return fd, index
+}
+
+// Hear begins to listen to all that arrives at the place; the function that it
+// gives says how often each message has arrived since.
+func (p Place) Hear(t *testing.T) func() map[string]int {
+	t.Helper()
+	fd, _ := p.Socket(t, unix.SOCK_NONBLOCK)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return func() map[string]int {
+		heard := make(map[string]int)
+		b := make([]byte, 2000)
+		for {
+			n, _, err := unix.Recvfrom(fd, b, 0)
+			if errors.Is(err, unix.EAGAIN) {
+				return heard
+			}
+			Must(t, err)
+			if m := Message(b[:n]); m != nil {
+				heard[string(m)]++
+			}
+		}
+	}
+}
+
+// Message is the question or answer in a frame; nil: there is none.
+func Message(frame []byte) []byte {
+	const headers = 14 + 20 + 8
+	if len(frame) < headers+messageSize {
+		return nil
+	}
+	if m := frame[headers : headers+messageSize]; bytes.HasPrefix(m, []byte(question)) || bytes.HasPrefix(m, []byte(answer)) {
+		return m
+	}
+	return nil
+}
+
+// Messages are those of n questions and their answers, each once.
+func Messages(n int) map[string]int {
+	all := make(map[string]int)
+	for i := range n {
+		for _, word := range []string{question, answer} {
+			all[string(binary.BigEndian.AppendUint32([]byte(word), uint32(i)))] = 1
+		}
+	}
+	return all
+}
