@@ -15,16 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vitrine/document"
-	"vitrine/fabric"
-	"vitrine/fabric/bridge"
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
 	"vitrine/spec"
-	"vitrine/substrate"
-	"vitrine/substrate/process"
 	"vitrine/testbed"
+	"vitrine/testbed/testbedtest"
 	"vitrine/trial"
 )
 
@@ -144,8 +140,10 @@ func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, results.Close()) }()
+	bed := testbedtest.Local(run)
+	bed.Self = f.vitrine
 	campaign, err := trial.New(trial.Config{
-		Deployment: f.deployment, Workload: f.workload, Testbed: f.testbed(run), CPUs: f.cpus,
+		Deployment: f.deployment, Workload: f.workload, Testbed: bed, CPUs: f.cpus,
 		Generator: func(name string) ([]string, error) { return []string{f.self, name}, nil },
 		Results:   results, Seed: 1, Log: slog.New(slog.DiscardHandler),
 	})
@@ -160,20 +158,6 @@ func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 		return 0, fmt.Errorf("%d trials are invalid: %+v", summary.InvalidTrials, results.Outcomes())
 	}
 	return f.between()
-}
-
-func (f *ims) testbed(run *runstate.Run) testbed.Config {
-	place := func() (substrate.Substrate, error) {
-		return process.New(process.Config{Run: run, Environ: os.Environ(), Network: process.NetworkNamespace})
-	}
-	return testbed.Config{
-		Run: run.ID, Self: f.vitrine,
-		Substrate: func(context.Context, spec.Choice, document.Node) (substrate.Substrate, error) { return place() },
-		Host:      func(context.Context, spec.Choice) (substrate.Substrate, error) { return place() },
-		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
-			return bridge.New(bridge.Config{Run: run})
-		},
-	}
 }
 
 // between reads and removes the file of times: the median over all

@@ -28,9 +28,8 @@ import (
 	"vitrine/measure/packet"
 	"vitrine/result"
 	"vitrine/spec"
-	"vitrine/substrate"
-	"vitrine/substrate/process"
 	"vitrine/testbed"
+	"vitrine/testbed/testbedtest"
 )
 
 // TestMain lets the test binary be what instances run.
@@ -89,28 +88,21 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) testbed() testbed.Config {
-	place := func(context.Context, spec.Choice) (substrate.Substrate, error) {
-		return process.New(process.Config{Run: b.run, Environ: os.Environ()})
+	c := testbedtest.Local(b.run)
+	c.Self = b.self
+	c.Fabric = func(ctx context.Context, o spec.Choice, _ document.Node) (fabric.Fabric, error) {
+		if o.Fabric == "nowhere" {
+			return nil, &vitrine.Unsupported{What: "the fabric nowhere", Missing: "a place"}
+		}
+		inner, err := bridge.New(bridge.Config{Run: b.run})
+		if err != nil || b.links[o.Fabric] == nil {
+			return inner, err
+		}
+		return impair.Wrap(ctx, inner, impair.Config{
+			Links: b.links[o.Fabric], By: impair.Emulator, Seed: 1, Run: b.run, Command: []string{b.self, impair.Verb},
+		})
 	}
-	return testbed.Config{
-		Run: b.run.ID, Host: place,
-		Substrate: func(ctx context.Context, o spec.Choice, _ document.Node) (substrate.Substrate, error) {
-			return place(ctx, o)
-		},
-		Fabric: func(ctx context.Context, o spec.Choice, _ document.Node) (fabric.Fabric, error) {
-			if o.Fabric == "nowhere" {
-				return nil, &vitrine.Unsupported{What: "the fabric nowhere", Missing: "a place"}
-			}
-			inner, err := bridge.New(bridge.Config{Run: b.run})
-			if err != nil || b.links[o.Fabric] == nil {
-				return inner, err
-			}
-			return impair.Wrap(ctx, inner, impair.Config{
-				Links: b.links[o.Fabric], By: impair.Emulator, Seed: 1, Run: b.run, Command: []string{b.self, impair.Verb},
-			})
-		},
-		Self: b.self,
-	}
+	return c
 }
 
 // machines says which substrates have a kernel of their own.

@@ -19,7 +19,8 @@ import (
 	"vitrine/testbed"
 )
 
-// A Config is a campaign to run. Planning needs the first four fields alone.
+// A Config is a campaign to run. New needs the first four fields alone; the
+// others may be set until Run.
 type Config struct {
 	Deployment *spec.Deployment
 	Workload   *spec.Workload
@@ -57,7 +58,8 @@ type Campaign struct {
 // cannot be is a *vitrine.BadInput, what this host's CPUs cannot hold a
 // *vitrine.Unsupported.
 func New(cfg Config) (*Campaign, error) {
-	c := &Campaign{Config: cfg, choices: cfg.Deployment.Servers.Choices(), space: cfg.sizeSpace()}
+	c := &Campaign{Config: cfg, choices: cfg.Deployment.Servers.Choices()}
+	c.space = c.sizeSpace()
 	var err error
 	if c.search, err = c.sizeSearch(c.space); err != nil {
 		return nil, c.located(err)

@@ -64,7 +64,7 @@ func (c *Campaign) plan() (p Plan, err error) {
 }
 
 // located gives an error of the search for sizes the place of the mode.
-func (c *Config) located(err error) error {
+func (c *Campaign) located(err error) error {
 	if bad := (*vitrine.BadInput)(nil); errors.As(err, &bad) {
 		return c.Deployment.BadInput(bad.Found, bad.Want, "mode")
 	}
@@ -82,7 +82,7 @@ type planned struct {
 // place lists the instances of a sizing under one choice of the options, in the
 // order in which components start, each with its CPUs. A sizing that the
 // function's CPUs cannot hold is a *vitrine.Unsupported.
-func (c *Config) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, error) {
+func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, error) {
 	var all []planned
 	var demands []demand
 	for _, comp := range c.Deployment.Order() {
@@ -107,8 +107,8 @@ func (c *Config) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, er
 
 // fits checks the sizing against the CPUs reserved for the function, whatever
 // the options.
-func (c *Config) fits(s vitrine.Sizing) error {
-	for _, choice := range c.Deployment.Servers.Choices() {
+func (c *Campaign) fits(s vitrine.Sizing) error {
+	for _, choice := range c.choices {
 		if _, err := c.place(s, choice); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (c *Campaign) mostSizings() (int, error) {
 
 // sizeSpace is what the deployment's sizings are made of. Its limit is never
 // beyond what the unscalable components leave of the function's CPUs.
-func (c *Config) sizeSpace() size.Space {
+func (c *Campaign) sizeSpace() size.Space {
 	from := c.Deployment.Space()
 	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}, Place: c.fits}
 	for short, count := range from.Counts {
@@ -159,7 +159,7 @@ func (c *Config) sizeSpace() size.Space {
 }
 
 // sizeSearch makes the search that the deployment's mode names.
-func (c *Config) sizeSearch(space size.Space) (size.Search, error) {
+func (c *Campaign) sizeSearch(space size.Space) (size.Search, error) {
 	m := c.Deployment.Mode
 	switch m.Name {
 	case spec.Custom:
@@ -176,7 +176,7 @@ func (c *Config) sizeSearch(space size.Space) (size.Search, error) {
 }
 
 // rateConfig is what the workload says about the rates.
-func (c *Config) rateConfig() rate.Config {
+func (c *Campaign) rateConfig() rate.Config {
 	w := c.Workload
 	return rate.Config{
 		Min: w.Range.Min(), Max: w.Range.Max(), Increase: w.Increase, Duration: w.Duration,
@@ -187,7 +187,7 @@ func (c *Config) rateConfig() rate.Config {
 }
 
 // rateSearch makes the search that the workload names.
-func (c *Config) rateSearch(cfg rate.Config) (rate.Search, error) {
+func (c *Campaign) rateSearch(cfg rate.Config) (rate.Search, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}

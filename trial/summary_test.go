@@ -25,11 +25,11 @@ func TestReasonOfTheChosenSize(t *testing.T) {
 	for _, order := range [][]string{{"process", "docker"}, {"docker", "process"}} {
 		d.Servers.Substrate = order
 		cfg := Config{Deployment: d, Workload: &spec.Workload{}, CPUs: testbed.CPUs{Function: []int{0}}, Seed: 1}
-		search, err := cfg.sizeSearch(cfg.sizeSpace())
-		if err != nil {
+		c := &Campaign{Config: cfg, choices: d.Servers.Choices()}
+		var err error
+		if c.search, err = c.sizeSearch(c.sizeSpace()); err != nil {
 			t.Fatal(err)
 		}
-		c := &Campaign{Config: cfg, choices: d.Servers.Choices(), search: search}
 		for _, choice := range d.Servers.Choices() {
 			capacity := vitrine.Capacity{Rate: 400, Low: 390, High: 410, Censored: vitrine.CensoredNone}
 			if choice.Substrate == "docker" {

@@ -24,16 +24,14 @@ import (
 
 	"vitrine"
 	"vitrine/document"
-	"vitrine/fabric"
-	"vitrine/fabric/bridge"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
 	"vitrine/spec"
 	"vitrine/substrate"
-	"vitrine/substrate/process"
 	"vitrine/testbed"
+	"vitrine/testbed/testbedtest"
 	"vitrine/trial"
 )
 
@@ -252,25 +250,10 @@ func setUp(t *testing.T, function, sizes, params string) *campaign {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.run.Close() })
-	c.config.Testbed = c.testbed()
+	c.config.Testbed = testbedtest.Local(c.run)
+	c.config.Testbed.Parts = c.config.Deployment.Servers.Parts
 	c.config.Observe = func(e trial.Event) { c.events = append(c.events, e) }
 	return c
-}
-
-func (c *campaign) testbed() testbed.Config {
-	place := func(context.Context, spec.Choice) (substrate.Substrate, error) {
-		return process.New(process.Config{Run: c.run, Environ: os.Environ()})
-	}
-	return testbed.Config{
-		Run: c.run.ID, Parts: c.config.Deployment.Servers.Parts,
-		Substrate: func(ctx context.Context, o spec.Choice, _ document.Node) (substrate.Substrate, error) {
-			return place(ctx, o)
-		},
-		Host: place,
-		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
-			return bridge.New(bridge.Config{Run: c.run})
-		},
-	}
 }
 
 func write(t *testing.T, path, text string, mode os.FileMode) {

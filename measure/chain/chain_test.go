@@ -24,9 +24,8 @@ import (
 	"vitrine/reference/forwarder"
 	"vitrine/result"
 	"vitrine/spec"
-	"vitrine/substrate"
-	"vitrine/substrate/process"
 	"vitrine/testbed"
+	"vitrine/testbed/testbedtest"
 )
 
 // TestMain lets the test binary be the forwarder: `... reference forwarder`.
@@ -58,9 +57,6 @@ func config(t *testing.T, s Settings) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := func(context.Context, spec.Choice) (substrate.Substrate, error) {
-		return process.New(process.Config{Run: run, Environ: os.Environ()})
-	}
 	if s.Size == 0 {
 		s.Size, s.Packets, s.Rate, s.Repeat = 64, 100, 1000, 2
 	}
@@ -78,26 +74,20 @@ func config(t *testing.T, s Settings) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{
-		Plan: plan,
-		Stage: measure.Stage{CPUs: cpus, Results: results, Testbed: testbed.Config{
-			Run: run.ID, Self: self, Host: place,
-			Substrate: func(ctx context.Context, c spec.Choice, _ document.Node) (substrate.Substrate, error) {
-				return place(ctx, c)
-			},
-			Fabric: func(ctx context.Context, c spec.Choice, _ document.Node) (fabric.Fabric, error) {
-				switch c.Fabric {
-				case "ovs":
-					return ovs.New(ctx, ovs.Config{Run: run})
-				case "macvlan":
-					return macvlan.New(macvlan.Config{Run: run})
-				case "bridge":
-					return bridge.New(bridge.Config{Run: run})
-				}
-				return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test that has it"}
-			},
-		}},
+	c := Config{Plan: plan, Stage: measure.Stage{CPUs: cpus, Results: results, Testbed: testbedtest.Local(run)}}
+	c.Testbed.Self = self
+	c.Testbed.Fabric = func(ctx context.Context, c spec.Choice, _ document.Node) (fabric.Fabric, error) {
+		switch c.Fabric {
+		case "ovs":
+			return ovs.New(ctx, ovs.Config{Run: run})
+		case "macvlan":
+			return macvlan.New(macvlan.Config{Run: run})
+		case "bridge":
+			return bridge.New(bridge.Config{Run: run})
+		}
+		return nil, &vitrine.Unsupported{What: c.Fabric, Missing: "a test that has it"}
 	}
+	return c
 }
 
 // onlyOVS says whose rules can forward.

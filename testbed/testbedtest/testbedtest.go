@@ -16,8 +16,11 @@ import (
 	"vitrine"
 	"vitrine/document"
 	"vitrine/fabric"
+	"vitrine/fabric/bridge"
+	"vitrine/internal/runstate"
 	"vitrine/spec"
 	"vitrine/substrate"
+	"vitrine/substrate/process"
 	"vitrine/substrate/substratetest"
 	"vitrine/testbed"
 )
@@ -30,15 +33,18 @@ type Harness struct {
 	Left func() ([]string, error)
 }
 
-// Single is a Config with one substrate, one host and one fabric for every choice.
-func Single(run string, place func(ctx context.Context) (substrate.Substrate, error), host func(ctx context.Context) (substrate.Substrate, error), wire func(ctx context.Context) (fabric.Fabric, error)) testbed.Config {
+// Local is a testbed of processes on a bridge, whatever the choice.
+func Local(run *runstate.Run) testbed.Config {
+	place := func() (substrate.Substrate, error) {
+		return process.New(process.Config{Run: run, Environ: os.Environ()})
+	}
 	return testbed.Config{
-		Run: run,
-		Substrate: func(ctx context.Context, _ spec.Choice, _ document.Node) (substrate.Substrate, error) {
-			return place(ctx)
+		Run:       run.ID,
+		Substrate: func(context.Context, spec.Choice, document.Node) (substrate.Substrate, error) { return place() },
+		Host:      func(context.Context, spec.Choice) (substrate.Substrate, error) { return place() },
+		Fabric: func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
+			return bridge.New(bridge.Config{Run: run})
 		},
-		Host:   func(ctx context.Context, _ spec.Choice) (substrate.Substrate, error) { return host(ctx) },
-		Fabric: func(ctx context.Context, _ spec.Choice, _ document.Node) (fabric.Fabric, error) { return wire(ctx) },
 	}
 }
 
