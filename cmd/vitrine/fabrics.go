@@ -30,13 +30,14 @@ type fabricKind struct {
 	check  func(ctx context.Context) []vitrine.Check // nil: every host has it
 	model  string                                    // in the words of draft-ietf-bmwg-containerized-infra
 	chains bool                                      // its rules can forward: fabric.Chainer
+	shared bool                                      // its addresses are the host's, so that instances share its network
 }
 
 // fabrics are all there are. A new one is one entry.
 func fabrics() map[string]fabricKind {
 	return map[string]fabricKind{
-		"loopback": {open: openLoopback, model: loopback.NetworkingModel},
-		"host":     wiring(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check, host.NetworkingModel),
+		"loopback": {open: openLoopback, model: loopback.NetworkingModel, shared: true},
+		"host":     sharing(wiring(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check, host.NetworkingModel)),
 		"direct":   wiring(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check, direct.NetworkingModel),
 		"bridge":   wiring(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check, bridge.NetworkingModel),
 		"macvlan":  wiring(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check, macvlan.NetworkingModel),
@@ -44,7 +45,7 @@ func fabrics() map[string]fabricKind {
 		"ipvlan":   wiring(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check, ipvlan.NetworkingModel),
 		"sriov":    wiring(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, sriov.NetworkingModel),
 		"vxlan":    wiring(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check, vxlan.NetworkingModel),
-		"ovs":      {ovs.Config{}, openOVS, ovs.Check, ovs.NetworkingModel, true},
+		"ovs":      {config: ovs.Config{}, open: openOVS, check: ovs.Check, model: ovs.NetworkingModel, chains: true},
 	}
 }
 
@@ -52,7 +53,7 @@ func fabrics() map[string]fabricKind {
 // fill knows of the run, and what the user's file adds.
 func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check, model string) fabricKind {
 	var none Config
-	return fabricKind{none, func(_ context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
+	return fabricKind{config: none, check: check, model: model, open: func(_ context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
 		var c Config
 		fill(&c, b)
 		if err := part.Decode(&c); err != nil {
@@ -63,7 +64,13 @@ func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill
 			return nil, err
 		}
 		return f, nil
-	}, check, model, false}
+	}}
+}
+
+// sharing is the kind with addresses of the host.
+func sharing(k fabricKind) fabricKind {
+	k.shared = true
+	return k
 }
 
 func openLoopback(_ context.Context, b *backends, _ document.Node) (fabric.Fabric, error) {
@@ -80,13 +87,6 @@ func openOVS(ctx context.Context, b *backends, part document.Node) (fabric.Fabri
 		return nil, err
 	}
 	return f, nil
-}
-
-// ofHost says whether a fabric's addresses are the host's, so that instances
-// have to share its network.
-func ofHost(name string) bool {
-	name = fabricName(name)
-	return name == "loopback" || name == "host"
 }
 
 // chains says whether a fabric's rules can forward.

@@ -67,7 +67,7 @@ func (b *backends) substrate(ctx context.Context, o spec.Choice, part document.N
 		return nil, oneOf("substrate", o.Substrate, substrateNames())
 	}
 	network := process.NetworkAuto
-	if ofHost(o.Fabric) {
+	if fabrics()[fabricName(o.Fabric)].shared {
 		network = process.NetworkHost
 	}
 	p, err := kind.open(ctx, b, network, part)
