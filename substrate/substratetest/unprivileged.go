@@ -34,7 +34,7 @@ func Unprivileged(t *testing.T, test string, env []string, parts ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "-test.run=^"+test+"$", "-test.v", "-test.count=1")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^"+test+"$", "-test.v", "-test.count=1")
 	cmd.Dir = own
 	cmd.Env = append(env, "TMPDIR="+own, "HOME="+own, "PATH="+os.Getenv("PATH"), BuiltAs(program))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: Nobody, Gid: Nobody}, Pdeathsig: syscall.SIGKILL}
