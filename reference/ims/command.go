@@ -1,55 +1,71 @@
 package ims
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
-	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"vitrine"
 )
 
-// A Command is the command line of one component.
+// A Command is the command line of one component, and what every component has
+// beside its own work.
 type Command struct {
 	*pflag.FlagSet
+	Log      *slog.Logger
+	Registry *prometheus.Registry // of the counters that --metrics serves
+	Metrics  netip.AddrPort       // zero: they are not served
 
-	name string
+	name   string
+	stdout io.Writer
+	checks []func() error // of what the flags were given
 }
 
 // NewCommand starts the command line of a component; about says in one line
 // what it is.
-func NewCommand(name, about string, stdout io.Writer) *Command {
+func NewCommand(name, about string, stdout, stderr io.Writer) *Command {
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	flags.SortFlags = false
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {
 		fmt.Fprintf(stdout, "%s\n\nUsage: vitrine reference %s FLAGS\n\n%s", about, name, flags.FlagUsages())
 	}
-	return &Command{FlagSet: flags, name: name}
+	return &Command{
+		FlagSet: flags, Log: slog.New(slog.NewTextHandler(stderr, nil)), Registry: prometheus.NewRegistry(),
+		name: name, stdout: stdout,
+	}
 }
 
-// ErrHelp is returned by Parse after it has printed the help that was asked for.
-var ErrHelp = pflag.ErrHelp
-
-// Parse reads the arguments. The error is ErrHelp or a *vitrine.BadInput.
-func (c *Command) Parse(args []string) error {
-	err := c.FlagSet.Parse(args)
+// Parse reads and checks the arguments. After it has printed the help that was
+// asked for, help is true. The error is a *vitrine.BadInput.
+func (c *Command) Parse(args []string) (help bool, err error) {
+	c.Addr(&c.Metrics, "metrics", false, "serve counters over HTTP at IP:PORT/metrics")
+	err = c.FlagSet.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		return ErrHelp
+		return true, nil
 	case err != nil:
-		return c.Bad(err.Error(), "run with --help to see the flags")
+		return false, c.Bad(err.Error(), "run with --help to see the flags")
 	case c.NArg() > 0:
-		return c.Bad(fmt.Sprintf("argument %q", c.Arg(0)), "only flags are taken")
+		return false, c.Bad(fmt.Sprintf("argument %q", c.Arg(0)), "only flags are taken")
 	}
-	return nil
+	for _, check := range c.checks {
+		if err := check(); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // Bad is the error of a command line that the user must mend.
@@ -57,48 +73,56 @@ func (c *Command) Bad(found, want string) error {
 	return &vitrine.BadInput{File: "vitrine reference " + c.name, Found: found, Want: want}
 }
 
-// Addr reads the address in a flag; a zero one when the flag is empty and need
-// not be given.
-func (c *Command) Addr(flag string, required bool) (netip.AddrPort, error) {
-	text := c.Lookup(flag).Value.String()
-	if text == "" && !required {
-		return netip.AddrPort{}, nil
-	}
-	addr, err := netip.ParseAddrPort(text)
-	if err != nil {
-		return addr, c.Bad(fmt.Sprintf("--%s %q", flag, text), "want IP:PORT, such as 127.0.0.1:5060")
-	}
-	return addr, nil
+// Ready says on standard output that the component serves the address.
+func (c *Command) Ready(at fmt.Stringer) { fmt.Fprintf(c.stdout, "%s: ready on %s\n", c.name, at) }
+
+// Addr declares a flag for an address; it stays zero when the flag is empty and
+// need not be given.
+func (c *Command) Addr(addr *netip.AddrPort, flag string, required bool, usage string) {
+	text := c.String(flag, "", usage)
+	c.checks = append(c.checks, func() (err error) {
+		if *text == "" && !required {
+			return nil
+		}
+		if *addr, err = netip.ParseAddrPort(*text); err != nil {
+			return c.Bad(fmt.Sprintf("--%s %q", flag, *text), "want IP:PORT, such as 127.0.0.1:5060")
+		}
+		return nil
+	})
 }
 
-// Addrs reads the comma-separated addresses in a flag, in their order and
-// without repetition.
-func (c *Command) Addrs(flag string, required bool) ([]netip.AddrPort, error) {
-	text := c.Lookup(flag).Value.String()
-	var addrs []netip.AddrPort
-	seen := map[netip.AddrPort]bool{}
-	for field := range strings.SplitSeq(text, ",") {
-		field = strings.TrimSpace(field)
-		if field == "" {
-			continue
+// Addrs declares a flag for comma-separated addresses, which are kept in their
+// order and without repetition.
+func (c *Command) Addrs(addrs *[]netip.AddrPort, flag string, required bool, usage string) {
+	text := c.String(flag, "", usage)
+	c.checks = append(c.checks, func() error {
+		for field := range strings.SplitSeq(*text, ",") {
+			field = strings.TrimSpace(field)
+			if field == "" {
+				continue
+			}
+			addr, err := netip.ParseAddrPort(field)
+			if err != nil {
+				return c.Bad(fmt.Sprintf("--%s %q", flag, field), "want IP:PORT,IP:PORT,...")
+			}
+			if !slices.Contains(*addrs, addr) {
+				*addrs = append(*addrs, addr)
+			}
 		}
-		addr, err := netip.ParseAddrPort(field)
-		if err != nil {
-			return nil, c.Bad(fmt.Sprintf("--%s %q", flag, field), "want IP:PORT,IP:PORT,...")
+		if required && len(*addrs) == 0 {
+			return c.Bad("--"+flag+" is empty", "want at least one IP:PORT")
 		}
-		if !seen[addr] {
-			seen[addr] = true
-			addrs = append(addrs, addr)
-		}
-	}
-	if required && len(addrs) == 0 {
-		return nil, c.Bad("--"+flag+" is empty", "want at least one IP:PORT")
-	}
-	return addrs, nil
+		return nil
+	})
 }
 
-// Positive checks that the durations and counts in the flags named are above 0.
-func (c *Command) Positive(flags ...string) error {
+// Positive has Parse check that the durations and counts in the flags named are
+// above 0.
+func (c *Command) Positive(flags ...string) {
+	c.checks = append(c.checks, func() error { return c.positive(flags) })
+}
+
+func (c *Command) positive(flags []string) error {
 	for _, name := range flags {
 		f := c.Lookup(name)
 		var ok bool
@@ -118,6 +142,18 @@ func (c *Command) Positive(flags ...string) error {
 	return nil
 }
 
+// Listen opens the TCP address in a flag; nil when addr is zero.
+func Listen(ctx context.Context, flag string, addr netip.AddrPort) (net.Listener, error) {
+	if !addr.IsValid() {
+		return nil, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr.String())
+	if err != nil {
+		return nil, ListenError(flag, addr, err)
+	}
+	return listener, nil
+}
+
 // ListenError names the flag to change when an address could not be bound.
 func ListenError(flag string, addr netip.AddrPort, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -129,39 +165,26 @@ func ListenError(flag string, addr netip.AddrPort, err error) error {
 	return fmt.Errorf("listen on %s (--%s): %w", addr, flag, err)
 }
 
-// Closed says whether a server ended because its socket was closed on purpose.
-func Closed(err error) bool {
-	return err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
-}
-
 // A Cluster is an instance's address among those of all instances of its kind.
 type Cluster struct {
 	Self  netip.AddrPort // zero: alone
 	Peers []netip.AddrPort
 }
 
-// Cluster reads --self and --peers. Without peers the instance is alone.
-func (c *Command) Cluster() (Cluster, error) {
-	self, err := c.Addr("self", false)
-	if err != nil {
-		return Cluster{}, err
-	}
-	peers, err := c.Addrs("peers", false)
-	if err != nil {
-		return Cluster{}, err
-	}
-	switch {
-	case len(peers) == 0 && !self.IsValid():
-		return Cluster{}, nil
-	case len(peers) == 0:
-		return Cluster{}, c.Bad("--self without --peers", "give the addresses of all instances, this one included")
-	case !self.IsValid():
-		return Cluster{}, c.Bad("--peers without --self", "say which of them this instance is")
-	}
-	for _, p := range peers {
-		if p == self {
-			return Cluster{Self: self, Peers: peers}, nil
+// Cluster declares --self and --peers; kind is what the instances are. Without
+// peers the instance is alone.
+func (c *Command) Cluster(of *Cluster, kind string) {
+	c.Addr(&of.Self, "self", false, "address for the other "+kind+", as in --peers: IP:PORT")
+	c.Addrs(&of.Peers, "peers", false, "all "+kind+", this one included: IP:PORT,IP:PORT,...")
+	c.checks = append(c.checks, func() error {
+		switch clustered := len(of.Peers) > 0; {
+		case !clustered && of.Self.IsValid():
+			return c.Bad("--self without --peers", "give the addresses of all instances, this one included")
+		case clustered && !of.Self.IsValid():
+			return c.Bad("--peers without --self", "say which of them this instance is")
+		case clustered && !slices.Contains(of.Peers, of.Self):
+			return c.Bad(fmt.Sprintf("--self %s is not among --peers %s", of.Self, c.Lookup("peers").Value), "give the addresses of all instances, this one included")
 		}
-	}
-	return Cluster{}, c.Bad(fmt.Sprintf("--self %s is not among --peers %s", self, c.Lookup("peers").Value), "give the addresses of all instances, this one included")
+		return nil
+	})
 }

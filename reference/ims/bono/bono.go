@@ -6,14 +6,14 @@ package bono
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/ims"
@@ -25,9 +25,11 @@ import (
 // Run runs a Bono until ctx is done. The error is a *vitrine.BadInput when the
 // arguments are wrong.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c := ims.NewCommand("bono", "Bono is the SIP edge proxy of the reference IMS.", stdout)
-	c.String("listen", "", "address for clients and for requests from Sprout, UDP: IP:PORT")
-	c.String("sprout", "", "all Sprouts: IP:PORT,IP:PORT,...")
+	c := ims.NewCommand("bono", "Bono is the SIP edge proxy of the reference IMS.", stdout, stderr)
+	var listen netip.AddrPort
+	var sprouts []netip.AddrPort
+	c.Addr(&listen, "listen", true, "address for clients and for requests from Sprout, UDP: IP:PORT")
+	c.Addrs(&sprouts, "sprout", true, "all Sprouts: IP:PORT,IP:PORT,...")
 	connections := c.Int("connections", 50, "connections to Sprouts, shared among all of them")
 	refresh := c.Duration("refresh", time.Minute, "mean life of a connection; replaced at random (Poisson)")
 	asideAfter := c.Int("aside-after", 50, "set a Sprout aside once its 503s and timeouts exceed its other answers by so many")
@@ -36,42 +38,22 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	target := c.Duration("target-latency", 100*time.Millisecond, "shed load when messages wait longer in the receive queue")
 	rate := c.Float64("initial-rate", 5000, "requests/s admitted at the start")
 	buffer := c.Int("receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
-	c.String("metrics", "", "serve counters over HTTP at IP:PORT/metrics")
-	switch err := c.Parse(args); {
-	case errors.Is(err, ims.ErrHelp):
-		return nil
-	case err != nil:
+	c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-latency", "initial-rate", "receive-queue")
+	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	listen, err := c.Addr("listen", true)
-	if err != nil {
-		return err
-	}
-	sprouts, err := c.Addrs("sprout", true)
-	if err != nil {
-		return err
-	}
-	metrics, err := c.Addr("metrics", false)
-	if err != nil {
-		return err
-	}
-	if err := c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-latency", "initial-rate", "receive-queue"); err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
 
 	socket, err := sipudp.Listen(listen, *buffer)
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}
-	registry := prometheus.NewRegistry()
-	p := newProxy(socket, log, registry)
+	p := newProxy(socket, c.Log, c.Registry)
 	p.load = overload.New(overload.Config{Target: *target, Initial: *rate, Min: 10, Bucket: 200}, time.Now())
 	p.transactions = sipudp.NewTransactions(*timeout, p.timedOut)
 	p.pool, err = newPool(poolConfig{
 		local: listen.Addr(), sprouts: sprouts, connections: *connections, refresh: *refresh,
 		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer,
-	}, p.fromSprout, log, p.counts.asides)
+	}, p.receive, c.Log, p.counts.asides)
 	if err != nil {
 		socket.Close()
 		return err
@@ -81,12 +63,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	group.Go(func() error { p.transactions.Run(ctx); return nil })
 	group.Go(func() error { return socket.Serve(p.receive, nil) })
 	group.Go(func() error { <-ctx.Done(); return socket.Close() })
-	if err := rest.ServeMetrics(ctx, group, metrics, registry, log); err != nil {
-		group.Go(func() error { return err })
-	} else {
-		fmt.Fprintf(stdout, "bono: ready on %s\n", socket.Local())
-	}
-	return group.Wait()
+	return rest.Wait(ctx, group, c, socket.Local())
 }
 
 // newProxy makes a proxy without its pool, transactions and load monitor.
@@ -109,9 +86,7 @@ type counts struct {
 
 func newCounts(registry *prometheus.Registry) counts {
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "bono_" + name + "_total", Help: help})
-		registry.MustRegister(c)
-		return c
+		return promauto.With(registry).NewCounter(prometheus.CounterOpts{Name: "bono_" + name + "_total", Help: help})
 	}
 	return counts{
 		requests:  counter("requests", "Requests received, without retransmissions."),

@@ -25,9 +25,6 @@ type proxy struct {
 	counts       counts
 }
 
-// fromSprout takes what comes in on a connection to Sprout: answers.
-func (p *proxy) fromSprout(data []byte, a sipudp.Arrival) { p.receive(data, a) }
-
 // receive takes one datagram from a client or from Sprout.
 func (p *proxy) receive(data []byte, a sipudp.Arrival) {
 	msg, err := sipudp.Parse(p.parser, data)

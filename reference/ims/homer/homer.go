@@ -5,12 +5,10 @@ package homer
 import (
 	"context"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,43 +21,23 @@ import (
 // Run runs a Homer until ctx is done. The error is a *vitrine.BadInput when
 // the arguments are wrong.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c := ims.NewCommand("homer", "Homer is the document server of the reference IMS.", stdout)
-	c.String("listen", "", "address, HTTP: IP:PORT")
+	c := ims.NewCommand("homer", "Homer is the document server of the reference IMS.", stdout, stderr)
+	var listen netip.AddrPort
+	c.Addr(&listen, "listen", true, "address, HTTP: IP:PORT")
 	documents := c.Int("documents", 200_000, "documents that are kept at most, beside the default that every user has")
-	c.String("metrics", "", "serve counters over HTTP at IP:PORT/metrics")
-	switch err := c.Parse(args); {
-	case errors.Is(err, ims.ErrHelp):
-		return nil
-	case err != nil:
+	c.Positive("documents")
+	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	listen, err := c.Addr("listen", true)
+	listener, err := ims.Listen(ctx, "listen", listen)
 	if err != nil {
 		return err
 	}
-	metrics, err := c.Addr("metrics", false)
-	if err != nil {
-		return err
-	}
-	if err := c.Positive("documents"); err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen.String())
-	if err != nil {
-		return ims.ListenError("listen", listen, err)
-	}
-	registry := prometheus.NewRegistry()
 	s := newServer(*documents)
-	registry.MustRegister(s.requests)
+	c.Registry.MustRegister(s.requests)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), log) })
-	if err := rest.ServeMetrics(ctx, group, metrics, registry, log); err != nil {
-		group.Go(func() error { return err })
-	} else {
-		fmt.Fprintf(stdout, "homer: ready on %s\n", listener.Addr())
-	}
-	return group.Wait()
+	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), c.Log) })
+	return rest.Wait(ctx, group, c, listener.Addr())
 }
 
 // A server holds the documents that were put; every other user of the domain

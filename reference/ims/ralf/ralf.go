@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -26,25 +25,13 @@ import (
 // Run runs a Ralf until ctx is done. The error is a *vitrine.BadInput when the
 // arguments are wrong.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	c := ims.NewCommand("ralf", "Ralf is the charging function of the reference IMS.", stdout)
-	c.String("listen", "", "address, HTTP: IP:PORT")
+	c := ims.NewCommand("ralf", "Ralf is the charging function of the reference IMS.", stdout, stderr)
+	var listen netip.AddrPort
+	c.Addr(&listen, "listen", true, "address, HTTP: IP:PORT")
 	path := c.String("records", "", "file to append charging data records to, CSV; empty: they are only counted")
-	c.String("metrics", "", "serve counters over HTTP at IP:PORT/metrics")
-	switch err := c.Parse(args); {
-	case errors.Is(err, ims.ErrHelp):
-		return nil
-	case err != nil:
+	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	listen, err := c.Addr("listen", true)
-	if err != nil {
-		return err
-	}
-	metrics, err := c.Addr("metrics", false)
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
 	records := io.Discard
 	if *path != "" {
 		file, err := os.OpenFile(*path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -54,21 +41,15 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		defer func() { err = errors.Join(err, file.Close()) }()
 		records = file
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen.String())
+	listener, err := ims.Listen(ctx, "listen", listen)
 	if err != nil {
-		return ims.ListenError("listen", listen, err)
+		return err
 	}
-	registry := prometheus.NewRegistry()
 	s := newServer(records)
-	registry.MustRegister(s.taken)
+	c.Registry.MustRegister(s.taken)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), log) })
-	if err := rest.ServeMetrics(ctx, group, metrics, registry, log); err != nil {
-		group.Go(func() error { return err })
-	} else {
-		fmt.Fprintf(stdout, "ralf: ready on %s\n", listener.Addr())
-	}
-	return group.Wait()
+	group.Go(func() error { return rest.Serve(ctx, listener, s.handler(), c.Log) })
+	return rest.Wait(ctx, group, c, listener.Addr())
 }
 
 type server struct {

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // ErrConflict is the error of a write whose expected version is not the
@@ -94,9 +95,7 @@ func New(config Config) *Store {
 		s.members = append(s.members, m)
 	}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "replica_" + name + "_total", Help: help})
-		config.Metrics.MustRegister(c)
-		return c
+		return promauto.With(config.Metrics).NewCounter(prometheus.CounterOpts{Name: "replica_" + name + "_total", Help: help})
 	}
 	s.counts = counts{
 		writes:    counter("writes", "Records written through this instance."),
@@ -341,11 +340,3 @@ func (s *Store) Living() int {
 
 // Held is how many records this instance holds itself.
 func (s *Store) Held() int { return s.table.len() }
-
-// Listen opens the address for peers; nil when self is zero.
-func Listen(ctx context.Context, self netip.AddrPort) (net.Listener, error) {
-	if !self.IsValid() {
-		return nil, nil
-	}
-	return new(net.ListenConfig).Listen(ctx, "tcp", self.String())
-}

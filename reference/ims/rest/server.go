@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
@@ -38,18 +36,20 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	return nil
 }
 
-// ServeMetrics serves the counters on addr in group, in the text format of
-// Prometheus at /metrics, unless addr is zero.
-func ServeMetrics(ctx context.Context, group *errgroup.Group, addr netip.AddrPort, registry *prometheus.Registry, log *slog.Logger) error {
-	if !addr.IsValid() {
-		return nil
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr.String())
+// Wait serves the component's counters in group, in the text format of Prometheus
+// at /metrics, and says that it is ready at its address. It returns when the group
+// has ended.
+func Wait(ctx context.Context, group *errgroup.Group, c *ims.Command, at fmt.Stringer) error {
+	metrics, err := ims.Listen(ctx, "metrics", c.Metrics)
 	if err != nil {
-		return ims.ListenError("metrics", addr, err)
+		group.Go(func() error { return err })
+		return group.Wait()
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	group.Go(func() error { return Serve(ctx, listener, mux, log) })
-	return nil
+	if metrics != nil {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{}))
+		group.Go(func() error { return Serve(ctx, metrics, mux, c.Log) })
+	}
+	c.Ready(at)
+	return group.Wait()
 }

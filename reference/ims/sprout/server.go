@@ -9,6 +9,7 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/replica"
@@ -180,15 +181,14 @@ type counts struct {
 }
 
 func newCounts(registry *prometheus.Registry) counts {
+	register := promauto.With(registry)
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "sprout_" + name + "_total", Help: help})
-		registry.MustRegister(c)
-		return c
+		return register.NewCounter(prometheus.CounterOpts{Name: "sprout_" + name + "_total", Help: help})
 	}
-	c := counts{
-		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sprout_requests_total", Help: "Requests received, without retransmissions."}, []string{"method"}),
-		registered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sprout_registrations_total", Help: "Registrations carried out, by kind."}, []string{"kind"}),
-		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
+	return counts{
+		requests:   register.NewCounterVec(prometheus.CounterOpts{Name: "sprout_requests_total", Help: "Requests received, without retransmissions."}, []string{"method"}),
+		registered: register.NewCounterVec(prometheus.CounterOpts{Name: "sprout_registrations_total", Help: "Registrations carried out, by kind."}, []string{"kind"}),
+		waited: register.NewHistogram(prometheus.HistogramOpts{
 			Name: "sprout_queue_seconds", Help: "From the kernel's receive queue to a worker.",
 			Buckets: []float64{.001, .005, .01, .02, .05, .1, .2, .5, 1},
 		}),
@@ -206,6 +206,4 @@ func newCounts(registry *prometheus.Registry) counts {
 		homerFailed:   counter("homer_failed", "Telephony settings that could not be fetched."),
 		unchargeable:  counter("charging_lost", "Charging records that were lost."),
 	}
-	registry.MustRegister(c.requests, c.registered, c.waited)
-	return c
 }

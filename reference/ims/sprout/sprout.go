@@ -4,8 +4,6 @@ package sprout
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -25,7 +23,7 @@ import (
 
 // A config is Sprout's command line.
 type config struct {
-	listen, metrics        netip.AddrPort
+	listen                 netip.AddrPort
 	homestead, homer, ralf []netip.AddrPort
 	cluster                ims.Cluster
 	homesteadConnections   int
@@ -39,15 +37,13 @@ type config struct {
 	buffer                 int
 }
 
-func parse(args []string, stdout io.Writer) (config, error) {
-	var k config
-	c := ims.NewCommand("sprout", "Sprout is the registrar and router of the reference IMS.", stdout)
-	c.String("listen", "", "address for Bono, SIP over UDP: IP:PORT")
-	c.String("homestead", "", "all Homesteads: IP:PORT,IP:PORT,...")
-	c.String("homer", "", "Homer: IP:PORT; empty: nobody has telephony settings")
-	c.String("ralf", "", "Ralf: IP:PORT; empty: nothing is charged")
-	c.String("self", "", "address for the other Sprouts, as in --peers: IP:PORT")
-	c.String("peers", "", "all Sprouts, this one included: IP:PORT,IP:PORT,...")
+// flags declares the command line.
+func (k *config) flags(c *ims.Command) {
+	c.Addr(&k.listen, "listen", true, "address for Bono, SIP over UDP: IP:PORT")
+	c.Addrs(&k.homestead, "homestead", true, "all Homesteads: IP:PORT,IP:PORT,...")
+	c.Addrs(&k.homer, "homer", false, "Homer: IP:PORT; empty: nobody has telephony settings")
+	c.Addrs(&k.ralf, "ralf", false, "Ralf: IP:PORT; empty: nothing is charged")
+	c.Cluster(&k.cluster, "Sprouts")
 	c.IntVar(&k.copies, "copies", 2, "copies of each registration, challenge and timer")
 	c.DurationVar(&k.peerTimeout, "peer-timeout", 500*time.Millisecond, "how long another Sprout's answer may take")
 	c.IntVar(&k.homesteadConnections, "homestead-connections", 50, "connections kept to each Homestead")
@@ -59,40 +55,22 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	c.DurationVar(&k.maxExpires, "max-expires", 10*time.Minute, "longest registration or subscription granted")
 	c.DurationVar(&k.timeout, "timeout", 5*time.Second, "answer 408 when a client has not answered")
 	c.IntVar(&k.buffer, "receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
-	c.String("metrics", "", "serve counters over HTTP at IP:PORT/metrics")
-	if err := c.Parse(args); err != nil {
-		return k, err
-	}
-	var errs [6]error
-	k.listen, errs[0] = c.Addr("listen", true)
-	k.homestead, errs[1] = c.Addrs("homestead", true)
-	k.homer, errs[2] = c.Addrs("homer", false)
-	k.ralf, errs[3] = c.Addrs("ralf", false)
-	k.cluster, errs[4] = c.Cluster()
-	k.metrics, errs[5] = c.Addr("metrics", false)
-	for _, err := range errs {
-		if err != nil {
-			return k, err
-		}
-	}
-	return k, c.Positive("copies", "peer-timeout", "homestead-connections", "homestead-timeout", "workers", "queue",
+	c.Positive("copies", "peer-timeout", "homestead-connections", "homestead-timeout", "workers", "queue",
 		"target-latency", "initial-rate", "max-expires", "timeout", "receive-queue")
 }
 
 // Run runs a Sprout until ctx is done. The error is a *vitrine.BadInput when
 // the arguments are wrong.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	k, err := parse(args, stdout)
-	switch {
-	case errors.Is(err, ims.ErrHelp):
-		return nil
-	case err != nil:
+	c := ims.NewCommand("sprout", "Sprout is the registrar and router of the reference IMS.", stdout, stderr)
+	var k config
+	k.flags(c)
+	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
-	peers, err := replica.Listen(ctx, k.cluster.Self)
+	peers, err := ims.Listen(ctx, "self", k.cluster.Self)
 	if err != nil {
-		return ims.ListenError("self", k.cluster.Self, err)
+		return err
 	}
 	if peers != nil {
 		defer peers.Close()
@@ -101,9 +79,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return ims.ListenError("listen", k.listen, err)
 	}
-	registry := prometheus.NewRegistry()
-	s := newServer(k, socket, log, registry)
-	return s.run(ctx, k, peers, registry, stdout)
+	s := newServer(k, socket, c.Log, c.Registry)
+	return s.run(ctx, k, peers, c)
 }
 
 func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Registry) *server {
@@ -136,7 +113,7 @@ func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prom
 	return s
 }
 
-func (s *server) run(ctx context.Context, k config, peers net.Listener, registry *prometheus.Registry, stdout io.Writer) error {
+func (s *server) run(ctx context.Context, k config, peers net.Listener, c *ims.Command) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.store.Run(ctx, peers) })
 	group.Go(func() error { s.transactions.Run(ctx); return nil })
@@ -150,12 +127,7 @@ func (s *server) run(ctx context.Context, k config, peers net.Listener, registry
 	}
 	group.Go(func() error { return s.socket.Serve(s.receive, nil) })
 	group.Go(func() error { <-ctx.Done(); return s.socket.Close() })
-	if err := rest.ServeMetrics(ctx, group, k.metrics, registry, s.log); err != nil {
-		group.Go(func() error { return err })
-	} else {
-		fmt.Fprintf(stdout, "sprout: ready on %s\n", s.socket.Local())
-	}
-	err := group.Wait()
+	err := rest.Wait(ctx, group, c, s.socket.Local())
 	s.home.Close()
 	for _, c := range []*rest.Client{s.homer, s.ralf} {
 		if c != nil {
