@@ -51,6 +51,17 @@ func wrap(run *runstate.Run, c Config, inner fabric.Fabric, err error) (*Fabric,
 	return Wrap(context.Background(), inner, c)
 }
 
+// opened skips the test where the host cannot have the fabric.
+func opened(t *testing.T, err error) {
+	t.Helper()
+	if vitrine.IsUnsupported(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func onBridge(run *runstate.Run, c Config) (*Fabric, error) {
 	b, err := bridge.New(bridge.Config{Run: run})
 	return wrap(run, c, b, err)
@@ -96,9 +107,7 @@ func TestImpairFabrics(t *testing.T) {
 			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 			inner, err := open(run)
 			f, err := wrap(run, Config{Link: Link{Delay: 10 * time.Millisecond}, By: Emulator}, inner, err)
-			if err != nil {
-				t.Fatal(err)
-			}
+			opened(t, err)
 			b := fabrictest.NewBench(t, f, run)
 			one, two := b.Attach("generator"), b.Attach("sprout-1")
 			for range 2 { // once both know each other's link-layer address
@@ -134,9 +143,7 @@ func TestImpairStays(t *testing.T) {
 			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 			inner, err := direct.New(direct.Config{Run: run})
 			f, err := wrap(run, c, inner, err)
-			if err != nil {
-				t.Fatal(err)
-			}
+			opened(t, err)
 			b := fabrictest.NewBench(t, f, run)
 			generator, sprout := b.Attach("generator"), fabrictest.Place(t, run.ID, "sprout-1")
 			for range 2 {
@@ -196,9 +203,7 @@ func cuts(t *testing.T, path, name string) (most uint32) {
 func TestImpairNeedsInterfaces(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, loopback.New(loopback.Config{Run: run}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened(t, err)
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsUnsupported(err) {
 		t.Errorf("loopback: %v, want it not to be supported", err)
 	}
@@ -279,6 +284,7 @@ func asleep(t *testing.T, namespace, argument string) (pid int) {
 func TestImpairKilled(t *testing.T) {
 	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
+			opened(t, netns.Possible())
 			root := t.TempDir() + "/runs"
 			run, kill := fabrictest.Killable(t, "bridge", root, "")
 			t.Cleanup(func() {
@@ -379,9 +385,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 func TestImpairGone(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened(t, err)
 	b := fabrictest.NewBench(t, f, run)
 	b.Attach("sprout-1")
 	err = netns.Do(netns.Path(middle(run.ID)), func() error {

@@ -238,23 +238,26 @@ func TestOVSMissing(t *testing.T) {
 
 func TestOVSRefuses(t *testing.T) {
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	if c := Check(t.Context()); c[0].OK == (c[0].Missing != "") {
+		t.Errorf("doctor: %+v", c)
+	}
 	for _, c := range []Config{
 		{Datapath: "fast"}, {Rules: "x"}, {Ports: "dpdk"},
 		{Ports: PortsAFXDP}, {Ports: PortsAFXDP, CPUs: document.CPUs{0}, Datapath: DatapathKernel},
 		{Server: "/nowhere/db.sock"}, {Server: "/", CPUs: document.CPUs{0}}, {Server: "/", Ports: PortsAFXDP},
-		{CPUs: document.CPUs{8000}},
+		{CPUs: document.CPUs{8000}}, // found when the switch is started
 	} {
 		c.Run = run
 		f, err := New(t.Context(), c)
 		if err == nil {
 			_ = f.Close(context.Background())
 		}
+		if slices.Contains(c.CPUs, 8000) && vitrine.IsUnsupported(err) {
+			t.Skip(err)
+		}
 		if !vitrine.IsBadInput(err) {
 			t.Errorf("%+v: %v", c, err)
 		}
-	}
-	if c := Check(t.Context()); c[0].OK == (c[0].Missing != "") {
-		t.Errorf("doctor: %+v", c)
 	}
 }
 

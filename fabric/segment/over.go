@@ -32,17 +32,19 @@ type Over struct {
 
 // NewOver makes a segment of interfaces over a parent. One that the user has
 // named is looked for on the host: in the calling thread's network namespace.
-// When it is absent, down or in a bridge, that is a *vitrine.BadInput.
+// When it is absent, down or in a bridge, that is a *vitrine.BadInput, on any host.
 //
 // The kernel says that it lacks the interfaces when the first one is made, by
-// which time a run would have deployed; so that is tried first.
+// which time a run would have deployed; so that is tried here.
 func NewOver(config Config, over *Over) (*Segment, error) {
-	err := Try(config.Kind, &Over{Link: over.Link})
-	if err == nil {
-		err = over.openHost(&config)
+	if err := (&Segment{Config: config}).resolve(); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	if err := over.openHost(&config); err != nil {
 		return nil, fmt.Errorf("making the %s fabric: %w", config.Name, err)
+	}
+	if err := Try(config.Kind, &Over{Link: over.Link}); err != nil {
+		return nil, errors.Join(fmt.Errorf("making the %s fabric: %w", config.Name, err), over.Unmake(nil))
 	}
 	s, err := New(config, over)
 	if err != nil {

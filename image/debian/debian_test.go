@@ -27,6 +27,19 @@ func builder(t *testing.T) Builder {
 	return Builder{Cache: cache, Environ: os.Environ()}
 }
 
+// debugfs lists or shows what a disk holds, by the tool of its file system.
+func debugfs(t *testing.T, disk, request string) string {
+	t.Helper()
+	if _, err := exec.LookPath("debugfs"); err != nil {
+		t.Skip(&vitrine.Unsupported{What: "reading a guest's disk", Missing: "the program debugfs", Do: "install e2fsprogs"})
+	}
+	out, err := exec.CommandContext(t.Context(), "debugfs", "-R", request, disk).CombinedOutput()
+	if err != nil {
+		t.Errorf("reading %s: %v\n%s", disk, err, out)
+	}
+	return string(out)
+}
+
 func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 	b := builder(t)
 	base, err := b.Base(t.Context(), Options{})
@@ -48,10 +61,8 @@ func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 	if !strings.Contains(base.Version, "cloud") {
 		t.Errorf("the kernel is %s", base.Version)
 	}
-	// What the disk holds, by the tool of its file system.
-	out, err := exec.CommandContext(t.Context(), "debugfs", "-R", "ls -p /lib/modules", base.Disk).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "/"+base.Version+"/") {
-		t.Errorf("no modules of %s on the disk: %v\n%s", base.Version, err, out)
+	if out := debugfs(t, base.Disk, "ls -p /lib/modules"); !strings.Contains(out, "/"+base.Version+"/") {
+		t.Errorf("no modules of %s on the disk:\n%s", base.Version, out)
 	}
 }
 
@@ -125,9 +136,9 @@ func TestQemuGuestBaseWithPackages(t *testing.T) {
 		t.Errorf("the cache has %+v, %v", found, built)
 	}
 	for disk, want := range map[string]bool{base.Disk: true, least.Disk: false} {
-		out, err := exec.CommandContext(t.Context(), "debugfs", "-R", "stat /bin/nc.openbsd", disk).CombinedOutput()
-		if got := strings.Contains(string(out), "Type: regular"); err != nil || got != want {
-			t.Errorf("%s has the package's program: %v, %v\n%s", disk, got, err, out)
+		out := debugfs(t, disk, "stat /bin/nc.openbsd")
+		if got := strings.Contains(out, "Type: regular"); got != want {
+			t.Errorf("%s has the package's program: %v\n%s", disk, got, out)
 		}
 	}
 }

@@ -2,12 +2,14 @@ package cpu
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/thread"
 )
 
 // This test's program is also what it measures.
@@ -60,16 +63,38 @@ func work(what func()) {
 	_, _ = os.Stdout.WriteString(strconv.FormatInt(used.Nano(), 10))
 }
 
-// spend runs this program on the last CPU and gives the CPU time it took; ns.
-func spend(t *testing.T, kind string, ns int64) float64 {
+// program is this program, which does what the environment says.
+func program(environ ...string) *exec.Cmd {
+	c := exec.Command(os.Args[0])
+	c.Env = append(append(os.Environ(), environ...), "GODEBUG=asyncpreemptoff=1")
+	return c
+}
+
+// startOnLast starts a program that runs on the last CPU alone.
+func startOnLast(t *testing.T, c *exec.Cmd) {
 	t.Helper()
-	c := exec.Command("taskset", "-c", strconv.Itoa(runtime.NumCPU()-1), os.Args[0])
-	c.Env = append(os.Environ(), "CPU_TEST_WORK="+kind, "CPU_TEST_NS="+strconv.FormatInt(ns, 10), "GODEBUG=asyncpreemptoff=1")
-	out, err := c.Output()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	back, err := thread.Keep(runtime.NumCPU() - 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, err := strconv.ParseFloat(string(out), 64)
+	if err := errors.Join(c.Start(), back()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spend runs this program on the last CPU and gives the CPU time it took; ns.
+func spend(t *testing.T, kind string, ns int64) float64 {
+	t.Helper()
+	c := program("CPU_TEST_WORK="+kind, "CPU_TEST_NS="+strconv.FormatInt(ns, 10))
+	var out strings.Builder
+	c.Stdout = &out
+	startOnLast(t, c)
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	used, err := strconv.ParseFloat(out.String(), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +182,7 @@ func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 // What a soaker does not get done is what others took.
 func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "soaked")
-	last := runtime.NumCPU() - 1
-	c := exec.Command("taskset", "-c", strconv.Itoa(last), os.Args[0])
-	c.Env = append(os.Environ(), "CPU_TEST_WORK=soak", "CPU_TEST_FILE="+file, "GODEBUG=asyncpreemptoff=1")
+	c := program("CPU_TEST_WORK=soak", "CPU_TEST_FILE="+file)
 	stop, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -168,9 +191,7 @@ func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	startOnLast(t, c)
 	if _, err := ready.Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}

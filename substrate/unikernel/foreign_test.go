@@ -15,6 +15,7 @@ import (
 // kernelOf assembles testdata/hello.S.
 func kernelOf(t *testing.T, options ...string) string {
 	t.Helper()
+	needs(t, "gcc")
 	file := filepath.Join(t.TempDir(), "kernel")
 	args := append([]string{"-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000,--build-id=none,-z,max-page-size=4096", "-o", file, "testdata/hello.S"}, options...)
 	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {

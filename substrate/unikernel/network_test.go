@@ -157,6 +157,7 @@ func built(t *testing.T, description string) image.Image {
 }
 
 func TestUnikernelRunsRedis(t *testing.T) {
+	needs(t, "redis-server")
 	img := built(t, `
 name: redis
 command: [redis-server, /etc/redis/test.conf]
@@ -205,6 +206,7 @@ ports: {resp: 6379}
 }
 
 func TestUnikernelRunsHTTPServer(t *testing.T) {
+	needs(t, "busybox")
 	img := built(t, `
 name: web
 command: [busybox, httpd, -f, -p, "80", -c, /etc/httpd.conf, -h, /www]

@@ -3,6 +3,7 @@ package unikernel
 import (
 	"log/slog"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -30,6 +31,14 @@ func config(t *testing.T, run *runstate.Run) Config {
 func TestUnikernelSubstrate(t *testing.T) {
 	kernel(t)
 	substratetest.Run(t, open)
+}
+
+// needs skips the test where a program is missing.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip(&vitrine.Unsupported{What: "a unikernel for this test", Missing: "the program " + program, Do: "run .ci/install"})
+	}
 }
 
 // kernel sees to it that the kernel is in the cache that tests share: the time
