@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/invopop/jsonschema"
 
-	"vitrine"
 	"vitrine/document"
 )
 
@@ -122,82 +120,6 @@ func part(of any, description string) *jsonschema.Schema {
 	}
 	s := document.SchemaOf(of)
 	s.Description = description
-	return s
-}
-
-// reflectFile is the schema of a file of this package.
-func reflectFile(of any, title string, comments map[string]string) *jsonschema.Schema {
-	return refined(document.FileSchema(of, title, comments, formats()...))
-}
-
-// reflectProfile is the schema of what vitrine.ParseProfile reads.
-func reflectProfile(comments map[string]string) *jsonschema.Schema {
-	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments}
-	s := r.Reflect(vitrine.Profile{})
-	s.Title = "Vitrine profile"
-	version, _ := s.Properties.Get("profile")
-	version.Const = vitrine.ProfileVersion
-	return s
-}
-
-// refined adds to the deployment's schema what tags cannot say.
-func refined(s *jsonschema.Schema) *jsonschema.Schema {
-	component := s.Definitions["Component"]
-	if component == nil {
-		return s
-	}
-	component.AnyOf = required("command", "image")
-	ports, _ := component.Properties.Get("ports")
-	keyed(ports, "name", &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "65535"})
-	environment, _ := component.Properties.Get("environment")
-	keyed(environment, "environment-name", document.Strings{}.JSONSchema().AdditionalProperties)
-	s.Definitions["Dependency"].DependentRequired = map[string][]string{"as": {"port"}, "port": {"as"}}
-	s.Definitions["Ready"].OneOf = required("tcp", "sip", "http", "command")
-	s.Definitions["Servers"].AdditionalProperties = &jsonschema.Schema{Type: "object"}
-	one := uint64(1)
-	s.Definitions["Limit"].MinProperties = &one
-
-	mode := s.Definitions["Mode"]
-	custom := only(mode, Custom, "sizes")
-	custom.Required = []string{"sizes"}
-	exhaustive := only(mode, Exhaustive, "limit", "flavors")
-	exhaustive.Required = []string{"limit"}
-	directed := only(mode, Directed, "limit", "reach", "scaling", "scale_on", "flavors")
-	directed.AnyOf = required("limit", "reach")
-	model := only(mode, Model, "limit", "reach", "objective", "flavors")
-	model.Required = []string{"limit"}
-	mode.AllOf = []*jsonschema.Schema{
-		when("name", Custom, custom), when("name", Exhaustive, exhaustive), when("name", Directed, directed), when("name", Model, model),
-	}
-	return s
-}
-
-// required are schemas that want one field each.
-func required(fields ...string) (all []*jsonschema.Schema) {
-	for _, f := range fields {
-		all = append(all, &jsonschema.Schema{Required: []string{f}})
-	}
-	return all
-}
-
-// keyed makes s a mapping from text of the format to values.
-func keyed(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
-	for _, f := range append(document.Formats(), formats()...) {
-		if f.Name == format {
-			s.PatternProperties = map[string]*jsonschema.Schema{f.Pattern: values}
-		}
-	}
-	s.AdditionalProperties = jsonschema.FalseSchema
-}
-
-// only refuses the mode's fields that do not belong to the mode called name.
-func only(mode *jsonschema.Schema, name string, fields ...string) *jsonschema.Schema {
-	s := &jsonschema.Schema{Properties: jsonschema.NewProperties(), Description: fmt.Sprintf("%s takes %s", name, strings.Join(fields, ", "))}
-	for p := mode.Properties.Oldest(); p != nil; p = p.Next() {
-		if p.Key != "name" && !slices.Contains(fields, p.Key) {
-			s.Properties.Set(p.Key, jsonschema.FalseSchema)
-		}
-	}
 	return s
 }
 

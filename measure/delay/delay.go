@@ -61,19 +61,6 @@ type Report struct {
 	Lateness Distribution `json:"lateness"` // behind the least delay of all arrivals, those outside of the cut too
 }
 
-// LossRatio is the share of packets that were lost.
-func (r Report) LossRatio() float64 { return share(r.Lost, r.Sent) }
-
-// ReorderedRatio is the share of received packets that were reordered.
-func (r Report) ReorderedRatio() float64 { return share(r.Reordered, r.Received) }
-
-func share(part, whole int) float64 {
-	if whole == 0 {
-		return 0
-	}
-	return float64(part) / float64(whole)
-}
-
 // Analyze reports on a stream of so many sent packets, from those that arrived,
 // in the order of arrival. Sequence numbers of packets that were never sent are
 // left out.
@@ -190,10 +177,7 @@ func above(values []float64) []float64 {
 	return out
 }
 
-// Describe describes durations in nanoseconds.
-func Describe(ns []float64) Distribution { return describe(slices.Clone(ns)) }
-
-// describe sorts the values.
+// describe describes durations in nanoseconds, which it sorts.
 func describe(ns []float64) Distribution {
 	if len(ns) == 0 {
 		return Distribution{}

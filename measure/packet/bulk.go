@@ -89,9 +89,6 @@ func bulkUnsupported(err error) error {
 	return err
 }
 
-// MAC is the interface's address.
-func (b *Bulk) MAC() net.HardwareAddr { return b.port.HardwareAddr }
-
 // Close unloads the program.
 func (b *Bulk) Close() (err error) {
 	if b.counter != nil {

@@ -31,7 +31,6 @@ const (
 	offIP        = 14
 	offFragment  = offIP + 6
 	offProtocol  = offIP + 9
-	offChecksum  = offIP + 10
 	offSource    = offIP + 12
 	offDest      = offIP + 16
 	offUDP       = offIP + 20

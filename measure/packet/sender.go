@@ -144,9 +144,6 @@ func packetSocketError(err error) error {
 // MAC is the interface's address.
 func (s *Sender) MAC() net.HardwareAddr { return s.mac }
 
-// MTU is the interface's; a frame may have 14 bytes more.
-func (s *Sender) MTU() int { return s.mtu }
-
 // Close closes the socket.
 func (s *Sender) Close() error {
 	if err := unix.Close(s.fd); err != nil {
@@ -454,27 +451,4 @@ func percentiles(errors []int64) ScheduleErrors {
 	slices.Sort(errors)
 	at := func(share float64) int64 { return errors[min(int(share*float64(len(errors))), len(errors)-1)] }
 	return ScheduleErrors{P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999), Max: errors[len(errors)-1]}
-}
-
-// Local is the first IPv4 address of the interface.
-func (s *Sender) Local() (netip.Addr, error) {
-	var found netip.Addr
-	err := netns.Do(s.config.NetNS, func() error {
-		link, err := net.InterfaceByName(s.config.Interface)
-		if err != nil {
-			return err
-		}
-		addrs, err := link.Addrs()
-		if err != nil {
-			return err
-		}
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-				found = p.Addr()
-				return nil
-			}
-		}
-		return &vitrine.BadInput{File: "interface", Found: s.config.Interface + " has no IPv4 address", Want: "give it one with ip address add"}
-	})
-	return found, err
 }

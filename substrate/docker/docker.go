@@ -110,10 +110,6 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	}, nil
 }
 
-// Namespaces says whether instances have network namespaces of their own; a
-// fabric must suit that.
-func (s *Substrate) Namespaces() bool { return s.namespaces }
-
 // Create makes the instance's sandbox, of which the network namespace has
 // nothing but lo, and sees to it that the instance's image is there. An image
 // that is neither local nor to be pulled is a *vitrine.BadInput.

@@ -89,10 +89,6 @@ func New(config Config) (*Substrate, error) {
 	return s, nil
 }
 
-// Namespaces says whether instances have network namespaces of their own; a
-// fabric must suit that.
-func (s *Substrate) Namespaces() bool { return s.namespaces }
-
 // namePattern keeps names fit for files, groups and namespaces.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 

@@ -123,9 +123,6 @@ func New(config Config) (*Substrate, error) {
 	return &Substrate{config: config, places: places}, nil
 }
 
-// Namespaces says that instances have network namespaces of their own.
-func (s *Substrate) Namespaces() bool { return true }
-
 // OwnKernel is true: each instance is a machine.
 func (s *Substrate) OwnKernel() bool { return true }
 

@@ -112,9 +112,6 @@ func New(config Config) (*Substrate, error) {
 	return &Substrate{config: config, places: places}, nil
 }
 
-// Namespaces says that instances have network namespaces of their own.
-func (s *Substrate) Namespaces() bool { return true }
-
 // namePattern keeps names fit for files, namespaces and a machine's own name.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,60}$`)
 
