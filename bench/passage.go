@@ -220,14 +220,14 @@ func proxied(sent []message, first, again []arrival) error {
 
 // viaPort is the port of a Via, of which 5060 may be left out.
 func viaPort(via string) int {
-	_, port, ok := sip.SentBy([]byte(via))
+	hop, ok := sip.ParseViaHop([]byte(via))
 	switch {
 	case !ok:
 		return 0
-	case port == 0:
+	case hop.Port == 0:
 		return devicePort
 	}
-	return int(port)
+	return int(hop.Port)
 }
 
 // responses are the answers of the instances to what arrived there.

@@ -39,7 +39,7 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 	}
 	b = sip.AppendEnd(b, nil)
 	to := sip.ReplyTo(m, p.in.From)
-	if s.stamp.ty != noType && s.via.oc != nil {
+	if s.stamp.ty != noType && s.via.OC != nil {
 		b = p.withFeedback(b, p.rules.types[s.stamp.ty].Gate)
 	}
 	return p.reply(b, to)
@@ -51,14 +51,14 @@ func (p *Proxy) withFeedback(answer []byte, gate *overload.Gate) []byte {
 	if _, err := m.Parse(answer); err != nil {
 		return answer
 	}
-	v, ok := parseVia(m.Via)
+	v, ok := sip.ParseViaHop(m.Via)
 	if !ok || !wantsFeedback(&v, gate) {
 		return answer
 	}
 	at := cap(answer) - cap(m.Via)
 	answer = p.built(answer)
 	b := appendFeedback(append(p.build(), answer[:at]...), &v, gate)
-	return append(b, answer[at+len(v.text):]...)
+	return append(b, answer[at+len(v.Text):]...)
 }
 
 // retryAfter is what a client is told to wait after a 503; whole seconds.
@@ -94,7 +94,7 @@ func (p *Proxy) malformed(err error) bool {
 	if !head.Salvage(p.in.Data) || string(head.Method) == "ACK" {
 		return p.drop(noType, meter.Malformed)
 	}
-	v, ok := parseVia(head.Via)
+	v, ok := sip.ParseViaHop(head.Via)
 	if !ok {
 		return p.drop(noType, meter.Malformed)
 	}

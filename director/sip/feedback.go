@@ -1,7 +1,6 @@
 package sip
 
 import (
-	"bytes"
 	"maps"
 	"strconv"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"vitrine/director/overload"
 	"vitrine/director/table"
+	"vitrine/wire/sip"
 )
 
 // losses are what instances ask the director to hold back (RFC 7339, algorithm
@@ -38,13 +38,13 @@ const usualValidity = 500 * time.Millisecond
 const longestValidity = 10 * time.Second
 
 // tell takes in the feedback in the director's own Via of a response.
-func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *via) {
-	percent, ok := parseSmall(v.oc, 100)
-	if !ok {
+func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *sip.ViaHop) {
+	percent, ok := sip.ParseNumber(v.OC)
+	if !ok || percent > 100 {
 		return
 	}
 	validity := usualValidity
-	if n, ok := parseSmall(v.validity, 1<<24); ok {
+	if n, ok := sip.ParseNumber(v.OCValidity); ok && n <= 1<<24 {
 		validity = min(time.Duration(n)*time.Millisecond, longestValidity)
 	}
 	one := l.find(ty, id)
@@ -56,7 +56,7 @@ func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *via) {
 	}
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	if sequence := parseSequence(v.ocSeq); sequence >= one.sequence {
+	if sequence := v.OCSequence(); sequence >= one.sequence {
 		one.sequence = sequence
 		one.percent.Store(uint32(percent))
 		one.until.Store(int64(now + validity))
@@ -94,66 +94,32 @@ func (l *losses) enter(ty table.Type, id uint16) *loss {
 	return one
 }
 
-// parseSmall reads a number up to most.
-func parseSmall(text []byte, most int) (n int, ok bool) {
-	for _, c := range text {
-		if !isDigit(c) || n > most {
-			return 0, false
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n, len(text) > 0 && n <= most
-}
-
-// parseSequence reads an oc-seq, a number with a fraction, in units of its fifth
-// decimal; 0: none.
-func parseSequence(text []byte) (n uint64) {
-	whole, fraction, _ := bytes.Cut(text, dot)
-	for _, c := range whole {
-		if !isDigit(c) || n > 1<<40 {
-			return 0
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	for i := range 5 {
-		n *= 10
-		if i < len(fraction) && isDigit(fraction[i]) {
-			n += uint64(fraction[i] - '0')
-		}
-	}
-	return n
-}
-
 // feedback writes the gate's overload feedback into the Via of a client that
 // asks for it (RFC 7339 section 4): what it had there of oc parameters is
 // replaced.
-func (p *Proxy) feedback(v *via, gate *overload.Gate) {
+func (p *Proxy) feedback(v *sip.ViaHop, gate *overload.Gate) {
 	if !wantsFeedback(v, gate) {
 		return
 	}
-	p.edits.replace(p.edits.offset(v.text), p.edits.end(v.text), p.built(appendFeedback(p.build(), v, gate)))
+	p.edits.replace(p.edits.offset(v.Text), p.edits.end(v.Text), p.built(appendFeedback(p.build(), v, gate)))
 }
 
 // wantsFeedback says whether a client asks for feedback and can do by the loss
 // algorithm: it names it, or none (RFC 7339 section 4.2).
-func wantsFeedback(v *via, gate *overload.Gate) bool {
-	return gate != nil && v.oc != nil && len(v.oc) == 0 && (len(v.ocAlgo) == 0 || bytes.Contains(v.ocAlgo, lossAlgorithm))
+func wantsFeedback(v *sip.ViaHop, gate *overload.Gate) bool {
+	return gate != nil && v.OC != nil && len(v.OC) == 0 && v.AllowsOC("loss")
 }
 
-var lossAlgorithm = []byte("loss")
-
 // appendFeedback appends a Via element with the gate's feedback.
-func appendFeedback(b []byte, v *via, gate *overload.Gate) []byte {
+func appendFeedback(b []byte, v *sip.ViaHop, gate *overload.Gate) []byte {
 	loss, validity, sequence := gate.Feedback()
-	at := bytes.IndexByte(v.text, ';')
-	b = append(b, v.text[:at]...)
-	for at < len(v.text) {
-		start := at
-		var name []byte
-		name, _, at = cutParam(v.text, at+1)
-		if !equalFold(name, "oc") && !equalFold(name, "oc-algo") && !equalFold(name, "oc-validity") && !equalFold(name, "oc-seq") {
-			b = append(b, v.text[start:at]...)
+	b = append(b, v.Text[:len(v.Text)-len(v.Params)]...)
+	for at := v.Params; len(at) > 0; {
+		name, _, rest := sip.CutParam(at)
+		if !sip.EqualFold(name, "oc") && !sip.EqualFold(name, "oc-algo") && !sip.EqualFold(name, "oc-validity") && !sip.EqualFold(name, "oc-seq") {
+			b = append(b, at[:len(at)-len(rest)]...)
 		}
+		at = rest
 	}
 	b = strconv.AppendInt(append(b, ";oc="...), int64(loss), 10)
 	b = append(b, `;oc-algo="loss";oc-validity=`...)

@@ -1,7 +1,6 @@
 package sip
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -33,9 +32,9 @@ type place struct {
 	Listener
 	via  []byte     // the Via line up to the stamp
 	uri  []byte     // what follows the user in Record-Route and Path, brackets and all
-	host []byte     // as it is written
+	host string     // in lower case
 	addr netip.Addr // of host; invalid: host is a name
-	port uint16     // 0: not written, 5060 is meant
+	port uint16     // 0: not written, sip.DefaultPort is meant
 	is4  bool
 }
 
@@ -50,12 +49,12 @@ func newPlace(l Listener, address netip.AddrPort) (place, error) {
 		text = address.String()
 	}
 	p := place{Listener: l, is4: address.Addr().Is4()}
-	host, port, ok := sip.SentBy([]byte("SIP/2.0/UDP " + text))
+	host, port, ok := sip.ParseHostPort([]byte(text))
 	if !ok || strings.ContainsAny(text, " ;,<>@\"\r\n") {
 		return place{}, &vitrine.BadInput{Found: strconv.Quote(text), Want: "a host, or host:port"}
 	}
-	p.host, p.port = host, port
-	p.addr, _ = parseHost(host)
+	p.host, p.port = strings.ToLower(string(host)), port
+	p.addr, _ = sip.ParseHost(host)
 	transport, parameter := "UDP ", ""
 	if l.Stream {
 		transport, parameter = "TCP ", ";transport=tcp"
@@ -67,47 +66,27 @@ func newPlace(l Listener, address netip.AddrPort) (place, error) {
 
 // is says whether a host and port name the listener.
 func (p *place) is(host []byte, port uint16) bool {
-	if port == p.port && bytes.Equal(host, p.host) {
+	if port == p.port && string(host) == p.host {
 		return true
 	}
 	if port == 0 {
-		port = 5060
+		port = sip.DefaultPort
 	}
 	if p.Host != "" && port == p.Address.Port() { // it is also reached by what is bound
-		if addr, ok := parseHost(host); ok && addr == p.Address.Addr().Unmap() {
+		if addr, ok := sip.ParseHost(host); ok && addr == p.Address.Addr().Unmap() {
 			return true
 		}
 	}
 	own := p.port
 	if own == 0 {
-		own = 5060
+		own = sip.DefaultPort
 	}
 	if port != own {
 		return false
 	}
 	if p.addr.IsValid() {
-		addr, ok := parseHost(host)
+		addr, ok := sip.ParseHost(host)
 		return ok && addr == p.addr
 	}
-	return sameName(host, p.host)
-}
-
-// sameName compares host names, which have no case.
-func sameName(a, b []byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := a[i], b[i]
-		if x >= 'A' && x <= 'Z' {
-			x |= 0x20
-		}
-		if y >= 'A' && y <= 'Z' {
-			y |= 0x20
-		}
-		if x != y {
-			return false
-		}
-	}
-	return true
+	return sip.EqualFold(host, p.host)
 }

@@ -16,7 +16,7 @@ const startHops = "Max-Forwards: 70\r\n"
 
 // A pass is one request on its way through.
 type pass struct {
-	via    via
+	via    sip.ViaHop
 	routes routes
 	callID uint64 // hash
 	stamp  stamp
@@ -29,7 +29,7 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	p.pass = pass{}
 	s := &p.pass
 	var ok bool
-	if s.via, ok = parseVia(m.Via); !ok {
+	if s.via, ok = sip.ParseViaHop(m.Via); !ok {
 		return p.drop(noType, meter.Malformed) // it can be answered nowhere
 	}
 	s.callID = table.Key(m.CallID)
@@ -72,11 +72,11 @@ func (p *Proxy) unstrict(m *sip.Message) bool {
 	if m.Route == nil || bytes.IndexByte(m.URI, '.') < 0 {
 		return true
 	}
-	u, ok := parseURI(m.URI)
-	if !ok || !p.isOwn(u.host, u.port) {
+	u, ok := sip.ParseURI(m.URI)
+	if !ok || !p.isOwn(u.Host, u.Port) {
 		return true
 	}
-	if _, ok := parseMark(u.user); !ok {
+	if _, ok := parseMark(u.User); !ok {
 		return true
 	}
 	var last, line []byte
@@ -112,19 +112,14 @@ func (p *Proxy) forwards(m *sip.Message) (hops int, ok bool) {
 	if text == nil {
 		return -1, true
 	}
-	for _, c := range text {
-		if !isDigit(c) || hops > 1<<20 {
-			return 0, false
-		}
-		hops = hops*10 + int(c-'0')
-	}
-	if hops == 0 {
-		return 0, len(text) > 0
+	n, ok := sip.ParseNumber(text)
+	if !ok || n == 0 {
+		return 0, ok
 	}
 	for i := len(text) - 1; ; i-- {
 		if text[i] != '0' {
 			text[i]--
-			return hops, true
+			return int(n), true
 		}
 		text[i] = '9'
 	}
@@ -132,8 +127,8 @@ func (p *Proxy) forwards(m *sip.Message) (hops int, ok bool) {
 
 // isForDirector says whether the request line names the director and no user.
 func (p *Proxy) isForDirector(m *sip.Message) bool {
-	u, ok := parseURI(m.URI)
-	return ok && u.user == nil && p.isOwn(u.host, u.port)
+	u, ok := sip.ParseURI(m.URI)
+	return ok && u.User == nil && p.isOwn(u.Host, u.Port)
 }
 
 // loops says whether the request was here before, and would go the same way
@@ -162,11 +157,11 @@ func (p *Proxy) loopsBy(element []byte, loop uint64) bool {
 	if !bytes.Contains(element, ownBranch) {
 		return false
 	}
-	v, ok := parseVia(element)
-	if !ok || !p.isOwn(v.host, v.port) {
+	v, ok := sip.ParseViaHop(element)
+	if !ok || !p.isOwn(v.Host, v.Port) {
 		return false
 	}
-	s, ok := parseStamp(v.branch)
+	s, ok := parseStamp(v.Branch)
 	return ok && s.loop == loop
 }
 
@@ -187,11 +182,11 @@ func (p *Proxy) isOutward(m *sip.Message, s *pass) bool {
 	if next == nil {
 		next = m.URI
 	}
-	u, ok := parseURI(next)
-	if !ok || p.isOwn(u.host, u.port) {
+	u, ok := sip.ParseURI(next)
+	if !ok || p.isOwn(u.Host, u.Port) {
 		return false
 	}
-	_, ok = u.address()
+	_, ok = u.Target()
 	s.target = target
 	return ok
 }
@@ -288,15 +283,15 @@ func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 	if next == nil {
 		next = m.URI
 	}
-	u, ok := parseURI(next)
+	u, ok := sip.ParseURI(next)
 	if !ok {
 		return p.answer(m, s, 416, "Unsupported URI Scheme", meter.Unroutable)
 	}
-	stream := u.stream
+	stream := u.Stream
 	if flow, ok := parseFlow(s.routes.flow); ok {
 		p.out.Flow, stream = flow, true
 	}
-	if p.out.To, ok = u.address(); !ok && !p.out.Flow.IsValid() {
+	if p.out.To, ok = u.Target(); !ok && !p.out.Flow.IsValid() {
 		return p.answer(m, s, 502, "Cannot Resolve Names", meter.Unroutable)
 	} else if !ok {
 		p.out.To = p.out.Flow
@@ -423,23 +418,23 @@ func (p *Proxy) owner(m *sip.Message, s *pass) (table.Type, uint16) {
 
 // received writes into the request's own Via where it came from (RFC 3261
 // section 18.2.1, RFC 3581 section 4), so that its response goes there.
-func (p *Proxy) received(v *via) {
-	addr, isIP := parseHost(v.host)
-	if v.rport == nil && v.received == nil && isIP && addr == p.in.From.Addr() {
+func (p *Proxy) received(v *sip.ViaHop) {
+	addr, isIP := sip.ParseHost(v.Host)
+	if v.RPort == nil && v.Received == nil && isIP && addr == p.in.From.Addr() {
 		return
 	}
-	if v.rport != nil {
+	if v.RPort != nil {
 		b := strconv.AppendUint(append(p.build(), '='), uint64(p.in.From.Port()), 10)
-		if v.received == nil {
+		if v.Received == nil {
 			b = p.in.From.Addr().AppendTo(append(b, ";received="...))
 		}
-		p.setParam(v.rport, p.built(b))
+		p.setParam(v.RPort, p.built(b))
 	}
 	switch {
-	case v.received != nil: // what a client claims counts for nothing
-		p.setParam(v.received, p.built(p.in.From.Addr().AppendTo(append(p.build(), '='))))
-	case v.rport == nil:
-		end := p.edits.end(v.text)
+	case v.Received != nil: // what a client claims counts for nothing
+		p.setParam(v.Received, p.built(p.in.From.Addr().AppendTo(append(p.build(), '='))))
+	case v.RPort == nil:
+		end := p.edits.end(v.Text)
 		p.edits.insert(end, p.built(p.in.From.Addr().AppendTo(append(p.build(), ";received="...))))
 	}
 }

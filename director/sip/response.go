@@ -1,8 +1,6 @@
 package sip
 
 import (
-	"net/netip"
-
 	"github.com/cespare/xxhash/v2"
 
 	"vitrine/director/meter"
@@ -13,35 +11,37 @@ import (
 // response sends a response of n bytes back by its Via (RFC 3261 sections 16.11
 // and 18.2.2, RFC 3581 section 4).
 func (p *Proxy) response(m *sip.Message, n int) bool {
-	own, ok := parseVia(m.Via)
-	if !ok || m.NextVia == nil || !p.isOwn(own.host, own.port) {
+	own, ok := sip.ParseViaHop(m.Via)
+	if !ok || m.NextVia == nil || !p.isOwn(own.Host, own.Port) {
 		return p.drop(noType, meter.Unroutable)
 	}
-	next, ok := parseVia(m.NextVia)
+	next, ok := sip.ParseViaHop(m.NextVia)
 	if !ok {
 		return p.drop(noType, meter.Unroutable)
 	}
-	s, stamped := parseStamp(own.branch)
+	s, stamped := parseStamp(own.Branch)
 	if !stamped {
 		s.ty = noType
 	}
 	if int(s.ty) >= len(p.rules.types) {
 		s.ty = noType
 	}
-	if flow, ok := parseFlow(own.flow); ok {
+	name, _ := sip.Param(own.Params, flowName)
+	if flow, ok := parseFlow(name); ok {
 		p.out.Flow = flow
 	}
-	if p.out.To, ok = p.replyTo(&next); !ok {
+	if p.out.To, ok = next.Target(); !ok {
 		return p.drop(s.ty, meter.Unroutable)
 	}
-	p.out.Listener = p.placeFor(int(s.listener), next.stream, p.out.To.Addr().Is4())
+	p.out.Listener = p.placeFor(int(s.listener), next.Stream, p.out.To.Addr().Is4())
 	if p.out.Listener < 0 {
 		return p.drop(s.ty, meter.Unroutable)
 	}
 	p.cutVia(m)
 	if s.ty != noType {
-		p.answered(m, &s, own.begins != nil)
-		if !s.outward && len(own.oc) > 0 && p.rules.feedback && p.isInstance(&s) {
+		_, begins := sip.Param(own.Params, beginsName)
+		p.answered(m, &s, begins)
+		if !s.outward && len(own.OC) > 0 && p.rules.feedback && p.isInstance(&s) {
 			p.server.losses.tell(p.in.At, s.ty, s.id, &own)
 		}
 		if !s.outward {
@@ -54,30 +54,6 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	p.out.Parts = p.edits.compose(p.edits.offset(m.StartLine), n)
 	p.counts.Returned.Add(1)
 	return true
-}
-
-// replyTo is where the response goes that has this Via on top.
-func (p *Proxy) replyTo(v *via) (netip.AddrPort, bool) {
-	port := v.port
-	if port == 0 {
-		port = 5060
-	}
-	if len(v.maddr) > 0 && !v.stream {
-		addr, ok := parseHost(v.maddr)
-		return netip.AddrPortFrom(addr, port), ok
-	}
-	host := v.host
-	if len(v.received) > 0 {
-		host = v.received
-		if len(v.rport) > 0 {
-			var ok bool
-			if port, ok = parsePort(v.rport); !ok {
-				return netip.AddrPort{}, false
-			}
-		}
-	}
-	addr, ok := parseHost(host)
-	return netip.AddrPortFrom(addr, port), ok
 }
 
 // isInstance says whether a response may be that of the instance that the

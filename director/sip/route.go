@@ -7,75 +7,6 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A uri is a SIP URI, parted. Its slices are views.
-type uri struct {
-	user   []byte // without password; nil: none
-	host   []byte
-	port   uint16 // 0: none given
-	stream bool   // transport=tcp
-	loose  bool   // lr
-	maddr  []byte
-}
-
-// parseURI reads a SIP URI (RFC 3261 section 19.1); ok is false for other
-// schemes, SIPS among them, and for what has no host.
-func parseURI(text []byte) (u uri, ok bool) {
-	if len(text) < 5 || !equalFold(text[:4], "sip:") {
-		return u, false
-	}
-	rest := text[4:]
-	if i := bytes.IndexByte(rest, '?'); i >= 0 {
-		rest = rest[:i] // headers
-	}
-	if i := bytes.IndexByte(rest, '@'); i >= 0 {
-		u.user, rest = rest[:i], rest[i+1:]
-		if i := bytes.IndexByte(u.user, ':'); i >= 0 {
-			u.user = u.user[:i]
-		}
-	}
-	end := bytes.IndexByte(rest, ';')
-	if end < 0 {
-		end = len(rest)
-	}
-	host, params := rest[:end], rest[end:]
-	colon := bytes.LastIndexByte(host, ':')
-	if colon > bytes.IndexByte(host, ']') {
-		if u.port, ok = parsePort(host[colon+1:]); !ok {
-			return u, false
-		}
-		host = host[:colon]
-	}
-	u.host = host
-	for at := 0; at < len(params); {
-		var name, value []byte
-		name, value, at = cutParam(params, at+1)
-		switch {
-		case equalFold(name, "lr"):
-			u.loose = true
-		case equalFold(name, "maddr"):
-			u.maddr = value
-		case equalFold(name, "transport"):
-			u.stream = equalFold(value, "tcp")
-		}
-	}
-	return u, len(u.host) > 0
-}
-
-// address is where the URI leads (RFC 3263 for IP addresses; names are not
-// looked up): ok is false for a name.
-func (u *uri) address() (a netip.AddrPort, ok bool) {
-	host := u.host
-	if len(u.maddr) > 0 {
-		host = u.maddr
-	}
-	addr, ok := parseHost(host)
-	port := u.port
-	if port == 0 {
-		port = 5060
-	}
-	return netip.AddrPortFrom(addr, port), ok
-}
-
 // A mark is what the director writes into the user part of its own URIs in
 // Record-Route and Path: "i.0a1b..session" says that what comes by it goes
 // inward, to the instance 0x0a1b of the type session; "o.0a1b.FLOW.session" that
@@ -134,12 +65,12 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 		rest, taken := f.Value, false
 		for len(rest) > 0 {
 			element, after := sip.CutElement(rest)
-			u, ok := parseURI(sip.Address(element))
-			if !ok || !p.isOwn(u.host, u.port) {
+			u, ok := sip.ParseURI(sip.Address(element))
+			if !ok || !p.isOwn(u.Host, u.Port) {
 				r.next = element
 				break
 			}
-			r.take(u.user)
+			r.take(u.User)
 			taken, rest = true, after
 		}
 		switch start := p.edits.offset(f.Name); {
@@ -177,7 +108,7 @@ func (p *Proxy) isOwn(host []byte, port uint16) bool {
 		}
 	}
 	for _, name := range p.rules.names {
-		if sameName(host, name) {
+		if sip.EqualFold(host, name) {
 			return true
 		}
 	}

@@ -76,7 +76,7 @@ type RulesConfig struct {
 type Rules struct {
 	types    []typeRules // by table.Type
 	rules    []steeringRule
-	names    [][]byte
+	names    []string // in lower case
 	region   func(netip.Addr) table.Region
 	trusted  []netip.Prefix
 	feedback bool
@@ -119,7 +119,7 @@ func NewRules(c RulesConfig) (*Rules, error) {
 		r.rules = append(r.rules, steeringRule{in.Method, in.Event, ty, in.Key})
 	}
 	for _, name := range c.Names {
-		r.names = append(r.names, []byte(name))
+		r.names = append(r.names, strings.ToLower(name))
 	}
 	return r, nil
 }
@@ -179,10 +179,7 @@ func fits(want string, event []byte) bool {
 	if want == "" {
 		return true
 	}
-	if i := bytes.IndexByte(event, ';'); i >= 0 {
-		event = trim(event[:i])
-	}
-	return string(event) == want
+	return string(sip.WithoutParams(event)) == want
 }
 
 // hash is the key that the rule steers a request by. callID is the hash of the
@@ -199,10 +196,7 @@ func (r *steeringRule) hash(m *sip.Message, callID uint64) uint64 {
 	default:
 		return callID
 	}
-	if i := bytes.IndexByte(text, ';'); i >= 0 {
-		text = text[:i]
-	}
-	return table.Key(text)
+	return table.Key(sip.WithoutURIParams(text))
 }
 
 func (r *Rules) regionOf(a netip.Addr) table.Region {

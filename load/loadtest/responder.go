@@ -255,7 +255,7 @@ func (r *Responder) forward(m *sip.Message, to netip.AddrPort, uri string) {
 		b = append(b, "Record-Route: <sip:"+r.Addr()+";lr>\r\n"...)
 	}
 	for f := m.Fields(); f.Next(); {
-		if f.Kind == sip.Route && strings.Contains(string(f.Value), r.Addr()) {
+		if f.Kind == sip.Route && contactOf(sip.Address(f.Value)) == r.addr {
 			continue
 		}
 		if f.Kind != sip.ContentLength {
@@ -270,7 +270,7 @@ func (r *Responder) pass(m *sip.Message) {
 	if string(m.SequenceMethod) == "NOTIFY" {
 		return
 	}
-	b := []byte("SIP/2.0 " + string(rune('0'+m.Status/100)) + string(rune('0'+m.Status/10%10)) + string(rune('0'+m.Status%10)) + " " + string(m.Reason) + "\r\n")
+	b := sip.AppendStatusLine(nil, m.Status, string(m.Reason))
 	var to netip.AddrPort
 	vias := 0
 	for f := m.Fields(); f.Next(); {
@@ -283,12 +283,11 @@ func (r *Responder) pass(m *sip.Message) {
 					continue
 				}
 				if vias == 2 {
-					host, port, _ := sip.SentBy(via)
-					addr, err := netip.ParseAddr(string(host))
-					if err != nil {
+					hop, _ := sip.ParseViaHop(via)
+					var ok bool
+					if to, ok = hop.Target(); !ok {
 						return
 					}
-					to = netip.AddrPortFrom(addr, port)
 				}
 				b = sip.AppendField(b, "Via", via)
 			}
@@ -309,17 +308,11 @@ func (r *Responder) send(b []byte, to netip.AddrPort) {
 	}
 }
 
-// contactOf is the address in a URI such as sip:user@127.0.0.1:5070.
+// contactOf is the address in a URI; not valid for a name.
 func contactOf(uri []byte) netip.AddrPort {
-	text := string(uri)
-	if _, rest, ok := strings.Cut(text, "@"); ok {
-		text = rest
-	} else {
-		text = strings.TrimPrefix(text, "sip:")
-	}
-	text, _, _ = strings.Cut(text, ";")
-	a, err := netip.ParseAddrPort(text)
-	if err != nil {
+	u, _ := sip.ParseURI(uri)
+	a, ok := u.Target()
+	if !ok {
 		return netip.AddrPort{}
 	}
 	return a

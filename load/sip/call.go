@@ -159,19 +159,13 @@ func (e *engine) callIDFits(callID []byte, c *call) bool {
 // bySubscriber finds the living call of the subscriber that one of our contacts
 // names; nil: none.
 func (e *engine) bySubscriber(request *sip.Message) *call {
-	user := sip.User(request.URI)
-	if len(user) < 2 || len(user) > 10 || user[0] != 'v' {
+	uri, ok := sip.ParseURI(request.URI)
+	if !ok || len(uri.User) == 0 || uri.User[0] != 'v' {
 		return nil
 	}
-	n := 0
-	for _, c := range user[1:] {
-		if c < '0' || c > '9' {
-			return nil
-		}
-		n = 10*n + int(c-'0')
-	}
-	n -= e.params.FirstUser
-	if n < 0 || n >= len(e.inCall) {
+	number, ok := sip.ParseNumber(uri.User[1:])
+	n := int(number) - e.params.FirstUser
+	if !ok || n < 0 || n >= len(e.inCall) {
 		return nil
 	}
 	if c := e.inCall[n]; c != nil && c.alive && e.callIDFits(request.CallID, c) {

@@ -1,7 +1,6 @@
 package sip
 
 import (
-	"bytes"
 	"net/netip"
 	"strconv"
 )
@@ -10,6 +9,12 @@ import (
 func AppendRequestLine(b []byte, method string, uri []byte) []byte {
 	b = append(append(b, method...), ' ')
 	return append(append(b, uri...), " SIP/2.0\r\n"...)
+}
+
+// AppendStatusLine begins a response.
+func AppendStatusLine(b []byte, status int, reason string) []byte {
+	b = strconv.AppendInt(append(b, "SIP/2.0 "...), int64(status), 10)
+	return append(append(append(b, ' '), reason...), "\r\n"...)
 }
 
 // AppendField appends one header line.
@@ -41,8 +46,7 @@ func AppendLength(b []byte, n int) []byte {
 // Via's received and rport (section 18.2.1, RFC 3581 section 4). The caller
 // appends what else it needs, and AppendEnd.
 func AppendResponse(b []byte, request *Message, status int, reason string, toTag []byte, source netip.AddrPort) []byte {
-	b = strconv.AppendInt(append(b, "SIP/2.0 "...), int64(status), 10)
-	b = append(append(append(b, ' '), reason...), "\r\n"...)
+	b = AppendStatusLine(b, status, reason)
 	top := true
 	for f := request.Fields(); f.Next(); {
 		switch f.Kind {
@@ -77,18 +81,21 @@ func AppendResponse(b []byte, request *Message, status int, reason string, toTag
 // appendTopVia appends the first Via line with received and rport filled in.
 func appendTopVia(b, value []byte, source netip.AddrPort) []byte {
 	first, rest := CutElement(value)
+	hop, ok := ParseViaHop(first)
 	b = append(b, "Via: "...)
-	rport, hasRport := Param(first, "rport")
-	fill := hasRport && len(rport) == 0
-	if i := indexParam(first, "rport"); fill && i >= 0 {
+	fill := hop.RPort != nil && len(hop.RPort) == 0
+	if fill {
+		i := cap(first) - cap(hop.RPort)
 		b = append(b, first[:i]...)
-		b = strconv.AppendUint(append(b, "rport="...), uint64(source.Port()), 10)
-		b = append(b, first[i+len("rport"):]...)
+		if first[i-1] != '=' {
+			b = append(b, '=')
+		}
+		b = append(strconv.AppendUint(b, uint64(source.Port()), 10), first[i:]...)
 	} else {
 		b = append(b, first...)
 	}
-	host, _, ok := SentBy(first)
-	if _, has := Param(first, "received"); ok && !has && source.IsValid() && (fill || !sameHost(host, source.Addr())) {
+	addr, isIP := ParseHost(hop.Host)
+	if ok && hop.Received == nil && source.IsValid() && (fill || !isIP || addr != source.Addr()) {
 		b = source.Addr().AppendTo(append(b, ";received="...))
 	}
 	if len(rest) > 0 {
@@ -97,44 +104,16 @@ func appendTopVia(b, value []byte, source netip.AddrPort) []byte {
 	return append(b, "\r\n"...)
 }
 
-// sameHost says whether a sent-by host is written as the address is.
-func sameHost(host []byte, addr netip.Addr) bool {
-	var buffer [64]byte
-	return bytes.Equal(bytes.Trim(host, "[]"), addr.AppendTo(buffer[:0]))
-}
-
-// indexParam is where a parameter's name stands in a value; -1: nowhere.
-func indexParam(value []byte, name string) int {
-	for i := bytes.IndexByte(value, ';'); i >= 0 && i < len(value); {
-		j := i + 1
-		for j < len(value) && isSpace(value[j]) {
-			j++
-		}
-		if end := j + len(name); end <= len(value) && equalFold(value[j:end], name) && (end == len(value) || value[end] == ';' || isSpace(value[end]) || value[end] == '=') {
-			return j
-		}
-		next := bytes.IndexByte(value[i+1:], ';')
-		if next < 0 {
-			return -1
-		}
-		i += 1 + next
-	}
-	return -1
-}
-
 // ReplyTo is where the response to a request goes over UDP (RFC 3261 section
 // 18.2.2, RFC 3581 section 4): to the address it came from, and to the port of
 // its Via unless that asks for the one it came from.
 func ReplyTo(request *Message, source netip.AddrPort) netip.AddrPort {
-	if _, ok := Param(request.Via, "rport"); ok {
-		return source
-	}
-	_, port, ok := SentBy(request.Via)
+	hop, ok := ParseViaHop(request.Via)
 	switch {
-	case !ok:
+	case !ok || hop.RPort != nil:
 		return source
-	case port == 0:
-		port = 5060
+	case hop.Port == 0:
+		hop.Port = DefaultPort
 	}
-	return netip.AddrPortFrom(source.Addr(), port)
+	return netip.AddrPortFrom(source.Addr(), hop.Port)
 }

@@ -24,27 +24,23 @@ func ParseChallenge(value []byte) (c Challenge, ok bool) {
 		var key, v []byte
 		key, v, rest = cutAuthParam(rest)
 		switch {
-		case equalFold(key, "realm"):
+		case EqualFold(key, "realm"):
 			c.Realm = v
-		case equalFold(key, "nonce"):
+		case EqualFold(key, "nonce"):
 			c.Nonce = v
-		case equalFold(key, "opaque"):
+		case EqualFold(key, "opaque"):
 			c.Opaque = v
-		case equalFold(key, "algorithm"):
+		case EqualFold(key, "algorithm"):
 			c.Algorithm = v
-		case equalFold(key, "stale"):
-			c.Stale = equalFold(v, "true")
-		case equalFold(key, "qop"):
+		case EqualFold(key, "stale"):
+			c.Stale = EqualFold(v, "true")
+		case EqualFold(key, "qop"):
 			qop = v
 		}
 	}
-	for options := qop; len(options) > 0; {
-		var option []byte
-		option, options = CutElement(options)
-		c.QOP = c.QOP || equalFold(option, "auth")
-	}
-	isMD5 := len(c.Algorithm) == 0 || equalFold(c.Algorithm, "md5")
-	return c, equalFold(scheme, "digest") && isMD5 && c.Realm != nil && len(c.Nonce) > 0 && (c.QOP || qop == nil)
+	c.QOP = hasToken(qop, "auth")
+	isMD5 := len(c.Algorithm) == 0 || EqualFold(c.Algorithm, "md5")
+	return c, EqualFold(scheme, "digest") && isMD5 && c.Realm != nil && len(c.Nonce) > 0 && (c.QOP || qop == nil)
 }
 
 // AuthParam finds a parameter of a challenge or of credentials; nil when it is
@@ -53,42 +49,22 @@ func AuthParam(value []byte, name string) []byte {
 	_, rest, _ := bytes.Cut(value, space) // the scheme
 	for len(rest) > 0 {
 		var key, v []byte
-		if key, v, rest = cutAuthParam(rest); equalFold(key, name) {
+		if key, v, rest = cutAuthParam(rest); EqualFold(key, name) {
 			return v
 		}
 	}
 	return nil
 }
 
-// cutAuthParam parts the first name=value of a comma-separated list from the
-// rest. The value is without quotes, and never nil when there is an equals sign.
+// cutAuthParam parts the first name=value (auth-param, RFC 3261 section 25.1) of
+// a list from the rest. The value is without quotes; nil: there is no equals sign.
 func cutAuthParam(list []byte) (name, value, rest []byte) {
-	name, value, ok := bytes.Cut(list, equals)
-	if !ok {
-		return nil, nil, nil
-	}
-	if i := bytes.LastIndexByte(name, ','); i >= 0 {
-		name = name[i+1:] // an element without a value went before
-	}
-	name, value = trim(name), trim(value)
-	if len(value) > 0 && value[0] == '"' {
-		end := 1
-		for end < len(value) && value[end] != '"' {
-			if value[end] == '\\' {
-				end++
-			}
-			end++
-		}
-		if end < len(value) {
-			_, rest, _ = bytes.Cut(value[end:], comma)
-			return name, value[1:end], trim(rest)
-		}
-	}
-	value, rest, _ = bytes.Cut(value, comma)
-	return name, trim(value), trim(rest)
+	name, rest = CutElement(list)
+	name, value, _ = bytes.Cut(name, equals)
+	return trim(name), Unquote(trim(value)), rest
 }
 
-var comma = []byte(",")
+var equals = []byte("=")
 
 // A Hash is an MD5 hash in lower-case hexadecimal.
 type Hash [32]byte

@@ -128,7 +128,7 @@ func compact(letter byte) Kind {
 
 // match compares a name as it is usually written, and in lower case.
 func match(name []byte, usual, lower string, kind Kind) Kind {
-	if string(name) == usual || equalFold(name, lower) {
+	if string(name) == usual || EqualFold(name, lower) {
 		return kind
 	}
 	return Other

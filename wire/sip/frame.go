@@ -35,7 +35,7 @@ func Frame(data []byte, most int) (n int, err error) {
 			break
 		}
 		if fields.Kind == ContentLength {
-			v, ok := number(fields.Value)
+			v, ok := ParseNumber(fields.Value)
 			if !ok {
 				return 0, fmt.Errorf("%w: %.20q", ErrLength, fields.Value)
 			}

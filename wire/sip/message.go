@@ -107,14 +107,14 @@ func (m *Message) parseStartLine(line []byte) error {
 	if !ok {
 		return fmt.Errorf("%w: %.40q", ErrStartLine, line)
 	}
-	if len(first) > 4 && equalFold(first[:4], "sip/") {
+	if len(first) > 4 && EqualFold(first[:4], "sip/") {
 		return m.parseStatusLine(first, rest)
 	}
 	uri, v, ok := bytes.Cut(rest, space)
 	if !ok || !isToken(first) || len(uri) == 0 || uri[0] == '<' || bytes.IndexByte(v, ' ') >= 0 {
 		return fmt.Errorf("%w: %.40q", ErrStartLine, line)
 	}
-	if !equalFold(v, "sip/2.0") {
+	if !EqualFold(v, "sip/2.0") {
 		return fmt.Errorf("%w: %.20q", ErrVersion, v)
 	}
 	m.Method, m.URI = first, uri
@@ -124,11 +124,11 @@ func (m *Message) parseStartLine(line []byte) error {
 var space = []byte(" ")
 
 func (m *Message) parseStatusLine(v, rest []byte) error {
-	if !equalFold(v, "sip/2.0") {
+	if !EqualFold(v, "sip/2.0") {
 		return fmt.Errorf("%w: %.20q", ErrVersion, v)
 	}
 	code, reason, _ := bytes.Cut(rest, space)
-	n, ok := number(code)
+	n, ok := ParseNumber(code)
 	if !ok || len(code) != 3 || n < 100 || n > 699 {
 		return fmt.Errorf("%w: status %.20q", ErrStartLine, code)
 	}
@@ -143,7 +143,7 @@ func (m *Message) parseHeader(data []byte) (length, n int, err error) {
 	fields := Fields{rest: data, unfold: true}
 	for fields.Next() {
 		if fields.Kind == ContentLength {
-			v, ok := number(fields.Value)
+			v, ok := ParseNumber(fields.Value)
 			switch {
 			case !ok || v > 1<<30:
 				return 0, 0, fmt.Errorf("%w: %.20q", ErrLength, fields.Value)
@@ -242,7 +242,7 @@ func (m *Message) parseCSeq(value []byte) error {
 	for i < len(value) && isDigit(value[i]) {
 		i++
 	}
-	n, ok := number(value[:i])
+	n, ok := ParseNumber(value[:i])
 	method := trim(value[i:])
 	if !ok || n >= 1<<31 || i == len(value) || isDigit(value[i]) || !isSpace(value[i]) || !isToken(method) {
 		return fmt.Errorf("%w: CSeq %.40q", ErrHeader, value)

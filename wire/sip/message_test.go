@@ -172,7 +172,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("accepted, but its header is bad: %v", f.Err)
 			}
 			_, _ = Param(f.Value, "tag")
-			_ = User(Address(f.Value))
+			_, _ = ParseURI(Address(f.Value))
 			_, _ = ParseChallenge(f.Value)
 		}
 		b := AppendEnd(AppendResponse(nil, &m, 200, "OK", []byte("x"), netip.MustParseAddrPort("[::1]:9")), nil)

@@ -67,7 +67,8 @@ func TestTortuousInvite(t *testing.T) {
 	tag, _ = Param(m.From, "tag")
 	check("From tag", string(tag), "98asjd8")
 	check("From address", string(Address(m.From)), "sip:jdrosen@example.com")
-	check("From user", string(User(Address(m.From))), "jdrosen")
+	from, _ := ParseURI(Address(m.From))
+	check("From user", string(from.User), "jdrosen")
 	check("Call-ID", string(m.CallID), "wsinv.ndaksdj@192.0.2.1")
 	check("CSeq method", string(m.SequenceMethod), "INVITE")
 	if m.Sequence != 9 {
@@ -75,9 +76,9 @@ func TestTortuousInvite(t *testing.T) {
 	}
 	branch, _ := Param(m.Via, "branch")
 	check("branch", string(branch), "390skdjuw")
-	host, port, ok := SentBy(m.Via)
-	if string(host) != "192.0.2.2" || port != 0 || !ok {
-		t.Errorf("sent-by %q %d %v", host, port, ok)
+	hop, ok := ParseViaHop(m.Via)
+	if string(hop.Host) != "192.0.2.2" || hop.Port != 0 || !ok {
+		t.Errorf("sent-by %q %d %v", hop.Host, hop.Port, ok)
 	}
 	check("Contact", string(Address(m.Contact)), "sip:jdrosen@example.com")
 	second, ok := Param(m.Contact, "secondparam")

@@ -1,0 +1,121 @@
+package sip
+
+import "bytes"
+
+// CutElement parts the first element of a comma-separated list from the rest
+// (RFC 3261 section 7.3.1). Commas in quotes and in angle brackets part nothing.
+func CutElement(list []byte) (first, rest []byte) {
+	if bytes.IndexByte(list, ',') < 0 {
+		return trim(list), nil
+	}
+	angled := false
+	for i := 0; i < len(list); i++ {
+		switch list[i] {
+		case '"':
+			i = skipQuoted(list, i) - 1
+		case '<':
+			angled = true
+		case '>':
+			angled = false
+		case ',':
+			if !angled {
+				return trim(list[:i]), trim(list[i+1:])
+			}
+		}
+	}
+	return trim(list), nil
+}
+
+// hasToken says whether a comma-separated list has the token; lower must be
+// lower case.
+func hasToken(list []byte, lower string) bool {
+	for len(list) > 0 {
+		var element []byte
+		if element, list = CutElement(list); EqualFold(element, lower) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unquote is the text of a quoted-string (RFC 3261 section 25.1), with its
+// escapes as they are; what is not quoted stays as it is.
+func Unquote(value []byte) []byte {
+	if len(value) > 0 && value[0] == '"' {
+		if end := skipQuoted(value, 0); end <= len(value) {
+			return value[1 : end-1]
+		}
+	}
+	return value
+}
+
+// CutParam parts the first parameter from the rest (generic-param, RFC 3261
+// section 25.1). params begins with the semicolon before the parameter; rest
+// begins with the next one, or is empty. value has its quotes. It is never nil:
+// without a value it is empty and stands at the end of the name.
+//
+//	for rest := params; len(rest) > 0; {
+//		name, value, rest = CutParam(rest)
+func CutParam(params []byte) (name, value, rest []byte) {
+	start := skipSpaces(params, 1)
+	at := start
+	for at < len(params) && params[at] != ';' && params[at] != '=' && !isSpace(params[at]) {
+		at++
+	}
+	name, value = params[start:at], params[at:at]
+	at = skipSpaces(params, at)
+	if at < len(params) && params[at] == '=' {
+		start = skipSpaces(params, at+1)
+		at = start
+		if at < len(params) && params[at] == '"' {
+			at = min(skipQuoted(params, at), len(params))
+		}
+		for at < len(params) && params[at] != ';' && !isSpace(params[at]) {
+			at++
+		}
+		value = params[start:at]
+	}
+	for at < len(params) && params[at] != ';' { // spaces; anything else is against the grammar
+		at++
+	}
+	return name, value, params[at:]
+}
+
+// Param finds a parameter of a header's value, such as Via's branch or To's
+// tag; those inside an address in angle brackets are the address's own and are
+// passed over (RFC 3261 section 20). ok says whether it is there, even without a
+// value; lower, its name, must be lower case.
+func Param(value []byte, lower string) (param []byte, ok bool) {
+	for rest := paramsOf(value); len(rest) > 0; {
+		var name []byte
+		if name, param, rest = CutParam(rest); EqualFold(name, lower) {
+			return param, true
+		}
+	}
+	return nil, false
+}
+
+// WithoutParams is a header's value up to its parameters.
+func WithoutParams(value []byte) []byte {
+	return trim(value[:len(value)-len(paramsOf(value))])
+}
+
+// paramsOf is a header's value from the first semicolon that is neither in quotes
+// nor in angle brackets; empty: it has none.
+func paramsOf(value []byte) []byte {
+	for i := 0; i < len(value); i++ {
+		switch value[i] {
+		case ';':
+			return value[i:]
+		case '"':
+			i = skipQuoted(value, i) - 1
+		case '<':
+			end := bytes.IndexByte(value[i:], '>')
+			if end < 0 {
+				return nil
+			}
+			i += end
+		}
+	}
+	return nil
+}

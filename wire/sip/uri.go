@@ -1,0 +1,175 @@
+package sip
+
+import (
+	"bytes"
+	"net/netip"
+	"unsafe"
+)
+
+// DefaultPort is that of SIP over UDP and TCP, meant where a URI or Via gives none
+// (RFC 3261 sections 18.1.1 and 19.1.2).
+const DefaultPort = 5060
+
+// Address is the URI of a From, To, Contact or Route value (RFC 3261 section
+// 20.10), without display name, brackets and the header's parameters; nil when
+// brackets or quotes do not close.
+func Address(value []byte) []byte {
+	for i := 0; i < len(value); i++ {
+		switch value[i] {
+		case '"':
+			if i = skipQuoted(value, i) - 1; i == len(value) {
+				return nil
+			}
+		case '<':
+			end := bytes.IndexByte(value[i:], '>')
+			if end < 0 {
+				return nil
+			}
+			return value[i+1 : i+end]
+		}
+	}
+	value, _, _ = bytes.Cut(value, semicolon)
+	return trim(value)
+}
+
+var semicolon, colon, at = []byte(";"), []byte(":"), []byte("@")
+
+// A URI is a SIP URI, taken apart (RFC 3261 section 19.1). Its slices are views.
+type URI struct {
+	User   []byte // without password; nil: none
+	Host   []byte // an IPv6 address has its brackets
+	Port   uint16 // 0: none given
+	MAddr  []byte
+	Stream bool // transport=tcp
+}
+
+// ParseURI reads a SIP URI; ok is false for other schemes, SIPS among them, for
+// what has no host and for a wrong port.
+func ParseURI(text []byte) (u URI, ok bool) {
+	if len(text) < 5 || !EqualFold(text[:4], "sip:") {
+		return u, false
+	}
+	// The user may have semicolons and question marks; what follows has no @.
+	rest := text[4:]
+	if user, after, found := bytes.Cut(rest, at); found {
+		u.User, _, _ = bytes.Cut(user, colon) // a password follows
+		rest = after
+	}
+	host := hostOf(rest)
+	if u.Host, u.Port, ok = ParseHostPort(host); !ok {
+		return u, false
+	}
+	rest = rest[len(host):]
+	if i := bytes.IndexByte(rest, '?'); i >= 0 {
+		rest = rest[:i] // headers
+	}
+	for len(rest) > 0 {
+		var name, value []byte
+		name, value, rest = CutParam(rest)
+		switch {
+		case EqualFold(name, "maddr"):
+			u.MAddr = value
+		case EqualFold(name, "transport"):
+			u.Stream = EqualFold(value, "tcp")
+		}
+	}
+	return u, true
+}
+
+// hostOf is a URI, or what follows its user, up to parameters and headers.
+func hostOf(text []byte) []byte {
+	for i, c := range text {
+		if c == ';' || c == '?' {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// WithoutURIParams is a URI of any scheme without its parameters and headers.
+func WithoutURIParams(uri []byte) []byte {
+	user := bytes.IndexByte(uri, '@') + 1
+	return uri[:user+len(hostOf(uri[user:]))]
+}
+
+// Target is where the URI leads (RFC 3263 section 4, for IP addresses); ok is
+// false for a name, which is not looked up.
+func (u *URI) Target() (a netip.AddrPort, ok bool) {
+	host := u.Host
+	if len(u.MAddr) > 0 {
+		host = u.MAddr
+	}
+	return target(host, u.Port)
+}
+
+func target(host []byte, port uint16) (netip.AddrPort, bool) {
+	if port == 0 {
+		port = DefaultPort
+	}
+	addr, ok := ParseHost(host)
+	return netip.AddrPortFrom(addr, port), ok
+}
+
+// ParseHostPort reads "host" or "host:port", with spaces around the colon at will
+// (hostport and sent-by, RFC 3261 section 25.1). port is 0 when not given. What
+// the host is made of is not checked.
+func ParseHostPort(text []byte) (host []byte, port uint16, ok bool) {
+	host = trim(text)
+	bracket := bytes.IndexByte(host, ']') // of an IPv6 address
+	if bracket < 0 && len(host) > 0 && host[0] == '[' {
+		return nil, 0, false
+	}
+	if i := bytes.LastIndexByte(host, ':'); i > bracket {
+		if port, ok = ParsePort(trim(host[i+1:])); !ok {
+			return nil, 0, false
+		}
+		host = trim(host[:i])
+	}
+	return host, port, len(host) > 0
+}
+
+// ParsePort reads a port, 1 to 65535.
+func ParsePort(text []byte) (uint16, bool) {
+	n, ok := ParseNumber(text)
+	return uint16(n), ok && n > 0 && n <= 65535
+}
+
+// ParseHost reads an IP address as it stands in a Via or a URI, an IPv6 one in
+// brackets or bare (RFC 3261 section 25.1, host); ok is false for a name.
+func ParseHost(host []byte) (a netip.Addr, ok bool) {
+	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
+		host = host[1 : len(host)-1]
+	} else if len(host) > 0 && isDigit(host[0]) {
+		if a, ok = parseIPv4(host); ok {
+			return a, true
+		}
+	}
+	if bytes.IndexByte(host, ':') < 0 {
+		return a, false
+	}
+	a, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(host), len(host)))
+	return a, err == nil && a.Zone() == "" && !a.Is4In6()
+}
+
+// parseIPv4 reads an IPv4address (RFC 3261 section 25.1), which may have leading
+// zeros.
+func parseIPv4(text []byte) (netip.Addr, bool) {
+	var ip [4]byte
+	part, n, size := 0, 0, 0
+	for _, c := range text {
+		switch {
+		case isDigit(c):
+			n, size = n*10+int(c-'0'), size+1
+			if n > 255 || size > 3 {
+				return netip.Addr{}, false
+			}
+		case c == '.' && size > 0 && part < 3:
+			ip[part] = byte(n)
+			part, n, size = part+1, 0, 0
+		default:
+			return netip.Addr{}, false
+		}
+	}
+	ip[3] = byte(n)
+	return netip.AddrFrom4(ip), part == 3 && size > 0
+}
