@@ -59,7 +59,7 @@ func newPlace(l Listener, address netip.AddrPort) (place, error) {
 	if l.Stream {
 		transport, parameter = "TCP ", ";transport=tcp"
 	}
-	p.via = fmt.Appendf(nil, "Via: SIP/2.0/%s%s;branch=%s%s", transport, text, cookie, mark)
+	p.via = fmt.Appendf(nil, "Via: SIP/2.0/%s%s;branch=%s%s", transport, text, sip.BranchCookie, mark)
 	p.uri = fmt.Appendf(nil, "@%s%s;lr>", text, parameter)
 	return p, nil
 }

@@ -105,7 +105,7 @@ func TestInstanceFeedback(t *testing.T) {
 	}
 	r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0"), client, udp4)
 	own := branch(m)
-	at := len(cookie+mark) + 4 // the instance's ID
+	at := len(sip.BranchCookie+mark) + 4 // the instance's ID
 	other := own[:at] + "ffff" + own[at+4:]
 	s.must(strings.NewReplacer(own, other, ";oc;", ";oc=100;").Replace(respond(r.text, 200, "")), netip.MustParseAddrPort(six), udp6)
 	if of := *s.proxy.server.losses.of.Load(); len(of) != 1 {

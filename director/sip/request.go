@@ -165,7 +165,7 @@ func (p *Proxy) loopsBy(element []byte, loop uint64) bool {
 	return ok && s.loop == loop
 }
 
-var ownBranch = []byte(cookie + mark)
+var ownBranch = []byte(sip.BranchCookie + mark)
 
 // isOutward says whether a request goes to a client: it came by the director's
 // Path or Record-Route from an instance's host, or from an instance's own

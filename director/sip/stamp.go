@@ -24,9 +24,7 @@ type stamp struct {
 }
 
 const (
-	// cookie begins every branch (RFC 3261 section 8.1.1.7); mark and stampMark say
-	// that it is a director's.
-	cookie    = "z9hG4bK"
+	// mark follows the cookie of a branch of the director's.
 	mark      = "-vd"
 	stampSize = 2 + 2 + 4 + 16 + 16 // hexadecimal digits
 	loopAt    = 2 + 2 + 4 + 16
@@ -52,8 +50,8 @@ func (s *stamp) append(b []byte) []byte {
 // parseStamp reads the stamp of a branch; ok is false when it is not a
 // director's.
 func parseStamp(branch []byte) (s stamp, ok bool) {
-	const before = len(cookie) + len(mark)
-	if len(branch) != before+stampSize || string(branch[len(cookie):before]) != mark {
+	const before = len(sip.BranchCookie) + len(mark)
+	if len(branch) != before+stampSize || string(branch[len(sip.BranchCookie):before]) != mark {
 		return s, false
 	}
 	head, ok1 := parseHex(branch[before : before+8])
@@ -119,7 +117,7 @@ func parseHex(text []byte) (v uint64, ok bool) {
 // the method and the To tag are not in it.
 func transactionOf(m *sip.Message, v *sip.ViaHop, callID uint64) uint64 {
 	h := fold(callID, uint64(m.Sequence))
-	if len(v.Branch) > len(cookie) && string(v.Branch[:len(cookie)]) == cookie {
+	if len(v.Branch) > len(sip.BranchCookie) && string(v.Branch[:len(sip.BranchCookie)]) == sip.BranchCookie {
 		h = fold(h, xxhash.Sum64(v.Branch))
 		return fold(fold(h, xxhash.Sum64(v.Host)), uint64(v.Port))
 	}

@@ -89,7 +89,7 @@ type call struct {
 
 // branchPrefix begins every branch; 8 digits of the call's index, 8 of its
 // generation and 2 of its transaction follow.
-const branchPrefix = "z9hG4bKv"
+const branchPrefix = sip.BranchCookie + "v"
 
 var branchParam = []byte(";branch=" + branchPrefix)
 

@@ -87,7 +87,7 @@ func appendTopVia(b, value []byte, source netip.AddrPort) []byte {
 	if fill {
 		i := cap(first) - cap(hop.RPort)
 		b = append(b, first[:i]...)
-		if first[i-1] != '=' {
+		if name := trim(first[:i]); name[len(name)-1] != '=' {
 			b = append(b, '=')
 		}
 		b = append(strconv.AppendUint(b, uint64(source.Port()), 10), first[i:]...)

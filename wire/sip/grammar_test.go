@@ -149,6 +149,7 @@ func TestViaHop(t *testing.T) {
 		{"SIP/2.0/UDP h:0", "", ""},
 		{"SIP/2.0/UDP h:65536", "", ""},
 		{"SIP/2.0/UDP [::1", "", ""},
+		{"SIP/2.0/UDP 192.0.2.1:50]60", "", ""},
 		{"SIP/2.0/UDP ;branch=b", "", ""},
 		{"SIP/2.0/UDP", "", ""},
 		{"SIP/2.0 h", "", ""},

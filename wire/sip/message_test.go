@@ -86,6 +86,17 @@ func TestResponse(t *testing.T) {
 	if _, err := back.Parse(b); err != nil || back.Status != 180 {
 		t.Errorf("it does not parse: %v", err)
 	}
+	for via, want := range map[string]string{
+		"SIP/2.0/UDP h;RPort = ;branch=b":     "Via: SIP/2.0/UDP h;RPort = 4444;branch=b;received=127.0.0.2\r\n",
+		`SIP/2.0/UDP h;x="rport;rport";rport`: `Via: SIP/2.0/UDP h;x="rport;rport";rport=4444;received=127.0.0.2` + "\r\n",
+		"SIP/2.0/UDP 127.0.0.2;rport=1":       "Via: SIP/2.0/UDP 127.0.0.2;rport=1\r\n",
+		"SIP/2.0/UDP 127.000.000.002":         "Via: SIP/2.0/UDP 127.000.000.002\r\n",
+		"h;rport":                             "Via: h;rport\r\n",
+	} {
+		if got := appendTopVia(nil, []byte(via), source); string(got) != want {
+			t.Errorf("%s became %s, want %s", via, got, want)
+		}
+	}
 	for _, c := range []struct{ via, want string }{
 		{"SIP/2.0/UDP 10.0.0.1:5070;rport;branch=b", "127.0.0.2:4444"},
 		{"SIP/2.0/UDP 10.0.0.1:5070;branch=b", "127.0.0.2:5070"},

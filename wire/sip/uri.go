@@ -115,9 +115,11 @@ func target(host []byte, port uint16) (netip.AddrPort, bool) {
 // the host is made of is not checked.
 func ParseHostPort(text []byte) (host []byte, port uint16, ok bool) {
 	host = trim(text)
-	bracket := bytes.IndexByte(host, ']') // of an IPv6 address
-	if bracket < 0 && len(host) > 0 && host[0] == '[' {
-		return nil, 0, false
+	bracket := -1 // the end of an IPv6 address, whose colons are its own
+	if len(host) > 0 && host[0] == '[' {
+		if bracket = bytes.IndexByte(host, ']'); bracket < 0 {
+			return nil, 0, false
+		}
 	}
 	if i := bytes.LastIndexByte(host, ':'); i > bracket {
 		if port, ok = ParsePort(trim(host[i+1:])); !ok {

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 )
 
+// BranchCookie begins every branch (RFC 3261 section 8.1.1.7).
+const BranchCookie = "z9hG4bK"
+
 // A ViaHop is one element of a Via header, taken apart (RFC 3261 section 20.42).
 // Its slices are views. A parameter is nil when it is not there, and empty when
 // it has no value.

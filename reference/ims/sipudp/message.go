@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/emiago/sipgo/sip"
+
+	wiresip "vitrine/wire/sip"
 )
 
 // ErrMessage is what every error of Parse wraps.
@@ -65,7 +67,7 @@ func ReturnPath(req *sip.Request, from netip.AddrPort) netip.AddrPort {
 	}
 	port := via.Port
 	if port == 0 {
-		port = sip.DefaultUdpPort
+		port = wiresip.DefaultPort
 	}
 	return netip.AddrPortFrom(from.Addr(), uint16(port))
 }
@@ -92,18 +94,15 @@ func pushVia(req *sip.Request, local netip.AddrPort, branch string) {
 // RouteAddr is the address in a Route, Record-Route or Path URI; false when it
 // holds a name or no port, which nothing in this IMS writes.
 func RouteAddr(uri *sip.Uri) (netip.AddrPort, bool) {
-	addr, err := netip.ParseAddr(strings.Trim(uri.Host, "[]"))
-	if err != nil {
-		return netip.AddrPort{}, false
-	}
+	addr, ok := wiresip.ParseHost([]byte(uri.Host))
 	port := uri.Port
 	if port == 0 {
-		port = sip.DefaultUdpPort
+		port = wiresip.DefaultPort
 	}
-	if port < 0 || port > 65535 {
+	if !ok || port < 0 || port > 65535 {
 		return netip.AddrPort{}, false
 	}
-	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), true
+	return netip.AddrPortFrom(addr, uint16(port)), true
 }
 
 // HopsLeft takes one from Max-Forwards, and says whether the request may go on

@@ -13,6 +13,7 @@ import (
 
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/sipudp"
+	wiresip "vitrine/wire/sip"
 )
 
 // defaultExpires applies to contacts that name no time.
@@ -134,10 +135,12 @@ func (s *server) contacts(req *sip.Request, now time.Time) (contacts, error) {
 func routes(headers []sip.Header) ([]string, error) {
 	var out []string
 	for _, h := range headers {
-		for field := range strings.SplitSeq(h.Value(), ",") {
+		for rest, more := []byte(h.Value()), true; more; more = len(rest) > 0 {
+			var element []byte
+			element, rest = wiresip.CutElement(rest)
 			var uri sip.Uri
 			var params sip.HeaderParams
-			if _, err := sip.ParseAddressValue(strings.TrimSpace(field), &uri, &params); err != nil {
+			if _, err := sip.ParseAddressValue(string(element), &uri, &params); err != nil {
 				return nil, err
 			}
 			out = append(out, uri.String())

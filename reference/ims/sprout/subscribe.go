@@ -13,6 +13,7 @@ import (
 
 	"vitrine/reference/ims"
 	"vitrine/reference/ims/sipudp"
+	wiresip "vitrine/wire/sip"
 )
 
 // subscribe is the notifier of the reg event package (RFC 6665, RFC 3680).
@@ -22,7 +23,7 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 	if event == nil {
 		event = req.GetHeader("o") // compact form
 	}
-	if event == nil || strings.TrimSpace(strings.SplitN(event.Value(), ";", 2)[0]) != "reg" {
+	if event == nil || string(wiresip.WithoutParams([]byte(event.Value()))) != "reg" {
 		return refuse(489, "Bad Event")
 	}
 	impu, err := identity(&req.To().Address)
@@ -50,8 +51,8 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 	res := sipudp.Reply(req, sip.StatusOK, "OK",
 		sip.NewHeader("Contact", "<"+s.uri("")+">"),
 		sip.NewHeader("Expires", strconv.FormatInt(seconds(current.Expires), 10)))
-	if _, tag, ok := strings.Cut(current.Local, ";tag="); ok {
-		res.To().Params.Add("tag", tag)
+	if tag, ok := wiresip.Param([]byte(current.Local), "tag"); ok {
+		res.To().Params.Add("tag", string(tag))
 	}
 	s.counts.subscriptions.Inc()
 	s.respond(tx, res)
