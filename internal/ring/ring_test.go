@@ -55,8 +55,12 @@ func TestRing(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if lost, err := r.Dropped(); err != nil || got != min(sent, slots) || int(lost) != sent-got {
-				return fmt.Errorf("%d frames of %d, %d lost: %v", got, sent, lost, err)
+			lost, err := r.Dropped()
+			if err != nil {
+				return err
+			}
+			if got != min(sent, slots) || int(lost) != sent-got {
+				return fmt.Errorf("%d frames of %d, %d lost", got, sent, lost)
 			}
 		}
 		return r.Err()
