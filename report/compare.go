@@ -123,20 +123,24 @@ func (p Pair) Times() string {
 func (s *set) comparison() Comparison {
 	c := Comparison{Unit: s.unit, Threshold: s.thresholds[0], Mark: s.mark(), Rows: []Row{}, Pairs: s.pairs()}
 	ranked := s.ranked()
-	for i, x := range ranked {
+	for _, x := range ranked {
 		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options}
 		r.Capacity = x.capacity()
 		if x.summary != nil {
 			r.VCPUs, r.Bottleneck = x.summary.VCPUs, x.summary.Bottleneck
 		}
-		if i == 0 && !r.Unmeasured() {
-			r.Relation = "best"
-		} else {
-			r.Relation = relation(r.Capacity, ranked[0].capacity())
-		}
+		r.Relation = x.relationTo(ranked[0])
 		c.Rows = append(c.Rows, r)
 	}
 	return c
+}
+
+// relationTo is that of the subject's capacity to the best one's.
+func (s *subject) relationTo(best *subject) string {
+	if s == best && !s.capacity().Unmeasured() {
+		return "best"
+	}
+	return relation(s.capacity(), best.capacity())
 }
 
 // pairs compares every size with the same size of the first run, or variant,
@@ -153,8 +157,7 @@ func (s *set) pairs() []Pair {
 		from, to := base.capacity(), x.capacity()
 		p := Pair{Sizing: x.sizing, From: base.variant, To: x.variant, Relation: relation(to, from)}
 		if from.Censored == vitrine.CensoredNone && to.Censored == vitrine.CensoredNone && from.Rate > 0 {
-			ratio := to.Rate / from.Rate
-			p.Ratio = &ratio
+			p.Ratio = new(to.Rate / from.Rate)
 		}
 		pairs = append(pairs, p)
 	}
@@ -198,10 +201,7 @@ func (s *set) capacityTable() capacityTable {
 			c := x.at(threshold)
 			row.Cells = append(row.Cells, capacityCell{capacityText(c), intervalText(c), censoredText(c, s.unit), c.Rate})
 		}
-		row.Relation = "best"
-		if x != ranked[0] || x.capacity().Unmeasured() {
-			row.Relation = relation(x.capacity(), ranked[0].capacity())
-		}
+		row.Relation = x.relationTo(ranked[0])
 		if z := x.summary; z != nil {
 			row.describe(z, s.componentTone(z.Bottleneck).name)
 		}

@@ -61,9 +61,8 @@ type demandLine struct {
 // demands fits lines through the subject's trials that kept the report's first
 // threshold, in the order of the report's components.
 func (s *subject) demands() []demandLine {
-	history := s.outcomes
 	var lines []demandLine
-	for _, d := range rate.Demands(history, s.run.set.thresholds[0]) {
+	for _, d := range rate.Demands(s.outcomes, s.run.set.thresholds[0]) {
 		line := demandLine{Demand: d}
 		for i := range d.Rates {
 			line.points = append(line.points, plotter.XY{X: d.Rates[i], Y: d.CPUs[i]})
@@ -92,7 +91,7 @@ func (s *set) demandFigures() []*figure {
 			names[i] = x.name
 		}
 		rows := (len(part) + panelColumns - 1) / panelColumns
-		f := &figure{
+		figures = append(figures, &figure{
 			Name: "demand", title: "CPU per call", section: sectionDemand, Shows: strings.Join(names, ", "),
 			width: figureWidth, height: vg.Length(titleHeight + 60 + 235*rows),
 			alt: "CPU of each component against the rate that succeeded, with the line through it, for " + strings.Join(names, ", ") +
@@ -102,24 +101,13 @@ func (s *set) demandFigures() []*figure {
 				"or a component at its quota, which its CPU cannot pass.",
 				shortest(s.thresholds[0])),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawDemand(c, t, part) },
-		}
-		figures = append(figures, f)
+		})
 	}
-	for i, f := range figures {
-		if len(figures) > 1 {
-			f.Name = fmt.Sprintf("demand-%d", i+1)
-			f.title += fmt.Sprintf(" (%d of %d)", i+1, len(figures))
-		}
-	}
-	return figures
+	return numbered(figures)
 }
 
 func (s *set) drawDemand(c draw.Canvas, t *tips, panels []panel) error {
-	keys, err := s.demandKeys(panels)
-	if err != nil {
-		return err
-	}
-	c = withLegend(c, keys)
+	c = withLegend(c, s.demandKeys(panels))
 	mostRate, mostCPU := 0.0, 0.0 // one scale, so that slopes can be compared
 	for _, x := range panels {
 		for _, l := range x.lines {
@@ -209,7 +197,7 @@ func (s *set) pointOut(p *plot.Plot, area draw.Canvas, x panel, t *tips) {
 }
 
 // demandKeys are the components that the panels show.
-func (s *set) demandKeys(panels []panel) ([]key, error) {
+func (s *set) demandKeys(panels []panel) []key {
 	shown := map[string]bool{}
 	for _, x := range panels {
 		for _, l := range x.lines {
@@ -221,18 +209,11 @@ func (s *set) demandKeys(panels []panel) ([]key, error) {
 		if !shown[name] {
 			continue
 		}
-		line, err := newLine(s.componentTone(name), 1.7, nil, plotter.XYs{{}, {}})
-		if err != nil {
-			return nil, err
-		}
-		mark, err := plotter.NewScatter(plotter.XYs{{}})
-		if err != nil {
-			return nil, err
-		}
-		mark.GlyphStyle = s.demandMark(name)
-		keys = append(keys, key{name, []plot.Thumbnailer{line, mark}})
+		line := lineKey(name, s.componentTone(name), 1.7, nil)
+		line.thumb = append(line.thumb, glyphThumb(s.demandMark(name)))
+		keys = append(keys, line)
 	}
-	return keys, nil
+	return keys
 }
 
 // at is the line's CPUs at a rate.

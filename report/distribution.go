@@ -30,7 +30,7 @@ func Distributions(format, title string, contestants []string, panels []Distribu
 	f.draw = func(c draw.Canvas, _ *tips) error {
 		var keys []key
 		for i, name := range contestants {
-			keys = append(keys, key{name, []plot.Thumbnailer{&plotter.Line{LineStyle: stroke(pick(sizeTones(), i), 2)}}})
+			keys = append(keys, lineKey(name, pick(sizeTones(), i), 2, nil))
 		}
 		c = withLegend(c, keys)
 		width := c.Size().X / vg.Length(len(panels))

@@ -162,15 +162,82 @@ func withLegend(c draw.Canvas, keys []key) draw.Canvas {
 	return draw.Crop(c, 0, -width-18, 0, 0)
 }
 
+// lineKey is a legend's entry of a line, and markKey one of a mark.
+func lineKey(label string, t tone, width vg.Length, dash []vg.Length) key {
+	return key{label, []plot.Thumbnailer{&plotter.Line{LineStyle: stroke(t, width, dash...)}}}
+}
+
+func markKey(label string, style draw.GlyphStyle) key {
+	return key{label, []plot.Thumbnailer{glyphThumb(style)}}
+}
+
+// A glyphThumb is a mark in a legend.
+type glyphThumb draw.GlyphStyle
+
+// Thumbnail implements plot.Thumbnailer.
+func (g glyphThumb) Thumbnail(c *draw.Canvas) { c.DrawGlyph(draw.GlyphStyle(g), c.Center()) }
+
+// numbered tells apart the figures that show parts of the same.
+func numbered(figures []*figure) []*figure {
+	for i, f := range figures {
+		if len(figures) > 1 {
+			f.Name += fmt.Sprintf("-%d", i+1)
+			f.title += fmt.Sprintf(" (%d of %d)", i+1, len(figures))
+		}
+	}
+	return figures
+}
+
 // A line through points, in a tone.
 func newLine(t tone, width vg.Length, dash []vg.Length, points plotter.XYs) (*plotter.Line, error) {
 	line, err := plotter.NewLine(points)
 	if err != nil {
 		return nil, err
 	}
-	line.LineStyle = stroke(t, width)
-	line.Dashes = dash
+	line.LineStyle = stroke(t, width, dash...)
 	return line, nil
+}
+
+// A spread is a value with its interval, and what its mark says when pointed at.
+type spread struct {
+	x, y, low, high float64
+	bar             bool // the interval is drawn
+	tip             string
+}
+
+// A marksPlotter draws marks with bars for their intervals.
+type marksPlotter struct {
+	tone  tone
+	glyph draw.GlyphDrawer
+	tips  *tips
+	marks []spread
+}
+
+func (m *marksPlotter) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	for _, at := range m.marks {
+		px, py := x(at.x), y(at.y)
+		if at.bar {
+			bar, low, high := stroke(m.tone, 1.1), y(max(at.low, p.Y.Min)), y(at.high)
+			c.StrokeLine2(bar, px, low, px, high)
+			c.StrokeLine2(bar, px-3, low, px+3, low)
+			c.StrokeLine2(bar, px-3, high, px+3, high)
+		}
+		c.DrawGlyph(m.style(), vg.Point{X: px, Y: py})
+		m.tips.add(px, py, "%s", at.tip)
+	}
+}
+
+func (m *marksPlotter) style() draw.GlyphStyle {
+	return draw.GlyphStyle{Color: m.tone.color(), Radius: 3.6, Shape: m.glyph}
+}
+
+// Thumbnail draws the mark in the legend.
+func (m *marksPlotter) Thumbnail(c *draw.Canvas) { c.DrawGlyph(m.style(), c.Center()) }
+
+// fillBar draws a bar that lies from one place to another.
+func fillBar(c draw.Canvas, t tone, from, to, middle, half vg.Length) {
+	c.FillPolygon(t.color(), []vg.Point{{X: from, Y: middle + half}, {X: to, Y: middle + half}, {X: to, Y: middle - half}, {X: from, Y: middle - half}})
 }
 
 // words are texts at points of a plot, for which it leaves room.
@@ -194,7 +261,6 @@ func (w words) labels() *plotter.Labels {
 	for i := range w.text {
 		t := w.style(i)
 		style := sans(t.tone, t.size, t.bold)
-		style.YAlign = draw.YCenter
 		if t.right {
 			style.XAlign = draw.XRight
 		}

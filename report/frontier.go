@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -187,22 +186,20 @@ func (s *set) drawFrontier(c draw.Canvas, t *tips, flocks []*flock) error {
 	marks := &frontierPlotter{set: s, tips: t, flocks: flocks, bars: predicted <= mostBars, aside: aside(flocks)}
 	for i, f := range flocks {
 		if len(f.measured) > 0 {
-			line, err := newLine(marks.tone(i), 1.6, dashes(i), plotter.XYs{{}, {}})
-			if err != nil {
-				return err
-			}
 			label := "measured, and the best of them"
 			if f.variant != "" {
 				label = f.variant
 			}
-			keys = append(keys, key{label, []plot.Thumbnailer{line, glyphThumb(marks.measured(i))}})
+			line := lineKey(label, marks.tone(i), 1.6, dashes(i))
+			line.thumb = append(line.thumb, glyphThumb(marks.measured(i)))
+			keys = append(keys, line)
 		}
 		if len(f.predicted) > 0 {
-			keys = append(keys, key{strings.TrimSpace("predicted " + f.variant), []plot.Thumbnailer{glyphThumb(marks.predicted(i))}})
+			keys = append(keys, markKey(strings.TrimSpace("predicted "+f.variant), marks.predicted(i)))
 		}
 	}
 	if slices.ContainsFunc(s.subjects(), (*subject).optimal) {
-		keys = append(keys, key{"optimal", []plot.Thumbnailer{glyphThumb(marks.optimal())}})
+		keys = append(keys, markKey("optimal", marks.optimal()))
 	}
 	p.Add(marks)
 	p.Draw(withLegend(c, keys))
@@ -279,9 +276,7 @@ func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 		for _, m := range best {
 			joined = append(joined, vg.Point{X: x(m.summary.VCPUs) + r.aside[m], Y: y(m.capacity().Rate)})
 		}
-		line := stroke(r.tone(i), 1.6)
-		line.Dashes = dashes(i)
-		c.StrokeLines(line, joined)
+		c.StrokeLines(stroke(r.tone(i), 1.6, dashes(i)...), joined)
 		for _, m := range f.measured {
 			capacity := m.capacity()
 			at := vg.Point{X: x(m.summary.VCPUs) + r.aside[m], Y: y(clamp(capacity.Rate, p))}
@@ -316,7 +311,6 @@ func (r *frontierPlotter) bar(c draw.Canvas, p *plot.Plot, line draw.LineStyle, 
 // there is no room, unless another name is there already.
 func nameAt(c draw.Canvas, at vg.Point, name string, bold bool, placed []vg.Rectangle) []vg.Rectangle {
 	style := sans(ink(), 10.5, bold)
-	style.YAlign = draw.YCenter
 	width := style.Width(name)
 	for _, from := range []vg.Point{{X: at.X - 10 - width, Y: at.Y + 9}, {X: at.X + 11, Y: at.Y - 8}} {
 		box := vg.Rectangle{Min: vg.Point{X: from.X, Y: from.Y - 6}, Max: vg.Point{X: from.X + width, Y: from.Y + 6}}

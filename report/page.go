@@ -181,10 +181,7 @@ func (r *run) vnf() string {
 	if r.Summary != nil && r.Summary.VNF != "" {
 		return r.Summary.VNF
 	}
-	if r.Manifest.VNF != "" {
-		return r.Manifest.VNF
-	}
-	return r.name
+	return cmp.Or(r.Manifest.VNF, r.name)
 }
 
 // finished says whether the search came to its end, or was ended.
@@ -192,10 +189,8 @@ func (r *run) finished() bool { return r.Summary != nil && r.Summary.StoppedBeca
 
 // best is the subject that the summary calls optimal; nil when there is none.
 func (r *run) best() *subject {
-	for _, x := range r.subjects {
-		if x.optimal() {
-			return x
-		}
+	if i := slices.IndexFunc(r.subjects, (*subject).optimal); i >= 0 {
+		return r.subjects[i]
 	}
 	return nil
 }

@@ -180,9 +180,9 @@ func (s *set) drawPredictions(c draw.Canvas, t *tips, all []prediction) error {
 	}
 	marks := &predictionPlotter{set: s, tips: t, all: all}
 	p.Add(marks)
-	keys = append(keys, key{"measured in its interval", []plot.Thumbnailer{glyphThumb(marks.style(true))}})
+	keys = append(keys, markKey("measured in its interval", marks.style(true)))
 	if slices.ContainsFunc(all, func(p prediction) bool { return !p.within() }) {
-		keys = append(keys, key{"measured outside it", []plot.Thumbnailer{glyphThumb(marks.style(false))}})
+		keys = append(keys, markKey("measured outside it", marks.style(false)))
 	}
 	p.Draw(withLegend(c, keys))
 	return nil

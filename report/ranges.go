@@ -3,9 +3,9 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -55,23 +55,31 @@ func (s *set) reach(x *subject) float64 {
 func (s *set) drawCapacity(c draw.Canvas, t *tips, rows []*subject, most float64) error {
 	p := newPlot("capacity, "+s.unit, "")
 	p.X.Min, p.X.Max = 0, max(most, 1)*1.1
-	nameRows(p, rows)
+	nameSizes(p, rows)
 	p.Add(thinGrid(true, false), &rangesPlotter{set: s, rows: rows, tips: t})
 	p.Draw(c)
 	return nil
 }
 
-// nameRows gives each subject a row, the first at the top.
-func nameRows(p *plot.Plot, rows []*subject) {
-	names := make(plot.ConstantTicks, len(rows))
+// nameSizes gives each subject a row.
+func nameSizes(p *plot.Plot, rows []*subject) {
+	names := make([]string, len(rows))
 	for i, x := range rows {
-		label := x.name
+		names[i] = x.name
 		if x.summary != nil {
-			label += fmt.Sprintf(" · %s CPU", tidy(x.summary.VCPUs))
+			names[i] += fmt.Sprintf(" · %s CPU", tidy(x.summary.VCPUs))
 		}
-		names[i] = plot.Tick{Value: rowAt(i, len(rows)), Label: label}
 	}
-	p.Y.Tick.Marker = names
+	nameRows(p, names)
+}
+
+// nameRows gives each name a row, the first at the top.
+func nameRows(p *plot.Plot, names []string) {
+	rows := make(plot.ConstantTicks, len(names))
+	for i, name := range names {
+		rows[i] = plot.Tick{Value: rowAt(i, len(names)), Label: name}
+	}
+	p.Y.Tick.Marker = rows
 	p.Y.Tick.Length = 0
 	p.Y.Tick.Label.Color = ink().color()
 	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
@@ -105,10 +113,8 @@ func (r *rangesPlotter) drawRange(c draw.Canvas, p *plot.Plot, s *subject, capac
 		paint, width, radius, glyph = muted(), 1.2, 3, draw.RingGlyph{}
 	}
 	if capacity.Unmeasured() {
-		style := sans(muted(), 11, false)
-		style.YAlign = draw.YCenter
 		if !minor {
-			c.FillText(style, vg.Point{X: x(0) + 6, Y: y}, "not measured: no valid trial")
+			c.FillText(sans(muted(), 11, false), vg.Point{X: x(0) + 6, Y: y}, "not measured: no valid trial")
 		}
 		return
 	}
@@ -151,24 +157,18 @@ func (s *set) useFigures() []*figure {
 	}
 	const most = 12
 	var figures []*figure
-	for i := 0; i < len(rows); i += most {
-		part := rows[i:min(i+most, len(rows))]
+	for part := range slices.Chunk(rows, most) {
 		bars := max(1, len(s.shownComponents(part)))
-		f := &figure{
+		figures = append(figures, &figure{
 			Name: "use", title: "Use per component at capacity", section: sectionUse,
 			width: figureWidth, height: vg.Length(titleHeight + 74 + len(part)*(bars*barStep+16)),
 			alt: "For every size, the share that each component uses of what it was given, at the size's capacity; the table of capacities names the bottlenecks.",
 			Caption: fmt.Sprintf("%s that a component's instances used, of what they were given, in the trials at the highest rate that passed. "+
 				"The bottleneck is marked: it is what the next larger size must grow.", s.resourceName()),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawUse(c, t, part) },
-		}
-		if len(rows) > most {
-			f.Name = fmt.Sprintf("use-%d", i/most+1)
-			f.title += fmt.Sprintf(" (%d of %d)", i/most+1, (len(rows)+most-1)/most)
-		}
-		figures = append(figures, f)
+		})
 	}
-	return figures
+	return numbered(figures)
 }
 
 // resourceName is what utilization is of, at the start of a sentence.
@@ -215,16 +215,12 @@ func (s *set) drawUse(c draw.Canvas, t *tips, rows []*subject) error {
 			p.X.Max = max(p.X.Max, u*100*1.05)
 		}
 	}
-	nameRows(p, rows)
+	nameSizes(p, rows)
 	bars := &barsPlotter{set: s, rows: rows, components: components, tips: t}
 	p.Add(thinGrid(true, false), bars)
 	var keys []key
 	for _, name := range components {
-		line, err := newLine(s.componentTone(name), 8, nil, plotter.XYs{{}, {}})
-		if err != nil {
-			return err
-		}
-		keys = append(keys, key{name, []plot.Thumbnailer{line}})
+		keys = append(keys, lineKey(name, s.componentTone(name), 8, nil))
 	}
 	p.Draw(withLegend(c, keys))
 	return nil
@@ -232,10 +228,8 @@ func (s *set) drawUse(c draw.Canvas, t *tips, rows []*subject) error {
 
 // componentTone is the same for a component wherever it is shown.
 func (s *set) componentTone(name string) tone {
-	for i, c := range s.components {
-		if c == name {
-			return pick(componentTones(), i)
-		}
+	if i := slices.Index(s.components, name); i >= 0 {
+		return pick(componentTones(), i)
 	}
 	return muted()
 }
@@ -253,7 +247,6 @@ func (b *barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	const half = barWidth / 2.0
 	small := sans(muted(), 9.5, false)
 	strong := sans(ink(), 9.5, true)
-	small.YAlign, strong.YAlign = draw.YCenter, draw.YCenter
 	for i, row := range b.rows {
 		top := y(rowAt(i, len(b.rows))) + vg.Length(len(b.components))*barStep/2
 		for k, name := range b.components {
@@ -263,9 +256,7 @@ func (b *barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 				c.FillText(small, vg.Point{X: x(0) + 5, Y: middle}, plain("not known: "+row.unread(name)))
 				continue
 			}
-			c.FillPolygon(b.set.componentTone(name).color(), []vg.Point{
-				{X: x(0), Y: middle + half}, {X: x(used * 100), Y: middle + half}, {X: x(used * 100), Y: middle - half}, {X: x(0), Y: middle - half},
-			})
+			fillBar(c, b.set.componentTone(name), x(0), x(used*100), middle, half)
 			b.tips.add(x(used*100), middle, "%s, %s: %s", row.name, name, percent(used))
 			if name == row.summary.Bottleneck {
 				label, style, at := "bottleneck "+percent(used), strong, x(used*100)+5

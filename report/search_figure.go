@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -44,11 +43,8 @@ func (s *set) searchCaption(x *subject) string {
 	if low, high := x.windows(); high > low {
 		parts = append(parts, fmt.Sprintf("The larger a mark, the longer its trial (%s to %s s).", shortest(low), shortest(high)))
 	}
-	for _, t := range x.trace {
-		if t.again {
-			parts = append(parts, "Where the band ends, the size was measured once more, from nothing.")
-			break
-		}
+	if slices.ContainsFunc(x.trace, func(t tried) bool { return t.again }) {
+		parts = append(parts, "Where the band ends, the size was measured once more, from nothing.")
 	}
 	return strings.Join(parts, " ")
 }
@@ -76,12 +72,8 @@ func (s *set) drawSearch(c draw.Canvas, t *tips, x *subject) error {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, powers{}
 	}
 	trail := &trailPlotter{set: s, subject: x, tips: t}
-	p.Add(trail.background(), thinGrid(true, true), trail)
-	keys, err := trail.keys()
-	if err != nil {
-		return err
-	}
-	p.Draw(withLegend(c, keys))
+	p.Add(bandPlotter{trail}, thinGrid(true, true), trail)
+	p.Draw(withLegend(c, trail.keys()))
 	return nil
 }
 
@@ -92,9 +84,7 @@ type trailPlotter struct {
 	tips    *tips
 }
 
-// background is the band, under the grid.
-func (r *trailPlotter) background() plot.Plotter { return bandPlotter{r} }
-
+// A bandPlotter draws the band, under the grid.
 type bandPlotter struct{ *trailPlotter }
 
 func (b bandPlotter) Plot(c draw.Canvas, p *plot.Plot) {
@@ -154,8 +144,7 @@ func (r *trailPlotter) spans() []span {
 
 func (r *trailPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	dotted := stroke(rule(), 1)
-	dotted.Dashes = []vg.Length{1.5, 2.5}
+	dotted := stroke(rule(), 1, 1.5, 2.5)
 	for _, t := range r.subject.trace {
 		if t.fresh && t.number > 1 {
 			at := x(float64(t.number) - 0.5)
@@ -217,20 +206,8 @@ func (r *trailPlotter) tip(t tried) string {
 	return strings.Join(parts, "; ")
 }
 
-func (r *trailPlotter) keys() ([]key, error) {
-	strip, err := newLine(band(), 9, nil, plotter.XYs{{}, {}})
-	if err != nil {
-		return nil, err
-	}
-	line, err := newLine(ink(), 1.4, nil, plotter.XYs{{}, {}})
-	if err != nil {
-		return nil, err
-	}
-	dotted, err := newLine(rule(), 1, []vg.Length{1.5, 2.5}, plotter.XYs{{}, {}})
-	if err != nil {
-		return nil, err
-	}
-	keys := []key{{r.set.sure() + "interval so far", []plot.Thumbnailer{strip}}, {"capacity so far", []plot.Thumbnailer{line}}}
+func (r *trailPlotter) keys() []key {
+	keys := []key{lineKey(r.set.sure()+"interval so far", band(), 9, nil), lineKey("capacity so far", ink(), 1.4, nil)}
 	counts := map[verdict]int{}
 	redeployed := false
 	for _, t := range r.subject.trace {
@@ -239,20 +216,14 @@ func (r *trailPlotter) keys() ([]key, error) {
 	}
 	for _, v := range verdicts() {
 		if counts[v] > 0 {
-			keys = append(keys, key{fmt.Sprintf("%s (%d)", v, counts[v]), []plot.Thumbnailer{glyphThumb(r.mark(v))}})
+			keys = append(keys, markKey(fmt.Sprintf("%s (%d)", v, counts[v]), r.mark(v)))
 		}
 	}
 	if redeployed {
-		keys = append(keys, key{"fresh deployment", []plot.Thumbnailer{dotted}})
+		keys = append(keys, lineKey("fresh deployment", rule(), 1, []vg.Length{1.5, 2.5}))
 	}
-	return keys, nil
+	return keys
 }
-
-// A glyphThumb is a mark in a legend.
-type glyphThumb draw.GlyphStyle
-
-// Thumbnail implements plot.Thumbnailer.
-func (g glyphThumb) Thumbnail(c *draw.Canvas) { c.DrawGlyph(draw.GlyphStyle(g), c.Center()) }
 
 // wholeTicks are ticks at whole numbers.
 type wholeTicks struct{}

@@ -79,12 +79,14 @@ func drawCurves(c draw.Canvas, t *tips, chart result.Chart) error {
 	right, top := 0.0, 0.0
 	var keys []key
 	for i, curve := range chart.Curves {
+		x := &marksPlotter{tone: pick(sizeTones(), i), glyph: glyphs()[i%len(glyphs())], tips: t}
 		points := make(plotter.XYs, len(curve.Points))
 		for k, at := range curve.Points {
 			points[k] = plotter.XY{X: at.X, Y: at.Y}
+			tip := fmt.Sprintf("%s at %s: %s (%s to %s), %s", curve.Name, number(at.X), number(at.Y), number(at.Low), number(at.High), chart.Y)
+			x.marks = append(x.marks, spread{at.X, at.Y, at.Low, at.High, at.High > at.Low, tip})
 			right, top = max(right, at.X), max(top, at.Y, at.High)
 		}
-		x := &intervalPlotter{curve: curve, tone: pick(sizeTones(), i), glyph: glyphs()[i%len(glyphs())], tips: t, unit: chart.Y}
 		thumbs := []plot.Thumbnailer{x}
 		if len(points) > 0 {
 			line, err := newLine(x.tone, 1.6, dashes(i/len(sizeTones())), points)
@@ -102,48 +104,15 @@ func drawCurves(c draw.Canvas, t *tips, chart result.Chart) error {
 	return nil
 }
 
-// An intervalPlotter draws a curve's values with their intervals.
-type intervalPlotter struct {
-	curve result.Curve
-	tone  tone
-	glyph draw.GlyphDrawer
-	tips  *tips
-	unit  string
-}
-
-func (m *intervalPlotter) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	for _, at := range m.curve.Points {
-		px, py := x(at.X), y(at.Y)
-		if at.High > at.Low {
-			bar, low, high := stroke(m.tone, 1.1), y(max(at.Low, p.Y.Min)), y(at.High)
-			c.StrokeLine2(bar, px, low, px, high)
-			c.StrokeLine2(bar, px-3, low, px+3, low)
-			c.StrokeLine2(bar, px-3, high, px+3, high)
-		}
-		c.DrawGlyph(m.style(), vg.Point{X: px, Y: py})
-		m.tips.add(px, py, "%s at %s: %s (%s to %s), %s", m.curve.Name, number(at.X), number(at.Y), number(at.Low), number(at.High), m.unit)
-	}
-}
-
-func (m *intervalPlotter) style() draw.GlyphStyle {
-	return draw.GlyphStyle{Color: m.tone.color(), Radius: 3.6, Shape: m.glyph}
-}
-
-// Thumbnail draws the mark in the legend.
-func (m *intervalPlotter) Thumbnail(c *draw.Canvas) { c.DrawGlyph(m.style(), c.Center()) }
-
 func drawBars(c draw.Canvas, t *tips, chart result.Chart) error {
 	p := newPlot(chart.Y, "")
 	most := 0.0
-	names := make(plot.ConstantTicks, len(chart.Bars))
+	names := make([]string, len(chart.Bars))
 	for i, b := range chart.Bars {
-		names[i] = plot.Tick{Value: rowAt(i, len(chart.Bars)), Label: plain(b.Name)}
+		names[i] = plain(b.Name)
 		most = max(most, b.Whole, b.High)
 	}
-	p.Y.Tick.Marker, p.Y.Tick.Length = names, 0
-	p.Y.Tick.Label.Color = ink().color()
-	p.Y.Min, p.Y.Max, p.Y.Width = -0.6, float64(len(chart.Bars))-0.4, 0
+	nameRows(p, names)
 	p.X.Min, p.X.Max = 0, max(most, 1e-3)*1.06
 	p.Add(thinGrid(true, false), &chartBars{chart: chart, tips: t})
 	if len(chart.Parts) == 0 {
@@ -152,11 +121,7 @@ func drawBars(c draw.Canvas, t *tips, chart result.Chart) error {
 	}
 	var keys []key
 	for i, part := range append(slices.Clone(chart.Parts), "not split") {
-		line, err := newLine(partTone(chart, i), 8, nil, plotter.XYs{{}, {}})
-		if err != nil {
-			return err
-		}
-		keys = append(keys, key{plain(part), []plot.Thumbnailer{line}})
+		keys = append(keys, lineKey(plain(part), partTone(chart, i), 8, nil))
 	}
 	p.Draw(withLegend(c, keys))
 	return nil
@@ -183,7 +148,7 @@ func (b *chartBars) Plot(c draw.Canvas, p *plot.Plot) {
 		middle := y(rowAt(i, len(b.chart.Bars)))
 		from := 0.0
 		box := func(to float64, t tone) {
-			c.FillPolygon(t.color(), []vg.Point{{X: x(from), Y: middle + half}, {X: x(to), Y: middle + half}, {X: x(to), Y: middle - half}, {X: x(from), Y: middle - half}})
+			fillBar(c, t, x(from), x(to), middle, half)
 			from = to
 		}
 		switch {

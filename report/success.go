@@ -42,14 +42,7 @@ func (s *set) successFigures() []*figure {
 	for _, part := range split(s.curves()) {
 		figures = append(figures, s.successFigure(part))
 	}
-	for i, f := range figures {
-		f.Name = "success"
-		if len(figures) > 1 {
-			f.Name = fmt.Sprintf("success-%d", i+1)
-			f.title += fmt.Sprintf(" (%d of %d)", i+1, len(figures))
-		}
-	}
-	return figures
+	return numbered(figures)
 }
 
 // split shares curves out over as few figures as hold them, alike full, and
@@ -148,7 +141,7 @@ func (s *set) successFigure(curves []curve) *figure {
 		thresholds[i] = shortest(t)
 	}
 	return &figure{
-		title: "Success against offered rate", section: sectionSuccess, width: figureWidth, height: 470,
+		Name: "success", title: "Success against offered rate", section: sectionSuccess, width: figureWidth, height: 470,
 		alt: "Success rate against offered rate, one curve per size: " + strings.Join(names, "; ") + ".",
 		Caption: fmt.Sprintf("Each mark is the mean of the valid trials at that rate, its bar their lowest and highest; the line is the "+
 			"decreasing fit from which the capacity is read. On the dashed line everything succeeds; along the dotted lines the success ratio is %s. "+
@@ -177,12 +170,26 @@ func (s *set) drawSuccess(c draw.Canvas, t *tips, curves []curve) error {
 		if err != nil {
 			return err
 		}
-		points := &marksPlotter{curve: x, tips: t, unit: s.unit}
+		points := &marksPlotter{tone: x.tone, glyph: x.glyph, tips: t, marks: x.spreads()}
 		p.Add(line, points)
 		keys = append(keys, key{fmt.Sprintf("%s: %s", x.name, capacityText(x.capacity())), []plot.Thumbnailer{line, points}})
 	}
 	p.Draw(withLegend(c, keys))
 	return nil
+}
+
+// spreads are the curve's marks, as they are drawn.
+func (c curve) spreads() []spread {
+	list := make([]spread, len(c.marks))
+	for i, m := range c.marks {
+		repeats := ""
+		if m.repeats > 1 {
+			repeats = fmt.Sprintf(" (%s to %s in %d repeats)", number(m.low), number(m.high), m.repeats)
+		}
+		tip := fmt.Sprintf("%s at %s %s: %s succeed%s, ratio %.3f", c.name, number(m.rate), c.run.set.unit, number(m.mean), repeats, m.mean/m.rate)
+		list[i] = spread{m.rate, m.mean, m.low, m.high, m.repeats > 1, tip}
+	}
+	return list
 }
 
 // addReferences adds the line of full success and those of the thresholds, up
@@ -217,37 +224,3 @@ func (s *set) addReferences(p *plot.Plot) error {
 	}
 	return nil
 }
-
-// A marksPlotter draws a curve's marks with their spread.
-type marksPlotter struct {
-	curve
-	tips *tips
-	unit string
-}
-
-func (m *marksPlotter) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	for _, at := range m.marks {
-		px, py := x(at.rate), y(at.mean)
-		if at.repeats > 1 {
-			bar := stroke(m.tone, 1.1)
-			low, high := y(at.low), y(at.high)
-			c.StrokeLine2(bar, px, low, px, high)
-			c.StrokeLine2(bar, px-3, low, px+3, low)
-			c.StrokeLine2(bar, px-3, high, px+3, high)
-		}
-		c.DrawGlyph(m.style(), vg.Point{X: px, Y: py})
-		spread := ""
-		if at.repeats > 1 {
-			spread = fmt.Sprintf(" (%s to %s in %d repeats)", number(at.low), number(at.high), at.repeats)
-		}
-		m.tips.add(px, py, "%s at %s %s: %s succeed%s, ratio %.3f", m.name, number(at.rate), m.unit, number(at.mean), spread, at.mean/at.rate)
-	}
-}
-
-func (m *marksPlotter) style() draw.GlyphStyle {
-	return draw.GlyphStyle{Color: m.tone.color(), Radius: 3.6, Shape: m.glyph}
-}
-
-// Thumbnail draws the mark in the legend.
-func (m *marksPlotter) Thumbnail(c *draw.Canvas) { c.DrawGlyph(m.style(), c.Center()) }

@@ -85,8 +85,8 @@ func dashes(i int) []vg.Length {
 	return [][]vg.Length{nil, {7, 3}, {2, 2.5}, {9, 3, 2, 3}}[i%4]
 }
 
-func stroke(t tone, width vg.Length) draw.LineStyle {
-	return draw.LineStyle{Color: t.color(), Width: width}
+func stroke(t tone, width vg.Length, dash ...vg.Length) draw.LineStyle {
+	return draw.LineStyle{Color: t.color(), Width: width, Dashes: dash}
 }
 
 func sans(t tone, size vg.Length, bold bool) text.Style {

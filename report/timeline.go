@@ -200,11 +200,7 @@ func thin(points plotter.XYs) plotter.XYs {
 }
 
 func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment) error {
-	keys, err := s.timeKeys(moments)
-	if err != nil {
-		return err
-	}
-	c = withLegend(c, keys)
+	c = withLegend(c, s.timeKeys(moments))
 	plots := [][]*plot.Plot{make([]*plot.Plot, len(moments)), make([]*plot.Plot, len(moments))}
 	mostCalls, mostCPU, end := 1.0, 100.0, 1.0
 	for _, m := range moments {
@@ -373,14 +369,8 @@ func say(p *plot.Plot, what string) {
 
 // timeKeys are the calls' lines and every instance, or every component when
 // there are too many instances to name.
-func (s *set) timeKeys(moments []moment) ([]key, error) {
-	type entry struct {
-		label string
-		tone  tone
-		width vg.Length
-		dash  []vg.Length
-	}
-	entries := []entry{{"due", muted(), 1.7, []vg.Length{6, 3}}, {"succeeded", ink(), 1.7, nil}}
+func (s *set) timeKeys(moments []moment) []key {
+	keys := []key{lineKey("due", muted(), 1.7, []vg.Length{6, 3}), lineKey("succeeded", ink(), 1.7, nil)}
 	var all []series
 	for _, m := range moments {
 		for _, x := range m.series {
@@ -405,20 +395,12 @@ func (s *set) timeKeys(moments []moment) ([]key, error) {
 		nth[x.component]++
 		switch {
 		case x.ofGenerator():
-			entries = append(entries, entry{x.label(x.instance), muted(), generatorWidth, nil})
+			keys = append(keys, lineKey(x.label(x.instance), muted(), generatorWidth, nil))
 		case len(all) <= most:
-			entries = append(entries, entry{x.label(x.instance), s.seriesTone(x), 1.7, dashes(n)})
+			keys = append(keys, lineKey(x.label(x.instance), s.seriesTone(x), 1.7, dashes(n)))
 		case n == 0:
-			entries = append(entries, entry{x.label(x.component), s.seriesTone(x), 1.7, nil})
+			keys = append(keys, lineKey(x.label(x.component), s.seriesTone(x), 1.7, nil))
 		}
 	}
-	keys := make([]key, len(entries))
-	for i, e := range entries {
-		line, err := newLine(e.tone, e.width, e.dash, plotter.XYs{{}, {}})
-		if err != nil {
-			return nil, err
-		}
-		keys[i] = key{e.label, []plot.Thumbnailer{line}}
-	}
-	return keys, nil
+	return keys
 }
