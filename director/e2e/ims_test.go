@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,9 +96,9 @@ func TestIMSThroughDirectors(t *testing.T) {
 	g, ctx := errgroup.WithContext(ctx)
 	var changed atomic.Bool // all that there is to change
 	reports := make([][]load.Report, 3)
-	rate := 40.0 // calls a second
+	rate, users := 40.0, 10_000 // calls a second; a trial of 5 s with a timeout of 20 s needs 240 users for each
 	if raced {
-		rate = 8
+		rate, users = 8, 4000
 	}
 	for i, scenario := range []string{"reg-dereg", "reg-subscribe", "reg-invite"} {
 		folder := t.TempDir()
@@ -105,7 +106,7 @@ func TestIMSThroughDirectors(t *testing.T) {
 			Rate: rate, Duration: 5, Targets: []string{f[0].address, f[1].address},
 			Params: map[string]string{
 				"scenario": scenario, "retransmit": "true", "timeout": "20s", "port": "0",
-				"users": "4000",
+				"users": strconv.Itoa(users),
 			},
 		}
 		g.Go(func() error {
@@ -114,7 +115,7 @@ func TestIMSThroughDirectors(t *testing.T) {
 				// Others than before, at other addresses, for those have subscribed
 				// to news of themselves.
 				trial.Params["local"] = m.host(129 + 3*(int(trial.Seed)%40) + i)
-				trial.Params["first_user"] = fmt.Sprint(1 + 4000*(3*int(trial.Seed)+i))
+				trial.Params["first_user"] = fmt.Sprint(1 + users*(3*int(trial.Seed)+i))
 				trial.Scratch = filepath.Join(folder, fmt.Sprint(trial.Seed))
 				if err := os.Mkdir(trial.Scratch, 0o700); err != nil {
 					return err
