@@ -105,6 +105,7 @@ func TestCPUPerCallIsFound(t *testing.T) {
 
 // Every trial that a line goes through has its mark, and no other has.
 func TestCPUPerCallShowsItsTrials(t *testing.T) {
+	t.Parallel()
 	d := simulate(t, directed(), "run")
 	dir, _ := writeReport(t, d)
 	svg, err := os.ReadFile(filepath.Join(dir, "figures", "demand.svg"))

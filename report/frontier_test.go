@@ -43,6 +43,7 @@ func row(name string, vcpus, capacity float64, censored string) result.Sizing {
 
 // The best are those that no size of as many vCPUs or fewer matches.
 func TestFrontierNamesTheBest(t *testing.T) {
+	t.Parallel()
 	named, svg := frontierOf(t, listed(
 		row("bn1s-sp1s-hs1s", 0.3, 100, vitrine.CensoredNone),
 		row("bn2s-sp1s-hs1s", 0.4, 90, vitrine.CensoredNone),   // more, for less
@@ -74,6 +75,7 @@ func TestFrontierOfOneSizeIsNone(t *testing.T) {
 // Predicted sizes are told apart from measured ones, and leave the table once
 // they are measured.
 func TestFrontierTellsPredictedApart(t *testing.T) {
+	t.Parallel()
 	m := modelled()
 	d := simulate(t, m, "run")
 	sizes := d.Profile.Settings[0].Sizes
@@ -104,6 +106,7 @@ func TestFrontierTellsPredictedApart(t *testing.T) {
 
 // Of very many predicted sizes the best of each number of vCPUs stay.
 func TestFrontierOfVeryManySizes(t *testing.T) {
+	t.Parallel()
 	d := simulate(t, modelled(), "run")
 	setting := &d.Profile.Settings[0]
 	setting.Sizes = setting.Sizes[:3]

@@ -96,6 +96,7 @@ func withoutDrawings(page string) []byte {
 }
 
 func TestPageOfADirectedSearch(t *testing.T) {
+	t.Parallel()
 	d := simulate(t, directed(), "run")
 	dir, page := writeReport(t, d)
 	golden(t, "directed.html", withoutDrawings(page))
@@ -167,6 +168,7 @@ func checkPNG(t *testing.T, path string) {
 
 // Nothing in the page asks for anything from elsewhere.
 func TestPageIsOneFile(t *testing.T) {
+	t.Parallel()
 	page := pageOf(t, simulate(t, modelled(), "run"))
 	for _, m := range regexp.MustCompile(`(?i)(?:src|href|xlink:href|action|data)\s*=\s*"([^"]*)"|url\(([^)]*)\)|@import`).FindAllStringSubmatch(page, -1) {
 		if to := m[1]; !strings.HasPrefix(to, "#") && !strings.HasPrefix(to, "figures/") {
@@ -182,6 +184,7 @@ func TestPageIsOneFile(t *testing.T) {
 
 // What the user or a function wrote is shown as text, wherever it comes up.
 func TestEverythingFromOutsideIsEscaped(t *testing.T) {
+	t.Parallel()
 	const evil = "</title><script>alert(\"1\")</script>\n<img src=x onerror='x'>&amp;\x01"
 	d := simulate(t, modelled(), "run")
 	d.Profile.Settings[0].Options = evil
@@ -288,6 +291,7 @@ func TestKilledRunIsNotFinished(t *testing.T) {
 }
 
 func TestRunsOfDifferentThresholdsAreComparedAtOne(t *testing.T) {
+	t.Parallel()
 	runs := twoRuns(t)
 	z := runs[1].Summary.Sizings
 	for i := range z {
@@ -415,6 +419,7 @@ func TestRunsOfDifferentUnitsAreRefused(t *testing.T) {
 
 // Table II's ten sizes: more than one figure of curves can hold.
 func TestManySizesAreSplit(t *testing.T) {
+	t.Parallel()
 	m := directed()
 	m.repeats, m.rates = 1, []float64{20, 40, 60, 80, 120, 240, 360}
 	m.path = nil
@@ -454,6 +459,7 @@ func TestManySizesAreSplit(t *testing.T) {
 
 // Of a run in emulation every table and figure says so; of another none does.
 func TestEmulationIsMarkedEverywhere(t *testing.T) {
+	t.Parallel()
 	emulated, hardware := simulate(t, directed(), "emulated"), simulate(t, directed(), "hardware")
 	emulated.Manifest.Accelerator = "tcg"
 	hardware.Manifest.Accelerator = "kvm"

@@ -79,6 +79,7 @@ func outcomesOf(d *result.Data, sizing string) []vitrine.Outcome {
 }
 
 func TestPageOfAModelSearch(t *testing.T) {
+	t.Parallel()
 	d := simulate(t, modelled(), "run")
 	dir, page := writeReport(t, d)
 	golden(t, "modelled.html", withoutDrawings(page))
@@ -137,6 +138,7 @@ func TestSearchShowsWhatWasKnown(t *testing.T) {
 }
 
 func TestSearchMarksItsTrials(t *testing.T) {
+	t.Parallel()
 	d := simulate(t, directed(), "run")
 	dir, _ := writeReport(t, d)
 	for _, z := range d.Summary.Sizings {

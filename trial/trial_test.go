@@ -118,7 +118,9 @@ func drive(args []string) error {
 		return errors.New("generator crashed on purpose")
 	case "hang":
 		signal.Ignore(syscall.SIGTERM)
-		time.Sleep(time.Hour) // a generator that nothing wakes: without cgo, select {} would end it
+		never := make(chan os.Signal, 1)
+		signal.Notify(never, syscall.SIGUSR1)
+		<-never
 	}
 	n := int(t.Rate * t.Duration)
 	r := load.Report{Duration: t.Duration, Scheduled: int64(n), Offered: int64(n), Failed: map[string]int64{}}
@@ -357,6 +359,7 @@ func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Em
 // the profile made of them does and says how they booted, also when all are on
 // record.
 func TestEmulationIsMarked(t *testing.T) {
+	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
 	plain := c.config.Testbed.Substrate
 	c.config.Testbed.Substrate = func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
@@ -385,6 +388,7 @@ func TestEmulationIsMarked(t *testing.T) {
 }
 
 func TestFaultsMakeTrialsInvalid(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ function, params, reason string }{
 		"garbage":       {params: "fault: garbage", reason: "report"},
 		"crash":         {params: "fault: crash", reason: "generator crashed on purpose"},
@@ -393,6 +397,7 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 		"instance dies": {function: ", \"5\"", reason: "front-1 ended (exit status 7); its log ends: out of luck"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := setUp(t, tt.function, "[fr1s]", tt.params)
 			if name == "hang" {
 				c.config.Grace = 100 * time.Millisecond
@@ -455,6 +460,7 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestInstallScript(t *testing.T) {
+	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "")
 	script := filepath.Join(t.TempDir(), "install.sh")
 	write(t, script, "#!/bin/sh\necho \"$BACK\" > \"$VITRINE_DIR/peers\"\n", 0o755)

@@ -51,7 +51,7 @@ type result struct {
 	trial  load.Trial
 }
 
-// Run tests the subject.
+// Run tests the subject. Those that hold it against time run alone, the others two and more at once.
 func Run(t *testing.T, s Subject) {
 	for _, scenario := range s.Scenarios {
 		t.Run("plays "+scenario, func(t *testing.T) { s.plays(t, scenario) })
@@ -156,6 +156,7 @@ func (res result) whole(t *testing.T) {
 }
 
 func (s Subject) plays(t *testing.T, scenario string) {
+	t.Parallel()
 	res := s.run(t, Behaviour{}, func(trial *load.Trial) { trial.Params["scenario"] = scenario })
 	res.whole(t)
 	if res.report.Succeeded != 100 {
@@ -179,6 +180,7 @@ func (s Subject) plays(t *testing.T, scenario string) {
 }
 
 func (s Subject) refusals(t *testing.T) {
+	t.Parallel()
 	res := s.run(t, Behaviour{Refuse: 30}, func(trial *load.Trial) { trial.Warmup = 0 })
 	res.whole(t)
 	if res.report.Failed["503"] != int64(res.seen.Refused) || res.seen.Refused != 30 {
@@ -193,6 +195,7 @@ func (s Subject) refusals(t *testing.T) {
 }
 
 func (s Subject) silence(t *testing.T) {
+	t.Parallel()
 	res := s.run(t, Behaviour{Ignore: 20}, func(trial *load.Trial) {
 		trial.Warmup = 0
 		trial.Params["timeout"] = "3s"
@@ -226,6 +229,7 @@ func (s Subject) latency(t *testing.T) {
 }
 
 func (s Subject) closedPort(t *testing.T) {
+	t.Parallel()
 	res := s.run(t, Behaviour{Shut: true}, func(trial *load.Trial) { trial.Params["timeout"] = "500ms" })
 	res.whole(t)
 	if res.report.Succeeded != 0 || res.report.Failed["timeout"] != 100 {
@@ -245,6 +249,7 @@ func (s Subject) fractional(t *testing.T) {
 }
 
 func (s Subject) spreads(t *testing.T) {
+	t.Parallel()
 	var second *Responder
 	res := s.run(t, Behaviour{}, func(trial *load.Trial) {
 		second = s.responder(t, Behaviour{})

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"reflect"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 // A receiver that is stopped for a while has its packets late by that, and only
 // then: the kernel, which was not stopped, had them before.
 func TestAStalledReceiverShowsAsLateness(t *testing.T) {
-	const n, stall = 400, 3 * time.Millisecond
+	const n, missed = 400, 6
 	p := newPair(t)
 	c := exec.Command(os.Args[0], "receive", "--listen", p.dest.String(), "--run", fmt.Sprint(0xC0FFEE))
 	var out bytes.Buffer
@@ -56,7 +57,7 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 	stalled := make(chan [2]int64, 1)
 	go func() {
 		p.awaitArrivals(t, n/4)
-		stalled <- stopFor(c.Process.Pid, stall)
+		stalled <- stopWhile(c.Process.Pid, func() { p.awaitArrivals(t, min(n, p.arrivals(t)+missed)) })
 	}()
 	send(t, s, p.stream(n, 2000, 64))
 	span := <-stalled
@@ -92,28 +93,34 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 
 // awaitArrivals returns once the far end has received so many packets.
 func (p pair) awaitArrivals(t *testing.T, packets uint64) {
+	for t.Context().Err() == nil && !t.Failed() && p.arrivals(t) < packets {
+		runtime.Gosched()
+	}
+}
+
+// arrivals is how many packets the far end has received.
+func (p pair) arrivals(t *testing.T) (packets uint64) {
 	err := netns.Do(p.far, func() error {
-		for t.Context().Err() == nil {
-			link, err := netlink.LinkByName("eth0")
-			if err != nil || link.Attrs().Statistics.RxPackets >= packets {
-				return err
-			}
+		link, err := netlink.LinkByName("eth0")
+		if err == nil {
+			packets = link.Attrs().Statistics.RxPackets
 		}
-		return t.Context().Err()
+		return err
 	})
 	if err != nil {
 		t.Error(err)
 	}
+	return packets
 }
 
-// stopFor stops a child for at least the time, and says from when, surely
-// stopped, until when.
-func stopFor(pid int, least time.Duration) (span [2]int64) {
+// stopWhile stops a child until await returns, and says from when, surely stopped,
+// until when.
+func stopWhile(pid int, await func()) (span [2]int64) {
 	_ = unix.Kill(pid, unix.SIGSTOP)
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil) == unix.EINTR {
 	}
 	span[0] = time.Now().UnixNano()
-	time.Sleep(least) // what the receiver is to suffer
+	await()
 	span[1] = time.Now().UnixNano()
 	_ = unix.Kill(pid, unix.SIGCONT)
 	return span

@@ -61,6 +61,7 @@ func talk(t *testing.T, a, b *phone, hangUp *phone) {
 }
 
 func TestCall(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	cdr := filepath.Join(t.TempDir(), "cdr.csv")
 	start(t, "ralf", "--listen", s.at(32, 10888), "--records", cdr, "--metrics", s.at(32, 9090))
@@ -102,6 +103,7 @@ func TestCall(t *testing.T) {
 }
 
 func TestCallIsCancelled(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	bono := s.single()
 	a, b := s.phone(41, 12, bono), s.phone(42, 13, bono)
@@ -130,6 +132,7 @@ func TestCallIsCancelled(t *testing.T) {
 }
 
 func TestBarredCallsAreDeclined(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	bono := s.single()
 	a, b := s.phone(41, 14, bono), s.phone(42, 15, bono)

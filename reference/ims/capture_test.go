@@ -1,7 +1,9 @@
 package ims_test
 
 import (
+	"bytes"
 	"encoding/hex"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -27,7 +29,7 @@ func TestReplicationIsInACapture(t *testing.T) {
 	s.whole(11, 2)
 	bono := s.bono(1, s.list(11, 2, 5060))
 	file := filepath.Join(t.TempDir(), "peers.pcap")
-	capture, err := capturetest.Start("", "lo", "tcp port 7000 and net "+s.prefix+"0/24", file)
+	capture, err := capturetest.Start("", "lo", "tcp port 7000 and net "+s.prefix+"0/24", file, "-U")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +39,11 @@ func TestReplicationIsInACapture(t *testing.T) {
 		p.signIn(60)
 		phones = append(phones, p)
 	}
+	last := "sip:" + phones[len(phones)-1].user + "@ims.test"
+	eventually(t, "the capture has the last registration", func() bool { // stopped before, tcpdump would not write it
+		packets, err := os.ReadFile(file)
+		return err == nil && bytes.Contains(packets, []byte(last))
+	})
 	if err := capture.Stop(); err != nil {
 		t.Fatal(err)
 	}

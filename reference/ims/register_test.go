@@ -18,6 +18,7 @@ func (s site) single(extra ...string) string {
 }
 
 func TestRegisterAndDeregister(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	p := s.phone(41, 7, s.single())
 
@@ -52,6 +53,7 @@ func TestRegisterAndDeregister(t *testing.T) {
 }
 
 func TestRegisterIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	bono := s.single()
 
@@ -107,6 +109,7 @@ func TestRegisterIsRefused(t *testing.T) {
 }
 
 func TestSubscriptionIsNotified(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	bono := s.single()
 	p := s.phone(41, 8, bono)

@@ -74,6 +74,7 @@ func studied(p sim.Population, n int, cfg rate.Config, search func(rate.Config) 
 // say, are as narrow as wanted, and cost little load, whatever the shape and
 // whether overloads linger or not.
 func TestAdaptiveOverManyFunctions(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	for _, c := range []struct {
 		shape       string
@@ -97,6 +98,7 @@ func TestAdaptiveOverManyFunctions(t *testing.T) {
 
 // TestAdaptiveAgainstRamp: no larger error for a tenth of the ramp's load.
 func TestAdaptiveAgainstRamp(t *testing.T) {
+	t.Parallel()
 	const n = 40
 	for _, shape := range []string{sim.Saturating, sim.Collapsing} {
 		p := drawn(shape)
@@ -180,6 +182,7 @@ func TestAdaptiveSaysThatTheDurationIsTooShort(t *testing.T) {
 // TestAdaptiveFindsWhatEndsAnOverload: after one the function carries half as
 // much, until it has rested or, in the second case, is deployed afresh.
 func TestAdaptiveFindsWhatEndsAnOverload(t *testing.T) {
+	t.Parallel()
 	for name, recovery := range map[string]float64{"rest": 4, "deployment": 0} {
 		held := 0
 		for seed := range uint64(12) {
@@ -288,6 +291,7 @@ func TestAdaptiveServesAllThresholds(t *testing.T) {
 // TestAdaptiveOverDeployments: the interval is of what deployments have in
 // common, and so is wide where they differ and few are wanted.
 func TestAdaptiveOverDeployments(t *testing.T) {
+	t.Parallel()
 	held, most := 0, 0
 	for seed := range uint64(60) {
 		f := thousand(seed)
@@ -312,6 +316,7 @@ func TestAdaptiveOverDeployments(t *testing.T) {
 // TestAdaptiveDoesNotInsist: where deployments differ by more than they could for
 // all trials to fit, one deployment is not asked the same thing over and over.
 func TestAdaptiveDoesNotInsist(t *testing.T) {
+	t.Parallel()
 	const seeds = 30
 	trials := 0
 	for seed := range uint64(seeds) {
@@ -401,6 +406,7 @@ func TestAdaptiveWithoutSeconds(t *testing.T) {
 // TestAdaptiveAlwaysEnds drives the search over random functions, most of them
 // absurd, and checks what must hold whatever the function does.
 func TestAdaptiveAlwaysEnds(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(80) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		cfg := randomConfig(random)
@@ -452,6 +458,7 @@ func checkAdaptiveSteps(t *testing.T, label string, cfg rate.Config, steps []rat
 // TestAdaptiveBeginsWhereNeighboursAre: a prior saves trials, and a wrong one
 // does no harm but to them.
 func TestAdaptiveBeginsWhereNeighboursAre(t *testing.T) {
+	t.Parallel()
 	spent := map[string]int{} // trials
 	for i := range 40 {
 		f := drawn(sim.Saturating).Function(i)

@@ -13,6 +13,7 @@ import (
 // TestHybridGrowsTheBetterWay: where clustering is dear it goes up, where
 // threads are few it goes out, and it ends with at least what up alone finds.
 func TestHybridGrowsTheBetterWay(t *testing.T) {
+	t.Parallel()
 	space := ims(vitrine.Resources{VCPUs: 8})
 	for name, test := range map[string]struct {
 		spoil func(*sim.Function)

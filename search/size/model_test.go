@@ -64,6 +64,7 @@ func best(f *sim.Function, sizings []vitrine.Sizing) (most float64) {
 // TestModelFindsTheBest with a tenth of the deployments of an exhaustive search,
 // measures it once more, and predicts what it did not measure.
 func TestModelFindsTheBest(t *testing.T) {
+	t.Parallel()
 	const functions = 4
 	held := 0.0
 	for seed := range uint64(functions) {
@@ -154,6 +155,7 @@ func bent(s vitrine.Sizing) (capacity float64, loads []vitrine.Load) {
 
 // TestModelSurvivesOtherLaws than its own.
 func TestModelSurvivesOtherLaws(t *testing.T) {
+	t.Parallel()
 	space := ims(vitrine.Resources{VCPUs: 10})
 	search := model(t, space, size.ModelConfig{})
 	all, err := size.NewExhaustive(space)
@@ -196,6 +198,7 @@ func TestModelSurvivesOtherLaws(t *testing.T) {
 
 // TestModelCarriesAWorkload with the fewest vCPUs, or at the lowest price.
 func TestModelCarriesAWorkload(t *testing.T) {
+	t.Parallel()
 	c := sim.DrawCluster(3)
 	for i, price := range []float64{1, 2.5, 3} { // large ones are cheap
 		c.Space.Flavors[i].Price = price
@@ -241,6 +244,7 @@ func TestModelCarriesAWorkload(t *testing.T) {
 
 // TestModelEnds where more measuring would show nothing, and says so.
 func TestModelEnds(t *testing.T) {
+	t.Parallel()
 	space := ims(vitrine.Resources{VCPUs: 6})
 	search := model(t, space, size.ModelConfig{Unit: "calls/s"})
 	none := measured(t, "bn1s-sp1s-hs1s", 3, vitrine.Capacity{}, nil)
@@ -280,6 +284,7 @@ func TestModelEnds(t *testing.T) {
 
 // TestModelIsPure: a resumed run asks the same questions.
 func TestModelIsPure(t *testing.T) {
+	t.Parallel()
 	c := sim.DrawCluster(1)
 	search := model(t, c.Space, size.ModelConfig{Seed: 3})
 	history, steps := pursue(t, search, c.Function)
