@@ -35,15 +35,15 @@ type Prober struct {
 	err    error
 }
 
-// probing is how long a kernel that finds no disk may take to give up: a second
-// or two is usual. Emulation is the last resort, and a busy host is no reason to
-// say that it does not work.
-func probing(accelerator string) time.Duration {
-	if accelerator == TCG {
-		return 5 * time.Minute
-	}
-	return time.Minute
-}
+// A kernel that finds no disk gives up after a second or two. Emulation is the
+// last resort: a busy host is no reason to say that it does not work. KVM is faster
+// than emulation. It does not work where emulation on the same host ended long ago.
+const (
+	emulating = 5 * time.Minute  // how long emulation may take
+	probing   = time.Minute      // how long KVM may take
+	least     = 10 * time.Second // KVM gets this much time in any case,
+	times     = 10               // and this many times what emulation took
+)
 
 const reached = "Linux version" // what the kernel says first
 
@@ -81,26 +81,39 @@ func probe(ctx context.Context, kernel string) (accelerator, why string, err err
 	if _, err := exec.LookPath(Program); err != nil {
 		return "", "", withoutProgram()
 	}
-	var whys []string
-	for _, a := range []string{KVM, TCG} {
-		err := boots(ctx, a, kernel)
-		if err == nil {
-			return a, strings.Join(whys, "; "), nil
+	virtual, giveUp := context.WithTimeout(ctx, probing)
+	defer giveUp()
+	emulation, stop := context.WithTimeout(ctx, emulating)
+	defer stop()
+	emulated := make(chan error, 1)
+	go func() {
+		began := time.Now()
+		err := boots(emulation, TCG, kernel)
+		if took := time.Since(began); err == nil {
+			time.AfterFunc(max(least, times*took)-took, giveUp)
 		}
-		if ctx.Err() != nil {
-			return "", "", context.Cause(ctx)
-		}
-		whys = append(whys, a+": "+err.Error())
+		emulated <- err
+	}()
+	kvm := boots(virtual, KVM, kernel)
+	if kvm == nil {
+		stop()
 	}
-	return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: "an accelerator that boots: " + strings.Join(whys, "; ")}
+	tcg := <-emulated
+	switch {
+	case kvm == nil:
+		return KVM, "", nil
+	case ctx.Err() != nil:
+		return "", "", context.Cause(ctx)
+	case tcg == nil:
+		return TCG, KVM + ": " + kvm.Error(), nil
+	}
+	return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: fmt.Sprintf("an accelerator that boots: %s: %v; %s: %v", KVM, kvm, TCG, tcg)}
 }
 
-// boots starts the kernel and waits for it to say so and give up for want of a
+// boots starts the kernel and waits until it says so and gives up for want of a
 // disk, which ends the machine.
 func boots(ctx context.Context, accelerator, kernel string) error {
-	limit := probing(accelerator)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	began := time.Now()
 	s := Spec{Accelerator: accelerator}
 	cmd := exec.CommandContext(ctx, Program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", Q35+",accel="+accelerator, "-cpu", s.processor(), "-m", "256",
@@ -111,7 +124,7 @@ func boots(ctx context.Context, accelerator, kernel string) error {
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("no kernel boots within %v", limit)
+		return fmt.Errorf("no kernel boots within %v", time.Since(began).Round(time.Second))
 	case err != nil:
 		first, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
 		return errors.Join(errors.New(first), err)
