@@ -163,7 +163,17 @@ func (s *stage) with(ctx context.Context, d device, use func() error) (err error
 
 // ceiling is the device's highest rate under the corpus.
 func (s *stage) ceiling(ctx context.Context, d device, f floodPlan) (found ceiling, err error) {
-	err = s.with(ctx, d, func() error {
+	err = s.under(ctx, d, f, func(l *udpLoad) (err error) {
+		found, err = s.beside(ctx, d, func() (ceiling, error) { return highest(ctx, l.send, f.most) })
+		return err
+	})
+	return found, err
+}
+
+// under runs the device and, once it forwards, the load tool with the corpus
+// while use does.
+func (s *stage) under(ctx context.Context, d device, f floodPlan, use func(l *udpLoad) error) error {
+	return s.with(ctx, d, func() error {
 		if _, err := s.pass(ctx, f, burstSize); err != nil {
 			return err
 		}
@@ -171,10 +181,8 @@ func (s *stage) ceiling(ctx context.Context, d device, f floodPlan) (found ceili
 		if err != nil {
 			return err
 		}
-		found, err = s.beside(ctx, d, func() (ceiling, error) { return highest(ctx, l.send, f.most) })
-		return errors.Join(err, l.close())
+		return errors.Join(use(l), l.close())
 	})
-	return found, err
 }
 
 // beside measures while what belongs beside the device runs.

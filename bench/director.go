@@ -72,12 +72,7 @@ func rateRow(name, aim string, ours, theirs *rival, p Pairs) (Row, error) {
 }
 
 // directorSIP compares the highest rate of requests.
-func directorSIP(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	s, err := newStage(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
-		return nil, err
-	}
+func directorSIP(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	version, err := kamailioVersion(ctx)
 	if err != nil {
 		return nil, err
@@ -140,12 +135,7 @@ func (s *stage) prove(ctx context.Context, d device, f floodPlan) error {
 
 // directorResponses compares the highest rate of responses: the answers to what
 // each proxy made of the requests, from the instances to a thousand clients.
-func directorResponses(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	s, err := newStage(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
-		return nil, err
-	}
+func directorResponses(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	version, err := kamailioVersion(ctx)
 	if err != nil {
 		return nil, err
@@ -225,12 +215,7 @@ const (
 // directorLatency compares the 99th percentile of the time that requests take
 // through the device, one by one with random gaps, at half of the director's
 // highest rate.
-func directorLatency(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	s, err := newStage(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
-		return nil, err
-	}
+func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	f, err := s.requestPlan(ctx)
 	if err != nil {
 		return nil, err
@@ -265,16 +250,9 @@ func directorLatency(ctx context.Context, progress io.Writer) (rows []Row, err e
 
 // latency is the 99th percentile at a rate, us.
 func (s *stage) latency(ctx context.Context, d device, f floodPlan, rate float64) (us float64, err error) {
-	err = s.with(ctx, d, func() error {
-		if _, err := s.pass(ctx, f, burstSize); err != nil {
-			return err
-		}
-		l, err := s.drive(ctx, devicePort, f.sources, f.sinks, f.corpus)
-		if err != nil {
-			return err
-		}
+	err = s.under(ctx, d, f, func(l *udpLoad) (err error) {
 		us, err = l.calmLatency(rate)
-		return errors.Join(err, l.close())
+		return err
 	})
 	return us, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -52,12 +51,7 @@ func gtpcKey(data []byte) (string, error) {
 }
 
 // directorGTPC compares the highest rate of GTPv2-C requests.
-func directorGTPC(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	s, err := newStage(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
-		return nil, err
-	}
+func directorGTPC(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	f, err := s.plan(ctx, "gtpc", floodPlan{messages: gtpcRequests(), key: gtpcKey, sources: clients, sinks: instances}, false)
 	if err != nil {
 		return nil, err

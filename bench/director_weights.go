@@ -27,12 +27,7 @@ const (
 
 // directorWeights compares the highest rate of requests with many instances
 // whose weights change all the time to that with four whose weights stay.
-func directorWeights(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	s, err := newStage(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
-		return nil, err
-	}
+func directorWeights(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	few, err := s.requestPlan(ctx)
 	if err != nil {
 		return nil, err

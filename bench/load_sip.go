@@ -39,16 +39,11 @@ var responderSource []byte
 // C. The built-in one prints the report of package load. SIPp runs in two ways:
 // as itself, with its statistics and errors written, and with the log of
 // messages besides that the same report takes (package load/sipp).
-func loadSIP(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+func loadSIP(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	version, err := sipp.Version(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "bench-load-sip-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	responder, err := compileC(ctx, dir, "responder", responderSource)
 	if err != nil {
 		return nil, err
@@ -160,8 +155,7 @@ func sippCalls(ctx context.Context, dir, target string, more []string) (float64,
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 { // some calls failed: they are not counted
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // some calls failed: they are not counted
 		err = nil
 	}
 	if err != nil {

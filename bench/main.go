@@ -27,28 +27,42 @@ import (
 // A bench measures one thing; its rows are named name or name/part.
 type bench struct {
 	name string
-	run  func(ctx context.Context, progress io.Writer) ([]Row, error)
+	run  measurement
+}
+
+type measurement func(ctx context.Context, progress io.Writer) ([]Row, error)
+
+// inFolder gives the bench a folder for its files.
+func inFolder(of func(ctx context.Context, dir string, progress io.Writer) ([]Row, error)) measurement {
+	return func(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+		dir, err := os.MkdirTemp("", "bench-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		return of(ctx, dir, progress)
+	}
 }
 
 // benches is every bench, in the order that the table shows them.
 func benches() []bench {
 	return []bench{
-		{"load/sip", loadSIP},
-		{"monitor", monitorBench},
-		{"trial", trialBench},
-		{"search/rate", searchRate},
-		{"search/size", searchSize},
-		{"director/sip", directorSIP},
-		{"director/sip/responses", directorResponses},
-		{"director/sip/latency", directorLatency},
-		{"director/gtpc", directorGTPC},
-		{"director/weights", directorWeights},
-		{"store/writes", storeWrites},
-		{"store/reads", storeReads},
+		{"load/sip", inFolder(loadSIP)},
+		{"monitor", inFolder(monitorBench)},
+		{"trial", inFolder(trialBench)},
+		{"search/rate", inFolder(searchRate)},
+		{"search/size", inFolder(searchSize)},
+		{"director/sip", onStage(directorSIP)},
+		{"director/sip/responses", onStage(directorResponses)},
+		{"director/sip/latency", onStage(directorLatency)},
+		{"director/gtpc", onStage(directorGTPC)},
+		{"director/weights", onStage(directorWeights)},
+		{"store/writes", onStage(storeWrites)},
+		{"store/reads", onStage(storeReads)},
 		{"network/bulk", networkBulk},
 		{"network/scheduled", networkScheduled},
 		{"network/schedule-error", networkScheduleError},
-		{"network/namespaces", networkNamespaces},
+		{"network/namespaces", inFolder(networkNamespaces)},
 		{"network/impair", networkImpair},
 	}
 }

@@ -38,12 +38,7 @@ var readerSource []byte
 // 10 Hz, rows and all, with that of a process in C that reads the same files as
 // often and does nothing else. Both count whole, from start to exit, by the
 // samples that they took: the monitor skips those that a busy host makes late.
-func monitorBench(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	dir, err := os.MkdirTemp("", "bench-monitor-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func monitorBench(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	reader, err := compileC(ctx, dir, "reader", readerSource)
 	if err != nil {
 		return nil, err

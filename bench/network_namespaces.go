@@ -32,12 +32,7 @@ const (
 // networkNamespaces compares how long 100 namespaces on a bridge take to be made
 // and removed: those that fabric/bridge and internal/netns make for processes,
 // and a program in C that makes the system and netlink calls only.
-func networkNamespaces(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	dir, err := os.MkdirTemp("", "bench-namespaces-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func networkNamespaces(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	if err := netns.Possible(); err != nil { // it also makes their folder
 		return nil, err
 	}

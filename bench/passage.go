@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"vitrine/wire/sip"
@@ -46,15 +48,12 @@ func callID(data []byte) (string, error) {
 func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival, err error) {
 	messages, sources, sinks := f.messages[:first], f.sources, f.sinks
 	p := &passage{key: f.key, sources: map[int]*net.UDPConn{}, arrived: make(chan arrival, 16*together)}
-	done := make(chan struct{})
-	readers := 0
+	var readers sync.WaitGroup
 	defer func() {
-		for _, conn := range append(slices.Clone(p.sinks), values(p.sources)...) {
+		for _, conn := range slices.AppendSeq(slices.Clone(p.sinks), maps.Values(p.sources)) {
 			err = errors.Join(err, conn.Close())
 		}
-		for range readers {
-			<-done
-		}
+		readers.Wait()
 	}()
 	for i := range sources.count {
 		if p.sources[sources.first+i], err = s.listen(sources.first + i); err != nil {
@@ -68,11 +67,7 @@ func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival
 			return nil, err
 		}
 		p.sinks = append(p.sinks, conn)
-		readers++
-		go func() {
-			p.read(conn, sinks.first+i)
-			done <- struct{}{}
-		}()
+		readers.Go(func() { p.read(conn, sinks.first+i) })
 	}
 	random := rand.New(rand.NewPCG(1, 1))
 	if err := p.await(ctx, messages[0], random); err != nil {
@@ -86,13 +81,6 @@ func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival
 		all = append(all, got...)
 	}
 	return all, nil
-}
-
-func values(m map[int]*net.UDPConn) (all []*net.UDPConn) {
-	for _, conn := range m {
-		all = append(all, conn)
-	}
-	return all
 }
 
 func (p *passage) read(conn *net.UDPConn, port int) {

@@ -93,11 +93,14 @@ func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 			return Row{}, fmt.Errorf("%s: round %d: %g over %g is no ratio", name, i+1, p.Ours[i], p.Theirs[i])
 		}
 	}
-	ratio := median(ratios)
+	return figure(name, unit, against, aim, median(p.Ours), median(p.Theirs), median(ratios),
+		[2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
+}
+
+// figure is a row of one ratio.
+func figure(name, unit, against, aim string, ours, theirs, ratio float64, spread [2]float64, rounds int) (Row, error) {
 	row := Row{
-		Name: name, Unit: unit, Against: against, Aim: aim, Rounds: len(ratios),
-		Ours: new(median(p.Ours)), Theirs: new(median(p.Theirs)), Ratio: &ratio,
-		Spread: &[2]float64{slices.Min(ratios), slices.Max(ratios)},
+		Name: name, Unit: unit, Against: against, Aim: aim, Ours: &ours, Theirs: &theirs, Ratio: &ratio, Spread: &spread, Rounds: rounds,
 	}
 	if aim == "" {
 		return row, nil

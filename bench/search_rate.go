@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -94,12 +93,7 @@ type compared map[string]map[ground]sim.Scores
 // that ours is asked for. Its errors are then larger than ours; a second row
 // asks ours for less, so that they are about as large. The ramp tries every rate, as the paper's does; a
 // second row has it stop where success is below 0.8.
-func searchRate(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	dir, err := os.MkdirTemp("", "bench-search-rate-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func searchRate(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	peer, unsupported := mlrsearchPeer().install(ctx, dir)
 	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
 		return nil, unsupported
@@ -223,9 +217,12 @@ func (c compared) rows() ([]Row, error) {
 		name, search string
 		precision    float64
 	}{{"", ourSearch, ratePrecision}, {"/coarse", coarseSearch, rateCoarse}} {
-		rows = append(rows,
-			c.interval("search/rate/coverage"+own.name, own.search, "share of functions", "every interval holds the truth", ">= 0.94", 1, sim.Scores.Coverage),
-			c.interval("search/rate/width"+own.name, own.search, "of the capacity", "the precision asked for", "<= 1", own.precision, width))
+		held, err := c.interval("search/rate/coverage"+own.name, own.search, "share of functions", "every interval holds the truth", ">= 0.94", 1, sim.Scores.Coverage)
+		wide, wrong := c.interval("search/rate/width"+own.name, own.search, "of the capacity", "the precision asked for", "<= 1", own.precision, width)
+		if err := errors.Join(err, wrong); err != nil {
+			return nil, err
+		}
+		rows = append(rows, held, wide)
 	}
 	return rows, nil
 }
@@ -267,19 +264,11 @@ func (c compared) all(name string, on []ground) sim.Scores {
 
 // interval is a figure of a search's intervals over all functions;
 // its spread is over the grounds.
-func (c compared) interval(name, search, unit, against, aim string, theirs float64, figure func(sim.Scores) float64) Row {
-	ours := figure(c.all(search, grounds()))
-	ratio := ours / theirs
+func (c compared) interval(name, search, unit, against, aim string, theirs float64, of func(sim.Scores) float64) (Row, error) {
+	ours := of(c.all(search, grounds()))
 	var ratios []float64
 	for _, g := range grounds() {
-		ratios = append(ratios, figure(c[search][g])/theirs)
+		ratios = append(ratios, of(c[search][g])/theirs)
 	}
-	holds, err := meets(ratio, aim)
-	row := Row{Name: name, Unit: unit, Against: against, Aim: aim, Rounds: len(ratios),
-		Ours: &ours, Theirs: &theirs, Ratio: &ratio, Holds: &holds,
-		Spread: &[2]float64{slices.Min(ratios), slices.Max(ratios)}}
-	if err != nil {
-		row.Holds = nil
-	}
-	return row
+	return figure(name, unit, against, aim, ours, theirs, ours/theirs, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -35,12 +34,7 @@ type sized struct {
 // searchSize compares ways to find the best size: how close the model search
 // ends to the best, with how many deployments, and what it predicts of the sizes
 // that it never tried.
-func searchSize(ctx context.Context, progress io.Writer) (_ []Row, err error) {
-	dir, err := os.MkdirTemp("", "vitrine-bench-size-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, err error) {
 	peer, peerless := bayesPeer().install(ctx, dir)
 	if peerless != nil && !vitrine.IsUnsupported(peerless) {
 		return nil, peerless
@@ -171,11 +165,4 @@ func sizeRows(all []sized, compared bool) (rows []Row, err error) {
 	fewer, err := peer.row("search/size/bayes", "deployments",
 		"Gaussian process and expected improvement (scikit-learn "+scikitVersion+"), stopped by an oracle", "<= 0.99")
 	return append(rows, fewer), err
-}
-
-// figure is a row of one ratio.
-func figure(name, unit, against, aim string, ours, theirs, ratio float64, spread [2]float64, rounds int) (Row, error) {
-	holds, err := meets(ratio, aim)
-	return Row{Name: name, Unit: unit, Against: against, Aim: aim, Ours: &ours, Theirs: &theirs, Ratio: &ratio,
-		Holds: &holds, Spread: &spread, Rounds: rounds}, err
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -68,16 +69,32 @@ func newStage(ctx context.Context) (s *stage, err error) {
 	return s, nil
 }
 
+// onStage gives the bench a stage.
+func onStage(of func(ctx context.Context, s *stage, progress io.Writer) ([]Row, error)) measurement {
+	return func(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+		s, err := newStage(ctx)
+		defer func() { err = errors.Join(err, s.close()) }()
+		if err != nil {
+			return nil, err
+		}
+		return of(ctx, s, progress)
+	}
+}
+
 // product is the program vitrine, built when it is first asked for.
 func (s *stage) product(ctx context.Context) (string, error) {
 	program := filepath.Join(s.dir, "vitrine")
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
+	return program, buildVitrine(ctx, program)
+}
+
+func buildVitrine(ctx context.Context, program string) error {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "vitrine/cmd/vitrine").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build vitrine: %w\n%s", err, out)
+		return fmt.Errorf("build vitrine: %w\n%s", err, out)
 	}
-	return program, nil
+	return nil
 }
 
 func (s *stage) namespace() string { return "vt-" + s.run.ID + "-bench" }
@@ -141,8 +158,7 @@ func stop(cmd *exec.Cmd) error {
 	late := time.AfterFunc(stopWait, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	defer late.Stop()
 	err := cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) { // by the signal, or with a code that says so
+	if _, ok := errors.AsType[*exec.ExitError](err); ok { // by the signal, or with a code that says so
 		return nil
 	}
 	return err

@@ -97,13 +97,8 @@ func (s *stage) storeRow(ctx context.Context, name, unit, aim string, ours, thei
 
 // storeWrites compares durable writes a second: over REST, and those of etcd
 // over its own protocol.
-func storeWrites(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+func storeWrites(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	if err := programs("wrk", "etcd"); err != nil {
-		return nil, err
-	}
-	s, err := newStage(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
 		return nil, err
 	}
 	version, err := firstLine(ctx, "etcd", "--version")
@@ -115,13 +110,8 @@ func storeWrites(ctx context.Context, progress io.Writer) (rows []Row, err error
 }
 
 // storeReads compares reads a second: over REST, and those of redis-benchmark.
-func storeReads(ctx context.Context, progress io.Writer) (rows []Row, err error) {
+func storeReads(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	if err := programs("wrk", "redis-server", "redis-benchmark"); err != nil {
-		return nil, err
-	}
-	s, err := newStage(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
 		return nil, err
 	}
 	version, err := firstLine(ctx, "redis-server", "--version")

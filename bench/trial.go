@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -58,12 +57,7 @@ const timesParam = "times"
 // generator, send SIGTERM to all instances, reap them, start them in the same
 // order with the same arguments, wait for each by the same check, start the
 // next generator.
-func trialBench(ctx context.Context, progress io.Writer) (rows []Row, err error) {
-	dir, err := os.MkdirTemp("", "bench-trial-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func trialBench(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	f, err := newIMS(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -104,8 +98,8 @@ func newIMS(ctx context.Context, dir string) (*ims, error) {
 	if f.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", f.vitrine, "vitrine/cmd/vitrine").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build vitrine: %w\n%s", err, out)
+	if err := buildVitrine(ctx, f.vitrine); err != nil {
+		return nil, err
 	}
 	if f.deployment, err = spec.LoadDeployment(imsFile, spec.Known{}); err != nil {
 		return nil, err

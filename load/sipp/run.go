@@ -99,8 +99,7 @@ func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, long
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 { // some calls failed
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // some calls failed
 		return nil
 	}
 	if err != nil {
