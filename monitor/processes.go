@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -134,10 +135,5 @@ func (p *processes) find(pid int) {
 }
 
 func (p *processes) has(pid int) bool {
-	for _, m := range p.members {
-		if m.pid == pid {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.members, func(m process) bool { return m.pid == pid })
 }

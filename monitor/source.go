@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -277,8 +278,5 @@ func (s *subject) keep(src source, err error, told metric) {
 
 // reason is the substrate's word on why something is missing, before our own.
 func reason(v vitrine.Vantage, name, otherwise string) string {
-	if why := v.Missing[name]; why != "" {
-		return why
-	}
-	return otherwise
+	return cmp.Or(v.Missing[name], otherwise)
 }

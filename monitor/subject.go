@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,15 +78,14 @@ func quote(cell string) string {
 }
 
 func (s *subject) read(buf []byte) {
-	for i := 0; i < len(s.sources); i++ {
-		src := s.sources[i]
-		if err := src.read(buf, &s.total); err != nil {
+	s.sources = slices.DeleteFunc(s.sources, func(src source) bool {
+		err := src.read(buf, &s.total)
+		if err != nil {
 			s.lose(err.Error(), src.tells()...)
 			src.close()
-			s.sources = append(s.sources[:i], s.sources[i+1:]...)
-			i--
 		}
-	}
+		return err != nil
+	})
 }
 
 // lose makes metrics missing for good.

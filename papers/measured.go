@@ -3,7 +3,6 @@ package papers
 import (
 	"path"
 
-	"vitrine"
 	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/measure/delay"
@@ -90,13 +89,4 @@ func (e Exhibit) ChainSettings(scale Scale) chain.Settings {
 	}
 	s.Cut = delay.Cut{Head: s.Packets / 100, Tail: s.Packets / 100}
 	return s
-}
-
-// FindScale is the scale of that name.
-func FindScale(name string) (Scale, error) {
-	switch s := Scale(name); s {
-	case Quick, Usual, Full:
-		return s, nil
-	}
-	return "", &vitrine.BadInput{File: "--scale", Found: name, Want: "want quick, usual or full"}
 }

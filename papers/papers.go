@@ -189,8 +189,7 @@ func (o Ordering) judge(s result.Summary) Verdict {
 		return v
 	}
 	if less.Rate > 0 && less.Censored == vitrine.CensoredNone && more.Censored == vitrine.CensoredNone {
-		ratio := more.Rate / less.Rate
-		v.Ratio = &ratio
+		v.Ratio = new(more.Rate / less.Rate)
 	}
 	lessLow, lessHigh := less.Bounds()
 	moreLow, moreHigh := more.Bounds()

@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -78,8 +79,7 @@ func (o Relation) judge(r Readings, sizes []int) Finding {
 		details = append(details, f.Detail)
 	}
 	if count > 0 {
-		mean := math.Exp(logs / float64(count))
-		all.Ratio = &mean
+		all.Ratio = new(math.Exp(logs / float64(count)))
 	}
 	all.Detail = strings.Join(details, "; ")
 	return all
@@ -91,15 +91,11 @@ func badness(result string) int {
 
 func (o Relation) judgeOne(r Readings) Finding {
 	f := Finding{Relation: o, Result: Unmeasured}
-	less, why := read(r, o.Less)
-	if why == "" {
-		var more Reading
-		if more, why = read(r, o.More); why == "" {
-			f.compare(less, more)
-			return f
-		}
+	less, lessWhy := read(r, o.Less)
+	more, moreWhy := read(r, o.More)
+	if f.Detail = cmp.Or(lessWhy, moreWhy); f.Detail == "" {
+		f.compare(less, more)
 	}
-	f.Detail = why
 	return f
 }
 
@@ -113,18 +109,14 @@ func read(r Readings, name string) (Reading, string) {
 		return x, ""
 	}
 	where, _, _ := strings.Cut(name, " ")
-	if why := r.Missing(name); why != "" {
-		return x, where + ": " + why
-	}
-	return x, where + ": not measured"
+	return x, where + ": " + cmp.Or(r.Missing(name), "not measured")
 }
 
 // compare judges by the intervals: those that overlap tell neither way.
 func (f *Finding) compare(less, more Reading) {
 	f.Detail = fmt.Sprintf("%s, %s", figure(f.Less, less), figure(f.More, more))
 	if less.Mean > 0 && more.Mean > 0 {
-		ratio := more.Mean / less.Mean
-		f.Ratio = &ratio
+		f.Ratio = new(more.Mean / less.Mean)
 	}
 	overlap := less.Low <= more.High && more.Low <= less.High
 	switch {

@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -37,10 +38,7 @@ func (e Exhibit) cells(row Row, r Readings) (name string, cells []string, mark s
 		cells = append(cells, text)
 	}
 	if !measured {
-		why := r.Missing(row.On)
-		if why == "" {
-			why = "not among what was measured"
-		}
+		why := cmp.Or(r.Missing(row.On), "not among what was measured")
 		return name, []string{"not measured: " + strings.Join(strings.Fields(why), " ")}, ""
 	}
 	return name, cells, mark

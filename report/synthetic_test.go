@@ -289,11 +289,15 @@ func (m simulation) watch(t *testing.T, r *result.Run, o *vitrine.Outcome, sizin
 }
 
 func (m simulation) manifest() result.Manifest {
+	var components []result.Component
+	for _, c := range m.components {
+		components = append(components, result.Component(c))
+	}
 	return result.Manifest{
 		Tool: "vitrine 1.0", Go: "go1.26.0", Command: []string{"vitrine", "characterize", "ims.yaml", "load.yaml", "--out", "run"},
 		Started:  time.Date(2024, 5, 6, 9, 30, 0, 0, time.UTC),
 		Finished: time.Date(2024, 5, 6, 9, 41, 12, 0, time.UTC),
-		VNF:      "ims", Unit: "calls/s", Thresholds: []float64{0.9, 0.8}, Components: result.Components(m.components), Seed: m.seed,
+		VNF:      "ims", Unit: "calls/s", Thresholds: []float64{0.9, 0.8}, Components: components, Seed: m.seed,
 		Host: result.Host{
 			Name: "bench-1", Kernel: "6.1.0-18-amd64", OS: "Debian GNU/Linux 12 (bookworm)", CPUModel: "AMD EPYC", CPUs: 2,
 			SMT: "notsupported", MemoryBytes: 24 << 30, Virtualization: "virtual machine (hypervisor flag)", Clocksource: "tsc", Cgroup: "hybrid",

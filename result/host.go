@@ -59,22 +59,22 @@ type probe struct {
 
 func (p *probe) path(name string) string { return filepath.Join(p.root, name) }
 
-// miss says why a field is empty. Paths are said as the host has them.
-func (p *probe) miss(field string, err error) {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		name, relErr := filepath.Rel(p.root, pe.Path)
-		if relErr == nil {
+// miss says why fields are empty. Paths are said as the host has them.
+func (p *probe) miss(err error, fields ...string) {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		if name, relErr := filepath.Rel(p.root, pe.Path); relErr == nil {
 			err = fmt.Errorf("%s /%s: %w", pe.Op, name, pe.Err)
 		}
 	}
-	p.host.Missing[field] = err.Error()
+	for _, field := range fields {
+		p.host.Missing[field] = err.Error()
+	}
 }
 
 func (p *probe) line(field, name string) string {
 	text, err := os.ReadFile(p.path(name))
 	if err != nil {
-		p.miss(field, err)
+		p.miss(err, field)
 		return ""
 	}
 	return strings.TrimSpace(string(text))
@@ -83,7 +83,7 @@ func (p *probe) line(field, name string) string {
 func (p *probe) readOS() {
 	text, err := os.ReadFile(p.path("etc/os-release"))
 	if err != nil {
-		p.miss("os", err)
+		p.miss(err, "os")
 		return
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -96,27 +96,25 @@ func (p *probe) readOS() {
 			return
 		}
 	}
-	p.miss("os", errors.New("/etc/os-release has no PRETTY_NAME"))
+	p.miss(errors.New("/etc/os-release has no PRETTY_NAME"), "os")
 }
 
 func (p *probe) readProc() {
 	fs, err := procfs.NewFS(p.path("proc"))
 	if err != nil {
-		for _, field := range []string{"cpu_model", "cpus", "virtualization", "memory_bytes", "cgroup"} {
-			p.miss(field, err)
-		}
+		p.miss(err, "cpu_model", "cpus", "virtualization", "memory_bytes", "cgroup")
 		return
 	}
 	p.readCPUs(fs)
 	if m, err := fs.Meminfo(); err != nil {
-		p.miss("memory_bytes", err)
+		p.miss(err, "memory_bytes")
 	} else if m.MemTotalBytes == nil {
-		p.miss("memory_bytes", errors.New("/proc/meminfo has no MemTotal"))
+		p.miss(errors.New("/proc/meminfo has no MemTotal"), "memory_bytes")
 	} else {
 		p.host.MemoryBytes = int64(*m.MemTotalBytes)
 	}
 	if mounts, err := fs.GetMounts(); err != nil {
-		p.miss("cgroup", err)
+		p.miss(err, "cgroup")
 	} else {
 		p.readCgroup(mounts)
 	}
@@ -128,15 +126,13 @@ func (p *probe) readCPUs(fs procfs.FS) {
 		err = errors.New("/proc/cpuinfo lists no CPU")
 	}
 	if err != nil {
-		for _, field := range []string{"cpu_model", "cpus", "virtualization"} {
-			p.miss(field, err)
-		}
+		p.miss(err, "cpu_model", "cpus", "virtualization")
 		return
 	}
 	p.host.CPUs = len(cpus)
 	p.host.CPUModel = cpus[0].ModelName
 	if p.host.CPUModel == "" {
-		p.miss("cpu_model", errors.New("/proc/cpuinfo names no model"))
+		p.miss(errors.New("/proc/cpuinfo names no model"), "cpu_model")
 	}
 	p.readVirtualization(cpus[0])
 }
@@ -145,7 +141,7 @@ func (p *probe) readCPUs(fs procfs.FS) {
 // which a hypervisor sets for its guests, and names it by the firmware's tables.
 func (p *probe) readVirtualization(cpu procfs.CPUInfo) {
 	if len(cpu.Flags) == 0 {
-		p.miss("virtualization", errors.New("/proc/cpuinfo has no flags"))
+		p.miss(errors.New("/proc/cpuinfo has no flags"), "virtualization")
 		return
 	}
 	if !slices.Contains(cpu.Flags, "hypervisor") {
@@ -159,7 +155,7 @@ func (p *probe) readVirtualization(cpu procfs.CPUInfo) {
 			return
 		}
 	}
-	p.miss("hypervisor", errors.New("neither /sys/hypervisor/type nor /sys/class/dmi/id/product_name names it"))
+	p.miss(errors.New("neither /sys/hypervisor/type nor /sys/class/dmi/id/product_name names it"), "hypervisor")
 }
 
 func (p *probe) readCgroup(mounts []*procfs.MountInfo) {
@@ -176,21 +172,19 @@ func (p *probe) readCgroup(mounts []*procfs.MountInfo) {
 	case v1:
 		p.host.Cgroup = "v1"
 	default:
-		p.miss("cgroup", errors.New("no cgroup file system is mounted"))
+		p.miss(errors.New("no cgroup file system is mounted"), "cgroup")
 	}
 }
 
 func (p *probe) readSys() {
 	fs, err := sysfs.NewFS(p.path("sys"))
 	if err != nil {
-		for _, field := range []string{"siblings", "isolated_cpus", "clocksource"} {
-			p.miss(field, err)
-		}
+		p.miss(err, "siblings", "isolated_cpus", "clocksource")
 		return
 	}
 	p.readSiblings(fs)
 	if isolated, err := fs.IsolatedCPUs(); err != nil {
-		p.miss("isolated_cpus", err)
+		p.miss(err, "isolated_cpus")
 	} else {
 		p.host.IsolatedCPUs = make([]int, 0, len(isolated)) // none is not the same as not known
 		for _, cpu := range isolated {
@@ -202,7 +196,7 @@ func (p *probe) readSys() {
 		err = errors.New("/sys/devices/system/clocksource is not there")
 	}
 	if err != nil {
-		p.miss("clocksource", err)
+		p.miss(err, "clocksource")
 		return
 	}
 	p.host.Clocksource = sources[0].Current
@@ -227,7 +221,7 @@ func (p *probe) readGovernor() {
 		}
 	}
 	if err != nil {
-		p.miss("governor", err)
+		p.miss(err, "governor")
 		return
 	}
 	p.host.Governor = strings.Join(governors, ",")
@@ -251,7 +245,7 @@ func (p *probe) readSiblings(fs sysfs.FS) {
 	}
 	if err != nil {
 		p.host.Siblings = nil
-		p.miss("siblings", err)
+		p.miss(err, "siblings")
 	}
 }
 
@@ -263,6 +257,6 @@ func (p *probe) readTurbo() {
 		p.host.Turbo = map[string]string{"1": "on", "0": "off"}[strings.TrimSpace(string(text))]
 	}
 	if p.host.Turbo == "" {
-		p.miss("turbo", errors.New("neither intel_pstate/no_turbo nor cpufreq/boost in /sys/devices/system/cpu says"))
+		p.miss(errors.New("neither intel_pstate/no_turbo nor cpufreq/boost in /sys/devices/system/cpu says"), "turbo")
 	}
 }

@@ -57,15 +57,6 @@ type Component struct {
 	Scalable bool   `json:"scalable"`
 }
 
-// Components takes a deployment's components into a manifest.
-func Components(of []vitrine.Component) []Component {
-	list := make([]Component, len(of))
-	for i, c := range of {
-		list[i] = Component(c)
-	}
-	return list
-}
-
 // A Spec is a file that the user wrote, as it was given, or what a flag put in its place.
 type Spec struct {
 	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "generator", "--substrate"

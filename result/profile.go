@@ -1,7 +1,6 @@
 package result
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,14 +12,7 @@ import (
 
 // SaveProfile writes profile.json, whole or not at all.
 func (r *Run) SaveProfile(p vitrine.Profile) error {
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", profileFile, err)
-	}
-	return replace(filepath.Join(r.dir, profileFile), func(f *os.File) error {
-		_, err := f.Write(append(text, '\n'))
-		return err
-	})
+	return saveJSON(filepath.Join(r.dir, profileFile), p)
 }
 
 // Profile is the folder's profile so far; nil: there is none.

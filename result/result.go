@@ -90,6 +90,13 @@ func replace(path string, write func(*os.File) error) (err error) {
 	return syncFolder(filepath.Dir(path))
 }
 
+func replaceText(path string, text []byte) error {
+	return replace(path, func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+}
+
 // syncFolder makes the names in a folder survive a crash of the machine.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)

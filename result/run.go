@@ -46,7 +46,7 @@ func Create(dir string, m Manifest) (*Run, error) {
 		return nil, err
 	}
 	r := newRun(dir)
-	if err := r.lock(os.O_CREATE); err != nil {
+	if err := r.lock(); err != nil {
 		return nil, err
 	}
 	m.Schema = Schema
@@ -104,7 +104,7 @@ func Open(dir string) (*Run, error) {
 		return nil, err
 	}
 	r := newRun(dir)
-	if err := r.lock(os.O_CREATE); err != nil {
+	if err := r.lock(); err != nil {
 		return nil, err
 	}
 	r.manifest = m
@@ -121,9 +121,9 @@ func newRun(dir string) *Run {
 
 // lock opens outcomes.jsonl and takes the folder's lock, which the kernel lets
 // go of when the process ends, however it ends.
-func (r *Run) lock(flags int) error {
+func (r *Run) lock() error {
 	path := filepath.Join(r.dir, journalFile)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|flags, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return advise("opening "+path, err)
 	}
@@ -199,11 +199,7 @@ func (r *Run) rewriteTable() error {
 	if err != nil {
 		return err
 	}
-	err = replace(filepath.Join(r.dir, tableFile), func(f *os.File) error {
-		_, err := f.Write(text)
-		return err
-	})
-	if err != nil {
+	if err := replaceText(filepath.Join(r.dir, tableFile), text); err != nil {
 		return err
 	}
 	r.stale = false
@@ -227,9 +223,6 @@ func (r *Run) openTable() error {
 	r.table = &appender{file: f, size: info.Size()}
 	return nil
 }
-
-// Dir is the run folder.
-func (r *Run) Dir() string { return r.dir }
 
 // Repairs says what Open had to mend, one line each; empty when nothing.
 func (r *Run) Repairs() []string { return r.repaired }
@@ -267,10 +260,7 @@ func saveJSON(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return replace(path, func(f *os.File) error {
-		_, err := f.Write(append(text, '\n'))
-		return err
-	})
+	return replaceText(path, append(text, '\n'))
 }
 
 // Outcomes are the trials so far, in the order in which they were appended.

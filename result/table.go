@@ -36,8 +36,7 @@ func ratio(o vitrine.Outcome) *float64 {
 	if o.Scheduled == 0 {
 		return nil
 	}
-	r := math.Round(o.SuccessRatio()*1e6) / 1e6
-	return &r
+	return new(math.Round(o.SuccessRatio()*1e6) / 1e6)
 }
 
 // latency is a quantile in milliseconds; nil when no call has one.

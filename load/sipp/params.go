@@ -32,14 +32,8 @@ type Params struct {
 	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: of the callee; 0: any"`
 }
 
-// Decode reads the parameters of a trial, by name. Its errors are
-// *vitrine.BadInput and name the parameter.
-func Decode(given map[string]string) (Params, error) {
-	_, common, err := decode(given)
-	return common, err
-}
-
-// decode gives them as the built-in generator has them too.
+// decode reads the parameters of a trial, by name, as the built-in generator has
+// them too. Its errors are *vitrine.BadInput and name the parameter.
 func decode(given map[string]string) (sip.Params, Params, error) {
 	rest := maps.Clone(given)
 	delete(rest, "scenario_file")
@@ -75,7 +69,7 @@ func bad(found, want string) error {
 	return &vitrine.BadInput{File: "generator sipp", Found: found, Want: want}
 }
 
-// user is the user part of a subscriber; Decode has checked the format.
+// user is the user part of a subscriber; decode has checked the format.
 func (p Params) user(number int) string { return fmt.Sprintf(p.UserFormat, number) }
 
 // authentication is SIPp's keyword for the subscriber's credentials.

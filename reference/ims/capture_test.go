@@ -23,10 +23,7 @@ func TestReplicationIsInACapture(t *testing.T) {
 	}
 	s := newSite(t)
 	s.homesteads(1)
-	for i := range 2 {
-		start(t, "sprout", s.sprout(i, 2, 1)...)
-	}
-	s.whole(11, 2)
+	s.sprouts(2, 1)
 	bono := s.bono(1, s.list(11, 2, 5060))
 	file := filepath.Join(t.TempDir(), "peers.pcap")
 	capture, err := capturetest.Start("", "lo", "tcp port 7000 and net "+s.prefix+"0/24", file, "-U")

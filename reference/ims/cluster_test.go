@@ -20,10 +20,7 @@ func TestSproutsShareChallengesAndRegistrations(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.homesteads(2)
-	for i := range 2 {
-		start(t, "sprout", append(s.sprout(i, 2, 2), "--peer-timeout", "10s")...)
-	}
-	s.whole(11, 2)
+	s.sprouts(2, 2, "--peer-timeout", "10s")
 	// Each Bono knows one Sprout alone, so the test chooses who serves.
 	first, second := s.bono(1, s.at(11, 5060)), s.bono(2, s.at(12, 5060))
 
@@ -105,10 +102,7 @@ func TestRegistrationsSurviveAKilledSprout(t *testing.T) {
 func TestExpiredRegistrationIsClearedOnce(t *testing.T) {
 	s := newSite(t)
 	s.homesteads(1)
-	for i := range 2 {
-		start(t, "sprout", s.sprout(i, 2, 1)...)
-	}
-	s.whole(11, 2)
+	s.sprouts(2, 1)
 	bono := s.bono(1, s.list(11, 2, 5060))
 	const users = 6
 	for n := range users {
@@ -272,8 +266,7 @@ func TestConnectionsAreRefreshed(t *testing.T) {
 	p := s.phone(41, 1, bono)
 	ports := map[string]bool{}
 	eventually(t, "requests come from new ports", func() bool {
-		res := p.want(p.register(60), 404)
-		_ = res
+		p.want(p.register(60), 404)
 		for _, line := range openPorts(t, s.at(11, 5060)) {
 			ports[line] = true
 		}

@@ -194,6 +194,15 @@ func (s site) sprout(i, n, homesteads int) []string {
 	return args
 }
 
+// sprouts starts n of them, and waits until they see each other.
+func (s site) sprouts(n, homesteads int, extra ...string) {
+	s.t.Helper()
+	for i := range n {
+		start(s.t, "sprout", append(s.sprout(i, n, homesteads), extra...)...)
+	}
+	s.whole(11, n)
+}
+
 // whole waits until the n members of a cluster, from host first, see each other.
 func (s site) whole(first, n int) {
 	s.t.Helper()

@@ -151,10 +151,7 @@ func BenchmarkRegDereg(b *testing.B) {
 		b.Run(fmt.Sprint(n, "-sprout"), func(b *testing.B) {
 			s := newSite(b)
 			s.homesteads(1)
-			for i := range n {
-				start(b, "sprout", s.sprout(i, n, 1)...)
-			}
-			s.whole(11, n)
+			s.sprouts(n, 1)
 			p := s.phone(41, 1, s.bono(1, s.list(11, n, 5060)))
 			b.ReportAllocs()
 			for b.Loop() {

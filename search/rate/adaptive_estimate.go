@@ -69,18 +69,4 @@ func (v *view) capacity(a aim) vitrine.Capacity {
 	return c
 }
 
-func (c Config) confidence() float64 {
-	if c.Confidence == 0 {
-		return confidence
-	}
-	return c.Confidence
-}
-
-func (c Config) precision() float64 {
-	if c.Precision == 0 {
-		return defaultPrecision
-	}
-	return c.Precision
-}
-
 func quantileNormal(p float64) float64 { return distuv.UnitNormal.Quantile(p) }

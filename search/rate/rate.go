@@ -4,6 +4,7 @@
 package rate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -111,12 +112,11 @@ func (c Config) Check() error {
 	return nil
 }
 
-func (c Config) attempts() int {
-	if c.Attempts == 0 {
-		return defaultAttempts
-	}
-	return c.Attempts
-}
+func (c Config) attempts() int { return cmp.Or(c.Attempts, defaultAttempts) }
+
+func (c Config) confidence() float64 { return cmp.Or(c.Confidence, confidence) }
+
+func (c Config) precision() float64 { return cmp.Or(c.Precision, defaultPrecision) }
 
 // count is how many rates lie on the grid; a float, for it may be huge.
 func (c Config) count() float64 {

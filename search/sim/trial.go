@@ -201,8 +201,7 @@ func (f *Function) use(sizing vitrine.Sizing, carried float64, random *rand.Rand
 		for i := range part.Count {
 			rate := carried * c.share(part.Count, i)
 			noisy := func(x float64) *float64 {
-				x *= max(0, 1+f.Noise.Use*random.NormFloat64())
-				return &x
+				return new(x * max(0, 1+f.Noise.Use*random.NormFloat64()))
 			}
 			u := vitrine.Use{
 				Component: c.Name,

@@ -102,15 +102,19 @@ func (d directed) enough(last vitrine.Measured) string {
 		return fmt.Sprintf("%s: no capacity was found", last.Sizing)
 	}
 	c := last.Capacities[d.cfg.Threshold]
-	switch {
-	case d.cfg.Reach > 0 && c.Censored != vitrine.CensoredBelow && c.Low >= d.cfg.Reach:
+	if d.cfg.Reach > 0 && c.Censored != vitrine.CensoredBelow && c.Low >= d.cfg.Reach {
 		return fmt.Sprintf("%s reaches the workload of %.4g: it carries at least %.4g", last.Sizing, d.cfg.Reach, c.Low)
-	case c.Censored == vitrine.CensoredAbove:
-		return fmt.Sprintf("%s carries even the highest rate, %.4g: a larger one would look the same; raise the range to go on",
-			last.Sizing, c.Rate)
-	case c.Censored == vitrine.CensoredGenerator:
-		return fmt.Sprintf("%s: its capacity is not known, let alone a larger one's, for no trial at a higher rate was valid: the trials say why",
-			last.Sizing)
+	}
+	return outOfRange(last.Sizing, c.Censored, fmt.Sprintf("%.4g", c.Rate))
+}
+
+// outOfRange says why nothing larger can be measured; empty: it can.
+func outOfRange(sizing vitrine.Sizing, censored, rate string) string {
+	switch censored {
+	case vitrine.CensoredAbove:
+		return fmt.Sprintf("%s carries even the highest rate, %s: a larger one would look the same; raise the range to go on", sizing, rate)
+	case vitrine.CensoredGenerator:
+		return fmt.Sprintf("%s: its capacity is not known, let alone a larger one's, for no trial at a higher rate was valid: the trials say why", sizing)
 	}
 	return ""
 }

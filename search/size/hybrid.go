@@ -3,6 +3,7 @@ package size
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"vitrine"
 )
@@ -81,13 +82,11 @@ func (h *hybrid) ways(last vitrine.Measured, name string, rest []vitrine.Measure
 			stuck = join(stuck, why)
 			continue
 		}
-		g := growth{sizing: next, how: grown, index: -1,
+		g := growth{sizing: next, how: grown,
+			index: slices.IndexFunc(rest, func(m vitrine.Measured) bool { return m.Sizing.String() == next.String() }),
 			vcpus: d.space.Resources(next).VCPUs - d.space.Resources(last.Sizing).VCPUs}
-		for i, m := range rest {
-			if m.Sizing.String() == next.String() {
-				g.index = from + i
-				break
-			}
+		if g.index >= 0 {
+			g.index += from
 		}
 		ways = append(ways, g)
 	}

@@ -247,7 +247,7 @@ func (k *known) most() (next, best int, why string) {
 	}
 	f := k.figures[best]
 	name := k.sizings[f.sizing]
-	if end := k.outOfRange(f); end != "" {
+	if end := outOfRange(name, f.censored, k.rate(f.measured.Rate)); end != "" {
 		return -1, best, end
 	}
 	gains, chance, expected := k.gains(f)
@@ -355,19 +355,6 @@ func (k *known) upward() (next, best int, why string) {
 		return -1, -1, fmt.Sprintf("all %d sizings are measured, and none carries even the lowest rate", len(k.sizings))
 	}
 	return next, -1, "nothing measured carries even the lowest rate: the one believed to carry most"
-}
-
-// outOfRange says why nothing larger can be measured.
-func (k *known) outOfRange(f figure) string {
-	switch f.censored {
-	case vitrine.CensoredAbove:
-		return fmt.Sprintf("%s carries even the highest rate, %s: a larger one would look the same; raise the range to go on",
-			k.sizings[f.sizing], k.rate(f.measured.Rate))
-	case vitrine.CensoredGenerator:
-		return fmt.Sprintf("%s: its capacity is not known, let alone a larger one's, for no trial at a higher rate was valid: the trials say why",
-			k.sizings[f.sizing])
-	}
-	return ""
 }
 
 // drawn is the logarithm of the sizing's capacity in every draw.

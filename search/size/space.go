@@ -2,6 +2,7 @@ package size
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"vitrine"
@@ -49,12 +50,7 @@ func (s Space) Resources(sizing vitrine.Sizing) vitrine.Resources {
 
 // flavor is the index of the flavor with the initial; -1: none.
 func (s Space) flavor(initial byte) int {
-	for i, f := range s.Flavors {
-		if f.Initial() == initial {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(s.Flavors, func(f vitrine.Flavor) bool { return f.Initial() == initial })
 }
 
 func (s Space) least(short string) int { return max(1, s.Counts[short].Min) }
