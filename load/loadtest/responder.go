@@ -3,6 +3,7 @@ package loadtest
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -101,10 +102,7 @@ func (r *Responder) Seen() Seen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen := r.seen
-	seen.Requests = map[string]int{}
-	for k, v := range r.seen.Requests {
-		seen.Requests[k] = v
-	}
+	seen.Requests = maps.Clone(r.seen.Requests)
 	return seen
 }
 

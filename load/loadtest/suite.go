@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -69,9 +70,7 @@ func Run(t *testing.T, s Subject) {
 // trial is one of rate 50 against the targets.
 func (s Subject) trial(t *testing.T, targets ...string) load.Trial {
 	params := map[string]string{}
-	for k, v := range s.Params {
-		params[k] = v
-	}
+	maps.Copy(params, s.Params)
 	return load.Trial{Rate: 50, Duration: 2, Warmup: 1, Targets: targets, Scratch: t.TempDir(), Seed: 1, Params: params}
 }
 
@@ -273,8 +272,7 @@ func (s Subject) badParameters(t *testing.T) {
 		trial.Params[c.name] = c.value
 		var stdout, stderr bytes.Buffer
 		err := s.command(t.Context(), trial, &stdout, &stderr).Run()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 			t.Errorf("%s=%s: the generator ended with %v", c.name, c.value, err)
 		}
 		if text := stderr.String(); !strings.Contains(text, c.name) || stdout.Len() > 0 {

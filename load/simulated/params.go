@@ -2,8 +2,9 @@ package simulated
 
 import (
 	"fmt"
+	"maps"
 	"math"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,12 +54,7 @@ func Decode(given map[string]string) (Params, error) {
 		"noise": {&p.Noise, 0, 1}, "hold": {&p.Hold, 0, 0.999}, "luck": {&p.Luck, 0, 1},
 		"ceiling": {&p.Ceiling, 0, 1e9}, "seed": {&p.Seed, 0, 1 << 53},
 	}
-	names := make([]string, 0, len(given))
-	for name := range given {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
 		value := given[name]
 		if text, ok := texts[name]; ok {
 			*text = value
@@ -106,12 +102,11 @@ func (p Params) Function(sizing vitrine.Sizing) (*sim.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	for short, demand := range demands {
+	for _, short := range slices.Sorted(maps.Keys(demands)) {
 		c := sim.Component{Component: vitrine.Component{Name: short, Short: short, Scalable: true},
-			Demand: demand, Idle: idle[short], Cluster: cluster[short]}
+			Demand: demands[short], Idle: idle[short], Cluster: cluster[short]}
 		f.Components = append(f.Components, c)
 	}
-	sort.Slice(f.Components, func(i, j int) bool { return f.Components[i].Short < f.Components[j].Short })
 	for initial, vcpus := range flavors {
 		f.Flavors = append(f.Flavors, vitrine.Flavor{Name: initial, VCPUs: vcpus})
 	}

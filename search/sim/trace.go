@@ -284,8 +284,7 @@ func mix(a, b map[string]vitrine.Use, way float64) map[string]vitrine.Use {
 		if x == nil || y == nil {
 			return nil
 		}
-		v := *x + way*(*y-*x)
-		return &v
+		return new(*x + way*(*y-*x))
 	}
 	use := map[string]vitrine.Use{}
 	for name, x := range a {

@@ -50,7 +50,9 @@ func (p *proxy) request(req *sip.Request, a sipudp.Arrival) {
 		}
 		return
 	case sip.CANCEL:
-		p.cancel(req, upstream)
+		if err := p.transactions.ReceiveCancel(req, upstream); err != nil {
+			p.log.Debug("a CANCEL was not sent", "error", err)
+		}
 		return
 	}
 	tx, fresh := p.transactions.Receive(req, upstream, a.At)
@@ -181,20 +183,6 @@ func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort) {
 	}
 	if err := sipudp.ForwardAck(req, peer); err != nil {
 		p.log.Debug("an ACK was not sent", "error", err)
-	}
-}
-
-func (p *proxy) cancel(req *sip.Request, upstream sipudp.Peer) {
-	invite := p.transactions.Invite(req)
-	status, reason := sip.StatusOK, "OK"
-	if invite == nil {
-		status, reason = sip.StatusCallTransactionDoesNotExists, "No Such Transaction"
-	}
-	_ = upstream.Send(sipudp.Bytes(sipudp.Reply(req, status, reason))) // asked for again if lost
-	if invite != nil {
-		if err := p.transactions.Cancel(invite); err != nil {
-			p.log.Debug("a CANCEL was not sent", "error", err)
-		}
 	}
 }
 

@@ -114,11 +114,17 @@ func (t *Transactions) ReceiveAck(req *sip.Request) bool {
 	return t.server[serverKey(req)] == nil
 }
 
-// Invite finds the INVITE that a CANCEL is for; nil when there is none.
-func (t *Transactions) Invite(cancel *sip.Request) *Transaction {
+// ReceiveCancel answers a CANCEL, and passes it on when its INVITE is here.
+func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.server[serverKey(cancel)]
+	invite := t.server[serverKey(cancel)]
+	t.mu.Unlock()
+	if invite == nil {
+		_ = upstream.Send(Bytes(Reply(cancel, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")))
+		return nil
+	}
+	_ = upstream.Send(Bytes(Reply(cancel, sip.StatusOK, "OK"))) // asked for again if lost
+	return t.Cancel(invite)
 }
 
 // Begin makes a transaction for a request of this node's own.

@@ -204,10 +204,9 @@ func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, 
 
 // registeredReply is the 200 that lists the bindings there are now.
 func (s *server) registeredReply(req *sip.Request, r registration) *sip.Response {
-	now := time.Now().UnixMilli()
 	res := sipudp.Reply(req, sip.StatusOK, "OK")
 	for _, b := range r.Bindings {
-		left := strconv.FormatInt(max((b.Expires-now+500)/1000, 0), 10)
+		left := strconv.FormatInt(seconds(b.Expires), 10)
 		res.AppendHeader(sip.NewHeader("Contact", "<"+b.URI+">;expires="+left))
 	}
 	sip.CopyHeaders("Path", req, res)

@@ -61,7 +61,9 @@ func (s *server) request(req *sip.Request, a sipudp.Arrival) {
 		}
 		return
 	case sip.CANCEL:
-		s.cancel(req, upstream)
+		if err := s.transactions.ReceiveCancel(req, upstream); err != nil {
+			s.log.Debug("a CANCEL was not sent", "error", err)
+		}
 		return
 	}
 	tx, fresh := s.transactions.Receive(req, upstream, a.At)
@@ -80,17 +82,9 @@ func (s *server) request(req *sip.Request, a sipudp.Arrival) {
 		if req.Method == sip.INVITE {
 			s.respond(tx, sipudp.Reply(req, sip.StatusTrying, "Trying"))
 		}
-		select {
-		case s.queue <- tx:
-		default:
-			s.reject(tx)
-		}
+		s.enqueue(tx)
 	case req.Method == sip.SUBSCRIBE:
-		select {
-		case s.queue <- tx:
-		default:
-			s.reject(tx)
-		}
+		s.enqueue(tx)
 	default:
 		s.answer(tx, s.inDialog(tx))
 	}
@@ -103,6 +97,15 @@ func method(req *sip.Request) string {
 		return string(req.Method)
 	}
 	return "other"
+}
+
+// enqueue hands a request to the workers, or rejects it when they are behind.
+func (s *server) enqueue(tx *sipudp.Transaction) {
+	select {
+	case s.queue <- tx:
+	default:
+		s.reject(tx)
+	}
 }
 
 func (s *server) reject(tx *sipudp.Transaction) {

@@ -153,18 +153,6 @@ func (s *server) ack(req *sip.Request) {
 	}
 }
 
-func (s *server) cancel(req *sip.Request, upstream sipudp.Peer) {
-	invite := s.transactions.Invite(req)
-	if invite == nil {
-		_ = upstream.Send(sipudp.Bytes(sipudp.Reply(req, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")))
-		return
-	}
-	_ = upstream.Send(sipudp.Bytes(sipudp.Reply(req, sip.StatusOK, "OK"))) // asked for again if lost
-	if err := s.transactions.Cancel(invite); err != nil {
-		s.log.Debug("a CANCEL was not sent", "error", err)
-	}
-}
-
 // response passes an answer back, and starts or ends the charging of a call.
 func (s *server) response(res *sip.Response) {
 	tx, pass, first := s.transactions.Answered(res)
