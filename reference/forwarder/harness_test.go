@@ -14,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -216,24 +217,13 @@ func (r *running) stop() Report {
 
 // receiveOffload turns generic receive offload on, and so NAPI.
 func receiveOffload(t testing.TB, path, name string) {
-	const setGRO = 0x2c // ETHTOOL_SGRO
 	in(t, path, func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		e, err := ethtool.NewEthtool()
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
-		value := struct{ command, data uint32 }{setGRO, 1}
-		request := struct {
-			name [16]byte
-			data unsafe.Pointer
-			_    [16]byte
-		}{data: unsafe.Pointer(&value)}
-		copy(request.name[:], name)
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-			return errno
-		}
-		return nil
+		defer e.Close()
+		return e.Change(name, map[string]bool{"rx-gro": true})
 	})
 }
 
