@@ -224,6 +224,9 @@ func (r *Run) openTable() error {
 	return nil
 }
 
+// Dir is the run folder.
+func (r *Run) Dir() string { return r.dir }
+
 // Repairs says what Open had to mend, one line each; empty when nothing.
 func (r *Run) Repairs() []string { return r.repaired }
 
