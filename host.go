@@ -11,6 +11,14 @@ type Check struct {
 	Missing string `json:"missing,omitempty"` // what is missing, when not OK
 }
 
+// NewCheck is OK with the detail, unless the error says what is missing.
+func NewCheck(name, detail string, err error) Check {
+	if err != nil {
+		return Check{Name: name, Missing: err.Error()}
+	}
+	return Check{Name: name, OK: true, Detail: detail}
+}
+
 // A Checker says what its back end can do on this host.
 type Checker interface {
 	Check(ctx context.Context) []Check

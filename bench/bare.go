@@ -18,6 +18,7 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
+	"vitrine/fabric/segment"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
@@ -36,7 +37,7 @@ type bare struct {
 	ims       *ims
 	run       *runstate.Run
 	groups    *cgroup.Host
-	fabric    *bridge.Fabric
+	fabric    *segment.Segment
 	generator *bareInstance
 	functions []*bareInstance // in the order of starting
 }

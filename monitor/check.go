@@ -71,13 +71,7 @@ func checkThrottled(groups *cgroup.Host, err error) vitrine.Check {
 }
 
 func checkNetwork() vitrine.Check {
-	c := vitrine.Check{Name: "monitor: network of each instance"}
-	if err := netns.Possible(); err != nil {
-		c.Missing = err.Error()
-		return c
-	}
-	c.OK, c.Detail = true, "/proc/net/dev in its network namespace"
-	return c
+	return vitrine.NewCheck("monitor: network of each instance", "/proc/net/dev in its network namespace", netns.Possible())
 }
 
 // checkSoftirq says how well interrupt time is known: with IRQ_TIME_ACCOUNTING

@@ -3,6 +3,7 @@ package substrate
 import (
 	"fmt"
 	"os"
+	"strings"
 )
 
 // OpenOutput opens a file to append a command's output to.
@@ -12,4 +13,14 @@ func OpenOutput(path string) (*os.File, error) {
 		return nil, fmt.Errorf("opening a file for output: %w", err)
 	}
 	return f, nil
+}
+
+// LastOutput is the end of a file of output, at most so many bytes of it, for an
+// error's text; of a file that cannot be read it is why.
+func LastOutput(path string, most int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text[max(0, len(text)-most):]))
 }

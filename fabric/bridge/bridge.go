@@ -21,23 +21,14 @@ type Config struct {
 	segment.Options `yaml:",inline"`
 }
 
-// A Fabric is a bridge in a namespace of its own.
-type Fabric struct {
-	*segment.Segment
-}
-
 func kind() segment.Kind {
 	return segment.Kind{Name: "bridge", Needs: "CONFIG_BRIDGE, CONFIG_VETH", Do: "modprobe bridge veth, or use the fabric loopback"}
 }
 
 // New makes the bridge. Without the privilege, or without the kernel's bridges,
 // it is a *vitrine.Unsupported.
-func New(config Config) (*Fabric, error) {
-	s, err := segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, new(wiring))
-	if err != nil {
-		return nil, err
-	}
-	return &Fabric{s}, nil
+func New(config Config) (*segment.Segment, error) {
+	return segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, new(wiring))
 }
 
 // Check says whether this host can have bridge fabrics.

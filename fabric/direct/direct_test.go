@@ -132,10 +132,8 @@ func TestDirectInterfaces(t *testing.T) {
 	steered(t, host.Path, "eno1", "1")
 	before := state(t, host)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
-	var f fabric.Fabric
-	host.Do(t, func() (err error) {
-		f, err = New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1", "sprout-1": "eno2"}, InUse: true})
-		return err
+	f := fabrictest.OnHost(t, host, func() (*segment.Segment, error) {
+		return New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1", "sprout-1": "eno2"}, InUse: true})
 	})
 	bench := fabrictest.NewBench(t, f, run)
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "other-1", NetNS: fabrictest.Place(t, run.ID, "other-1")}); !vitrine.IsBadInput(err) {
@@ -262,11 +260,10 @@ func TestDirectInterfaceWithoutCarrier(t *testing.T) {
 }
 
 // lend makes a fabric that lends eno1 to bono-1, and attaches that.
-func lend(t *testing.T, host fabrictest.Host, run *runstate.Run) (f *segment.Segment) {
+func lend(t *testing.T, host fabrictest.Host, run *runstate.Run) *segment.Segment {
 	t.Helper()
-	host.Do(t, func() (err error) {
-		f, err = New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
-		return err
+	f := fabrictest.OnHost(t, host, func() (*segment.Segment, error) {
+		return New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
 	})
 	place := fabrictest.Place(t, run.ID, "bono-1")
 	t.Cleanup(func() { _ = f.Close(context.Background()) }) // which the test has done, unless it ended early

@@ -32,7 +32,7 @@ func NewHost(t *testing.T) Host {
 	t.Helper()
 	label := fmt.Sprintf("test%d", os.Getpid())
 	h := Host{Path: Place(t, label, "host"), Switch: Place(t, label, "switch")}
-	if err := netns.Do(h.Path, func() error { return h.cable() }); err != nil {
+	if err := netns.Do(h.Path, h.cable); err != nil {
 		if vitrine.IsUnsupported(err) {
 			t.Skip(err)
 		}
@@ -55,16 +55,12 @@ func (h Host) cable() error {
 			return err
 		}
 	}
-	return netns.Do(h.Switch, bridgeAll)
+	return segment.In(h.Switch, bridgeAll)
 }
 
-// bridgeAll makes the switch, in its namespace, and waits until it works.
-func bridgeAll() error {
-	links, err := segment.Host()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
+// bridgeAll makes the switch, of whose namespace the links are, and waits until it
+// works.
+func bridgeAll(links *netlink.Handle) error {
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1, Flags: net.FlagUp}}
 	if err := links.LinkAdd(bridge); err != nil {
 		return err
@@ -95,6 +91,16 @@ func (h Host) Do(t *testing.T, f func() error) {
 	if err := netns.Do(h.Path, f); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// OnHost makes something on the host.
+func OnHost[T any](t *testing.T, host Host, open func() (T, error)) (made T) {
+	t.Helper()
+	host.Do(t, func() (err error) {
+		made, err = open()
+		return err
+	})
+	return made
 }
 
 // Uplink is the switch's own interface, as an instance.
@@ -159,11 +165,7 @@ func Apart(t *testing.T, host Host, open func(run *runstate.Run) (fabric.Fabric,
 	had := make(map[netip.Addr]bool)
 	for range 2 {
 		run := NewRun(t, root)
-		var f fabric.Fabric
-		host.Do(t, func() (err error) {
-			f, err = open(run)
-			return err
-		})
+		f := OnHost(t, host, func() (fabric.Fabric, error) { return open(run) })
 		bench := NewBench(t, f, run)
 		bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
 		if err := bench.Reach(bono, sprout); err != nil {

@@ -37,11 +37,7 @@ func RunParent(t *testing.T, together map[string]bool, open Over) {
 func testParent(t *testing.T, together bool, open Make) {
 	host := NewHost(t)
 	run := NewRun(t, t.TempDir()+"/runs")
-	var f fabric.Fabric
-	host.Do(t, func() (err error) {
-		f, err = open(run)
-		return err
-	})
+	f := OnHost(t, host, func() (fabric.Fabric, error) { return open(run) })
 	bench := NewBench(t, f, run)
 	bono, sprout := bench.Attach("bono-1"), bench.Attach("sprout-1")
 	if err := bench.Reach(bono, sprout); (err == nil) != together {

@@ -166,8 +166,7 @@ func (m *made) route(link netlink.Link) *netlink.Route {
 // remove removes it from the host. What is not there any more is no error.
 func (m *made) remove(links *netlink.Handle) error {
 	link, err := links.LinkByName(m.Interface)
-	var gone netlink.LinkNotFoundError
-	if errors.As(err, &gone) {
+	if segment.IsGone(err) {
 		return nil
 	}
 	if err != nil {

@@ -45,12 +45,8 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 // Check says which interfaces there are to share, and whether addresses can be
 // added to them.
 func Check(context.Context) []vitrine.Check {
-	shared := vitrine.Check{Name: "host: interfaces"}
-	if names, err := upNames(); err != nil {
-		shared.Missing = err.Error()
-	} else {
-		shared.OK, shared.Detail = true, strings.Join(names, " ")
-	}
+	names, err := upNames()
+	shared := vitrine.NewCheck("host: interfaces", strings.Join(names, " "), err)
 	added := vitrine.Check{Name: "host: adding addresses", OK: true, Detail: "`first` can be given"}
 	if !mayAdminister() {
 		added.OK, added.Detail, added.Missing = false, "", "the privilege (CAP_NET_ADMIN): instances get addresses that the interface has"

@@ -30,13 +30,9 @@ func TestMain(m *testing.M) {
 }
 
 // make1 makes a fabric on the host.
-func make1(t *testing.T, host fabrictest.Host, config Config) (f fabric.Fabric) {
+func make1(t *testing.T, host fabrictest.Host, config Config) fabric.Fabric {
 	t.Helper()
-	host.Do(t, func() (err error) {
-		f, err = New(config)
-		return err
-	})
-	return f
+	return fabrictest.OnHost(t, host, func() (fabric.Fabric, error) { return New(config) })
 }
 
 // give gives eno1 of the host addresses 192.0.2.1 and on.

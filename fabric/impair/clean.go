@@ -108,7 +108,6 @@ func giveBack(link netlink.Link, here *os.File) error {
 // Check says whether this host can have impaired links. It tries, in a
 // namespace that is gone at once.
 func Check(context.Context) []vitrine.Check {
-	c := vitrine.Check{Name: "impair: delay, loss and rate", OK: true, Detail: "by an emulator on packet sockets"}
 	err := netns.Try(func() error {
 		s, err := openSocket("lo")
 		if err != nil {
@@ -116,11 +115,9 @@ func Check(context.Context) []vitrine.Check {
 		}
 		return s.Close()
 	})
-	switch err = unsupported(err); {
-	case err != nil:
-		c.OK, c.Detail, c.Missing = false, "", err.Error()
-	case hasNetem() == nil:
-		c.Detail = "by netem; jitter and rate by an emulator on packet sockets"
+	detail := "by an emulator on packet sockets"
+	if hasNetem() == nil {
+		detail = "by netem; jitter and rate by an emulator on packet sockets"
 	}
-	return []vitrine.Check{c}
+	return []vitrine.Check{vitrine.NewCheck("impair: delay, loss and rate", detail, unsupported(err))}
 }

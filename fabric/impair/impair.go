@@ -23,6 +23,7 @@ import (
 	"vitrine"
 	"vitrine/document"
 	"vitrine/fabric"
+	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 )
 
@@ -214,7 +215,7 @@ func (f *Fabric) detach(ctx context.Context, instance string) error {
 func (f *Fabric) again(ctx context.Context) error {
 	for name, p := range f.attached {
 		err := f.redo(ctx, name, p)
-		if err != nil && (p.splice != nil || !gone(err)) {
+		if err != nil && (p.splice != nil || !segment.IsGone(err)) {
 			return fmt.Errorf("impairing the link of %s again: %w", name, err)
 		}
 	}

@@ -66,31 +66,28 @@ func (s *splice) cut() error {
 	}
 	err = netns.Do(s.netns, func() error { return s.was.put(s.name) })
 	if err == nil {
-		err = netns.Do(s.netns, func() error { return settle(s.name) })
+		err = settle(s.netns, s.name)
 	}
 	if err == nil {
-		err = netns.Do(s.middle, func() error { return settle(s.outer, s.inner) })
+		err = settle(s.middle, s.outer, s.inner)
 	}
 	return err
 }
 
-// settle waits until interfaces of the thread's namespace work.
-func settle(names ...string) error {
-	links, err := segment.Host()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
-	for _, name := range names {
-		link, err := links.LinkByName(name)
-		if err == nil {
-			err = segment.Settle(links, link.Attrs().Index)
+// settle waits until interfaces of a namespace work.
+func settle(namespace string, names ...string) error {
+	return segment.In(namespace, func(links *netlink.Handle) error {
+		for _, name := range names {
+			link, err := links.LinkByName(name)
+			if err == nil {
+				err = segment.Settle(links, link.Attrs().Index)
+			}
+			if err != nil {
+				return fmt.Errorf("waiting for %s: %w", name, err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("waiting for %s: %w", name, err)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // look reads an interface of the thread's namespace.
@@ -212,7 +209,7 @@ func (s *splice) undo() error {
 	}
 	defer unix.Close(place)
 	err = netns.Do(s.middle, func() error {
-		if _, err := netlink.LinkByName(s.outer); gone(err) {
+		if _, err := netlink.LinkByName(s.outer); segment.IsGone(err) {
 			return nil
 		}
 		return move(s.outer, s.name, place)
@@ -241,7 +238,7 @@ func (s *splice) drop() error {
 func (s *splice) isStale() (stale bool, err error) {
 	err = netns.Do(s.middle, func() error {
 		_, err := netlink.LinkByName(s.outer)
-		if stale = s.moved && gone(err); stale {
+		if stale = s.moved && segment.IsGone(err); stale {
 			return nil
 		}
 		return err
@@ -256,15 +253,10 @@ func remove(name string) error {
 	if err == nil {
 		err = netlink.LinkDel(link)
 	}
-	if err == nil || gone(err) {
+	if err == nil || segment.IsGone(err) {
 		return nil
 	}
 	return fmt.Errorf("removing interface %s: %w", name, err)
-}
-
-func gone(err error) bool {
-	var missing netlink.LinkNotFoundError
-	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
 }
 
 // whole keeps an interface of the thread's namespace from handing on what is

@@ -48,11 +48,7 @@ func TestMacvtapParent(t *testing.T) {
 func TestMacvtapPassthruParent(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
-	var f fabric.Fabric
-	host.Do(t, func() (err error) {
-		f, err = New(Config{Run: run, Mode: "passthru", Parent: "eno1"})
-		return err
-	})
+	f := fabrictest.OnHost(t, host, func() (*segment.Segment, error) { return New(Config{Run: run, Mode: "passthru", Parent: "eno1"}) })
 	bench := fabrictest.NewBench(t, f, run)
 	if err := bench.Reach(bench.Attach("bono-1"), host.Uplink()); err != nil {
 		t.Error(err)
@@ -61,10 +57,7 @@ func TestMacvtapPassthruParent(t *testing.T) {
 		t.Errorf("a second instance: %v", err)
 	}
 	other := fabrictest.NewRun(t, t.TempDir()+"/runs")
-	host.Do(t, func() (err error) {
-		f, err = New(Config{Run: other, Mode: "passthru", Parent: "eno1"})
-		return err
-	})
+	f = fabrictest.OnHost(t, host, func() (*segment.Segment, error) { return New(Config{Run: other, Mode: "passthru", Parent: "eno1"}) })
 	defer f.Close(t.Context())
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, other.ID, "bono-1")}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 cannot be a parent") {
 		t.Errorf("another run's instance: %v", err)

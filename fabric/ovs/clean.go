@@ -128,14 +128,8 @@ func runsAt(ctx context.Context, socket string) bool {
 // Check says whether this host can have ovs fabrics, and by which datapath. It
 // starts no switch: that would outlive a check that is killed.
 func Check(ctx context.Context) []vitrine.Check {
-	c := vitrine.Check{Name: "ovs: Open vSwitch"}
 	detail, err := possible(ctx)
-	if err != nil {
-		c.Missing = err.Error()
-		return []vitrine.Check{c}
-	}
-	c.OK, c.Detail = true, detail
-	return []vitrine.Check{c}
+	return []vitrine.Check{vitrine.NewCheck("ovs: Open vSwitch", detail, err)}
 }
 
 func possible(ctx context.Context) (string, error) {

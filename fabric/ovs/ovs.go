@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -168,10 +169,8 @@ func choose(value *string, list []string) error {
 	if *value == "" {
 		*value = list[0]
 	}
-	for _, one := range list {
-		if one == *value {
-			return nil
-		}
+	if slices.Contains(list, *value) {
+		return nil
 	}
 	return fmt.Errorf("want one of %q", list)
 }

@@ -1,7 +1,6 @@
 package ovs
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -142,9 +141,8 @@ type flow struct {
 // reply itself.
 func parseFlows(dump string) ([]flow, error) {
 	var flows []flow
-	lines := bufio.NewScanner(strings.NewReader(dump))
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
+	for line := range strings.Lines(dump) {
+		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "cookie=") {
 			continue
 		}
@@ -167,9 +165,6 @@ func parseFlows(dump string) ([]flow, error) {
 			return nil, fmt.Errorf("the rule %q: it has no %q", line, slices.Sorted(maps.Keys(wanted)))
 		}
 		flows = append(flows, f)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("the switch's rules: %w", err)
 	}
 	return flows, nil
 }

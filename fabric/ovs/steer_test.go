@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -189,13 +188,7 @@ func TestOVSMirror(t *testing.T) {
 			if got := p[0].Ask(t, p[1].Place, n, 64); got != n {
 				t.Errorf("%d of %d were answered", got, n)
 			}
-			// The last copy may be on its way: the switch sends copies one by one.
-			heard := make(map[string]int)
-			for deadline := time.Now().Add(5 * time.Second); len(heard) < 2*n && time.Now().Before(deadline); {
-				for m, times := range hear() {
-					heard[m] += times
-				}
-			}
+			heard := mirrortest.Heard(hear, 2*n) // the switch sends copies one by one
 			if !maps.Equal(heard, mirrortest.Messages(n)) {
 				t.Errorf("heard are %d messages, want %d, each once", len(heard), 2*n)
 			}

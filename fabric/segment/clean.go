@@ -40,12 +40,7 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 // Check says whether this host can have fabrics of a kind. It tries, in a
 // namespace that is gone at once; detail is what to say when it can.
 func Check(kind Kind, wiring Wiring, name, detail string) vitrine.Check {
-	c := vitrine.Check{Name: kind.Name + ": " + name, OK: true, Detail: detail}
-	err := Try(kind, wiring)
-	if err != nil {
-		c.OK, c.Detail, c.Missing = false, "", err.Error()
-	}
-	return c
+	return vitrine.NewCheck(kind.Name+": "+name, detail, Try(kind, wiring))
 }
 
 // Try makes a segment of a kind with one instance, in a namespace that is gone

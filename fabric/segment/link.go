@@ -20,21 +20,16 @@ import (
 // Configure names the instance's interface Inside, gives it its address, and
 // waits until it and its outer part work.
 func (s *Segment) Configure(end *End) error {
-	err := netns.Do(end.NetNS, func() error { return configure(end) })
+	err := In(end.NetNS, func(links *netlink.Handle) error { return configure(links, end) })
 	if err == nil && end.Index != 0 && !end.Loose {
 		err = Settle(s.outside(end), end.Index)
 	}
 	return err
 }
 
-// configure names the instance's interface Inside and sets it up, in its
-// namespace.
-func configure(end *End) error {
-	links, err := Host()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
+// configure names the instance's interface Inside and sets it up; links are those
+// of its namespace.
+func configure(links *netlink.Handle, end *End) error {
 	link, err := links.LinkByName(end.Inner)
 	if err != nil {
 		return fmt.Errorf("looking for %s: %w", end.Inner, err)
@@ -45,7 +40,7 @@ func configure(end *End) error {
 		}
 		end.Inner = Inside
 	}
-	if err := sysctl("net/ipv6/conf/"+Inside+"/disable_ipv6", "1"); err != nil {
+	if err := Sysctl("net/ipv6/conf/"+Inside+"/disable_ipv6", "1"); err != nil {
 		return err
 	}
 	err = links.AddrAdd(link, &netlink.Addr{IPNet: IPNet(end.Addr)})
@@ -86,12 +81,7 @@ func Settle(links *netlink.Handle, index int) error {
 
 // SettleInside is Settle for the interface of an instance that is attached.
 func SettleInside(end *End) error {
-	return netns.Do(end.NetNS, func() error {
-		links, err := Host()
-		if err != nil {
-			return err
-		}
-		defer links.Close()
+	return In(end.NetNS, func(links *netlink.Handle) error {
 		link, err := links.LinkByName(Inside)
 		if err != nil {
 			return fmt.Errorf("looking for %s of %s: %w", Inside, end.Instance, err)
@@ -111,6 +101,24 @@ func OpenHere() (*os.File, error) {
 
 // Host opens the links of the namespace that the calling thread is in.
 func Host() (*netlink.Handle, error) { return netlink.NewHandle(unix.NETLINK_ROUTE) }
+
+// In calls f with the links of a network namespace, on a thread that is in it.
+func In(path string, f func(links *netlink.Handle) error) error {
+	return netns.Do(path, func() error {
+		links, err := Host()
+		if err != nil {
+			return err
+		}
+		defer links.Close()
+		return f(links)
+	})
+}
+
+// IsGone says whether an error is that an interface is not there.
+func IsGone(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
+}
 
 // IPNet is an address and the length of its network's prefix, for netlink.
 func IPNet(addr netip.Prefix) *net.IPNet {
@@ -253,7 +261,7 @@ func (s *Segment) unpairAll() error {
 // remove removes an interface. One that has gone is no error.
 func remove(links *netlink.Handle, index int) error {
 	err := links.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})
-	if errors.Is(err, unix.ENODEV) {
+	if IsGone(err) {
 		return nil
 	}
 	return err
@@ -263,8 +271,7 @@ func remove(links *netlink.Handle, index int) error {
 // gone is no error.
 func (s *Segment) RemoveByName(name string) error {
 	link, err := s.Links.LinkByName(name)
-	var gone netlink.LinkNotFoundError
-	if errors.As(err, &gone) {
+	if IsGone(err) {
 		return nil
 	}
 	if err == nil {
@@ -286,8 +293,7 @@ func RemoveInside(end *End) error {
 		}
 		return err
 	})
-	var gone netlink.LinkNotFoundError
-	if errors.As(err, &gone) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist) {
+	if IsGone(err) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -301,17 +307,17 @@ func RemoveInside(end *End) error {
 // packet filter between instances.
 func Quiet() error {
 	for _, key := range []string{"net/ipv6/conf/all/disable_ipv6", "net/ipv6/conf/default/disable_ipv6"} {
-		if err := sysctl(key, "1"); err != nil {
+		if err := Sysctl(key, "1"); err != nil {
 			return err
 		}
 	}
-	return sysctl("net/bridge/bridge-nf-call-iptables", "0")
+	return Sysctl("net/bridge/bridge-nf-call-iptables", "0")
 }
 
-// sysctl sets a kernel parameter of the calling thread's namespace. One that the
+// Sysctl sets a kernel parameter of the calling thread's namespace. One that the
 // kernel does not have need not be set; where they cannot be written, as in some
 // containers, things work all the same.
-func sysctl(key, value string) error {
+func Sysctl(key, value string) error {
 	err := os.WriteFile(filepath.Join("/proc/sys", key), []byte(value), 0)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EROFS) {
 		return nil

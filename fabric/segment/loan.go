@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
-	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 )
 
@@ -136,8 +135,7 @@ func (l *Lender) recorded(kind, name string) (ids []string) {
 // find finds an interface; one that is absent is a *vitrine.BadInput.
 func find(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 	link, err := links.LinkByName(name)
-	var absent netlink.LinkNotFoundError
-	if errors.As(err, &absent) {
+	if IsGone(err) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: fmt.Sprintf("no interface %q on this host", name), Want: "one that `ip -br link` lists"}
 	}
 	if err != nil {
@@ -233,12 +231,7 @@ func (l *Lender) PutBack(loan *Loan) error {
 // fetch looks for the interface in the instance, and moves it, and on the host,
 // where it gets its name back. It says whether it is there then.
 func (l *Lender) fetch(loan *Loan) (back bool, err error) {
-	err = netns.Do(loan.NetNS, func() error {
-		links, err := Host()
-		if err != nil {
-			return err
-		}
-		defer links.Close()
+	err = In(loan.NetNS, func(links *netlink.Handle) error {
 		link, err := loan.named(links)
 		if err != nil || link == nil {
 			return err

@@ -120,14 +120,8 @@ func capable(sysfs string) (names []string, err error) {
 func Check(context.Context) []vitrine.Check { return []vitrine.Check{check(defaultSysfs)} }
 
 func check(sysfs string) vitrine.Check {
-	c := vitrine.Check{Name: "sriov: virtual functions"}
 	names, err := capable(sysfs)
-	if err != nil {
-		c.Missing = err.Error()
-		return c
-	}
-	c.OK, c.Detail = true, strings.Join(names, " ")
-	return c
+	return vitrine.NewCheck("sriov: virtual functions", strings.Join(names, " "), err)
 }
 
 // wiring is the virtual functions of one interface.

@@ -103,14 +103,10 @@ func (c card) interfaces(t *testing.T) []string {
 }
 
 // open makes a fabric on the card's host.
-func (c card) open(t *testing.T, config Config) (f *segment.Segment) {
+func (c card) open(t *testing.T, config Config) *segment.Segment {
 	t.Helper()
 	config.Parent = "eno1"
-	c.host.Do(t, func() (err error) {
-		f, err = open(config, c.sysfs)
-		return err
-	})
-	return f
+	return fabrictest.OnHost(t, c.host, func() (*segment.Segment, error) { return open(config, c.sysfs) })
 }
 
 // sysfsEnv is the environment variable with the card's folder for TestSriovKilled's

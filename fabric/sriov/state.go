@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/vishvananda/netlink"
-
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runstate"
@@ -156,8 +154,7 @@ func (c Cleaner) undo(s *state) error {
 	}
 	defer links.Close()
 	parent, err := links.LinkByName(s.Parent)
-	var gone netlink.LinkNotFoundError
-	if errors.As(err, &gone) {
+	if segment.IsGone(err) {
 		return nil
 	}
 	if err != nil {

@@ -41,8 +41,5 @@ func find() (string, error) {
 // Check says whether SIPp is there.
 func Check(ctx context.Context) []vitrine.Check {
 	version, err := Version(ctx)
-	if err != nil {
-		return []vitrine.Check{{Name: "generator: sipp", Missing: err.Error()}}
-	}
-	return []vitrine.Check{{Name: "generator: sipp", OK: true, Detail: version}}
+	return []vitrine.Check{vitrine.NewCheck("generator: sipp", version, err)}
 }

@@ -20,6 +20,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/fabrictest"
+	"vitrine/fabric/segment"
 	"vitrine/image"
 	"vitrine/image/debian"
 	packed "vitrine/image/unikernel"
@@ -88,7 +89,7 @@ type bench struct {
 	shared image.Cache // of kernels and guests, for all tests
 	store  image.Store
 	run    *runstate.Run
-	fabric *bridge.Fabric
+	fabric *segment.Segment
 	client string // path of a network namespace on the bridge
 }
 

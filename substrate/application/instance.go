@@ -3,7 +3,6 @@ package application
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"vitrine"
 	"vitrine/image"
@@ -34,11 +33,7 @@ func (in *instance) Run(ctx context.Context, c vitrine.Command) error {
 // command is the command in the image: with its environment, below the
 // command's own.
 func (in *instance) command(c vitrine.Command) vitrine.Command {
-	named := func(entry string) string { name, _, _ := strings.Cut(entry, "="); return name }
-	env := slices.DeleteFunc(slices.Clone(in.content.Environment), func(entry string) bool {
-		return slices.ContainsFunc(c.Env, func(own string) bool { return named(own) == named(entry) })
-	})
-	c.Env = append(env, c.Env...)
+	c.Env = substrate.MergeEnvironment(in.content.Environment, c.Env)
 	if len(in.inside) > 0 {
 		c.Args = slices.Concat(in.inside, []string{c.Dir}, c.Args)
 		c.Dir = ""

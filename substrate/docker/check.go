@@ -9,17 +9,6 @@ import (
 	"vitrine/internal/netns"
 )
 
-// Check says what the engine that the configuration names can do. It does not
-// fail: an engine that is not there is a line that is not OK.
-func Check(ctx context.Context, config Config) []vitrine.Check {
-	s, err := New(ctx, config)
-	if err != nil {
-		return []vitrine.Check{{Name: "docker: engine", Missing: err.Error()}}
-	}
-	defer s.api.Close()
-	return s.Check(ctx)
-}
-
 // Version is that of the engine that the configuration names, and of the API
 // that is spoken with it.
 func Version(ctx context.Context, config Config) (string, error) {
@@ -50,10 +39,6 @@ func (s *Substrate) Check(context.Context) []vitrine.Check {
 	if !i.SwapLimit {
 		swap = "swap is not limited"
 	}
-	wiring := vitrine.Check{Name: "docker: network namespaces", OK: true, Detail: "those of containers can be wired"}
-	if err := netns.Possible(); err != nil {
-		wiring.OK, wiring.Detail, wiring.Missing = false, "", err.Error()
-	}
 	return []vitrine.Check{
 		check("engine", true, s.version(), ""),
 		check("storage", true, "driver "+i.Driver, ""),
@@ -61,6 +46,6 @@ func (s *Substrate) Check(context.Context) []vitrine.Check {
 		check("CPU quotas", i.CPUCfsQuota && i.CPUCfsPeriod, cgroups, controller),
 		check("binding to CPUs", i.CPUSet, cgroups, controller),
 		check("memory limits", i.MemoryLimit, cgroups+", "+swap, controller),
-		wiring,
+		vitrine.NewCheck("docker: network namespaces", "those of containers can be wired", netns.Possible()),
 	}
 }

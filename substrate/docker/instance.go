@@ -61,7 +61,7 @@ func (i *Instance) Start(ctx context.Context, command vitrine.Command) (substrat
 		return nil, fmt.Errorf("docker: start %s: it was removed", i.spec.Name)
 	}
 	if i.proc != nil {
-		if !i.proc.ended() {
+		if !substrate.Ended(i.proc) {
 			return nil, fmt.Errorf("docker: start %s: it runs already: stop it first", i.spec.Name)
 		}
 		if err := i.s.removeContainer(ctx, i.proc.id); err != nil {
@@ -89,19 +89,19 @@ func (i *Instance) Stop(ctx context.Context, grace time.Duration) error {
 		return nil
 	}
 	after := context.WithoutCancel(ctx)
-	if !p.ended() && grace > 0 {
+	if !substrate.Ended(p) && grace > 0 {
 		err := i.s.kill(after, p.id, "SIGTERM")
 		if err != nil {
 			return err
 		}
-		p.await(ctx, grace)
+		substrate.Await(ctx, p, grace)
 	}
-	if !p.ended() {
+	if !substrate.Ended(p) {
 		p.killed.Store(true)
 		if err := i.s.kill(after, p.id, "SIGKILL"); err != nil {
 			return err
 		}
-		p.await(after, killWait)
+		substrate.Await(after, p, killWait)
 	}
 	if err := i.s.removeContainer(after, p.id); err != nil {
 		return err

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"vitrine/substrate"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
@@ -45,29 +46,10 @@ func (p *process) Err() error {
 	return p.err
 }
 
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// await waits for the end, but no longer than that.
-func (p *process) await(ctx context.Context, atMost time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-	}
-}
-
 // release ends the watching of a process whose container is removed. The
 // engine has told the end by then; if it has not, it never will.
 func (p *process) release() {
-	p.await(context.Background(), time.Second)
+	substrate.Await(context.Background(), p, time.Second)
 	p.cancel()
 	<-p.done
 }
@@ -243,18 +225,5 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 // environment is the image's own and the command's over it. A name without
 // value has the engine leave that variable out: HOSTNAME is its own addition.
 func (i *Instance) environment(env []string) []string {
-	all := append([]string{"HOSTNAME"}, i.scripts...)
-	all = append(all, i.image.env...)
-	names := make(map[string]int)
-	var merged []string
-	for _, variable := range append(all, env...) {
-		name, _, _ := strings.Cut(variable, "=")
-		if at, ok := names[name]; ok {
-			merged[at] = variable
-			continue
-		}
-		names[name] = len(merged)
-		merged = append(merged, variable)
-	}
-	return slices.Clip(merged)
+	return substrate.MergeEnvironment([]string{"HOSTNAME"}, i.scripts, i.image.env, env)
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"vitrine/substrate"
+
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
@@ -88,7 +90,7 @@ func (i *Instance) runIn(ctx context.Context, command vitrine.Command, tail *tai
 	i.mu.Lock()
 	p := i.proc
 	i.mu.Unlock()
-	if i.spec.Image == "" || p == nil || p.ended() || len(command.Args) == 0 {
+	if i.spec.Image == "" || p == nil || substrate.Ended(p) || len(command.Args) == 0 {
 		return false, nil
 	}
 	out, err := openOutput(i.spec.Dir, command.Stdout, tail)

@@ -34,14 +34,6 @@ func (s *Substrate) Check(context.Context) []vitrine.Check {
 	if memory.OK {
 		memory.Detail = "swap is limited where the kernel counts it"
 	}
-	return []vitrine.Check{groups, quotas, memory, cpuset, namespaces()}
-}
-
-// namespaces tries, whatever this substrate was told to use.
-func namespaces() vitrine.Check {
-	c := vitrine.Check{Name: "process: network namespaces", OK: true, Detail: netns.Dir}
-	if err := netns.Possible(); err != nil {
-		c.OK, c.Detail, c.Missing = false, "", err.Error()
-	}
-	return c
+	namespaces := vitrine.NewCheck("process: network namespaces", netns.Dir, netns.Possible()) // whatever this substrate uses
+	return []vitrine.Check{groups, quotas, memory, cpuset, namespaces}
 }

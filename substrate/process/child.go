@@ -60,15 +60,6 @@ func (c *child) Err() error { return c.err }
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-func (c *child) ended() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // signal sends a signal to the command's process group, whose number is its
 // own until it is reaped.
 func (c *child) signal(sig unix.Signal) error {

@@ -80,7 +80,7 @@ func (in *Instance) NetNS() string { return in.netns }
 func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
 	in.life.Lock()
 	defer in.life.Unlock()
-	if in.main != nil && !in.main.ended() {
+	if in.main != nil && !substrate.Ended(in.main) {
 		return nil, fmt.Errorf("starting %s: it runs already", in.spec.Name)
 	}
 	if err := in.stop(ctx, 0); err != nil { // what the last one left
@@ -150,20 +150,14 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 	if c == nil {
 		return nil
 	}
-	if !c.ended() {
+	if !substrate.Ended(c) {
 		if err := c.holder.look(); err != nil {
 			return err
 		}
 		if err := c.signal(unix.SIGTERM); err != nil {
 			return err
 		}
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
-		select {
-		case <-c.Done():
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+		substrate.Await(ctx, c, grace)
 	}
 	if err := in.end(ctx, c); err != nil {
 		return err
@@ -256,7 +250,7 @@ func (in *Instance) Vantage() vitrine.Vantage {
 		Missing: make(map[string]string),
 	}
 	in.mu.Lock()
-	if in.main != nil && !in.main.ended() {
+	if in.main != nil && !substrate.Ended(in.main) {
 		v.PID = in.main.pid()
 	}
 	in.mu.Unlock()

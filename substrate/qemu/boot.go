@@ -140,7 +140,7 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		ctx, cancel := substrate.Ending(ctx)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("the virtual machine does not come up: %w; its console ends: %s", err, in.consoleTail()), g.stop(ctx))
+		return nil, errors.Join(fmt.Errorf("the virtual machine does not come up: %w; its console ends: %s", err, substrate.LastOutput(filepath.Join(in.spec.Dir, consoleFile), tailSize)), g.stop(ctx))
 	}
 	in.substrate.config.Logger.Debug("virtual machine is up", "instance", in.spec.Name, "accelerator", in.files.accelerator, "took", time.Since(began))
 	return g, nil
@@ -160,7 +160,7 @@ func (in *Instance) machineSpec() machine.Spec {
 	words := append([]string{agentName}, append(slices.Clone(s.config.Agent[1:]), guest.VerbInit())...)
 	spec := machine.Spec{
 		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.files.accelerator,
-		VCPUs: in.vcpus(), Memory: in.spec.Memory, CPUs: in.spec.CPUs,
+		VCPUs: machine.Processors(in.spec), Memory: in.spec.Memory, CPUs: in.spec.CPUs,
 		Kernel: in.files.base.Kernel, Initrd: in.files.base.Initrd,
 		// A machine that a busy host lets wait has a timer all the same.
 		Append: "console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on nowatchdog no_timer_check vitrine.init=" + strings.Join(words, ","),
@@ -174,18 +174,6 @@ func (in *Instance) machineSpec() machine.Spec {
 		spec.Devices = append(spec.Devices, "vfio-pci,host="+address)
 	}
 	return spec
-}
-
-// vcpus is how many processors the machine has: those of its flavor rounded up,
-// or as many as it may run on.
-func (in *Instance) vcpus() int {
-	switch {
-	case in.spec.VCPUs > 0:
-		return int(ceil(in.spec.VCPUs))
-	case len(in.spec.CPUs) > 0:
-		return len(in.spec.CPUs)
-	}
-	return 1
 }
 
 // setup is what the guest is told of itself.
@@ -223,14 +211,6 @@ func (in *Instance) openUse() (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-func (in *Instance) consoleTail() string {
-	text, err := os.ReadFile(filepath.Join(in.spec.Dir, consoleFile))
-	if err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(string(text[max(0, len(text)-tailSize):]))
 }
 
 // halt switches the machine off, if one runs: by its agent, which has the guest

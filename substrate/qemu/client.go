@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
 )
 
@@ -307,15 +308,6 @@ func (r *command) Done() <-chan struct{} { return r.done }
 // Err is how it ended.
 func (r *command) Err() error { return r.err }
 
-func (r *command) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // printed keeps what the command printed. A file that cannot be written to is no
 // reason to end the command; its output is lost then, as on a full disk.
 func (r *command) printed(stderr bool, b []byte) {
@@ -335,7 +327,7 @@ func (r *command) printed(stderr bool, b []byte) {
 
 func (r *command) exited(err error) {
 	r.mu.Lock()
-	if !r.ended() {
+	if !substrate.Ended(r) {
 		r.err = err
 		close(r.done)
 	}
@@ -367,7 +359,7 @@ func (r *command) closed() {
 func (r *command) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.shut && r.ended()
+	return r.shut && substrate.Ended(r)
 }
 
 // signal sends a signal to the command's process group.

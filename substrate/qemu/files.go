@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +15,6 @@ import (
 	"vitrine"
 	"vitrine/substrate/qemu/guest"
 )
-
-func ceil(vcpus float64) float64 { return math.Ceil(vcpus - 1e-9) } // 0.1+0.2 is not 0.3
 
 // A mirror keeps files of the host the same in a machine, under the same paths:
 // the instance's folder, and what commands are run from.

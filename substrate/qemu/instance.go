@@ -72,7 +72,7 @@ func (in *Instance) NetNS() string { return in.place.NetNS() }
 func (in *Instance) Start(ctx context.Context, c vitrine.Command) (substrate.Process, error) {
 	in.life.Lock()
 	defer in.life.Unlock()
-	if in.main != nil && !in.main.ended() {
+	if in.main != nil && !substrate.Ended(in.main) {
 		return nil, fmt.Errorf("starting %s: it runs already", in.spec.Name)
 	}
 	if err := in.stop(ctx, 0); err != nil { // what the last one left
@@ -127,18 +127,12 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 	if r == nil {
 		return nil
 	}
-	if !r.ended() {
+	if !substrate.Ended(r) {
 		asking, cancel := substrate.Ending(ctx)
 		err := r.signal(asking, unix.SIGTERM)
 		cancel()
 		if err == nil {
-			timer := time.NewTimer(grace)
-			defer timer.Stop()
-			select {
-			case <-r.Done():
-			case <-timer.C:
-			case <-ctx.Done():
-			}
+			substrate.Await(ctx, r, grace)
 		}
 	}
 	if err := in.end(ctx, r); err != nil {

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/image"
 	"vitrine/image/debian"
 	"vitrine/substrate/qemu/machine"
 )
@@ -130,10 +131,8 @@ func static(program string) error {
 		return fmt.Errorf("reading the program %s: %w", program, err)
 	}
 	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return &vitrine.BadInput{File: program, Found: "a program that needs libraries, and guests may not have them", Want: "one that was built with CGO_ENABLED=0, as make build does"}
-		}
+	if loader, err := image.Interpreter(f); err != nil || loader != "" {
+		return &vitrine.BadInput{File: program, Found: "a program that needs libraries, and guests may not have them", Want: "one that was built with CGO_ENABLED=0, as make build does"}
 	}
 	return nil
 }

@@ -15,11 +15,7 @@ import (
 // Check says whether machines start here, and whether images can be built.
 // Nothing is built for that.
 func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
-	return Check(ctx, packed.Builder{Cache: s.config.Cache}, s.config.Prober)
-}
-
-// Check is that of a substrate with the builder and the prober.
-func Check(ctx context.Context, builder packed.Builder, prober *machine.Prober) []vitrine.Check {
+	builder := packed.Builder{Cache: s.config.Cache}
 	boots := vitrine.Check{Name: "unikernel: machines"}
 	builds := vitrine.Check{Name: "unikernel: images"}
 	base, err := builder.Cached()
@@ -40,7 +36,7 @@ func Check(ctx context.Context, builder packed.Builder, prober *machine.Prober) 
 	case base.Kernel == "":
 		boots.OK, boots.Detail = true, "accelerator: probed once there is a kernel"
 	default:
-		accelerator, why, err := prober.Accelerator(ctx, base.Kernel)
+		accelerator, why, err := s.config.Prober.Accelerator(ctx, base.Kernel)
 		boots.OK, boots.Detail = err == nil, "accelerator "+accelerator
 		if why != "" {
 			boots.Detail += fmt.Sprintf(" (%s)", why)

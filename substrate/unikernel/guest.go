@@ -55,15 +55,6 @@ func (g *guest) Err() error {
 	return g.err
 }
 
-func (g *guest) over() bool {
-	select {
-	case <-g.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // boot starts the machine and waits until the application runs in it.
 func (in *Instance) boot(ctx context.Context, spec machine.Spec, start *packed.Start, stdout string) (*guest, error) {
 	var sinks []*os.File
@@ -191,18 +182,10 @@ func orNil(err error) error {
 }
 
 // tail is the last that the kernel said.
-func (g *guest) tail() string {
-	text, err := os.ReadFile(g.console)
-	if err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(string(text[max(0, len(text)-1500):]))
-}
+func (g *guest) tail() string { return substrate.LastOutput(g.console, 1500) }
 
 // end asks the application to end, and waits for that or for grace to pass.
 func (g *guest) end(ctx context.Context, grace time.Duration) {
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	if !g.ours {
 		// A machine without a power button runs on until it is cut.
 		_ = g.machine.PowerDown(ctx, grace)
@@ -211,11 +194,7 @@ func (g *guest) end(ctx context.Context, grace time.Duration) {
 	if _, err := io.WriteString(g.machine.Port(portControl), "term\n"); err != nil {
 		return // it is ending
 	}
-	select {
-	case <-g.done:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	substrate.Await(ctx, g, grace)
 }
 
 // cut switches the machine off and waits until all that it wrote is in files.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,7 +91,7 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 		return nil, errors.New("the instance was removed")
 	}
 	if in.guest != nil {
-		if !in.guest.over() {
+		if !substrate.Ended(in.guest) {
 			return nil, errors.New("it runs already")
 		}
 		if err := in.halt(ctx, 0); err != nil { // what is left of one that ended by itself
@@ -135,7 +133,7 @@ func (in *Instance) console() string { return filepath.Join(in.dir, "console") }
 func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Start, error) {
 	spec := machine.Spec{
 		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.accelerator, Model: in.model(),
-		VCPUs: in.vcpus(), Memory: in.spec.Memory, CPUs: in.spec.CPUs, Link: in.link, Dir: in.dir,
+		VCPUs: machine.Processors(in.spec), Memory: in.spec.Memory, CPUs: in.spec.CPUs, Link: in.link, Dir: in.dir,
 	}
 	if !in.origin.ours {
 		spec.Kernel, spec.Append, spec.Console = in.origin.file, in.foreign(command), filepath.Join(in.spec.Dir, "log")
@@ -191,24 +189,8 @@ func (in *Instance) files(command vitrine.Command, spec *machine.Spec) (*packed.
 			return nil, err
 		}
 	}
-	start.Env = merged([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}, own, command.Env)
+	start.Env = substrate.MergeEnvironment([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}, own, command.Env)
 	return start, nil
-}
-
-// merged are the variables of all lists, the later ones before the earlier.
-func merged(lists ...[]string) []string {
-	value := make(map[string]string)
-	for _, list := range lists {
-		for _, entry := range list {
-			name, v, _ := strings.Cut(entry, "=")
-			value[name] = v
-		}
-	}
-	var env []string
-	for _, name := range slices.Sorted(maps.Keys(value)) {
-		env = append(env, name+"="+value[name])
-	}
-	return env
 }
 
 // foreign is the command line of an image that was not built here: what Linux
@@ -256,18 +238,6 @@ func (in *Instance) model() string {
 	return machine.Q35
 }
 
-// vcpus is how many processors the machine has: those of its flavor rounded up,
-// or as many as it may run on.
-func (in *Instance) vcpus() int {
-	switch {
-	case in.spec.VCPUs > 0:
-		return int(math.Ceil(in.spec.VCPUs))
-	case len(in.spec.CPUs) > 0:
-		return len(in.spec.CPUs)
-	}
-	return 1
-}
-
 // Run is not possible: there is one program in the machine, and nothing that
 // could start another.
 func (in *Instance) Run(_ context.Context, command vitrine.Command) error {
@@ -292,7 +262,7 @@ func (in *Instance) halt(ctx context.Context, grace time.Duration) error {
 	if in.guest == nil {
 		return nil
 	}
-	if !in.guest.over() && grace > 0 {
+	if !substrate.Ended(in.guest) && grace > 0 {
 		in.guest.end(ctx, grace)
 	}
 	if err := in.guest.cut(ctx); err != nil {

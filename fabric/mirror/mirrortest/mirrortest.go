@@ -130,6 +130,18 @@ func (p Place) Hear(t *testing.T) func() map[string]int {
 	}
 }
 
+// Heard gathers what hear gives until there are n different messages: the last copy
+// may be on its way.
+func Heard(hear func() map[string]int, n int) map[string]int {
+	heard := make(map[string]int)
+	for deadline := time.Now().Add(5 * time.Second); len(heard) < n && time.Now().Before(deadline); {
+		for m, times := range hear() {
+			heard[m] += times
+		}
+	}
+	return heard
+}
+
 // Message is the question or answer in a frame; nil: there is none.
 func Message(frame []byte) []byte {
 	const headers = 14 + 20 + 8

@@ -7,7 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"time"
+
+	"vitrine/fabric/segment"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -28,8 +29,7 @@ func setUp(s Setup) error {
 	}
 	// As in the namespaces of the fabrics: no traffic that nobody offered.
 	for _, which := range []string{"all", "default"} {
-		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := segment.Sysctl("net/ipv6/conf/"+which+"/disable_ipv6", "1"); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ func connect(s Setup) error {
 	if err := errors.Join(netlink.LinkSetMTU(link, s.MTU), netlink.LinkSetUp(link)); err != nil {
 		return err
 	}
-	if err := settle(link); err != nil {
+	if err := segment.Settle(new(netlink.Handle), link.Attrs().Index); err != nil {
 		return err
 	}
 	if s.Address == "" {
@@ -88,25 +88,6 @@ func connect(s Setup) error {
 	return nil
 }
 
-// settleLimit bounds how long an interface may take until it works.
-const settleLimit = 10 * time.Second
-
-// settle waits until an interface that is up works: the kernel may see to its
-// carrier up to a second later, and until then frames are lost.
-func settle(link netlink.Link) error {
-	for end := time.Now().Add(settleLimit); ; time.Sleep(time.Millisecond) {
-		now, err := netlink.LinkByIndex(link.Attrs().Index)
-		switch {
-		case err != nil:
-			return err
-		case now.Attrs().OperState == netlink.OperUp, now.Attrs().OperState == netlink.OperUnknown:
-			return nil
-		case time.Now().After(end):
-			return fmt.Errorf("no carrier after %v: its state is %s", settleLimit, now.Attrs().OperState)
-		}
-	}
-}
-
 func byMAC(mac net.HardwareAddr) (netlink.Link, error) {
 	all, err := netlink.LinkList()
 	if err != nil {
@@ -125,10 +106,7 @@ func route(link netlink.Link, r Route) error {
 	if err != nil {
 		return err
 	}
-	route := &netlink.Route{
-		LinkIndex: link.Attrs().Index,
-		Dst:       &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), to.Addr().BitLen())},
-	}
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: segment.IPNet(to)}
 	if r.Via == "" {
 		route.Scope = netlink.SCOPE_LINK
 		return netlink.RouteReplace(route)

@@ -3,7 +3,6 @@ package machine
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/fabric/mirror"
+	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 )
 
@@ -59,14 +59,13 @@ func Wire(namespace, name, dir string) (*Link, error) {
 }
 
 func wire(name, dir string) (*Link, error) {
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := segment.Host()
 	if err != nil {
 		return nil, err
 	}
 	defer links.Close()
 	outer, err := links.LinkByName(name)
-	var missing netlink.LinkNotFoundError
-	if errors.As(err, &missing) {
+	if segment.IsGone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -123,8 +122,7 @@ func prefix(n *net.IPNet) netip.Prefix {
 
 // tap makes the interface that QEMU opens and joins the two.
 func (l *Link) tap(links *netlink.Handle, outer netlink.Link) error {
-	err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf/default/disable_ipv6"), []byte("1"), 0)
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EROFS) {
+	if err := segment.Sysctl("net/ipv6/conf/default/disable_ipv6", "1"); err != nil {
 		return err
 	}
 	tap := &netlink.Tuntap{
@@ -168,7 +166,11 @@ func redirect(links *netlink.Handle, from, to netlink.Link) error {
 // device makes the file of a macvtap, which the kernel makes for interfaces of
 // the host's own namespace alone.
 func (l *Link) device(index int, dir string) error {
-	numbers, err := sysfs(fmt.Sprintf("class/net/%s/macvtap/tap%d/dev", l.Interface, index))
+	var numbers []byte
+	err := netns.Sysfs(func(sysfs string) (err error) {
+		numbers, err = os.ReadFile(filepath.Join(sysfs, fmt.Sprintf("class/net/%s/macvtap/tap%d/dev", l.Interface, index)))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("looking for the device of a macvtap: %w", err)
 	}
@@ -184,31 +186,6 @@ func (l *Link) device(index int, dir string) error {
 		return fmt.Errorf("making the device of a macvtap: %w", err)
 	}
 	return nil
-}
-
-// sysfs reads a file of the kernel's as the calling thread's network namespace
-// has it; what is mounted at /sys is of the host's.
-func sysfs(path string) ([]byte, error) {
-	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("opening sysfs (needs Linux 5.2): %w", err)
-	}
-	defer unix.Close(fs)
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return nil, fmt.Errorf("opening sysfs: %w", err)
-	}
-	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY)
-	if err != nil {
-		return nil, fmt.Errorf("mounting sysfs: %w", err)
-	}
-	defer unix.Close(root)
-	fd, err := unix.Openat(root, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%s of sysfs: %w", path, err)
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	return io.ReadAll(f)
 }
 
 // backend is QEMU's -netdev.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +78,15 @@ type Disk struct {
 	Path     string
 	Format   string // "raw", "qcow2"
 	ReadOnly bool   // else nobody else may have it open
+}
+
+// Processors is how many an instance's machine has: those of its flavor rounded
+// up, or as many as it may run on.
+func Processors(of substrate.Spec) int {
+	if of.VCPUs > 0 {
+		return int(math.Ceil(of.VCPUs - 1e-9)) // 0.1+0.2 is not 0.3
+	}
+	return max(1, len(of.CPUs))
 }
 
 // A Machine is one that runs.

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,12 +106,9 @@ func (s *sockets) close() error {
 
 // said is an error with the last of what QEMU itself said; nil: nothing.
 func said(dir string) error {
-	b, err := os.ReadFile(Log(dir))
-	if err != nil {
-		return fmt.Errorf("reading what QEMU said: %w", err)
-	}
-	if b = bytes.TrimSpace(b); len(b) == 0 {
+	last := substrate.LastOutput(Log(dir), 1000)
+	if last == "" {
 		return nil
 	}
-	return fmt.Errorf("%s said: %s", Program, b[max(0, len(b)-1000):])
+	return fmt.Errorf("%s said: %s", Program, last)
 }

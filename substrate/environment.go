@@ -1,0 +1,23 @@
+package substrate
+
+import (
+	"slices"
+	"strings"
+)
+
+// MergeEnvironment joins lists of variables, "KEY=value": of several of a name the
+// last one counts, in the place of the first.
+func MergeEnvironment(lists ...[]string) []string {
+	at := make(map[string]int)
+	var merged []string
+	for _, variable := range slices.Concat(lists...) {
+		name, _, _ := strings.Cut(variable, "=")
+		if i, ok := at[name]; ok {
+			merged[i] = variable
+			continue
+		}
+		at[name] = len(merged)
+		merged = append(merged, variable)
+	}
+	return merged
+}
