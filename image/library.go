@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"vitrine"
@@ -69,7 +70,7 @@ func (l *linker) add(o object) error {
 	if f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN {
 		return nil
 	}
-	if loader, err := interpreter(f); err != nil {
+	if loader, err := Interpreter(f); err != nil {
 		return fmt.Errorf("reading the loader of %s: %w", o.source, err)
 	} else if loader != "" {
 		if err := l.take(o, loader, loader, nil); err != nil {
@@ -89,7 +90,8 @@ func (l *linker) add(o object) error {
 	return nil
 }
 
-func interpreter(f *elf.File) (string, error) {
+// Interpreter is the loader that an executable names; empty: it is static.
+func Interpreter(f *elf.File) (string, error) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			b, err := io.ReadAll(io.LimitReader(p.Open(), 4096))
@@ -111,7 +113,7 @@ func searchPath(f *elf.File, o object) (search, inherited []folder) {
 			return nil
 		}
 		for _, v := range values {
-			for _, dir := range strings.Split(v, ":") {
+			for dir := range strings.SplitSeq(v, ":") {
 				at := folder{host: in(dir, path.Dir(o.source)), tree: in(dir, path.Dir(o.target))}
 				if path.IsAbs(at.tree) {
 					list = append(list, at)
@@ -183,14 +185,7 @@ func fits(f *elf.File, file string) bool {
 }
 
 // standard says whether every loader looks in the folder by itself.
-func standard(dir string) bool {
-	for _, s := range standards() {
-		if s == dir {
-			return true
-		}
-	}
-	return false
-}
+func standard(dir string) bool { return slices.Contains(standards(), dir) }
 
 // standards are the folders compiled into the loaders of Debian and others.
 func standards() []string {
