@@ -18,11 +18,8 @@ import (
 
 // characterizeFlags is what the user asked for.
 type characterizeFlags struct {
-	out       string
+	runFlags
 	substrate string
-	resume    bool
-	dryRun    bool
-	json      bool
 	maxTime   time.Duration
 }
 
@@ -39,19 +36,16 @@ func (a *app) characterizeCommand() *cobra.Command {
 			return a.characterize(c.Context(), given[0], given[1], f)
 		},
 	}
-	f.register(c, "summary")
+	f.register(c, "the summary")
 	return c
 }
 
 // register gives the verb the flags of a campaign; outcome is what --json prints.
 func (f *characterizeFlags) register(c *cobra.Command, outcome string) {
-	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME-TIME)")
+	f.runFlags.register(c, "NAME", "trial", outcome)
 	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate, whatever the deployment says")
-	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished trial is repeated")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
-	c.Flags().BoolVar(&f.json, "json", false, "print the "+outcome+" (or the plan) as JSON")
 	c.Flags().DurationVar(&f.maxTime, "max-time", 0, "begin no trial after this long; 0: no limit")
-	_ = c.RegisterFlagCompletionFunc("substrate", cobra.FixedCompletions(substrateNames(), cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(c, "substrate", substrateNames())
 }
 
 func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath string, f characterizeFlags) error {

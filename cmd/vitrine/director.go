@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,10 +66,6 @@ func (a *app) directorRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			level := slog.LevelInfo
-			if a.verbose {
-				level = slog.LevelDebug
-			}
 			handover, err := director.NewHandover(pidFile)
 			if err != nil {
 				return err
@@ -76,7 +73,7 @@ func (a *app) directorRun() *cobra.Command {
 			reload, restart, stop := serviceSignals()
 			defer stop()
 			d, err := director.New(c.Context(), director.Options{
-				Path: given[0], Clock: clock, Log: slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})),
+				Path: given[0], Clock: clock, Log: a.logFrom(slog.LevelInfo),
 				Reload: reload, Restart: restart, Handover: handover,
 			})
 			if err != nil {
@@ -166,8 +163,8 @@ func (k *controlled) client() (*client.Client, error) {
 	return client.New(k.access)
 }
 
-// verb is a command that asks a director for something.
-func (k *controlled) verb(use, short string, count cobra.PositionalArgs, do func(context.Context, *client.Client, []string) (any, error), show func(io.Writer, any) error) *cobra.Command {
+// ask is a command that asks a director for something.
+func ask[T any](k *controlled, use, short string, count cobra.PositionalArgs, do func(context.Context, *client.Client, []string) (T, error), show func(io.Writer, T) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args(count),
 		RunE: func(c *cobra.Command, given []string) error {
@@ -190,10 +187,9 @@ func (k *controlled) verb(use, short string, count cobra.PositionalArgs, do func
 }
 
 func (k *controlled) status() *cobra.Command {
-	return k.verb("status", "Print a director's epoch, addresses and counts", cobra.NoArgs,
-		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return c.Status(ctx) },
-		func(w io.Writer, got any) error {
-			s := got.(client.Status)
+	return ask(k, "status", "Print a director's epoch, addresses and counts", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) (client.Status, error) { return c.Status(ctx) },
+		func(w io.Writer, s client.Status) error {
 			t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 			fmt.Fprintf(t, "epoch\t%d, since %.1fs, table %s\n", s.Epoch, s.Changed, s.Digest)
 			if s.InTransition {
@@ -212,21 +208,16 @@ func (k *controlled) status() *cobra.Command {
 
 func (k *controlled) explain() *cobra.Command {
 	var q client.Question
-	var file string
-	c := k.verb("explain [FILE|-]", "Say where a message would go and why: one from a file, or a type and a key", cobra.MaximumNArgs(1),
-		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+	c := ask(k, "explain [FILE|-]", "Say where a message would go and why: one from a file, or a type and a key", cobra.MaximumNArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (e client.Explanation, err error) {
 			if len(given) == 1 {
-				file = given[0]
-				text, err := readMessage(file)
-				if err != nil {
-					return nil, err
+				if q.Message, err = readMessage(given[0]); err != nil {
+					return e, err
 				}
-				q.Message = text
 			}
 			return c.Explain(ctx, q)
 		},
-		func(w io.Writer, got any) error {
-			e := got.(client.Explanation)
+		func(w io.Writer, e client.Explanation) error {
 			for _, step := range e.Steps {
 				fmt.Fprintln(w, "-", step)
 			}
@@ -268,16 +259,17 @@ func (k *controlled) instances() *cobra.Command {
 		Args: verb,
 		RunE: help,
 	}
-	list := k.verb("list", "List the instances with their health and counts", cobra.NoArgs,
-		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return c.Instances(ctx) },
-		func(w io.Writer, got any) error { return table(w, got.([]client.Instance)...) })
+	list := ask(k, "list", "List the instances with their health and counts", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) ([]client.Instance, error) {
+			return c.Instances(ctx)
+		}, table)
 	list.Aliases = []string{"ls"}
 	change := client.Change{}
 	var weight float64
 	var state, region string
 	var set *cobra.Command
-	set = k.verb("set NAME", "Change an instance's weight, state or region", cobra.ExactArgs(1),
-		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+	set = ask(k, "set NAME", "Change an instance's weight, state or region", cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (client.Instance, error) {
 			if set.Flags().Changed("weight") {
 				change.Weight = &weight
 			}
@@ -287,7 +279,7 @@ func (k *controlled) instances() *cobra.Command {
 			if set.Flags().Changed("state") {
 				change.State = new(vitrine.State)
 				if err := change.State.UnmarshalText([]byte(state)); err != nil {
-					return nil, &vitrine.BadInput{File: "--state", Found: err.Error()}
+					return client.Instance{}, &vitrine.BadInput{File: "--state", Found: err.Error()}
 				}
 			}
 			return c.Alter(ctx, given[0], change)
@@ -295,16 +287,16 @@ func (k *controlled) instances() *cobra.Command {
 	set.Flags().Float64Var(&weight, "weight", 0, "its capacity")
 	set.Flags().StringVar(&state, "state", "", "one of "+strings.Join(vitrine.States(), ", "))
 	set.Flags().StringVar(&region, "region", "", "where it is")
-	drain := k.verb("drain NAME", "Have an instance finish what it has and take nothing new", cobra.ExactArgs(1),
-		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+	drain := ask(k, "drain NAME", "Have an instance finish what it has and take nothing new", cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (client.Instance, error) {
 			return c.Drain(ctx, given[0])
 		}, changed)
-	remove := k.verb("remove NAME", "Take an instance out of the table", cobra.ExactArgs(1),
-		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+	remove := ask(k, "remove NAME", "Take an instance out of the table", cobra.ExactArgs(1),
+		func(ctx context.Context, c *client.Client, given []string) (map[string]string, error) {
 			return map[string]string{"removed": given[0]}, c.Remove(ctx, given[0])
 		},
-		func(w io.Writer, got any) error {
-			_, err := fmt.Fprintf(w, "%s: removed\n", got.(map[string]string)["removed"])
+		func(w io.Writer, got map[string]string) error {
+			_, err := fmt.Fprintf(w, "%s: removed\n", got["removed"])
 			return err
 		})
 	c.AddCommand(list, k.add(), set, drain, remove)
@@ -314,15 +306,15 @@ func (k *controlled) instances() *cobra.Command {
 func (k *controlled) add() *cobra.Command {
 	var in vitrine.Instance
 	var state string
-	c := k.verb("add NAME TYPE ADDRESS", "Add an instance, or replace the one of that name", cobra.ExactArgs(3),
-		func(ctx context.Context, c *client.Client, given []string) (any, error) {
+	c := ask(k, "add NAME TYPE ADDRESS", "Add an instance, or replace the one of that name", cobra.ExactArgs(3),
+		func(ctx context.Context, c *client.Client, given []string) (none client.Instance, err error) {
 			address, err := netip.ParseAddrPort(given[2])
 			if err != nil {
-				return nil, &vitrine.BadInput{File: "ADDRESS", Found: given[2], Want: "want an IP address and a port"}
+				return none, &vitrine.BadInput{File: "ADDRESS", Found: given[2], Want: "want an IP address and a port"}
 			}
 			in.Name, in.Type, in.Address = given[0], given[1], address
 			if err := in.State.UnmarshalText([]byte(state)); err != nil {
-				return nil, &vitrine.BadInput{File: "--state", Found: err.Error()}
+				return none, &vitrine.BadInput{File: "--state", Found: err.Error()}
 			}
 			return c.Put(ctx, in)
 		}, changed)
@@ -333,10 +325,10 @@ func (k *controlled) add() *cobra.Command {
 	return c
 }
 
-func changed(w io.Writer, got any) error { return table(w, got.(client.Instance)) }
+func changed(w io.Writer, in client.Instance) error { return table(w, []client.Instance{in}) }
 
 // table prints instances.
-func table(w io.Writer, all ...client.Instance) error {
+func table(w io.Writer, all []client.Instance) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tTYPE\tADDRESS\tWEIGHT\tSTATE\tHEALTH\tREGION\tID\tTRANSACTIONS\tIN FLIGHT\tLATENCY")
 	for _, in := range all {
@@ -344,22 +336,18 @@ func table(w io.Writer, all ...client.Instance) error {
 		if in.Drained {
 			state = "drained"
 		}
-		region := in.Region
-		if region == "" {
-			region = "-"
-		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1fms\n", in.Name, in.Type, in.Address, strconv.FormatFloat(in.Weight, 'g', -1, 64),
-			state, in.Health, region, in.ID, in.Transactions, in.InFlight, in.Latency*1000)
+			state, in.Health, cmp.Or(in.Region, "-"), in.ID, in.Transactions, in.InFlight, in.Latency*1000)
 	}
 	return t.Flush()
 }
 
 func (k *controlled) rules() *cobra.Command {
-	return k.verb("rules", "List the rules", cobra.NoArgs,
-		func(ctx context.Context, c *client.Client, _ []string) (any, error) { return c.Rules(ctx) },
-		func(w io.Writer, got any) error {
+	return ask(k, "rules", "List the rules", cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) ([]client.Rule, error) { return c.Rules(ctx) },
+		func(w io.Writer, rules []client.Rule) error {
 			t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-			for i, r := range got.([]client.Rule) {
+			for i, r := range rules {
 				what := strings.Join(strings.Fields(strings.Join([]string{r.Method, r.Event, r.Message, r.Interface}, " ")), " ")
 				if what == "" {
 					what = "anything else"
@@ -371,21 +359,20 @@ func (k *controlled) rules() *cobra.Command {
 }
 
 func (k *controlled) reload() *cobra.Command {
-	return k.verb("reload", "Read the configuration file again", cobra.NoArgs,
-		func(ctx context.Context, c *client.Client, _ []string) (any, error) {
-			return map[string]string{"state": "reloaded"}, c.Reload(ctx)
-		}, func(w io.Writer, _ any) error {
-			_, err := fmt.Fprintln(w, "reloaded")
-			return err
-		})
+	return order(k, "reload", "Read the configuration file again", "reloaded", (*client.Client).Reload)
 }
 
 func (k *controlled) restart() *cobra.Command {
-	return k.verb("restart", "Hand over to a new process; no packet is refused", cobra.NoArgs,
-		func(ctx context.Context, c *client.Client, _ []string) (any, error) {
-			return map[string]string{"state": "handing over"}, c.Restart(ctx)
-		}, func(w io.Writer, _ any) error {
-			_, err := fmt.Fprintln(w, "handing over")
+	return order(k, "restart", "Hand over to a new process; no packet is refused", "handing over", (*client.Client).Restart)
+}
+
+// order is a command that says what state a director is in once it has done it.
+func order(k *controlled, use, short, state string, do func(*client.Client, context.Context) error) *cobra.Command {
+	return ask(k, use, short, cobra.NoArgs,
+		func(ctx context.Context, c *client.Client, _ []string) (map[string]string, error) {
+			return map[string]string{"state": state}, do(c, ctx)
+		}, func(w io.Writer, _ map[string]string) error {
+			_, err := fmt.Fprintln(w, state)
 			return err
 		})
 }

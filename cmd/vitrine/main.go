@@ -120,8 +120,10 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-func (a *app) log() *slog.Logger {
-	level := slog.LevelWarn
+func (a *app) log() *slog.Logger { return a.logFrom(slog.LevelWarn) }
+
+// logFrom logs from the level on, or all where the user asked for that.
+func (a *app) logFrom(level slog.Level) *slog.Logger {
 	if a.verbose {
 		level = slog.LevelDebug
 	}

@@ -37,9 +37,9 @@ type networkFlags struct {
 	rate                         float64
 	cpus, generatorCPUs          []int
 	kernelCPU                    string
-	out                          string
-	inside, resume, dryRun, json bool
+	inside                       bool
 	options                      options
+	runFlags
 }
 
 func (a *app) measureNetworkCommand() *cobra.Command {
@@ -80,29 +80,18 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	flags.StringVar(&f.kernelCPU, "kernel-cpu", measure.OwnCPU, "CPU of the kernel's receive work: a number, auto (one of its own, where there is one), none (the sender's)")
 	flags.BoolVar(&f.inside, "inside", false, "send from an instance of the substrate too, instead of from the host")
 	f.options.register(c, "")
-	flags.StringVar(&f.out, "out", "", "run folder (default runs/network-TIME)")
-	flags.BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished stream is repeated")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
-	flags.BoolVar(&f.json, "json", false, "print what was measured (or the plan) as JSON")
-	for name, values := range map[string][]string{"substrate": substrateNames(), "fabric": fabricNames(), "measure": measure.Metrics()} {
-		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
+	f.register(c, "network", "stream", "what was measured")
+	completeFlag(c, "substrate", substrateNames())
+	completeFlag(c, "fabric", fabricNames())
+	completeFlag(c, "measure", measure.Metrics())
 	return c
 }
 
 // settings are what the flags ask for.
 func (f *networkFlags) settings(rateGiven bool) (measure.Settings, error) {
 	var s measure.Settings
-	for _, name := range f.substrates {
-		if err := oneOf("--substrate", name, substrateNames()); err != nil {
-			return s, err
-		}
-	}
-	for i, name := range f.fabrics {
-		if err := oneOf("--fabric", name, fabricNames()); err != nil {
-			return s, err
-		}
-		f.fabrics[i] = fabricName(name)
+	if err := checkPlaces(f.substrates, f.fabrics); err != nil {
+		return s, err
 	}
 	if len(f.frames) == 0 {
 		return s, &vitrine.BadInput{File: "--frames", Found: "no size", Want: "name at least one, such as 64"}

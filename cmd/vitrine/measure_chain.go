@@ -28,10 +28,7 @@ type chainFlags struct {
 	script   string
 	inject   string
 	options  options
-	resume   bool
-	dryRun   bool
-	json     bool
-	out      string
+	runFlags
 }
 
 func (a *app) measureChainCommand() *cobra.Command {
@@ -67,12 +64,9 @@ func (a *app) measureChainCommand() *cobra.Command {
 	flags.IntVar(&s.Cut.Tail, "tail", 0, "packets at its end that are left out")
 	flags.StringVar(&f.inject, "inject", "", "have a hop, numbered from the receiver, hold frames, to find it again: 2:50us")
 	f.options.register(c, "")
-	flags.StringVar(&f.out, "out", "", "run folder (default runs/chain-TIME)")
-	flags.BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished stream is repeated")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
-	flags.BoolVar(&f.json, "json", false, "print the result (or the plan) as JSON")
-	_ = c.RegisterFlagCompletionFunc("substrate", cobra.FixedCompletions(substrateNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("forwarder", cobra.FixedCompletions(chain.Forwarders(), cobra.ShellCompDirectiveNoFileComp))
+	f.register(c, "chain", "stream", "the result")
+	completeFlag(c, "substrate", substrateNames())
+	completeFlag(c, "forwarder", chain.Forwarders())
 	return c
 }
 
@@ -88,16 +82,8 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	if s.Inject, err = parseInjection(f.inject); err != nil {
 		return err
 	}
-	for _, name := range s.Substrates {
-		if err := oneOf("--substrate", name, substrateNames()); err != nil {
-			return err
-		}
-	}
-	for i, name := range s.Fabrics {
-		if err := oneOf("--fabric", name, fabricNames()); err != nil {
-			return err
-		}
-		s.Fabrics[i] = fabricName(name)
+	if err = checkPlaces(s.Substrates, s.Fabrics); err != nil {
+		return err
 	}
 	if s.Options, err = f.options.load(chainComponents()); err != nil {
 		return err
@@ -144,20 +130,19 @@ func scriptWords(line string) ([]string, error) {
 // parseLengths reads "0..4" and "0,2,4".
 func parseLengths(text string) ([]int, error) {
 	bad := &vitrine.BadInput{File: "--length", Found: fmt.Sprintf("%q", text), Want: "want 0..4 or 0,2,4"}
+	var list []int
 	if first, last, ok := strings.Cut(text, ".."); ok {
 		from, err := strconv.Atoi(first)
 		to, toErr := strconv.Atoi(last)
 		if err != nil || toErr != nil || from < 0 || to < from || to > chain.MaxLength {
 			return nil, bad
 		}
-		var list []int
 		for n := from; n <= to; n++ {
 			list = append(list, n)
 		}
 		return list, nil
 	}
-	var list []int
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(part)
 		if err != nil {
 			return nil, bad

@@ -31,6 +31,45 @@ func (o *options) register(c *cobra.Command, of string) {
 	_ = c.MarkFlagFilename("options", "yaml", "yml", "json")
 }
 
+// A runFlags is what the user says of a run, whatever it measures.
+type runFlags struct {
+	out    string
+	resume bool
+	dryRun bool
+	json   bool
+}
+
+// register gives the verb the flags: name is of the folder, unit what is not
+// repeated, and outcome what --json prints.
+func (f *runFlags) register(c *cobra.Command, name, unit, outcome string) {
+	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/"+name+"-TIME)")
+	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished "+unit+" is repeated")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
+	c.Flags().BoolVar(&f.json, "json", false, "print "+outcome+" (or the plan) as JSON")
+}
+
+// completeFlag has the shell complete a flag by the values that it can have.
+func completeFlag(c *cobra.Command, name string, values []string) {
+	_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// checkPlaces refuses substrates and fabrics that there are not, and resolves the
+// fabrics' names.
+func checkPlaces(substrates, fabrics []string) error {
+	for _, name := range substrates {
+		if err := oneOf("--substrate", name, substrateNames()); err != nil {
+			return err
+		}
+	}
+	for i, name := range fabrics {
+		if err := oneOf("--fabric", name, fabricNames()); err != nil {
+			return err
+		}
+		fabrics[i] = fabricName(name)
+	}
+	return nil
+}
+
 // The components that links of instances are named by, beside generator.
 func networkComponents() []string { return []string{"receiver"} }
 func chainComponents() []string   { return []string{chain.Receiver, chain.Hop} }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -122,10 +123,6 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 	if c.Setting.Options != "" {
 		on += ", " + c.Setting.Options
 	}
-	first := z.Bottleneck
-	if first == "" {
-		first = "not known"
-	}
 	least := ""
 	if z.Censored == vitrine.CensoredAbove || z.Censored == vitrine.CensoredGenerator {
 		least = "at least "
@@ -135,7 +132,7 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 		{"vcpus", fmt.Sprintf("%.4g", z.VCPUs)},
 		{"capacity", fmt.Sprintf("%s%.4g %s at success ratio %.4g, %.0f%% interval [%.4g, %.4g]", least, z.Rate, p.Unit,
 			p.Thresholds[0], 100*p.Confidence, z.Low, z.High)},
-		{"saturates first", first},
+		{"saturates first", cmp.Or(z.Bottleneck, "not known")},
 		{"known by", map[string]string{vitrine.SourceMeasured: "measuring this very size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
 		{"on", on},
 	}

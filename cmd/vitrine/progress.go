@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -72,7 +73,7 @@ func (p *progress) observe(e trial.Event) {
 		p.line("  %s", e.Why)
 	case trial.SizingDone:
 		c := e.Measured.Capacities[0]
-		p.line("%s: capacity %.4g %s [%.4g, %.4g], bottleneck %s", title(e), c.Rate, p.unit, c.Low, c.High, orUnknown(e.Measured.Bottleneck))
+		p.line("%s: capacity %.4g %s [%.4g, %.4g], bottleneck %s", title(e), c.Rate, p.unit, c.Low, c.High, cmp.Or(e.Measured.Bottleneck, "not known"))
 	}
 }
 
@@ -90,13 +91,6 @@ func outcomeLine(e trial.Event, unit string) string {
 		text += "  (on record)"
 	}
 	return text
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "not known"
-	}
-	return s
 }
 
 func (p *progress) left(elapsed time.Duration) string {

@@ -50,7 +50,7 @@ func (a *app) reproduceCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.full, "full", false, "of packets: ten repeats of streams as long as the paper's; up to hours")
 	c.Flags().StringVar(&f.markdown, "markdown", "", "of packets: also write the tables as Markdown into this file, in place of what stands there between its marks")
 	f.options.register(c, "of packets: ")
-	f.register(c, "verdicts")
+	f.register(c, "the verdicts")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		exhibits, _ := papers.List()
 		var names []string

@@ -87,11 +87,8 @@ func (a *app) simulateCommand() *cobra.Command {
 	flags.BoolVar(&f.stateful, "stateful", false, "never begin at the highest rate, and deploy afresh after an overload")
 	flags.BoolVar(&f.json, "json", false, "print as JSON")
 	flags.StringVar(&f.figure, "figure", "", "also draw the spread of error and time into this file, .svg or .png")
-	fixed := func(names []string) cobra.CompletionFunc {
-		return cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)
-	}
-	_ = c.RegisterFlagCompletionFunc("search", fixed(rate.Names()))
-	_ = c.RegisterFlagCompletionFunc("shape", fixed(sim.Shapes()))
+	completeFlag(c, "search", rate.Names())
+	completeFlag(c, "shape", sim.Shapes())
 	_ = c.MarkFlagDirname("trace")
 	_ = c.MarkFlagFilename("figure", "svg", "png")
 	return c

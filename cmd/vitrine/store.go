@@ -97,10 +97,7 @@ func (a *app) storeLog(level string) (*slog.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, oneOf("--log", level, []string{"debug", "info", "warn", "error"})
 	}
-	if a.verbose {
-		l = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: l})), nil
+	return a.logFrom(l), nil
 }
 
 // serveStore puts the APIs before the engine.
