@@ -27,6 +27,7 @@ import (
 	"vitrine/document"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/load"
@@ -187,11 +188,7 @@ func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
 	if c.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.label.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, c.label.Close)
 	c.useTestbed()
 	return c
 }

@@ -17,7 +17,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
-	"vitrine/director/directortest"
+	"vitrine/internal/hosttest"
 )
 
 const good = `
@@ -133,7 +133,7 @@ func runGood(t testing.TB) *running {
 // until polls a condition, for as long as a test may take.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	directortest.Until(t, 20*time.Second, what, ok)
+	hosttest.Until(t, 20*time.Second, what, ok)
 }
 
 func (r *running) epoch(t testing.TB) uint64 {

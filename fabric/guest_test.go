@@ -11,6 +11,7 @@ import (
 	"vitrine"
 	"vitrine/fabric/fabrictest"
 	"vitrine/image"
+	"vitrine/internal/hosttest"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu"
 	"vitrine/substrate/qemu/machine"
@@ -77,23 +78,9 @@ func boot(t *testing.T) substrate.Instance {
 		Run: run, Environ: os.Environ(), Cache: cache, Prober: new(machine.Prober),
 		Agent: []string{built(t, "build", "vitrine/substrate/qemu/guest/program")},
 	})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return s.Close(context.Background()) })
 	in, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "host-1", Component: "host", VCPUs: 1, Memory: 1 << 30, Dir: t.TempDir()})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return in
 }

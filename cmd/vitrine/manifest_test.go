@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"vitrine"
 	"vitrine/document"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/testbed"
@@ -25,12 +25,7 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	accelerator, err := b.acceleratorOf(t.Context(), "unikernel", document.Node{})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	s := measure.Settings{
 		Substrates: []string{"process"}, Fabrics: []string{"bridge"},
 		Also: []measure.Combination{{Substrate: "unikernel", Fabric: "macvtap"}, {Substrate: "unikernel", Fabric: "bridge"}},

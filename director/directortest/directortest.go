@@ -10,7 +10,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 )
 
 // Serve calls run in the background until the test ends or stop is called; then
@@ -62,21 +61,4 @@ func Answer(t testing.TB, address string, reply func(message []byte) []byte) (bo
 func Response(request []byte, status int64) []byte {
 	_, headers, _ := bytes.Cut(request, []byte("\r\n"))
 	return append(fmt.Appendf(nil, "SIP/2.0 %d OK\r\n", status), headers...)
-}
-
-// Until polls until ok holds. To reach the limit is a failure.
-func Until(t testing.TB, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if t.Failed() {
-			t.FailNow()
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not so within %s: %s", limit, what)
-		}
-		<-tick.C
-	}
 }

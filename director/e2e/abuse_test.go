@@ -15,7 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
-	"vitrine/director/directortest"
+	"vitrine/internal/hosttest"
 	"vitrine/load/sipp"
 	"vitrine/wire/sip"
 )
@@ -347,7 +347,7 @@ func TestOverloadIsHeldAtTheIngress(t *testing.T) {
 		t.Fatalf("beyond the gate: %d %s", status, text)
 	}
 	p := s.phone(kinds[0], drive{target: d.address, host: firstPhone, calls: 600, rate: 300, think: true})
-	directortest.Until(t, 2*patience, "the phones are done", func() bool { return !p.running() })
+	hosttest.Until(t, 2*patience, "the phones are done", func() bool { return !p.running() })
 	made, failed, err := sipp.Totals(filepath.Join(p.dir, "statistics.csv"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"vitrine/director/directortest"
+	"vitrine/internal/hosttest"
 )
 
 // patience bounds every wait of these tests; reaching it is a failure.
@@ -26,7 +26,7 @@ const patience = 60 * time.Second
 // eventually polls until ok holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	directortest.Until(t, patience, what, ok)
+	hosttest.Until(t, patience, what, ok)
 }
 
 // A process is a program and its children, in a group of their own.

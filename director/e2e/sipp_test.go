@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"vitrine/director/directortest"
+	"vitrine/internal/hosttest"
 	"vitrine/load/sipp"
 )
 
@@ -113,7 +113,7 @@ func (t *tally) add(o tally) {
 // wait waits until all calls are over.
 func (p *phones) wait(limit time.Duration) (c tally) {
 	p.t.Helper()
-	directortest.Until(p.t, limit, p.name+" ends", func() bool { return !p.running() })
+	hosttest.Until(p.t, limit, p.name+" ends", func() bool { return !p.running() })
 	var err error
 	if c.made, c.failed, err = sipp.Totals(filepath.Join(p.dir, "statistics.csv")); err != nil {
 		p.t.Fatalf("%s ended with %v: %v", p.name, p.err, err)

@@ -15,6 +15,7 @@ import (
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/segment"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 )
@@ -121,11 +122,7 @@ type Bench struct{ s *suite }
 func NewBench(t *testing.T, f fabric.Fabric, run *runstate.Run) Bench {
 	t.Helper()
 	h := Harness{Fabric: f, Run: run, Place: func(t *testing.T, instance string) string { return Place(t, run.ID, instance) }}
-	t.Cleanup(func() {
-		if err := f.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
 	return Bench{&suite{T: t, h: h, ctx: t.Context()}}
 }
 

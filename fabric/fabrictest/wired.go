@@ -13,6 +13,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 )
@@ -109,17 +110,8 @@ func Place(t testing.TB, run, instance string) string {
 	t.Helper()
 	name := placeName(run, instance)
 	path, err := netns.Create(name)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := netns.Delete(name); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return netns.Delete(name) })
 	return path
 }
 
@@ -130,11 +122,7 @@ func NewRun(t testing.TB, root string) *runstate.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, run.Close)
 	return run
 }
 
@@ -144,12 +132,7 @@ func (c Case) Open(t *testing.T, root string) (fabric.Fabric, *runstate.Run) {
 	t.Helper()
 	run := NewRun(t, root)
 	f, err := c.Make(run)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return f, run
 }
 
@@ -223,11 +206,7 @@ func testKilled(t *testing.T, name string, c Case) {
 	if !ok {
 		t.Fatalf("%T cannot clean", f)
 	}
-	t.Cleanup(func() { // of the instance, which is its substrate's to remove
-		if err := netns.Delete(placeName(other, "bono-1")); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return netns.Delete(placeName(other, "bono-1")) }) // of the instance, which is its substrate's to remove
 	if removed, err := cleaner.Clean(t.Context()); err != nil || len(removed) > 0 {
 		t.Errorf("Clean while both runs live: removed %q, %v", removed, err)
 	}

@@ -26,6 +26,7 @@ import (
 	"vitrine/fabric/macvtap"
 	"vitrine/fabric/ovs"
 	"vitrine/fabric/vxlan"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 )
@@ -54,12 +55,7 @@ func wrap(run *runstate.Run, c Config, inner fabric.Fabric, err error) (*Fabric,
 // opened skips the test where the host cannot have the fabric.
 func opened(t *testing.T, err error) {
 	t.Helper()
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 }
 
 func onBridge(run *runstate.Run, c Config) (*Fabric, error) {
@@ -287,11 +283,7 @@ func TestImpairKilled(t *testing.T) {
 			opened(t, netns.Possible())
 			root := t.TempDir() + "/runs"
 			run, kill := fabrictest.Killable(t, "bridge", root, "")
-			t.Cleanup(func() {
-				if err := netns.Delete("vt-" + run + "-bono-1"); err != nil {
-					t.Error(err)
-				}
-			})
+			hosttest.AtEnd(t, func() error { return netns.Delete("vt-" + run + "-bono-1") })
 			emulators := inside(t, netns.Path(middle(run)))
 			if len(emulators) != 1 {
 				t.Fatalf("processes in the run's namespace: %d, want the emulator", emulators)
@@ -335,11 +327,7 @@ func TestImpairLent(t *testing.T) {
 	root := t.TempDir() + "/runs"
 	host.Do(t, func() error {
 		run, kill := fabrictest.Killable(t, "lent", root, "")
-		t.Cleanup(func() {
-			if err := netns.Delete("vt-" + run + "-bono-1"); err != nil {
-				t.Error(err)
-			}
-		})
+		hosttest.AtEnd(t, func() error { return netns.Delete("vt-" + run + "-bono-1") })
 		kill()
 		f, err := onBridge(fabrictest.NewRun(t, root), Config{})
 		if err != nil {

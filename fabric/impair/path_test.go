@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
@@ -34,17 +34,8 @@ func newPathBy(t *testing.T, l Link, by string) path {
 	t.Helper()
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := onBridge(run, Config{Links: map[string]Link{"generator": l}, By: by, Seed: 1})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return f.Close(t.Context()) })
 	p := path{fabric: f, by: by}
 	attach := func(instance string, port uint16) (string, netip.AddrPort) {
 		place := fabrictest.Place(t, run.ID, instance)
@@ -273,11 +264,7 @@ func TestImpairVLAN(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		hosttest.AtEnd(t, s.Close)
 		return s
 	}
 	from, to := open(p.from), open(p.to)

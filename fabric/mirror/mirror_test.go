@@ -14,6 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/mirror/mirrortest"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 )
 
@@ -78,11 +79,7 @@ func namespace(t *testing.T, name string) string {
 		t.Skip(err)
 	}
 	mirrortest.Must(t, err)
-	t.Cleanup(func() {
-		if err := netns.Delete(name); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return netns.Delete(name) })
 	return path
 }
 

@@ -9,6 +9,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/mirror/mirrortest"
+	"vitrine/internal/hosttest"
 )
 
 // A place is an instance that is attached.
@@ -26,11 +27,7 @@ func open(t *testing.T, c Config) *Fabric {
 		t.Skip(err)
 	}
 	mirrortest.Must(t, err)
-	t.Cleanup(func() {
-		if err := f.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
 	return f
 }
 

@@ -25,6 +25,7 @@ import (
 	"vitrine/document"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/mirror/mirrortest"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 )
@@ -145,11 +146,7 @@ func TestOVSOfAKilledRun(t *testing.T) {
 	f := open(t, Config{})
 	root := f.config.Run.Root
 	other, kill := fabrictest.Killable(t, "default", root, "")
-	t.Cleanup(func() {
-		if err := netns.Delete("vt-" + other + "-bono-1"); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return netns.Delete("vt-" + other + "-bono-1") })
 	kill()
 	dead := &runstate.Run{ID: other, Root: root}
 	if n := len(daemons(t, dead)); n != 2 {

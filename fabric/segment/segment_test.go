@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 )
 
@@ -35,12 +35,7 @@ func (w *stuck) Cut(s *segment.Segment, end *segment.End) error {
 func TestCloseGoesOn(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	s, err := segment.New(segment.Config{Run: run, Kind: segment.Kind{Name: "stuck"}}, &stuck{on: "bono-1"})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	for _, name := range []string{"bono-1", "homer-1", "sprout-1"} {
 		if _, err := s.Attach(t.Context(), fabric.Port{Instance: name, NetNS: fabrictest.Place(t, run.ID, name)}); err != nil {
 			t.Fatal(err)

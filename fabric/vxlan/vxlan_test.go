@@ -13,6 +13,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 )
@@ -32,12 +33,7 @@ func TestVxlanFabric(t *testing.T) { fabrictest.RunAll(t, cases()) }
 // the other goes by the tunnel, and is longer by its overhead.
 func TestVxlanFabricTunnels(t *testing.T) {
 	f, err := New(Config{Run: fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs")), VNI: 77, Port: 4790})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	bench := fabrictest.NewBench(t, f, f.Run)
 	near, far, beside := bench.Attach("bono-1"), bench.Attach("sprout-1"), bench.Attach("bono-2")
 	count := func() (wire, inner [2]uint64) {

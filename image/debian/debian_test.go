@@ -15,6 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/image"
+	"vitrine/internal/hosttest"
 )
 
 // builder has the cache that all tests of this machine share.
@@ -43,12 +44,7 @@ func debugfs(t *testing.T, disk, request string) string {
 func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 	b := builder(t)
 	base, err := b.Base(t.Context(), Options{})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	again, err := b.Base(t.Context(), Options{Release: DefaultRelease})
 	if err != nil || again != base {
 		t.Errorf("another time %+v, %v; the first time %+v", again, err, base)
@@ -118,12 +114,7 @@ func TestKeyTellsPackagesApart(t *testing.T) {
 func TestQemuGuestBaseWithPackages(t *testing.T) {
 	b := builder(t)
 	least, err := b.Base(t.Context(), Options{})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	o := Options{Packages: []string{"netcat-openbsd"}}
 	base, err := b.Base(t.Context(), o)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"vitrine"
 	"vitrine/image"
+	"vitrine/internal/hosttest"
 )
 
 // base is the base in the cache that all tests share; where it is not there
@@ -20,12 +20,7 @@ func base(t *testing.T) Base {
 		t.Fatal(err)
 	}
 	b, err := Builder{Cache: cache, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}.Base(t.Context())
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return b
 }
 

@@ -12,18 +12,14 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 )
 
 // host finds this host's cgroups, or skips.
 func host(t *testing.T) *Host {
 	t.Helper()
 	h, err := Detect()
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return h
 }
 

@@ -12,18 +12,14 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 )
 
 // create makes a namespace for one test.
 func create(t *testing.T, name string) string {
 	t.Helper()
 	path, err := Create(name)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	t.Cleanup(func() {
 		for range 2 {
 			if err := Delete(name); err != nil {

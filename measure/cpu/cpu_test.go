@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/thread"
 )
 
@@ -105,12 +105,7 @@ func spend(t *testing.T, kind string, ns int64) float64 {
 func openMeter(t *testing.T) *Meter {
 	t.Helper()
 	m, err := OpenMeter()
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }

@@ -14,23 +14,15 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 )
 
 func (p pair) bulk(t *testing.T) *Bulk {
 	t.Helper()
 	b, err := OpenBulk(SenderConfig{NetNS: p.near, Interface: "eth0", CPU: -1})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, b.Close)
 	return b
 }
 
@@ -149,12 +141,7 @@ func TestBulkOfTheProgram(t *testing.T) {
 		"--from", p.source.String(), "--to", p.dest.String(), "--mac", p.farMAC.String()}
 	var out bytes.Buffer
 	err := netns.Do(p.near, func() error { return RunSend(t.Context(), args, &out, io.Discard) })
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	record, err := ReadRecord(out.Bytes())
 	if err != nil || record.Sent == nil || record.Sent.Packets != 500 {
 		t.Fatalf("%+v, %v: %s", record, err, out.Bytes())

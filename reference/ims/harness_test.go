@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/internal/hosttest"
 	"vitrine/reference/ims/bono"
 	"vitrine/reference/ims/homer"
 	"vitrine/reference/ims/homestead"
@@ -71,15 +72,7 @@ func (o *output) String() string {
 // eventually polls until ok holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so within %s: %s", patience, what)
-		}
-		<-tick.C
-	}
+	hosttest.Until(t, patience, what, ok)
 }
 
 // start runs a component in this process until the test ends or stop is called.

@@ -24,6 +24,7 @@ import (
 	"vitrine/image"
 	"vitrine/image/debian"
 	packed "vitrine/image/unikernel"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
@@ -108,11 +109,7 @@ func newBench(t *testing.T) *bench {
 	}}
 	b.fabric, err = bridge.New(bridge.Config{Run: b.run})
 	b.check(err)
-	t.Cleanup(func() {
-		if err := b.fabric.Close(context.WithoutCancel(b.ctx)); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return b.fabric.Close(context.WithoutCancel(b.ctx)) })
 	b.client = fabrictest.Place(t, b.run.ID, "client-1")
 	_, err = b.fabric.Attach(b.ctx, fabric.Port{Instance: "client-1", NetNS: b.client})
 	b.check(err)
@@ -121,12 +118,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) check(err error) {
 	b.Helper()
-	if vitrine.IsUnsupported(err) {
-		b.Skip(err)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	hosttest.Need(b, err)
 }
 
 // open opens a substrate that knows the store's images.
@@ -160,11 +152,7 @@ func (b *bench) open(name string) *Substrate {
 		b.check(err)
 	}
 	s := New(c)
-	b.Cleanup(func() {
-		if err := s.Close(context.WithoutCancel(b.ctx)); err != nil {
-			b.Error(err)
-		}
-	})
+	hosttest.AtEnd(b, func() error { return s.Close(context.WithoutCancel(b.ctx)) })
 	return s
 }
 

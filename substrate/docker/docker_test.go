@@ -9,8 +9,8 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 
-	"vitrine"
 	"vitrine/fabric/fabrictest"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/substrate/docker/dockertest"
 	"vitrine/substrate/substratetest"
@@ -31,12 +31,7 @@ func openHarness(t *testing.T, root string) substratetest.Harness {
 func open(t *testing.T, root string) (*Substrate, *runstate.Run) {
 	t.Helper()
 	s, err := New(t.Context(), Config{Host: dockertest.Start(t), Runs: root})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return s, fabrictest.NewRun(t, root)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/docker/dockertest"
@@ -105,11 +106,7 @@ func (b *bed) makeImage() string {
 	if _, err := lastStatus(progress); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		if err := b.s.removeImage(context.Background(), reference); err != nil {
-			b.Error(err)
-		}
-	})
+	hosttest.AtEnd(b, func() error { return b.s.removeImage(context.Background(), reference) })
 	return reference
 }
 
@@ -153,16 +150,7 @@ func (b *bed) output(in substrate.Instance, dir string, env []string, args ...st
 
 func (b *bed) eventually(what string, holds func() bool) {
 	b.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.Fatalf("waited in vain: %s", what)
-		}
-	}
+	hosttest.Until(b, time.Minute, what, holds)
 }
 
 func contains(file, text string) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/substrate"
 )
 
@@ -151,11 +152,7 @@ func testForeignLeftAlone(b *bed) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() {
-			if err := b.s.removeContainer(context.Background(), id); err != nil {
-				b.Error(err)
-			}
-		})
+		hosttest.AtEnd(b, func() error { return b.s.removeContainer(context.Background(), id) })
 	}
 	removed, err := b.s.Clean(b.ctx)
 	if err != nil || len(removed) != 1 || !strings.HasSuffix(removed[0], "-dead") {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/substrate/docker/dockertest"
@@ -23,12 +24,7 @@ func runtimeBed(t *testing.T, tool, runtime string) *bed {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "runs")
 	s, err := New(t.Context(), Config{Host: os.Getenv("DOCKER_HOST"), Runs: root, Runtime: runtime})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	run, err := runstate.New(root)
 	if err != nil {
 		t.Fatal(err)

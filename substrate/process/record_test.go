@@ -14,6 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
+	"vitrine/internal/hosttest"
 	"vitrine/substrate"
 )
 
@@ -97,11 +98,7 @@ func unlimited(t *testing.T) *Substrate {
 		t.Fatal(err)
 	}
 	s.groups, s.noGroups = nil, &vitrine.Unsupported{What: "cgroups", Missing: "none here", Do: "run as root"}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return s.Close(context.Background()) })
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/macvtap"
 	"vitrine/fabric/ovs"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/substrate/process"
@@ -47,17 +48,8 @@ const sent = 300_000
 func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 	s, run := newSubstrate(t, nil)
 	f, err := open(run)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
 	peer, peerAddr := neighbour(t, run, f)
 	in := create(t, s, small(t, run, "sprout-1"))
 	end, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: in.NetNS()})
@@ -81,11 +73,7 @@ func neighbour(t *testing.T, run *runstate.Run, f fabric.Fabric) (namespace stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := places.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return places.Close(context.Background()) })
 	in, err := places.Create(t.Context(), small(t, run, "bono-1"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +125,7 @@ func toMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 		t.Fatal(err)
 	}
 	var conn net.Conn
-	eventually(t, "the machine listens", func() bool {
+	hosttest.Until(t, patience, "the machine listens", func() bool {
 		err := netns.Do(peer, func() (err error) {
 			conn, err = net.DialTimeout("tcp4", netip.AddrPortFrom(addr, 7777).String(), time.Minute)
 			return err
@@ -162,11 +150,7 @@ func TestQemuMachinesMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
 	var machines []*Instance
 	var addrs []netip.Addr
 	for _, name := range []string{"sprout-1", "bono-1"} {

@@ -20,6 +20,7 @@ import (
 	"vitrine"
 	"vitrine/fabric/fabrictest"
 	"vitrine/image/debian"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
@@ -36,12 +37,7 @@ func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run
 		change(&c)
 	}
 	s, err := New(c)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Errorf("Close: %v", err)
@@ -63,12 +59,7 @@ func small(t *testing.T, run *runstate.Run, name string) substrate.Spec {
 func create(t *testing.T, s *Substrate, spec substrate.Spec) *Instance {
 	t.Helper()
 	in, err := s.Create(t.Context(), spec)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return in.(*Instance)
 }
 
@@ -87,21 +78,8 @@ func output(t *testing.T, in *Instance, script string, args ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+// patience bounds every wait for a machine.
+const patience = 5 * time.Minute
 
 // TestQemuMachine looks at one machine from both sides: it is what was asked
 // for, the host's readings are of QEMU and the guest's are its own, and it is
@@ -216,7 +194,7 @@ func readingsAreApart(t *testing.T, in *Instance) {
 		t.Fatalf("the guest's readings are in %q", v.Guest)
 	}
 	var rows []string
-	eventually(t, "two readings", func() bool {
+	hosttest.Until(t, patience, "two readings", func() bool {
 		rows = strings.Split(read(t, v.Guest), "\n")
 		return len(rows) >= 3
 	})
@@ -318,12 +296,7 @@ func accelerator(t *testing.T, asked string) string {
 	t.Helper()
 	s, _ := newSubstrate(t, func(c *Config) { c.Accelerator = asked })
 	found, err := s.Accelerator(t.Context())
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return found
 }
 
@@ -355,12 +328,7 @@ func TestQemuImage(t *testing.T) {
 func cloudImage(t *testing.T, s *Substrate, path string) {
 	t.Helper()
 	base, err := debian.Builder{Cache: s.config.Cache, Environ: s.config.Environ}.Base(t.Context(), s.config.Debian)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	dir := t.TempDir()
 	tree, raw := filepath.Join(dir, "tree"), filepath.Join(dir, "raw")
 	script := `mkdir "$2"

@@ -14,6 +14,7 @@ import (
 	"vitrine"
 	"vitrine/fabric/fabrictest"
 	"vitrine/image"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/substratetest"
@@ -70,12 +71,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 	t.Helper()
 	run := fabrictest.NewRun(t, root)
 	s, err := New(config(t, run))
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return substratetest.Harness{Substrate: s, Run: run, Machine: &substratetest.Machine{
 		Memory: leastMemory, Extra: overheadMemory, Quota: 0.5, Processes: s.processes,
 	}}

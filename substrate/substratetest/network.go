@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/loopback"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/substrate"
 )
@@ -56,21 +56,12 @@ func (s *suite) network(namespaces bool) (on fabric.Fabric, client string) {
 	s.Helper()
 	if namespaces {
 		made, err := bridge.New(bridge.Config{Run: s.h.Run})
-		if vitrine.IsUnsupported(err) {
-			s.Skip(err)
-		}
-		if err != nil {
-			s.Fatal(err)
-		}
+		hosttest.Need(s, err)
 		on, client = made, fabrictest.Place(s.T, s.h.Run.ID, "client-1")
 	} else {
 		on = loopback.New(loopback.Config{Run: s.h.Run})
 	}
-	s.Cleanup(func() {
-		if err := on.Close(context.WithoutCancel(s.ctx)); err != nil {
-			s.Error(err)
-		}
-	})
+	hosttest.AtEnd(s, func() error { return on.Close(context.WithoutCancel(s.ctx)) })
 	if _, err := on.Attach(s.ctx, fabric.Port{Instance: "client-1", NetNS: client}); err != nil {
 		s.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"vitrine/internal/hosttest"
 )
 
 // Nobody is the ordinary user and group of Unprivileged.
@@ -22,11 +24,7 @@ func Unprivileged(t *testing.T, test string, env []string, parts ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.AtEnd(t, func() error { return os.RemoveAll(dir) })
 	own, binary, program := filepath.Join(dir, "own"), filepath.Join(dir, "test"), filepath.Join(dir, "program")
 	err = errors.Join(
 		os.Chmod(dir, 0o755), os.Mkdir(own, 0o700), os.Chown(own, Nobody, Nobody),

@@ -19,6 +19,7 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/image"
 	packed "vitrine/image/unikernel"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/substrate"
 	"vitrine/substrate/substratetest"
@@ -42,25 +43,11 @@ func onBridge(t *testing.T, img string, change func(*Config)) *stand {
 	t.Cleanup(cancel)
 	s, run := substrateOf(t, t.TempDir(), change)
 	net, err := bridge.New(bridge.Config{Run: run})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := net.Close(context.WithoutCancel(ctx)); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return net.Close(context.WithoutCancel(ctx)) })
 	dir := t.TempDir()
 	in, err := s.Create(ctx, substrate.Spec{Run: run.ID, Name: "app-1", Component: "app", Image: img, Dir: dir, Memory: 128 << 20})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(context.WithoutCancel(ctx)); err != nil {
 			t.Error(err)
@@ -111,16 +98,13 @@ func (s *stand) dial(port int) net.Conn {
 
 func (s *stand) eventually(what string, holds func() bool) {
 	s.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-s.ctx.Done():
+	defer func() {
+		if s.Failed() {
 			printed, _ := os.ReadFile(s.log)
-			s.Fatalf("waited in vain: %s; it printed:\n%s", what, printed)
+			s.Logf("it printed:\n%s", printed)
 		}
-	}
+	}()
+	hosttest.Until(s, 2*time.Minute, what, holds)
 }
 
 func (s *stand) logged(text string) {
@@ -147,12 +131,7 @@ func built(t *testing.T, description string) image.Image {
 	builder := packed.Builder{Cache: config(t, nil).Cache}
 	store := image.Store{Cache: image.Cache{Dir: t.TempDir()}, Packers: map[string]image.Packer{Name: packed.Packer{Builder: builder}}}
 	i, err := store.Build(t.Context(), a, Name)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return i
 }
 

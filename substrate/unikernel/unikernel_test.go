@@ -11,6 +11,7 @@ import (
 	"vitrine/fabric/fabrictest"
 	"vitrine/image"
 	packed "vitrine/image/unikernel"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/substratetest"
@@ -47,12 +48,7 @@ func kernel(t *testing.T) packed.Base {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	base, err := packed.Builder{Cache: config(t, nil).Cache, Logger: log}.Base(t.Context())
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return base
 }
 
@@ -76,11 +72,6 @@ func substrateOf(t *testing.T, root string, change func(*Config)) (*Substrate, *
 	c := config(t, run)
 	change(&c)
 	s, err := New(c)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	return s, run
 }

@@ -4,24 +4,15 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"vitrine"
+	"vitrine/internal/hosttest"
 )
 
 func load(t testing.TB) *Forwarder {
 	t.Helper()
 	f := &Forwarder{}
 	err := unsupported(f.load(Config{In: 1, Out: 1, Own: [6]byte{2, 0, 0, 0, 0, 1}, Source: [6]byte{2, 0, 0, 0, 0, 2}, Next: [6]byte{2, 0, 0, 0, 0, 3}}))
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, f.Close)
 	return f
 }
 

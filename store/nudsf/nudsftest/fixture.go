@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/callback"
@@ -234,10 +235,5 @@ func filtered(t *testing.T, to string, f wire.Filter, more ...string) string {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	end := time.Now().Add(patience)
-	for tick := time.NewTicker(2 * time.Millisecond); !holds(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("did not happen in %s: %s", patience, what)
-		}
-	}
+	hosttest.Until(t, patience, what, holds)
 }
