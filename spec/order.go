@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // Order is the components in the order in which to start them: each after
 // those that it depends on, otherwise as in the file.
 func (d *Deployment) Order() []*Component {
@@ -23,11 +25,7 @@ func (d *Deployment) order() (order []*Component, cycle []string) {
 		case done:
 			return true
 		case open:
-			for i, name := range trail {
-				if name == c.Name {
-					cycle = append(append(cycle, trail[i:]...), c.Name)
-				}
-			}
+			cycle = append(slices.Clone(trail[slices.Index(trail, c.Name):]), c.Name)
 			return false
 		}
 		state[c.Name] = open

@@ -10,8 +10,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"slices"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -191,7 +189,7 @@ func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent,
 				Do: "turn generic receive offload on at the other end of a veth (ethtool -K NAME gro on), or do not send in bulk"}
 		}
 	}
-	sent.Asked, sent.End = stream.Rate, monotonic()+realtime()
+	sent.Asked, sent.End = stream.Rate, NewClock().Now()
 	if sent.Last > sent.First {
 		sent.Rate = float64(sent.Packets-1) / float64(sent.Last-sent.First) * 1e9
 	}
@@ -215,7 +213,7 @@ func (b *Bulk) prepare(frame []byte, stream Stream) error {
 	return errors.Join(o.Words.Set(words), o.Out.Set(uint32(b.port.Index)), o.Inode.Set(uint32(namespace.Ino)),
 		o.Lateness.Set(lateness{}), o.Latest.Set(uint64(0)), o.Behind.Set(uint64(0)),
 		o.Sent.Set(uint32(0)), o.Taken.Set(uint64(0)), o.Most.Set(uint32(stream.Packets)), o.Interval.Set(interval),
-		o.Offset.Set(uint64(realtime())))
+		o.Offset.Set(uint64(NewClock().offset))) // BPF programs have the steady clock, too
 }
 
 // lateness is how many frames were how late, in the steps of bpf/bulk.c.
@@ -274,25 +272,4 @@ func sendInBulk(ctx context.Context, config SenderConfig, stream Stream, stdout 
 		return err
 	}
 	return (&Record{Sent: &sent}).Write(stdout)
-}
-
-// monotonic is CLOCK_MONOTONIC, the clock of BPF programs; ns.
-func monotonic() int64 {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // a clock that every kernel has
-	return now.Nano()
-}
-
-// realtime is what CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, by the closest of
-// many pairs of readings; ns.
-func realtime() int64 {
-	type pair struct{ width, offset int64 }
-	pairs := make([]pair, 64)
-	for i := range pairs {
-		before := monotonic()
-		wall := time.Now().UnixNano()
-		width := monotonic() - before
-		pairs[i] = pair{width, wall - before - width/2}
-	}
-	return slices.MinFunc(pairs, func(a, b pair) int { return int(a.width - b.width) }).offset
 }
