@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/search/sim"
 )
 
@@ -13,12 +13,7 @@ import (
 func TestMLRsearchAgrees(t *testing.T) {
 	dir := t.TempDir()
 	from, err := mlrsearchPeer().install(t.Context(), dir)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	const functions = 40
 	for _, g := range grounds() {
 		theirs, end, err := peerScorer(t.Context(), g, from)

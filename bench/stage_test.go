@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/wire/sip"
 )
 
@@ -172,10 +172,5 @@ func testStage(t *testing.T) *stage {
 
 func skipUnsupported(t *testing.T, err error) {
 	t.Helper()
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 }

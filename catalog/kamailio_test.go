@@ -110,11 +110,7 @@ func requirePrograms(t *testing.T) {
 			t.Skip(&vitrine.Unsupported{What: "the package ims-kamailio", Missing: "the program " + program, Do: "run .ci/install"})
 		}
 	}
-	if err := netns.Possible(); vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, netns.Possible())
 }
 
 // imageIn gives an engine and the package's image in it, under a tag that goes
@@ -180,11 +176,8 @@ func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
 	w.Search, w.Range, w.Increase, w.Repeat = spec.Ramp, spec.Range{20, 40}, 20, 1
 	w.Warmup, w.Duration, w.Settle = 0, 4*time.Second, 0
 	c.config.Workload = w
-	if c.config.CPUs, err = testbed.ShareCPUs(nil, nil); vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	c.config.CPUs, err = testbed.ShareCPUs(nil, nil)
+	hosttest.Need(t, err)
 	if c.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/cgroup"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 )
 
@@ -224,12 +225,7 @@ func startInCgroup(t *testing.T, limits cgroup.Limits) (*child, vitrine.Vantage)
 
 func skipUnsupported(t *testing.T, err error) {
 	t.Helper()
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 }
 
 // manual is a monitor that samples only when told, and writes a row for each.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 )
 
@@ -41,12 +41,7 @@ func TestFragments(t *testing.T) {
 		}
 		return nil
 	})
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 }
 
 // echoes has a group of this thread's network namespace answer messages of each size.

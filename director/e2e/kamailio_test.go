@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 )
 
@@ -22,11 +23,7 @@ func requirePrograms(t *testing.T, programs ...string) {
 			t.Skip(&vitrine.Unsupported{What: "the proof of the director", Missing: "the program " + program, Do: "run .ci/install"})
 		}
 	}
-	if err := netns.Possible(); vitrine.IsUnsupported(err) { // for tcpdump's sake, which needs as much
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, netns.Possible()) // for tcpdump's sake, which needs as much
 }
 
 // An instance is one Kamailio that is an aggregate of its own: see

@@ -75,10 +75,7 @@ func namespace(t *testing.T, name string) string {
 	t.Helper()
 	name = fmt.Sprintf("vt-mirror%d-%s", os.Getpid(), name)
 	path, err := netns.Create(name)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	mirrortest.Must(t, err)
+	hosttest.Need(t, err)
 	hosttest.AtEnd(t, func() error { return netns.Delete(name) })
 	return path
 }
@@ -86,11 +83,7 @@ func namespace(t *testing.T, name string) string {
 // mirror mirrors one instance's port to another's.
 func (p *place) mirror(t *testing.T, of, to int) {
 	t.Helper()
-	if err := Port(p.links, p.outer[of], p.outer[to]); vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, Port(p.links, p.outer[of], p.outer[to]))
 }
 
 // talk has B answer n questions of A's and gives how many answers A got.

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/mirror/mirrortest"
@@ -23,10 +22,7 @@ func open(t *testing.T, c Config) *Fabric {
 	t.Helper()
 	c.Run = fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	f, err := New(t.Context(), c)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	mirrortest.Must(t, err)
+	hosttest.Need(t, err)
 	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
 	return f
 }

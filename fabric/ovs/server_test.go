@@ -187,10 +187,7 @@ func TestOVSOfTheUser(t *testing.T) {
 	t.Parallel()
 	path := fabrictest.Place(t, fmt.Sprintf("test%d", os.Getpid()), "host-1")
 	theirs, err := newServer(t.TempDir(), nil)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	mirrortest.Must(t, err)
+	hosttest.Need(t, err)
 	c, err := newClient(theirs.socket())
 	mirrortest.Must(t, err)
 	defer func() {

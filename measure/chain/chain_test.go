@@ -19,6 +19,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/macvlan"
 	"vitrine/fabric/ovs"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/reference/forwarder"
@@ -158,11 +159,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := Run(t.Context(), c); vitrine.IsUnsupported(err) {
-			t.Skip(err)
-		} else if err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Need(t, Run(t.Context(), c))
 	}
 	if streams < 4 || streams != len(c.Results.Outcomes()) { // 4, and those that were not valid
 		t.Errorf("%d streams, %d outcomes", streams, len(c.Results.Outcomes()))
@@ -195,11 +192,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 				Inject: Injection{Hop: 2, Delay: 50 * time.Microsecond},
 			})
 			for {
-				if err := Run(t.Context(), c); vitrine.IsUnsupported(err) {
-					t.Skip(err)
-				} else if err != nil {
-					t.Fatal(err)
-				}
+				hosttest.Need(t, Run(t.Context(), c))
 				r, err := Summarize(c.Plan.Settings, c.Results.Outcomes(), nil)
 				if err != nil {
 					t.Fatal(err)
