@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bufio"
 	"bytes"
 	"debug/elf"
 	"errors"
@@ -209,17 +208,15 @@ func (l *linker) folders() ([]string, error) {
 
 // readLoaderConf gives the folders of a file in the syntax of ldconfig(8).
 func readLoaderConf(name string, depth int, found func(string)) error {
-	f, err := os.Open(name)
+	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) || depth > 8 {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading where libraries are: %w", err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
 		if len(words) == 2 && words[0] == "include" {
 			pattern := words[1]
@@ -243,5 +240,5 @@ func readLoaderConf(name string, depth int, found func(string)) error {
 			}
 		}
 	}
-	return lines.Err()
+	return nil
 }

@@ -183,12 +183,8 @@ const dpkgInfo = "/var/lib/dpkg/info"
 
 // undocumented are folders that no program reads at work.
 func undocumented(name string) bool {
-	for _, dir := range []string{"/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/info/", "/lib/systemd/", "/usr/lib/systemd/"} {
-		if strings.HasPrefix(name+"/", dir) {
-			return true
-		}
-	}
-	return false
+	dirs := []string{"/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/info/", "/lib/systemd/", "/usr/lib/systemd/"}
+	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(name+"/", dir) })
 }
 
 // addPackage adds the files of a Debian package that is installed on this host.

@@ -221,15 +221,14 @@ func (e *Engine) removeRest() error {
 	if err := e.killRest(); err != nil {
 		return err
 	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	mounts, err := procfs.GetMounts()
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(string(mounts), "\n")
-	for i := len(lines) - 1; i >= 0; i-- { // the last mounted first
-		if fields := strings.Fields(lines[i]); len(fields) > 1 && strings.HasPrefix(fields[1], e.dir+"/") {
-			if err := unix.Unmount(fields[1], unix.MNT_DETACH); err != nil {
-				return fmt.Errorf("unmount %s: %w", fields[1], err)
+	for _, m := range slices.Backward(mounts) { // the last mounted first
+		if strings.HasPrefix(m.MountPoint, e.dir+"/") {
+			if err := unix.Unmount(m.MountPoint, unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("unmount %s: %w", m.MountPoint, err)
 			}
 		}
 	}
@@ -278,9 +277,9 @@ func (e *Engine) removeCgroups() error {
 		}
 	}
 	var failed error
-	for i := len(found) - 1; i >= 0; i-- {
-		if err := removeCgroup(found[i]); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("remove %s: %w", found[i], err))
+	for _, dir := range slices.Backward(found) {
+		if err := removeCgroup(dir); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("remove %s: %w", dir, err))
 		}
 	}
 	return failed
