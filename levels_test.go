@@ -68,7 +68,7 @@ func rules() []rule {
 		{packages: []string{"substrate/...", "image/..."}, never: []string{"load/...", "monitor"}, because: "a substrate runs any command"},
 		{packages: []string{"load/..."}, never: []string{"substrate/...", "fabric/...", "image/...", "monitor"}, because: "a generator is an executable under a contract, wherever it runs"},
 		{packages: []string{"monitor"}, never: []string{"substrate/...", "fabric/...", "load/...", "image/..."}, because: "a Vantage says where use can be read, whatever made the instance"},
-		{packages: []string{"reference/..."}, never: append([]string{"wire/...", "director/...", "store/..."}, instances...), because: "a function that is measured shares no code with what drives it"},
+		{packages: []string{"reference/..."}, never: append([]string{"director/...", "store/..."}, instances...), because: "a function that is measured knows nothing of what steers, drives or deploys it"},
 		{packages: []string{"director/..."}, never: append([]string{"store/...", "reference/...", "image/..."}, instances...), because: "the director runs for years, without the laboratory and the store"},
 		{packages: []string{"store/..."}, never: append([]string{"director/...", "reference/...", "image/..."}, instances...), because: "the store runs for years, without the laboratory and the director"},
 		{packages: []string{"fabric/...", "substrate/...", "image/...", "load/...", "monitor", "reference/...", "director/...", "store/..."}, never: []string{"spec"}, because: "options are read with document: deployments are of those who compose"},
