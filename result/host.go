@@ -59,7 +59,7 @@ type probe struct {
 
 func (p *probe) path(name string) string { return filepath.Join(p.root, name) }
 
-// miss says why fields are empty. Paths are said as the host has them.
+// miss keeps the reason why fields are empty, with the path as it is on the host.
 func (p *probe) miss(err error, fields ...string) {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		if name, relErr := filepath.Rel(p.root, pe.Path); relErr == nil {

@@ -70,7 +70,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// drain reads what is there, and counts.
+// drain reads the frames that wait and counts them.
 func drain(r *ring.Ring, sent int) (n int, err error) {
 	for ; ; n++ {
 		var f ring.Frame

@@ -146,7 +146,7 @@ func (a *API) putRecord(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getPrevious says whether the request wants the answer to hold what was there before it.
+// getPrevious says whether the request asks for the previous record in the answer.
 func getPrevious(r *http.Request) (bool, error) {
 	q := rest.ReadQuery(r)
 	previous := q.Bool("get-previous")

@@ -212,8 +212,8 @@ func testAddresses(s *suite) {
 	}
 }
 
-// testNotReady: an instance that is not ready in time, or not at all, is known
-// for what it said.
+// testNotReady: the error of an instance that is not ready in time, or that ends
+// first, has the end of its log.
 func testNotReady(s *suite) {
 	in := s.place(instance("slow-1")).Instances[0]
 	never := func(context.Context) error { return errors.New("nobody at the door") }
