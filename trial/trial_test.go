@@ -117,7 +117,6 @@ func drive(args []string) error {
 	case "crash":
 		return errors.New("generator crashed on purpose")
 	case "hang":
-		signal.Ignore(syscall.SIGTERM)
 		never := make(chan os.Signal, 1)
 		signal.Notify(never, syscall.SIGUSR1)
 		<-never
