@@ -25,11 +25,7 @@ func Run(ctx context.Context, c Config) error {
 	if err := unfit(c.Results.Outcomes(), c.Plan.Settings.Sizes); err != nil {
 		return err
 	}
-	var places []string
-	for _, where := range c.Plan.Combinations {
-		places = append(places, where.String())
-	}
-	return r.Verdict(places)
+	return r.Verdict()
 }
 
 // A visit measures the streams of one deployment.

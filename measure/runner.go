@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"vitrine"
 )
@@ -27,8 +28,9 @@ type Visit[T Trial] struct {
 // A Runner goes through the visits of a plan and keeps what they give.
 type Runner struct {
 	*Stage
-	streams int // of all visits
-	done    int // finished, on record or left out
+	places  []string // of all visits, each once
+	streams int      // of all visits
+	done    int      // finished, on record or left out
 	// left are the places that were left out: what the host cannot do, and what
 	// failed.
 	left map[string]error
@@ -42,6 +44,9 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 	r := &Runner{Stage: stage, left: map[string]error{}}
 	for _, v := range visits {
 		r.streams += len(v.Trials)
+		if !slices.Contains(r.places, v.Where) {
+			r.places = append(r.places, v.Where)
+		}
 	}
 	if err := r.note(); err != nil { // what was left out before may be possible now
 		return r, err
@@ -129,10 +134,10 @@ func (r *Runner) tell(e Event) {
 // Verdict is the error that a run ends with: of the places that failed, and of
 // those that this host cannot have when nothing was measured at all. The floor
 // of the instrument is not what a run is for.
-func (r *Runner) Verdict(places []string) error {
+func (r *Runner) Verdict() error {
 	var unsupported, failed []error
 	measured := false
-	for _, where := range places {
+	for _, where := range r.places {
 		err := r.left[where]
 		switch {
 		case err == nil:

@@ -45,7 +45,7 @@ func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placeme
 	}()
 	group, gctx := errgroup.WithContext(ctx)
 	for _, sp := range specs {
-		sp.Run, sp.CFSPeriod, sp.Dir = s.config.Run, s.Choice.CFSPeriod, filepath.Join(dir, sp.Name)
+		sp.Run, sp.CFSPeriod, sp.Dir = s.config.Run, s.choice.CFSPeriod, filepath.Join(dir, sp.Name)
 		in := &Instance{Spec: sp}
 		p.Instances = append(p.Instances, in)
 		group.Go(func() error { return in.create(gctx, s) })

@@ -15,10 +15,10 @@ import (
 // A Site is one choice of substrate and fabric, on which instances are placed.
 // Its methods may be called from any goroutine.
 type Site struct {
-	Choice      spec.Choice
 	Accelerator string // of the function's virtual machines, "kvm" or "tcg"; empty: it has none
 
 	config   Config
+	choice   spec.Choice
 	function substrate.Substrate // nil: the site has the host alone
 	host     substrate.Substrate
 	fabric   fabric.Fabric // nil: instances are not wired
@@ -31,7 +31,7 @@ type Site struct {
 // host alone, one without a fabric leaves its instances unwired. What this host
 // cannot do is a *vitrine.Unsupported. When Open fails nothing stays.
 func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error) {
-	s := &Site{Choice: choice, config: c}
+	s := &Site{config: c, choice: choice}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))

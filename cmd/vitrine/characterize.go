@@ -70,7 +70,7 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 // A campaign is a trial.Campaign with what its deployment tells the back ends.
 type campaign struct {
 	*trial.Campaign
-	told *options
+	options *options
 }
 
 // plan reads both files, decides who runs on which CPUs and plans the campaign.
@@ -86,7 +86,7 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 		}
 		d.Servers.Substrate = document.OneOrMany[string]{f.substrate}
 	}
-	if c.told, err = deploymentOptions(d); err != nil {
+	if c.options, err = deploymentOptions(d); err != nil {
 		return c, err
 	}
 	cpus, err := testbed.ShareCPUs(d.Servers.CPUs, d.Servers.GeneratorCPUs)
@@ -99,7 +99,7 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 
 // run runs the campaign into the run folder and writes the report.
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
-	r, err := a.begin(ctx, session{f.out, f.resume, c.CPUs, c.told}, func(b *backends) (result.Manifest, error) {
+	r, err := a.begin(ctx, session{f.out, f.resume, c.CPUs, c.options}, func(b *backends) (result.Manifest, error) {
 		m := campaignManifest(ctx, &c.Config, b)
 		if f.substrate != "" {
 			m.Specs = append(m.Specs, result.NewSpec("--substrate", f.substrate, []byte(f.substrate)))
@@ -110,7 +110,7 @@ func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ resul
 		return result.Summary{}, err
 	}
 	defer func() { err = r.end(ctx, err) }()
-	c.Testbed, c.Generator, c.Results = r.backends.testbed(c.told.parts), r.backends.generator, r.results
+	c.Testbed, c.Generator, c.Results = r.backends.testbed(c.options.parts), r.backends.generator, r.results
 	c.Observe = newProgress(a.stderr, c.Workload.Unit, c.Plan).observe
 	return c.Run(ctx)
 }

@@ -83,6 +83,7 @@ func (d *deployment) place(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	var nodes []*node
 	for _, in := range placed.Instances {
 		if in.NetNS() == "" {
 			return &vitrine.Unsupported{What: "a chain of instances", Missing: "a network namespace for each, which fabric " + d.path.Fabric + " or the privilege does not allow", Do: "run as root, with a fabric such as bridge"}
@@ -91,13 +92,10 @@ func (d *deployment) place(ctx context.Context, dir string) error {
 		if err := in.Inside(n.prepare); err != nil {
 			return err
 		}
-		d.hops = append(d.hops, n)
+		nodes = append(nodes, n)
 	}
-	if err := d.distinct(); err != nil {
-		return err
-	}
-	d.sender, d.receiver, d.hops = d.hops[0], d.hops[1], d.hops[2:]
-	return nil
+	d.sender, d.receiver, d.hops = nodes[0], nodes[1], nodes[2:]
+	return d.distinct(nodes)
 }
 
 // prepare reads the node's link-layer address, and turns routing off.
@@ -123,9 +121,9 @@ func noRouter() error {
 
 // distinct sees to it that every instance has a link-layer address of its own:
 // it is by those that frames find their way.
-func (d *deployment) distinct() error {
+func (d *deployment) distinct(nodes []*node) error {
 	has := map[string]string{}
-	for _, n := range d.hops {
+	for _, n := range nodes {
 		if other := has[n.mac.String()]; other != "" || len(n.mac) != 6 {
 			return &vitrine.Unsupported{What: "a chain on the fabric " + d.path.Fabric, Missing: fmt.Sprintf("a MAC address for each instance: %s has %q, %s too", n.Name, n.mac, other), Do: "choose another fabric"}
 		}

@@ -33,11 +33,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	var places []string
-	for _, path := range c.Plan.Paths {
-		places = append(places, path.String())
-	}
-	return r.Verdict(places)
+	return r.Verdict()
 }
 
 // measureVisit measures the streams of one deployment.
