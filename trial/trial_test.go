@@ -635,11 +635,14 @@ func TestInterruptInsideATrial(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "fault: hang")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted by the test")
-	c.config.Observe = func(e trial.Event) {
-		if e.Kind == trial.TrialBegins {
-			cancel(interrupted)
+	go func() { // once the generator runs: its report's file is there
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for running := []string(nil); len(running) == 0 && ctx.Err() == nil; <-tick.C {
+			running, _ = filepath.Glob(filepath.Join(c.dir, "*", vitrine.Generator, "1-1", "report.json"))
 		}
-	}
+		cancel(interrupted)
+	}()
 	if _, err := c.measure(ctx); !errors.Is(err, interrupted) {
 		t.Fatalf("error %v, want %v", err, interrupted)
 	}
