@@ -40,10 +40,15 @@ type Outcome struct {
 	Succeeded int64
 	Failed    map[string]int64 // by cause: "timeout", "503", ...
 	Latency   Latency
-	Seconds   []Second       // one per second of the window
-	Use       map[string]Use // by instance, means over the window
-	Valid     bool           // false: never a verdict on the function
-	Reason    string         // why it is invalid, or what to know about it
+	Seconds   []Second // one per second of the window
+
+	// InFlight counts the calls in flight, sent and not yet answered or timed
+	// out, at each InFlightEvery of the window, from its start. Nil: the
+	// generator does not report them.
+	InFlight []int64        `json:",omitempty"`
+	Use      map[string]Use // by instance, means over the window
+	Valid    bool           // false: never a verdict on the function
+	Reason   string         // why it is invalid, or what to know about it
 
 	// Accelerator of the function's virtual machines: "kvm" or "tcg". It is empty
 	// when there were none, and in the outcomes of older versions.
@@ -53,6 +58,9 @@ type Outcome struct {
 	// measure.Detail for packet streams. A trial under load has none.
 	Measured json.RawMessage `json:",omitempty"`
 }
+
+// InFlightEvery is the time between two entries of Outcome.InFlight.
+const InFlightEvery = 100 * time.Millisecond
 
 // SuccessRatio is succeeded / scheduled, 0..1; 0 when nothing was scheduled.
 func (o Outcome) SuccessRatio() float64 {

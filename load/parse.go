@@ -110,6 +110,9 @@ func (r *Report) check() error {
 	if err := r.checkSeconds(); err != nil {
 		return err
 	}
+	if err := r.checkInFlight(); err != nil {
+		return err
+	}
 	return r.checkLatency()
 }
 
@@ -173,6 +176,24 @@ func (r *Report) checkSeconds() error {
 	return nil
 }
 
+// checkInFlight accepts one entry more or fewer than the window holds, because
+// its last 100 ms may be cut.
+func (r *Report) checkInFlight() error {
+	if r.InFlight == nil {
+		return nil
+	}
+	want := r.Duration / vitrine.InFlightEvery.Seconds()
+	if n := float64(len(r.InFlight)); n < want-1.5 || n > want+1.5 {
+		return fmt.Errorf("in_flight has %d entries for duration_s %v: want one every %s", len(r.InFlight), r.Duration, vitrine.InFlightEvery)
+	}
+	for i, n := range r.InFlight {
+		if n < 0 {
+			return fmt.Errorf("in_flight[%d] is %d: below 0", i, n)
+		}
+	}
+	return nil
+}
+
 func checkSeries(name string, series []int64, length int, total int64) error {
 	if len(series) != length {
 		return fmt.Errorf("seconds.%s has %d entries, seconds.scheduled %d", name, len(series), length)
@@ -228,8 +249,9 @@ func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
 		Key:       key,
 		Duration:  time.Duration(r.Duration * float64(time.Second)),
 		Scheduled: r.Scheduled, Offered: r.Offered, Succeeded: r.Succeeded, Failed: r.Failed,
-		Seconds: make([]vitrine.Second, len(r.Seconds.Scheduled)),
-		Valid:   true,
+		Seconds:  make([]vitrine.Second, len(r.Seconds.Scheduled)),
+		InFlight: r.InFlight,
+		Valid:    true,
 	}
 	if h.TotalCount() > 0 {
 		const ms = 1e6 // nanoseconds

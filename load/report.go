@@ -34,6 +34,10 @@ type Report struct {
 	Succeeded int64            `json:"succeeded"`
 	Failed    map[string]int64 `json:"failed"` // by cause: "timeout", "503", ...
 	Seconds   Seconds          `json:"seconds"`
+	// InFlight counts the calls in flight (sent, not yet answered or timed out)
+	// at every 100 ms of the window, from its start. It shows whether the trial
+	// was steady. Optional for generators of the user's own.
+	InFlight []int64 `json:"in_flight,omitempty"`
 	// Latency of the calls that succeeded, from the scheduled time to the last
 	// answer, in nanoseconds: an HdrHistogram V2 (compressed), base64.
 	Latency string `json:"latency"`
