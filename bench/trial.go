@@ -211,7 +211,7 @@ func answer(args, environ []string, out io.Writer) error {
 	}
 	recorder := load.NewRecorder(t.Duration)
 	recorder.Scheduled(0)
-	recorder.Offered(0)
+	recorder.Offered(0, 0)
 	recorder.Succeeded(0, time.Millisecond)
 	report, err := recorder.Report(time.Now())
 	if err != nil {

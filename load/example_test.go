@@ -24,22 +24,20 @@ func generator() error {
 		return err
 	}
 	defer conn.Close()
-	pace, record := trial.Pace(), load.NewRecorder(trial.Duration)
-	first, end := pace.Calls(trial.Duration)
-	start := time.Now().Add(-pace.At(first)) // of the window
-	for n := first; n < end; n++ {
-		due := pace.At(n)
+	schedule, record := trial.Schedule(load.Paced), load.NewRecorder(trial.Duration)
+	start := time.Now().Add(time.Duration(trial.Warmup * float64(time.Second))) // of the window
+	for due, ok := schedule.Next(); ok; due, ok = schedule.Next() {
 		time.Sleep(time.Until(start.Add(due)))
 		record.Scheduled(due)
 		if _, err := conn.Write([]byte("hello")); err != nil {
 			continue // not offered
 		}
-		record.Offered(due)
+		record.Offered(due, time.Since(start))
 		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			return err
 		}
 		if _, err := conn.Read(make([]byte, 16)); err != nil {
-			record.Failed(due, "timeout")
+			record.Failed(due, time.Since(start), "timeout")
 			continue
 		}
 		record.Succeeded(due, time.Since(start)-due)

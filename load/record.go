@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"vitrine"
 )
 
 // The latencies that a histogram tells apart: from a microsecond to an hour,
@@ -20,14 +22,17 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(lowestLatency, highestLatency, latencyDigits)
 }
 
-// A Recorder counts the calls of one trial into a Report. Its methods take the
-// time that the call was due, from the beginning of the window; calls due
-// outside the window are not counted. They allocate only at the first failure
-// of each cause, and are for one goroutine.
+// A Recorder counts the calls of one trial into a Report. All times are from the
+// beginning of the window. The totals count calls due inside the window; the
+// calls in flight include those of the warm-up, so a generator records every
+// call. Calls may be recorded in any order. The methods allocate only at the
+// first failure of each cause, and are for one goroutine.
 type Recorder struct {
 	duration  time.Duration
 	report    Report
 	histogram *hdrhistogram.Histogram
+	// changes are the differences between the samples of Report.InFlight.
+	changes []int64
 }
 
 // NewRecorder makes one for a window of so many seconds.
@@ -36,6 +41,7 @@ func NewRecorder(duration float64) *Recorder {
 	return &Recorder{
 		duration:  time.Duration(duration * float64(time.Second)),
 		histogram: newHistogram(),
+		changes:   make([]int64, int(math.Ceil(duration/vitrine.InFlightEvery.Seconds()-1e-9))),
 		report: Report{
 			Duration: duration,
 			Failed:   map[string]int64{},
@@ -63,16 +69,27 @@ func (r *Recorder) Scheduled(due time.Duration) {
 	}
 }
 
+// inFlight counts a call in, or out, from the first sample at or after the time.
+func (r *Recorder) inFlight(at time.Duration, change int64) {
+	i := max(0, int((at+vitrine.InFlightEvery-1)/vitrine.InFlightEvery))
+	if i < len(r.changes) {
+		r.changes[i] += change
+	}
+}
+
 // Offered counts a call that was sent.
-func (r *Recorder) Offered(due time.Duration) {
+func (r *Recorder) Offered(due, sent time.Duration) {
+	r.inFlight(sent, 1)
 	if i, ok := r.second(due); ok {
 		r.report.Offered++
 		r.report.Seconds.Offered[i]++
 	}
 }
 
-// Succeeded counts a call whose last answer came so long after it was due.
+// Succeeded counts a call that was offered, and whose last answer came so long
+// after it was due.
 func (r *Recorder) Succeeded(due, latency time.Duration) {
+	r.inFlight(due+latency, -1)
 	i, ok := r.second(due)
 	if !ok {
 		return
@@ -83,8 +100,9 @@ func (r *Recorder) Succeeded(due, latency time.Duration) {
 	_ = r.histogram.RecordValue(min(max(int64(latency), lowestLatency), highestLatency))
 }
 
-// Failed counts a call that failed, by cause.
-func (r *Recorder) Failed(due time.Duration, cause string) {
+// Failed counts a call that was offered and failed at the time ended, by cause.
+func (r *Recorder) Failed(due, ended time.Duration, cause string) {
+	r.inFlight(ended, -1)
 	i, ok := r.second(due)
 	if !ok {
 		return
@@ -106,6 +124,12 @@ func (r *Recorder) Report(windowStart time.Time) (Report, error) {
 	}
 	report := r.report
 	report.Latency = string(latency)
+	report.InFlight = make([]int64, len(r.changes))
+	var open int64
+	for i, change := range r.changes {
+		open += change
+		report.InFlight[i] = open
+	}
 	report.WindowStart = float64(windowStart.UnixNano()) / 1e9
 	return report, nil
 }

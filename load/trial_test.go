@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -67,57 +66,5 @@ func TestReadTrialRefuses(t *testing.T) {
 	}
 	if _, err := ReadTrial(nil, nil); !vitrine.IsBadInput(err) {
 		t.Errorf("nothing given: %v", err)
-	}
-}
-
-func TestPace(t *testing.T) {
-	for _, c := range []struct {
-		rate             float64
-		warmup, duration float64
-		steady, first    int64
-		end              int64
-	}{
-		{10, 0, 0.3, 0, 0, 3}, {10, 1, 3, -10, -7, 30}, {0.5, 0, 3, 0, 0, 2}, {0.1, 5, 3, 0, 0, 1},
-		{333.3, 0.5, 10, -166, -124, 3333}, {3, 0, 1, 0, 0, 3},
-	} {
-		trial := Trial{Rate: c.rate, Warmup: c.warmup, Duration: c.duration}
-		for pace, want := range map[Pace]int64{trial.Steady(): c.steady, trial.Pace(): c.first} {
-			first, end := pace.Calls(c.duration)
-			if first != want || end != c.end {
-				t.Errorf("rate %v: calls %d to %d, want %d to %d", c.rate, first, end, want, c.end)
-			}
-			if at := pace.At(end - 1); at >= time.Duration(c.duration*1e9) {
-				t.Errorf("rate %v: the last call is due at %v, after the window", c.rate, at)
-			}
-			if at := pace.At(first); at < -time.Duration(c.warmup*1e9) {
-				t.Errorf("rate %v: the first call is due at %v, before the warm-up", c.rate, at)
-			}
-		}
-	}
-	if got := (Trial{Rate: 3}).Pace().At(259_199); got != 86400*time.Second-333333333*time.Nanosecond {
-		t.Errorf("late in a day: %v", got)
-	}
-}
-
-// TestWarmupRises: over its first half a warm-up's rate grows evenly to the
-// window's, and stays there.
-func TestWarmupRises(t *testing.T) {
-	trial := Trial{Rate: 1000, Warmup: 4, Duration: 1}
-	pace := trial.Pace()
-	var calls [4]int // in each second of the warm-up
-	first, _ := pace.Calls(trial.Duration)
-	last := time.Duration(-1 << 62)
-	for n := first; n < 0; n++ {
-		at := pace.At(n)
-		if at < last {
-			t.Fatalf("call %d is due at %v, before the one before it at %v", n, at, last)
-		}
-		last = at
-		calls[int((at+4*time.Second)/time.Second)]++
-	}
-	for i, want := range []int{250, 750, 1000, 1000} {
-		if diff := calls[i] - want; diff < -2 || diff > 2 {
-			t.Errorf("second %d of the warm-up has %d calls, want %d", i+1, calls[i], want)
-		}
 	}
 }

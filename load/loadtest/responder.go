@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type Seen struct {
 	Refused   int            // of those
 	Ignored   int            // of those
 	Finished  int            // deregistered, or hung up
+	Arrivals  []time.Time    // of Calls
 	BadDigest int            // credentials that were wrong
 	Unparsed  int
 }
@@ -103,6 +105,7 @@ func (r *Responder) Seen() Seen {
 	defer r.mu.Unlock()
 	seen := r.seen
 	seen.Requests = maps.Clone(r.seen.Requests)
+	seen.Arrivals = slices.Clone(r.seen.Arrivals)
 	return seen
 }
 
@@ -193,6 +196,7 @@ func (r *Responder) decide(callID string) byte {
 	}
 	place := r.seen.Calls % 100
 	r.seen.Calls++
+	r.seen.Arrivals = append(r.seen.Arrivals, time.Now())
 	f := byte('a')
 	switch {
 	case place < r.behaviour.Refuse:

@@ -5,10 +5,13 @@ package loadtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -34,12 +37,24 @@ type Subject struct {
 
 // warmups is how many calls the trial has before its window.
 func (s Subject) warmups(t load.Trial) int {
-	pace := t.Pace()
+	schedule := t.Schedule(load.Paced)
 	if s.Steady {
-		pace = t.Steady()
+		schedule = t.Steady()
 	}
-	first, _ := pace.Calls(t.Duration)
-	return -int(first)
+	warm, _ := count(schedule)
+	return warm
+}
+
+// count is how many calls of the schedule are due before the window and in it.
+func count(s *load.Schedule) (warm, window int) {
+	for due, ok := s.Next(); ok; due, ok = s.Next() {
+		if due < 0 {
+			warm++
+		} else {
+			window++
+		}
+	}
+	return warm, window
 }
 
 // result is one run of a generator.
@@ -60,6 +75,8 @@ func Run(t *testing.T, s Subject) {
 	t.Run("counts refusals by status", s.refusals)
 	t.Run("counts silence as timeout", s.silence)
 	t.Run("measures latency", s.latency)
+	t.Run("counts calls in flight", s.inFlight)
+	t.Run("draws Poisson arrivals", s.poisson)
 	t.Run("offers to a closed port", s.closedPort)
 	t.Run("keeps a fractional rate", s.fractional)
 	t.Run("spreads over targets", s.spreads)
@@ -135,9 +152,9 @@ func (s Subject) once(t *testing.T, trial load.Trial, r *Responder) result {
 // has checked that the report adds up.
 func (res result) whole(t *testing.T) {
 	t.Helper()
-	_, end := res.trial.Pace().Calls(res.trial.Duration)
-	if res.report.Scheduled != end {
-		t.Errorf("scheduled %d, want %d", res.report.Scheduled, end)
+	arrivals := cmp.Or(res.trial.Params["arrivals"], load.Paced)
+	if _, want := count(res.trial.Schedule(arrivals)); res.report.Scheduled != int64(want) {
+		t.Errorf("scheduled %d, want %d", res.report.Scheduled, want)
 	}
 	if res.report.Offered != res.report.Scheduled {
 		t.Errorf("offered %d of %d; %s", res.report.Offered, res.report.Scheduled, res.stderr)
@@ -264,9 +281,100 @@ func (s Subject) spreads(t *testing.T) {
 	}
 }
 
+// inFlight holds the calls in flight against rate x latency (Little's law), with
+// the latency that the trial had on this host, and with the one that is certain.
+func (s Subject) inFlight(t *testing.T) {
+	t.Parallel()
+	const delay = 200 * time.Millisecond
+	const attempts = 5 // a busy host may hold up the calls at the window's ends
+	var wrong string
+	for range attempts {
+		res := s.run(t, Behaviour{Delay: delay}, func(trial *load.Trial) { trial.Warmup = 2 })
+		res.whole(t)
+		if n := len(res.report.InFlight); n != 20 {
+			t.Fatalf("%d samples in 2 s, want 20", n)
+		}
+		h, err := res.report.Histogram()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for _, n := range res.report.InFlight { // ParseReport has found none below 0
+			sum += float64(n)
+		}
+		mean := sum / 20
+		low, high := res.trial.Rate*(2*delay).Seconds(), res.trial.Rate*time.Duration(h.Mean()).Seconds()
+		if mean >= 0.75*low && mean <= 1.25*high+1 {
+			return
+		}
+		wrong = fmt.Sprintf("a mean of %.1f calls in flight, want %.1f to %.1f: %v", mean, low, high, res.report.InFlight)
+		t.Log(wrong)
+	}
+	t.Error(wrong)
+}
+
+// poisson holds the calls that come against the schedule of the trial's seed.
+func (s Subject) poisson(t *testing.T) {
+	t.Parallel()
+	const attempts = 5 // on a busy host calls may come late
+	var off, even float64
+	for range attempts {
+		res := s.run(t, Behaviour{}, func(trial *load.Trial) { trial.Params["arrivals"] = load.Poisson })
+		res.whole(t)
+		if off, even = res.poisson(t); off <= even/2 {
+			t.Logf("calls came %.1f ms off the schedule at the median", off*1e3)
+			return
+		}
+	}
+	t.Errorf("calls came %.1f ms off the schedule at the median, and evenly would be %.1f ms off", off*1e3, even*1e3)
+}
+
+// poisson says how far the calls came from the schedule of the trial's seed, and
+// how far calls that come evenly are from it, both in seconds.
+func (res result) poisson(t *testing.T) (off, even float64) {
+	t.Helper()
+	var dues []float64 // seconds
+	bySecond := make([]int64, 2)
+	schedule := res.trial.Schedule(load.Poisson)
+	for due, ok := schedule.Next(); ok; due, ok = schedule.Next() {
+		dues = append(dues, due.Seconds())
+		if due >= 0 {
+			bySecond[due/time.Second]++
+		}
+	}
+	if !slices.Equal(res.report.Seconds.Scheduled, bySecond) {
+		t.Errorf("scheduled by second: %v, want %v", res.report.Seconds.Scheduled, bySecond)
+	}
+	if res.report.Succeeded != res.report.Scheduled {
+		t.Errorf("%d of %d calls succeeded: %v", res.report.Succeeded, res.report.Scheduled, res.report.Failed)
+	}
+	if len(res.seen.Arrivals) != len(dues) {
+		t.Fatalf("the responder saw %d calls, want %d", len(res.seen.Arrivals), len(dues))
+	}
+	last := len(dues) - 1
+	gap := (dues[last] - dues[0]) / float64(last)
+	var came, evenly []float64
+	for i, due := range dues {
+		came = append(came, res.seen.Arrivals[i].Sub(res.seen.Arrivals[0]).Seconds()-due)
+		evenly = append(evenly, dues[0]+gap*float64(i)-due)
+	}
+	return spread(came), spread(evenly)
+}
+
+// spread is the median distance from the median.
+func spread(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	middle := v[len(v)/2]
+	for i := range v {
+		v[i] = math.Abs(v[i] - middle)
+	}
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
 func (s Subject) badParameters(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
-		{"scenario", "reg-nothing"}, {"timeout", "soon"}, {"users", "3"}, {"speed", "9"}, {"user_format", "%s"},
+		{"scenario", "reg-nothing"}, {"timeout", "soon"}, {"users", "3"}, {"speed", "9"}, {"user_format", "%s"}, {"arrivals", "bursty"},
 	} {
 		trial := s.trial(t, "127.0.0.1:9")
 		trial.Params[c.name] = c.value

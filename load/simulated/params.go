@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/load"
 	"vitrine/search/sim"
 )
 
@@ -31,19 +32,20 @@ type Params struct {
 	Hold     float64 `json:"hold" yaml:"hold" jsonschema:"default=0.8,description=how much of a second's deviation the next one keeps"`
 	Luck     float64 `json:"luck" yaml:"luck" jsonschema:"default=0,description=relative deviation of the capacity from deployment to deployment"`
 	Ceiling  float64 `json:"ceiling" yaml:"ceiling" jsonschema:"default=0,description=highest rate that the generator offers; 0: any"`
+	Arrivals string  `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=poisson: the calls of each second vary as those of a Poisson process do; what chance does within a second is buffer"`
 	Seed     float64 `json:"seed" yaml:"seed" jsonschema:"default=1,description=of all chance"`
 }
 
 // Defaults are the parameters that nothing was said about.
 func Defaults() Params {
-	return Params{Demand: "fn=1ms", VCPUs: "s=1", Collapse: 1, Bears: 0.35, Onset: 1, Hold: 0.8, Seed: 1}
+	return Params{Demand: "fn=1ms", VCPUs: "s=1", Collapse: 1, Bears: 0.35, Onset: 1, Hold: 0.8, Arrivals: load.Paced, Seed: 1}
 }
 
 // Decode reads the parameters of a trial, by name; Defaults for what they do
 // not say. Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
-	texts := map[string]*string{"demand": &p.Demand, "idle": &p.Idle, "cluster": &p.Cluster, "vcpus": &p.VCPUs}
+	texts := map[string]*string{"demand": &p.Demand, "idle": &p.Idle, "cluster": &p.Cluster, "vcpus": &p.VCPUs, "arrivals": &p.Arrivals}
 	type number struct {
 		into      *float64
 		low, high float64
@@ -69,6 +71,9 @@ func Decode(given map[string]string) (Params, error) {
 			return p, bad(name, value, fmt.Sprintf("want a number from %g to %g", n.low, n.high))
 		}
 		*n.into = v
+	}
+	if p.Arrivals != load.Paced && p.Arrivals != load.Poisson {
+		return p, bad("arrivals", p.Arrivals, "want "+load.Paced+" or "+load.Poisson)
 	}
 	_, err := p.Function(nil)
 	return p, err

@@ -74,26 +74,42 @@ func ask(ctx context.Context, t load.Trial) (a answer, err error) {
 	return a, nil
 }
 
-// record counts the calls as if they had been made now, evenly in each second.
+// record counts the calls as if they had been made now, in each second evenly,
+// or at random when they arrive so. Calls in flight are what the function tells,
+// or else what follows from the latencies, those of the warm-up included.
 func record(t load.Trial, a answer) (load.Report, error) {
 	recorder := load.NewRecorder(t.Duration)
 	random := rand.New(rand.NewPCG(t.Seed, math.Float64bits(t.Rate)))
 	mean := a.Latency.P50 / math.Ln2 * float64(time.Millisecond) // exponential, as sim's are
+	latency := func() time.Duration { return time.Duration(mean * random.ExpFloat64()) }
+	for early := range int(t.Rate * t.Warmup) {
+		due := -time.Duration(float64(early+1) / t.Rate * float64(time.Second))
+		recorder.Offered(due, due)
+		recorder.Succeeded(due, latency())
+	}
+	at := func(i, of int64) float64 { return float64(i) / float64(of) }
+	if t.Params["arrivals"] == load.Poisson {
+		at = func(int64, int64) float64 { return random.Float64() }
+	}
 	for second, s := range a.Seconds {
 		length := min(1, t.Duration-float64(second))
 		for i := range s.Scheduled {
-			due := time.Duration((float64(second) + length*float64(i)/float64(s.Scheduled)) * float64(time.Second))
+			due := time.Duration((float64(second) + length*at(i, s.Scheduled)) * float64(time.Second))
 			recorder.Scheduled(due)
 			if i < s.Offered {
-				recorder.Offered(due)
+				recorder.Offered(due, due)
 			}
 			switch {
 			case i < s.Succeeded:
-				recorder.Succeeded(due, time.Duration(mean*random.ExpFloat64()))
+				recorder.Succeeded(due, latency())
 			case i < s.Offered:
-				recorder.Failed(due, "503")
+				recorder.Failed(due, due, "503")
 			}
 		}
 	}
-	return recorder.Report(time.Now())
+	report, err := recorder.Report(time.Now())
+	if a.InFlight != nil {
+		report.InFlight = a.InFlight
+	}
+	return report, err
 }

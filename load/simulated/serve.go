@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"vitrine"
+	"vitrine/load"
 	"vitrine/search/sim"
 )
 
@@ -33,8 +34,9 @@ type request struct {
 
 // An answer is what came of it.
 type answer struct {
-	Seconds []vitrine.Second
-	Latency vitrine.Latency
+	Seconds  []vitrine.Second
+	Latency  vitrine.Latency
+	InFlight []int64 // nil: the function does not tell
 }
 
 // Serve is the component: it is deployed, and runs trials on the simulated
@@ -114,11 +116,11 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *host) run(asked request) (answer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p, err := Decode(asked.Params)
+	if err != nil {
+		return answer{}, err
+	}
 	if h.on == nil || !maps.Equal(h.params, asked.Params) {
-		p, err := Decode(asked.Params)
-		if err != nil {
-			return answer{}, err
-		}
 		f, err := p.Function(h.sizing)
 		if err != nil {
 			return answer{}, err
@@ -129,12 +131,12 @@ func (h *host) run(asked request) (answer, error) {
 	h.on.Rest(h.now().Sub(h.ended))
 	defer func() { h.ended = h.now() }()
 	h.trials++
-	trial := sim.Trial{Sizing: h.sizing, Rate: asked.Rate, Repeat: h.repeat, Attempt: 2 * h.trials}
+	trial := sim.Trial{Sizing: h.sizing, Rate: asked.Rate, Poisson: p.Arrivals == load.Poisson, Repeat: h.repeat, Attempt: 2 * h.trials}
 	if asked.Warmup > 0 {
 		trial.Duration = time.Duration(asked.Warmup * float64(time.Second))
 		h.on.Run(trial)
 	}
 	trial.Duration, trial.Attempt = time.Duration(asked.Duration*float64(time.Second)), 2*h.trials+1
 	o := h.on.Run(trial)
-	return answer{Seconds: o.Seconds, Latency: o.Latency}, nil
+	return answer{Seconds: o.Seconds, Latency: o.Latency, InFlight: o.InFlight}, nil
 }

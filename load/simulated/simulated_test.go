@@ -73,6 +73,57 @@ func TestReportIsOfTheTrialAskedFor(t *testing.T) {
 	}
 }
 
+// TestPoissonArrivals: the calls of each second vary by the square root of their
+// mean, and the same seed gives the same ones.
+func TestPoissonArrivals(t *testing.T) {
+	params := map[string]string{"demand": "fn=1ms", "arrivals": "poisson", "queue": "5"}
+	o := serve(t, "fn1s").trial(400, 400, params)
+	squares := 0.0
+	for _, s := range o.Seconds {
+		squares += (float64(s.Scheduled) - 400) * (float64(s.Scheduled) - 400)
+	}
+	if dispersion := squares / 400 / 400; dispersion < 0.7 || dispersion > 1.3 {
+		t.Errorf("counts have variance / mean %.2f, want 1 within 4 standard deviations", dispersion)
+	}
+	if r := o.SuccessRatio(); r != 1 {
+		t.Errorf("at 0.4 of the capacity %.4f succeed", r)
+	}
+	if again := serve(t, "fn1s").trial(400, 400, params); again.Scheduled != o.Scheduled {
+		t.Errorf("%d calls, then %d of the same seed", o.Scheduled, again.Scheduled)
+	}
+	if few := serve(t, "fn1s").trial(0.5, 100, params); few.Succeeded != few.Scheduled {
+		t.Errorf("%d of %d calls succeed at 0.5 a second", few.Succeeded, few.Scheduled)
+	}
+}
+
+// TestInFlight: what the function tells is passed on; else it is rate x latency.
+func TestInFlight(t *testing.T) {
+	s := serve(t, "fn1s")
+	trial := load.Trial{Rate: 900, Duration: 20, Warmup: 2, Targets: []string{s.target}, Seed: 1, Params: map[string]string{"demand": "fn=1ms"}}
+	a, err := ask(t.Context(), trial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Latency.P50 = 100 * math.Ln2 // mean 100 ms: 90 calls
+	r, err := record(trial, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.InFlight) != 200 {
+		t.Fatalf("%d samples in 20 s", len(r.InFlight))
+	}
+	for i, n := range r.InFlight {
+		if n < 40 || n > 140 {
+			t.Errorf("%d in flight at sample %d, want about 90", n, i)
+		}
+	}
+	a.InFlight = make([]int64, 200)
+	a.InFlight[7] = 7
+	if r, err = record(trial, a); err != nil || r.InFlight[7] != 7 || r.InFlight[8] != 0 {
+		t.Errorf("in flight %v, %v: want what the function tells", r.InFlight, err)
+	}
+}
+
 // TestOverloadLingersInTheComponent: it heals by rest, which the component's
 // own clock measures, and by a fresh component.
 func TestOverloadLingersInTheComponent(t *testing.T) {
@@ -100,6 +151,7 @@ func TestWrongParametersAreNamed(t *testing.T) {
 		`speed "9"`:      {"speed": "9"},
 		`collapse "0"`:   {"collapse": "0"},
 		`noise "loud"`:   {"noise": "loud"},
+		`arrivals "odd"`: {"arrivals": "odd"},
 		`demand "fn"`:    {"demand": "fn"},
 		`demand "fn=0s"`: {"demand": "fn=0s"},
 		`vcpus "s=-1"`:   {"vcpus": "s=-1"},

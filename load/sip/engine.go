@@ -30,10 +30,11 @@ const (
 // An engine runs one trial. All of it is one goroutine's.
 type engine struct {
 	params   Params
-	pace     load.Pace
+	schedule *load.Schedule
 	duration time.Duration // of the window
-	next     int64         // the next call to begin
-	end      int64         // the first call after the window
+	due      time.Duration // of the next call to begin
+	more     bool          // there is a next call
+	begun    int           // calls, those of the warm-up too
 	record   *load.Recorder
 	start    time.Time // of the window
 	now      time.Duration
@@ -89,12 +90,12 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		return nil, err
 	}
 	e := &engine{
-		params: p, pace: t.Pace(), duration: time.Duration(t.Duration * float64(time.Second)),
+		params: p, schedule: t.Schedule(p.Arrivals), duration: time.Duration(t.Duration * float64(time.Second)),
 		record: load.NewRecorder(t.Duration), registrar: []byte("sip:" + p.Domain),
 		scratch: make([]byte, 0, 1024), user: make([]byte, 0, 128),
 	}
 	e.sentFunc = e.sent
-	e.next, e.end = e.pace.Calls(t.Duration)
+	e.due, e.more = e.schedule.Next()
 	if e.format, err = parseNumbered(p.UserFormat); err != nil {
 		return nil, err
 	}
@@ -195,7 +196,7 @@ func (e *engine) run() {
 		for _, s := range sockets {
 			s.flush(e.sentFunc)
 		}
-		if e.next >= e.end && e.window == 0 {
+		if !e.more && e.window == 0 {
 			return
 		}
 		sleep(e.idleTime())
@@ -209,17 +210,14 @@ func (e *engine) run() {
 // begin begins the calls that are due, as many as there are subscribers for.
 func (e *engine) begin() {
 	if e.now > e.duration+grace {
-		for ; e.next < e.end; e.next++ {
-			e.record.Scheduled(e.pace.At(e.next))
+		for ; e.more; e.due, e.more = e.schedule.Next() {
+			e.record.Scheduled(e.due)
 		}
 		return
 	}
 	for range burst {
-		if e.next >= e.end || e.users.len() == 0 {
-			return
-		}
-		due := e.pace.At(e.next)
-		if due > e.now {
+		due := e.due
+		if !e.more || due > e.now || e.users.len() == 0 {
 			return
 		}
 		e.record.Scheduled(due)
@@ -228,9 +226,7 @@ func (e *engine) begin() {
 		e.generation++
 		c.reset(e.generation)
 		c.due = due
-		// The schedule begins below 0 with the warm-up.
-		targets := int64(len(e.targets))
-		c.socket = e.targets[((e.next%targets)+targets)%targets]
+		c.socket = e.targets[e.begun%len(e.targets)]
 		pair := int(e.users.pop())
 		c.caller.number = e.params.FirstUser + pair
 		e.inCall[pair] = c
@@ -241,7 +237,8 @@ func (e *engine) begin() {
 		if due >= 0 {
 			e.window++
 		}
-		e.next++
+		e.begun++
+		e.due, e.more = e.schedule.Next()
 		e.request(c, true)
 	}
 }
@@ -253,8 +250,8 @@ func (e *engine) idleTime() time.Duration {
 		return time.Duration(e.params.Tick)
 	}
 	at := e.now + nap
-	if e.next < e.end && e.users.len() > 0 {
-		at = min(at, e.pace.At(e.next))
+	if e.more && e.users.len() > 0 {
+		at = min(at, e.due)
 	}
 	if e.timeouts.len() > 0 {
 		at = min(at, e.timeouts.front().at)
@@ -297,7 +294,7 @@ func (e *engine) sent(of owner, err error) {
 	}
 	switch {
 	case err == nil && of.first:
-		e.record.Offered(c.due)
+		e.record.Offered(c.due, e.now)
 	case err != nil && of.first:
 		e.unsent++ // never offered, so it neither succeeds nor fails
 		e.release(c)
@@ -312,7 +309,7 @@ func (e *engine) succeed(c *call) {
 }
 
 func (e *engine) fail(c *call, cause string) {
-	e.record.Failed(c.due, cause)
+	e.record.Failed(c.due, e.now, cause)
 	e.release(c)
 }
 

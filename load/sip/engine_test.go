@@ -122,7 +122,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 1000, Duration: 100})
 	n := 0
 	play := func() {
-		b.at(b.pace.At(int64(n)))
+		b.at(time.Duration(n) * time.Millisecond)
 		n++
 		for range 3 {
 			if got := b.requests(b.challengeFirst); got != 1 {
@@ -276,6 +276,39 @@ func TestWithoutSubscribers(t *testing.T) {
 	}
 }
 
+// TestInFlight: a call is in flight until it has ended, though it began in the
+// warm-up. Here each lasts 200 ms, until its timeout.
+func TestInFlight(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 100, Warmup: 1, Duration: 0.5, Params: map[string]string{"timeout": "200ms"}})
+	for now := -time.Second; now <= 700*time.Millisecond; now += 10 * time.Millisecond {
+		b.at(now)
+	}
+	r := b.report()
+	if want := []int64{20, 20, 20, 20, 20}; !slices.Equal(r.InFlight, want) {
+		t.Errorf("in flight %v, want %v", r.InFlight, want)
+	}
+	if r.Failed["timeout"] != 50 || b.more || b.window != 0 {
+		t.Errorf("failed %v, want 50 timeouts", r.Failed)
+	}
+}
+
+// TestPoissonArrivals: calls begin by the seed's schedule.
+func TestPoissonArrivals(t *testing.T) {
+	trial := load.Trial{Rate: 200, Warmup: 1, Duration: 0.5, Seed: 9, Params: map[string]string{"arrivals": "poisson"}}
+	b := newBench(t, trial)
+	schedule, want := trial.Schedule(load.Poisson), 0
+	next, more := schedule.Next()
+	for now := -time.Second; now <= 500*time.Millisecond; now += time.Millisecond {
+		for ; more && next <= now; next, more = schedule.Next() {
+			want++
+		}
+		b.at(now)
+		if b.begun != want {
+			t.Fatalf("%d calls begun at %v, want %d", b.begun, now, want)
+		}
+	}
+}
+
 func TestHold(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"scenario": RegInvite, "hold": "20s", "timeout": "10s"}})
 	b.at(0)
@@ -321,7 +354,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"scenario": {"", "register"}, "digest": {"maybe"}, "timeout": {"10", "0s", "2h", "-1s"}, "hold": {"-1s"},
 		"users": {"-1", "1.5", "many"}, "user_format": {"sub", "%s", "%d%d", "sub%6d", "%x", "a b%d", "%099d"},
 		"password_format": {"%d", "%s%s", "a\"b", ""}, "domain": {"", "a b", "x%d"}, "local": {"localhost"},
-		"port": {"65536"}, "username": {"nobody"}, "expires": {"0"}, "tick": {"0s"}, "nonsense": {"1"},
+		"port": {"65536"}, "username": {"nobody"}, "arrivals": {"", "bursty"}, "expires": {"0"}, "tick": {"0s"}, "nonsense": {"1"},
 	} {
 		for _, v := range values {
 			_, err := Decode(map[string]string{name: v})
@@ -345,6 +378,7 @@ func TestPool(t *testing.T) {
 		{"timeout=10s", 100, 3001}, // three requests, each up to the timeout
 		{"timeout=10s digest=false", 100, 2001},
 		{"timeout=10s call_time=1s scenario=reg-invite", 100, 2202},
+		{"timeout=10s call_time=1s arrivals=poisson", 100, 1267}, // and 5 standard deviations
 		{"timeout=10s call_time=1s users=1101", 100, 1101},
 		{"timeout=10s call_time=1s users=5000", 100, 5000},
 		{"timeout=10s call_time=1s users=1100", 100, 0},

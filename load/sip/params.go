@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/load"
 )
 
 // The scenarios.
@@ -24,6 +25,7 @@ const (
 type Params struct {
 	Scenario   string   `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
 	Digest     bool     `json:"digest" yaml:"digest" jsonschema:"default=true,description=the function challenges registrations"`
+	Arrivals   string   `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
 	Retransmit bool     `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=send again by the timers of RFC 3261"`
 	Timeout    Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a request without a final answer for so long fails its call"`
 	Hold       Duration `json:"hold" yaml:"hold" jsonschema:"default=0s,description=reg-invite: between ACK and BYE"`
@@ -62,7 +64,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 // Defaults are the parameters that nothing was said about.
 func Defaults() Params {
 	return Params{
-		Scenario: RegDereg, Digest: true, Timeout: Duration(10 * time.Second), FirstUser: 1,
+		Scenario: RegDereg, Digest: true, Arrivals: load.Paced, Timeout: Duration(10 * time.Second), FirstUser: 1,
 		UserFormat: "sub%06d", PasswordFormat: "pw-%s", Username: "user@domain", Domain: "ims.test",
 		Expires: 3600, Port: 5070, Tick: Duration(time.Millisecond),
 	}
@@ -74,6 +76,7 @@ func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	fields := map[string]func(string) error{
 		"scenario": oneOf(&p.Scenario, RegDereg, RegSubscribe, RegInvite),
+		"arrivals": oneOf(&p.Arrivals, load.Paced, load.Poisson),
 		"username": oneOf(&p.Username, "user@domain", "user"),
 		"digest":   yesNo(&p.Digest), "retransmit": yesNo(&p.Retransmit),
 		"timeout": duration(&p.Timeout, time.Millisecond), "hold": duration(&p.Hold, 0), "call_time": duration(&p.CallTime, 0),
@@ -229,8 +232,9 @@ func (p Params) parties() int {
 }
 
 // Pool is how many subscribers calls at the rate take: rate x (timeout + call
-// time) for each party, so that a subscriber is in one call at a time. It is an
-// error when the function has fewer.
+// time) for each party, so that a subscriber is in one call at a time. Poisson
+// arrivals take more, for so many come at once at times. It is an error when the
+// function has fewer.
 func (p Params) Pool(rate float64) (int, error) {
 	callTime := time.Duration(p.CallTime)
 	if callTime == 0 {
@@ -238,6 +242,10 @@ func (p Params) Pool(rate float64) (int, error) {
 	}
 	most := (time.Duration(p.Timeout) + callTime).Seconds()
 	calls := math.Ceil(rate*most) + 1
+	if p.Arrivals == load.Poisson {
+		const deviations = 5 // more happen in one second of three million
+		calls += math.Ceil(deviations * math.Sqrt(rate*most))
+	}
 	need := calls * float64(p.parties())
 	if need > 1<<28 {
 		return 0, bad(fmt.Sprintf("%.0f subscribers", need), "lower the rate, the timeout or call_time")

@@ -35,7 +35,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	stop := context.AfterFunc(ctx, func() { e.stopped.Store(true) })
 	defer stop()
-	e.start = time.Now().Add(lead - e.pace.At(e.next))
+	e.start = time.Now().Add(lead - e.due)
 	e.run()
 	if err := ctx.Err(); err != nil {
 		return err

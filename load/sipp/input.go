@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,10 +42,57 @@ type job struct {
 	callee    netip.AddrPort
 	firstUser int // of its share of the pool
 	pool      int // calls that may be open
+	// pauses are how long each call waits before its first message: SIPp makes
+	// calls evenly, and the pauses move them to where the schedule has them. Nil:
+	// they stay.
+	pauses []time.Duration
 }
 
-// plan shares the trial out among its targets.
-func plan(t load.Trial, p sip.Params, scratch string) ([]job, error) {
+// schedule is when each call of the trial is due. SIPp itself keeps one rate, so
+// the warm-up of paced calls does not rise.
+func schedule(t load.Trial, arrivals string) []time.Duration {
+	s := t.Steady()
+	if arrivals == load.Poisson {
+		s = t.Schedule(load.Poisson)
+	}
+	var dues []time.Duration
+	for due, ok := s.Next(); ok; due, ok = s.Next() {
+		dues = append(dues, due)
+	}
+	return dues
+}
+
+// pause gives the jobs their pauses, and says by how much all calls come later
+// than without: so much that no call would have to move ahead.
+func pause(jobs []job, dues []time.Duration, rate float64) (later time.Duration) {
+	gap := float64(len(jobs)) / rate * float64(time.Second) // of one SIPp, between calls
+	for i := range jobs {
+		jobs[i].pauses = make([]time.Duration, jobs[i].calls)
+		for n := range jobs[i].pauses {
+			due := dues[n*len(jobs)+jobs[i].turn] - dues[0]
+			jobs[i].pauses[n] = due - time.Duration(float64(n)*gap)
+			later = max(later, -jobs[i].pauses[n])
+		}
+	}
+	for i := range jobs {
+		for n := range jobs[i].pauses {
+			jobs[i].pauses[n] += later
+		}
+	}
+	return later
+}
+
+// open is how many calls SIPp may have open: those of the pool, and those that
+// pause.
+func (j *job) open(rate float64) int {
+	if j.pauses == nil {
+		return j.pool
+	}
+	return j.pool + int(math.Ceil(rate*slices.Max(j.pauses).Seconds())) + 1
+}
+
+// plan shares the calls of the trial out among its targets.
+func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) {
 	users, err := p.Pool(t.Rate)
 	if err != nil {
 		return nil, err
@@ -51,8 +101,7 @@ func plan(t load.Trial, p sip.Params, scratch string) ([]job, error) {
 	if p.Scenario == sip.RegInvite {
 		parties = 2
 	}
-	first, end := t.Steady().Calls(t.Duration)
-	targets := int64(len(t.Targets))
+	targets := len(t.Targets)
 	jobs := make([]job, len(t.Targets))
 	share := max(users/parties/len(t.Targets), 1)
 	for i, target := range t.Targets {
@@ -62,7 +111,7 @@ func plan(t load.Trial, p sip.Params, scratch string) ([]job, error) {
 		}
 		j := &jobs[i]
 		*j = job{target: target, turn: i, local: local, folder: filepath.Join(scratch, "sipp-"+strconv.Itoa(i+1))}
-		j.calls = (end - first - int64(i) + targets - 1) / targets
+		j.calls = int64((calls - i + targets - 1) / targets)
 		j.firstUser, j.pool = p.FirstUser+i*share*parties, share
 		if p.Scenario == sip.RegInvite {
 			port := p.Port
@@ -122,6 +171,9 @@ func (j *job) prepare(p Params) error {
 	if err := j.writeScenarios(p); err != nil {
 		return err
 	}
+	if err := j.writePauses(); err != nil {
+		return err
+	}
 	return j.writeUsers(p)
 }
 
@@ -136,6 +188,11 @@ func (j *job) writeScenarios(p Params) error {
 	if err != nil {
 		return fmt.Errorf("read the scenario: %w", err)
 	}
+	if j.pauses != nil {
+		if scenario, err = pausing(scenario); err != nil {
+			return err
+		}
+	}
 	if err := os.WriteFile(filepath.Join(j.folder, "scenario.xml"), scenario, 0o644); err != nil {
 		return fmt.Errorf("write the scenario: %w", err)
 	}
@@ -147,6 +204,41 @@ func (j *job) writeScenarios(p Params) error {
 	}
 	if err := os.WriteFile(filepath.Join(j.folder, "callee.xml"), scenario, 0o644); err != nil {
 		return fmt.Errorf("write the callee's scenario: %w", err)
+	}
+	return nil
+}
+
+// opening matches the tag that a scenario's steps follow.
+var opening = regexp.MustCompile(`<scenario(\s[^>]*)?>`)
+
+// pausing adds a first step to the scenario: the pause that the call's line of
+// the file of pauses says, in milliseconds.
+func pausing(scenario []byte) ([]byte, error) {
+	at := opening.FindIndex(scenario)
+	if at == nil {
+		return nil, bad("a scenario without the tag <scenario>", "a SIPp scenario, to which arrivals: poisson adds a first step")
+	}
+	const step = `
+  <nop><action>
+    <assignstr assign_to="vitrine_pause" value="[field0 file=&quot;` + pausesFile + `&quot;]"/>
+    <todouble assign_to="vitrine_pause_ms" variable="vitrine_pause"/>
+  </action></nop>
+  <pause variable="vitrine_pause_ms"/>`
+	return slices.Insert(slices.Clone(scenario), at[1], []byte(step)...), nil
+}
+
+// writePauses writes SIPp's second injection file: a line a call, in whole
+// milliseconds, which is SIPp's clock.
+func (j *job) writePauses() error {
+	if j.pauses == nil {
+		return nil
+	}
+	text := []byte("SEQUENTIAL\n")
+	for _, d := range j.pauses {
+		text = append(strconv.AppendInt(text, d.Round(time.Millisecond).Milliseconds(), 10), '\n')
+	}
+	if err := os.WriteFile(filepath.Join(j.folder, pausesFile), text, 0o644); err != nil {
+		return fmt.Errorf("write the pauses before calls: %w", err)
 	}
 	return nil
 }
@@ -175,6 +267,9 @@ func (j *job) writeUsers(p Params) (err error) {
 	return nil
 }
 
+// pausesFile is what SIPp reads the pauses before calls from.
+const pausesFile = "pauses.csv"
+
 // The files that SIPp writes, in the job's folder.
 const (
 	shortLog  = "messages.csv"
@@ -186,10 +281,11 @@ const (
 
 // arguments are those of the job's SIPp.
 func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string {
+	rate := t.Rate / float64(len(t.Targets))
 	args := []string{
 		j.target, "-sf", "scenario.xml", "-inf", "users.csv", "-i", j.local.String(), "-nostdin",
-		"-r", strconv.FormatFloat(t.Rate/float64(len(t.Targets)), 'f', -1, 64),
-		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.pool),
+		"-r", strconv.FormatFloat(rate, 'f', -1, 64),
+		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.open(rate)),
 		"-recv_timeout", strconv.FormatInt(time.Duration(p.Timeout).Milliseconds(), 10),
 		"-timeout", strconv.FormatInt(int64(longest/time.Second)+1, 10) + "s",
 		// Abort at what is unexpected, but send no BYE or CANCEL of SIPp's own.
@@ -198,6 +294,9 @@ func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string 
 		"-trace_shortmsg", "-shortmessage_file", shortLog,
 		"-trace_err", "-error_file", errorLog,
 		"-trace_stat", "-stf", statLog, "-fd", "1",
+	}
+	if j.pauses != nil {
+		args = append(args, "-inf", pausesFile)
 	}
 	if p.Scenario == sip.RegSubscribe {
 		args = append(args, "-aa") // answers a NOTIFY that the scenario does not wait for

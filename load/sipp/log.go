@@ -19,6 +19,7 @@ type call struct {
 	sent     time.Duration // since 1970; 0: it was not
 	answered time.Duration // its last response, since 1970
 	cause    string        // why it failed; empty: it did not
+	failed   time.Duration // when, since 1970
 }
 
 // readLogs reads what became of the job's calls; calls[i] is SIPp's call i+1.
@@ -100,11 +101,11 @@ func parseStamp(text string) (time.Duration, error) {
 
 // failure matches what SIPp 3.6 writes of a call that it gives up.
 var failure = regexp.MustCompile(
-	`Aborting call on unexpected message for Call-Id '([^']+)': while [^\n]*?received '(?:SIP/2\.0 (\d{3}))?` +
+	`(?:(\d+\.\d{6}): )?(?:Aborting call on unexpected message for Call-Id '([^']+)': while [^\n]*?received '(?:SIP/2\.0 (\d{3}))?` +
 		`|Call-Id: (\S+), receive timeout on message \S+ without label` +
 		`|Aborting call on UDP retransmission timeout for Call-ID '([^']+)'` +
 		`|Call-Id: (\S+), send timeout on message` +
-		`|Aborted call with Call-ID '([^']+)'`)
+		`|Aborted call with Call-ID '([^']+)')`)
 
 // readFailures reads the error log into the calls' causes and says how many it
 // names. No file means no errors.
@@ -118,21 +119,25 @@ func readFailures(file string, calls []call) (int64, error) {
 	}
 	var named int64
 	for _, m := range failure.FindAllStringSubmatch(string(text), -1) {
-		id, cause := m[1], m[2]
+		id, cause := m[2], m[3]
 		switch {
-		case m[1] != "" && cause == "":
+		case m[2] != "" && cause == "":
 			cause = "unexpected"
-		case m[3] != "":
-			id, cause = m[3], "timeout"
 		case m[4] != "":
 			id, cause = m[4], "timeout"
 		case m[5] != "":
-			id, cause = m[5], "send"
+			id, cause = m[5], "timeout"
 		case m[6] != "":
-			id, cause = m[6], "aborted"
+			id, cause = m[6], "send"
+		case m[7] != "":
+			id, cause = m[7], "aborted"
 		}
 		if i, ok := callNumber(id, len(calls)); ok && calls[i].cause == "" {
-			calls[i].cause = cause
+			c := &calls[i]
+			c.cause = cause
+			if c.failed, err = parseStamp(m[1]); err != nil {
+				c.failed = max(c.sent, c.answered) // of its last message: SIPp stamped no time
+			}
 			named++
 		}
 	}

@@ -17,6 +17,7 @@ type Params struct {
 	Scenario     string `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
 	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=a SIPp scenario of your own instead; field0 to field2 are user part and domain and [authentication ...]"`
 
+	Arrivals   string       `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
 	Retransmit bool         `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=let SIPp send again"`
 	Timeout    sip.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a message that does not come for so long fails its call"`
 
@@ -59,7 +60,7 @@ func decode(given map[string]string) (sip.Params, Params, error) {
 		return p, Params{}, bad(fmt.Sprintf("parameter timeout is %q", given["timeout"]), "SIPp counts whole milliseconds")
 	}
 	return p, Params{
-		Scenario: p.Scenario, ScenarioFile: file, Retransmit: p.Retransmit, Timeout: p.Timeout,
+		Scenario: p.Scenario, ScenarioFile: file, Arrivals: p.Arrivals, Retransmit: p.Retransmit, Timeout: p.Timeout,
 		Users: p.Users, CallTime: p.CallTime, FirstUser: p.FirstUser, UserFormat: p.UserFormat,
 		PasswordFormat: p.PasswordFormat, Username: p.Username, Domain: p.Domain, Local: p.Local, Port: p.Port,
 	}, nil

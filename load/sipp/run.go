@@ -42,12 +42,17 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	}
-	jobs, err := plan(t, common, scratch)
+	dues := schedule(t, p.Arrivals)
+	jobs, err := plan(t, common, len(dues), scratch)
 	if err != nil {
 		return fmt.Errorf("generator sipp: %w", err)
 	}
+	var later time.Duration
+	if p.Arrivals == load.Poisson {
+		later = pause(jobs, dues, t.Rate)
+	}
 	// A call's messages, and its retransmissions, may each take the timeout.
-	longest := time.Duration((t.Warmup+t.Duration)*float64(time.Second)) + 12*time.Duration(p.Timeout) + 10*time.Second
+	longest := time.Duration((t.Warmup+t.Duration)*float64(time.Second)) + later + 12*time.Duration(p.Timeout) + 10*time.Second
 	group, running := errgroup.WithContext(ctx)
 	for i := range jobs {
 		if err := jobs[i].prepare(p); err != nil {
@@ -63,7 +68,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		}
 		return fmt.Errorf("generator sipp: %w", err)
 	}
-	report, err := report(t, jobs)
+	report, err := report(t, dues, jobs)
 	if err != nil {
 		return fmt.Errorf("generator sipp: %w", err)
 	}
@@ -138,10 +143,8 @@ func (j *job) lastWords() string {
 }
 
 // report joins the jobs' calls by the trial's schedule.
-func report(t load.Trial, jobs []job) (load.Report, error) {
-	pace := t.Steady()
-	first, end := pace.Calls(t.Duration)
-	all := make([]call, end-first)
+func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error) {
+	all := make([]call, len(dues))
 	for i := range jobs {
 		calls, err := jobs[i].readLogs()
 		if err != nil {
@@ -154,24 +157,24 @@ func report(t load.Trial, jobs []job) (load.Report, error) {
 	// The window began as late as no call is before its time.
 	var start time.Duration
 	for i, c := range all {
-		if at := c.sent - pace.At(first+int64(i)); c.sent > 0 && (start == 0 || at < start) {
+		if at := c.sent - dues[i]; c.sent > 0 && (start == 0 || at < start) {
 			start = at
 		}
 	}
 	record := load.NewRecorder(t.Duration)
 	duration := time.Duration(t.Duration * float64(time.Second))
 	for i, c := range all {
-		due := pace.At(first + int64(i))
+		due := dues[i]
 		record.Scheduled(due)
 		if c.sent == 0 || c.sent-start > duration+grace {
 			continue
 		}
-		record.Offered(due)
+		record.Offered(due, c.sent-start)
 		switch {
 		case c.cause != "":
-			record.Failed(due, c.cause)
+			record.Failed(due, c.failed-start, c.cause)
 		case c.answered == 0:
-			record.Failed(due, "unanswered")
+			record.Failed(due, c.sent-start, "unanswered")
 		default:
 			record.Succeeded(due, c.answered-start-due)
 		}

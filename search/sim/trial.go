@@ -15,7 +15,8 @@ type Trial struct {
 	Sizing   vitrine.Sizing
 	Rate     float64 // calls a second
 	Duration time.Duration
-	Repeat   int // the deployment: trials of one repeat share its luck
+	Poisson  bool // the calls of each second vary as those of a Poisson process do; what chance does within a second is Function.Buffer
+	Repeat   int  // the deployment: trials of one repeat share its luck
 	Attempt  int
 }
 
@@ -67,11 +68,15 @@ func (d *deployed) Run(t Trial) vitrine.Outcome {
 	end := float64(f.Warmup) + t.Duration.Seconds()
 	for begin := 0.0; begin < end; begin++ {
 		length := min(1, end-begin)
-		ok := d.pass(offered, math.Exp(f.Noise.Second*deviation), length)
+		busy := 1.0 // calls of the second over their mean
+		if t.Poisson {
+			busy = poisson(random, t.Rate*length) / (t.Rate * length)
+		}
+		ok := d.pass(offered*busy, math.Exp(f.Noise.Second*deviation), length)
 		keep := f.Noise.Hold
 		deviation = keep*deviation + math.Sqrt(1-keep*keep)*random.NormFloat64()
 		if begin >= float64(f.Warmup) {
-			o.Seconds = append(o.Seconds, count(random, t.Rate*length, offered*length, ok))
+			o.Seconds = append(o.Seconds, count(random, t.Rate*length*busy, offered*length*busy, ok))
 		}
 	}
 	total(&o)
@@ -94,6 +99,10 @@ func (d *deployed) serves() float64 {
 // that will succeed.
 func (d *deployed) pass(offered, luck, seconds float64) float64 {
 	f := d.f
+	if offered == 0 {
+		d.Rest(time.Duration(seconds * float64(time.Second)))
+		return 1
+	}
 	serves := d.serves() * luck
 	ok := f.chance(offered/serves) * d.queue.pass(offered, serves, f, seconds)
 	d.now += seconds
@@ -159,6 +168,9 @@ func (q *queue) latency(offered, serves float64) vitrine.Latency {
 
 // count draws the calls of a second or a part of it.
 func count(random *rand.Rand, scheduled, offered, ok float64) vitrine.Second {
+	if scheduled == 0 {
+		return vitrine.Second{}
+	}
 	s := vitrine.Second{Scheduled: whole(random, scheduled)}
 	s.Offered = min(s.Scheduled, int64(math.Round(float64(s.Scheduled)*offered/scheduled)))
 	n := float64(s.Offered)
@@ -166,6 +178,15 @@ func count(random *rand.Rand, scheduled, offered, ok float64) vitrine.Second {
 	s.Succeeded = min(max(0, s.Succeeded), s.Offered)
 	s.Failed = s.Offered - s.Succeeded
 	return s
+}
+
+// poisson draws how many calls come where so many are expected.
+func poisson(random *rand.Rand, mean float64) float64 {
+	n := -1.0
+	for at := 0.0; at < mean; n++ {
+		at += random.ExpFloat64()
+	}
+	return max(0, n)
 }
 
 // whole rounds up or down, so that the mean is kept.
