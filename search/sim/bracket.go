@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"vitrine"
+)
+
+// A Bracket is what the trials of a search show without any model.
+type Bracket struct {
+	Pass float64 // highest rate that passed on most deployments; 0: none
+	Fail float64 // lowest rate that failed on most deployments; infinite: none
+}
+
+// NewBracket reads the bracket off the valid trials. A trial passes when its
+// success ratio meets the threshold and it is steady; it fails when the ratio
+// does not meet the threshold. A deployment that passed at a rate counts as
+// passing below it, and one that failed at a rate as failing above it.
+func NewBracket(history []vitrine.Outcome, threshold float64, steady func(vitrine.Outcome) bool) Bracket {
+	return bracket(verdicts(history, threshold, steady))
+}
+
+// A verdict is what the trials of one deployment show.
+type verdict = Bracket
+
+func verdicts(history []vitrine.Outcome, threshold float64, steady func(vitrine.Outcome) bool) []verdict {
+	at := map[int]int{} // repeat -> index
+	var all []verdict
+	for _, o := range history {
+		if !o.Valid || o.Scheduled == 0 {
+			continue
+		}
+		i, seen := at[o.Repeat]
+		if !seen {
+			i = len(all)
+			at[o.Repeat] = i
+			all = append(all, verdict{0, math.Inf(1)})
+		}
+		v := &all[i]
+		switch {
+		case o.SuccessRatio() < threshold:
+			v.Fail = min(v.Fail, o.Rate)
+		case steady(o):
+			v.Pass = max(v.Pass, o.Rate)
+		}
+	}
+	return all
+}
+
+// bracket is where more than half of the deployments pass and fail.
+func bracket(all []verdict) Bracket {
+	if len(all) == 0 {
+		return Bracket{0, math.Inf(1)}
+	}
+	most := len(all) / 2 // so many others agree
+	slices.SortFunc(all, func(a, b verdict) int { return cmp.Compare(b.Pass, a.Pass) })
+	pass := all[most].Pass
+	slices.SortFunc(all, func(a, b verdict) int { return cmp.Compare(a.Fail, b.Fail) })
+	return Bracket{pass, all[most].Fail}
+}
+
+// Contradicts says how the capacity's interval contradicts the trials that it
+// was estimated from: its upper end is below the highest rate that passed on
+// most deployments, or its lower end above the lowest that failed on most. Of
+// two states the lower one is judged, by the deployments that failed below the
+// middle of the two and did not pass above it.
+func Contradicts(c vitrine.Capacity, history []vitrine.Outcome, steady func(vitrine.Outcome) bool) error {
+	all := verdicts(history, c.Threshold, steady)
+	if c.States != nil {
+		middle := math.Sqrt(c.States.Lower * c.States.Upper)
+		all = slices.DeleteFunc(all, func(v verdict) bool { return v.Fail > middle || v.Pass > middle })
+	}
+	b := bracket(all)
+	switch low, high := c.Bounds(); {
+	case high < b.Pass:
+		return fmt.Errorf("the interval [%.4g, %.4g] ends below %.4g, which passed on most deployments", low, high, b.Pass)
+	case low > b.Fail:
+		return fmt.Errorf("the interval [%.4g, %.4g] begins above %.4g, which failed on most deployments", low, high, b.Fail)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package queue
+
+import (
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"vitrine/search/sim"
+)
+
+// A Tally adds results of one search on one family up.
+type Tally []Result
+
+// Held is how many intervals hold the truth.
+func (t Tally) Held() int {
+	n := 0
+	for _, r := range t {
+		if r.Covered {
+			n++
+		}
+	}
+	return n
+}
+
+// Contradictions is how many intervals contradict their trials.
+func (t Tally) Contradictions() int {
+	n := 0
+	for _, r := range t {
+		if r.Contradiction != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Median is of a figure over all results.
+func (t Tally) Median(figure func(sim.Score) float64) float64 {
+	values := make([]float64, len(t))
+	for i, r := range t {
+		values[i] = figure(r.Score)
+	}
+	slices.Sort(values)
+	return stat.Quantile(0.5, stat.Empirical, values, nil)
+}
+
+// Mean is of a figure over all results.
+func (t Tally) Mean(figure func(Result) float64) float64 {
+	sum := 0.0
+	for _, r := range t {
+		sum += figure(r)
+	}
+	return sum / float64(len(t))
+}
+
+// TooFew is the probability of so few intervals that hold the truth, or fewer,
+// if each held it with the confidence: an exact binomial test.
+func TooFew(held, runs int, confidence float64) float64 {
+	if held >= runs {
+		return 1
+	}
+	// P(X <= held) of a binomial variable, by the regularized incomplete beta function.
+	return distuv.Beta{Alpha: float64(runs - held), Beta: float64(held + 1)}.CDF(1 - confidence)
+}

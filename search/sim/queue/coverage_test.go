@@ -1,0 +1,96 @@
+package queue_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"vitrine/search/rate"
+	"vitrine/search/sim"
+	"vitrine/search/sim/queue"
+)
+
+var (
+	runs      = flag.Int("runs", 0, "searches of a family; 0: as many as fit into a test")
+	precision = flag.Float64("precision", 0.1, "that searches are asked for")
+	family    = flag.String("family", "", "the only family; empty: all")
+	verbose   = flag.Bool("each", false, "print every run")
+)
+
+// fewRuns of a family take about half a minute together under the race detector.
+const fewRuns = 10
+
+// tally runs searches on the tuning servers of a family.
+func tally(family string, n int, cfg rate.Config) queue.Tally {
+	results := make(queue.Tally, n)
+	var group sync.WaitGroup
+	for w := range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for k := w; k < n; k += runtime.GOMAXPROCS(0) {
+				results[k] = queue.Tuning.Run(family, k).Search(rate.NewAdaptive(cfg), cfg)
+			}
+		})
+	}
+	group.Wait()
+	return results
+}
+
+// TestAdaptiveHoldsTheTruth: on servers that are no curves, the intervals of
+// each family hold the truth about as often as they say, and none contradicts
+// its trials.
+func TestAdaptiveHoldsTheTruth(t *testing.T) {
+	if os.Getenv("VITRINE_COVERAGE") == "" {
+		t.Skip("set VITRINE_COVERAGE=1 to test the coverage of adaptive")
+	}
+	n := *runs
+	if n == 0 {
+		n = fewRuns
+	}
+	cfg := queue.Config(*precision)
+	held := 0
+	families := queue.Families()
+	if *family != "" {
+		families = []string{*family}
+	}
+	for _, family := range families {
+		results := tally(family, n, cfg)
+		held += results.Held()
+		p := queue.TooFew(results.Held(), n, 0.95)
+		line := fmt.Sprintf("%-9s %d of %d hold the truth (p %.2g), %d contradict; bias %+.4f, median width %.3f, %.1f trials, %.1f deployments, %.0f s of load, %.0f s in all",
+			family, results.Held(), n, p, results.Contradictions(),
+			results.Mean(func(r queue.Result) float64 { return r.Bias }), results.Median(sim.Width), results.Median(sim.Trials),
+			results.Median(sim.Restarts), results.Median(sim.Load), results.Median(sim.Wall))
+		t.Log(line)
+		if *verbose {
+			for k, r := range results {
+				t.Logf("  %s/%d: truth %.1f, found %.1f [%.1f, %.1f], held %v, %d trials, %.0f s: %s %s",
+					family, k%queue.Size, r.Truth, r.Found.Rate, r.Found.Low, r.Found.High, r.Covered, r.Trials, r.Load, r.Why, r.Contradiction)
+			}
+		}
+		if p < 0.001 || results.Contradictions() > 0 {
+			t.Error(line)
+		}
+	}
+	all := n * len(families)
+	if p := queue.TooFew(held, all, 0.95); p < 0.001 {
+		t.Errorf("all families: %d of %d hold the truth (p %.2g)", held, all, p)
+	}
+}
+
+func TestTooFew(t *testing.T) {
+	// P(X <= 37) of 40 at 0.95 is 1 - P(38) - P(39) - P(40).
+	want := 1 - (780*math.Pow(0.95, 38)*0.0025 + 40*math.Pow(0.95, 39)*0.05 + math.Pow(0.95, 40))
+	if p := queue.TooFew(37, 40, 0.95); math.Abs(p-want) > 1e-12 {
+		t.Errorf("37 of 40: got %g, want %g", p, want)
+	}
+	if p := queue.TooFew(40, 40, 0.95); p != 1 {
+		t.Errorf("40 of 40: got %g, want 1", p)
+	}
+	if p := queue.TooFew(0, 2, 0.95); math.Abs(p-0.0025) > 1e-12 {
+		t.Errorf("0 of 2: got %g, want 0.0025", p)
+	}
+}
