@@ -104,7 +104,7 @@ func TestInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Latency.P50 = 100 * math.Ln2 // mean 100 ms: 90 calls
+	a.Latency.P50, a.InFlight = 100*math.Ln2, nil // mean 100 ms: 90 calls
 	r, err := record(trial, a)
 	if err != nil {
 		t.Fatal(err)

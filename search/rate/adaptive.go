@@ -3,229 +3,363 @@ package rate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"vitrine"
 )
 
-// adaptive looks for the capacity at every threshold with as little load as the
-// wanted precision needs.
+// Limits of the adaptive search. docs/search.md gives the reasons.
+const (
+	leastDeployments = 5   // near the capacity, before the search may end
+	mostDeployments  = 24  // near the capacity
+	mostTrials       = 240 // in all
+	mostOnOne        = 9   // trials on one deployment
+	extensions       = 3   // of a trial that is not steady
+	longestWindow    = 16  // times Config.Duration
+)
+
+// adaptive finds the capacity at every threshold from samples, one from each
+// fresh deployment.
 type adaptive struct {
-	cfg   Config
-	wrong error
+	cfg      Config
+	wrong    error
+	readings []reading // of the last history; to read a trial is most of the work
 }
 
-// NewAdaptive offers next the rate that the capacity is thought to have, given
-// all trials so far, in a trial as long as what is still to be learned deserves:
-// short ones first, longer ones near the answer, and one of Config.Duration at
-// it. Success past the capacity tells where the capacity is, so that one
-// overloaded trial is worth many that pass.
+// NewAdaptive returns a search that measures one fresh deployment after the
+// other close to the capacity, until the confidence interval of every capacity
+// is as narrow as Config.Precision.
 //
-// It ends when the interval of every capacity is as narrow as Config.Precision,
-// over at least Config.Repeat fresh deployments, and one trial each at about half
-// and at about 1.3 times the first capacity is there. It does without precision
-// when that is not to be had: the capacity is outside the range, the generator
-// cannot offer more, or as many trials as are sensible were run; it says so.
+// It scouts until a rate that passes and a higher one that fails are close to
+// each other. Then each fresh deployment gets a climb: trials around the
+// estimate that close in on the rate at which this deployment fails. A trial
+// that is not steady (its backlog grows, or its success changes) is extended
+// up to three times. At last one trial at half the capacity and an overload are
+// run; where the function carries less after the overload than before, the
+// lower capacity counts and is measured as well.
 //
-// It tells from the seconds of a trial when overload showed late, for a queue
-// had to fill, and goes by the seconds after. When a rate does worse after an
-// overload than it or a higher one did, it is tried again after a rest, and
-// then on a fresh deployment; what helped is done after every later overload.
+// It gives up, and says why, when deployments differ too much for the
+// precision, when the capacity is outside the range, or when the generator
+// cannot offer more.
 func NewAdaptive(cfg Config) Search {
 	return &adaptive{cfg: cfg, wrong: cfg.Check()}
 }
 
 // Trials implements Planner.
 func (a *adaptive) Trials() int {
-	return 10 + 3*(len(a.cfg.Thresholds)-1) + 2*(a.cfg.Repeat-1)
+	const scouting, perDeployment, contrast = 7, 3, 4
+	return scouting + contrast + perDeployment*max(leastDeployments, a.cfg.Repeat)
 }
-
-// most is how many trials the search takes, whatever happens.
-func (a *adaptive) most() int { return 30 + 6*(len(a.cfg.Thresholds)-1) + 4*(a.cfg.Repeat-1) }
 
 func (a *adaptive) Next(history []vitrine.Outcome) Step {
 	if a.wrong != nil {
 		return Step{Done: true, Why: a.wrong.Error()}
 	}
-	v := newView(a.cfg, history)
-	step, why := v.next()
-	if why == "" {
-		why = a.enough(v)
-	}
-	if why != "" {
-		return Step{Done: true, Repeat: v.deployment(), Why: why + v.summary()}
-	}
-	return v.deployed(step)
+	return a.walk(history).next
 }
 
-// enough says why the search ends although it has not reached its aim.
-func (a *adaptive) enough(v *view) string {
-	const (
-		few      = 14  // trials before it may be given up
-		lately   = 6   // trials that should have narrowed an interval
-		little   = 0.8 // of what it was
-		hopeless = 1.5 // times the wanted precision
-	)
-	n := len(v.history)
-	switch worst, ok := v.worst(v.cfg.precision()); {
-	case n >= a.most():
-		return fmt.Sprintf("%d trials are spent, as many as are sensible", n)
-	case !ok || n < few+2*v.cfg.Repeat || worst.width < hopeless*v.cfg.precision():
+// Estimate implements Estimator. It says what docs/measuring.md defines as
+// capacity. The interval is of the mean over deployments, so it says what
+// another run would find. Until two deployments were measured near the
+// capacity it is that of the package's Estimate.
+func (a *adaptive) Estimate(history []vitrine.Outcome) []vitrine.Capacity {
+	if a.wrong != nil {
+		return make([]vitrine.Capacity, len(a.cfg.Thresholds))
+	}
+	return a.walk(history).capacities(history)
+}
+
+// walk runs the campaign from its beginning over the history.
+func (a *adaptive) walk(history []vitrine.Outcome) *campaign {
+	n := 0
+	for n < len(history) && n < len(a.readings) && a.readings[n].of(history[n]) {
+		n++
+	}
+	a.readings = a.readings[:n]
+	for _, o := range history[n:] {
+		a.readings = append(a.readings, read(o, a.cfg.precision()))
+	}
+	c := &campaign{cfg: a.cfg, history: history, readings: a.readings}
+	c.ceiling = findCeiling(a.cfg, nil)
+	c.run()
+	return c
+}
+
+// A campaign is the search as a program: run goes from trial to trial, takes
+// the outcomes from the history, and stops at the first trial that the history
+// does not hold, which becomes the next step. So the search has no state but
+// the history, and a resumed one goes on where it was.
+type campaign struct {
+	cfg      Config
+	history  []vitrine.Outcome
+	readings []reading // one per outcome
+	at       int       // outcomes consumed
+	next     Step
+
+	ceiling     ceiling
+	deployments []*deployment // all of them, in their order
+	climbs      []*deployment // those that close in on the capacity
+	after       []*deployment // those that do so after an overload
+	guess       float64       // where scouting puts the capacity, as a logarithm
+	drained     time.Duration // rest before the next trial, after one that failed
+}
+
+// run walks through the phases. Every phase returns false when the history
+// ends or the search is over; next is set then.
+func (c *campaign) run() {
+	if !c.scout() {
+		return
+	}
+	why, ok := c.sample(&c.climbs, false)
+	if !ok {
+		return
+	}
+	lingers, ok := c.contrast()
+	if !ok {
+		return
+	}
+	if lingers {
+		if why, ok = c.sample(&c.after, true); !ok {
+			return
+		}
+		why += "; an overload lowers the capacity, and the lower one counts"
+	}
+	c.end(why)
+}
+
+// sample measures fresh deployments until the interval is narrow enough, and
+// says why it ends.
+func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, ok bool) {
+	for {
+		if why = c.enough(*climbs); why != "" {
+			return why, true
+		}
+		d := c.deploy()
+		if overloaded && !c.overload() || !c.climb(d) {
+			return "", false
+		}
+		*climbs = append(*climbs, d)
+	}
+}
+
+// enough says why no more deployments are measured; empty: go on.
+func (c *campaign) enough(climbs []*deployment) string {
+	const early, hopeless = 8, 3 // deployments before giving up; times mostDeployments
+	n := len(climbs)
+	if n < leastDeployments || n < c.cfg.Repeat {
 		return ""
-	default:
-		before := newView(a.cfg, v.history[:n-lately]).aim(worst.i).width
-		if worst.width < little*before {
-			return ""
-		}
-		why := fmt.Sprintf("the last %d trials did not narrow the interval (threshold %g)", lately, worst.threshold)
-		if v.shown(worst) > worst.median+alike {
-			why += "; overload shows too late for the duration, longer trials would help"
-		}
-		return why
 	}
-}
-
-// A view is what the search knows at one time.
-type view struct {
-	*record
-	trials   []evidence // fair ones
-	noise    noise
-	believer believer
-	beliefs  []belief // one per threshold
-}
-
-func newView(cfg Config, history []vitrine.Outcome) *view {
-	v := &view{record: newRecord(cfg, history), noise: waves()}
-	v.trials = v.fair()
-	var shown []series
-	for _, e := range v.trials {
-		if e.steadily(v.best) && (e.success < intact*v.best || 1-cfg.Thresholds[0] < 1-intact) {
-			shown = append(shown, e.steady())
+	width, sd := 0.0, 0.0
+	ended := ""
+	for i := range c.cfg.Thresholds {
+		switch s := c.samples(climbs, i); {
+		case s.above:
+			ended = fmt.Sprintf("the highest rate passes on most of %d deployments", n)
+		case s.below:
+			ended = fmt.Sprintf("the lowest rate fails on most of %d deployments", n)
+		default:
+			e := s.estimate(c.cfg.confidence())
+			if w := (e.high - e.low) / e.rate; w > width {
+				width, sd = w, e.sd/e.rate
+			}
 		}
 	}
-	v.noise.learn(shown)
-	for i := range v.trials {
-		e := &v.trials[i]
-		e.variance = v.noise.variance(e.seconds) + drawing(e.success, e.calls)
-	}
-	v.believer = newBeliever(cfg, v.trials, v.best)
-	for _, t := range cfg.Thresholds {
-		v.beliefs = append(v.beliefs, v.believer.believe(t))
-	}
-	return v
-}
-
-// next is the next trial, but for when to rest and deploy; or why there is none.
-func (v *view) next() (step Step, why string) {
+	precision := c.cfg.precision()
+	needed := float64(n) * width * width / (precision * precision)
 	switch {
-	case len(v.trials) == 0 && v.ceiling.tries > 0 && (v.ceiling.final || v.history[len(v.history)-1].Rate <= v.cfg.Min):
-		return v.unmeasured()
-	case len(v.history) == 0:
-		return v.first(), ""
-	case v.again != nil:
-		return *v.again, ""
+	case ended != "" && width <= precision:
+		return ended
+	case width <= precision:
+		return fmt.Sprintf("as precise as wanted (%g) over %d deployments", precision, n)
+	case n >= max(mostDeployments, c.cfg.Repeat), c.at >= mostTrials,
+		n >= early && needed > hopeless*mostDeployments:
+		return fmt.Sprintf("deployments differ too much (%.1f%%) for a precision of %g: %d of them give %.2g, about %.0f would be needed",
+			100*sd, precision, n, width, math.Ceil(needed))
 	}
-	if step, ok := v.search(); ok {
-		return step, ""
-	}
-	if v.deployment() < v.cfg.Repeat {
-		return v.another(), ""
-	}
-	if step, ok := v.narrow(); ok {
-		return step, ""
-	}
-	if step, ok := v.contrast(); ok {
-		return step, ""
-	}
-	return Step{}, v.reached()
+	return ""
 }
 
-// reached says what the search came to.
-func (v *view) reached() string {
-	if worst, wide := v.worst(v.cfg.precision()); wide && v.cfg.Repeat > 1 && v.differ(worst) {
-		return fmt.Sprintf("%d deployments differ too much for a precision of %g", v.deployment(), v.cfg.precision())
+// end finishes the search.
+func (c *campaign) end(why string) {
+	if len(c.climbs) > 0 && c.late(c.climbs, c.cfg.Thresholds[0]) {
+		why += "; overload shows too late for the duration, longer trials would help"
 	}
-	return fmt.Sprintf("as precise as wanted (%g) after %d trials", v.cfg.precision(), len(v.history))
+	c.next = Step{Done: true, Repeat: c.number(), Why: fmt.Sprintf("%s, %d trials", why, c.at)}
 }
 
-// unmeasured is the lowest rate, when no other could be measured, or the end.
-func (v *view) unmeasured() (Step, string) {
-	last := v.history[len(v.history)-1]
-	if last.Rate > v.cfg.Min {
-		return v.trial(v.cfg.Min, shortest(v.cfg, v.cfg.Min), "the lowest rate, for no higher one could be measured"), ""
+// number is that of the current deployment, from 1; 0: none yet.
+func (c *campaign) number() int {
+	if len(c.deployments) == 0 {
+		return 0
 	}
-	tried := 0
-	for _, o := range v.history {
-		if o.Rate == last.Rate {
-			tried++
+	return c.deployments[len(c.deployments)-1].number
+}
+
+// capacities is the result for each threshold.
+func (c *campaign) capacities(history []vitrine.Outcome) []vitrine.Capacity {
+	climbs := c.climbs
+	if len(c.after) >= 2 {
+		climbs = c.after
+	}
+	if len(climbs) < 2 {
+		return c.preliminary(history)
+	}
+	all := make([]vitrine.Capacity, len(c.cfg.Thresholds))
+	for i, threshold := range c.cfg.Thresholds {
+		all[i] = c.capacity(climbs, i)
+		all[i].Threshold = threshold
+		if len(c.after) >= 2 {
+			all[i].Fresh = c.capacity(c.climbs, i).Rate
+		}
+		if i > 0 { // a lower threshold never has a lower capacity
+			above := all[i-1]
+			all[i].Rate = max(all[i].Rate, above.Rate)
+			all[i].High = max(all[i].High, all[i].Rate)
+			all[i].Low = min(max(all[i].Low, above.Low), all[i].Rate)
 		}
 	}
-	if tried < v.cfg.attempts() {
-		return v.trial(v.cfg.Min, shortest(v.cfg, v.cfg.Min), fmt.Sprintf("attempt %d of %d, for the last was invalid: %s",
-			tried+1, v.cfg.attempts(), reason(last))), ""
-	}
-	return Step{}, "no trial was valid: " + reason(last)
+	return all
 }
 
-// first is the first trial: not at the top, for what an overload leaves behind
-// is not known yet.
-func (v *view) first() Step {
-	const overload, careful = 0.6, 0.5
-	p := overload
-	if v.cfg.Stateful {
-		p = careful
+// preliminary is the estimate before two deployments were measured.
+func (c *campaign) preliminary(history []vitrine.Outcome) []vitrine.Capacity {
+	all := Estimate(history, c.cfg)
+	for i := range all {
+		all[i].High = min(all[i].High, c.cfg.Max)
+		all[i].Rate = min(all[i].Rate, all[i].High)
+		all[i].Low = min(all[i].Low, all[i].Rate)
 	}
-	x := v.beliefs[0].quantile(p)
-	why := "inside the range, for nothing is known"
-	if v.cfg.Prior.Low > 0 {
-		why = "where the neighbours' capacities are"
-	}
-	rate := min(max(math.Exp(x), v.cfg.Min), v.cfg.Max)
-	return v.trial(rate, shortest(v.cfg, rate), why)
+	return all
 }
 
-// trial is a step in the current deployment.
-func (v *view) trial(rate float64, window time.Duration, why string) Step {
-	return Step{Rate: v.round(rate), Duration: window, Repeat: max(1, v.deployment()), Why: why}
-}
-
-// round takes a rate to three or four digits, within the range.
-func (v *view) round(rate float64) float64 {
-	digits := math.Pow(10, math.Floor(math.Log10(rate))-3)
-	return min(max(tidy(math.Round(rate/digits)*digits), v.cfg.Min), v.cfg.Max)
-}
-
-// deployed completes a step with the rest or the deployment before it.
-func (v *view) deployed(s Step) Step {
-	if len(v.history) == 0 {
-		s.Repeat, s.Restart = 1, true
-		return s
+// capacity is what the deployments show for threshold i.
+func (c *campaign) capacity(climbs []*deployment, i int) vitrine.Capacity {
+	s := c.samples(climbs, i)
+	switch {
+	case s.below:
+		return vitrine.Capacity{Rate: c.cfg.Min, High: c.cfg.Min, Censored: vitrine.CensoredBelow, Deployments: len(climbs)}
+	case s.above:
+		top := c.ceiling.rate
+		for _, d := range climbs {
+			top = min(top, max(d.highestPass(c.cfg.Thresholds[i]), c.cfg.Min))
+		}
+		found := vitrine.Capacity{Rate: top, Low: top, High: top, Censored: vitrine.CensoredAbove, Deployments: len(climbs)}
+		if c.ceiling.tries > 0 {
+			found.Censored = vitrine.CensoredGenerator
+		}
+		return found
 	}
-	if s.Restart || s.Settle > 0 {
-		return s
+	e := s.estimate(c.cfg.confidence())
+	if c.late(climbs, c.cfg.Thresholds[i]) {
+		e.high = max(e.high, c.overloaded(c.cfg.Thresholds[i]))
 	}
-	settle, restart := v.rest()
-	if restart {
-		s.Repeat, s.Restart = v.deployment()+1, true
-		s.Why += "; afresh after the overload"
-		return s
-	}
-	s.Settle = settle
-	return s
+	passed, failed := c.most(c.cfg.Thresholds[i], len(c.after) >= 2)
+	e.low, e.high = min(e.low, failed), max(e.high, passed)
+	found := vitrine.Capacity{Censored: vitrine.CensoredNone, Deployments: len(climbs), SD: e.sd, States: e.states}
+	found.High = min(e.high, c.cfg.Max)
+	found.Rate = min(max(e.rate, c.cfg.Min), found.High)
+	found.Low = min(max(e.low, 0), found.Rate)
+	found.Single = min(max(e.single, 0), found.Rate)
+	return found
 }
 
-// shortest is the shortest trial that is worth it at a rate.
-func shortest(cfg Config, rate float64) time.Duration {
-	const (
-		part  = 60 // of the longest
-		calls = 30
-		share = 3
-	)
-	s := max(1, cfg.Duration.Seconds()/part, calls/rate, min(fewest, cfg.Duration.Seconds()/share))
-	return window(cfg, s)
+// late says that most deployments showed no overload in their longest trials,
+// only a backlog that may grow.
+func (c *campaign) late(climbs []*deployment, threshold float64) bool {
+	unresolved := 0
+	for _, d := range climbs {
+		if b := d.bracket(threshold); b.failed && b.fail.unresolved {
+			unresolved++
+		}
+	}
+	return 2*unresolved > len(climbs)
 }
 
-// window is so many seconds, whole ones, and no more than the longest.
-func window(cfg Config, s float64) time.Duration {
-	return min(seconds(math.Ceil(s-1e-9)), cfg.Duration)
+// overloaded is the lowest rate that missed the threshold in any trial.
+func (c *campaign) overloaded(threshold float64) float64 {
+	rate := c.cfg.Max
+	for _, r := range c.readings[:c.at] {
+		if r.valid && r.success < threshold {
+			rate = min(rate, r.rate)
+		}
+	}
+	return rate
 }
+
+// most is the highest rate that passed on most deployments, and the lowest that
+// failed on most. A deployment that passes a rate counts as passing all lower
+// ones. The interval of a capacity holds both, whatever the model says.
+func (c *campaign) most(threshold float64, afterOverload bool) (passed, failed float64) {
+	failed = math.Inf(1)
+	deployments := c.deployments
+	if afterOverload {
+		deployments = c.after
+	}
+	var passes, fails []float64 // highest pass and lowest fail of each deployment that was tried near
+	for _, d := range deployments {
+		if high := d.highestPass(threshold); high > 0 {
+			passes = append(passes, high)
+		}
+		if low := d.lowestFail(threshold); !math.IsInf(low, 1) {
+			fails = append(fails, low)
+		}
+	}
+	for _, r := range passes {
+		if majority(deployments, r, threshold, true) {
+			passed = max(passed, r)
+		}
+	}
+	for _, r := range fails {
+		if majority(deployments, r, threshold, false) {
+			failed = min(failed, r)
+		}
+	}
+	return passed, failed
+}
+
+// majority says whether most of the deployments that say anything about the
+// rate pass it, or fail it. It takes three to be most.
+func majority(deployments []*deployment, rate, threshold float64, passing bool) bool {
+	const fewest = 3
+	yes, no := 0, 0
+	for _, d := range deployments {
+		passes, fails := d.highestPass(threshold) >= rate, d.lowestFail(threshold) <= rate
+		switch {
+		case passes == fails: // says nothing, or both
+		case passes == passing:
+			yes++
+		default:
+			no++
+		}
+	}
+	return yes >= fewest && yes > no
+}
+
+// A deployment is what one fresh deployment showed.
+type deployment struct {
+	number int
+	trials []reading // the last of each that was extended
+}
+
+func (d *deployment) highestPass(threshold float64) (rate float64) {
+	for _, r := range d.trials {
+		if r.passes(threshold) {
+			rate = max(rate, r.rate)
+		}
+	}
+	return rate
+}
+
+func (d *deployment) lowestFail(threshold float64) float64 {
+	rate := math.Inf(1)
+	for _, r := range d.trials {
+		if r.fails(threshold) {
+			rate = min(rate, r.rate)
+		}
+	}
+	return rate
+}
+
+// lowest is the smallest of the thresholds.
+func (c *campaign) lowest() float64 { return slices.Min(c.cfg.Thresholds) }

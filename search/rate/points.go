@@ -110,7 +110,7 @@ func meanByComponent(trials []vitrine.Outcome, resource string) map[string]float
 			if u.Component == vitrine.Generator {
 				continue
 			}
-			if value, read := reading(u, resource); read {
+			if value, read := shareOf(u, resource); read {
 				total[u.Component] += value
 				n[u.Component]++
 			}
@@ -122,9 +122,9 @@ func meanByComponent(trials []vitrine.Outcome, resource string) map[string]float
 	return total
 }
 
-// reading is the share of its limit that an instance used, or for the network
+// shareOf is the share of its limit that an instance used, or for the network
 // its bytes a second; false: not read, or without a limit.
-func reading(u vitrine.Use, resource string) (float64, bool) {
+func shareOf(u vitrine.Use, resource string) (float64, bool) {
 	switch {
 	case resource == vitrine.CPU && u.CPU != nil && u.VCPUs > 0:
 		return *u.CPU / u.VCPUs, true

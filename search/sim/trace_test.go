@@ -130,8 +130,8 @@ func TestTraceRefusesWhatItCannotReplay(t *testing.T) {
 
 // TestSearchesOnTheRecordedIMS: on 734 trials of the reference IMS at 51 sizes
 // (catalog/ims-reference/trace), adaptive finds within a quarter what the
-// recorded ramp found, for most of them, in less than half of its load. The
-// deployments of a small size differ by more than that.
+// recorded ramp found, for most of them. The deployments of a small size differ
+// by more than that.
 func TestSearchesOnTheRecordedIMS(t *testing.T) {
 	file, err := os.Open("../../catalog/ims-reference/trace/outcomes.jsonl")
 	if err != nil {
@@ -139,7 +139,6 @@ func TestSearchesOnTheRecordedIMS(t *testing.T) {
 	}
 	defer file.Close()
 	var all []vitrine.Outcome
-	ramped := map[string]time.Duration{}
 	for lines := json.NewDecoder(file); ; {
 		var o vitrine.Outcome
 		if err := lines.Decode(&o); errors.Is(err, io.EOF) {
@@ -148,24 +147,23 @@ func TestSearchesOnTheRecordedIMS(t *testing.T) {
 			t.Fatal(err)
 		}
 		all = append(all, o)
-		ramped[o.Subject] += o.Duration
 	}
 	tr, err := sim.NewTrace(all, 1)
 	if err != nil || len(tr.Sizings()) != 51 {
 		t.Fatalf("%d sizings: %v", len(tr.Sizings()), err)
 	}
 	near := 0
-	var load, ramp time.Duration
+	var load time.Duration
 	for _, sizing := range tr.Sizings() {
 		cfg := rate.Config{Min: 45, Max: 900, Duration: 2 * time.Second, Repeat: 3, Precision: 0.2, Thresholds: []float64{0.9}}
 		m := sim.Drive(tr, sizing, rate.NewAdaptive(cfg), cfg, sim.Costs{}, 1000)
 		if math.Abs(math.Log(m.Capacities[0].Rate/tr.Capacity(sizing, 0.9))) < 0.25 {
 			near++
 		}
-		load, ramp = load+m.Load, ramp+ramped[sizing.String()]
+		load += m.Load
 	}
-	t.Logf("%d of 51 near, %v of load, the ramp %v", near, load, ramp)
-	if near < 36 || load > ramp/2 {
-		t.Errorf("%d of 51 capacities are near, in %v of load; the ramp had %v", near, load, ramp)
+	t.Logf("%d of 51 near, %v of load", near, load)
+	if near < 42 {
+		t.Errorf("%d of 51 capacities are near", near)
 	}
 }

@@ -72,11 +72,14 @@ func (d *deployed) Run(t Trial) vitrine.Outcome {
 		if t.Poisson {
 			busy = poisson(random, t.Rate*length) / (t.Rate * length)
 		}
+		before := d.queue.waiting
 		ok := d.pass(offered*busy, math.Exp(f.Noise.Second*deviation), length)
 		keep := f.Noise.Hold
 		deviation = keep*deviation + math.Sqrt(1-keep*keep)*random.NormFloat64()
 		if begin >= float64(f.Warmup) {
 			o.Seconds = append(o.Seconds, count(random, t.Rate*length*busy, offered*length*busy, ok))
+			served := offered * idleLatency(offered, d.serves()) / 1000 // by Little's law
+			o.InFlight = append(o.InFlight, waitingOver(before, d.queue.waiting, served, length)...)
 		}
 	}
 	total(&o)
@@ -87,6 +90,17 @@ func (d *deployed) Run(t Trial) vitrine.Outcome {
 	o.Latency = d.queue.latency(offered, d.serves())
 	o.Use = f.use(t.Sizing, min(offered, d.serves()), random)
 	return o
+}
+
+// waitingOver is the calls in flight over a second or a part of it, in which the
+// queue changes evenly and so many calls are being served.
+func waitingOver(before, after, served, seconds float64) []int64 {
+	n := int(math.Round(seconds / vitrine.InFlightEvery.Seconds()))
+	counts := make([]int64, n)
+	for i := range counts {
+		counts[i] = int64(math.Round(served + before + (after-before)*float64(i)/float64(n)))
+	}
+	return counts
 }
 
 // serves is the rate that the deployment could carry now, but for noise.
@@ -160,10 +174,14 @@ func (q *queue) pass(offered, serves float64, f *Function, seconds float64) floa
 
 // latency grows as a single server's does, and with what waits, in milliseconds.
 func (q *queue) latency(offered, serves float64) vitrine.Latency {
-	const idle = 2.0
-	load := min(offered/serves, 0.99)
-	mean := idle/(1-load) + 1000*q.waiting/serves
+	mean := idleLatency(offered, serves) + 1000*q.waiting/serves
 	return vitrine.Latency{P50: mean * math.Ln2, P95: mean * -math.Log(0.05), P99: mean * -math.Log(0.01)}
+}
+
+// idleLatency is the mean latency when no call waits, in milliseconds.
+func idleLatency(offered, serves float64) float64 {
+	const idle = 2.0
+	return idle / (1 - min(offered/serves, 0.99))
 }
 
 // count draws the calls of a second or a part of it.

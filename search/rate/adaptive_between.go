@@ -1,0 +1,155 @@
+package rate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"vitrine"
+)
+
+// samples are the logarithms of the rates at which deployments cross one
+// threshold.
+type samples struct {
+	values    []float64
+	threshold float64
+	above     bool // most deployments pass at the highest rate
+	below     bool // most deployments fail at the lowest rate
+
+	// How success falls at the crossing, for most deployments.
+	steep      bool
+	top, floor float64 // success before and after a steep fall
+	width      float64 // mean distance between the rates that passed and failed, where success falls steeply
+	precision  float64
+}
+
+func (s samples) deviation() float64 {
+	if len(s.values) < 2 {
+		return 0
+	}
+	return stat.StdDev(s.values, nil)
+}
+
+// samples takes one from each climb. Where success falls gently, the sample is
+// where a line through the trials crosses the threshold, with the slope that
+// all deployments show; where it falls steeply, the middle of the bracket.
+func (c *campaign) samples(climbs []*deployment, i int) samples {
+	threshold := c.cfg.Thresholds[i]
+	s := samples{threshold: threshold, precision: c.cfg.precision()}
+	slope := slopeOf(climbs, threshold)
+	fine := s.precision / 4
+	above, below, steep := 0, 0, 0
+	for _, d := range climbs {
+		b := d.bracket(threshold)
+		switch {
+		case b.passed && b.failed && b.drop() <= gentle:
+			s.values = append(s.values, b.crossing(threshold, slope))
+		case b.passed && b.failed:
+			steep++
+			s.values = append(s.values, (b.low+b.high)/2)
+			s.top, s.floor, s.width = s.top+b.pass.success, s.floor+b.fail.success, s.width+b.high-b.low
+		case b.passed:
+			above++
+			s.values = append(s.values, b.low+fine)
+		case b.failed:
+			below++
+			s.values = append(s.values, b.high-fine)
+		}
+	}
+	n := len(s.values)
+	s.above, s.below, s.steep = 2*above > n, 2*below > n, 2*steep > n
+	if steep > 0 {
+		s.top, s.floor, s.width = s.top/float64(steep), s.floor/float64(steep), s.width/float64(steep)
+	}
+	return s
+}
+
+// slopeOf is how much success falls over the logarithm of the rate, over the
+// brackets of all climbs in which it falls gently.
+func slopeOf(climbs []*deployment, threshold float64) float64 {
+	const least = 0.3 // such as that of a function that loses as the square root of the load
+	across, squares := 0.0, 0.0
+	for _, d := range climbs {
+		if b := d.bracket(threshold); b.passed && b.failed && b.drop() <= gentle {
+			across += b.drop() * (b.high - b.low)
+			squares += (b.high - b.low) * (b.high - b.low)
+		}
+	}
+	if squares == 0 {
+		return 1
+	}
+	return max(across/squares, least)
+}
+
+// crossing is where lines of the slope through both trials of the bracket meet
+// the threshold, in the mean.
+func (b bracket) crossing(threshold, slope float64) float64 {
+	x := (b.low + (b.pass.success-threshold)/slope + b.high + (b.fail.success-threshold)/slope) / 2
+	half := (b.high - b.low) / 2
+	return min(max(x, b.low-half), b.high+half)
+}
+
+// An estimate is of the capacity over deployments, in the unit of rates.
+type estimate struct {
+	rate, low, high float64
+	sd, single      float64
+	states          *vitrine.TwoStates
+}
+
+// sequential widens intervals, because the search looks at their width after
+// each deployment and ends when it happens to be small. See docs/search.md.
+const sequential = 1.25
+
+// estimate is the rate at which the mean success over deployments meets the
+// threshold. Where success falls gently that is at the mean of the samples.
+// Where it falls from top to floor, enough deployments must still pass: k
+// standard deviations below the mean. The interval is of mean - k SD by MOVER
+// (Zou and Donner, Construction of confidence limits about effect measures,
+// Statistics in Medicine 2008) from Student's t and chi-squared.
+func (s samples) estimate(confidence float64) estimate {
+	values := s.values
+	lower, upper := twoStates(values, s.precision)
+	var states *vitrine.TwoStates
+	if lower != nil {
+		values = lower
+		states = describe(lower, upper)
+	}
+	n := float64(len(values))
+	mean, sd := values[0], 0.0
+	if n > 1 {
+		mean, sd = stat.MeanStdDev(values, nil)
+	}
+	grid := s.width / math.Sqrt(12) // deviation that the width of brackets alone makes
+	spread := math.Sqrt(max(0, sd*sd-grid*grid))
+	k := s.deviations()
+	tail := (1 - confidence) / 2
+	t := distuv.StudentsT{Sigma: 1, Nu: max(n-1, 1)}
+	half := t.Quantile(1-tail) * max(sd, grid) / math.Sqrt(n)
+	below, above := half, half
+	if k > 0 {
+		squared := distuv.ChiSquared{K: max(n-1, 1)}
+		most := spread * math.Sqrt((n-1)/squared.Quantile(tail))
+		least := spread * math.Sqrt((n-1)/squared.Quantile(1-tail))
+		below = math.Hypot(half, k*(most-spread))
+		above = math.Hypot(half, k*(spread-least))
+	}
+	x := mean - k*spread
+	e := estimate{rate: math.Exp(x), low: math.Exp(x - sequential*below), high: math.Exp(x + sequential*above), states: states}
+	e.sd = e.rate * spread
+	e.single = math.Exp(mean - t.Quantile(single)*sd*math.Sqrt(1+1/n))
+	return e
+}
+
+// single is the probability with which one new deployment carries the lower
+// prediction bound.
+const single = 0.9
+
+// deviations is k: how many standard deviations below the mean deployment
+// enough of them pass for the mean success to meet the threshold.
+func (s samples) deviations() float64 {
+	if !s.steep || s.top <= s.threshold || s.floor >= s.threshold {
+		return 0
+	}
+	return max(0, distuv.UnitNormal.Quantile((s.threshold-s.floor)/(s.top-s.floor)))
+}
