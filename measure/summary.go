@@ -47,6 +47,8 @@ type Row struct {
 	Duplicates int `json:"duplicates"`
 	Extent     int `json:"reorder_extent"` // the most of any repeat
 
+	ReorderedPercent delay.Interval `json:"reordered_percent"` // of what a repeat received
+
 	Delay       *Spread        `json:"delay,omitempty"` // nil: the ends' clocks are not of one kernel
 	Jitter      Spread         `json:"jitter"`
 	PDV         Spread         `json:"pdv"`
@@ -68,6 +70,8 @@ type Spread struct {
 	N         int            `json:"n"` // values of all repeats
 	Min       float64        `json:"min_us"`
 	Max       float64        `json:"max_us"`
+	MinEach   delay.Interval `json:"min_of_each_us"`
+	MaxEach   delay.Interval `json:"max_of_each_us"`
 	Mean      delay.Interval `json:"mean_us"`
 	Deviation delay.Interval `json:"deviation_us"`
 	P50       delay.Interval `json:"p50_us"`
@@ -190,6 +194,9 @@ func (g *group) row() Row {
 		r.Stamps = d.Stamps
 		r.Mark = cmp.Or(Mark(d.Accelerator), r.Mark)
 	}
+	r.ReorderedPercent = g.interval(func(d Detail) float64 {
+		return 100 * float64(d.Network.Reordered) / max(1, float64(d.Network.Sent-d.Network.Lost))
+	})
 	r.Schedule = g.interval(func(d Detail) float64 { return float64(d.Sent.Schedule.P99) / 1e3 })
 	r.Jitter = g.spread(func(d Detail) delay.Distribution { return d.Network.Jitter })
 	r.PDV = g.spread(func(d Detail) delay.Distribution { return d.Network.PDV })
@@ -251,6 +258,8 @@ func (g *group) spread(of func(Detail) delay.Distribution) Spread {
 		return g.interval(func(d Detail) float64 { return value(of(d)) })
 	}
 	s := Spread{
+		MinEach:   interval(func(d delay.Distribution) float64 { return d.Min }),
+		MaxEach:   interval(func(d delay.Distribution) float64 { return d.Max }),
 		Mean:      interval(func(d delay.Distribution) float64 { return d.Mean }),
 		Deviation: interval(func(d delay.Distribution) float64 { return d.Deviation }),
 		P50:       interval(func(d delay.Distribution) float64 { return d.P50 }),

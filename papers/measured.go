@@ -1,7 +1,7 @@
 package papers
 
 import (
-	"path"
+	"time"
 
 	"vitrine/measure"
 	"vitrine/measure/chain"
@@ -9,14 +9,17 @@ import (
 	"vitrine/measure/packet"
 )
 
-// Network is an exhibit's streams between two instances.
+// Network is an exhibit's streams between two instances. Its rates are fixed, so
+// that they are part of the plan: below what each comparable path carries.
 type Network struct {
 	Measure    []string              `yaml:"measure"` // of measure.Metrics
 	Substrates []string              `yaml:"substrates"`
 	Fabrics    []string              `yaml:"fabrics"`
-	Also       []measure.Combination `yaml:"also"`   // beside every substrate on every fabric
-	Frames     []int                 `yaml:"frames"` // bytes without the frame check sequence; none: 64
-	Inside     bool                  `yaml:"inside"` // the sender runs in the substrate too
+	Also       []measure.Combination `yaml:"also"`    // beside every substrate on every fabric
+	Frames     []int                 `yaml:"frames"`  // bytes without the frame check sequence; none: 64
+	Inside     bool                  `yaml:"inside"`  // the sender runs in the substrate too
+	Rate       float64               `yaml:"rate"`    // packets a second
+	Packets    int                   `yaml:"packets"` // of each stream
 }
 
 // Chain is an exhibit's streams through chains of forwarders.
@@ -24,54 +27,45 @@ type Chain struct {
 	Substrates []string `yaml:"substrates"`
 	Fabrics    []string `yaml:"fabrics"`
 	Forwarders []string `yaml:"forwarders"`
+	Most       int      `yaml:"most"`    // hops
+	Rate       float64  `yaml:"rate"`    // packets a second
+	Packets    int      `yaml:"packets"` // of each stream
 }
 
 // A Scale is how much is measured.
 type Scale string
 
-// Scales. The time is of sending, without deploying, of the exhibit that takes
-// longest.
+// Scales.
 const (
-	Quick Scale = "quick" // two repeats of short streams, to see that all runs: intervals are wide
-	Usual Scale = "usual" // three repeats: minutes
-	Full  Scale = "full"  // ten repeats, streams as long as the paper's: up to hours
+	Quick Scale = "quick" // to see that all runs: short, and nothing of it is judged
+	Full  Scale = "full"  // the plan
 )
 
-// Measured says whether the exhibit is of packets, not of capacities.
-func (e Exhibit) Measured() bool { return e.Network != nil || e.Chain != nil }
+const (
+	fullRepeats  = 10 // fresh deployments of each path
+	quickRepeats = 2
+	quickPackets = 500
+	quickMost    = 3 // hops
+	// small is the size of the paper's small frames; bytes without the frame check
+	// sequence, as all sizes.
+	small = 64
+)
 
-// Base is the exhibit whose measurement this one shows.
-func (e Exhibit) Base() string {
-	if e.As == "" {
-		return e.Name
-	}
-	return path.Join(path.Dir(e.Name), e.As)
-}
-
-// small is the size of the paper's small frames; bytes without the frame check
-// sequence, as all sizes.
-const small = 64
-
-// NetworkSettings are the exhibit's at a scale. Rates are the paper's, to be
-// scaled to the host.
+// NetworkSettings are the exhibit's at a scale.
 func (e Exhibit) NetworkSettings(scale Scale) measure.Settings {
 	n := e.Network
 	s := measure.Settings{
 		Kind: measure.Kind, Metrics: n.Measure, Substrates: n.Substrates, Fabrics: n.Fabrics, Also: n.Also, Inside: n.Inside,
-		Sizes: n.Frames, SmallSize: small,
-		Rates: measure.Rates{
-			Latency: measure.DefaultLatencyRate, Jitter: measure.PacketRate(measure.DefaultBandwidth, small), Efficiency: measure.DefaultEfficiencyRate,
-		},
+		Sizes: n.Frames, SmallSize: small, Packets: n.Packets, Repeat: fullRepeats,
+		Rates: measure.Rates{Latency: n.Rate, Jitter: n.Rate, Efficiency: n.Rate},
+		Given: measure.Given{Latency: true, Jitter: true, Efficiency: true},
 	}
 	if len(s.Sizes) == 0 {
 		s.Sizes = []int{small}
 	}
-	long, short := map[Scale]int{Quick: 5_000, Usual: measure.DefaultPackets, Full: measure.DefaultPackets}, map[Scale]int{Quick: 500, Usual: 2_000, Full: measure.DefaultPackets}
-	s.Packets = long[scale]
-	if len(n.Measure) == 1 && n.Measure[0] == measure.Latency {
-		s.Packets = short[scale]
+	if scale == Quick {
+		s.Packets, s.Repeat = min(s.Packets, quickPackets), quickRepeats
 	}
-	s.Repeat = map[Scale]int{Quick: 2, Usual: measure.DefaultRepeat, Full: 10}[scale]
 	s.Cut = delay.Cut{Head: s.Packets / 100, Tail: s.Packets / 100}
 	return s
 }
@@ -79,14 +73,40 @@ func (e Exhibit) NetworkSettings(scale Scale) measure.Settings {
 // ChainSettings are the exhibit's at a scale.
 func (e Exhibit) ChainSettings(scale Scale) chain.Settings {
 	c := e.Chain
+	most := c.Most
 	s := chain.Settings{
-		Kind: chain.Kind, Substrates: c.Substrates, Fabrics: c.Fabrics, Forwarders: c.Forwarders, Size: packet.MinSize, Rate: chain.DefaultRate,
-		Packets: map[Scale]int{Quick: 200, Usual: chain.DefaultPackets, Full: 10 * chain.DefaultPackets}[scale],
-		Repeat:  map[Scale]int{Quick: 2, Usual: 3, Full: 10}[scale],
+		Kind: chain.Kind, Substrates: c.Substrates, Fabrics: c.Fabrics, Forwarders: c.Forwarders, Size: packet.MinSize, Rate: c.Rate,
+		Packets: c.Packets, Repeat: fullRepeats,
 	}
-	for n := range map[Scale]int{Quick: 4, Usual: 5, Full: 9}[scale] {
+	if scale == Quick {
+		s.Packets, s.Repeat, most = min(s.Packets, quickPackets), quickRepeats, min(most, quickMost)
+	}
+	for n := range most + 1 {
 		s.Lengths = append(s.Lengths, n)
 	}
 	s.Cut = delay.Cut{Head: s.Packets / 100, Tail: s.Packets / 100}
 	return s
+}
+
+// What deploying and ending two instances, or one hop of a chain, takes about,
+// by substrate, on two CPUs. A fabric that a program switches takes longer.
+const (
+	deployProcess = 1500 * time.Millisecond
+	deployDocker  = 4 * time.Second
+	deployMachine = 15 * time.Second // emulated
+	perStream     = 700 * time.Millisecond
+)
+
+// Deploying estimates the wall time of a run of packets beside its sending.
+func Deploying(substrates []string, streams, instances int) time.Duration {
+	each := deployProcess
+	for _, s := range substrates {
+		switch s {
+		case "docker":
+			each = max(each, deployDocker)
+		case "qemu":
+			each = max(each, deployMachine)
+		}
+	}
+	return time.Duration(streams)*perStream + time.Duration(instances)*each
 }

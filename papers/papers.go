@@ -1,7 +1,6 @@
 // Package papers holds the tables and figures of the papers that this product
-// implements, each as the specs that measure it again and the orderings that
-// the paper states. What is compared is order, not figures: the paper's blades
-// are not this host.
+// implements: the plan that measures each again, what the paper states, and how
+// that is judged. docs/reproducing.md has the rules.
 package papers
 
 import (
@@ -14,15 +13,19 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"vitrine"
-	"vitrine/result"
 )
 
-//go:embed */*.yaml
+//go:embed nfv-vital container-networking
 var files embed.FS
+
+// Files are the committed exhibits, histories and records, by the layout of
+// this folder.
+func Files() fs.FS { return files }
 
 // The specs that a paper's exhibits share.
 const (
@@ -32,53 +35,34 @@ const (
 
 // An Exhibit is one table or figure of a paper.
 type Exhibit struct {
-	Name       string         `yaml:"-"`          // "nfv-vital/table-2"
-	Title      string         `yaml:"title"`      // what it shows
+	Name  string `yaml:"-"`     // "nfv-vital/table-2"
+	Title string `yaml:"title"` // what it shows
+
+	// Of capacities:
 	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field; null takes a field away
 	Workload   map[string]any `yaml:"workload"`   // likewise
-	Stated     []Ordering     `yaml:"stated"`     // what the paper says of it
+	Expect     *Expect        `yaml:"expect"`
 
-	// Of exhibits of packets, in place of all that:
-	Network   *Network   `yaml:"network"`
-	Chain     *Chain     `yaml:"chain"`
-	As        string     `yaml:"as"` // the exhibit of the same paper whose measurement it shows, in place of either
-	Table     Table      `yaml:"table"`
-	Orderings []Relation `yaml:"orderings"`
+	// Of packets, instead:
+	Network *Network `yaml:"network"`
+	Chain   *Chain   `yaml:"chain"`
 
-	frames []int // that were measured
+	As     string  `yaml:"as"` // exhibit of the same paper whose run this one shows, instead of all above
+	Table  Table   `yaml:"table"`
+	Claims []Claim `yaml:"claims"` // what the paper states
 }
 
-// An Ordering is one statement of the paper: the capacity of one size against
-// another's.
-type Ordering struct {
-	Claim     string  `yaml:"claim" json:"claim"`                   // in words, with the section
-	Less      Point   `yaml:"less" json:"less"`                     // the size that carries less
-	More      Point   `yaml:"more" json:"more"`                     // the size that carries more
-	Factor    float64 `yaml:"factor" json:"factor_in_paper"`        // more / less as the paper measured it; 0: not said
-	Threshold float64 `yaml:"threshold" json:"threshold,omitempty"` // of the success ratio; 0: the first
+// Expect is what a run of capacities takes, for the estimate of its wall time.
+type Expect struct {
+	Sizings  int           `yaml:"sizings"`  // over all choices of the options
+	Trials   int           `yaml:"trials"`   // of each sizing
+	Overhead time.Duration `yaml:"overhead"` // of a trial beside warm-up, window and settling: mostly deploying
 }
 
-// A Point names one measured size.
-type Point struct {
-	Sizing  string `yaml:"sizing" json:"sizing"`
-	Options string `yaml:"options" json:"options,omitempty"`
+// Wall estimates the wall time of the run; trial is warm-up, window and settling.
+func (e Expect) Wall(trial time.Duration) time.Duration {
+	return time.Duration(e.Sizings*e.Trials) * (trial + e.Overhead)
 }
-
-// A Verdict is what this host says about a statement.
-type Verdict struct {
-	Ordering
-	Result string   `json:"result"` // Holds, Tied, Contrary, Unmeasured
-	Ratio  *float64 `json:"factor"` // more / less as measured; nil when not
-	Detail string   `json:"detail"` // both capacities with their intervals
-}
-
-// Results of a Verdict.
-const (
-	Holds      = "holds"        // the intervals are disjoint, as stated
-	Tied       = "tied"         // the intervals overlap: neither way
-	Contrary   = "contrary"     // the intervals are disjoint, the other way
-	Unmeasured = "not measured" //
-)
 
 // List gives all exhibits by name.
 func List() ([]Exhibit, error) {
@@ -114,120 +98,95 @@ func Find(name string) (Exhibit, error) {
 	if err := decode(text, &e); err != nil {
 		return e, fmt.Errorf("%s: %w", name, err)
 	}
-	return e, e.follow()
+	if e.As == "" {
+		return e, nil
+	}
+	base, err := Find(e.Base())
+	if err != nil {
+		return e, fmt.Errorf("%s: %w", name, err)
+	}
+	e.Network, e.Chain, e.Deployment, e.Workload, e.Expect = base.Network, base.Chain, base.Deployment, base.Workload, base.Expect
+	return e, nil
 }
 
-// follow takes the measurement from the exhibit that it is as.
-func (e *Exhibit) follow() error {
-	if e.As != "" {
-		base, err := Find(e.Base())
-		if err != nil {
-			return fmt.Errorf("%s: %w", e.Name, err)
+// Measured says whether the exhibit is of packets, not of capacities.
+func (e Exhibit) Measured() bool { return e.Network != nil || e.Chain != nil }
+
+// Base is the exhibit whose run this one shows: its own name, or that of As.
+func (e Exhibit) Base() string {
+	if e.As == "" {
+		return e.Name
+	}
+	return path.Join(path.Dir(e.Name), e.As)
+}
+
+// Paper is the name of the exhibit's paper: the folder.
+func (e Exhibit) Paper() string { return path.Dir(e.Name) }
+
+// sharing lists the exhibits that show the run of base.
+func sharing(base string) ([]Exhibit, error) {
+	all, err := List()
+	if err != nil {
+		return nil, err
+	}
+	var list []Exhibit
+	for _, e := range all {
+		if e.Base() == base {
+			list = append(list, e)
 		}
-		e.Network, e.Chain = base.Network, base.Chain
 	}
-	if e.Network != nil {
-		e.frames = e.Network.Frames
-	}
-	return nil
+	return list, nil
 }
 
 // Unpack writes the exhibit's specs into a folder and gives their paths.
-func (e Exhibit) Unpack(dir string) (deployment, workload string, err error) {
+func (e Exhibit) Unpack(dir string, scale Scale) (deployment, workload string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", err
 	}
-	deployment, workload = filepath.Join(dir, deploymentFile), filepath.Join(dir, workloadFile)
-	if err := e.overlay(deploymentFile, e.Deployment, deployment); err != nil {
+	d, w, err := e.specs(scale)
+	if err != nil {
 		return "", "", err
 	}
-	return deployment, workload, e.overlay(workloadFile, e.Workload, workload)
+	deployment, workload = filepath.Join(dir, deploymentFile), filepath.Join(dir, workloadFile)
+	if err := os.WriteFile(deployment, d, 0o644); err != nil {
+		return "", "", err
+	}
+	return deployment, workload, os.WriteFile(workload, w, 0o644)
 }
 
-// overlay writes the paper's spec with the exhibit's fields in place of its own.
-func (e Exhibit) overlay(base string, fields map[string]any, to string) error {
-	text, err := files.ReadFile(path.Join(path.Dir(e.Name), base))
+// specs are the texts of the deployment and the workload.
+func (e Exhibit) specs(scale Scale) (deployment, workload []byte, err error) {
+	if deployment, err = e.overlay(deploymentFile, e.Deployment); err != nil {
+		return nil, nil, err
+	}
+	fields := maps.Clone(e.Workload)
+	if scale == Quick {
+		if fields == nil {
+			fields = map[string]any{}
+		}
+		maps.Copy(fields, map[string]any{"duration": "1s", "warmup": "500ms", "repeat": 1})
+	}
+	workload, err = e.overlay(workloadFile, fields)
+	return deployment, workload, err
+}
+
+// overlay is the paper's spec with the exhibit's fields in place of its own.
+func (e Exhibit) overlay(base string, fields map[string]any) ([]byte, error) {
+	text, err := files.ReadFile(path.Join(e.Paper(), base))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	spec := map[string]any{}
 	if err := decode(text, &spec); err != nil {
-		return fmt.Errorf("%s: %w", base, err)
+		return nil, fmt.Errorf("%s: %w", base, err)
 	}
 	maps.Copy(spec, fields)
 	maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
-	if text, err = yaml.Marshal(spec); err != nil {
-		return err
-	}
-	return os.WriteFile(to, text, 0o644)
+	return yaml.Marshal(spec)
 }
 
 func decode(text []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	return d.Decode(into)
-}
-
-// Judge holds the measured capacities against what the paper states.
-func (e Exhibit) Judge(s result.Summary) []Verdict {
-	verdicts := make([]Verdict, 0, len(e.Stated))
-	for _, o := range e.Stated {
-		verdicts = append(verdicts, o.judge(s))
-	}
-	return verdicts
-}
-
-func (o Ordering) judge(s result.Summary) Verdict {
-	v := Verdict{Ordering: o, Result: Unmeasured}
-	less, lessOK := o.Less.find(s, o.Threshold)
-	more, moreOK := o.More.find(s, o.Threshold)
-	if !lessOK || !moreOK {
-		return v
-	}
-	v.Detail = fmt.Sprintf("%s: %s, %s: %s", o.Less, interval(less), o.More, interval(more))
-	if less.Unmeasured() || more.Unmeasured() {
-		return v
-	}
-	if less.Rate > 0 && less.Censored == vitrine.CensoredNone && more.Censored == vitrine.CensoredNone {
-		v.Ratio = new(more.Rate / less.Rate)
-	}
-	lessLow, lessHigh := less.Bounds()
-	moreLow, moreHigh := more.Bounds()
-	switch {
-	case lessHigh < moreLow:
-		v.Result = Holds
-	case moreHigh < lessLow:
-		v.Result = Contrary
-	default:
-		v.Result = Tied
-	}
-	return v
-}
-
-func interval(c vitrine.Capacity) string {
-	text := fmt.Sprintf("%.4g [%.4g, %.4g]", c.Rate, c.Low, c.High)
-	if c.Censored != vitrine.CensoredNone {
-		text += " (" + c.Censored + ")"
-	}
-	return text
-}
-
-func (p Point) String() string {
-	if p.Options == "" {
-		return p.Sizing
-	}
-	return p.Sizing + " " + p.Options
-}
-
-// find gives the capacity at the threshold; the first one when it is 0. Of a size
-// that was measured again, it is the one that counts.
-func (p Point) find(s result.Summary, threshold float64) (vitrine.Capacity, bool) {
-	if z := s.Find(result.Step{Sizing: p.Sizing, Options: p.Options}); z != nil {
-		for _, c := range z.Capacities {
-			if threshold == 0 || c.Threshold == threshold {
-				return c, true
-			}
-		}
-	}
-	return vitrine.Capacity{}, false
 }

@@ -1,93 +1,213 @@
 package papers
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"vitrine"
-	"vitrine/result"
+	"vitrine/measure"
+	"vitrine/measure/chain"
+	"vitrine/measure/cpu"
+	"vitrine/measure/delay"
 	"vitrine/spec"
 )
 
-// Every exhibit's specs are valid, and what the paper states names sizes that
-// they measure.
-func TestExhibitsAreValid(t *testing.T) {
-	exhibits, err := List()
-	if err != nil || len(exhibits) == 0 {
-		t.Fatalf("%d exhibits: %v", len(exhibits), err)
+func exhibits(t *testing.T) []Exhibit {
+	t.Helper()
+	list, err := List()
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d exhibits: %v", len(list), err)
 	}
-	for _, e := range exhibits {
-		if e.Measured() {
-			continue
+	return list
+}
+
+// Every claim can be judged, and every exhibit has an estimate of its time.
+func TestClaimsAreValid(t *testing.T) {
+	packets := 0
+	for _, e := range exhibits(t) {
+		for _, c := range e.Claims {
+			if err := c.check(); err != nil {
+				t.Errorf("%s: %v", e.Name, err)
+			}
 		}
-		t.Run(e.Name, func(t *testing.T) {
-			deployment, workload, err := e.Unpack(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
+		for _, row := range e.Table.Rows {
+			if len(row.Paper) > len(e.Table.Columns) {
+				t.Errorf("%s: %s: %d figures of the paper in %d columns", e.Name, row.On, len(row.Paper), len(e.Table.Columns))
 			}
-			d, err := spec.LoadDeployment(deployment, spec.Known{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := spec.LoadWorkload(workload, spec.Known{Generators: map[string]any{"sip": map[string]any{}}}); err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range e.Stated {
-				for _, p := range []Point{o.Less, o.More} {
-					s, err := vitrine.ParseSizing(p.Sizing)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := d.CheckSizing(s); err != nil {
-						t.Error(err)
-					}
-					if d.Mode.Name == spec.Custom && !strings.Contains(strings.Join(d.Mode.Sizes, " "), p.Sizing) {
-						t.Errorf("%q speaks of %s, which is not measured", o.Claim, p.Sizing)
-					}
-				}
-			}
-		})
+		}
+		switch {
+		case e.Measured():
+			packets++
+		case e.Expect == nil || e.Expect.Wall(time.Second) < time.Minute:
+			t.Errorf("%s: no estimate of its time", e.Name)
+		}
+	}
+	if packets != 10 {
+		t.Errorf("%d exhibits of packets, want Tables I to III and figures 2 to 6, 8, 9", packets)
 	}
 }
 
-func TestJudge(t *testing.T) {
-	sizing := func(name string, rate, low, high float64, censored string) result.Sizing {
-		return result.Sizing{Name: name, Capacities: []vitrine.Capacity{
-			{Threshold: 0.9, Rate: rate, Low: low, High: high, Censored: censored},
-			{Threshold: 0.8, Rate: 2 * rate, Low: 2 * low, High: 2 * high, Censored: censored},
-		}}
-	}
-	again := sizing("a1s", 100, 90, 110, vitrine.CensoredNone)
-	again.Again = true
-	s := result.Summary{Sizings: []result.Sizing{
-		sizing("a1s", 300, 290, 310, vitrine.CensoredNone), again,
-		sizing("a3s", 0, 0, 0, vitrine.CensoredGenerator), // no valid trial
-		sizing("a3m", 150, 150, 150, vitrine.CensoredGenerator),
-		sizing("a1m", 200, 180, 220, vitrine.CensoredNone),
-		sizing("a2s", 105, 95, 115, vitrine.CensoredNone),
-		sizing("a1l", 400, 400, 400, vitrine.CensoredAbove),
-		sizing("a4s", 10, 10, 10, vitrine.CensoredBelow),
-	}}
-	for _, tt := range []struct{ less, more, want string }{
-		{"a1s", "a1m", Holds},
-		{"a1m", "a1s", Contrary},
-		{"a1s", "a2s", Tied},
-		{"a1m", "a1l", Holds},
-		{"a1l", "a1m", Contrary}, // above has no upper bound, but a lower one
-		{"a1m", "a4s", Contrary},
-		{"a4s", "a1s", Holds}, // below: at most its lowest rate
-		{"a1s", "a9s", Unmeasured},
-		{"a1s", "a3s", Unmeasured},
-		{"a3s", "a1s", Unmeasured},
-		{"a1s", "a3m", Holds}, // more than the generator offered
-	} {
-		e := Exhibit{Stated: []Ordering{{Less: Point{Sizing: tt.less}, More: Point{Sizing: tt.more}}}}
-		if got := e.Judge(s)[0]; got.Result != tt.want {
-			t.Errorf("%s below %s: %s (%s), want %s", tt.less, tt.more, got.Result, got.Detail, tt.want)
+// The specs are valid at every scale, and claims name sizes that they measure.
+func TestSpecsAreValid(t *testing.T) {
+	for _, e := range exhibits(t) {
+		if e.Measured() {
+			continue
+		}
+		for _, scale := range []Scale{Quick, Full} {
+			deployment, workload, err := e.Unpack(t.TempDir(), scale)
+			if err != nil {
+				t.Fatal(e.Name, err)
+			}
+			d, err := spec.LoadDeployment(deployment, spec.Known{})
+			if err != nil {
+				t.Fatal(e.Name, err)
+			}
+			w, err := spec.LoadWorkload(workload, spec.Known{Generators: map[string]any{"sip": map[string]any{}}})
+			if err != nil {
+				t.Fatal(e.Name, err)
+			}
+			if scale == Full && w.Repeat < LeastRepeats {
+				t.Errorf("%s: %d repeats: nothing could be judged", e.Name, w.Repeat)
+			}
+			for _, c := range e.Claims {
+				for _, name := range []string{c.Less, c.More, c.Value} {
+					checkSizing(t, e, d, name)
+				}
+			}
 		}
 	}
-	second := Ordering{Less: Point{Sizing: "a1s"}, More: Point{Sizing: "a1m"}, Threshold: 0.8}
-	if v := second.judge(s); v.Ratio == nil || *v.Ratio != 2 || !strings.Contains(v.Detail, "400") {
-		t.Errorf("at the second threshold: %+v", v)
+}
+
+func checkSizing(t *testing.T, e Exhibit, d *spec.Deployment, name string) {
+	where, _, _ := strings.Cut(name, " ")
+	where, _, _ = strings.Cut(where, "/")
+	if !strings.HasPrefix(where, "bn") {
+		return // a number, a *, or of another run
+	}
+	s, err := vitrine.ParseSizing(where)
+	if err != nil {
+		t.Fatal(e.Name, err)
+	}
+	if err := d.CheckSizing(s); err != nil {
+		t.Error(e.Name, err)
+	}
+	if d.Mode.Name == spec.Custom && !slices.Contains(d.Mode.Sizes, where) {
+		t.Errorf("%s speaks of %s, which is not measured", e.Name, where)
+	}
+}
+
+// everything is what a run of the exhibit reads when nothing is missing.
+func everything(t *testing.T, e Exhibit) Readings {
+	t.Helper()
+	r := newReadings()
+	i := delay.Interval{Mean: 2, Low: 1.9, High: 2.1, Repeats: 10, Confidence: 0.95}
+	spread := measure.Spread{Mean: i, Deviation: i, P50: i, P99: i, MinEach: i, MaxEach: i}
+	if e.Chain != nil {
+		s := e.ChainSettings(Quick)
+		s.Lengths = []int{0, 1, 2, 3}
+		report := chain.Report{Settings: s}
+		for _, p := range s.Paths() {
+			c := chain.Chain{Path: p}
+			for _, n := range s.Lengths {
+				c.Points = append(c.Points, chain.Point{Length: n, RoundTrip: i, Mean: i, P99: i, Jitter: i, Sent: 1000})
+			}
+			for _, of := range []string{chain.RoundTripMean, chain.Variation} {
+				c.Fits = append(c.Fits, chain.Fit{Of: of, Slope: i, R2Each: i})
+			}
+			report.Chains = append(report.Chains, c)
+		}
+		r.chains(report)
+		return r
+	}
+	s := e.NetworkSettings(Quick)
+	plan, err := measure.MakePlan(s, func(string) bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := measure.Summary{Settings: s}
+	for _, where := range plan.Combinations {
+		for _, metric := range s.Metrics {
+			sizes := []int{s.SmallSize}
+			if metric == measure.Latency {
+				sizes = s.Sizes
+			}
+			for _, size := range sizes {
+				sum.Rows = append(sum.Rows, measure.Row{
+					Combination: where, Metric: metric, Way: measure.RoundTrip, Size: size, Repeats: 10, Sent: 1000,
+					Delay: &spread, Jitter: spread, Lateness: spread, ReorderedPercent: i,
+					CPU: &measure.Use{Total: i, Relative: &i, Split: &cpu.Split{User: 1}},
+				})
+			}
+		}
+	}
+	r.network(sum)
+	return r
+}
+
+// Every value that an exhibit of packets shows or judges is one that its run
+// gives, at every scale.
+func TestPacketExhibitsAreMeasured(t *testing.T) {
+	for _, e := range exhibits(t) {
+		if !e.Measured() {
+			continue
+		}
+		for _, scale := range []Scale{Quick, Full} {
+			if e.Chain != nil {
+				s := e.ChainSettings(scale)
+				if err := s.Check(); err != nil {
+					t.Error(e.Name, err)
+				}
+				continue
+			}
+			s := e.NetworkSettings(scale)
+			if err := s.Check(); err != nil {
+				t.Error(e.Name, err)
+			}
+		}
+		r := everything(t, e)
+		for _, row := range e.Table.Rows {
+			for _, c := range e.Table.Columns {
+				if _, ok := r.of[row.On+" "+c]; !ok {
+					t.Errorf("%s: %s %s is not measured", e.Name, row.On, c)
+				}
+			}
+		}
+		for _, v := range e.Judge(r, "") {
+			if strings.Contains(v.Why, "not measured") {
+				t.Errorf("%s: %s: %s", e.Name, v.Says, v.Why)
+			}
+		}
+	}
+}
+
+// CPU time is split for all paths or for none, and then the table says why.
+func TestSplitForAllOrNone(t *testing.T) {
+	e, err := Find("container-networking/figure-5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := delay.Interval{Mean: 2, Low: 1.9, High: 2.1, Repeats: 10, Confidence: 0.95}
+	row := func(fabric string, split *cpu.Split, why string) measure.Row {
+		return measure.Row{Combination: measure.Combination{Substrate: "docker", Fabric: fabric}, Metric: measure.Efficiency, Way: measure.OneWay,
+			Repeats: 10, Sent: 100, CPU: &measure.Use{Total: i, Split: split, Why: why}}
+	}
+	for _, tt := range []struct {
+		rows []measure.Row
+		want bool
+	}{
+		{[]measure.Row{row("direct", &cpu.Split{User: 1}, ""), row("bridge", &cpu.Split{User: 1}, "")}, true},
+		{[]measure.Row{row("direct", &cpu.Split{User: 1}, ""), row("bridge", nil, "the two ways differ")}, false},
+	} {
+		r := newReadings()
+		r.network(measure.Summary{Rows: tt.rows})
+		text := markdown(e.Table.grid(r)) + strings.Join(r.Notes, "\n")
+		if got := strings.Contains(text, "cpu.user"); got != tt.want {
+			t.Errorf("split shown: %v, want %v:\n%s", got, tt.want, text)
+		}
+		if !tt.want && !strings.Contains(text, "docker on bridge: the two ways differ") {
+			t.Errorf("no reason:\n%s", text)
+		}
 	}
 }

@@ -1,7 +1,11 @@
 package papers
 
 import (
+	"cmp"
 	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
 	"strings"
 
 	"vitrine/measure"
@@ -10,163 +14,158 @@ import (
 	"vitrine/result"
 )
 
-// A Reading is one figure that was measured.
+// A Reading is one quantity that was measured.
 type Reading struct {
 	delay.Interval
-	Mark string // why it is not comparable, or what to know about it
+	Lost  float64 `json:"lost_percent,omitempty"` // of the packets that it rests on
+	Mark  string  `json:"mark,omitempty"`         // why it is not comparable
+	Bound string  `json:"bound,omitempty"`        // vitrine.CensoredBelow, ...: the quantity is only bounded
+
+	given bool // a number of the claim, which has no interval
 }
 
-// Readings are the figures of a run by name: "docker/bridge rtt.mean@64" is of a
-// stream of a size, "docker/bridge/packet rtt.mean@3" of a chain's length.
-// Times are µs, of the CPU ns.
+// What a verdict wants of a reading.
+const (
+	LeastRepeats = 5   // fresh deployments
+	MostLost     = 0.1 // percent of the packets
+)
+
+// unfit says why no verdict may rest on the reading; empty: it may.
+func (r Reading) unfit() string {
+	switch {
+	case r.given:
+		return ""
+	case r.Mark != "":
+		return r.Mark + ": not comparable"
+	case r.Lost > MostLost:
+		return fmt.Sprintf("the path lost %.3g%% of its packets", r.Lost)
+	case r.Confidence == 0:
+		return "a value without an interval"
+	case r.Repeats < LeastRepeats:
+		return fmt.Sprintf("%d repeats, fewer than five", r.Repeats)
+	}
+	return ""
+}
+
+// figure is a reading in words.
+func (r Reading) figure(name string) string {
+	if r.given {
+		return name
+	}
+	return name + ": " + r.String()
+}
+
+func (r Reading) String() string {
+	text := short(r.Mean)
+	switch {
+	case r.Bound != "":
+		text = fmt.Sprintf("%s (%s)", short(r.Mean), r.Bound)
+	case r.Confidence > 0:
+		text += fmt.Sprintf(" [%s, %s]", short(r.Low), short(r.High))
+	}
+	return text
+}
+
+// short is a number to about three digits, below 1 too.
+func short(v float64) string {
+	if a := max(v, -v); 0 < a && a < 1 {
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	}
+	return measure.Figure(v)
+}
+
+// Readings are the quantities of a run by name: "docker/bridge rtt.mean@64" of a
+// stream of a size, "docker/bridge/packet rtt.mean@3" of a chain's length,
+// "bn1s-sp1m-hs1s/pinning=on capacity@0.9" of a sizing. Times are µs, of the CPU ns.
 type Readings struct {
 	of      map[string]Reading
-	missing map[string]string // "docker/sriov" -> why nothing was measured
+	missing map[string]string   // "docker/sriov" -> why nothing was measured
+	beside  map[string]Readings // other runs of the paper, by the last part of their names
+	Notes   []string            // what a table must say
 }
 
-// Find gives the figure of that name.
-func (r Readings) Find(name string) (Reading, bool) {
-	x, ok := r.of[name]
-	return x, ok
+func newReadings() Readings {
+	return Readings{of: map[string]Reading{}, missing: map[string]string{}}
 }
 
-// Missing says why nothing was measured of what the name is of; empty: it was.
-func (r Readings) Missing(name string) string {
-	where, _, _ := strings.Cut(name, " ")
-	return r.missing[where]
-}
-
-// Read takes the figures from a run folder's data, of whichever kind.
+// Read takes the readings from a run folder's data, of whichever kind.
 func Read(d *result.Data) (Readings, error) {
-	r := Readings{of: map[string]Reading{}, missing: map[string]string{}}
+	r := newReadings()
 	if _, ok, err := chain.ReadSettings(d.Manifest); err != nil {
 		return r, err
 	} else if ok {
 		report, err := chain.Read(d)
-		if err != nil {
-			return r, err
+		if err == nil {
+			r.chains(report)
 		}
-		r.chains(report)
-		return r, nil
-	}
-	s, err := measure.Read(d)
-	if err != nil {
 		return r, err
 	}
-	r.network(s)
-	return r, nil
+	if len(d.Manifest.Measurement) == 0 {
+		return r, r.capacities(d)
+	}
+	s, err := measure.Read(d)
+	if err == nil {
+		r.network(s)
+	}
+	return r, err
 }
 
-// alone is a figure of all repeats together, which has no interval.
-func alone(v float64) delay.Interval {
-	return delay.Interval{Mean: v, Low: v, High: v, Repeats: 1, Confidence: certain}
-}
-
-const certain = 1
-
-// network takes the figures of streams between two instances.
-func (r Readings) network(s measure.Summary) {
-	for name, why := range s.Unsupported {
-		r.missing[strings.ReplaceAll(name, " on ", "/")] = why
-	}
-	for _, row := range s.Rows {
-		where := row.Substrate + "/" + row.Fabric
-		if row.Repeats == 0 {
-			r.missing[where] = row.Invalid
-			continue
-		}
-		put := func(name string, i delay.Interval) {
-			if i.Repeats > 0 {
-				r.of[where+" "+name] = Reading{i, row.Mark}
-			}
-		}
-		switch row.Metric {
-		case measure.Latency:
-			if row.Delay == nil {
-				continue
-			}
-			name := "rtt"
-			if row.Way == measure.OneWay {
-				name = "delay"
-			}
-			spread(put, name, fmt.Sprintf("@%d", row.Size), *row.Delay)
-		case measure.Jitter:
-			spread(put, "jitter", "", row.Jitter)
-			spread(put, "lateness", "", row.Lateness)
-			put("reordered.percent", alone(100*share(row.Reordered, row.Sent-row.Lost)))
-			put("lost.percent", alone(100*share(row.Lost, row.Sent)))
-		case measure.Efficiency:
-			use(put, row.CPU)
-		}
-	}
-}
-
-// spread takes the figures of a distribution.
-func spread(put func(string, delay.Interval), name, size string, s measure.Spread) {
-	put(name+".least"+size, alone(s.Min))
-	put(name+".min"+size, alone(s.Min))
-	put(name+".max"+size, alone(s.Max))
-	put(name+".mean"+size, s.Mean)
-	put(name+".deviation"+size, s.Deviation)
-	put(name+".p50"+size, s.P50)
-	put(name+".p99"+size, s.P99)
-}
-
-// use takes the figures of CPU time.
-func use(put func(string, delay.Interval), u *measure.Use) {
-	if u == nil {
-		return
-	}
-	put("cpu.total", u.Total)
-	if u.Relative != nil {
-		put("cpu.relative", *u.Relative)
-	}
-	if u.Split != nil {
-		put("cpu.user", alone(u.Split.User))
-		put("cpu.kernel", alone(u.Split.Kernel))
-		put("cpu.interrupt", alone(u.Split.Interrupt))
-	}
-}
-
-func share(part, whole int) float64 {
-	if whole <= 0 {
-		return 0
-	}
-	return float64(part) / float64(whole)
-}
-
-// chains takes the figures of chains.
-func (r Readings) chains(report chain.Report) {
-	for _, path := range report.Settings.Paths() {
-		if why := report.Unsupported[path.String()]; why != "" {
-			r.missing[path.Substrate+"/"+path.Fabric+"/"+path.Forwarder] = why
-		}
-	}
-	for _, c := range report.Chains {
-		where := c.Substrate + "/" + c.Fabric + "/" + c.Forwarder
-		put := func(name string, i delay.Interval) {
-			if i.Repeats > 0 {
-				r.of[where+" "+name] = Reading{i, c.Mark()}
-			}
-		}
-		for _, p := range c.Points {
-			if p.Injected {
-				continue
-			}
-			at := fmt.Sprintf("@%d", p.Length)
-			put("rtt.mean"+at, p.Mean)
-			put("rtt.p50"+at, p.RoundTrip)
-			put("rtt.p99"+at, p.P99)
-			put("rtt.least"+at, alone(p.Least))
-			put("jitter.mean"+at, p.Jitter)
-		}
-		for of, name := range map[string]string{chain.RoundTripMean: "rtt", chain.Variation: "jitter"} {
-			f, ok := c.Fit(of)
+// Beside gives claims what the committed records of the paper's other runs say.
+func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
+	r.beside = map[string]Readings{}
+	for _, c := range e.Claims {
+		for _, name := range []string{c.Less, c.More, c.Value} {
+			other, _, ok := strings.Cut(name, ": ")
 			if !ok {
 				continue
 			}
-			put(name+".r2", alone(f.R2))
-			put(name+".slope", f.Slope)
+			record, err := ReadRecord(from, path.Join(e.Paper(), other))
+			if err != nil {
+				return r, err
+			}
+			if record != nil {
+				r.beside[other] = record.readings()
+			}
 		}
 	}
+	return r, nil
+}
+
+// read gives the reading of that name, or says why there is none.
+func (r Readings) read(name string) (x Reading, missing string) {
+	if v, err := strconv.ParseFloat(name, 64); err == nil {
+		return Reading{Interval: delay.Interval{Mean: v, Low: v, High: v}, given: true}, ""
+	}
+	if other, rest, ok := strings.Cut(name, ": "); ok {
+		from, ok := r.beside[other]
+		if !ok {
+			return x, "not run since these rules"
+		}
+		return from.read(rest)
+	}
+	x, ok := r.of[name]
+	if ok {
+		return x, ""
+	}
+	where, _, _ := strings.Cut(name, " ")
+	return x, strings.Join(strings.Fields("not measured: "+cmp.Or(r.missing[where], "the run has no such value")), " ")
+}
+
+// matching gives what the * of the pattern stands for.
+func (r Readings) matching(pattern string) []string {
+	if other, rest, ok := strings.Cut(pattern, ": "); ok {
+		return r.beside[other].matching(rest)
+	}
+	var list []string
+	for name := range r.of {
+		if what, ok := match(pattern, name); ok {
+			list = append(list, what)
+		}
+	}
+	return list
+}
+
+// alone is a value without an interval.
+func alone(v float64) delay.Interval {
+	return delay.Interval{Mean: v, Low: v, High: v, Repeats: 1}
 }

@@ -1,136 +1,195 @@
 package papers
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-
-	"vitrine/measure"
 )
 
-// cells are a row's figures, each followed by the paper's where it has one. Of a
-// row that was not measured there is one: why.
-func (e Exhibit) cells(row Row, r Readings) (name string, cells []string, mark string) {
-	name = strings.ReplaceAll(row.On, "/", " on ")
-	if parts := strings.Split(row.On, "/"); len(parts) == 3 { // a chain: substrate, fabric, forwarder
-		name = parts[0] + " on " + parts[1]
+// A Table is how an exhibit shows what was measured.
+type Table struct {
+	Columns []string `yaml:"columns" json:"columns"` // names of readings, without what they are of
+	Rows    []Row    `yaml:"rows" json:"rows"`
+}
+
+// A Row is a row of a Table.
+type Row struct {
+	On     string     `yaml:"on" json:"on"`                             // "docker/bridge"; with a *: a row for each that was measured, the highest first
+	Stands string     `yaml:"stands,omitempty" json:"stands,omitempty"` // what of the paper it stands for, where that is something else
+	Paper  []*float64 `yaml:"paper,omitempty" json:"paper,omitempty"`   // the paper's figures in the columns' order, as far as it gives them
+}
+
+// rows are the table's, with those that a * stands for.
+func (t Table) rows(r Readings) []Row {
+	var rows []Row
+	for _, row := range t.Rows {
+		if !strings.Contains(row.On, wildcard) {
+			rows = append(rows, row)
+			continue
+		}
+		found := r.matching(row.On + " " + t.Columns[0])
+		value := func(what string) float64 {
+			return r.of[strings.Replace(row.On, wildcard, what, 1)+" "+t.Columns[0]].Mean
+		}
+		slices.SortFunc(found, func(a, b string) int {
+			switch {
+			case value(a) > value(b):
+				return -1
+			case value(a) < value(b):
+				return 1
+			}
+			return strings.Compare(a, b)
+		})
+		for _, what := range found {
+			on := strings.Replace(row.On, wildcard, what, 1)
+			if !slices.ContainsFunc(rows, func(row Row) bool { return row.On == on }) {
+				rows = append(rows, Row{On: on})
+			}
+		}
 	}
+	return rows
+}
+
+// columns are those in which there is anything, or in which the paper has a
+// figure: the split of CPU time is shown for all paths or for none.
+func (t Table) columns(r Readings, rows []Row) []int {
+	var list []int
+	for i, c := range t.Columns {
+		if slices.ContainsFunc(rows, func(row Row) bool {
+			_, ok := r.of[row.On+" "+c]
+			return ok || i < len(row.Paper) && row.Paper[i] != nil
+		}) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// grid is the table as text, its head first.
+func (t Table) grid(r Readings) [][]string {
+	rows := t.rows(r)
+	columns := t.columns(r, rows)
+	head := []string{""}
+	for _, i := range columns {
+		head = append(head, t.Columns[i])
+	}
+	grid := [][]string{head}
+	for _, row := range rows {
+		grid = append(grid, t.line(r, row, columns))
+	}
+	return grid
+}
+
+// line is one row: its values, each followed by the paper's where it has one. A
+// row that was not measured says why.
+func (t Table) line(r Readings, row Row, columns []int) []string {
+	name, measured, mark := displayed(row.On), false, ""
 	if row.Stands != "" {
 		name += ", for the paper's " + row.Stands
 	}
-	measured := false
-	for i, column := range e.Table.Columns {
+	var cells []string
+	for _, i := range columns {
 		text := "–"
-		if x, ok := r.Find(row.On + " " + column); ok {
-			measured = true
-			mark = x.Mark
-			text = short(x.Mean)
-			if x.Confidence > 0 && x.Confidence < certain {
-				text += fmt.Sprintf(" [%s, %s]", short(x.Low), short(x.High))
-			}
+		if x, ok := r.of[row.On+" "+t.Columns[i]]; ok {
+			measured, mark, text = true, x.Mark, x.String()
 		}
 		if i < len(row.Paper) && row.Paper[i] != nil {
 			text += fmt.Sprintf(" (%s)", strconv.FormatFloat(*row.Paper[i], 'f', -1, 64))
 		}
 		cells = append(cells, text)
 	}
+	if mark != "" {
+		name += " (" + mark + ": not comparable)"
+	}
 	if !measured {
-		why := cmp.Or(r.Missing(row.On), "not among what was measured")
-		return name, []string{"not measured: " + strings.Join(strings.Fields(why), " ")}, ""
+		_, why := r.read(row.On + " ")
+		cells = append([]string{why}, make([]string, max(0, len(columns)-1))...)
 	}
-	return name, cells, mark
+	return append([]string{name}, cells...)
 }
 
-// short is a number to about three digits, below 1 too.
-func short(v float64) string {
-	if a := max(v, -v); 0 < a && a < 1 {
-		return strconv.FormatFloat(v, 'f', 3, 64)
+// displayed is what a row is of, in words.
+func displayed(on string) string {
+	parts := strings.Split(on, "/")
+	switch {
+	case strings.Contains(on, "="):
+		return strings.Join(parts, ", ")
+	case len(parts) == 1:
+		return on
 	}
-	return measure.Figure(v)
+	return parts[0] + " on " + parts[1] // of a chain, all rows have one forwarder
 }
 
-// legend explains the table.
-const legend = "In parentheses: the paper's figure. In brackets: the 95% interval of the repeats. Frame sizes without the frame check sequence; @64: of frames of 64 bytes; of chains, @3: of three forwarders."
+const (
+	legendPackets  = "In brackets: the 95% interval over repeats. In parentheses: the paper's figure. @64: of frames of 64 bytes without the frame check sequence; of chains, @3: of three forwarders."
+	legendCapacity = "In brackets: the 95% interval. In parentheses: the paper's figure, whose vCPU is a whole core; or where a capacity lies that is only bounded. CPU is used / given at capacity."
+)
+
+func (e Exhibit) legend() string {
+	if e.Measured() {
+		return legendPackets
+	}
+	return legendCapacity
+}
+
+// verdicts are the verdicts as a table, its head first.
+func verdictGrid(list []Verdict) [][]string {
+	grid := [][]string{{"the paper states", "order", "quantity", "here", "in the paper", "figures"}}
+	for _, v := range list {
+		here := ""
+		if v.Ratio != nil {
+			here = v.Ratio.String()
+		}
+		paper := v.Paper.String()
+		if v.Within > 0 {
+			paper = strings.TrimSpace(fmt.Sprintf("%s within %g", paper, v.Within))
+		}
+		figures := v.Figures
+		if v.Why != "" {
+			figures = strings.TrimPrefix(figures+"; "+NotJudged+": "+v.Why, "; ")
+		}
+		grid = append(grid, []string{v.Says, v.Order, v.Quantity, here, paper, figures})
+	}
+	return grid
+}
 
 // Text shows the exhibit for a terminal.
-func (e Exhibit) Text(out io.Writer, r Readings, found []Finding) error {
-	fmt.Fprintf(out, "\n%s%s\n%s\n%s\n", Prefix, e.Name, e.Title, legend)
+func (e Exhibit) Text(out io.Writer, r Readings, found []Verdict) error {
+	fmt.Fprintf(out, "\n%s%s\n%s\n%s\n", Prefix, e.Name, e.Title, e.legend())
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\t"+strings.Join(e.Table.Columns, "\t"))
-	for _, row := range e.Table.Rows {
-		name, cells, mark := e.cells(row, r)
-		if mark != "" {
-			name += ", " + mark + ": not comparable"
-		}
-		fmt.Fprintln(w, name+"\t"+strings.Join(cells, "\t"))
+	for _, line := range e.Table.grid(r) {
+		fmt.Fprintln(w, strings.Join(line, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(out, n)
+	}
 	fmt.Fprintln(out)
-	fmt.Fprintln(w, "verdict\tfactor here\tin the paper\tstatement")
-	for _, f := range found {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n\t\t\t  %s\n", f.Result, factor(f.Ratio), factor(paper(f)), f.Claim, f.figures())
+	for i, line := range verdictGrid(found) {
+		fmt.Fprintln(w, strings.Join([]string{line[1], line[2], line[3], line[4], line[0]}, "\t"))
+		if i > 0 {
+			fmt.Fprintf(w, "\t\t\t\t  %s\n", line[5])
+		}
 	}
 	return w.Flush()
 }
 
-// figures are the finding's in one line; why there are none, the table says.
-func (f Finding) figures() string {
-	if f.Result == Unmeasured {
-		where, _, _ := strings.Cut(f.Detail, ":")
-		return where + " was not measured"
-	}
-	return strings.Join(strings.Fields(f.Detail), " ")
-}
-
-func paper(f Finding) *float64 {
-	if f.Factor == 0 {
-		return nil
-	}
-	return &f.Factor
-}
-
-func factor(v *float64) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*v, 'f', 2, 64)
-}
-
-// Markdown shows the exhibit for a page of documentation.
-func (e Exhibit) Markdown(out io.Writer, r Readings, found []Finding) error {
+// markdown is a grid as a table of Markdown.
+func markdown(grid [][]string) string {
 	var b strings.Builder
-	line := func(cells ...string) {
-		for _, c := range cells {
-			b.WriteString("| " + strings.ReplaceAll(c, "|", "\\|") + " ")
+	for i, line := range grid {
+		for _, cell := range line {
+			b.WriteString("| " + strings.ReplaceAll(cell, "|", "\\|") + " ")
 		}
 		b.WriteString("|\n")
-	}
-	rule := func(n int) { b.WriteString("|" + strings.Repeat(" --- |", n) + "\n") }
-	fmt.Fprintf(&b, "### %s\n\n%s\n\n", e.Title, legend)
-	line(append([]string{""}, e.Table.Columns...)...)
-	rule(len(e.Table.Columns) + 1)
-	for _, row := range e.Table.Rows {
-		name, cells, mark := e.cells(row, r)
-		if mark != "" {
-			name += " (" + mark + ": not comparable)"
+		if i == 0 {
+			b.WriteString("|" + strings.Repeat(" --- |", len(line)) + "\n")
 		}
-		for len(cells) < len(e.Table.Columns) {
-			cells = append(cells, "")
-		}
-		line(append([]string{name}, cells...)...)
 	}
-	b.WriteString("\n")
-	line("the paper states", "here", "factor here", "in the paper", "figures")
-	rule(5)
-	for _, f := range found {
-		line(f.Claim, f.Result, factor(f.Ratio), factor(paper(f)), f.figures())
-	}
-	b.WriteString("\n")
-	_, err := io.WriteString(out, b.String())
-	return err
+	return b.String()
 }

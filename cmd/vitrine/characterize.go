@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,6 +102,7 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
 	r, err := a.begin(ctx, session{f.out, f.resume, c.CPUs, c.options}, func(b *backends) (result.Manifest, error) {
 		m := campaignManifest(ctx, &c.Config, b)
+		m.Specs = append(m.Specs, c.options.specs...)
 		if f.substrate != "" {
 			m.Specs = append(m.Specs, result.NewSpec("--substrate", f.substrate, []byte(f.substrate)))
 		}
@@ -120,7 +122,15 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
-	w := a.stdout
+	printSizings(a.stdout, c)
+	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, about %s in all, deploying and invalid trials aside\n",
+		p.Trials, p.Trial, p.About.Round(time.Second))
+	return err
+}
+
+// printSizings shows what the campaign would measure, and on what.
+func printSizings(w io.Writer, c campaign) {
+	p := c.Plan
 	fmt.Fprintf(w, "%s: mode %s, search %s, on CPUs %v (generator on %v)\n",
 		c.Deployment.VNFName, c.Deployment.Mode.Name, c.Workload.Search, c.CPUs.Function, c.CPUs.Generator)
 	for _, o := range p.Combinations {
@@ -132,7 +142,4 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 	if p.Open {
 		fmt.Fprintf(w, "  then as measured, at most %d sizings\n", p.MostSizings)
 	}
-	_, err := fmt.Fprintf(w, "about %d trials of %s per sizing, about %s in all, deploying and invalid trials aside\n",
-		p.Trials, p.Trial, p.About.Round(time.Second))
-	return err
 }

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,11 +20,14 @@ import (
 // reproduceFlags is what the user asked for.
 type reproduceFlags struct {
 	characterizeFlags
-	list        bool
-	from        string
-	quick, full bool    // of exhibits of packets
-	markdown    string  // likewise
-	options     options // likewise
+	list     bool
+	from     string
+	quick    bool
+	markdown bool
+	page     string
+	because  string
+	papers   string  // folder of the committed histories and records
+	options  options // of exhibits of packets
 }
 
 func (a *app) reproduceCommand() *cobra.Command {
@@ -31,12 +35,13 @@ func (a *app) reproduceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reproduce NAME...",
 		Short: "Measure tables or figures of a paper again, and judge what the paper states",
-		Long: "Measures tables or figures of a paper again, on whatever this host has, and says\n" +
-			"which of the orderings that the paper states held here. NAME is one of --list, or a\n" +
-			"paper: all of its exhibits. Exhibits that show one measurement share it.",
-		Example: "  vitrine reproduce papers/nfv-vital/table-2\n" +
-			"  vitrine reproduce papers/container-networking/table-1 --quick\n" +
-			"  vitrine reproduce papers/container-networking --full --markdown tables.md",
+		Long: "Measures tables or figures of a paper again by their committed plans, and says what\n" +
+			"of the paper's statements holds here. NAME is one of --list, or a paper: all of its\n" +
+			"exhibits. Exhibits that show one run share it. The rules are in docs/reproducing.md.",
+		Example: "  vitrine reproduce papers/nfv-vital/table-2 --dry-run\n" +
+			"  vitrine reproduce papers/nfv-vital/table-2 --out runs/table-2\n" +
+			"  vitrine reproduce papers/nfv-vital/table-2 --from runs/table-2 --markdown\n" +
+			"  vitrine reproduce papers/nfv-vital --because \"windows of 6 s: 4 s were not steady\"",
 		RunE: func(c *cobra.Command, given []string) error {
 			if f.list || len(given) == 0 {
 				return a.listExhibits()
@@ -44,11 +49,16 @@ func (a *app) reproduceCommand() *cobra.Command {
 			return a.reproduceAll(c.Context(), c, given, f)
 		},
 	}
-	c.Flags().BoolVar(&f.list, "list", false, "list the tables and figures")
-	c.Flags().StringVar(&f.from, "from", "", "judge by the results in this folder instead of measuring: Table II's hold figures 1 to 4")
-	c.Flags().BoolVar(&f.quick, "quick", false, "of packets: two repeats of short streams, a minute or two; intervals are wide")
-	c.Flags().BoolVar(&f.full, "full", false, "of packets: ten repeats of streams as long as the paper's; up to hours")
-	c.Flags().StringVar(&f.markdown, "markdown", "", "of packets: also write the tables as Markdown into this file, in place of what stands there between its marks")
+	flags := c.Flags()
+	flags.BoolVar(&f.list, "list", false, "list the tables and figures")
+	flags.StringVar(&f.from, "from", "", "judge by the run in this folder instead of measuring; of several runs, by those in folders below it")
+	flags.BoolVar(&f.quick, "quick", false, "a short run to see that all works, of which nothing is judged")
+	flags.Bool("full", true, "measure by the plan")
+	_ = flags.MarkDeprecated("full", "it is what a run does")
+	flags.BoolVar(&f.markdown, "markdown", false, "with --from: write tables and verdicts into the page, and the run's record below --papers")
+	flags.StringVar(&f.page, "page", "", "of --markdown: the page (default docs/PAPER.md)")
+	flags.StringVar(&f.because, "because", "", "measure nothing: put the plans down below --papers, with what changed and why")
+	flags.StringVar(&f.papers, "papers", "papers", "folder of the committed plans, runs and records")
 	f.options.register(c, "of packets: ")
 	f.register(c, "the verdicts")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -81,37 +91,72 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 	if err != nil {
 		return err
 	}
-	for _, flag := range []string{"out", "resume", "dry-run", "max-time", "substrate", "quick", "full", "options"} {
-		if f.from != "" && c.Flags().Changed(flag) {
-			return &vitrine.BadInput{File: c.CommandPath(), Found: "--from and --" + flag, Want: "one of them: --from measures nothing"}
-		}
+	if err := checkReproduce(c, exhibits[0].Measured(), f); err != nil {
+		return err
 	}
-	if f.quick && f.full {
-		return &vitrine.BadInput{File: c.CommandPath(), Found: "--quick and --full", Want: "one of them, or neither"}
+	list, err := measurements(exhibits, f)
+	if err != nil {
+		return err
 	}
-	if exhibits[0].Measured() {
-		for _, flag := range []string{"max-time", "substrate"} {
-			if c.Flags().Changed(flag) {
-				return &vitrine.BadInput{File: c.CommandPath(), Found: "--" + flag, Want: "an exhibit of capacities: those of packets have no such choice"}
+	switch {
+	case f.because != "":
+		return a.putDown(list, f)
+	case f.dryRun:
+		return a.printPaperPlans(list, f)
+	}
+	var failed []error
+	for _, m := range list {
+		if f.from == "" {
+			err := a.measure(ctx, m, f)
+			if context.Cause(ctx) != nil {
+				return err
+			}
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", m.exhibit.Name, err))
 			}
 		}
-		return a.reproducePackets(ctx, exhibits, f)
-	}
-	if f.options.path != "" {
-		return &vitrine.BadInput{File: c.CommandPath(), Found: "--options", Want: "an exhibit of packets: those of capacities have them in their deployment"}
-	}
-	if len(exhibits) > 1 && f.out != "" {
-		return &vitrine.BadInput{File: c.CommandPath(), Found: "--out and several exhibits", Want: "one of them: each is a run of its own"}
-	}
-	for _, e := range exhibits {
-		if f.from != "" {
-			err = a.judge(e, f.from, f.json)
-		} else {
-			err = a.reproduce(ctx, e, f.characterizeFlags)
+		if err := m.load(); err != nil {
+			failed = append(failed, err)
 		}
-		if err != nil {
-			return err
+	}
+	list = slices.DeleteFunc(list, func(m *measurement) bool { return m.data == nil })
+	if len(list) > 0 {
+		failed = append(failed, a.show(exhibits, list, f))
+	}
+	return errors.Join(failed...)
+}
+
+// checkReproduce refuses flags that do not go together.
+func checkReproduce(c *cobra.Command, packets bool, f reproduceFlags) error {
+	refuse := func(found, want string) error {
+		return &vitrine.BadInput{File: c.CommandPath(), Found: found, Want: want}
+	}
+	changed := func(names ...string) string {
+		for _, name := range names {
+			if c.Flags().Changed(name) {
+				return name
+			}
 		}
+		return ""
+	}
+	measures := []string{"out", "resume", "dry-run", "max-time", "substrate", "quick", "options"}
+	if name := changed(measures...); f.from != "" && name != "" {
+		return refuse("--from and --"+name, "one of them: --from measures nothing")
+	}
+	if name := changed(append(measures, "from", "markdown")...); f.because != "" && name != "" {
+		return refuse("--because and --"+name, "one of them: --because measures nothing")
+	}
+	if f.markdown && f.from == "" {
+		return refuse("--markdown without --from", "name the run's folder: a run is looked at before it goes into a page")
+	}
+	if f.page != "" && !f.markdown {
+		return refuse("--page without --markdown", "both")
+	}
+	if name := changed("max-time", "substrate"); packets && name != "" {
+		return refuse("--"+name, "an exhibit of capacities: those of packets have no such choice")
+	}
+	if f.options.path != "" && !packets {
+		return refuse("--options", "an exhibit of packets: those of capacities have them in their deployment")
 	}
 	return nil
 }
@@ -144,82 +189,65 @@ func findExhibits(names []string) ([]papers.Exhibit, error) {
 	return found, nil
 }
 
-// reproduce runs the exhibit's specs and judges its statements.
-func (a *app) reproduce(ctx context.Context, e papers.Exhibit, f characterizeFlags) error {
-	f.out = runFolder(f.out, strings.ReplaceAll(e.Name, "/", "-"))
-	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
-	if err != nil {
-		return err
+// measurements are the runs that the exhibits show, and where they are. Of one,
+// the folder is --out itself, or --from; of several, one each below it.
+func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, error) {
+	var list []*measurement
+	for _, e := range exhibits {
+		if slices.ContainsFunc(list, func(m *measurement) bool { return m.exhibit.Name == e.Base() }) {
+			continue
+		}
+		base, err := papers.Find(e.Base())
+		if err != nil {
+			return nil, err
+		}
+		m := &measurement{exhibit: base, scale: papers.Full, options: f.options}
+		if f.quick {
+			m.scale = papers.Quick
+		}
+		if err := m.plan(f); err != nil {
+			return nil, err
+		}
+		list = append(list, m)
 	}
-	defer os.RemoveAll(specs)
-	deployment, workload, err := e.Unpack(specs)
-	if err != nil {
-		return err
+	name := list[0].exhibit.Name
+	if len(list) > 1 {
+		name = filepath.Dir(name)
 	}
-	c, err := a.plan(deployment, workload, f)
-	if err != nil {
-		return err
+	dir := f.from
+	if dir == "" {
+		dir = runFolder(f.out, strings.ReplaceAll(name, "/", "-"))
 	}
-	if f.dryRun {
-		return a.printPlan(c, f.json)
+	for _, m := range list {
+		m.dir = dir
+		below := filepath.Join(dir, filepath.Base(m.exhibit.Name))
+		if _, err := os.Stat(below); len(list) > 1 || f.from != "" && err == nil {
+			m.dir = below
+		}
 	}
-	summary, err := a.run(ctx, c, f)
-	if err != nil {
-		return err
-	}
-	verdicts := e.Judge(summary)
-	if err := saveVerdicts(filepath.Join(f.out, "verdicts.json"), verdicts); err != nil {
-		return err
-	}
-	if !f.json {
-		if err := a.present(f.out); err != nil {
+	return list, nil
+}
+
+// putDown puts the plans that are new into the histories, with the reason.
+func (a *app) putDown(list []*measurement, f reproduceFlags) error {
+	count := 0
+	for _, m := range list {
+		h, err := papers.ReadHistory(os.DirFS(f.papers), m.exhibit.Name)
+		if err != nil {
 			return err
 		}
-	}
-	return a.printVerdicts(e, verdicts, f.json)
-}
-
-// judge judges the exhibit's statements by results that are there already.
-func (a *app) judge(e papers.Exhibit, dir string, asJSON bool) error {
-	data, err := loadRun(dir)
-	if err != nil {
-		return err
-	}
-	if data.Summary == nil {
-		return &vitrine.BadInput{File: dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
-	}
-	verdicts := e.Judge(*data.Summary)
-	if !slices.ContainsFunc(verdicts, func(v papers.Verdict) bool { return v.Detail != "" }) {
-		return &vitrine.BadInput{File: dir, Found: "results that hold none of the sizes that " + e.Name + " states something of",
-			Want: "a run of vitrine reproduce"}
-	}
-	return a.printVerdicts(e, verdicts, asJSON)
-}
-
-func saveVerdicts(path string, verdicts any) error {
-	text, err := json.MarshalIndent(verdicts, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
-
-func (a *app) printVerdicts(e papers.Exhibit, verdicts []papers.Verdict, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(a.stdout).Encode(verdicts)
-	}
-	fmt.Fprintf(a.stdout, "\n%s\n", e.Title)
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "verdict\tfactor here\tin the paper\tstatement")
-	for _, v := range verdicts {
-		here, paper := "", ""
-		if v.Ratio != nil {
-			here = fmt.Sprintf("%.2f", *v.Ratio)
+		if now := h.Committed(); now != nil && now.Digest == m.digest {
+			continue
 		}
-		if v.Factor > 0 {
-			paper = fmt.Sprintf("%.2f", v.Factor)
+		h.Plans = append(h.Plans, papers.Planned{Digest: m.digest, Date: time.Now().UTC().Truncate(time.Second), Because: f.because})
+		if err := h.Write(f.papers, m.exhibit.Name); err != nil {
+			return err
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n\t\t\t  %s\n", v.Result, here, paper, v.Claim, v.Detail)
+		fmt.Fprintf(a.stdout, "%s%s: plan %s put down: commit it before the run\n", papers.Prefix, m.exhibit.Name, m.digest)
+		count++
 	}
-	return w.Flush()
+	if count == 0 {
+		return &vitrine.BadInput{File: f.papers, Found: "every plan named is there already", Want: "--because only where a plan has changed"}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -18,6 +19,9 @@ func toolVersion() string {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
 				v += "+" + s.Value[:12]
+			}
+			if s.Key == "vcs.modified" && s.Value == "true" && !strings.Contains(v, "dirty") {
+				v += "-dirty"
 			}
 		}
 	}

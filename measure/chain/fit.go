@@ -29,6 +29,7 @@ type Fit struct {
 	PerHop    float64        `json:"per_hop_us"`
 	Slope     delay.Interval `json:"per_hop_interval_us"` // of the repeats' own lines
 	R2        float64        `json:"r_squared"`
+	R2Each    delay.Interval `json:"r_squared_of_each"` // of the repeats' own lines
 	Residuals []Residual     `json:"residuals"`
 }
 
@@ -61,14 +62,15 @@ func (s series) fit(of string) (Fit, bool) {
 	if math.IsNaN(f.R2) { // all means are the same: the line passes them all
 		f.R2 = 1
 	}
-	f.Slope = delay.OfRepeats(s.slopes(), confidence)
+	slopes, squares := s.lines()
+	f.Slope, f.R2Each = delay.OfRepeats(slopes, confidence), delay.OfRepeats(squares, confidence)
 	f.Residuals = s.residuals(f)
 	return f, true
 }
 
-// slopes are those of each repeat's own line.
-func (s series) slopes() []float64 {
-	var slopes []float64
+// lines are the slopes of each repeat's own line, and R squared of those that
+// have residuals.
+func (s series) lines() (slopes, squares []float64) {
 	for _, row := range s.values {
 		var x, y []float64
 		for i, v := range row {
@@ -76,12 +78,16 @@ func (s series) slopes() []float64 {
 				x, y = append(x, float64(s.lengths[i])), append(y, v)
 			}
 		}
-		if len(x) >= 2 {
-			_, slope := stat.LinearRegression(x, y, nil, false)
-			slopes = append(slopes, slope)
+		if len(x) < 2 {
+			continue
+		}
+		intercept, slope := stat.LinearRegression(x, y, nil, false)
+		slopes = append(slopes, slope)
+		if r2 := stat.RSquared(x, y, nil, intercept, slope); len(x) >= leastFitted && !math.IsNaN(r2) {
+			squares = append(squares, r2)
 		}
 	}
-	return slopes
+	return slopes, squares
 }
 
 // residuals are against the line of f, which may be of another series.

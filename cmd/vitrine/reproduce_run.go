@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/measure"
+	"vitrine/measure/chain"
+	"vitrine/papers"
+	"vitrine/result"
+	"vitrine/testbed"
+)
+
+// A measurement is one run that exhibits show.
+type measurement struct {
+	exhibit papers.Exhibit // whose run it is; others may show it too
+	scale   papers.Scale
+	digest  string // of its plan
+	spec    result.Spec
+	flags   []string // that make it another plan than the committed one
+	options options
+	given   measure.Options
+	dir     string // of the run
+	data    *result.Data
+	read    papers.Readings
+}
+
+// plan works out by which plan is measured.
+func (m *measurement) plan(f reproduceFlags) error {
+	if f.substrate != "" {
+		m.flags = append(m.flags, "--substrate "+f.substrate)
+	}
+	if f.maxTime > 0 {
+		m.flags = append(m.flags, "--max-time "+f.maxTime.String())
+	}
+	if m.exhibit.Measured() && f.options.path != "" {
+		m.flags = append(m.flags, "--options "+f.options.path)
+		components := networkComponents()
+		if m.exhibit.Chain != nil {
+			components = chainComponents()
+		}
+		var err error
+		if m.given, err = m.options.load(components); err != nil {
+			return err
+		}
+	}
+	p, err := m.exhibit.Plan(m.scale, m.flags...)
+	if err != nil {
+		return err
+	}
+	m.flags = p.Deviations
+	if m.spec, err = p.Spec(); err != nil {
+		return err
+	}
+	m.digest, err = p.Digest()
+	return err
+}
+
+// network is what is measured between two instances.
+func (m *measurement) network() measure.Settings {
+	s := m.exhibit.NetworkSettings(m.scale)
+	s.Options = m.given
+	return s
+}
+
+// chain is what is measured of chains.
+func (m *measurement) chain() (chain.Plan, error) {
+	s := m.exhibit.ChainSettings(m.scale)
+	s.Options = m.given
+	return chain.MakePlan(s, chains)
+}
+
+// load reads what was measured; without it, data stays nil.
+func (m *measurement) load() error {
+	data, err := loadRun(m.dir)
+	if err == nil {
+		m.read, err = papers.Read(data)
+	}
+	if err != nil {
+		return err
+	}
+	m.data = data
+	return nil
+}
+
+// measure runs by the plan, which is the committed one unless flags make it
+// another.
+func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) error {
+	committed, err := papers.ReadHistory(papers.Files(), m.exhibit.Name)
+	if err != nil {
+		return err
+	}
+	if now := committed.Committed(); len(m.flags) == 0 && (now == nil || now.Digest != m.digest) {
+		return &vitrine.BadInput{File: papers.Prefix + m.exhibit.Name, Found: "plan " + m.digest + ", which is not the committed one",
+			Want: "put it down with --because TEXT, commit it and build again; or --quick, of which nothing is judged"}
+	}
+	if !f.resume {
+		if err := a.count(m, f.papers); err != nil {
+			return err
+		}
+	}
+	m.options.specs = append(m.options.specs, m.spec)
+	if m.exhibit.Measured() {
+		return a.runPackets(ctx, m, f)
+	}
+	return a.runCapacities(ctx, m, f)
+}
+
+// count enters the run in the history before it begins, so that no run goes
+// uncounted, whatever becomes of it.
+func (a *app) count(m *measurement, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(m.exhibit.Paper()), "history")); errors.Is(err, os.ErrNotExist) {
+		a.log().Warn("this run is not counted: no histories are there", "papers", dir)
+		return nil
+	}
+	h, err := papers.ReadHistory(os.DirFS(dir), m.exhibit.Name)
+	if err != nil {
+		return err
+	}
+	return h.WithRun(papers.Begun{Started: time.Now().UTC().Truncate(time.Second), Plan: m.digest, Deviations: m.flags, Tool: "vitrine " + toolVersion()}).Write(dir, m.exhibit.Name)
+}
+
+// runCapacities runs the exhibit's campaign.
+func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlags) error {
+	c, err := a.paperCampaign(m, f)
+	if err != nil {
+		return err
+	}
+	c.options.specs = append(c.options.specs, m.options.specs...)
+	run := f.characterizeFlags
+	run.out = m.dir
+	_, err = a.run(ctx, c, run)
+	return err
+}
+
+// paperCampaign plans the exhibit's campaign. Its specs are read into memory.
+func (a *app) paperCampaign(m *measurement, f reproduceFlags) (c campaign, err error) {
+	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(specs)) }()
+	deployment, workload, err := m.exhibit.Unpack(specs, m.scale)
+	if err != nil {
+		return c, err
+	}
+	return a.plan(deployment, workload, f.characterizeFlags)
+}
+
+// runPackets measures into the folder, or goes on there.
+func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) error {
+	cpus, err := testbed.ShareCPUs(nil, nil)
+	if err != nil {
+		return err
+	}
+	resume := f.resume
+	if _, err := os.Stat(m.dir); err != nil { // of several runs, those that were not begun
+		resume = false
+	}
+	in := session{m.dir, resume, cpus, &m.options}
+	if m.exhibit.Chain != nil {
+		plan, err := m.chain()
+		if err != nil {
+			return err
+		}
+		return a.chain(ctx, plan, in)
+	}
+	return a.network(ctx, m.network(), measure.OwnCPU, in)
+}
+
+// printPaperPlans shows what would be measured, and how long it takes about.
+func (a *app) printPaperPlans(list []*measurement, f reproduceFlags) error {
+	var total time.Duration
+	for _, m := range list {
+		wall, err := a.printPaperPlan(m, f)
+		if err != nil {
+			return err
+		}
+		if total += wall; f.json {
+			continue
+		}
+		fmt.Fprintf(a.stdout, "plan %s; about %s of wall time\n", m.digest, wall.Round(time.Minute/2))
+		if len(m.flags) > 0 {
+			fmt.Fprintf(a.stdout, "not the committed plan (%s): nothing of it is judged\n", strings.Join(m.flags, ", "))
+		}
+	}
+	if len(list) > 1 && !f.json {
+		fmt.Fprintf(a.stdout, "%d runs, about %s of wall time in all\n", len(list), total.Round(time.Minute))
+	}
+	return nil
+}
+
+// printPaperPlan shows one plan and estimates its wall time.
+func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (time.Duration, error) {
+	e := m.exhibit
+	if !f.json {
+		fmt.Fprintln(a.stdout, e.Title)
+	}
+	switch {
+	case e.Chain != nil:
+		plan, err := m.chain()
+		if err != nil {
+			return 0, err
+		}
+		s := plan.Settings
+		hops := len(plan.Paths) * s.Repeat * (1 + slices.Max(s.Lengths))
+		return plan.Sending + papers.Deploying(s.Substrates, plan.Streams, hops), a.printChainPlan(plan, f.json)
+	case e.Network != nil:
+		s := m.network()
+		plan, err := measure.MakePlan(s, machines)
+		if err != nil {
+			return 0, err
+		}
+		cpus, err := testbed.ShareCPUs(nil, nil)
+		if err != nil {
+			return 0, err
+		}
+		wall := plan.Sending + papers.Deploying(s.AllSubstrates(), plan.Streams, len(plan.Combinations)*s.Repeat)
+		return wall, a.printNetworkPlan(s, cpus, measure.OwnCPU, f.json)
+	}
+	c, err := a.paperCampaign(m, f)
+	if err != nil {
+		return 0, err
+	}
+	if f.json {
+		return 0, json.NewEncoder(a.stdout).Encode(c.Plan)
+	}
+	x := *e.Expect
+	wall := x.Wall(c.Plan.Trial)
+	if f.maxTime > 0 {
+		wall = min(wall, f.maxTime)
+	}
+	printSizings(a.stdout, c)
+	_, err = fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s to deploy each\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
+	return wall, err
+}

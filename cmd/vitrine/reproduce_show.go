@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"vitrine"
+	"vitrine/papers"
+)
+
+// shown is an exhibit with what was found.
+type shown struct {
+	Name     string           `json:"name"`
+	Title    string           `json:"title"`
+	Plan     string           `json:"plan"`
+	Refused  string           `json:"not_judged,omitempty"` // why nothing is
+	Verdicts []papers.Verdict `json:"verdicts"`
+}
+
+// show shows the exhibits, keeps beside each run what was found, and writes the
+// page when that is asked for.
+func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFlags) error {
+	var all []shown
+	var text bytes.Buffer
+	of := map[*measurement][]shown{}
+	for _, e := range exhibits {
+		i := slices.IndexFunc(list, func(m *measurement) bool { return m.exhibit.Name == e.Base() })
+		if i < 0 { // there is nothing of it, for a reason that is given at the end
+			continue
+		}
+		s, err := list[i].judge(e, f.papers, &text)
+		if err != nil {
+			return err
+		}
+		all, of[list[i]] = append(all, s), append(of[list[i]], s)
+	}
+	for m, shown := range of {
+		if f.from == "" {
+			if err := saveVerdicts(filepath.Join(m.dir, "verdicts.json"), shown); err != nil {
+				return err
+			}
+		}
+		if f.markdown {
+			if err := a.enter(m, f); err != nil {
+				return err
+			}
+		}
+	}
+	if f.json {
+		return json.NewEncoder(a.stdout).Encode(all)
+	}
+	if _, err := a.stdout.Write(text.Bytes()); err != nil {
+		return err
+	}
+	for _, m := range list {
+		fmt.Fprintln(a.stdout, "report of", m.exhibit.Name+":", filepath.Join(m.dir, "report.html"))
+	}
+	return nil
+}
+
+// judge judges what an exhibit's paper states by the run.
+func (m *measurement) judge(e papers.Exhibit, dir string, text *bytes.Buffer) (shown, error) {
+	s := shown{Name: papers.Prefix + e.Name, Title: e.Title}
+	h, err := history(e.Base(), dir)
+	if err != nil {
+		return s, err
+	}
+	if s.Plan, _, err = papers.PlanOf(m.data.Manifest); err != nil {
+		return s, err
+	}
+	s.Refused = h.Refuses(s.Plan, m.data.Manifest.Started)
+	r, err := m.read.Beside(os.DirFS(dir), e)
+	if err != nil {
+		return s, err
+	}
+	s.Verdicts = e.Judge(r, s.Refused)
+	if s.Refused != "" {
+		fmt.Fprintf(text, "\nnothing of %s is judged: %s\n", papers.Prefix+e.Name, s.Refused)
+	}
+	return s, e.Text(text, r, s.Verdicts)
+}
+
+// history is that below the folder, or what the program was built with.
+func history(base, dir string) (papers.History, error) {
+	h, err := papers.ReadHistory(os.DirFS(dir), base)
+	if err != nil || h.Committed() != nil {
+		return h, err
+	}
+	return papers.ReadHistory(papers.Files(), base)
+}
+
+func saveVerdicts(path string, verdicts any) error {
+	text, err := json.MarshalIndent(verdicts, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// enter puts the run into the committed records and the page. Only a finished
+// run by the committed plan goes there.
+func (a *app) enter(m *measurement, f reproduceFlags) error {
+	from := os.DirFS(f.papers)
+	h, err := papers.ReadHistory(from, m.exhibit.Name)
+	if err != nil {
+		return err
+	}
+	record, err := m.exhibit.NewRecord(m.data, m.read)
+	if err != nil {
+		return err
+	}
+	if why := h.Refuses(record.Plan, record.Started); why != "" {
+		return &vitrine.BadInput{File: m.dir, Found: why, Want: "a run of vitrine reproduce " + papers.Prefix + m.exhibit.Name + " by the committed plan"}
+	}
+	if record.Finished.IsZero() {
+		return &vitrine.BadInput{File: m.dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
+	}
+	h = h.WithRun(papers.Begun{Started: record.Started, Plan: record.Plan, Tool: record.Tool})
+	page := f.page
+	if page == "" {
+		page = filepath.Join("docs", m.exhibit.Paper()+".md")
+	}
+	old, err := os.ReadFile(page)
+	if err != nil {
+		return fmt.Errorf("the page to write the tables into (--page): %w", err)
+	}
+	if err := errors.Join(record.Write(f.papers), h.Write(f.papers, m.exhibit.Name)); err != nil {
+		return err
+	}
+	filled, err := papers.Fill(page, string(old), from)
+	if err != nil {
+		return err
+	}
+	a.log().Info("written", "page", page, "record of", m.exhibit.Name)
+	return os.WriteFile(page, []byte(filled), 0o644)
+}

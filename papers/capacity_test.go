@@ -1,0 +1,139 @@
+package papers
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+// trialAt is a valid trial of the sizing: what the two components used, of 1 each.
+func trialAt(sizing string, repeat int, rate, success, bono, sprout float64) vitrine.Outcome {
+	scheduled := int64(1000)
+	return vitrine.Outcome{
+		Key:   vitrine.Key{Seq: repeat, Attempt: 1, Substrate: "process", Subject: sizing, Repeat: repeat, Rate: rate},
+		Valid: true, Scheduled: scheduled, Succeeded: int64(success * float64(scheduled)),
+		Use: map[string]vitrine.Use{
+			"bono-1":      {Component: "bono", CPU: &bono, VCPUs: 1},
+			"sprout-1":    {Component: "sprout", CPU: &sprout, VCPUs: 1},
+			"generator-1": {Component: vitrine.Generator, CPU: new(float64), VCPUs: 1},
+		},
+	}
+}
+
+func TestCapacityReadings(t *testing.T) {
+	capacity := vitrine.Capacity{Threshold: 0.9, Rate: 100, Low: 90, High: 110, Censored: vitrine.CensoredNone, Deployments: 7, SD: 5, Single: 80}
+	d := &result.Data{Dir: t.TempDir(), Summary: &result.Summary{Sizings: []result.Sizing{
+		{Name: "bn1s", Substrate: "process", Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 1, Low: 1, High: 1}}},
+		{Name: "bn1s", Substrate: "process", Again: true, Capacities: []vitrine.Capacity{capacity}},
+		{Name: "bn1m", Substrate: "process", Options: "pinning=on", Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 900, Low: 900, High: 900, Censored: vitrine.CensoredAbove}}},
+		{Name: "bn1l", Substrate: "process", Capacities: []vitrine.Capacity{{Threshold: 0.9, Censored: vitrine.CensoredGenerator}}},
+	}}}
+	for repeat := 1; repeat <= 5; repeat++ {
+		d.Outcomes = append(d.Outcomes,
+			trialAt("bn1s", repeat, 150, 0.2, 0.9, 0.9),
+			trialAt("bn1s", repeat, 50, 1, 0.2, 0.3),
+			trialAt("bn1s", repeat, 100, 0.95, 0.4, 0.8),
+		)
+	}
+	r, err := Read(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{
+		"bn1s capacity@0.9": 100, "bn1s single@0.9": 80, "bn1s sd@0.9": 5, "bn1m/pinning=on capacity@0.9": 900,
+		"bn1s cpu.bono": 0.4, "bn1s cpu.sprout": 0.8, "bn1s cpu.beside.bono": 0.8, "bn1s cpu.beside.sprout": 0.4,
+		"bn1s success@1.25": 0.575, // half-way from 0.95 at 100 to 0.2 at 150
+	} {
+		if x, missing := r.read(name); missing != "" || math.Abs(x.Mean-want) > 1e-9 {
+			t.Errorf("%s: %v (%s), want %g", name, x.Mean, missing, want)
+		}
+	}
+	if x := r.of["bn1s capacity@0.9"]; x.Repeats != 7 || x.unfit() != "" || x.Bound != "" {
+		t.Errorf("%+v: %s", x, x.unfit())
+	}
+	if x := r.of["bn1m/pinning=on capacity@0.9"]; x.Bound != vitrine.CensoredAbove {
+		t.Errorf("%+v", x)
+	}
+	if _, missing := r.read("bn1l capacity@0.9"); missing != "not measured: no trial was valid" {
+		t.Error(missing)
+	}
+	if _, ok := r.of["bn1s cpu.generator"]; ok {
+		t.Error("the generator is no component")
+	}
+}
+
+// A swing is of windows of ten seconds and more, below and past the capacity.
+func TestSwings(t *testing.T) {
+	dir := t.TempDir()
+	run, err := result.Create(dir, result.Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for repeat := 1; repeat <= 5; repeat++ {
+		for i, rate := range []float64{50, 100, 150} {
+			o := trialAt("bn1s", repeat, rate, []float64{1, 0.95, 0.5}[i], 0.5, 0.5)
+			o.Seq = 3*repeat + i
+			busier := 0.75
+			o.Use["sprout-2"] = vitrine.Use{Component: "sprout", CPU: &busier, VCPUs: 1}
+			for second := range 10 {
+				succeeded := int64(100)
+				if i == 2 && second%2 == 1 {
+					succeeded = 0
+				}
+				o.Seconds = append(o.Seconds, vitrine.Second{Scheduled: 100, Offered: 100, Succeeded: succeeded, Failed: 100 - succeeded})
+			}
+			writeUsage(t, run, o, i == 2)
+			if err := run.Append(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := result.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Summary = &result.Summary{Sizings: []result.Sizing{{Name: "bn1s", Substrate: "process", Capacities: []vitrine.Capacity{
+		{Threshold: 0.9, Rate: 100, Low: 90, High: 110, Censored: vitrine.CensoredNone},
+	}}}}
+	r, err := Read(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{
+		"bn1s success.swing@under": 0, "bn1s success.swing@over": 0.527,
+		"bn1s cpu.swing.sprout@under": 0, "bn1s cpu.swing.sprout@over": 1.054,
+		"bn1s uneven.sprout@over": 1.5,
+	} {
+		if x, missing := r.read(name); missing != "" || math.Abs(x.Mean-want) > 1e-3 || x.Repeats != 5 {
+			t.Errorf("%s: %+v (%s), want %g", name, x, missing, want)
+		}
+	}
+}
+
+// writeUsage writes what the monitor would: Sprout busy in every second second, or
+// in all.
+func writeUsage(t *testing.T, run *result.Run, o vitrine.Outcome, swings bool) {
+	t.Helper()
+	w, _, err := run.CreateUsage(o.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(w, result.UsageHeader)
+	for tenth := range 100 {
+		cpu := 0.8
+		if swings && tenth/10%2 == 1 {
+			cpu = 0
+		}
+		fmt.Fprintf(w, "%g,sprout-1,sprout,%g,,,,,,,\n", float64(tenth)/10+0.05, cpu)
+		fmt.Fprintf(w, "%g,host,host,1.5,,,,,,,\n", float64(tenth)/10+0.05)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

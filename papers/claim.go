@@ -1,0 +1,129 @@
+package papers
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A Claim is one statement of the paper: that one quantity is below another, or
+// what a quantity is.
+//
+// Less, More and Value name readings, or are numbers. A * in a name is whatever
+// readings there are; in both names it is the same. The order must then hold for
+// each, and the ratio is their geometric mean. "figure-6: NAME" is a reading of
+// another run of the same paper.
+type Claim struct {
+	Says   string  `yaml:"says" json:"says"`                         // in words, with the section
+	Less   string  `yaml:"less,omitempty" json:"less,omitempty"`     // the lower quantity
+	More   string  `yaml:"more,omitempty" json:"more,omitempty"`     // the higher one
+	Value  string  `yaml:"value,omitempty" json:"value,omitempty"`   // in place of both
+	Paper  *Span   `yaml:"paper,omitempty" json:"paper,omitempty"`   // More / Less in the paper, or Value; nil: not said
+	Within float64 `yaml:"within,omitempty" json:"within,omitempty"` // above 1: Less and More are alike, at most this factor apart
+	Free   bool    `yaml:"free,omitempty" json:"free,omitempty"`     // the paper claims nothing: the ratio is printed
+}
+
+// A Span is a quantity as the paper gives it: one figure, or from one to another.
+type Span struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// UnmarshalYAML reads 1.71 and [1.026, 1.161].
+func (s *Span) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		err := n.Decode(&s.Low)
+		s.High = s.Low
+		return err
+	}
+	var two [2]float64
+	if err := n.Decode(&two); err != nil {
+		return err
+	}
+	s.Low, s.High = two[0], two[1]
+	return nil
+}
+
+func (s *Span) String() string {
+	if s == nil {
+		return ""
+	}
+	text := strconv.FormatFloat(s.Low, 'f', -1, 64)
+	if s.High != s.Low {
+		text += " to " + strconv.FormatFloat(s.High, 'f', -1, 64)
+	}
+	return text
+}
+
+const wildcard = "*"
+
+// instances are the claim for each thing that its * stands for, in order; itself
+// where it has none, or where nothing that it names was measured.
+func (c Claim) instances(r Readings) (list []Claim, of []string) {
+	patterns := slices.DeleteFunc([]string{c.Less, c.More, c.Value}, func(name string) bool { return !strings.Contains(name, wildcard) })
+	for _, p := range patterns {
+		of = append(of, r.matching(p)...)
+	}
+	slices.SortFunc(of, natural)
+	of = slices.Compact(of)
+	for _, what := range of {
+		x := c
+		for _, name := range []*string{&x.Less, &x.More, &x.Value} {
+			*name = strings.Replace(*name, wildcard, what, 1)
+		}
+		if x.Less == x.More && x.Less != "" { // the best size against itself
+			continue
+		}
+		list = append(list, x)
+	}
+	of = slices.DeleteFunc(of, func(what string) bool {
+		return len(patterns) == 1 && (strings.Replace(c.Less, wildcard, what, 1) == c.More || strings.Replace(c.More, wildcard, what, 1) == c.Less)
+	})
+	if len(list) == 0 {
+		return []Claim{c}, []string{""}
+	}
+	return list, of
+}
+
+// match gives what * is in the name, if the name fits the pattern.
+func match(pattern, name string) (what string, ok bool) {
+	before, after, ok := strings.Cut(pattern, wildcard)
+	if !ok || len(name) <= len(before)+len(after) || !strings.HasPrefix(name, before) || !strings.HasSuffix(name, after) {
+		return "", false
+	}
+	what = name[len(before) : len(name)-len(after)]
+	return what, !strings.Contains(what, " ")
+}
+
+// natural orders numbers by value, and all else as text.
+func natural(a, b string) int {
+	x, errX := strconv.Atoi(a)
+	y, errY := strconv.Atoi(b)
+	if errX == nil && errY == nil {
+		return x - y
+	}
+	return strings.Compare(a, b)
+}
+
+// check says what makes no claim.
+func (c Claim) check() error {
+	two := c.Less != "" && c.More != ""
+	switch {
+	case c.Says == "":
+		return fmt.Errorf("a claim without words")
+	case two == (c.Value != ""):
+		return fmt.Errorf("%s: want less and more, or value", c.Says)
+	case c.Value != "" && c.Paper == nil:
+		return fmt.Errorf("%s: want the paper's figure", c.Says)
+	case c.Within != 0 && c.Within <= 1:
+		return fmt.Errorf("%s: within is %g: want more than 1", c.Says, c.Within)
+	case c.Free && (c.Paper != nil || c.Within != 0):
+		return fmt.Errorf("%s: a free ratio is judged by nothing", c.Says)
+	case c.Paper != nil && c.Paper.Low > c.Paper.High:
+		return fmt.Errorf("%s: the paper's %s falls", c.Says, c.Paper)
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package papers
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"vitrine/measure/delay"
+	"vitrine/result"
+)
+
+var update = flag.Bool("update", false, "rewrite the pages and golden files")
+
+// Every plan is put down in its history, so that it is committed before a run.
+func TestPlansArePutDown(t *testing.T) {
+	for _, e := range exhibits(t) {
+		if e.As != "" {
+			continue
+		}
+		p, err := e.Plan(Full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, err := p.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := ReadHistory(Files(), e.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := h.Committed(); now == nil || now.Digest != is {
+			t.Errorf("%s: plan %s is not put down. What measures or judges it has changed: say why with\n"+
+				"\tvitrine reproduce papers/%s --because TEXT && go test ./papers -update\nand commit papers/%s/history and the page",
+				e.Name, is, e.Paper(), e.Paper())
+		}
+	}
+}
+
+// The pages are what the committed records and histories make of them.
+func TestPages(t *testing.T) {
+	var shown []string
+	for _, name := range []string{"nfv-vital", "container-networking"} {
+		path := filepath.Join("..", "docs", name+".md")
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := Fill(path, string(page), Files())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if string(page) != want {
+			t.Errorf("%s is not what papers/%s makes of it: go test ./papers -update", path, name)
+		}
+		for _, e := range exhibits(t) {
+			if e.Paper() == name && e.Shows(string(page)) {
+				shown = append(shown, e.Name)
+			}
+		}
+	}
+	for _, e := range exhibits(t) {
+		if !slices.Contains(shown, e.Name) {
+			t.Errorf("no page shows %s", e.Name)
+		}
+	}
+}
+
+// library is a folder with the exhibit's plan put down, two runs and a record.
+func library(t *testing.T, e Exhibit) (fstest.MapFS, *Record) {
+	t.Helper()
+	date := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	p, err := e.Plan(Full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := "0123456789abcdef" // in place of the plan's own, so that the page does not change with it
+	d := &result.Data{Manifest: result.Manifest{
+		Tool: "vitrine v1", Started: date.Add(2 * time.Hour), Finished: date.Add(2*time.Hour + 38*time.Minute), Specs: []result.Spec{s},
+		Host: result.Host{CPUModel: "a CPU", CPUs: 2, Kernel: "6.18"}, NotIsolated: []string{"CPU 1 is shared"},
+	}}
+	interval := func(mean, half float64) Reading {
+		return Reading{Interval: delay.Interval{Mean: mean, Low: mean - half, High: mean + half, Repeats: 6, Confidence: 0.95}}
+	}
+	r := newReadings()
+	r.of["bn1s-sp1m-hs1m capacity@0.9"] = interval(80.123456, 4)
+	r.of["bn1s-sp1m-hs1m cpu.bono"] = interval(0.7, 0.05)
+	r.of["bn1s-sp1s-hs1s capacity@0.9"] = interval(40, 3)
+	r.of["bn1s-sp1m-hs1s capacity@0.9"] = interval(77, 4)
+	r.of["bn1s-sp1m-hs1s not.shown"] = interval(1, 0)
+	record, err := e.NewRecord(d, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.Plan = is
+	h := History{
+		Plans: []Planned{{"fedcba9876543210", date.Add(-time.Hour), "First plan."}, {is, date, "Longer windows."}},
+	}
+	h = h.WithRun(Begun{Started: record.Started.Add(-time.Second), Plan: is, Tool: "vitrine v1"})
+	h = h.WithRun(Begun{Started: date, Plan: "fedcba9876543210", Deviations: []string{"--quick"}, Tool: "vitrine v1"})
+	text, err := yaml.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := record.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(recordFile(e.Name))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fstest.MapFS{historyFile(e.Name): {Data: text}, recordFile(e.Name): {Data: kept}}, record
+}
+
+func TestGoldenPage(t *testing.T) {
+	e, err := Find("nfv-vital/reg-invite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, record := library(t, e)
+	if _, kept := record.Readings["bn1s-sp1m-hs1s not.shown"]; kept || record.Readings["bn1s-sp1m-hs1m capacity@0.9"].Mean != 80.123 {
+		t.Errorf("kept %v", record.Readings)
+	}
+	begin, end := marks(e.Name)
+	got, err := Fill("page.md", "# Before\n\n"+begin+"\nold\n"+end+"\n\n# After\n", from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "page.md")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the page is not %s: review go test ./papers -update\n%s", golden, got)
+	}
+	if again, err := Fill("page.md", got, from); err != nil || again != got {
+		t.Errorf("filled twice, the page changes: %v", err)
+	}
+}
+
+func TestFillRefuses(t *testing.T) {
+	begin, _ := marks("nfv-vital/table-2")
+	for _, page := range []string{"no marks\n", begin + "\n"} {
+		if _, err := Fill("page.md", page, Files()); err == nil || !strings.Contains(err.Error(), "page.md") {
+			t.Errorf("%q: %v", page, err)
+		}
+	}
+}
+
+func TestHistoryRefuses(t *testing.T) {
+	date := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	h := History{Plans: []Planned{{Digest: "old", Date: date.Add(-time.Hour)}, {Digest: "new", Date: date}}}
+	for _, tt := range []struct {
+		plan    string
+		started time.Time
+		want    string
+	}{
+		{"new", date.Add(time.Second), ""},
+		{"old", date.Add(time.Second), "plan old is not the committed plan new"},
+		{"", date.Add(time.Second), "kept no plan"},
+		{"new", date.Add(-time.Second), "put down after the run began"},
+	} {
+		if got := h.Refuses(tt.plan, tt.started); got == "" != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s at %s: %q, want %q", tt.plan, tt.started, got, tt.want)
+		}
+	}
+	if got := (History{}).Refuses("new", date); got != "no plan is committed" {
+		t.Error(got)
+	}
+}
+
+// Flags that change what is measured make another plan, which is never the
+// committed one.
+func TestDeviationsMakeAnotherPlan(t *testing.T) {
+	for _, name := range []string{"nfv-vital/table-2", "container-networking/table-1", "container-networking/figure-8"} {
+		e, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, plan := range []func() (Plan, error){
+			func() (Plan, error) { return e.Plan(Full) },
+			func() (Plan, error) { return e.Plan(Quick) },
+			func() (Plan, error) { return e.Plan(Full, "--max-time 1m0s") },
+		} {
+			p, err := plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := p.Spec()
+			if err != nil {
+				t.Fatal(err)
+			}
+			is, err := p.Digest()
+			if err != nil || seen[is] {
+				t.Errorf("%s: plan %s twice: %v", name, is, err)
+			}
+			seen[is] = true
+			if kept, _, err := PlanOf(result.Manifest{Specs: []result.Spec{{Role: "deployment"}, s}}); err != nil || kept != is {
+				t.Errorf("%s: the manifest keeps %s of %s: %v", name, kept, is, err)
+			}
+		}
+	}
+}

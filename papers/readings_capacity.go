@@ -1,0 +1,312 @@
+package papers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+
+	"vitrine"
+	"vitrine/measure/delay"
+	"vitrine/result"
+)
+
+const (
+	confidence = 0.95 // of the plans' workloads, and of intervals made here
+
+	near = 0.7  // of the capacity: a deployment's best trial below it says nothing of the use at capacity
+	over = 1.2  // of the capacity: trials at this rate and above are overloaded
+	past = 1.25 // of the capacity: where "flat" and "sudden" are told apart
+)
+
+// A sized is one sizing with its valid trials.
+type sized struct {
+	where    string
+	capacity vitrine.Capacity
+	repeats  map[int][]vitrine.Outcome // by deployment, rising in rate
+}
+
+// capacities takes the readings of a campaign.
+func (r *Readings) capacities(d *result.Data) error {
+	if d.Summary == nil {
+		return &vitrine.BadInput{File: d.Dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
+	}
+	for i, z := range d.Summary.Sizings {
+		again := slices.ContainsFunc(d.Summary.Sizings[i+1:], func(later result.Sizing) bool { return later.Label() == z.Label() })
+		if again || len(z.Capacities) == 0 {
+			continue
+		}
+		x := sized{where: place(z), capacity: z.Capacities[0], repeats: map[int][]vitrine.Outcome{}}
+		for _, o := range d.Outcomes {
+			if o.Valid && o.Subject == z.Name && o.Substrate == z.Substrate && o.Options == z.Options {
+				x.repeats[o.Repeat] = append(x.repeats[o.Repeat], o)
+			}
+		}
+		for _, c := range z.Capacities {
+			r.capacity(x, c)
+		}
+		if x.capacity.Unmeasured() {
+			continue
+		}
+		r.use(x)
+		r.past(x)
+		if err := r.swings(x, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place is what readings of a sizing are of: "bn1s-sp1m-hs1s/pinning=on".
+func place(z result.Sizing) string {
+	if z.Options == "" {
+		return z.Name
+	}
+	return z.Name + "/" + z.Options
+}
+
+// capacity takes the capacity at one threshold.
+func (r *Readings) capacity(x sized, c vitrine.Capacity) {
+	at := fmt.Sprintf("@%g", c.Threshold)
+	if c.Unmeasured() {
+		r.missing[x.where] = "no trial was valid"
+		return
+	}
+	repeats := c.Deployments
+	if repeats == 0 {
+		repeats = len(x.repeats)
+	}
+	reading := Reading{Interval: delay.Interval{Mean: c.Rate, Low: c.Low, High: c.High, Repeats: repeats, Confidence: confidence}}
+	if c.Censored != vitrine.CensoredNone {
+		reading.Bound = c.Censored
+	}
+	r.of[x.where+" capacity"+at] = reading
+	if c.Single > 0 {
+		r.of[x.where+" single"+at] = Reading{Interval: alone(c.Single)}
+	}
+	if c.Deployments > 0 {
+		r.of[x.where+" sd"+at] = Reading{Interval: alone(c.SD)}
+	}
+}
+
+// use takes what components used at capacity: in the highest rate that each
+// deployment carried, unless that is far below. "cpu.beside.bono" is the most
+// that any other component used.
+func (r *Readings) use(x sized) {
+	values := map[string][]float64{}
+	for _, trials := range x.each() {
+		at := -1
+		for i, o := range trials {
+			if o.SuccessRatio() >= x.capacity.Threshold && o.Rate >= near*x.capacity.Rate {
+				at = i
+			}
+		}
+		if at < 0 {
+			continue
+		}
+		used := utilization(trials[at])
+		for name, u := range used {
+			values["cpu."+name] = append(values["cpu."+name], u)
+			most := 0.0
+			for other, v := range used {
+				if other != name {
+					most = max(most, v)
+				}
+			}
+			values["cpu.beside."+name] = append(values["cpu.beside."+name], most)
+		}
+	}
+	r.putEach(x.where, values)
+}
+
+// each is the trials of each deployment, in the order of the deployments and
+// rising in rate.
+func (x sized) each() [][]vitrine.Outcome {
+	var list [][]vitrine.Outcome
+	for _, repeat := range sortedKeys(x.repeats) {
+		trials := slices.Clone(x.repeats[repeat])
+		slices.SortStableFunc(trials, func(a, b vitrine.Outcome) int {
+			switch {
+			case a.Rate < b.Rate:
+				return -1
+			case a.Rate > b.Rate:
+				return 1
+			}
+			return 0
+		})
+		list = append(list, trials)
+	}
+	return list
+}
+
+// utilization is used / given of each component, over its instances; the
+// generator and what has no limit are left out.
+func utilization(o vitrine.Outcome) map[string]float64 {
+	used, given := map[string]float64{}, map[string]float64{}
+	for _, u := range o.Use {
+		if u.Component != vitrine.Generator && u.CPU != nil && u.VCPUs > 0 {
+			used[u.Component] += *u.CPU
+			given[u.Component] += u.VCPUs
+		}
+	}
+	for name := range used {
+		used[name] /= given[name]
+	}
+	return used
+}
+
+// past takes the success ratio beyond the capacity, where each deployment was
+// driven at several rates, up to that one or until it failed.
+func (r *Readings) past(x sized) {
+	var values []float64
+	for _, trials := range x.each() {
+		if len(trials) < 2 || trials[0].Rate > x.capacity.Rate {
+			continue
+		}
+		values = append(values, successAt(trials, past*x.capacity.Rate))
+	}
+	r.putEach(x.where, map[string][]float64{fmt.Sprintf("success@%g", past): values})
+}
+
+// successAt interpolates between the trials' rates; beyond the last it is the
+// last one's, which ended the ramp.
+func successAt(trials []vitrine.Outcome, rate float64) float64 {
+	for i := 1; i < len(trials); i++ {
+		a, b := trials[i-1], trials[i]
+		if b.Rate >= rate && b.Rate > a.Rate {
+			share := max(0, (rate-a.Rate)/(b.Rate-a.Rate))
+			return a.SuccessRatio() + share*(b.SuccessRatio()-a.SuccessRatio())
+		}
+	}
+	return trials[len(trials)-1].SuccessRatio()
+}
+
+// putEach puts the mean over deployments of what each of them gave.
+func (r *Readings) putEach(where string, values map[string][]float64) {
+	for name, list := range values {
+		if i := delay.OfRepeats(list, confidence); i.Repeats > 0 {
+			r.of[where+" "+name] = Reading{Interval: i}
+		}
+	}
+}
+
+// swingSeconds is the least window whose seconds show a swing.
+const swingSeconds = 10
+
+// swings takes how much success and CPU go up and down from second to second,
+// and how unevenly the instances of a component are used, below ("@under") and
+// past the capacity ("@over"), from windows that are long enough.
+func (r *Readings) swings(x sized, d *result.Data) error {
+	values := map[string][]float64{}
+	for _, trials := range x.each() {
+		mine := map[string][]float64{}
+		for _, o := range trials {
+			at := "@over"
+			switch {
+			case len(o.Seconds) < swingSeconds || o.Rate > near*x.capacity.Rate && o.Rate < over*x.capacity.Rate:
+				continue
+			case o.Rate <= near*x.capacity.Rate:
+				at = "@under"
+			}
+			found, err := swing(o, d)
+			if err != nil {
+				return err
+			}
+			for name, v := range found {
+				mine[name+at] = append(mine[name+at], v)
+			}
+		}
+		for name, list := range mine {
+			values[name] = append(values[name], mean(list))
+		}
+	}
+	r.putEach(x.where, values)
+	return nil
+}
+
+// swing is what one trial shows.
+func swing(o vitrine.Outcome, d *result.Data) (map[string]float64, error) {
+	found := map[string]float64{}
+	var success []float64
+	for _, s := range o.Seconds {
+		if s.Scheduled > 0 {
+			success = append(success, float64(s.Succeeded)/float64(s.Scheduled))
+		}
+	}
+	found["success.swing"] = deviation(success)
+	busiest, idlest, count := map[string]float64{}, map[string]float64{}, map[string]int{}
+	for _, u := range o.Use {
+		if u.CPU == nil || u.Component == vitrine.Generator {
+			continue
+		}
+		if count[u.Component]++; count[u.Component] == 1 {
+			idlest[u.Component] = *u.CPU
+		}
+		busiest[u.Component], idlest[u.Component] = max(busiest[u.Component], *u.CPU), min(idlest[u.Component], *u.CPU)
+	}
+	for name, n := range count {
+		if n > 1 && idlest[name] > 0 {
+			found["uneven."+name] = busiest[name] / idlest[name]
+		}
+	}
+	cpu, err := cpuSeconds(o, d)
+	for name, list := range cpu {
+		if m := mean(list); m > 0 {
+			found["cpu.swing."+name] = deviation(list) / m
+		}
+	}
+	return found, err
+}
+
+// cpuSeconds is the CPU of each component in each second of the window, from the
+// monitor's samples; empty where the trial was not watched.
+func cpuSeconds(o vitrine.Outcome, d *result.Data) (map[string][]float64, error) {
+	type cell struct {
+		instance string
+		second   int
+	}
+	sum, count := map[cell]float64{}, map[cell]int{}
+	component := map[string]string{}
+	err := d.Usage(o.Key, func(s result.Sample) error {
+		second := int(math.Floor(s.Time))
+		if s.CPU == nil || second < 0 || second >= len(o.Seconds) || s.Component == result.HostComponent || s.Component == vitrine.Generator {
+			return nil
+		}
+		c := cell{s.Instance, second}
+		sum[c], count[c], component[s.Instance] = sum[c]+*s.CPU, count[c]+1, s.Component
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	seconds := map[string][]float64{}
+	for c, total := range sum {
+		name := component[c.instance]
+		if seconds[name] == nil {
+			seconds[name] = make([]float64, len(o.Seconds))
+		}
+		seconds[name][c.second] += total / float64(count[c])
+	}
+	return seconds, nil
+}
+
+func mean(list []float64) float64 {
+	var sum float64
+	for _, v := range list {
+		sum += v
+	}
+	return sum / float64(max(1, len(list)))
+}
+
+// deviation is the standard deviation.
+func deviation(list []float64) float64 {
+	m, squares := mean(list), 0.0
+	for _, v := range list {
+		squares += (v - m) * (v - m)
+	}
+	return math.Sqrt(squares / float64(max(1, len(list)-1)))
+}

@@ -1,0 +1,136 @@
+package papers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"vitrine/measure"
+	"vitrine/measure/chain"
+	"vitrine/measure/delay"
+)
+
+// network takes the readings of streams between two instances.
+func (r *Readings) network(s measure.Summary) {
+	for name, why := range s.Unsupported {
+		r.missing[strings.ReplaceAll(name, " on ", "/")] = why
+	}
+	split := r.splits(s)
+	for _, row := range s.Rows {
+		where := row.Substrate + "/" + row.Fabric
+		if row.Repeats == 0 {
+			r.missing[where] = row.Invalid
+			continue
+		}
+		lost := 100 * share(row.Lost, row.Sent)
+		put := func(name string, i delay.Interval) {
+			if i.Repeats > 0 {
+				r.of[where+" "+name] = Reading{Interval: i, Lost: lost, Mark: row.Mark}
+			}
+		}
+		if row.Metric == measure.Latency && row.Way != measure.RoundTrip {
+			continue
+		}
+		if worst, ok := r.of[where+" lost.percent"]; !ok || worst.Mean < lost {
+			put("lost.percent", alone(lost))
+		}
+		switch row.Metric {
+		case measure.Latency:
+			if row.Delay != nil {
+				spread(put, "rtt", fmt.Sprintf("@%d", row.Size), *row.Delay)
+			}
+		case measure.Jitter:
+			spread(put, "jitter", "", row.Jitter)
+			spread(put, "lateness", "", row.Lateness)
+			put("reordered.percent", row.ReorderedPercent)
+		case measure.Efficiency:
+			use(put, row.CPU, split)
+		}
+	}
+}
+
+// splits says whether the CPU time is split: for every path or for none.
+func (r *Readings) splits(s measure.Summary) bool {
+	var without []string
+	for _, row := range s.Rows {
+		if row.CPU != nil && row.CPU.Split == nil && row.Fabric != measure.Floor {
+			without = append(without, fmt.Sprintf("%s: %s", row.Combination, row.CPU.Why))
+		}
+	}
+	if len(without) > 0 {
+		slices.Sort(without)
+		r.Notes = append(r.Notes, "CPU time is split for no path, because that of these is not known ("+strings.Join(without, "; ")+").")
+	}
+	return len(without) == 0
+}
+
+// spread takes the readings of a distribution.
+func spread(put func(string, delay.Interval), name, size string, s measure.Spread) {
+	put(name+".least"+size, alone(s.Min))
+	put(name+".min"+size, s.MinEach)
+	put(name+".max"+size, s.MaxEach)
+	put(name+".mean"+size, s.Mean)
+	put(name+".deviation"+size, s.Deviation)
+	put(name+".p50"+size, s.P50)
+	put(name+".p99"+size, s.P99)
+}
+
+// use takes the readings of CPU time.
+func use(put func(string, delay.Interval), u *measure.Use, split bool) {
+	if u == nil {
+		return
+	}
+	put("cpu.total", u.Total)
+	if u.Relative != nil {
+		put("cpu.relative", *u.Relative)
+	}
+	if split && u.Split != nil {
+		put("cpu.user", alone(u.Split.User))
+		put("cpu.kernel", alone(u.Split.Kernel))
+		put("cpu.interrupt", alone(u.Split.Interrupt))
+	}
+}
+
+func share(part, whole int) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// chains takes the readings of chains.
+func (r *Readings) chains(report chain.Report) {
+	for _, path := range report.Settings.Paths() {
+		if why := report.Unsupported[path.String()]; why != "" {
+			r.missing[path.Substrate+"/"+path.Fabric+"/"+path.Forwarder] = why
+		}
+	}
+	for _, c := range report.Chains {
+		where := c.Substrate + "/" + c.Fabric + "/" + c.Forwarder
+		worst := 0.0
+		put := func(name string, i delay.Interval, lost float64) {
+			if i.Repeats > 0 {
+				r.of[where+" "+name] = Reading{Interval: i, Lost: lost, Mark: c.Mark()}
+			}
+		}
+		for _, p := range c.Points {
+			if p.Injected {
+				continue
+			}
+			at, lost := fmt.Sprintf("@%d", p.Length), 100*share(p.Lost, p.Sent)
+			worst = max(worst, lost)
+			put("rtt.mean"+at, p.Mean, lost)
+			put("rtt.p50"+at, p.RoundTrip, lost)
+			put("rtt.p99"+at, p.P99, lost)
+			put("rtt.least"+at, alone(p.Least), lost)
+			put("jitter.mean"+at, p.Jitter, lost)
+		}
+		put("lost.percent", alone(worst), worst)
+		for of, name := range map[string]string{chain.RoundTripMean: "rtt", chain.Variation: "jitter"} {
+			if f, ok := c.Fit(of); ok {
+				put(name+".r2", f.R2Each, worst)
+				put(name+".slope", f.Slope, worst)
+			}
+		}
+	}
+}

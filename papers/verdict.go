@@ -1,0 +1,222 @@
+package papers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Verdict is what this host says about a claim: of its order and of its
+// quantity, each apart.
+type Verdict struct {
+	Claim
+	Order    string `json:"order,omitempty"`    // Holds, Tied, Contrary, NotJudged; empty: none is claimed
+	Quantity string `json:"quantity,omitempty"` // Agrees, Open, Differs, NotJudged; empty: none is claimed
+	Why      string `json:"why,omitempty"`      // of NotJudged
+	Ratio    *Ratio `json:"ratio,omitempty"`    // More / Less, or Value, as measured
+	Figures  string `json:"figures,omitempty"`  // with their intervals
+}
+
+// Results of a Verdict.
+const (
+	Holds     = "holds"      // the whole interval of the ratio is as stated
+	Tied      = "tied"       // it lies on both sides
+	Contrary  = "contrary"   // the whole interval is the other way
+	Agrees    = "agrees"     // the interval holds the paper's figure, or the paper's span holds the interval
+	Open      = "open"       // the interval holds the paper's figure, and so much else that it tells nothing
+	Differs   = "differs"    // the interval is apart from the paper's
+	NotJudged = "not judged" // for the reason given
+	NoClaim   = "no claim"   // by the paper
+)
+
+// widest is the greatest ratio of an interval's ends that says what a quantity is.
+const widest = 2
+
+// Judge holds what was measured against what the paper states. refused says why
+// nothing of the run may be judged; empty: it may.
+func (e Exhibit) Judge(r Readings, refused string) []Verdict {
+	list := make([]Verdict, 0, len(e.Claims))
+	for _, c := range e.Claims {
+		v := c.judge(r)
+		if refused != "" {
+			v.Why = refused
+			for _, result := range []*string{&v.Order, &v.Quantity} {
+				if *result != "" && *result != NoClaim {
+					*result = NotJudged
+				}
+			}
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// judge judges each instance of the claim and joins them.
+func (c Claim) judge(r Readings) Verdict {
+	instances, of := c.instances(r)
+	if len(instances) == 1 {
+		v := instances[0].judgeOne(r)
+		v.Claim = c
+		return v
+	}
+	all := Verdict{Claim: c}
+	var figures, reasons []string
+	var ratios []Ratio
+	for i, x := range instances {
+		v := x.judgeOne(r)
+		if badness(v.Order) > badness(all.Order) {
+			all.Order = v.Order
+		}
+		if badness(v.Quantity) > badness(all.Quantity) {
+			all.Quantity = v.Quantity
+		}
+		text := of[i] + ": "
+		if v.Ratio != nil {
+			ratios = append(ratios, *v.Ratio)
+			text += v.Ratio.String() + ", "
+		}
+		figures = append(figures, text+strings.TrimSpace(v.Order+" "+v.Quantity))
+		if v.Why != "" && !slices.Contains(reasons, v.Why) {
+			reasons = append(reasons, v.Why)
+		}
+	}
+	all.Figures, all.Why = strings.Join(figures, "; "), strings.Join(reasons, "; ")
+	if len(ratios) == len(instances) && c.Paper != nil && all.Quantity != NotJudged {
+		mean := average(ratios)
+		all.Ratio = &mean
+		all.Quantity = c.quantity(mean)
+	}
+	return all
+}
+
+// badness orders results: one contrary instance refutes a claim about all.
+func badness(result string) int {
+	return slices.Index([]string{"", NoClaim, Holds, Agrees, Tied, Open, NotJudged, Differs, Contrary}, result)
+}
+
+// judgeOne judges a claim without a *.
+func (c Claim) judgeOne(r Readings) Verdict {
+	v := Verdict{Claim: c}
+	names := slices.DeleteFunc([]string{c.Less, c.More, c.Value}, func(name string) bool { return name == "" })
+	found := map[string]Reading{}
+	var figures, reasons []string
+	for _, name := range names {
+		x, missing := r.read(name)
+		if missing == "" {
+			figures = append(figures, x.figure(name))
+			missing = x.unfit()
+		}
+		if missing != "" {
+			reasons = append(reasons, subject(name)+": "+missing)
+		}
+		found[name] = x
+	}
+	v.Figures, v.Why = strings.Join(figures, ", "), strings.Join(slices.Compact(reasons), "; ")
+	if v.Why != "" {
+		v.refuse()
+		return v
+	}
+	if c.Value != "" {
+		x := found[c.Value]
+		v.Ratio = &Ratio{x.Mean, x.Low, x.High}
+		v.Quantity = c.quantity(*v.Ratio)
+		return v
+	}
+	v.compare(found[c.Less], found[c.More])
+	return v
+}
+
+// refuse leaves everything that is claimed unjudged.
+func (v *Verdict) refuse() {
+	switch {
+	case v.Free:
+		v.Order = NoClaim
+	case v.Value == "":
+		v.Order = NotJudged
+	}
+	if v.Paper != nil {
+		v.Quantity = NotJudged
+	}
+}
+
+// compare judges by the interval of the ratio; where there is none because a
+// quantity is not positive, by that of the difference.
+func (v *Verdict) compare(less, more Reading) {
+	x, ok := ratio(less, more)
+	if ok {
+		v.Ratio = &x
+	}
+	switch {
+	case v.Free:
+		v.Order = NoClaim
+	case v.Within > 0 && !ok:
+		v.Order, v.Why = NotJudged, "a ratio of what is not positive"
+	case v.Within > 0:
+		v.Order = alike(x, v.Within)
+	case ok:
+		v.Order = order(x, 1)
+	default:
+		v.Order = order(difference(less, more), 0)
+	}
+	switch {
+	case v.Paper == nil:
+	case !ok:
+		v.Quantity, v.Why = NotJudged, "a ratio of what is not positive"
+	case less.Bound != "" || more.Bound != "":
+		v.Quantity, v.Why = NotJudged, "a quantity is only bounded"
+	default:
+		v.Quantity = v.quantity(x)
+	}
+}
+
+// order judges that the interval is above the limit.
+func order(x Ratio, limit float64) string {
+	switch {
+	case x.Low > limit:
+		return Holds
+	case x.High < limit:
+		return Contrary
+	}
+	return Tied
+}
+
+// alike judges that the ratio is within the factor of 1, either way.
+func alike(x Ratio, factor float64) string {
+	switch {
+	case x.Low >= 1/factor && x.High <= factor:
+		return Holds
+	case x.High < 1/factor || x.Low > factor:
+		return Contrary
+	}
+	return Tied
+}
+
+// quantity holds the interval against the paper's figure. An interval of a ratio
+// that also holds 1, no difference, does not confirm a difference.
+func (c Claim) quantity(x Ratio) string {
+	p := c.Paper
+	figure := p.Low == p.High
+	none := c.Value == "" && x.Low <= 1 && x.High >= 1 && (p.Low > 1 || p.High < 1)
+	switch {
+	case x.High < p.Low || x.Low > p.High:
+		return Differs
+	case none || x.High > widest*x.Low:
+		return Open
+	case figure || x.Low >= p.Low && x.High <= p.High:
+		return Agrees
+	}
+	return Open
+}
+
+// subject is what a reading is of.
+func subject(name string) string {
+	beside, rest, ok := strings.Cut(name, ": ")
+	if !ok {
+		beside, rest = "", name
+	}
+	where, _, _ := strings.Cut(rest, " ")
+	if ok {
+		return fmt.Sprintf("%s of %s", where, beside)
+	}
+	return where
+}
