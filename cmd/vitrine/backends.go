@@ -22,6 +22,7 @@ import (
 	"vitrine/measure/packet"
 	"vitrine/monitor"
 	"vitrine/reference/forwarder"
+	"vitrine/reference/ims"
 	"vitrine/reference/ims/bono"
 	"vitrine/reference/ims/homer"
 	"vitrine/reference/ims/homestead"
@@ -100,9 +101,17 @@ func generators() map[string]generator {
 // `vitrine reference NAME`.
 func references() map[string]program {
 	return map[string]program{
-		"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
+		"bono": ofIMS(bono.Run), "sprout": ofIMS(sprout.Run), "homestead": ofIMS(homestead.Run), "homer": ofIMS(homer.Run), "ralf": ofIMS(ralf.Run),
 		"simulated": simulated.Serve, "forwarder": forwarder.Run,
 		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,
+	}
+}
+
+// ofIMS runs a component of the reference IMS with few collections of garbage.
+func ofIMS(run program) program {
+	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+		ims.CollectRarely()
+		return run(ctx, args, stdout, stderr)
 	}
 }
 

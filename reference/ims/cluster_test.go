@@ -223,7 +223,7 @@ func TestSproutThatKeepsRejectingIsSetAside(t *testing.T) {
 	s := newSite(t)
 	s.answerer(11, 503)
 	s.answerer(12, 404)
-	bono := s.bono(1, s.list(11, 2, 5060), "--aside-after", "5", "--aside-for", "1h")
+	bono := s.bono(1, s.list(11, 2, 5060), "--overload", "clearwater", "--aside-after", "5", "--aside-for", "1h")
 	p := s.phone(41, 1, bono)
 	rejected := 0
 	eventually(t, "the rejecting Sprout is set aside", func() bool {

@@ -116,6 +116,17 @@ func (c *Command) Addrs(addrs *[]netip.AddrPort, flag string, required bool, usa
 	})
 }
 
+// OneOf declares a flag that takes one of the values, the first by default.
+func (c *Command) OneOf(into *string, flag string, values []string, usage string) {
+	c.StringVar(into, flag, values[0], usage+": "+strings.Join(values, ", "))
+	c.checks = append(c.checks, func() error {
+		if !slices.Contains(values, *into) {
+			return c.Bad(fmt.Sprintf("--%s %q", flag, *into), "want one of "+strings.Join(values, ", "))
+		}
+		return nil
+	})
+}
+
 // Positive has Parse check that the durations and counts in the flags named are
 // above 0.
 func (c *Command) Positive(flags ...string) {

@@ -213,7 +213,7 @@ func (s site) whole(first, n int) {
 func (s site) bono(host int, sprouts string, extra ...string) string {
 	s.t.Helper()
 	start(s.t, "bono", append([]string{
-		"--listen", s.at(host, 5060), "--sprout", sprouts, "--metrics", s.at(host, 9090), "--target-latency", "5s",
+		"--listen", s.at(host, 5060), "--sprout", sprouts, "--metrics", s.at(host, 9090), "--target-latency", "5s", "--target-delay", "5s",
 	}, extra...)...)
 	return s.at(host, 5060)
 }

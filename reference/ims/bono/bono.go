@@ -32,13 +32,16 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Addrs(&sprouts, "sprout", true, "all Sprouts: IP:PORT,IP:PORT,...")
 	connections := c.Int("connections", 50, "connections to Sprouts, shared among all of them")
 	refresh := c.Duration("refresh", time.Minute, "mean life of a connection; replaced at random (Poisson)")
-	asideAfter := c.Int("aside-after", 50, "set a Sprout aside once its 503s and timeouts exceed its other answers by so many")
+	asideAfter := c.Int("aside-after", 50, "set a Sprout aside once its timeouts, and by clearwater its 503s, exceed its other answers by so many")
 	asideFor := c.Duration("aside-for", 2*time.Second, "how long a Sprout is set aside")
 	timeout := c.Duration("timeout", 5*time.Second, "answer 408 when Sprout or a client has not answered")
-	target := c.Duration("target-latency", 100*time.Millisecond, "shed load when messages wait longer in the receive queue")
-	rate := c.Float64("initial-rate", 5000, "requests/s admitted at the start")
+	var mode string
+	c.OneOf(&mode, "overload", overload.Modes(), "load control")
+	delay := c.Duration("target-delay", 200*time.Millisecond, "graceful: refuse new calls when every answer takes longer")
+	target := c.Duration("target-latency", 100*time.Millisecond, "clearwater: shed load when messages wait longer in the receive queue")
+	rate := c.Float64("initial-rate", 5000, "clearwater: requests/s admitted at the start")
 	buffer := c.Int("receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
-	c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-latency", "initial-rate", "receive-queue")
+	c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-delay", "target-latency", "initial-rate", "receive-queue")
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -48,11 +51,16 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return ims.ListenError("listen", listen, err)
 	}
 	p := newProxy(socket, c.Log, c.Registry)
-	p.load = overload.New(overload.Config{Target: *target, Initial: *rate, Min: 10, Bucket: 200}, time.Now())
+	switch mode {
+	case overload.Graceful:
+		p.admit(overload.NewWindow(*delay, time.Now()), c.Registry)
+	case overload.Clearwater:
+		p.load = overload.New(overload.Config{Target: *target, Initial: *rate, Min: 10, Bucket: 200}, time.Now())
+	}
 	p.transactions = sipudp.NewTransactions(*timeout, p.timedOut)
 	p.pool, err = newPool(poolConfig{
 		local: listen.Addr(), sprouts: sprouts, connections: *connections, refresh: *refresh,
-		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer,
+		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer, busyIsFailure: mode == overload.Clearwater,
 	}, p.receive, c.Log, p.counts.asides)
 	if err != nil {
 		socket.Close()
@@ -61,12 +69,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { p.pool.run(ctx); return nil })
 	group.Go(func() error { p.transactions.Run(ctx); return nil })
-	group.Go(func() error { return socket.Serve(p.receive, nil) })
+	group.Go(func() error { return socket.Serve(p.arrive, nil) })
 	group.Go(func() error { <-ctx.Done(); return socket.Close() })
 	return rest.Wait(ctx, group, c, socket.Local())
 }
 
-// newProxy makes a proxy without its pool, transactions and load monitor.
+// newProxy makes a proxy without its pool, transactions and load control.
 func newProxy(socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Registry) *proxy {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails (crypto/rand)

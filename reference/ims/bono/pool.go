@@ -23,6 +23,8 @@ type poolConfig struct {
 	asideAfter  int
 	asideFor    time.Duration
 	buffer      int // receive queue of each, bytes
+	// busyIsFailure has a Sprout's 503 count against it, as in Clearwater.
+	busyIsFailure bool
 }
 
 // drain is how long a replaced connection still takes answers.
@@ -163,7 +165,7 @@ func (p *pool) choose(wanted netip.AddrPort, tried *sprout) *connection {
 	return fallback
 }
 
-// failed notes a 503, a timeout or a refusal of a Sprout, and sets it aside
+// failed notes that a Sprout did not serve a request, and sets it aside
 // when failures have kept ahead of successes.
 func (p *pool) failed(s *sprout) {
 	p.mu.Lock()
@@ -179,6 +181,16 @@ func (p *pool) failed(s *sprout) {
 	}
 	s.score, s.until = 0, now.Add(p.config.asideFor)
 }
+
+// busy notes a 503 of a Sprout.
+func (p *pool) busy(s *sprout) {
+	if p.config.busyIsFailure {
+		p.failed(s)
+	}
+}
+
+// fromSprout says whether a Sprout sends from the address.
+func (p *pool) fromSprout(from netip.AddrPort) bool { return p.sprouts[from] != nil }
 
 // served notes any other answer.
 func (p *pool) served(s *sprout) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"time"
 
 	"github.com/emiago/sipgo/sip"
 
@@ -20,9 +19,18 @@ type proxy struct {
 	flows        flows
 	pool         *pool
 	transactions *sipudp.Transactions
-	load         *overload.Monitor
+	window       *overload.Window  // nil but in mode graceful
+	load         *overload.Monitor // nil but in mode clearwater
+	answer       []byte            // of refuse, used again
 	log          *slog.Logger
 	counts       counts
+}
+
+// arrive takes one datagram from the socket that clients know.
+func (p *proxy) arrive(data []byte, a sipudp.Arrival) {
+	if p.window == nil || !p.refuse(data, a) {
+		p.receive(data, a)
+	}
 }
 
 // receive takes one datagram from a client or from Sprout.
@@ -65,12 +73,13 @@ func (p *proxy) request(req *sip.Request, a sipudp.Arrival) {
 		return
 	}
 	if sipudp.Initial(req) {
-		if !p.load.Admit(a.At) {
+		done, ok := p.control(tx, a)
+		if !ok {
 			p.counts.shed.Inc()
 			p.respond(tx, sipudp.Reply(req, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
 			return
 		}
-		defer func() { now := time.Now(); p.load.Done(now, now.Sub(a.At)) }()
+		defer done()
 	}
 	if !sipudp.HopsLeft(req) {
 		p.respond(tx, sipudp.Reply(req, sip.StatusTooManyHops, "Too Many Hops"))
@@ -194,7 +203,7 @@ func (p *proxy) response(res *sip.Response) {
 	if s, ok := tx.Owner.(*sprout); ok {
 		if res.StatusCode == sip.StatusServiceUnavailable {
 			p.counts.refused.Inc()
-			p.pool.failed(s)
+			p.pool.busy(s)
 		} else {
 			p.pool.served(s)
 		}
@@ -216,6 +225,7 @@ func (p *proxy) timedOut(tx *sipudp.Transaction) {
 }
 
 func (p *proxy) respond(tx *sipudp.Transaction, res *sip.Response) {
+	p.leave(tx, res)
 	if err := p.transactions.Respond(tx, res); err != nil {
 		p.log.Debug("an answer was not sent", "error", err)
 	}

@@ -3,10 +3,14 @@ package sipudp
 import (
 	"container/heap"
 	"context"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
+
+	wiresip "vitrine/wire/sip"
 )
 
 // Times of RFC 3261 section 17. linger is how long an answered transaction
@@ -29,6 +33,8 @@ type Transaction struct {
 	Request *sip.Request // as received; as sent, for one that this node began
 	Arrived time.Time
 	Owner   any // whatever the caller noted when it forwarded
+	// Counted is the caller's: it counts the transaction as in flight.
+	Counted atomic.Bool
 
 	key, branch string
 	upstream    Peer // zero for a request that this node began
@@ -104,6 +110,19 @@ func (t *Transactions) Receive(req *sip.Request, upstream Peer, arrived time.Tim
 	t.schedule(tx, now.Add(t.timeout))
 	t.mu.Unlock()
 	return tx, true
+}
+
+// Holds says whether the request with that top Via is here: what comes now is a
+// retransmission of it.
+func (t *Transactions) Holds(via *wiresip.ViaHop, method string) bool {
+	var port string
+	if via.Port > 0 {
+		port = ":" + strconv.Itoa(int(via.Port))
+	}
+	key := string(via.Branch) + " " + string(via.Host) + port + " " + method
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.server[key] != nil
 }
 
 // ReceiveAck is false for the ACK of an answer that ended here (RFC 3261

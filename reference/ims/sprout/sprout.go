@@ -31,6 +31,7 @@ type config struct {
 	copies                 int
 	peerTimeout            time.Duration
 	workers, queue         int
+	overload               string // mode
 	target                 time.Duration
 	initialRate            float64
 	maxExpires, timeout    time.Duration
@@ -50,8 +51,9 @@ func (k *config) flags(c *ims.Command) {
 	c.DurationVar(&k.homesteadTimeout, "homestead-timeout", 2500*time.Millisecond, "answer 408 when Homestead takes longer")
 	c.IntVar(&k.workers, "workers", 50, "requests handled at the same time")
 	c.IntVar(&k.queue, "queue", 1000, "requests that may wait for a worker; more are rejected with 503")
-	c.DurationVar(&k.target, "target-latency", 100*time.Millisecond, "shed load when requests take longer, from the kernel's queue to the answer")
-	c.Float64Var(&k.initialRate, "initial-rate", 1000, "requests/s admitted at the start")
+	c.OneOf(&k.overload, "overload", overload.Modes(), "load control; only clearwater has any before the queue is full")
+	c.DurationVar(&k.target, "target-latency", 100*time.Millisecond, "clearwater: shed load when requests take longer, from the kernel's queue to the answer")
+	c.Float64Var(&k.initialRate, "initial-rate", 1000, "clearwater: requests/s admitted at the start")
 	c.DurationVar(&k.maxExpires, "max-expires", 10*time.Minute, "longest registration or subscription granted")
 	c.DurationVar(&k.timeout, "timeout", 5*time.Second, "answer 408 when a client has not answered")
 	c.IntVar(&k.buffer, "receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
@@ -87,7 +89,6 @@ func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prom
 	local := k.listen.Addr()
 	s := &server{
 		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, parser: sip.NewParser(),
-		load:  overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now()),
 		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000),
 		home:       rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
 		maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
@@ -106,8 +107,11 @@ func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prom
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sprout_" + name, Help: help}, value))
 	}
-	gauge("token_rate", "Requests/s that are admitted at present.", s.load.Rate)
-	gauge("latency_seconds", "Moving average of what requests take.", func() float64 { return s.load.Latency().Seconds() })
+	if k.overload == overload.Clearwater {
+		s.load = overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now())
+		gauge("token_rate", "Requests/s that are admitted at present.", s.load.Rate)
+		gauge("latency_seconds", "Moving average of what requests take.", func() float64 { return s.load.Latency().Seconds() })
+	}
 	gauge("records", "Records held here.", func() float64 { return float64(s.store.Held()) })
 	gauge("living", "Sprouts that can be asked, this one included.", func() float64 { return float64(s.store.Living()) })
 	return s

@@ -1,0 +1,142 @@
+package bono
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/ims/overload"
+	"vitrine/reference/ims/sipudp"
+	wiresip "vitrine/wire/sip"
+)
+
+// message is a request with the lines given, as a client at from sends it.
+func message(method, branch, from string, lines ...string) string {
+	return strings.Join(append([]string{
+		method + " sip:ims.test SIP/2.0", "Via: SIP/2.0/UDP " + from + ";rport;branch=z9hG4bK" + branch, "Max-Forwards: 70",
+		"From: <sip:sub000001@ims.test>;tag=1", "To: <sip:sub000001@ims.test>", "Call-ID: c-" + branch, "CSeq: 1 " + method,
+	}, append(lines, "Content-Length: 0", "", "")...), "\r\n")
+}
+
+// netipLoopback is any free port.
+var netipLoopback = netip.MustParseAddrPort("127.0.0.1:0")
+
+const credentials = `Authorization: Digest username="sub000001@ims.test", realm="ims.test", nonce="n", uri="sip:ims.test", response="00"`
+
+func TestBeginsCall(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{message("REGISTER", "1", "192.0.2.1:5060"), true},
+		// TS 24.229 section 5.1.1.2.2: the first REGISTER has an empty response.
+		{message("REGISTER", "1", "192.0.2.1:5060", `Authorization: Digest username="a", realm="b", nonce="", uri="sip:b", response=""`), true},
+		{message("REGISTER", "1", "192.0.2.1:5060", credentials), false},
+		{message("INVITE", "1", "192.0.2.1:5060"), false},
+		{message("OPTIONS", "1", "192.0.2.1:5060"), false},
+	} {
+		var m wiresip.Message
+		if _, err := m.Parse([]byte(c.text)); err != nil {
+			t.Fatal(err)
+		}
+		if got := beginsCall(&m); got != c.want {
+			t.Errorf("%t for\n%s", got, c.text)
+		}
+	}
+}
+
+// entry is a Bono without Sprouts, and a client of it.
+func entry(t *testing.T) (*proxy, *net.UDPConn) {
+	client, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	socket, err := sipudp.Listen(netipLoopback, 1<<16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { socket.Close() })
+	registry := prometheus.NewRegistry()
+	p := newProxy(socket, slog.New(slog.DiscardHandler), registry)
+	p.transactions = sipudp.NewTransactions(time.Minute, p.timedOut)
+	p.pool = &pool{}
+	p.admit(overload.NewWindow(time.Minute, time.Now()), registry)
+	return p, client
+}
+
+// A full window refuses new calls at once and nothing else.
+func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
+	p, client := entry(t)
+	from := client.LocalAddr().String()
+	arrive := func(text string) bool {
+		return p.refuse([]byte(text), sipudp.Arrival{From: client.LocalAddr().(*net.UDPAddr).AddrPort(), At: time.Now()})
+	}
+	fresh, later := message("REGISTER", "1", from), message("REGISTER", "2", from, credentials)
+	if arrive(fresh) {
+		t.Error("an empty window refuses a call")
+	}
+	for !p.window.Full(time.Now(), time.Now()) {
+		p.window.Enter()
+	}
+	if arrive(later) || arrive("nonsense") || arrive("\r\n\r\n") {
+		t.Error("a full window refuses what is no new call")
+	}
+	if !arrive(fresh) {
+		t.Fatal("a full window admits a call")
+	}
+	buf := make([]byte, 2048)
+	if err := client.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := client.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := sipudp.Parse(p.parser, buf[:n])
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := msg.(*sip.Response)
+	tag, tagged := res.To().Params.Get("tag")
+	if res.StatusCode != sip.StatusServiceUnavailable || res.GetHeader("Retry-After") == nil || !tagged || tag == "" || string(*res.CallID()) != "c-1" {
+		t.Errorf("answered\n%s", buf[:n])
+	}
+
+	// A retransmission of a call that was admitted is not a new call.
+	msg, err = sipudp.Parse(p.parser, []byte(message("REGISTER", "3", from)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.transactions.Receive(msg.(*sip.Request), sipudp.Peer{Socket: p.socket}, time.Now())
+	if arrive(message("REGISTER", "3", from)) {
+		t.Error("a retransmission of an admitted request is refused")
+	}
+}
+
+// What is admitted counts until its first final answer, and once.
+func TestWindowCountsToTheAnswer(t *testing.T) {
+	p, client := entry(t)
+	a := sipudp.Arrival{From: client.LocalAddr().(*net.UDPAddr).AddrPort(), At: time.Now()}
+	msg, err := sipudp.Parse(p.parser, []byte(message("REGISTER", "1", a.From.String())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := msg.(*sip.Request)
+	tx, _ := p.transactions.Receive(req, sipudp.Peer{Socket: p.socket, To: sipudp.ReturnPath(req, a.From)}, a.At)
+	if _, ok := p.control(tx, a); !ok || p.window.InFlight() != 1 {
+		t.Fatalf("admitted %t, %d in flight", ok, p.window.InFlight())
+	}
+	for _, c := range []struct{ status, inFlight int }{{100, 1}, {401, 0}, {401, 0}} {
+		p.respond(tx, sipudp.Reply(req, c.status, "Some"))
+		if p.window.InFlight() != c.inFlight {
+			t.Errorf("%d in flight after %d, want %d", p.window.InFlight(), c.status, c.inFlight)
+		}
+	}
+}
