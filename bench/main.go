@@ -105,7 +105,11 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 
 // run is main without the edge; it returns the exit code.
 func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
-	chosen, err := choose(benches(), args)
+	all := benches()
+	if len(args) > 0 && args[0] != "" {
+		all = append(all, truthBenches()...) // they take long, and run only when they are named
+	}
+	chosen, err := choose(all, args)
 	if err != nil {
 		fmt.Fprintln(progress, "bench:", err)
 		return 2

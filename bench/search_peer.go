@@ -35,11 +35,14 @@ type request struct {
 
 // search runs one search on the function, with its trials in simulated time:
 // the function rests for the overhead before each.
-func (p peer) search(f *sim.Function, sizing vitrine.Sizing, cfg rate.Config) (sim.Score, error) {
-	err := p.say(map[string]float64{
-		"min": cfg.Min, "max": cfg.Max, "loss": 1 - cfg.Thresholds[0], "width": cfg.Precision,
-		"shortest": 1, "longest": cfg.Duration.Seconds(),
-	})
+// A configuration without a precision leaves all but the range and the threshold
+// to the package's defaults.
+func (p peer) search(f sim.Subject, sizing vitrine.Sizing, cfg rate.Config) (sim.Score, error) {
+	asked := map[string]float64{"min": cfg.Min, "max": cfg.Max, "loss": 1 - cfg.Thresholds[0]}
+	if cfg.Precision > 0 {
+		asked["width"], asked["shortest"], asked["longest"] = cfg.Precision, 1, cfg.Duration.Seconds()
+	}
+	err := p.say(asked)
 	on := f.Deploy(sizing, 1, 0)
 	var load, wall time.Duration
 	attempts := map[float64]int{}

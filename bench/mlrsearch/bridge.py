@@ -2,6 +2,8 @@
 
 A line of JSON on standard input begins a search:
     {"min": 100, "max": 11500, "loss": 0.1, "width": 0.05, "shortest": 1, "longest": 10}
+or, with the package's own defaults for the rest:
+    {"min": 100, "max": 11500, "loss": 0.1}
 It is answered by lines that ask for trials, each of which wants one line back:
     {"load": 880.3, "duration": 1.0}    ->    {"offered": 880, "lost": 12}
 and at last by the relevant bounds, null for one that there is not:
@@ -33,9 +35,11 @@ class Remote(AbstractMeasurer):
         )
 
 
-def search(asked):
+def goal_of(asked):
+    if "width" not in asked:
+        return SearchGoal(loss_ratio=asked["loss"])
     # One trial of the longest duration decides on a load: the quickest setting.
-    goal = SearchGoal(
+    return SearchGoal(
         loss_ratio=asked["loss"],
         exceed_ratio=0.5,
         relative_width=asked["width"],
@@ -46,6 +50,10 @@ def search(asked):
         expansion_coefficient=2,
         fail_fast=False,
     )
+
+
+def search(asked):
+    goal = goal_of(asked)
     config = Config()
     config.goals = [goal]
     config.min_load, config.max_load = asked["min"], asked["max"]

@@ -4,8 +4,6 @@ import (
 	"math"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-
 	"vitrine"
 	"vitrine/search/rate"
 	"vitrine/search/sim"
@@ -42,7 +40,7 @@ func (s *Server) Search(search rate.Search, cfg rate.Config) Result {
 	truth := s.CapacityOver(cfg.Thresholds[0], m.Wall)
 	r := Result{Score: sim.Judge(m, truth), History: m.History}
 	r.Bias = math.Log(r.Found.Rate / truth)
-	steady := func(o vitrine.Outcome) bool { return Steady(o, cfg.Precision) }
+	steady := func(o vitrine.Outcome) bool { return !rate.Grows(o, cfg.Precision) }
 	if err := sim.Contradicts(r.Found, m.History, steady); err != nil {
 		r.Contradiction = err.Error()
 	}
@@ -54,29 +52,4 @@ func (s *Server) Search(search rate.Search, cfg rate.Config) Result {
 func (set Set) Run(family string, k int) *Server {
 	s := set.Server(family, k%Size)
 	return s.Seeded(s.Seed + uint64(k/Size+1)*0x9e3779b97f4a7c15)
-}
-
-// Steady says whether the backlog of a trial grows by less than precision times
-// the rate, with 95% confidence: a line is fitted to the calls in flight, and
-// its error taken from parts of the window.
-func Steady(o vitrine.Outcome, precision float64) bool {
-	const parts = 5
-	n := len(o.InFlight) / parts
-	if n < 2 {
-		return false
-	}
-	var slopes []float64
-	means := make([]float64, parts)
-	for i := range means {
-		for _, k := range o.InFlight[i*n : (i+1)*n] {
-			means[i] += float64(k) / float64(n)
-		}
-	}
-	step := float64(n) * vitrine.InFlightEvery.Seconds()
-	for i := 1; i < parts; i++ {
-		slopes = append(slopes, (means[i]-means[i-1])/step)
-	}
-	const t = 2.353 // Student's, of 3 degrees, 95% one-sided
-	mean, sd := stat.MeanStdDev(slopes, nil)
-	return mean+t*sd/math.Sqrt(parts-1) < precision*o.Rate
 }

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/search/rate"
+	"vitrine/search/sim"
+	"vitrine/search/sim/queue"
+)
+
+// truthFile keeps the runs, so that a bench that was stopped goes on where it
+// was. Runs of another version of the search or the servers in it do not count.
+const truthFile = "truth.jsonl"
+
+const (
+	truthRuns   = 2000 // of a family and a precision, unless RUNS says otherwise
+	truthPeered = 10   // MLRsearch runs once in so many runs
+)
+
+// truthPrecisions are those that searches are asked for.
+func truthPrecisions() []float64 { return []float64{0.1, 0.05} }
+
+// defaultPeerSearch has only the range and the loss ratio of ours.
+const defaultPeerSearch = "MLRsearch " + mlrsearchVersion + " by its defaults"
+
+// A truthRun is one search on one server. Its numbers are finite.
+type truthRun struct {
+	Version       string // of the search and the servers
+	Family        string
+	Precision     float64
+	Run           int
+	Search        string
+	Truth         float64
+	Rate          float64
+	Low, High     float64
+	Covered       bool
+	Trials        int
+	Deployments   int
+	Load, Wall    float64 // seconds
+	Oracle        float64 // width of the oracle's interval with as much load and as many deployments; 0: not asked
+	Contradiction string
+	Why           string
+}
+
+func (r truthRun) error() float64 {
+	if r.Rate <= 0 {
+		return math.Inf(1)
+	}
+	return math.Abs(math.Log(r.Rate / r.Truth))
+}
+
+func (r truthRun) width() float64 {
+	if r.Rate <= 0 {
+		return math.Inf(1)
+	}
+	return (r.High - r.Low) / r.Rate
+}
+
+// truthBenches are one bench a family: how often the intervals of our search
+// hold the true capacities of servers that it was not tuned on.
+func truthBenches() (all []bench) {
+	for _, family := range queue.Families() {
+		all = append(all, bench{"truth/" + family, inFolder(func(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
+			runs := truthRuns
+			if text := os.Getenv("RUNS"); text != "" {
+				var err error
+				if runs, err = strconv.Atoi(text); err != nil || runs < 1 {
+					return nil, fmt.Errorf("RUNS %q: want a positive number", text)
+				}
+			}
+			return benchTruth(ctx, dir, truthFile, family, runs, progress)
+		})})
+	}
+	return all
+}
+
+// benchTruth runs what is missing of one family, and judges all of it.
+func benchTruth(ctx context.Context, dir, file, family string, runs int, progress io.Writer) (rows []Row, err error) {
+	peer, unsupported := mlrsearchPeer().install(ctx, dir)
+	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
+		return nil, unsupported
+	}
+	oracle := sync.OnceValue(func() *queue.Oracle { return queue.NewOracle(family, queue.Config(0).Thresholds[0]) })
+	t := &truthBench{family: family, runs: runs, version: truthVersion(family), progress: progress}
+	t.oracle = func(s *queue.Server) width { return oracle().On(s).Width }
+	if unsupported == nil {
+		t.peer = &peer
+	}
+	if err := t.open(file); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.file.Close()) }()
+	if err := t.all(ctx); err != nil {
+		return nil, err
+	}
+	for _, precision := range truthPrecisions() {
+		more, err := t.rows(precision)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+// truthVersion changes with what the search does on a server of the family.
+func truthVersion(family string) string {
+	h := fnv.New64a()
+	for _, precision := range truthPrecisions() {
+		cfg := queue.Config(precision)
+		r := queue.Tuning.Run(family, 0).Search(rate.NewAdaptive(cfg), cfg)
+		fmt.Fprintf(h, "%v %v", r.History, r.Score)
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// A truthKey names a run.
+type truthKey struct {
+	precision float64
+	run       int
+	search    string
+}
+
+// A width is that of the oracle's interval on a server, as a share of the capacity.
+type width func(deployments int, load float64) float64
+
+// A truthBench is the runs of one family.
+type truthBench struct {
+	family   string
+	runs     int
+	version  string
+	oracle   func(*queue.Server) width // makes it ready for a server, which takes seconds
+	peer     *venv                     // nil: this host has no MLRsearch
+	progress io.Writer
+
+	lock sync.Mutex
+	done map[truthKey]truthRun
+	file *os.File
+}
+
+// open reads the runs that were kept. A last line that was cut short is lost.
+func (t *truthBench) open(name string) (err error) {
+	t.done = map[truthKey]truthRun{}
+	if t.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		return fmt.Errorf("keep the runs: %w", err)
+	}
+	last := ""
+	lines := bufio.NewScanner(t.file)
+	for lines.Scan() {
+		last = lines.Text()
+		var r truthRun
+		if json.Unmarshal(lines.Bytes(), &r) == nil && r.Version == t.version && r.Family == t.family {
+			t.done[truthKey{r.Precision, r.Run, r.Search}] = r
+		}
+	}
+	if len(t.done) > 0 {
+		fmt.Fprintf(t.progress, "  %s: %d runs are in %s\n", t.family, len(t.done), name)
+	}
+	if last != "" && !json.Valid([]byte(last)) { // it was cut short
+		_, err = t.file.WriteString("\n")
+	}
+	return errors.Join(err, lines.Err())
+}
+
+// keep writes a run down.
+func (t *truthBench) keep(r truthRun) error {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.done[truthKey{r.Precision, r.Run, r.Search}] = r
+	line, err := json.Marshal(r)
+	if err == nil {
+		_, err = t.file.Write(append(line, '\n'))
+	}
+	return err
+}
+
+// missing says whether a run is still to be done.
+func (t *truthBench) missing(precision float64, run int, search string) bool {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	_, done := t.done[truthKey{precision, run, search}]
+	return !done
+}
+
+// all does every run, on every CPU at once.
+func (t *truthBench) all(ctx context.Context) error {
+	workers := runtime.GOMAXPROCS(0)
+	for _, precision := range truthPrecisions() {
+		group, ctx := errgroup.WithContext(ctx)
+		for w := range workers {
+			group.Go(func() error { return t.work(ctx, precision, w, workers) })
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		t.describe(precision)
+	}
+	return nil
+}
+
+// work does every run whose number leaves the remainder. Runs come server by
+// server, for the oracle has to learn each.
+func (t *truthBench) work(ctx context.Context, precision float64, remainder, of int) (err error) {
+	var theirs *peer
+	if t.peer != nil {
+		d, err := t.peer.start(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.stop()) }()
+		theirs = &peer{d}
+	}
+	for server := remainder; server < queue.Size; server += of {
+		var oracle width
+		for run := server; run < t.runs; run += queue.Size {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if t.missing(precision, run, ourSearch) {
+				if oracle == nil {
+					oracle = t.oracle(queue.HeldOut.Server(t.family, server))
+				}
+				if err := t.ours(precision, run, oracle); err != nil {
+					return err
+				}
+			}
+			if run/queue.Size%truthPeered == 0 {
+				if err := t.peers(precision, run, theirs); err != nil {
+					return err
+				}
+			}
+		}
+		fmt.Fprintf(t.progress, "  %s, precision %g: server %d of %d\n", t.family, precision, server+1, queue.Size)
+	}
+	return nil
+}
+
+// ours is a run of our search.
+func (t *truthBench) ours(precision float64, run int, oracle width) error {
+	cfg := queue.Config(precision)
+	result := queue.HeldOut.Run(t.family, run).Search(rate.NewAdaptive(cfg), cfg)
+	r := t.record(precision, run, ourSearch, result.Score)
+	r.Oracle = oracle(r.Deployments, r.Load)
+	r.Contradiction = result.Contradiction
+	return t.keep(r)
+}
+
+// peers are runs of the searches that claim no confidence.
+func (t *truthBench) peers(precision float64, run int, theirs *peer) error {
+	cfg := queue.Config(precision)
+	server := queue.HeldOut.Run(t.family, run)
+	if t.missing(precision, run, mlrSearch) {
+		result := server.Search(rate.NewMLR(cfg), cfg)
+		if err := t.keep(t.record(precision, run, mlrSearch, result.Score)); err != nil {
+			return err
+		}
+	}
+	if theirs == nil {
+		return nil
+	}
+	for _, search := range []string{peerSearch, defaultPeerSearch} {
+		if !t.missing(precision, run, search) {
+			continue
+		}
+		cfg := cfg
+		if search == defaultPeerSearch {
+			cfg.Precision = 0
+		}
+		score, err := theirs.search(server, queue.Sizing(), cfg)
+		if err != nil {
+			return err
+		}
+		score.Truth = server.CapacityOver(cfg.Thresholds[0], time.Duration(score.Wall*float64(time.Second)))
+		score.Restarts = 1
+		if err := t.keep(t.record(precision, run, search, score)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *truthBench) record(precision float64, run int, search string, s sim.Score) truthRun {
+	return truthRun{
+		Version: t.version, Family: t.family, Precision: precision, Run: run, Search: search,
+		Truth: s.Truth, Rate: s.Found.Rate, Low: s.Found.Low, High: s.Found.High,
+		Covered: s.Found.Low <= s.Truth && s.Truth <= s.Found.High,
+		Trials:  s.Trials, Deployments: s.Restarts, Load: s.Load, Wall: s.Wall, Why: s.Why,
+	}
+}

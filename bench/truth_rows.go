@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"vitrine/search/sim/queue"
+)
+
+const (
+	truthConfidence = 0.95
+	truthAim        = ">= 0.01" // of the probability of so few intervals that hold the truth
+	truthWidth      = "<= 1.5"  // of the oracle's
+)
+
+// of are the runs of a search, in their order.
+func (t *truthBench) of(precision float64, search string) (all []truthRun) {
+	for run := range t.runs {
+		if r, done := t.done[truthKey{precision, run, search}]; done {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// counted is how many runs something holds of.
+func counted(runs []truthRun, holds func(truthRun) bool) (n int) {
+	for _, r := range runs {
+		if holds(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// values is a figure of each run.
+func values(runs []truthRun, figure func(truthRun) float64) (all []float64) {
+	for _, r := range runs {
+		all = append(all, figure(r))
+	}
+	return all
+}
+
+func covered(r truthRun) bool      { return r.Covered }
+func contradicted(r truthRun) bool { return r.Contradiction != "" }
+
+// rows are the figures of one precision.
+func (t *truthBench) rows(precision float64) ([]Row, error) {
+	name := func(what string) string { return fmt.Sprintf("truth/%s/%g/%s", t.family, precision, what) }
+	ours := t.of(precision, ourSearch)
+	held, against := counted(ours, covered), counted(ours, contradicted)
+	p := queue.TooFew(held, len(ours), truthConfidence)
+	coverage, err := figure(name("coverage"), "share of runs", "0.95; the ratio is the probability of so few, by the exact binomial test", truthAim,
+		float64(held)/float64(len(ours)), truthConfidence, p, [2]float64{p, p}, len(ours))
+	if err != nil {
+		return nil, err
+	}
+	n := float64(against)
+	contradictions, err := figure(name("contradictions"), "intervals", "none that excludes the bracket of its trials", "<= 0", n, 0, n, [2]float64{n, n}, len(ours))
+	if err != nil {
+		return nil, err
+	}
+	rows := []Row{coverage, contradictions}
+	add := func(row Row, err error) error {
+		rows = append(rows, row)
+		return err
+	}
+	err = add(ratioOf(name("width"), "of the capacity", "median of an oracle that knows the family, with as much load and as many deployments", truthWidth,
+		values(ours, truthRun.width), values(ours, func(r truthRun) float64 { return r.Oracle })))
+	if err != nil {
+		return nil, err
+	}
+	err = add(ratioOf(name("width/asked"), "of the capacity", "the precision asked for", "",
+		values(ours, truthRun.width), values(ours, func(r truthRun) float64 { return r.Precision })))
+	if err != nil {
+		return nil, err
+	}
+	return t.peerRows(precision, rows)
+}
+
+// peerRows adds cost and error beside those of searches that claim no confidence.
+func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
+	for i, search := range []string{mlrSearch, peerSearch, defaultPeerSearch} {
+		theirs := t.of(precision, search)
+		if len(theirs) == 0 {
+			continue
+		}
+		var ours []truthRun // on the same servers, with the same luck
+		for _, r := range theirs {
+			ours = append(ours, t.done[truthKey{precision, r.Run, ourSearch}])
+		}
+		for _, f := range []struct {
+			name, unit string
+			of         func(truthRun) float64
+		}{
+			{"load", "load-s", func(r truthRun) float64 { return r.Load }},
+			{"wall", "wall-s", func(r truthRun) float64 { return r.Wall }},
+			{"error", "|ln(estimate/truth)|", truthRun.error},
+		} {
+			name := fmt.Sprintf("truth/%s/%g/%s/%s", t.family, precision, []string{"mlr", "mlrsearch", "mlrsearch-defaults"}[i], f.name)
+			row, err := ratioOf(name, f.unit, search, "", values(ours, f.of), values(theirs, f.of))
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// ratioOf is a row of the ratio of medians; its spread is over up to ten rounds
+// of as many runs each. Errors may be infinite where nothing was found: the
+// medians are not, or there is no row.
+func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, error) {
+	rounds := min(10, len(ours))
+	ratio := func(a, b []float64) float64 { return median(a) / median(b) }
+	all := ratio(ours, theirs)
+	if math.IsNaN(all) || math.IsInf(all, 0) {
+		return Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("median %g against %g", median(ours), median(theirs))}, nil
+	}
+	var ratios []float64
+	for k := range rounds {
+		from, to := k*len(ours)/rounds, (k+1)*len(ours)/rounds
+		if r := ratio(ours[from:to], theirs[from:to]); !math.IsNaN(r) && !math.IsInf(r, 0) {
+			ratios = append(ratios, r)
+		}
+	}
+	if len(ratios) == 0 {
+		ratios = []float64{all}
+	}
+	return figure(name, unit, against, aim, median(ours), median(theirs), all, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
+}
+
+// describe prints what became of a precision.
+func (t *truthBench) describe(precision float64) {
+	for _, search := range []string{ourSearch, mlrSearch, peerSearch, defaultPeerSearch} {
+		runs := t.of(precision, search)
+		if len(runs) == 0 {
+			continue
+		}
+		middle := func(figure func(truthRun) float64) float64 { return median(values(runs, figure)) }
+		mean := 0.0
+		for _, r := range runs {
+			mean += math.Log(r.Rate/r.Truth) / float64(len(runs))
+		}
+		held := counted(runs, covered)
+		fmt.Fprintf(t.progress, "  %s, precision %g: %s: %d of %d intervals hold the truth (p %.2g), %d contradict their trials; medians: width %.3f, oracle's %.3f, error %.4f, %.0f trials, %.0f deployments, %.0f s of load, %.0f s in all; bias %+.4f\n",
+			t.family, precision, search, held, len(runs), queue.TooFew(held, len(runs), truthConfidence), counted(runs, contradicted),
+			middle(truthRun.width), middle(func(r truthRun) float64 { return r.Oracle }), middle(truthRun.error),
+			middle(func(r truthRun) float64 { return float64(r.Trials) }), middle(func(r truthRun) float64 { return float64(r.Deployments) }),
+			middle(func(r truthRun) float64 { return r.Load }), middle(func(r truthRun) float64 { return r.Wall }), mean)
+	}
+}
