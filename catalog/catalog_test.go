@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"vitrine/load/http"
 	"vitrine/load/simulated"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
@@ -17,7 +18,7 @@ func known() spec.Known {
 	return spec.Known{
 		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
 		Fabrics:    map[string]any{"auto": nil, "loopback": nil, "bridge": nil},
-		Generators: map[string]any{"simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
+		Generators: map[string]any{"http": http.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
 	}
 }
 

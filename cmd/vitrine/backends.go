@@ -15,6 +15,7 @@ import (
 	"vitrine/fabric/impair"
 	"vitrine/internal/runstate"
 	"vitrine/load"
+	"vitrine/load/http"
 	"vitrine/load/simulated"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
@@ -41,7 +42,7 @@ import (
 func known() spec.Known {
 	k := spec.Known{
 		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil}, Servers: map[string]any{impairPart: impair.Config{}},
-		Generators: map[string]any{"simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
+		Generators: map[string]any{"http": http.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
 	}
 	for name, kind := range substrates() {
 		k.Substrates[name] = kind.config
@@ -93,7 +94,7 @@ type generator func(ctx context.Context, t load.Trial, stdout, stderr io.Writer)
 
 // generators are the built-in ones, run as `vitrine generate NAME`.
 func generators() map[string]generator {
-	return map[string]generator{"simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
+	return map[string]generator{"http": http.Run, "simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
 }
 
 // references are the components of the reference functions, and of simulated
@@ -133,7 +134,7 @@ func (b *backends) checks(ctx context.Context) []vitrine.Check {
 // generatorVersion is that of the program that makes the load.
 func generatorVersion(ctx context.Context, w *spec.Workload) string {
 	switch w.Generator {
-	case "sip", "simulated":
+	case "http", "sip", "simulated":
 		return toolVersion()
 	case "sipp":
 		version, _ := sipp.Version(ctx)

@@ -1,6 +1,6 @@
-// Package loadtest is the suite that every SIP generator passes: it runs the
-// generator as the program that it is, against a Responder on loopback, and
-// holds its report against what the Responder saw.
+// Package loadtest is the suite that every generator passes that sends real
+// calls: it runs the generator as the program that it is, against a small function
+// on loopback, and holds its report against what the function saw.
 package loadtest
 
 import (
@@ -30,9 +30,39 @@ import (
 type Subject struct {
 	Program   []string          // executable and the arguments before load.Command's
 	Params    map[string]string // of every trial
-	Scenarios []string          // those of reg-dereg, reg-subscribe and reg-invite that it plays
+	Protocol  Protocol          // SIP() or HTTP()
+	Scenarios []string          // those of the protocol that it plays
 	Scratch   bool              // it writes files to its scratch folder
 	Steady    bool              // its warm-up does not rise (load.Trial.Steady)
+}
+
+// A Protocol is what the suite knows of the calls.
+type Protocol struct {
+	// Serve starts a function on a free port of the address; it ends with ctx.
+	Serve    func(ctx context.Context, address string, b Behaviour) (Function, error)
+	Messages map[string]int // of a call to its end, by scenario
+	Delayed  int            // answers of a call that Behaviour.Delay delays
+	Closed   string         // cause of failure of a call to a closed port
+	Wrong    [][2]string    // parameters with values that the generator must refuse
+}
+
+// A Function is what a generator drives.
+type Function interface {
+	Addr() string // where it listens
+	Seen() Seen   // what it has met so far
+}
+
+// SIP is the protocol of calls of registrations.
+func SIP() Protocol {
+	return Protocol{
+		Serve: func(ctx context.Context, address string, b Behaviour) (Function, error) {
+			return NewResponder(ctx, address, b)
+		},
+		Messages: map[string]int{"reg-dereg": 6, "reg-subscribe": 10, "reg-invite": 21},
+		Delayed:  2,
+		Closed:   "timeout",
+		Wrong:    [][2]string{{"scenario", "reg-nothing"}, {"users", "3"}, {"user_format", "%s"}},
+	}
 }
 
 // warmups is how many calls the trial has before its window.
@@ -91,11 +121,11 @@ func (s Subject) trial(t *testing.T, targets ...string) load.Trial {
 	return load.Trial{Rate: 50, Duration: 2, Warmup: 1, Targets: targets, Scratch: t.TempDir(), Seed: 1, Params: params}
 }
 
-func (s Subject) responder(t *testing.T, b Behaviour) *Responder {
+func (s Subject) responder(t *testing.T, b Behaviour) Function {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	r, err := NewResponder(ctx, "127.0.0.1", b)
+	r, err := s.Protocol.Serve(ctx, "127.0.0.1", b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +161,7 @@ func (s Subject) run(t *testing.T, b Behaviour, change func(*load.Trial)) result
 }
 
 // once runs the trial once.
-func (s Subject) once(t *testing.T, trial load.Trial, r *Responder) result {
+func (s Subject) once(t *testing.T, trial load.Trial, r Function) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	err := s.command(t.Context(), trial, &stdout, &stderr).Run()
@@ -173,7 +203,11 @@ func (res result) whole(t *testing.T) {
 
 func (s Subject) plays(t *testing.T, scenario string) {
 	t.Parallel()
-	res := s.run(t, Behaviour{}, func(trial *load.Trial) { trial.Params["scenario"] = scenario })
+	res := s.run(t, Behaviour{}, func(trial *load.Trial) {
+		if len(s.Protocol.Messages) > 1 {
+			trial.Params["scenario"] = scenario
+		}
+	})
 	res.whole(t)
 	if res.report.Succeeded != 100 {
 		t.Fatalf("%d of 100 calls succeeded: %v; %s", res.report.Succeeded, res.report.Failed, res.stderr)
@@ -186,7 +220,7 @@ func (s Subject) plays(t *testing.T, scenario string) {
 	if res.seen.Finished != calls {
 		t.Errorf("the responder saw %d calls to their end, want %d", res.seen.Finished, calls)
 	}
-	messages := map[string]int{"reg-dereg": 6, "reg-subscribe": 10, "reg-invite": 21}[scenario]
+	messages := s.Protocol.Messages[scenario]
 	if got := res.seen.Received() + res.seen.Sent; got != calls*messages {
 		t.Errorf("%d messages, want %d for each of %d calls: %+v", got, messages, calls, res.seen)
 	}
@@ -224,15 +258,16 @@ func (s Subject) silence(t *testing.T) {
 
 func (s Subject) latency(t *testing.T) {
 	const delay = 100 * time.Millisecond
+	least := time.Duration(s.Protocol.Delayed) * delay
 	res := s.run(t, Behaviour{Delay: delay}, func(*load.Trial) {})
 	res.whole(t)
 	h, err := res.report.Histogram()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two of a call's answers are delayed. The histogram has three digits.
-	if h.TotalCount() != 100 || time.Duration(h.Min()) < 2*delay-time.Millisecond {
-		t.Errorf("%d latencies from %v, want 100 from %v", h.TotalCount(), time.Duration(h.Min()), 2*delay)
+	// The histogram has three digits.
+	if h.TotalCount() != 100 || time.Duration(h.Min()) < least-time.Millisecond {
+		t.Errorf("%d latencies from %v, want 100 from %v", h.TotalCount(), time.Duration(h.Min()), least)
 	}
 	quick := s.run(t, Behaviour{}, func(*load.Trial) {})
 	q, err := quick.report.Histogram()
@@ -248,8 +283,8 @@ func (s Subject) closedPort(t *testing.T) {
 	t.Parallel()
 	res := s.run(t, Behaviour{Shut: true}, func(trial *load.Trial) { trial.Params["timeout"] = "500ms" })
 	res.whole(t)
-	if res.report.Succeeded != 0 || res.report.Failed["timeout"] != 100 {
-		t.Errorf("succeeded %d, failed %v; want 100 timeouts", res.report.Succeeded, res.report.Failed)
+	if res.report.Succeeded != 0 || res.report.Failed[s.Protocol.Closed] != 100 {
+		t.Errorf("succeeded %d, failed %v; want 100 by %s", res.report.Succeeded, res.report.Failed, s.Protocol.Closed)
 	}
 }
 
@@ -266,7 +301,7 @@ func (s Subject) fractional(t *testing.T) {
 
 func (s Subject) spreads(t *testing.T) {
 	t.Parallel()
-	var second *Responder
+	var second Function
 	res := s.run(t, Behaviour{}, func(trial *load.Trial) {
 		second = s.responder(t, Behaviour{})
 		trial.Targets = append(trial.Targets, second.Addr())
@@ -303,7 +338,7 @@ func (s Subject) inFlight(t *testing.T) {
 			sum += float64(n)
 		}
 		mean := sum / 20
-		low, high := res.trial.Rate*(2*delay).Seconds(), res.trial.Rate*time.Duration(h.Mean()).Seconds()
+		low, high := res.trial.Rate*float64(s.Protocol.Delayed)*delay.Seconds(), res.trial.Rate*time.Duration(h.Mean()).Seconds()
 		if mean >= 0.75*low && mean <= 1.25*high+1 {
 			return
 		}
@@ -373,18 +408,18 @@ func spread(v []float64) float64 {
 }
 
 func (s Subject) badParameters(t *testing.T) {
-	for _, c := range []struct{ name, value string }{
-		{"scenario", "reg-nothing"}, {"timeout", "soon"}, {"users", "3"}, {"speed", "9"}, {"user_format", "%s"}, {"arrivals", "bursty"},
-	} {
+	wrong := append([][2]string{{"timeout", "soon"}, {"speed", "9"}, {"arrivals", "bursty"}}, s.Protocol.Wrong...)
+	for _, c := range wrong {
+		name, value := c[0], c[1]
 		trial := s.trial(t, "127.0.0.1:9")
-		trial.Params[c.name] = c.value
+		trial.Params[name] = value
 		var stdout, stderr bytes.Buffer
 		err := s.command(t.Context(), trial, &stdout, &stderr).Run()
 		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
-			t.Errorf("%s=%s: the generator ended with %v", c.name, c.value, err)
+			t.Errorf("%s=%s: the generator ended with %v", name, value, err)
 		}
-		if text := stderr.String(); !strings.Contains(text, c.name) || stdout.Len() > 0 {
-			t.Errorf("%s=%s: it says %q, and %q on standard output", c.name, c.value, text, stdout.String())
+		if text := stderr.String(); !strings.Contains(text, name) || stdout.Len() > 0 {
+			t.Errorf("%s=%s: it says %q, and %q on standard output", name, value, text, stdout.String())
 		}
 	}
 }

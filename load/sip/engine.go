@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/fifo"
 	"vitrine/internal/mmsg"
 	"vitrine/load"
 	"vitrine/wire/sip"
@@ -46,14 +47,14 @@ type engine struct {
 
 	calls  []*call
 	idle   []*call
-	users  fifo[int32] // free subscribers, or pairs of them
-	inCall []*call     // by subscriber: the call it is in
+	users  fifo.Queue[int32] // free subscribers, or pairs of them
+	inCall []*call           // by subscriber: the call it is in
 	pairs  int
 	window int // living calls of the window
 
-	timeouts fifo[alarm]
-	holds    fifo[alarm]
-	again    [7]fifo[alarm] // retransmissions, by interval: T1, 2 T1, 4 T1 ...
+	timeouts fifo.Queue[alarm]
+	holds    fifo.Queue[alarm]
+	again    [7]fifo.Queue[alarm] // retransmissions, by interval: T1, 2 T1, 4 T1 ...
 
 	token       []byte
 	generation  uint32
@@ -109,11 +110,11 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 
 	e.pairs = pool / p.parties()
 	e.inCall = make([]*call, e.pairs*p.parties())
-	e.users.grow(e.pairs)
+	e.users.Grow(e.pairs)
 	for i := range e.pairs {
-		e.users.push(int32(i))
+		e.users.Push(int32(i))
 	}
-	e.timeouts.grow(int(min(t.Rate*time.Duration(p.Timeout).Seconds()*float64(p.transactions()+1), 1<<24)) + batch)
+	e.timeouts.Grow(int(min(t.Rate*time.Duration(p.Timeout).Seconds()*float64(p.transactions()+1), 1<<24)) + batch)
 	if err := e.open(t.Targets); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
@@ -217,7 +218,7 @@ func (e *engine) begin() {
 	}
 	for range burst {
 		due := e.due
-		if !e.more || due > e.now || e.users.len() == 0 {
+		if !e.more || due > e.now || e.users.Len() == 0 {
 			return
 		}
 		e.record.Scheduled(due)
@@ -227,7 +228,7 @@ func (e *engine) begin() {
 		c.reset(e.generation)
 		c.due = due
 		c.socket = e.targets[e.begun%len(e.targets)]
-		pair := int(e.users.pop())
+		pair := int(e.users.Pop())
 		c.caller.number = e.params.FirstUser + pair
 		e.inCall[pair] = c
 		if e.params.parties() == 2 {
@@ -250,19 +251,19 @@ func (e *engine) idleTime() time.Duration {
 		return time.Duration(e.params.Tick)
 	}
 	at := e.now + nap
-	if e.more && e.users.len() > 0 {
+	if e.more && e.users.Len() > 0 {
 		at = min(at, e.due)
 	}
-	if e.timeouts.len() > 0 {
-		at = min(at, e.timeouts.front().at)
+	if e.timeouts.Len() > 0 {
+		at = min(at, e.timeouts.Front().at)
 	}
-	if e.holds.len() > 0 {
-		at = min(at, e.holds.front().at)
+	if e.holds.Len() > 0 {
+		at = min(at, e.holds.Front().at)
 	}
 	if e.params.Retransmit {
 		for i := range e.again {
-			if e.again[i].len() > 0 {
-				at = min(at, e.again[i].front().at)
+			if e.again[i].Len() > 0 {
+				at = min(at, e.again[i].Front().at)
 			}
 		}
 	}
@@ -271,13 +272,13 @@ func (e *engine) idleTime() time.Duration {
 
 // alarms does what is due by the clock.
 func (e *engine) alarms() {
-	for e.timeouts.len() > 0 && e.timeouts.front().at <= e.now {
-		if a := e.timeouts.pop(); a.stands() {
+	for e.timeouts.Len() > 0 && e.timeouts.Front().at <= e.now {
+		if a := e.timeouts.Pop(); a.stands() {
 			e.fail(a.call, "timeout")
 		}
 	}
-	for e.holds.len() > 0 && e.holds.front().at <= e.now {
-		if a := e.holds.pop(); a.stands() {
+	for e.holds.Len() > 0 && e.holds.Front().at <= e.now {
+		if a := e.holds.Pop(); a.stands() {
 			e.advance(a.call)
 		}
 	}
@@ -324,7 +325,7 @@ func (e *engine) release(c *call) {
 	if e.params.parties() == 2 {
 		e.inCall[e.pairs+pair] = nil
 	}
-	e.users.push(int32(pair))
+	e.users.Push(int32(pair))
 	e.idle = append(e.idle, c)
 }
 

@@ -222,8 +222,8 @@ func TestAnswers(t *testing.T) {
 		if c.cause == "" && r.Succeeded != 1 || c.cause != "" && r.Failed[c.cause] != 1 {
 			t.Errorf("%s: succeeded %d, failed %v; want %q", c.name, r.Succeeded, r.Failed, c.cause)
 		}
-		if b.window != 0 || b.users.len() != b.pairs {
-			t.Errorf("%s: %d calls live, %d of %d subscribers free", c.name, b.window, b.users.len(), b.pairs)
+		if b.window != 0 || b.users.Len() != b.pairs {
+			t.Errorf("%s: %d calls live, %d of %d subscribers free", c.name, b.window, b.users.Len(), b.pairs)
 		}
 	}
 }
@@ -267,8 +267,8 @@ func TestWithoutSubscribers(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 1, Params: map[string]string{"timeout": "100ms", "call_time": "1ms"}})
 	pool := b.pairs
 	b.at(0)
-	for b.users.len() > 0 {
-		b.users.pop()
+	for b.users.Len() > 0 {
+		b.users.Pop()
 	}
 	b.at(2 * time.Second)
 	if r := b.report(); r.Scheduled != 10 || r.Offered != 1 {
@@ -413,25 +413,5 @@ func TestUserFormat(t *testing.T) {
 		if got := string(f.append(nil, c.n)); got != c.want {
 			t.Errorf("%s of %d = %s, want %s", c.format, c.n, got, c.want)
 		}
-	}
-}
-
-func TestFIFO(t *testing.T) {
-	var f fifo[int]
-	next, want := 0, 0
-	for round := range 500 {
-		for range round%7 + 1 {
-			f.push(next)
-			next++
-		}
-		for range min(round%5, f.len()) {
-			if *f.front() != want || f.pop() != want {
-				t.Fatalf("out of order at %d", want)
-			}
-			want++
-		}
-	}
-	if f.len() != next-want {
-		t.Errorf("holds %d, want %d", f.len(), next-want)
 	}
 }

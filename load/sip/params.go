@@ -2,16 +2,14 @@ package sip
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"vitrine"
 	"vitrine/load"
+	"vitrine/load/param"
 )
 
 // The scenarios.
@@ -21,25 +19,28 @@ const (
 	RegInvite    = "reg-invite"
 )
 
+// name is what errors call the generator.
+const name = "generator sip"
+
 // Params are the generator's parameters.
 type Params struct {
-	Scenario   string   `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
-	Digest     bool     `json:"digest" yaml:"digest" jsonschema:"default=true,description=the function challenges registrations"`
-	Arrivals   string   `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
-	Retransmit bool     `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=send again by the timers of RFC 3261"`
-	Timeout    Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a request without a final answer for so long fails its call"`
-	Hold       Duration `json:"hold" yaml:"hold" jsonschema:"default=0s,description=reg-invite: between ACK and BYE"`
+	Scenario   string         `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
+	Digest     bool           `json:"digest" yaml:"digest" jsonschema:"default=true,description=the function challenges registrations"`
+	Arrivals   string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
+	Retransmit bool           `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=send again by the timers of RFC 3261"`
+	Timeout    param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a request without a final answer for so long fails its call"`
+	Hold       param.Duration `json:"hold" yaml:"hold" jsonschema:"default=0s,description=reg-invite: between ACK and BYE"`
 
-	Users          int      `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
-	CallTime       Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
-	FirstUser      int      `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
-	UserFormat     string   `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
-	PasswordFormat string   `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
-	Username       string   `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
-	Domain         string   `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
-	Expires        int      `json:"expires" yaml:"expires" jsonschema:"default=3600,description=of registrations and subscriptions in seconds"`
+	Users          int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
+	CallTime       param.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
+	FirstUser      int            `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
+	UserFormat     string         `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
+	PasswordFormat string         `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
+	Username       string         `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
+	Domain         string         `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
+	Expires        int            `json:"expires" yaml:"expires" jsonschema:"default=3600,description=of registrations and subscriptions in seconds"`
 
-	Tick Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=answers are collected for so long before they are handled; up to so much is in the latency of each exchange"`
+	Tick param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=answers are collected for so long before they are handled; up to so much is in the latency of each exchange"`
 
 	Local string `json:"local" yaml:"local" jsonschema:"description=address to send from; the default is what the route to the target has"`
 	// Port of the contacts that the function calls back (reg-subscribe,
@@ -48,25 +49,12 @@ type Params struct {
 	Port int `json:"port" yaml:"port" jsonschema:"default=5070"`
 }
 
-// A Duration is a time.Duration that reads as text: 10s, 1m30s, 500ms.
-type Duration time.Duration
-
-// UnmarshalText reads what time.ParseDuration does.
-func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	*d = Duration(v)
-	return err
-}
-
-// MarshalText writes what UnmarshalText reads.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
 // Defaults are the parameters that nothing was said about.
 func Defaults() Params {
 	return Params{
-		Scenario: RegDereg, Digest: true, Arrivals: load.Paced, Timeout: Duration(10 * time.Second), FirstUser: 1,
+		Scenario: RegDereg, Digest: true, Arrivals: load.Paced, Timeout: param.Duration(10 * time.Second), FirstUser: 1,
 		UserFormat: "sub%06d", PasswordFormat: "pw-%s", Username: "user@domain", Domain: "ims.test",
-		Expires: 3600, Port: 5070, Tick: Duration(time.Millisecond),
+		Expires: 3600, Port: 5070, Tick: param.Duration(time.Millisecond),
 	}
 }
 
@@ -74,27 +62,20 @@ func Defaults() Params {
 // not say. Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
-	fields := map[string]func(string) error{
-		"scenario": oneOf(&p.Scenario, RegDereg, RegSubscribe, RegInvite),
-		"arrivals": oneOf(&p.Arrivals, load.Paced, load.Poisson),
-		"username": oneOf(&p.Username, "user@domain", "user"),
-		"digest":   yesNo(&p.Digest), "retransmit": yesNo(&p.Retransmit),
-		"timeout": duration(&p.Timeout, time.Millisecond), "hold": duration(&p.Hold, 0), "call_time": duration(&p.CallTime, 0),
-		"tick":  duration(&p.Tick, time.Microsecond),
-		"users": whole(&p.Users, 0, 1<<30), "first_user": whole(&p.FirstUser, 0, 1<<30),
-		"expires": whole(&p.Expires, 1, math.MaxInt32), "port": whole(&p.Port, 0, 65535),
+	setters := map[string]param.Setter{
+		"scenario": param.OneOf(&p.Scenario, RegDereg, RegSubscribe, RegInvite),
+		"arrivals": param.OneOf(&p.Arrivals, load.Paced, load.Poisson),
+		"username": param.OneOf(&p.Username, "user@domain", "user"),
+		"digest":   param.YesNo(&p.Digest), "retransmit": param.YesNo(&p.Retransmit),
+		"timeout": param.Time(&p.Timeout, time.Millisecond), "hold": param.Time(&p.Hold, 0), "call_time": param.Time(&p.CallTime, 0),
+		"tick":  param.Time(&p.Tick, time.Microsecond),
+		"users": param.Whole(&p.Users, 0, 1<<30), "first_user": param.Whole(&p.FirstUser, 0, 1<<30),
+		"expires": param.Whole(&p.Expires, 1, math.MaxInt32), "port": param.Whole(&p.Port, 0, 65535),
 		"user_format": text(&p.UserFormat, "d"), "password_format": text(&p.PasswordFormat, "s"),
-		"domain": text(&p.Domain, ""), "local": address(&p.Local),
+		"domain": text(&p.Domain, ""), "local": param.Address(&p.Local),
 	}
-	names := slices.Sorted(maps.Keys(fields))
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		set, ok := fields[name]
-		if !ok {
-			return p, bad(fmt.Sprintf("parameter %q is not known", name), "the parameters are "+strings.Join(names, ", "))
-		}
-		if err := set(given[name]); err != nil {
-			return p, bad(fmt.Sprintf("parameter %s is %q", name, given[name]), err.Error())
-		}
+	if err := param.Decode(name, given, setters); err != nil {
+		return p, err
 	}
 	if _, err := parseNumbered(p.UserFormat); err != nil {
 		return p, bad(fmt.Sprintf("parameter user_format is %q", p.UserFormat), err.Error())
@@ -106,50 +87,7 @@ func Decode(given map[string]string) (Params, error) {
 }
 
 func bad(found, want string) error {
-	return &vitrine.BadInput{File: "generator sip", Found: found, Want: want}
-}
-
-func oneOf(into *string, allowed ...string) func(string) error {
-	return func(s string) error {
-		if !slices.Contains(allowed, s) {
-			return fmt.Errorf("want %s", strings.Join(allowed, ", "))
-		}
-		*into = s
-		return nil
-	}
-}
-
-func yesNo(into *bool) func(string) error {
-	return func(s string) error {
-		v, err := strconv.ParseBool(s)
-		if err != nil {
-			return fmt.Errorf("want true or false")
-		}
-		*into = v
-		return nil
-	}
-}
-
-func whole(into *int, low, high int) func(string) error {
-	return func(s string) error {
-		v, err := strconv.Atoi(s)
-		if err != nil || v < low || v > high {
-			return fmt.Errorf("want a whole number from %d to %d", low, high)
-		}
-		*into = v
-		return nil
-	}
-}
-
-func duration(into *Duration, low time.Duration) func(string) error {
-	return func(s string) error {
-		v, err := time.ParseDuration(s)
-		if err != nil || v < low || v > time.Hour {
-			return fmt.Errorf("want a duration such as 10s, from %v to 1h", low)
-		}
-		*into = Duration(v)
-		return nil
-	}
+	return &vitrine.BadInput{File: name, Found: found, Want: want}
 }
 
 // text takes what may stand in a URI or in quotes unescaped.
@@ -157,16 +95,6 @@ func text(into *string, verb string) func(string) error {
 	return func(s string) error {
 		if s == "" || strings.ContainsAny(s, " \t\r\n\"\\<>;,@") || verb == "" && strings.Contains(s, "%") {
 			return fmt.Errorf("want text without spaces, quotes and any of <>;,@")
-		}
-		*into = s
-		return nil
-	}
-}
-
-func address(into *string) func(string) error {
-	return func(s string) error {
-		if _, err := netip.ParseAddr(s); err != nil {
-			return fmt.Errorf("want an IP address")
 		}
 		*into = s
 		return nil

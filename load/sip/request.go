@@ -22,7 +22,7 @@ func (e *engine) request(c *call, first bool) {
 	c.proceeding, c.answered = false, false
 	b := e.appendRequest(s.next(), c)
 	s.push(b, netip.AddrPort{}, owner{call: c, generation: c.generation, first: first})
-	e.timeouts.push(alarm{call: c, at: e.now + time.Duration(e.params.Timeout), generation: c.generation, transaction: c.transaction})
+	e.timeouts.Push(alarm{call: c, at: e.now + time.Duration(e.params.Timeout), generation: c.generation, transaction: c.transaction})
 	if e.params.Retransmit {
 		c.last = append(c.last[:0], b...)
 		e.sendAgain(alarm{call: c, generation: c.generation, transaction: c.transaction})

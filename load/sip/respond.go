@@ -117,7 +117,7 @@ func (e *engine) advance(c *call) {
 			return
 		}
 		c.transaction++ // the INVITE's alarms stand no more
-		e.holds.push(alarm{call: c, at: e.now + time.Duration(e.params.Hold), generation: c.generation, transaction: c.transaction})
+		e.holds.Push(alarm{call: c, at: e.now + time.Duration(e.params.Hold), generation: c.generation, transaction: c.transaction})
 	default:
 		e.request(c, false)
 	}

@@ -15,7 +15,7 @@ func (e *engine) sendAgain(a alarm) {
 		return // past 64 T1 a request is given up
 	}
 	a.at = e.now + t1<<a.interval
-	e.again[a.interval].push(a)
+	e.again[a.interval].Push(a)
 }
 
 // retransmit sends again what is due: timer A for INVITE, E for other requests
@@ -23,8 +23,8 @@ func (e *engine) sendAgain(a alarm) {
 // (section 13.3.1.4).
 func (e *engine) retransmit() {
 	for i := range e.again {
-		for e.again[i].len() > 0 && e.again[i].front().at <= e.now {
-			if a := e.again[i].pop(); a.stands() {
+		for e.again[i].Len() > 0 && e.again[i].Front().at <= e.now {
+			if a := e.again[i].Pop(); a.stands() {
 				e.retransmitOne(a)
 			}
 		}

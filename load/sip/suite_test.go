@@ -15,6 +15,7 @@ func TestMain(m *testing.M) {
 func TestGenerator(t *testing.T) {
 	loadtest.Run(t, loadtest.Subject{
 		Program:   []string{os.Args[0], "generate"},
+		Protocol:  loadtest.SIP(),
 		Params:    map[string]string{"port": "0"},
 		Scenarios: []string{RegDereg, RegSubscribe, RegInvite},
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/load/param"
 	"vitrine/load/sip"
 )
 
@@ -17,17 +18,17 @@ type Params struct {
 	Scenario     string `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
 	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=a SIPp scenario of your own instead; field0 to field2 are user part and domain and [authentication ...]"`
 
-	Arrivals   string       `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
-	Retransmit bool         `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=let SIPp send again"`
-	Timeout    sip.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a message that does not come for so long fails its call"`
+	Arrivals   string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
+	Retransmit bool           `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=let SIPp send again"`
+	Timeout    param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a message that does not come for so long fails its call"`
 
-	Users          int          `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
-	CallTime       sip.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
-	FirstUser      int          `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
-	UserFormat     string       `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
-	PasswordFormat string       `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
-	Username       string       `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
-	Domain         string       `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
+	Users          int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
+	CallTime       param.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
+	FirstUser      int            `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
+	UserFormat     string         `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
+	PasswordFormat string         `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
+	Username       string         `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
+	Domain         string         `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
 
 	Local string `json:"local" yaml:"local" jsonschema:"description=address to send from; the default is what the route to the target has"`
 	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: of the callee; 0: any"`

@@ -20,6 +20,7 @@ func TestSIPp(t *testing.T) {
 	hosttest.Need(t, err)
 	loadtest.Run(t, loadtest.Subject{
 		Program:   []string{os.Args[0], "generate"},
+		Protocol:  loadtest.SIP(),
 		Params:    map[string]string{"port": "0"},
 		Scenarios: []string{sip.RegDereg, sip.RegSubscribe, sip.RegInvite},
 		Scratch:   true,

@@ -1,0 +1,284 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/fifo"
+	"vitrine/load"
+)
+
+const (
+	// grace is how long after the window calls that are behind their schedule are
+	// still sent; later ones count as not offered.
+	grace = 100 * time.Millisecond
+	// burst is how many calls are begun before answers are looked at again.
+	burst = 256
+	// nap bounds a wait, so that the runtime is never kept from its work for long.
+	nap = 20 * time.Millisecond
+	// room is for what one read takes, in bytes.
+	room = 64 << 10
+	// batch is how many sockets one look at what has happened gives.
+	batch = 128
+)
+
+// An engine runs one trial. All of it is one goroutine's.
+type engine struct {
+	params   Params
+	schedule *load.Schedule
+	duration time.Duration // of the window
+	due      time.Duration // of the next call to begin
+	more     bool          // there is a next call
+	begun    int           // calls, those of the warm-up too
+	record   *load.Recorder
+	start    time.Time // of the window
+	now      time.Duration
+	clock    func() time.Duration // from the beginning of the window
+	stopped  atomic.Bool
+
+	poll    int // epoll instance
+	targets []*target
+	conns   []*conn // all that ever were; closed ones are used again
+	closed  []*conn
+	limit   int // connections of one target
+	events  [batch]unix.EpollEvent
+	buffer  []byte
+	serving bool
+	open    int // calls that have begun and not ended
+	window  int // those of the window
+	causes  [600]string
+
+	waited, resent, unsent int64
+	behind                 time.Duration // the most that a call was begun after it was due
+}
+
+// A target is where calls go to.
+type target struct {
+	addr    netip.AddrPort
+	request []byte
+	idle    []*conn // the one that was free last is last
+	open    int     // connections
+	waiting fifo.Queue[call]
+	// timeouts are in the order in which the calls got their connections, and so
+	// in that of their deadlines, but for calls that were sent again.
+	timeouts fifo.Queue[alarm]
+}
+
+// A call is one GET.
+type call struct {
+	due      time.Duration // from the beginning of the window
+	deadline time.Duration
+	resent   bool // on a new connection: the one before had ended
+}
+
+// An alarm goes off for the call of a connection unless it has ended.
+type alarm struct {
+	conn   *conn
+	at     time.Duration
+	serial uint64
+}
+
+func newEngine(t load.Trial, p Params) (_ *engine, err error) {
+	e := &engine{
+		params: p, schedule: t.Schedule(p.Arrivals), duration: time.Duration(t.Duration * float64(time.Second)),
+		record: load.NewRecorder(t.Duration), buffer: make([]byte, room), poll: -1,
+	}
+	e.clock = func() time.Duration { return time.Since(e.start) }
+	e.due, e.more = e.schedule.Next()
+	if e.limit, err = p.limit(t); err != nil {
+		return nil, err
+	}
+	for _, name := range t.Targets {
+		resolved, err := net.ResolveTCPAddr("tcp", name)
+		if err != nil {
+			return nil, &vitrine.BadInput{File: "generator http", Found: "target " + name, Want: err.Error()}
+		}
+		addr := resolved.AddrPort()
+		host := name
+		if p.Host != "" {
+			host = p.Host
+		}
+		e.targets = append(e.targets, &target{
+			addr:    netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()),
+			request: []byte("GET " + p.Path + " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: vitrine\r\nAccept: */*\r\n\r\n"),
+		})
+	}
+	if e.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("make an epoll instance: %w", err)
+	}
+	return e, nil
+}
+
+func (e *engine) close() error {
+	var err error
+	for _, c := range e.conns {
+		if c.state != free {
+			err = errors.Join(err, shut(c.fd))
+		}
+	}
+	return errors.Join(err, unix.Close(e.poll))
+}
+
+// run plays the trial until each call of the window has ended, or stopped is set.
+func (e *engine) run() {
+	for !e.stopped.Load() {
+		e.now = e.clock()
+		e.begin()
+		e.alarms()
+		if !e.more && e.window == 0 {
+			return
+		}
+		sleep(e.idleTime())
+		e.look()
+	}
+}
+
+// begin begins the calls that are due.
+func (e *engine) begin() {
+	if e.now > e.duration+grace {
+		for ; e.more; e.due, e.more = e.schedule.Next() {
+			e.record.Scheduled(e.due)
+		}
+		return
+	}
+	for range burst {
+		due := e.due
+		if !e.more || due > e.now {
+			return
+		}
+		e.record.Scheduled(due)
+		e.behind = max(e.behind, e.now-due)
+		e.open++
+		if due >= 0 {
+			e.window++
+		}
+		t := e.targets[e.begun%len(e.targets)]
+		e.begun++
+		e.due, e.more = e.schedule.Next()
+		e.place(t, call{due: due, deadline: e.now + time.Duration(e.params.Timeout)})
+	}
+}
+
+// place gives a new call a connection, or has it wait for one.
+func (e *engine) place(t *target, of call) {
+	switch last := len(t.idle) - 1; {
+	case last >= 0:
+		c := t.idle[last]
+		t.idle = t.idle[:last]
+		e.record.Offered(of.due, e.now)
+		e.assign(c, of)
+	case t.open < e.limit:
+		c, own := e.connect(t)
+		if own {
+			e.unsent++ // never offered, so it neither succeeds nor fails
+			e.end(of)
+			return
+		}
+		e.record.Offered(of.due, e.now)
+		if c == nil {
+			e.fail(of, "connect")
+			return
+		}
+		e.assign(c, of)
+	default:
+		e.waited++
+		e.record.Offered(of.due, e.now)
+		t.waiting.Push(of)
+	}
+}
+
+// serve gives calls that wait the connections that there may be more of now.
+func (e *engine) serve(t *target) {
+	if e.serving { // a new connection failed at once: the loop below goes on
+		return
+	}
+	e.serving = true
+	defer func() { e.serving = false }()
+	for t.waiting.Len() > 0 && t.open < e.limit {
+		c, _ := e.connect(t)
+		of := t.waiting.Pop()
+		if c == nil {
+			e.fail(of, "connect")
+			continue
+		}
+		e.assign(c, of)
+	}
+}
+
+// idleTime is how long to sleep: a tick while answers may come, so that they are
+// taken in batches; else up to the next call.
+func (e *engine) idleTime() time.Duration {
+	if e.open > 0 {
+		return time.Duration(e.params.Tick)
+	}
+	at := e.now + nap
+	if e.more {
+		at = min(at, e.due)
+	}
+	return at - e.clock()
+}
+
+// alarms ends the calls whose time is over.
+func (e *engine) alarms() {
+	for _, t := range e.targets {
+		for t.timeouts.Len() > 0 && t.timeouts.Front().at <= e.now {
+			if a := t.timeouts.Pop(); a.conn.serial == a.serial {
+				e.giveUp(a.conn, "timeout")
+			}
+		}
+		for t.waiting.Len() > 0 && t.waiting.Front().deadline <= e.now {
+			e.fail(t.waiting.Pop(), "timeout")
+		}
+	}
+}
+
+// look handles all that has happened on the connections.
+func (e *engine) look() {
+	for {
+		n := ready(e.poll, e.events[:])
+		e.now = e.clock()
+		for i := range n {
+			event := &e.events[i]
+			// An event of a connection that was closed just now is of no use.
+			if c := e.conns[event.Fd]; c.generation == event.Pad {
+				e.happened(c, event.Events)
+			}
+		}
+		if n < len(e.events) {
+			return
+		}
+	}
+}
+
+func (e *engine) succeed(of call) {
+	e.record.Succeeded(of.due, e.now-of.due)
+	e.end(of)
+}
+
+func (e *engine) fail(of call, cause string) {
+	e.record.Failed(of.due, e.now, cause)
+	e.end(of)
+}
+
+func (e *engine) end(of call) {
+	e.open--
+	if of.due >= 0 {
+		e.window--
+	}
+}
+
+// statusText is a status, 100 to 599, as a cause.
+func (e *engine) statusText(status int) string {
+	if e.causes[status] == "" {
+		e.causes[status] = strconv.Itoa(status)
+	}
+	return e.causes[status]
+}

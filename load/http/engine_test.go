@@ -1,0 +1,388 @@
+package http
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine"
+	"vitrine/internal/mmsg"
+	"vitrine/load"
+)
+
+// A bench is an engine and the server that it drives, both in the test's own
+// goroutine and on a clock that the test moves.
+type bench struct {
+	*engine
+	t      testing.TB
+	listen int
+	wait   [1]unix.PollFd
+	buffer []byte
+}
+
+func newBench(t testing.TB, trial load.Trial) *bench {
+	t.Helper()
+	listen, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Bind(listen, mmsg.Sockaddr(netip.MustParseAddrPort("127.0.0.1:0")))
+	}
+	if err == nil {
+		err = unix.Listen(listen, 16)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := mmsg.Local(listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial.Targets = []string{local.String()}
+	p, err := Decode(trial.Params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEngine(trial, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{engine: e, t: t, listen: listen, buffer: make([]byte, 4096)}
+	e.clock = func() time.Duration { return e.now }
+	t.Cleanup(func() {
+		if err := errors.Join(e.close(), unix.Close(listen)); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// at moves the clock and does what is due.
+func (b *bench) at(now time.Duration) {
+	b.now = now
+	b.begin()
+	b.alarms()
+}
+
+// await waits until something can be read from the descriptor.
+func (b *bench) await(fd int) {
+	b.t.Helper()
+	b.wait[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	for {
+		const patience = 30_000 // ms, on a busy host
+		switch n, err := unix.Poll(b.wait[:], patience); {
+		case errors.Is(err, unix.EINTR):
+		case n != 1:
+			b.t.Fatalf("nothing came: %v", err)
+		default:
+			return
+		}
+	}
+}
+
+// happens has the engine handle what happens next.
+func (b *bench) happens() {
+	b.t.Helper()
+	b.await(b.poll)
+	b.look()
+}
+
+// accept takes a connection.
+func (b *bench) accept() int {
+	b.t.Helper()
+	b.await(b.listen)
+	fd, _, err := unix.Accept4(b.listen, unix.SOCK_CLOEXEC)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return fd
+}
+
+// request reads one request from the connection; it is valid until the next.
+func (b *bench) request(fd int) []byte {
+	b.t.Helper()
+	for n := 0; ; {
+		b.await(fd)
+		got, errno := receive(fd, b.buffer[n:])
+		if errno != 0 || got == 0 {
+			b.t.Fatalf("read a request: %d bytes, %v", got, errno)
+		}
+		n += got
+		if n >= 4 && string(b.buffer[n-4:n]) == "\r\n\r\n" {
+			return b.buffer[:n]
+		}
+	}
+}
+
+func (b *bench) answer(fd int, text []byte) {
+	b.t.Helper()
+	if n, errno := send(fd, text); errno != 0 || n != len(text) {
+		b.t.Fatalf("answer: %d of %d bytes, %v", n, len(text), errno)
+	}
+}
+
+func (b *bench) hangUp(fd int) {
+	b.t.Helper()
+	if err := unix.Close(fd); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) report() load.Report {
+	b.t.Helper()
+	r, err := b.record.Report(time.Unix(1, 0))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+var ok = []byte("HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello")
+
+func TestCallsDoNotAllocate(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 1000, Duration: 100, Params: map[string]string{"arrivals": load.Poisson, "timeout": "10ms"}})
+	fd, calls := -1, 0
+	play := func() {
+		for b.at(b.due); b.open > 0; calls++ {
+			if fd < 0 {
+				fd = b.accept()
+				b.happens() // the connection is there
+			}
+			b.request(fd)
+			b.answer(fd, ok)
+			b.happens()
+		}
+	}
+	for range 100 {
+		play()
+	}
+	if allocs := testing.AllocsPerRun(2000, play); allocs != 0 {
+		t.Errorf("%v allocations a call", allocs)
+	}
+	if r := b.report(); r.Succeeded != int64(calls) || calls < 2000 || len(b.conns) != 1 || b.window != 0 {
+		t.Errorf("%d of %d calls succeeded over %d connections: %v", r.Succeeded, calls, len(b.conns), r.Failed)
+	}
+	b.hangUp(fd)
+}
+
+// TestAnswers plays servers that answer, or do not, and looks at what became of
+// the call and of the connection.
+func TestAnswers(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\n"
+	for _, c := range []struct {
+		name, text string
+		hangUp     bool   // after the text
+		cause      string // empty: success
+		kept       bool   // the connection
+	}{
+		{"success", string(ok), false, "", true},
+		{"no content", "HTTP/1.1 204 No Content\r\n\r\n", false, "", true},
+		{"not there", "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", false, "404", true},
+		{"busy, and closes", "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", false, "503", false},
+		{"redirection", "HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /x\r\n\r\n", false, "301", true},
+		{"chunks", head + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", false, "", true},
+		{"a body to the end", head + "\r\nabc", true, "", false},
+		{"more than asked for", string(ok) + "more", false, "", false},
+		{"another protocol", "SSH-2.0-OpenSSH\r\n", false, "malformed", false},
+		{"cut in the head", head, true, "reset", false},
+		{"cut in the body", head + "Content-Length: 5\r\n\r\nhel", true, "reset", false},
+		{"cut in a chunk", head + "Transfer-Encoding: chunked\r\n\r\n3\r\na", true, "reset", false},
+		{"nothing at all", "", true, "reset", false},
+	} {
+		b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"path": "/a?b=c", "host": "h.test"}})
+		b.at(0)
+		fd := b.accept()
+		b.happens()
+		if got, want := string(b.request(fd)), "GET /a?b=c HTTP/1.1\r\nHost: h.test\r\n"; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: the request is %q", c.name, got)
+		}
+		b.answer(fd, []byte(c.text))
+		if c.hangUp {
+			b.hangUp(fd)
+		}
+		for b.open > 0 {
+			b.happens()
+		}
+		r := b.report()
+		if c.cause == "" && r.Succeeded != 1 || c.cause != "" && r.Failed[c.cause] != 1 {
+			t.Errorf("%s: succeeded %d, failed %v; want %q", c.name, r.Succeeded, r.Failed, c.cause)
+		}
+		if kept := len(b.targets[0].idle) == 1; kept != c.kept || b.targets[0].open != len(b.targets[0].idle) {
+			t.Errorf("%s: kept the connection: %v, want %v; %d open", c.name, kept, c.kept, b.targets[0].open)
+		}
+		if !c.hangUp {
+			b.hangUp(fd)
+		}
+	}
+}
+
+// TestWaitingIsLate: a call that waits for a connection is sent when there is one,
+// and its wait is in its latency.
+func TestWaitingIsLate(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 10, Duration: 0.3, Params: map[string]string{"connections": "1"}})
+	b.at(0)
+	fd := b.accept()
+	b.happens()
+	b.request(fd)
+	b.at(100 * time.Millisecond)
+	b.at(200 * time.Millisecond)
+	if b.targets[0].open != 1 || b.targets[0].waiting.Len() != 2 {
+		t.Fatalf("%d connections, %d calls wait", b.targets[0].open, b.targets[0].waiting.Len())
+	}
+	for range 3 {
+		b.now += 100 * time.Millisecond
+		b.answer(fd, ok)
+		b.happens()
+		if b.open > 0 {
+			b.request(fd)
+		}
+	}
+	r := b.report()
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Succeeded != 3 || r.Offered != 3 || b.waited != 2 {
+		t.Errorf("%d offered, %d succeeded, %d waited", r.Offered, r.Succeeded, b.waited)
+	}
+	// Due at 0, 100 and 200 ms; answered at 300, 400 and 500 ms.
+	if got := time.Duration(h.Min()).Round(time.Millisecond); got != 300*time.Millisecond {
+		t.Errorf("the shortest latency is %v, want 300ms", got)
+	}
+	if r.InFlight[0] != 1 || r.InFlight[1] != 2 || r.InFlight[2] != 3 {
+		t.Errorf("in flight %v, want 1, 2, 3: a call that waits is in flight", r.InFlight)
+	}
+	b.hangUp(fd)
+}
+
+// TestTimeouts: calls time out on connections and while they wait for one; what
+// comes later is not theirs.
+func TestTimeouts(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 10, Duration: 0.2, Params: map[string]string{"connections": "1", "timeout": "1s"}})
+	b.at(0)
+	fd := b.accept()
+	b.happens()
+	b.request(fd)
+	b.at(100 * time.Millisecond)
+	b.at(999 * time.Millisecond)
+	if b.open != 2 {
+		t.Fatalf("%d calls open before the timeout", b.open)
+	}
+	b.at(time.Second) // the first gives up, and the second gets a new connection
+	if r := b.report(); r.Failed["timeout"] != 1 || b.targets[0].open != 1 || b.targets[0].waiting.Len() != 0 {
+		t.Fatalf("failed %v, %d connections", r.Failed, b.targets[0].open)
+	}
+	b.hangUp(fd)
+	fd = b.accept()
+	b.request(fd)
+	b.answer(fd, ok)
+	b.now = 1100*time.Millisecond + 1 // the answer is a nanosecond too late
+	b.happens()
+	b.at(2 * time.Second)
+	if r := b.report(); r.Failed["timeout"] != 2 || r.Succeeded != 0 || b.open != 0 || b.window != 0 {
+		t.Errorf("failed %v, succeeded %d, %d open", r.Failed, r.Succeeded, b.open)
+	}
+	b.hangUp(fd)
+}
+
+// TestWaitingTimesOut while another call has the only connection.
+func TestWaitingTimesOut(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 10, Duration: 0.2, Params: map[string]string{"connections": "1", "timeout": "1s"}})
+	b.at(0)
+	b.at(100 * time.Millisecond)
+	b.targets[0].waiting.Front().deadline = 500 * time.Millisecond
+	b.at(600 * time.Millisecond)
+	if r := b.report(); r.Failed["timeout"] != 1 || b.open != 1 {
+		t.Errorf("failed %v, %d open", r.Failed, b.open)
+	}
+}
+
+// TestClosedConnections: one that ended while it was free is not used, one that
+// ends as a request is sent on it costs no call, and one that is new does.
+func TestClosedConnections(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 10, Duration: 1})
+	serve := func(fd int) {
+		b.request(fd)
+		b.answer(fd, ok)
+		for b.open > 0 {
+			b.happens()
+		}
+	}
+	b.at(0)
+	fd := b.accept()
+	serve(fd)
+	b.hangUp(fd)
+	b.happens()
+	if len(b.targets[0].idle) != 0 || b.targets[0].open != 0 {
+		t.Fatalf("%d connections after the end of one", b.targets[0].open)
+	}
+	b.at(100 * time.Millisecond)
+	fd = b.accept()
+	serve(fd)
+	b.hangUp(fd)                 // the engine does not see it
+	b.at(200 * time.Millisecond) // until it has sent
+	b.happens()
+	fd = b.accept()
+	serve(fd)
+	if r := b.report(); r.Succeeded != 3 || b.resent != 1 {
+		t.Fatalf("%d succeeded, %d sent again; failed %v", r.Succeeded, b.resent, r.Failed)
+	}
+	b.hangUp(fd)
+	b.at(300 * time.Millisecond)
+	b.happens()
+	fd = b.accept() // of the request that is sent again
+	b.hangUp(fd)
+	for b.open > 0 {
+		b.happens()
+	}
+	if r := b.report(); r.Succeeded != 3 || r.Failed["reset"] != 1 || b.resent != 2 {
+		t.Errorf("%d succeeded, %d sent again; failed %v", r.Succeeded, b.resent, r.Failed)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for name, values := range map[string][]string{
+		"path": {"", "x", "/a b", "/a\r\nX: y", "/#a", "/\u00e4", "/" + strings.Repeat("a", 4096)}, "host": {"", "a b", "a/b", "a\r\nb"},
+		"timeout": {"10", "0s", "2h", "-1s"}, "connections": {"-1", "many", "1.5"}, "tick": {"0s"}, "arrivals": {"", "bursty"}, "nonsense": {"1"},
+	} {
+		for _, v := range values {
+			_, err := Decode(map[string]string{name: v})
+			if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%q: error %v", name, v, err)
+			}
+		}
+	}
+	if _, err := Decode(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	for _, c := range []struct {
+		params string
+		rate   float64
+		target int
+		want   int
+	}{
+		{"timeout=1s", 100, 1, 151}, // 100 and 5 standard deviations
+		{"timeout=1s", 100, 2, 76},
+		{"timeout=10ms", 0.1, 1, 2},
+		{"connections=7", 1e6, 1, 7},
+		{"connections=7", 1e6, 2, 4},
+		{"connections=1000000", 1, 1, 0},
+	} {
+		given := map[string]string{}
+		name, value, _ := strings.Cut(c.params, "=")
+		given[name] = value
+		p, err := Decode(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.limit(load.Trial{Rate: c.rate, Targets: make([]string, c.target)})
+		if got != c.want || (c.want == 0) != vitrine.IsBadInput(err) {
+			t.Errorf("%s at %v to %d targets: %d, %v; want %d", c.params, c.rate, c.target, got, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package http
+
+import (
+	"bytes"
+	"errors"
+)
+
+// What a response may have, so that a broken server cannot take the generator's
+// memory or keep it busy for ever.
+const (
+	maxLine   = 8 << 10  // bytes of one line of the head, of a chunk's size or of a trailer
+	maxFields = 64 << 10 // bytes of all lines of head and trailer, interim responses included
+)
+
+// A stage is what of a response comes next.
+type stage uint8
+
+const (
+	statusLine stage = iota
+	fieldLine
+	bodyOfLength // so many bytes
+	bodyToEnd    // until the connection ends
+	chunkSize
+	chunkData
+	chunkEnd // the line break after a chunk
+	trailer
+	complete
+)
+
+// A response reads one HTTP/1.x response (RFC 9112) as its bytes come in. It
+// keeps no more than a part of a line.
+type response struct {
+	stage   stage
+	status  int
+	old     bool   // HTTP/1.0, which knows no Transfer-Encoding
+	close   bool   // the connection carries no other after it
+	chunked bool   // by Transfer-Encoding
+	coded   bool   // Transfer-Encoding is there
+	sized   bool   // Content-Length is there
+	length  int64  // of the body, or what is left of it or of the chunk
+	fields  int    // bytes of lines that were read
+	line    []byte // the part of a line that has come
+}
+
+var errMalformed = errors.New("not a response of HTTP/1.x")
+
+// reset makes it ready for the next response, keeping its buffer.
+func (r *response) reset() { *r = response{line: r.line[:0]} }
+
+// begun says whether a byte of the response has come.
+func (r *response) begun() bool {
+	return r.stage != statusLine || len(r.line) > 0 || r.fields > 0
+}
+
+// feed reads what has come, up to the end of the response, and says how much it
+// has read and whether the response is whole.
+func (r *response) feed(data []byte) (n int, done bool, err error) {
+	for n < len(data) && r.stage != complete {
+		rest := data[n:]
+		switch r.stage {
+		case bodyToEnd:
+			return len(data), false, nil
+		case bodyOfLength, chunkData:
+			take := min(int64(len(rest)), r.length)
+			n += int(take)
+			if r.length -= take; r.length == 0 {
+				if r.stage == chunkData {
+					r.stage = chunkEnd
+				} else {
+					r.stage = complete
+				}
+			}
+		default:
+			line, took, err := r.take(rest)
+			n += took
+			if err != nil {
+				return n, false, err
+			}
+			if line == nil {
+				return n, false, nil
+			}
+			if err := r.read(line); err != nil {
+				return n, false, err
+			}
+			r.line = r.line[:0]
+		}
+	}
+	return n, r.stage == complete, nil
+}
+
+// ended says whether the response is whole now that the connection has ended.
+func (r *response) ended() bool { return r.stage == bodyToEnd }
+
+// take gives the next line without its end, or nil when it is not all there;
+// what there is of it is kept.
+func (r *response) take(data []byte) (line []byte, n int, err error) {
+	end := bytes.IndexByte(data, '\n')
+	n = end + 1
+	if end < 0 {
+		n = len(data)
+	}
+	if len(r.line)+n > maxLine {
+		return nil, n, errMalformed
+	}
+	if r.stage != chunkSize && r.stage != chunkEnd {
+		if r.fields += n; r.fields > maxFields {
+			return nil, n, errMalformed
+		}
+	}
+	if end < 0 {
+		r.line = append(r.line, data...)
+		return nil, n, nil
+	}
+	line = data[:end]
+	if len(r.line) > 0 {
+		r.line = append(r.line, line...)
+		line = r.line
+	}
+	// A lone line feed ends a line too (RFC 9112 section 2.2).
+	if len(line) > 0 && line[len(line)-1] == '\r' {
+		line = line[:len(line)-1]
+	}
+	return line, n, nil
+}
+
+// read reads one line.
+func (r *response) read(line []byte) error {
+	switch r.stage {
+	case statusLine:
+		return r.readStatus(line)
+	case fieldLine:
+		if len(line) == 0 {
+			return r.endHead()
+		}
+		return r.readField(line)
+	case chunkSize:
+		return r.readChunkSize(line)
+	case chunkEnd:
+		r.stage = chunkSize
+		if len(line) > 0 {
+			return errMalformed
+		}
+	case trailer:
+		if len(line) == 0 {
+			r.stage = complete
+		}
+	}
+	return nil
+}
+
+// readStatus reads HTTP/1.x SP status SP reason; the reason may be missing.
+func (r *response) readStatus(line []byte) error {
+	const prefix = "HTTP/1."
+	if len(line) < len(prefix)+5 || string(line[:len(prefix)]) != prefix {
+		return errMalformed
+	}
+	minor, rest := line[len(prefix)], line[len(prefix)+1:]
+	if minor != '0' && minor != '1' || rest[0] != ' ' || len(rest) > 4 && rest[4] != ' ' {
+		return errMalformed
+	}
+	r.status = 0
+	for _, c := range rest[1:4] {
+		if c < '0' || c > '9' {
+			return errMalformed
+		}
+		r.status = 10*r.status + int(c-'0')
+	}
+	if r.status < 100 || r.status > 599 || r.status == 101 { // nobody asked to switch protocols
+		return errMalformed
+	}
+	r.old = minor == '0'
+	r.close = r.old
+	r.stage = fieldLine
+	return nil
+}
+
+// readField reads what the end of the response, or of the connection, depends on.
+func (r *response) readField(line []byte) error {
+	colon := bytes.IndexByte(line, ':')
+	if line[0] == ' ' || line[0] == '\t' || colon <= 0 || line[colon-1] == ' ' || line[colon-1] == '\t' {
+		return errMalformed // folded lines too, which RFC 9112 section 5.2 has done away with
+	}
+	name := line[:colon]
+	switch len(name) {
+	case len("Connection"):
+		if equal(name, "connection") {
+			r.readConnection(line[colon+1:])
+		}
+	case len("Content-Length"):
+		if equal(name, "content-length") {
+			return r.readLength(bytes.Trim(line[colon+1:], " \t"))
+		}
+	case len("Transfer-Encoding"):
+		if equal(name, "transfer-encoding") {
+			// The last coding counts (RFC 9112 section 6.3).
+			list := line[colon+1:]
+			last := bytes.Trim(list[bytes.LastIndexByte(list, ',')+1:], " \t")
+			r.coded, r.chunked = true, equal(last, "chunked")
+		}
+	}
+	return nil
+}
+
+// equal compares with a text in lower case, whatever the case.
+func equal(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *response) readConnection(list []byte) {
+	for len(list) > 0 {
+		option := list
+		if comma := bytes.IndexByte(list, ','); comma >= 0 {
+			option, list = list[:comma], list[comma+1:]
+		} else {
+			list = nil
+		}
+		switch option = bytes.Trim(option, " \t"); {
+		case equal(option, "close"):
+			r.close = true
+		case equal(option, "keep-alive"): // of HTTP/1.0, which closes otherwise
+			r.close = false
+		}
+	}
+}
+
+func (r *response) readLength(digits []byte) error {
+	const most = 18 // digits that an int64 holds
+	if len(digits) == 0 || len(digits) > most {
+		return errMalformed
+	}
+	var length int64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return errMalformed
+		}
+		length = 10*length + int64(c-'0')
+	}
+	if r.sized && length != r.length {
+		return errMalformed
+	}
+	r.sized, r.length = true, length
+	return nil
+}
+
+// endHead says what follows the head (RFC 9112 section 6.3).
+func (r *response) endHead() error {
+	switch {
+	case r.status < 200: // interim: the response is still to come
+		fields := r.fields
+		r.reset()
+		r.fields = fields
+	case r.status == 204 || r.status == 304:
+		r.stage = complete
+	case r.chunked && !r.old:
+		r.stage = chunkSize
+		r.close = r.close || r.sized // both lengths are given: somebody errs
+	case r.coded || !r.sized:
+		r.stage, r.close = bodyToEnd, true
+	case r.length == 0:
+		r.stage = complete
+	default:
+		r.stage = bodyOfLength
+	}
+	return nil
+}
+
+// readChunkSize reads hexadecimal digits; extensions follow a semicolon.
+func (r *response) readChunkSize(line []byte) error {
+	if semicolon := bytes.IndexByte(line, ';'); semicolon >= 0 {
+		line = line[:semicolon]
+	}
+	line = bytes.TrimRight(line, " \t")
+	const most = 15 // digits that an int64 holds
+	if len(line) == 0 || len(line) > most {
+		return errMalformed
+	}
+	r.length = 0
+	for _, c := range line {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return errMalformed
+		}
+		r.length = r.length<<4 | int64(c)
+	}
+	r.stage = chunkData
+	if r.length == 0 {
+		r.stage = trailer
+	}
+	return nil
+}

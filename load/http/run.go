@@ -1,0 +1,50 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"vitrine/load"
+)
+
+// lead is the time between the engine's being ready and its first call.
+const lead = 20 * time.Millisecond
+
+// Run plays the trial and prints its Report on stdout, and a line on stderr of
+// what it met besides. It prints no report when ctx ends first, and returns
+// ctx's error. Parameters that do not fit are a *vitrine.BadInput.
+func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error) {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	p, err := Decode(t.Params)
+	if err != nil {
+		return err
+	}
+	e, err := newEngine(t, p)
+	if err != nil {
+		return fmt.Errorf("generator http: %w", err)
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+
+	// One goroutine does everything: others would only spin beside it.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	stop := context.AfterFunc(ctx, func() { e.stopped.Store(true) })
+	defer stop()
+	e.start = time.Now().Add(lead - e.due)
+	e.run()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	report, err := e.record.Report(e.start)
+	if err != nil {
+		return fmt.Errorf("generator http: %w", err)
+	}
+	fmt.Fprintf(stderr, "http: calls begun at most %v late; up to %d connections; %d calls waited for one, %d were sent again on a new one, %d could not be sent\n",
+		e.behind.Round(time.Microsecond), len(e.conns), e.waited, e.resent, e.unsent)
+	return report.Print(stdout)
+}

@@ -1,0 +1,74 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/mmsg"
+)
+
+// No system call here but that of open tells Go's scheduler that it may block:
+// only sleep does, briefly, and signals interrupt it.
+
+// open begins to connect to the address. own is true when it failed for what
+// this host lacks, such as free ports or files.
+func open(to netip.AddrPort) (fd int, own bool, err error) {
+	family := unix.AF_INET
+	if to.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, true, fmt.Errorf("open TCP socket: %w", err)
+	}
+	err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if err == nil {
+		err = unix.Connect(fd, mmsg.Sockaddr(to))
+	}
+	if err == nil || errors.Is(err, unix.EINPROGRESS) {
+		return fd, false, nil
+	}
+	own = errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)
+	return -1, own, errors.Join(fmt.Errorf("connect to %v: %w", to, err), unix.Close(fd))
+}
+
+// shut closes the connection at once, with a reset: an answer that is late is not
+// waited for, and no port stays taken (TIME_WAIT).
+func shut(fd int) error {
+	return errors.Join(
+		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
+		unix.Close(fd))
+}
+
+func send(fd int, data []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), unix.MSG_NOSIGNAL, 0, 0)
+	return int(n), errno
+}
+
+func receive(fd int, into []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(into))), uintptr(len(into)), 0, 0, 0)
+	return int(n), errno
+}
+
+// ready gives what has happened on the sockets of the epoll instance, at once.
+func ready(poll int, into []unix.EpollEvent) int {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poll), uintptr(unsafe.Pointer(unsafe.SliceData(into))), uintptr(len(into)), 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
+// sleep waits for so long, or until a signal comes.
+func sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	ts := unix.NsecToTimespec(int64(d))
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+}

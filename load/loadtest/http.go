@@ -1,0 +1,114 @@
+package loadtest
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// HTTP is the protocol of calls of one GET.
+func HTTP() Protocol {
+	return Protocol{
+		Serve: func(ctx context.Context, address string, b Behaviour) (Function, error) {
+			return newServer(ctx, address, b)
+		},
+		Messages: map[string]int{"get": 2},
+		Delayed:  1,
+		Closed:   "connect",
+		Wrong:    [][2]string{{"path", "index.html"}, {"connections", "-1"}},
+	}
+}
+
+// A server answers GETs of any path with some bytes.
+type server struct {
+	behaviour Behaviour
+	addr      string
+
+	mu   sync.Mutex
+	seen Seen
+}
+
+func newServer(ctx context.Context, address string, b Behaviour) (*server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", net.JoinHostPort(address, "0"))
+	if err != nil {
+		return nil, err
+	}
+	s := &server{behaviour: b, addr: listener.Addr().String(), seen: Seen{Requests: map[string]int{}}}
+	if b.Shut {
+		return s, listener.Close()
+	}
+	web := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = web.Serve(listener) // ends when it is closed
+	}()
+	context.AfterFunc(ctx, func() {
+		_ = web.Close()
+		<-done
+	})
+	return s, nil
+}
+
+func (s *server) Addr() string { return s.addr }
+
+func (s *server) Seen() Seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.seen
+	seen.Requests = maps.Clone(s.seen.Requests)
+	seen.Arrivals = slices.Clone(s.seen.Arrivals)
+	return seen
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch fate := s.decide(r.Method); fate {
+	case 'i':
+		<-r.Context().Done()
+	case 'r':
+		s.answering(fate)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	default:
+		select {
+		case <-time.After(s.behaviour.Delay):
+		case <-r.Context().Done():
+			return
+		}
+		s.answering(fate)
+		_, _ = w.Write([]byte("hello, world\n")) // the generator counts what it gets
+	}
+}
+
+// decide says what becomes of the call that begins now.
+func (s *server) decide(method string) byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := s.seen.Calls % 100
+	s.seen.Calls++
+	s.seen.Requests[method]++
+	s.seen.Arrivals = append(s.seen.Arrivals, time.Now())
+	switch {
+	case place < s.behaviour.Refuse:
+		s.seen.Refused++
+		return 'r'
+	case place < s.behaviour.Refuse+s.behaviour.Ignore:
+		s.seen.Ignored++
+		return 'i'
+	}
+	return 'a'
+}
+
+// answering counts an answer before it is sent, so that the count is there when
+// the generator has it.
+func (s *server) answering(fate byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen.Sent++
+	if fate == 'a' {
+		s.seen.Finished++
+	}
+}

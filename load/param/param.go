@@ -1,0 +1,108 @@
+// Package param reads the parameters that built-in generators take.
+package param
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine"
+)
+
+// A Setter reads a value of a parameter; its error says what is allowed.
+type Setter func(string) error
+
+// Decode gives the values to the setters of their parameters. Its errors are
+// *vitrine.BadInput and name the generator and the parameter.
+func Decode(generator string, given map[string]string, setters map[string]Setter) error {
+	names := slices.Sorted(maps.Keys(setters))
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		set, ok := setters[name]
+		if !ok {
+			return bad(generator, fmt.Sprintf("parameter %q is not known", name), "the parameters are "+strings.Join(names, ", "))
+		}
+		if err := set(given[name]); err != nil {
+			return bad(generator, fmt.Sprintf("parameter %s is %q", name, given[name]), err.Error())
+		}
+	}
+	return nil
+}
+
+func bad(generator, found, want string) error {
+	return &vitrine.BadInput{File: generator, Found: found, Want: want}
+}
+
+// A Duration is a time.Duration that reads as text: 10s, 1m30s, 500ms.
+type Duration time.Duration
+
+// UnmarshalText reads what time.ParseDuration does.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// OneOf takes one of the values.
+func OneOf(into *string, allowed ...string) Setter {
+	return func(s string) error {
+		if !slices.Contains(allowed, s) {
+			return fmt.Errorf("want %s", strings.Join(allowed, ", "))
+		}
+		*into = s
+		return nil
+	}
+}
+
+// YesNo takes true or false.
+func YesNo(into *bool) Setter {
+	return func(s string) error {
+		v, err := strconv.ParseBool(s)
+		if err != nil {
+			return fmt.Errorf("want true or false")
+		}
+		*into = v
+		return nil
+	}
+}
+
+// Whole takes a whole number from low to high.
+func Whole(into *int, low, high int) Setter {
+	return func(s string) error {
+		v, err := strconv.Atoi(s)
+		if err != nil || v < low || v > high {
+			return fmt.Errorf("want a whole number from %d to %d", low, high)
+		}
+		*into = v
+		return nil
+	}
+}
+
+// Time takes a duration from low to an hour.
+func Time(into *Duration, low time.Duration) Setter {
+	return func(s string) error {
+		v, err := time.ParseDuration(s)
+		if err != nil || v < low || v > time.Hour {
+			return fmt.Errorf("want a duration such as 10s, from %v to 1h", low)
+		}
+		*into = Duration(v)
+		return nil
+	}
+}
+
+// Address takes an IP address.
+func Address(into *string) Setter {
+	return func(s string) error {
+		if _, err := netip.ParseAddr(s); err != nil {
+			return fmt.Errorf("want an IP address")
+		}
+		*into = s
+		return nil
+	}
+}
