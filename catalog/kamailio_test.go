@@ -31,6 +31,7 @@ import (
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/load"
+	"vitrine/load/http"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
 	"vitrine/result"
@@ -51,6 +52,8 @@ func TestMain(m *testing.M) {
 	t, err := load.ReadTrial(os.Args[3:], os.Environ())
 	if err == nil {
 		switch os.Args[2] {
+		case "http":
+			err = http.Run(context.Background(), t, os.Stdout, os.Stderr)
 		case "sip":
 			err = sip.Run(context.Background(), t, os.Stdout, os.Stderr)
 		case "sipp":
@@ -77,7 +80,7 @@ const (
 func TestKamailioCountersAgree(t *testing.T) {
 	for _, name := range []string{"process", "docker"} {
 		t.Run(name, func(t *testing.T) {
-			requirePrograms(t)
+			requirePrograms(t, "ims-kamailio", "kamailio", "kamcmd", "redis-server", "redis-cli", "sipp", "docker", "tcpdump", "tshark")
 			var engine, tag string
 			if name == "docker" {
 				engine, tag = imageIn(t)
@@ -87,7 +90,7 @@ func TestKamailioCountersAgree(t *testing.T) {
 				{"ed2m-rg2m", "workload-sip.yaml"}, // the built-in generator
 			} {
 				t.Run(w.sizing, func(t *testing.T) {
-					c := newCampaign(t, name, w.sizing, w.workload)
+					c := newCampaign(t, "ims-kamailio", name, w.sizing, w.workload)
 					c.engine = engine
 					for i := range c.config.Deployment.Components {
 						c.config.Deployment.Components[i].Image = tag
@@ -102,12 +105,12 @@ func TestKamailioCountersAgree(t *testing.T) {
 
 // requirePrograms skips the test where what the package's README asks for is
 // not installed.
-func requirePrograms(t *testing.T) {
+func requirePrograms(t *testing.T, folder string, programs ...string) {
 	t.Helper()
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
-	for _, program := range []string{"kamailio", "kamcmd", "redis-server", "redis-cli", "sipp", "docker", "tcpdump", "tshark"} {
+	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(&vitrine.Unsupported{What: "the package ims-kamailio", Missing: "the program " + program, Do: "run .ci/install"})
+			t.Skip(&vitrine.Unsupported{What: "the package " + folder, Missing: "the program " + program, Do: "run .ci/install"})
 		}
 	}
 	hosttest.Need(t, netns.Possible())
@@ -137,6 +140,8 @@ func imageIn(t *testing.T) (engine, tag string) {
 	return engine, tag
 }
 
+var timeout = regexp.MustCompile(`timeout: \d+s`)
+
 // A campaign measures one sizing of the package, with a capture at each edge.
 type campaign struct {
 	t      *testing.T
@@ -147,23 +152,23 @@ type campaign struct {
 	wiring *tapped
 }
 
-func newCampaign(t *testing.T, substrate, sizing, workload string) *campaign {
+func newCampaign(t *testing.T, folder, substrate, sizing, workload string) *campaign {
 	t.Helper()
 	c := &campaign{t: t, dir: t.TempDir()}
 	var err error
 	c.config = trial.Config{Log: slog.New(slog.DiscardHandler), Seed: 1}
-	if c.config.Deployment, err = spec.LoadDeployment("ims-kamailio/deployment.yaml", known()); err != nil {
+	if c.config.Deployment, err = spec.LoadDeployment(filepath.Join(folder, "deployment.yaml"), known()); err != nil {
 		t.Fatal(err)
 	}
 	c.config.Deployment.Servers.Substrate = document.OneOrMany[string]{substrate}
 	c.config.Deployment.Mode = spec.Mode{Name: spec.Custom, Sizes: []string{sizing}}
-	path := filepath.Join("ims-kamailio", workload)
+	path := filepath.Join(folder, workload)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A busy host may hold an answer up; that is no failure here.
-	patient := bytes.Replace(text, []byte("timeout: 2s"), []byte("timeout: 10s"), 1)
+	patient := timeout.ReplaceAll(text, []byte("timeout: 10s"))
 	if bytes.Equal(patient, text) {
 		t.Fatalf("%s: no timeout to lengthen", path)
 	}
