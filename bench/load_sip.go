@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"vitrine/load"
+	"vitrine/load/http"
 	"vitrine/load/sip"
 	"vitrine/load/sipp"
 )
@@ -125,7 +126,7 @@ func cpuSeconds(cmd *exec.Cmd) float64 {
 
 // builtInCalls is the built-in generator's calls for a second of CPU time.
 func builtInCalls(ctx context.Context, self, target string) (float64, error) {
-	c := load.Command([]string{self, generateCommand}, load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
+	c := load.Command([]string{self, generateCommand, "sip"}, load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -168,11 +169,14 @@ func sippCalls(ctx context.Context, dir, target string, more []string) (float64,
 	return float64(made-failed) / cpuSeconds(cmd), nil
 }
 
-// generate is the process that is measured.
+// generate is the process that is measured: `bench generate NAME OPTION...`.
 func generate(ctx context.Context, args []string) error {
-	trial, err := load.ReadTrial(args, os.Environ())
+	trial, err := load.ReadTrial(args[1:], os.Environ())
 	if err != nil {
 		return err
+	}
+	if args[0] == "http" {
+		return http.Run(ctx, trial, os.Stdout, os.Stderr)
 	}
 	return sip.Run(ctx, trial, os.Stdout, os.Stderr)
 }

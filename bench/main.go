@@ -48,6 +48,7 @@ func inFolder(of func(ctx context.Context, dir string, progress io.Writer) ([]Ro
 func benches() []bench {
 	return []bench{
 		{"load/sip", inFolder(loadSIP)},
+		{"load/http", onStage(loadHTTP)},
 		{"monitor", inFolder(monitorBench)},
 		{"trial", inFolder(trialBench)},
 		{"search/rate", inFolder(searchRate)},

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"vitrine/load"
+)
+
+// The trial of the built-in generator, and the port of the server.
+const (
+	httpRate        = 8000 // calls per second; wrk knows no rate and takes all that it can
+	httpDuration    = 5    // seconds
+	httpConnections = 64   // of both
+	httpPort        = 28090
+)
+
+// loadHTTP compares how many requests the built-in generator and wrk make for a
+// second of their own CPU time, whole processes, against the same nginx, each
+// side on a core of its own. The built-in one keeps to a schedule and prints the
+// report of package load. wrk is a closed loop: its server is always saturated,
+// so wrk finds many answers at each look, which is as cheap as it gets.
+func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) {
+	if err := programs("wrk", "nginx"); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := interleave(ctx, minRounds,
+		s.againstNginx(func(ctx context.Context) (float64, error) { return s.builtInRequests(ctx, self) }),
+		s.againstNginx(s.wrkRequests), progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pairs.row("load/http", "requests/CPU-s", fmt.Sprintf("wrk, %d connections, one thread", httpConnections), "")
+	return []Row{row}, err
+}
+
+// againstNginx measures against an nginx of its own.
+func (s *stage) againstNginx(measure side) side {
+	return func(ctx context.Context) (got float64, err error) {
+		dir, err := os.MkdirTemp(s.dir, "nginx-")
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
+events { worker_connections 1024; }
+http { access_log off; keepalive_requests 1000000000; open_file_cache max=16; server { listen 127.0.0.1:%[2]d; root %[1]s; } }
+`, dir, httpPort)
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(config), 0o644),
+			os.WriteFile(filepath.Join(dir, "index.html"), bytes.Repeat([]byte("x"), 1024), 0o644)); err != nil {
+			return 0, err
+		}
+		command := func(ctx context.Context, _ *stage) (*exec.Cmd, error) {
+			return exec.CommandContext(ctx, "nginx", "-p", dir, "-c", "nginx.conf"), nil
+		}
+		err = s.with(ctx, device{name: "nginx", command: command}, func() error {
+			if err := s.awaitPort(ctx, httpPort); err != nil {
+				return err
+			}
+			got, err = measure(ctx)
+			return err
+		})
+		return got, err
+	}
+}
+
+// builtInRequests is the built-in generator's requests for a second of CPU time.
+func (s *stage) builtInRequests(ctx context.Context, self string) (float64, error) {
+	c := load.Command([]string{self, generateCommand, "http"}, load.Trial{
+		Rate: httpRate, Duration: httpDuration, Targets: []string{fmt.Sprintf("127.0.0.1:%d", httpPort)},
+		Params: map[string]string{"path": "/index.html", "connections": strconv.Itoa(httpConnections)},
+	})
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	out, err := s.output(cmd)
+	if err != nil {
+		return 0, err
+	}
+	report, err := load.ParseReport(bytes.NewReader([]byte(out)))
+	if err != nil {
+		return 0, err
+	}
+	if report.Succeeded < report.Scheduled*99/100 {
+		return 0, fmt.Errorf("the built-in generator made %d of %d requests: %v", report.Succeeded, report.Scheduled, report.Failed)
+	}
+	return float64(report.Succeeded) / cpuSeconds(cmd), nil
+}
+
+var wrkRequests = regexp.MustCompile(`(\d+) requests in `)
+
+// wrkRequests is wrk's requests for a second of CPU time.
+func (s *stage) wrkRequests(ctx context.Context) (float64, error) {
+	cmd := exec.CommandContext(ctx, "wrk", "-t", "1", "-c", strconv.Itoa(httpConnections), "-d", fmt.Sprintf("%ds", httpDuration),
+		fmt.Sprintf("http://127.0.0.1:%d/index.html", httpPort))
+	out, err := s.output(cmd)
+	if err != nil {
+		return 0, err
+	}
+	made := wrkRequests.FindStringSubmatch(out)
+	if amiss := wrkAmiss.FindString(out); amiss != "" || made == nil {
+		return 0, fmt.Errorf("wrk: not all went well: %s\n%s", amiss, out)
+	}
+	requests, err := strconv.ParseFloat(made[1], 64)
+	return requests / cpuSeconds(cmd), err
+}
