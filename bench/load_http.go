@@ -42,7 +42,7 @@ func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) 
 	if err != nil {
 		return nil, err
 	}
-	row, err := pairs.row("load/http", "requests/CPU-s", fmt.Sprintf("wrk, %d connections, one thread", httpConnections), "")
+	row, err := pairs.row("load/http", "requests/CPU-s", fmt.Sprintf("wrk, %d connections, one thread", httpConnections), ">= 0.5")
 	return []Row{row}, err
 }
 
