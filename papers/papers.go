@@ -56,7 +56,7 @@ type Exhibit struct {
 type Expect struct {
 	Sizings  int           `yaml:"sizings"`  // over all choices of the options
 	Trials   int           `yaml:"trials"`   // of each sizing
-	Overhead time.Duration `yaml:"overhead"` // of a trial beside warm-up, window and settling: mostly deploying
+	Overhead time.Duration `yaml:"overhead"` // of a trial beside warm-up, window and settling: deploying, and extended windows
 }
 
 // Wall estimates the wall time of the run; trial is warm-up, window and settling.

@@ -239,6 +239,6 @@ func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (time.Duration, e
 		wall = min(wall, f.maxTime)
 	}
 	printSizings(a.stdout, c)
-	_, err = fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s to deploy each\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
+	_, err = fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s for deploying and longer windows each\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
 	return wall, err
 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/papers"
+)
+
+func planned(t *testing.T, name string) *measurement {
+	t.Helper()
+	e, err := papers.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &measurement{exhibit: e, scale: papers.Full}
+	if err := m.plan(reproduceFlags{}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// A plan that is not the committed one is refused before anything starts, and the
+// run is not counted.
+func TestRefusesAnotherPlan(t *testing.T) {
+	m := planned(t, "nfv-vital/table-2")
+	m.digest = "another"
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "nfv-vital", "history"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := (&app{stderr: t.Output()}).measure(t.Context(), m, reproduceFlags{papers: dir})
+	if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "not the committed one") || !strings.Contains(err.Error(), "--because") {
+		t.Error(err)
+	}
+	if h, err := papers.ReadHistory(os.DirFS(dir), m.exhibit.Name); err != nil || len(h.Runs) != 0 {
+		t.Errorf("%+v: %v", h, err)
+	}
+}
+
+// A run is counted where the histories are, also one that is not by the plan.
+func TestCountsRuns(t *testing.T) {
+	m := planned(t, "nfv-vital/table-2")
+	m.flags = []string{"--quick"}
+	a := &app{stderr: t.Output()}
+	dir := t.TempDir()
+	if err := a.count(m, dir); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("%v in a folder without histories: %v", entries, err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "nfv-vital", "history"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.count(m, dir); err != nil {
+		t.Error(err)
+	}
+	h, err := papers.ReadHistory(os.DirFS(dir), m.exhibit.Name)
+	if err != nil || len(h.Runs) != 1 || h.Runs[0].Plan != m.digest || strings.Join(h.Runs[0].Deviations, " ") != "--quick" {
+		t.Errorf("%+v: %v", h, err)
+	}
+}
