@@ -22,7 +22,7 @@ var (
 )
 
 // fewRuns of a family take about half a minute together under the race detector.
-const fewRuns = 10
+const fewRuns = 40
 
 // tally runs searches on the tuning servers of a family.
 func tally(family string, n int, cfg rate.Config) queue.Tally {

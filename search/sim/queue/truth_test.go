@@ -97,3 +97,26 @@ func TestTruthsAreFoundAgain(t *testing.T) {
 		}
 	})
 }
+
+// The truths of queues are those of heavy traffic: waits are exponential with
+// mean (ca^2 + cs^2) / (2 mu (1 - rho)) (Kingman, The single server queue in
+// heavy traffic, 1961).
+func TestQueuesAgreeWithHeavyTraffic(t *testing.T) {
+	for _, set := range Sets() {
+		for i := range Size {
+			s := set.Server(Queue, i)
+			variance := 0.0 // of works and of the gaps between calls
+			for k, work := range s.work {
+				variance += math.Pow(float64(work)-1, 2) / tableSize
+				if s.Poisson {
+					variance += math.Pow(float64(gaps[k])-1, 2) / tableSize
+				}
+			}
+			below := math.Log(10) * variance / (2 * s.Rate * s.Timeout)
+			want, got := s.Rate*(1-below), s.Capacity(Sizing(), 0.9)
+			if off := math.Abs(got-want) / s.Rate; off > 0.005+0.3*below {
+				t.Errorf("%s serves %g: truth %g, in heavy traffic %g", s.Name, s.Rate, got, want)
+			}
+		}
+	}
+}
