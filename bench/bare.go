@@ -47,6 +47,8 @@ type bareInstance struct {
 	component *spec.Component // nil: the generator
 	dir       string
 	netns     string
+	limits    cgroup.Limits
+	group     *cgroup.Group
 	leaf      *cgroup.Leaf
 	addr      netip.Addr
 	args, env []string
@@ -66,14 +68,15 @@ func newBare(ctx context.Context, f *ims) (b *bare, err error) {
 		return b, err
 	}
 	b.generator = &bareInstance{name: vitrine.Generator}
-	if err := b.place(ctx, b.generator, cgroup.Limits{CPUs: f.cpus.Generator}); err != nil {
+	b.generator.limits = cgroup.Limits{CPUs: f.cpus.Generator}
+	if err := b.place(ctx, b.generator); err != nil {
 		return b, err
 	}
 	for _, c := range f.deployment.Order() {
 		in := &bareInstance{name: c.Name + "-1", component: c}
 		b.functions = append(b.functions, in)
-		limits := cgroup.Limits{VCPUs: imsVCPUs, Period: spec.DefaultCFSPeriod, Memory: imsMemory, CPUs: f.cpus.Function}
-		if err := b.place(ctx, in, limits); err != nil {
+		in.limits = f.limits(c)
+		if err := b.place(ctx, in); err != nil {
 			return b, err
 		}
 	}
@@ -84,16 +87,16 @@ func newBare(ctx context.Context, f *ims) (b *bare, err error) {
 }
 
 // place makes the instance's folder, cgroup and wired namespace.
-func (b *bare) place(ctx context.Context, in *bareInstance, limits cgroup.Limits) error {
+func (b *bare) place(ctx context.Context, in *bareInstance) error {
 	in.dir = filepath.Join(b.ims.dir, "bare", in.name)
 	if err := os.MkdirAll(in.dir, 0o755); err != nil {
 		return err
 	}
-	group, err := b.groups.Create(b.run.ID, in.name, limits)
-	if err != nil {
+	var err error
+	if in.group, err = b.groups.Create(b.run.ID, in.name, in.limits); err != nil {
 		return err
 	}
-	if in.leaf, err = group.Leaf("main"); err != nil {
+	if in.leaf, err = in.group.Leaf("main"); err != nil {
 		return err
 	}
 	if in.netns, err = netns.Create(b.namespace(in)); err != nil {
@@ -123,6 +126,7 @@ func (b *bare) equip(in *bareInstance) {
 	if in.args[0] == "vitrine" {
 		in.args[0] = b.ims.vitrine
 	}
+	in.env = in.env[:0]
 	for name, value := range vars {
 		in.env = append(in.env, name+"="+value)
 	}

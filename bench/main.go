@@ -46,7 +46,7 @@ func inFolder(of func(ctx context.Context, dir string, progress io.Writer) ([]Ro
 
 // benches is every bench, in the order that the table shows them.
 func benches() []bench {
-	return []bench{
+	return append([]bench{
 		{"load/sip", inFolder(loadSIP)},
 		{"load/http", onStage(loadHTTP)},
 		{"monitor", inFolder(monitorBench)},
@@ -65,7 +65,7 @@ func benches() []bench {
 		{"network/schedule-error", networkScheduleError},
 		{"network/namespaces", inFolder(networkNamespaces)},
 		{"network/impair", networkImpair},
-	}
+	}, overloadBenches()...)
 }
 
 func main() {

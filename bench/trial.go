@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/cgroup"
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
@@ -89,6 +91,7 @@ type ims struct {
 	deployment *spec.Deployment
 	workload   *spec.Workload
 	cpus       testbed.CPUs
+	flavor     string // of the components that name none
 }
 
 // newIMS builds the product and reads the function from its catalog.
@@ -98,12 +101,10 @@ func newIMS(ctx context.Context, dir string) (*ims, error) {
 	if f.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if err := buildVitrine(ctx, f.vitrine); err != nil {
+	if err := f.load(ctx); err != nil {
 		return nil, err
 	}
-	if f.deployment, err = spec.LoadDeployment(imsFile, spec.Known{}); err != nil {
-		return nil, err
-	}
+	f.flavor = "even"
 	f.deployment.Flavors = []spec.Flavor{{Name: "even", VCPUs: imsVCPUs, Memory: imsMemory}}
 	f.deployment.Component("homer").Flavor = "even"
 	f.deployment.Mode = spec.Mode{Name: spec.Custom, Sizes: []string{imsSizing}}
@@ -113,8 +114,32 @@ func newIMS(ctx context.Context, dir string) (*ims, error) {
 	if f.workload, err = spec.ParseWorkload("workload.yaml", []byte(workload), known); err != nil {
 		return nil, err
 	}
+	return f, nil
+}
+
+// load builds the product, reads the function from its catalog and shares out
+// the CPUs.
+func (f *ims) load(ctx context.Context) (err error) {
+	if err = buildVitrine(ctx, f.vitrine); err != nil {
+		return err
+	}
+	if f.deployment, err = spec.LoadDeployment(imsFile, spec.Known{}); err != nil {
+		return err
+	}
 	f.cpus, err = testbed.ShareCPUs(nil, nil)
-	return f, err
+	return err
+}
+
+// limits are those of the component's flavor.
+func (f *ims) limits(c *spec.Component) cgroup.Limits {
+	name := cmp.Or(c.Flavor, f.flavor)
+	limits := cgroup.Limits{Period: spec.DefaultCFSPeriod, CPUs: f.cpus.Function}
+	for _, flavor := range f.deployment.Flavors {
+		if flavor.Name == name {
+			limits.VCPUs, limits.Memory = flavor.VCPUs, int64(flavor.Memory)
+		}
+	}
+	return limits
 }
 
 // times is the file that generators write their times to.

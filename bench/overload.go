@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"vitrine/reference/ims/overload"
+)
+
+// overloadFile keeps every window, so that a bench that was ended goes on where
+// it was. Windows of another build of the program are passed over.
+const overloadFile = "bench-ims-overload.jsonl"
+
+const (
+	overloadSeconds = 10 // of a window
+	overloadRepeats = 3  // fresh deployments at each rate of a search
+	overloadFresh   = 30 // fresh deployments below and above the capacity
+	overloadSuccess = 0.9
+	overloadSteady  = 0.05 // of the rate: growth of the calls in flight that is none
+	overloadStep    = 1.08 // between two rates of a search
+)
+
+// overloadGuess is about what each flavor carries in calls/s on the host that
+// this was written on; a search begins there.
+var overloadGuess = map[string]float64{"small": 120, "medium": 280, "large": 620}
+
+// An overloadPart gives rows about one flavor.
+type overloadPart func(ctx context.Context, m *overloadMeter) ([]Row, error)
+
+// overloadBenches ask whether the reference IMS degrades gracefully.
+func overloadBenches() (all []bench) {
+	for _, flavor := range []string{"small", "medium", "large"} {
+		for _, part := range []struct {
+			name string
+			run  overloadPart
+		}{
+			{"goodput", overloadGoodput}, {"control", overloadControl}, {"below", overloadBelow}, {"above", overloadAbove},
+		} {
+			all = append(all, bench{"ims/overload/" + flavor + "/" + part.name, onOverloadSite(flavor,
+				func(ctx context.Context, s *overloadSite, progress io.Writer) ([]Row, error) {
+					m := &overloadMeter{flavor: flavor, build: s.build, drive: s.drive, file: overloadFile, progress: progress}
+					if err := m.load(); err != nil {
+						return nil, err
+					}
+					return part.run(ctx, m)
+				})})
+		}
+	}
+	return all
+}
+
+// An overloadMeter drives windows that are not in its file yet.
+type overloadMeter struct {
+	flavor, build, file string
+	drive               func(ctx context.Context, w window) (window, error)
+	progress            io.Writer
+	done                []window
+}
+
+// load reads the windows of this build.
+func (m *overloadMeter) load() error {
+	file, err := os.Open(m.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for lines := json.NewDecoder(file); ; {
+		var w window
+		switch err := lines.Decode(&w); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", m.file, err)
+		case w.Build == m.build:
+			m.done = append(m.done, w)
+		}
+	}
+}
+
+// windows gives n windows on fresh deployments.
+func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
+	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Seconds: overloadSeconds}
+	var got []window
+	for _, w := range m.done {
+		if w.Flavor == want.Flavor && w.Quota == want.Quota && w.Mode == want.Mode && w.Rate == want.Rate && len(got) < n {
+			got = append(got, w)
+		}
+	}
+	for len(got) < n {
+		w, err := m.drive(ctx, want)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(m.progress, "  %s, quota %g, %s, %g calls/s: success %.3f, goodput %.4g, Sprout at %.2f of its quota\n",
+			w.Flavor, w.Quota, w.Mode, w.Rate, w.Success, w.Goodput, w.Quotas["sprout"])
+		if err := m.keep(w); err != nil {
+			return nil, err
+		}
+		got = append(got, w)
+	}
+	return got, nil
+}
+
+func (m *overloadMeter) keep(w window) (err error) {
+	m.done = append(m.done, w)
+	file, err := os.OpenFile(m.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return json.NewEncoder(file).Encode(w)
+}
+
+// capacity is the highest rate whose mean success over fresh deployments is 0.9
+// in steady windows: interpolated between one that passes and one that fails, a
+// step apart. at are the windows of the one that passes.
+func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64) (capacity float64, at []window, err error) {
+	probe, err := m.windows(ctx, mode, quota, 1.2*quota*overloadGuess[m.flavor], 1)
+	if err != nil {
+		return 0, nil, err
+	}
+	var low, high, lowSuccess, highSuccess float64
+	for rate := math.Round(probe[0].Goodput / overloadSuccess); ; {
+		all, err := m.windows(ctx, mode, quota, rate, overloadRepeats)
+		if err != nil {
+			return 0, nil, err
+		}
+		if success, steady := sumUp(all); success >= overloadSuccess && steady {
+			low, lowSuccess, at = rate, success, all
+		} else {
+			high, highSuccess = rate, success
+		}
+		switch {
+		case low == 0:
+			rate = math.Floor(rate / overloadStep)
+		case high == 0:
+			rate = math.Ceil(rate * overloadStep)
+		case highSuccess >= overloadSuccess: // it fails by its backlog
+			return low, at, nil
+		default:
+			share := (lowSuccess - overloadSuccess) / (lowSuccess - highSuccess)
+			return low + share*(high-low), at, nil
+		}
+		if rate < 1 {
+			return 0, nil, fmt.Errorf("%s carries nothing", m.flavor)
+		}
+	}
+}
+
+// sumUp gives the mean success, and whether the backlog stayed.
+func sumUp(all []window) (success float64, steady bool) {
+	var growth float64
+	for _, w := range all {
+		success += w.Success / float64(len(all))
+		growth += w.Growth / float64(len(all))
+	}
+	return success, growth < overloadSteady
+}
+
+func (m *overloadMeter) name(part string) string { return "ims/overload/" + m.flavor + "/" + part }
+
+// overloadGoodput compares the goodput in overload with the capacity.
+func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
+	capacity, _, err := m.capacity(ctx, overload.Graceful, 1)
+	if err != nil {
+		return nil, err
+	}
+	for _, load := range []float64{1.5, 2, 4} {
+		all, err := m.windows(ctx, overload.Graceful, 1, load*capacity, overloadRepeats)
+		if err != nil {
+			return rows, err
+		}
+		p := Pairs{}
+		for _, w := range all {
+			p.Ours, p.Theirs = append(p.Ours, w.Goodput), append(p.Theirs, capacity)
+		}
+		row, err := p.row(m.name(fmt.Sprintf("goodput-%gx", load)), "calls/s", "the capacity at success 0.9", ">= 0.8")
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// overloadControl shows that no fixed cap does it: the control costs no
+// capacity, the bottleneck is used, and more quota carries more.
+func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
+	capacity, at, err := m.capacity(ctx, overload.Graceful, 1)
+	if err != nil {
+		return nil, err
+	}
+	var used []float64
+	for _, w := range at {
+		highest := 0.0
+		for _, share := range w.Quotas {
+			highest = max(highest, share)
+		}
+		used = append(used, highest)
+	}
+	row, err := figure(m.name("bottleneck"), "of its quota", "1", ">= 0.9", median(used), 1, median(used),
+		[2]float64{slices.Min(used), slices.Max(used)}, len(used))
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, row)
+	for _, against := range []struct {
+		name, mode, what, aim string
+		quota                 float64
+	}{
+		{"control", overload.Off, "the capacity without control", ">= 0.95", 1},
+		{"quota", overload.Graceful, "the capacity with 1.2 times the quota", "<= 0.91", 1.2},
+	} {
+		other, _, err := m.capacity(ctx, against.mode, against.quota)
+		if err != nil {
+			return rows, err
+		}
+		ratio := capacity / other
+		row, err := figure(m.name(against.name), "calls/s", against.what, against.aim, capacity, other, ratio, [2]float64{ratio, ratio}, 1)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// overloadBelow and overloadAbove count fresh deployments that succeed.
+func overloadBelow(ctx context.Context, m *overloadMeter) ([]Row, error) {
+	return m.count(ctx, "below", 0.85, 0.99, ">= 0.96")
+}
+
+func overloadAbove(ctx context.Context, m *overloadMeter) ([]Row, error) {
+	return m.count(ctx, "above", 1.25, 0.95, "<= 0")
+}
+
+func (m *overloadMeter) count(ctx context.Context, name string, load, success float64, aim string) ([]Row, error) {
+	capacity, _, err := m.capacity(ctx, overload.Graceful, 1)
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.windows(ctx, overload.Graceful, 1, load*capacity, overloadFresh)
+	if err != nil {
+		return nil, err
+	}
+	var each []float64
+	reached := 0.0
+	for _, w := range all {
+		each = append(each, w.Success)
+		if w.Success >= success {
+			reached++
+		}
+	}
+	total := float64(len(all))
+	row, err := figure(m.name(name), "deployments", fmt.Sprintf("all, at %g of the capacity; success from %g on counts", load, success), aim,
+		reached, total, reached/total, [2]float64{slices.Min(each), slices.Max(each)}, len(all))
+	return []Row{row}, err
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"vitrine"
+	"vitrine/internal/cgroup"
+	"vitrine/load"
+	"vitrine/monitor"
+	"vitrine/testbed"
+)
+
+// A window is one fresh deployment that was driven once: a line of the file of
+// windows.
+type window struct {
+	Build  string  `json:"build"`  // of the program, its hash
+	Flavor string  `json:"flavor"` // of Bono, Sprout and Homestead
+	Quota  float64 `json:"quota"`  // of each, relative to the flavor's
+	Mode   string  `json:"mode"`   // of --overload
+	Rate   float64 `json:"rate"`   // calls/s
+
+	Seconds   float64            `json:"seconds"`
+	Success   float64            `json:"success"`
+	Goodput   float64            `json:"goodput"` // calls/s that succeeded
+	Growth    float64            `json:"growth"`  // of the calls in flight, per second, relative to the rate
+	Quotas    map[string]float64 `json:"quotas"`  // share of its quota that each component used
+	Failed    map[string]int64   `json:"failed"`  // by cause
+	Throttled map[string]float64 `json:"throttled"`
+}
+
+// An overloadSite runs the reference IMS, one instance of each component.
+type overloadSite struct {
+	bare  *bare
+	build string
+	usage string // file of the last window's samples
+}
+
+// onOverloadSite gives the bench a site.
+func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite, progress io.Writer) ([]Row, error)) measurement {
+	return inFolder(func(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
+		f := &ims{dir: dir, vitrine: filepath.Join(dir, "vitrine"), flavor: flavor}
+		if err := f.load(ctx); err != nil {
+			return nil, err
+		}
+		if err := f.cpus.KeepOff(); err != nil {
+			return nil, err
+		}
+		everywhere := testbed.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
+		defer func() { err = errors.Join(err, everywhere.KeepOff()) }()
+		program, err := os.ReadFile(f.vitrine)
+		if err != nil {
+			return nil, err
+		}
+		hash := sha256.Sum256(program)
+		s := &overloadSite{build: hex.EncodeToString(hash[:6]), usage: filepath.Join(dir, "usage.csv")}
+		s.bare, err = newBare(ctx, f)
+		defer func() { err = errors.Join(err, s.bare.remove()) }()
+		if err != nil {
+			return nil, err
+		}
+		return of(ctx, s, progress)
+	})
+}
+
+// drive deploys the IMS afresh as the window says, drives it and fills in what
+// came of it.
+func (s *overloadSite) drive(ctx context.Context, w window) (_ window, err error) {
+	if err := s.deploy(ctx, w); err != nil {
+		return w, err
+	}
+	defer func() { err = errors.Join(err, s.bare.stop()) }()
+	report, uses, err := s.generate(ctx, w)
+	if err != nil {
+		return w, err
+	}
+	w.Build = s.build
+	w.Success = float64(report.Succeeded) / float64(report.Scheduled)
+	w.Goodput = float64(report.Succeeded) / w.Seconds
+	w.Growth = inFlightGrowth(report.InFlight) / w.Rate
+	w.Failed = report.Failed
+	w.Quotas, w.Throttled = map[string]float64{}, map[string]float64{}
+	for _, u := range uses {
+		if u.CPU == nil || u.Throttled == nil {
+			return w, fmt.Errorf("the use of %s cannot be read: %v", u.Component, u.Missing)
+		}
+		w.Quotas[u.Component], w.Throttled[u.Component] = *u.CPU/u.VCPUs, *u.Throttled
+	}
+	return w, nil
+}
+
+// deploy starts fresh processes. They have all of the CPU until they are ready,
+// which saves seconds a window.
+func (s *overloadSite) deploy(ctx context.Context, w window) error {
+	for _, in := range s.bare.functions {
+		in.limits = s.bare.ims.limits(in.component)
+		if in.component.Flavor == "" {
+			in.limits.VCPUs *= w.Quota
+		}
+		if err := in.group.SetQuota(cgroup.Limits{}); err != nil {
+			return err
+		}
+		s.bare.equip(in)
+		if name := in.component.Name; name == "bono" || name == "sprout" {
+			in.args = append(in.args, "--overload", w.Mode)
+		}
+	}
+	if err := s.bare.start(ctx); err != nil {
+		return err
+	}
+	for _, in := range s.bare.functions {
+		if err := in.group.SetQuota(in.limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overloadWarmup is the generator's, in seconds: half of it at the full rate.
+const overloadWarmup = 2
+
+// generate drives the deployment and watches it during the window.
+func (s *overloadSite) generate(ctx context.Context, w window) (report load.Report, uses map[string]vitrine.Use, err error) {
+	b := s.bare
+	entry, _ := b.ims.deployment.Entry()
+	command := load.Command([]string{b.ims.vitrine, "generate", "sip"}, load.Trial{
+		Rate: w.Rate, Duration: w.Seconds, Warmup: overloadWarmup, Targets: []string{b.at(entry.Name, entry.Entry)}, Scratch: b.generator.dir,
+		Params: map[string]string{"users": "200000"},
+	})
+	b.generator.args, b.generator.env = command.Args, command.Env
+	out := filepath.Join(b.generator.dir, "report")
+	if err := os.Remove(out); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return report, nil, err
+	}
+	usage, err := os.Create(s.usage)
+	if err != nil {
+		return report, nil, err
+	}
+	defer func() { err = errors.Join(err, usage.Close()) }()
+	if err := b.generator.start(ctx, "report"); err != nil {
+		return report, nil, err
+	}
+	began := time.Now().Add(overloadWarmup * time.Second)
+	m, err := monitor.Start(ctx, monitor.Config{Origin: began}, b.vantages(), usage)
+	if err != nil {
+		return report, nil, errors.Join(err, b.generator.command.Process.Kill(), b.generator.command.Wait())
+	}
+	err = b.generator.command.Wait()
+	b.generator.command = nil
+	uses = m.Use(began, began.Add(time.Duration(w.Seconds*float64(time.Second))))
+	err = errors.Join(err, m.Stop(), ctx.Err())
+	if err != nil {
+		return report, nil, err
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		return report, nil, err
+	}
+	report, err = load.ParseReport(bytes.NewReader(text))
+	if err == nil && report.Error != "" {
+		err = errors.New(report.Error)
+	}
+	if err != nil {
+		return report, nil, fmt.Errorf("the generator: %w", err)
+	}
+	return report, uses, nil
+}
+
+// inFlightGrowth is by how many calls a second the calls in flight grew from
+// the first second of the window to the last.
+func inFlightGrowth(each100ms []int64) float64 {
+	const second = 10
+	if len(each100ms) < 3*second {
+		return 0
+	}
+	var first, last int64
+	for i := range second {
+		first += each100ms[i]
+		last += each100ms[len(each100ms)-1-i]
+	}
+	return float64(last-first) / second / (float64(len(each100ms)-second) / second)
+}
+
+// vantages are of the components that have a flavor of their own to fill.
+func (b *bare) vantages() []vitrine.Vantage {
+	var all []vitrine.Vantage
+	for _, in := range b.functions {
+		v := vitrine.Vantage{Instance: in.name, Component: in.component.Name, VCPUs: in.limits.VCPUs, Memory: in.limits.Memory}
+		in.group.Vantage(&v)
+		all = append(all, v)
+	}
+	return all
+}

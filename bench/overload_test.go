@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"vitrine/reference/ims/overload"
+)
+
+// meterOf is a meter of a function that carries goodput calls/s at quota 1.
+func meterOf(file string, goodput float64, driven *int) *overloadMeter {
+	return &overloadMeter{flavor: "small", build: "b", file: file, progress: io.Discard,
+		drive: func(_ context.Context, w window) (window, error) {
+			*driven++
+			w.Goodput = min(w.Rate, goodput*w.Quota)
+			w.Success = w.Goodput / w.Rate
+			w.Quotas = map[string]float64{"bono": 0.5, "sprout": w.Goodput / (goodput * w.Quota)}
+			return w, nil
+		}}
+}
+
+func TestOverloadRows(t *testing.T) {
+	for _, goodput := range []float64{50, 118, 900} {
+		driven := 0
+		file := filepath.Join(t.TempDir(), "windows")
+		for name, part := range map[string]overloadPart{
+			"goodput": overloadGoodput, "control": overloadControl, "below": overloadBelow, "above": overloadAbove,
+		} {
+			m := meterOf(file, goodput, &driven)
+			if err := m.load(); err != nil {
+				t.Fatal(err)
+			}
+			rows, err := part(t.Context(), m)
+			if err != nil || len(rows) == 0 {
+				t.Fatalf("%s: %d rows, %v", name, len(rows), err)
+			}
+			for _, r := range rows {
+				if !*r.Holds {
+					t.Errorf("goodput %g: %s: %g of %g does not meet %s", goodput, r.Name, *r.Ours, *r.Theirs, r.Aim)
+				}
+			}
+		}
+		before := driven
+		m := meterOf(file, goodput, &driven)
+		if err := m.load(); err != nil {
+			t.Fatal(err)
+		}
+		capacity, _, err := m.capacity(t.Context(), overload.Graceful, 1)
+		if want := goodput / overloadSuccess; err != nil || capacity < 0.98*want || capacity > 1.02*want || driven != before {
+			t.Errorf("capacity %g, %v, after %d windows more; want %g from the file alone", capacity, err, driven-before, want)
+		}
+	}
+}
+
+func TestInFlightGrowth(t *testing.T) {
+	var rising, level []int64
+	for i := range 100 {
+		rising, level = append(rising, int64(3*i)), append(level, 40)
+	}
+	if got := inFlightGrowth(rising); got != 30 {
+		t.Errorf("growth %g a second, want 30", got)
+	}
+	if got := inFlightGrowth(level); got != 0 {
+		t.Errorf("growth %g a second, want 0", got)
+	}
+	if got := inFlightGrowth(nil); got != 0 {
+		t.Errorf("growth %g of nothing", got)
+	}
+}
