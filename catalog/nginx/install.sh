@@ -26,7 +26,7 @@ http {
 	uwsgi_temp_path tmp-uwsgi;
 	scgi_temp_path tmp-scgi;
 	server {
-		listen $ADDRESS:8080 backlog=8192;
+		listen $ADDRESS:8080;
 		root html;
 	}
 }
