@@ -31,3 +31,12 @@ type Cleaner interface {
 	// Clean lists what it removed, also when it fails halfway.
 	Clean(ctx context.Context) (removed []string, err error)
 }
+
+// A HostReading is what the host did during a trial, held against what it did when
+// it was idle. Speeds are those of the run's slowest CPU, as a share of its idle
+// speed: at 0.5 a fixed amount of work took twice as long. 0: not read.
+type HostReading struct {
+	Before, During, After float64
+	Steal                 float64  // the largest share of a CPU that the hypervisor took
+	Other                 *float64 `json:",omitempty"` // CPUs of the run that other processes used; nil: not known
+}

@@ -50,6 +50,13 @@ type Outcome struct {
 	Valid    bool           // false: never a verdict on the function
 	Reason   string         // why it is invalid, or what to know about it
 
+	// Disturbed says that something else on the host disturbed the trial. Such a trial
+	// is invalid, and says nothing about the function and the generator.
+	Disturbed bool `json:",omitempty"`
+
+	// Host is what the host did meanwhile. Nil: nobody looked.
+	Host *HostReading `json:",omitempty"`
+
 	// Accelerator of the function's virtual machines: "kvm" or "tcg". It is empty
 	// when there were none, and in the outcomes of older versions.
 	Accelerator string `json:",omitempty"`

@@ -43,6 +43,7 @@ type Manifest struct {
 	CFSPeriods   []string          `json:"cfs_periods"`            // of CPU quotas: "20ms"
 	Generator    Generator         `json:"generator"`              //
 	NotIsolated  []string          `json:"not_isolated"`           // see NotIsolated
+	IdleHost     []string          `json:"idle_host,omitempty"`    // what trials were held against, at each start; empty: nobody checked for disturbance
 	Unsupported  map[string]string `json:"unsupported,omitempty"`  // what was asked for and left out -> why
 
 	// Measurement is what is measured where it is not a function's capacity, in

@@ -34,7 +34,10 @@ type Config struct {
 	MaxTime   time.Duration // begin no trial after it; 0: no limit
 	Grace     time.Duration // a generator that has not ended so long after its trial's time is hung; 0: a minute
 	Observe   func(Event)   // progress; called from one goroutine
-	Log       *slog.Logger
+	// Watch begins to read the host during one trial. Nil: nobody checks whether
+	// something on the host disturbs the trials.
+	Watch func(context.Context) (Watch, error)
+	Log   *slog.Logger
 }
 
 // A Campaign is a Config with its plan. It is run once.
@@ -50,8 +53,10 @@ type Campaign struct {
 	params  map[string]string // of the generator
 	began   time.Time
 	seq     int
-	found   []finding // as in summary.Sizings
-	summary result.Summary
+	// disturbed counts the trials in a row that something disturbed.
+	disturbed int
+	found     []finding // as in summary.Sizings
+	summary   result.Summary
 }
 
 // New plans a campaign without starting anything. What the files ask for and
@@ -184,9 +189,9 @@ func (c *Campaign) sizing(ctx context.Context, at *site, chosen size.Step) (_ vi
 	}
 	at.begin(sizing)
 	defer func() { err = errors.Join(err, at.end(context.WithoutCancel(ctx))) }()
-	var history []vitrine.Outcome
+	var history []vitrine.Outcome // disturbed trials too
 	for {
-		step := rates.search.Next(history)
+		step := rates.search.Next(undisturbed(history))
 		if step.Done {
 			c.emit(Event{Kind: RateDone, Choice: at.choice, Sizing: sizing, Why: step.Why})
 			return c.learn(at, rates, history), nil
@@ -201,6 +206,13 @@ func (c *Campaign) sizing(ctx context.Context, at *site, chosen size.Step) (_ vi
 		at.after(outcome.SuccessRatio() < c.Workload.Thresholds[0])
 		history = append(history, outcome)
 		c.emit(Event{Kind: TrialDone, Choice: at.choice, Sizing: sizing, Step: step, Outcome: &outcome, Recorded: recorded})
+		if recorded {
+			continue
+		}
+		if err := c.tooNoisy(outcome); err != nil {
+			c.learn(at, rates, history)
+			return vitrine.Measured{}, err
+		}
 	}
 }
 

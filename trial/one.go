@@ -31,6 +31,11 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 		return out, err
 	}
 	defer func() { err = errors.Join(err, usage.Close()) }()
+	host, err := s.lookOut(ctx)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, host.end(context.WithoutCancel(ctx))) }()
 	warmup, started := s.Workload.Warmup, time.Now()
 	begin := started.Add(warmup)
 	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, s.vantages(), usage)
@@ -44,7 +49,6 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 	if err != nil {
 		return out, errors.Join(err, watch.Stop())
 	}
-	laps := s.laps()
 	report, trialErr := s.drive(ctx, command, warmup+2*window+cmp.Or(s.Grace, defaultGrace))
 	took := time.Since(started)
 	if ctx.Err() != nil {
@@ -53,16 +57,11 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 	if report.WindowStart > 0 {
 		begin = time.UnixMicro(int64(report.WindowStart * 1e6))
 	}
-	if err := watch.Stop(); err != nil {
-		return out, fmt.Errorf("monitor: %w", err)
+	if err := errors.Join(host.end(ctx), watch.Stop()); err != nil {
+		return out, err
 	}
 	if trialErr == nil {
 		out, trialErr = report.Outcome(key)
-	}
-	if trialErr == nil && out.Valid {
-		if err := s.undisturbed(laps); err != nil {
-			out.Valid, out.Reason = false, err.Error()
-		}
 	}
 	if trialErr != nil {
 		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
@@ -70,6 +69,7 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 	out.Accelerator = s.bed.Accelerator
 	out.Overhead = max(took-out.Duration, 0)
 	out.Use = watch.Use(begin, begin.Add(out.Duration))
+	host.judge(s, &out, watch.Use(host.from, host.to))
 	return out, nil
 }
 

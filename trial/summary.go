@@ -15,9 +15,10 @@ type finding struct {
 	size.Profiled
 }
 
-// learn says what the trials of one sizing show, and enters it in the summary.
-func (c *Campaign) learn(s *site, rates seeking, history []vitrine.Outcome) vitrine.Measured {
-	choice, sizing := s.choice, s.sizing
+// learn says what the trials of one sizing show, and enters it in the summary. Of
+// disturbed trials only their number and their time count.
+func (c *Campaign) learn(s *site, rates seeking, all []vitrine.Outcome) vitrine.Measured {
+	choice, sizing, history := s.choice, s.sizing, undisturbed(all)
 	m := vitrine.Measured{
 		Again:      rates.again,
 		Sizing:     sizing,
@@ -33,10 +34,10 @@ func (c *Campaign) learn(s *site, rates seeking, history []vitrine.Outcome) vitr
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
 		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again,
 		Capacities: m.Capacities, Bottleneck: m.Bottleneck, Utilization: m.Utilization[c.Deployment.Mode.ScaleOn],
-		Trials: len(history), LoadSeconds: rate.LoadSeconds(history),
+		Trials: len(all), LoadSeconds: rate.LoadSeconds(all),
 		Search: searched(c.Workload.Search, rates.cfg),
 	})
-	for _, o := range history {
+	for _, o := range all {
 		if !o.Valid {
 			c.summary.InvalidTrials++
 		}

@@ -100,7 +100,7 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 
 // run runs the campaign into the run folder and writes the report.
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
-	r, err := a.begin(ctx, session{f.out, f.resume, c.CPUs, c.options}, func(b *backends) (result.Manifest, error) {
+	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, told: c.options, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
 		m := campaignManifest(ctx, &c.Config, b)
 		m.Specs = append(m.Specs, c.options.specs...)
 		if f.substrate != "" {
@@ -113,6 +113,9 @@ func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ resul
 	}
 	defer func() { err = r.end(ctx, err) }()
 	c.Testbed, c.Generator, c.Results = r.backends.testbed(c.options.parts), r.backends.generator, r.results
+	if c.Watch, err = r.guard(ctx); err != nil {
+		return result.Summary{}, err
+	}
 	c.Observe = newProgress(a.stderr, c.Workload.Unit, c.Plan).observe
 	return c.Run(ctx)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine"
+	"vitrine/internal/runstate"
 )
 
 // Exit codes, the same for every verb.
@@ -90,10 +91,11 @@ func exitCode(ctx context.Context, err error) int {
 type app struct {
 	stdout, stderr io.Writer
 	verbose        bool
+	cpuLocks       string // folder where CPUs are locked
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	a := &app{stdout: stdout, stderr: stderr}
+	a := &app{stdout: stdout, stderr: stderr, cpuLocks: runstate.CPULockDir}
 	root := &cobra.Command{
 		Use:   "vitrine",
 		Short: "Characterise network functions: capacity, bottleneck, best size",

@@ -133,7 +133,7 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 		return a.printNetworkPlan(s, cpus, f.kernelCPU, f.json)
 	}
 	dir := runFolder(f.out, "network")
-	if err := a.network(ctx, s, f.kernelCPU, session{dir, f.resume, cpus, &f.options}); err != nil {
+	if err := a.network(ctx, s, f.kernelCPU, session{dir: dir, resume: f.resume, cpus: cpus, told: &f.options, cpuSharing: f.cpuSharing}); err != nil {
 		return err
 	}
 	return presentAs(a, dir, f.json, measure.Read)
@@ -144,6 +144,9 @@ func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string,
 	c := measure.Config{}
 	if c.KernelCPU, in.cpus, err = measure.ChooseKernelCPU(kernelCPU, in.cpus); err != nil {
 		return err
+	}
+	if c.KernelCPU.On {
+		in.kernel = []int{c.KernelCPU.CPU}
 	}
 	r, err := a.begin(ctx, in, func(b *backends) (result.Manifest, error) { return networkManifest(ctx, b, s, c.KernelCPU, in) })
 	if err != nil {

@@ -100,7 +100,7 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 		return err
 	}
 	dir := runFolder(f.out, "chain")
-	if err := a.chain(ctx, plan, session{dir, f.resume, cpus, &f.options}); err != nil {
+	if err := a.chain(ctx, plan, session{dir: dir, resume: f.resume, cpus: cpus, told: &f.options, cpuSharing: f.cpuSharing}); err != nil {
 		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing was begun, or no more is wanted
 			return err
 		}

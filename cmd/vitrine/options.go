@@ -37,6 +37,7 @@ type runFlags struct {
 	resume bool
 	dryRun bool
 	json   bool
+	cpuSharing
 }
 
 // register gives the verb the flags: name is of the folder, unit what is not
@@ -45,6 +46,9 @@ func (f *runFlags) register(c *cobra.Command, name, unit, outcome string) {
 	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/"+name+"-TIME)")
 	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished "+unit+" is repeated")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and its time, start nothing")
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait while another run measures on the same CPUs, instead of ending with status 3")
+	c.Flags().BoolVar(&f.shared, "shared-cpus", false, "neither lock the CPUs nor check whether something else disturbs the run; the report says so")
+	c.MarkFlagsMutuallyExclusive("wait", "shared-cpus")
 	c.Flags().BoolVar(&f.json, "json", false, "print "+outcome+" (or the plan) as JSON")
 }
 

@@ -106,16 +106,18 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 	}
 	var failed []error
 	for _, m := range list {
+		var measuring error
 		if f.from == "" {
-			err := a.measure(ctx, m, f)
+			measuring = a.measure(ctx, m, f)
 			if context.Cause(ctx) != nil {
-				return err
+				return measuring
 			}
-			if err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", m.exhibit.Name, err))
+			if measuring != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", m.exhibit.Name, measuring))
 			}
 		}
-		if err := m.load(); err != nil {
+		// A run that failed may have left nothing to read, which is no second error.
+		if err := m.load(); err != nil && measuring == nil {
 			failed = append(failed, err)
 		}
 	}

@@ -165,7 +165,7 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 	if _, err := os.Stat(m.dir); err != nil { // of several runs, those that were not begun
 		resume = false
 	}
-	in := session{m.dir, resume, cpus, &m.options}
+	in := session{dir: m.dir, resume: resume, cpus: cpus, told: &m.options, cpuSharing: f.cpuSharing}
 	if m.exhibit.Chain != nil {
 		plan, err := m.chain()
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"vitrine"
@@ -20,7 +21,9 @@ type session struct {
 	dir    string // run folder
 	resume bool
 	cpus   testbed.CPUs
+	kernel []int // CPUs of the kernel's receive work, beside those
 	told   *options
+	cpuSharing
 }
 
 // runFolder is where a run goes when --out does not say.
@@ -38,6 +41,7 @@ type recording struct {
 	label    *runstate.Run
 	backends *backends
 	results  *result.Run
+	locks    *runstate.CPULocks // nil: the CPUs are shared
 }
 
 // begin begins a run, or continues the one in the folder when its specifications
@@ -49,9 +53,12 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, a.leave(ctx, r.label, err))
+			err = errors.Join(err, a.leave(ctx, r.label, err), r.locks.Close())
 		}
 	}()
+	if r.locks, err = a.lock(ctx, s, r.label.ID); err != nil {
+		return nil, err
+	}
 	if err := a.cleanUp(ctx, r.label, a.stderr); err != nil { // what a killed run left
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
@@ -62,6 +69,9 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	m, err := manifest(r.backends)
 	if err != nil {
 		return nil, err
+	}
+	if s.shared {
+		m.NotIsolated = append(m.NotIsolated, notChecked)
 	}
 	if err := s.cpus.KeepOff(); err != nil {
 		return nil, err
@@ -79,7 +89,7 @@ func (r *recording) end(ctx context.Context, failed error) error {
 		failed = r.results.SaveManifest(m)
 	}
 	err := errors.Join(failed, r.results.Close(), r.app.writeReport(r.dir))
-	return errors.Join(err, r.app.leave(ctx, r.label, err))
+	return errors.Join(err, r.app.leave(ctx, r.label, err), r.locks.Close())
 }
 
 // leave ends a run. One that failed may have left something, and is cleaned up
@@ -124,6 +134,9 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files that the run was begun with, or choose another --out"}, r.Close())
 	}
 	old.Resumed, old.Finished = append(old.Resumed, m.Started), time.Time{}
+	if slices.Contains(m.NotIsolated, notChecked) && !slices.Contains(old.NotIsolated, notChecked) {
+		old.NotIsolated = append(old.NotIsolated, notChecked)
+	}
 	return r, r.SaveManifest(old)
 }
 

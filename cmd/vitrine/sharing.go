@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"vitrine"
+	"vitrine/internal/runstate"
+	"vitrine/testbed/quiet"
+	"vitrine/trial"
+)
+
+// notChecked is what a manifest and a report say of a run with --shared-cpus.
+const notChecked = "the CPUs were not locked and nothing checked whether other work disturbed the trials (--shared-cpus)"
+
+// A cpuSharing is what the user says of other work on the run's CPUs.
+type cpuSharing struct {
+	wait   bool // for a run that holds the CPUs
+	shared bool // neither lock the CPUs nor check for disturbance
+}
+
+// lock locks the CPUs of the session, so that no two runs measure each other.
+func (a *app) lock(ctx context.Context, s session, run string) (*runstate.CPULocks, error) {
+	if s.shared {
+		return nil, nil
+	}
+	cpus := slices.Concat(s.cpus.Function, s.cpus.Generator, s.kernel)
+	owner := runstate.Owner{Run: run, PID: os.Getpid(), Command: os.Args}
+	if s.wait {
+		return runstate.WaitForCPUs(ctx, a.cpuLocks, cpus, owner, func(busy *runstate.CPUBusyError) {
+			fmt.Fprintln(a.stderr, "waiting:", busy)
+		})
+	}
+	locks, err := runstate.LockCPUs(a.cpuLocks, cpus, owner)
+	if busy := (*runstate.CPUBusyError)(nil); errors.As(err, &busy) {
+		return nil, &vitrine.Unsupported{
+			What: fmt.Sprintf("a run on CPUs %v", slices.Sorted(slices.Values(cpus))), Missing: busy.Error(),
+			Do: "wait for it with --wait, choose other CPUs, or measure beside it with --shared-cpus",
+		}
+	}
+	return locks, err
+}
+
+// guard reads the idle host, and gives what watches it during each trial; nil when
+// the CPUs are shared.
+func (r *recording) guard(ctx context.Context) (func(context.Context) (trial.Watch, error), error) {
+	if r.shared {
+		return nil, nil
+	}
+	fmt.Fprintln(r.app.stderr, "reading the idle host")
+	guard, err := quiet.New(ctx, slices.Concat(r.cpus.Function, r.cpus.Generator)...)
+	if err != nil {
+		return nil, err
+	}
+	m := r.results.Manifest()
+	m.IdleHost = append(m.IdleHost, guard.String())
+	if err := r.results.SaveManifest(m); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (trial.Watch, error) { return guard.Watch(ctx) }, nil
+}

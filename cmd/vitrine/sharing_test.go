@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"vitrine/internal/hosttest"
+	"vitrine/internal/runstate"
+	"vitrine/testbed"
+)
+
+const sharedDeployment = `
+vnf_name: documents
+components:
+  - {name: homer, short: hm, command: [sleep, "60"], ports: {http: 80}, entry: http}
+flavors: [{name: small, vcpus: 0.2, memory: 64MiB}]
+mode: {name: custom, sizes: [hm1s]}
+`
+
+const sharedWorkload = `
+generator: ./generator
+range: [10, 20]
+increase: 10
+search: ramp
+duration: 1s
+`
+
+// holdCPUs locks all CPUs of the host's in a folder, as another run would.
+func holdCPUs(t *testing.T) (dir string, cpus testbed.CPUs, locks *runstate.CPULocks) {
+	t.Helper()
+	cpus, err := testbed.ShareCPUs(nil, nil)
+	hosttest.Need(t, err)
+	dir = t.TempDir()
+	locks, err = runstate.LockCPUs(dir, cpus.Generator, runstate.Owner{Run: "firstrun", PID: 4711, Command: []string{"vitrine", "reproduce", "all"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locks.Close() })
+	return dir, cpus, locks
+}
+
+// A second run on the CPUs ends with status 3, names the first and measures nothing.
+func TestSecondRunOnCPUs(t *testing.T) {
+	dir, _, _ := holdCPUs(t)
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	files := t.TempDir()
+	for name, text := range map[string]string{"deployment.yaml": sharedDeployment, "workload.yaml": sharedWorkload, "generator": "#!/bin/sh\n"} {
+		if err := os.WriteFile(filepath.Join(files, name), []byte(text), 0o700); err != nil { //nolint:gosec // a script
+			t.Fatal(err)
+		}
+	}
+	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: dir}
+	out := filepath.Join(files, "run")
+	characterize, measure, chain := a.characterizeCommand(), a.measureNetworkCommand(), a.measureChainCommand()
+	characterize.SetArgs([]string{filepath.Join(files, "deployment.yaml"), filepath.Join(files, "workload.yaml"), "--out", out})
+	measure.SetArgs([]string{"--out", out})
+	chain.SetArgs([]string{"--out", out})
+	reproduce := a.reproduceCommand()
+	reproduce.SetArgs([]string{"papers/nfv-vital/table-2", "--quick", "--papers", filepath.Join(files, "nowhere"), "--out", out})
+	for _, c := range []*cobra.Command{characterize, measure, chain, reproduce} {
+		c.SilenceUsage, c.SilenceErrors = true, true
+		err := c.ExecuteContext(t.Context())
+		if code := exitCode(t.Context(), err); code != exitUnsupported {
+			t.Errorf("%s: exit code %d, want %d: %v", c.Name(), code, exitUnsupported, err)
+		}
+		for _, want := range []string{"another run measures on CPU", `run "firstrun", pid 4711: ["vitrine" "reproduce" "all"]`, "--wait", "--shared-cpus"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v, want it to say %s", c.Name(), err, want)
+			}
+		}
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("the second run made its folder")
+	}
+}
+
+// onWrite calls a function at each write.
+type onWrite struct {
+	bytes.Buffer
+	do func()
+}
+
+func (w *onWrite) Write(text []byte) (int, error) {
+	w.do()
+	return w.Buffer.Write(text)
+}
+
+func TestWaitForCPUs(t *testing.T) {
+	dir, cpus, first := holdCPUs(t)
+	said := &onWrite{do: func() { _ = first.Close() }}
+	a := &app{stderr: said, cpuLocks: dir}
+	locks, err := a.lock(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{wait: true}}, "second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := said.String(); !strings.Contains(text, "waiting: another run measures on CPU") || !strings.Contains(text, "firstrun") {
+		t.Errorf("it said %q", text)
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSharedCPUsAreNotLocked(t *testing.T) {
+	dir, cpus, _ := holdCPUs(t)
+	a := &app{stderr: io.Discard, cpuLocks: dir}
+	locks, err := a.lock(t.Context(), session{cpus: cpus, cpuSharing: cpuSharing{shared: true}}, "second")
+	if locks != nil || err != nil {
+		t.Errorf("locks %v, error %v, want neither", locks, err)
+	}
+}

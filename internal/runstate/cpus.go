@@ -1,0 +1,158 @@
+package runstate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// CPULockDir is where CPUs are locked: a folder that all users of the host share.
+const CPULockDir = "/dev/shm"
+
+const (
+	cpuLockName  = "vitrine-cpu-"
+	mostLockText = 4096 // bytes that are read of who holds a CPU
+	lockPause    = 100 * time.Millisecond
+)
+
+// An Owner is who holds a CPU.
+type Owner struct {
+	Run     string   `json:"run"` // label
+	PID     int      `json:"pid"`
+	Command []string `json:"command"`
+}
+
+// String is for people. What another user wrote is quoted.
+func (o Owner) String() string {
+	return fmt.Sprintf("run %q, pid %d: %q", o.Run, o.PID, o.Command)
+}
+
+// A CPUBusyError says which CPU another run holds.
+type CPUBusyError struct {
+	CPU   int
+	Owner Owner // zero: not known
+}
+
+func (e *CPUBusyError) Error() string {
+	if e.Owner.PID == 0 {
+		return fmt.Sprintf("another run measures on CPU %d", e.CPU)
+	}
+	return fmt.Sprintf("another run measures on CPU %d: %s", e.CPU, e.Owner)
+}
+
+// CPULocks are the CPUs that this process holds. The kernel drops the locks when the
+// process ends, however it ends; the files stay.
+type CPULocks struct{ files []*os.File }
+
+// LockCPUs locks the CPUs for the owner by files in the folder. It locks all of them
+// or none: when another run holds one, the error is a *CPUBusyError.
+func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
+	text, err := json.Marshal(owner)
+	if err != nil {
+		return nil, err
+	}
+	l := &CPULocks{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	for _, cpu := range slices.Compact(slices.Sorted(slices.Values(cpus))) {
+		f, err := openCPULock(filepath.Join(dir, cpuLockName+strconv.Itoa(cpu)))
+		if err != nil {
+			return nil, fmt.Errorf("lock CPU %d: %w", cpu, err)
+		}
+		l.files = append(l.files, f)
+		if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &CPUBusyError{CPU: cpu, Owner: readOwner(f)}
+		} else if err != nil {
+			return nil, fmt.Errorf("lock CPU %d by %s: %w", cpu, f.Name(), err)
+		}
+		if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
+			return nil, fmt.Errorf("lock CPU %d: say in %s who holds it: %w", cpu, f.Name(), err)
+		}
+	}
+	return l, nil
+}
+
+// WaitForCPUs is like LockCPUs but tries until no other run holds any of the CPUs, or
+// the context ends. It holds none while it waits, so two that wait cannot block each
+// other. waiting is told once for each owner that is waited for.
+func WaitForCPUs(ctx context.Context, dir string, cpus []int, owner Owner, waiting func(*CPUBusyError)) (*CPULocks, error) {
+	told := ""
+	for {
+		l, err := LockCPUs(dir, cpus, owner)
+		busy := (*CPUBusyError)(nil)
+		if !errors.As(err, &busy) {
+			return l, err
+		}
+		if text := busy.Error(); text != told {
+			told = text
+			waiting(busy)
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Close unlocks the CPUs. It may be called more than once, and on nil.
+func (l *CPULocks) Close() error {
+	if l == nil {
+		return nil
+	}
+	var errs []error
+	for _, f := range l.files {
+		errs = append(errs, f.Close())
+	}
+	l.files = nil
+	return errors.Join(errs...)
+}
+
+// openCPULock opens the file, or makes it so that every user may lock it. Opening and
+// making are apart because in a sticky folder the kernel refuses O_CREAT on a file of
+// another user (fs.protected_regular, proc_sys_fs(5)).
+func openCPULock(path string) (*os.File, error) {
+	const flags = os.O_RDWR | unix.O_NOFOLLOW
+	for range 3 {
+		f, err := os.OpenFile(path, flags, 0)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+		f, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o666)
+		if errors.Is(err, fs.ErrExist) { // another run made it meanwhile
+			continue
+		}
+		if err == nil {
+			err = f.Chmod(0o666) // whatever the umask takes away
+		}
+		return f, err
+	}
+	return nil, fmt.Errorf("%s appears and vanishes", path)
+}
+
+func writeAt(f *os.File, text []byte) error {
+	_, err := f.WriteAt(text, 0)
+	return err
+}
+
+// readOwner reads who holds the file's lock; zero: it does not say.
+func readOwner(f *os.File) (o Owner) {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, mostLockText))
+	if err != nil || json.Unmarshal(text, &o) != nil {
+		return Owner{}
+	}
+	return o
+}

@@ -1,0 +1,158 @@
+package runstate_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/internal/runstate"
+)
+
+const (
+	holderVariable = "VITRINE_RUNSTATE_TEST_HOLD"
+	limit          = time.Minute // far beyond what a busy host needs
+)
+
+// TestHoldCPUs is another process: it locks the CPUs 3 and 4 of the folder until its
+// standard input ends.
+func TestHoldCPUs(t *testing.T) {
+	dir := os.Getenv(holderVariable)
+	if dir == "" {
+		t.Skip("run by the tests of locks")
+	}
+	l, err := runstate.LockCPUs(dir, []int{4, 3}, runstate.Owner{Run: "first", PID: os.Getpid(), Command: []string{"vitrine", "measure"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "held"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hold starts another process that holds the CPUs 3 and 4.
+func hold(t *testing.T, dir string) (pid int, stop io.Closer) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHoldCPUs$")
+	c.Env = append(os.Environ(), holderVariable+"="+dir)
+	in, err := c.StdinPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, "held")); err == nil {
+			return c.Process.Pid, in
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the other process did not lock its CPUs")
+		}
+	}
+}
+
+func TestAnotherProcessHoldsCPU(t *testing.T) {
+	dir := t.TempDir()
+	pid, stop := hold(t, dir)
+	me := runstate.Owner{Run: "second", PID: os.Getpid(), Command: []string{"vitrine"}}
+
+	_, err := runstate.LockCPUs(dir, []int{2, 3}, me)
+	busy := (*runstate.CPUBusyError)(nil)
+	if !errors.As(err, &busy) || busy.CPU != 3 || busy.Owner.PID != pid || busy.Owner.Run != "first" {
+		t.Fatalf("error %v, want CPU 3 held by run first, pid %d", err, pid)
+	}
+	if text := err.Error(); !strings.Contains(text, `"vitrine" "measure"`) {
+		t.Errorf("%q does not name the command", text)
+	}
+	other, err := runstate.LockCPUs(dir, []int{2}, me)
+	if err != nil {
+		t.Fatalf("CPU 2 should be free after a lock that failed: %v", err)
+	}
+
+	told := 0
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	l, err := runstate.WaitForCPUs(ctx, dir, []int{3, 4}, me, func(*runstate.CPUBusyError) {
+		if told++; told == 1 {
+			_ = stop.Close()
+		}
+	})
+	if err != nil || told == 0 {
+		t.Fatalf("waiting: %v, told %d times", err, told)
+	}
+	if err := errors.Join(l.Close(), l.Close(), other.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The kernel drops the locks of a process that is killed.
+func TestKilledProcessHoldsNoCPU(t *testing.T) {
+	dir := t.TempDir()
+	pid, _ := hold(t, dir)
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	l, err := runstate.WaitForCPUs(ctx, dir, []int{3}, runstate.Owner{}, func(*runstate.CPUBusyError) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitingEndsWithContext(t *testing.T) {
+	dir := t.TempDir()
+	l, err := runstate.LockCPUs(dir, []int{0}, runstate.Owner{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	_, err = runstate.WaitForCPUs(ctx, dir, []int{0}, runstate.Owner{}, func(*runstate.CPUBusyError) { cancel(enough) })
+	if !errors.Is(err, enough) {
+		t.Errorf("error %v, want %v", err, enough)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLockFilesAreForAll(t *testing.T) {
+	dir := t.TempDir()
+	l, err := runstate.LockCPUs(dir, []int{7}, runstate.Owner{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	info, err := os.Stat(filepath.Join(dir, "vitrine-cpu-7"))
+	if err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("mode %v, error %v, want 0666", info.Mode(), err)
+	}
+	if err := os.Symlink("/nowhere", filepath.Join(dir, "vitrine-cpu-8")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runstate.LockCPUs(dir, []int{8}, runstate.Owner{}); err == nil {
+		t.Error("a symbolic link was followed")
+	}
+}

@@ -1,0 +1,252 @@
+// Package quiet says whether something on the host disturbed a trial. It times a
+// fixed amount of work on each CPU of a run before, during and after a trial, and
+// reads what the hypervisor and other processes took of these CPUs. Both are held
+// against a baseline of the idle host. What is read and what it means are apart:
+// judge.go decides and reads nothing.
+package quiet
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sync/errgroup"
+
+	"vitrine"
+	"vitrine/internal/thread"
+)
+
+// How the host is read.
+const (
+	// A trial is read at this pause: 35 µs in 50 ms are 0.07% of a CPU.
+	duringPause = 50 * time.Millisecond
+	// Before and after a trial are this many bursts at this pause.
+	aroundBursts = 20
+	aroundPause  = time.Millisecond
+	// The baseline is this many bursts, 2 s, and as many again afterwards.
+	baseBursts = 200
+	basePause  = 10 * time.Millisecond
+	// Between the two all CPUs of the run work without a pause, for some 200 ms.
+	togetherBursts = 5000
+	// baseTries is how often the baseline is taken while the host is not idle.
+	baseTries = 5
+	// backOff is the pause after a disturbed trial. It doubles with each in a row.
+	backOff  = time.Second
+	mostRest = 8 * time.Second
+)
+
+// TooNoisy begins the error of a run that found no quiet on the host.
+const TooNoisy = "this host is too noisy"
+
+// A Guard watches the CPUs of one run. Its methods may be called from one goroutine
+// at a time.
+type Guard struct {
+	cpus []int
+	fs   procfs.FS
+	idle baseline
+	row  int // disturbed trials in a row
+}
+
+// New takes the baseline of the CPUs, which the caller has locked and on which
+// nothing of the run runs yet. It takes some 5 s. A host that is not idle is tried
+// again, and then is an error that says what was seen.
+func New(ctx context.Context, cpus ...int) (*Guard, error) {
+	cpus = slices.Compact(slices.Sorted(slices.Values(cpus)))
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return nil, fmt.Errorf("read the host: %w", err)
+	}
+	g := &Guard{cpus: cpus, fs: fs}
+	var seen []string
+	for range baseTries {
+		if seen, err = g.readIdle(ctx); err != nil {
+			return nil, fmt.Errorf("read the idle host: %w", err)
+		}
+		if len(seen) == 0 {
+			return g, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: the host should be idle before the run starts, and of %d readings none was; the last: %s", TooNoisy, baseTries, strings.Join(seen, "; "))
+}
+
+// readIdle takes the baseline. What it saw is why it is not one of an idle host.
+func (g *Guard) readIdle(ctx context.Context) (seen []string, err error) {
+	first, before, err := g.readAlone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	together, err := g.everywhere(func() ([]pace, error) { return take(ctx, togetherBursts, 0) })
+	if err != nil {
+		return nil, err
+	}
+	last, after, err := g.readAlone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g.idle = makeBaseline(before, together, after, first)
+	return append(first.beyond(g.cpus, use{}), last.beyond(g.cpus, use{})...), nil
+}
+
+// readAlone reads the idle host while nothing of the run works.
+func (g *Guard) readAlone(ctx context.Context) (use, [][]pace, error) {
+	before, err := readCount(g.fs)
+	if err != nil {
+		return use{}, nil, err
+	}
+	bursts, err := g.everywhere(func() ([]pace, error) { return take(ctx, baseBursts, basePause) })
+	if err != nil {
+		return use{}, nil, err
+	}
+	after, err := readCount(g.fs)
+	return after.since(before, g.cpus, 0), bursts, err
+}
+
+// everywhere calls the function once on each CPU, all at the same time.
+func (g *Guard) everywhere(read func() ([]pace, error)) ([][]pace, error) {
+	all := make([][]pace, len(g.cpus))
+	var group errgroup.Group
+	for i, cpu := range g.cpus {
+		group.Go(func() (err error) {
+			runtime.LockOSThread() // for good: the thread ends with its affinity
+			if _, err := thread.Keep(cpu); err != nil {
+				return fmt.Errorf("run on CPU %d: %w", cpu, err)
+			}
+			all[i], err = read()
+			return err
+		})
+	}
+	return all, group.Wait()
+}
+
+// take times that many bursts.
+func take(ctx context.Context, bursts int, pause time.Duration) ([]pace, error) {
+	all := make([]pace, 0, bursts)
+	for range bursts {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		p, err := burst()
+		if err != nil {
+			return nil, fmt.Errorf("time the fixed work: %w", err)
+		}
+		all = append(all, p)
+		if pause > 0 {
+			time.Sleep(pause)
+		}
+	}
+	return all, nil
+}
+
+// String says what the idle host was like.
+func (g *Guard) String() string {
+	var all []string
+	for i, cpu := range g.cpus {
+		best, usual := g.idle.best[i], g.idle.usual[i]
+		all = append(all, fmt.Sprintf("CPU %d does the fixed work at best in %.2f µs (dependent) and %.2f µs (independent), at the start in %.2f and %.2f",
+			cpu, best.chain/1e3, best.wide/1e3, usual.chain/1e3, usual.wide/1e3))
+		if g.idle.shared[i] != (pace{}) {
+			all = append(all, fmt.Sprintf("CPU %d shares its core with another CPU of the run", cpu))
+		}
+	}
+	if !math.IsNaN(g.idle.use.other) {
+		all = append(all, fmt.Sprintf("other processes used %.2f CPUs", max(g.idle.use.other, 0)))
+	}
+	return strings.Join(all, "; ")
+}
+
+// A Watch reads the host during one trial. End must be called; Judge after it.
+type Watch struct {
+	guard   *Guard
+	first   count
+	last    count
+	reading reading
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	failed  error
+}
+
+// Watch reads the host and begins to watch it. After disturbed trials it waits
+// first: what disturbs may end.
+func (g *Guard) Watch(ctx context.Context) (_ *Watch, err error) {
+	if g.row > 0 {
+		select {
+		case <-time.After(min(backOff<<(g.row-1), mostRest)):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	w := &Watch{guard: g}
+	if w.reading.before, err = g.around(ctx); err != nil {
+		return nil, err
+	}
+	if w.first, err = readCount(g.fs); err != nil {
+		return nil, err
+	}
+	over, stop := context.WithCancel(ctx)
+	w.stop = stop
+	w.done.Go(func() {
+		w.reading.during, w.failed = g.everywhere(func() ([]pace, error) { return until(over) })
+	})
+	return w, nil
+}
+
+// around is a reading before or after a trial.
+func (g *Guard) around(ctx context.Context) ([][]pace, error) {
+	return g.everywhere(func() ([]pace, error) { return take(ctx, aroundBursts, aroundPause) })
+}
+
+// until times bursts at a pause until the context is over.
+func until(ctx context.Context) (all []pace, err error) {
+	ticker := time.NewTicker(duringPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return all, nil
+		case <-ticker.C:
+		}
+		p, err := burst()
+		if err != nil {
+			return nil, fmt.Errorf("time the fixed work: %w", err)
+		}
+		all = append(all, p)
+	}
+}
+
+// End ends the watching, and says which time it covers.
+func (w *Watch) End(ctx context.Context) (from, to time.Time, err error) {
+	w.stop()
+	w.done.Wait()
+	if w.failed != nil {
+		return from, to, w.failed
+	}
+	if w.last, err = readCount(w.guard.fs); err != nil {
+		return from, to, err
+	}
+	if w.reading.after, err = w.guard.around(ctx); err != nil {
+		return from, to, err
+	}
+	return w.first.at, w.last.at, nil
+}
+
+// Judge says what was read, and why the trial was disturbed; empty: it was not. own
+// is what the run's instances used of their CPUs over the time that End says, in
+// CPUs; NaN: not known, and then other processes are not known either.
+func (w *Watch) Judge(own float64) (vitrine.HostReading, string) {
+	g := w.guard
+	w.reading.use = w.last.since(w.first, g.cpus, own)
+	g.idle.improve(w.reading)
+	host, why := judge(g.cpus, g.idle, w.reading)
+	if why == "" {
+		g.row = 0
+	} else {
+		g.row++
+	}
+	return host, why
+}

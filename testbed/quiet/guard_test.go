@@ -1,0 +1,103 @@
+package quiet
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"vitrine/internal/hosttest"
+	"vitrine/internal/thread"
+)
+
+// TestSpin is another process, which computes on a CPU until it is killed.
+func TestSpin(t *testing.T) {
+	if os.Getenv("VITRINE_QUIET_TEST_SPIN") == "" {
+		t.Skip("run by the test of a busy CPU")
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		runtime.KeepAlive(wide(wideTurns, 1))
+	}
+}
+
+// A process that computes on a CPU of the run is seen and named. The host may be busy
+// beside, so no test says that something was not seen.
+func TestBusyProcessIsSeen(t *testing.T) {
+	allowed, err := thread.Allowed()
+	hosttest.Need(t, err)
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Guard{cpus: allowed, fs: fs}
+	if _, err := g.readIdle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text := g.String(); !strings.Contains(text, "does the fixed work at best in") {
+		t.Errorf("%q", text)
+	}
+	g.idle.use.other = 0 // a host that is busy already would have a high one
+	stop := spin(t)
+	seen := ""
+	for range 20 { // the other process may be slow to start
+		w, err := g.Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // the trial
+		from, to, err := w.End(t.Context())
+		if err != nil || to.Sub(from) < time.Second {
+			t.Fatalf("from %v to %v: %v", from, to, err)
+		}
+		host, why := w.Judge(0)
+		if host.Before <= 0 || host.After <= 0 || host.Other == nil {
+			t.Fatalf("%+v", host)
+		}
+		t.Logf("%+v %s", host, why)
+		if seen, g.row = why, 0; strings.Contains(seen, "other processes used") {
+			break
+		}
+	}
+	stop()
+	if !strings.Contains(seen, "other processes used") {
+		t.Errorf("a process computed all the time, and was not seen: %q", seen)
+	}
+}
+
+// spin starts another process that computes on the CPUs that this one may use.
+func spin(t *testing.T) (stop func()) {
+	t.Helper()
+	// A shell ends between the two, so that the process is no descendant of this one.
+	c := exec.CommandContext(t.Context(), "sh", "-c", `"$0" -test.run='^TestSpin$' >/dev/null 2>&1 & echo $!`, os.Args[0])
+	c.Env = append(os.Environ(), "VITRINE_QUIET_TEST_SPIN=yes")
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "kill", strings.TrimSpace(string(out))).Run()
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestWatchEndsWithContext(t *testing.T) {
+	allowed, err := thread.Allowed()
+	hosttest.Need(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := New(ctx, allowed...); !errors.Is(err, enough) {
+		t.Errorf("error %v, want %v", err, enough)
+	}
+	g := &Guard{cpus: allowed, row: 3}
+	if _, err := g.Watch(ctx); !errors.Is(err, enough) {
+		t.Errorf("error %v, want %v", err, enough)
+	}
+}

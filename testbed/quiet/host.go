@@ -1,0 +1,148 @@
+package quiet
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"vitrine/internal/cgroup"
+)
+
+// mostNamed is how many of the busiest processes are named.
+const mostNamed = 2
+
+// kthreadd is the process that all threads of the kernel descend from.
+const kthreadd = 2
+
+// serves says of a daemon that it works for a run without being its child: user
+// space switches and what starts containers.
+func serves(name string) bool {
+	return slices.Contains([]string{"ovs-vswitchd", "dockerd", "containerd", "containerd-shim"}, name)
+}
+
+// A count is the kernel's counters at one time.
+type count struct {
+	at        time.Time
+	cpus      map[int64]procfs.CPUStat
+	processes map[int]process
+}
+
+// A process is what is read of one.
+type process struct {
+	name    string
+	started uint64  // clock ticks after boot: two processes of one number differ in it
+	cpu     float64 // seconds of CPU time
+	ours    bool    // its CPU time is the run's, and is in no instance's
+	counted bool    // it is in a cgroup of an instance, which is counted there
+}
+
+// readCount reads the counters of all CPUs and processes. It allocates, so it is
+// read before and after a trial, never within.
+func readCount(fs procfs.FS) (count, error) {
+	stat, err := fs.Stat()
+	if err != nil {
+		return count{}, fmt.Errorf("read the host's CPU time: %w", err)
+	}
+	c := count{at: time.Now(), cpus: stat.CPU, processes: map[int]process{}}
+	all, err := fs.AllProcs()
+	if err != nil {
+		return count{}, fmt.Errorf("list the host's processes: %w", err)
+	}
+	parents := map[int]int{}
+	for _, p := range all {
+		s, err := p.Stat()
+		if err != nil { // it has ended
+			continue
+		}
+		parents[p.PID] = s.PPID
+		c.processes[p.PID] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: inInstance(p), ours: serves(s.Comm)}
+	}
+	for pid, p := range c.processes {
+		p.ours = !p.counted && (p.ours || descends(parents, pid, os.Getpid()) || descends(parents, pid, kthreadd))
+		c.processes[pid] = p
+	}
+	return c, nil
+}
+
+// inInstance says whether the process is in one of the cgroups that instances have.
+func inInstance(p procfs.Proc) bool {
+	groups, err := p.Cgroups()
+	return err == nil && slices.ContainsFunc(groups, func(g procfs.Cgroup) bool {
+		return strings.Contains(g.Path+"/", "/"+cgroup.Name+"/")
+	})
+}
+
+// descends says whether the process is the other or one of its descendants.
+func descends(parents map[int]int, pid, from int) bool {
+	for range len(parents) + 1 { // no more than there are: what is read meanwhile may go round
+		if pid == from {
+			return true
+		}
+		parent, ok := parents[pid]
+		if !ok || parent == 0 {
+			return false
+		}
+		pid = parent
+	}
+	return false
+}
+
+// since is what others took of the run's CPUs since the earlier count. own is what
+// the run's instances used, in CPUs; NaN: not known.
+//
+// Busy is what is left of the time when idle time and interrupts are taken off. The
+// kernel measures idle time, whereas it samples user and system time by its tick,
+// which misses what runs between ticks. Interrupts are mostly the run's own packets.
+func (c count) since(before count, cpus []int, own float64) use {
+	elapsed := c.at.Sub(before.at).Seconds()
+	var u use
+	var busy float64
+	for _, cpu := range cpus {
+		was, is := before.cpus[int64(cpu)], c.cpus[int64(cpu)]
+		steal := max(is.Steal-was.Steal, 0)
+		u.steal = append(u.steal, steal/elapsed)
+		spent := is.Idle - was.Idle + is.Iowait - was.Iowait + steal + is.IRQ - was.IRQ + is.SoftIRQ - was.SoftIRQ
+		busy += max(elapsed-spent, 0)
+	}
+	var others []consumer
+	for pid, p := range c.processes {
+		used := p.cpu
+		if was, ok := before.processes[pid]; ok && was.started == p.started {
+			used -= was.cpu
+		}
+		switch {
+		case p.ours:
+			busy -= used
+		case !p.counted:
+			others = append(others, consumer{p.name, used / elapsed})
+		}
+	}
+	u.other, u.busiest = busy/elapsed-own, busiest(others)
+	return u
+}
+
+// A consumer is a process with the CPUs that it used.
+type consumer struct {
+	name string
+	used float64
+}
+
+// busiest names those that used the most CPU time, on any CPU.
+func busiest(all []consumer) (names []string) {
+	const worth = otherLimit / 10
+	slices.SortFunc(all, func(a, b consumer) int {
+		return cmp.Or(cmp.Compare(b.used, a.used), strings.Compare(a.name, b.name))
+	})
+	for _, p := range all[:min(mostNamed, len(all))] {
+		if p.used >= worth && !math.IsNaN(p.used) {
+			names = append(names, fmt.Sprintf("%q (%.2f)", p.name, p.used))
+		}
+	}
+	return names
+}

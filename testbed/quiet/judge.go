@@ -1,0 +1,187 @@
+package quiet
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"vitrine"
+)
+
+// What a trial may differ from the idle host before it counts as disturbed. What was
+// measured to choose these is in docs/decisions/0011-disturbed-trials.md.
+const (
+	// chainLimit is how much longer than at the CPU's best the dependent work may take.
+	// Clocks that follow the load and the temperature stay within it.
+	chainLimit = 0.25
+	// wideLimit is the same for the independent work. A thread of the same core that
+	// computes all the time makes it 0.6; one that computes half of the time, as any
+	// tenant of a shared machine may, makes it 0.3.
+	wideLimit = 0.45
+	// stealLimit is the share of any CPU that the hypervisor may take away. It is the
+	// precision that a capacity is searched to when nothing else is said.
+	stealLimit = 0.05
+	// otherLimit is how many of the run's CPUs other processes may use, together. The
+	// kernel counts in units of 10 ms, and its tick samples interrupts, so less cannot
+	// be told from nothing in a trial of a second.
+	otherLimit = 0.1
+	// outliers is the share of the slowest bursts that a mean leaves out.
+	outliers = 0.1
+	// best is the quantile of bursts that stands for an undisturbed CPU: one that is
+	// shared is left alone now and then for the 35 µs of a burst.
+	best = 0.1
+	// ownSibling is how much longer the work takes while the run's other CPUs work, when
+	// they share a core. Such CPUs are held against the slower of the two.
+	ownSibling = 0.25
+)
+
+// A baseline is what was read of the idle host.
+type baseline struct {
+	best   []pace // by CPU, in the order of the run's CPUs
+	shared []pace // the best while all CPUs of the run work; zero: as good
+	usual  []pace // the mean
+	use    use
+}
+
+// A use is what others took of the run's CPUs over some time.
+type use struct {
+	steal   []float64 // CPUs, by CPU
+	other   float64   // CPUs, of all of the run's; NaN: not known
+	busiest []string  // the processes that used most, for people
+}
+
+// A reading is what was read during one trial.
+type reading struct {
+	before, during, after [][]pace // by CPU
+	use                   use
+}
+
+// parts are the bursts of one CPU as numbers in ascending order.
+func parts(bursts []pace) (chain, wide []float64) {
+	for _, b := range bursts {
+		chain, wide = append(chain, b.chain), append(wide, b.wide)
+	}
+	slices.Sort(chain)
+	slices.Sort(wide)
+	return chain, wide
+}
+
+// mean is of the bursts, each part without its slowest tenth. NaN: there are none.
+func mean(bursts []pace) pace {
+	trimmed := func(sorted []float64) float64 {
+		keep := sorted[:len(sorted)-int(outliers*float64(len(sorted)))]
+		var sum float64
+		for _, v := range keep {
+			sum += v
+		}
+		return sum / float64(len(keep))
+	}
+	chain, wide := parts(bursts)
+	return pace{trimmed(chain), trimmed(wide)}
+}
+
+// bestOf is the best quantile of the bursts, of which there is at least one.
+func bestOf(bursts []pace) pace {
+	chain, wide := parts(bursts)
+	i := int(best * float64(len(bursts)-1))
+	return pace{chain[i], wide[i]}
+}
+
+// makeBaseline joins what was read by CPU: alone before and after all of the run's
+// CPUs worked together.
+func makeBaseline(before, together, after [][]pace, taken use) baseline {
+	b := baseline{use: taken}
+	for i := range before {
+		first, all, last := bestOf(before[i]), bestOf(together[i]), bestOf(after[i])
+		var shared pace
+		if all.wide > (1+ownSibling)*max(first.wide, last.wide) {
+			shared = all
+		}
+		b.best = append(b.best, pace{min(first.chain, last.chain), min(first.wide, last.wide)})
+		b.shared = append(b.shared, shared)
+		b.usual = append(b.usual, mean(slices.Concat(before[i], after[i])))
+	}
+	return b
+}
+
+// improve lowers the best where a trial's bursts were better: a neighbour may have
+// been busy all the time when the baseline was taken.
+func (b baseline) improve(got reading) {
+	for i := range b.best {
+		seen := bestOf(slices.Concat(got.before[i], got.during[i], got.after[i]))
+		b.best[i] = pace{min(b.best[i].chain, seen.chain), min(b.best[i].wide, seen.wide)}
+	}
+}
+
+// normal is what the work of a CPU is held against.
+func (b baseline) normal(i int) pace {
+	return pace{max(b.best[i].chain, b.shared[i].chain), max(b.best[i].wide, b.shared[i].wide)}
+}
+
+// judge holds a trial's reading against the idle host. The reason is empty when the
+// trial was not disturbed.
+func judge(cpus []int, idle baseline, got reading) (vitrine.HostReading, string) {
+	host := vitrine.HostReading{
+		Before: idle.speed(got.before), During: idle.speed(got.during), After: idle.speed(got.after),
+	}
+	var seen []string
+	for i, cpu := range cpus {
+		took, normal := mean(slices.Concat(got.before[i], got.during[i], got.after[i])), idle.normal(i)
+		if took.chain > (1+chainLimit)*normal.chain {
+			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f of its best speed, as with a lower clock", cpu, normal.chain/took.chain))
+		} else if took.wide > (1+wideLimit)*normal.wide {
+			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f of its best speed, as beside a busy thread of the same core", cpu, normal.wide/took.wide))
+		}
+		host.Steal = max(host.Steal, got.use.steal[i])
+	}
+	seen = append(seen, got.use.beyond(cpus, idle.use)...)
+	if !math.IsNaN(got.use.other) {
+		host.Other = new(max(got.use.other, 0))
+	}
+	if len(seen) == 0 {
+		return host, ""
+	}
+	return host, "disturbed: " + strings.Join(seen, "; ")
+}
+
+// speed is the slowest CPU's and part's, as a share of its best; 0: not known.
+func (b baseline) speed(bursts [][]pace) float64 {
+	slowest := math.Inf(1)
+	for i, of := range bursts {
+		if len(of) == 0 {
+			return 0
+		}
+		took, normal := mean(of), b.normal(i)
+		slowest = min(slowest, normal.chain/took.chain, normal.wide/took.wide)
+	}
+	if math.IsInf(slowest, 0) {
+		return 0
+	}
+	return slowest
+}
+
+// beyond says what others took that they do not take of the idle host.
+func (u use) beyond(cpus []int, idle use) (seen []string) {
+	for i, cpu := range cpus {
+		usual := 0.0
+		if i < len(idle.steal) {
+			usual = idle.steal[i]
+		}
+		if u.steal[i]-usual > stealLimit {
+			seen = append(seen, fmt.Sprintf("the hypervisor took %.2f of CPU %d", u.steal[i], cpu))
+		}
+	}
+	usual := 0.0
+	if idle.other > 0 { // false for NaN
+		usual = idle.other
+	}
+	if u.other-usual > otherLimit { // false for NaN
+		text := fmt.Sprintf("other processes used %.2f CPUs of the run's", u.other)
+		if len(u.busiest) > 0 {
+			text += " (the busiest on the host: " + strings.Join(u.busiest, ", ") + ")"
+		}
+		seen = append(seen, text)
+	}
+	return seen
+}

@@ -1,0 +1,108 @@
+package quiet
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// steady are bursts that all take the same.
+func steady(n int, chain, wide float64) []pace {
+	all := make([]pace, n)
+	for i := range all {
+		all[i] = pace{chain, wide}
+	}
+	return all
+}
+
+// mixed are bursts of which a share, spread evenly, takes longer in the wide part.
+func mixed(n int, share float64, wide, slow float64) []pace {
+	all := steady(n, 5000, wide)
+	for i := range all {
+		if math.Floor(float64(i+1)*share) > math.Floor(float64(i)*share) {
+			all[i].wide = slow
+		}
+	}
+	return all
+}
+
+func quietUse() use { return use{steal: []float64{0, 0}, other: 0.02} }
+
+// idleHost is a host whose neighbours compute now and then.
+func idleHost() baseline {
+	some := [][]pace{mixed(200, 0.4, 6000, 9600), mixed(200, 0.4, 6000, 9600)}
+	return makeBaseline(some, some, some, quietUse())
+}
+
+// A trial like the idle host passes; each thing that disturbs it is named.
+func TestJudge(t *testing.T) {
+	usual := mixed(200, 0.45, 6000, 9600)
+	like := func(cpu1 []pace, u use) reading {
+		around := [][]pace{usual[:20], cpu1[:20]}
+		return reading{before: around, during: [][]pace{usual, cpu1}, after: around, use: u}
+	}
+	interrupted := mixed(200, 0.09, 6000, 60000)
+	for name, c := range map[string]struct {
+		got  reading
+		want string // in the reason; empty: undisturbed
+	}{
+		"as idle":           {like(usual, quietUse()), ""},
+		"faster than idle":  {like(steady(200, 4800, 5900), quietUse()), ""},
+		"interrupts":        {like(interrupted, quietUse()), ""},
+		"a busy sibling":    {like(steady(200, 5000, 9600), quietUse()), "CPU 3 ran at 0.62 of its best speed, as beside a busy thread of the same core"},
+		"a lower clock":     {like(steady(200, 7000, 8400), quietUse()), "CPU 3 ran at 0.71 of its best speed, as with a lower clock"},
+		"a little steal":    {like(usual, use{steal: []float64{0, 0.04}, other: 0}), ""},
+		"steal":             {like(usual, use{steal: []float64{0, 0.2}, other: 0}), "the hypervisor took 0.20 of CPU 3"},
+		"others":            {like(usual, use{steal: []float64{0, 0}, other: 0.33, busiest: []string{`"cc" (0.33)`}}), `other processes used 0.33 CPUs of the run's (the busiest on the host: "cc" (0.33))`},
+		"the usual daemons": {like(usual, use{steal: []float64{0, 0}, other: 0.11}), ""},
+		"use not known":     {like(usual, use{steal: []float64{0, 0}, other: math.NaN()}), ""},
+		"less than nothing": {like(usual, use{steal: []float64{0, 0}, other: -0.3}), ""},
+	} {
+		host, why := judge([]int{1, 3}, idleHost(), c.got)
+		if (why == "") != (c.want == "") || !strings.Contains(why, c.want) || why != "" && !strings.HasPrefix(why, "disturbed: ") {
+			t.Errorf("%s: %q, want %q", name, why, c.want)
+		}
+		if host.Before <= 0 || host.During <= 0 || host.After <= 0 || host.Other != nil && *host.Other < 0 {
+			t.Errorf("%s: %+v", name, host)
+		}
+		if known := !math.IsNaN(c.got.use.other); known != (host.Other != nil) {
+			t.Errorf("%s: other %v", name, host.Other)
+		}
+	}
+}
+
+// CPUs of the run that share a core are held against what they do together.
+func TestRunOnSiblings(t *testing.T) {
+	alone, together := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 9600)}
+	trial := reading{before: together, during: together, after: together, use: use{steal: []float64{0}}}
+	if _, why := judge([]int{0}, makeBaseline(alone, together, alone, use{}), trial); why != "" {
+		t.Errorf("the run slowed itself, and it was judged %q", why)
+	}
+	if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), trial); why == "" {
+		t.Error("something else slowed the run, and it was judged undisturbed")
+	}
+	// A neighbour that got busy between two readings is no sibling of the run.
+	if b := makeBaseline(alone, together, together, use{}); b.shared[0] != (pace{}) {
+		t.Errorf("shared %v, want none", b.shared[0])
+	}
+}
+
+// A baseline that was taken beside a busy neighbour gets better with the trials.
+func TestBaselineImproves(t *testing.T) {
+	slow, fast := [][]pace{steady(100, 5000, 9600)}, [][]pace{steady(100, 5000, 6000)}
+	b := makeBaseline(slow, slow, slow, use{})
+	b.improve(reading{before: fast, during: fast, after: fast})
+	b.improve(reading{before: slow, during: slow, after: slow})
+	if b.best[0].wide != 6000 {
+		t.Errorf("best %v, want 6000", b.best[0].wide)
+	}
+}
+
+// A trial that ended before a burst was taken has no speed of that time.
+func TestNoBursts(t *testing.T) {
+	around := [][]pace{steady(20, 5000, 6000)}
+	host, why := judge([]int{0}, makeBaseline(around, around, around, use{}), reading{before: around, during: [][]pace{nil}, after: around, use: use{steal: []float64{0}}})
+	if host.During != 0 || host.Before != 1 || why != "" {
+		t.Errorf("%+v, %q", host, why)
+	}
+}

@@ -1,0 +1,125 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/testbed/quiet"
+)
+
+// mostDisturbed is how many trials in a row may be disturbed.
+const mostDisturbed = 5
+
+// A Watch reads the host during one trial.
+type Watch interface {
+	// End ends the reading and says which time it covers. It is called once.
+	End(ctx context.Context) (from, to time.Time, err error)
+	// Judge says, after End, what was read, and why the trial was disturbed; empty:
+	// it was not. own is how many CPUs the run's instances used meanwhile; NaN: not
+	// known.
+	Judge(own float64) (vitrine.HostReading, string)
+}
+
+// A lookout is the watch over one trial. Its methods do nothing when nobody watches.
+type lookout struct {
+	watch    Watch
+	from, to time.Time
+	laps     []lap // of what keeps CPUs awake, when the trial began
+	ended    bool
+}
+
+// lookOut begins to watch the host.
+func (s *site) lookOut(ctx context.Context) (*lookout, error) {
+	l := &lookout{laps: s.laps()}
+	if s.Watch == nil {
+		return l, nil
+	}
+	watch, err := s.Watch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch the host: %w", err)
+	}
+	l.watch = watch
+	return l, nil
+}
+
+// end ends the watching. It may be called more than once.
+func (l *lookout) end(ctx context.Context) (err error) {
+	if l.watch == nil || l.ended {
+		return nil
+	}
+	l.ended = true
+	if l.from, l.to, err = l.watch.End(ctx); err != nil {
+		return fmt.Errorf("watch the host: %w", err)
+	}
+	return nil
+}
+
+// judge marks the outcome when the trial was disturbed. use is what the instances
+// used while the host was watched.
+func (l *lookout) judge(s *site, out *vitrine.Outcome, use map[string]vitrine.Use) {
+	var reasons []string
+	if l.watch != nil {
+		host, why := l.watch.Judge(l.own(s, use))
+		out.Host = &host
+		if why != "" {
+			reasons = append(reasons, why)
+		}
+	}
+	if err := s.undisturbed(l.laps); err != nil {
+		reasons = append(reasons, err.Error())
+	}
+	if len(reasons) == 0 {
+		return
+	}
+	if !out.Valid && out.Reason != "" {
+		reasons = append(reasons, out.Reason)
+	}
+	out.Valid, out.Disturbed, out.Reason = false, true, strings.Join(reasons, "; ")
+}
+
+// own is what the instances used, with what keeps CPUs awake, in CPUs; NaN: that is
+// not known of one.
+func (l *lookout) own(s *site, use map[string]vitrine.Use) float64 {
+	var sum float64
+	for _, u := range use {
+		if u.CPU == nil {
+			return math.NaN()
+		}
+		sum += *u.CPU
+	}
+	for i, now := range s.laps() {
+		sum += float64(now.cpu-l.laps[i].cpu) / float64(l.to.Sub(l.from))
+	}
+	return sum
+}
+
+// tooNoisy is the error that ends the campaign after too many disturbed trials in a
+// row. Recorded ones do not count: the host may be quiet when a run is resumed.
+func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
+	if !last.Disturbed {
+		c.disturbed = 0
+		return nil
+	}
+	if c.disturbed++; c.disturbed < mostDisturbed {
+		return nil
+	}
+	return errors.New(quiet.TooNoisy + fmt.Sprintf(": %d trials in a row were disturbed, the last one at %g %s: %s; run it on a quieter host, or continue it with --resume",
+		c.disturbed, last.Rate, c.Workload.Unit, last.Reason))
+}
+
+// undisturbed are the outcomes that a search may see. A disturbed trial says nothing
+// about the function or the generator.
+func undisturbed(all []vitrine.Outcome) []vitrine.Outcome {
+	var kept []vitrine.Outcome
+	for _, o := range all {
+		if !o.Disturbed {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,155 @@
+package trial_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/trial"
+)
+
+// A noise disturbs the trials that it says, by their number from 0.
+type noise struct {
+	disturbs func(trial int) bool
+	trials   int
+	own      []float64 // CPUs that the run used, by trial
+	began    time.Time
+}
+
+func (n *noise) watch(context.Context) (trial.Watch, error) {
+	n.began = time.Now()
+	return n, nil
+}
+
+func (n *noise) End(context.Context) (from, to time.Time, err error) { return n.began, time.Now(), nil }
+
+func (n *noise) Judge(own float64) (vitrine.HostReading, string) {
+	n.own = append(n.own, own)
+	n.trials++
+	host := vitrine.HostReading{Before: 1, During: 0.5, After: 1}
+	if n.disturbs(n.trials - 1) {
+		return host, "disturbed: a neighbour"
+	}
+	return host, ""
+}
+
+// setUpNoise makes a short campaign of the rates 10 and 20.
+func setUpNoise(t *testing.T, disturbs func(trial int) bool) (*campaign, *noise) {
+	t.Helper()
+	c := setUp(t, "", "[fr1s]", "ceiling: 15")
+	n := &noise{disturbs: disturbs}
+	c.config.Workload.Duration, c.config.Workload.Repeat = 300*time.Millisecond, 1
+	c.config.Watch = n.watch
+	return c, n
+}
+
+// A disturbed trial is kept and tried again at its rate, more often than a search
+// allows for invalid ones, and the search never hears of it.
+func TestDisturbedTrialsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	c, n := setUpNoise(t, func(trial int) bool { return trial > 0 && trial < 5 })
+	summary, err := c.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []vitrine.Key
+	for _, o := range c.outcomes() {
+		keys = append(keys, vitrine.Key{Seq: o.Seq, Attempt: o.Attempt, Rate: o.Rate})
+		disturbed := o.Seq == 2 && o.Attempt < 5
+		if o.Disturbed != disturbed || o.Valid == disturbed || disturbed != strings.Contains(o.Reason, "a neighbour") {
+			t.Errorf("trial %d.%d: valid %t, disturbed %t, reason %q", o.Seq, o.Attempt, o.Valid, o.Disturbed, o.Reason)
+		}
+		if o.Host == nil || o.Host.During != 0.5 {
+			t.Errorf("trial %d.%d: host %+v", o.Seq, o.Attempt, o.Host)
+		}
+	}
+	want := []vitrine.Key{{Seq: 1, Attempt: 1, Rate: 10}}
+	for attempt := range 5 {
+		want = append(want, vitrine.Key{Seq: 2, Attempt: attempt + 1, Rate: 20})
+	}
+	if len(keys) != len(want) {
+		t.Fatalf("trials %v, want %v", keys, want)
+	}
+	for i := range want {
+		if keys[i] != want[i] {
+			t.Errorf("trial %d is %v, want %v", i, keys[i], want[i])
+		}
+	}
+	if got := summary.Sizings[0]; got.Trials != 6 || summary.InvalidTrials != 4 || got.Capacities[0].Censored != vitrine.CensoredNone {
+		t.Errorf("%d trials, %d invalid, capacity %+v", got.Trials, summary.InvalidTrials, got.Capacities[0])
+	}
+	for i, own := range n.own {
+		if !(own >= 0) {
+			t.Errorf("trial %d: the run used %v CPUs", i, own)
+		}
+	}
+}
+
+// A host that does not come to rest ends the run, which says what was seen. Resumed
+// on a quiet host it repeats no trial and reaches the end.
+func TestTooNoisyHost(t *testing.T) {
+	t.Parallel()
+	c, _ := setUpNoise(t, func(int) bool { return true })
+	_, err := c.measure(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "this host is too noisy") || !strings.Contains(err.Error(), "disturbed: a neighbour") {
+		t.Fatalf("error %v", err)
+	}
+	outcomes := filepath.Join(c.dir, "outcomes.jsonl")
+	before, err := os.ReadFile(outcomes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.outcomes()); n != 5 {
+		t.Fatalf("%d trials before the end, want 5", n)
+	}
+	n := &noise{disturbs: func(trial int) bool { return trial == 0 }}
+	c.config.Watch = n.watch
+	summary, err := c.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(outcomes)
+	if err != nil || !bytes.HasPrefix(after, before) {
+		t.Fatalf("recorded trials changed: %v", err)
+	}
+	if n.trials != 3 || len(c.outcomes()) != 8 || summary.Partial {
+		t.Errorf("%d trials after the resume, %d in all, partial %t; want 3, 8, false", n.trials, len(c.outcomes()), summary.Partial)
+	}
+	if last := c.outcomes()[6]; last.Seq != 1 || last.Attempt != 7 || !last.Valid {
+		t.Errorf("the seventh trial is %+v, want the seventh attempt at the first", last.Key)
+	}
+}
+
+// A trial that failed on a disturbed host says both, and does not count as the
+// generator's fault.
+func TestFailedTrialOnDisturbedHost(t *testing.T) {
+	t.Parallel()
+	c, _ := setUpNoise(t, func(int) bool { return true })
+	c.config.Generator = nil
+	c.config.Workload.Program = "/bin/false"
+	if _, err := c.measure(t.Context()); err == nil || !strings.Contains(err.Error(), "this host is too noisy") {
+		t.Fatalf("error %v", err)
+	}
+	for _, o := range c.outcomes() {
+		if !o.Disturbed || !strings.HasPrefix(o.Reason, "disturbed: a neighbour; the generator ended (exit status 1)") {
+			t.Errorf("trial %d.%d: disturbed %t, reason %q", o.Seq, o.Attempt, o.Disturbed, o.Reason)
+		}
+	}
+}
+
+// What cannot watch ends the run with the reason.
+func TestWatchFails(t *testing.T) {
+	t.Parallel()
+	c, _ := setUpNoise(t, nil)
+	blind := errors.New("no /proc")
+	c.config.Watch = func(context.Context) (trial.Watch, error) { return nil, blind }
+	if _, err := c.measure(t.Context()); !errors.Is(err, blind) {
+		t.Errorf("error %v, want %v", err, blind)
+	}
+}
