@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"vitrine"
 )
 
@@ -14,7 +16,7 @@ const (
 	leastDeployments = 5   // near the capacity, before the search may end
 	mostDeployments  = 24  // near the capacity
 	mostTrials       = 240 // in all
-	mostOnOne        = 9   // trials on one deployment
+	mostOnOne        = 14  // trials on one deployment
 	extensions       = 3   // of a trial that is not steady
 	longestWindow    = 16  // times Config.Duration
 )
@@ -101,6 +103,7 @@ type campaign struct {
 	deployments []*deployment // all of them, in their order
 	climbs      []*deployment // those that close in on the capacity
 	after       []*deployment // those that do so after an overload
+	warmed      bool          // deployments are warmed up before their climb, for they get better with use
 	guess       float64       // where scouting puts the capacity, as a logarithm
 	drained     time.Duration // rest before the next trial, after one that failed
 }
@@ -136,16 +139,19 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 			return why, true
 		}
 		d := c.deploy()
-		if overloaded && !c.overload() || !c.climb(d) {
+		if c.warmed && !c.warm() || overloaded && !c.overload() || !c.climb(d) {
 			return "", false
 		}
 		*climbs = append(*climbs, d)
+		if n := len(*climbs); n == leastDeployments && !c.warmed && !overloaded && cold(*climbs) {
+			c.guess, c.warmed, *climbs = c.center(0), true, nil
+		}
 	}
 }
 
 // enough says why no more deployments are measured; empty: go on.
 func (c *campaign) enough(climbs []*deployment) string {
-	const early, hopeless = 8, 3 // deployments before giving up; times mostDeployments
+	const early, hopeless = 12, 3 // deployments before giving up; times mostDeployments
 	n := len(climbs)
 	if n < leastDeployments || n < c.cfg.Repeat {
 		return ""
@@ -160,7 +166,7 @@ func (c *campaign) enough(climbs []*deployment) string {
 			ended = fmt.Sprintf("the lowest rate fails on most of %d deployments", n)
 		default:
 			e := s.estimate(c.cfg.confidence())
-			if w := (e.high - e.low) / e.rate; w > width {
+			if w := pessimism(n) * (e.high - e.low) / e.rate; w > width {
 				width, sd = w, e.sd/e.rate
 			}
 		}
@@ -178,6 +184,16 @@ func (c *campaign) enough(climbs []*deployment) string {
 			100*sd, precision, n, width, math.Ceil(needed))
 	}
 	return ""
+}
+
+// pessimism is how much wider the interval would be if deployments differed as
+// much as they may with a probability of a quarter, given so many of them. The
+// search ends by that width, or it would end whenever the first few deployments
+// happen to agree.
+func pessimism(deployments int) float64 {
+	const tail = 0.25
+	freedom := float64(deployments - 1)
+	return math.Sqrt(freedom / distuv.ChiSquared{K: freedom}.Quantile(tail))
 }
 
 // end finishes the search.
@@ -254,7 +270,7 @@ func (c *campaign) capacity(climbs []*deployment, i int) vitrine.Capacity {
 	if c.late(climbs, c.cfg.Thresholds[i]) {
 		e.high = max(e.high, c.overloaded(c.cfg.Thresholds[i]))
 	}
-	passed, failed := c.most(c.cfg.Thresholds[i], len(c.after) >= 2)
+	passed, failed := c.most(c.cfg.Thresholds[i], e.states)
 	e.low, e.high = min(e.low, failed), max(e.high, passed)
 	found := vitrine.Capacity{Censored: vitrine.CensoredNone, Deployments: len(climbs), SD: e.sd, States: e.states}
 	found.High = min(e.high, c.cfg.Max)
@@ -289,73 +305,75 @@ func (c *campaign) overloaded(threshold float64) float64 {
 
 // most is the highest rate that passed on most deployments, and the lowest that
 // failed on most. A deployment that passes a rate counts as passing all lower
-// ones. The interval of a capacity holds both, whatever the model says.
-func (c *campaign) most(threshold float64, afterOverload bool) (passed, failed float64) {
-	failed = math.Inf(1)
-	deployments := c.deployments
-	if afterOverload {
-		deployments = c.after
-	}
-	var passes, fails []float64 // highest pass and lowest fail of each deployment that was tried near
-	for _, d := range deployments {
-		if high := d.highestPass(threshold); high > 0 {
-			passes = append(passes, high)
+// ones, unless a longer trial failed there. The interval of a capacity holds
+// both, whatever the model says. Of two states the lower one counts, and after
+// an overload those deployments alone.
+func (c *campaign) most(threshold float64, states *vitrine.TwoStates) (passed, failed float64) {
+	var passes, fails []float64
+	for _, number := range c.numbers() {
+		pass, fail := c.shown(number, threshold)
+		if states != nil && max(pass, fail) > math.Sqrt(states.Lower*states.Upper) {
+			continue
 		}
-		if low := d.lowestFail(threshold); !math.IsInf(low, 1) {
-			fails = append(fails, low)
-		}
+		passes, fails = append(passes, -pass), append(fails, fail)
 	}
-	for _, r := range passes {
-		if majority(deployments, r, threshold, true) {
-			passed = max(passed, r)
-		}
+	if len(passes) == 0 {
+		return 0, math.Inf(1)
 	}
-	for _, r := range fails {
-		if majority(deployments, r, threshold, false) {
-			failed = min(failed, r)
-		}
-	}
-	return passed, failed
+	slices.Sort(passes)
+	slices.Sort(fails)
+	return -passes[len(passes)/2], fails[len(fails)/2]
 }
 
-// majority says whether most of the deployments that say anything about the
-// rate pass it, or fail it. It takes three to be most.
-func majority(deployments []*deployment, rate, threshold float64, passing bool) bool {
-	const fewest = 3
-	yes, no := 0, 0
+// numbers are those of the deployments that decide.
+func (c *campaign) numbers() (numbers []int) {
+	deployments := c.deployments
+	if len(c.after) >= 2 {
+		deployments = c.after
+	}
 	for _, d := range deployments {
-		passes, fails := d.highestPass(threshold) >= rate, d.lowestFail(threshold) <= rate
+		numbers = append(numbers, d.number)
+	}
+	return numbers
+}
+
+// shown is the highest rate that passed on the deployment, and the lowest that
+// failed, by all of its trials.
+func (c *campaign) shown(number int, threshold float64) (pass, fail float64) {
+	fail = math.Inf(1)
+	readings := c.readings[:c.at]
+	for i, r := range readings {
+		if r.repeat != number || !r.valid {
+			continue
+		}
+		overruled := slices.ContainsFunc(readings[i+1:], func(later reading) bool {
+			return later.repeat == number && later.valid && later.duration > r.duration && later.whole < threshold && later.rate <= r.rate
+		})
 		switch {
-		case passes == fails: // says nothing, or both
-		case passes == passing:
-			yes++
-		default:
-			no++
+		case r.whole < threshold:
+			fail = min(fail, r.rate)
+		case r.wholly && !overruled:
+			pass = max(pass, r.rate)
 		}
 	}
-	return yes >= fewest && yes > no
+	return pass, fail
 }
 
 // A deployment is what one fresh deployment showed.
 type deployment struct {
 	number int
-	trials []reading // the last of each that was extended
+	trials []reading // the last at each rate
+
+	thorough bool    // trials are long enough to show slow backlogs
+	first    reading // of the climb
+	recalled bool    // the first rate was offered again at the end
+	gain     float64 // of success at the first rate, until the end of the climb
 }
 
 func (d *deployment) highestPass(threshold float64) (rate float64) {
 	for _, r := range d.trials {
 		if r.passes(threshold) {
 			rate = max(rate, r.rate)
-		}
-	}
-	return rate
-}
-
-func (d *deployment) lowestFail(threshold float64) float64 {
-	rate := math.Inf(1)
-	for _, r := range d.trials {
-		if r.fails(threshold) {
-			rate = min(rate, r.rate)
 		}
 	}
 	return rate

@@ -32,47 +32,62 @@ func (s samples) deviation() float64 {
 }
 
 // samples takes one from each climb. Where success falls gently, the sample is
-// where a line through the trials crosses the threshold, with the slope that
-// all deployments show; where it falls steeply, the middle of the bracket.
+// where lines through the trials, with the slope that all deployments show,
+// cross the threshold in the mean: that is right for the mean success, also when
+// single trials lie far off. Where it falls steeply, the sample is the middle of
+// the bracket.
 func (c *campaign) samples(climbs []*deployment, i int) samples {
 	threshold := c.cfg.Thresholds[i]
-	s := samples{threshold: threshold, precision: c.cfg.precision()}
+	s := samples{threshold: threshold, precision: c.cfg.precision(), steep: !falls(climbs, threshold)}
 	slope := slopeOf(climbs, threshold)
-	fine := s.precision / 4
-	above, below, steep := 0, 0, 0
+	above, below, brackets := 0, 0, 0
 	for _, d := range climbs {
 		b := d.bracket(threshold)
 		switch {
-		case b.passed && b.failed && b.drop() <= gentle:
-			s.values = append(s.values, b.crossing(threshold, slope))
+		case b.passed && b.failed && !s.steep:
+			s.values = append(s.values, d.crossing(b, threshold, slope, s.precision))
 		case b.passed && b.failed:
-			steep++
+			brackets++
 			s.values = append(s.values, (b.low+b.high)/2)
 			s.top, s.floor, s.width = s.top+b.pass.success, s.floor+b.fail.success, s.width+b.high-b.low
 		case b.passed:
 			above++
-			s.values = append(s.values, b.low+fine)
+			s.values = append(s.values, b.low+s.precision/4)
 		case b.failed:
 			below++
-			s.values = append(s.values, b.high-fine)
+			s.values = append(s.values, b.high-s.precision/4)
 		}
 	}
 	n := len(s.values)
-	s.above, s.below, s.steep = 2*above > n, 2*below > n, 2*steep > n
-	if steep > 0 {
-		s.top, s.floor, s.width = s.top/float64(steep), s.floor/float64(steep), s.width/float64(steep)
+	s.above, s.below = 2*above > n, 2*below > n
+	if brackets > 0 {
+		s.top, s.floor, s.width = s.top/float64(brackets), s.floor/float64(brackets), s.width/float64(brackets)
 	}
 	return s
 }
 
-// slopeOf is how much success falls over the logarithm of the rate, over the
-// brackets of all climbs in which it falls gently.
+// falls says that success falls gently on at least half of the deployments.
+func falls(climbs []*deployment, threshold float64) bool {
+	gently, all := 0, 0
+	for _, d := range climbs {
+		if b := d.bracket(threshold); b.passed && b.failed {
+			all++
+			if b.drop() <= gentle {
+				gently++
+			}
+		}
+	}
+	return all > 0 && 2*gently >= all
+}
+
+// slopeOf is how much success falls over the logarithm of the rate, by least
+// squares over the trials about the bracket of each deployment.
 func slopeOf(climbs []*deployment, threshold float64) float64 {
 	const least = 0.3 // such as that of a function that loses as the square root of the load
 	across, squares := 0.0, 0.0
 	for _, d := range climbs {
-		if b := d.bracket(threshold); b.passed && b.failed && b.drop() <= gentle {
-			across += b.drop() * (b.high - b.low)
+		if b := d.bracket(threshold); b.passed && b.failed {
+			across += (b.pass.success - b.fail.success) * (b.high - b.low)
 			squares += (b.high - b.low) * (b.high - b.low)
 		}
 	}
@@ -82,12 +97,18 @@ func slopeOf(climbs []*deployment, threshold float64) float64 {
 	return max(across/squares, least)
 }
 
-// crossing is where lines of the slope through both trials of the bracket meet
-// the threshold, in the mean.
-func (b bracket) crossing(threshold, slope float64) float64 {
-	x := (b.low + (b.pass.success-threshold)/slope + b.high + (b.fail.success-threshold)/slope) / 2
-	half := (b.high - b.low) / 2
-	return min(max(x, b.low-half), b.high+half)
+// crossing is where lines of the slope through the trials about the bracket
+// cross the threshold, in the mean.
+func (d *deployment) crossing(b bracket, threshold, slope, precision float64) float64 {
+	about := max(precision, b.high-b.low) / 2
+	sum, n := 0.0, 0.0
+	for _, r := range d.trials {
+		if r.x >= b.low-about-rounding && r.x <= b.high+about+rounding {
+			sum += r.x + (r.success-threshold)/slope
+			n++
+		}
+	}
+	return min(max(sum/n, b.low-4*about), b.high+4*about)
 }
 
 // An estimate is of the capacity over deployments, in the unit of rates.
@@ -100,6 +121,10 @@ type estimate struct {
 // sequential widens intervals, because the search looks at their width after
 // each deployment and ends when it happens to be small. See docs/search.md.
 const sequential = 1.25
+
+// unseen is the error that all samples may share, as a share of the precision: a
+// trial is only long enough for the precision, and rare stalls may be in none.
+const unseen = 0.2
 
 // estimate is the rate at which the mean success over deployments meets the
 // threshold. Where success falls gently that is at the mean of the samples.
@@ -134,6 +159,9 @@ func (s samples) estimate(confidence float64) estimate {
 		below = math.Hypot(half, k*(most-spread))
 		above = math.Hypot(half, k*(spread-least))
 	}
+	// What trials cannot tell, such as a backlog that grows slowly, is in all
+	// samples alike.
+	below, above = math.Hypot(below, unseen*s.precision), math.Hypot(above, unseen*s.precision)
 	x := mean - k*spread
 	e := estimate{rate: math.Exp(x), low: math.Exp(x - sequential*below), high: math.Exp(x + sequential*above), states: states}
 	e.sd = e.rate * spread

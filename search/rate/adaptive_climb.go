@@ -3,6 +3,9 @@ package rate
 import (
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // gentle is the fall of success from a rate that passes to one that fails below
@@ -15,7 +18,13 @@ func (c *campaign) climb(d *deployment) bool {
 	for range mostOnOne {
 		x, why := c.ask(d)
 		if why == "" {
+			x, why = c.verify(d)
+		}
+		if why == "" && !c.recalls(d) {
 			return true
+		}
+		if why == "" {
+			x, why = d.first.x, again
 		}
 		r, ok := c.measure(d, c.round(math.Exp(x)), why)
 		if !ok {
@@ -24,8 +33,21 @@ func (c *campaign) climb(d *deployment) bool {
 		if !r.valid || c.cfg.Stateful && r.success < c.lowest() {
 			return true
 		}
+		if d.first.valid && why == again {
+			d.gain, d.recalled = r.success-d.first.success, true
+		}
+		if !d.first.valid {
+			d.first = r
+		}
 	}
 	return true
+}
+
+const again = "the first rate again, to see whether the deployment got better with use"
+
+// recalls says whether a climb ends with its first rate once more.
+func (c *campaign) recalls(d *deployment) bool {
+	return !c.cfg.Stateful && !c.warmed && !d.recalled && len(c.climbs) < leastDeployments && len(c.after) == 0
 }
 
 // A bracket is what one deployment shows of a threshold: the highest rate that
@@ -61,6 +83,21 @@ func (b bracket) drop() float64 {
 	return b.pass.success - b.fail.success
 }
 
+// verify is the next rate to offer to a deployment whose thresholds are all
+// crossed, and why; empty: nothing is left in doubt. Where success falls steeply,
+// a rate that passes may be too high for calls that wait: their backlog shows in
+// a long trial only.
+func (c *campaign) verify(d *deployment) (x float64, why string) {
+	for _, threshold := range c.cfg.Thresholds {
+		b := d.bracket(threshold)
+		if b.passed && b.failed && b.drop() > gentle && !b.pass.verified && !c.cfg.Stateful && !c.gentle(threshold) {
+			d.thorough = true
+			return b.low, "for longer, since success falls steeply above"
+		}
+	}
+	return 0, ""
+}
+
 // rounding is how far, as a logarithm, a rate may be from what was asked for.
 const rounding = 1e-3
 
@@ -75,18 +112,25 @@ func (c *campaign) ask(d *deployment) (x float64, why string) {
 		case !d.near(c.center(i), step) && i == 0:
 			return min(max(c.begin(d, step), bottom), top), "a fresh deployment, near the capacity"
 		case !b.passed && b.failed && b.high > bottom+rounding:
-			return max(b.high-step*d.stride(threshold, false), bottom), "lower on this deployment, for it failed"
+			return max(b.high-step*d.stride(threshold, c.center(i), false), bottom), "lower on this deployment, for it failed"
 		case !b.failed && b.passed && b.low < top-rounding:
-			next := b.low + step*d.stride(threshold, true)
+			next := b.low + step*d.stride(threshold, c.center(i), true)
 			if i > 0 {
 				next = max(next, c.center(i)-step/2)
 			}
 			return min(next, top), "higher on this deployment, for it passed"
-		case b.passed && b.failed && b.drop() > gentle && b.high-b.low > fine*(1+1e-6):
+		case b.passed && b.failed && b.drop() > gentle && b.high-b.low > fine*(1+1e-6) && !c.gentle(threshold):
 			return (b.low + b.high) / 2, "between the rates that passed and failed on this deployment"
 		}
 	}
 	return 0, ""
+}
+
+// gentle says that success is known to fall gently, so that a trial far off the
+// line is chance.
+func (c *campaign) gentle(threshold float64) bool {
+	const known = 3 // deployments
+	return len(c.climbs) >= known && falls(c.climbs, threshold)
 }
 
 // near says whether a trial is within a step of x.
@@ -94,16 +138,16 @@ func (d *deployment) near(x, step float64) bool {
 	return slices.ContainsFunc(d.trials, func(r reading) bool { return math.Abs(r.x-x) < 2.5*step })
 }
 
-// stride is how many steps to go on, doubling with each trial beyond the second
-// of one kind.
-func (d *deployment) stride(threshold float64, passing bool) float64 {
+// stride is how many steps to go on, doubling with each trial of one kind that
+// is already beyond the center.
+func (d *deployment) stride(threshold, center float64, passing bool) float64 {
 	n := 0
 	for _, r := range d.trials {
-		if r.passes(threshold) == passing {
+		if r.passes(threshold) == passing && (r.x > center) == passing {
 			n++
 		}
 	}
-	return math.Pow(2, float64(max(0, n-2)))
+	return math.Pow(2, float64(max(0, n-1)))
 }
 
 // begin is where a climb starts: a step at most below the center, another place
@@ -141,6 +185,34 @@ func (c *campaign) center(i int) float64 {
 		return c.guess
 	}
 	return median(c.samples(climbs, i).values)
+}
+
+// cold says whether deployments get better with use, as caches and compilers
+// do: the first rates succeeded better the second time, in the mean over
+// deployments and beyond chance.
+func cold(climbs []*deployment) bool {
+	const least, sure = 0.01, 0.9 // of the success ratio; one-sided confidence
+	var gains []float64
+	for _, d := range climbs {
+		if d.recalled {
+			gains = append(gains, d.gain)
+		}
+	}
+	n := float64(len(gains))
+	if n < 3 {
+		return false
+	}
+	mean, sd := stat.MeanStdDev(gains, nil)
+	return mean > max(least, distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure)*sd/math.Sqrt(n))
+}
+
+// warm gives a deployment load before its climb.
+func (c *campaign) warm() bool {
+	const windows = 8
+	rate := c.round(math.Exp(c.center(0)))
+	window := min(windows*c.window(rate), longestWindow*c.cfg.Duration)
+	_, ok := c.trial(rate, window, "warming up, since deployments get better with use")
+	return ok
 }
 
 // overload runs one trial at well above the capacity of a fresh deployment.

@@ -81,7 +81,7 @@ func (c *campaign) further(low, high float64, last reading) (rate float64, why s
 		return min(low*step, c.ceiling.rate), "higher, for all passed"
 	case low == 0:
 		return max(min(goodput, high/1.1), high/down, c.cfg.Min), "lower, for all failed"
-	case last.valid && goodput > apart*low && goodput < high/apart:
+	case last.valid && last.success < c.cfg.Thresholds[0] && goodput > apart*low && goodput < high/apart:
 		return goodput, "as much as succeeded in the overload"
 	}
 	return math.Sqrt(low * high), "between the rates that passed and failed"

@@ -13,7 +13,7 @@ import (
 // twoStates splits the samples into two kinds of deployment, at least two of
 // each, when the likelihood of two normal distributions of one deviation is far
 // above that of a single one. Nil: they are of one kind, or of two that lie
-// within the precision.
+// within half of the precision.
 func twoStates(values []float64, precision float64) (lower, upper []float64) {
 	n := len(values)
 	if n < 2*fewestOfState {
@@ -32,7 +32,7 @@ func twoStates(values []float64, precision float64) (lower, upper []float64) {
 	}
 	lower, upper = sorted[:at], sorted[at:]
 	apart := stat.Mean(upper, nil) - stat.Mean(lower, nil)
-	if apart <= precision || whole <= likelihoodRatio(n)*best {
+	if apart <= precision/2 || whole <= likelihoodRatio(n)*best {
 		return nil, nil
 	}
 	return lower, upper

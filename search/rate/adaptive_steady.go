@@ -2,6 +2,7 @@ package rate
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -14,15 +15,17 @@ type reading struct {
 	reason  string // why it is not valid
 	repeat  int
 	rate, x float64 // x is the logarithm of rate
-	calls   float64 // scheduled in the steady part of the window
 	success float64 // ratio in the steady part of the window
-	late    float64 // ratio in the last third of that
 	exact   bool    // the window has a steady part; else success is that of the whole window
 	steady  bool    // the backlog does not grow, as far as the precision asks
+
+	whole  float64 // success ratio of the whole window
+	wholly bool    // the backlog does not grow over the whole window
 
 	scheduled, succeeded int64 // of the outcome, to tell it from others
 	duration             float64
 
+	verified   bool // the rate was offered for long
 	unresolved bool // not steady after all extensions: the rate bounds the capacity from above
 }
 
@@ -34,27 +37,46 @@ func (r reading) of(o vitrine.Outcome) bool {
 
 func read(o vitrine.Outcome, precision float64) reading {
 	r := reading{valid: counts(o), repeat: o.Repeat, rate: o.Rate, x: math.Log(o.Rate),
-		calls: float64(o.Scheduled), success: o.SuccessRatio(),
+		success:   o.SuccessRatio(),
 		scheduled: o.Scheduled, succeeded: o.Succeeded, duration: o.Duration.Seconds()}
 	if !r.valid {
 		r.reason = reason(o)
 		return r
 	}
+	r.whole, r.wholly = r.success, !Grows(o, precision)
 	for _, cut := range []float64{0, 1. / 3, 2. / 3} {
 		part := tail(o, cut)
-		early, late := thirds(part)
-		if part.Scheduled > 0 && still(part.InFlight, sure*precision*o.Rate) && alike(early, late, part.Scheduled) {
-			r.calls, r.success, r.late, r.exact = float64(part.Scheduled), part.SuccessRatio(), late, true
-			r.steady = !Grows(part, precision)
+		if part.Scheduled > 0 && still(part.InFlight, sure*precision*o.Rate) {
+			r.success, r.exact = balanced(part), true
+			r.steady = r.wholly
+			if cut > 0 {
+				r.steady = !Grows(part, precision)
+			}
 			return r
 		}
 	}
-	_, r.late = thirds(o)
 	return r
 }
 
+// balanced is the success ratio in steady state: of the calls that succeeded,
+// those do not count that the function could take only because its backlog
+// grew. It is right in the mean, since the backlog of a steady trial does not
+// grow in the mean.
+func balanced(o vitrine.Outcome) float64 {
+	const ends = 5 // counts of calls in flight at either end
+	n := len(o.InFlight)
+	if n < 4*ends {
+		return o.SuccessRatio()
+	}
+	grown := 0.0
+	for i := range ends {
+		grown += float64(o.InFlight[n-1-i]-o.InFlight[i]) / ends
+	}
+	return min(max((float64(o.Succeeded)-grown)/float64(o.Scheduled), 0), 1)
+}
+
 // tail leaves out a share of the window from its beginning, in which a queue
-// may have filled, or a cache.
+// may have filled.
 func tail(o vitrine.Outcome, cut float64) vitrine.Outcome {
 	if cut == 0 || len(o.Seconds) < 3 {
 		return o
@@ -78,51 +100,17 @@ func still(inFlight []int64, bound float64) bool {
 	return !ok || slope-half <= bound && slope+half >= -bound
 }
 
-// alike says that success did not change between the thirds of a window, but for
-// chance: calls of one second share their luck.
-func alike(early, late float64, calls int64) bool {
-	const deviations, least = 4, 0.02
-	p := (early + late) / 2
-	return math.Abs(early-late) <= least+deviations*math.Sqrt(p*(1-p)*2*3/float64(calls))
-}
-
-// thirds are the success ratios of the first and the last third of the window.
-func thirds(o vitrine.Outcome) (early, late float64) {
-	n := len(o.Seconds) / 3
-	var first, last count
-	for i := range n {
-		s, e := o.Seconds[i], o.Seconds[len(o.Seconds)-1-i]
-		first.add(s.Scheduled, s.Succeeded)
-		last.add(e.Scheduled, e.Succeeded)
-	}
-	if first.scheduled == 0 || last.scheduled == 0 {
-		return o.SuccessRatio(), o.SuccessRatio()
-	}
-	return first.ratio(), last.ratio()
-}
-
 // passes says that the trial is steady and meets the threshold.
 func (r reading) passes(threshold float64) bool { return r.success >= threshold && r.steady }
 
 // fails says that the trial misses the threshold, or could not be steady.
 func (r reading) fails(threshold float64) bool { return r.success < threshold || r.unresolved }
 
-// unsteady says why the trial gives no verdict on one of the thresholds;
-// empty: it does on all.
-func (r reading) unsteady(thresholds []float64) string {
-	const deviations, thirds = 2, 3
-	for _, t := range thresholds {
-		noise := deviations * math.Sqrt(t*(1-t)*thirds/r.calls)
-		switch {
-		case r.success >= t && r.late < t-noise:
-			return "success fell during the trial"
-		case r.success < t && r.late >= t+noise:
-			return "success rose during the trial"
-		case r.success >= t && !r.steady:
-			return "calls in flight may still grow"
-		}
-	}
-	return ""
+// unsteady says that the trial meets one of the thresholds while its backlog may
+// grow, so that it gives no verdict. Success alone never calls for a longer
+// trial: to repeat what looks unlucky would flatter the function.
+func (r reading) unsteady(thresholds []float64) bool {
+	return !r.steady && slices.ContainsFunc(thresholds, func(t float64) bool { return r.success >= t })
 }
 
 // sure is the share of precision times the rate by which calls in flight may
@@ -179,9 +167,9 @@ func growth(inFlight []int64) (slope, half float64, ok bool) {
 		}
 		variance += 2 * sum * sum / float64(cosines)
 	}
-	error := math.Sqrt(variance) / squares
+	deviation := math.Sqrt(variance) / squares
 	perSecond := 1 / vitrine.InFlightEvery.Seconds()
-	return slope * perSecond, error * students95(cosines) * perSecond, true
+	return slope * perSecond, deviation * students95(cosines) * perSecond, true
 }
 
 // students95 is the one-sided 95% quantile of Student's t.

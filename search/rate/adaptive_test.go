@@ -87,7 +87,7 @@ func TestAdaptiveOverManyFunctions(t *testing.T) {
 		p.Remember = c.remember
 		s := studied(p, n, wanted(), rate.NewAdaptive)
 		t.Logf("%s %v: %s", c.shape, c.remember, s)
-		if s.share() < 0.9 || s.width() > 0.05 || s.error(0.9) > 0.02 || s.trials > 26 || s.load > 320 {
+		if s.share() < 0.9 || s.width() > 0.05 || s.error(0.9) > 0.02 || s.trials > 34 || s.load > 480 {
 			t.Errorf("%s, remembers %v: %s", c.shape, c.remember, s)
 		}
 	}
@@ -168,7 +168,7 @@ func TestAdaptiveSaysThatTheDurationIsTooShort(t *testing.T) {
 	f.Queue = 5
 	m := drive(f, wanted(), rate.NewAdaptive)
 	c, why := m.Capacities[0], m.Steps[len(m.Steps)-1].Why
-	if !strings.Contains(why, "longer trials would help") || len(m.History) > 150 {
+	if !strings.Contains(why, "longer trials would help") || len(m.History) > 300 {
 		t.Errorf("%d trials: %s", len(m.History), why)
 	}
 	if want := truth(f, 0.9); c.Low > want || c.High < want {
@@ -191,7 +191,7 @@ func TestAdaptiveAfterAnOverload(t *testing.T) {
 			want := fresh
 			if name == "lingers" {
 				want /= 2
-				if math.Abs(c.Fresh/fresh-1) > 0.06 {
+				if math.Abs(c.Fresh/fresh-1) > 0.1 {
 					t.Errorf("%s, seed %d: fresh deployments carry %g, got %+v", name, seed, fresh, c)
 				}
 			}
@@ -313,7 +313,7 @@ func TestAdaptiveOverDeployments(t *testing.T) {
 			held++
 		}
 	}
-	if held < 53 || most > 30 {
+	if held < 53 || most > 35 {
 		t.Errorf("%d of 60 intervals hold the truth; up to %d deployments", held, most)
 	}
 }

@@ -3,6 +3,7 @@ package rate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -61,6 +62,9 @@ const rest = 5 * time.Second
 // measure offers the rate until a trial is steady, three extensions at most.
 func (c *campaign) measure(d *deployment, rate float64, why string) (reading, bool) {
 	window := c.window(rate)
+	if d.thorough {
+		window = min(thorough*window, longestWindow*c.cfg.Duration)
+	}
 	for n := 0; ; n++ {
 		r, ok := c.trial(rate, window, why)
 		if !ok {
@@ -70,14 +74,29 @@ func (c *campaign) measure(d *deployment, rate float64, why string) (reading, bo
 			return r, true
 		}
 		unsteady := r.unsteady(c.cfg.Thresholds)
-		if unsteady == "" || n == extensions {
-			r.unresolved = unsteady != "" && !r.steady
-			d.trials = append(d.trials, r)
+		if !unsteady || n == extensions {
+			r.unresolved = unsteady
+			d.add(r)
 			return r, true
 		}
 		window = min(2*window, longestWindow*c.cfg.Duration)
-		why = "longer, for " + unsteady
+		why = "longer, since calls in flight may still grow"
 	}
+}
+
+// thorough is how many times longer trials are that verify a rate.
+const thorough = 6
+
+// add keeps the reading, in place of an earlier one at its rate.
+func (d *deployment) add(r reading) {
+	for i, old := range d.trials {
+		if math.Abs(old.x-r.x) < rounding {
+			d.trials = slices.Delete(d.trials, i, i+1)
+			break
+		}
+	}
+	r.verified = d.thorough
+	d.trials = append(d.trials, r)
 }
 
 // window is how long a trial at the rate lasts: Config.Duration, or as long as

@@ -18,7 +18,9 @@ type Bracket struct {
 // NewBracket reads the bracket off the valid trials. A trial passes when its
 // success ratio meets the threshold and it is steady; it fails when the ratio
 // does not meet the threshold. A deployment that passed at a rate counts as
-// passing below it, and one that failed at a rate as failing above it.
+// passing below it, and one that failed at a rate as failing above it. A trial
+// that passed counts no more when a longer one failed later at its rate or below
+// on the same deployment: a trial that is not steady enough is extended.
 func NewBracket(history []vitrine.Outcome, threshold float64, steady func(vitrine.Outcome) bool) Bracket {
 	return bracket(verdicts(history, threshold, steady))
 }
@@ -29,25 +31,32 @@ type verdict = Bracket
 func verdicts(history []vitrine.Outcome, threshold float64, steady func(vitrine.Outcome) bool) []verdict {
 	at := map[int]int{} // repeat -> index
 	var all []verdict
-	for _, o := range history {
+	for i, o := range history {
 		if !o.Valid || o.Scheduled == 0 {
 			continue
 		}
-		i, seen := at[o.Repeat]
+		k, seen := at[o.Repeat]
 		if !seen {
-			i = len(all)
-			at[o.Repeat] = i
+			k = len(all)
+			at[o.Repeat] = k
 			all = append(all, verdict{0, math.Inf(1)})
 		}
-		v := &all[i]
+		v := &all[k]
 		switch {
 		case o.SuccessRatio() < threshold:
 			v.Fail = min(v.Fail, o.Rate)
-		case steady(o):
+		case steady(o) && !overruled(o, history[i+1:], threshold):
 			v.Pass = max(v.Pass, o.Rate)
 		}
 	}
 	return all
+}
+
+// overruled says that a longer trial failed later at the rate or below it.
+func overruled(o vitrine.Outcome, later []vitrine.Outcome, threshold float64) bool {
+	return slices.ContainsFunc(later, func(l vitrine.Outcome) bool {
+		return l.Repeat == o.Repeat && l.Valid && l.Duration > o.Duration && l.Rate <= o.Rate && l.SuccessRatio() < threshold
+	})
 }
 
 // bracket is where more than half of the deployments pass and fail.

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -22,7 +21,7 @@ var (
 )
 
 // fewRuns of a family take about half a minute together under the race detector.
-const fewRuns = 40
+const fewRuns = 20
 
 // tally runs searches on the tuning servers of a family.
 func tally(family string, n int, cfg rate.Config) queue.Tally {
@@ -43,9 +42,6 @@ func tally(family string, n int, cfg rate.Config) queue.Tally {
 // each family hold the truth about as often as they say, and none contradicts
 // its trials.
 func TestAdaptiveHoldsTheTruth(t *testing.T) {
-	if os.Getenv("VITRINE_COVERAGE") == "" {
-		t.Skip("set VITRINE_COVERAGE=1 to test the coverage of adaptive")
-	}
 	n := *runs
 	if n == 0 {
 		n = fewRuns
