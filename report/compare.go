@@ -199,7 +199,7 @@ func (s *set) capacityTable() capacityTable {
 		t.Variants = t.Variants || x.variant != ""
 		for _, threshold := range s.thresholds {
 			c := x.at(threshold)
-			row.Cells = append(row.Cells, capacityCell{capacityText(c), intervalText(c), censoredText(c, s.unit), c.Rate})
+			row.Cells = append(row.Cells, capacityCell{capacityText(c), intervalText(c), censoredText(c, s.unit) + deploymentsText(c, s.unit), c.Rate})
 		}
 		row.Relation = x.relationTo(ranked[0])
 		if z := x.summary; z != nil {

@@ -104,6 +104,24 @@ func intervalText(c vitrine.Capacity) string {
 	}
 }
 
+// deploymentsText says how fresh deployments differ; empty when the search did
+// not tell them apart.
+func deploymentsText(c vitrine.Capacity, unit string) string {
+	if c.Deployments == 0 || c.Censored != vitrine.CensoredNone {
+		return ""
+	}
+	text := fmt.Sprintf("%d deployments, standard deviation %s %s; a single new one carries %s %s with 90%% probability",
+		c.Deployments, number(c.SD), unit, number(c.Single), unit)
+	if st := c.States; st != nil {
+		text += fmt.Sprintf("; they are of two kinds, %s and %s %s, with %s (%s to %s) of the lower kind, which counts",
+			number(st.Lower), number(st.Upper), unit, percent(st.Share), percent(st.ShareLow), percent(st.ShareHigh))
+	}
+	if c.Fresh > 0 {
+		text += fmt.Sprintf("; before an overload they carry %s %s, and the lower capacity counts", number(c.Fresh), unit)
+	}
+	return text
+}
+
 // censoredText says why a capacity was not enclosed; empty when it was.
 func censoredText(c vitrine.Capacity, unit string) string {
 	switch {

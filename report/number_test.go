@@ -159,3 +159,30 @@ func TestIntervalsSayHowSureTheyAre(t *testing.T) {
 		}
 	}
 }
+
+func TestDeploymentsText(t *testing.T) {
+	c := vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredNone, Deployments: 6, SD: 4, Single: 93}
+	plain := "6 deployments, standard deviation 4 calls/s; a single new one carries 93 calls/s with 90% probability"
+	for name, x := range map[string]struct {
+		capacity vitrine.Capacity
+		want     string
+	}{
+		"a search that does not tell them apart": {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredNone}, ""},
+		"one kind":                               {c, plain},
+		"censored":                               {vitrine.Capacity{Rate: 100, Censored: vitrine.CensoredAbove, Deployments: 5}, ""},
+		"two kinds": {with(c, func(c *vitrine.Capacity) {
+			c.States = &vitrine.TwoStates{Lower: 100, Upper: 130, Share: 0.5, ShareLow: 0.2, ShareHigh: 0.8}
+		}), plain + "; they are of two kinds, 100 and 130 calls/s, with 50% (20% to 80%) of the lower kind, which counts"},
+		"hysteresis": {with(c, func(c *vitrine.Capacity) { c.Fresh = 140 }),
+			plain + "; before an overload they carry 140 calls/s, and the lower capacity counts"},
+	} {
+		if got := deploymentsText(x.capacity, "calls/s"); got != x.want {
+			t.Errorf("%s: got %q, want %q", name, got, x.want)
+		}
+	}
+}
+
+func with(c vitrine.Capacity, change func(*vitrine.Capacity)) vitrine.Capacity {
+	change(&c)
+	return c
+}

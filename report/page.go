@@ -224,8 +224,10 @@ func (s *set) heading(r *run) heading {
 	h.Size = sizeText(x.summary)
 	h.Capacity = capacityText(c)
 	h.Interval = fmt.Sprintf("%sinterval %s, at success ratio %s", s.sure(), intervalText(c), shortest(c.Threshold))
-	if why := censoredText(c, s.unit); why != "" {
-		h.Interval += "; " + why
+	for _, more := range []string{censoredText(c, s.unit), deploymentsText(c, s.unit)} {
+		if more != "" {
+			h.Interval += "; " + more
+		}
 	}
 	h.Bottleneck = x.summary.Bottleneck
 	h.BottleneckTone = s.componentTone(h.Bottleneck).name

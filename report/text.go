@@ -78,6 +78,7 @@ func (s *set) optimal(t summary, x *subject) {
 		capacity += " (" + why + ")"
 	}
 	t.line("capacity", capacity)
+	t.line("deployments", deploymentsText(c, s.unit))
 	bottleneck := "not known"
 	if z := x.summary; z.Bottleneck != "" {
 		bottleneck = z.Bottleneck

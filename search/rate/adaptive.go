@@ -151,7 +151,7 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 
 // enough says why no more deployments are measured; empty: go on.
 func (c *campaign) enough(climbs []*deployment) string {
-	const early, hopeless = 12, 3 // deployments before giving up; times mostDeployments
+	const early, hopeless = 16, 3 // deployments before giving up; times mostDeployments
 	n := len(climbs)
 	if n < leastDeployments || n < c.cfg.Repeat {
 		return ""

@@ -128,22 +128,22 @@ const unseen = 0.2
 
 // estimate is the rate at which the mean success over deployments meets the
 // threshold. Where success falls gently that is at the mean of the samples.
-// Where it falls from top to floor, enough deployments must still pass: k
-// standard deviations below the mean. The interval is of mean - k SD by MOVER
-// (Zou and Donner, Construction of confidence limits about effect measures,
-// Statistics in Medicine 2008) from Student's t and chi-squared.
+// Where it falls from top to floor, enough deployments must still pass: that is
+// k standard deviations below the mean if all of the spread is between
+// deployments, and at the mean if all of it is the chance of single trials. The
+// estimate is half-way, and the interval holds both ends: it joins Student's t
+// with the chi-squared bound of the deviation by MOVER (Zou and Donner,
+// Construction of confidence limits about effect measures, Statistics in
+// Medicine 2008).
 func (s samples) estimate(confidence float64) estimate {
-	values := s.values
-	lower, upper := twoStates(values, s.precision)
-	var states *vitrine.TwoStates
-	if lower != nil {
-		values = lower
-		states = describe(lower, upper)
-	}
-	n := float64(len(values))
-	mean, sd := values[0], 0.0
+	n, mean, sd := float64(len(s.values)), s.values[0], 0.0
 	if n > 1 {
-		mean, sd = stat.MeanStdDev(values, nil)
+		mean, sd = stat.MeanStdDev(s.values, nil)
+	}
+	var states *vitrine.TwoStates
+	if m, two := mixtureOf(s.values, s.precision); two {
+		n, mean, sd = m.inLower, m.lower, m.sd
+		states = m.describe(len(s.values))
 	}
 	grid := s.width / math.Sqrt(12) // deviation that the width of brackets alone makes
 	spread := math.Sqrt(max(0, sd*sd-grid*grid))
@@ -153,16 +153,15 @@ func (s samples) estimate(confidence float64) estimate {
 	half := t.Quantile(1-tail) * max(sd, grid) / math.Sqrt(n)
 	below, above := half, half
 	if k > 0 {
-		squared := distuv.ChiSquared{K: max(n-1, 1)}
-		most := spread * math.Sqrt((n-1)/squared.Quantile(tail))
-		least := spread * math.Sqrt((n-1)/squared.Quantile(1-tail))
-		below = math.Hypot(half, k*(most-spread))
-		above = math.Hypot(half, k*(spread-least))
+		freedom := max(n-1, 1)
+		most := spread * math.Sqrt(freedom/distuv.ChiSquared{K: freedom}.Quantile(tail))
+		below = math.Hypot(half, k*(most-spread/2))
+		above = math.Hypot(half, k*spread/2)
 	}
 	// What trials cannot tell, such as a backlog that grows slowly, is in all
 	// samples alike.
 	below, above = math.Hypot(below, unseen*s.precision), math.Hypot(above, unseen*s.precision)
-	x := mean - k*spread
+	x := mean - k*spread/2
 	e := estimate{rate: math.Exp(x), low: math.Exp(x - sequential*below), high: math.Exp(x + sequential*above), states: states}
 	e.sd = e.rate * spread
 	e.single = math.Exp(mean - t.Quantile(single)*sd*math.Sqrt(1+1/n))

@@ -10,32 +10,70 @@ import (
 	"vitrine"
 )
 
-// twoStates splits the samples into two kinds of deployment, at least two of
-// each, when the likelihood of two normal distributions of one deviation is far
-// above that of a single one. Nil: they are of one kind, or of two that lie
-// within half of the precision.
-func twoStates(values []float64, precision float64) (lower, upper []float64) {
+// A mixture is deployments of two kinds: two normal distributions of one
+// deviation.
+type mixture struct {
+	lower, upper, sd float64
+	inLower          float64 // expected number of samples of the lower kind
+}
+
+// mixtureOf splits the samples into two kinds of deployment, at least two of
+// each, when the likelihood of two kinds is far above that of one. False: they
+// are of one kind, or of two that lie within half of the precision.
+func mixtureOf(values []float64, precision float64) (mixture, bool) {
 	n := len(values)
 	if n < 2*fewestOfState {
-		return nil, nil
+		return mixture{}, false
 	}
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
+	sorted := slices.Sorted(slices.Values(values))
 	whole := squares(sorted)
 	coarse := precision / 4 / math.Sqrt(12) // deviation that brackets alone make
 	least := float64(n) * coarse * coarse
 	best, at := math.Inf(1), 0
 	for k := fewestOfState; k <= n-fewestOfState; k++ {
 		if within := squares(sorted[:k]) + squares(sorted[k:]); within < best {
-			best, at = max(within, least), k
+			best, at = within, k
 		}
 	}
-	lower, upper = sorted[:at], sorted[at:]
-	apart := stat.Mean(upper, nil) - stat.Mean(lower, nil)
-	if apart <= precision/2 || whole <= likelihoodRatio(n)*best {
-		return nil, nil
+	best = max(best, least)
+	m := mixture{stat.Mean(sorted[:at], nil), stat.Mean(sorted[at:], nil), math.Sqrt(best / float64(n)), float64(at)}
+	if m.upper-m.lower <= precision/2 || whole <= likelihoodRatio(n)*best {
+		return mixture{}, false
 	}
-	return lower, upper
+	for range 50 {
+		m = m.fitted(sorted, math.Sqrt(least/float64(n)))
+	}
+	return m, m.inLower >= 1 && m.inLower <= float64(n)-1
+}
+
+// fitted is the mixture after one step of expectation and maximization, with at
+// least the deviation. Samples between the two kinds belong to both in part.
+func (m mixture) fitted(values []float64, deviation float64) mixture {
+	n := float64(len(values))
+	var low, lowSum, highSum, within float64
+	lower := make([]float64, len(values)) // probability of the lower kind
+	for i, v := range values {
+		a := m.inLower * math.Exp(-(v-m.lower)*(v-m.lower)/(2*m.sd*m.sd))
+		b := (n - m.inLower) * math.Exp(-(v-m.upper)*(v-m.upper)/(2*m.sd*m.sd))
+		lower[i] = 1
+		if a+b > 0 {
+			lower[i] = a / (a + b)
+		} else if v > (m.lower+m.upper)/2 {
+			lower[i] = 0
+		}
+		low += lower[i]
+		lowSum += lower[i] * v
+		highSum += (1 - lower[i]) * v
+	}
+	if low <= 0 || low >= n {
+		return m
+	}
+	next := mixture{lower: lowSum / low, upper: highSum / (n - low), inLower: low}
+	for i, v := range values {
+		within += lower[i]*(v-next.lower)*(v-next.lower) + (1-lower[i])*(v-next.upper)*(v-next.upper)
+	}
+	next.sd = max(math.Sqrt(within/(n-2)), deviation)
+	return next
 }
 
 // fewestOfState is how many deployments make a state.
@@ -52,12 +90,11 @@ func squares(values []float64) float64 {
 
 // describe gives both capacities and the share of the lower one, with its exact
 // interval (Clopper and Pearson, Biometrika 1934).
-func describe(lower, upper []float64) *vitrine.TwoStates {
-	low, all := float64(len(lower)), float64(len(lower)+len(upper))
+func (m mixture) describe(samples int) *vitrine.TwoStates {
+	low, all := m.inLower, float64(samples)
 	const tail = 0.025
 	return &vitrine.TwoStates{
-		Lower: math.Exp(stat.Mean(lower, nil)), Upper: math.Exp(stat.Mean(upper, nil)),
-		Share:     low / all,
+		Lower: math.Exp(m.lower), Upper: math.Exp(m.upper), Share: low / all,
 		ShareLow:  distuv.Beta{Alpha: low, Beta: all - low + 1}.Quantile(tail),
 		ShareHigh: distuv.Beta{Alpha: low + 1, Beta: all - low}.Quantile(1 - tail),
 	}
