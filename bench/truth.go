@@ -124,7 +124,11 @@ func truthVersion(family string) string {
 	for _, precision := range truthPrecisions() {
 		cfg := queue.Config(precision)
 		r := queue.Tuning.Run(family, 0).Search(rate.NewAdaptive(cfg), cfg)
-		fmt.Fprintf(h, "%v %v", r.History, r.Score)
+		for _, o := range r.History {
+			o.Use = nil // pointers print as addresses, which differ from process to process
+			fmt.Fprintf(h, "%v", o)
+		}
+		fmt.Fprintf(h, "%v", r.Score)
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
 }

@@ -61,6 +61,13 @@ func TestTruthResumes(t *testing.T) {
 	}
 }
 
+// The version is the same in every process, or no bench would ever go on.
+func TestTruthVersionStays(t *testing.T) {
+	if first, again := truthVersion(queue.Refusal), truthVersion(queue.Refusal); first != again {
+		t.Errorf("version %s, then %s, of one search", first, again)
+	}
+}
+
 // Rows fail by the binomial test, a single contradiction, and the oracle's width.
 func TestTruthRows(t *testing.T) {
 	b := &truthBench{family: queue.GC, runs: 1000, done: map[truthKey]truthRun{}}
