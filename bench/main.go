@@ -108,7 +108,7 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
 	all := benches()
 	if len(args) > 0 && args[0] != "" {
-		all = append(all, truthBenches()...) // they take long, and run only when they are named
+		all = append(append(all, truthBenches()...), realBenches()...) // they take long, and run only when they are named
 	}
 	chosen, err := choose(all, args)
 	if err != nil {

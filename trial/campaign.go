@@ -37,6 +37,8 @@ type Config struct {
 	// Watch begins to read the host during one trial. Nil: nobody checks whether
 	// something on the host disturbs the trials.
 	Watch func(context.Context) (Watch, error)
+	// Rates makes the search of rates. Nil: the one that the workload names.
+	Rates func(rate.Config) (rate.Search, error)
 	Log   *slog.Logger
 }
 

@@ -186,10 +186,13 @@ func (c *Campaign) rateConfig() rate.Config {
 	}
 }
 
-// rateSearch makes the search that the workload names.
+// rateSearch makes the search that the campaign is given, or the workload names.
 func (c *Campaign) rateSearch(cfg rate.Config) (rate.Search, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
+	}
+	if c.Rates != nil {
+		return c.Rates(cfg)
 	}
 	return rate.New(c.Workload.Search, cfg)
 }

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/search/rate"
+	"vitrine/search/sim/queue"
+	"vitrine/spec"
+	"vitrine/testbed/quiet"
+)
+
+const (
+	realFolder    = "bench/real" // of the files of raw results, one a function
+	realThreshold = 0.9
+	realPeered    = 5 // MLRsearch runs once in so many runs
+	noisyTries    = 3 // at a block or run, while the host is too noisy
+)
+
+// A realFunction is one whose capacity nobody knows beforehand.
+type realFunction struct {
+	Name, Folder, Workload, Sizing string
+}
+
+func realFunctions() []realFunction {
+	return []realFunction{
+		{"ims", "catalog/ims-reference", "workload.yaml", "bn1s-sp1s-hs1s"},
+		{"kamailio", "catalog/ims-kamailio", "workload-sip.yaml", "ed1s-rg1s"},
+		{"nginx", "catalog/nginx", "workload.yaml", "ng1s"},
+	}
+}
+
+func (f realFunction) file() string { return filepath.Join(realFolder, f.Name+".jsonl") }
+
+// realBenches compare the adaptive search on real functions with blocks of
+// trials that another estimator judges.
+func realBenches() (all []bench) {
+	for _, f := range realFunctions() {
+		all = append(all, bench{"real/" + f.Name, inFolder(func(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
+			counts, err := readRealCounts(os.Getenv)
+			if err != nil {
+				return nil, err
+			}
+			site := &realSite{function: f, counts: counts, dir: dir, progress: progress}
+			defer func() { err = errors.Join(err, site.close()) }()
+			b, err := newRealBench(f, counts, searchVersion(), site.drive, progress)
+			if err != nil {
+				return nil, err
+			}
+			b.version = commit(ctx)
+			if err := b.measure(ctx); err != nil {
+				return nil, err
+			}
+			return b.rows()
+		})})
+	}
+	return append(all, bench{"real/pooled", realPooled})
+}
+
+// realKinds of records.
+const (
+	realPilot = "pilot" // a run that says where the first block is
+	realBlock = "block"
+	realRun   = "run"
+)
+
+// mlrDefault is our MLRsearch at its default precision.
+const mlrDefault = "mlr by its default precision"
+
+// A realRecord is a line of a function's file: one block or one run.
+type realRecord struct {
+	Plan    string // digest
+	Version string // of this program
+	Session string // time when the bench was started: blocks and runs of one are neighbours
+	Began   time.Time
+	Kind    string
+	Search  string  `json:",omitempty"` // of a pilot or run
+	Number  int     `json:",omitempty"` // of a run
+	Centre  float64 `json:",omitempty"` // of a block: the estimate that its rates are around
+
+	Trials    []realTrial
+	Disturbed int               // trials that were tried again
+	Load      float64           // seconds, of all windows
+	Wall      float64           // seconds
+	Capacity  *vitrine.Capacity `json:",omitempty"`
+	Why       string            `json:",omitempty"` // why the search ended
+}
+
+// A realUnit is what is measured next; an empty kind: nothing.
+type realUnit struct {
+	kind, search string
+	number       int
+}
+
+func (u realUnit) String() string {
+	if u.kind == realRun {
+		return fmt.Sprintf("run %d of %s", u.number, u.search)
+	}
+	return u.kind
+}
+
+// A realAsked is a campaign on one size.
+type realAsked struct {
+	search    string  // empty: the block
+	precision float64 // 0: the search's default
+	block     *block
+}
+
+// A realGot is what came of it.
+type realGot struct {
+	outcomes []vitrine.Outcome // disturbed ones too
+	capacity *vitrine.Capacity // nil: of a block
+	why      string
+	wall     time.Duration
+}
+
+// A realDrive runs a campaign.
+type realDrive func(context.Context, realAsked) (realGot, error)
+
+// A realBench is the blocks and runs of one function.
+type realBench struct {
+	function realFunction
+	counts   realCounts
+	drive    realDrive
+	progress io.Writer
+	file     string
+	plan     string
+	version  string // of this program
+	session  string
+	began    time.Time
+	all      []realRecord // of this plan
+	workload *spec.Workload
+}
+
+// searchVersion changes with what the adaptive search does.
+func searchVersion() string { return truthVersion(queue.Refusal) + truthVersion(queue.Luck) }
+
+// newRealBench reads what is on record of the version of the search.
+func newRealBench(f realFunction, counts realCounts, search string, drive realDrive, progress io.Writer) (*realBench, error) {
+	plan, err := f.digest(counts, search)
+	if err != nil {
+		return nil, err
+	}
+	b := &realBench{function: f, counts: counts, drive: drive, progress: progress, file: f.file(), plan: plan, began: time.Now()}
+	b.session = b.began.UTC().Format(time.RFC3339)
+	if b.workload, err = f.workload(counts); err != nil {
+		return nil, err
+	}
+	return b, b.open()
+}
+
+// commit is the repository's; empty: this is none.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// digest changes with what is measured, with how, and with what the search does.
+// How many runs and blocks there are may change within a plan.
+func (f realFunction) digest(c realCounts, search string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, f, c.Window, c.Precision, blockFactors(), search)
+	files, err := os.ReadDir(f.Folder)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range files {
+		if entry.IsDir() || filepath.Ext(entry.Name()) == ".md" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(f.Folder, entry.Name()))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n%s", entry.Name(), len(text), text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6]), nil
+}
+
+// open reads the records of the plan. A last line that was cut short is lost.
+// When nothing is to be measured and there is none of this plan, the records of
+// the last plan are shown.
+func (b *realBench) open() error {
+	every, err := readReal(b.file)
+	if err != nil {
+		return err
+	}
+	plan := b.plan
+	for _, r := range every {
+		if r.Plan == plan {
+			b.all = append(b.all, r)
+		}
+	}
+	if last := len(every) - 1; b.counts.For == 0 && len(b.all) == 0 && last >= 0 {
+		b.plan = every[last].Plan
+		for _, r := range every {
+			if r.Plan == b.plan {
+				b.all = append(b.all, r)
+			}
+		}
+		fmt.Fprintf(b.progress, "  %s: files, search or parameters have changed since; these are the records of plan %s\n", b.function.Name, b.plan)
+	}
+	return nil
+}
+
+// readReal reads all whole lines of a file; there may be no file.
+func readReal(name string) (all []realRecord, err error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(text) {
+		var r realRecord
+		if json.Unmarshal(line, &r) == nil {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// keep appends the record. What a killed bench left of a line stays a line of
+// its own.
+func (b *realBench) keep(r realRecord) (err error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("keep the %s: %w", r.Kind, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(b.file), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(b.file, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	end := []byte{'\n'}
+	if at, err := file.Seek(0, io.SeekEnd); err == nil && at > 0 {
+		if _, err := file.ReadAt(end, at-1); err != nil {
+			return err
+		}
+	}
+	if end[0] != '\n' {
+		line = append([]byte{'\n'}, line...)
+	}
+	b.all = append(b.all, r)
+	_, err = file.Write(append(line, '\n'))
+	return err
+}
+
+// measure does what is missing, until the time is over.
+func (b *realBench) measure(ctx context.Context) error {
+	b.announce()
+	for {
+		unit := b.next()
+		if unit.kind == "" {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		record, err := b.do(ctx, unit)
+		for tries := 1; err != nil && tries < noisyTries && strings.Contains(err.Error(), quiet.TooNoisy); tries++ {
+			fmt.Fprintf(b.progress, "  %s is tried again: %v\n", unit, err)
+			record, err = b.do(ctx, unit)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", unit, err)
+		}
+		if err := b.keep(record); err != nil {
+			return err
+		}
+		b.describe(record)
+	}
+}
+
+// do measures a unit.
+func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
+	r := realRecord{Plan: b.plan, Version: b.version, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
+	asked := realAsked{search: unit.search, precision: b.counts.Precision}
+	switch unit.search {
+	case "":
+		r.Centre = b.centre()
+		asked.block = b.block(r.Centre, len(b.all))
+	case mlrDefault:
+		asked.search, asked.precision = rate.MLR, 0
+	}
+	got, err := b.drive(ctx, asked)
+	if err != nil {
+		return r, err
+	}
+	r.Capacity, r.Why, r.Wall, r.Load = got.capacity, got.why, got.wall.Seconds(), rate.LoadSeconds(got.outcomes)
+	var kept []vitrine.Outcome
+	for _, o := range got.outcomes {
+		if o.Disturbed {
+			r.Disturbed++
+			continue
+		}
+		kept = append(kept, o)
+		r.Trials = append(r.Trials, newRealTrial(o))
+	}
+	if asked.block != nil {
+		r.Trials, _ = asked.block.walk(kept)
+	}
+	if unit.kind == realPilot && (got.capacity == nil || !(got.capacity.Rate > 0)) {
+		return r, errors.New("it found no capacity; say where it is with ESTIMATE")
+	}
+	return r, nil
+}

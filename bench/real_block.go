@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"vitrine"
+	"vitrine/search/rate"
+)
+
+const (
+	blockExtensions = 3 // of a window that is not steady, each twice as long
+	blockAttempts   = 3 // at a trial that is invalid
+)
+
+// blockFactors are the rates of a block as shares of the estimate.
+func blockFactors() []float64 { return []float64{0.9, 0.95, 1, 1.05, 1.1} }
+
+// A realTrial is one trial as the files keep it.
+type realTrial struct {
+	Rate       float64 // offered
+	Seconds    float64 // of the window
+	Deployment int
+	Scheduled  int64
+	Succeeded  int64
+	Invalid    string  `json:",omitempty"` // why it says nothing of the function
+	Success    float64 `json:",omitempty"` // of a block: ratio in steady state
+	Growth     float64 `json:",omitempty"` // of a block: growth of the calls in flight, as a share of the rate
+	Steady     bool    `json:",omitempty"` // of a block: the backlog does not grow
+}
+
+// newRealTrial keeps what every trial has.
+func newRealTrial(o vitrine.Outcome) realTrial {
+	t := realTrial{Rate: o.Rate, Seconds: o.Duration.Seconds(), Deployment: o.Repeat, Scheduled: o.Scheduled, Succeeded: o.Succeeded}
+	if !o.Valid {
+		t.Invalid = o.Reason
+	}
+	return t
+}
+
+// A block offers given rates, each to a fresh deployment: capacity is defined by
+// the mean over fresh deployments, and an earlier trial would leave something
+// behind. A window that meets the threshold and is not steady is extended. It
+// is a rate.Search, so that a campaign drives it.
+type block struct {
+	rates     []float64
+	window    time.Duration
+	precision float64 // of what counts as growth
+	threshold float64
+}
+
+// Next implements rate.Search.
+func (b block) Next(history []vitrine.Outcome) rate.Step {
+	_, next := b.walk(history)
+	return next
+}
+
+// walk takes the trials from the history, and says what is next.
+func (b block) walk(history []vitrine.Outcome) (trials []realTrial, next rate.Step) {
+	for i, r := range b.rates {
+		window, fresh, invalid := b.lasts(r), true, 0
+		for extended := 0; ; {
+			if len(history) == 0 {
+				return trials, rate.Step{Rate: r, Duration: window, Repeat: i + 1, Restart: fresh,
+					Why: fmt.Sprintf("rate %d of %d, extended %d times", i+1, len(b.rates), extended)}
+			}
+			o := history[0]
+			history = history[1:]
+			if !o.Valid || o.Scheduled == 0 {
+				if invalid++; invalid == blockAttempts {
+					trials = append(trials, newRealTrial(o))
+					break
+				}
+				fresh = true
+				continue
+			}
+			t, ratio := b.judge(o)
+			if t.Steady || ratio < b.threshold || extended == blockExtensions {
+				trials = append(trials, t)
+				break
+			}
+			extended++
+			window, fresh = 2*window, false
+		}
+	}
+	return trials, rate.Step{Done: true, Why: "all rates were offered"}
+}
+
+// lasts is how long a window takes at the rate: its second half tells the growth
+// of a backlog of paced arrivals to the precision.
+func (b block) lasts(r float64) time.Duration {
+	const calls, longest = 9, time.Minute
+	half := time.Duration(math.Ceil(calls/(b.precision*b.precision*r))) * time.Second
+	return max(b.window, min(2*half, longest))
+}
+
+// judge takes the success ratio of the second half of the window, by when queues
+// are full and caches warm, and gives it. In what is kept, where calls in flight grow, the calls by which they
+// grow do not count: a function in steady state could not take them.
+func (b block) judge(o vitrine.Outcome) (t realTrial, ratio float64) {
+	t = newRealTrial(o)
+	half := vitrine.Outcome{Key: o.Key, Valid: true, Seconds: o.Seconds[len(o.Seconds)/2:], InFlight: o.InFlight[len(o.InFlight)/2:]}
+	var scheduled, succeeded int64
+	for _, s := range half.Seconds {
+		scheduled += s.Scheduled
+		succeeded += s.Succeeded
+	}
+	if scheduled == 0 { // no seconds were reported
+		scheduled, succeeded = o.Scheduled, o.Succeeded
+	}
+	ratio = float64(succeeded) / float64(scheduled)
+	t.Success = ratio
+	t.Growth = grown(half.InFlight) / o.Rate
+	if t.Steady = !rate.Grows(half, b.precision); !t.Steady {
+		t.Success = max(ratio-max(t.Growth, 0), 0)
+	}
+	return t, ratio
+}
+
+// grown is by how many calls a second the calls in flight grew from the first
+// quarter to the last.
+func grown(inFlight []int64) float64 {
+	n := len(inFlight) / 4
+	if n == 0 {
+		return 0
+	}
+	first, last := 0.0, 0.0
+	for i := range n {
+		first += float64(inFlight[i]) / float64(n)
+		last += float64(inFlight[len(inFlight)-1-i]) / float64(n)
+	}
+	return (last - first) / (float64(len(inFlight)-n) * vitrine.InFlightEvery.Seconds())
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"vitrine"
+	"vitrine/search/rate"
+	"vitrine/search/sim/queue"
+)
+
+// A judged run is one with the blocks beside it.
+type judged struct {
+	realRecord
+	beside reference // of the blocks before and after it in its session, together
+}
+
+// covered says whether the interval holds the capacity that the blocks beside
+// the run show.
+func (j judged) covered() bool {
+	return j.Capacity.Low <= j.beside.Rate && j.beside.Rate <= j.Capacity.High
+}
+
+const normal95 = 1.96 // half of a 95% interval, in standard deviations
+
+// agrees is the same with the error of the blocks, which is independent of the
+// run's: the two differ by no more than both explain.
+func (j judged) agrees() bool {
+	if !j.found() {
+		return false
+	}
+	half := math.Log(j.Capacity.High / j.Capacity.Rate)
+	if j.beside.Rate < j.Capacity.Rate {
+		half = math.Log(j.Capacity.Rate / j.Capacity.Low)
+	}
+	return math.Abs(j.difference()) <= math.Hypot(half, normal95*j.beside.SD)
+}
+
+// found says that the run named a capacity.
+func (j judged) found() bool { return j.Capacity.Rate > 0 }
+
+// difference is the run's estimate over the blocks', as a logarithm.
+func (j judged) difference() float64 { return math.Log(j.Capacity.Rate / j.beside.Rate) }
+
+func (j judged) error() float64 { return math.Abs(j.difference()) }
+func (j judged) load() float64  { return j.Load }
+func (j judged) wall() float64  { return j.Wall }
+
+// figures is one of each run.
+func figures(runs []judged, of func(judged) float64) (all []float64) {
+	for _, j := range runs {
+		all = append(all, of(j))
+	}
+	return all
+}
+
+// judge holds the runs of a search against the blocks beside them. without are
+// those that have none, or whose blocks do not enclose the capacity.
+func (b *realBench) judge(search string) (runs []judged, without int) {
+	for i, r := range b.all {
+		if r.Kind != realRun || r.Search != search || r.Number > b.counts.Runs {
+			continue
+		}
+		beside := slices.Concat(b.nearest(r.Session, i, -1), b.nearest(r.Session, i, 1))
+		ref, ok := newReference(beside)
+		if !ok || r.Capacity == nil {
+			without++
+			continue
+		}
+		runs = append(runs, judged{r, ref})
+	}
+	return runs, without
+}
+
+// nearest is the trials of the session's next block before or after the record.
+func (b *realBench) nearest(session string, from, step int) []realTrial {
+	for i := from + step; i >= 0 && i < len(b.all); i += step {
+		if r := b.all[i]; r.Session == session && r.Kind == realBlock {
+			return r.Trials
+		}
+	}
+	return nil
+}
+
+// blocks are the trials of all blocks, and what each block shows.
+func (b *realBench) blocks() (trials []realTrial, each []reference) {
+	for _, r := range b.all {
+		if r.Kind != realBlock {
+			continue
+		}
+		trials = append(trials, r.Trials...)
+		if ref, ok := newReference(r.Trials); ok {
+			each = append(each, ref)
+		}
+	}
+	return trials, each
+}
+
+// coverageRow tests coverage against 0.95.
+func coverageRow(name string, runs []judged, holds func(judged) bool, against, aim string) (Row, error) {
+	held := 0
+	for _, j := range runs {
+		if holds(j) {
+			held++
+		}
+	}
+	p := queue.TooFew(held, len(runs), truthConfidence)
+	return figure(name, "share of runs", against, aim, float64(held)/float64(len(runs)), truthConfidence, p, [2]float64{p, p}, len(runs))
+}
+
+// rows are the function's figures.
+func (b *realBench) rows() ([]Row, error) {
+	name := func(what string) string { return "real/" + b.function.Name + "/" + what }
+	ours, without := b.judge(rate.Adaptive)
+	if len(ours) == 0 {
+		return []Row{{Name: name("coverage"), Unit: "share of runs", Aim: truthAim,
+			Reason: fmt.Sprintf("no run between blocks is in %s (%d without blocks that enclose the capacity)", b.file, without)}}, nil
+	}
+	b.summarize(rate.Adaptive, ours, without)
+	coverage, err := coverageRow(name("coverage"), ours, judged.covered, binomialTest, truthAim)
+	if err != nil {
+		return nil, err
+	}
+	wide, err := coverageRow(name("coverage/with-error-of-blocks"), ours, judged.agrees, binomialTest, "")
+	if err != nil {
+		return nil, err
+	}
+	rows := []Row{coverage, wide}
+	ours = slices.DeleteFunc(ours, func(j judged) bool { return !j.found() })
+	if len(ours) == 0 {
+		return rows, nil
+	}
+	for _, more := range []func(func(string) string, []judged) ([]Row, error){b.estimateRows, b.costRows, b.peerRows} {
+		got, err := more(name, ours)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, got...)
+	}
+	return rows, nil
+}
+
+const binomialTest = "0.95; the ratio is the probability of so few, by the exact binomial test"
+
+// estimateRows are about how far the estimates are from each other and the blocks.
+func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows []Row, err error) {
+	trials, each := b.blocks()
+	whole, _ := newReference(trials)
+	ratios := figures(ours, func(j judged) float64 { return j.Capacity.Rate / whole.Rate })
+	mean := stat.Mean(ratios, nil)
+	row, err := figure(name("mean"), b.workload.Unit, fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
+		mean*whole.Rate, whole.Rate, mean, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, row)
+	asked := b.counts.Precision
+	errs := figures(ours, judged.error)
+	row, err = figure(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
+		[2]float64{slices.Min(errs) / asked, slices.Max(errs) / asked}, len(ours))
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, row)
+	if len(ours) > 1 {
+		stated := median(figures(ours, func(j judged) float64 { return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate / 2 / normal95 }))
+		sd := stat.StdDev(figures(ours, func(j judged) float64 { return math.Log(j.Capacity.Rate) }), nil)
+		row, err := figure(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, [2]float64{sd / stated, sd / stated}, len(ours))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	if len(each) > 1 {
+		if row, err = driftRow(name("drift"), b.workload.Unit, each); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// costRows are what a run takes beside what a block takes.
+func (b *realBench) costRows(name func(string) string, ours []judged) (rows []Row, err error) {
+	for _, cost := range []struct {
+		name, unit string
+		of         func(judged) float64
+	}{{"load", "load-s", judged.load}, {"wall", "wall-s", judged.wall}} {
+		block := median(b.costs(cost.unit))
+		row, err := ratioOf(name(cost.name), cost.unit, "a block", "", figures(ours, cost.of), slices.Repeat([]float64{block}, len(ours)))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// costs are those of the blocks.
+func (b *realBench) costs(unit string) (all []float64) {
+	for _, r := range b.all {
+		if r.Kind == realBlock {
+			all = append(all, map[string]float64{"load-s": r.Load, "wall-s": r.Wall}[unit])
+		}
+	}
+	return all
+}
+
+// driftRow compares each block with the one before it; its ratio is that of the
+// last to the first.
+func driftRow(name, unit string, each []reference) (Row, error) {
+	var steps []float64
+	for i, ref := range each[1:] {
+		steps = append(steps, ref.Rate/each[i].Rate)
+	}
+	first, last := each[0].Rate, each[len(each)-1].Rate
+	return figure(name, unit, "the first block; the spread is of each block to the one before", "", last, first, last/first,
+		[2]float64{slices.Min(steps), slices.Max(steps)}, len(each))
+}
+
+// peerRows are cost and error of MLRsearch beside ours of the same numbers.
+func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Row, err error) {
+	for i, search := range []string{rate.MLR, mlrDefault} {
+		found, without := b.judge(search)
+		var same, theirs []judged
+		for _, j := range found {
+			if k := slices.IndexFunc(ours, func(o judged) bool { return o.Number == j.Number }); k >= 0 && j.found() {
+				same, theirs = append(same, ours[k]), append(theirs, j)
+			}
+		}
+		if len(theirs) == 0 {
+			continue
+		}
+		b.summarize(search, theirs, without)
+		for _, f := range []struct {
+			name, unit string
+			of         func(judged) float64
+		}{{"load", "load-s", judged.load}, {"wall", "wall-s", judged.wall}, {"error", "|ln(estimate/blocks)|", judged.error}} {
+			row, err := ratioOf(name([]string{"mlr/", "mlr-default/"}[i]+f.name), f.unit, search, "", figures(same, f.of), figures(theirs, f.of))
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// summarize prints what became of a search.
+func (b *realBench) summarize(search string, runs []judged, without int) {
+	held, agree, disturbed := 0, 0, 0
+	for _, j := range runs {
+		if j.covered() {
+			held++
+		}
+		if j.agrees() {
+			agree++
+		}
+		disturbed += j.Disturbed
+	}
+	middle := func(of func(judged) float64) float64 { return median(figures(runs, of)) }
+	fmt.Fprintf(b.progress, "  %s: %s: %d of %d intervals hold what the blocks beside show (%d with the blocks' error), %d runs have no such blocks; medians: difference %+.4f, width %.3f, %.0f s of load, %.0f s in all; %d disturbed trials\n",
+		b.function.Name, search, held, len(runs), agree, without, middle(judged.difference),
+		middle(func(j judged) float64 { return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate }), middle(judged.load), middle(judged.wall), disturbed)
+}
+
+// describe prints what a block or a run found.
+func (b *realBench) describe(r realRecord) {
+	spent := fmt.Sprintf("%d trials, %d disturbed, %.0f s of load, %.0f s in all", len(r.Trials), r.Disturbed, r.Load, r.Wall)
+	if r.Kind != realBlock {
+		c := r.Capacity
+		fmt.Fprintf(b.progress, "  %s %s %d: %.4g [%.4g, %.4g] %s, %s; %s\n", r.Kind, r.Search, r.Number, c.Rate, c.Low, c.High, b.workload.Unit, spent, r.Why)
+		return
+	}
+	ref, ok := newReference(r.Trials)
+	if !ok {
+		fmt.Fprintf(b.progress, "  block: the capacity is beyond %.4g %s, %s\n", ref.Rate, b.workload.Unit, spent)
+		return
+	}
+	fmt.Fprintf(b.progress, "  block: %.4g [%.4g, %.4g] %s, %s\n", ref.Rate, ref.Low, ref.High, b.workload.Unit, spent)
+}
+
+// realPooled tests the coverage over all functions. It measures nothing.
+func realPooled(_ context.Context, progress io.Writer) ([]Row, error) {
+	counts, err := readRealCounts(func(string) string { return "" })
+	if err != nil {
+		return nil, err
+	}
+	counts.For, counts.Runs = time.Duration(0), math.MaxInt
+	version := searchVersion()
+	var all []judged
+	for _, f := range realFunctions() {
+		b, err := newRealBench(f, counts, version, nil, progress)
+		if err != nil {
+			return nil, err
+		}
+		runs, _ := b.judge(rate.Adaptive)
+		all = append(all, runs...)
+	}
+	if len(all) == 0 {
+		return nil, &vitrine.Unsupported{What: "coverage on real functions", Missing: "no runs are in " + realFolder, Do: "measure them by make bench BENCH=real/ims and so on"}
+	}
+	row, err := coverageRow("real/pooled/coverage", all, judged.covered, binomialTest, truthAim)
+	if err != nil {
+		return nil, err
+	}
+	wide, err := coverageRow("real/pooled/coverage/with-error-of-blocks", all, judged.agrees, row.Against, "")
+	return []Row{row, wide}, err
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"vitrine/search/rate"
+)
+
+// blocksMissed is how many blocks in a row may miss the capacity.
+const blocksMissed = 3
+
+// noLimit is the time of a bench that measures all that is missing.
+const noLimit = time.Duration(math.MaxInt64)
+
+// realCounts are how much is measured. The environment sets them.
+type realCounts struct {
+	Runs        int           // of the adaptive search
+	Between     int           // runs between two blocks
+	Deployments int           // fresh ones at each rate of a block
+	Window      time.Duration // of a block's trial, at least
+	Precision   float64       // that the searches are asked for
+	Estimate    float64       // that the first block is around; 0: a pilot run finds it
+	For         time.Duration // begin nothing that would end later; 0: measure nothing
+}
+
+// readRealCounts reads RUNS, BETWEEN, DEPLOYMENTS, WINDOW, PRECISION, ESTIMATE and FOR.
+func readRealCounts(getenv func(string) string) (c realCounts, err error) {
+	c = realCounts{Runs: 20, Between: 4, Deployments: 2, Window: 20 * time.Second, Precision: 0.1, For: noLimit}
+	for name, to := range map[string]*int{"RUNS": &c.Runs, "BETWEEN": &c.Between, "DEPLOYMENTS": &c.Deployments} {
+		if text := getenv(name); text != "" {
+			if *to, err = strconv.Atoi(text); err != nil || *to < 1 {
+				return c, fmt.Errorf("%s %q: want a positive number", name, text)
+			}
+		}
+	}
+	for name, to := range map[string]*time.Duration{"WINDOW": &c.Window, "FOR": &c.For} {
+		if text := getenv(name); text != "" {
+			if *to, err = time.ParseDuration(text); err != nil || *to < 0 || name == "WINDOW" && *to < time.Second {
+				return c, fmt.Errorf("%s %q: want a time such as 20s or 90m", name, text)
+			}
+		}
+	}
+	for name, to := range map[string]*float64{"PRECISION": &c.Precision, "ESTIMATE": &c.Estimate} {
+		if text := getenv(name); text != "" {
+			if *to, err = strconv.ParseFloat(text, 64); err != nil || !(*to > 0) || math.IsInf(*to, 0) || name == "PRECISION" && *to >= 1 {
+				return c, fmt.Errorf("%s %q: want a positive number, a precision below 1", name, text)
+			}
+		}
+	}
+	return c, nil
+}
+
+// next is what to measure next. Runs are between two blocks of the same session,
+// so that the host had no time to change: a session begins and ends with a block.
+func (b *realBench) next() realUnit {
+	if unit := b.wants(false); unit.kind == "" || b.leaves(unit) {
+		return unit
+	}
+	return b.wants(true)
+}
+
+// wants is what comes next. over says that no further run may begin.
+func (b *realBench) wants(over bool) realUnit {
+	last, since, missed, piloted := "", 0, 0, b.counts.Estimate > 0
+	for _, r := range b.all {
+		piloted = piloted || r.Kind == realPilot || r.Kind == realBlock
+		if r.Session != b.session {
+			continue
+		}
+		switch last = r.Kind; {
+		case r.Kind == realBlock:
+			since = 0
+			if _, encloses := newReference(r.Trials); encloses {
+				missed = 0
+			} else {
+				missed++
+			}
+		case r.Kind == realRun && r.Search == rate.Adaptive:
+			since++
+		}
+	}
+	missing := b.missing()
+	block := realUnit{kind: realBlock}
+	switch {
+	case last == realRun && (over || missing.kind == ""):
+		return block
+	case !over && last == realBlock && missed > 0 && missed < blocksMissed:
+		return block // around where the last one points
+	case over || missing.kind == "":
+		return realUnit{}
+	case !piloted:
+		return realUnit{kind: realPilot, search: rate.Adaptive}
+	case last != realRun && last != realBlock:
+		return block
+	case since >= b.counts.Between && missing.search == rate.Adaptive:
+		return block
+	}
+	return missing
+}
+
+// missing is the first run that is not on record.
+func (b *realBench) missing() realUnit {
+	done := map[realUnit]bool{}
+	for _, r := range b.all {
+		done[realUnit{r.Kind, r.Search, r.Number}] = true
+	}
+	for n := 1; n <= b.counts.Runs; n++ {
+		searches := []string{rate.Adaptive}
+		if n%realPeered == 1 {
+			searches = append(searches, rate.MLR, mlrDefault)
+		}
+		for _, search := range searches {
+			if unit := (realUnit{realRun, search, n}); !done[unit] {
+				return unit
+			}
+		}
+	}
+	return realUnit{}
+}
+
+// leaves says whether there is time for the unit and what has to follow it.
+func (b *realBench) leaves(unit realUnit) bool {
+	if b.counts.For == noLimit {
+		return true
+	}
+	block := b.expects(realUnit{kind: realBlock})
+	needed := b.expects(unit)
+	if unit.kind != realBlock {
+		needed += block
+	}
+	begun := slices.ContainsFunc(b.all, func(r realRecord) bool { return r.Session == b.session && r.Kind == realBlock })
+	if !begun { // the first block is worth nothing without a run and another block
+		needed += b.expects(b.missing()) + block
+	}
+	return time.Since(b.began)+needed <= b.counts.For
+}
+
+// expects is about how long the unit takes, by those on record.
+func (b *realBench) expects(unit realUnit) time.Duration {
+	sum, n := 0.0, 0.0
+	for _, r := range b.all {
+		if (r.Kind == realBlock) == (unit.kind == realBlock) && r.Search == unit.search {
+			sum, n = sum+r.Wall, n+1
+		}
+	}
+	if n > 0 {
+		return time.Duration(sum / n * float64(time.Second))
+	}
+	const deploying = 3 * time.Second
+	w := b.workload
+	trial := w.Warmup + w.Settle + deploying
+	switch unit.search {
+	case "":
+		trials := len(blockFactors()) * b.counts.Deployments
+		return time.Duration(trials) * (trial + b.counts.Window*5/4) // a quarter for windows that are extended
+	case rate.Adaptive:
+		trials := rate.NewAdaptive(b.config()).(rate.Planner).Trials()
+		return time.Duration(trials) * (trial + 2*w.Duration)
+	}
+	return time.Duration(rate.NewMLR(b.config()).(rate.Planner).Trials()) * (trial + w.Duration)
+}
+
+// config is about what a campaign tells the search.
+func (b *realBench) config() rate.Config {
+	w := b.workload
+	return rate.Config{Min: w.Range.Min(), Max: w.Range.Max(), Duration: w.Duration, Repeat: w.Repeat, Thresholds: []float64{realThreshold},
+		Precision: b.counts.Precision, Overhead: w.Warmup + w.Settle, Stateful: true, Seed: 1}
+}
+
+// announce says how long all of it would take.
+func (b *realBench) announce() {
+	done, blocks := 0, (b.counts.Runs+b.counts.Between-1)/b.counts.Between+1
+	for _, r := range b.all {
+		if r.Kind == realRun && r.Search == rate.Adaptive {
+			done++
+		}
+	}
+	block, run := b.expects(realUnit{kind: realBlock}), b.expects(realUnit{realRun, rate.Adaptive, 1})
+	peers := b.expects(realUnit{realRun, rate.MLR, 1}) + b.expects(realUnit{realRun, mlrDefault, 1})
+	rounds := (b.counts.Runs + realPeered - 1) / realPeered
+	all := time.Duration(blocks)*block + time.Duration(b.counts.Runs)*run + time.Duration(rounds)*peers
+	fmt.Fprintf(b.progress, "  %s: plan %s: %d runs (about %s each) with %d of mlr (%s a pair) and %d blocks of %d trials (%s each): about %s in all, without disturbed trials; %d runs are in %s\n",
+		b.function.Name, b.plan, b.counts.Runs, run.Round(time.Second), 2*rounds, peers.Round(time.Second), blocks,
+		len(blockFactors())*b.counts.Deployments, block.Round(time.Second), all.Round(time.Minute), done, b.file)
+	if b.counts.For == 0 {
+		fmt.Fprintf(b.progress, "  %s: nothing is measured, for FOR is 0\n", b.function.Name)
+	}
+}
+
+// centre is the estimate that the next block's rates are around: the last one,
+// unless its block shows that the capacity is away from it.
+func (b *realBench) centre() float64 {
+	const away = 0.05
+	for _, r := range slices.Backward(b.all) {
+		switch r.Kind {
+		case realPilot:
+			return cmp.Or(b.counts.Estimate, r.Capacity.Rate)
+		case realBlock:
+			if ref, _ := newReference(r.Trials); math.Abs(math.Log(ref.Rate/r.Centre)) > away {
+				return ref.Rate
+			}
+			return r.Centre
+		}
+	}
+	return b.counts.Estimate
+}
+
+// block is the block around the estimate, in an order drawn by its number.
+func (b *realBench) block(centre float64, number int) *block {
+	var rates []float64
+	for _, factor := range blockFactors() {
+		for range b.counts.Deployments {
+			rates = append(rates, fourDigits(factor*centre))
+		}
+	}
+	random := rand.New(rand.NewPCG(uint64(number), referenceDraws))
+	random.Shuffle(len(rates), func(i, k int) { rates[i], rates[k] = rates[k], rates[i] })
+	return &block{rates: rates, window: b.counts.Window, precision: b.counts.Precision, threshold: realThreshold}
+}
+
+// fourDigits rounds a positive rate.
+func fourDigits(r float64) float64 {
+	digits := math.Pow(10, 3-math.Floor(math.Log10(r)))
+	return math.Round(r*digits) / digits
+}

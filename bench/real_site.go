@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"vitrine/internal/runstate"
+	"vitrine/load/http"
+	"vitrine/load/sip"
+	"vitrine/load/sipp"
+	"vitrine/result"
+	"vitrine/search/rate"
+	"vitrine/spec"
+	"vitrine/substrate/docker"
+	"vitrine/substrate/process"
+	"vitrine/testbed"
+	"vitrine/testbed/quiet"
+	"vitrine/testbed/testbedtest"
+	"vitrine/trial"
+)
+
+// realKnown is what the functions' files may use.
+func realKnown() spec.Known {
+	return spec.Known{
+		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
+		Generators: map[string]any{"http": http.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
+	}
+}
+
+// workload is the catalog's, with one threshold and the search's precision.
+func (f realFunction) workload(c realCounts) (*spec.Workload, error) {
+	w, err := spec.LoadWorkload(filepath.Join(f.Folder, f.Workload), realKnown())
+	if err != nil {
+		return nil, err
+	}
+	w.Search, w.Increase, w.Precision, w.Thresholds = rate.Adaptive, 0, c.Precision, []float64{realThreshold}
+	return w, nil
+}
+
+// A realSite deploys one function at one size and drives it by package trial,
+// as `vitrine characterize` does: on locked CPUs, each trial checked for
+// disturbance. It opens when something is first measured.
+type realSite struct {
+	function realFunction
+	counts   realCounts
+	dir      string
+	progress io.Writer
+
+	opened     bool
+	vitrine    string // the product's program
+	deployment *spec.Deployment
+	workload   *spec.Workload
+	cpus       testbed.CPUs
+	locks      *runstate.CPULocks
+	guard      *quiet.Guard
+	campaigns  int
+}
+
+func (s *realSite) open(ctx context.Context) (err error) {
+	if s.opened {
+		return nil
+	}
+	s.vitrine = filepath.Join(s.dir, "vitrine")
+	if err := buildVitrine(ctx, s.vitrine); err != nil {
+		return err
+	}
+	if s.deployment, err = spec.LoadDeployment(filepath.Join(s.function.Folder, "deployment.yaml"), realKnown()); err != nil {
+		return err
+	}
+	s.deployment.Mode = spec.Mode{Name: spec.Custom, Sizes: []string{s.function.Sizing}, ScaleOn: s.deployment.Mode.ScaleOn}
+	if s.workload, err = s.function.workload(s.counts); err != nil {
+		return err
+	}
+	if s.cpus, err = testbed.ShareCPUs(s.deployment.Servers.CPUs, s.deployment.Servers.GeneratorCPUs); err != nil {
+		return err
+	}
+	all := slices.Concat(s.cpus.Function, s.cpus.Generator)
+	s.locks, err = runstate.WaitForCPUs(ctx, runstate.CPULockDir, all, runstate.Owner{Run: "bench", PID: os.Getpid(), Command: os.Args},
+		func(busy *runstate.CPUBusyError) { fmt.Fprintln(s.progress, "  waiting:", busy) })
+	if err != nil {
+		return err
+	}
+	if s.guard, err = quiet.New(ctx, all...); err != nil {
+		return err
+	}
+	s.opened = true
+	return s.cpus.KeepOff()
+}
+
+// close gives the CPUs back.
+func (s *realSite) close() (err error) {
+	if s.opened {
+		everywhere := testbed.CPUs{Generator: slices.Concat(s.cpus.Generator, s.cpus.Function)}
+		err = everywhere.KeepOff()
+	}
+	return errors.Join(err, s.locks.Close())
+}
+
+// drive runs one campaign.
+func (s *realSite) drive(ctx context.Context, asked realAsked) (got realGot, err error) {
+	if err := s.open(ctx); err != nil {
+		return got, err
+	}
+	began := time.Now()
+	run, err := runstate.New(runstate.DefaultRoot())
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	s.campaigns++
+	dir := filepath.Join(s.dir, fmt.Sprint("campaign-", s.campaigns))
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	results, err := result.Create(dir, result.Manifest{})
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, results.Close()) }()
+	campaign, err := trial.New(s.config(asked, testbedtest.Local(run), results, &got.why))
+	if err != nil {
+		return got, err
+	}
+	summary, err := campaign.Run(ctx)
+	if err != nil {
+		return got, err
+	}
+	got.outcomes, got.wall = results.Outcomes(), time.Since(began)
+	if asked.block == nil {
+		got.capacity = &summary.Sizings[0].Capacities[0]
+	}
+	return got, nil
+}
+
+// config is the campaign's. Runs differ in what they draw.
+func (s *realSite) config(asked realAsked, bed testbed.Config, results *result.Run, why *string) trial.Config {
+	bed.Self = s.vitrine
+	workload := *s.workload
+	cfg := trial.Config{
+		Deployment: s.deployment, Workload: &workload, Testbed: bed, CPUs: s.cpus, Results: results,
+		Seed: uint64(time.Now().UnixNano()), Log: slog.New(slog.DiscardHandler),
+		Generator: func(name string) ([]string, error) { return []string{s.vitrine, "generate", name}, nil },
+		Watch:     func(ctx context.Context) (trial.Watch, error) { return s.guard.Watch(ctx) },
+		Observe: func(e trial.Event) {
+			if e.Kind == trial.RateDone {
+				*why = e.Why
+			}
+		},
+	}
+	if asked.block != nil {
+		cfg.Rates = func(rate.Config) (rate.Search, error) { return asked.block, nil }
+		return cfg
+	}
+	workload.Search, workload.Precision = asked.search, asked.precision
+	return cfg
+}
