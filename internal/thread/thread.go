@@ -4,6 +4,7 @@ package thread
 
 import (
 	"fmt"
+	"time"
 	"unsafe" // also for go:linkname
 
 	"golang.org/x/sys/unix"
@@ -110,3 +111,13 @@ func Prefer() (back func()) {
 //
 //go:linkname Nanotime runtime.nanotime
 func Nanotime() int64
+
+// Sleep waits for so long, or until a signal comes. Go's scheduler does not
+// learn that the thread blocks, so the sleep must be short.
+func Sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	ts := unix.NsecToTimespec(int64(d))
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+}

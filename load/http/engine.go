@@ -13,13 +13,11 @@ import (
 
 	"vitrine"
 	"vitrine/internal/fifo"
+	"vitrine/internal/thread"
 	"vitrine/load"
 )
 
 const (
-	// grace is how long after the window calls that are behind their schedule are
-	// still sent; later ones count as not offered.
-	grace = 100 * time.Millisecond
 	// burst is how many calls are begun before answers are looked at again.
 	burst = 256
 	// nap bounds a wait, so that the runtime is never kept from its work for long.
@@ -32,17 +30,13 @@ const (
 
 // An engine runs one trial. All of it is one goroutine's.
 type engine struct {
-	params   Params
-	schedule *load.Schedule
-	duration time.Duration // of the window
-	due      time.Duration // of the next call to begin
-	more     bool          // there is a next call
-	begun    int           // calls, those of the warm-up too
-	record   *load.Recorder
-	start    time.Time // of the window
-	now      time.Duration
-	clock    func() time.Duration // from the beginning of the window
-	stopped  atomic.Bool
+	params  Params
+	agenda  *load.Agenda
+	record  *load.Recorder
+	start   time.Time // of the window
+	now     time.Duration
+	clock   func() time.Duration // from the beginning of the window
+	stopped atomic.Bool
 
 	poll    int // epoll instance
 	targets []*target
@@ -57,7 +51,6 @@ type engine struct {
 	causes  [600]string
 
 	waited, resent, unsent int64
-	behind                 time.Duration // the most that a call was begun after it was due
 }
 
 // A target is where calls go to.
@@ -87,12 +80,9 @@ type alarm struct {
 }
 
 func newEngine(t load.Trial, p Params) (_ *engine, err error) {
-	e := &engine{
-		params: p, schedule: t.Schedule(p.Arrivals), duration: time.Duration(t.Duration * float64(time.Second)),
-		record: load.NewRecorder(t.Duration), buffer: make([]byte, room), poll: -1,
-	}
+	e := &engine{params: p, record: load.NewRecorder(t.Duration), buffer: make([]byte, room), poll: -1}
+	e.agenda = load.NewAgenda(t.Schedule(p.Arrivals), e.record)
 	e.clock = func() time.Duration { return time.Since(e.start) }
-	e.due, e.more = e.schedule.Next()
 	if e.limit, err = p.limit(t); err != nil {
 		return nil, err
 	}
@@ -128,41 +118,35 @@ func (e *engine) close() error {
 }
 
 // run plays the trial until each call of the window has ended, or stopped is set.
-func (e *engine) run() {
+func (e *engine) run(start time.Time) {
+	e.start = start
 	for !e.stopped.Load() {
 		e.now = e.clock()
 		e.begin()
 		e.alarms()
-		if !e.more && e.window == 0 {
+		if _, more := e.agenda.Next(); !more && e.window == 0 {
 			return
 		}
-		sleep(e.idleTime())
+		thread.Sleep(e.idleTime())
 		e.look()
 	}
 }
 
 // begin begins the calls that are due.
 func (e *engine) begin() {
-	if e.now > e.duration+grace {
-		for ; e.more; e.due, e.more = e.schedule.Next() {
-			e.record.Scheduled(e.due)
-		}
+	if e.agenda.Expire(e.now) {
 		return
 	}
 	for range burst {
-		due := e.due
-		if !e.more || due > e.now {
+		t := e.targets[e.agenda.Begun()%len(e.targets)]
+		due, ok := e.agenda.Begin(e.now)
+		if !ok {
 			return
 		}
-		e.record.Scheduled(due)
-		e.behind = max(e.behind, e.now-due)
 		e.open++
 		if due >= 0 {
 			e.window++
 		}
-		t := e.targets[e.begun%len(e.targets)]
-		e.begun++
-		e.due, e.more = e.schedule.Next()
 		e.place(t, call{due: due, deadline: e.now + time.Duration(e.params.Timeout)})
 	}
 }
@@ -220,8 +204,8 @@ func (e *engine) idleTime() time.Duration {
 		return time.Duration(e.params.Tick)
 	}
 	at := e.now + nap
-	if e.more {
-		at = min(at, e.due)
+	if due, more := e.agenda.Next(); more {
+		at = min(at, due)
 	}
 	return at - e.clock()
 }

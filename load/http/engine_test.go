@@ -12,6 +12,7 @@ import (
 	"vitrine"
 	"vitrine/internal/mmsg"
 	"vitrine/load"
+	"vitrine/load/loadtest"
 )
 
 // A bench is an engine and the server that it drives, both in the test's own
@@ -145,7 +146,8 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 1000, Duration: 100, Params: map[string]string{"arrivals": load.Poisson, "timeout": "10ms"}})
 	fd, calls := -1, 0
 	play := func() {
-		for b.at(b.due); b.open > 0; calls++ {
+		due, _ := b.agenda.Next()
+		for b.at(due); b.open > 0; calls++ {
 			if fd < 0 {
 				fd = b.accept()
 				b.happens() // the connection is there
@@ -343,20 +345,10 @@ func TestClosedConnections(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	for name, values := range map[string][]string{
+	loadtest.Refuses(t, Decode, map[string][]string{
 		"path": {"", "x", "/a b", "/a\r\nX: y", "/#a", "/\u00e4", "/" + strings.Repeat("a", 4096)}, "host": {"", "a b", "a/b", "a\r\nb"},
 		"timeout": {"10", "0s", "2h", "-1s"}, "connections": {"-1", "many", "1.5"}, "tick": {"0s"}, "arrivals": {"", "bursty"}, "nonsense": {"1"},
-	} {
-		for _, v := range values {
-			_, err := Decode(map[string]string{name: v})
-			if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s=%q: error %v", name, v, err)
-			}
-		}
-	}
-	if _, err := Decode(nil); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 func TestLimit(t *testing.T) {

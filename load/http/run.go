@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"vitrine/load"
 )
-
-// lead is the time between the engine's being ready and its first call.
-const lead = 20 * time.Millisecond
 
 // Run plays the trial and prints its Report on stdout, and a line on stderr of
 // what it met besides. It prints no report when ctx ends first, and returns
@@ -31,20 +27,15 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 
-	// One goroutine does everything: others would only spin beside it.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	stop := context.AfterFunc(ctx, func() { e.stopped.Store(true) })
-	defer stop()
-	e.start = time.Now().Add(lead - e.due)
-	e.run()
-	if err := ctx.Err(); err != nil {
+	start, err := e.agenda.Play(ctx, e.run, func() { e.stopped.Store(true) })
+	if err != nil {
 		return err
 	}
-	report, err := e.record.Report(e.start)
+	report, err := e.record.Report(start)
 	if err != nil {
 		return fmt.Errorf("generator http: %w", err)
 	}
 	fmt.Fprintf(stderr, "http: calls begun at most %v late; up to %d connections; %d calls waited for one, %d were sent again on a new one, %d could not be sent\n",
-		e.behind.Round(time.Microsecond), len(e.conns), e.waited, e.resent, e.unsent)
+		e.agenda.Behind().Round(time.Microsecond), len(e.conns), e.waited, e.resent, e.unsent)
 	return report.Print(stdout)
 }

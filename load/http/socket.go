@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +12,7 @@ import (
 )
 
 // No system call here but that of open tells Go's scheduler that it may block:
-// only sleep does, briefly, and signals interrupt it.
+// only thread.Sleep does, briefly, and signals interrupt it.
 
 // open begins to connect to the address. own is true when it failed for what
 // this host lacks, such as free ports or files.
@@ -62,13 +61,4 @@ func ready(poll int, into []unix.EpollEvent) int {
 		return 0
 	}
 	return int(n)
-}
-
-// sleep waits for so long, or until a signal comes.
-func sleep(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	ts := unix.NsecToTimespec(int64(d))
-	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }

@@ -14,14 +14,12 @@ import (
 
 	"vitrine/internal/fifo"
 	"vitrine/internal/mmsg"
+	"vitrine/internal/thread"
 	"vitrine/load"
 	"vitrine/wire/sip"
 )
 
 const (
-	// grace is how long after the window calls that are behind their schedule are
-	// still sent; later ones count as not offered.
-	grace = 100 * time.Millisecond
 	// burst is how many calls are begun before answers are looked at again.
 	burst = 4 * batch
 	// nap bounds a wait, so that the runtime is never kept from its work for long.
@@ -30,16 +28,12 @@ const (
 
 // An engine runs one trial. All of it is one goroutine's.
 type engine struct {
-	params   Params
-	schedule *load.Schedule
-	duration time.Duration // of the window
-	due      time.Duration // of the next call to begin
-	more     bool          // there is a next call
-	begun    int           // calls, those of the warm-up too
-	record   *load.Recorder
-	start    time.Time // of the window
-	now      time.Duration
-	stopped  atomic.Bool
+	params  Params
+	agenda  *load.Agenda
+	record  *load.Recorder
+	start   time.Time // of the window
+	now     time.Duration
+	stopped atomic.Bool
 
 	targets []*socket // one for each target, connected
 	back    *socket   // what the function calls back on; nil: nothing does
@@ -68,7 +62,6 @@ type engine struct {
 	causes      [700]string
 
 	stray, malformed, unsent int64
-	behind                   time.Duration // the most that a call was begun after it was due
 }
 
 // An alarm goes off for a call unless it has moved on.
@@ -91,12 +84,11 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		return nil, err
 	}
 	e := &engine{
-		params: p, schedule: t.Schedule(p.Arrivals), duration: time.Duration(t.Duration * float64(time.Second)),
-		record: load.NewRecorder(t.Duration), registrar: []byte("sip:" + p.Domain),
+		params: p, record: load.NewRecorder(t.Duration), registrar: []byte("sip:" + p.Domain),
 		scratch: make([]byte, 0, 1024), user: make([]byte, 0, 128),
 	}
 	e.sentFunc = e.sent
-	e.due, e.more = e.schedule.Next()
+	e.agenda = load.NewAgenda(t.Schedule(p.Arrivals), e.record)
 	if e.format, err = parseNumbered(p.UserFormat); err != nil {
 		return nil, err
 	}
@@ -188,7 +180,8 @@ func (e *engine) sockets() []*socket {
 }
 
 // run plays the trial until each call of the window has ended, or stopped is set.
-func (e *engine) run() {
+func (e *engine) run(start time.Time) {
+	e.start = start
 	sockets := e.sockets()
 	for !e.stopped.Load() {
 		e.now = time.Since(e.start)
@@ -197,10 +190,10 @@ func (e *engine) run() {
 		for _, s := range sockets {
 			s.flush(e.sentFunc)
 		}
-		if !e.more && e.window == 0 {
+		if _, more := e.agenda.Next(); !more && e.window == 0 {
 			return
 		}
-		sleep(e.idleTime())
+		thread.Sleep(e.idleTime())
 		e.now = time.Since(e.start)
 		for _, s := range sockets {
 			e.receive(s)
@@ -210,24 +203,23 @@ func (e *engine) run() {
 
 // begin begins the calls that are due, as many as there are subscribers for.
 func (e *engine) begin() {
-	if e.now > e.duration+grace {
-		for ; e.more; e.due, e.more = e.schedule.Next() {
-			e.record.Scheduled(e.due)
-		}
+	if e.agenda.Expire(e.now) {
 		return
 	}
 	for range burst {
-		due := e.due
-		if !e.more || due > e.now || e.users.Len() == 0 {
+		if e.users.Len() == 0 {
 			return
 		}
-		e.record.Scheduled(due)
-		e.behind = max(e.behind, e.now-due)
+		target := e.targets[e.agenda.Begun()%len(e.targets)]
+		due, ok := e.agenda.Begin(e.now)
+		if !ok {
+			return
+		}
 		c := e.newCall()
 		e.generation++
 		c.reset(e.generation)
 		c.due = due
-		c.socket = e.targets[e.begun%len(e.targets)]
+		c.socket = target
 		pair := int(e.users.Pop())
 		c.caller.number = e.params.FirstUser + pair
 		e.inCall[pair] = c
@@ -238,8 +230,6 @@ func (e *engine) begin() {
 		if due >= 0 {
 			e.window++
 		}
-		e.begun++
-		e.due, e.more = e.schedule.Next()
 		e.request(c, true)
 	}
 }
@@ -251,8 +241,8 @@ func (e *engine) idleTime() time.Duration {
 		return time.Duration(e.params.Tick)
 	}
 	at := e.now + nap
-	if e.more && e.users.Len() > 0 {
-		at = min(at, e.due)
+	if due, more := e.agenda.Next(); more && e.users.Len() > 0 {
+		at = min(at, due)
 	}
 	if e.timeouts.Len() > 0 {
 		at = min(at, e.timeouts.Front().at)

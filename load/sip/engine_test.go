@@ -11,6 +11,7 @@ import (
 
 	"vitrine"
 	"vitrine/load"
+	"vitrine/load/loadtest"
 	"vitrine/wire/sip"
 )
 
@@ -287,7 +288,7 @@ func TestInFlight(t *testing.T) {
 	if want := []int64{20, 20, 20, 20, 20}; !slices.Equal(r.InFlight, want) {
 		t.Errorf("in flight %v, want %v", r.InFlight, want)
 	}
-	if r.Failed["timeout"] != 50 || b.more || b.window != 0 {
+	if _, more := b.agenda.Next(); r.Failed["timeout"] != 50 || more || b.window != 0 {
 		t.Errorf("failed %v, want 50 timeouts", r.Failed)
 	}
 }
@@ -303,8 +304,8 @@ func TestPoissonArrivals(t *testing.T) {
 			want++
 		}
 		b.at(now)
-		if b.begun != want {
-			t.Fatalf("%d calls begun at %v, want %d", b.begun, now, want)
+		if b.agenda.Begun() != want {
+			t.Fatalf("%d calls begun at %v, want %d", b.agenda.Begun(), now, want)
 		}
 	}
 }
@@ -350,22 +351,12 @@ func TestHold(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	for name, values := range map[string][]string{
+	loadtest.Refuses(t, Decode, map[string][]string{
 		"scenario": {"", "register"}, "digest": {"maybe"}, "timeout": {"10", "0s", "2h", "-1s"}, "hold": {"-1s"},
 		"users": {"-1", "1.5", "many"}, "user_format": {"sub", "%s", "%d%d", "sub%6d", "%x", "a b%d", "%099d"},
 		"password_format": {"%d", "%s%s", "a\"b", ""}, "domain": {"", "a b", "x%d"}, "local": {"localhost"},
 		"port": {"65536"}, "username": {"nobody"}, "arrivals": {"", "bursty"}, "expires": {"0"}, "tick": {"0s"}, "nonsense": {"1"},
-	} {
-		for _, v := range values {
-			_, err := Decode(map[string]string{name: v})
-			if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s=%q: error %v", name, v, err)
-			}
-		}
-	}
-	if _, err := Decode(nil); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 func TestPool(t *testing.T) {

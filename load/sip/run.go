@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"vitrine/load"
 )
-
-// lead is the time between the engine's being ready and its first call.
-const lead = 20 * time.Millisecond
 
 // Run plays the trial and prints its Report on stdout, and a line on stderr of
 // what it met besides. It prints no report when ctx ends first, and returns
@@ -31,16 +27,11 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 
-	// One goroutine does everything: others would only spin beside it.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	stop := context.AfterFunc(ctx, func() { e.stopped.Store(true) })
-	defer stop()
-	e.start = time.Now().Add(lead - e.due)
-	e.run()
-	if err := ctx.Err(); err != nil {
+	start, err := e.agenda.Play(ctx, e.run, func() { e.stopped.Store(true) })
+	if err != nil {
 		return err
 	}
-	report, err := e.record.Report(e.start)
+	report, err := e.record.Report(start)
 	if err != nil {
 		return fmt.Errorf("generator sip: %w", err)
 	}
@@ -53,6 +44,6 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		report.Error = fmt.Sprintf("%d messages were lost in the generator's own receive buffers: give it more CPU, or raise net.core.rmem_max", lost)
 	}
 	fmt.Fprintf(stderr, "sip: calls begun at most %v late; %d stray, %d malformed messages; %d calls could not be sent\n",
-		e.behind.Round(time.Microsecond), e.stray, e.malformed, e.unsent)
+		e.agenda.Behind().Round(time.Microsecond), e.stray, e.malformed, e.unsent)
 	return report.Print(stdout)
 }

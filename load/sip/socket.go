@@ -186,12 +186,3 @@ func wait(fds []unix.PollFd, d time.Duration) int {
 	}
 	return int(n)
 }
-
-// sleep waits for so long, or until a signal comes.
-func sleep(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	ts := unix.NsecToTimespec(int64(d))
-	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
-}

@@ -1,0 +1,54 @@
+package load
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAgenda: calls are handed out once they are due; those that are left long
+// after the window count as scheduled, and not as offered.
+func TestAgenda(t *testing.T) {
+	trial := Trial{Rate: 10, Duration: 1}
+	r := NewRecorder(trial.Duration)
+	a := NewAgenda(trial.Schedule(Paced), r)
+	for i := range 3 {
+		if due, ok := a.Begin(200 * time.Millisecond); !ok || due != time.Duration(i)*100*time.Millisecond {
+			t.Errorf("call %d is due at %v, %v", i, due, ok)
+		}
+	}
+	if _, ok := a.Begin(200 * time.Millisecond); ok || a.Begun() != 3 || a.Behind() != 200*time.Millisecond {
+		t.Errorf("%d calls begun, at most %v late; one more: %v", a.Begun(), a.Behind(), ok)
+	}
+	if a.Expire(time.Second + grace) {
+		t.Error("the rest is dropped within the grace")
+	}
+	if !a.Expire(time.Second + grace + 1) {
+		t.Error("the rest is not dropped after the grace")
+	}
+	if _, more := a.Next(); more || a.Begun() != 3 {
+		t.Errorf("more calls: %v; %d begun", more, a.Begun())
+	}
+	if report, err := r.Report(time.Now()); err != nil || report.Scheduled != 10 || report.Offered != 0 {
+		t.Errorf("scheduled %d, offered %d, %v; want 10 and 0", report.Scheduled, report.Offered, err)
+	}
+}
+
+func TestAgendaPlays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trial := Trial{Rate: 10, Duration: 1, Warmup: 2}
+		a := NewAgenda(trial.Schedule(Paced), NewRecorder(trial.Duration))
+		first, _ := a.Next()
+		begin := time.Now()
+		start, err := a.Play(t.Context(), func(time.Time) {}, func() { t.Error("stopped") })
+		if err != nil || start.Add(first).Sub(begin) != lead {
+			t.Errorf("the first call is due %v after the beginning: %v", start.Add(first).Sub(begin), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		if _, err := a.Play(ctx, func(time.Time) { cancel(); <-stopped }, func() { close(stopped) }); err != context.Canceled {
+			t.Errorf("after an interrupt: %v", err)
+		}
+	})
+}

@@ -1,0 +1,25 @@
+package loadtest
+
+import (
+	"strings"
+	"testing"
+
+	"vitrine"
+)
+
+// Refuses checks that parameters of these values are each a *vitrine.BadInput that
+// names the parameter, and that a trial without parameters is none.
+func Refuses[P any](t *testing.T, decode func(map[string]string) (P, error), wrong map[string][]string) {
+	t.Helper()
+	for name, values := range wrong {
+		for _, v := range values {
+			_, err := decode(map[string]string{name: v})
+			if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%q: error %v", name, v, err)
+			}
+		}
+	}
+	if _, err := decode(nil); err != nil {
+		t.Error(err)
+	}
+}
