@@ -72,6 +72,7 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 type campaign struct {
 	*trial.Campaign
 	options *options
+	begun   func() error // as of a session
 }
 
 // plan reads both files, decides who runs on which CPUs and plans the campaign.
@@ -100,7 +101,7 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 
 // run runs the campaign into the run folder and writes the report.
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
-	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, told: c.options, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
+	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, told: c.options, begun: c.begun, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
 		m := campaignManifest(ctx, &c.Config, b)
 		m.Specs = append(m.Specs, c.options.specs...)
 		if f.substrate != "" {

@@ -102,11 +102,6 @@ func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) err
 		return &vitrine.BadInput{File: papers.Prefix + m.exhibit.Name, Found: "plan " + m.digest + ", which is not the committed one",
 			Want: "put it down with --because TEXT, commit it and build again; or --quick, of which nothing is judged"}
 	}
-	if !f.resume {
-		if err := a.count(m, f.papers); err != nil {
-			return err
-		}
-	}
 	m.options.specs = append(m.options.specs, m.spec)
 	if m.exhibit.Measured() {
 		return a.runPackets(ctx, m, f)
@@ -114,8 +109,9 @@ func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) err
 	return a.runCapacities(ctx, m, f)
 }
 
-// count enters the run in the history before it begins, so that no run goes
-// uncounted, whatever becomes of it.
+// count adds the run to the history before anything is measured. So every run is
+// counted, however it ends. A run that was refused, because another run holds its
+// CPUs or its folder, is not.
 func (a *app) count(m *measurement, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(m.exhibit.Paper()), "history")); errors.Is(err, os.ErrNotExist) {
 		a.log().Warn("this run is not counted: no histories are there", "papers", dir)
@@ -135,6 +131,7 @@ func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlag
 		return err
 	}
 	c.options.specs = append(c.options.specs, m.options.specs...)
+	c.begun = func() error { return a.count(m, f.papers) }
 	run := f.characterizeFlags
 	run.out = m.dir
 	_, err = a.run(ctx, c, run)
@@ -165,7 +162,8 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 	if _, err := os.Stat(m.dir); err != nil { // of several runs, those that were not begun
 		resume = false
 	}
-	in := session{dir: m.dir, resume: resume, cpus: cpus, told: &m.options, cpuSharing: f.cpuSharing}
+	in := session{dir: m.dir, resume: resume, cpus: cpus, told: &m.options, cpuSharing: f.cpuSharing,
+		begun: func() error { return a.count(m, f.papers) }}
 	if m.exhibit.Chain != nil {
 		plan, err := m.chain()
 		if err != nil {

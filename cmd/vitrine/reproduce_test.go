@@ -8,6 +8,7 @@ import (
 
 	"vitrine"
 	"vitrine/papers"
+	"vitrine/result"
 )
 
 func planned(t *testing.T, name string) *measurement {
@@ -62,5 +63,29 @@ func TestCountsRuns(t *testing.T) {
 	h, err := papers.ReadHistory(os.DirFS(dir), m.exhibit.Name)
 	if err != nil || len(h.Runs) != 1 || h.Runs[0].Plan != m.digest || strings.Join(h.Runs[0].Deviations, " ") != "--quick" {
 		t.Errorf("%+v: %v", h, err)
+	}
+}
+
+// A run has begun once its folder is there: not when the folder is refused, and not
+// again when the run is continued.
+func TestRunBegins(t *testing.T) {
+	begun := 0
+	s := session{dir: filepath.Join(t.TempDir(), "run"), begun: func() error { begun++; return nil }}
+	resumed := s
+	resumed.resume = true
+	for i, c := range []struct {
+		session
+		begun   int
+		refused bool
+	}{{resumed, 0, true}, {s, 1, false}, {s, 1, true}, {resumed, 1, false}} {
+		r, err := c.openResults(result.Manifest{})
+		if begun != c.begun || vitrine.IsBadInput(err) != c.refused {
+			t.Errorf("%d: begun %d times, want %d; error %v", i, begun, c.begun, err)
+		}
+		if err == nil {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

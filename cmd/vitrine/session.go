@@ -23,6 +23,7 @@ type session struct {
 	cpus   testbed.CPUs
 	kernel []int // CPUs of the kernel's receive work, beside those
 	told   *options
+	begun  func() error // called when a new run holds its CPUs and its folder, before anything is measured; may be nil
 	cpuSharing
 }
 
@@ -76,7 +77,7 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if err := s.cpus.KeepOff(); err != nil {
 		return nil, err
 	}
-	r.results, err = openResults(s.dir, s.resume, m)
+	r.results, err = s.openResults(m)
 	return r, err
 }
 
@@ -108,6 +109,19 @@ func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) erro
 // stage is what a measurement of packets is made with.
 func (r *recording) stage() measure.Stage {
 	return measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
+}
+
+// openResults opens the session's run folder. A run that is not continued has begun
+// then.
+func (s session) openResults(m result.Manifest) (*result.Run, error) {
+	results, err := openResults(s.dir, s.resume, m)
+	if err != nil || s.resume || s.begun == nil {
+		return results, err
+	}
+	if err := s.begun(); err != nil {
+		return nil, errors.Join(err, results.Close())
+	}
+	return results, nil
 }
 
 // openResults begins a run folder, or continues one that the same specs made.

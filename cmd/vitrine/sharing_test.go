@@ -61,8 +61,12 @@ func TestSecondRunOnCPUs(t *testing.T) {
 	characterize.SetArgs([]string{filepath.Join(files, "deployment.yaml"), filepath.Join(files, "workload.yaml"), "--out", out})
 	measure.SetArgs([]string{"--out", out})
 	chain.SetArgs([]string{"--out", out})
+	histories := filepath.Join(files, "papers", "nfv-vital", "history")
+	if err := os.MkdirAll(histories, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	reproduce := a.reproduceCommand()
-	reproduce.SetArgs([]string{"papers/nfv-vital/table-2", "--quick", "--papers", filepath.Join(files, "nowhere"), "--out", out})
+	reproduce.SetArgs([]string{"papers/nfv-vital/table-2", "--quick", "--papers", filepath.Join(files, "papers"), "--out", out})
 	for _, c := range []*cobra.Command{characterize, measure, chain, reproduce} {
 		c.SilenceUsage, c.SilenceErrors = true, true
 		err := c.ExecuteContext(t.Context())
@@ -77,6 +81,9 @@ func TestSecondRunOnCPUs(t *testing.T) {
 	}
 	if _, err := os.Stat(out); err == nil {
 		t.Error("the second run made its folder")
+	}
+	if counted, err := os.ReadDir(histories); err != nil || len(counted) > 0 {
+		t.Errorf("a refused run was counted: %v, %v", counted, err)
 	}
 }
 
