@@ -45,7 +45,7 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 	t := &turn{message: m, in: &datagram.Datagram{From: from}, now: now, from: placeOf(from), view: s.config.Epochs.View(), policy: s.policy.Load()}
 	t.origin = w.instanceAt(t.view, from)
 	x := Explanation{Kind: m.Type, Rule: -1}
-	if m.Type < gtpc.CreateSessionRequest || m.Type.IsTriggered() || m.IsCommand() && !m.Type.IsCommand() {
+	if m.Type < gtpc.CreateSessionRequest || m.Type.IsTriggered() || m.IsCommand() && m.Type.FollowsCommand() {
 		return x, nil
 	}
 	x.Initial = true

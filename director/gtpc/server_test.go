@@ -173,3 +173,32 @@ func TestOverloaded(t *testing.T) {
 	peer.send(first)
 	s.whoGot("gateway")
 }
+
+// The command bit of the sequence number opens no gate: neither for types that
+// no command triggers, nor for a request that belongs to no command.
+func TestCommandBitDoesNotPassTheGate(t *testing.T) {
+	gate := overload.New(overload.Config{Target: time.Second, Initial: 1e-3, Burst: 1}, 0)
+	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Gate, c.options[0].Number = gate, 1 })
+	peer := s.peer()
+	const first = 1 | gtpc.CommandSequence
+	peer.send(createSession("001010000000001", first, peer.address, 1000))
+	at, m := s.whoGot("gateway")
+	at.send(created(m, at.prefix().TEID|1, at.address.Addr()))
+	if m := peer.receive(); m.Type != gtpc.CreateSessionResponse || m.Sequence != first {
+		t.Errorf("the peer got %+v", m)
+	}
+	for i := range uint32(50) {
+		peer.send(createSession("001010000000001", first+1+i, peer.address, 1001))
+		m := peer.receive()
+		v, _ := m.Find(gtpc.Cause, 0)
+		if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateSessionResponse || cause != gtpc.EntityCongestion {
+			t.Fatalf("%+v, cause %d", m, cause)
+		}
+	}
+	peer.send(plain(gtpc.CreateBearerRequest, at.prefix().TEID|1, first+100))
+	m = peer.receive()
+	v, _ := m.Find(gtpc.Cause, 0)
+	if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateBearerResponse || cause != gtpc.EntityCongestion {
+		t.Errorf("%+v, cause %d", m, cause)
+	}
+}

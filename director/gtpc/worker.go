@@ -111,7 +111,7 @@ func (w *worker) route(t *turn) (way, bool) {
 		// asked.
 		w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
 		return way{}, false
-	case t.IsCommand() && !t.Type.IsCommand():
+	case t.IsCommand() && t.Type.FollowsCommand():
 		return w.triggered(t)
 	case t.Type.IsTriggered():
 		return w.answer(t)
@@ -122,7 +122,8 @@ func (w *worker) route(t *turn) (way, bool) {
 // answer routes what answers a request.
 func (w *worker) answer(t *turn) (way, bool) {
 	x := w.server.exchanges
-	if e, first, ok := x.answer(t.now, t.Sequence, t.in.From); ok {
+	// A request that had the command bit without need has kept it.
+	if e, first, ok := x.answer(t.now, t.Sequence&^gtpc.CommandSequence, t.in.From); ok {
 		return w.back(t, e, first), true
 	}
 	if to, ok := w.toPrefix(t); ok {
@@ -149,12 +150,22 @@ func (w *worker) triggered(t *turn) (way, bool) {
 	if to, ok := w.toPrefix(t); ok {
 		return to, true
 	}
-	to, _, ok := w.destination(t)
-	if !ok {
+	to, target, ok := w.destination(t)
+	if !ok || !w.admit(t, target) {
 		return way{}, false
 	}
 	w.learn(t, to)
 	return to, true
+}
+
+// admit has the gate of the target's type admit a message that belongs to
+// nothing that is remembered. A message that is refused is answered.
+func (w *worker) admit(t *turn, target *table.Target) bool {
+	if target == nil || t.policy.options[target.Type].Gate.Admit(t.now) {
+		return true
+	}
+	w.reject(t, target.Type, meter.Overloaded, gtpc.EntityCongestion)
+	return false
 }
 
 // onward routes a message to where the exchange went that it belongs to.
@@ -216,11 +227,7 @@ func (w *worker) request(t *turn) (way, bool) {
 		}
 	}
 	to, target, ok := w.destination(t)
-	if !ok {
-		return way{}, false
-	}
-	if target != nil && !t.policy.options[target.Type].Gate.Admit(t.now) {
-		w.reject(t, target.Type, meter.Overloaded, gtpc.EntityCongestion)
+	if !ok || !w.admit(t, target) {
 		return way{}, false
 	}
 	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {

@@ -162,6 +162,16 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s is answered by %s", name, r)
 		}
 	}
+	for _, of := range []gtpc.Type{gtpc.CreateSessionRequest, gtpc.CreateSessionResponse, gtpc.ModifyBearerRequest, gtpc.DeleteSessionRequest, gtpc.ModifyBearerCommand} {
+		if of.FollowsCommand() {
+			t.Errorf("%v is taken to follow a command", of)
+		}
+	}
+	for _, of := range []gtpc.Type{gtpc.UpdateBearerRequest, gtpc.DeleteBearerResponse, gtpc.DeleteBearerFailure} {
+		if !of.FollowsCommand() {
+			t.Errorf("%v is not taken to follow a command", of)
+		}
+	}
 	if _, ok := gtpc.ModifyBearerCommand.Response(); ok {
 		t.Error("a command is taken to have a response")
 	}

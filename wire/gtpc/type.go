@@ -118,6 +118,18 @@ func (t Type) IsCommand() bool {
 	return t == ModifyBearerCommand || t == DeleteBearerCommand || t == BearerResourceCommand
 }
 
+// FollowsCommand says whether a command can trigger messages of the type, which
+// then have its sequence number: failure indications, and requests about bearers
+// with their responses (clause 7.6).
+func (t Type) FollowsCommand() bool {
+	switch t {
+	case ModifyBearerFailure, DeleteBearerFailure, BearerResourceFailure, CreateBearerRequest, CreateBearerResponse,
+		UpdateBearerRequest, UpdateBearerResponse, DeleteBearerRequest, DeleteBearerResponse:
+		return true
+	}
+	return false
+}
+
 // Response is the type that answers a request; false: none does, or not one of
 // the same exchange.
 func (t Type) Response() (Type, bool) {
