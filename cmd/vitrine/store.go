@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"time"
 
@@ -102,47 +103,34 @@ func (a *app) storeLog(level string) (*slog.Logger, error) {
 
 // serveStore puts the APIs before the engine.
 func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine, log *slog.Logger) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	c := service.Config{
-		Registry: registry, Logger: log,
-		InFlight: f.inFlight, Bodies: f.bodies, Connections: f.connections,
-		Slow: f.slow, Share: f.share, Every: f.window,
-	}
-	var err error
-	if f.tokens != "" {
-		if c.Tokens, err = service.ReadTokens(f.tokens); err != nil {
-			return err
-		}
-	}
-	if f.cert+f.key+f.clientCA != "" { // any of them asks for TLS: never serve in clear then
-		if c.TLS, err = service.LoadTLS(f.cert, f.key, f.clientCA); err != nil {
-			return err
-		}
-	}
-	if m, ok := engine.(store.Measured); ok {
-		registry.MustRegister(service.NewEngineCollector(m))
-	}
-	function, err := f.nudsf.function(engine, log)
+	c, err := f.service(log)
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(function.Collector())
+	listeners, err := listenStore(ctx, c, f.listen)
+	if err != nil {
+		return err
+	}
+	defer closeListeners(listeners) // again, where serving closed them
+	if m, ok := engine.(store.Measured); ok {
+		c.Registry.MustRegister(service.NewEngineCollector(m))
+	}
+	function, err := f.nudsf.function(engine, log, addresses(listeners))
+	if err != nil {
+		return err
+	}
+	c.Registry.MustRegister(function.Collector())
 	var s *service.Service
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { storeHealth(w, engine, s.Past()) })
 	plain := kv.New(kv.Config{Engine: engine, Now: time.Now, Watches: f.watches})
 	c.Routes = []service.Route{
 		{Path: kv.Root, Handler: plain, Operation: kv.Operation},
 		{Path: "/openapi/kv.yaml", Handler: yaml(kv.OpenAPI), Open: true},
-		{Path: "/metrics", Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
+		{Path: "/metrics", Handler: promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{})},
 		{Path: "/health", Handler: health, Open: true},
 	}
 	c.Routes = append(c.Routes, nudsfRoutes(function)...)
-	s = service.New(c)
-	listeners, err := listenStore(ctx, s, f.listen)
-	if err != nil {
-		return err
-	}
+	s = service.New(*c)
 	for _, l := range listeners {
 		fmt.Fprintf(a.stdout, "listening on %s\n", l.Addr())
 	}
@@ -153,10 +141,33 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
 }
 
-func listenStore(ctx context.Context, s *service.Service, addresses []string) ([]net.Listener, error) {
+// service is what the flags say of the service; its routes are missing.
+func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	c := &service.Config{
+		Registry: registry, Logger: log,
+		InFlight: f.inFlight, Bodies: f.bodies, Connections: f.connections,
+		Slow: f.slow, Share: f.share, Every: f.window,
+	}
+	var err error
+	if f.tokens != "" {
+		if c.Tokens, err = service.ReadTokens(f.tokens); err != nil {
+			return nil, err
+		}
+	}
+	if f.cert+f.key+f.clientCA != "" { // any of them asks for TLS: never serve in clear then
+		if c.TLS, err = service.LoadTLS(f.cert, f.key, f.clientCA); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func listenStore(ctx context.Context, c *service.Config, addresses []string) ([]net.Listener, error) {
 	var all []net.Listener
 	for _, address := range addresses {
-		err := s.Guarded(address)
+		err := c.Guarded(address)
 		if err == nil {
 			var l net.Listener
 			if l, err = new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
@@ -164,12 +175,26 @@ func listenStore(ctx context.Context, s *service.Service, addresses []string) ([
 				continue
 			}
 		}
-		for _, l := range all {
-			l.Close()
-		}
+		closeListeners(all)
 		return nil, err
 	}
 	return all, nil
+}
+
+func closeListeners(all []net.Listener) {
+	for _, l := range all {
+		_ = l.Close() // nothing waits in it
+	}
+}
+
+// addresses are where listeners listen.
+func addresses(all []net.Listener) (at []netip.AddrPort) {
+	for _, l := range all {
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			at = append(at, a.AddrPort())
+		}
+	}
+	return at
 }
 
 // storeHealth tells what the engine promises and what is past its threshold.

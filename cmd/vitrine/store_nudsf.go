@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -24,16 +25,17 @@ type nudsfFlags struct {
 
 func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.storages, "storage", nil, "realm/storage that Nudsf serves; without it, all")
-	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "where callbacks may go: host, host:port, *.domain, or prefix like 10.0.0.0/8; without it, every host")
+	flags.StringSliceVar(&f.callbacks, "allow-callback", nil, "where callbacks may go: host, host:port, *.domain, *, or prefix like 10.0.0.0/8; without it, every host;\n"+
+		"loopback, link-local and multicast addresses only if they are named here as addresses")
 	flags.StringVar(&f.root, "api-root", "", "scheme, host and port in URIs that Nudsf gives; without it, they are paths")
 	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "subscriptions of one storage")
 }
 
-// function makes the standard APIs over an engine.
-func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger) (*nudsf.Function, error) {
+// function makes the standard APIs over an engine, for a store that listens at addresses.
+func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip.AddrPort) (*nudsf.Function, error) {
 	function, err := nudsf.New(nudsf.Config{
 		Engine: engine, Clock: time.Now, Log: log,
-		Storages: f.storages, Allow: f.callbacks, APIRoot: f.root, Subscriptions: f.subscriptions,
+		Storages: f.storages, Allow: f.callbacks, Own: own, APIRoot: f.root, Subscriptions: f.subscriptions,
 	})
 	if err != nil {
 		return nil, &vitrine.BadInput{File: "vitrine store run", Found: err.Error()}

@@ -182,7 +182,7 @@ func TestStandard(t *testing.T) {
 			t.Errorf("count %d", n)
 		}
 		owner := wire.ClientID{NfSetID: "set1"}
-		if err := s.Subscribe(ctx, "s", wire.Subscription{ClientID: &owner, CallbackReference: "http://127.0.0.1:9/x"}); err != nil {
+		if err := s.Subscribe(ctx, "s", wire.Subscription{ClientID: &owner, CallbackReference: "http://nf.example/x"}); err != nil {
 			t.Error(err)
 		}
 		if err := s.Unsubscribe(ctx, "s", owner); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,14 +25,15 @@ import (
 type Config struct {
 	Engine        store.Engine
 	Clock         func() time.Time
-	Log           *slog.Logger    // nil: none
-	Limits        wire.Limits     // zero: wire.DefaultLimits
-	Storages      []string        // "realm/storage"; none: every one is there
-	Subscriptions int             // of one storage, at most; 1000
-	APIRoot       string          // "https://store.example:8443"; empty: URIs in answers and notifications are paths
-	Allow         []string        // hosts that callbacks may go to, see callback.ParseTargets; none: every host
-	Callbacks     callback.Config // Targets is taken from Allow
-	Due           due.Config      // Engine, Sender, Clock and Log are the ones here
+	Log           *slog.Logger     // nil: none
+	Limits        wire.Limits      // zero: wire.DefaultLimits
+	Storages      []string         // "realm/storage"; none: every one is there
+	Subscriptions int              // of one storage, at most; 1000
+	APIRoot       string           // "https://store.example:8443"; empty: URIs in answers and notifications are paths
+	Allow         []string         // hosts that callbacks may go to, see callback.ParseTargets; none: every host that is not denied
+	Own           []netip.AddrPort // listeners of this product, where callbacks never go
+	Callbacks     callback.Config  // Targets is taken from Allow
+	Due           due.Config       // Engine, Sender, Clock and Log are the ones here
 }
 
 // A Function serves Root and timer.Root.
@@ -72,7 +74,7 @@ func New(c Config) (*Function, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Function{}
-	c.Callbacks.Targets, c.Callbacks.Log = targets, c.Log
+	c.Callbacks.Targets, c.Callbacks.Log = targets.Without(c.Own...), c.Log
 	f.Sender = callback.New(c.Callbacks)
 	c.Due.Engine, c.Due.Sender, c.Due.Clock, c.Due.Log = c.Engine, f.Sender, c.Clock, c.Log
 	f.Agenda = due.New(c.Due)

@@ -162,7 +162,7 @@ func refuse(w http.ResponseWriter, status int, title string) {
 
 // Guarded says whether an address may be listened on: beyond loopback, strangers
 // must be kept out.
-func (s *Service) Guarded(address string) error {
+func (c *Config) Guarded(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return &vitrine.BadInput{File: "--listen", Found: err.Error(), Want: "ADDRESS:PORT"}
@@ -170,7 +170,7 @@ func (s *Service) Guarded(address string) error {
 	if ip := net.ParseIP(host); (ip != nil && ip.IsLoopback()) || host == "localhost" {
 		return nil
 	}
-	if s.config.Tokens != nil || (s.config.TLS != nil && s.config.TLS.ClientAuth == tls.RequireAndVerifyClientCert) {
+	if c.Tokens != nil || (c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert) {
 		return nil
 	}
 	return &vitrine.BadInput{File: "--listen", Found: address + " is not loopback, and anybody could ask",

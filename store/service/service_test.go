@@ -248,8 +248,7 @@ func TestGuarded(t *testing.T) {
 		{Config{TLS: &tls.Config{}}, ":1", false},
 		{Config{TLS: &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}}, ":1", true},
 	} {
-		c.config.Registry = prometheus.NewRegistry()
-		if err := New(c.config).Guarded(c.address); (err == nil) != c.ok || (err != nil && !vitrine.IsBadInput(err)) {
+		if err := c.config.Guarded(c.address); (err == nil) != c.ok || (err != nil && !vitrine.IsBadInput(err)) {
 			t.Errorf("%s: %v", c.address, err)
 		}
 	}

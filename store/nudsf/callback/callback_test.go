@@ -90,7 +90,7 @@ func running(t *testing.T, c callback.Config) *callback.Sender {
 
 // TestProtocols has receivers of HTTP/2 with prior knowledge, of HTTP/1.1, and of both.
 func TestProtocols(t *testing.T) {
-	s := running(t, callback.Config{})
+	s := running(t, callback.Config{Targets: targets(t, "127.0.0.1")})
 	for want, speaks := range map[string][2]bool{"HTTP/1.1": {true, false}, "HTTP/2.0": {false, true}, "HTTP/2.0 ": {true, true}} {
 		var got sync.Map
 		var count atomic.Int64
@@ -136,7 +136,7 @@ func TestOrder(t *testing.T) {
 		defer mu.Unlock()
 		came = append(came, string(body))
 	}, true, true)
-	s := running(t, callback.Config{Backoff: time.Millisecond})
+	s := running(t, callback.Config{Targets: targets(t, "127.0.0.1"), Backoff: time.Millisecond})
 	var done sync.WaitGroup
 	const messages = 50
 	for i := range messages {
@@ -153,34 +153,6 @@ func TestOrder(t *testing.T) {
 	}
 	if c := s.Counters(); c.Sent != messages || c.Retried == 0 || c.Waiting != 0 {
 		t.Errorf("%+v", c)
-	}
-}
-
-// TestRedirect has a receiver that sends elsewhere: to where callbacks may go, and not.
-func TestRedirect(t *testing.T) {
-	var came atomic.Int64
-	final := listen(t, func(_ http.ResponseWriter, r *http.Request) {
-		if body, _ := io.ReadAll(r.Body); r.Method == http.MethodPost && string(body) == "x" {
-			came.Add(1)
-		}
-	}, true, true)
-	for target, want := range map[string]int64{final + "/y": 1, "http://elsewhere.example/": 0, "file:///etc/passwd": 0} {
-		came.Store(0)
-		first := listen(t, func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
-		}, true, true)
-		targets, err := callback.ParseTargets([]string{"127.0.0.1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := running(t, callback.Config{Targets: targets, Tries: 1})
-		outcome := make(chan error, 1)
-		if err := s.Send(callback.Message{Target: first, Body: []byte("x"), Done: func(err error) { outcome <- err }}); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-outcome; (err == nil) != (want == 1) || came.Load() != want {
-			t.Errorf("%s: %v, %d came", target, err, came.Load())
-		}
 	}
 }
 

@@ -36,19 +36,16 @@ type client struct {
 }
 
 func newClient(config Config) *client {
-	redirect := func(r *http.Request, via []*http.Request) error {
-		if r.Method != http.MethodPost || len(via) > 3 {
-			return http.ErrUseLastResponse // only 307 and 308 send the notification again
-		}
-		_, err := config.Targets.Check(r.URL.String())
-		return err
-	}
+	// A redirect is an answer like any other: to follow it would let receivers choose
+	// where the store sends what.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	dialer := &net.Dialer{Timeout: config.Timeout, Control: config.Targets.control}
 	build := func(set func(*http.Protocols)) *http.Client {
 		protocols := new(http.Protocols)
 		set(protocols)
-		return &http.Client{CheckRedirect: redirect, Transport: &http.Transport{
+		return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 			Protocols:              protocols,
-			DialContext:            (&net.Dialer{Timeout: config.Timeout}).DialContext,
+			DialContext:            dialer.DialContext,
 			MaxIdleConnsPerHost:    config.Lanes,
 			MaxIdleConns:           config.Receivers,
 			IdleConnTimeout:        30 * time.Second,
@@ -68,7 +65,7 @@ func (c *client) close() {
 	c.http2.CloseIdleConnections()
 }
 
-// post makes one try: nil on 2xx, *Refused when another try is of no use.
+// post makes one try: nil on 2xx, *Refused or *Denied when another try is of no use.
 func (c *client) post(ctx context.Context, m waiting) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

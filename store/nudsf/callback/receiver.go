@@ -101,6 +101,12 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m waiting) error {
 			s.config.Log.Warn("callback refused", "target", m.Target, "kind", m.Kind, "status", refused.Status)
 			return err
 		}
+		var denied *Denied
+		if errors.As(err, &denied) {
+			s.refused.Add(1)
+			s.config.Log.Warn("callback denied", "target", m.Target, "kind", m.Kind, "error", denied)
+			return err
+		}
 		if ctx.Err() != nil {
 			return ErrClosed // no fault of the receiver's
 		}

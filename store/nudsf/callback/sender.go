@@ -49,8 +49,8 @@ type Message struct {
 	Deadline        time.Time // not sent after it; zero: none
 	Once            bool      // one try; and Send fails with *Down while the receiver is known to fail
 
-	// Done is told of the outcome, once, unless Send failed: nil, *Refused, ErrLate,
-	// ErrClosed, or why the last try failed. May be nil.
+	// Done is told of the outcome, once, unless Send failed: nil, *Refused, *Denied,
+	// ErrLate, ErrClosed, or why the last try failed. May be nil.
 	Done func(error)
 }
 
@@ -89,7 +89,7 @@ type Counters struct {
 	Sent    uint64 `json:"sent"`    // messages that were taken (2xx)
 	Retried uint64 `json:"retried"` // tries beyond a message's first
 	Failed  uint64 `json:"failed"`  // messages given up, or handed back after their one try
-	Refused uint64 `json:"refused"` // messages refused for good (3xx, 4xx)
+	Refused uint64 `json:"refused"` // messages refused for good (3xx, 4xx), or denied
 	Dropped uint64 `json:"dropped"` // messages never queued: no room
 	Waiting int64  `json:"waiting"` // messages in queues, now
 }

@@ -2,31 +2,67 @@ package callback
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"syscall"
 )
 
 // maxTarget bounds a callback URI, in bytes.
 const maxTarget = 2048
 
-// Targets says where callbacks may go. The zero Targets allows every host.
+// Targets says where callbacks may go. The zero Targets allows every host, but none of
+// the denied networks.
 type Targets struct {
+	listed   bool            // only what the list names is allowed
+	any      bool            // the list names every host
 	hosts    map[string]bool // host, or host:port
 	domains  []string        // ".example.org"
 	prefixes []netip.Prefix
+	sockets  []netip.AddrPort // addresses with a port
+
+	own []netip.AddrPort // listeners of this product
 }
 
-// ParseTargets reads an allow-list: host names, host:port, *.domain, addresses and
-// prefixes in CIDR notation. A prefix allows addresses that callers write as such, never
-// names that resolve into it: allow those by name.
-func ParseTargets(allow []string) (Targets, error) {
-	t := Targets{}
-	if len(allow) > 0 {
-		t.hosts = map[string]bool{}
+// denied are networks where no receiver of a stranger's choice may be: they hold the
+// services of this host and its hypervisor.
+func denied() map[string][]netip.Prefix {
+	return map[string][]netip.Prefix{
+		"loopback":    {netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+		"link-local":  {netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")},
+		"multicast":   {netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("ff00::/8")},
+		"unspecified": {netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("::/128")},
+		"broadcast":   {netip.MustParsePrefix("255.255.255.255/32")},
 	}
+}
+
+// A Denied is the error of a message whose target resolves to an address that callbacks
+// may not go to. Another try would not change it.
+type Denied struct {
+	Address netip.AddrPort
+	Because string // such as "is loopback"
+}
+
+func (e *Denied) Error() string {
+	return fmt.Sprintf("callbacks may not go to %s, which %s", e.Address, e.Because)
+}
+
+// ParseTargets reads an allow-list: host names, host:port, *.domain, * for every host,
+// addresses and prefixes in CIDR notation. A prefix allows addresses that callers write as
+// such, never names that resolve into it: allow those by name. Loopback, link-local,
+// multicast, unspecified and broadcast addresses need an entry of their own: the address,
+// with or without a port, or a prefix within their network. A name never suffices, because
+// who owns it chooses its address.
+func ParseTargets(allow []string) (Targets, error) {
+	t := Targets{listed: len(allow) > 0, hosts: map[string]bool{}}
 	for _, a := range allow {
 		switch {
+		case a == "":
+			return t, fmt.Errorf("callback allow-list: an entry is empty: write a host, host:port, *.domain, * or a prefix")
+		case a == "*":
+			t.any = true
 		case strings.HasPrefix(a, "*."):
 			t.domains = append(t.domains, strings.ToLower(a[1:]))
 		case strings.Contains(a, "/"):
@@ -35,17 +71,37 @@ func ParseTargets(allow []string) (Targets, error) {
 				return t, fmt.Errorf("callback allow-list: %q is no prefix: write 10.0.0.0/8, a host, host:port or *.domain: %w", a, err)
 			}
 			t.prefixes = append(t.prefixes, p.Masked())
-		case a == "":
-			return t, fmt.Errorf("callback allow-list: an entry is empty: write a host, host:port, *.domain or a prefix")
 		default:
-			t.hosts[strings.ToLower(a)] = true
+			t.addHost(a)
 		}
 	}
 	return t, nil
 }
 
+// addHost adds a host or host:port; where that is an address, also to what may be dialed.
+func (t *Targets) addHost(host string) {
+	t.hosts[strings.ToLower(host)] = true
+	if at, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		at = at.Unmap()
+		t.prefixes = append(t.prefixes, netip.PrefixFrom(at, at.BitLen()))
+	} else if at, err := netip.ParseAddrPort(host); err == nil {
+		t.sockets = append(t.sockets, plain(at))
+	}
+}
+
+// Without gives targets that deny listeners, too, whatever the list says. One on an
+// unspecified address counts for every address of this host.
+func (t Targets) Without(own ...netip.AddrPort) Targets {
+	t.own = slices.Clone(t.own)
+	for _, o := range own {
+		t.own = append(t.own, plain(o))
+	}
+	return t
+}
+
 // Check reads a callback URI and says whether callbacks may go there: http or https,
-// no user, a host that the list allows.
+// no user, a host that the list allows and that is no denied address. A name is held
+// to the denied addresses when it is dialed.
 func (t Targets) Check(uri string) (*url.URL, error) {
 	if len(uri) > maxTarget {
 		return nil, fmt.Errorf("callback URI is over %d bytes", maxTarget)
@@ -61,11 +117,29 @@ func (t Targets) Check(uri string) (*url.URL, error) {
 	case !t.allows(u):
 		return nil, fmt.Errorf("callback URI %q: the host is not on the allow-list of callbacks", uri)
 	}
+	if at, err := netip.ParseAddr(u.Hostname()); err == nil {
+		if err := t.Dial(netip.AddrPortFrom(at, port(u))); err != nil {
+			return nil, fmt.Errorf("callback URI %q: %w", uri, err)
+		}
+	}
 	return u, nil
 }
 
+// port is where a URI leads; 0: no number.
+func port(u *url.URL) uint16 {
+	text := u.Port()
+	if text == "" {
+		text = u.Scheme
+	}
+	n, err := net.LookupPort("tcp", text)
+	if err != nil {
+		return 0
+	}
+	return uint16(n) //nolint:gosec // LookupPort gives 0 to 65535
+}
+
 func (t Targets) allows(u *url.URL) bool {
-	if t.hosts == nil {
+	if !t.listed || t.any {
 		return true
 	}
 	host := strings.ToLower(u.Hostname())
@@ -77,12 +151,84 @@ func (t Targets) allows(u *url.URL) bool {
 			return true
 		}
 	}
-	if address, err := netip.ParseAddr(host); err == nil {
-		for _, p := range t.prefixes {
-			if p.Contains(address.Unmap()) {
+	address, err := netip.ParseAddr(host)
+	return err == nil && t.within(address.Unmap())
+}
+
+func (t Targets) within(a netip.Addr) bool {
+	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Dial says whether a connection may be made to an address: nil or *Denied.
+func (t Targets) Dial(to netip.AddrPort) error {
+	to = plain(to)
+	if t.isOwn(to) {
+		return &Denied{to, "this store listens on"}
+	}
+	for name, networks := range denied() {
+		for _, n := range networks {
+			if n.Contains(to.Addr()) && !t.excepted(to, n) {
+				return &Denied{to, "is " + name + ": allow it with --allow-callback " + to.String()}
+			}
+		}
+	}
+	return nil
+}
+
+// excepted says whether the list has the address itself, or a part of its network that
+// contains it. A prefix that is wider than the network does not count: 0.0.0.0/0 means
+// other hosts.
+func (t Targets) excepted(to netip.AddrPort, network netip.Prefix) bool {
+	if slices.Contains(t.sockets, to) {
+		return true
+	}
+	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool {
+		return p.Bits() >= network.Bits() && p.Contains(to.Addr())
+	})
+}
+
+// isOwn says whether this product listens on an address.
+func (t Targets) isOwn(to netip.AddrPort) bool {
+	for _, o := range t.own {
+		if o.Port() != to.Port() {
+			continue
+		}
+		if o.Addr() == to.Addr() || o.Addr().IsUnspecified() && isLocal(to.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+// isLocal says whether this host has an address; it has when it cannot tell.
+func isLocal(a netip.Addr) bool {
+	if a.IsLoopback() || a.IsUnspecified() {
+		return true
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	for _, one := range all {
+		if n, ok := one.(*net.IPNet); ok {
+			if local, ok := netip.AddrFromSlice(n.IP); ok && local.Unmap() == a {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// control is a net.Dialer's: it sees the address after the name was resolved.
+func (t Targets) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("callback: dial %q: %w", address, err)
+	}
+	return t.Dial(to)
+}
+
+// plain is an address without its zone, and as IPv4 if it is that.
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

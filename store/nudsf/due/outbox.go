@@ -97,13 +97,14 @@ func (a *Agenda) Post(ctx context.Context, space string, l *Letter, op *store.Op
 // settle notes the outcome of a try.
 func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome error) {
 	var refused *callback.Refused
+	var denied *callback.Denied
 	remove := true
 	switch {
 	case outcome == nil:
 		a.delivered.Add(1)
 	case errors.Is(outcome, callback.ErrClosed), errors.Is(outcome, callback.ErrLate):
 		return // it falls due when the lease ends, or at the next start
-	case errors.As(outcome, &refused):
+	case errors.As(outcome, &refused), errors.As(outcome, &denied):
 		a.refused.Add(1)
 	case a.Sender.Check(l.delivery.Target) != nil: // the allow-list is not what it was
 		a.refused.Add(1)

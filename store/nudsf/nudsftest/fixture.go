@@ -55,6 +55,7 @@ func start(t *testing.T, engine store.Engine, adjust func(*nudsf.Config)) *serve
 		Engine: engine, Clock: s.clock.now, APIRoot: s.base,
 		Log:       slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Callbacks: callback.Config{Timeout: 5 * time.Second, Backoff: 10 * time.Millisecond, Longest: 50 * time.Millisecond},
+		Allow:     []string{"*", "127.0.0.1"},
 		Due:       due.Config{Backoff: 20 * time.Millisecond, Longest: 100 * time.Millisecond, Poll: 20 * time.Millisecond},
 	}
 	if adjust != nil {
