@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,25 +24,12 @@ import (
 // file.
 const AwakeVerb = "keep-awake"
 
-const (
-	// lapFile is in the folder of what keeps a CPU awake.
-	lapFile = "laps"
-	// disturbed is the share of its best speed below which a CPU was not the
-	// function's alone: what shares the machine, or a hypervisor that gives less,
-	// slowed it. Undisturbed, it keeps within a tenth.
-	disturbed = 0.8
-	// leastLap is how much CPU time, in nanoseconds, a speed rests on at least.
-	leastLap = 20e6
-)
-
-// A lap is what a spinning process did so far.
-type lap struct {
-	work uint64 // turns of its loop
-	cpu  uint64 // nanoseconds of CPU time that they took
-}
+// spunFile is in the folder of a process that keeps a CPU awake. It holds the CPU
+// time of the process so far: nanoseconds in 8 bytes, little-endian.
+const spunFile = "spun"
 
 // Spin keeps the CPU it runs on from going idle until ctx is done, and takes
-// no time that anyone else wants (SCHED_IDLE, sched(7)). It writes its lap into
+// no time that anyone else wants (SCHED_IDLE, sched(7)). It writes its CPU time into
 // the file over and over.
 func Spin(ctx context.Context, file string) error {
 	runtime.LockOSThread()
@@ -57,19 +45,14 @@ func Spin(ctx context.Context, file string) error {
 	var over atomic.Bool
 	stop := context.AfterFunc(ctx, func() { over.Store(true) })
 	defer stop()
-	var done lap
-	text := make([]byte, 16)
+	text := make([]byte, 8)
 	for !over.Load() {
-		const turns = 1 << 20 // about a millisecond
-		work(turns)
-		done.work += turns
+		work(1 << 20) // about a millisecond
 		var now unix.Timespec
 		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
 			return err
 		}
-		done.cpu = uint64(now.Nano())
-		binary.LittleEndian.PutUint64(text, done.work)
-		binary.LittleEndian.PutUint64(text[8:], done.cpu)
+		binary.LittleEndian.PutUint64(text, uint64(now.Nano()))
 		if _, err := out.WriteAt(text, 0); err != nil {
 			return err
 		}
@@ -89,11 +72,7 @@ func work(turns int) {
 }
 
 // An awake is a process that keeps one of the function's CPUs awake.
-type awake struct {
-	*testbed.Instance
-	cpu  int
-	best float64 // turns a nanosecond, the most over a trial so far
-}
+type awake struct{ *testbed.Instance }
 
 // keepAwake puts a spinning process on each of the function's CPUs. What wakes
 // an idle CPU (leaving the sleep state, and under a hypervisor a round trip to
@@ -118,10 +97,11 @@ func (s *site) keepAwake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, in := range placed.Instances {
-		s.awake = append(s.awake, &awake{Instance: in, cpu: s.CPUs.Function[i]})
+	for _, in := range placed.Instances {
+		a := awake{in}
+		s.awake = append(s.awake, a)
 		if err := in.Start(ctx, vitrine.Command{
-			Args: []string{s.Testbed.Self, AwakeVerb, s.awake[i].lapFile()},
+			Args: []string{s.Testbed.Self, AwakeVerb, a.spunFile()},
 			Env:  []string{"GOMAXPROCS=1"}, Dir: in.Dir,
 		}); err != nil {
 			return err
@@ -130,7 +110,7 @@ func (s *site) keepAwake(ctx context.Context) error {
 	return nil
 }
 
-func (a *awake) lapFile() string { return filepath.Join(a.Scratch(), lapFile) }
+func (a awake) spunFile() string { return filepath.Join(a.Scratch(), spunFile) }
 
 // asleep says which of the processes that keep CPUs awake has ended, if one has.
 func (s *site) asleep() error {
@@ -142,32 +122,14 @@ func (s *site) asleep() error {
 	return nil
 }
 
-// laps reads what the spinning processes did so far; zero of one that has
-// written nothing yet.
-func (s *site) laps() []lap {
-	laps := make([]lap, len(s.awake))
-	for i, in := range s.awake {
-		text, err := os.ReadFile(in.lapFile())
-		if err == nil && len(text) == 16 {
-			laps[i] = lap{binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[8:])}
+// spun is the CPU time of all spinning processes so far. One that has written
+// nothing yet has none.
+func (s *site) spun() (sum time.Duration) {
+	for _, in := range s.awake {
+		text, err := os.ReadFile(in.spunFile())
+		if err == nil && len(text) == 8 {
+			sum += time.Duration(binary.LittleEndian.Uint64(text))
 		}
 	}
-	return laps
-}
-
-// undisturbed says which of the function's CPUs was slowed since the laps were
-// read, by the speed of the process that spins on it; nil: none that is known.
-func (s *site) undisturbed(since []lap) error {
-	for i, now := range s.laps() {
-		in, cpu := s.awake[i], float64(now.cpu-since[i].cpu)
-		if since[i].cpu == 0 || cpu < leastLap {
-			continue
-		}
-		speed := float64(now.work-since[i].work) / cpu
-		in.best = max(in.best, speed)
-		if share := speed / in.best; share < disturbed {
-			return fmt.Errorf("host: CPU %d ran at %.2f of its best speed: something else on the machine slowed it", in.cpu, share)
-		}
-	}
-	return nil
+	return sum
 }

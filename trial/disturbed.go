@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"vitrine"
@@ -29,13 +28,13 @@ type Watch interface {
 type lookout struct {
 	watch    Watch
 	from, to time.Time
-	laps     []lap // of what keeps CPUs awake, when the trial began
+	spun     time.Duration // CPU time of what keeps CPUs awake, when the trial began
 	ended    bool
 }
 
 // lookOut begins to watch the host.
 func (s *site) lookOut(ctx context.Context) (*lookout, error) {
-	l := &lookout{laps: s.laps()}
+	l := &lookout{spun: s.spun()}
 	if s.Watch == nil {
 		return l, nil
 	}
@@ -62,24 +61,18 @@ func (l *lookout) end(ctx context.Context) (err error) {
 // judge marks the outcome when the trial was disturbed. use is what the instances
 // used while the host was watched.
 func (l *lookout) judge(s *site, out *vitrine.Outcome, use map[string]vitrine.Use) {
-	var reasons []string
-	if l.watch != nil {
-		host, why := l.watch.Judge(l.own(s, use))
-		out.Host = &host
-		if why != "" {
-			reasons = append(reasons, why)
-		}
+	if l.watch == nil {
+		return
 	}
-	if err := s.undisturbed(l.laps); err != nil {
-		reasons = append(reasons, err.Error())
-	}
-	if len(reasons) == 0 {
+	host, why := l.watch.Judge(l.own(s, use))
+	out.Host = &host
+	if why == "" {
 		return
 	}
 	if !out.Valid && out.Reason != "" {
-		reasons = append(reasons, out.Reason)
+		why += "; " + out.Reason
 	}
-	out.Valid, out.Disturbed, out.Reason = false, true, strings.Join(reasons, "; ")
+	out.Valid, out.Disturbed, out.Reason = false, true, why
 }
 
 // own is what the instances used, with what keeps CPUs awake, in CPUs; NaN: that is
@@ -92,10 +85,7 @@ func (l *lookout) own(s *site, use map[string]vitrine.Use) float64 {
 		}
 		sum += *u.CPU
 	}
-	for i, now := range s.laps() {
-		sum += float64(now.cpu-l.laps[i].cpu) / float64(l.to.Sub(l.from))
-	}
-	return sum
+	return sum + float64(s.spun()-l.spun)/float64(l.to.Sub(l.from))
 }
 
 // tooNoisy is the error that ends the campaign after too many disturbed trials in a

@@ -21,7 +21,7 @@ type site struct {
 	choice    spec.Choice
 	bed       *testbed.Site // nil: no trial was run yet
 	generator *testbed.Instance
-	awake     []*awake // what keeps the function's CPUs awake
+	awake     []awake // what keeps the function's CPUs awake
 
 	sizing     vitrine.Sizing
 	deployment *deployment // nil: the sizing is not deployed
