@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,12 +123,6 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// IsAbsent says whether the director knows no such instance.
-func IsAbsent(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
-}
-
 // Status is the director's state.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, c.call(ctx, http.MethodGet, "/v1/status", nil, &s)
@@ -188,11 +181,6 @@ func (c *Client) Rules(ctx context.Context) (all []Rule, err error) {
 // PutRules replaces the rules.
 func (c *Client) PutRules(ctx context.Context, all []Rule) error {
 	return c.call(ctx, http.MethodPut, "/v1/rules", all, nil)
-}
-
-// Rooms are those that are told.
-func (c *Client) Rooms(ctx context.Context) (all []Room, err error) {
-	return all, c.call(ctx, http.MethodGet, "/v1/rooms", nil, &all)
 }
 
 // PutRooms replaces the rooms.
