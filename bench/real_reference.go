@@ -9,21 +9,22 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// referenceDraws is how often the deployments are drawn anew for an interval.
+// referenceDraws is the number of bootstrap samples of an interval.
 const referenceDraws = 1000
 
-// A reference is the capacity that blocks show, with its 95% interval.
+// A reference is the capacity that blocks of trials show, with its 95% interval.
 type reference struct {
 	Rate, Low, High float64
 	SD              float64 // of the logarithm of Rate, by the bootstrap
 	Deployments     int
 }
 
-// newReference is the rate at which the mean success over fresh deployments
-// meets the threshold: a decreasing step fit (isotonic regression) over the
-// rates, straight between two rates in their logarithm. Its interval is a
-// bootstrap over deployments, each of which had one trial. False: the mean
-// success does not cross the threshold within the rates.
+// newReference estimates the rate at which the mean success ratio over fresh
+// deployments meets the threshold. It fits a decreasing step function (isotonic
+// regression) to success over rate, and interpolates between two rates in the
+// logarithm of the rate. The interval is a bootstrap over deployments; each
+// deployment had one trial. The result is false when the fit does not cross the
+// threshold within the rates.
 func newReference(trials []realTrial) (reference, bool) {
 	trials = slices.DeleteFunc(slices.Clone(trials), func(t realTrial) bool { return t.Invalid != "" })
 	slices.SortFunc(trials, func(a, b realTrial) int { return cmp.Compare(a.Rate, b.Rate) })
@@ -41,7 +42,7 @@ func newReference(trials []realTrial) (reference, bool) {
 			times[random.IntN(len(trials))]++
 		}
 		again = again[:0]
-		for k, n := range times { // in the order of rates
+		for k, n := range times { // keeps the trials sorted by rate
 			for range n {
 				again = append(again, trials[k])
 			}
@@ -55,7 +56,8 @@ func newReference(trials []realTrial) (reference, bool) {
 	}, true
 }
 
-// A level is the trials that isotonic regression gives one mean.
+// A level is a group of trials at neighbouring rates. Isotonic regression gives the
+// group one mean.
 type level struct {
 	sum         float64 // of success
 	n           float64 // trials
@@ -64,9 +66,9 @@ type level struct {
 
 func (l level) mean() float64 { return l.sum / l.n }
 
-// crossing is the logarithm of the rate at which the fit to trials in the order
-// of their rates meets the threshold. False: it does not, and the rate is the
-// lowest or the highest.
+// crossing returns the logarithm of the rate at which the isotonic fit meets the
+// threshold. The trials are sorted by rate. When the fit does not cross the
+// threshold, inside is false and x is that of the lowest or the highest rate.
 func crossing(trials []realTrial, threshold float64) (x float64, inside bool) {
 	var levels []level
 	for i := 0; i < len(trials); {

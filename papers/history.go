@@ -12,20 +12,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A History is what is committed of an exhibit's plans and runs.
+// A History lists the committed plans and the runs of an exhibit.
 type History struct {
-	Plans []Planned `yaml:"plans"`          // the last one is in force
-	Runs  []Begun   `yaml:"runs,omitempty"` // all, whatever became of them
+	Plans []Planned `yaml:"plans"`          // the last plan is in force
+	Runs  []Begun   `yaml:"runs,omitempty"` // every run, however it ended
 }
 
-// Planned is a plan that was put down.
+// Planned is one entry of a plan.
 type Planned struct {
 	Digest  string    `yaml:"digest"`
 	Date    time.Time `yaml:"date"`
 	Because string    `yaml:"because"` // what changed and why
 }
 
-// Begun is a run that was begun.
+// Begun is one entry of a run.
 type Begun struct {
 	Started    time.Time `yaml:"started"`
 	Plan       string    `yaml:"plan"` // digest
@@ -37,8 +37,8 @@ func historyFile(base string) string {
 	return path.Join(path.Dir(base), "history", path.Base(base)+".yaml")
 }
 
-// ReadHistory gives the history of a run's exhibit from a folder laid out as this
-// package's; an empty one where there is none.
+// ReadHistory reads the history of the exhibit that a run is of. The folder is laid
+// out as this package's. Without a file the history is empty.
 func ReadHistory(from fs.FS, base string) (h History, err error) {
 	text, err := fs.ReadFile(from, historyFile(base))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func (h History) Write(dir, base string) error {
 	return os.WriteFile(to, text, 0o644)
 }
 
-// Committed is the plan in force; nil: there is none.
+// Committed returns the plan in force, or nil when there is none.
 func (h History) Committed() *Planned {
 	if len(h.Plans) == 0 {
 		return nil
@@ -74,11 +74,11 @@ func (h History) Committed() *Planned {
 	return &h.Plans[len(h.Plans)-1]
 }
 
-// apart is how far the start of a run in its manifest may be from that in the
-// history, which is written just before.
+// apart is the largest difference between a run's start in its manifest and in the
+// history. The tool writes the history seconds after the manifest.
 const apart = time.Minute
 
-// run is the index of the run of the plan that began then; -1: it is not there.
+// run returns the index of the plan's run that began at that time, or -1.
 func (h History) run(plan string, started time.Time) int {
 	for i, r := range h.Runs {
 		if d := started.Sub(r.Started); r.Plan == plan && d.Abs() < apart {
@@ -88,7 +88,7 @@ func (h History) run(plan string, started time.Time) int {
 	return -1
 }
 
-// WithRun is the history with the run in it, in the order of their starts.
+// WithRun adds the run to the history, unless it is there. Runs are sorted by start.
 func (h History) WithRun(b Begun) History {
 	if h.run(b.Plan, b.Started) >= 0 {
 		return h
@@ -102,7 +102,7 @@ func (h History) WithRun(b Begun) History {
 	return h
 }
 
-// Refuses says why a run of the plan may not be judged; empty: it may.
+// Refuses says why a run of the plan may not be judged. It is empty when the run may.
 func (h History) Refuses(plan string, started time.Time) string {
 	now := h.Committed()
 	switch {

@@ -15,19 +15,20 @@ import (
 const (
 	confidence = 0.95 // of the plans' workloads, and of intervals made here
 
-	near = 0.7  // of the capacity: a deployment's best trial below it says nothing of the use at capacity
-	over = 1.2  // of the capacity: trials at this rate and above are overloaded
-	past = 1.25 // of the capacity: where "flat" and "sudden" are told apart
+	// Shares of the capacity.
+	near = 0.7  // the best trial of a deployment below this rate does not show the use at capacity
+	over = 1.2  // trials at this rate and above are overloaded
+	past = 1.25 // the success ratio at this rate distinguishes a "flat" curve from a "sudden" fall
 )
 
-// A sized is one sizing with its valid trials.
+// A sized is a sizing with its valid trials.
 type sized struct {
 	where    string
 	capacity vitrine.Capacity
-	repeats  map[int][]vitrine.Outcome // by deployment, rising in rate
+	repeats  map[int][]vitrine.Outcome // by deployment
 }
 
-// capacities takes the readings of a campaign.
+// capacities reads the sizings of a campaign.
 func (r *Readings) capacities(d *result.Data) error {
 	if d.Summary == nil {
 		return &vitrine.BadInput{File: d.Dir, Found: "a run that has not ended", Want: "vitrine reproduce --resume first"}
@@ -58,7 +59,7 @@ func (r *Readings) capacities(d *result.Data) error {
 	return nil
 }
 
-// place is what readings of a sizing are of: "bn1s-sp1m-hs1s/pinning=on".
+// place names a sizing in the readings: "bn1s-sp1m-hs1s/pinning=on".
 func place(z result.Sizing) string {
 	if z.Options == "" {
 		return z.Name
@@ -66,7 +67,7 @@ func place(z result.Sizing) string {
 	return z.Name + "/" + z.Options
 }
 
-// capacity takes the capacity at one threshold.
+// capacity reads the capacity at one threshold.
 func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 	at := fmt.Sprintf("@%g", c.Threshold)
 	if c.Unmeasured() {
@@ -90,9 +91,9 @@ func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 	}
 }
 
-// use takes what components used at capacity: in the highest rate that each
-// deployment carried, unless that is far below. "cpu.beside.bono" is the most
-// that any other component used.
+// use reads the utilization of components at capacity. It takes the highest rate that
+// each deployment carried, unless that rate is far below the capacity.
+// "cpu.beside.bono" is the highest utilization of any component except bono.
 func (r *Readings) use(x sized) {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
@@ -120,8 +121,8 @@ func (r *Readings) use(x sized) {
 	r.putEach(x.where, values)
 }
 
-// each is the trials of each deployment, in the order of the deployments and
-// rising in rate.
+// each returns the trials of each deployment, sorted by rate, in the order of the
+// deployments.
 func (x sized) each() [][]vitrine.Outcome {
 	var list [][]vitrine.Outcome
 	for _, repeat := range sortedKeys(x.repeats) {
@@ -140,8 +141,8 @@ func (x sized) each() [][]vitrine.Outcome {
 	return list
 }
 
-// utilization is used / given of each component, over its instances; the
-// generator and what has no limit are left out.
+// utilization is the CPU that each component's instances used, as a share of their
+// limits. It leaves out the generator and instances without a limit.
 func utilization(o vitrine.Outcome) map[string]float64 {
 	used, given := map[string]float64{}, map[string]float64{}
 	for _, u := range o.Use {
@@ -156,8 +157,8 @@ func utilization(o vitrine.Outcome) map[string]float64 {
 	return used
 }
 
-// past takes the success ratio beyond the capacity, where each deployment was
-// driven at several rates, up to that one or until it failed.
+// past reads the success ratio beyond the capacity. Each deployment was driven at
+// several rates, up to that rate or until it failed.
 func (r *Readings) past(x sized) {
 	var values []float64
 	for _, trials := range x.each() {
@@ -169,8 +170,8 @@ func (r *Readings) past(x sized) {
 	r.putEach(x.where, map[string][]float64{fmt.Sprintf("success@%g", past): values})
 }
 
-// successAt interpolates between the trials' rates; beyond the last it is the
-// last one's, which ended the ramp.
+// successAt interpolates between the trials' rates. Beyond the highest rate it is the
+// success ratio of the last trial, which ended the ramp.
 func successAt(trials []vitrine.Outcome, rate float64) float64 {
 	for i := 1; i < len(trials); i++ {
 		a, b := trials[i-1], trials[i]
@@ -182,7 +183,7 @@ func successAt(trials []vitrine.Outcome, rate float64) float64 {
 	return trials[len(trials)-1].SuccessRatio()
 }
 
-// putEach puts the mean over deployments of what each of them gave.
+// putEach records the mean of each reading over the deployments.
 func (r *Readings) putEach(where string, values map[string][]float64) {
 	for name, list := range values {
 		if i := delay.OfRepeats(list, confidence); i.Repeats > 0 {
@@ -191,12 +192,12 @@ func (r *Readings) putEach(where string, values map[string][]float64) {
 	}
 }
 
-// swingSeconds is the least window whose seconds show a swing.
+// swingSeconds is the shortest window whose seconds show a swing; seconds.
 const swingSeconds = 10
 
-// swings takes how much success and CPU go up and down from second to second,
-// and how unevenly the instances of a component are used, below ("@under") and
-// past the capacity ("@over"), from windows that are long enough.
+// swings reads how much success and CPU vary from second to second, and how unevenly
+// a component's instances are used. It reads windows of at least swingSeconds, below
+// ("@under") and beyond the capacity ("@over").
 func (r *Readings) swings(x sized, d *result.Data) error {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
@@ -225,7 +226,7 @@ func (r *Readings) swings(x sized, d *result.Data) error {
 	return nil
 }
 
-// swing is what one trial shows.
+// swing reads one trial.
 func swing(o vitrine.Outcome, d *result.Data) (map[string]float64, error) {
 	found := map[string]float64{}
 	var success []float64
@@ -260,7 +261,7 @@ func swing(o vitrine.Outcome, d *result.Data) (map[string]float64, error) {
 }
 
 // cpuSeconds is the CPU of each component in each second of the window, from the
-// monitor's samples; empty where the trial was not watched.
+// monitor's samples. It is empty when the trial has none.
 func cpuSeconds(o vitrine.Outcome, d *result.Data) (map[string][]float64, error) {
 	type cell struct {
 		instance string

@@ -21,18 +21,19 @@ const CPULockDir = "/dev/shm"
 
 const (
 	cpuLockName  = "vitrine-cpu-"
-	mostLockText = 4096 // bytes that are read of who holds a CPU
+	mostLockText = 4096 // bytes that are read of a lock file
 	lockPause    = 100 * time.Millisecond
 )
 
-// An Owner is who holds a CPU.
+// An Owner is the run that holds a CPU.
 type Owner struct {
 	Run     string   `json:"run"` // label
 	PID     int      `json:"pid"`
 	Command []string `json:"command"`
 }
 
-// String is for people. What another user wrote is quoted.
+// String describes the owner for people. It quotes the text of the lock file, which
+// another user may have written.
 func (o Owner) String() string {
 	return fmt.Sprintf("run %q, pid %d: %q", o.Run, o.PID, o.Command)
 }
@@ -86,18 +87,18 @@ func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
 }
 
 // WaitForCPUs is like LockCPUs but tries until no other run holds any of the CPUs, or
-// the context ends. It holds none while it waits, so two that wait cannot block each
-// other. waiting is told once for each owner that is waited for.
+// the context ends. It holds no lock while it waits, so two waiting runs cannot block
+// each other. It calls waiting once for each owner that it waits for.
 func WaitForCPUs(ctx context.Context, dir string, cpus []int, owner Owner, waiting func(*CPUBusyError)) (*CPULocks, error) {
-	told := ""
+	reported := ""
 	for {
 		l, err := LockCPUs(dir, cpus, owner)
 		busy := (*CPUBusyError)(nil)
 		if !errors.As(err, &busy) {
 			return l, err
 		}
-		if text := busy.Error(); text != told {
-			told = text
+		if text := busy.Error(); text != reported {
+			reported = text
 			waiting(busy)
 		}
 		select {
@@ -121,9 +122,9 @@ func (l *CPULocks) Close() error {
 	return errors.Join(errs...)
 }
 
-// openCPULock opens the file, or makes it so that every user may lock it. Opening and
-// making are apart because in a sticky folder the kernel refuses O_CREAT on a file of
-// another user (fs.protected_regular, proc_sys_fs(5)).
+// openCPULock opens the lock file, or creates it with access for every user. It opens
+// and creates in two steps, because in a sticky folder the kernel refuses O_CREAT on a
+// file of another user (fs.protected_regular, proc_sys_fs(5)).
 func openCPULock(path string) (*os.File, error) {
 	const flags = os.O_RDWR | unix.O_NOFOLLOW
 	for range 3 {
@@ -132,11 +133,11 @@ func openCPULock(path string) (*os.File, error) {
 			return f, err
 		}
 		f, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o666)
-		if errors.Is(err, fs.ErrExist) { // another run made it meanwhile
+		if errors.Is(err, fs.ErrExist) { // another run created it meanwhile
 			continue
 		}
 		if err == nil {
-			err = f.Chmod(0o666) // whatever the umask takes away
+			err = f.Chmod(0o666) // undoes the umask
 		}
 		return f, err
 	}
@@ -148,7 +149,7 @@ func writeAt(f *os.File, text []byte) error {
 	return err
 }
 
-// readOwner reads who holds the file's lock; zero: it does not say.
+// readOwner reads the owner from a lock file. It returns zero when the file names none.
 func readOwner(f *os.File) (o Owner) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, mostLockText))
 	if err != nil || json.Unmarshal(text, &o) != nil {

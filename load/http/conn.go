@@ -2,32 +2,32 @@ package http
 
 import "golang.org/x/sys/unix"
 
-// A state is what a connection is at.
+// A state is the state of a connection.
 type state uint8
 
 const (
 	free       state = iota // closed
-	connecting              // its first request is not yet on its way
+	connecting              // before the first byte of its first request is sent
 	busy                    // with a call
-	idle                    // open, without one
+	idle                    // open, without a call
 )
 
-// A conn is a connection, or the place of one.
+// A conn is a connection, or the slot of a closed one.
 type conn struct {
 	index      int32 // in engine.conns
-	generation int32 // counts the connections of the place
+	generation int32 // counts the connections of the slot
 	fd         int
 	target     *target
 	state      state
-	used       bool   // it has carried a call to its end
-	serial     uint64 // counts the calls of the place
+	used       bool   // it has answered a call
+	serial     uint64 // counts the calls of the slot
 	call       call
-	sent       int // bytes of the request
+	sent       int // bytes of the request that were sent
 	response   response
 }
 
-// connect begins a connection, to which a call must be assigned at once; nil: it
-// failed, and own says whether for what this host lacks.
+// connect begins a connection. The caller must assign a call to it at once. A nil
+// result means that it failed; own says whether this host lacks a resource.
 func (e *engine) connect(t *target) (c *conn, own bool) {
 	fd, own, err := open(t.addr)
 	if err != nil {
@@ -42,7 +42,7 @@ func (e *engine) connect(t *target) (c *conn, own bool) {
 	}
 	c.fd, c.target, c.state, c.used = fd, t, connecting, false
 	t.open++
-	// Edge-triggered: told once, for as long as the connection lasts.
+	// Edge-triggered: one registration lasts until the connection closes.
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.index, Pad: c.generation}
 	if err := unix.EpollCtl(e.poll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 		e.drop(c)
@@ -61,7 +61,7 @@ func (e *engine) drop(c *conn) {
 			}
 		}
 	}
-	_ = shut(c.fd) // whatever it says, the descriptor is closed
+	_ = shut(c.fd) // close(2) closes the descriptor even when it fails
 	c.generation++
 	c.serial++
 	c.state = free
@@ -81,7 +81,7 @@ func (e *engine) assign(c *conn, of call) {
 	e.write(c)
 }
 
-// write sends what is left of the request, as far as the connection takes it.
+// write sends the rest of the request until the socket buffer is full.
 func (e *engine) write(c *conn) {
 	request := c.target.request
 	for c.sent < len(request) {
@@ -100,7 +100,7 @@ func (e *engine) write(c *conn) {
 	}
 }
 
-// happened handles what epoll tells of a connection.
+// happened handles the epoll events of a connection.
 func (e *engine) happened(c *conn, events uint32) {
 	if (c.state == connecting || c.state == busy) && c.sent < len(c.target.request) {
 		generation := c.generation
@@ -113,7 +113,7 @@ func (e *engine) happened(c *conn, events uint32) {
 	}
 }
 
-// read reads what has come; ending says that no more will.
+// read reads all received bytes. ending says that the peer sends no more.
 func (e *engine) read(c *conn, ending bool) {
 	for generation := c.generation; c.generation == generation; {
 		n, errno := receive(c.fd, e.buffer)
@@ -125,14 +125,14 @@ func (e *engine) read(c *conn, ending bool) {
 		case errno != 0 || n == 0:
 			e.ended(c, errno == 0)
 			return
-		case c.state != busy: // nobody asked
+		case c.state != busy: // a response without a request
 			e.drop(c)
 			e.serve(c.target)
 			return
 		}
 		e.feed(c, e.buffer[:n])
 		if n < len(e.buffer) && !ending {
-			return // there is no more now
+			return // the receive buffer is empty
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (e *engine) feed(c *conn, data []byte) {
 	}
 }
 
-// ended handles the end of the connection; in order: not by an error.
+// ended handles the end of the connection. orderly says that no error ended it.
 func (e *engine) ended(c *conn, orderly bool) {
 	switch {
 	case c.state != busy:
@@ -161,7 +161,8 @@ func (e *engine) ended(c *conn, orderly bool) {
 	}
 }
 
-// answered ends the call of a connection whose response is whole.
+// answered ends the call of a connection whose response is complete. last says that
+// the connection cannot carry another call.
 func (e *engine) answered(c *conn, last bool) {
 	of, status, t := c.call, c.response.status, c.target
 	switch {

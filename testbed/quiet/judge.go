@@ -9,49 +9,50 @@ import (
 	"vitrine"
 )
 
-// What a trial may differ from the idle host before it counts as disturbed. What was
-// measured to choose these is in docs/decisions/0011-disturbed-trials.md.
+// The limits up to which a trial may differ from the idle host. The measurements that
+// they rest on are in docs/decisions/0011-disturbed-trials.md.
 const (
-	// chainLimit is how much longer than at the CPU's best the dependent work may take.
-	// Clocks that follow the load and the temperature stay within it.
+	// chainLimit is how much longer the dependent work may take than at the CPU's best
+	// speed. Clocks that follow the load and the temperature stay within it.
 	chainLimit = 0.25
-	// wideLimit is the same for the independent work. A thread of the same core that
-	// computes all the time makes it 0.6; one that computes half of the time, as any
-	// tenant of a shared machine may, makes it 0.3.
+	// wideLimit is the same limit for the independent work. A sibling thread that
+	// computes all the time slows this work by 0.6. A sibling thread that computes half
+	// of the time, as any tenant of a shared machine may, slows it by 0.3.
 	wideLimit = 0.45
-	// stealLimit is the share of any CPU that the hypervisor may take away. It is the
-	// precision that a capacity is searched to when nothing else is said.
+	// stealLimit is the share of any CPU that the hypervisor may take away. It equals
+	// the default precision of a capacity.
 	stealLimit = 0.05
 	// otherLimit is how many of the run's CPUs other processes may use, together. The
-	// kernel counts in units of 10 ms, and its tick samples interrupts, so less cannot
-	// be told from nothing in a trial of a second.
+	// kernel counts in units of 10 ms, and its tick samples interrupts. So a trial of a
+	// second cannot show less.
 	otherLimit = 0.1
 	// outliers is the share of the slowest bursts that a mean leaves out.
 	outliers = 0.1
-	// best is the quantile of bursts that stands for an undisturbed CPU: one that is
-	// shared is left alone now and then for the 35 µs of a burst.
+	// best is the quantile of bursts that stands for an undisturbed CPU. Even on a
+	// shared CPU some bursts of 35 µs run undisturbed.
 	best = 0.1
-	// ownSibling is how much longer the work takes while the run's other CPUs work, when
-	// they share a core. Such CPUs are held against the slower of the two.
+	// ownSibling is how much longer the work takes on a CPU while the run's other CPUs
+	// work. Above it, two CPUs of the run share a core, and trials on such a CPU are
+	// compared with the slower time.
 	ownSibling = 0.25
 )
 
-// A baseline is what was read of the idle host.
+// A baseline is the reading of the idle host.
 type baseline struct {
 	best   []pace // by CPU, in the order of the run's CPUs
-	shared []pace // the best while all CPUs of the run work; zero: as good
+	shared []pace // the best while all CPUs of the run work; zero: the CPU shares no core with them
 	usual  []pace // the mean
 	use    use
 }
 
-// A use is what others took of the run's CPUs over some time.
+// A use is the CPU time that others took from the run's CPUs over some time.
 type use struct {
 	steal   []float64 // CPUs, by CPU
 	other   float64   // CPUs, of all of the run's; NaN: not known
 	busiest []string  // the processes that used most, for people
 }
 
-// A reading is what was read during one trial.
+// A reading is the reading of the host around and during one trial.
 type reading struct {
 	before, during, after [][]pace // by CPU
 	use                   use
@@ -67,7 +68,8 @@ func parts(bursts []pace) (chain, wide []float64) {
 	return chain, wide
 }
 
-// mean is of the bursts, each part without its slowest tenth. NaN: there are none.
+// mean is the mean of the bursts. Each part leaves out its slowest tenth. Without
+// bursts it is NaN.
 func mean(bursts []pace) pace {
 	trimmed := func(sorted []float64) float64 {
 		keep := sorted[:len(sorted)-int(outliers*float64(len(sorted)))]
@@ -81,15 +83,15 @@ func mean(bursts []pace) pace {
 	return pace{trimmed(chain), trimmed(wide)}
 }
 
-// bestOf is the best quantile of the bursts, of which there is at least one.
+// bestOf is the best quantile of the bursts. There is at least one burst.
 func bestOf(bursts []pace) pace {
 	chain, wide := parts(bursts)
 	i := int(best * float64(len(bursts)-1))
 	return pace{chain[i], wide[i]}
 }
 
-// makeBaseline joins what was read by CPU: alone before and after all of the run's
-// CPUs worked together.
+// makeBaseline makes a baseline from bursts by CPU. CPUs were idle before and after
+// all CPUs of the run worked together.
 func makeBaseline(before, together, after [][]pace, taken use) baseline {
 	b := baseline{use: taken}
 	for i := range before {
@@ -105,8 +107,8 @@ func makeBaseline(before, together, after [][]pace, taken use) baseline {
 	return b
 }
 
-// improve lowers the best where a trial's bursts were better: a neighbour may have
-// been busy all the time when the baseline was taken.
+// improve lowers the best where a trial's bursts were faster. A neighbour may have
+// been busy while the baseline was read.
 func (b baseline) improve(got reading) {
 	for i := range b.best {
 		seen := bestOf(slices.Concat(got.before[i], got.during[i], got.after[i]))
@@ -114,12 +116,12 @@ func (b baseline) improve(got reading) {
 	}
 }
 
-// normal is what the work of a CPU is held against.
+// normal is the pace that a trial's bursts on a CPU are compared with.
 func (b baseline) normal(i int) pace {
 	return pace{max(b.best[i].chain, b.shared[i].chain), max(b.best[i].wide, b.shared[i].wide)}
 }
 
-// judge holds a trial's reading against the idle host. The reason is empty when the
+// judge compares a trial's reading with the idle host. The reason is empty when the
 // trial was not disturbed.
 func judge(cpus []int, idle baseline, got reading) (vitrine.HostReading, string) {
 	host := vitrine.HostReading{
@@ -145,7 +147,8 @@ func judge(cpus []int, idle baseline, got reading) (vitrine.HostReading, string)
 	return host, "disturbed: " + strings.Join(seen, "; ")
 }
 
-// speed is the slowest CPU's and part's, as a share of its best; 0: not known.
+// speed is the lowest over CPUs and parts of the work, as a share of the best speed.
+// It is 0 when a CPU has no burst.
 func (b baseline) speed(bursts [][]pace) float64 {
 	slowest := math.Inf(1)
 	for i, of := range bursts {
@@ -161,7 +164,7 @@ func (b baseline) speed(bursts [][]pace) float64 {
 	return slowest
 }
 
-// beyond says what others took that they do not take of the idle host.
+// beyond says what others took beyond what they take on the idle host.
 func (u use) beyond(cpus []int, idle use) (seen []string) {
 	for i, cpu := range cpus {
 		usual := 0.0

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// steady are bursts that all take the same.
+// steady makes bursts that all take equally long.
 func steady(n int, chain, wide float64) []pace {
 	all := make([]pace, n)
 	for i := range all {
@@ -15,7 +15,7 @@ func steady(n int, chain, wide float64) []pace {
 	return all
 }
 
-// mixed are bursts of which a share, spread evenly, takes longer in the wide part.
+// mixed makes bursts. A share of them, spread evenly, takes longer in the wide part.
 func mixed(n int, share float64, wide, slow float64) []pace {
 	all := steady(n, 5000, wide)
 	for i := range all {
@@ -28,13 +28,13 @@ func mixed(n int, share float64, wide, slow float64) []pace {
 
 func quietUse() use { return use{steal: []float64{0, 0}, other: 0.02} }
 
-// idleHost is a host whose neighbours compute now and then.
+// idleHost is the baseline of a host whose neighbours compute now and then.
 func idleHost() baseline {
 	some := [][]pace{mixed(200, 0.4, 6000, 9600), mixed(200, 0.4, 6000, 9600)}
 	return makeBaseline(some, some, some, quietUse())
 }
 
-// A trial like the idle host passes; each thing that disturbs it is named.
+// A trial like the idle host passes. Each disturbance is named.
 func TestJudge(t *testing.T) {
 	usual := mixed(200, 0.45, 6000, 9600)
 	like := func(cpu1 []pace, u use) reading {
@@ -71,7 +71,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// CPUs of the run that share a core are held against what they do together.
+// CPUs of the run that share a core are compared with their pace while both work.
 func TestRunOnSiblings(t *testing.T) {
 	alone, together := [][]pace{steady(100, 5000, 6000)}, [][]pace{steady(100, 5000, 9600)}
 	trial := reading{before: together, during: together, after: together, use: use{steal: []float64{0}}}
@@ -81,13 +81,13 @@ func TestRunOnSiblings(t *testing.T) {
 	if _, why := judge([]int{0}, makeBaseline(alone, alone, alone, use{}), trial); why == "" {
 		t.Error("something else slowed the run, and it was judged undisturbed")
 	}
-	// A neighbour that got busy between two readings is no sibling of the run.
+	// A neighbour that starts to compute between two readings is no CPU of the run.
 	if b := makeBaseline(alone, together, together, use{}); b.shared[0] != (pace{}) {
 		t.Errorf("shared %v, want none", b.shared[0])
 	}
 }
 
-// A baseline that was taken beside a busy neighbour gets better with the trials.
+// A baseline that was read beside a busy neighbour improves with faster trials.
 func TestBaselineImproves(t *testing.T) {
 	slow, fast := [][]pace{steady(100, 5000, 9600)}, [][]pace{steady(100, 5000, 6000)}
 	b := makeBaseline(slow, slow, slow, use{})
@@ -98,7 +98,7 @@ func TestBaselineImproves(t *testing.T) {
 	}
 }
 
-// A trial that ended before a burst was taken has no speed of that time.
+// A trial that ends before the first burst has no speed during the trial.
 func TestNoBursts(t *testing.T) {
 	around := [][]pace{steady(20, 5000, 6000)}
 	host, why := judge([]int{0}, makeBaseline(around, around, around, use{}), reading{before: around, during: [][]pace{nil}, after: around, use: use{steal: []float64{0}}})
