@@ -133,6 +133,7 @@ type Overload struct {
 	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Never fewer than this; default 10.
 	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Never more.
 	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Let in at once; default a tenth of initial.
+	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: provisional has the time from INVITE to its first response count, beside the latency of other requests; default off, since a function may wait for others before it responds.
 }
 
 // Control is who may use the control address. Beyond loopback, tokens or client

@@ -20,16 +20,17 @@ func (d *Director) makeGates(c *Config) {
 	}
 }
 
-// adjustGates tells each gate what its type's instances took to answer.
+// adjustGates tells each gate how its type's instances answered.
 func (d *Director) adjustGates() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	if len(d.gates) == 0 {
 		return
 	}
-	answers := d.meter.Answers()
+	samples := d.meter.Samples()
 	for name, g := range d.gates {
-		g.Adjust(d.now(), answers[name].Count, answers[name].Total)
+		s := samples[name]
+		g.Adjust(d.now(), overload.Totals{Answered: s.Count, Latency: s.Total, TimedOut: s.Timeouts})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"vitrine/director/table"
 )
@@ -77,6 +78,7 @@ func TestSections(t *testing.T) {
 			w := old.meter.Worker()
 			w.Begin(old.now(), old.epochs.View().Table.ByName("reg-1"), 1)
 			w.End(old.now(), 1, 0)
+			w.Sample(0, time.Second)
 			var stream bytes.Buffer
 			if err := old.handOver(&stream); err != nil {
 				t.Fatal(err)
@@ -90,7 +92,7 @@ func TestSections(t *testing.T) {
 					t.Errorf("worker %d remembers %d keys, want %d", i, n, c.each)
 				}
 			}
-			if n := next.meter.Answers()["registration"].Count; n != 1 {
+			if n := next.meter.Samples()["registration"].Count; n != 1 {
 				t.Errorf("%d answers are counted", n)
 			}
 			if _, err := next.takeOver(bytes.NewReader(whole[:len(whole)-1])); err == nil {

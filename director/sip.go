@@ -55,7 +55,11 @@ func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
 	for i := range c.Types {
 		t := &c.Types[i]
 		if t.Protocol == SIP {
-			all.Options[t.Name] = sip.TypeOptions{Dialogs: t.Drain == DrainDialogs, Stream: t.Transport == TCP, Gate: d.gates[t.Name]}
+			gate := c.gate(t)
+			all.Options[t.Name] = sip.TypeOptions{
+				Dialogs: t.Drain == DrainDialogs, Stream: t.Transport == TCP, Gate: d.gates[t.Name],
+				Provisional: gate != nil && gate.Invite == "provisional",
+			}
 		}
 	}
 	for _, r := range rules {

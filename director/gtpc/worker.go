@@ -182,7 +182,9 @@ func (w *worker) back(t *turn, e exchange, first bool) way {
 		t.origin = e.receiver // of all instances at that address
 	}
 	if first && e.receiver.id != 0 {
-		w.meter.End(t.now, transaction(e.number), outcome(t.cause))
+		if latency, ok := w.meter.End(t.now, transaction(e.number), outcome(t.cause)); ok {
+			w.meter.Sample(e.receiver.ty, latency)
+		}
 		w.countSession(t, e)
 	}
 	w.learn(t, to)

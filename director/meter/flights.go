@@ -10,11 +10,11 @@ import (
 // as there is room for, so that what is sent again after its answer (which was
 // lost) begins nothing: a table of cache lines that all workers change without a
 // lock. What First was told of is there as what has ended. An entry is, from the
-// high bits, 22 of the transaction's hash, 14 of the slot, 0 when it has ended,
-// 28 of the time it began, in units of 8 microseconds, which come round after 36
-// minutes. 0 is an empty entry.
+// high bits, one that is set when a response came, 21 of the transaction's hash,
+// 14 of the slot, 0 when it has ended, 28 of the time it began, in units of 8
+// microseconds, which come round after 36 minutes. 0 is an empty entry.
 //
-// Two transactions of a line with the same 22 bits are taken for one: two in a
+// Two transactions of a line with the same 21 bits are taken for one: four in a
 // million. Where a line is full, the oldest that has ended makes room; where none
 // has, the oldest is forgotten and counted.
 type flights struct {
@@ -30,6 +30,8 @@ const (
 	timeUnit    = 8 * time.Microsecond
 	timeMask    = 1<<timeBits - 1
 	flightShift = slotBits + timeBits
+	heardBit    = 1 << 63
+	tagMask     = heardBit>>flightShift - 1
 )
 
 func newFlights(limit int, lifetime time.Duration) *flights {
@@ -47,7 +49,7 @@ func (f *flights) line(transaction uint64) *line {
 func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (begun bool, displaced uint16) {
 	l := f.line(transaction)
 	at := uint64(now/timeUnit) & timeMask
-	fresh := transaction<<flightShift | uint64(slot)<<timeBits | at
+	fresh := transaction&tagMask<<flightShift | uint64(slot)<<timeBits | at
 	for {
 		var place *atomic.Uint64
 		var was, oldest uint64
@@ -57,7 +59,7 @@ func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (beg
 			switch {
 			case e == 0:
 				age = 2 * (timeMask + 1)
-			case e>>flightShift == fresh>>flightShift:
+			case tagOf(e) == tagOf(fresh):
 				return false, 0
 			case slotOf(e) == 0:
 				age += timeMask + 1
@@ -75,26 +77,48 @@ func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (beg
 // end has a transaction be one that has ended.
 func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, latency time.Duration, ok bool) {
 	l := f.line(transaction)
-	tag := transaction << flightShift >> flightShift
 	for i := range l {
 		e := l[i].Load()
-		if slotOf(e) == 0 || e>>flightShift != tag {
+		if slotOf(e) == 0 || tagOf(e) != transaction&tagMask {
 			continue
 		}
 		if !l[i].CompareAndSwap(e, e&^(uint64(maxSlots-1)<<timeBits)) {
 			return 0, 0, false // another worker was faster: the answer came twice
 		}
-		age := (uint64(now/timeUnit) - e) & timeMask
-		if age > timeMask/2 {
-			age = 0 // the workers' batches were read at slightly different times
-		}
-		return slotOf(e), time.Duration(age) * timeUnit, true
+		return slotOf(e), sinceOf(e, now), true
 	}
 	return 0, 0, false
 }
 
-// expire takes out what began more than a lifetime ago.
-func (f *flights) expire(now time.Duration, each func(slot uint16)) {
+// hear notes that a response came to a transaction in flight. first is false when
+// one came before.
+func (f *flights) hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
+	l := f.line(transaction)
+	for i := range l {
+		e := l[i].Load()
+		if slotOf(e) == 0 || tagOf(e) != transaction&tagMask {
+			continue
+		}
+		if e&heardBit != 0 || !l[i].CompareAndSwap(e, e|heardBit) {
+			return 0, false
+		}
+		return sinceOf(e, now), true
+	}
+	return 0, false
+}
+
+// sinceOf is how long ago an entry began.
+func sinceOf(e uint64, now time.Duration) time.Duration {
+	age := (uint64(now/timeUnit) - e) & timeMask
+	if age > timeMask/2 {
+		age = 0 // the workers' batches were read at slightly different times
+	}
+	return time.Duration(age) * timeUnit
+}
+
+// expire takes out what began more than a lifetime ago. heard says whether a
+// response came.
+func (f *flights) expire(now time.Duration, each func(slot uint16, heard bool)) {
 	at := uint64(now/timeUnit) & timeMask
 	for n := range f.lines {
 		for i := range f.lines[n] {
@@ -104,10 +128,12 @@ func (f *flights) expire(now time.Duration, each func(slot uint16)) {
 				continue
 			}
 			if f.lines[n][i].CompareAndSwap(e, 0) && slotOf(e) != 0 {
-				each(slotOf(e))
+				each(slotOf(e), e&heardBit != 0)
 			}
 		}
 	}
 }
+
+func tagOf(e uint64) uint64 { return e &^ heardBit >> flightShift }
 
 func slotOf(e uint64) uint16 { return uint16(e>>timeBits) & (maxSlots - 1) }

@@ -86,6 +86,11 @@ type typeCounts struct {
 	failures     [causes]atomic.Uint64
 	latency      [len(bounds) + 1]atomic.Uint64
 	microseconds atomic.Uint64
+
+	// What the gate goes by.
+	samples            atomic.Uint64
+	sampleMicroseconds atomic.Uint64
+	timeouts           atomic.Uint64
 }
 
 const (
@@ -267,6 +272,20 @@ func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (la
 	t.latency[i].Add(1)
 	t.microseconds.Add(microseconds)
 	return latency, true
+}
+
+// Hear notes that a response came to a transaction that Begin was told of, and
+// says how long that took. first is false when one came before, and for a
+// transaction that is not in flight. What was heard of does not count as timed
+// out when it has no final answer within a lifetime.
+func (w *Worker) Hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
+	return w.meter.flights.hear(now, transaction)
+}
+
+// Sample gives the gate of a type the latency of one transaction.
+func (w *Worker) Sample(ty table.Type, latency time.Duration) {
+	w.types[ty].samples.Add(1)
+	w.types[ty].sampleMicroseconds.Add(uint64(latency / time.Microsecond))
 }
 
 // First says whether it is told of something, a hash, for the first time in a

@@ -98,7 +98,8 @@ func TestLife(t *testing.T) {
 	if got := of(m, "a"); got.DialogsBegun != 1 || got.DialogsEnded != 1 {
 		t.Errorf("%+v", got)
 	}
-	if n := m.Answers()["session"]; n.Count != 1 || n.Total != latency {
+	one.Sample(a.Type, latency)
+	if n := m.Samples()["session"]; n.Count != 1 || n.Total != latency.Truncate(time.Microsecond) {
 		t.Errorf("%+v", n)
 	}
 }
@@ -157,7 +158,8 @@ func TestEndedMakesRoom(t *testing.T) {
 	}
 }
 
-// TestExpire: what has no answer ends as unanswered.
+// TestExpire: what has no answer ends as unanswered, and as timed out unless a
+// response came.
 func TestExpire(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a")
@@ -165,28 +167,38 @@ func TestExpire(t *testing.T) {
 	for i := range 10 {
 		w.Begin(start+time.Duration(i)*time.Second, made.ByName("a"), hash(i))
 	}
+	if latency, first := w.Hear(start+time.Second, hash(0)); !first || latency < 999*time.Millisecond || latency > 1001*time.Millisecond {
+		t.Errorf("heard after %s, first %v", latency, first)
+	}
+	if _, first := w.Hear(start+time.Second, hash(0)); first {
+		t.Error("a second response is the first")
+	}
+	if _, first := w.Hear(start+time.Second, hash(10)); first {
+		t.Error("a response to nothing is heard")
+	}
+	w.Begin(start+time.Second, made.ByName("a"), hash(0)) // a retransmission
 	m.Expire(start + lifetime + 4500*time.Millisecond)
 	if got := of(m, "a"); got.InFlight != 5 || got.Ended["unanswered"] != 5 {
 		t.Errorf("%+v", got)
 	}
-	if m.Answers()["session"].Count != 0 {
-		t.Error("what was not answered counts as an answer")
+	if s := m.Samples()["session"]; s.Count != 0 || s.Timeouts != 4 {
+		t.Errorf("%+v of 5 without answer, one of which rang", s)
 	}
 }
 
-// TestAnswersGrow: what an instance answered counts also when it has gone, for
+// TestSamplesGrow: what an instance answered counts also when it has gone, for
 // the gate goes by what is added.
-func TestAnswersGrow(t *testing.T) {
+func TestSamplesGrow(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a", "b")
 	w := m.Worker()
 	for i, name := range []string{"a", "b"} {
 		w.Begin(start, made.ByName(name), hash(i))
-		w.End(start+time.Second, hash(i), Succeeded)
+		w.Sample(made.ByName(name).Type, time.Second)
 	}
-	before := m.Answers()["session"]
+	before := m.Samples()["session"]
 	registered(t, m, "b")
-	if got := m.Answers()["session"]; got != before || got.Count != 2 {
+	if got := m.Samples()["session"]; got != before || got.Count != 2 {
 		t.Errorf("%+v when an instance has gone, %+v before", got, before)
 	}
 }

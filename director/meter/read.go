@@ -45,7 +45,12 @@ func (m *Meter) Expire(now time.Duration) {
 		return
 	}
 	w := m.workers[0] // its counts are atomic; that two add to them is rare
-	m.flights.expire(now, func(slot uint16) { w.counts(slot).ended[Unanswered].Add(1) })
+	m.flights.expire(now, func(slot uint16, heard bool) {
+		w.counts(slot).ended[Unanswered].Add(1)
+		if !heard {
+			w.types[m.typeOf[slot].Load()].timeouts.Add(1)
+		}
+	})
 	looks := make(map[uint16]look, len(m.present))
 	for slot := range m.present {
 		seen, ok := m.looks[slot]
@@ -66,29 +71,28 @@ func (m *Meter) messages(slot uint16) (n uint64) {
 	return n
 }
 
-// An Answers is how many transactions of a type were answered and how long that
-// took, added up.
-type Answers struct {
-	Count uint64
-	Total time.Duration
+// Samples are what the gate of a type goes by.
+type Samples struct {
+	Count    uint64        // latencies
+	Total    time.Duration // of them, added up
+	Timeouts uint64        // transactions that had no response within a lifetime
 }
 
-// Answers are those of each type, by its name. They only grow: what an instance
-// answered counts also when it has gone.
-func (m *Meter) Answers() map[string]Answers {
+// Samples are those of each type, by its name. They only grow: those of an
+// instance count also when it has gone.
+func (m *Meter) Samples() map[string]Samples {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := make(map[string]Answers, len(m.types))
+	all := make(map[string]Samples, len(m.types))
 	for ty, name := range m.types {
-		var a Answers
+		var s Samples
 		for _, w := range m.workers {
 			t := &w.types[ty]
-			a.Total += time.Duration(t.microseconds.Load()) * time.Microsecond
-			for i := range t.latency {
-				a.Count += t.latency[i].Load()
-			}
+			s.Total += time.Duration(t.sampleMicroseconds.Load()) * time.Microsecond
+			s.Count += t.samples.Load()
+			s.Timeouts += t.timeouts.Load()
 		}
-		all[name] = a
+		all[name] = s
 	}
 	return all
 }

@@ -29,6 +29,9 @@ const (
 	// used is the share of the rate that must be in use before it may rise: an
 	// idle function has learnt nothing about what it could carry.
 	used = 0.5
+	// timeout is how many targets a transaction without answer counts as: a gate
+	// whose latencies are within the target closes when one in ten has none.
+	timeout = 10
 	// retry is what a refused client is told to wait: RFC 3261 section 20.33;
 	// the rate has been adjusted by then.
 	retry = time.Second
@@ -94,11 +97,20 @@ func (g *Gate) Admit(now time.Duration) bool {
 	}
 }
 
-// Adjust sets the rate by the transactions answered since the start: their
-// number and their latency, added up. It is called several times a second. The
+// Totals are of the transactions since the start. What a transaction waits for
+// beside the function, such as a person who lifts a phone, is not in them.
+type Totals struct {
+	Answered uint64
+	Latency  time.Duration // of the answered ones, added up
+	TimedOut uint64        // transactions without answer
+}
+
+// Adjust sets the rate by the totals. It is called several times a second. The
 // rate falls by a factor that grows with the excess over the target, and rises
 // by a step that shrinks with the distance to it.
-func (g *Gate) Adjust(now time.Duration, answered uint64, total time.Duration) {
+func (g *Gate) Adjust(now time.Duration, t Totals) {
+	answered := t.Answered + t.TimedOut
+	total := t.Latency + time.Duration(t.TimedOut)*timeout*g.config.Target
 	n := answered - min(answered, g.done)
 	elapsed := now - g.adjusted
 	if n < period || elapsed < g.config.Target {

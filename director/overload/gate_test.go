@@ -19,6 +19,8 @@ type load struct {
 	now      time.Duration
 	answered uint64
 	total    time.Duration
+	timedOut uint64
+	lose     int // every so many are not answered; 0: none
 }
 
 func (l *load) drive(rate float64, d, latency time.Duration) (admitted int) {
@@ -27,12 +29,16 @@ func (l *load) drive(rate float64, d, latency time.Duration) (admitted int) {
 	for end := l.now + d; l.now < end; l.now += gap {
 		if l.gate.Admit(l.now) {
 			admitted++
-			l.answered++
-			l.total += latency
+			if l.lose > 0 && admitted%l.lose == 0 {
+				l.timedOut++
+			} else {
+				l.answered++
+				l.total += latency
+			}
 		}
 		if l.now-adjust >= 100*time.Millisecond {
 			adjust = l.now
-			l.gate.Adjust(l.now, l.answered, l.total)
+			l.gate.Adjust(l.now, Totals{Answered: l.answered, Latency: l.total, TimedOut: l.timedOut})
 		}
 	}
 	return admitted
@@ -101,6 +107,21 @@ func TestFallsAndRecovers(t *testing.T) {
 	l.drive(5000, time.Minute, time.Millisecond)
 	if r := l.gate.Read().Rate; r < 990 || r > 1001 {
 		t.Errorf("the rate rises to %g, want the most, 1000", r)
+	}
+}
+
+// TestTimeouts: a function that answers quickly, but one in five not at all, is
+// overloaded; one in a hundred is not.
+func TestTimeouts(t *testing.T) {
+	l := &load{gate: New(config(), start), now: start, lose: 100}
+	l.drive(90, 20*time.Second, 5*time.Millisecond)
+	if r := l.gate.Read().Rate; r < 100 {
+		t.Errorf("the rate is %g with one in 100 unanswered", r)
+	}
+	l.lose = 5
+	l.drive(90, 20*time.Second, 5*time.Millisecond)
+	if r := l.gate.Read().Rate; r > 10.1 {
+		t.Errorf("the rate is %g with one in 5 unanswered, want the least, 10", r)
 	}
 }
 

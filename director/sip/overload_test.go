@@ -1,8 +1,10 @@
 package sip
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,5 +154,59 @@ func TestDraining(t *testing.T) {
 		if (bye.to == r.to) != dialogs {
 			t.Errorf("drain by dialog %v: BYE goes to %s, its INVITE went to %s", dialogs, bye.to, r.to)
 		}
+	}
+}
+
+// TestRingingIsNoOverload: people who let it ring do not close the gate; slow
+// answers to other requests do, and slow first responses where the type says so.
+func TestRingingIsNoOverload(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		provisional bool
+		first, bye  time.Duration // after the INVITE, after the BYE
+		closes      bool
+	}{
+		{"ringing", false, 0, 0, false},
+		{"ringing, first responses count", true, 0, 0, false},
+		{"slow BYEs", false, 0, time.Second, true},
+		{"slow first responses", false, time.Second, 0, false},
+		{"slow first responses count", true, time.Second, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rules := rulesConfig()
+			gate := overload.New(overload.Config{Target: 100 * time.Millisecond, Initial: 40, Min: 2, Burst: 4}, 0)
+			rules.Options = map[string]TypeOptions{"session": {Gate: gate, Provisional: c.provisional}}
+			s := newStage(t, rules)
+			started := s.now
+			type event struct {
+				at   time.Duration
+				text string
+			}
+			var events []event
+			refused := 0
+			for i := range 1200 { // 20 calls/s for a minute
+				s.now = started + time.Duration(i)*50*time.Millisecond
+				for len(events) > 0 && events[0].at <= s.now {
+					s.must(events[0].text, netip.MustParseAddrPort("10.0.1.1:5060"), udp4)
+					events = events[1:]
+				}
+				id := fmt.Sprintf("Call-ID: ring%d", i)
+				r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0", id), client, udp4)
+				if m.Status == 503 {
+					refused++
+					continue
+				}
+				bye, _ := s.must(lines("BYE sip:b@example.com SIP/2.0", id, "CSeq: 8 BYE", "To: <sip:b@example.com>;tag=x"), client, udp4)
+				events = append(events, event{s.now + c.first, respond(r.text, 180, "")},
+					event{s.now + c.bye, respond(bye.text, 200, "")}, event{s.now + 8*time.Second, respond(r.text, 200, "")})
+				slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+				got := s.meter.Samples()["session"]
+				gate.Adjust(s.now, overload.Totals{Answered: got.Count, Latency: got.Total, TimedOut: got.Timeouts})
+				s.meter.Expire(s.now)
+			}
+			if closed := gate.Read().Rate < 10; closed != c.closes || (refused > 0) != c.closes {
+				t.Errorf("%d of 1200 calls refused, rate %g", refused, gate.Read().Rate)
+			}
+		})
 	}
 }

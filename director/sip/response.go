@@ -1,6 +1,8 @@
 package sip
 
 import (
+	"time"
+
 	"github.com/cespare/xxhash/v2"
 
 	"vitrine/director/meter"
@@ -73,14 +75,27 @@ func (p *Proxy) cutVia(m *sip.Message) {
 
 // answered tells the meter of a final response to what it was told of.
 func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
-	if m.Status < 200 || string(m.SequenceMethod) == "CANCEL" {
+	method := string(m.SequenceMethod)
+	if method == "CANCEL" {
+		return
+	}
+	if !s.outward && method == "INVITE" {
+		if latency, first := p.meter.Hear(p.in.At, s.transaction); first && p.rules.types[s.ty].Provisional {
+			p.meter.Sample(s.ty, latency)
+		}
+	}
+	if m.Status < 200 {
 		return
 	}
 	known := s.outward // whoever answers an instance is believed
 	if !known {
-		_, known = p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
+		var latency time.Duration
+		latency, known = p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
+		if known && method != "INVITE" { // which waits for a person
+			p.meter.Sample(s.ty, latency)
+		}
 	}
-	switch string(m.SequenceMethod) {
+	switch method {
 	case "INVITE": // what rang for long is not known any more
 		if begins && m.Status < 300 && (known || p.isTrusted(p.in.From.Addr())) && isRecorded(m) {
 			p.dialog(m, s, true)

@@ -54,6 +54,9 @@ type TypeOptions struct {
 	Dialogs bool           // a draining instance keeps its dialogs to their end
 	Stream  bool           // instances are spoken to over TCP; else UDP
 	Gate    *overload.Gate // nil: none
+	// Provisional: the gate goes by the time from INVITE to its first response as
+	// well; else by that of other requests alone.
+	Provisional bool
 }
 
 // A RulesConfig says how requests are steered.
