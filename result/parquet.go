@@ -42,6 +42,7 @@ type trialRow struct {
 	Valid        bool     `parquet:"valid"`
 	Reason       string   `parquet:"reason"`
 	Accelerator  string   `parquet:"accelerator,dict"`
+	hostCells
 }
 
 func newTrialRow(o vitrine.Outcome) trialRow {
@@ -54,6 +55,7 @@ func newTrialRow(o vitrine.Outcome) trialRow {
 		LatencyP95:   latency(o, o.Latency.P95),
 		LatencyP99:   latency(o, o.Latency.P99),
 		Valid:        o.Valid, Reason: o.Reason, Accelerator: o.Accelerator,
+		hostCells: newHostCells(o.Host),
 	}
 }
 

@@ -49,6 +49,7 @@ func outcome(seq int) vitrine.Outcome {
 			Missing: map[string]string{"memory": "no controller"},
 		}},
 		Valid: true, Reason: `one "odd", call`, Accelerator: "kvm",
+		Host: &vitrine.HostReading{Before: 0.75, During: 0.5, Other: new(0.0123456)},
 	}
 }
 
@@ -166,9 +167,10 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"seq,attempt,substrate,options,sizing,repeat,rate,duration_s,scheduled,offered,succeeded,failed,success_ratio,latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator",
-		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call|kvm`,
-		"2|3|qemu||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1|tcg",
+		"seq,attempt,substrate,options,sizing,repeat,rate,duration_s,scheduled,offered,succeeded,failed,success_ratio,latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator," +
+			"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio",
+		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call|kvm|0|0.012346|0.75|0.5|`,
+		"2|3|qemu||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1|tcg|||||",
 	}
 	got := []string{strings.Join(rows[0], ","), strings.Join(rows[1], "|"), strings.Join(rows[2], "|")}
 	if !slices.Equal(got, want) {
@@ -252,15 +254,19 @@ func TestATrialIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// A run from before trials said what virtual machines ran with is gone on with.
-func TestTablesWithoutAcceleratorsAreMended(t *testing.T) {
+// A run is continued whose table was written before it had all columns.
+func TestTablesWithFewerColumnsAreMended(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
 	appendAll(t, r, 1)
 	closed(t, r)
 	table := string(read(t, dir, "trials.csv"))
 	header, row, _ := strings.Cut(strings.TrimSuffix(table, "\n"), "\n")
-	older := strings.TrimSuffix(header, ",accelerator") + "\n" + strings.TrimSuffix(row, ",kvm") + "\n"
+	fewer := func(line string) string { // without the last six columns
+		cells := strings.Split(line, ",")
+		return strings.Join(cells[:len(cells)-6], ",") + "\n"
+	}
+	older := fewer(header) + fewer(row)
 	write(t, []byte(older), dir, "trials.csv")
 	if d, err := result.Load(dir); err != nil || len(d.Outcomes) != 1 || len(d.Warnings) > 0 {
 		t.Errorf("Load gives %+v, %v", d, err)

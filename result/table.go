@@ -13,12 +13,15 @@ import (
 // vitrine.Key.
 const TableHeader = "seq,attempt,substrate,options,sizing,repeat,rate,duration_s," +
 	"scheduled,offered,succeeded,failed,success_ratio," +
-	"latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator"
+	"latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator," +
+	"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio"
 
 // tableRow is one outcome in the columns of TableHeader. What is not known is
 // empty: the ratio when nothing was scheduled, a latency when nothing succeeded,
-// the accelerator where there was no virtual machine.
+// the accelerator where there was no virtual machine, the host's columns where
+// nobody read the host.
 func tableRow(o vitrine.Outcome) []string {
+	host := newHostCells(o.Host)
 	return []string{
 		strconv.Itoa(o.Seq), strconv.Itoa(o.Attempt),
 		o.Substrate, o.Options, o.Subject,
@@ -28,6 +31,7 @@ func tableRow(o vitrine.Outcome) []string {
 		optional(ratio(o)),
 		optional(latency(o, o.Latency.P50)), optional(latency(o, o.Latency.P95)), optional(latency(o, o.Latency.P99)),
 		strconv.FormatBool(o.Valid), o.Reason, o.Accelerator,
+		optional(host.Steal), optional(host.Other), optional(host.Before), optional(host.During), optional(host.After),
 	}
 }
 
@@ -36,7 +40,36 @@ func ratio(o vitrine.Outcome) *float64 {
 	if o.Scheduled == 0 {
 		return nil
 	}
-	return new(math.Round(o.SuccessRatio()*1e6) / 1e6)
+	return sixDigits(o.SuccessRatio())
+}
+
+// sixDigits rounds to six digits after the point.
+func sixDigits(v float64) *float64 { return new(math.Round(v*1e6) / 1e6) }
+
+// hostCells are a vitrine.HostReading as columns; nil: not read.
+type hostCells struct {
+	Steal  *float64 `parquet:"host_steal_cpus,optional"`
+	Other  *float64 `parquet:"host_other_cpus,optional"`
+	Before *float64 `parquet:"host_speed_before_ratio,optional"`
+	During *float64 `parquet:"host_speed_during_ratio,optional"`
+	After  *float64 `parquet:"host_speed_after_ratio,optional"`
+}
+
+func newHostCells(host *vitrine.HostReading) hostCells {
+	if host == nil {
+		return hostCells{}
+	}
+	speed := func(v float64) *float64 {
+		if v <= 0 {
+			return nil
+		}
+		return sixDigits(v)
+	}
+	cells := hostCells{Steal: sixDigits(host.Steal), Before: speed(host.Before), During: speed(host.During), After: speed(host.After)}
+	if host.Other != nil {
+		cells.Other = sixDigits(*host.Other)
+	}
+	return cells
 }
 
 // latency is a quantile in milliseconds; nil when no call has one.

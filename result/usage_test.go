@@ -125,13 +125,15 @@ func TestParquetSaysWhatTheTablesSay(t *testing.T) {
 		Ratio *float64 `parquet:"success_ratio,optional"`
 		Valid bool     `parquet:"valid"`
 
-		Accelerator string `parquet:"accelerator"`
+		Accelerator string   `parquet:"accelerator"`
+		Other       *float64 `parquet:"host_other_cpus,optional"`
+		After       *float64 `parquet:"host_speed_after_ratio,optional"`
 	}
 	trials, err := parquet.ReadFile[trial](filepath.Join(dir, "trials.parquet"))
 	if err != nil || len(trials) != 3 {
 		t.Fatalf("%v, %v", trials, err)
 	}
-	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[1].Accelerator != "kvm" || trials[2].Ratio != nil {
+	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[1].Accelerator != "kvm" || *trials[1].Other != 0.012346 || trials[1].After != nil || trials[2].Ratio != nil {
 		t.Errorf("trials %+v", trials)
 	}
 	type usage struct {
