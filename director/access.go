@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -63,19 +65,63 @@ func readAccess(c *Config) (tokens, error) {
 	return readTokens(c.Control.TokenFile)
 }
 
-// guarded lets only those in who have a token, if there are tokens. Certificates
-// have been checked before a request is read.
+// guarded lets requests in by where they come from: by the unix socket, which is this
+// user's own, all of them; by TCP those with a token, if there are tokens. Without
+// tokens, TCP reads only, unless a client certificate was shown. Certificates have been
+// checked before a request is read.
 func (d *Director) guarded(next http.Handler) http.Handler {
+	origins := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t := *d.tokens.Load()
-		if len(t) > 0 && !t.have(r) {
-			d.log.Warn("control: access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
-			w.Header().Set("WWW-Authenticate", `Bearer realm="director"`)
-			refuse(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+		if isLocal(r) {
+			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
+		t := *d.tokens.Load()
+		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+		switch crossed := origins.Check(r); {
+		case r.TLS == nil && !isAddress(r.Host):
+			d.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
+		case crossed != nil:
+			d.deny(w, r, http.StatusForbidden, crossed.Error())
+		case len(t) > 0 && !t.have(r):
+			w.Header().Set("WWW-Authenticate", `Bearer realm="director"`)
+			d.deny(w, r, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+		case len(t) == 0 && !certified && changes(r):
+			d.deny(w, r, http.StatusForbidden, "changes over TCP need a token or a client certificate: set control.token_file or control.clients, or ask by the unix socket "+d.socket)
+		default:
+			next.ServeHTTP(w, r)
+		}
 	})
+}
+
+func (d *Director) deny(w http.ResponseWriter, r *http.Request, status int, why string) {
+	d.log.Warn("control: access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "status", status)
+	refuse(w, status, why)
+}
+
+// isLocal says whether a request came by the unix socket.
+func isLocal(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && at.Network() == "unix"
+}
+
+// changes says whether a request may change anything. POST /v1/explain does not.
+func changes(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return r.Method != http.MethodPost || r.URL.Path != explainPath
+}
+
+// isAddress says whether a Host names an address. A web page whose name was made to
+// resolve to this host would send its own name.
+func isAddress(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(host, "localhost")
 }
 
 // tlsConfig is that of the control interface; nil: none.

@@ -36,7 +36,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 
 // Config is the director's configuration file.
 type Config struct {
-	Listen     Listen         `yaml:"listen" jsonschema:"required"`                       // Where it listens. Loopback needs nothing more; the control address beyond it needs tokens or client certificates.
+	Listen     Listen         `yaml:"listen" jsonschema:"required"`                       // Where it listens. The control address beyond loopback needs tokens or client certificates.
 	Workers    int            `yaml:"workers" jsonschema:"minimum=1,maximum=256"`         // Goroutines that steer; default: one a CPU.
 	Transition Duration       `yaml:"transition" jsonschema:"format=positive-duration"`   // How long a transaction may have messages after its table was replaced; default 64 x T1 = 32s. Longer for INVITEs that ring longer.
 	State      string         `yaml:"state"`                                              // File that outlives a restart: instances, epoch, the table before it. Default: the configuration file's name with .state.
@@ -136,9 +136,10 @@ type Overload struct {
 	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: provisional has the time from INVITE to its first response count, beside the latency of other requests; default off, since a function may wait for others before it responds.
 }
 
-// Control is who may use the control address. Beyond loopback, tokens or client
-// certificates are required, and TLS with tokens.
+// Control is who may use the control address. Changes over TCP need a token or a client
+// certificate. Beyond loopback everything does, and TLS.
 type Control struct {
+	Socket      string `yaml:"socket"`      // Unix socket for this user, who needs no token there; default: one that vitrine director finds by the control address.
 	TokenFile   string `yaml:"token_file"`  // File of tokens, one a line; a request carries one as Authorization: Bearer.
 	Certificate string `yaml:"certificate"` // PEM file: the director's certificate and chain.
 	Key         string `yaml:"key"`         // PEM file: the certificate's key.
@@ -165,7 +166,7 @@ func Load(path string) (*Config, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	for _, p := range []*string{&c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State} {
+	for _, p := range []*string{&c.Control.Socket, &c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State} {
 		if *p != "" {
 			*p = file.Resolve(*p)
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -18,6 +19,9 @@ import (
 	"vitrine/director/client"
 	"vitrine/director/table"
 )
+
+// explainPath is the one POST that changes nothing.
+const explainPath = "/v1/explain"
 
 // maxBody is the most that a request may bring, in bytes.
 const maxBody = 4 << 20
@@ -54,11 +58,17 @@ func (d *Director) serveControl(ctx context.Context) error {
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16,
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
 	}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(d.control) }()
+	listeners := []net.Listener{d.control}
+	if d.local != nil {
+		listeners = append(listeners, d.local)
+	}
+	done := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { done <- server.Serve(l) }()
+	}
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve control: %w", err)
+		return errors.Join(fmt.Errorf("serve control: %w", err), server.Close())
 	case <-ctx.Done():
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -66,8 +76,10 @@ func (d *Director) serveControl(ctx context.Context) error {
 	if err := server.Shutdown(end); err != nil {
 		_ = server.Close() // who is still there has had the time
 	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		d.log.Warn("control ended otherwise than by being told to", "error", err)
+	for range listeners {
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			d.log.Warn("control ended otherwise than by being told to", "error", err)
+		}
 	}
 	return context.Cause(ctx)
 }
@@ -86,7 +98,7 @@ func (d *Director) handler() http.Handler {
 	m.HandleFunc("PUT /v1/rules", d.putRules)
 	m.HandleFunc("GET /v1/rooms", d.getRooms)
 	m.HandleFunc("PUT /v1/rooms", d.putRooms)
-	m.HandleFunc("POST /v1/explain", d.postExplain)
+	m.HandleFunc("POST "+explainPath, d.postExplain)
 	m.HandleFunc("POST /v1/reload", d.postReload)
 	m.HandleFunc("POST /v1/restart", d.postRestart)
 	m.Handle("GET /metrics", d.metricsHandler())

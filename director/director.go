@@ -52,6 +52,8 @@ type Director struct {
 	protocols []*protocol
 
 	control  net.Listener
+	local    net.Listener  // of control, at a unix socket; nil: none
+	socket   string        // where that is
 	restarts chan struct{} // asked for by REST
 
 	publishing sync.Mutex // over what follows
@@ -97,6 +99,9 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 		return nil, err
 	}
 	if err := d.openControl(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := d.openLocal(c); err != nil {
 		return nil, err
 	}
 	return d, o.Handover.keep(d)
@@ -203,6 +208,9 @@ func (d *Director) Close() error {
 		if errors.Is(err, net.ErrClosed) {
 			err = nil // serving it closed it
 		}
+	}
+	if d.local != nil {
+		_ = d.local.Close() // serving it closed it, mostly
 	}
 	return errors.Join(err, d.closeProtocols())
 }

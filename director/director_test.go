@@ -73,6 +73,8 @@ func (s *safe) String() string {
 	return s.text.String()
 }
 
+func (s *safe) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+
 // run starts a director by a file.
 func run(t testing.TB, path string, change ...func(*Options)) *running {
 	t.Helper()
@@ -81,7 +83,7 @@ func run(t testing.TB, path string, change ...func(*Options)) *running {
 		t.Fatal(err)
 	}
 	r := &running{reload: make(chan struct{}, 1), log: new(safe)}
-	o := Options{Path: path, Clock: clock, Log: slog.New(slog.NewTextHandler(r.log, nil)), Reload: r.reload}
+	o := Options{Path: path, Clock: clock, Log: r.log.logger(), Reload: r.reload}
 	for _, c := range change {
 		c(&o)
 	}
@@ -279,11 +281,11 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	for _, body := range []string{"", "{", `{"weigth": 5}`, `{"weight": 5} {}`, `{"state": "gone"}`, strings.Repeat(" ", maxBody+1)} {
-		q, err := http.NewRequestWithContext(ctx, http.MethodPatch, "http://"+r.Control()+"/v1/instances/reg-1", strings.NewReader(body))
+		q, err := http.NewRequestWithContext(ctx, http.MethodPatch, "http://director/v1/instances/reg-1", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := http.DefaultClient.Do(q)
+		a, err := r.bySocket(t).Do(q)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,6 +107,14 @@ func (h *Handover) listen(ctx context.Context, address string) (net.Listener, er
 	return h.upgrader.Listen("tcp", address)
 }
 
+// listenLocal opens the control interface's unix socket, or takes it over.
+func (h *Handover) listenLocal(path string) (net.Listener, error) {
+	if h == nil {
+		return openSocket("unix", path)
+	}
+	return h.upgrader.ListenWithCallback("unix", path, openSocket)
+}
+
 // keep notes the sockets for the next process.
 func (h *Handover) keep(d *Director) error {
 	if h == nil {
@@ -239,6 +247,9 @@ func (d *Director) thaw() {
 
 // finish hands the memories over, once the workers have stopped.
 func (h *Handover) finish(d *Director) error {
+	if h == nil || h.to == nil {
+		d.removeSocket()
+	}
 	if h == nil {
 		return nil
 	}

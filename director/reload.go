@@ -157,7 +157,7 @@ func (c *Config) after(old *Config) error {
 	fixed(c.State == old.State, "state")
 	fixed(c.GTPC == old.GTPC, "gtpc")
 	fixed(slices.Equal(regionNetworks(c), regionNetworks(old)) || len(c.Listen.GTPC) == 0, "regions")
-	fixed(c.Control.Certificate == old.Control.Certificate && c.Control.Key == old.Control.Key && c.Control.Clients == old.Control.Clients, "control")
+	fixed(c.Control.Socket == old.Control.Socket && c.Control.Certificate == old.Control.Certificate && c.Control.Key == old.Control.Key && c.Control.Clients == old.Control.Clients, "control")
 	if !sameTypes(c, old.typeNames()) {
 		fixed(false, "types")
 	}

@@ -45,7 +45,8 @@ func (a *app) directorCommand() *cobra.Command {
 		RunE: help,
 	}
 	f := c.PersistentFlags()
-	f.StringVar(&k.access.URL, "director", "http://127.0.0.1:8090", "the director's control address")
+	f.StringVar(&k.access.URL, "director", "", "the director's control address, or unix:SOCKET; without it, the one director that this\n"+
+		"user runs here, or else "+defaultControl)
 	f.StringVar(&k.tokenFile, "token-file", "", "file whose first line is the token to show")
 	f.StringVar(&k.access.Authorities, "ca", "", "PEM file of who certifies the director")
 	f.StringVar(&k.access.Certificate, "cert", "", "PEM file of the certificate to show")
@@ -146,8 +147,32 @@ func (a *app) directorSchema() *cobra.Command {
 	}
 }
 
+// defaultControl is where a director is that nothing is known of.
+const defaultControl = "http://127.0.0.1:8090"
+
+// find is the address of the director that the user did not name.
+func (k *controlled) find(ctx context.Context) (string, error) {
+	if k.tokenFile != "" || k.access.Certificate != "" {
+		return defaultControl, nil // whose they are, says an address
+	}
+	switch all := client.Sockets(ctx); len(all) {
+	case 0:
+		return defaultControl, nil
+	case 1:
+		return "unix:" + all[0], nil
+	default:
+		return "", &vitrine.BadInput{File: "--director", Found: fmt.Sprintf("%d directors run here", len(all)), Want: "name one: --director unix:" + strings.Join(all, " or unix:")}
+	}
+}
+
 // client connects to the director.
-func (k *controlled) client() (*client.Client, error) {
+func (k *controlled) client(ctx context.Context) (*client.Client, error) {
+	if k.access.URL == "" {
+		var err error
+		if k.access.URL, err = k.find(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if k.tokenFile != "" {
 		text, err := os.ReadFile(k.tokenFile)
 		if err != nil {
@@ -168,7 +193,7 @@ func ask[T any](k *controlled, use, short string, count cobra.PositionalArgs, do
 	return &cobra.Command{
 		Use: use, Short: short, Args: args(count),
 		RunE: func(c *cobra.Command, given []string) error {
-			to, err := k.client()
+			to, err := k.client(c.Context())
 			if err != nil {
 				return err
 			}

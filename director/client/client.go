@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,7 +20,7 @@ import (
 
 // An Access is where a director is and how it is asked.
 type Access struct {
-	URL         string // such as http://127.0.0.1:8090
+	URL         string // such as http://127.0.0.1:8090, or unix:/run/vitrine/director.sock
 	Token       string // sent as Authorization: Bearer; empty: none
 	Authorities string // PEM file of those that certify the director; empty: the host's
 	Certificate string // PEM file of the client's own certificate; empty: none
@@ -46,15 +47,20 @@ func (e *Error) Error() string {
 // timeout bounds each call.
 const timeout = 30 * time.Second
 
-// New makes a client; it connects when it is first used.
+// New makes a client; it connects when it is first used. Without a token, and in clear,
+// it asks by the director's unix socket where this user has one of that address.
 func New(a Access) (*Client, error) {
 	text := a.URL
+	socket, isSocket := strings.CutPrefix(text, "unix:")
+	if isSocket {
+		text = "http://director"
+	}
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
 	base, err := url.Parse(text)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		return nil, &vitrine.BadInput{File: a.URL, Found: "not a director's address", Want: "want one such as http://127.0.0.1:8090"}
+		return nil, &vitrine.BadInput{File: a.URL, Found: "not a director's address", Want: "want one such as http://127.0.0.1:8090 or unix:/run/director.sock"}
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if a.Authorities != "" {
@@ -75,6 +81,12 @@ func New(a Access) (*Client, error) {
 		config.Certificates = []tls.Certificate{own}
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+	switch {
+	case isSocket:
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, socket) }
+	case base.Scheme == "http" && a.Token == "":
+		transport.DialContext = dialControl
+	}
 	return &Client{base: base, token: a.Token, http: &http.Client{Timeout: timeout, Transport: transport}}, nil
 }
 

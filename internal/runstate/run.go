@@ -57,7 +57,7 @@ func DefaultRoot() string {
 // folder below root, which is made when it does not exist. A root that others
 // could write to is refused.
 func New(root string) (*Run, error) {
-	if err := makeRoot(root); err != nil {
+	if err := MakeRoot(root); err != nil {
 		return nil, err
 	}
 	// The folder is made under another name and renamed once its lock is held,
@@ -162,12 +162,17 @@ func Forget(root, id string) error {
 	return nil
 }
 
-// makeRoot makes the root, and refuses one that is not this user's alone: a
-// folder in /tmp can be made by anybody first.
-func makeRoot(root string) error {
+// MakeRoot makes the root, and refuses one that is not this user's alone.
+func MakeRoot(root string) error {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return fmt.Errorf("making the folder of runs: %w", err)
 	}
+	return Private(root)
+}
+
+// Private says why a root is not this user's alone, or nil: a folder in /tmp can be
+// made by anybody first.
+func Private(root string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(root, &st); err != nil {
 		return fmt.Errorf("looking at the folder of runs %s: %w", root, err)

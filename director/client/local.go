@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vitrine/internal/runstate"
+)
+
+// socketEnd ends the names of sockets.
+const socketEnd = ".sock"
+
+// SocketPath is the unix socket of the director whose control address this is: of this
+// user, and of this network namespace, as the address is.
+func SocketPath(control netip.AddrPort) string {
+	return filepath.Join(socketFolder(runstate.DefaultRoot()), namespace()+control.String()+socketEnd)
+}
+
+func socketFolder(root string) string { return filepath.Join(root, "director") }
+
+// namespace is the prefix of what is this network namespace's.
+func namespace() string {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
+		return "0-" // without /proc all namespaces are one
+	}
+	return fmt.Sprintf("%d-", st.Ino)
+}
+
+// Sockets are the unix sockets of this user's directors that serve in this network
+// namespace.
+func Sockets(ctx context.Context) []string { return sockets(ctx, runstate.DefaultRoot()) }
+
+func sockets(ctx context.Context, root string) (live []string) {
+	all, err := filepath.Glob(filepath.Join(socketFolder(root), namespace()+"*"+socketEnd))
+	if err != nil || runstate.Private(root) != nil {
+		return nil
+	}
+	slices.Sort(all)
+	for _, path := range all {
+		if c, err := dialSocket(ctx, path); err == nil {
+			_ = c.Close() // nothing was sent
+			live = append(live, path)
+		}
+	}
+	return live
+}
+
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
+}
+
+// dialControl connects to a control address by its director's unix socket, which is
+// open to this user without a token, or else by TCP.
+func dialControl(ctx context.Context, network, address string) (net.Conn, error) {
+	if port, ok := strings.CutPrefix(address, "localhost:"); ok {
+		address = "127.0.0.1:" + port
+	}
+	if at, err := netip.ParseAddrPort(address); err == nil && runstate.Private(runstate.DefaultRoot()) == nil {
+		path := SocketPath(at)
+		if _, err := os.Lstat(path); err == nil {
+			if c, err := dialSocket(ctx, path); err == nil {
+				return c, nil // a dead director's socket stays, and refuses
+			}
+		}
+	}
+	return (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
+}

@@ -1,0 +1,49 @@
+package client
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestSockets: those that answer, of this network namespace, in a folder that is this
+// user's alone.
+func TestSockets(t *testing.T) {
+	root, err := os.MkdirTemp("", "vt") // short: a socket's path has 107 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	dir := socketFolder(root)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	serve := func(name string) string {
+		path := filepath.Join(dir, name+socketEnd)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		t.Cleanup(func() { l.Close() })
+		if name == "dead" || name == namespace()+"dead" {
+			l.Close()
+		}
+		return path
+	}
+	want := []string{serve(namespace() + "[::1]:1"), serve(namespace() + "127.0.0.1:1")}
+	serve(namespace() + "dead")
+	serve("1-127.0.0.1:1")
+	slices.Sort(want)
+	if got := sockets(t.Context(), root); !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	if err := os.Chmod(root, 0o777); err != nil { //nolint:gosec // what it must not be
+		t.Fatal(err)
+	}
+	if got := sockets(t.Context(), root); got != nil {
+		t.Errorf("found %q where everybody may write", got)
+	}
+}

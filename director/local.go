@@ -1,0 +1,90 @@
+package director
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vitrine/director/client"
+	"vitrine/internal/runstate"
+)
+
+// openLocal opens the unix socket of the control interface, or takes it over. Where
+// the default one cannot be made, the director serves without.
+func (d *Director) openLocal(c *Config) error {
+	path := c.Control.Socket
+	var err error
+	if path == "" {
+		if path, err = d.defaultSocket(); err != nil {
+			d.log.Warn("no unix socket for control: changes need a token or a client certificate", "error", err)
+			return nil
+		}
+	}
+	if d.local, err = d.options.Handover.listenLocal(path); err == nil {
+		d.socket = path
+		return nil
+	}
+	if c.Control.Socket != "" {
+		return fmt.Errorf("listen for control at %s: %w", path, err)
+	}
+	d.log.Warn("no unix socket for control: changes need a token or a client certificate", "error", err)
+	return nil
+}
+
+// defaultSocket is where clients of this user look for the socket of the control address.
+func (d *Director) defaultSocket() (string, error) {
+	at, err := netip.ParseAddrPort(d.control.Addr().String())
+	if err != nil {
+		return "", err
+	}
+	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
+		return "", err
+	}
+	path := client.SocketPath(at)
+	return path, os.MkdirAll(filepath.Dir(path), 0o700)
+}
+
+// openSocket makes a unix socket that its owner alone may use. It is made in a folder of
+// its own and moved to its place, so that nobody connects before its mode is set. A dead
+// director's is replaced.
+func openSocket(network, path string) (net.Listener, error) {
+	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("%s is there and no socket: remove it, or name another under control.socket", path)
+	}
+	if c, err := net.DialTimeout(network, path, time.Second); err == nil {
+		return nil, errors.Join(fmt.Errorf("%s is another director's: name another under control.socket", path), c.Close())
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	made := filepath.Join(dir, "s")
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: made, Net: network})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // it is moved
+	err = os.Chmod(made, 0o600)
+	if err == nil {
+		err = os.Rename(made, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// removeSocket removes the unix socket, when no other process serves it.
+func (d *Director) removeSocket() {
+	if d.socket != "" {
+		if err := os.Remove(d.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.log.Warn("remove the unix socket of control", "error", err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package director
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vitrine/director/client"
+)
+
+// bySocket asks by a director's unix socket.
+func (r *running) bySocket(t testing.TB) *http.Client {
+	t.Helper()
+	transport := &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", r.socket) }}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// ask gives the status of an answer.
+func ask(t testing.TB, c *http.Client, method, url string, headers ...string) int {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		q.Header.Set(headers[i], headers[i+1])
+	}
+	q.Host = q.Header.Get("Host")
+	a, err := c.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	return a.StatusCode
+}
+
+// changing are all requests that change something, and none that only asks.
+func changing() map[string]string {
+	return map[string]string{
+		"/v1/restart": http.MethodPost, "/v1/reload": http.MethodPost, "/v1/rules": http.MethodPut, "/v1/rooms": http.MethodPut,
+		"/v1/instances": http.MethodPut, "/v1/instances/reg-1": http.MethodPatch, "/v1/instances/reg-2": http.MethodDelete,
+	}
+}
+
+// TestLoopbackChangesNothing: without a token loopback reads, and changes nothing; nor
+// does it by another spelling of the path.
+func TestLoopbackChangesNothing(t *testing.T) {
+	r := runGood(t)
+	base := "http://" + r.Control()
+	for path, method := range changing() {
+		for _, spelt := range []string{path, path + "/", "//" + path[1:], "/./" + path[1:], strings.ToUpper(path)} {
+			if got := ask(t, http.DefaultClient, method, base+spelt); got/100 == 2 {
+				t.Errorf("%s %s: %d", method, spelt, got)
+			}
+		}
+		if got := ask(t, http.DefaultClient, method, base+path); got != http.StatusForbidden {
+			t.Errorf("%s %s: %d, want 403", method, path, got)
+		}
+	}
+	for _, path := range []string{"/v1/status", "/v1/instances", "/v1/rules", "/metrics", "/healthz"} {
+		if got := ask(t, http.DefaultClient, http.MethodGet, base+path); got != http.StatusOK {
+			t.Errorf("GET %s: %d", path, got)
+		}
+	}
+	if got := ask(t, http.DefaultClient, http.MethodPost, base+explainPath); got != http.StatusBadRequest {
+		t.Errorf("explain of nothing: %d, want 400", got)
+	}
+	if s := r.settle(t); s.Epoch != 1 {
+		t.Errorf("epoch %d", s.Epoch)
+	}
+}
+
+// TestSocket: by its own socket, which is its user's alone, a director does what it is
+// asked, with and without tokens; the socket goes with it.
+func TestSocket(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "tokens"), token+"\n")
+	for _, more := range []string{"", "control: {token_file: tokens}\n"} {
+		r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+more))
+		is, err := os.Stat(r.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is.Mode() != os.ModeSocket|0o600 {
+			t.Errorf("the socket's mode is %s", is.Mode())
+		}
+		if got := ask(t, r.bySocket(t), http.MethodPost, "http://director/v1/reload"); got != http.StatusOK {
+			t.Errorf("reload by the socket: %d", got)
+		}
+		c, err := client.New(client.Access{URL: "unix:" + r.socket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Drain(t.Context(), "reg-1"); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+		if _, err := os.Stat(r.socket); err == nil {
+			t.Errorf("%s is there after the end", r.socket)
+		}
+	}
+}
+
+// TestSocketPath: the file may say where the socket is; a dead director's is replaced, a
+// live one's and what is no socket are left alone.
+func TestSocketPath(t *testing.T) {
+	dir, err := os.MkdirTemp("", "vt") // short: a socket's path has 107 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "c"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
+	path := write(t, filepath.Join(dir, "director.yaml"), good+"control: {socket: c}\n")
+	r := run(t, path)
+	if got := ask(t, r.bySocket(t), http.MethodPost, "http://director/v1/reload"); got != http.StatusOK || r.socket != filepath.Join(dir, "c") {
+		t.Errorf("reload by %s: %d", r.socket, got)
+	}
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "file"), "")
+	for name, want := range map[string]string{"c": "another director's", "file": "no socket"} {
+		other := write(t, filepath.Join(dir, "other.yaml"), good+"control: {socket: "+name+"}\n")
+		if _, err := New(t.Context(), Options{Path: other, Clock: clock, Log: r.log.logger()}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOrigins: a page of the web can neither read nor change, whatever its name resolves to.
+func TestOrigins(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "tokens"), token+"\n")
+	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"control: {token_file: tokens}\n"))
+	base, bearer := "http://"+r.Control(), "Bearer "+token
+	for _, c := range []struct {
+		method, path string
+		headers      []string
+		want         int
+	}{
+		{http.MethodGet, "/v1/status", []string{"Host", "evil.example"}, http.StatusMisdirectedRequest},
+		{http.MethodGet, "/v1/status", []string{"Host", "evil.example", "Authorization", bearer}, http.StatusMisdirectedRequest},
+		{http.MethodGet, "/v1/status", []string{"Host", "localhost:8090", "Authorization", bearer}, http.StatusOK},
+		{http.MethodGet, "/v1/status", []string{"Host", "[::1]", "Authorization", bearer}, http.StatusOK},
+		{http.MethodPost, "/v1/reload", []string{"Host", "127.0.0.1", "Origin", "http://evil.example", "Authorization", bearer}, http.StatusForbidden},
+		{http.MethodPost, "/v1/reload", []string{"Host", "127.0.0.1", "Sec-Fetch-Site", "cross-site", "Authorization", bearer}, http.StatusForbidden},
+		{http.MethodPost, "/v1/reload", []string{"Host", "127.0.0.1", "Origin", "http://127.0.0.1", "Authorization", bearer}, http.StatusOK},
+		{http.MethodPost, "/v1/reload", []string{"Authorization", bearer}, http.StatusOK},
+		{http.MethodPost, "/v1/reload", nil, http.StatusUnauthorized},
+	} {
+		if got := ask(t, http.DefaultClient, c.method, base+c.path, c.headers...); got != c.want {
+			t.Errorf("%s %s %q: %d, want %d", c.method, c.path, c.headers, got, c.want)
+		}
+	}
+}
