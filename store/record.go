@@ -30,6 +30,19 @@ func EncodedSize(o *Op) int {
 	return n
 }
 
+// tagBytes is what a Tag takes beside its text: two strings' headers.
+const tagBytes = 32
+
+// Held is about how many bytes of memory a decoded record keeps: what it was decoded
+// from, in which Meta and Value lie, and its tags beside that.
+func (r *Record) Held() int {
+	n := len(r.Key.Space) + len(r.Key.Name) + EncodedSize(&Op{Tags: r.Tags, Meta: r.Meta, Value: r.Value})
+	for _, t := range r.Tags {
+		n += tagBytes + len(t.Name) + len(t.Value)
+	}
+	return n
+}
+
 // AppendRecord encodes what a Put leaves.
 func AppendRecord(b []byte, o *Op) []byte {
 	b = append(b, recordFormat)

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine"
+	"vitrine/internal/repeat"
 	"vitrine/internal/runstate"
 )
 
@@ -124,12 +125,13 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 
 func (a *app) log() *slog.Logger { return a.logFrom(slog.LevelWarn) }
 
-// logFrom logs from the level on, or all where the user asked for that.
+// logFrom logs from the level on, or all where the user asked for that. What repeats is
+// limited: the log of a service is written for years, on strangers' occasions.
 func (a *app) logFrom(level slog.Level) *slog.Logger {
 	if a.verbose {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(repeat.Limit(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})))
 }
 
 // verb is the argument check of a command that only has others below it, and help

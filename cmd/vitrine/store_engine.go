@@ -81,6 +81,7 @@ func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine,
 		}
 	}
 	if f.name == "redis" {
+		redis.LogTo(log)
 		return redis.Open(ctx, redis.Config{
 			Addresses: f.servers, Cluster: f.cluster, User: f.user, Password: password, TLS: secure, Prefix: f.prefix,
 			Now: time.Now, Logger: log,

@@ -9,8 +9,11 @@ import (
 	"vitrine/store"
 )
 
-// watchTake is how many events a watcher copies at a time.
-const watchTake = 64
+// What a watcher copies at a time, at most: events, and bytes unless one alone has more.
+const (
+	watchTake  = 64
+	watchBytes = 256 << 10
+)
 
 // history keeps the last changes for all watchers together, so that a slow one
 // costs nothing: it falls out at the old end, and is told.
@@ -35,23 +38,20 @@ func newHistory(events, bytes int) *history {
 // start says at which revision the history begins.
 func (h *history) start(revision uint64) { h.gone, h.last = revision, revision }
 
-func eventBytes(v *store.Event) int {
-	return len(v.Record.Value) + len(v.Record.Meta) + len(v.Record.Key.Name)
-}
-
 func (h *history) add(events []store.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range events {
-		for h.next-h.first == uint64(len(h.ring)) || (h.bytes > h.limit && h.first < h.next) {
+		size := events[i].Record.Held()
+		for h.next-h.first == uint64(len(h.ring)) || (h.bytes+size > h.limit && h.first < h.next) {
 			old := &h.ring[h.first%uint64(len(h.ring))]
 			h.gone = old.Record.Version
-			h.bytes -= eventBytes(old)
+			h.bytes -= old.Record.Held()
 			*old = store.Event{}
 			h.first++
 		}
 		h.ring[h.next%uint64(len(h.ring))] = events[i]
-		h.bytes += eventBytes(&events[i])
+		h.bytes += size
 		h.last = events[i].Record.Version
 		h.next++
 	}
@@ -96,9 +96,12 @@ func (h *history) take(number uint64, into []store.Event) (n int, more <-chan st
 	if number < h.first {
 		return 0, nil, &store.Behind{Oldest: h.gone}
 	}
-	for n < len(into) && number+uint64(n) < h.next {
-		into[n] = h.ring[(number+uint64(n))%uint64(len(h.ring))]
-		n++
+	for bytes := 0; n < len(into) && number+uint64(n) < h.next; n++ {
+		v := &h.ring[(number+uint64(n))%uint64(len(h.ring))]
+		if bytes += v.Record.Held(); n > 0 && bytes > watchBytes {
+			break
+		}
+		into[n] = *v
 	}
 	if n == 0 && h.closed {
 		return 0, nil, store.ErrClosed

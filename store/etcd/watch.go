@@ -54,7 +54,7 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			return
 		}
 		for v := range q.events {
-			q.bytes.Add(-held(v))
+			q.bytes.Add(-int64(v.Record.Held()))
 			if !yield(v, nil) {
 				return
 			}
@@ -72,7 +72,7 @@ type queue struct {
 
 // put adds an event if there is room.
 func (q *queue) put(v *store.Event) bool {
-	if q.bytes.Add(held(v)) > q.room {
+	if q.bytes.Add(int64(v.Record.Held())) > q.room {
 		return false
 	}
 	select {
@@ -81,12 +81,6 @@ func (q *queue) put(v *store.Event) bool {
 	default:
 		return false
 	}
-}
-
-// held is about how many bytes an event keeps.
-func held(v *store.Event) int64 {
-	r := &v.Record
-	return int64(len(r.Key.Name) + store.EncodedSize(&store.Op{Tags: r.Tags, Meta: r.Meta, Value: r.Value}))
 }
 
 // watchStart gives the revision that a watch is beyond, if etcd keeps it.

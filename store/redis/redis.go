@@ -56,6 +56,16 @@ type Engine struct {
 	spaces map[string]struct{} // known to be in the list of spaces
 }
 
+// LogTo has the client library of this process log there. Call it before Open.
+func LogTo(log *slog.Logger) { redis.SetLogger(library{log}) }
+
+type library struct{ *slog.Logger }
+
+// Printf implements what the library logs to.
+func (l library) Printf(_ context.Context, format string, v ...any) {
+	l.Warn("redis: " + fmt.Sprintf(format, v...))
+}
+
 // Open connects, and reads from the server's configuration what may be promised.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if len(c.Addresses) == 0 {

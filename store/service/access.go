@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"vitrine"
 )
@@ -68,37 +66,13 @@ func (t *Tokens) allow(r *http.Request) bool {
 	return ok
 }
 
-// denials logs failed access, so much a second that a flood cannot fill the disk.
-type denials struct {
-	log    *slog.Logger
-	mu     sync.Mutex
-	second int64
-	logged int
-	silent int
-}
-
-const denialsPerSecond = 10
-
-func (d *denials) note(r *http.Request) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now().Unix()
-	if now != d.second {
-		if d.silent > 0 {
-			d.log.Warn("access refused, not logged one by one", "requests", d.silent)
-		}
-		d.second, d.logged, d.silent = now, 0, 0
-	}
-	if d.logged == denialsPerSecond {
-		d.silent++
-		return
-	}
-	d.logged++
+// noteDenied logs failed access.
+func noteDenied(log *slog.Logger, r *http.Request) {
 	given := "no token"
 	if r.Header.Get("Authorization") != "" {
 		given = "a token that is not known"
 	}
-	d.log.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", given)
+	log.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", given)
 }
 
 // LoadTLS makes the server's part of TLS 1.2 and later; with clientCA, clients must

@@ -55,7 +55,6 @@ type Service struct {
 	bodies  atomic.Int64
 	refused *prometheus.CounterVec
 	watch   *Watch
-	denials denials
 }
 
 // New makes a service of the routes.
@@ -74,7 +73,6 @@ func New(c Config) *Service {
 			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, requests, bodies.",
 		}, []string{"cause"}),
 	}
-	s.denials.log = c.Logger
 	c.Registry.MustRegister(s.refused, s.watch,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vitrine_store_requests_in_flight", Help: "Requests in work.",
@@ -98,7 +96,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !route.Open && !s.config.Tokens.allow(r) {
 		s.refused.WithLabelValues("token").Inc()
-		s.denials.note(r)
+		noteDenied(s.config.Logger, r)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vitrine store"`)
 		refuse(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		return

@@ -1,0 +1,124 @@
+package repeat
+
+import (
+	"bytes"
+	"fmt"
+	"log"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A book is what was logged.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// lines are those that contain all of the texts.
+func (b *book) lines(texts ...string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		has := true
+		for _, text := range texts {
+			has = has && strings.Contains(line, text)
+		}
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
+func limited(b *book) *slog.Logger {
+	return slog.New(Limit(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelInfo})))
+}
+
+// TestFlood: of 30,000 lines in 3 s some are written, and the others are counted.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		l := limited(b).With("of", "a part").WithGroup("g")
+		for i := range 30_000 {
+			l.Warn("callback failed", "target", i)
+			time.Sleep(100 * time.Microsecond)
+		}
+		l.Warn("something else")
+		if n := b.lines("callback failed"); n < burst || n > burst+4 {
+			t.Errorf("%d lines", n)
+		}
+		if b.lines("something else", "of=\"a part\"") != 1 {
+			t.Error("another message is held back")
+		}
+		written := b.lines("callback failed")
+		time.Sleep(reports)
+		if b.lines("callback failed", "level=WARN", fmt.Sprintf("more_lines_left_out=%d", 30_000-written)) != 1 {
+			t.Errorf("%d were written, and no count of the others:\n%s", written, b.text.String())
+		}
+		before := b.lines()
+		time.Sleep(time.Hour)
+		l.Warn("callback failed", "target", "later")
+		time.Sleep(reports)
+		if b.lines("target=later") != 1 || b.lines() != before+1 {
+			t.Error("an hour later a line is held back, or there is another count")
+		}
+	})
+}
+
+// TestVarying: what a library writes into its message does not make it another one, and
+// more messages than are told apart share a limit.
+func TestVarying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		l := limited(b)
+		old := log.New(slogWriter{l}, "", 0)
+		for i := range 1000 {
+			old.Printf("http: TLS handshake error from 192.0.2.1:%d: EOF", i)
+		}
+		if n := b.lines("TLS handshake"); n != burst {
+			t.Errorf("%d lines", n)
+		}
+		for i := range 20 * messages {
+			l.Info(strings.Repeat("x", i%5000+1))
+		}
+		if n := b.lines("msg=x"); n > messages+5000 {
+			t.Errorf("%d lines of made-up messages", n)
+		}
+		time.Sleep(reports)
+		if b.lines(others, "left_out") != 1 {
+			t.Error("no count of the other messages")
+		}
+	})
+}
+
+type slogWriter struct{ *slog.Logger }
+
+func (w slogWriter) Write(p []byte) (int, error) {
+	w.Warn(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// TestLevels: lines below the level are not counted either.
+func TestLevels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		l := limited(b)
+		for range 1000 {
+			l.Debug("detail")
+		}
+		time.Sleep(2 * reports)
+		if n := b.lines(); n != 0 {
+			t.Errorf("%d lines", n)
+		}
+	})
+}

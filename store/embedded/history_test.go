@@ -1,0 +1,75 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"vitrine/store"
+)
+
+// event is one of a record with a value and tags of so many bytes.
+func event(revision, value, tags int) store.Event {
+	v := store.Event{Change: store.Written, Record: store.Record{Version: uint64(revision), Value: make([]byte, value)}}
+	v.Record.Key = store.Key{Space: "s", Name: fmt.Sprint(revision)}
+	for range tags / 500 {
+		v.Record.Tags = append(v.Record.Tags, store.Tag{Name: "name", Value: strings.Repeat("x", 496)})
+	}
+	return v
+}
+
+// held is how many bytes of values, tags and their headers are kept.
+func held(h *history) (n int) {
+	for i := range h.ring {
+		r := &h.ring[i].Record
+		n += len(r.Value)
+		for _, t := range r.Tags {
+			n += len(t.Name) + len(t.Value) + 32
+		}
+	}
+	return n
+}
+
+// TestHistoryBytes: whatever an event consists of, the history keeps its bound.
+func TestHistoryBytes(t *testing.T) {
+	const limit = 1 << 20
+	for name, made := range map[string][2]int{"values": {32 << 10, 0}, "tags": {0, 30_000}, "both": {16 << 10, 30_000}, "nothing": {0, 0}} {
+		h := newHistory(8192, limit)
+		for i := range 10_000 {
+			h.add([]store.Event{event(i+1, made[0], made[1])})
+			if h.bytes > limit {
+				t.Fatalf("%s: %d bytes counted, the bound is %d", name, h.bytes, limit)
+			}
+		}
+		if n := held(h); n > limit {
+			t.Errorf("%s: %d bytes kept, the bound is %d", name, n, limit)
+		}
+	}
+}
+
+// TestHistoryOfOne: an event beyond the bound is kept alone, so that watchers get it.
+func TestHistoryOfOne(t *testing.T) {
+	h := newHistory(16, 1000)
+	h.add([]store.Event{event(1, 10, 0), event(2, 5000, 0)})
+	events := make([]store.Event, 4)
+	if n, _, err := h.take(1, events); n != 1 || err != nil || events[0].Record.Version != 2 {
+		t.Errorf("%d events, %v", n, err)
+	}
+	var behind *store.Behind
+	if _, _, err := h.take(0, events); !errors.As(err, &behind) || behind.Oldest != 1 {
+		t.Errorf("the first: %v", err)
+	}
+}
+
+// TestTakeBytes: what a watcher copies at a time is bounded in bytes, too.
+func TestTakeBytes(t *testing.T) {
+	h := newHistory(64, 64<<20)
+	for i := range 20 {
+		h.add([]store.Event{event(i+1, 1<<20, 0)})
+	}
+	events := make([]store.Event, watchTake)
+	if n, _, err := h.take(0, events); n != 1 || err != nil {
+		t.Errorf("%d events of 1 MiB at once, %v", n, err)
+	}
+}
