@@ -62,6 +62,7 @@ func TestFlood(t *testing.T) {
 		}
 		written := b.lines("callback failed")
 		time.Sleep(reports)
+		synctest.Wait()
 		if b.lines("callback failed", "level=WARN", fmt.Sprintf("more_lines_left_out=%d", 30_000-written)) != 1 {
 			t.Errorf("%d were written, and no count of the others:\n%s", written, b.text.String())
 		}
@@ -69,6 +70,7 @@ func TestFlood(t *testing.T) {
 		time.Sleep(time.Hour)
 		l.Warn("callback failed", "target", "later")
 		time.Sleep(reports)
+		synctest.Wait()
 		if b.lines("target=later") != 1 || b.lines() != before+1 {
 			t.Error("an hour later a line is held back, or there is another count")
 		}
@@ -95,6 +97,7 @@ func TestVarying(t *testing.T) {
 			t.Errorf("%d lines of made-up messages", n)
 		}
 		time.Sleep(reports)
+		synctest.Wait()
 		if b.lines(others, "left_out") != 1 {
 			t.Error("no count of the other messages")
 		}
@@ -117,6 +120,7 @@ func TestLevels(t *testing.T) {
 			l.Debug("detail")
 		}
 		time.Sleep(2 * reports)
+		synctest.Wait()
 		if n := b.lines(); n != 0 {
 			t.Errorf("%d lines", n)
 		}
