@@ -12,6 +12,7 @@ package measure
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -217,6 +218,9 @@ type Stage struct {
 	CPUs    testbed.CPUs
 	Results *result.Run
 	Observe func(Event) // may be nil
+	// Watch reads the host for one stream; nil: nobody checks whether something
+	// disturbs the streams.
+	Watch func(context.Context) (Watch, error)
 }
 
 // Label is of the run's probes, so that those of others are known.

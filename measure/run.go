@@ -55,6 +55,15 @@ func measureVisit(ctx context.Context, c *Config, r *Runner, open []stream) (err
 	return err
 }
 
+// watched measures one stream while the host is watched.
+func (v *visit) watched(ctx context.Context, x stream) (out sending, seen Disturbance, err error) {
+	seen, err = v.Watched(ctx, func() (err error) {
+		out, err = v.measured(ctx, v.label, x)
+		return err
+	})
+	return out, seen, err
+}
+
 // split divides the streams into those through an echo and those to a receiver.
 func split(list []stream) (echoed, oneWay []stream) {
 	for _, x := range list {
@@ -100,11 +109,13 @@ func (v *visit) echoed(ctx context.Context, list []stream) error {
 	}
 	for _, x := range list {
 		for finished := false; !finished; {
-			out, err := v.measured(ctx, v.label, x)
+			out, seen, err := v.watched(ctx, x)
 			if err != nil {
 				return fmt.Errorf("%s of %d bytes, round trip: %w", x.metric, x.size, err)
 			}
-			if finished, err = v.Keep(outcome(x, v.Next(x), backDetail(v.site, x, out))); err != nil {
+			o := outcome(x, v.Next(x), backDetail(v.site, x, out))
+			seen.Mark(&o)
+			if finished, err = v.Keep(o); err != nil {
 				return err
 			}
 		}
@@ -123,9 +134,9 @@ func (v *visit) oneWay(ctx context.Context, list []stream) (again []stream, err 
 	if err := v.start(ctx, args...); err != nil {
 		return nil, err
 	}
-	sent := make([]sending, len(list))
+	sent, seen := make([]sending, len(list)), make([]Disturbance, len(list))
 	for i, x := range list {
-		if sent[i], err = v.measured(ctx, v.label, x); err != nil {
+		if sent[i], seen[i], err = v.watched(ctx, x); err != nil {
 			return nil, fmt.Errorf("%s of %d bytes: %w", x.metric, x.size, err)
 		}
 	}
@@ -138,7 +149,9 @@ func (v *visit) oneWay(ctx context.Context, list []stream) (again []stream, err 
 		return nil, fmt.Errorf("%s says: %w", v.receiver.Name, err)
 	}
 	for i, x := range list {
-		finished, err := v.Keep(outcome(x, v.Next(x), wayDetail(v.site, x, sent[i], got)))
+		o := outcome(x, v.Next(x), wayDetail(v.site, x, sent[i], got))
+		seen[i].Mark(&o)
+		finished, err := v.Keep(o)
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,8 @@ type Runner struct {
 	done    int      // finished, on record or left out
 	// left are the places that were left out: what the host cannot do, and what
 	// failed.
-	left map[string]error
+	left      map[string]error
+	disturbed int // streams in a row
 }
 
 // RunVisits measures the trials that are not on record yet. What this host
@@ -65,6 +66,9 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 		err := measure(ctx, r, open)
 		if ctx.Err() != nil {
 			return r, errors.Join(context.Cause(ctx), err)
+		}
+		if errors.Is(err, errNoisy) {
+			return r, err
 		}
 		if err == nil {
 			continue
@@ -99,16 +103,25 @@ func (r *Runner) Next(t Trial) vitrine.Key {
 }
 
 // Keep puts an outcome on record and says whether its trial is finished: valid,
-// or out of attempts.
+// or out of attempts. Disturbed attempts do not count; after too many in a row the
+// error ends the run.
 func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	if err := r.Results.Append(o); err != nil {
 		return false, err
 	}
-	if finished = o.Valid || o.Attempt >= attempts; finished {
+	if _, _, finished = r.Results.Attempts(o.Key, attempts); finished {
 		r.done++
 	}
 	r.tell(Event{Outcome: &o})
-	return finished, nil
+	if !o.Disturbed {
+		r.disturbed = 0
+		return finished, nil
+	}
+	if r.disturbed++; r.disturbed < mostDisturbed {
+		return finished, nil
+	}
+	return finished, fmt.Errorf("%w: %d streams in a row were disturbed, the last one %s at %g packets/s: %s; run it on a quieter host, or continue it with --resume",
+		errNoisy, r.disturbed, o.Subject, o.Rate, o.Reason)
 }
 
 // note keeps in the manifest what was left out, and why.

@@ -286,9 +286,10 @@ func (r *Run) Find(key vitrine.Key) (vitrine.Outcome, bool) {
 
 // Attempts looks for those at a trial, whose keys differ in that number alone:
 // how many were made, what the last of them gave, and whether the trial is done
-// with: that was valid, or there may be no more than most.
+// with: that was valid, or there may be no more than most. Disturbed attempts do not
+// count towards most.
 func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcome, done bool) {
-	for made < most {
+	for counted := 0; counted < most; {
 		key.Attempt = made + 1
 		o, ok := r.Find(key)
 		if !ok {
@@ -296,6 +297,9 @@ func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcom
 		}
 		if made, last = made+1, o; o.Valid {
 			break
+		}
+		if !o.Disturbed {
+			counted++
 		}
 	}
 	return made, last, true

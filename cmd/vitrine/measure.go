@@ -153,7 +153,9 @@ func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string,
 		return err
 	}
 	defer func() { err = r.end(ctx, err) }()
-	c.Stage = r.stage()
+	if c.Stage, err = r.stage(ctx); err != nil {
+		return err
+	}
 	return measureInto(ctx, c, s)
 }
 

@@ -188,7 +188,11 @@ func (a *app) chain(ctx context.Context, plan chain.Plan, in session) (err error
 		return err
 	}
 	defer func() { err = r.end(ctx, err) }()
-	return chain.Run(ctx, chain.Config{Plan: plan, Stage: r.stage()})
+	stage, err := r.stage(ctx)
+	if err != nil {
+		return err
+	}
+	return chain.Run(ctx, chain.Config{Plan: plan, Stage: stage})
 }
 
 // chainManifest says where the run's numbers come from. The settings stand in

@@ -106,9 +106,14 @@ func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) erro
 	return err
 }
 
-// stage is what a measurement of packets is made with.
-func (r *recording) stage() measure.Stage {
-	return measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
+// stage is what a measurement of packets is made with. It reads the idle host.
+func (r *recording) stage(ctx context.Context) (measure.Stage, error) {
+	s := measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
+	guard, err := r.guard(ctx)
+	if guard != nil {
+		s.Watch = func(ctx context.Context) (measure.Watch, error) { return guard.Watch(ctx) }
+	}
+	return s, err
 }
 
 // openResults opens the session's run folder. A run that is not continued has begun

@@ -10,7 +10,6 @@ import (
 	"vitrine"
 	"vitrine/internal/runstate"
 	"vitrine/testbed/quiet"
-	"vitrine/trial"
 )
 
 // notChecked is what a manifest and a report say of a run with --shared-cpus.
@@ -44,9 +43,9 @@ func (a *app) lock(ctx context.Context, s session, run string) (*runstate.CPULoc
 	return locks, err
 }
 
-// guard reads the idle host, and gives what watches it during each trial; nil when
-// the CPUs are shared.
-func (r *recording) guard(ctx context.Context) (func(context.Context) (trial.Watch, error), error) {
+// guard reads the idle host, and returns what watches it during each trial. It is nil
+// when the CPUs are shared.
+func (r *recording) guard(ctx context.Context) (*quiet.Guard, error) {
 	if r.shared {
 		return nil, nil
 	}
@@ -60,5 +59,5 @@ func (r *recording) guard(ctx context.Context) (func(context.Context) (trial.Wat
 	if err := r.results.SaveManifest(m); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (trial.Watch, error) { return guard.Watch(ctx) }, nil
+	return guard, nil
 }

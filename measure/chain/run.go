@@ -88,7 +88,11 @@ func (m *measurement) leg(ctx context.Context, l leg) error {
 	s := l.settings
 	for finished := false; !finished; {
 		began := time.Now()
-		stream, err := m.stream(ctx, l.length, s.Packets, s.Rate, quiet, s.Cut)
+		var stream Stream
+		seen, err := m.runner.Watched(ctx, func() (err error) {
+			stream, err = m.stream(ctx, l.length, s.Packets, s.Rate, quiet, s.Cut)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -97,6 +101,7 @@ func (m *measurement) leg(ctx context.Context, l leg) error {
 		if err != nil {
 			return err
 		}
+		seen.Mark(&o)
 		o.Overhead = time.Since(began) - o.Duration
 		if finished, err = m.runner.Keep(o); err != nil {
 			return err

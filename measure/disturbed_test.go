@@ -1,0 +1,106 @@
+package measure
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/result"
+)
+
+// A noise disturbs the streams that it says, by their number from 0.
+type noise struct {
+	disturbs func(stream int) bool
+	streams  int
+}
+
+func (n *noise) watch(context.Context) (Watch, error) { return n, nil }
+
+func (n *noise) End(context.Context) (from, to time.Time, err error) { return from, to, nil }
+
+func (n *noise) Judge(own float64) (vitrine.HostReading, string) {
+	n.streams++
+	if !math.IsNaN(own) || !n.disturbs(n.streams-1) {
+		return vitrine.HostReading{During: 1}, ""
+	}
+	return vitrine.HostReading{During: 0.5}, "disturbed: a neighbour"
+}
+
+// measureNoise goes through a plan of three streams that send nothing. Streams given
+// as lost fail without a disturbance.
+func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.Run, error) {
+	t.Helper()
+	run, err := result.Create(t.TempDir(), result.Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() })
+	n := &noise{disturbs: disturbs}
+	var visits []Visit[stream]
+	for seq := 1; seq <= 3; seq++ {
+		x := stream{seq: seq, where: Combination{"process", "bridge"}, repeat: 1, metric: Latency, way: RoundTrip, size: 64, rate: 1000}
+		visits = append(visits, Visit[stream]{Where: x.where.String(), Trials: []stream{x}})
+	}
+	_, err = RunVisits(t.Context(), &Stage{Results: run, Watch: n.watch}, visits, func(ctx context.Context, r *Runner, open []stream) error {
+		for finished := false; !finished; {
+			seen, err := r.Watched(ctx, func() error { return nil })
+			if err != nil {
+				return err
+			}
+			o := vitrine.Outcome{Key: r.Next(open[0]), Valid: !lost(n.streams - 1)}
+			if !o.Valid {
+				o.Reason = "no packet arrived"
+			}
+			seen.Mark(&o)
+			if finished, err = r.Keep(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return run, err
+}
+
+// A disturbed stream is invalid and measured again, more often than one that failed.
+func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
+	t.Parallel()
+	// The first stream is valid. The second is disturbed four times, fails, is disturbed
+	// once more and fails twice: three attempts that count. The third is valid.
+	run, err := measureNoise(t,
+		func(i int) bool { return i >= 1 && i <= 4 || i == 6 },
+		func(i int) bool { return i == 4 || i == 5 || i == 7 || i == 8 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range run.Outcomes() {
+		what := "valid"
+		if !o.Valid {
+			what = o.Reason
+		}
+		got = append(got, what)
+		if o.Disturbed != strings.HasPrefix(what, "disturbed: ") || o.Host == nil || (o.Host.During == 0.5) != o.Disturbed {
+			t.Errorf("%+v, host %+v", o, o.Host)
+		}
+	}
+	const disturbed, failed = "disturbed: a neighbour", "no packet arrived"
+	want := []string{"valid", disturbed, disturbed, disturbed, disturbed + "; " + failed, failed, disturbed, failed, failed, "valid"}
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("outcomes\n%q, want\n%q", got, want)
+	}
+}
+
+// A host that does not come to rest ends the run, although a place that fails does not.
+func TestTooNoisyForStreams(t *testing.T) {
+	t.Parallel()
+	run, err := measureNoise(t, func(i int) bool { return i >= 1 }, func(int) bool { return false })
+	if err == nil || !strings.Contains(err.Error(), "this host is too noisy: 5 streams in a row were disturbed, the last one latency-64 at 1000 packets/s: disturbed: a neighbour") {
+		t.Errorf("error %v", err)
+	}
+	if n := len(run.Outcomes()); n != 6 {
+		t.Errorf("%d streams, want 6", n)
+	}
+}
