@@ -50,6 +50,7 @@ type Config struct {
 	Overload   *Overload      `yaml:"overload"`                                           // The gate at the ingress of each type; left out: none.
 	Feedback   bool           `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
 	Bounded    float64        `yaml:"bounded_load" jsonschema:"minimum=1"`                // Off when left out. No new keys for an instance with more than this many times its share of the transactions in flight.
+	Keys       Keys           `yaml:"keys"`                                               // SIP: what signs the director's entries in Via, Record-Route and Path.
 	Control    Control        `yaml:"control"`                                            // Who may use the control address.
 	GTPC       GTPOptions     `yaml:"gtpc"`                                               // Of GTP-C.
 
@@ -136,6 +137,13 @@ type Overload struct {
 	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: provisional has the time from INVITE to its first response count, beside the latency of other requests; default off, since a function may wait for others before it responds.
 }
 
+// Keys are what signs the director's entries in Via, Record-Route and Path.
+type Keys struct {
+	File    string   `yaml:"file"`                                          // File of keys, one a line: ID, 32 hexadecimal digits, since when it signs. Directors side by side need the same. Default: the state file's name with .keys, which is made if there is none.
+	Ringing Duration `yaml:"ringing" jsonschema:"format=positive-duration"` // How long a request may wait for its response: an old key verifies Via for that long; default 10m.
+	Dialogs Duration `yaml:"dialogs" jsonschema:"format=positive-duration"` // How long dialogs and registrations last: an old key verifies Record-Route and Path for that long; default 24h.
+}
+
 // Control is who may use the control address. Changes over TCP need a token or a client
 // certificate. Beyond loopback everything does, and TLS.
 type Control struct {
@@ -166,7 +174,7 @@ func Load(path string) (*Config, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	for _, p := range []*string{&c.Control.Socket, &c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State} {
+	for _, p := range []*string{&c.Control.Socket, &c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State, &c.Keys.File} {
 		if *p != "" {
 			*p = file.Resolve(*p)
 		}

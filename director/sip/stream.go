@@ -12,12 +12,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"vitrine/director/datagram"
 )
 
 // waiting is how many messages may wait for one connection; more are dropped, for a
 // worker waits for nobody.
 const waiting = 256
+
+// redialRate is how many connections a second are made for responses, and at once.
+const redialRate = 100
 
 // StreamCounters count TCP connections and the messages on them.
 type StreamCounters struct {
@@ -52,6 +57,9 @@ type streams struct {
 	conns  map[netip.AddrPort]*stream
 	ctx    context.Context // of run; nil: not running
 	closed bool
+	// redials bounds the connections that are made for responses whose own
+	// connection has gone.
+	redials *rate.Limiter
 
 	accepted, dialed, refused, broken, sent, unsent atomic.Uint64
 }
@@ -62,6 +70,7 @@ type streams struct {
 func (s *Server) listenStreams(c *Config) error {
 	st := &streams{
 		server: s, log: c.Log, now: c.Now, idle: c.Idle, patience: writeTime, most: c.Connections, conns: map[netip.AddrPort]*stream{},
+		redials: rate.NewLimiter(redialRate, redialRate),
 		buffers: sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }},
 	}
 	if st.idle <= 0 {
@@ -265,6 +274,9 @@ func (st *streams) push(out *Outgoing, b *[]byte) bool {
 	defer st.mu.Unlock()
 	c := st.conns[out.Flow]
 	if c == nil {
+		if out.Back && st.conns[out.To] == nil && !st.redials.AllowN(time.Now(), 1) {
+			return false
+		}
 		if c, _ = st.enterLocked(out.To, out.Listener, nil); c == nil {
 			return false
 		}
