@@ -34,7 +34,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 		return nil, err
 	}
 	s, err := sip.Listen(sip.Config{
-		Keyring:   keyring,
+		Keyring: keyring, Connections: c.Memory.Connections, PerSource: c.Memory.PerSource,
 		Listeners: listeners, Workers: c.Workers, Inherited: inherited, Epochs: d.epochs, Rules: rules, Meter: d.meter,
 		Keys: c.Memory.Keys, Now: d.now, Log: d.log,
 	})

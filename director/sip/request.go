@@ -193,11 +193,13 @@ func (p *Proxy) isOutward(m *sip.Message, s *pass) bool {
 
 // isTrusted says whether requests from that IP address may be sent on to where
 // they say: an instance has it, or it is configured.
-func (p *Proxy) isTrusted(a netip.Addr) bool {
-	if p.server.sources().trusted(a) {
+func (p *Proxy) isTrusted(a netip.Addr) bool { return p.server.trusts(p.rules, a) }
+
+func (c *core) trusts(r *Rules, a netip.Addr) bool {
+	if c.sources().trusted(a) {
 		return true
 	}
-	for _, prefix := range p.rules.trusted {
+	for _, prefix := range r.trusted {
 		if prefix.Contains(a) {
 			return true
 		}

@@ -30,10 +30,18 @@ type Config struct {
 	Keyring *Keyring
 	// Connections is how many TCP connections there may be; 0: 10,000.
 	Connections int
+	// A tenth of them is kept for instances. PerSource is how many there may be with
+	// one IP address that is no instance's; 0: a tenth of Connections.
+	PerSource int
 	// Idle is how long a TCP connection may be silent; 0: 10 minutes.
 	Idle time.Duration
-	Now  func() time.Duration // monotonic; the clock of Epochs
-	Log  *slog.Logger
+	// First is how long a TCP client may take for its first message, and for any
+	// that it began; 0: 10 seconds.
+	First time.Duration
+	// Queues is how many bytes may wait for all TCP connections; 0: 64 MiB.
+	Queues int64
+	Now    func() time.Duration // monotonic; the clock of Epochs
+	Log    *slog.Logger
 }
 
 // A Server is the sockets of SIP listeners and what serves them.
