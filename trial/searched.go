@@ -18,8 +18,12 @@ type seeking struct {
 // believes of it is where it begins.
 func (c *Campaign) seek(chosen size.Step) (seeking, error) {
 	cfg := c.rateConfig()
-	if p := chosen.Predicted; p != nil {
+	const doubled = 2 // growth by one flavor or instance seldom more than doubles the capacity
+	switch p := chosen.Predicted; {
+	case p != nil:
 		cfg.Prior = rate.Prior{Low: p.Low, High: p.High}
+	case chosen.Grown > 0:
+		cfg.Prior = rate.Prior{Low: chosen.Grown, High: doubled * chosen.Grown}
 	}
 	search, err := c.rateSearch(cfg)
 	return seeking{search, cfg, chosen.Again}, err

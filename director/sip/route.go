@@ -8,15 +8,14 @@ import (
 )
 
 // A mark is what the director writes into the user part of its own URIs in
-// Record-Route and Path: "i.0a1b..session.MAC" says that what comes by it goes
-// inward, to the instance 0x0a1b of the type session; "o.0a1b.FLOW.session.MAC"
-// that it came from there and goes outward, by that flow when it is still there.
+// Record-Route and Path: "i.0a1b..session" says that what comes by it goes
+// inward, to the instance 0x0a1b of the type session; "o.0a1b.FLOW.session" that
+// it came from there and goes outward, by that flow when it is still there.
 type routeMark struct {
 	outward  bool
 	id       uint16 // 0: not known
 	flow     []byte // empty: none
 	typeName []byte
-	mac      []byte // empty: none
 }
 
 // parseMark reads the user part of an own URI.
@@ -28,41 +27,28 @@ func parseMark(user []byte) (m routeMark, ok bool) {
 	m.outward, m.id = user[0] == 'o', uint16(id)
 	var found bool
 	m.flow, m.typeName, found = bytes.Cut(user[7:], dot)
-	m.typeName, m.mac, _ = bytes.Cut(m.typeName, dot)
 	return m, ok && found && len(m.typeName) > 0
 }
 
 var dot = []byte(".")
 
 // appendURI appends an own URI in angle brackets.
-func (p *Proxy) appendURI(b []byte, at *place, direction byte, id uint16, flow netip.AddrPort, typeName []byte) []byte {
+func appendURI(b []byte, p *place, direction byte, id uint16, flow netip.AddrPort, typeName []byte) []byte {
 	b = append(append(b, "<sip:"...), direction, '.')
 	b = append(appendHex(b, uint64(id), 4), '.')
-	start := len(b)
 	if flow.IsValid() {
 		b = appendFlow(b, flow)
 	}
-	m := routeMark{outward: direction == 'o', id: id, flow: b[start:], typeName: typeName}
-	over := p.overMark(p.keys.signs, &m, p.message.CallID)
-	b = append(append(append(b, '.'), typeName...), '.')
-	return append(p.keys.signs.append(b, over), at.uri...)
-}
-
-// isSigned says whether a mark has the MAC of a key that verifies such.
-func (p *Proxy) isSigned(m *routeMark) bool {
-	k := p.keys.find(m.mac)
-	return k != nil && k.route && k.verify(m.mac, p.overMark(k, m, p.message.CallID))
+	return append(append(append(b, '.'), typeName...), p.uri...)
 }
 
 // routes is what the Route header of a request says.
 type routes struct {
 	own   bool      // the first element is the director's own
 	mark  routeMark // of the first own element that has one
-	flow  []byte    // of the own elements that are signed
+	flow  []byte    // of the own elements
 	next  []byte    // the first element that is not the director's, or empty
 	known bool      // mark is set
-
-	signed bool // mark has a MAC
 }
 
 // takeRoutes reads the Route header and takes the director's own elements off
@@ -84,7 +70,7 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 				r.next = element
 				break
 			}
-			p.takeMark(&r, u.User)
+			r.take(u.User)
 			taken, rest = true, after
 		}
 		switch start := p.edits.offset(f.Name); {
@@ -100,24 +86,17 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 	return r
 }
 
-// takeMark reads the mark of an own element. One without a right MAC counts for
-// nothing, unless directors wrote none lately; its flow never counts.
-func (p *Proxy) takeMark(r *routes, user []byte) {
+func (r *routes) take(user []byte) {
 	r.own = true
 	mark, ok := parseMark(user)
 	if !ok {
 		return
 	}
-	signed := p.isSigned(&mark)
-	if !signed && (len(mark.mac) > 0 || !p.keys.oldRoutes) {
-		p.counts.Unsigned.Add(1)
-		return
-	}
-	if len(mark.flow) > 0 && signed {
+	if len(mark.flow) > 0 {
 		r.flow = mark.flow
 	}
 	if !r.known {
-		r.mark, r.known, r.signed = mark, true, signed
+		r.mark, r.known = mark, true
 	}
 }
 

@@ -16,6 +16,7 @@ const (
 	leastDeployments = 5   // near the capacity, before the search may end
 	mostDeployments  = 24  // near the capacity
 	mostTrials       = 240 // in all
+	known            = 3   // deployments that tell whether success falls gently, shows late, or rises with use
 	mostOnOne        = 14  // trials on one deployment
 	extensions       = 3   // of a trial that is not steady
 	longestWindow    = 16  // times Config.Duration
@@ -36,8 +37,7 @@ type adaptive struct {
 // It scouts until a rate that passes and a higher one that fails are close to
 // each other. Then each fresh deployment gets a climb: trials around the
 // estimate that close in on the rate at which this deployment fails. A trial
-// that is not steady (its backlog grows, or its success changes) is extended
-// up to three times. At last one trial at half the capacity and an overload are
+// that is not steady (its backlog may grow) is extended up to three times. At last one trial at half the capacity and an overload are
 // run; where the function carries less after the overload than before, the
 // lower capacity counts and is measured as well.
 //
@@ -50,7 +50,7 @@ func NewAdaptive(cfg Config) Search {
 
 // Trials implements Planner.
 func (a *adaptive) Trials() int {
-	const scouting, perDeployment, contrast = 7, 3, 4
+	const scouting, perDeployment, contrast = 7, 4, 4
 	return scouting + contrast + perDeployment*max(leastDeployments, a.cfg.Repeat)
 }
 
@@ -143,7 +143,7 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 			return "", false
 		}
 		*climbs = append(*climbs, d)
-		if n := len(*climbs); n == leastDeployments && !c.warmed && !overloaded && cold(*climbs) {
+		if n := len(*climbs); n == known && !c.warmed && !overloaded && cold(*climbs) {
 			c.guess, c.warmed, *climbs = c.center(0), true, nil
 		}
 	}
@@ -215,7 +215,7 @@ func (c *campaign) number() int {
 // capacities is the result for each threshold.
 func (c *campaign) capacities(history []vitrine.Outcome) []vitrine.Capacity {
 	climbs := c.climbs
-	if len(c.after) >= 2 {
+	if c.lowered() {
 		climbs = c.after
 	}
 	if len(climbs) < 2 {
@@ -225,7 +225,7 @@ func (c *campaign) capacities(history []vitrine.Outcome) []vitrine.Capacity {
 	for i, threshold := range c.cfg.Thresholds {
 		all[i] = c.capacity(climbs, i)
 		all[i].Threshold = threshold
-		if len(c.after) >= 2 {
+		if c.lowered() {
 			all[i].Fresh = c.capacity(c.climbs, i).Rate
 		}
 		if i > 0 { // a lower threshold never has a lower capacity
@@ -237,6 +237,9 @@ func (c *campaign) capacities(history []vitrine.Outcome) []vitrine.Capacity {
 	}
 	return all
 }
+
+// lowered says that deployments after an overload decide.
+func (c *campaign) lowered() bool { return len(c.after) >= 2 }
 
 // preliminary is the estimate before two deployments were measured.
 func (c *campaign) preliminary(history []vitrine.Outcome) []vitrine.Capacity {
@@ -328,7 +331,7 @@ func (c *campaign) most(threshold float64, states *vitrine.TwoStates) (passed, f
 // numbers are those of the deployments that decide.
 func (c *campaign) numbers() (numbers []int) {
 	deployments := c.deployments
-	if len(c.after) >= 2 {
+	if c.lowered() {
 		deployments = c.after
 	}
 	for _, d := range deployments {
@@ -368,6 +371,8 @@ type deployment struct {
 	first    reading // of the climb
 	recalled bool    // the first rate was offered again at the end
 	gain     float64 // of success at the first rate, until the end of the climb
+	verified bool    // a rate that passed was offered again for longer
+	sag      float64 // of success in that longer trial
 }
 
 func (d *deployment) highestPass(threshold float64) (rate float64) {

@@ -72,7 +72,7 @@ func falls(climbs []*deployment, threshold float64) bool {
 	for _, d := range climbs {
 		if b := d.bracket(threshold); b.passed && b.failed {
 			all++
-			if b.drop() <= gentle {
+			if b.straight() {
 				gently++
 			}
 		}

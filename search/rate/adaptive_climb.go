@@ -8,46 +8,66 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// gentle is the fall of success from a rate that passes to one that fails below
-// which success between them is taken as straight.
-const gentle = 0.2
-
 // climb closes in on the rates at which one deployment crosses each threshold.
 // A function in which overloads linger is only climbed upwards.
 func (c *campaign) climb(d *deployment) bool {
+	d.thorough = c.slow()
 	for range mostOnOne {
-		x, why := c.ask(d)
-		if why == "" {
-			x, why = c.verify(d)
-		}
-		if why == "" && !c.recalls(d) {
+		want, more := c.wants(d)
+		if !more {
 			return true
 		}
-		if why == "" {
-			x, why = d.first.x, again
-		}
-		r, ok := c.measure(d, c.round(math.Exp(x)), why)
+		r, ok := c.measure(d, c.round(math.Exp(want.x)), d.thorough && !want.recall, want.why)
 		if !ok {
 			return false
 		}
 		if !r.valid || c.cfg.Stateful && r.success < c.lowest() {
 			return true
 		}
-		if d.first.valid && why == again {
-			d.gain, d.recalled = r.success-d.first.success, true
-		}
-		if !d.first.valid {
-			d.first = r
-		}
+		d.learn(want, r)
 	}
 	return true
 }
 
-const again = "the first rate again, to see whether the deployment got better with use"
+// A want is the trial that a climb needs next.
+type want struct {
+	x      float64 // logarithm of the rate
+	why    string
+	verify float64 // success of the trial that this one repeats for longer; 0: it repeats none
+	recall bool    // it repeats the first trial of the climb
+}
+
+// wants is the trial that the climb needs next; false: none.
+func (c *campaign) wants(d *deployment) (want, bool) {
+	if w, more := c.crosses(d); more {
+		return w, true
+	}
+	if w, more := c.verifies(d); more {
+		return w, true
+	}
+	w := want{x: d.first.x, why: "the first rate again, to see whether the deployment got better with use", recall: true}
+	return w, c.recalls(d)
+}
+
+// learn takes from the trial what it was wanted for.
+func (d *deployment) learn(w want, r reading) {
+	if !d.first.valid {
+		d.first = r
+	}
+	if w.recall {
+		d.recalled, d.gain = true, r.success-d.first.success
+	}
+	if w.verify > 0 && !d.verified {
+		d.verified, d.sag = true, w.verify-r.success
+		if math.Abs(w.x-d.first.x) < rounding {
+			d.recalled, d.gain = true, -d.sag
+		}
+	}
+}
 
 // recalls says whether a climb ends with its first rate once more.
 func (c *campaign) recalls(d *deployment) bool {
-	return !c.cfg.Stateful && !c.warmed && !d.recalled && len(c.climbs) < leastDeployments && len(c.after) == 0
+	return !c.cfg.Stateful && !c.warmed && !d.recalled && d.first.valid && len(c.climbs) < known && len(c.after) == 0
 }
 
 // A bracket is what one deployment shows of a threshold: the highest rate that
@@ -75,79 +95,68 @@ func (d *deployment) bracket(threshold float64) bracket {
 	return b
 }
 
-// drop is how much success falls across the bracket; 1 when that is not known.
-func (b bracket) drop() float64 {
-	if !b.passed || !b.failed || !b.fail.exact {
-		return 1
-	}
-	return b.pass.success - b.fail.success
+// straight says that success falls so little across the bracket that it is taken
+// as straight. A function that keeps its goodput in overload falls by the width
+// of the bracket at most; what trials add by chance is allowed for.
+func (b bracket) straight() bool {
+	const least, chance = 0.2, 1.5
+	return b.passed && b.failed && b.fail.exact && b.pass.success-b.fail.success <= max(least, chance*(b.high-b.low))
 }
 
-// verify is the next rate to offer to a deployment whose thresholds are all
-// crossed, and why; empty: nothing is left in doubt. Where success falls steeply,
-// a rate that passes may be too high for calls that wait: their backlog shows in
-// a long trial only.
-func (c *campaign) verify(d *deployment) (x float64, why string) {
+// verifies wants a longer trial at a rate that passed, on a deployment whose
+// thresholds are all crossed. Where success falls steeply, that rate may be too
+// high for calls that wait: their backlog shows in a long trial only. Where it
+// falls gently, the first deployments tell whether long trials show the same.
+func (c *campaign) verifies(d *deployment) (want, bool) {
+	if c.cfg.Stateful {
+		return want{}, false
+	}
 	for _, threshold := range c.cfg.Thresholds {
 		b := d.bracket(threshold)
-		if b.passed && b.failed && b.drop() > gentle && !b.pass.verified && !c.cfg.Stateful && !c.gentle(threshold) {
+		if b.passed && b.failed && !b.pass.verified && !c.gentle(threshold) {
 			d.thorough = true
-			return b.low, "for longer, since success falls steeply above"
+			return want{x: b.low, why: "for longer, since overload may show late", verify: b.pass.success}, true
 		}
 	}
-	return 0, ""
+	return want{}, false
 }
 
 // rounding is how far, as a logarithm, a rate may be from what was asked for.
 const rounding = 1e-3
 
-// ask is the next rate for the deployment, as a logarithm, and why; empty: all
-// thresholds are crossed.
-func (c *campaign) ask(d *deployment) (x float64, why string) {
+// crosses wants a trial that helps to cross a threshold.
+func (c *campaign) crosses(d *deployment) (want, bool) {
 	step, fine := c.steps()
 	bottom, top := math.Log(c.cfg.Min), math.Log(c.ceiling.rate)
 	for i, threshold := range c.cfg.Thresholds {
 		b := d.bracket(threshold)
 		switch {
 		case !d.near(c.center(i), step) && i == 0:
-			return min(max(c.begin(d, step), bottom), top), "a fresh deployment, near the capacity"
+			return want{x: min(max(c.begin(d, step), bottom), top), why: "a fresh deployment, near the capacity"}, true
 		case !b.passed && b.failed && b.high > bottom+rounding:
-			return max(b.high-step*d.stride(threshold, c.center(i), false), bottom), "lower on this deployment, for it failed"
+			return want{x: max(b.high-max(step, d.first.x-b.high), bottom), why: "lower on this deployment, for it failed"}, true
 		case !b.failed && b.passed && b.low < top-rounding:
-			next := b.low + step*d.stride(threshold, c.center(i), true)
+			next := b.low + max(step, b.low-d.first.x)
 			if i > 0 {
 				next = max(next, c.center(i)-step/2)
 			}
-			return min(next, top), "higher on this deployment, for it passed"
-		case b.passed && b.failed && b.drop() > gentle && b.high-b.low > fine*(1+1e-6) && !c.gentle(threshold):
-			return (b.low + b.high) / 2, "between the rates that passed and failed on this deployment"
+			return want{x: min(next, top), why: "higher on this deployment, for it passed"}, true
+		case b.passed && b.failed && !b.straight() && b.high-b.low > fine*(1+1e-6) && !c.gentle(threshold):
+			return want{x: (b.low + b.high) / 2, why: "between the rates that passed and failed on this deployment"}, true
 		}
 	}
-	return 0, ""
+	return want{}, false
 }
 
 // gentle says that success is known to fall gently, so that a trial far off the
 // line is chance.
 func (c *campaign) gentle(threshold float64) bool {
-	const known = 3 // deployments
 	return len(c.climbs) >= known && falls(c.climbs, threshold)
 }
 
 // near says whether a trial is within a step of x.
 func (d *deployment) near(x, step float64) bool {
 	return slices.ContainsFunc(d.trials, func(r reading) bool { return math.Abs(r.x-x) < 2.5*step })
-}
-
-// stride is how many steps to go on, doubling with each trial of one kind that
-// is already beyond the center.
-func (d *deployment) stride(threshold, center float64, passing bool) float64 {
-	n := 0
-	for _, r := range d.trials {
-		if r.passes(threshold) == passing && (r.x > center) == passing {
-			n++
-		}
-	}
-	return math.Pow(2, float64(max(0, n-1)))
 }
 
 // begin is where a climb starts: a step at most below the center, another place
@@ -166,52 +175,70 @@ func (c *campaign) begin(d *deployment, step float64) float64 {
 // those that pass and fail must come where success falls steeply. Both follow
 // the spread between deployments.
 func (c *campaign) steps() (step, fine float64) {
-	const widest = 0.2
+	const widest = 0.3
 	p := c.cfg.precision()
 	sd := 0.0
 	if len(c.climbs) >= 3 {
 		sd = c.samples(c.climbs, 0).deviation()
 	}
-	return min(max(p, sd), max(p, widest)), max(p, sd) / 4
+	return min(max(p, sd), widest), max(p, sd) / 4
 }
 
 // center is where the capacity is thought to be, as a logarithm.
 func (c *campaign) center(i int) float64 {
-	climbs := c.climbs
-	if len(c.after) > 0 {
-		climbs = c.after
+	switch {
+	case len(c.after) > 0:
+		return median(c.samples(c.after, i).values)
+	case len(c.climbs) > 0:
+		return median(c.samples(c.climbs, i).values)
 	}
-	if len(climbs) == 0 {
-		return c.guess
-	}
-	return median(c.samples(climbs, i).values)
+	return c.guess
 }
 
 // cold says whether deployments get better with use, as caches and compilers
-// do: the first rates succeeded better the second time, in the mean over
-// deployments and beyond chance.
+// do: the first rates succeeded better the second time.
 func cold(climbs []*deployment) bool {
-	const least, sure = 0.01, 0.9 // of the success ratio; one-sided confidence
+	const least = 0.01 // of the success ratio
 	var gains []float64
 	for _, d := range climbs {
 		if d.recalled {
 			gains = append(gains, d.gain)
 		}
 	}
-	n := float64(len(gains))
-	if n < 3 {
+	return above(gains, least)
+}
+
+// slow says whether overload shows late although success falls gently: longer
+// trials at the rates that passed succeeded worse, by what matters for the
+// precision. All trials are long then.
+func (c *campaign) slow() bool {
+	const share = 0.25 // of the precision: success falls about as fast as rates rise
+	var sags []float64
+	for _, d := range c.climbs {
+		if d.verified {
+			sags = append(sags, d.sag)
+		}
+	}
+	return c.gentle(c.cfg.Thresholds[0]) && above(sags, share*c.cfg.precision())
+}
+
+// above says whether the mean of differences between trials is above the bound,
+// and above zero by more than chance.
+func above(differences []float64, bound float64) bool {
+	const sure = 0.9 // one-sided confidence
+	n := float64(len(differences))
+	if n < known {
 		return false
 	}
-	mean, sd := stat.MeanStdDev(gains, nil)
-	return mean > max(least, distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure)*sd/math.Sqrt(n))
+	mean, sd := stat.MeanStdDev(differences, nil)
+	return mean > max(bound, distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure)*sd/math.Sqrt(n))
 }
 
 // warm gives a deployment load before its climb.
 func (c *campaign) warm() bool {
 	const windows = 8
 	rate := c.round(math.Exp(c.center(0)))
-	window := min(windows*c.window(rate), longestWindow*c.cfg.Duration)
-	_, ok := c.trial(rate, window, "warming up, since deployments get better with use")
+	_, ok := c.trial(rate, c.atMost(windows*c.window(rate)), "warming up, since deployments get better with use")
 	return ok
 }
 
@@ -227,41 +254,50 @@ const overloading = 1.3
 
 // contrast measures at half the capacity and past it, for the report sets both
 // beside the capacity, and says whether an overload lingers: whether a rate
-// that passes before fails after, on two deployments.
+// below the capacity fails after it. The deployment climbed last tells that it
+// does not; that it does takes two fresh ones on which the rate passed before.
 func (c *campaign) contrast() (lingers, ok bool) {
 	s := c.samples(c.climbs, 0)
 	if s.below {
 		return false, true
 	}
-	step, _ := c.steps()
+	if c.cfg.Stateful {
+		c.deploy()
+	}
 	capacity := c.capacity(c.climbs, 0)
-	safe := c.round(min(capacity.Low, capacity.Rate*math.Exp(-step-s.deviation())))
-	for range 2 {
-		d := c.deploy()
-		if !c.underloaded(capacity.Rate) {
-			if _, ok = c.trial(c.round(capacity.Rate/2), c.cfg.Duration, "half the capacity, for contrast"); !ok {
-				return false, false
-			}
-		}
-		if s.above || overloading*capacity.Rate > c.ceiling.rate {
-			return false, true
-		}
-		before, ok := c.measure(d, safe, "below the capacity, before an overload")
-		if !ok || before.valid && !before.passes(c.cfg.Thresholds[0]) {
-			return false, ok
-		}
-		if !c.overload() {
+	if !c.underloaded(capacity.Rate) {
+		if _, ok := c.trial(c.round(capacity.Rate/2), c.cfg.Duration, "half the capacity, for contrast"); !ok {
 			return false, false
 		}
-		if c.cfg.Stateful { // only a fresh deployment ends an overload, as the user says
-			return false, true
-		}
-		after, ok := c.measure(&deployment{}, safe, "below the capacity, after the overload")
-		if !ok || !after.fails(c.cfg.Thresholds[0]) {
-			return false, ok
-		}
 	}
-	return true, true
+	if s.above || overloading*capacity.Rate > c.ceiling.rate {
+		return false, true
+	}
+	if c.cfg.Stateful { // only a fresh deployment ends an overload, as the user says
+		return false, c.overload()
+	}
+	step, _ := c.steps()
+	safe := c.round(min(capacity.Low, capacity.Rate*math.Exp(-step-s.deviation())))
+	lingers, ok = c.overloadLingers(safe)
+	for n := 0; ok && lingers && n < 2; n++ {
+		d := c.deploy()
+		before, told := c.measure(d, safe, false, "below the capacity, before an overload")
+		if !told || !before.passes(c.cfg.Thresholds[0]) {
+			return false, told
+		}
+		lingers, ok = c.overloadLingers(safe)
+	}
+	return lingers, ok
+}
+
+// overloadLingers overloads the current deployment and says whether the rate
+// fails after it.
+func (c *campaign) overloadLingers(safe float64) (lingers, ok bool) {
+	if !c.overload() {
+		return false, false
+	}
+	after, ok := c.measure(&deployment{}, safe, false, "below the capacity, after the overload")
+	return after.valid && after.fails(c.cfg.Thresholds[0]), ok
 }
 
 // underloaded says whether a trial at about half the rate is there.

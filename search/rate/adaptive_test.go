@@ -87,7 +87,7 @@ func TestAdaptiveOverManyFunctions(t *testing.T) {
 		p.Remember = c.remember
 		s := studied(p, n, wanted(), rate.NewAdaptive)
 		t.Logf("%s %v: %s", c.shape, c.remember, s)
-		if s.share() < 0.9 || s.width() > 0.05 || s.error(0.9) > 0.02 || s.trials > 34 || s.load > 480 {
+		if s.share() < 0.9 || s.width() > 0.05 || s.error(0.9) > 0.02 || s.trials > 30 || s.load > 640 {
 			t.Errorf("%s, remembers %v: %s", c.shape, c.remember, s)
 		}
 	}

@@ -42,10 +42,7 @@ func (c *campaign) trial(rate float64, window time.Duration, why string) (readin
 		r := c.readings[c.at]
 		c.at++
 		if r.valid {
-			c.drained = 0
-			if r.success < c.cfg.Thresholds[0] {
-				c.drained = rest
-			}
+			c.drained = c.rest(r)
 			return r, true
 		}
 		c.ceiling = findCeiling(c.cfg, c.history[:c.at])
@@ -56,14 +53,24 @@ func (c *campaign) trial(rate float64, window time.Duration, why string) (readin
 	}
 }
 
-// rest lets a function finish the calls that an overload left behind.
-const rest = 5 * time.Second
+// rest is how long a function may still work on the calls that a trial left
+// behind: as long as it takes to serve what failed, at the rate of what
+// succeeded.
+func (c *campaign) rest(r reading) time.Duration {
+	const most = 5 * time.Second
+	if r.success >= c.cfg.Thresholds[0] {
+		return 0
+	}
+	loaded := r.duration + c.cfg.Overhead.Seconds()
+	left := loaded * (1 - r.whole) / max(r.whole, 0.01)
+	return min(time.Duration(left*float64(time.Second)).Round(time.Millisecond), most)
+}
 
 // measure offers the rate until a trial is steady, three extensions at most.
-func (c *campaign) measure(d *deployment, rate float64, why string) (reading, bool) {
+func (c *campaign) measure(d *deployment, rate float64, long bool, why string) (reading, bool) {
 	window := c.window(rate)
-	if d.thorough {
-		window = min(thorough*window, longestWindow*c.cfg.Duration)
+	if long {
+		window = c.atMost(c.long(rate))
 	}
 	for n := 0; ; n++ {
 		r, ok := c.trial(rate, window, why)
@@ -75,17 +82,14 @@ func (c *campaign) measure(d *deployment, rate float64, why string) (reading, bo
 		}
 		unsteady := r.unsteady(c.cfg.Thresholds)
 		if !unsteady || n == extensions {
-			r.unresolved = unsteady
+			r.unresolved, r.verified = unsteady, long
 			d.add(r)
 			return r, true
 		}
-		window = min(2*window, longestWindow*c.cfg.Duration)
+		window = c.atMost(2 * window)
 		why = "longer, since calls in flight may still grow"
 	}
 }
-
-// thorough is how many times longer trials are that verify a rate.
-const thorough = 6
 
 // add keeps the reading, in place of an earlier one at its rate.
 func (d *deployment) add(r reading) {
@@ -95,17 +99,33 @@ func (d *deployment) add(r reading) {
 			break
 		}
 	}
-	r.verified = d.thorough
 	d.trials = append(d.trials, r)
 }
 
 // window is how long a trial at the rate lasts: Config.Duration, or as long as
-// it takes to tell the growth of a backlog of paced arrivals to the precision.
+// it takes to tell the growth of a backlog.
 func (c *campaign) window(rate float64) time.Duration {
-	const calls, longest = 9, 8
+	const longest = 8
+	return min(max(c.cfg.Duration, c.needed(rate)), longest*c.cfg.Duration)
+}
+
+// long is how long a trial lasts that verifies a rate.
+func (c *campaign) long(rate float64) time.Duration {
+	const windows, needs = 3, 6
+	return max(windows*c.window(rate), needs*c.needed(rate))
+}
+
+// atMost limits how long a trial lasts.
+func (c *campaign) atMost(window time.Duration) time.Duration {
+	return min(window, longestWindow*c.cfg.Duration)
+}
+
+// needed is how long it takes to tell the growth of a backlog of paced arrivals
+// to the precision.
+func (c *campaign) needed(rate float64) time.Duration {
+	const calls = 9
 	p := c.cfg.precision()
-	needed := time.Duration(math.Ceil(calls/(p*p*rate))) * time.Second
-	return min(max(c.cfg.Duration, needed), longest*c.cfg.Duration)
+	return time.Duration(math.Ceil(calls/(p*p*rate))) * time.Second
 }
 
 // round takes a rate to four digits, within the range.

@@ -85,7 +85,7 @@ func (d directed) Next(history []vitrine.Measured) Step {
 	if stuck != "" {
 		return Step{Done: true, Why: fmt.Sprintf("%s, but cannot grow: %s", found, stuck)}
 	}
-	return Step{Sizing: next, Why: fmt.Sprintf("%s: %s", found, grown)}
+	return Step{Sizing: next, Why: fmt.Sprintf("%s: %s", found, grown), Grown: last.Capacities[d.cfg.Threshold].Rate}
 }
 
 func (d directed) share(use float64) string {

