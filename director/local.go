@@ -56,7 +56,7 @@ func openSocket(network, path string) (net.Listener, error) {
 	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s is there and no socket: remove it, or name another under control.socket", path)
 	}
-	if c, err := net.DialTimeout(network, path, time.Second); err == nil {
+	if c, err := (&net.Dialer{Timeout: time.Second}).Dial(network, path); err == nil {
 		return nil, errors.Join(fmt.Errorf("%s is another director's: name another under control.socket", path), c.Close())
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-")

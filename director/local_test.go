@@ -1,6 +1,7 @@
 package director
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
@@ -14,7 +15,9 @@ import (
 // bySocket asks by a director's unix socket.
 func (r *running) bySocket(t testing.TB) *http.Client {
 	t.Helper()
-	transport := &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", r.socket) }}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", r.socket)
+	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }

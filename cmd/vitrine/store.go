@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,17 +24,18 @@ import (
 
 // storeFlags are what the user says of a store.
 type storeFlags struct {
-	listen                []string
-	engine                engineFlags
-	nudsf                 nudsfFlags
-	tokens                string
-	cert, key, clientCA   string
-	inFlight, connections int
-	bodies                int64
-	watches               int
-	slow, window          time.Duration
-	share                 float64
-	log                   string
+	listen                 []string
+	engine                 engineFlags
+	nudsf                  nudsfFlags
+	tokens                 string
+	cert, key, clientCA    string
+	inFlight               int
+	connections, perSource int
+	bodies                 int64
+	watches                int
+	slow, window           time.Duration
+	share                  float64
+	log                    string
 }
 
 func (a *app) storeCommand() *cobra.Command {
@@ -58,7 +60,7 @@ func (a *app) storeRunCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return a.runStore(c.Context(), f) },
 	}
 	flags := c.Flags()
-	flags.StringSliceVar(&f.listen, "listen", []string{"127.0.0.1:8070"}, "addresses to listen on; beyond loopback only with tokens or client certificates")
+	flags.StringSliceVar(&f.listen, "listen", []string{"127.0.0.1:8070"}, "addresses to listen on; beyond loopback only with TLS, and tokens or client certificates")
 	flags.StringVar(&f.tokens, "token-file", "", "file with the tokens that may ask, one a line")
 	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this server, PEM")
 	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
@@ -66,6 +68,7 @@ func (a *app) storeRunCommand() *cobra.Command {
 	flags.IntVar(&f.inFlight, "max-requests", 1024, "requests in work at once; others are answered 503")
 	flags.Int64Var(&f.bodies, "max-bodies", 64<<20, "bytes of bodies in work at once; others are answered 503")
 	flags.IntVar(&f.connections, "max-connections", 4096, "connections at once; others wait")
+	flags.IntVar(&f.perSource, "max-connections-per-source", 1024, "of them, from one address (IPv6: /64); others are closed")
 	flags.IntVar(&f.watches, "max-watches", 1024, "watches at once; others are answered 429")
 	flags.DurationVar(&f.slow, "slow", 50*time.Millisecond, "an operation is slow beyond this")
 	flags.Float64Var(&f.share, "slow-share", 0.01, "share of slow ones in a window that is past the threshold")
@@ -82,6 +85,7 @@ func (a *app) runStore(ctx context.Context, f *storeFlags) error {
 	if err != nil {
 		return err
 	}
+	syscall.Umask(0o077) // what it keeps is its user's alone
 	engine, err := f.engine.open(ctx, log)
 	if err != nil {
 		return err
@@ -112,6 +116,9 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 		return err
 	}
 	defer closeListeners(listeners) // again, where serving closed them
+	reload, _, stop := serviceSignals()
+	defer stop()
+	c.Reload = reload
 	if m, ok := engine.(store.Measured); ok {
 		c.Registry.MustRegister(service.NewEngineCollector(m))
 	}
@@ -134,9 +141,6 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	for _, l := range listeners {
 		fmt.Fprintf(a.stdout, "listening on %s\n", l.Addr())
 	}
-	if c.TLS == nil && c.Tokens != nil {
-		log.Warn("tokens go in clear: give --tls-cert and --tls-key where others can listen")
-	}
 	log.Info("store runs", "engine", engine.Promises().Engine, "durability", engine.Promises().Durability, "pid", os.Getpid())
 	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
 }
@@ -147,7 +151,7 @@ func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c := &service.Config{
 		Registry: registry, Logger: log,
-		InFlight: f.inFlight, Bodies: f.bodies, Connections: f.connections,
+		InFlight: f.inFlight, Bodies: f.bodies, Connections: f.connections, PerSource: f.perSource,
 		Slow: f.slow, Share: f.share, Every: f.window,
 	}
 	var err error

@@ -206,8 +206,13 @@ func TestStoreRefusesToStart(t *testing.T) {
 	t.Parallel()
 	own, stranger := place(t)
 	cert, key := own.file("server", ".pem"), own.file("server", ".key")
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte("a token of sixteen bytes and more\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, arguments := range map[string][]string{
 		"is not loopback":          {"--listen", "0.0.0.0:0"},
+		"tokens would go in clear": {"--listen", "0.0.0.0:0", "--token-file", tokens},
 		"is not loopback, and any": {"--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key}, // whom to answer is not said
 		"private key does not":     {"--tls-cert", cert, "--tls-key", stranger.file("client", ".key")},
 		"no such file":             {"--tls-cert", cert, "--tls-key", key + "s"},

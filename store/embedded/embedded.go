@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -113,7 +114,11 @@ func Open(c Config) (*Engine, error) {
 	e.groups.New = func() any { return &group{seen: map[store.Key]*state{}} }
 	e.durable.init()
 	e.cache = pebble.NewCache(c.CacheBytes)
-	var err error
+	err := private(c)
+	if err != nil {
+		e.cache.Unref()
+		return nil, err
+	}
 	if e.db, err = pebble.Open(c.Dir, e.options()); err != nil {
 		e.cache.Unref()
 		return nil, fmt.Errorf("open the records in %s: %w", c.Dir, err)
@@ -126,6 +131,19 @@ func Open(c Config) (*Engine, error) {
 	e.disk.check(e)
 	e.run()
 	return e, nil
+}
+
+// private makes the folder, and has it be this user's alone, as the records are, whatever
+// the modes of the files in it.
+func private(c Config) error {
+	err := c.FS.MkdirAll(c.Dir, 0o700)
+	if err == nil && c.FS == vfs.Default {
+		err = os.Chmod(c.Dir, 0o700) //nolint:gosec // a folder
+	}
+	if err != nil {
+		return fmt.Errorf("make the folder of records %s: %w", c.Dir, err)
+	}
+	return nil
 }
 
 func (c *Config) complete() error {

@@ -61,6 +61,30 @@ func (all members) killLeader(ctx context.Context, t *testing.T) *storetest.Memb
 	return nil
 }
 
+// watched watches a space, and gives how that ends once it has begun.
+func watched(t *testing.T, e store.Engine) <-chan error {
+	t.Helper()
+	began, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for v, err := range e.Watch(t.Context(), "s", "", 0) {
+			if err != nil {
+				ended <- err
+				return
+			}
+			if v.Change == store.Started {
+				close(began)
+			}
+		}
+		ended <- nil
+	}()
+	select {
+	case <-began:
+	case err := <-ended:
+		t.Fatalf("the watch does not begin: %v", err)
+	}
+	return ended
+}
+
 // TestMembers: of three members the one that leads is killed amid operations, comes
 // back, and the one that leads then is killed. There is an order that explains all
 // that was seen, and with one member alone nothing is answered as if it were done.
@@ -86,11 +110,20 @@ func TestMembers(t *testing.T) {
 	storetest.Linearizable(t, storetest.Drive{Engine: again, Workers: 6, Each: 120, Disturb: func() {
 		last = all.killLeader(t.Context(), t)
 	}})
+	ended := watched(t, e)
 	for _, m := range all {
 		if m.Running() {
 			m.Kill()
 			break
 		}
+	}
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the watch of a member without a leader ends without an error")
+		}
+	case <-time.After(time.Minute):
+		t.Error("a member without a leader keeps a watch, and tells nothing")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

@@ -33,7 +33,8 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			return
 		}
 		v := &store.Event{Change: store.Started, Record: store.Record{Key: store.Key{Space: space}, Version: from}}
-		source := e.client.Watch(ctx, base, clientv3.WithPrefix(), clientv3.WithRev(int64(from)+1), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
+		// A member that has lost its leader would otherwise keep the watch and tell nothing.
+		source := e.client.Watch(clientv3.WithRequireLeader(ctx), base, clientv3.WithPrefix(), clientv3.WithRev(int64(from)+1), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
 		first := <-source
 		if err := e.watchError(caller, &first, first.Created); err != nil {
 			yield(nil, err)

@@ -38,6 +38,7 @@ type API struct {
 
 	mu          sync.Mutex
 	subscribers map[string]*subscribers // by space
+	cached      int                     // bytes of them
 }
 
 func newAPI(config rest.Config, maxSubscriptions int) *API {

@@ -22,12 +22,16 @@ const (
 // staleAfter is how long other services' new subscriptions may go unseen here.
 const staleAfter = time.Second
 
-// maxCached bounds the storages whose subscribers are remembered.
-const maxCached = 4096
+// What is remembered of subscribers, at most: storages, and bytes in all.
+const (
+	maxCached      = 4096
+	maxCachedBytes = 64 << 20
+)
 
 // subscribers of a storage, as they were when last read.
 type subscribers struct {
 	list   []subscriber
+	bytes  int // of the list, about
 	read   time.Time
 	valid  bool
 	number uint64 // changes with every subscription made here, so that a read begun before is not kept
@@ -58,7 +62,7 @@ func (a *API) subscribersOf(ctx context.Context, space string) ([]subscriber, er
 			if len(a.subscribers) < maxCached {
 				break
 			}
-			delete(a.subscribers, other)
+			a.dropSubscribers(other)
 		}
 		s = &subscribers{}
 		a.subscribers[space] = s
@@ -70,27 +74,54 @@ func (a *API) subscribersOf(ctx context.Context, space string) ([]subscriber, er
 	}
 	number, now := s.number, a.Clock()
 	a.mu.Unlock()
-	list, err := a.readSubscribers(ctx, space)
+	list, size, err := a.readSubscribers(ctx, space)
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s.number == number {
-		s.list, s.read, s.valid = list, now, true
+	if s.number == number && a.subscribers[space] == s {
+		a.cached += size - s.bytes
+		s.list, s.bytes, s.read, s.valid = list, size, now, true
+		a.trimSubscribers(space)
 	}
 	return list, nil
 }
 
-func (a *API) readSubscribers(ctx context.Context, space string) ([]subscriber, error) {
-	var list []subscriber
+// trimSubscribers forgets storages until the others are within the bound, that of space
+// last. a.mu is held.
+func (a *API) trimSubscribers(space string) {
+	for other := range a.subscribers {
+		if a.cached <= maxCachedBytes {
+			return
+		}
+		if other != space {
+			a.dropSubscribers(other)
+		}
+	}
+	if a.cached > maxCachedBytes {
+		a.dropSubscribers(space)
+	}
+}
+
+// dropSubscribers forgets a storage's subscribers. a.mu is held.
+func (a *API) dropSubscribers(space string) {
+	a.cached -= a.subscribers[space].bytes
+	delete(a.subscribers, space)
+}
+
+// subscriberBytes is about what a subscriber takes beside its texts.
+const subscriberBytes = 512
+
+// readSubscribers gives the subscribers of a storage, and about how many bytes they take.
+func (a *API) readSubscribers(ctx context.Context, space string) (list []subscriber, size int, err error) {
 	for r, err := range a.Engine.Scan(ctx, store.Query{Space: space, Prefix: kindSubscription}) {
 		if err != nil {
-			return nil, fmt.Errorf("read subscriptions: %w", err)
+			return nil, 0, fmt.Errorf("read subscriptions: %w", err)
 		}
 		s, err := loadSubscription(r)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		one := subscriber{subscription: s}
 		if s.SubFilter != nil && len(s.SubFilter.MonitoredResourceURIs) > 0 {
@@ -102,8 +133,9 @@ func (a *API) readSubscribers(ctx context.Context, space string) ([]subscriber, 
 			}
 		}
 		list = append(list, one)
+		size += subscriberBytes + 2*r.Held() // what is monitored is kept twice
 	}
-	return list, nil
+	return list, size, nil
 }
 
 // room refuses a further subscription when a storage has as many as it may.

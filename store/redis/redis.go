@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +34,7 @@ type Config struct {
 	History   int64         // changes of a space kept for watches; default 1024
 	Pool      int           // connections; default 64
 	Watches   int           // connections for watches: more watches wait; default 256
+	Check     time.Duration // how often the server is asked what it holds to; default 10 s
 	Sweep     time.Duration // how often expired records are looked for; default 250 ms
 
 	Now    func() time.Time // the clock that expires records; required
@@ -45,7 +47,7 @@ type Engine struct {
 	client   redis.UniversalClient
 	watcher  redis.UniversalClient // blocked reads hold connections: not those of requests
 	scripts  struct{ write, sweep *redis.Script }
-	promises store.Promises
+	promises atomic.Pointer[store.Promises]
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	once     sync.Once
@@ -75,14 +77,18 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.History = cmp.Or(c.History, 1024)
 	c.Pool = cmp.Or(c.Pool, 64)
 	c.Watches = cmp.Or(c.Watches, 256)
+	c.Check = cmp.Or(c.Check, 10*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
 	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches), spaces: map[string]struct{}{}}
 	e.scripts.write, e.scripts.sweep = redis.NewScript(writeSource), redis.NewScript(sweepSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if err := e.ask(ctx); err != nil {
+	p, err := e.ask(ctx)
+	if err != nil {
 		e.cancel()
 		return nil, errors.Join(err, e.client.Close(), e.watcher.Close())
 	}
+	e.promises.Store(&p)
+	e.loops.Go(e.check)
 	e.loops.Go(func() { store.SweepEvery(e.ctx, c.Sweep, c.Logger, e.sweep) })
 	return e, nil
 }
@@ -99,63 +105,87 @@ func connect(c Config, pool int) redis.UniversalClient {
 	})
 }
 
-// ask finds out what the server holds to.
-func (e *Engine) ask(ctx context.Context) error {
-	e.promises = store.Promises{
-		Engine: "redis", Durability: store.Memory, AtomicBatch: true, Shared: true,
-		Survives: "what the server's persistence and replication let it",
+// check asks again and again: a server may be configured anew, or get replicas.
+func (e *Engine) check() {
+	ticker := time.NewTicker(e.config.Check)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		p, err := e.ask(e.ctx)
+		if e.ctx.Err() != nil {
+			return
+		}
+		if err != nil { // nothing is known of what answers next
+			e.config.Logger.Warn("what Redis holds to is not known", "error", err)
+			p = e.nothing("Redis could not be asked")
+		}
+		if old := e.promises.Swap(&p); *old != p {
+			e.config.Logger.Warn("Redis holds to something else now", "durability", p.Durability, "survives", p.Survives)
+		}
 	}
+}
+
+// nothing is what is promised when durability is not.
+func (e *Engine) nothing(because string) store.Promises {
+	return store.Promises{
+		Engine: "redis", Durability: store.Memory, AtomicBatch: true, Shared: true,
+		Survives: "nothing is promised: " + because,
+	}
+}
+
+// ask finds out what the server holds to.
+func (e *Engine) ask(ctx context.Context) (store.Promises, error) {
 	if err := e.client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("reach Redis at %s: %w", strings.Join(e.config.Addresses, ", "), err)
+		return store.Promises{}, fmt.Errorf("reach Redis at %s: %w", strings.Join(e.config.Addresses, ", "), err)
 	}
 	if e.config.Cluster || len(e.config.Addresses) > 1 {
-		return nil // a failover may lose answered writes, whatever each node does
+		return e.nothing("a failover of the cluster may lose answered writes"), nil // whatever each node does
 	}
 	settings := map[string]string{}
 	for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"} {
 		got, err := e.client.ConfigGet(ctx, name).Result()
 		if err != nil {
 			e.config.Logger.Warn("Redis does not tell its configuration: nothing is promised", "error", err)
-			return nil //nolint:nilerr // it may be forbidden, and the engine works without
+			return e.nothing("Redis does not tell its configuration"), nil // it may be forbidden, and the engine works without
 		}
 		settings[name] = got[name]
 	}
 	if settings["maxmemory"] != "0" && settings["maxmemory-policy"] != "noeviction" {
-		return &vitrine.BadInput{File: "store redis", Found: "maxmemory-policy " + settings["maxmemory-policy"],
+		return store.Promises{}, &vitrine.BadInput{File: "store redis", Found: "maxmemory-policy " + settings["maxmemory-policy"],
 			Want: "noeviction: Redis would drop records to make room"}
 	}
 	replication, err := e.client.Info(ctx, "replication").Result()
 	if err != nil {
-		return fmt.Errorf("ask Redis for its role: %w", err)
+		return store.Promises{}, fmt.Errorf("ask Redis for its role: %w", err)
 	}
-	alone := strings.Contains(replication, "role:master") && strings.Contains(replication, "connected_slaves:0")
-	e.promise(settings, alone)
-	return nil
+	return e.promise(settings, strings.Contains(replication, "role:master") && strings.Contains(replication, "connected_slaves:0")), nil
 }
 
-func (e *Engine) promise(settings map[string]string, alone bool) {
-	if settings["appendonly"] != "yes" {
-		return
+// promise says what a server holds to: only one that is alone, and syncs before it answers,
+// to anything.
+func (e *Engine) promise(settings map[string]string, alone bool) store.Promises {
+	switch {
+	case !alone:
+		return e.nothing("the server has replicas, or is one, and a failover may lose answered writes")
+	case settings["appendonly"] != "yes":
+		return e.nothing("appendonly is not yes")
+	case settings["appendfsync"] != "always":
+		return e.nothing("appendfsync is " + settings["appendfsync"] + ", not always")
+	case settings["no-appendfsync-on-rewrite"] != "no":
+		return e.nothing("no-appendfsync-on-rewrite is not no")
 	}
-	switch settings["appendfsync"] {
-	case "always":
-		if settings["no-appendfsync-on-rewrite"] != "no" {
-			return
-		}
-		e.promises.Durability = store.Synced
-		e.promises.Linearizable = alone
-		e.promises.Survives = "crashes of the process and of the host, as configured when this store began"
-	case "everysec":
-		e.promises.Durability = store.Interval
-		e.promises.Survives = "a crash of the host loses the writes of about a second"
-	default:
-		e.promises.Durability = store.Process
-		e.promises.Survives = "crashes of the process"
+	return store.Promises{
+		Engine: "redis", Durability: store.Synced, Linearizable: true, AtomicBatch: true, Shared: true,
+		Survives: "crashes of the process and of the host",
 	}
 }
 
 // Promises implements store.Engine.
-func (e *Engine) Promises() store.Promises { return e.promises }
+func (e *Engine) Promises() store.Promises { return *e.promises.Load() }
 
 // Close implements store.Engine.
 func (e *Engine) Close() error {

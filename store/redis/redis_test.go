@@ -94,8 +94,8 @@ func TestPromises(t *testing.T) {
 		linearizable bool
 	}{
 		{nil, store.Memory, false},
-		{[]string{"--appendonly", "yes", "--appendfsync", "everysec"}, store.Interval, false},
-		{[]string{"--appendonly", "yes", "--appendfsync", "no"}, store.Process, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "everysec"}, store.Memory, false},
+		{[]string{"--appendonly", "yes", "--appendfsync", "no"}, store.Memory, false},
 		{[]string{"--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes"}, store.Memory, false},
 	} {
 		e := open(t, redis.Config{Addresses: []string{storetest.Redis(t, c.settings...)}, Now: time.Now})
@@ -126,6 +126,83 @@ func TestFull(t *testing.T) {
 	var r store.Record
 	if err := e.Get(t.Context(), store.Key{Space: "s", Name: last}, &r); err != nil {
 		t.Errorf("the last record answered is gone: %v", err)
+	}
+}
+
+// TestPromisesChange: a server that gets a replica, or is configured anew, is no longer what
+// was promised.
+func TestPromisesChange(t *testing.T) {
+	t.Parallel()
+	address := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now, Check: 10 * time.Millisecond})
+	if p := e.Promises(); p.Durability != store.Synced || !p.Linearizable {
+		t.Fatalf("one server promises %+v", p)
+	}
+	server := goredis.NewClient(&goredis.Options{Addr: address})
+	defer server.Close()
+	set := func(name, value string) {
+		if err := server.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("appendfsync", "everysec")
+	storetest.Await(t, "nothing promised", func() bool { return e.Promises().Durability == store.Memory })
+	set("appendfsync", "always")
+	storetest.Await(t, "durability again", func() bool { return e.Promises().Durability == store.Synced })
+	host, port, _ := net.SplitHostPort(address)
+	storetest.Redis(t, "--replicaof", host+" "+port)
+	storetest.Await(t, "nothing promised of a server with a replica", func() bool {
+		p := e.Promises()
+		return p.Durability == store.Memory && !p.Linearizable
+	})
+}
+
+// TestLogBytes: the log of a space has a bound in bytes and does not stay for ever; a watch
+// from before it, and from before its end, is told so.
+func TestLogBytes(t *testing.T) {
+	t.Parallel()
+	address := storetest.Redis(t)
+	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now})
+	const writes = 100
+	value := make([]byte, 512<<10)
+	for range writes {
+		if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a", Value: value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := goredis.NewClient(&goredis.Options{Addr: address})
+	defer server.Close()
+	const log = "vitrine:{s}:l"
+	if n := server.XLen(t.Context(), log).Val(); n < 16 || n > 40 {
+		t.Errorf("%d changes of 512 KiB are kept; want about 32, which are 16 MiB", n)
+	}
+	if left := server.TTL(t.Context(), log).Val(); left <= 0 || left > time.Hour {
+		t.Errorf("the log ends in %s", left)
+	}
+	from := func(revision uint64) (err error) {
+		for _, err = range e.Watch(t.Context(), "s", "", revision) {
+			break
+		}
+		return err
+	}
+	var behind *store.Behind
+	if err := from(1); !errors.As(err, &behind) {
+		t.Errorf("from before the log: %v", err)
+	}
+	if err := server.Expire(t.Context(), log, -time.Second).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := from(writes - 1); !errors.As(err, &behind) {
+		t.Errorf("from before the log's end: %v", err)
+	}
+	if err := from(writes); err != nil {
+		t.Errorf("from the last change: %v", err)
+	}
+	if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a"}); err != nil {
+		t.Errorf("a write after the log's end: %v", err)
+	}
+	if err := from(writes); err != nil {
+		t.Errorf("from the last change but one: %v", err)
 	}
 }
 

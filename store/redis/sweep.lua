@@ -14,8 +14,10 @@ for _, name in ipairs(due) do
   redis.call('ZREM', N, name)
   if raw then
     local revision = redis.call('INCR', V)
-    redis.call('XADD', L, 'MAXLEN', '~', ARGV[2], string.format('%d-0', revision),
+    local most = math.max(1, math.min(tonumber(ARGV[2]), math.floor(16777216 / (#raw + 1)))) -- as in write.lua
+    redis.call('XADD', L, 'MAXLEN', '~', most, string.format('%d-0', revision),
       'c', 'x', 'n', name, 'r', raw, 'e', 1)
+    redis.call('EXPIRE', L, 3600)
   end
 end
 return #due

@@ -4,12 +4,14 @@
 -- count of tags, tags. Answers version and existed (0 or 1) for each op, or
 -- -1, index of the op, version it has, when a condition does not hold.
 local R, N, T, I, X, V, L = unpack(KEYS)
-local now, length = tonumber(ARGV[1]), ARGV[2]
+local now, length = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local function log(change, name, raw, existed)
   local revision = redis.call('INCR', V)
-  redis.call('XADD', L, 'MAXLEN', '~', length, string.format('%d-0', revision),
+  local most = math.max(1, math.min(length, math.floor(16777216 / (#raw + 1)))) -- 16 MiB of such changes
+  redis.call('XADD', L, 'MAXLEN', '~', most, string.format('%d-0', revision),
     'c', change, 'n', name, 'r', raw, 'e', existed)
+  redis.call('EXPIRE', L, 3600) -- a space that rests keeps no values twice
   return revision
 end
 

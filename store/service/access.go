@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"vitrine"
 )
@@ -20,18 +21,25 @@ const minToken = 16
 // Tokens are who may ask. Only their hashes are kept, and looked up by hash, so
 // that the time it takes tells nothing.
 type Tokens struct {
-	known map[[sha256.Size]byte]struct{}
+	path  string
+	known atomic.Pointer[map[[sha256.Size]byte]struct{}]
 }
 
 // ReadTokens reads a file with one token a line; empty lines and those that start
 // with # do not count.
 func ReadTokens(path string) (*Tokens, error) {
-	f, err := os.Open(path)
+	t := &Tokens{path: path}
+	return t, t.Reload()
+}
+
+// Reload reads the file again. After an error the tokens stay as they were.
+func (t *Tokens) Reload() error {
+	f, err := os.Open(t.path)
 	if err != nil {
-		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "a file with one token a line"}
+		return &vitrine.BadInput{File: t.path, Found: err.Error(), Want: "a file with one token a line"}
 	}
 	defer f.Close()
-	t := &Tokens{known: map[[sha256.Size]byte]struct{}{}}
+	known := map[[sha256.Size]byte]struct{}{}
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
 		token := strings.TrimSpace(lines.Text())
@@ -39,17 +47,18 @@ func ReadTokens(path string) (*Tokens, error) {
 			continue
 		}
 		if len(token) < minToken {
-			return nil, &vitrine.BadInput{File: path, Line: n, Column: 1, Found: "a token of fewer than 16 bytes", Want: "a longer one, at random"}
+			return &vitrine.BadInput{File: t.path, Line: n, Column: 1, Found: "a token of fewer than 16 bytes", Want: "a longer one, at random"}
 		}
-		t.known[sha256.Sum256([]byte(token))] = struct{}{}
+		known[sha256.Sum256([]byte(token))] = struct{}{}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("read %s: %w", t.path, err)
 	}
-	if len(t.known) == 0 {
-		return nil, &vitrine.BadInput{File: path, Found: "no token", Want: "one a line"}
+	if len(known) == 0 {
+		return &vitrine.BadInput{File: t.path, Found: "no token", Want: "one a line"}
 	}
-	return t, nil
+	t.known.Store(&known)
+	return nil
 }
 
 // allow says whether the request may be done. RFC 6750 section 2.1.
@@ -62,7 +71,7 @@ func (t *Tokens) allow(r *http.Request) bool {
 	if len(given) <= len(scheme) || !strings.EqualFold(given[:len(scheme)], scheme) {
 		return false
 	}
-	_, ok := t.known[sha256.Sum256([]byte(strings.TrimSpace(given[len(scheme):])))]
+	_, ok := (*t.known.Load())[sha256.Sum256([]byte(strings.TrimSpace(given[len(scheme):])))]
 	return ok
 }
 
@@ -75,25 +84,48 @@ func noteDenied(log *slog.Logger, r *http.Request) {
 	log.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", given)
 }
 
-// LoadTLS makes the server's part of TLS 1.2 and later; with clientCA, clients must
-// show a certificate that it signed.
-func LoadTLS(cert, key, clientCA string) (*tls.Config, error) {
+// TLS is the server's part of TLS 1.2 and later.
+type TLS struct {
+	cert, key, clientCA string
+	current             atomic.Pointer[tls.Config]
+}
+
+// LoadTLS reads a server's certificate and key; with clientCA, clients must show a
+// certificate that it signed.
+func LoadTLS(cert, key, clientCA string) (*TLS, error) {
 	if cert == "" || key == "" {
 		return nil, &vitrine.BadInput{File: "TLS", Found: "no certificate of the server, or no key", Want: "give both: --tls-cert and --tls-key"}
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	t := &TLS{cert: cert, key: key, clientCA: clientCA}
+	return t, t.Reload()
+}
+
+// Reload reads the files again, for connections to come. After an error all stays as
+// it was.
+func (t *TLS) Reload() error {
+	pair, err := tls.LoadX509KeyPair(t.cert, t.key)
 	if err != nil {
-		return nil, &vitrine.BadInput{File: cert, Found: err.Error(), Want: "a certificate and its key, PEM"}
+		return &vitrine.BadInput{File: t.cert, Found: err.Error(), Want: "a certificate and its key, PEM"}
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if clientCA == "" {
-		return c, nil
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if t.clientCA != "" {
+		if c.ClientCAs, err = loadCertificates(t.clientCA); err != nil {
+			return err
+		}
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+		c.SessionTicketsDisabled = true // a ticket would outlive a change of authorities
 	}
-	if c.ClientCAs, err = loadCertificates(clientCA); err != nil {
-		return nil, err
+	t.current.Store(c)
+	return nil
+}
+
+// config gives each connection what the files said last.
+func (t *TLS) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		SessionTicketsDisabled: t.clientCA != "",
+		GetConfigForClient:     func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.current.Load(), nil },
 	}
-	c.ClientAuth = tls.RequireAndVerifyClientCert
-	return c, nil
 }
 
 // LoadClientTLS makes a client's part of TLS: with a certificate to show, and

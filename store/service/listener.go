@@ -1,18 +1,24 @@
 package service
 
 import (
+	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // limited accepts a connection only while there is a slot: others wait in the
-// kernel's queue, which refuses beyond its length.
+// kernel's queue, which refuses beyond its length. One from a source that has as many
+// as it may is closed.
 type limited struct {
 	net.Listener
-	slots chan struct{}
-	once  sync.Once
-	done  chan struct{}
-	mu    sync.Mutex
+	slots   chan struct{}
+	sources *sources
+	once    sync.Once
+	done    chan struct{}
+	mu      sync.Mutex
 }
 
 func (l *limited) ended() chan struct{} {
@@ -25,17 +31,24 @@ func (l *limited) ended() chan struct{} {
 }
 
 func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.ended():
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.ended():
+			return nil, net.ErrClosed
+		}
+		c, err := l.Listener.Accept()
+		if err != nil {
+			<-l.slots
+			return nil, err
+		}
+		from := source(c.RemoteAddr())
+		if l.sources.take(from) {
+			return &counted{Conn: c, free: func() { l.sources.free(from); <-l.slots }}, nil
+		}
+		_ = c.Close() // nothing was read or written
 		<-l.slots
-		return nil, err
 	}
-	return &counted{Conn: c, slots: l.slots}, nil
 }
 
 func (l *limited) Close() error {
@@ -46,11 +59,54 @@ func (l *limited) Close() error {
 // counted gives its slot back once.
 type counted struct {
 	net.Conn
-	slots chan struct{}
-	once  sync.Once
+	free func()
+	once sync.Once
 }
 
 func (c *counted) Close() error {
-	c.once.Do(func() { <-c.slots })
+	c.once.Do(c.free)
 	return c.Conn.Close()
+}
+
+// sources counts the connections from each source.
+type sources struct {
+	most    int
+	refused prometheus.Counter
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	count map[netip.Addr]int
+}
+
+// source is what one client can choose no other than: its address, of IPv6 the network.
+func source(a net.Addr) netip.Addr {
+	at, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip := at.AddrPort().Addr().Unmap().WithZone("")
+	if p, err := ip.Prefix(64); err == nil && ip.Is6() {
+		return p.Addr()
+	}
+	return ip
+}
+
+func (s *sources) take(from netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count[from] >= s.most {
+		s.refused.Inc()
+		s.log.Warn("connection refused: its source has as many as it may", "from", from, "connections", s.most)
+		return false
+	}
+	s.count[from]++
+	return true
+}
+
+func (s *sources) free(from netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count[from]--; s.count[from] == 0 {
+		delete(s.count, from)
+	}
 }

@@ -5,12 +5,12 @@ package service
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,12 +27,14 @@ type Config struct {
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 
-	TLS    *tls.Config // nil: plain
-	Tokens *Tokens     // nil: none asked
+	TLS    *TLS            // nil: plain
+	Tokens *Tokens         // nil: none asked
+	Reload <-chan struct{} // asks to read their files again, which happens every half minute, too; may be nil
 
 	InFlight    int           // requests at once; beyond it 503; default 1024
 	Bodies      int64         // bytes of their bodies; beyond it 503; default 64 MiB
 	Connections int           // at once; more wait to be accepted; default 4096
+	PerSource   int           // of them, from one address (IPv6: /64); more are closed; default 1024
 	Grace       time.Duration // for requests in work at the end; default 5 s
 
 	Slow  time.Duration // an operation is slow beyond it; default 50 ms
@@ -62,6 +64,7 @@ func New(c Config) *Service {
 	c.InFlight = cmp.Or(c.InFlight, 1024)
 	c.Bodies = cmp.Or(c.Bodies, 64<<20)
 	c.Connections = cmp.Or(c.Connections, 4096)
+	c.PerSource = cmp.Or(c.PerSource, 1024)
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
 	c.Slow = cmp.Or(c.Slow, 50*time.Millisecond)
 	c.Share = cmp.Or(c.Share, 0.01)
@@ -70,14 +73,14 @@ func New(c Config) *Service {
 		config: c,
 		watch:  newWatch(c.Slow, c.Share, c.Every, c.Logger),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, requests, bodies.",
+			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, requests, bodies; connections, by cause source.",
 		}, []string{"cause"}),
 	}
 	c.Registry.MustRegister(s.refused, s.watch,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vitrine_store_requests_in_flight", Help: "Requests in work.",
 		}, func() float64 { return float64(s.flying.Load()) }))
-	for _, cause := range []string{"token", "requests", "bodies"} {
+	for _, cause := range []string{"token", "requests", "bodies", "source"} {
 		s.refused.WithLabelValues(cause)
 	}
 	return s
@@ -159,7 +162,7 @@ func refuse(w http.ResponseWriter, status int, title string) {
 }
 
 // Guarded says whether an address may be listened on: beyond loopback, strangers
-// must be kept out.
+// must be kept out, and tokens must not go in clear.
 func (c *Config) Guarded(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -168,11 +171,15 @@ func (c *Config) Guarded(address string) error {
 	if ip := net.ParseIP(host); (ip != nil && ip.IsLoopback()) || host == "localhost" {
 		return nil
 	}
-	if c.Tokens != nil || (c.TLS != nil && c.TLS.ClientAuth == tls.RequireAndVerifyClientCert) {
-		return nil
+	switch {
+	case c.Tokens == nil && (c.TLS == nil || c.TLS.clientCA == ""):
+		return &vitrine.BadInput{File: "--listen", Found: address + " is not loopback, and anybody could ask",
+			Want: "give --tls-cert and --tls-key, and --token-file or --client-ca"}
+	case c.TLS == nil:
+		return &vitrine.BadInput{File: "--listen", Found: address + " is not loopback, and tokens would go in clear",
+			Want: "give --tls-cert and --tls-key"}
 	}
-	return &vitrine.BadInput{File: "--listen", Found: address + " is not loopback, and anybody could ask",
-		Want: "give --token-file, or --tls-cert, --tls-key and --client-ca"}
+	return nil
 }
 
 // Serve answers on the listeners until ctx ends, lets what is in work finish
@@ -181,13 +188,15 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := s.server()
 	work, ctx := errgroup.WithContext(ctx)
 	limit := make(chan struct{}, s.config.Connections)
+	sources := &sources{most: s.config.PerSource, refused: s.refused.WithLabelValues("source"), log: s.config.Logger, count: map[netip.Addr]int{}}
 	for _, l := range listeners {
-		if s.config.TLS != nil {
-			l = tls.NewListener(l, server.TLSConfig)
-		}
-		l = &limited{Listener: l, slots: limit}
+		l = &limited{Listener: l, slots: limit, sources: sources}
 		work.Go(func() error {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			serve := server.Serve
+			if s.config.TLS != nil {
+				serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+			}
+			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve %s: %w", l.Addr(), err)
 			}
 			return nil
@@ -195,6 +204,10 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	}
 	work.Go(func() error {
 		s.watch.run(ctx)
+		return nil
+	})
+	work.Go(func() error {
+		s.reload(ctx)
 		return nil
 	})
 	work.Go(func() error {
@@ -208,6 +221,41 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 		return nil
 	})
 	return work.Wait()
+}
+
+// rereadEvery is how long a change of tokens or certificates may go unseen.
+const rereadEvery = 30 * time.Second
+
+// reload reads tokens and certificates again, when asked to and now and then.
+func (s *Service) reload(ctx context.Context) {
+	if s.config.Tokens == nil && s.config.TLS == nil {
+		return
+	}
+	ticker := time.NewTicker(rereadEvery)
+	defer ticker.Stop()
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.config.Reload:
+			asked = true
+		case <-ticker.C:
+		}
+		var err error
+		if s.config.Tokens != nil {
+			err = s.config.Tokens.Reload()
+		}
+		if s.config.TLS != nil {
+			err = errors.Join(err, s.config.TLS.Reload())
+		}
+		switch {
+		case err != nil:
+			s.config.Logger.Error("tokens or certificates stay as they were", "error", err)
+		case asked:
+			s.config.Logger.Info("tokens and certificates were read again")
+		}
+	}
 }
 
 // server is HTTP/1.1 and 2, with and without TLS, and time limits that a client
@@ -230,8 +278,7 @@ func (s *Service) server() *http.Server {
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 	}
 	if s.config.TLS != nil {
-		server.TLSConfig = s.config.TLS.Clone()
-		server.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
+		server.TLSConfig = s.config.TLS.config()
 	}
 	return server
 }

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -238,9 +237,9 @@ func TestGuarded(t *testing.T) {
 	}{
 		{Config{}, "127.0.0.1:1", true}, {Config{}, "[::1]:1", true}, {Config{}, "localhost:1", true},
 		{Config{}, "0.0.0.0:1", false}, {Config{}, ":1", false}, {Config{}, "192.0.2.1:1", false}, {Config{}, "nonsense", false},
-		{Config{Tokens: &Tokens{}}, ":1", true},
-		{Config{TLS: &tls.Config{}}, ":1", false},
-		{Config{TLS: &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}}, ":1", true},
+		{Config{Tokens: &Tokens{}}, ":1", false}, {Config{Tokens: &Tokens{}, TLS: &TLS{}}, ":1", true},
+		{Config{TLS: &TLS{}}, ":1", false},
+		{Config{TLS: &TLS{clientCA: "ca.pem"}}, ":1", true},
 	} {
 		if err := c.config.Guarded(c.address); (err == nil) != c.ok || (err != nil && !vitrine.IsBadInput(err)) {
 			t.Errorf("%s: %v", c.address, err)

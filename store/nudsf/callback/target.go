@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -127,15 +128,17 @@ func (t Targets) Check(uri string) (*url.URL, error) {
 
 // port is where a URI leads; 0: no number.
 func port(u *url.URL) uint16 {
-	text := u.Port()
-	if text == "" {
-		text = u.Scheme
+	switch {
+	case u.Port() != "":
+		n, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil {
+			return 0
+		}
+		return uint16(n)
+	case u.Scheme == "https":
+		return 443
 	}
-	n, err := net.LookupPort("tcp", text)
-	if err != nil {
-		return 0
-	}
-	return uint16(n) //nolint:gosec // LookupPort gives 0 to 65535
+	return 80
 }
 
 func (t Targets) allows(u *url.URL) bool {

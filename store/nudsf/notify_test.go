@@ -1,0 +1,67 @@
+package nudsf
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine/store"
+	"vitrine/store/nudsf/rest"
+	"vitrine/store/nudsf/wire"
+)
+
+// subscribed is an engine that has subscriptions in every space.
+type subscribed struct {
+	store.Engine
+	records []*store.Record
+}
+
+func (s *subscribed) Promises() store.Promises { return store.Promises{} }
+
+func (s *subscribed) Scan(context.Context, store.Query) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		for _, r := range s.records {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestSubscriberBytes: however large subscriptions are, and in however many storages, what
+// is remembered of them has a bound, and every storage's are found.
+func TestSubscriberBytes(t *testing.T) {
+	filter := &wire.SubFilter{}
+	for i := range 64 {
+		filter.MonitoredResourceURIs = append(filter.MonitoredResourceURIs, fmt.Sprint("/", i, strings.Repeat("x", 16<<10)))
+	}
+	s := &subscription{Subscription: wire.Subscription{ClientID: &wire.ClientID{NfID: "n"}, CallbackReference: "http://h", SubFilter: filter}, id: "s"}
+	op, err := s.op()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &store.Record{Key: store.Key{Name: kindSubscription + "s"}, Version: 1, Value: op.Value, Meta: op.Meta, Tags: op.Tags}
+	for _, each := range []int{1, 100} { // 2 MiB of a storage, and more than all may have
+		e := &subscribed{}
+		for range each {
+			e.records = append(e.records, r)
+		}
+		a := &API{Config: rest.Config{Engine: e, Clock: time.Now}, subscribers: map[string]*subscribers{}}
+		for i := range 100 / each {
+			list, err := a.subscribersOf(t.Context(), fmt.Sprint("space", i))
+			if err != nil || len(list) != each {
+				t.Fatalf("%d subscribers, %v", len(list), err)
+			}
+		}
+		sum := 0
+		for _, s := range a.subscribers {
+			sum += s.bytes
+		}
+		if sum != a.cached || sum > maxCachedBytes {
+			t.Errorf("%d bytes are remembered, counted as %d; the bound is %d", sum, a.cached, maxCachedBytes)
+		}
+	}
+}

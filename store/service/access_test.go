@@ -1,0 +1,195 @@
+package service
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"vitrine/internal/hosttest"
+)
+
+// certify writes a certificate for loopback that signs itself.
+func certify(t *testing.T, dir string) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// trusting asks over TLS, each time by a connection of its own.
+func trusting(t *testing.T, c *x509.Certificate, http2 bool) *http.Client {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(c)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2, DisableKeepAlives: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute}
+}
+
+// TestTLS: handlers see that a request came over TLS, and clients speak HTTP/2 where they can.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	own := certify(t, dir)
+	secure, err := LoadTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan *http.Request, 1)
+	_, url := running(t, Config{TLS: secure, Routes: []Route{{Path: "/kv", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r })}}}, io.Discard)
+	for want, http2 := range map[string]bool{"HTTP/2.0": true, "HTTP/1.1": false} {
+		got, err := trusting(t, own, http2).Get("https" + url[len("http"):] + "/kv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if r := <-seen; r.TLS == nil || r.Proto != want || got.Proto != want {
+			t.Errorf("%s and %s, want %s; TLS: %v", r.Proto, got.Proto, want, r.TLS != nil)
+		}
+	}
+}
+
+// TestReload: tokens and certificates change while it serves; what is broken changes nothing.
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	old := certify(t, dir)
+	path := filepath.Join(dir, "tokens")
+	put := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(token + "\n")
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := LoadTLS(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := make(chan struct{})
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	log := &lines{}
+	_, url := running(t, Config{TLS: secure, Tokens: tokens, Reload: reload, Routes: []Route{{Path: "/kv", Handler: ok}}}, log)
+	answers := func(c *x509.Certificate, token string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https"+url[len("http"):]+"/kv", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		got, err := trusting(t, c, true).Do(r)
+		if err != nil {
+			return 0
+		}
+		got.Body.Close()
+		return got.StatusCode
+	}
+	read := func(line string, n int) {
+		t.Helper()
+		reload <- struct{}{}
+		hosttest.Until(t, time.Minute, line, func() bool { return log.count(line) == n })
+	}
+	if got := answers(old, token); got != http.StatusOK {
+		t.Errorf("before: %d", got)
+	}
+	put("short\n")
+	read("stay as they were", 1)
+	if got := answers(old, token); got != http.StatusOK {
+		t.Errorf("after a broken file: %d", got)
+	}
+	next := certify(t, dir)
+	put("another-long-token-1\n")
+	read("were read again", 1)
+	if got := answers(next, "another-long-token-1"); got != http.StatusOK {
+		t.Errorf("the new ones: %d", got)
+	}
+	if got := answers(next, token); got != http.StatusUnauthorized {
+		t.Errorf("the old token: %d", got)
+	}
+	if got := answers(old, token); got != 0 {
+		t.Errorf("the old certificate: %d", got)
+	}
+}
+
+// TestPerSource: one source's connections leave room for another's, and its next one is
+// taken once it has closed one.
+func TestPerSource(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	s, url := running(t, Config{Connections: 10, PerSource: 3, Routes: []Route{{Path: "/kv", Handler: ok, Open: true}}}, io.Discard)
+	dial := func(from string) net.Conn {
+		t.Helper()
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.DialContext(context.Background(), "tcp", url[len("http://"):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	taken := func(c net.Conn) bool {
+		if _, err := io.WriteString(c, "GET /kv HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			return false
+		}
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		_, err := io.ReadFull(c, make([]byte, 8))
+		return err == nil
+	}
+	var first net.Conn
+	for i := range 3 {
+		c := dial("127.0.0.1")
+		if first == nil {
+			first = c
+		}
+		if !taken(c) {
+			t.Errorf("connection %d is refused", i)
+		}
+	}
+	for range 20 {
+		if taken(dial("127.0.0.1")) {
+			t.Fatal("a fourth connection is taken")
+		}
+	}
+	if n := value(s.refused.WithLabelValues("source")); n != 20 {
+		t.Errorf("%v counted", n)
+	}
+	if !taken(dial("127.0.0.2")) {
+		t.Error("another source is refused")
+	}
+	first.Close()
+	hosttest.Until(t, time.Minute, "room for one more", func() bool { return taken(dial("127.0.0.1")) })
+}
