@@ -10,6 +10,7 @@ require (
 	github.com/cloudflare/tableflip v1.2.3
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/containerd/errdefs v1.0.0
+	github.com/dchest/siphash v1.2.3
 	github.com/docker/docker v28.5.2+incompatible
 	github.com/emiago/sipgo v1.7.2
 	github.com/evanphx/json-patch/v5 v5.9.11

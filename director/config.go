@@ -50,6 +50,7 @@ type Config struct {
 	Overload   *Overload      `yaml:"overload"`                                           // The gate at the ingress of each type; left out: none.
 	Feedback   bool           `yaml:"feedback"`                                           // SIP: ask instances for overload feedback (RFC 7339).
 	Bounded    float64        `yaml:"bounded_load" jsonschema:"minimum=1"`                // Off when left out. No new keys for an instance with more than this many times its share of the transactions in flight.
+	Keys       Keys           `yaml:"keys"`                                               // SIP: what signs the director's entries in Via, Record-Route and Path.
 	Control    Control        `yaml:"control"`                                            // Who may use the control address.
 	GTPC       GTPOptions     `yaml:"gtpc"`                                               // Of GTP-C.
 
@@ -69,6 +70,8 @@ type Listen struct {
 type Memory struct {
 	Keys         int `yaml:"keys" jsonschema:"minimum=8,maximum=100000000"`         // Keys that each worker remembers for a transition, 8 bytes each; default 262144.
 	Transactions int `yaml:"transactions" jsonschema:"minimum=8,maximum=100000000"` // Transactions in flight that are timed, 8 bytes each; default 262144.
+	Connections  int `yaml:"connections" jsonschema:"minimum=10,maximum=1000000"`   // SIP over TCP: connections in all, a tenth of which is kept for instances; default 10000.
+	PerSource    int `yaml:"connections_per_source" jsonschema:"minimum=1"`         // SIP over TCP: connections with one IP address that is no instance's; default a tenth of connections.
 }
 
 // A Type is an aggregate type.
@@ -136,6 +139,13 @@ type Overload struct {
 	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: provisional has the time from INVITE to its first response count, beside the latency of other requests; default off, since a function may wait for others before it responds.
 }
 
+// Keys are what signs the director's entries in Via, Record-Route and Path.
+type Keys struct {
+	File    string   `yaml:"file"`                                          // File of keys, one a line: ID, 32 hexadecimal digits, since when it signs. Directors side by side need the same. Default: the state file's name with .keys, which is made if there is none.
+	Ringing Duration `yaml:"ringing" jsonschema:"format=positive-duration"` // How long a request may wait for its response: an old key verifies Via for that long; default 10m.
+	Dialogs Duration `yaml:"dialogs" jsonschema:"format=positive-duration"` // How long dialogs and registrations last: an old key verifies Record-Route and Path for that long; default 24h.
+}
+
 // Control is who may use the control address. Changes over TCP need a token or a client
 // certificate. Beyond loopback everything does, and TLS.
 type Control struct {
@@ -166,7 +176,7 @@ func Load(path string) (*Config, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	for _, p := range []*string{&c.Control.Socket, &c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State} {
+	for _, p := range []*string{&c.Control.Socket, &c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients, &c.State, &c.Keys.File} {
 		if *p != "" {
 			*p = file.Resolve(*p)
 		}

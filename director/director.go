@@ -63,6 +63,7 @@ type Director struct {
 	frozen     bool // amid a hand-over
 
 	tokens  atomic.Pointer[tokens]
+	keys    atomic.Pointer[[]key]
 	reloads reloads
 	counts  struct{ epochs, publications, stateFailures atomic.Uint64 }
 	busy    atomic.Pointer[map[string]bool] // instances that bounded load takes for full
@@ -94,6 +95,11 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 		return nil, err
 	}
 	defer closeAll(inherited)
+	keys, err := loadKeys(c, o.Clock.Wall())
+	if err != nil {
+		return nil, err
+	}
+	d.keys.Store(&keys)
 	d.makeGates(c)
 	if err := d.openProtocols(c, inherited); err != nil {
 		return nil, err
@@ -136,6 +142,7 @@ func (d *Director) restore(c *Config) error {
 	if old != nil {
 		d.state.Starts = old.Starts + 1
 	}
+	d.state.noteUpgrade(old, d.options.Clock.Wall())
 	return d.firstTable(c, old)
 }
 
@@ -228,6 +235,7 @@ func (d *Director) tick(ctx context.Context) error {
 		d.adjustGates()
 		if n%10 == 0 {
 			d.meter.Expire(d.now())
+			d.turnKeys()
 			d.boundLoad()
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/director/client"
+	"vitrine/director/sip"
 	"vitrine/director/table"
 )
 
@@ -42,6 +43,7 @@ type protocol struct {
 	// prepare checks rules; put puts them in force.
 	prepare func(c *Config, rules []Rule) (put func(), err error)
 	collect func(emitter)
+	setKeys func(*sip.Keyring) // nil: the protocol has none
 	explain func(message []byte, from netip.AddrPort) (client.Explanation, error)
 }
 

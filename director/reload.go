@@ -66,8 +66,8 @@ func (d *Director) listenToFile(ctx context.Context) error {
 }
 
 // reload puts the configuration file in force, whole, or leaves everything as it
-// was. A file that has not changed changes nothing but the tokens, which are in
-// another: what REST said since stays.
+// was. A file that has not changed changes nothing but the tokens and keys, which
+// are in others: what REST said since stays.
 func (d *Director) reload() error {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
@@ -96,9 +96,14 @@ func (d *Director) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	keys, err := loadKeys(c, d.options.Clock.Wall())
+	if err != nil {
+		return false, err
+	}
 	if c.Digest() == old.Digest() {
-		was := d.tokens.Swap(&opening)
-		return !slices.Equal(*was, opening), nil
+		was, had := d.tokens.Swap(&opening), d.keys.Swap(&keys)
+		d.turnKeys()
+		return !slices.Equal(*was, opening) || !slices.Equal(*had, keys), nil
 	}
 	if err := c.after(old); err != nil {
 		return false, err
@@ -115,6 +120,8 @@ func (d *Director) load() (changed bool, err error) {
 		return false, err
 	}
 	d.tokens.Store(&opening)
+	d.keys.Store(&keys)
+	defer d.turnKeys()
 	return true, d.takeEffect(c)
 }
 

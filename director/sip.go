@@ -29,7 +29,12 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 	if err != nil {
 		return nil, err
 	}
+	keyring, err := d.keyring(c, *d.keys.Load())
+	if err != nil {
+		return nil, err
+	}
 	s, err := sip.Listen(sip.Config{
+		Keyring: keyring, Connections: c.Memory.Connections, PerSource: c.Memory.PerSource,
 		Listeners: listeners, Workers: c.Workers, Inherited: inherited, Epochs: d.epochs, Rules: rules, Meter: d.meter,
 		Keys: c.Memory.Keys, Now: d.now, Log: d.log,
 	})
@@ -42,6 +47,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 			r, err := d.sipRules(c, rules)
 			return func() { s.SetRules(r) }, err
 		},
+		setKeys: s.SetKeyring,
 		collect: func(e emitter) { d.collectSIP(s, e) },
 		explain: func(message []byte, from netip.AddrPort) (client.Explanation, error) {
 			return d.explainSIP(s, message, from)
@@ -87,6 +93,7 @@ func (d *Director) collectSIP(s *sip.Server, e emitter) {
 	for what, n := range map[string]uint64{"inward": t.Inward, "outward": t.Outward, "returned": t.Returned, "answered": t.Answered, "absorbed": t.Absorbed, "dropped": t.Dropped} {
 		e.count("handled_total", "Messages by what was done with them.", n, "protocol", SIP, "how", what)
 	}
+	e.count("unsigned_routes_total", "Entries of the director's in Route that were passed over because they have no right MAC.", t.Unsigned, "protocol", SIP)
 	datagrams(e, SIP, t.Datagrams)
 	e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
 	e.count("connections_refused_total", "TCP connections that there was no room for.", t.Streams.Refused, "protocol", SIP)

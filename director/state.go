@@ -26,6 +26,9 @@ type state struct {
 	Previous *epochState `json:"previous,omitempty"`
 	Rules    []Rule      `json:"rules"`
 
+	Signs    bool      `json:"signs"`             // what it writes into SIP messages has MACs
+	Upgraded time.Time `json:"upgraded,omitzero"` // since then; zero: since its first start
+
 	Boot    string        `json:"boot_id"`
 	Changed time.Duration `json:"changed_ns"` // since that boot
 	Wall    time.Time     `json:"changed_at"`

@@ -27,6 +27,7 @@ func (c *Config) setDefaults() {
 	c.Health.GTPC = cmp.Or(c.Health.GTPC, "echo")
 	c.Health.Fail = cmp.Or(c.Health.Fail, 3)
 	c.Health.Rise = cmp.Or(c.Health.Rise, 2)
+	c.Keys.setDefaults()
 	c.GTPC.PeerPort = cmp.Or(c.GTPC.PeerPort, gtpc.Port)
 	if c.State == "" {
 		c.State = strings.TrimSuffix(filepath.Base(c.file.Path), filepath.Ext(c.file.Path)) + ".state"

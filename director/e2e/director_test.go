@@ -98,7 +98,8 @@ var configuration = template.Must(template.New("director").Parse(`listen:
 {{if .GTPC}}  gtpc: ["udp://{{.GTPC}}"]
 {{end}}  control: "{{.Control}}"
 {{if .Advertise}}  advertise: {{.Advertise}}
-{{end}}workers: 2
+{{end}}keys: {file: shared.keys}
+workers: 2
 transition: {{.Transition}}
 memory: {keys: 524288, transactions: 524288}
 types:
@@ -160,6 +161,10 @@ func (s site) director(host int, o options) *steward {
 	}
 	d := &steward{t: s.t, address: o.SIP, control: o.Control, file: filepath.Join(s.dir, name+".yaml")}
 	if err := os.WriteFile(d.file, text.Bytes(), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	keys := filepath.Join(s.dir, "shared.keys")
+	if err := os.WriteFile(keys, []byte("1 000102030405060708090a0b0c0d0e0f 2026-01-01T00:00:00Z\n"), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 	var err error

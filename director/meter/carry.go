@@ -124,14 +124,14 @@ func (c *instanceCounts) all() []*atomic.Uint64 {
 // all are the counts in an order that does not change.
 func (c *typeCounts) all() []*atomic.Uint64 {
 	all := []*atomic.Uint64{&c.microseconds}
-	for i := range c.failures {
+	for i := range c.failures[:Unverified] {
 		all = append(all, &c.failures[i])
 	}
 	for i := range c.latency {
 		all = append(all, &c.latency[i])
 	}
-	// A process before this one may write, or read, no more than the above.
-	return append(all, &c.samples, &c.sampleMicroseconds, &c.timeouts)
+	// A process of another version may know no more than the above.
+	return append(all, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified])
 }
 
 func sum(to []uint64, counts []*atomic.Uint64) []uint64 {

@@ -30,10 +30,11 @@ const (
 	Looped
 	Unsent     // the kernel did not take it, or the connection broke
 	Unroutable // a response or a request that belongs nowhere here
+	Unverified // a response to nothing that a director sent: without a right MAC
 	causes
 )
 
-var causeNames = [causes]string{"no_instance", "overloaded", "malformed", "unruled", "too_many_hops", "looped", "unsent", "unroutable"}
+var causeNames = [causes]string{"no_instance", "overloaded", "malformed", "unruled", "too_many_hops", "looped", "unsent", "unroutable", "unverified"}
 
 func (c Cause) String() string {
 	if c < causes {

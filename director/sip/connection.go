@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vitrine/director/datagram"
@@ -30,9 +31,14 @@ const (
 // A stream is a connection, or one in the making.
 type stream struct {
 	peer     netip.AddrPort
-	listener int // that it belongs to
+	known    bool // it is an instance's
+	came     bool // the peer made it
+	listener int  // that it belongs to
 	queue    chan *[]byte
 	done     chan struct{} // closed: it has ended
+	queued   atomic.Int64  // bytes
+
+	handled uint64 // messages that came, for the goroutine that reads
 
 	mu   sync.Mutex   // over the end, and the time to write until then
 	conn *net.TCPConn // nil until it is dialed
@@ -154,7 +160,7 @@ func (st *streams) write(c *stream) {
 }
 
 func (st *streams) writeOne(c *stream, b *[]byte) bool {
-	defer st.buffers.Put(b)
+	defer st.release(c, b)
 	err := c.allow(st.patience)
 	if err == nil {
 		_, err = c.conn.Write(*b)
@@ -171,8 +177,12 @@ func (st *streams) writeOne(c *stream, b *[]byte) bool {
 // is silent for too long, or sends what is no SIP.
 func (st *streams) read(c *stream) error {
 	buffer := make([]byte, 0, 8192)
+	deadline := time.Now().Add(st.idle)
+	if c.came && !c.known {
+		deadline = time.Now().Add(st.first)
+	}
 	for {
-		if err := c.conn.SetReadDeadline(time.Now().Add(st.idle)); err != nil {
+		if err := c.conn.SetReadDeadline(deadline); err != nil {
 			return err
 		}
 		if c.ended() {
@@ -181,12 +191,21 @@ func (st *streams) read(c *stream) error {
 		if len(buffer) == cap(buffer) {
 			buffer = append(make([]byte, 0, 2*cap(buffer)), buffer...)
 		}
+		begun := len(buffer) > 0
 		n, err := c.conn.Read(buffer[len(buffer):cap(buffer)])
 		if err != nil {
 			return err
 		}
+		was := c.handled
 		if buffer, err = st.take(c, buffer[:len(buffer)+n]); err != nil {
 			return err
+		}
+		switch {
+		case c.handled == 0 && c.came && !c.known: // its first is still to come
+		case len(buffer) == 0:
+			deadline = time.Now().Add(st.idle)
+		case !begun || c.handled > was: // one has begun
+			deadline = time.Now().Add(st.first)
 		}
 	}
 }
@@ -219,6 +238,7 @@ var pong = []byte("\r\n")
 
 // handle does one message.
 func (st *streams) handle(c *stream, data []byte) {
+	c.handled++
 	st.handling.Lock()
 	defer st.handling.Unlock()
 	in := &datagram.Datagram{Data: data, From: c.peer, Listener: c.listener, At: st.now()}

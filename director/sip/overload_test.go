@@ -24,7 +24,7 @@ func TestOverload(t *testing.T) {
 	s := newStage(t, c)
 	text := strings.Replace(register, ";rport", ";rport;oc;oc-algo=\"loss,A\"", 1)
 	r, _ := s.must(text, client, udp4)
-	if !strings.Contains(r.text, `;oc;oc-algo="loss"`+"\r\n") {
+	if !strings.Contains(r.text, `;oc;oc-algo="loss"`) {
 		t.Errorf("the instance is not asked:\n%s", r.text)
 	}
 	back, m := s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4)
@@ -35,8 +35,18 @@ func TestOverload(t *testing.T) {
 	if !strings.Contains(r.text, "\r\nRetry-After: 1\r\n") || !strings.Contains(string(m.Via), ";oc=0;") {
 		t.Errorf("%s", r.text)
 	}
-	s.must(strings.Replace(register, "To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=x", 1), client, udp4) // in a dialog
-	if s.failures(0, meter.Overloaded) != 1 {
+	dialog := strings.Replace(register, "To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=x", 1)
+	s.status(503, dialog, client, udp4) // anybody can write a tag
+	in := func(callID string) string {
+		route := s.route('i', s.targetOf(s.epochs.View().Table.ByName("reg-2").Address.String()), callID)
+		return strings.Replace(dialog, "\r\nMax-Forwards", "\r\nRoute: "+route+"\r\nMax-Forwards", 1)
+	}
+	s.status(503, in("another dialog's"), client, udp4)
+	s.status(503, strings.Replace(in("reg1"), "To: <sip:a@example.com>;tag=x", "To: <sip:a@example.com>", 1), client, udp4)
+	if r, m := s.must(in("reg1"), client, udp4); !m.IsRequest() || r.to != "10.0.0.2:5060" {
+		t.Errorf("within the dialog:\n%s", r.text)
+	}
+	if s.failures(0, meter.Overloaded) != 4 {
 		t.Error("not counted")
 	}
 }
@@ -60,8 +70,8 @@ func TestInstanceFeedback(t *testing.T) {
 		}
 		return n
 	}
+	r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0"), client, udp4)
 	tell := func(parameters, from string) {
-		r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0", "To: <sip:b@x>;tag=3"), client, udp4)
 		own := string(m.Via)
 		answer := strings.Replace(respond(r.text, 200, ""), own, strings.Replace(own, `;oc;oc-algo="loss"`, parameters, 1), 1)
 		if !strings.Contains(answer, parameters) {
@@ -105,11 +115,12 @@ func TestInstanceFeedback(t *testing.T) {
 	if n := refused(); n != 0 {
 		t.Errorf("%d refused for hours", n)
 	}
-	r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0"), client, udp4)
 	own := branch(m)
 	at := len(sip.BranchCookie+mark) + 4 // the instance's ID
 	other := own[:at] + "ffff" + own[at+4:]
-	s.must(strings.NewReplacer(own, other, ";oc;", ";oc=100;").Replace(respond(r.text, 200, "")), netip.MustParseAddrPort(six), udp6)
+	if got, ok := s.pass(strings.NewReplacer(own, other, ";oc;", ";oc=100;").Replace(respond(r.text, 200, "")), netip.MustParseAddrPort(six), udp6); ok {
+		t.Errorf("for another instance: %s", got.text)
+	}
 	if of := *s.proxy.server.losses.of.Load(); len(of) != 1 {
 		t.Errorf("%d instances ask to hold back, there is one", len(of))
 	}
@@ -196,7 +207,8 @@ func TestRingingIsNoOverload(t *testing.T) {
 					refused++
 					continue
 				}
-				bye, _ := s.must(lines("BYE sip:b@example.com SIP/2.0", id, "CSeq: 8 BYE", "To: <sip:b@example.com>;tag=x"), client, udp4)
+				route := elements(m, sip.RecordRoute)[1]
+				bye, _ := s.must(lines("BYE sip:b@example.com SIP/2.0", id, "CSeq: 8 BYE", "To: <sip:b@example.com>;tag=x", "Route: "+route), client, udp4)
 				events = append(events, event{s.now + c.first, respond(r.text, 180, "")},
 					event{s.now + c.bye, respond(bye.text, 200, "")}, event{s.now + 8*time.Second, respond(r.text, 200, "")})
 				slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })

@@ -24,6 +24,7 @@ type Outgoing struct {
 	// Flow is the far end of the connection to send it on while that is there;
 	// not valid: To's.
 	Flow  netip.AddrPort
+	Back  bool     // it is a response: connections for it are made at a limited rate
 	Parts [][]byte // views of what came in and of the room
 }
 
@@ -36,6 +37,7 @@ type counts struct {
 	KeepAlives          atomic.Uint64 // datagrams of nothing but line ends
 	Absorbed            atomic.Uint64 // ACKs of the director's own answers
 	Dropped             atomic.Uint64 // not sent on and not answered
+	Unsigned            atomic.Uint64 // own entries in Route without a right MAC
 }
 
 // core is what all proxies of a director share.
@@ -43,6 +45,7 @@ type core struct {
 	places []place // by listener
 	epochs *table.Epochs
 	rules  atomic.Pointer[Rules]
+	keys   atomic.Pointer[Keyring]
 	known  atomic.Pointer[sources]
 	losses losses
 }
@@ -54,12 +57,14 @@ type Proxy struct {
 	meter    *meter.Worker
 	counts   counts
 
-	rules   *Rules // while a message is handled
+	rules   *Rules   // while a message is handled
+	keys    *Keyring // likewise
 	message sip.Message
 	pass    pass
 	edits   edits
 	in      *datagram.Datagram
 	room    []byte
+	over    []byte // what a MAC is over
 	out     *Outgoing
 }
 
@@ -68,8 +73,8 @@ type Proxy struct {
 // until the message is sent.
 func (p *Proxy) Handle(in *datagram.Datagram, room []byte, out *Outgoing) bool {
 	p.in, p.room, p.out = in, room, out
-	p.rules = p.server.rules.Load()
-	out.Flow = netip.AddrPort{}
+	p.rules, p.keys = p.server.rules.Load(), p.server.keys.Load()
+	out.Flow, out.Back = netip.AddrPort{}, false
 	m := &p.message
 	n, err := m.Parse(in.Data)
 	if err == nil && m.NoLength && p.server.places[in.Listener].Stream {

@@ -23,17 +23,20 @@ func TestRegister(t *testing.T) {
 		t.Errorf("to %s by listener %d", r.to, r.listener)
 	}
 	want := "REGISTER sip:example.com SIP/2.0\r\n" +
-		"Via: SIP/2.0/UDP 198.51.100.1:5060;branch=" + branch(m) + "\r\n" +
-		fmt.Sprintf("Path: <sip:o.%04x..registration@198.51.100.1:5060;lr>\r\n", target.ID) +
+		"Via: SIP/2.0/UDP 198.51.100.1:5060;branch=" + branch(m) + ";vm=" + mac(m) + "\r\n" +
+		"Path: " + s.route('o', target, "") + "\r\n" +
 		"Via: SIP/2.0/UDP 192.0.2.7:5060;rport=6000;received=203.0.113.9;branch=z9hG4bKclient\r\n" +
 		"Max-Forwards: 69\r\nFrom: <sip:a@example.com>;tag=1\r\nTo: <sip:a@example.com>\r\nCall-ID: reg1\r\nCSeq: 1 REGISTER\r\n" +
 		"Contact: <sip:a@192.0.2.7>\r\nContent-Length: 0\r\n\r\n"
 	s.same("forwarded", r.text, want)
+	if path := fmt.Sprintf("<sip:o.%04x..registration.0001", target.ID); !strings.HasPrefix(elements(m, sip.Path)[0], path) {
+		t.Errorf("Path %s, want %s", elements(m, sip.Path), path)
+	}
 	if !strings.HasPrefix(branch(m), "z9hG4bK") {
 		t.Errorf("branch %s", branch(m))
 	}
 
-	answer := "SIP/2.0 401 Unauthorized\r\nVia: SIP/2.0/UDP 198.51.100.1:5060;branch=" + branch(m) + "\r\n" +
+	answer := "SIP/2.0 401 Unauthorized\r\nVia: SIP/2.0/UDP 198.51.100.1:5060;branch=" + branch(m) + ";vm=" + mac(m) + "\r\n" +
 		"Via: SIP/2.0/UDP 192.0.2.7:5060;rport=6000;received=203.0.113.9;branch=z9hG4bKclient\r\n" +
 		"From: <sip:a@example.com>;tag=1\r\nTo: <sip:a@example.com>;tag=2\r\nCall-ID: reg1\r\nCSeq: 1 REGISTER\r\nContent-Length: 0\r\n\r\n"
 	back, _ := s.must(answer, target.Address, udp4)

@@ -193,11 +193,13 @@ func (p *Proxy) isOutward(m *sip.Message, s *pass) bool {
 
 // isTrusted says whether requests from that IP address may be sent on to where
 // they say: an instance has it, or it is configured.
-func (p *Proxy) isTrusted(a netip.Addr) bool {
-	if p.server.sources().trusted(a) {
+func (p *Proxy) isTrusted(a netip.Addr) bool { return p.server.trusts(p.rules, a) }
+
+func (c *core) trusts(r *Rules, a netip.Addr) bool {
+	if c.sources().trusted(a) {
 		return true
 	}
-	for _, prefix := range p.rules.trusted {
+	for _, prefix := range r.trusted {
 		if prefix.Contains(a) {
 			return true
 		}
@@ -232,7 +234,7 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 		return p.answer(m, s, 503, "Service Unavailable", meter.NoInstance)
 	}
 	options := &p.rules.types[ty]
-	if (options.Gate != nil || p.rules.feedback) && isGated(m) {
+	if (options.Gate != nil || p.rules.feedback) && s.isGated(m) {
 		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !options.Gate.Admit(p.in.At) {
 			return p.answer(m, s, 503, "Service Unavailable", meter.Overloaded)
 		}
@@ -260,13 +262,14 @@ func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
 	return p.rules.typeOf(s.routes.mark.typeName), s.routes.mark.id
 }
 
-// isGated says whether the request begins something that may be refused: not
-// within a dialog, and neither of ACK and CANCEL.
-func isGated(m *sip.Message) bool {
+// isGated says whether the request begins something that may be refused: neither
+// ACK nor CANCEL, and not within a dialog, as a To tag together with the
+// director's own signed Route says. Anybody can write a To tag.
+func (s *pass) isGated(m *sip.Message) bool {
 	if method := string(m.Method); method == "ACK" || method == "CANCEL" {
 		return false
 	}
-	return !hasTag(m.To)
+	return !hasTag(m.To) || !s.routes.signed || s.routes.mark.outward
 }
 
 func hasTag(value []byte) bool {
@@ -320,12 +323,14 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 	if p.rules.feedback && !s.stamp.outward {
 		b = append(b, `;oc;oc-algo="loss"`...)
 	}
+	w := way{flow: p.flow(came), reply: replyOf(&s.via, p.in.From, came.Stream), begins: s.begins(m)}
 	if came.Stream {
-		b = appendFlow(append(append(append(b, ';'), flowName...), '='), p.in.From)
+		b = appendFlow(append(append(append(b, ';'), flowName...), '='), w.flow)
 	}
-	if s.begins(m) {
+	if w.begins {
 		b = append(append(b, ';'), beginsName...)
 	}
+	b = p.keys.signs.append(append(append(append(b, ';'), macName...), '='), p.overVia(&s.stamp, &w))
 	b = append(b, '\r', '\n')
 	b = p.appendRoute(b, m, s, place, came)
 	if s.addHop {
@@ -362,7 +367,7 @@ func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *pla
 		if s.stamp.outward {
 			return b
 		}
-		b = appendURI(append(b, "Path: "...), leaves, 'o', s.stamp.id, p.flow(came), p.rules.types[s.stamp.ty].name)
+		b = p.appendURI(append(b, "Path: "...), leaves, 'o', s.stamp.id, p.flow(came), p.rules.types[s.stamp.ty].name)
 		return append(b, '\r', '\n')
 	case "INVITE", "SUBSCRIBE", "REFER":
 	default:
@@ -376,11 +381,11 @@ func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *pla
 	// each side is spoken to over its own transport (RFC 5658 section 4.2).
 	b = append(b, "Record-Route: "...)
 	if !s.stamp.outward {
-		b = appendURI(b, leaves, 'o', id, p.flow(came), name)
-		b = appendURI(append(b, ", "...), came, 'i', id, netip.AddrPort{}, name)
+		b = p.appendURI(b, leaves, 'o', id, p.flow(came), name)
+		b = p.appendURI(append(b, ", "...), came, 'i', id, netip.AddrPort{}, name)
 	} else {
-		b = appendURI(b, leaves, 'i', id, netip.AddrPort{}, name)
-		b = appendURI(append(b, ", "...), came, 'o', id, p.out.Flow, name)
+		b = p.appendURI(b, leaves, 'i', id, netip.AddrPort{}, name)
+		b = p.appendURI(append(b, ", "...), came, 'o', id, p.out.Flow, name)
 	}
 	return append(b, '\r', '\n')
 }

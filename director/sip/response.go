@@ -1,8 +1,6 @@
 package sip
 
 import (
-	"time"
-
 	"github.com/cespare/xxhash/v2"
 
 	"vitrine/director/meter"
@@ -11,7 +9,7 @@ import (
 )
 
 // response sends a response of n bytes back by its Via (RFC 3261 sections 16.11
-// and 18.2.2, RFC 3581 section 4).
+// and 18.2.2, RFC 3581 section 4), if the director wrote that.
 func (p *Proxy) response(m *sip.Message, n int) bool {
 	own, ok := sip.ParseViaHop(m.Via)
 	if !ok || m.NextVia == nil || !p.isOwn(own.Host, own.Port) {
@@ -21,28 +19,21 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	if !ok {
 		return p.drop(noType, meter.Unroutable)
 	}
-	s, stamped := parseStamp(own.Branch)
-	if !stamped {
-		s.ty = noType
+	s, w, stream, ok := p.wayBack(&own, &next)
+	if !ok {
+		return p.drop(noType, meter.Unverified)
 	}
 	if int(s.ty) >= len(p.rules.types) {
 		s.ty = noType
 	}
-	name, _ := sip.Param(own.Params, flowName)
-	if flow, ok := parseFlow(name); ok {
-		p.out.Flow = flow
-	}
-	if p.out.To, ok = next.Target(); !ok {
-		return p.drop(s.ty, meter.Unroutable)
-	}
-	p.out.Listener = p.placeFor(int(s.listener), next.Stream, p.out.To.Addr().Is4())
+	p.out.To, p.out.Flow, p.out.Back = w.reply, w.flow, true
+	p.out.Listener = p.placeFor(int(s.listener), stream, p.out.To.Addr().Is4())
 	if p.out.Listener < 0 {
 		return p.drop(s.ty, meter.Unroutable)
 	}
 	p.cutVia(m)
 	if s.ty != noType {
-		_, begins := sip.Param(own.Params, beginsName)
-		p.answered(m, &s, begins)
+		p.answered(m, &s, w.begins)
 		if !s.outward && len(own.OC) > 0 && p.rules.feedback && p.isInstance(&s) {
 			p.server.losses.tell(p.in.At, s.ty, s.id, &own)
 		}
@@ -56,6 +47,47 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	p.out.Parts = p.edits.compose(p.edits.offset(m.StartLine), n)
 	p.counts.Returned.Add(1)
 	return true
+}
+
+// wayBack reads where the response goes from the director's own Via and the next
+// one; ok is false when the director did not write them so.
+func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool) {
+	if s, ok = parseStamp(own.Branch); !ok {
+		return s, w, false, false
+	}
+	var flow, mac []byte // nil: not there
+	for rest := own.Params; len(rest) > 0; {
+		var name, value []byte
+		name, value, rest = sip.CutParam(rest)
+		switch {
+		case len(name) != 2:
+		case sip.EqualFold(name, macName):
+			mac = value
+		case sip.EqualFold(name, flowName):
+			flow = value
+		case sip.EqualFold(name, beginsName):
+			w.begins = true
+		}
+	}
+	if mac == nil && p.keys.oldVias {
+		w.reply, ok = writtenReply(next, next.Stream)
+		// A stranger could have written it: an instance answers, or is answered.
+		end := p.in.From.Addr()
+		if s.outward {
+			end = w.reply.Addr()
+		}
+		return s, w, next.Stream, ok && p.isTrusted(end)
+	}
+	if flow != nil {
+		if w.flow, stream = parseFlow(flow); !stream {
+			return s, w, false, false
+		}
+	}
+	if w.reply, ok = writtenReply(next, stream); !ok {
+		return s, w, stream, false
+	}
+	k := p.keys.find(mac)
+	return s, w, stream, k != nil && k.via && k.verify(mac, p.overVia(&s, &w))
 }
 
 // isInstance says whether a response may be that of the instance that the
@@ -73,10 +105,11 @@ func (p *Proxy) cutVia(m *sip.Message) {
 	p.edits.cut(start, end)
 }
 
-// answered tells the meter of a final response to what it was told of.
+// answered tells the meter of a response to what it was told of. To an instance
+// anybody may answer; for an instance nobody else.
 func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	method := string(m.SequenceMethod)
-	if method == "CANCEL" {
+	if method == "CANCEL" || !s.outward && !p.isTrusted(p.in.From.Addr()) {
 		return
 	}
 	if !s.outward && method == "INVITE" {
@@ -87,21 +120,19 @@ func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	if m.Status < 200 {
 		return
 	}
-	known := s.outward // whoever answers an instance is believed
-	if !known {
-		var latency time.Duration
-		latency, known = p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
-		if known && method != "INVITE" { // which waits for a person
+	if !s.outward {
+		latency, ok := p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
+		if ok && method != "INVITE" { // which waits for a person
 			p.meter.Sample(s.ty, latency)
 		}
 	}
 	switch method {
-	case "INVITE": // what rang for long is not known any more
-		if begins && m.Status < 300 && (known || p.isTrusted(p.in.From.Addr())) && isRecorded(m) {
+	case "INVITE": // also when the meter does not know it any more, after long ringing
+		if begins && m.Status < 300 && isRecorded(m) {
 			p.dialog(m, s, true)
 		}
 	case "BYE": // one with credentials follows a challenge; an outward one counted as it went
-		if !s.outward && m.Status != 401 && m.Status != 407 && (known || p.isTrusted(p.in.From.Addr())) {
+		if !s.outward && m.Status != 401 && m.Status != 407 {
 			p.dialog(m, s, false)
 		}
 	}

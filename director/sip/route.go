@@ -8,14 +8,15 @@ import (
 )
 
 // A mark is what the director writes into the user part of its own URIs in
-// Record-Route and Path: "i.0a1b..session" says that what comes by it goes
-// inward, to the instance 0x0a1b of the type session; "o.0a1b.FLOW.session" that
-// it came from there and goes outward, by that flow when it is still there.
+// Record-Route and Path: "i.0a1b..session.MAC" says that what comes by it goes
+// inward, to the instance 0x0a1b of the type session; "o.0a1b.FLOW.session.MAC"
+// that it came from there and goes outward, by that flow when it is still there.
 type routeMark struct {
 	outward  bool
 	id       uint16 // 0: not known
 	flow     []byte // empty: none
 	typeName []byte
+	mac      []byte // empty: none
 }
 
 // parseMark reads the user part of an own URI.
@@ -27,28 +28,41 @@ func parseMark(user []byte) (m routeMark, ok bool) {
 	m.outward, m.id = user[0] == 'o', uint16(id)
 	var found bool
 	m.flow, m.typeName, found = bytes.Cut(user[7:], dot)
+	m.typeName, m.mac, _ = bytes.Cut(m.typeName, dot)
 	return m, ok && found && len(m.typeName) > 0
 }
 
 var dot = []byte(".")
 
 // appendURI appends an own URI in angle brackets.
-func appendURI(b []byte, p *place, direction byte, id uint16, flow netip.AddrPort, typeName []byte) []byte {
+func (p *Proxy) appendURI(b []byte, at *place, direction byte, id uint16, flow netip.AddrPort, typeName []byte) []byte {
 	b = append(append(b, "<sip:"...), direction, '.')
 	b = append(appendHex(b, uint64(id), 4), '.')
+	start := len(b)
 	if flow.IsValid() {
 		b = appendFlow(b, flow)
 	}
-	return append(append(append(b, '.'), typeName...), p.uri...)
+	m := routeMark{outward: direction == 'o', id: id, flow: b[start:], typeName: typeName}
+	over := p.overMark(p.keys.signs, &m, p.message.CallID)
+	b = append(append(append(b, '.'), typeName...), '.')
+	return append(p.keys.signs.append(b, over), at.uri...)
+}
+
+// isSigned says whether a mark has the MAC of a key that verifies such.
+func (p *Proxy) isSigned(m *routeMark) bool {
+	k := p.keys.find(m.mac)
+	return k != nil && k.route && k.verify(m.mac, p.overMark(k, m, p.message.CallID))
 }
 
 // routes is what the Route header of a request says.
 type routes struct {
 	own   bool      // the first element is the director's own
 	mark  routeMark // of the first own element that has one
-	flow  []byte    // of the own elements
+	flow  []byte    // of the own elements that are signed
 	next  []byte    // the first element that is not the director's, or empty
 	known bool      // mark is set
+
+	signed bool // mark has a MAC
 }
 
 // takeRoutes reads the Route header and takes the director's own elements off
@@ -70,7 +84,7 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 				r.next = element
 				break
 			}
-			r.take(u.User)
+			p.takeMark(&r, u.User)
 			taken, rest = true, after
 		}
 		switch start := p.edits.offset(f.Name); {
@@ -86,17 +100,24 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 	return r
 }
 
-func (r *routes) take(user []byte) {
+// takeMark reads the mark of an own element. One without a right MAC counts for
+// nothing, unless directors wrote none lately; its flow never counts.
+func (p *Proxy) takeMark(r *routes, user []byte) {
 	r.own = true
 	mark, ok := parseMark(user)
 	if !ok {
 		return
 	}
-	if len(mark.flow) > 0 {
+	signed := p.isSigned(&mark)
+	if !signed && (len(mark.mac) > 0 || !p.keys.oldRoutes) {
+		p.counts.Unsigned.Add(1)
+		return
+	}
+	if len(mark.flow) > 0 && signed {
 		r.flow = mark.flow
 	}
 	if !r.known {
-		r.mark, r.known = mark, true
+		r.mark, r.known, r.signed = mark, true, signed
 	}
 }
 

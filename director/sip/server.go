@@ -25,12 +25,23 @@ type Config struct {
 	Rules     *Rules
 	Meter     *meter.Meter
 	Keys      int // how many keys each worker remembers
+	// Keyring signs what the director writes for itself; nil: one of a random key,
+	// which no other director has.
+	Keyring *Keyring
 	// Connections is how many TCP connections there may be; 0: 10,000.
 	Connections int
+	// A tenth of them is kept for instances. PerSource is how many there may be with
+	// one IP address that is no instance's; 0: a tenth of Connections.
+	PerSource int
 	// Idle is how long a TCP connection may be silent; 0: 10 minutes.
 	Idle time.Duration
-	Now  func() time.Duration // monotonic; the clock of Epochs
-	Log  *slog.Logger
+	// First is how long a TCP client may take for its first message, and for any
+	// that it began; 0: 10 seconds.
+	First time.Duration
+	// Queues is how many bytes may wait for all TCP connections; 0: 64 MiB.
+	Queues int64
+	Now    func() time.Duration // monotonic; the clock of Epochs
+	Log    *slog.Logger
 }
 
 // A Server is the sockets of SIP listeners and what serves them.
@@ -53,6 +64,12 @@ func Listen(c Config) (_ *Server, err error) {
 	}
 	s := &Server{core: core{epochs: c.Epochs, places: make([]place, len(c.Listeners))}}
 	s.core.rules.Store(c.Rules)
+	if c.Keyring == nil {
+		if c.Keyring, err = randomKeyring(); err != nil {
+			return nil, err
+		}
+	}
+	s.core.keys.Store(c.Keyring)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -140,6 +157,9 @@ func (s *Server) Addresses() []netip.AddrPort {
 // has are set after the table, those that name fewer before it.
 func (s *Server) SetRules(r *Rules) { s.core.rules.Store(r) }
 
+// SetKeyring puts other keys in force.
+func (s *Server) SetKeyring(r *Keyring) { s.core.keys.Store(r) }
+
 // Run serves until ctx is done; a Server is run once. What came in is handled
 // and sent; what waits in the sockets stays there for who inherits them.
 func (s *Server) Run(ctx context.Context) error {
@@ -210,6 +230,7 @@ type Counters struct {
 	KeepAlives          uint64 // datagrams of line ends
 	Absorbed            uint64 // ACKs of the director's own answers
 	Dropped             uint64 // neither sent on nor answered
+	Unsigned            uint64 // own entries in Route without a right MAC, which were passed over
 	Datagrams           datagram.Counters
 	Streams             StreamCounters
 }
@@ -227,6 +248,7 @@ func (s *Server) Counters() (t Counters, err error) {
 		t.KeepAlives += c.KeepAlives.Load()
 		t.Absorbed += c.Absorbed.Load()
 		t.Dropped += c.Dropped.Load()
+		t.Unsigned += c.Unsigned.Load()
 	}
 	if s.group != nil {
 		if t.Datagrams, err = s.group.Counters(); err != nil {

@@ -311,6 +311,64 @@ func TestNobody(t *testing.T) {
 	}
 }
 
+// TestResponseWithoutItsConnection: when a client's connection has gone, its
+// response goes on a new one to the port of its Via, and a stranger's response
+// makes no connection at all.
+func TestResponseWithoutItsConnection(t *testing.T) {
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	server := &uas{t: t, udp: udp, address: udp.LocalAddr().(*net.UDPAddr).AddrPort()}
+	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(false), nil, instance(server))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := newPhone(t, "tcp", d.Addresses()[1])
+	p.send(strings.Replace(p.request("INVITE", "gone", 0), "SIP/2.0/TCP "+p.conn.LocalAddr().String(), "SIP/2.0/TCP "+l.Addr().String(), 1))
+	b := make([]byte, 4096)
+	n, err := udp.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for open := 1; open > 0; {
+		totals, err := d.Counters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = totals.Streams.Open
+		runtime.Gosched()
+	}
+	answer := respond(string(b[:n]), 200, "")
+	forged := strings.Replace(answer, ";vm=0001", ";vm=0001"+strings.Repeat("0", 32)+";x=", 1)
+	for _, text := range []string{forged, answer, answer} {
+		if _, err := udp.WriteToUDPAddrPort([]byte(text), d.Addresses()[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got := make(chan string, 10)
+	go messages(c, func(text string) { got <- text })
+	for range 2 {
+		if text := <-got; !strings.Contains(text, "Call-ID: gone\r\n") {
+			t.Errorf("%s", text)
+		}
+	}
+	if totals, err := d.Counters(); err != nil || totals.Streams.Dialed != 1 || totals.Dropped != 1 {
+		t.Errorf("%+v %v", totals, err)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	server := newUAS(t, "127.0.0.1")
 	d := direct(t, []string{"tcp://127.0.0.1:0", "udp://127.0.0.1:0"}, oneType(false), nil, instance(server))

@@ -82,6 +82,7 @@ func newStage(t testing.TB, c RulesConfig) *stage {
 	}
 	server := &core{epochs: s.epochs}
 	server.rules.Store(rules)
+	server.keys.Store(keyring(t, 1))
 	for _, text := range []string{"udp://198.51.100.1:5060", "udp://[2001:db8::1]:5060", "tcp://198.51.100.1:5060"} {
 		l := listener(text)
 		p, err := newPlace(l, l.Address)
@@ -92,6 +93,20 @@ func newStage(t testing.TB, c RulesConfig) *stage {
 	}
 	s.proxy = s.another(server)
 	return s
+}
+
+// keyring has keys of these IDs, the first of which signs.
+func keyring(t testing.TB, ids ...uint8) *Keyring {
+	t.Helper()
+	var keys []SigningKey
+	for _, id := range ids {
+		keys = append(keys, SigningKey{ID: id, Secret: [16]byte{id, 0x5e}, Via: true, Route: true})
+	}
+	r, err := NewKeyring(keys, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // listener is that of udp://127.0.0.1:5060 or tcp://[::1]:5060.
@@ -213,6 +228,19 @@ func (s *stage) failures(ty table.Type, cause meter.Cause) uint64 {
 		return types[len(types)-1].Failures[cause.String()]
 	}
 	return types[ty].Failures[cause.String()]
+}
+
+// route is the director's own entry for an instance.
+func (s *stage) route(direction byte, target *table.Target, callID string) string {
+	s.proxy.keys = s.proxy.server.keys.Load()
+	s.proxy.message.CallID = []byte(callID)
+	return string(s.proxy.appendURI(nil, &s.proxy.server.places[udp4], direction, target.ID, netip.AddrPort{}, []byte(target.TypeName())))
+}
+
+// mac is that in a message's top Via.
+func mac(m *sip.Message) string {
+	b, _ := sip.Param(m.Via, macName)
+	return string(b)
 }
 
 // respond makes a user agent's response to a request.

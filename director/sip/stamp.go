@@ -40,11 +40,16 @@ const (
 
 // append writes the stamp after cookie and mark.
 func (s *stamp) append(b []byte) []byte {
-	head := uint64(s.listener)<<24 | uint64(s.ty)<<16 | uint64(s.id)
+	return appendHex(appendHex(appendHex(b, uint64(s.head()), 8), s.transaction, 16), s.loop, 16)
+}
+
+// head is all of the stamp but its hashes.
+func (s *stamp) head() uint32 {
+	head := uint32(s.listener)<<24 | uint32(s.ty)<<16 | uint32(s.id)
 	if s.outward {
 		head |= 1 << 31
 	}
-	return appendHex(appendHex(appendHex(b, head, 8), s.transaction, 16), s.loop, 16)
+	return head
 }
 
 // parseStamp reads the stamp of a branch; ok is false when it is not a

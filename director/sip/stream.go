@@ -12,12 +12,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"vitrine/director/datagram"
 )
 
 // waiting is how many messages may wait for one connection; more are dropped, for a
 // worker waits for nobody.
 const waiting = 256
+
+// redialRate is how many connections a second are made for responses, and at once.
+const redialRate = 100
 
 // StreamCounters count TCP connections and the messages on them.
 type StreamCounters struct {
@@ -37,7 +42,11 @@ type streams struct {
 	now        func() time.Duration
 	idle       time.Duration
 	patience   time.Duration // with a peer that takes nothing
-	most       int
+	first      time.Duration // that a client may take for its first message, and for any that it began
+	most       int           // connections in all
+	mostOthers int           // that are no instance's
+	mostSource int           // of one IP address that is no instance's
+	room       int64         // bytes in all queues
 	listeners  []*net.TCPListener
 	indexes    []int // of the listeners
 	buffers    sync.Pool
@@ -50,8 +59,15 @@ type streams struct {
 
 	mu     sync.Mutex // over what follows
 	conns  map[netip.AddrPort]*stream
-	ctx    context.Context // of run; nil: not running
+	others map[netip.Addr]int // connections that are no instance's
+	count  int                // of them
+	ctx    context.Context    // of run; nil: not running
 	closed bool
+	// redials bounds the connections that are made for responses whose own
+	// connection has gone.
+	redials *rate.Limiter
+
+	queued atomic.Int64 // bytes
 
 	accepted, dialed, refused, broken, sent, unsent atomic.Uint64
 }
@@ -62,13 +78,8 @@ type streams struct {
 func (s *Server) listenStreams(c *Config) error {
 	st := &streams{
 		server: s, log: c.Log, now: c.Now, idle: c.Idle, patience: writeTime, most: c.Connections, conns: map[netip.AddrPort]*stream{},
+		redials: rate.NewLimiter(redialRate, redialRate),
 		buffers: sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }},
-	}
-	if st.idle <= 0 {
-		st.idle = 10 * time.Minute
-	}
-	if st.most <= 0 {
-		st.most = 10_000
 	}
 	for i, l := range c.Listeners {
 		if !l.Stream {
@@ -88,6 +99,7 @@ func (s *Server) listenStreams(c *Config) error {
 	if s.streams == nil {
 		return nil
 	}
+	st.share(c)
 	st.proxy = s.newProxy(c)
 	if s.group != nil {
 		st.sender = s.group.NewSender()
@@ -211,11 +223,16 @@ func (st *streams) enterLocked(peer netip.AddrPort, listener int, conn *net.TCPC
 	if c := st.conns[peer]; c != nil {
 		return c, false
 	}
-	if st.closed || st.ctx == nil || len(st.conns) >= st.most {
+	known := st.isInstance(peer.Addr())
+	if st.closed || st.ctx == nil || len(st.conns) >= st.most || !known && !st.hasRoom(peer.Addr()) {
 		return nil, false
 	}
-	c = &stream{peer: peer, listener: listener, conn: conn, queue: make(chan *[]byte, waiting), done: make(chan struct{})}
+	c = &stream{peer: peer, known: known, came: conn != nil, listener: listener, conn: conn, queue: make(chan *[]byte, waiting), done: make(chan struct{})}
 	st.conns[peer] = c
+	if !known {
+		st.others[peer.Addr()]++
+		st.count++
+	}
 	if conn == nil {
 		st.goroutines.Go(func() { st.dial(c) })
 	} else {
@@ -230,13 +247,14 @@ func (st *streams) leave(c *stream) {
 	st.mu.Lock()
 	if st.conns[c.peer] == c {
 		delete(st.conns, c.peer)
+		st.forget(c)
 	}
 	st.mu.Unlock()
 	for {
 		select {
 		case b := <-c.queue:
 			st.unsent.Add(1)
-			st.buffers.Put(b)
+			st.release(c, b)
 		default:
 			return
 		}
@@ -265,12 +283,20 @@ func (st *streams) push(out *Outgoing, b *[]byte) bool {
 	defer st.mu.Unlock()
 	c := st.conns[out.Flow]
 	if c == nil {
+		if out.Back && st.conns[out.To] == nil && !st.redials.AllowN(time.Now(), 1) {
+			return false
+		}
 		if c, _ = st.enterLocked(out.To, out.Listener, nil); c == nil {
 			return false
 		}
 	}
+	if !st.mayQueue(c, len(*b)) {
+		return false
+	}
 	select {
 	case c.queue <- b:
+		c.queued.Add(int64(len(*b)))
+		st.queued.Add(int64(len(*b)))
 		return true
 	default:
 		return false

@@ -1,0 +1,196 @@
+package director
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vitrine"
+	"vitrine/director/sip"
+)
+
+// A key signs what the director writes into SIP messages for itself, from since
+// until the next key does.
+type key struct {
+	id     uint8
+	secret [16]byte
+	since  time.Time
+	line   int
+}
+
+const keyWant = "want an ID from 1 to 255, 32 hexadecimal digits, and since when the key signs, such as 2 000102030405060708090a0b0c0d0e0f 2026-01-02T15:04:05Z"
+
+// readKeys reads a file of keys, one a line, and sorts them by since; empty lines
+// and those that begin with # do not count. Secrets are in no error.
+func readKeys(path string) (all []key, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "keys.file must be a file that can be read"}
+	}
+	seen := map[uint8]bool{}
+	for n, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		k, found := parseKey(line)
+		switch {
+		case found != "":
+			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: found, Want: keyWant}
+		case seen[k.id]:
+			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: fmt.Sprintf("key %d again", k.id), Want: "each key has an ID of its own"}
+		}
+		seen[k.id] = true
+		k.line = n + 1
+		all = append(all, k)
+	}
+	if len(all) == 0 {
+		return nil, &vitrine.BadInput{File: path, Found: "no key", Want: keyWant}
+	}
+	slices.SortStableFunc(all, func(a, b key) int { return a.since.Compare(b.since) })
+	return all, nil
+}
+
+// parseKey reads one line; found says what is wrong with it.
+func parseKey(line string) (k key, found string) {
+	fields := strings.Fields(line)
+	if len(fields) != 3 {
+		return k, fmt.Sprintf("%d fields", len(fields))
+	}
+	id, err := strconv.ParseUint(fields[0], 10, 8)
+	if err != nil || id == 0 {
+		return k, "the ID " + strconv.Quote(fields[0])
+	}
+	secret, err := hex.DecodeString(fields[1])
+	if err != nil || len(secret) != len(k.secret) {
+		return k, fmt.Sprintf("a secret of %d characters", len(fields[1]))
+	}
+	if k.since, err = time.Parse(time.RFC3339, fields[2]); err != nil {
+		return k, "the time " + strconv.Quote(fields[2])
+	}
+	k.id = uint8(id)
+	copy(k.secret[:], secret)
+	return k, ""
+}
+
+// makeKeys makes the file with one key, unless it is there. It appears whole or
+// not at all.
+func makeKeys(path string, now time.Time) (err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // readKeys says what is wrong with it
+	}
+	var secret [16]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return fmt.Errorf("make a key: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // of mode 0600
+	if err != nil {
+		return fmt.Errorf("make the file of keys %s: %w", path, err)
+	}
+	defer func() {
+		if wrong := os.Remove(f.Name()); err == nil {
+			err = wrong
+		}
+	}()
+	_, err = fmt.Fprintf(f, "# ID, secret, since when it signs. Directors side by side share this file.\n1 %x %s\n", secret, now.UTC().Format(time.RFC3339))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Link(f.Name(), path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make the file of keys %s: %w", path, err)
+	}
+	return nil
+}
+
+// loadKeys reads the keys of a configuration; without keys.file they are in a
+// file beside the state, which is made when there is none.
+func loadKeys(c *Config, now time.Time) ([]key, error) {
+	if len(c.Listen.SIP) == 0 {
+		return nil, nil
+	}
+	path := c.Keys.File
+	if path == "" {
+		path = strings.TrimSuffix(c.State, ".state") + ".keys"
+		if err := makeKeys(path, now); err != nil {
+			return nil, err
+		}
+	}
+	all, err := readKeys(path)
+	if err == nil && all[0].since.After(now) {
+		return nil, &vitrine.BadInput{File: path, Line: all[0].line, Column: 1, Found: "a first key that signs since " + all[0].since.Format(time.RFC3339), Want: "a key must sign now"}
+	}
+	return all, err
+}
+
+// signing says which keys sign and verify at a time. The last one that has begun
+// signs. One that no longer does verifies for as long as what it signed may come
+// back. One that does not yet verifies, too: another host's clock may be ahead.
+func signing(keys []key, c *Config, now time.Time) (all []sip.SigningKey) {
+	for i, k := range keys {
+		s := sip.SigningKey{ID: k.id, Secret: k.secret, Via: true, Route: true}
+		if i+1 < len(keys) {
+			old := now.Sub(keys[i+1].since)
+			s.Via, s.Route = old < time.Duration(c.Keys.Ringing), old < time.Duration(c.Keys.Dialogs)
+		}
+		if k.since.After(now) {
+			all = append(all, s)
+		} else {
+			all = slices.Insert(all, 0, s)
+		}
+	}
+	return all
+}
+
+// keyring is that of a time. What has no MAC is accepted for some time after the
+// first start of a director that writes them.
+func (d *Director) keyring(c *Config, keys []key) (*sip.Keyring, error) {
+	now := d.options.Clock.Wall()
+	since := now.Sub(d.state.Upgraded)
+	upgraded := !d.state.Upgraded.IsZero() && since >= 0
+	return sip.NewKeyring(signing(keys, c, now), upgraded && since < time.Duration(c.Transition), upgraded && since < time.Duration(c.Keys.Dialogs))
+}
+
+// turnKeys puts in force the keys of this time.
+func (d *Director) turnKeys() {
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	for _, p := range d.protocols {
+		if p.setKeys == nil {
+			continue
+		}
+		r, err := d.keyring(d.config.Load(), *d.keys.Load())
+		if err != nil { // they were checked when they were read
+			d.log.Error("the keys stay as they were", "error", err)
+			return
+		}
+		p.setKeys(r)
+	}
+}
+
+// noteUpgrade notes when a director began to write MACs that has gone on from one
+// that did not.
+func (s *state) noteUpgrade(old *state, now time.Time) {
+	s.Signs = true
+	switch {
+	case old == nil:
+	case old.Signs:
+		s.Upgraded = old.Upgraded
+	default:
+		s.Upgraded = now
+	}
+}
+
+func (k *Keys) setDefaults() {
+	k.Ringing = cmp.Or(k.Ringing, Duration(10*time.Minute))
+	k.Dialogs = cmp.Or(k.Dialogs, Duration(24*time.Hour))
+}

@@ -1,0 +1,179 @@
+package sip
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/dchest/siphash"
+
+	"vitrine/wire/sip"
+)
+
+// A SigningKey is one key of a Keyring. It signs and verifies what the director
+// writes into messages for itself.
+type SigningKey struct {
+	ID     uint8
+	Secret [16]byte
+	Via    bool // it verifies Via
+	Route  bool // it verifies Record-Route and Path
+}
+
+// A Keyring is the keys in force at one time. It is never changed. Directors side
+// by side have the same.
+type Keyring struct {
+	signs *signingKey
+	keys  [256]signingKey // by ID
+	// What directors before this one wrote has no MAC.
+	oldVias, oldRoutes bool
+}
+
+type signingKey struct {
+	id         uint64
+	k0, k1     uint64
+	via, route bool
+}
+
+// NewKeyring makes a Keyring; the first key signs. oldVias and oldRoutes say
+// whether what has no MAC is still accepted in Via, and in Record-Route and Path.
+func NewKeyring(keys []SigningKey, oldVias, oldRoutes bool) (*Keyring, error) {
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("no key signs: want at least one")
+	}
+	r := &Keyring{oldVias: oldVias, oldRoutes: oldRoutes}
+	for _, k := range keys {
+		if r.keys[k.ID].id != 0 || k.ID == 0 {
+			return nil, fmt.Errorf("key %d: want IDs from 1 to 255, each once", k.ID)
+		}
+		r.keys[k.ID] = signingKey{
+			id: uint64(k.ID), k0: binary.LittleEndian.Uint64(k.Secret[:8]), k1: binary.LittleEndian.Uint64(k.Secret[8:]),
+			via: k.Via, route: k.Route,
+		}
+	}
+	r.signs = &r.keys[keys[0].ID]
+	return r, nil
+}
+
+// randomKeyring is one of a key that only this process has.
+func randomKeyring() (*Keyring, error) {
+	key := SigningKey{ID: 1, Via: true, Route: true}
+	if _, err := rand.Read(key.Secret[:]); err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	return NewKeyring([]SigningKey{key}, false, false)
+}
+
+const (
+	// macName is the Via parameter of the MAC.
+	macName = "vm"
+	// macSize is that of a key's ID and of SipHash-2-4 with 128 bits, in
+	// hexadecimal digits.
+	macSize = 4 + 32
+)
+
+// What a MAC is over begins with its kind, so that none stands for another.
+const (
+	viaKind   = 'v'
+	routeKind = 'r'
+)
+
+// find gives the key that a MAC names; nil: there is none, or no MAC.
+func (r *Keyring) find(mac []byte) *signingKey {
+	if len(mac) != macSize {
+		return nil
+	}
+	id, ok := parseHex(mac[:4])
+	if !ok || id >= uint64(len(r.keys)) || r.keys[id].id != id || id == 0 {
+		return nil
+	}
+	return &r.keys[id]
+}
+
+// append appends the key's ID and the MAC.
+func (k *signingKey) append(b, over []byte) []byte {
+	low, high := siphash.Hash128(k.k0, k.k1, over)
+	return appendHex(appendHex(appendHex(b, k.id, 4), low, 16), high, 16)
+}
+
+// verify says whether mac, which names this key, is the MAC. Its time does not
+// depend on how much of it is right.
+func (k *signingKey) verify(mac, over []byte) bool {
+	low, high := siphash.Hash128(k.k0, k.k1, over)
+	givenLow, ok1 := parseHex(mac[4:20])
+	givenHigh, ok2 := parseHex(mac[20:])
+	return ok1 && ok2 && low^givenLow|high^givenHigh == 0
+}
+
+// A way is what the MAC in Via is over, beside the stamp: where a response goes.
+type way struct {
+	flow   netip.AddrPort // far end of the connection that the request came by; not valid: UDP
+	reply  netip.AddrPort
+	begins bool // a dialog that is counted
+}
+
+// overVia is what the MAC in Via is over: values, since proxies may write a Via
+// anew.
+func (p *Proxy) overVia(s *stamp, w *way) []byte {
+	b := append(p.over[:0], viaKind, 0)
+	if w.begins {
+		b[1] = 1
+	}
+	b = binary.BigEndian.AppendUint32(b, s.head())
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, s.transaction), s.loop)
+	p.over = appendAddress(appendAddress(b, w.flow), w.reply)
+	return p.over
+}
+
+// overMark is what the MAC in Record-Route and Path is over. What comes by an
+// inward entry belongs to the dialog that the entry was made for, which Call-ID
+// names. Path is for any dialog, but only from an instance.
+func (p *Proxy) overMark(k *signingKey, m *routeMark, callID []byte) []byte {
+	b := append(p.over[:0], routeKind, 0)
+	if m.outward {
+		b[1] = 1
+	} else {
+		b = binary.BigEndian.AppendUint64(b, siphash.Hash(k.k0, k.k1, callID))
+	}
+	b = binary.BigEndian.AppendUint16(b, m.id)
+	b = append(binary.BigEndian.AppendUint16(b, uint16(len(m.flow))), m.flow...)
+	p.over = append(b, m.typeName...)
+	return p.over
+}
+
+// appendAddress appends 18 bytes: an IPv4 address as mapped into IPv6, then the
+// port; zeros when it is not valid.
+func appendAddress(b []byte, a netip.AddrPort) []byte {
+	var ip [16]byte
+	if a.IsValid() {
+		ip = a.Addr().As16()
+	}
+	return binary.BigEndian.AppendUint16(append(b, ip[:]...), a.Port())
+}
+
+// replyOf is where the response to a request goes whose Via is v: to the address
+// it came from, and over UDP to the port that it came from if the client asks for
+// that, else to the port of sent-by (RFC 3261 section 18.2.2, RFC 3581 section 4).
+// maddr counts for nothing.
+func replyOf(v *sip.ViaHop, from netip.AddrPort, stream bool) netip.AddrPort {
+	if v.RPort != nil && !stream {
+		return from
+	}
+	return netip.AddrPortFrom(from.Addr(), cmp.Or(v.Port, sip.DefaultPort))
+}
+
+// writtenReply is what replyOf gave, by what received wrote into the Via; ok is
+// false for what it did not write.
+func writtenReply(v *sip.ViaHop, stream bool) (a netip.AddrPort, ok bool) {
+	host := v.Host
+	if len(v.Received) > 0 {
+		host = v.Received
+	}
+	addr, ok := sip.ParseHost(host)
+	port := cmp.Or(v.Port, sip.DefaultPort)
+	if ok && v.RPort != nil && !stream {
+		port, ok = sip.ParsePort(v.RPort)
+	}
+	return netip.AddrPortFrom(addr, port), ok
+}

@@ -1,0 +1,99 @@
+package sip
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+)
+
+// TestSlotsForInstances: clients that connect and say nothing take neither the
+// connection to an instance, nor more than one address's share.
+func TestSlotsForInstances(t *testing.T) {
+	server := newUAS(t, "127.0.0.2")
+	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Connections, c.PerSource = 10, 5 }, instance(server))
+	for _, from := range []string{"127.0.0.3", "127.0.0.4"} {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		for range 10 {
+			c, err := dialer.Dial("tcp", d.Addresses()[1].String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+	}
+	settled := func() StreamCounters {
+		for {
+			totals, err := d.Counters()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := totals.Streams; s.Accepted+s.Refused == 20 {
+				return s
+			}
+			runtime.Gosched()
+		}
+	}
+	if s := settled(); s.Accepted != 9 {
+		t.Errorf("%d of 20 accepted, want 5 of one address and 4 of the other", s.Accepted)
+	}
+	p := newPhone(t, "udp", d.Addresses()[0])
+	p.send(p.request("INVITE", "one", 0))
+	if text := p.next(); !strings.HasPrefix(text, "SIP/2.0 200 ") {
+		t.Errorf("answered %s", text)
+	}
+}
+
+// TestFirstMessage: a client that sends no whole message in time is let go,
+// pings or not; so is one that leaves its next one unfinished.
+func TestFirstMessage(t *testing.T) {
+	gone := vitrine.Instance{Name: "gone", Type: "all", Weight: 1, Address: netip.MustParseAddrPort("127.0.0.2:1")}
+	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.First = 50 * time.Millisecond }, gone)
+	options := "OPTIONS sip:" + d.Addresses()[0].String() + " SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1;branch=z9hG4bKo\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\n" +
+		"Call-ID: o\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+	for _, text := range []string{"", "\r\n\r\n", options[:20], options + options[:20]} {
+		c, err := net.Dial("tcp", d.Addresses()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil { // it waits for the end
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}
+
+// TestQueuesShareTheirRoom: peers that take nothing leave some to the others.
+func TestQueuesShareTheirRoom(t *testing.T) {
+	st := &streams{room: 1 << 20}
+	fill := func(c *stream, n int) (queued int) {
+		for st.mayQueue(c, n) {
+			c.queued.Add(int64(n))
+			st.queued.Add(int64(n))
+			queued += n
+		}
+		return queued
+	}
+	hogs := make([]stream, 100)
+	for range 2 {
+		for i := range hogs {
+			fill(&hogs[i], 1000)
+		}
+	}
+	for _, c := range []*stream{{}, {known: true}} {
+		if n := fill(c, 500); n == 0 {
+			t.Errorf("nothing is left, %d of %d bytes are queued", st.queued.Load(), st.room)
+		}
+	}
+	if st.queued.Load() > st.room {
+		t.Errorf("%d bytes are queued, there is room for %d", st.queued.Load(), st.room)
+	}
+}
