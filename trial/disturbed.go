@@ -28,30 +28,29 @@ type Watch interface {
 type lookout struct {
 	watch    Watch
 	from, to time.Time
-	spun     time.Duration // CPU time of what keeps CPUs awake, when the trial began
+	spun     time.Duration // CPU time of what keeps CPUs awake: when the trial began, then during it
 	ended    bool
 }
 
 // lookOut begins to watch the host.
 func (s *site) lookOut(ctx context.Context) (*lookout, error) {
-	l := &lookout{spun: s.spun()}
 	if s.Watch == nil {
-		return l, nil
+		return &lookout{}, nil
 	}
-	watch, err := s.Watch(ctx)
+	watch, err := s.Watch(ctx) // after disturbed trials it waits
 	if err != nil {
 		return nil, fmt.Errorf("watch the host: %w", err)
 	}
-	l.watch = watch
-	return l, nil
+	return &lookout{watch: watch, spun: s.spun()}, nil
 }
 
 // end ends the watching. It may be called more than once.
-func (l *lookout) end(ctx context.Context) (err error) {
+func (l *lookout) end(ctx context.Context, s *site) (err error) {
 	if l.watch == nil || l.ended {
 		return nil
 	}
 	l.ended = true
+	l.spun = s.spun() - l.spun
 	if l.from, l.to, err = l.watch.End(ctx); err != nil {
 		return fmt.Errorf("watch the host: %w", err)
 	}
@@ -60,11 +59,11 @@ func (l *lookout) end(ctx context.Context) (err error) {
 
 // judge marks the outcome when the trial was disturbed. use is what the instances
 // used while the host was watched.
-func (l *lookout) judge(s *site, out *vitrine.Outcome, use map[string]vitrine.Use) {
+func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
 	if l.watch == nil {
 		return
 	}
-	host, why := l.watch.Judge(l.own(s, use))
+	host, why := l.watch.Judge(l.own(use))
 	out.Host = &host
 	if why == "" {
 		return
@@ -77,7 +76,7 @@ func (l *lookout) judge(s *site, out *vitrine.Outcome, use map[string]vitrine.Us
 
 // own is what the instances used, with what keeps CPUs awake, in CPUs; NaN: that is
 // not known of one.
-func (l *lookout) own(s *site, use map[string]vitrine.Use) float64 {
+func (l *lookout) own(use map[string]vitrine.Use) float64 {
 	var sum float64
 	for _, u := range use {
 		if u.CPU == nil {
@@ -85,7 +84,7 @@ func (l *lookout) own(s *site, use map[string]vitrine.Use) float64 {
 		}
 		sum += *u.CPU
 	}
-	return sum + float64(s.spun()-l.spun)/float64(l.to.Sub(l.from))
+	return sum + float64(l.spun)/float64(l.to.Sub(l.from))
 }
 
 // tooNoisy is the error that ends the campaign after too many disturbed trials in a

@@ -35,7 +35,7 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, host.end(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, host.end(context.WithoutCancel(ctx), s)) }()
 	warmup, started := s.Workload.Warmup, time.Now()
 	begin := started.Add(warmup)
 	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, s.vantages(), usage)
@@ -57,7 +57,7 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 	if report.WindowStart > 0 {
 		begin = time.UnixMicro(int64(report.WindowStart * 1e6))
 	}
-	if err := errors.Join(host.end(ctx), watch.Stop()); err != nil {
+	if err := errors.Join(host.end(ctx, s), watch.Stop()); err != nil {
 		return out, err
 	}
 	if trialErr == nil {
@@ -69,7 +69,7 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 	out.Accelerator = s.bed.Accelerator
 	out.Overhead = max(took-out.Duration, 0)
 	out.Use = watch.Use(begin, begin.Add(out.Duration))
-	host.judge(s, &out, watch.Use(host.from, host.to))
+	host.judge(&out, watch.Use(host.from, host.to))
 	return out, nil
 }
 
