@@ -51,17 +51,14 @@ func (c *campaign) wants(d *deployment) (want, bool) {
 
 // learn takes from the trial what it was wanted for.
 func (d *deployment) learn(w want, r reading) {
-	if !d.first.valid {
+	switch {
+	case !d.first.valid:
 		d.first = r
-	}
-	if w.recall {
+	case math.Abs(r.x-d.first.x) < rounding:
 		d.recalled, d.gain = true, r.success-d.first.success
 	}
 	if w.verify > 0 && !d.verified {
 		d.verified, d.sag = true, w.verify-r.success
-		if math.Abs(w.x-d.first.x) < rounding {
-			d.recalled, d.gain = true, -d.sag
-		}
 	}
 }
 

@@ -460,13 +460,13 @@ func checkAdaptiveSteps(t *testing.T, label string, cfg rate.Config, steps []rat
 	}
 }
 
-// TestAdaptiveBeginsWhereNeighboursAre: a prior saves trials, and a wrong one
-// does no harm but to them.
+// TestAdaptiveBeginsWhereNeighboursAre: a prior saves trials where what succeeds
+// in an overload tells nothing, and a wrong one does no harm but to them.
 func TestAdaptiveBeginsWhereNeighboursAre(t *testing.T) {
 	t.Parallel()
 	spent := map[string]int{} // trials
 	for i := range 40 {
-		f := drawn(sim.Saturating).Function(i)
+		f := drawn(sim.Collapsing).Function(i)
 		want := truth(f, 0.9)
 		for name, prior := range map[string]rate.Prior{"none": {}, "right": {Low: want / 1.15, High: want * 1.2}, "wrong": {Low: want * 2, High: want * 3}} {
 			cfg := wanted()

@@ -91,10 +91,14 @@ func (c *campaign) measure(d *deployment, rate float64, long bool, why string) (
 	}
 }
 
-// add keeps the reading, in place of an earlier one at its rate.
+// add keeps the reading, in place of an earlier one at its rate that was not
+// longer.
 func (d *deployment) add(r reading) {
 	for i, old := range d.trials {
 		if math.Abs(old.x-r.x) < rounding {
+			if old.verified && !r.verified {
+				return
+			}
 			d.trials = slices.Delete(d.trials, i, i+1)
 			break
 		}
@@ -123,9 +127,9 @@ func (c *campaign) atMost(window time.Duration) time.Duration {
 // needed is how long it takes to tell the growth of a backlog of paced arrivals
 // to the precision.
 func (c *campaign) needed(rate float64) time.Duration {
-	const calls = 9
+	const calls, least = 9, 100 * time.Millisecond
 	p := c.cfg.precision()
-	return time.Duration(math.Ceil(calls/(p*p*rate))) * time.Second
+	return time.Duration(calls/(p*p*rate)*float64(time.Second)).Round(least) + least
 }
 
 // round takes a rate to four digits, within the range.
