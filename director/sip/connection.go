@@ -1,6 +1,7 @@
 package sip
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +192,7 @@ func (st *streams) read(c *stream) error {
 		if len(buffer) == cap(buffer) {
 			buffer = append(make([]byte, 0, 2*cap(buffer)), buffer...)
 		}
-		begun := len(buffer) > 0
+		begun := hasBegun(buffer)
 		n, err := c.conn.Read(buffer[len(buffer):cap(buffer)])
 		if err != nil {
 			return err
@@ -200,15 +201,27 @@ func (st *streams) read(c *stream) error {
 		if buffer, err = st.take(c, buffer[:len(buffer)+n]); err != nil {
 			return err
 		}
-		switch {
-		case c.handled == 0 && c.came && !c.known: // its first is still to come
-		case len(buffer) == 0:
-			deadline = time.Now().Add(st.idle)
-		case !begun || c.handled > was: // one has begun
-			deadline = time.Now().Add(st.first)
-		}
+		deadline = st.extend(c, deadline, !begun || c.handled > was, buffer)
 	}
 }
+
+// extend gives the next deadline of a stream, of which rest is left. next says whether
+// what rest begins is another message than before.
+func (st *streams) extend(c *stream, deadline time.Time, next bool, rest []byte) time.Time {
+	switch {
+	case c.handled == 0 && c.came && !c.known: // its first is still to come
+		return deadline
+	case !hasBegun(rest):
+		return time.Now().Add(st.idle)
+	case next:
+		return time.Now().Add(st.first)
+	}
+	return deadline
+}
+
+// hasBegun says whether a message has. Line ends before one are none (RFC 3261
+// section 7.5); some clients send them to keep a connection.
+func hasBegun(rest []byte) bool { return len(bytes.TrimLeft(rest, "\r\n")) > 0 }
 
 // take handles the whole messages in the buffer and gives what is left.
 func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {

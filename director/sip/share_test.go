@@ -71,6 +71,33 @@ func TestFirstMessage(t *testing.T) {
 	}
 }
 
+// TestLineEndsBeginNothing: line ends between messages do not begin one, whose end
+// would then be waited for briefly.
+func TestLineEndsBeginNothing(t *testing.T) {
+	st := &streams{idle: time.Hour, first: time.Minute}
+	soon, late := time.Now().Add(30*time.Minute), time.Now().Add(24*time.Hour)
+	for _, c := range []struct {
+		stream *stream
+		rest   string
+		next   bool
+		idle   bool
+	}{
+		{&stream{came: true, handled: 1}, "", true, true},
+		{&stream{came: true, handled: 1}, "\r\n", true, true},
+		{&stream{came: true, handled: 1}, "\r", false, true},
+		{&stream{known: true}, "\r\n", true, true},
+		{&stream{came: true, handled: 1}, "\r\nO", true, false},
+		{&stream{known: true}, "O", true, false},
+	} {
+		if got := st.extend(c.stream, late, c.next, []byte(c.rest)); got.After(soon) != c.idle || got == late {
+			t.Errorf("%q: deadline in %v", c.rest, time.Until(got))
+		}
+	}
+	if got := st.extend(&stream{came: true}, late, true, []byte("\r\n")); got != late {
+		t.Error("line ends count as a client's first message")
+	}
+}
+
 // TestQueuesShareTheirRoom: peers that take nothing leave some to the others.
 func TestQueuesShareTheirRoom(t *testing.T) {
 	st := &streams{room: 1 << 20}
