@@ -15,6 +15,8 @@ const (
 	// leastSource is how many connections one address may always have: several
 	// clients are behind it.
 	leastSource = 16
+	// mostBuffer is the size of the largest buffers that are used again.
+	mostBuffer = 8 << 10
 )
 
 // share divides connections and the room of their queues among instances and all
@@ -67,7 +69,16 @@ func (st *streams) mayQueue(c *stream, n int) bool {
 
 // release gives a message's bytes and buffer back.
 func (st *streams) release(c *stream, b *[]byte) {
-	c.queued.Add(-int64(len(*b)))
-	st.queued.Add(-int64(len(*b)))
-	st.buffers.Put(b)
+	c.queued.Add(-int64(cap(*b)))
+	st.queued.Add(-int64(cap(*b)))
+	st.recycle(b)
+}
+
+// recycle keeps a buffer for another message. One that a large message needed is
+// left to the garbage collector, or small messages would come to hold such.
+func (st *streams) recycle(b *[]byte) {
+	if cap(*b) <= mostBuffer {
+		*b = (*b)[:0]
+		st.buffers.Put(b)
+	}
 }

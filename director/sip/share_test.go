@@ -124,3 +124,31 @@ func TestQueuesShareTheirRoom(t *testing.T) {
 		t.Errorf("%d bytes are queued, there is room for %d", st.queued.Load(), st.room)
 	}
 }
+
+// TestQueuesCountWhatTheyHold: small messages in buffers that large ones needed do
+// not hold more than there is room for.
+func TestQueuesCountWhatTheyHold(t *testing.T) {
+	const room, large = 1 << 20, 64 << 10
+	st := &streams{room: room, conns: map[netip.AddrPort]*stream{}}
+	for port := range uint16(100) {
+		at := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)
+		st.conns[at] = &stream{peer: at, known: true, queue: make(chan *[]byte, waiting)}
+		for held := make([]byte, 100, large); st.push(&Outgoing{Flow: at}, &held); held = make([]byte, 100, large) {
+		}
+	}
+	held := 0
+	for _, c := range st.conns {
+		for len(c.queue) > 0 {
+			b := <-c.queue
+			held += cap(*b)
+			st.release(c, b)
+		}
+	}
+	if held == 0 || held > room || st.queued.Load() != 0 {
+		t.Errorf("the queues held %d bytes, there is room for %d; %d are left", held, room, st.queued.Load())
+	}
+	st.buffers.New = func() any { b := make([]byte, 0, 100); return &b }
+	if b := st.buffers.Get().(*[]byte); cap(*b) > mostBuffer {
+		t.Errorf("a buffer of %d bytes is used again", cap(*b))
+	}
+}

@@ -266,13 +266,12 @@ func (st *streams) leave(c *stream) {
 // not wait.
 func (st *streams) send(out *Outgoing) {
 	b := st.buffers.Get().(*[]byte)
-	*b = (*b)[:0]
 	for _, part := range out.Parts {
 		*b = append(*b, part...)
 	}
 	if !st.push(out, b) {
 		st.unsent.Add(1)
-		st.buffers.Put(b)
+		st.recycle(b)
 	}
 }
 
@@ -290,13 +289,14 @@ func (st *streams) push(out *Outgoing, b *[]byte) bool {
 			return false
 		}
 	}
-	if !st.mayQueue(c, len(*b)) {
+	size := cap(*b) // what is held, which is more than the message
+	if !st.mayQueue(c, size) {
 		return false
 	}
 	select {
 	case c.queue <- b:
-		c.queued.Add(int64(len(*b)))
-		st.queued.Add(int64(len(*b)))
+		c.queued.Add(int64(size))
+		st.queued.Add(int64(size))
 		return true
 	default:
 		return false
