@@ -31,7 +31,7 @@ type Config struct {
 	// Connections is how many TCP connections there may be; 0: 10,000.
 	Connections int
 	// A tenth of them is kept for instances. PerSource is how many there may be with
-	// one IP address that is no instance's; 0: a tenth of Connections.
+	// one IP address (IPv6: one /64) that is no instance's; 0: a tenth of Connections.
 	PerSource int
 	// Idle is how long a TCP connection may be silent; 0: 10 minutes.
 	Idle time.Duration

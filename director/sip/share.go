@@ -12,7 +12,7 @@ const (
 	usualConnections = 10_000
 	usualFirst       = 10 * time.Second
 	usualQueues      = 64 << 20
-	// leastSource is how many connections one address may always have: several
+	// leastSource is how many connections one source may always have: several
 	// clients are behind it.
 	leastSource = 16
 	// mostBuffer is the size of the largest buffers that are used again.
@@ -39,7 +39,25 @@ func (st *streams) isInstance(a netip.Addr) bool {
 // hasRoom says whether there may be one more connection with an address that is
 // no instance's.
 func (st *streams) hasRoom(a netip.Addr) bool {
-	return st.count < st.mostOthers && st.others[a] < st.mostSource
+	return st.count < st.mostOthers && st.others[sourceOf(a)] < st.mostSource
+}
+
+// sourceOf is what an address counts as: an IPv4 one as itself, an IPv6 one as its
+// /64, since one host may use all addresses of that.
+func sourceOf(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	network, _ := a.Prefix(64) // always a valid length
+	return network.Addr()
+}
+
+// remember takes a stream into the counts.
+func (st *streams) remember(c *stream) {
+	if !c.known {
+		st.count++
+		st.others[sourceOf(c.peer.Addr())]++
+	}
 }
 
 // forget takes a stream out of the counts.
@@ -47,7 +65,7 @@ func (st *streams) forget(c *stream) {
 	if c.known {
 		return
 	}
-	a := c.peer.Addr()
+	a := sourceOf(c.peer.Addr())
 	st.count--
 	if st.others[a]--; st.others[a] == 0 {
 		delete(st.others, a)

@@ -49,6 +49,34 @@ func TestSlotsForInstances(t *testing.T) {
 	}
 }
 
+// TestSources: the addresses of one IPv6 network share one source's connections.
+func TestSources(t *testing.T) {
+	st := &streams{mostOthers: 100, mostSource: 2, others: map[netip.Addr]int{}}
+	var all []*stream
+	enter := func(text string, want bool) {
+		t.Helper()
+		a := netip.MustParseAddr(text)
+		if got := st.hasRoom(a); got != want {
+			t.Errorf("%s: room %v, want %v", a, got, want)
+		}
+		if want {
+			all = append(all, &stream{peer: netip.AddrPortFrom(a, 1)})
+			st.remember(all[len(all)-1])
+		}
+	}
+	for _, a := range []string{"2001:db8::1", "2001:db8::2:1", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2", "192.0.2.1"} {
+		enter(a, true)
+	}
+	enter("2001:db8::3", false)
+	enter("192.0.2.1", false)
+	for _, c := range all {
+		st.forget(c)
+	}
+	if st.count != 0 || len(st.others) != 0 {
+		t.Errorf("%d connections, %d sources left", st.count, len(st.others))
+	}
+}
+
 // TestFirstMessage: a client that sends no whole message in time is let go,
 // pings or not; so is one that leaves its next one unfinished.
 func TestFirstMessage(t *testing.T) {

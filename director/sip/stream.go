@@ -45,7 +45,7 @@ type streams struct {
 	first      time.Duration // that a client may take for its first message, and for any that it began
 	most       int           // connections in all
 	mostOthers int           // that are no instance's
-	mostSource int           // of one IP address that is no instance's
+	mostSource int           // of one source that is no instance
 	room       int64         // bytes in all queues
 	listeners  []*net.TCPListener
 	indexes    []int // of the listeners
@@ -59,7 +59,7 @@ type streams struct {
 
 	mu     sync.Mutex // over what follows
 	conns  map[netip.AddrPort]*stream
-	others map[netip.Addr]int // connections that are no instance's
+	others map[netip.Addr]int // connections that are no instance's, by source
 	count  int                // of them
 	ctx    context.Context    // of run; nil: not running
 	closed bool
@@ -229,10 +229,7 @@ func (st *streams) enterLocked(peer netip.AddrPort, listener int, conn *net.TCPC
 	}
 	c = &stream{peer: peer, known: known, came: conn != nil, listener: listener, conn: conn, queue: make(chan *[]byte, waiting), done: make(chan struct{})}
 	st.conns[peer] = c
-	if !known {
-		st.others[peer.Addr()]++
-		st.count++
-	}
+	st.remember(c)
 	if conn == nil {
 		st.goroutines.Go(func() { st.dial(c) })
 	} else {
