@@ -24,7 +24,6 @@ type key struct {
 	id     uint8
 	secret [16]byte
 	since  time.Time
-	line   int
 }
 
 const keyWant = "want an ID from 1 to 255, 32 hexadecimal digits, and since when the key signs, such as 2 000102030405060708090a0b0c0d0e0f 2026-01-02T15:04:05Z"
@@ -50,7 +49,6 @@ func readKeys(path string) (all []key, err error) {
 			return nil, &vitrine.BadInput{File: path, Line: n + 1, Column: 1, Found: fmt.Sprintf("key %d again", k.id), Want: "each key has an ID of its own"}
 		}
 		seen[k.id] = true
-		k.line = n + 1
 		all = append(all, k)
 	}
 	if len(all) == 0 {
@@ -125,15 +123,11 @@ func loadKeys(c *Config, now time.Time) ([]key, error) {
 			return nil, err
 		}
 	}
-	all, err := readKeys(path)
-	if err == nil && all[0].since.After(now) {
-		return nil, &vitrine.BadInput{File: path, Line: all[0].line, Column: 1, Found: "a first key that signs since " + all[0].since.Format(time.RFC3339), Want: "a key must sign now"}
-	}
-	return all, err
+	return readKeys(path)
 }
 
 // signing says which keys sign and verify at a time. The last one that has begun
-// signs. One that no longer does verifies for as long as what it signed may come
+// signs, and before all the first: this host's clock may be behind. One that no longer does verifies for as long as what it signed may come
 // back. One that does not yet verifies, too: another host's clock may be ahead.
 func signing(keys []key, c *Config, now time.Time) (all []sip.SigningKey) {
 	for i, k := range keys {

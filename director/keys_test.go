@@ -42,11 +42,7 @@ func TestBadKeys(t *testing.T) {
 			t.Errorf("%q: %v, want %q and no secret", text, err, want)
 		}
 	}
-	c := &Config{Listen: Listen{SIP: []string{"udp://127.0.0.1:5060"}}, Keys: Keys{File: writeKeys(t, "1 "+secret+" 2026-02-01T00:00:00Z\n")}}
-	if _, err := loadKeys(c, keyTime); !vitrine.IsBadInput(err) {
-		t.Errorf("no key signs yet: %v", err)
-	}
-	c.Keys.File = filepath.Join(t.TempDir(), "none")
+	c := &Config{Listen: Listen{SIP: []string{"udp://127.0.0.1:5060"}}, Keys: Keys{File: filepath.Join(t.TempDir(), "none")}}
 	if _, err := loadKeys(c, keyTime); !vitrine.IsBadInput(err) {
 		t.Errorf("no file: %v", err)
 	}
@@ -62,6 +58,7 @@ func TestSigning(t *testing.T) {
 	c := &Config{}
 	c.Keys.setDefaults()
 	for at, want := range map[string]string{
+		"1970-01-01T00:00:09Z": "1:vr 2:vr 3:vr",
 		"2026-01-02T14:59:59Z": "1:vr 2:vr 3:vr",
 		"2026-01-02T15:00:00Z": "2:vr 1:vr 3:vr",
 		"2026-01-02T15:10:00Z": "2:vr 1:r 3:vr",
@@ -109,6 +106,10 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("%v %v", files, err)
+	}
+	// A host without a battery begins in 1970.
+	if again, err = loadKeys(c, time.Unix(9, 0)); err != nil || again[0] != first[0] {
+		t.Errorf("with a clock that is behind: %v %v", again, err)
 	}
 	c.Listen.SIP = nil
 	if none, err := loadKeys(c, keyTime); err != nil || none != nil {
