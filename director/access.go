@@ -79,7 +79,7 @@ func (d *Director) guarded(next http.Handler) http.Handler {
 		t := *d.tokens.Load()
 		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 		switch crossed := origins.Check(r); {
-		case r.TLS == nil && !isAddress(r.Host):
+		case r.TLS == nil && r.Host != "" && !isAddress(r.Host): // without one it is no browser
 			d.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
 		case crossed != nil:
 			d.deny(w, r, http.StatusForbidden, crossed.Error())

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -135,5 +136,22 @@ func TestCertificates(t *testing.T) {
 	}
 	if got := ask(t, http.DefaultClient, http.MethodGet, "http://"+r.Control()+"/v1/status"); got != http.StatusBadRequest {
 		t.Errorf("without TLS it answers %d", got)
+	}
+}
+
+// TestNoHost: who names no Host is asked for no name: health checks of HTTP/1.0 have
+// none, and browsers always send one.
+func TestNoHost(t *testing.T) {
+	r := runGood(t)
+	c, err := net.Dial("tcp", r.Control())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /v1/status HTTP/1.0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 200 ") {
+		t.Errorf("%v: %s", err, text)
 	}
 }
