@@ -143,7 +143,7 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 			return "", false
 		}
 		*climbs = append(*climbs, d)
-		if n := len(*climbs); n == known && !c.warmed && !overloaded && cold(*climbs) {
+		if n := len(*climbs); n == known && !c.warmed && !overloaded && c.cold() {
 			c.guess, c.warmed, *climbs = c.center(0), true, nil
 		}
 	}

@@ -194,41 +194,40 @@ func (c *campaign) center(i int) float64 {
 
 // cold says whether deployments get better with use, as caches and compilers
 // do: the first rates succeeded better the second time.
-func cold(climbs []*deployment) bool {
-	const least = 0.01 // of the success ratio
+func (c *campaign) cold() bool {
 	var gains []float64
-	for _, d := range climbs {
+	for _, d := range c.climbs {
 		if d.recalled {
 			gains = append(gains, d.gain)
 		}
 	}
-	return above(gains, least)
+	return c.matters(gains)
 }
 
 // slow says whether overload shows late although success falls gently: longer
-// trials at the rates that passed succeeded worse, by what matters for the
-// precision. All trials are long then.
+// trials at the rates that passed succeeded worse. All trials are long then.
 func (c *campaign) slow() bool {
-	const share = 0.25 // of the precision: success falls about as fast as rates rise
 	var sags []float64
 	for _, d := range c.climbs {
 		if d.verified {
 			sags = append(sags, d.sag)
 		}
 	}
-	return c.gentle(c.cfg.Thresholds[0]) && above(sags, share*c.cfg.precision())
+	return c.gentle(c.cfg.Thresholds[0]) && c.matters(sags)
 }
 
-// above says whether the mean of differences between trials is above the bound,
-// and above zero by more than chance.
-func above(differences []float64, bound float64) bool {
-	const sure = 0.9 // one-sided confidence
+// matters says whether differences of success between trials, one from each
+// deployment, are above zero by more than chance, and above a tenth of the precision
+// in the mean: success falls about as fast as rates rise.
+func (c *campaign) matters(differences []float64) bool {
+	const share, sure = 0.1, 0.9 // of the precision; one-sided confidence
 	n := float64(len(differences))
 	if n < known {
 		return false
 	}
 	mean, sd := stat.MeanStdDev(differences, nil)
-	return mean > max(bound, distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure)*sd/math.Sqrt(n))
+	chance := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure) * sd / math.Sqrt(n)
+	return mean > max(share*c.cfg.precision(), chance)
 }
 
 // warm gives a deployment load before its climb.
