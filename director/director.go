@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -51,10 +52,11 @@ type Director struct {
 	watch     *watch
 	protocols []*protocol
 
-	control  net.Listener
-	local    net.Listener  // of control, at a unix socket; nil: none
-	socket   string        // where that is
-	restarts chan struct{} // asked for by REST
+	control    net.Listener
+	local      net.Listener  // of control, at a unix socket; nil: none
+	socket     string        // where that is
+	socketFile fs.FileInfo   // what is there; nil: nothing
+	restarts   chan struct{} // asked for by REST
 
 	publishing sync.Mutex // over what follows
 	state      state

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"vitrine/director/client"
@@ -25,8 +26,15 @@ func (d *Director) openLocal(c *Config) error {
 			return nil
 		}
 	}
-	if d.local, err = d.options.Handover.listenLocal(path); err == nil {
+	if err = fits(path); err != nil && c.Control.Socket != "" {
+		return c.file.BadInput(err.Error(), "want a shorter path", "control", "socket")
+	}
+	if err == nil {
+		d.local, err = d.options.Handover.listenLocal(path)
+	}
+	if err == nil {
 		d.socket = path
+		d.socketFile, _ = os.Lstat(path) // not there: somebody removed it
 		return nil
 	}
 	if c.Control.Socket != "" {
@@ -49,6 +57,19 @@ func (d *Director) defaultSocket() (string, error) {
 	return path, os.MkdirAll(filepath.Dir(path), 0o700)
 }
 
+const (
+	longestSocket = 107                  // bytes of a path, unix(7)
+	madeSocket    = "/.new-4294967295/s" // the longest name that openSocket first gives a socket
+)
+
+// fits says why a path is too long for a unix socket, or nil.
+func fits(path string) error {
+	if made := len(filepath.Dir(path)) + len(madeSocket); len(path) > longestSocket || made > longestSocket {
+		return fmt.Errorf("%s is too long for a unix socket: it may have %d bytes, and its folder %d", path, longestSocket, longestSocket-len(madeSocket))
+	}
+	return nil
+}
+
 // openSocket makes a unix socket that its owner alone may use. It is made in a folder of
 // its own and moved to its place, so that nobody connects before its mode is set. A dead
 // director's is replaced.
@@ -56,8 +77,11 @@ func openSocket(network, path string) (net.Listener, error) {
 	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s is there and no socket: remove it, or name another under control.socket", path)
 	}
-	if c, err := (&net.Dialer{Timeout: time.Second}).Dial(network, path); err == nil {
+	switch c, err := (&net.Dialer{Timeout: time.Second}).Dial(network, path); {
+	case err == nil:
 		return nil, errors.Join(fmt.Errorf("%s is another director's: name another under control.socket", path), c.Close())
+	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist): // its queue is full, or it is another user's
+		return nil, fmt.Errorf("%s may be another director's: name another under control.socket: %w", path, err)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".new-")
 	if err != nil {
@@ -80,11 +104,13 @@ func openSocket(network, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeSocket removes the unix socket, when no other process serves it.
+// removeSocket removes the unix socket, when no other process serves it. It leaves alone
+// what another director has put in its place.
 func (d *Director) removeSocket() {
-	if d.socket != "" {
-		if err := os.Remove(d.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.log.Warn("remove the unix socket of control", "error", err)
-		}
+	if now, err := os.Lstat(d.socket); err != nil || !os.SameFile(now, d.socketFile) {
+		return
+	}
+	if err := os.Remove(d.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Warn("remove the unix socket of control", "error", err)
 	}
 }

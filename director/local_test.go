@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"vitrine"
 	"vitrine/director/client"
 )
 
@@ -137,6 +138,40 @@ func TestSocketPath(t *testing.T) {
 		if _, err := New(t.Context(), Options{Path: other, Clock: clock, Log: r.log.logger()}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestSocketTooLong: a path that no unix socket can have is refused where it is written.
+func TestSocketTooLong(t *testing.T) {
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{strings.Repeat("f", 90) + "/c", strings.Repeat("c", 108)} {
+		path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"control: {socket: /"+name+"}\n")
+		_, err := New(t.Context(), Options{Path: path, Clock: clock, Log: new(safe).logger()})
+		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "too long for a unix socket") {
+			t.Errorf("%d bytes: %v", len(name)+1, err)
+		}
+	}
+}
+
+// TestSocketOfAnother: a director that ends leaves alone the socket that another has put in
+// the place of its own.
+func TestSocketOfAnother(t *testing.T) {
+	r := runGood(t)
+	if err := os.Remove(r.socket); err != nil {
+		t.Fatal(err)
+	}
+	l, err := openSocket("unix", r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	defer os.Remove(r.socket)
+	r.stop()
+	if _, err := os.Lstat(r.socket); err != nil {
+		t.Error(err)
 	}
 }
 
