@@ -16,9 +16,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,16 +137,39 @@ func Open(c Config) (*Engine, error) {
 }
 
 // private makes the folder, and has it be this user's alone, as the records are, whatever
-// the modes of the files in it.
+// the modes of the files in it. A folder that holds something else, or is another user's,
+// as a mounted volume may be, stays as it is.
 func private(c Config) error {
-	err := c.FS.MkdirAll(c.Dir, 0o700)
-	if err == nil && c.FS == vfs.Default {
-		err = os.Chmod(c.Dir, 0o700) //nolint:gosec // a folder
-	}
-	if err != nil {
+	if err := c.FS.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of records %s: %w", c.Dir, err)
 	}
-	return nil
+	if c.FS != vfs.Default {
+		return nil
+	}
+	is, err := os.Stat(c.Dir)
+	if err != nil || is.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	own, err := isOwn(c.Dir, is)
+	if err != nil {
+		return err
+	}
+	if own {
+		err = os.Chmod(c.Dir, 0o700) //nolint:gosec // a folder
+	}
+	if !own || errors.Is(err, fs.ErrPermission) {
+		c.Logger.Warn("others can open the folder of records: keep them in a folder of mode 0700 that this user owns", "dir", c.Dir, "mode", is.Mode().String())
+		return nil
+	}
+	return err
+}
+
+// isOwn says whether a folder is for the records alone: empty, or Pebble's, and not sticky
+// as /tmp is.
+func isOwn(dir string, is fs.FileInfo) (bool, error) {
+	files, err := os.ReadDir(dir)
+	own := len(files) == 0 || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), "MANIFEST-") })
+	return own && is.Mode()&fs.ModeSticky == 0, err
 }
 
 func (c *Config) complete() error {
