@@ -18,6 +18,7 @@ const (
 	every    = time.Second      // between two lines, then
 	reports  = 10 * time.Second // between two counts of what was left out
 	messages = 1024             // that are told apart; the others share a limit
+	longest  = 256              // bytes of a message by which it is told apart
 	others   = "other messages"
 )
 
@@ -53,6 +54,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 // constant is the part of a message before what may vary: a number, an address or a
 // quoted name. Libraries that know no attributes write those into the message.
 func constant(message string) string {
+	message = message[:min(len(message), longest)]
 	if end := strings.IndexAny(message, "0123456789[\"'`"); end >= 0 {
 		return message[:end]
 	}
@@ -68,8 +70,9 @@ type key struct {
 type limits struct {
 	next slog.Handler // for the counts
 
-	mu    sync.Mutex
-	lines map[key]*line
+	mu     sync.Mutex
+	lines  map[key]*line
+	forgot time.Time // when forget last ran
 }
 
 // A line is what is known of one message.
@@ -85,10 +88,14 @@ func (l *limits) admit(k key) bool {
 	defer l.mu.Unlock()
 	one := l.lines[k]
 	if one == nil && len(l.lines) >= messages {
+		l.forget()
+	}
+	if one == nil && len(l.lines) >= messages {
 		k.message = others
 		one = l.lines[k]
 	}
 	if one == nil {
+		k.message = strings.Clone(k.message) // not all of a long line
 		one = &line{limiter: rate.NewLimiter(rate.Every(every), burst)}
 		l.lines[k] = one
 	}
@@ -101,6 +108,21 @@ func (l *limits) admit(k key) bool {
 	}
 	one.left++
 	return false
+}
+
+// forget drops the messages that did not come for so long that their limit is whole again.
+// It looks for them once a second at most.
+func (l *limits) forget() {
+	now := time.Now()
+	if now.Sub(l.forgot) < every {
+		return
+	}
+	l.forgot = now
+	for k, one := range l.lines {
+		if one.left == 0 && one.limiter.TokensAt(now) >= burst {
+			delete(l.lines, k)
+		}
+	}
 }
 
 // report logs how many lines were left out.

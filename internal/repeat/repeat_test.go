@@ -91,7 +91,7 @@ func TestVarying(t *testing.T) {
 			t.Errorf("%d lines", n)
 		}
 		for i := range 20 * messages {
-			l.Info(strings.Repeat("x", i%5000+1))
+			l.Info(made(i % 5000))
 		}
 		if n := b.lines("msg=x"); n > messages+5000 {
 			t.Errorf("%d lines of made-up messages", n)
@@ -103,6 +103,39 @@ func TestVarying(t *testing.T) {
 		}
 	})
 }
+
+// TestForgets: after a flood of made-up messages, however long, a new one has a limit of its
+// own again.
+func TestForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		h := Limit(slog.NewTextHandler(b, nil)).(*handler)
+		l := slog.New(h)
+		for i := range 2 * messages {
+			l.Info(made(i) + strings.Repeat("x", 10_000))
+		}
+		for k := range h.limits.lines {
+			if len(k.message) > longest {
+				t.Fatalf("%d bytes of a message are kept", len(k.message))
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for range 2 * burst {
+			l.Info("one more") // takes what the others share
+			l.Info("and another")
+		}
+		if n, m := b.lines("one more"), b.lines("and another"); n != burst || m != burst {
+			t.Errorf("%d and %d lines, want %d of each", n, m, burst)
+		}
+		if n := len(h.limits.lines); n > messages+1 {
+			t.Errorf("%d messages are kept", n)
+		}
+	})
+}
+
+// made is a message that somebody made up.
+func made(i int) string { return fmt.Sprintf("x%c%c%c", 'a'+i/676, 'a'+i/26%26, 'a'+i%26) }
 
 type slogWriter struct{ *slog.Logger }
 
