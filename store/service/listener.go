@@ -96,7 +96,7 @@ func (s *sources) take(from netip.Addr) bool {
 	defer s.mu.Unlock()
 	if s.count[from] >= s.most {
 		s.refused.Inc()
-		s.log.Warn("connection refused: its source has as many as it may", "from", from, "connections", s.most)
+		s.log.Warn("connection refused: its source has as many as --max-connections-per-source allows", "from", from, "connections", s.most)
 		return false
 	}
 	s.count[from]++
