@@ -177,7 +177,7 @@ func (st *streams) writeOne(c *stream, b *[]byte) bool {
 // read takes messages off a connection (RFC 3261 section 18.3) until it ends,
 // is silent for too long, or sends what is no SIP.
 func (st *streams) read(c *stream) error {
-	buffer := make([]byte, 0, 8192)
+	buffer := make([]byte, 0, mostBuffer)
 	deadline := time.Now().Add(st.idle)
 	if c.came && !c.known {
 		deadline = time.Now().Add(st.first)
@@ -244,7 +244,16 @@ func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
 		st.handle(c, rest[:n:n])
 		rest = rest[n:]
 	}
-	return buffer[:copy(buffer, rest)], nil
+	return trim(buffer[:copy(buffer, rest)]), nil
+}
+
+// trim gives back the room that a large message needed, when that has been handled: a
+// connection may be open for long.
+func trim(buffer []byte) []byte {
+	if cap(buffer) <= mostBuffer || len(buffer) > mostBuffer/2 {
+		return buffer
+	}
+	return append(make([]byte, 0, mostBuffer), buffer...)
 }
 
 var pong = []byte("\r\n")

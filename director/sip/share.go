@@ -15,7 +15,7 @@ const (
 	// leastSource is how many connections one source may always have: several
 	// clients are behind it.
 	leastSource = 16
-	// mostBuffer is the size of the largest buffers that are used again.
+	// mostBuffer is the size of the largest buffers that are kept, in bytes.
 	mostBuffer = 8 << 10
 )
 

@@ -180,3 +180,19 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 		t.Errorf("a buffer of %d bytes is used again", cap(*b))
 	}
 }
+
+// TestReadingRoom: what a large message needed is not kept, and what has come is.
+func TestReadingRoom(t *testing.T) {
+	large := append(make([]byte, 0, 64<<10), "OPTIONS"...)
+	if got := trim(large); string(got) != "OPTIONS" || cap(got) > 2*mostBuffer {
+		t.Errorf("%q in %d bytes", got, cap(got))
+	}
+	full := append(large, make([]byte, mostBuffer)...)
+	if got := trim(full); len(got) != len(full) || &got[0] != &full[0] {
+		t.Errorf("%d of %d bytes, moved for nothing", len(got), len(full))
+	}
+	small := make([]byte, 10, mostBuffer)
+	if got := trim(small); &got[0] != &small[0] {
+		t.Error("moved for nothing")
+	}
+}
