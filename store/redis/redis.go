@@ -121,7 +121,7 @@ func (e *Engine) check() {
 		}
 		if err != nil { // nothing is known of what answers next
 			e.config.Logger.Warn("what Redis holds to is not known", "error", err)
-			p = e.nothing("the last check failed: " + err.Error())
+			p = e.nothing("the last check of Redis failed, and the log says why") // addresses are not for all who ask
 		}
 		if old := e.promises.Swap(&p); *old != p {
 			e.config.Logger.Warn("Redis holds to something else now", "durability", p.Durability, "survives", p.Survives)
