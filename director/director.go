@@ -55,7 +55,8 @@ type Director struct {
 	control    net.Listener
 	local      net.Listener  // of control, at a unix socket; nil: none
 	socket     string        // where that is
-	socketFile fs.FileInfo   // what is there; nil: nothing
+	socketFile fs.FileInfo   // what is there; nil: nothing of this director's
+	madeSocket bool          // this process did, and took none over
 	restarts   chan struct{} // asked for by REST
 
 	publishing sync.Mutex // over what follows
@@ -217,6 +218,9 @@ func (d *Director) Close() error {
 		if errors.Is(err, net.ErrClosed) {
 			err = nil // serving it closed it
 		}
+	}
+	if d.madeSocket && !d.options.Handover.isDone() {
+		d.removeSocket() // Run did, unless it never ran
 	}
 	if d.local != nil {
 		_ = d.local.Close() // serving it closed it, mostly

@@ -108,12 +108,15 @@ func (h *Handover) listen(ctx context.Context, address string) (net.Listener, er
 }
 
 // listenLocal opens the control interface's unix socket, or takes it over.
-func (h *Handover) listenLocal(path string) (net.Listener, error) {
+func (h *Handover) listenLocal(path string, open func(network, path string) (net.Listener, error)) (net.Listener, error) {
 	if h == nil {
-		return openSocket("unix", path)
+		return open("unix", path)
 	}
-	return h.upgrader.ListenWithCallback("unix", path, openSocket)
+	return h.upgrader.ListenWithCallback("unix", path, open)
 }
+
+// isDone says whether a new process has the sockets.
+func (h *Handover) isDone() bool { return h != nil && h.to != nil }
 
 // keep notes the sockets for the next process.
 func (h *Handover) keep(d *Director) error {
@@ -247,7 +250,7 @@ func (d *Director) thaw() {
 
 // finish hands the memories over, once the workers have stopped.
 func (h *Handover) finish(d *Director) error {
-	if h == nil || h.to == nil {
+	if !h.isDone() {
 		d.removeSocket()
 	}
 	if h == nil {

@@ -30,7 +30,11 @@ func (d *Director) openLocal(c *Config) error {
 		return c.file.BadInput(err.Error(), "want a shorter path", "control", "socket")
 	}
 	if err == nil {
-		d.local, err = d.options.Handover.listenLocal(path)
+		d.local, err = d.options.Handover.listenLocal(path, func(network, path string) (l net.Listener, err error) {
+			l, err = openSocket(network, path)
+			d.madeSocket = err == nil
+			return l, err
+		})
 	}
 	if err == nil {
 		d.socket = path
@@ -110,6 +114,7 @@ func (d *Director) removeSocket() {
 	if now, err := os.Lstat(d.socket); err != nil || !os.SameFile(now, d.socketFile) {
 		return
 	}
+	d.socketFile = nil // another may come to be the same file
 	if err := os.Remove(d.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.log.Warn("remove the unix socket of control", "error", err)
 	}

@@ -2,6 +2,7 @@ package director
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -153,6 +154,27 @@ func TestSocketTooLong(t *testing.T) {
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "too long for a unix socket") {
 			t.Errorf("%d bytes: %v", len(name)+1, err)
 		}
+	}
+}
+
+// TestSocketOfNone: a director that is closed before it runs leaves no socket.
+func TestSocketOfNone(t *testing.T) {
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(t.Context(), Options{Path: write(t, filepath.Join(t.TempDir(), "director.yaml"), good), Clock: clock, Log: new(safe).logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(d.socket); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(d.socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", d.socket, err)
 	}
 }
 
