@@ -117,11 +117,11 @@ func TestLineEndsBeginNothing(t *testing.T) {
 		{&stream{came: true, handled: 1}, "\r\nO", true, false},
 		{&stream{known: true}, "O", true, false},
 	} {
-		if got := st.extend(c.stream, late, c.next, []byte(c.rest)); got.After(soon) != c.idle || got == late {
+		if got := st.extend(c.stream, late, c.next, []byte(c.rest)); got.After(soon) != c.idle || got.Equal(late) {
 			t.Errorf("%q: deadline in %v", c.rest, time.Until(got))
 		}
 	}
-	if got := st.extend(&stream{came: true}, late, true, []byte("\r\n")); got != late {
+	if got := st.extend(&stream{came: true}, late, true, []byte("\r\n")); !got.Equal(late) {
 		t.Error("line ends count as a client's first message")
 	}
 }
