@@ -87,7 +87,11 @@ func (d *Director) guarded(next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="director"`)
 			d.deny(w, r, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		case len(t) == 0 && !certified && changes(r):
-			d.deny(w, r, http.StatusForbidden, "changes over TCP need a token or a client certificate: set control.token_file or control.clients, or ask by the unix socket "+d.socket)
+			other := "; this director has no unix socket, as its log says"
+			if d.socket != "" {
+				other = ", or ask by the unix socket " + d.socket
+			}
+			d.deny(w, r, http.StatusForbidden, "changes over TCP need a token or a client certificate: set control.token_file or control.clients"+other)
 		default:
 			next.ServeHTTP(w, r)
 		}

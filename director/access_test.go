@@ -9,9 +9,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -153,5 +155,19 @@ func TestNoHost(t *testing.T) {
 	}
 	if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 200 ") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// TestNoSocketIsNamed: a director that has no unix socket does not refer to one.
+func TestNoSocketIsNamed(t *testing.T) {
+	d := &Director{log: slog.New(slog.DiscardHandler)}
+	d.tokens.Store(new(tokens))
+	for socket, want := range map[string]string{"": "this director has no unix socket, as its log says", "/run/d.sock": "or ask by the unix socket /run/d.sock"} {
+		d.socket = socket
+		w := httptest.NewRecorder()
+		d.guarded(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/v1/reload", http.NoBody))
+		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d: %s, want %q", w.Code, w.Body, want)
+		}
 	}
 }
