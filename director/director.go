@@ -98,7 +98,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 		return nil, err
 	}
 	defer closeAll(inherited)
-	keys, err := loadKeys(c, o.Clock.Wall())
+	keys, err := loadKeys(c, nil, o.Clock.Wall())
 	if err != nil {
 		return nil, err
 	}

@@ -111,16 +111,19 @@ func makeKeys(path string, now time.Time) (err error) {
 }
 
 // loadKeys reads the keys of a configuration; without keys.file they are in a
-// file beside the state, which is made when there is none.
-func loadKeys(c *Config, now time.Time) ([]key, error) {
+// file beside the state. That is made when there is none, but not in place of one that
+// was in use, old being the configuration in force: what it signed would not verify.
+func loadKeys(c, old *Config, now time.Time) ([]key, error) {
 	if len(c.Listen.SIP) == 0 {
 		return nil, nil
 	}
 	path := c.Keys.File
 	if path == "" {
 		path = strings.TrimSuffix(c.State, ".state") + ".keys"
-		if err := makeKeys(path, now); err != nil {
-			return nil, err
+		if old == nil || old.Keys.File != "" {
+			if err := makeKeys(path, now); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return readKeys(path)

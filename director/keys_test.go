@@ -43,7 +43,7 @@ func TestBadKeys(t *testing.T) {
 		}
 	}
 	c := &Config{Listen: Listen{SIP: []string{"udp://127.0.0.1:5060"}}, Keys: Keys{File: filepath.Join(t.TempDir(), "none")}}
-	if _, err := loadKeys(c, keyTime); !vitrine.IsBadInput(err) {
+	if _, err := loadKeys(c, nil, keyTime); !vitrine.IsBadInput(err) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -92,11 +92,11 @@ func TestSigning(t *testing.T) {
 func TestKeysAreMadeOnce(t *testing.T) {
 	dir := t.TempDir()
 	c := &Config{State: filepath.Join(dir, "director.state"), Listen: Listen{SIP: []string{"udp://127.0.0.1:5060"}}}
-	first, err := loadKeys(c, keyTime)
+	first, err := loadKeys(c, nil, keyTime)
 	if err != nil || len(first) != 1 || first[0].secret == [16]byte{} || !first[0].since.Equal(keyTime) {
 		t.Fatalf("%v %v", first, err)
 	}
-	again, err := loadKeys(c, keyTime.Add(time.Hour))
+	again, err := loadKeys(c, nil, keyTime.Add(time.Hour))
 	if err != nil || again[0] != first[0] {
 		t.Errorf("%v %v", again, err)
 	}
@@ -108,11 +108,17 @@ func TestKeysAreMadeOnce(t *testing.T) {
 		t.Errorf("%v %v", files, err)
 	}
 	// A host without a battery begins in 1970.
-	if again, err = loadKeys(c, time.Unix(9, 0)); err != nil || again[0] != first[0] {
+	if again, err = loadKeys(c, nil, time.Unix(9, 0)); err != nil || again[0] != first[0] {
 		t.Errorf("with a clock that is behind: %v %v", again, err)
 	}
+	if err := os.Remove(filepath.Join(dir, "director.keys")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadKeys(c, c, keyTime); !vitrine.IsBadInput(err) {
+		t.Errorf("a reload replaces keys that have gone: %v", err)
+	}
 	c.Listen.SIP = nil
-	if none, err := loadKeys(c, keyTime); err != nil || none != nil {
+	if none, err := loadKeys(c, nil, keyTime); err != nil || none != nil {
 		t.Errorf("without SIP: %v %v", none, err)
 	}
 }

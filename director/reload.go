@@ -96,7 +96,7 @@ func (d *Director) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	keys, err := loadKeys(c, d.options.Clock.Wall())
+	keys, err := loadKeys(c, old, d.options.Clock.Wall())
 	if err != nil {
 		return false, err
 	}
