@@ -85,7 +85,9 @@ func New(a Access) (*Client, error) {
 	case isSocket:
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, socket) }
 	case base.Scheme == "http" && a.Token == "":
-		transport.DialContext = dialControl
+		// A director that starts may answer by TCP before it has its socket: each
+		// call looks for the socket anew.
+		transport.DialContext, transport.DisableKeepAlives = dialControl, true
 	}
 	return &Client{base: base, token: a.Token, http: &http.Client{Timeout: timeout, Transport: transport}}, nil
 }

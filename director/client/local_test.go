@@ -2,11 +2,61 @@ package client
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"vitrine/internal/runstate"
 )
+
+// TestSocketThatComesLate: a director answers by TCP before it has its socket. What is
+// asked after that goes by the socket.
+func TestSocketThatComesLate(t *testing.T) {
+	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
+		t.Skip(err)
+	}
+	ways := make(chan string, 2)
+	by := func(way string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			ways <- way
+			_, _ = w.Write([]byte("{}"))
+		})
+	}
+	tcp := httptest.NewServer(by("tcp"))
+	defer tcp.Close()
+	c, err := New(Access{URL: tcp.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := SocketPath(netip.MustParseAddrPort(tcp.Listener.Addr().String()))
+	ask := func(want string) {
+		t.Helper()
+		if _, err := c.Status(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-ways; got != want {
+			t.Errorf("asked by %s, want %s", got, want)
+		}
+	}
+	ask("tcp")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := httptest.NewUnstartedServer(by("unix"))
+	local.Listener.Close()
+	local.Listener = l
+	local.Start()
+	defer local.Close()
+	ask("unix")
+}
 
 // TestSockets: those that answer, of this network namespace, in a folder that is this
 // user's alone.
