@@ -143,6 +143,9 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 			return "", false
 		}
 		*climbs = append(*climbs, d)
+		if !c.confirm(d, *climbs) {
+			return "", false
+		}
 		if n := len(*climbs); n == known && !c.warmed && !overloaded && c.cold() {
 			c.guess, c.warmed, *climbs = c.center(0), true, nil
 		}
@@ -156,7 +159,7 @@ func (c *campaign) enough(climbs []*deployment) string {
 	if n < leastDeployments || n < c.cfg.Repeat {
 		return ""
 	}
-	width, sd := 0.0, 0.0
+	width, sd, torn := 0.0, 0.0, false
 	ended := ""
 	for i := range c.cfg.Thresholds {
 		switch s := c.samples(climbs, i); {
@@ -165,6 +168,7 @@ func (c *campaign) enough(climbs []*deployment) string {
 		case s.below:
 			ended = fmt.Sprintf("the lowest rate fails on most of %d deployments", n)
 		default:
+			torn = torn || s.torn()
 			e := s.estimate(c.cfg.confidence())
 			if w := pessimism(n) * (e.high - e.low) / e.rate; w > width {
 				width, sd = w, e.sd/e.rate
@@ -174,6 +178,8 @@ func (c *campaign) enough(climbs []*deployment) string {
 	precision := c.cfg.precision()
 	needed := float64(n) * width * width / (precision * precision)
 	switch {
+	case torn && n < mostDeployments && c.at < mostTrials:
+		return ""
 	case ended != "" && width <= precision:
 		return ended
 	case width <= precision:
@@ -373,6 +379,7 @@ type deployment struct {
 	gain     float64 // of success at the first rate, until the end of the climb
 	verified bool    // a rate that passed was offered again for longer
 	sag      float64 // of success in that longer trial
+	again    again   // of a trial between two states
 }
 
 func (d *deployment) highestPass(threshold float64) (rate float64) {

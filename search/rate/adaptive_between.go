@@ -13,6 +13,8 @@ import (
 // threshold.
 type samples struct {
 	values    []float64
+	again     []again // one per value
+	stateful  bool    // no deployment can be asked again
 	threshold float64
 	above     bool // most deployments pass at the highest rate
 	below     bool // most deployments fail at the lowest rate
@@ -38,22 +40,26 @@ func (s samples) deviation() float64 {
 // the bracket.
 func (c *campaign) samples(climbs []*deployment, i int) samples {
 	threshold := c.cfg.Thresholds[i]
-	s := samples{threshold: threshold, precision: c.cfg.precision(), steep: !falls(climbs, threshold)}
+	s := samples{threshold: threshold, precision: c.cfg.precision(), stateful: c.cfg.Stateful, steep: !falls(climbs, threshold)}
 	slope := slopeOf(climbs, threshold)
 	above, below, brackets := 0, 0, 0
 	for _, d := range climbs {
 		b := d.bracket(threshold)
+		if !b.passed && !b.failed {
+			continue
+		}
+		s.again = append(s.again, d.again)
 		switch {
 		case b.passed && b.failed && !s.steep:
 			s.values = append(s.values, d.crossing(b, threshold, slope, s.precision))
 		case b.passed && b.failed:
 			brackets++
 			s.values = append(s.values, (b.low+b.high)/2)
-			s.top, s.floor, s.width = s.top+b.pass.success, s.floor+b.fail.success, s.width+b.high-b.low
+			s.top, s.floor, s.width = s.top+b.pass.success, s.floor+d.worst(b), s.width+b.high-b.low
 		case b.passed:
 			above++
 			s.values = append(s.values, b.low+s.precision/4)
-		case b.failed:
+		default:
 			below++
 			s.values = append(s.values, b.high-s.precision/4)
 		}
@@ -64,6 +70,18 @@ func (c *campaign) samples(climbs []*deployment, i int) samples {
 		s.top, s.floor, s.width = s.top/float64(brackets), s.floor/float64(brackets), s.width/float64(brackets)
 	}
 	return s
+}
+
+// worst is the lowest success at and above the bracket: a queue that grows
+// shows little of its overload in a trial just above.
+func (d *deployment) worst(b bracket) float64 {
+	worst := b.fail.success
+	for _, r := range d.trials {
+		if r.x >= b.high {
+			worst = min(worst, r.success)
+		}
+	}
+	return worst
 }
 
 // falls says that success falls gently on at least half of the deployments.
@@ -141,7 +159,7 @@ func (s samples) estimate(confidence float64) estimate {
 		mean, sd = stat.MeanStdDev(s.values, nil)
 	}
 	var states *vitrine.TwoStates
-	if m, two := mixtureOf(s.values, s.precision); two {
+	if m, two := mixtureOf(s.values, s.precision); two && s.stays(m) {
 		n, mean, sd = m.inLower, m.lower, m.sd
 		states = m.describe(len(s.values))
 	}

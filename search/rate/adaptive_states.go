@@ -76,6 +76,70 @@ func (m mixture) fitted(values []float64, deviation float64) mixture {
 	return next
 }
 
+// An again is what a deployment did when it was asked between two states again.
+type again int
+
+const (
+	notAsked again = iota
+	passedAgain
+	failedAgain
+)
+
+// stays says whether deployments of the lower state stay in it: asked again
+// between the states, at least two failed, and more than twice as many as
+// passed. A deployment that was unlucky once passes.
+func (s samples) stays(m mixture) bool {
+	failed, passed := s.lower(m)
+	return s.stateful || failed >= fewestOfState && failed > 2*passed
+}
+
+// lower is how many deployments of the lower state failed and passed when they
+// were asked again.
+func (s samples) lower(m mixture) (failed, passed int) {
+	for i, v := range s.values {
+		if v > (m.lower+m.upper)/2 {
+			continue
+		}
+		switch s.again[i] {
+		case failedAgain:
+			failed++
+		case passedAgain:
+			passed++
+		}
+	}
+	return failed, passed
+}
+
+// torn says that there may be two states, and that too few deployments of the
+// lower one were asked again to tell.
+func (s samples) torn() bool {
+	m, two := mixtureOf(s.values, s.precision)
+	failed, passed := s.lower(m)
+	return two && !s.stateful && failed+passed < fewestOfState
+}
+
+// confirm asks the current deployment between two states, when there may be two.
+func (c *campaign) confirm(d *deployment, climbs []*deployment) bool {
+	if c.cfg.Stateful {
+		return true
+	}
+	m, two := mixtureOf(c.samples(climbs, 0).values, c.cfg.precision())
+	if !two {
+		return true
+	}
+	rate := c.round(math.Exp((m.lower + 2*m.upper) / 3))
+	r, ok := c.trial(rate, c.window(rate), "between two states of deployments, to see whether this one stays in its own")
+	switch {
+	case !ok:
+		return false
+	case r.valid && r.passes(c.cfg.Thresholds[0]):
+		d.again = passedAgain
+	case r.valid:
+		d.again = failedAgain
+	}
+	return true
+}
+
 // fewestOfState is how many deployments make a state.
 const fewestOfState = 2
 

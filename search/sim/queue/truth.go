@@ -93,9 +93,10 @@ func (s *Server) steady(e effort) (deployments, before, calls int) {
 		calls = max(calls, int(s.Rate*s.StallAfter*e.stalls))
 	}
 	if s.Luck > 0 {
+		const fills = 50 // a queue to its bound, at an overload of a fiftieth
 		deployments = 32
 		calls = max(calls/deployments, 5_000)
-		before = max(before/deployments, 2_000)
+		before = max(before/deployments, 2_000, int(fills*s.Bound*s.Rate))
 	}
 	return deployments, before, calls
 }
