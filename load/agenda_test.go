@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +48,7 @@ func TestAgendaPlays(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
-		if _, err := a.Play(ctx, func(time.Time) { cancel(); <-stopped }, func() { close(stopped) }); err != context.Canceled {
+		if _, err := a.Play(ctx, func(time.Time) { cancel(); <-stopped }, func() { close(stopped) }); !errors.Is(err, context.Canceled) {
 			t.Errorf("after an interrupt: %v", err)
 		}
 	})
