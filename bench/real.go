@@ -277,7 +277,7 @@ func (b *realBench) measure(ctx context.Context) error {
 			return err
 		}
 		record, err := b.do(ctx, unit)
-		for tries := 1; err != nil && tries < noisyTries && strings.Contains(err.Error(), quiet.TooNoisy); tries++ {
+		for tries := 1; tries < noisyTries && errors.Is(err, quiet.ErrTooNoisy); tries++ {
 			fmt.Fprintf(b.progress, "  %s is tried again: %v\n", unit, err)
 			record, err = b.do(ctx, unit)
 		}

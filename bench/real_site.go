@@ -145,7 +145,7 @@ func (s *realSite) config(asked realAsked, bed testbed.Config, results *result.R
 		Deployment: s.deployment, Workload: &workload, Testbed: bed, CPUs: s.cpus, Results: results,
 		Seed: uint64(time.Now().UnixNano()), Log: slog.New(slog.DiscardHandler),
 		Generator: func(name string) ([]string, error) { return []string{s.vitrine, "generate", name}, nil },
-		Watch:     func(ctx context.Context) (trial.Watch, error) { return s.guard.Watch(ctx) },
+		Watch:     s.guard.Watch,
 		Observe: func(e trial.Event) {
 			if e.Kind == trial.RateDone {
 				*why = e.Why

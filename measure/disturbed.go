@@ -5,27 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"vitrine"
 	"vitrine/testbed/quiet"
 )
-
-// mostDisturbed is how many streams in a row may be disturbed.
-const mostDisturbed = 5
-
-// errNoisy ends a run on a host that does not come to rest.
-var errNoisy = errors.New(quiet.TooNoisy)
-
-// A Watch reads the host during one stream.
-type Watch interface {
-	// End ends the reading and returns the time that it covers. It is called once.
-	End(ctx context.Context) (from, to time.Time, err error)
-	// Judge returns, after End, the reading, and why the stream was disturbed. The
-	// reason is empty when it was not. own is how many CPUs the run's instances used
-	// in that time; NaN: not known.
-	Judge(own float64) (vitrine.HostReading, string)
-}
 
 // A Disturbance is the reading of the host during a stream. The zero value says that
 // nobody read the host.
@@ -36,15 +19,9 @@ type Disturbance struct {
 
 // Mark adds the reading to the stream's outcome. A disturbed stream is invalid.
 func (d Disturbance) Mark(o *vitrine.Outcome) {
-	o.Host = d.host
-	if d.why == "" {
-		return
+	if d.host != nil {
+		quiet.Mark(o, *d.host, d.why)
 	}
-	why := d.why
-	if !o.Valid && o.Reason != "" {
-		why += "; " + o.Reason
-	}
-	o.Valid, o.Disturbed, o.Reason = false, true, why
 }
 
 // Watched measures one stream while the stage's watch reads the host.

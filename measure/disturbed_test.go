@@ -9,6 +9,7 @@ import (
 
 	"vitrine"
 	"vitrine/result"
+	"vitrine/testbed/quiet"
 )
 
 // A noise disturbs the streams that it says, by their number from 0.
@@ -17,7 +18,7 @@ type noise struct {
 	streams  int
 }
 
-func (n *noise) watch(context.Context) (Watch, error) { return n, nil }
+func (n *noise) watch(context.Context) (quiet.Watch, error) { return n, nil }
 
 func (n *noise) End(context.Context) (from, to time.Time, err error) { return from, to, nil }
 

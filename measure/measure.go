@@ -12,7 +12,6 @@ package measure
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -27,6 +26,7 @@ import (
 	"vitrine/measure/packet"
 	"vitrine/result"
 	"vitrine/testbed"
+	"vitrine/testbed/quiet"
 )
 
 // What is measured.
@@ -220,7 +220,7 @@ type Stage struct {
 	Observe func(Event) // may be nil
 	// Watch reads the host for one stream; nil: nobody checks whether something
 	// disturbs the streams.
-	Watch func(context.Context) (Watch, error)
+	Watch quiet.Watcher
 }
 
 // Label is of the run's probes, so that those of others are known.

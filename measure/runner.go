@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"vitrine"
+	"vitrine/testbed/quiet"
 )
 
 // attempts at a trial, before it stays without a valid outcome.
@@ -34,7 +35,7 @@ type Runner struct {
 	// left are the places that were left out: what the host cannot do, and what
 	// failed.
 	left      map[string]error
-	disturbed int // streams in a row
+	disturbed quiet.Row
 }
 
 // RunVisits measures the trials that are not on record yet. What this host
@@ -67,7 +68,7 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 		if ctx.Err() != nil {
 			return r, errors.Join(context.Cause(ctx), err)
 		}
-		if errors.Is(err, errNoisy) {
+		if errors.Is(err, quiet.ErrTooNoisy) {
 			return r, err
 		}
 		if err == nil {
@@ -113,15 +114,7 @@ func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 		r.done++
 	}
 	r.tell(Event{Outcome: &o})
-	if !o.Disturbed {
-		r.disturbed = 0
-		return finished, nil
-	}
-	if r.disturbed++; r.disturbed < mostDisturbed {
-		return finished, nil
-	}
-	return finished, fmt.Errorf("%w: %d streams in a row were disturbed, the last one %s at %g packets/s: %s; run it on a quieter host, or continue it with --resume",
-		errNoisy, r.disturbed, o.Subject, o.Rate, o.Reason)
+	return finished, r.disturbed.Add(o, "streams", fmt.Sprintf("%s at %g packets/s", o.Subject, o.Rate))
 }
 
 // note keeps in the manifest what was left out, and why.

@@ -11,6 +11,7 @@ import (
 	"vitrine"
 	"vitrine/substrate"
 	"vitrine/testbed"
+	"vitrine/testbed/quiet"
 )
 
 // The CPU time of the processes that keep CPUs awake is the run's own, that of the
@@ -28,7 +29,7 @@ func TestSpinningIsTheRunsOwn(t *testing.T) {
 		}
 	}
 	w := &waiting{spin: spin}
-	s := &site{Campaign: &Campaign{Config: Config{Watch: func(context.Context) (Watch, error) {
+	s := &site{Campaign: &Campaign{Config: Config{Watch: func(context.Context) (quiet.Watch, error) {
 		spin(8 * time.Second) // the watch waits before a trial that is tried again
 		return w, nil
 	}}}, awake: []awake{in}}

@@ -17,6 +17,7 @@ import (
 	"vitrine/search/size"
 	"vitrine/spec"
 	"vitrine/testbed"
+	"vitrine/testbed/quiet"
 )
 
 // A Config is a campaign to run. New needs the first four fields alone; the
@@ -36,7 +37,7 @@ type Config struct {
 	Observe   func(Event)   // progress; called from one goroutine
 	// Watch begins to read the host during one trial. Nil: nobody checks whether
 	// something on the host disturbs the trials.
-	Watch func(context.Context) (Watch, error)
+	Watch quiet.Watcher
 	// Rates makes the search of rates. Nil: the one that the workload names.
 	Rates func(rate.Config) (rate.Search, error)
 	Log   *slog.Logger
@@ -51,12 +52,11 @@ type Campaign struct {
 	space   size.Space
 	search  size.Search // of sizings, for every choice: it keeps no state
 
-	program []string          // of the generator
-	params  map[string]string // of the generator
-	began   time.Time
-	seq     int
-	// disturbed counts the trials in a row that something disturbed.
-	disturbed int
+	program   []string          // of the generator
+	params    map[string]string // of the generator
+	began     time.Time
+	seq       int
+	disturbed quiet.Row
 	found     []finding // as in summary.Sizings
 	summary   result.Summary
 }

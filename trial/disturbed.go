@@ -2,7 +2,6 @@ package trial
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,22 +10,9 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// mostDisturbed is how many trials in a row may be disturbed.
-const mostDisturbed = 5
-
-// A Watch reads the host during one trial.
-type Watch interface {
-	// End ends the reading and says which time it covers. It is called once.
-	End(ctx context.Context) (from, to time.Time, err error)
-	// Judge says, after End, what was read, and why the trial was disturbed; empty:
-	// it was not. own is how many CPUs the run's instances used meanwhile; NaN: not
-	// known.
-	Judge(own float64) (vitrine.HostReading, string)
-}
-
 // A lookout is the watch over one trial. Its methods do nothing when nobody watches.
 type lookout struct {
-	watch    Watch
+	watch    quiet.Watch
 	from, to time.Time
 	spun     time.Duration // CPU time of what keeps CPUs awake: when the trial began, then during it
 	ended    bool
@@ -64,14 +50,7 @@ func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
 		return
 	}
 	host, why := l.watch.Judge(l.own(use))
-	out.Host = &host
-	if why == "" {
-		return
-	}
-	if !out.Valid && out.Reason != "" {
-		why += "; " + out.Reason
-	}
-	out.Valid, out.Disturbed, out.Reason = false, true, why
+	quiet.Mark(out, host, why)
 }
 
 // own is what the instances used, with what keeps CPUs awake, in CPUs; NaN: that is
@@ -90,15 +69,7 @@ func (l *lookout) own(use map[string]vitrine.Use) float64 {
 // tooNoisy is the error that ends the campaign after too many disturbed trials in a
 // row. Recorded ones do not count: the host may be quiet when a run is resumed.
 func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
-	if !last.Disturbed {
-		c.disturbed = 0
-		return nil
-	}
-	if c.disturbed++; c.disturbed < mostDisturbed {
-		return nil
-	}
-	return errors.New(quiet.TooNoisy + fmt.Sprintf(": %d trials in a row were disturbed, the last one at %g %s: %s; run it on a quieter host, or continue it with --resume",
-		c.disturbed, last.Rate, c.Workload.Unit, last.Reason))
+	return c.disturbed.Add(last, "trials", fmt.Sprintf("at %g %s", last.Rate, c.Workload.Unit))
 }
 
 // undisturbed are the outcomes that a search may see. A disturbed trial says nothing

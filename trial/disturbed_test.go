@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/trial"
+	"vitrine/testbed/quiet"
 )
 
 // A noise disturbs the trials that it says, by their number from 0.
@@ -22,7 +22,7 @@ type noise struct {
 	began    time.Time
 }
 
-func (n *noise) watch(context.Context) (trial.Watch, error) {
+func (n *noise) watch(context.Context) (quiet.Watch, error) {
 	n.began = time.Now()
 	return n, nil
 }
@@ -148,7 +148,7 @@ func TestWatchFails(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, nil)
 	blind := errors.New("no /proc")
-	c.config.Watch = func(context.Context) (trial.Watch, error) { return nil, blind }
+	c.config.Watch = func(context.Context) (quiet.Watch, error) { return nil, blind }
 	if _, err := c.measure(t.Context()); !errors.Is(err, blind) {
 		t.Errorf("error %v, want %v", err, blind)
 	}

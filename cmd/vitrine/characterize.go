@@ -114,12 +114,8 @@ func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ resul
 	}
 	defer func() { err = r.end(ctx, err) }()
 	c.Testbed, c.Generator, c.Results = r.backends.testbed(c.options.parts), r.backends.generator, r.results
-	guard, err := r.guard(ctx)
-	if err != nil {
+	if c.Watch, err = r.watcher(ctx); err != nil {
 		return result.Summary{}, err
-	}
-	if guard != nil {
-		c.Watch = func(ctx context.Context) (trial.Watch, error) { return guard.Watch(ctx) }
 	}
 	c.Observe = newProgress(a.stderr, c.Workload.Unit, c.Plan).observe
 	return c.Run(ctx)

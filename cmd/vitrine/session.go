@@ -107,12 +107,9 @@ func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) erro
 }
 
 // stage is what a measurement of packets is made with. It reads the idle host.
-func (r *recording) stage(ctx context.Context) (measure.Stage, error) {
-	s := measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
-	guard, err := r.guard(ctx)
-	if guard != nil {
-		s.Watch = func(ctx context.Context) (measure.Watch, error) { return guard.Watch(ctx) }
-	}
+func (r *recording) stage(ctx context.Context) (s measure.Stage, err error) {
+	s = measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
+	s.Watch, err = r.watcher(ctx)
 	return s, err
 }
 

@@ -43,9 +43,9 @@ func (a *app) lock(ctx context.Context, s session, run string) (*runstate.CPULoc
 	return locks, err
 }
 
-// guard reads the idle host, and returns what watches it during each trial. It is nil
+// watcher reads the idle host, and returns what watches it during each trial. It is nil
 // when the CPUs are shared.
-func (r *recording) guard(ctx context.Context) (*quiet.Guard, error) {
+func (r *recording) watcher(ctx context.Context) (quiet.Watcher, error) {
 	if r.shared {
 		return nil, nil
 	}
@@ -59,5 +59,5 @@ func (r *recording) guard(ctx context.Context) (*quiet.Guard, error) {
 	if err := r.results.SaveManifest(m); err != nil {
 		return nil, err
 	}
-	return guard, nil
+	return guard.Watch, nil
 }

@@ -41,9 +41,6 @@ const (
 	mostRest = 8 * time.Second
 )
 
-// TooNoisy begins the error of a run that found no quiet on the host.
-const TooNoisy = "this host is too noisy"
-
 // A Guard watches the CPUs of one run. Its methods may be called from one goroutine
 // at a time.
 type Guard struct {
@@ -72,7 +69,7 @@ func New(ctx context.Context, cpus ...int) (*Guard, error) {
 			return g, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: the host should be idle before the run starts, and of %d readings none was; the last: %s", TooNoisy, baseTries, strings.Join(seen, "; "))
+	return nil, fmt.Errorf("%w: the host should be idle before the run starts, and of %d readings none was; the last: %s", ErrTooNoisy, baseTries, strings.Join(seen, "; "))
 }
 
 // readIdle takes the baseline. What it saw is why it is not one of an idle host.
@@ -160,8 +157,8 @@ func (g *Guard) String() string {
 	return strings.Join(all, "; ")
 }
 
-// A Watch reads the host during one trial. End must be called; Judge after it.
-type Watch struct {
+// A hostWatch is a Guard's Watch.
+type hostWatch struct {
 	guard   *Guard
 	first   count
 	last    count
@@ -173,7 +170,7 @@ type Watch struct {
 
 // Watch reads the host and begins to watch it. After disturbed trials it waits
 // first: what disturbs may end.
-func (g *Guard) Watch(ctx context.Context) (_ *Watch, err error) {
+func (g *Guard) Watch(ctx context.Context) (_ Watch, err error) {
 	if g.row > 0 {
 		select {
 		case <-time.After(min(backOff<<(g.row-1), mostRest)):
@@ -181,7 +178,7 @@ func (g *Guard) Watch(ctx context.Context) (_ *Watch, err error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	w := &Watch{guard: g}
+	w := &hostWatch{guard: g}
 	if w.reading.before, err = g.around(ctx); err != nil {
 		return nil, err
 	}
@@ -220,7 +217,7 @@ func until(ctx context.Context) (all []pace, err error) {
 }
 
 // End ends the watching, and says which time it covers.
-func (w *Watch) End(ctx context.Context) (from, to time.Time, err error) {
+func (w *hostWatch) End(ctx context.Context) (from, to time.Time, err error) {
 	w.stop()
 	w.done.Wait()
 	if w.failed != nil {
@@ -238,7 +235,7 @@ func (w *Watch) End(ctx context.Context) (from, to time.Time, err error) {
 // Judge says what was read, and why the trial was disturbed; empty: it was not. own
 // is what the run's instances used of their CPUs over the time that End says, in
 // CPUs; NaN: not known, and then other processes are not known either.
-func (w *Watch) Judge(own float64) (vitrine.HostReading, string) {
+func (w *hostWatch) Judge(own float64) (vitrine.HostReading, string) {
 	g := w.guard
 	w.reading.use = w.last.since(w.first, g.cpus, own)
 	g.idle.improve(w.reading)

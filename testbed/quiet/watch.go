@@ -1,0 +1,60 @@
+package quiet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"vitrine"
+)
+
+// ErrTooNoisy is the error of a run that found no quiet on the host.
+var ErrTooNoisy = errors.New("this host is too noisy")
+
+// A Watch reads the host during one trial.
+type Watch interface {
+	// End ends the reading and returns the time that it covers. It is called once.
+	End(ctx context.Context) (from, to time.Time, err error)
+	// Judge returns, after End, the reading, and why the trial was disturbed. The
+	// reason is empty when it was not. own is how many CPUs the run's instances used
+	// in that time; NaN: not known, and other processes are not judged.
+	Judge(own float64) (vitrine.HostReading, string)
+}
+
+// A Watcher begins to read the host. Guard.Watch is one.
+type Watcher func(context.Context) (Watch, error)
+
+// Mark adds the reading to a trial's outcome. A disturbed trial is invalid; why is
+// empty when the trial was not disturbed.
+func Mark(o *vitrine.Outcome, host vitrine.HostReading, why string) {
+	o.Host = &host
+	if why == "" {
+		return
+	}
+	if !o.Valid && o.Reason != "" {
+		why += "; " + o.Reason
+	}
+	o.Valid, o.Disturbed, o.Reason = false, true, why
+}
+
+// mostDisturbed is how many trials in a row may be disturbed.
+const mostDisturbed = 5
+
+// A Row counts disturbed trials in a row.
+type Row struct{ disturbed int }
+
+// Add counts the outcome. After too many disturbed ones in a row it returns an
+// ErrTooNoisy. The error calls them by a plural, such as trials, and the last one
+// by its name.
+func (r *Row) Add(o vitrine.Outcome, plural, name string) error {
+	if !o.Disturbed {
+		r.disturbed = 0
+		return nil
+	}
+	if r.disturbed++; r.disturbed < mostDisturbed {
+		return nil
+	}
+	return fmt.Errorf("%w: %d %s in a row were disturbed, the last one %s: %s; run it on a quieter host, or continue it with --resume",
+		ErrTooNoisy, r.disturbed, plural, name, o.Reason)
+}
