@@ -2,15 +2,10 @@ package director
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +15,7 @@ import (
 	"time"
 
 	"vitrine/director/client"
+	"vitrine/internal/certtest"
 )
 
 const token = "0123456789abcdef0123456789abcdef"
@@ -74,45 +70,23 @@ func TestTokens(t *testing.T) {
 }
 
 // certify makes a certificate for loopback, by an authority or by itself.
-func certify(t *testing.T, dir, name string, by *x509.Certificate, byKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func certify(t *testing.T, dir, name string, by *certtest.Pair) *certtest.Pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	return certtest.Write(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	if by == nil {
-		by, byKey = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, by, &key.PublicKey, byKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, name+".pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	write(t, filepath.Join(dir, name+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made, key
+	}, by, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
 }
 
 // TestCertificates: with client authorities, who has no certificate of theirs
 // comes nowhere.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
-	authority, key := certify(t, dir, "authority", nil, nil)
-	certify(t, dir, "director", authority, key)
-	certify(t, dir, "operator", authority, key)
-	certify(t, dir, "stranger", nil, nil)
+	authority := certify(t, dir, "authority", nil)
+	certify(t, dir, "director", authority)
+	certify(t, dir, "operator", authority)
+	certify(t, dir, "stranger", nil)
 	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"control: {certificate: director.pem, key: director.key, clients: authority.pem}\n"))
 	with := func(name string) error {
 		a := client.Access{URL: "https://" + r.Control(), Authorities: filepath.Join(dir, "authority.pem")}

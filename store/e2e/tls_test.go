@@ -2,16 +2,11 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -21,56 +16,30 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/internal/certtest"
 	"vitrine/store/client"
 )
 
 // An authority signs certificates.
 type authority struct {
-	dir, name   string
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	dir, name string
+	pair      *certtest.Pair
 }
 
 func newAuthority(t *testing.T, dir, name string) *authority {
 	t.Helper()
 	a := &authority{dir: dir, name: name}
-	a.certificate, a.key = a.sign(t, "ca", &x509.Certificate{
+	a.pair = a.sign(t, "ca", &x509.Certificate{
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	return a
 }
 
 // sign makes a certificate and its key, in files; by itself, if it is the first.
-func (a *authority) sign(t *testing.T, name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) sign(t *testing.T, name string, c *x509.Certificate) *certtest.Pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: a.name + " " + name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.certificate, a.key
-	if parent == nil {
-		parent, signer = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for suffix, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(a.file(name, suffix), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made, key
+	c.Subject = pkix.Name{CommonName: a.name + " " + name}
+	return certtest.Write(t, c, a.pair, a.file(name, ".pem"), a.file(name, ".key"))
 }
 
 func (a *authority) file(name, suffix string) string {
@@ -82,7 +51,7 @@ func (a *authority) file(name, suffix string) string {
 func (a *authority) trusting(t *testing.T, signer *authority) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	c.RootCAs.AddCert(a.certificate)
+	c.RootCAs.AddCert(a.pair.Certificate)
 	if signer != nil {
 		pair, err := tls.LoadX509KeyPair(signer.file("client", ".pem"), signer.file("client", ".key"))
 		if err != nil {

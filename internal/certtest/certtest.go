@@ -1,0 +1,54 @@
+// Package certtest makes certificates for tests.
+package certtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"testing"
+	"time"
+)
+
+// A Pair is a certificate and its key.
+type Pair struct {
+	Certificate *x509.Certificate
+	Key         *ecdsa.PrivateKey
+}
+
+// Write makes a certificate from the template, which holds from an hour ago for
+// two hours, and writes it and its key into PEM files. It is signed by another
+// pair, or by itself when that is nil.
+func Write(t testing.TB, template *x509.Certificate, by *Pair, certFile, keyFile string) *Pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if by == nil {
+		by = &Pair{template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.Certificate, key.Public(), by.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Pair{made, key}
+}
