@@ -37,9 +37,10 @@ type adaptive struct {
 // It scouts until a rate that passes and a higher one that fails are close to
 // each other. Then each fresh deployment gets a climb: trials around the
 // estimate that close in on the rate at which this deployment fails. A trial
-// that is not steady (its backlog may grow) is extended up to three times. At last one trial at half the capacity and an overload are
-// run; where the function carries less after the overload than before, the
-// lower capacity counts and is measured as well.
+// that is not steady (its backlog may grow) is extended up to three times. At
+// last one trial at half the capacity and an overload are run; where the function
+// carries less after the overload than before, the lower capacity counts and is
+// measured as well.
 //
 // It gives up, and says why, when deployments differ too much for the
 // precision, when the capacity is outside the range, or when the generator
@@ -168,8 +169,8 @@ func (c *campaign) enough(climbs []*deployment) string {
 		case s.below:
 			ended = fmt.Sprintf("the lowest rate fails on most of %d deployments", n)
 		default:
-			torn = torn || s.torn()
 			e := s.estimate(c.cfg.confidence())
+			torn = torn || e.torn
 			if w := pessimism(n) * (e.high - e.low) / e.rate; w > width {
 				width, sd = w, e.sd/e.rate
 			}

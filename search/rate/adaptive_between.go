@@ -134,6 +134,7 @@ type estimate struct {
 	rate, low, high float64
 	sd, single      float64
 	states          *vitrine.TwoStates
+	torn            bool // there may be two states, and too few deployments were asked again to tell
 }
 
 // sequential widens intervals, because the search looks at their width after
@@ -158,10 +159,13 @@ func (s samples) estimate(confidence float64) estimate {
 	if n > 1 {
 		mean, sd = stat.MeanStdDev(s.values, nil)
 	}
-	var states *vitrine.TwoStates
-	if m, two := mixtureOf(s.values, s.precision); two && s.stays(m) {
-		n, mean, sd = m.inLower, m.lower, m.sd
-		states = m.describe(len(s.values))
+	var e estimate
+	if m, two := mixtureOf(s.values, s.precision); two {
+		var stay bool
+		if stay, e.torn = s.stay(m); stay {
+			n, mean, sd = m.inLower, m.lower, m.sd
+			e.states = m.describe(len(s.values))
+		}
 	}
 	grid := s.width / math.Sqrt(12) // deviation that the width of brackets alone makes
 	spread := math.Sqrt(max(0, sd*sd-grid*grid))
@@ -180,7 +184,7 @@ func (s samples) estimate(confidence float64) estimate {
 	// samples alike.
 	below, above = math.Hypot(below, unseen*s.precision), math.Hypot(above, unseen*s.precision)
 	x := mean - k*spread/2
-	e := estimate{rate: math.Exp(x), low: math.Exp(x - sequential*below), high: math.Exp(x + sequential*above), states: states}
+	e.rate, e.low, e.high = math.Exp(x), math.Exp(x-sequential*below), math.Exp(x+sequential*above)
 	e.sd = e.rate * spread
 	e.single = math.Exp(mean - t.Quantile(single)*sd*math.Sqrt(1+1/n))
 	return e

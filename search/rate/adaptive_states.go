@@ -85,17 +85,11 @@ const (
 	failedAgain
 )
 
-// stays says whether deployments of the lower state stay in it: asked again
+// stay says whether deployments of the lower state stay in it: asked again
 // between the states, at least two failed, and more than twice as many as
-// passed. A deployment that was unlucky once passes.
-func (s samples) stays(m mixture) bool {
-	failed, passed := s.lower(m)
-	return s.stateful || failed >= fewestOfState && failed > 2*passed
-}
-
-// lower is how many deployments of the lower state failed and passed when they
-// were asked again.
-func (s samples) lower(m mixture) (failed, passed int) {
+// passed. A deployment that was unlucky once passes. torn: too few were asked.
+func (s samples) stay(m mixture) (stay, torn bool) {
+	failed, passed := 0, 0
 	for i, v := range s.values {
 		if v > (m.lower+m.upper)/2 {
 			continue
@@ -107,15 +101,7 @@ func (s samples) lower(m mixture) (failed, passed int) {
 			passed++
 		}
 	}
-	return failed, passed
-}
-
-// torn says that there may be two states, and that too few deployments of the
-// lower one were asked again to tell.
-func (s samples) torn() bool {
-	m, two := mixtureOf(s.values, s.precision)
-	failed, passed := s.lower(m)
-	return two && !s.stateful && failed+passed < fewestOfState
+	return s.stateful || failed >= fewestOfState && failed > 2*passed, !s.stateful && failed+passed < fewestOfState
 }
 
 // confirm asks the current deployment between two states, when there may be two.
