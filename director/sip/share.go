@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"time"
+
+	"vitrine/internal/source"
 )
 
 const (
@@ -39,24 +41,14 @@ func (st *streams) isInstance(a netip.Addr) bool {
 // hasRoom says whether there may be one more connection with an address that is
 // no instance's.
 func (st *streams) hasRoom(a netip.Addr) bool {
-	return st.count < st.mostOthers && st.others[sourceOf(a)] < st.mostSource
-}
-
-// sourceOf is what an address counts as: an IPv4 one as itself, an IPv6 one as its
-// /64, since one host may use all addresses of that.
-func sourceOf(a netip.Addr) netip.Addr {
-	if !a.Is6() {
-		return a
-	}
-	network, _ := a.Prefix(64) // always a valid length
-	return network.Addr()
+	return st.count < st.mostOthers && st.others[source.Of(a)] < st.mostSource
 }
 
 // remember takes a stream into the counts.
 func (st *streams) remember(c *stream) {
 	if !c.known {
 		st.count++
-		st.others[sourceOf(c.peer.Addr())]++
+		st.others[source.Of(c.peer.Addr())]++
 	}
 }
 
@@ -65,7 +57,7 @@ func (st *streams) forget(c *stream) {
 	if c.known {
 		return
 	}
-	a := sourceOf(c.peer.Addr())
+	a := source.Of(c.peer.Addr())
 	st.count--
 	if st.others[a]--; st.others[a] == 0 {
 		delete(st.others, a)
@@ -73,8 +65,8 @@ func (st *streams) forget(c *stream) {
 }
 
 // mayQueue says whether a stream may queue n bytes more. All queues share one
-// budget. A stream may have as much of it as nobody has, and one that is no
-// instance's an eighth of that: so peers that take nothing never have it all,
+// budget. A stream of an instance may hold as much as is free, any other stream an
+// eighth of that. So peers that take nothing never hold all of the budget,
 // however many they are (Choudhury and Hahne, Dynamic queue length thresholds
 // for shared-memory packet switches, 1998).
 func (st *streams) mayQueue(c *stream, n int) bool {

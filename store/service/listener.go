@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/internal/source"
 )
 
 // limited accepts a connection only while there is a slot: others wait in the
@@ -42,7 +44,7 @@ func (l *limited) Accept() (net.Conn, error) {
 			<-l.slots
 			return nil, err
 		}
-		from := source(c.RemoteAddr())
+		from := sourceOf(c.RemoteAddr())
 		if l.sources.take(from) {
 			return &counted{Conn: c, free: func() { l.sources.free(from); <-l.slots }}, nil
 		}
@@ -78,17 +80,13 @@ type sources struct {
 	count map[netip.Addr]int
 }
 
-// source is what one client can choose no other than: its address, of IPv6 the network.
-func source(a net.Addr) netip.Addr {
+// sourceOf is the source that a connection comes from.
+func sourceOf(a net.Addr) netip.Addr {
 	at, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
 	}
-	ip := at.AddrPort().Addr().Unmap().WithZone("")
-	if p, err := ip.Prefix(64); err == nil && ip.Is6() {
-		return p.Addr()
-	}
-	return ip
+	return source.Of(at.AddrPort().Addr())
 }
 
 func (s *sources) take(from netip.Addr) bool {
