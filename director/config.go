@@ -70,7 +70,7 @@ type Listen struct {
 type Memory struct {
 	Keys         int `yaml:"keys" jsonschema:"minimum=8,maximum=100000000"`         // Keys that each worker remembers for a transition, 8 bytes each; default 262144.
 	Transactions int `yaml:"transactions" jsonschema:"minimum=8,maximum=100000000"` // Transactions in flight that are timed, 8 bytes each; default 262144.
-	Connections  int `yaml:"connections" jsonschema:"minimum=10,maximum=1000000"`   // SIP over TCP: connections in all, a tenth of which is kept for instances; default 10000.
+	Connections  int `yaml:"connections" jsonschema:"minimum=10,maximum=1000000"`   // SIP over TCP: connections in all; a tenth is kept for instances; default 10000.
 	PerSource    int `yaml:"connections_per_source" jsonschema:"minimum=1"`         // SIP over TCP: connections with one IP address (IPv6: one /64) that is no instance's; default a tenth of connections.
 }
 

@@ -78,7 +78,7 @@ func (d *Director) serveControl(ctx context.Context) error {
 	}
 	for range listeners {
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			d.log.Warn("control ended otherwise than by being told to", "error", err)
+			d.log.Warn("control ended with an error", "error", err)
 		}
 	}
 	return context.Cause(ctx)

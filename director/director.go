@@ -55,7 +55,7 @@ type Director struct {
 	control    net.Listener
 	local      net.Listener  // of control, at a unix socket; nil: none
 	socket     string        // where that is
-	socketFile fs.FileInfo   // what is there; nil: nothing of this director's
+	socketFile fs.FileInfo   // of the socket; nil: this director has none there
 	madeSocket bool          // this process did, and took none over
 	restarts   chan struct{} // asked for by REST
 

@@ -129,9 +129,10 @@ func loadKeys(c, old *Config, now time.Time) ([]key, error) {
 	return readKeys(path)
 }
 
-// signing says which keys sign and verify at a time. The last one that has begun
-// signs, and before all the first: this host's clock may be behind. One that no longer does verifies for as long as what it signed may come
-// back. One that does not yet verifies, too: another host's clock may be ahead.
+// signing returns the keys in force at a time; the first of them signs. That is the
+// last key that has begun, or the first key before any has: this host's clock may
+// be behind. An older key verifies for as long as what it signed may come back. A
+// later key verifies, too: another host's clock may be ahead.
 func signing(keys []key, c *Config, now time.Time) (all []sip.SigningKey) {
 	for i, k := range keys {
 		s := sip.SigningKey{ID: k.id, Secret: k.secret, Via: true, Route: true}

@@ -153,7 +153,7 @@ const defaultControl = "http://127.0.0.1:8090"
 // find is the address of the director that the user did not name.
 func (k *controlled) find(ctx context.Context) (string, error) {
 	if k.tokenFile != "" || k.access.Certificate != "" {
-		return defaultControl, nil // whose they are, says an address
+		return defaultControl, nil // credentials go to a named address only
 	}
 	switch all := client.Sockets(ctx); len(all) {
 	case 0:

@@ -125,8 +125,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 
 func (a *app) log() *slog.Logger { return a.logFrom(slog.LevelWarn) }
 
-// logFrom logs from the level on, or all where the user asked for that. What repeats is
-// limited: the log of a service is written for years, on strangers' occasions.
+// logFrom logs from the level on, or everything where the user asked for that. Repeated
+// lines are limited: strangers can make a service log, and a service runs for years.
 func (a *app) logFrom(level slog.Level) *slog.Logger {
 	if a.verbose {
 		level = slog.LevelDebug

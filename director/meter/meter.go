@@ -275,10 +275,10 @@ func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (la
 	return latency, true
 }
 
-// Hear notes that a response came to a transaction that Begin was told of, and
-// says how long that took. first is false when one came before, and for a
-// transaction that is not in flight. What was heard of does not count as timed
-// out when it has no final answer within a lifetime.
+// Hear notes a response to a transaction in flight, and returns the time since
+// Begin. first is false when an earlier response came, and for a transaction that
+// is not in flight. A transaction with a response does not count as timed out when
+// it has no final answer within a lifetime.
 func (w *Worker) Hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
 	return w.meter.flights.hear(now, transaction)
 }

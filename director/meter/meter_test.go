@@ -182,7 +182,7 @@ func TestExpire(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if s := m.Samples()["session"]; s.Count != 0 || s.Timeouts != 4 {
-		t.Errorf("%+v of 5 without answer, one of which rang", s)
+		t.Errorf("%+v; want 4 timeouts: of 5 transactions without answer one rang", s)
 	}
 }
 

@@ -205,8 +205,8 @@ func (st *streams) read(c *stream) error {
 	}
 }
 
-// extend gives the next deadline of a stream, of which rest is left. next says whether
-// what rest begins is another message than before.
+// extend returns the next deadline of a stream. rest is what was read and not yet
+// handled. next says whether rest begins another message than before.
 func (st *streams) extend(c *stream, deadline time.Time, next bool, rest []byte) time.Time {
 	switch {
 	case c.handled == 0 && c.came && !c.known: // its first is still to come

@@ -73,7 +73,8 @@ const (
 	macSize = 4 + 32
 )
 
-// What a MAC is over begins with its kind, so that none stands for another.
+// The bytes that a MAC covers begin with one of these, so that a MAC from Via does
+// not verify in Route, nor the other way round.
 const (
 	viaKind   = 'v'
 	routeKind = 'r'
@@ -155,7 +156,7 @@ func appendAddress(b []byte, a netip.AddrPort) []byte {
 // replyOf is where the response to a request goes whose Via is v: to the address
 // it came from, and over UDP to the port that it came from if the client asks for
 // that, else to the port of sent-by (RFC 3261 section 18.2.2, RFC 3581 section 4).
-// maddr counts for nothing.
+// maddr is ignored.
 func replyOf(v *sip.ViaHop, from netip.AddrPort, stream bool) netip.AddrPort {
 	if v.RPort != nil && !stream {
 		return from

@@ -105,8 +105,8 @@ func (p *Proxy) cutVia(m *sip.Message) {
 	p.edits.cut(start, end)
 }
 
-// answered tells the meter of a response to what it was told of. To an instance
-// anybody may answer; for an instance nobody else.
+// answered tells the meter of a response. Anybody may answer an instance's request.
+// Only an instance, or a trusted address, answers a request to an instance.
 func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	method := string(m.SequenceMethod)
 	if method == "CANCEL" || !s.outward && !p.isTrusted(p.in.From.Addr()) {

@@ -95,7 +95,7 @@ func newStage(t testing.TB, c RulesConfig) *stage {
 	return s
 }
 
-// keyring has keys of these IDs, the first of which signs.
+// keyring has keys of these IDs; the first key signs.
 func keyring(t testing.TB, ids ...uint8) *Keyring {
 	t.Helper()
 	var keys []SigningKey

@@ -49,7 +49,7 @@ func (c *campaign) wants(d *deployment) (want, bool) {
 	return w, c.recalls(d)
 }
 
-// learn takes from the trial what it was wanted for.
+// learn keeps what the trial was wanted for.
 func (d *deployment) learn(w want, r reading) {
 	switch {
 	case !d.first.valid:

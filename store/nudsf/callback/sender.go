@@ -49,7 +49,7 @@ type Message struct {
 	Deadline        time.Time // not sent after it; zero: none
 	Once            bool      // one try; and Send fails with *Down while the receiver is known to fail
 
-	// Done is told of the outcome, once, unless Send failed: nil, *Refused, *Denied,
+	// Done is called once with the outcome, unless Send failed: nil, *Refused, *Denied,
 	// ErrLate, ErrClosed, or why the last try failed. May be nil.
 	Done func(error)
 }
