@@ -1,8 +1,8 @@
 // Package document reads files that users write, in YAML or JSON. One parser
-// keeps the place of every value. A file is checked against the JSON Schema that
-// is generated from the Go type it is read into. Every error of a file is a
-// *vitrine.BadInput at its line and column. All of them are reported, joined in
-// the order of their places.
+// keeps the position of every value. Each file is checked against the JSON Schema
+// generated from the Go type that the file is decoded into. Every error in a file
+// is a *vitrine.BadInput with its line and column. All errors are reported
+// together, in the order of their positions.
 package document
 
 import (
@@ -18,20 +18,20 @@ import (
 	"vitrine"
 )
 
-// MaxFile is the size of the largest file that is read, in bytes.
+// MaxFile is the largest accepted file size, in bytes.
 const MaxFile = 1 << 20
 
-// A File is a file as the user wrote it.
+// A File holds a user's file: its bytes and its parsed content.
 type File struct {
 	Path   string // as the user named it
 	Raw    []byte
 	Digest string // SHA-256 of Raw, in hexadecimal
-	folder string // absolute; relative paths in the file start from it
+	folder string // absolute; relative paths in the file are resolved against it
 	root   Node
 }
 
-// Read reads the file at path. Messages call its content by what, such as "a
-// workload".
+// Read reads the file at path. what names the kind of content in messages, for
+// example "a workload".
 func Read(path, what string) (File, error) {
 	unreadable := func(err error) (File, error) {
 		return File{}, &vitrine.BadInput{File: path, Found: reason(err), Want: "name " + what + " file that can be read"}
@@ -40,7 +40,7 @@ func Read(path, what string) (File, error) {
 	if err != nil {
 		return unreadable(err)
 	}
-	defer file.Close() // only read from
+	defer file.Close() // opened read-only
 	raw, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
 	if err != nil {
 		return unreadable(err)
@@ -52,7 +52,7 @@ func Read(path, what string) (File, error) {
 }
 
 // Parse is like Read, but takes the bytes from the caller. Relative paths in them
-// start from path's folder.
+// are resolved against the folder of path.
 func Parse(path string, raw []byte, what string) (File, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -66,17 +66,17 @@ func Parse(path string, raw []byte, what string) (File, error) {
 	return File{Path: path, Raw: raw, Digest: hex.EncodeToString(sum[:]), folder: filepath.Dir(absolute), root: root}, nil
 }
 
-// Root is the whole content of the file.
+// Root returns the whole content of the file.
 func (f File) Root() Node { return f.root }
 
-// BadInput makes an error at the value that path leads to. Callers use it for
-// errors that show only when the content is used.
+// BadInput returns an error at the value that path leads to. Callers use it for
+// errors that they find only when they use the content.
 func (f File) BadInput(found, want string, path ...string) *vitrine.BadInput {
 	return f.root.BadInput(found, want, path...)
 }
 
-// Resolve makes a path in the file absolute: relative ones start from the
-// file's own folder.
+// Resolve makes a path from the file absolute. It resolves relative paths against
+// the file's own folder.
 func (f File) Resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -84,8 +84,8 @@ func (f File) Resolve(path string) string {
 	return filepath.Join(f.folder, path)
 }
 
-// reason is the error without the operation and the path: the message around it
-// names them.
+// reason returns the error text without the operation and the path, because the
+// surrounding message names them.
 func reason(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// Errors gathers what is wrong with a part of a file beyond its form. Tokens of
-// paths are field names and indexes.
+// Errors collects errors in a part of a file that the schema check cannot find.
+// Path tokens are field names and indexes.
 type Errors struct {
 	Node
 	found []*vitrine.BadInput
@@ -21,13 +21,13 @@ func (e *Errors) Bad(found, want string, path ...any) {
 	e.found = append(e.found, e.BadInput(found, want, tokens(path)...))
 }
 
-// Unknown adds an error at a name that is none of the known.
+// Unknown adds an error at a name that is not one of the known names.
 func (e *Errors) Unknown(name string, known []string, path ...any) {
 	e.Bad(fmt.Sprintf("%s is %s", e.Name(tokens(path)...), Quote(name)), Choose(name, slices.Compact(known)), path...)
 }
 
-// Unique adds an error for every name that was already given; path leads to the
-// i-th of them.
+// Unique adds an error for every repeated name. path returns the path of the
+// i-th name.
 func (e *Errors) Unique(what string, given []string, path func(i int) []any) {
 	first := map[string]int{}
 	for i, name := range given {
@@ -40,7 +40,7 @@ func (e *Errors) Unique(what string, given []string, path func(i int) []any) {
 	}
 }
 
-// Add adds an error, or several joined.
+// Add adds an error, or each error of a joined error.
 func (e *Errors) Add(err error) {
 	var bad *vitrine.BadInput
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -54,10 +54,11 @@ func (e *Errors) Add(err error) {
 	}
 }
 
-// Len is the number of errors so far.
+// Len returns the number of errors so far.
 func (e *Errors) Len() int { return len(e.found) }
 
-// Join joins the errors in the order of their places; nil when there are none.
+// Join joins the errors in the order of their positions. It returns nil if
+// there are no errors.
 func (e *Errors) Join() error { return join(e.found) }
 
 func tokens(path []any) []string {
@@ -68,7 +69,7 @@ func tokens(path []any) []string {
 	return out
 }
 
-// join joins the errors in the order of their places.
+// join joins the errors in the order of their positions, or returns nil.
 func join(errs []*vitrine.BadInput) error {
 	slices.SortStableFunc(errs, func(a, b *vitrine.BadInput) int {
 		if a.Line != b.Line {

@@ -23,8 +23,8 @@ type explainer struct {
 	breaches []breach
 }
 
-// A breach is one error at one place of the file. Of several with the same
-// subject, join keeps the one with the lowest rank.
+// A breach is one error at one position in the file. When several breaches share
+// a subject, join keeps the one with the lowest rank.
 type breach struct {
 	*vitrine.BadInput
 	subject string
@@ -48,7 +48,7 @@ func (x *explainer) join() error {
 	return join(errs)
 }
 
-// explain walks to the leaves of the validator's tree.
+// explain walks the validator's error tree and adds a breach for each leaf.
 func (x *explainer) explain(e *validator.ValidationError) {
 	path := slices.Clone(e.InstanceLocation)
 	switch k := e.ErrorKind.(type) {
@@ -66,7 +66,7 @@ func (x *explainer) explain(e *validator.ValidationError) {
 		for _, field := range k.Properties {
 			x.unknown(e, path, field)
 		}
-	case *kind.FalseSchema: // of the fields of another mode, see only
+	case *kind.FalseSchema: // a field of another mode: the published schemas set it to false
 		last := len(path) - 1
 		want, _ := x.at(e.SchemaURL[:strings.LastIndex(e.SchemaURL, "/properties/")])["description"].(string)
 		x.field(1, path[:last], path[last], "does not belong in this", want)
@@ -82,14 +82,14 @@ func (x *explainer) explain(e *validator.ValidationError) {
 	}
 }
 
-// field adds an error at a mapping's key.
+// field adds an error at the key of a mapping.
 func (x *explainer) field(rank int, path []string, field, is, want string) {
 	at := append(slices.Clone(path), field)
 	x.add(rank, x.Name(at...), x.BadKey(fmt.Sprintf("%s %s %s", Word(field), is, x.Name(path...)), want, at...))
 }
 
-// unknown adds an error for a key that the mapping's schema does not list, or
-// whose form it refuses.
+// unknown adds an error for a key that the mapping's schema does not list, or for
+// a key whose format the schema refuses.
 func (x *explainer) unknown(e *validator.ValidationError, path []string, field string) {
 	schema := x.at(e.SchemaURL)
 	for _, f := range x.formats {
@@ -102,7 +102,8 @@ func (x *explainer) unknown(e *validator.ValidationError, path []string, field s
 }
 
 // alternatives explains an anyOf or oneOf by the branch that the user most likely
-// meant. That is a branch with the right type.
+// meant: the first branch that fails for another reason than a wrong type or
+// missing fields of the value itself.
 func (x *explainer) alternatives(e *validator.ValidationError, path []string, matched []int) {
 	var missing, types []string
 	var meant *validator.ValidationError
@@ -139,7 +140,7 @@ func (x *explainer) alternatives(e *validator.ValidationError, path []string, ma
 	}
 }
 
-// alternativeFields lists the fields from which a oneOf wants exactly one.
+// alternativeFields lists the fields of a oneOf that wants exactly one of them.
 func alternativeFields(oneOf any) []string {
 	var fields []string
 	branches, _ := oneOf.([]any)
@@ -150,7 +151,7 @@ func alternativeFields(oneOf any) []string {
 	return fields
 }
 
-// leaves lists the errors without causes in the trees.
+// leaves returns the errors without causes in the given trees.
 func leaves(errs []*validator.ValidationError) []*validator.ValidationError {
 	var ends []*validator.ValidationError
 	for _, e := range errs {
@@ -163,7 +164,7 @@ func leaves(errs []*validator.ValidationError) []*validator.ValidationError {
 	return ends
 }
 
-// leaf describes an error of a single value.
+// leaf describes an error in a single value.
 func (x *explainer) leaf(e *validator.ValidationError, path []string) (found, want string) {
 	at := x.find(path)
 	found = fmt.Sprintf("%s is %s", x.Name(path...), show(at))
@@ -180,7 +181,7 @@ func (x *explainer) leaf(e *validator.ValidationError, path []string) (found, wa
 	return found, x.wanted(e)
 }
 
-// wanted says what a leaf of the schema allows.
+// wanted describes the values that a leaf of the schema allows.
 func (x *explainer) wanted(e *validator.ValidationError) string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Type:
@@ -209,7 +210,7 @@ func (x *explainer) wanted(e *validator.ValidationError) string {
 	return fmt.Sprintf("want what the schema says at %s", strings.TrimPrefix(e.SchemaURL, where))
 }
 
-// description asks for a missing field, in the words of its schema.
+// description asks for a missing field, with the description from its schema.
 func (x *explainer) description(e *validator.ValidationError, field string) string {
 	schema := x.at(e.SchemaURL)
 	text, _ := object(object(schema["properties"])[field])["description"].(string)
@@ -219,8 +220,8 @@ func (x *explainer) description(e *validator.ValidationError, field string) stri
 	return "add it: " + strings.TrimSuffix(text, ".")
 }
 
-// typed names the type that the schema wants, by its values or an example where
-// the schema has them.
+// typed names the type that the schema wants. It lists the enum values or adds an
+// example if the schema has them.
 func (x *explainer) typed(e *validator.ValidationError, k *kind.Type) string {
 	schema := x.at(e.SchemaURL)
 	if values, _ := schema["enum"].([]any); len(values) > 0 {
@@ -260,7 +261,7 @@ func object(v any) map[string]any {
 	return m
 }
 
-// step is the member of a JSON value.
+// step returns a member of a JSON object or list, or nil if it does not exist.
 func step(v any, token string) any {
 	if list, ok := v.([]any); ok {
 		if i, err := strconv.Atoi(token); err == nil && i < len(list) {
@@ -271,7 +272,7 @@ func step(v any, token string) any {
 	return object(v)[token]
 }
 
-// unescape reads a token of a JSON pointer in a URL (RFC 6901, section 6).
+// unescape decodes a token of a JSON pointer in a URL (RFC 6901, section 6).
 func unescape(token string) string {
 	if plain, err := url.PathUnescape(token); err == nil {
 		token = plain

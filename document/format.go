@@ -9,17 +9,17 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A Format is a kind of text in a file. A schema names the format and has its
-// pattern, for editors. Decode checks pattern and Parse.
+// A Format is a named text format in a file. A schema contains the name and, for
+// editors, the pattern. Decode checks both Pattern and Parse.
 type Format struct {
 	Name    string
 	Pattern string             // a regular expression
-	Want    string             // what to tell the user
-	Parse   func(string) error // nil: the pattern says it all
+	Want    string             // the hint in error messages
+	Parse   func(string) error // nil: the pattern is sufficient
 }
 
-// Formats lists the formats that every schema may use. JSON Schema has a "duration" of
-// its own (ISO 8601), hence the other names here.
+// Formats returns the formats that every schema may use. JSON Schema defines its own
+// "duration" (ISO 8601), so the names here differ.
 func Formats() []Format {
 	const duration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	return []Format{
@@ -45,7 +45,8 @@ func Formats() []Format {
 	}
 }
 
-// maxDuration bounds every duration in a file; longer ones are typing errors.
+// maxDuration is the longest duration accepted in a file; longer ones are typing
+// errors.
 const maxDuration = 30 * 24 * time.Hour
 
 func parseDuration(s string) (time.Duration, error) {
@@ -56,8 +57,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, err
 }
 
-// validator is the format for the validator of schemas. It lets other values than
-// text pass: the schema's type refuses them.
+// validator converts the format for the schema validator. It accepts values that are
+// not text, because the schema's type refuses them.
 func (f Format) validator() *validator.Format {
 	pattern := regexp.MustCompile(f.Pattern)
 	return &validator.Format{Name: f.Name, Validate: func(v any) error {

@@ -7,8 +7,8 @@ import (
 	"vitrine"
 )
 
-// FuzzParse: bytes are refused as the user's to mend, or the value that schemas
-// check is the one that is decoded.
+// FuzzParse checks that Parse refuses input only with a BadInput. For accepted
+// input, the value checked against schemas must equal the decoded value.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"a: &one {x: 1, y: [2, 1.5, true, null]}\nb: *one\n", `{"a": "x\/y", "b": "\ud83d\ude00", "c": []}`,

@@ -12,15 +12,16 @@ import (
 	"vitrine"
 )
 
-// A Node is a part of a file, and knows its place there. Back ends read their
-// options from one. The zero Node is a part that the user left out.
+// A Node is a part of a file together with its position. Back ends read their
+// options from a Node. The zero Node is a part that the user left out.
 type Node struct {
 	file string
 	path []string   // from the file's root
-	node *yaml.Node // without aliases
+	node *yaml.Node // aliases are already replaced
 }
 
-// UnmarshalYAML keeps the node as it is. The caller gets file and path from Sub.
+// UnmarshalYAML stores the node without decoding it. The caller gets file and path
+// from Sub.
 func (n *Node) UnmarshalYAML(node *yaml.Node) error {
 	n.node = node
 	return nil
@@ -29,10 +30,10 @@ func (n *Node) UnmarshalYAML(node *yaml.Node) error {
 // IsZero reports whether the user left the part out.
 func (n Node) IsZero() bool { return n.node == nil }
 
-// Decode reads the part into a struct or map, by its yaml and jsonschema tags.
-// Unknown fields, wrong types and values that the tags do not allow are
-// *vitrine.BadInput with their places. Fields that the part does not have keep
-// their values, so into may hold defaults.
+// Decode reads the part into a struct or map, according to its yaml and jsonschema
+// tags. Unknown fields, wrong types and values that the tags do not allow are
+// *vitrine.BadInput errors with their positions. Fields that the part does not
+// contain keep their values, so into may hold defaults.
 func (n Node) Decode(into any) error {
 	if n.node == nil {
 		return nil
@@ -44,30 +45,30 @@ func (n Node) Decode(into any) error {
 	return schema.Decode(n, into)
 }
 
-// Strings reads a mapping of scalars as text, for scripts: 3 becomes "3". The
-// zero Node gives nil.
+// Strings reads a mapping of scalars as text, for scripts: 3 becomes "3". The zero
+// Node returns nil.
 func (n Node) Strings() (map[string]string, error) {
 	var m Strings
 	err := n.Decode(&m)
 	return m, err
 }
 
-// BadInput makes an error at the value that path leads to from this part, or,
-// where there is none, at the nearest value around it.
+// BadInput returns an error at the value that path leads to from this part. If the
+// value does not exist, the error is at the nearest enclosing value.
 func (n Node) BadInput(found, want string, path ...string) *vitrine.BadInput {
 	return n.bad(n.find(path), found, want)
 }
 
-// BadKey makes an error at the name of the field that path leads to, or, where
-// there is none, at the mapping around it.
+// BadKey returns an error at the key that path leads to. If the key does not exist,
+// the error is at the enclosing mapping.
 func (n Node) BadKey(found, want string, path ...string) *vitrine.BadInput {
 	last := len(path) - 1
 	return n.bad(n.key(path[:last], path[last]), found, want)
 }
 
-// BadText makes an error inside the text of this part, at a line (from 1) and
-// column (from 0) of the text. Escapes and folded lines hide where that is in
-// the file: then the error is at the beginning of the text.
+// BadText returns an error inside the text of this part, at a line (from 1) and
+// column (from 0) of the text. Escapes and folded lines hide the position in the
+// file; then the error is at the beginning of the text.
 func (n Node) BadText(found, want string, line, column int) *vitrine.BadInput {
 	bad := n.BadInput(found, want)
 	if n.node == nil {
@@ -90,7 +91,7 @@ func (n Node) bad(at *yaml.Node, found, want string) *vitrine.BadInput {
 	return &vitrine.BadInput{File: n.file, Line: at.Line, Column: at.Column, Found: found, Want: want}
 }
 
-// decode reads the part without a check.
+// decode reads the part without checking it against a schema.
 func (n Node) decode(into any) error {
 	if err := n.node.Decode(into); err != nil {
 		var t *yaml.TypeError
@@ -102,7 +103,7 @@ func (n Node) decode(into any) error {
 	return nil
 }
 
-// find follows the path as far as it goes.
+// find follows the path as far as the content exists.
 func (n Node) find(path []string) *yaml.Node {
 	at := n.node
 	for _, token := range path {
@@ -115,7 +116,8 @@ func (n Node) find(path []string) *yaml.Node {
 	return at
 }
 
-// key finds the key under which the mapping at path holds name.
+// key returns the key node of name in the mapping at path, or the node nearest to
+// it.
 func (n Node) key(path []string, name string) *yaml.Node {
 	at := n.find(path)
 	if at != nil && at.Kind == yaml.MappingNode {
@@ -128,7 +130,8 @@ func (n Node) key(path []string, name string) *yaml.Node {
 	return at
 }
 
-// child is the member of a mapping or item of a list; nil when there is none.
+// child returns a member of a mapping or an item of a list, or nil if it does not
+// exist.
 func child(n *yaml.Node, token string) *yaml.Node {
 	if n == nil {
 		return nil
@@ -148,11 +151,11 @@ func child(n *yaml.Node, token string) *yaml.Node {
 	return nil
 }
 
-// Name writes the place that path leads to as users say it: components[1].ports.sip.
+// Name formats path as users write it: components[1].ports.sip.
 func (n Node) Name(path ...string) string {
 	var b strings.Builder
 	for _, token := range n.path {
-		b.WriteString("." + token) // a back end's part lies below mappings only
+		b.WriteString("." + token) // a back end's part is below mappings only, never below a list
 	}
 	at := n.node
 	for _, token := range path {
@@ -169,7 +172,7 @@ func (n Node) Name(path ...string) string {
 	return strings.TrimPrefix(b.String(), ".")
 }
 
-// Sub is the part that path leads to; the zero Node when there is none.
+// Sub returns the part that path leads to, or the zero Node if it does not exist.
 func (n Node) Sub(path ...string) Node {
 	at := n.node
 	for _, token := range path {
@@ -181,5 +184,6 @@ func (n Node) Sub(path ...string) Node {
 	return Node{file: n.file, path: append(slices.Clone(n.path), path...), node: at}
 }
 
-// JSONSchema allows any mapping: the part's owner checks it with Decode.
+// JSONSchema returns a schema that allows any mapping. The owner of the part checks
+// the content with Decode.
 func (Node) JSONSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "object"} }

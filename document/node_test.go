@@ -9,7 +9,7 @@ import (
 	"vitrine"
 )
 
-// Duration is a back end's own, as a Duration that JSON shows as text is.
+// Duration stands for a back end's own duration type, decoded from text.
 type Duration time.Duration
 
 func (d *Duration) UnmarshalText(text []byte) error {

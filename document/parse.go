@@ -18,14 +18,15 @@ import (
 	"vitrine"
 )
 
-// Limits of a file after its aliases are replaced. A deployment of a hundred
-// components stays far below.
+// Limits of a file after alias expansion. A deployment of a hundred components
+// stays far below them.
 const (
 	maxNodes = 100_000
 	maxDepth = 64
 )
 
-// parse reads one document of YAML. JSON is a subset of YAML.
+// parse reads one YAML document. JSON is a subset of YAML, apart from the escapes
+// that jsonEscapes rewrites.
 func parse(file string, raw []byte, what string) (Node, error) {
 	whole := func(found, want string) error {
 		return &vitrine.BadInput{File: file, Found: found, Want: want}
@@ -62,7 +63,7 @@ func parse(file string, raw []byte, what string) (Node, error) {
 	return Node{file: file, node: root}, nil
 }
 
-// empty says whether the document holds nothing but comments.
+// empty reports whether the document has only comments.
 func empty(document *yaml.Node) bool {
 	return len(document.Content) == 0 ||
 		document.Content[0].Kind == yaml.ScalarNode && document.Content[0].ShortTag() == "!!null"
@@ -70,8 +71,8 @@ func empty(document *yaml.Node) bool {
 
 var jsonEscape = regexp.MustCompile(`\\(?:\\|/|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})`)
 
-// jsonEscapes rewrites the two escapes of JSON that YAML 1.1 does not have: \/ and
-// pairs of surrogates (RFC 8259, section 7).
+// jsonEscapes rewrites the two JSON escapes that YAML 1.1 does not have: \/ and
+// surrogate pairs (RFC 8259, section 7).
 func jsonEscapes(raw []byte) []byte {
 	return jsonEscape.ReplaceAllFunc(raw, func(escape []byte) []byte {
 		switch escape[1] {
@@ -80,14 +81,14 @@ func jsonEscapes(raw []byte) []byte {
 		case '\\':
 			return escape
 		}
-		high, _ := strconv.ParseUint(string(escape[2:6]), 16, 16) // the pattern has only let digits through
+		high, _ := strconv.ParseUint(string(escape[2:6]), 16, 16) // the pattern ensures hexadecimal digits
 		low, _ := strconv.ParseUint(string(escape[8:12]), 16, 16)
 		return fmt.Appendf(nil, `\U%08x`, utf16.DecodeRune(rune(high), rune(low)))
 	})
 }
 
-// notText is the offset of the first byte that is not UTF-8, or of the first
-// control character that YAML does not allow; -1 when there is none.
+// notText returns the offset of the first byte that is not UTF-8, or of the first
+// control character that YAML does not allow. It returns -1 if the text is valid.
 func notText(raw []byte) int {
 	for i := 0; i < len(raw); {
 		r, size := utf8.DecodeRune(raw[i:])
@@ -99,7 +100,7 @@ func notText(raw []byte) int {
 	return -1
 }
 
-// atOffset is an error at a byte of the file.
+// atOffset returns an error at a byte offset of the file.
 func atOffset(file string, raw []byte, offset int, found, want string) *vitrine.BadInput {
 	before := raw[:offset]
 	line := bytes.Count(before, []byte{'\n'}) + 1
@@ -112,8 +113,8 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// syntaxError finds the place of the parser's error. The parser names a line at
-// most, and never the first line.
+// syntaxError converts the parser's error and finds its position. The parser names
+// at most a line, and never the first line.
 func syntaxError(file string, raw []byte, err error) error {
 	const want = "mend the YAML or JSON here"
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -128,12 +129,12 @@ func syntaxError(file string, raw []byte, err error) error {
 	return &vitrine.BadInput{File: file, Line: line, Column: 1, Found: text, Want: want}
 }
 
-// A resolver replaces aliases by their values, and refuses what JSON cannot
+// A resolver replaces aliases by their values, and rejects YAML that JSON cannot
 // express. The result is a tree of mappings, lists and scalars.
 type resolver struct {
 	file  string
 	nodes int
-	open  []*yaml.Node // anchored nodes that are being resolved
+	open  []*yaml.Node // anchored nodes around the current node
 	errs  []*vitrine.BadInput
 	stop  bool
 }
@@ -142,7 +143,8 @@ func (r *resolver) bad(at *yaml.Node, found, want string) {
 	r.errs = append(r.errs, &vitrine.BadInput{File: r.file, Line: at.Line, Column: at.Column, Found: found, Want: want})
 }
 
-// fatal ends the walk, because the same error would follow over and over.
+// fatal reports an error and ends the walk, because the same error would repeat
+// many times.
 func (r *resolver) fatal(at *yaml.Node, found, want string) *yaml.Node {
 	if !r.stop {
 		r.bad(at, found, want)
@@ -218,7 +220,7 @@ var leadingZero = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 func (r *resolver) scalar(n *yaml.Node) {
 	switch n.ShortTag() {
 	case "!!str", "!!bool", "!!null":
-	case "!!timestamp": // text to JSON, and to us
+	case "!!timestamp": // JSON has no timestamps; we read them as text
 		n.Tag = "!!str"
 	case "!!int":
 		if leadingZero.MatchString(n.Value) {
@@ -235,8 +237,8 @@ func (r *resolver) scalar(n *yaml.Node) {
 	}
 }
 
-// value decodes the node as encoding/json would. Only numbers differ: they keep
-// the type that YAML gives them.
+// value decodes the node as encoding/json would, except that numbers keep their
+// YAML type.
 func value(n *yaml.Node) (any, error) {
 	switch n.Kind {
 	case yaml.MappingNode:

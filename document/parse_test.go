@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What encoding/json reads from JSON, the one parser reads too.
+// TestParseJSON checks that the YAML parser reads JSON as encoding/json does.
 func TestParseJSON(t *testing.T) {
 	for _, text := range []string{
 		`{"a": "x\/y\\/z", "b": "\ud83d\ude00 \\ud83d", "c": "\u00e9\n\t\"", "d": [1.5, -2, 1e3, 1E-2, true, false, null, {}, []]}`,

@@ -14,8 +14,8 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// SchemaOf is the JSON Schema (draft 2020-12) of one type, whole in itself, by
-// its yaml and jsonschema tags.
+// SchemaOf returns the self-contained JSON Schema (draft 2020-12) of one type,
+// built from its yaml and jsonschema tags.
 func SchemaOf(of any) *jsonschema.Schema {
 	r := reflector()
 	r.DoNotReference = true
@@ -24,9 +24,9 @@ func SchemaOf(of any) *jsonschema.Schema {
 	return s
 }
 
-// FileSchema is the JSON Schema of a whole file, with one definition per type.
-// The schema may use the given formats beside Formats. The types' comments, by
-// "package.Type.Field", become descriptions.
+// FileSchema returns the JSON Schema of a whole file, with one definition per
+// type. The schema may use the given formats in addition to Formats. comments
+// maps "package.Type.Field" to Go comments, which become descriptions.
 func FileSchema(of any, title string, comments map[string]string, formats ...Format) *jsonschema.Schema {
 	r := reflector()
 	r.ExpandedStruct = true
@@ -36,7 +36,7 @@ func FileSchema(of any, title string, comments map[string]string, formats ...For
 	return s
 }
 
-// Indent writes a schema as it is published.
+// Indent formats a schema for publication.
 func Indent(s *jsonschema.Schema) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -48,17 +48,17 @@ func Indent(s *jsonschema.Schema) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A shaped type has a schema of its own.
+// A shaped type provides its own schema.
 type shaped interface{ JSONSchema() *jsonschema.Schema }
 
 func reflector() *jsonschema.Reflector {
 	return &jsonschema.Reflector{
 		Anonymous:                  true,
 		FieldNameTag:               "yaml",
-		KeyNamer:                   strings.ToLower, // as yaml does to fields without a tag
+		KeyNamer:                   strings.ToLower, // as yaml does for fields without a tag
 		RequiredFromJSONSchemaTags: true,
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			if t.Name() == "Duration" && t.ConvertibleTo(reflect.TypeFor[time.Duration]()) { // time's, and back ends' own
+			if t.Name() == "Duration" && t.ConvertibleTo(reflect.TypeFor[time.Duration]()) { // time.Duration and the Duration types of back ends
 				return &jsonschema.Schema{Type: "string", Format: "whole-duration", Examples: []any{"3s"}}
 			}
 			if s, ok := reflect.Zero(t).Interface().(shaped); ok {
@@ -72,8 +72,8 @@ func reflector() *jsonschema.Reflector {
 	}
 }
 
-// formatted adds the pattern of every named format, for readers that do not know
-// the name.
+// formatted adds the pattern of every named format, for tools that do not know
+// the format's name.
 func formatted(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
 	if s == nil {
 		return nil
@@ -101,18 +101,18 @@ func formatted(s *jsonschema.Schema, formats []Format) *jsonschema.Schema {
 }
 
 // A Schema is a compiled JSON Schema. It keeps its JSON, because error messages
-// quote what it allows.
+// quote the allowed values.
 type Schema struct {
 	schema  *validator.Schema
 	json    any
 	formats []Format
 }
 
-// where is the name under which a schema is compiled; it is never fetched.
+// where is the URL under which a schema is compiled; the URL is never fetched.
 const where = "vitrine:///schema.json"
 
-// Compile prepares a schema for Decode. The schema may use the given formats
-// beside Formats.
+// Compile prepares a schema for Decode. The schema may use the given formats in
+// addition to Formats.
 func Compile(s *jsonschema.Schema, formats ...Format) (*Schema, error) {
 	formats = append(Formats(), formats...)
 	text, err := json.Marshal(s)
@@ -138,8 +138,8 @@ func Compile(s *jsonschema.Schema, formats ...Format) (*Schema, error) {
 	return &Schema{schema: schema, json: value, formats: formats}, nil
 }
 
-// Decode checks the part against the schema, then reads it into a value. Every
-// breach is a *vitrine.BadInput at its place.
+// Decode checks a part of a file against the schema, then reads it into a value.
+// Every schema violation is a *vitrine.BadInput with its position.
 func (s *Schema) Decode(n Node, into any) error {
 	v, err := value(n.node)
 	if err != nil {
@@ -158,8 +158,8 @@ func (s *Schema) Decode(n Node, into any) error {
 	return n.decode(into)
 }
 
-// at is the part of the schema's JSON that a location from the validator leads
-// to (a JSON pointer, RFC 6901).
+// at returns the part of the schema's JSON at a location from the validator (a
+// JSON pointer, RFC 6901).
 func (s *Schema) at(location string) map[string]any {
 	_, pointer, _ := strings.Cut(location, "#")
 	at := s.json

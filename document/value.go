@@ -13,16 +13,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Strings is a mapping to text. In the file, the values may be any scalars.
+// Strings is a mapping to text. The values in the file may be any scalars.
 type Strings map[string]string
 
-// A Size is an amount of memory in bytes: 268435456 or "256MiB".
+// A Size is an amount of memory in bytes, written as 268435456 or "256MiB".
 type Size int64
 
-// A Switch is on or off.
+// A Switch is a boolean written as "on" or "off".
 type Switch bool
 
-// String is "on" or "off", as in the file.
+// String returns "on" or "off", as in the file.
 func (s Switch) String() string {
 	if s {
 		return "on"
@@ -30,7 +30,8 @@ func (s Switch) String() string {
 	return "off"
 }
 
-// UnmarshalYAML reads "on" and "off", which are text in YAML 1.2 and in JSON.
+// UnmarshalYAML reads "on" and "off", which are strings in YAML 1.2 and in
+// JSON.
 func (s *Switch) UnmarshalYAML(n *yaml.Node) error {
 	*s = n.Value == "on"
 	return nil
@@ -39,7 +40,7 @@ func (s *Switch) UnmarshalYAML(n *yaml.Node) error {
 // OneOrMany is an option with one value or a list of values.
 type OneOrMany[T any] []T
 
-// UnmarshalYAML reads a value or a list of them.
+// UnmarshalYAML reads a single value or a list of values.
 func (o *OneOrMany[T]) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.SequenceNode {
 		*o = nil
@@ -53,10 +54,11 @@ func (o *OneOrMany[T]) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// CPUs is a set of CPU numbers, ascending; written "0-1,3" as the kernel does.
+// CPUs is a set of CPU numbers in ascending order, written "0-1,3" as in the
+// kernel.
 type CPUs []int
 
-// maxCPU bounds CPU numbers: the kernel's largest NR_CPUS.
+// maxCPU is the largest CPU number: the kernel's largest NR_CPUS is 8192.
 const maxCPU = 8191
 
 // ParseCPUs reads a list of CPU numbers and ranges: "0-1,3".
@@ -105,7 +107,7 @@ func (c CPUs) String() string {
 	return b.String()
 }
 
-// UnmarshalYAML reads what ParseCPUs reads.
+// UnmarshalYAML reads the format of ParseCPUs.
 func (c *CPUs) UnmarshalYAML(n *yaml.Node) error {
 	cpus, err := ParseCPUs(n.Value)
 	*c = cpus
@@ -114,8 +116,8 @@ func (c *CPUs) UnmarshalYAML(n *yaml.Node) error {
 
 var sizePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B?$`)
 
-// ParseSize reads an amount of memory: "256MiB" (1024 based), "1.5GB" (1000
-// based), "4096" (bytes).
+// ParseSize reads an amount of memory: "256MiB" (powers of 1024), "1.5GB"
+// (powers of 1000) or "4096" (bytes).
 func ParseSize(text string) (Size, error) {
 	m := sizePattern.FindStringSubmatch(text)
 	if m == nil {
@@ -140,7 +142,7 @@ func ParseSize(text string) (Size, error) {
 	return Size(bytes), nil
 }
 
-// UnmarshalYAML reads what ParseSize reads, or a whole number of bytes.
+// UnmarshalYAML reads the format of ParseSize, or a whole number of bytes.
 func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	if n.ShortTag() != "!!str" {
 		return n.Decode((*int64)(s))
@@ -154,12 +156,12 @@ func scalar() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
 }
 
-// JSONSchema is the schema of a mapping to scalars.
+// JSONSchema returns the schema of a mapping to scalars.
 func (Strings) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "object", AdditionalProperties: scalar()}
 }
 
-// JSONSchema is the schema of a Size.
+// JSONSchema returns the schema of a Size.
 func (Size) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 		{Type: "string", Format: "byte-size", Examples: []any{"256MiB"}},
@@ -167,17 +169,17 @@ func (Size) JSONSchema() *jsonschema.Schema {
 	}}
 }
 
-// JSONSchema is the schema of a Switch.
+// JSONSchema returns the schema of a Switch.
 func (Switch) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Enum: []any{"on", "off"}}
 }
 
-// JSONSchema is the schema of a list of CPUs.
+// JSONSchema returns the schema of a list of CPUs.
 func (CPUs) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Format: "cpu-list", Examples: []any{"0-1,3"}}
 }
 
-// JSONSchema is the schema of a value or a list of them.
+// JSONSchema returns the schema of a single value or a list of values.
 func (OneOrMany[T]) JSONSchema() *jsonschema.Schema {
 	var one T
 	item := SchemaOf(one)

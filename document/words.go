@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Word writes a name from a file for a message. It quotes and cuts a name that is
-// not plain, so that no name can imitate another message.
+// Word formats a name from a file for a message. It quotes and shortens unusual
+// names, so that no name can imitate another message.
 func Word(name string) string {
 	if len(name) > 0 && len(name) <= 60 && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
 		return name
@@ -17,7 +17,8 @@ func Word(name string) string {
 	return Quote(name)
 }
 
-// Quote writes text from a file for a message: quoted, and cut when it is long.
+// Quote quotes text from a file for a message, and shortens text of more than 60
+// characters.
 func Quote(text string) string {
 	if r := []rune(text); len(r) > 60 {
 		text = string(r[:57]) + "..."
@@ -47,8 +48,8 @@ func show(n *yaml.Node) string {
 	return Word(n.Value)
 }
 
-// Choose tells the user which names are allowed in place of given, and which one
-// is nearest.
+// Choose returns a hint that lists the allowed names and suggests the one nearest
+// to given.
 func Choose(given string, allowed []string) string {
 	if len(allowed) == 0 {
 		return "none is allowed here"
@@ -60,8 +61,8 @@ func Choose(given string, allowed []string) string {
 	return list
 }
 
-// nearest is the allowed name that a typing error most likely meant; empty when
-// none is near.
+// nearest returns the allowed name that the user most likely meant, or "" if no
+// name is close.
 func nearest(given string, allowed []string) string {
 	if len(given) > 64 {
 		return ""
@@ -79,8 +80,8 @@ func nearest(given string, allowed []string) string {
 	return best
 }
 
-// distance is Levenshtein's: the insertions, deletions and substitutions of
-// bytes that lead from a to b.
+// distance returns the Levenshtein distance: the number of inserted, deleted and
+// substituted bytes that turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

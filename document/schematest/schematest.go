@@ -1,5 +1,5 @@
-// Package schematest holds schemas that are published as files against the types
-// that they are made from.
+// Package schematest compares published schema files with the types that they are
+// generated from.
 package schematest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"vitrine/document"
 )
 
-// Comments are those of a package's types in the folders, by "package.Type.Field",
-// for document.FileSchema.
+// Comments returns the comments of a package's types in the given folders, keyed
+// by "package.Type.Field", for document.FileSchema.
 func Comments(t *testing.T, pkg string, folders ...string) map[string]string {
 	t.Helper()
 	r := new(jsonschema.Reflector)
@@ -30,8 +30,8 @@ func Comments(t *testing.T, pkg string, folders ...string) map[string]string {
 	return comments
 }
 
-// Published fails unless the file is the schema, which has the words of some
-// comment. With update, it writes the file first.
+// Published checks that the file contains exactly the schema and that the schema
+// contains words, a text from some comment. With update, it writes the file first.
 func Published(t *testing.T, update bool, path string, schema *jsonschema.Schema, words string) {
 	t.Helper()
 	got, err := document.Indent(schema)
