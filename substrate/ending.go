@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Ended says whether a process has ended.
+// Ended reports whether a process has ended.
 func Ended(p Process) bool {
 	select {
 	case <-p.Done():
@@ -15,7 +15,7 @@ func Ended(p Process) bool {
 	}
 }
 
-// Await waits for the end of a process, but no longer than atMost.
+// Await waits until a process ends, but at most atMost.
 func Await(ctx context.Context, p Process, atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -25,8 +25,8 @@ func Await(ctx context.Context, p Process, atMost time.Duration) {
 	}
 }
 
-// Ending bounds how long what was ended is waited for. What must end is ended even
-// when the caller's context has.
+// Ending returns a context with which to wait for the end of a process, at most 30 s. It
+// ignores the caller's cancellation, because cleanup must finish even then.
 func Ending(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }

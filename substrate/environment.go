@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MergeEnvironment joins lists of variables, "KEY=value": of several of a name the
-// last one counts, in the place of the first.
+// MergeEnvironment joins lists of "KEY=value" variables. When a name occurs more than once,
+// the last value wins and keeps the position of the first.
 func MergeEnvironment(lists ...[]string) []string {
 	at := make(map[string]int)
 	var merged []string

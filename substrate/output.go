@@ -15,8 +15,8 @@ func OpenOutput(path string) (*os.File, error) {
 	return f, nil
 }
 
-// LastOutput is the end of a file of output, at most so many bytes of it, for an
-// error's text; of a file that cannot be read it is why.
+// LastOutput returns the end of an output file for an error's text, at most that many
+// bytes. If the file cannot be read, LastOutput returns the reason instead.
 func LastOutput(path string, most int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

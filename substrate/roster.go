@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A Roster is a Substrate's instances by their names. The zero value has none.
+// A Roster holds a Substrate's instances by name. The zero value is empty.
 type Roster struct {
 	Limit int // how many Close removes at a time; 0: all
 
@@ -20,8 +20,8 @@ type Roster struct {
 	instances map[string]Instance
 }
 
-// Admit takes the name for an instance that is about to be made; after Close, and
-// where there is one of the name, that is an error.
+// Admit reserves the name for an instance that is about to be made. It fails after Close
+// and when the name is in use.
 func (r *Roster) Admit(name string, in Instance) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,8 +37,8 @@ func (r *Roster) Admit(name string, in Instance) error {
 	return nil
 }
 
-// Forget gives the name of a removed instance back. Idempotent: one that has the
-// name by now keeps it.
+// Forget releases the name of a removed instance. It is idempotent: if another instance
+// holds the name by now, that instance keeps it.
 func (r *Roster) Forget(name string, in Instance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,15 +47,15 @@ func (r *Roster) Forget(name string, in Instance) {
 	}
 }
 
-// All lists the instances.
+// All returns the instances in no particular order.
 func (r *Roster) All() []Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.instances))
 }
 
-// Close admits no more, and removes all, which each forget themselves. What
-// cannot be removed does not keep the others.
+// Close admits no more instances and removes all of them; each one must call Forget. A
+// failure to remove one instance does not stop the removal of the others.
 func (r *Roster) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
@@ -70,6 +70,6 @@ func (r *Roster) Close(ctx context.Context) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // every failure is kept, not the first alone
+	_ = group.Wait() // failures holds every error, not only the first
 	return errors.Join(failures...)
 }

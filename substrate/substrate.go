@@ -1,6 +1,6 @@
-// Package substrate says what a place where instances run must offer. Each
-// kind of place (process, docker, ...) is one folder below this one and passes
-// the suite in substratetest.
+// Package substrate is the contract of a place where instances run. Each kind of place
+// (process, docker, ...) is one folder below this one and passes the suite in
+// substratetest.
 package substrate
 
 import (
@@ -10,82 +10,83 @@ import (
 	"vitrine"
 )
 
-// A Spec is one instance to make.
+// A Spec describes one instance to make.
 type Spec struct {
-	Run       string        // the run's label: what is made carries it, and cleaning goes by it
+	Run       string        // the run's label; everything made for the instance carries it, and cleaning selects by it
 	Name      string        // "sprout-1"; unique in the run
 	Component string        // "sprout"
-	Image     string        // image reference; empty: the substrate makes one from the program, or needs none
+	Image     string        // image reference; empty: the substrate builds one from the program, or needs none
 	VCPUs     float64       // CPU quota; 0: none
 	Memory    int64         // memory limit in bytes; 0: none
-	CPUs      []int         // CPUs it may run on; empty: any
+	CPUs      []int         // CPUs the instance may run on; empty: any
 	CFSPeriod time.Duration // of the quota; 0: DefaultCFSPeriod
-	Idle      bool          // it gets only CPU time that nobody else wants; process only
-	Dir       string        // the instance's own folder on the host: logs and scratch; exists
+	Idle      bool          // gets only the CPU time that nobody else wants; process only
+	Dir       string        // the instance's own folder on the host, for logs and scratch; must exist
 }
 
-// DefaultCFSPeriod is short so that a small instance is not stalled for most
-// of 100 ms, Docker's and the kernel's default, once its quota is spent.
+// DefaultCFSPeriod is shorter than 100 ms, the default of Docker and the kernel. With 100
+// ms, a small instance that has spent its quota would stall for most of that time.
 const DefaultCFSPeriod = 20 * time.Millisecond
 
 // A Substrate makes instances. Its methods may be called from any goroutine.
 type Substrate interface {
-	// Create makes a place for the instance: its limits hold and its network
-	// namespace exists (where the substrate has them), so that a fabric can wire
-	// it; nothing of the function runs yet. When it fails it leaves nothing behind.
-	// What this host cannot do is a *vitrine.Unsupported.
+	// Create makes a place for the instance. Its limits hold and its network namespace
+	// exists (where the substrate has them), so that a fabric can wire it; nothing of the
+	// function runs yet. On failure, Create leaves nothing behind. The error for what this
+	// host cannot do is a *vitrine.Unsupported.
 	Create(ctx context.Context, spec Spec) (Instance, error)
 
-	// Close removes everything that was made through this value. It may be
-	// called more than once, and after instances were removed.
+	// Close removes everything that was made through this Substrate. It may be called more
+	// than once, and after instances were removed.
 	Close(ctx context.Context) error
 }
 
-// An Instance is one place made by Create.
-// Create -> (fabric attaches) -> Start -> Stop -> Start ... -> Remove.
+// An Instance is one place made by Create. Its life cycle is Create -> (fabric attaches) ->
+// Start -> Stop -> Start ... -> Remove.
 type Instance interface {
-	// NetNS is the path of its network namespace; empty when it shares the host's.
+	// NetNS returns the path of the network namespace; empty: the instance shares the
+	// host's.
 	NetNS() string
 
-	// Start runs the command in the place and returns once it runs (not once it
-	// is ready). Standard output and error are appended to Dir/log. Starting a
-	// running instance is an error. The context bounds the starting, not the
-	// life of what was started.
+	// Start runs the command in the place and returns when it runs (not when it is ready).
+	// Standard output and error are appended to Dir/log. Starting a running instance is an
+	// error. The context bounds the start, not the life of the process.
 	Start(ctx context.Context, command vitrine.Command) (Process, error)
 
-	// Run runs a command in the place to its end, beside what Start started or
-	// before it: install scripts, readiness checks. A failure's error carries the
-	// last lines of its output.
+	// Run runs a command in the place to its end, before Start or beside the process that
+	// Start started: install scripts, readiness checks. The error of a failed command
+	// carries the last lines of its output.
 	Run(ctx context.Context, command vitrine.Command) error
 
-	// Stop ends what Start started: SIGTERM, SIGKILL after grace. The place and
-	// its wiring stay. Stopping what does not run is no error.
+	// Stop ends the process that Start started: SIGTERM, then SIGKILL after grace. The
+	// place and its wiring stay. Stopping an instance that does not run is no error.
 	Stop(ctx context.Context, grace time.Duration) error
 
 	// Remove ends everything in the place and removes it. Idempotent.
 	Remove(ctx context.Context) error
 
-	// Vantage says where its use can be read. Fixed from Start to Stop.
+	// Vantage returns where to read the instance's use. It is fixed from Start to Stop.
 	Vantage() vitrine.Vantage
 }
 
-// A Process is what Start started.
+// A Process is a command that Start started.
 type Process interface {
-	// Done is closed when it has ended, by itself or by Stop.
+	// Done is closed when the process has ended, by itself or by Stop.
 	Done() <-chan struct{}
-	// Err is how it ended, once Done is closed: nil for exit status 0.
+	// Err returns how the process ended, once Done is closed: nil for exit status 0.
 	Err() error
 }
 
 // An Accelerated is a Substrate whose instances may be virtual machines.
 type Accelerated interface {
-	// Accelerator is what they run with here: "kvm", or "tcg", which emulates; empty:
-	// they are none.
-	// The answer comes from booting, and what boots may have to be built first.
+	// Accelerator returns "kvm", or "tcg" (emulation); empty: the instances are not virtual
+	// machines. It may boot a machine to find out, and may first have to build what it
+	// boots.
 	Accelerator(ctx context.Context) (string, error)
 }
 
-// AcceleratorOf is what a substrate's virtual machines run with; empty: it has none.
+// AcceleratorOf returns the accelerator of a substrate's virtual machines; empty: it has
+// none.
 func AcceleratorOf(ctx context.Context, s Substrate) (string, error) {
 	if a, ok := s.(Accelerated); ok {
 		return a.Accelerator(ctx)
@@ -95,37 +96,37 @@ func AcceleratorOf(ctx context.Context, s Substrate) (string, error) {
 
 // A Booter is a Substrate whose instances boot before anything runs in them.
 type Booter interface {
-	// BootsUnlimited says that they do so without their CPU quota, which holds from
-	// their first command on.
+	// BootsUnlimited reports whether they boot without their CPU quota, which then holds
+	// from their first command on.
 	BootsUnlimited() bool
 }
 
-// BootsUnlimited says whether a substrate's instances boot without their CPU quota.
+// BootsUnlimited reports whether a substrate's instances boot without their CPU quota.
 func BootsUnlimited(s Substrate) bool {
 	b, ok := s.(Booter)
 	return ok && b.BootsUnlimited()
 }
 
-// A Guest is a Substrate whose instances may have a kernel of their own, and so
-// a clock and CPUs of their own. It is asked of the zero value, too.
+// A Guest is a Substrate whose instances may have their own kernel, and so their own clock
+// and CPUs. Callers also ask the zero value.
 type Guest interface {
 	OwnKernel() bool
 }
 
-// OwnKernel says whether a substrate's instances have a kernel of their own.
+// OwnKernel reports whether a substrate's instances have their own kernel.
 func OwnKernel(s Substrate) bool {
 	g, ok := s.(Guest)
 	return ok && g.OwnKernel()
 }
 
-// An Outranker is a Substrate whose instances may share a CPU with an idle
-// instance (Spec.Idle) of the host.
+// An Outranker is a Substrate whose instances may share a CPU with an idle instance
+// (Spec.Idle) of the host.
 type Outranker interface {
-	// OutranksIdle says that an idle instance takes no CPU time from them.
+	// OutranksIdle reports whether an idle instance takes no CPU time from them.
 	OutranksIdle() bool
 }
 
-// OutranksIdle says whether a substrate's instances lose no CPU time to idle ones.
+// OutranksIdle reports whether a substrate's instances lose no CPU time to idle instances.
 func OutranksIdle(s Substrate) bool {
 	o, ok := s.(Outranker)
 	return ok && o.OutranksIdle()
