@@ -14,8 +14,8 @@ import (
 	"vitrine/substrate"
 )
 
-// BenchmarkTurnover stops and starts an instance's command, and the same
-// command bare; what is between the two is what an instance costs.
+// BenchmarkTurnover stops and starts a command in an instance, and the same command bare;
+// the difference is the cost of an instance.
 func BenchmarkTurnover(b *testing.B) {
 	command := []string{"sleep", "60"}
 	b.Run("bare", func(b *testing.B) {

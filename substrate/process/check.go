@@ -10,7 +10,7 @@ import (
 	"vitrine/substrate"
 )
 
-// Check says what of limits and namespaces instances have here.
+// Check reports which limits and namespaces instances have on this host.
 func (s *Substrate) Check(context.Context) []vitrine.Check {
 	groups := vitrine.Check{Name: "process: cgroups"}
 	memory := vitrine.Check{Name: "process: memory limits"}
@@ -34,6 +34,6 @@ func (s *Substrate) Check(context.Context) []vitrine.Check {
 	if memory.OK {
 		memory.Detail = "swap is limited where the kernel counts it"
 	}
-	namespaces := vitrine.NewCheck("process: network namespaces", netns.Dir, netns.Possible()) // whatever this substrate uses
+	namespaces := vitrine.NewCheck("process: network namespaces", netns.Dir, netns.Possible()) // regardless of Config.Network
 	return []vitrine.Check{groups, quotas, memory, cpuset, namespaces}
 }

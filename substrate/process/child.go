@@ -22,46 +22,46 @@ import (
 	"vitrine/substrate"
 )
 
-// A holder knows the processes of one command and all that descends from it.
+// A holder tracks the processes of one command: the command and all its descendants.
 type holder interface {
-	// start starts the command, held. It is called on a locked thread that runs
-	// nothing else before the command has ended.
+	// start starts the command under the holder. The caller's goroutine is locked to its
+	// thread, and the thread runs nothing else before the command has ended.
 	start(cmd *exec.Cmd) error
-	// look notes who descends from the command, before it is told to end.
+	// look records the command's descendants, before the command gets SIGTERM.
 	look() error
-	// ending is called when the command has ended, before it is reaped.
+	// ending is called when the command has ended but is not yet reaped.
 	ending() error
-	// kill ends all of them, and comes back when they have ended.
+	// kill kills all the processes and waits until they have ended.
 	kill(ctx context.Context) error
-	// remove forgets them, if there are none any more.
+	// remove drops the holder if none of its processes is left, and reports whether it did.
 	remove() (gone bool, err error)
 }
 
-// A child is one command that was started.
+// A child is one started command.
 type child struct {
 	cmd     *exec.Cmd
-	pidfd   int // -1: the kernel has none
+	pidfd   int // -1: the kernel has no pidfds
 	holder  holder
-	limited *cgroup.Group // that has a memory limit; nil: none
-	killed  int           // processes of it killed for want of memory, so far
+	limited *cgroup.Group // the cgroup, if it has a memory limit; nil: none
+	killed  int           // the group's out-of-memory kills before the start
 
 	done chan struct{}
 	err  error
 
 	mu     sync.Mutex
-	reaped bool // its process ID may be another's by now
+	reaped bool // another process may have its number by now
 }
 
 // Done is closed when the command has ended.
 func (c *child) Done() <-chan struct{} { return c.done }
 
-// Err is how it ended.
+// Err returns how the command ended.
 func (c *child) Err() error { return c.err }
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// signal sends a signal to the command's process group, whose number is its
-// own until it is reaped.
+// signal sends a signal to the command's process group. The group's number cannot be reused
+// before the command is reaped.
 func (c *child) signal(sig unix.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *child) signal(sig unix.Signal) error {
 	return nil
 }
 
-// spawn starts a command whose standard output and error go to the log, or the
-// former to a file of its own.
+// spawn starts a command whose standard output and error go to the log. With
+// command.Stdout, standard output goes to that file instead.
 func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.File) (*child, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	if len(command.Args) == 0 {
 		return nil, errors.New("no command")
 	}
-	// The context is about the starting, not about how long it runs.
+	// The context bounds the start, not how long the command runs.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), command.Args[0], command.Args[1:]...)
 	cmd.Env = in.substrate.environment(command)
 	cmd.Dir = command.Dir
@@ -99,11 +99,11 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 		defer out.Close()
 		cmd.Stdout = out
 	}
-	// SIGKILL for it when the thread that forked it ends: with this process, for
-	// the thread waits for it.
+	// The kernel sends SIGKILL when the thread that forked the command ends. That thread
+	// waits for the command, so it ends only when this process dies.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 
-	in.mu.Lock() // a Remove after this finds the child
+	in.mu.Lock() // a later Remove finds the child
 	defer in.mu.Unlock()
 	if in.removed {
 		return nil, errors.New("the instance was removed")
@@ -132,7 +132,7 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	return c, nil
 }
 
-// hold chooses what holds the child's processes.
+// hold chooses the holder of the child's processes.
 func (in *Instance) hold(c *child) error {
 	in.commands++
 	number := strconv.Itoa(in.commands)
@@ -151,7 +151,7 @@ func (in *Instance) hold(c *child) error {
 	return nil
 }
 
-// fork starts the child from a thread that has become what the child is to be.
+// fork starts the child from a thread that has entered the child's namespace and CPUs.
 func (in *Instance) fork(c *child) error {
 	if in.netns != "" {
 		if err := netns.Enter(in.netns); err != nil {
@@ -181,9 +181,9 @@ func (c *child) wait() {
 	close(c.done)
 }
 
-// await waits for the command's end and does not reap it, so that signal never
-// hits another's process. Go's poller does the waiting where it can: a thread in
-// waitid(2) would keep others of this process from running for a while.
+// await waits for the command's end without reaping it, so that signal never hits another
+// process. Go's poller does the waiting where it can: a thread in waitid(2) would keep
+// other threads of this process from running for a while.
 func (c *child) await() {
 	if c.pidfd >= 0 && unix.SetNonblock(c.pidfd, true) == nil {
 		file := os.NewFile(uintptr(c.pidfd), "pidfd")
@@ -200,15 +200,14 @@ func (c *child) await() {
 	}
 }
 
-// ready says whether the process of a pidfd has ended.
+// ready reports whether the process of a pidfd has ended.
 func ready(pidfd uintptr) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
 	return n > 0 && err == nil
 }
 
-// apart calls f on a thread of its own, which ends with f. It is never the
-// process's first thread: that one cannot end, and what is looked up as the
-// process's (/proc/self) is that thread's.
+// apart calls f on its own thread, which ends with f. It never uses the process's first
+// thread, because that thread cannot end, and /proc/self shows its state as the process's.
 func apart(f func()) {
 	go func() {
 		runtime.LockOSThread()
@@ -227,8 +226,8 @@ func apart(f func()) {
 	}()
 }
 
-// keep appends the output of a command that Run ran to the log, and gives its
-// last lines.
+// keep appends the output of a command that Run ran to the log, and returns its last lines,
+// at most 2 KiB.
 func (in *Instance) keep(output *os.File) (last string, err error) {
 	size, err := output.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
@@ -250,11 +249,11 @@ func (in *Instance) keep(output *os.File) (last string, err error) {
 	return string(tail), errors.Join(err, log.Close())
 }
 
-// leaf is a holder that is a leaf of the instance's cgroup.
+// leaf is a holder that uses a leaf of the instance's cgroup.
 type leaf struct{ *cgroup.Leaf }
 
 func (l leaf) start(cmd *exec.Cmd) error      { return l.Start(cmd) }
-func (l leaf) look() error                    { return nil } // none can leave it
+func (l leaf) look() error                    { return nil } // no process can leave the leaf
 func (l leaf) ending() error                  { return nil }
 func (l leaf) kill(ctx context.Context) error { return l.Kill(ctx) }
 func (l leaf) remove() (bool, error)          { return l.Remove() }

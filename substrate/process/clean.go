@@ -9,9 +9,9 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Clean removes what dead runs left: their processes, cgroups and network
-// namespaces, a fabric's too. The runs' folders, which other back ends may
-// clean by too, stay: see runstate.Forget.
+// Clean removes what dead runs left: their processes, cgroups and network namespaces,
+// including those that a fabric made. The runs' folders stay, because other back ends may
+// need their records to clean: see runstate.Forget.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	root := s.config.Run.Root
 	return runstate.EachDead(root, func(run string) ([]string, error) { return s.clean(ctx, root, run) })

@@ -30,15 +30,15 @@ type Instance struct {
 	life sync.Mutex // held by Start, Stop and Remove from beginning to end
 
 	mu       sync.Mutex
-	removed  bool                // no command starts any more
+	removed  bool                // no more commands may start
 	commands int                 // started so far
-	main     *child              // what Start started; nil after Stop
-	children map[*child]struct{} // all that may still have processes, main too
-	running  sync.WaitGroup      // one for each child that has not ended
+	main     *child              // what Start started; nil before Start and after Stop
+	children map[*child]struct{} // all that may still have processes, including main
+	running  sync.WaitGroup      // counts the children that have not ended
 }
 
-// make makes what the instance consists of. What is made when it fails is for
-// Remove.
+// make makes the instance's cgroup and namespace. When it fails, Remove removes what it has
+// made.
 func (in *Instance) make() error {
 	s := in.substrate
 	if s.groups != nil {
@@ -60,8 +60,8 @@ func (in *Instance) make() error {
 	return nil
 }
 
-// SetQuota changes the CPU quota from that of the Spec; 0: none. Where CPUs of its
-// own are the instance's quota, it keeps that.
+// SetQuota changes the CPU quota from that of the Spec; 0: none. It does nothing without a
+// cgroup: an instance that is bound to CPUs keeps them.
 func (in *Instance) SetQuota(vcpus float64) error {
 	if in.group == nil {
 		return nil
@@ -72,18 +72,18 @@ func (in *Instance) SetQuota(vcpus float64) error {
 	return nil
 }
 
-// NetNS is the path of its network namespace; empty when it shares the host's.
+// NetNS returns the path of the network namespace; empty: the instance shares the host's.
 func (in *Instance) NetNS() string { return in.netns }
 
-// Start starts the command. It runs in the instance's cgroup and namespace from
-// its first instruction, and dies with this process.
+// Start starts the command. It runs in the instance's cgroup and namespace from its first
+// instruction, and the kernel kills it when this process dies.
 func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
 	in.life.Lock()
 	defer in.life.Unlock()
 	if in.main != nil && !substrate.Ended(in.main) {
 		return nil, fmt.Errorf("starting %s: it runs already", in.spec.Name)
 	}
-	if err := in.stop(ctx, 0); err != nil { // what the last one left
+	if err := in.stop(ctx, 0); err != nil { // processes that the last command left
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
 	}
 	log, err := substrate.OpenOutput(filepath.Join(in.spec.Dir, "log"))
@@ -101,10 +101,10 @@ func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substra
 	return c, nil
 }
 
-// Run runs a command to its end. Its output is in the log once it has ended.
+// Run runs a command to its end. The log has its output when Run returns.
 func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
-	// A file, not a pipe: what the command leaves running in the background may
-	// go on writing.
+	// Output goes to a file, not a pipe, because processes that the command leaves in the
+	// background may still write.
 	output, err := os.CreateTemp(in.spec.Dir, ".output-")
 	if err != nil {
 		return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, err)
@@ -134,8 +134,8 @@ func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	return nil
 }
 
-// Stop sends SIGTERM to the process group of what Start started and, once that
-// has ended or grace is over, SIGKILL to all that descends from it.
+// Stop sends SIGTERM to the process group of the command that Start started. When the
+// command has ended or grace is over, Stop sends SIGKILL to all its descendants.
 func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	in.life.Lock()
 	defer in.life.Unlock()
@@ -169,7 +169,7 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// end kills the command and all that descends from it.
+// end kills the command and all its descendants.
 func (in *Instance) end(ctx context.Context, c *child) error {
 	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
@@ -184,7 +184,7 @@ func (in *Instance) end(ctx context.Context, c *child) error {
 	}
 }
 
-// letGo forgets an ended command that has left nothing running.
+// letGo drops an ended command that has left no process running.
 func (in *Instance) letGo(c *child) {
 	gone, err := c.holder.remove()
 	if err != nil {
@@ -231,7 +231,7 @@ func (in *Instance) remove(ctx context.Context, children []*child) error {
 			}
 		}
 	}
-	in.running.Wait() // all have been killed
+	in.running.Wait() // all were killed above
 	in.mu.Lock()
 	in.main = nil
 	clear(in.children)
@@ -242,7 +242,7 @@ func (in *Instance) remove(ctx context.Context, children []*child) error {
 	return netns.Delete(namespace(in.spec.Run, in.spec.Name))
 }
 
-// Vantage says where the instance's use can be read.
+// Vantage returns where to read the instance's use.
 func (in *Instance) Vantage() vitrine.Vantage {
 	v := vitrine.Vantage{
 		Instance: in.spec.Name, Component: in.spec.Component,

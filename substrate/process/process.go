@@ -1,10 +1,10 @@
-// Package process runs instances as plain processes of this host: no images,
-// no engine, nothing to install.
+// Package process runs instances as plain processes of this host: no images, no engine,
+// nothing to install.
 //
-// With the privilege each instance has a network namespace and a cgroup of its
-// own. Without, instances share the host's network; quotas and memory limits
-// need a cgroup that the session has handed to the user, and failing that an
-// instance of whole vCPUs is bound to CPUs of its own.
+// With the privilege, each instance has its own network namespace and cgroup. Without it,
+// instances share the host's network. Quotas and memory limits then need a cgroup that the
+// session has delegated to the user. Failing that, an instance of whole vCPUs is bound to
+// its own CPUs. #29 The networks that an instance can have.
 package process
 
 import (
@@ -28,32 +28,32 @@ import (
 
 // The ways to network an instance.
 const (
-	NetworkAuto      = "auto"      // a namespace each where the privilege is there
+	NetworkAuto      = "auto"      // a namespace each where the privilege exists
 	NetworkNamespace = "namespace" // a namespace each
 	NetworkHost      = "host"      // all share the host's
 )
 
-// Config is the part servers.process of a deployment.
+// Config is the section servers.process of a deployment.
 type Config struct {
 	// Network is how instances are networked: auto, namespace or host; empty: auto.
 	Network string `yaml:"network" json:"network,omitempty" jsonschema:"enum=auto,enum=namespace,enum=host"`
 
 	Run     *runstate.Run `yaml:"-" json:"-"` // whose instances these are
-	Logger  *slog.Logger  `yaml:"-" json:"-"` // nil: none
-	Environ []string      `yaml:"-" json:"-"` // PATH and HOME of instances are taken from it
+	Logger  *slog.Logger  `yaml:"-" json:"-"` // nil: no log
+	Environ []string      `yaml:"-" json:"-"` // where PATH and HOME of instances come from
 }
 
 // A Substrate makes instances as processes.
 type Substrate struct {
 	config     Config
-	groups     *cgroup.Host         // nil: none that this process may use
-	noGroups   *vitrine.Unsupported // why
+	groups     *cgroup.Host         // nil: this process may use none
+	noGroups   *vitrine.Unsupported // why groups is nil
 	namespaces bool                 // instances have network namespaces
 
 	instances substrate.Roster
 
 	mu    sync.Mutex
-	bound map[int]*Instance // CPU -> the instance it is for, where that is its quota
+	bound map[int]*Instance // CPU -> the instance bound to it, where binding is the quota
 }
 
 var (
@@ -63,8 +63,8 @@ var (
 	_ substrate.Instance  = (*Instance)(nil)
 )
 
-// New finds out what this process may do here. Only network namespaces that
-// were asked for and cannot be had are an error, a *vitrine.Unsupported.
+// New finds out what this process may do on this host. Only a network namespace that
+// Config.Network requires and the host cannot give is an error, a *vitrine.Unsupported.
 func New(config Config) (*Substrate, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -89,11 +89,10 @@ func New(config Config) (*Substrate, error) {
 	return s, nil
 }
 
-// namePattern keeps names fit for files, groups and namespaces.
+// namePattern allows names that are safe for files, cgroups and namespaces.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 
-// Create makes the instance's cgroup and network namespace, as far as there
-// are any.
+// Create makes the instance's cgroup and network namespace, where the host allows them.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -117,7 +116,7 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 	return in, nil
 }
 
-// admit takes the name and, where CPUs of its own are its quota, the CPUs.
+// admit reserves the name and, where binding is the quota, the instance's CPUs.
 func (s *Substrate) admit(spec substrate.Spec) (*Instance, error) {
 	in := &Instance{substrate: s, spec: spec, children: make(map[*child]struct{})}
 	if err := s.instances.Admit(spec.Name, in); err != nil {
@@ -135,9 +134,8 @@ func (s *Substrate) admit(spec substrate.Spec) (*Instance, error) {
 	return in, nil
 }
 
-// bind finds as many CPUs as the instance has vCPUs, of those that it may run
-// on, that no other instance is bound to: the one way to hold it to a quota
-// without cgroups.
+// bind reserves as many CPUs as the instance has vCPUs, from those that it may run on and
+// no other instance is bound to. It is the only way to enforce a quota without cgroups.
 func (s *Substrate) bind(in *Instance) ([]int, error) {
 	spec := in.spec
 	refused := &vitrine.Unsupported{
@@ -170,7 +168,7 @@ func (s *Substrate) bind(in *Instance) ([]int, error) {
 	return free[:whole], nil
 }
 
-// forget gives the instance's name and CPUs back.
+// forget releases the instance's name and CPUs.
 func (s *Substrate) forget(in *Instance) {
 	s.instances.Forget(in.spec.Name, in)
 	s.mu.Lock()
@@ -178,11 +176,11 @@ func (s *Substrate) forget(in *Instance) {
 	maps.DeleteFunc(s.bound, func(_ int, of *Instance) bool { return of == in })
 }
 
-// OutranksIdle is true: idle instances are in cgroups beside the others, with a
-// thousandth of their weight.
+// OutranksIdle returns true: an idle instance runs in its own cgroup, which has the lowest
+// weight.
 func (s *Substrate) OutranksIdle() bool { return true }
 
-// Close removes all instances, and the run's cgroup.
+// Close removes all instances and the run's cgroup.
 func (s *Substrate) Close(ctx context.Context) error {
 	err := s.instances.Close(ctx)
 	if err == nil && s.groups != nil {
@@ -193,7 +191,7 @@ func (s *Substrate) Close(ctx context.Context) error {
 	return err
 }
 
-// environment is the command's, with PATH and HOME of ours where it has none.
+// environment returns the command's variables, plus our PATH and HOME where it sets none.
 func (s *Substrate) environment(command vitrine.Command) []string {
 	env := make([]string, 0, len(command.Env)+2)
 	for _, name := range []string{"PATH=", "HOME="} {
@@ -205,5 +203,5 @@ func (s *Substrate) environment(command vitrine.Command) []string {
 	return append(env, command.Env...)
 }
 
-// namespace is the name of an instance's network namespace.
+// namespace returns the name of an instance's network namespace.
 func namespace(run, instance string) string { return "vt-" + run + "-" + instance }

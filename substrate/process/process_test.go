@@ -20,7 +20,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 	return substratetest.Harness{Substrate: s, Run: run, BySession: s.groups == nil}
 }
 
-// TestProcessSubstrateUnprivileged is TestProcessSubstrate as an ordinary user.
+// TestProcessSubstrateUnprivileged runs TestProcessSubstrate as an ordinary user.
 func TestProcessSubstrateUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this user is an ordinary one: see TestProcessSubstrate")

@@ -17,14 +17,14 @@ import (
 	"vitrine/internal/pidfd"
 )
 
-// recordKind is where a run records the commands that no cgroup holds.
+// recordKind is the kind of record for commands that no cgroup holds.
 const recordKind = "process"
 
-// A record is what cleaning knows of a command of a dead run.
+// A record lets cleaning find a command of a dead run.
 type record struct {
-	PID   int    `json:"pid"`   // and number of its session
+	PID   int    `json:"pid"`   // also the number of its session
 	Start uint64 `json:"start"` // clock ticks after boot (proc(5), /proc/pid/stat, field 22)
-	Boot  string `json:"boot"`  // of which boot
+	Boot  string `json:"boot"`  // boot ID of the kernel that ran it
 	Dir   string `json:"dir"`   // the instance's folder
 }
 
@@ -49,10 +49,10 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// end kills what is left of the recorded command and gives how many processes
-// that were. It is sure of each: the command itself, by its start; one of its
-// session, if it works in the instance's folder or writes its log there; what
-// descends from those. Others that have left the session it does not find.
+// end kills what is left of the recorded command and returns how many processes it killed.
+// It kills only processes that it can identify: the command itself, by its start time;
+// members of its session that work in the instance's folder or write their output there;
+// and descendants of those. It does not find other processes that have left the session.
 func (r record) end(ctx context.Context) (int, error) {
 	boot, err := bootID()
 	if err != nil || boot != r.Boot {
@@ -82,7 +82,7 @@ func (r record) roots(all table) map[int]bool {
 	roots := make(map[int]bool)
 	if leader, there := all[r.PID]; there {
 		if leader.Starttime != r.Start {
-			return nil // the number is another's now, and so is the session's
+			return nil // another process has the number now, and another session
 		}
 		roots[r.PID] = true
 	}
@@ -94,8 +94,8 @@ func (r record) roots(all table) map[int]bool {
 	return roots
 }
 
-// owns says whether the process works in the instance's folder, or its standard
-// output or error is a file there.
+// owns reports whether the process works in the instance's folder, or its standard output
+// or error is a file there.
 func (r record) owns(pid int) bool {
 	for _, name := range []string{"cwd", "fd/1", "fd/2"} {
 		path, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), name))
@@ -114,7 +114,7 @@ func parseRecord(b []byte) (record, error) {
 	return r, nil
 }
 
-// A table is the processes of this host that have not ended.
+// A table holds the processes of this host that have not ended, by process ID.
 type table map[int]procfs.ProcStat
 
 func processes() (table, error) {
@@ -134,7 +134,7 @@ func processes() (table, error) {
 	return t, nil
 }
 
-// descendants are the processes of the roots and all below them.
+// descendants returns the roots and all processes below them.
 func (t table) descendants(roots map[int]bool) map[int]bool {
 	below := make(map[int][]int, len(t))
 	for pid, p := range t {
@@ -156,7 +156,7 @@ func (t table) descendants(roots map[int]bool) map[int]bool {
 	return found
 }
 
-// open opens processes of the table, if their numbers are still theirs.
+// open adds processes of the table to into, unless another process has the number by now.
 func (t table) open(pids map[int]bool, into pidfd.Set) error {
 	for pid := range pids {
 		if _, has := into[pid]; has {
@@ -180,8 +180,7 @@ func (t table) open(pids map[int]bool, into pidfd.Set) error {
 	return nil
 }
 
-// gone says whether a file of a process could not be read because the process
-// has ended.
+// gone reports whether a file of a process could not be read because the process has ended.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }

@@ -18,7 +18,7 @@ import (
 	"vitrine/substrate"
 )
 
-// leader starts a command that leads a session and works in a folder.
+// leader starts a command that leads a session and works in dir.
 func leader(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -34,8 +34,8 @@ func leader(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-// TestProcessRecordEndsItsOwnOnly: a number that has become another's is left
-// alone, whatever of the record is not as it was.
+// TestProcessRecordEndsItsOwnOnly: end spares a process that has the record's number but
+// another start time or boot.
 func TestProcessRecordEndsItsOwnOnly(t *testing.T) {
 	dir := t.TempDir()
 	cmd := leader(t, dir)
@@ -62,8 +62,8 @@ func TestProcessRecordEndsItsOwnOnly(t *testing.T) {
 	}
 }
 
-// TestProcessRecordSparesForeignSessions: the leader has ended, and one of a
-// session with its number is the record's only if it works in its folder.
+// TestProcessRecordSparesForeignSessions: the leader has ended, and another session may
+// have its number. A member is the record's only if it works in its folder.
 func TestProcessRecordSparesForeignSessions(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	all := table{}
@@ -89,7 +89,7 @@ func TestProcessRecordSparesForeignSessions(t *testing.T) {
 	}
 }
 
-// unlimited is a substrate on a host without cgroups.
+// unlimited returns a substrate as on a host without cgroups.
 func unlimited(t *testing.T) *Substrate {
 	t.Helper()
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))

@@ -9,26 +9,26 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A session is a holder for want of a cgroup: the command leads a session
-// (setsid(2)), and what descends from it is found by that and by who its
-// parent is. A descendant that leaves the session is found as long as its
-// parent lives, so it is looked for before the command is told to end.
+// A session is the holder where there is no cgroup. The command leads a session
+// (setsid(2)); its descendants are found by session ID and by parent. A descendant that
+// leaves the session can be found only while its parent lives, so look must run before
+// SIGTERM.
 type session struct {
 	run    *runstate.Run
-	name   string // of the record
+	name   string // the record's name
 	record record
 
 	mu     sync.Mutex
-	reaped bool      // the session's number may be another's by now
-	found  pidfd.Set // the command's processes, as far as they were looked for
+	reaped bool      // another process may have the session's number by now
+	found  pidfd.Set // the command's processes that find has found so far
 }
 
 func newSession(run *runstate.Run, name, dir string) *session {
 	return &session{run: run, name: name, record: record{Dir: dir}, found: make(pidfd.Set)}
 }
 
-// start starts the command and records it. In the moment between the two only
-// the parent's death signal stands for it.
+// start starts the command and records it. Between the two, only the parent-death signal
+// ensures that the command ends if this process dies.
 func (s *session) start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
@@ -50,15 +50,15 @@ func (s *session) keep(pid int) error {
 	return s.run.RecordJSON(recordKind, s.name, r)
 }
 
-// look opens all that descends from the command now.
+// look opens a pidfd for every current descendant of the command.
 func (s *session) look() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.find()
 }
 
-// ending is look for the last time: the command has ended and nobody else can
-// have its number yet.
+// ending looks for descendants the last time. The command has ended, but no other process
+// can have its number yet.
 func (s *session) ending() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *session) find() error {
 	return all.open(all.descendants(roots), s.found)
 }
 
-// kill kills what it finds until it finds nothing that lives.
+// kill kills the processes it finds, until it finds none that is alive.
 func (s *session) kill(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *session) kill(ctx context.Context) error {
 	}
 }
 
-// remove erases the record when nothing of the command is left.
+// remove erases the record if none of the command's processes is left.
 func (s *session) remove() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
