@@ -1,11 +1,10 @@
-// Package application runs instances from the images that package image built, on
-// every substrate: a deployment names an application, and each substrate gets
-// the image that was built for it. All instances run the same program with the
-// same configuration, or Create fails.
+// Package application runs instances from the images that package image built, on every
+// substrate. A deployment names an application, and each substrate gets the image that was
+// built for it. All instances run the same program with the same configuration, or Create
+// fails.
 //
-// A container engine is given its archive, and machines their disk or kernel.
-// Where there is nothing but this host, the application's files are unpacked and
-// the program runs with them as its root folder.
+// A container engine gets its archive, and machines get their disk or kernel. On the host
+// itself, the application's files are unpacked and become the root folder of the program.
 package application
 
 import (
@@ -24,48 +23,48 @@ import (
 	"vitrine/substrate"
 )
 
-// Config is one substrate, and where its images are.
+// Config is one substrate and the store of its images.
 type Config struct {
 	Substrate substrate.Substrate
-	Name      string // the substrate's, as images are kept: "process", "docker", "qemu", "unikernel"
+	Name      string // the substrate's name in the store: "process", "docker", "qemu", "unikernel"
 	Store     image.Store
-	Run       *runstate.Run // whose instances these are
+	Run       *runstate.Run // the run of the instances
 
-	// Load gives the substrate an image and says what to call it there; nil: it is
-	// called by its file.
+	// Load gives an image to the substrate and returns the substrate's name for it; nil:
+	// the image's file is its name.
 	Load func(ctx context.Context, i image.Image) (reference string, err error)
-	// Started is set where the substrate does not know what its images run.
+	// Started is set where Vitrine must start the image's command, not the substrate.
 	Started bool
-	// Inside are the program and the words before Inside's on a command line that
-	// runs a command in an unpacked image; empty: images are not unpacked.
+	// Inside is the program, and the words before Inside's arguments, of a command line
+	// that runs a command in an unpacked image; empty: images are not unpacked.
 	Inside []string
 }
 
-// A Substrate gives the instances of another their images.
+// A Substrate gives the instances of another substrate their images.
 type Substrate struct{ config Config }
 
-// New makes a substrate of another, which it closes.
+// New wraps a substrate; Close closes that substrate too.
 func New(config Config) *Substrate { return &Substrate{config} }
 
-// Close closes the substrate.
+// Close closes the wrapped substrate.
 func (s *Substrate) Close(ctx context.Context) error { return s.config.Substrate.Close(ctx) }
 
-// Accelerator is what the substrate's machines run with; empty: it has none.
+// Accelerator returns the accelerator of the substrate's machines; empty: it has none.
 func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 	return substrate.AcceleratorOf(ctx, s.config.Substrate)
 }
 
-// BootsUnlimited says whether the substrate's instances boot without their quota.
+// BootsUnlimited reports whether the substrate's instances boot without their quota.
 func (s *Substrate) BootsUnlimited() bool { return substrate.BootsUnlimited(s.config.Substrate) }
 
-// OwnKernel says whether the substrate's instances have a kernel of their own.
+// OwnKernel reports whether the substrate's instances have their own kernel.
 func (s *Substrate) OwnKernel() bool { return substrate.OwnKernel(s.config.Substrate) }
 
-// OutranksIdle says whether idle instances take no CPU time from the substrate's.
+// OutranksIdle reports whether idle instances take no CPU time from the substrate's.
 func (s *Substrate) OutranksIdle() bool { return substrate.OutranksIdle(s.config.Substrate) }
 
-// Create makes the instance with the image that was built for this substrate. A
-// Spec.Image that is no application's is left to the substrate.
+// Create makes the instance with the image that was built for this substrate. The substrate
+// itself handles a Spec.Image that names no application.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
 	built, err := s.find(spec.Image)
 	if err != nil {
@@ -94,8 +93,8 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 	return &instance{Instance: in, content: content}, nil
 }
 
-// find gives the substrate's image of an application; nil: there is no such
-// application. Images of it for other substrates must hold the same.
+// find returns this substrate's image of an application; nil: there is no such application.
+// The application's images for all substrates must have the same digests.
 func (s *Substrate) find(name string) (*image.Image, error) {
 	if name == "" || strings.ContainsAny(name, "/:") {
 		return nil, nil
@@ -105,7 +104,7 @@ func (s *Substrate) find(name string) (*image.Image, error) {
 		i, err := s.config.Store.Find(name, of)
 		switch {
 		case vitrine.IsBadInput(err):
-			continue // none for that one
+			continue // no image for that substrate
 		case err != nil:
 			return nil, err
 		case of == s.config.Name:
@@ -126,10 +125,10 @@ func (s *Substrate) find(name string) (*image.Image, error) {
 	return mine, nil
 }
 
-// rootDir is where an image is unpacked, in the instance's folder.
+// rootDir is the folder in the instance's folder into which an image is unpacked.
 const rootDir = "root"
 
-// recordKind is where a run records what it unpacked.
+// recordKind is the kind of record for unpacked images.
 const recordKind = "image"
 
 // unpacked makes an instance whose commands run in the files of the image.
@@ -164,12 +163,12 @@ func (s *Substrate) discard(name, root string) error {
 	return errors.Join(os.RemoveAll(root), s.config.Run.Erase(recordKind, name))
 }
 
-// A Cleaner removes what dead runs unpacked.
-type Cleaner struct{ Root string } // of the runs
+// A Cleaner removes the images that dead runs unpacked.
+type Cleaner struct{ Root string } // the folder of the runs
 
 var _ vitrine.Cleaner = Cleaner{}
 
-// Clean removes what dead runs unpacked; what used it must have ended.
+// Clean removes the images that dead runs unpacked. Their processes must have ended.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	return runstate.RemoveRecorded(c.Root, recordKind)
 }

@@ -36,7 +36,7 @@ import (
 	"vitrine/substrate/unikernel"
 )
 
-// insideEnv has the test binary be what Inside is called by.
+// insideEnv is the first argument that makes the test binary call Inside.
 const insideEnv = "IMAGED_TEST_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// description is one application, which tells the digests of what it runs.
+// description is one application, with the programs that compute its digests.
 const description = `
 name: redis
 command: [redis-server, /etc/redis/test.conf]
@@ -65,7 +65,7 @@ files:
 ports: {resp: 6379}
 `
 
-// prober probes once for all tests.
+// prober is shared, so that all tests probe once.
 var prober machine.Prober
 
 // agent builds the agent of virtual machines.
@@ -83,15 +83,15 @@ var agent = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// A bench is a store of images and a run on a bridge.
+// A bench is an image store and a run on a bridge.
 type bench struct {
 	*testing.T
 	ctx    context.Context
-	shared image.Cache // of kernels and guests, for all tests
+	shared image.Cache // kernels and guests, shared by all tests
 	store  image.Store
 	run    *runstate.Run
 	fabric *segment.Segment
-	client string // path of a network namespace on the bridge
+	client string // path of the client's network namespace, on the bridge
 }
 
 func newBench(t *testing.T) *bench {
@@ -121,7 +121,7 @@ func (b *bench) check(err error) {
 	hosttest.Need(b, err)
 }
 
-// open opens a substrate that knows the store's images.
+// open opens a substrate that uses the store's images.
 func (b *bench) open(name string) *Substrate {
 	b.Helper()
 	c := Config{Name: name, Store: b.store, Run: b.run}
@@ -163,13 +163,13 @@ func (b *bench) start(s *Substrate, name string) (in substrate.Instance, address
 	b.check(err)
 	end, err := b.fabric.Attach(b.ctx, fabric.Port{Instance: name, NetNS: in.NetNS()})
 	b.check(err)
-	_, err = in.Start(b.ctx, vitrine.Command{}) // what the image says
+	_, err = in.Start(b.ctx, vitrine.Command{}) // the image's own command
 	b.check(err)
 	return in, end.Addr.String()
 }
 
-// ask asks a server for the value of a parameter of its configuration, once it
-// answers.
+// ask waits until a server answers and returns the value of one of its configuration
+// parameters.
 func (b *bench) ask(address, parameter string) string {
 	b.Helper()
 	var conn net.Conn
@@ -201,9 +201,8 @@ func (b *bench) ask(address, parameter string) string {
 	return lines.Text()
 }
 
-// TestImageRunsEverywhere builds the images of one description and runs each:
-// the server answers with its configuration, and the files that it runs from are
-// the same to the bit.
+// TestImageRunsEverywhere builds the images of one description and runs each of them. Every
+// server must answer with the description's configuration and run from identical files.
 func TestImageRunsEverywhere(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "application.yaml")
@@ -212,7 +211,7 @@ func TestImageRunsEverywhere(t *testing.T) {
 	b.check(err)
 	var want image.Digests
 	for _, name := range []string{"process", "docker", "qemu", "unikernel"} {
-		built, err := b.store.Build(t.Context(), application, name) // a kernel and a guest may have to be built first
+		built, err := b.store.Build(t.Context(), application, name) // may first have to build a kernel and a guest
 		b.check(err)
 		if want == (image.Digests{}) {
 			want = built.Digests
@@ -233,7 +232,7 @@ func TestImageRunsEverywhere(t *testing.T) {
 				t.Errorf("maxmemory %q: another configuration", got)
 			}
 			if name == "unikernel" {
-				return // it runs nothing else; the digests are those of the files that it boots with
+				return // it runs no other program; the digests are of the files that it boots with
 			}
 			out := filepath.Join(t.TempDir(), "out")
 			b.check(in.Run(b.ctx, vitrine.Command{Args: []string{"/usr/bin/sha256sum", "/usr/bin/redis-server"}, Stdout: out}))
@@ -281,7 +280,7 @@ func TestImagesMustAgree(t *testing.T) {
 	}
 }
 
-// TestKilledRunLeavesNoImage cleans after a run that ended without removing its
+// TestKilledRunLeavesNoImage cleans up after a run that ended without removing its
 // instances.
 func TestKilledRunLeavesNoImage(t *testing.T) {
 	root, dir := t.TempDir(), filepath.Join(t.TempDir(), rootDir)
@@ -292,7 +291,7 @@ func TestKilledRunLeavesNoImage(t *testing.T) {
 	if removed, err := (Cleaner{root}).Clean(t.Context()); err != nil || len(removed) > 0 {
 		t.Errorf("of a run that lives: %q, %v", removed, err)
 	}
-	dead := t.TempDir() // knows a run of the same records that nobody holds
+	dead := t.TempDir() // a copy of the run's records that nobody locks
 	if err := os.CopyFS(filepath.Join(dead, run.ID), os.DirFS(run.Dir())); err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,10 @@ import (
 	"vitrine"
 )
 
-// Inside becomes the command whose root folder is that of an unpacked image:
-// args are that folder, the instance's folder, which the command sees under the
-// same path, the folder to work in (empty: the instance's), and the command. It
-// comes back when that fails. What it mounts nobody else sees, and ends with the
-// command.
+// Inside replaces this process with a command whose root folder is an unpacked image. args
+// are the image's folder, the instance's folder (which the command sees under the same
+// path), the working folder (empty: the instance's), and the command. Inside returns only
+// on failure. Its mounts are private and end with the command.
 func Inside(args, env []string) error {
 	if len(args) < 4 {
 		return &vitrine.BadInput{File: "inside", Found: fmt.Sprintf("%d words", len(args)), Want: "ROOT SHARED DIR COMMAND..."}
@@ -27,7 +26,7 @@ func Inside(args, env []string) error {
 	if dir == "" {
 		dir = shared
 	}
-	runtime.LockOSThread() // the namespace is this thread's, and with it the command's
+	runtime.LockOSThread() // the namespace belongs to this thread, and so to the command
 	if err := enter(root, shared); err != nil {
 		return fmt.Errorf("entering the image in %s: %w", root, err)
 	}

@@ -9,15 +9,15 @@ import (
 	"vitrine/substrate"
 )
 
-// An instance is one whose substrate does not know what its image runs.
+// An instance adds its image's command and environment to each command.
 type instance struct {
 	substrate.Instance
 	content image.Content
-	inside  []string     // before a command; empty: nothing
-	remove  func() error // what was unpacked for it; nil: nothing
+	inside  []string     // words before a command; empty: none
+	remove  func() error // removes the unpacked image; nil: none
 }
 
-// Start runs the command, or what the image says.
+// Start runs the command, or the image's own command when c has none.
 func (in *instance) Start(ctx context.Context, c vitrine.Command) (substrate.Process, error) {
 	if len(c.Args) == 0 {
 		c.Args = in.content.Command
@@ -25,13 +25,13 @@ func (in *instance) Start(ctx context.Context, c vitrine.Command) (substrate.Pro
 	return in.Instance.Start(ctx, in.command(c))
 }
 
-// Run runs a command beside it.
+// Run runs a command beside the one that Start started.
 func (in *instance) Run(ctx context.Context, c vitrine.Command) error {
 	return in.Instance.Run(ctx, in.command(c))
 }
 
-// command is the command in the image: with its environment, below the
-// command's own.
+// command returns the command as it runs in the image. The command's variables override the
+// image's.
 func (in *instance) command(c vitrine.Command) vitrine.Command {
 	c.Env = substrate.MergeEnvironment(in.content.Environment, c.Env)
 	if len(in.inside) > 0 {
@@ -41,7 +41,7 @@ func (in *instance) command(c vitrine.Command) vitrine.Command {
 	return c
 }
 
-// Remove removes the instance, then what was unpacked for it.
+// Remove removes the instance, then its unpacked image.
 func (in *instance) Remove(ctx context.Context) error {
 	err := in.Instance.Remove(ctx)
 	if err == nil && in.remove != nil {
