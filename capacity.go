@@ -21,7 +21,7 @@ type Capacity struct {
 	High      float64 `json:"capacity_high"` // of a ramp or a bisection never narrower than [last pass, first fail]
 	Censored  string  `json:"capacity_censored"`
 
-	// What follows is known only to searches that tell deployments apart.
+	// Only searches that tell deployments apart set the fields below.
 
 	Deployments int        `json:"deployments,omitempty"`     // fresh ones that the interval rests on
 	SD          float64    `json:"deployment_sd,omitempty"`   // standard deviation between them, in the unit of Rate
@@ -40,7 +40,7 @@ type TwoStates struct {
 	ShareHigh float64 `json:"share_high"` // 95% interval of Share
 }
 
-// Bounds is an interval that holds the capacity, censored or not. high is
+// Bounds returns an interval that holds the capacity, censored or not. high is
 // infinite when the trials set no upper bound.
 func (c Capacity) Bounds() (low, high float64) {
 	switch c.Censored {
@@ -52,7 +52,7 @@ func (c Capacity) Bounds() (low, high float64) {
 	return c.Low, c.High
 }
 
-// Unmeasured says that the capacity rests on no valid trial.
+// Unmeasured reports whether the capacity rests on no valid trial.
 func (c Capacity) Unmeasured() bool { return c.Censored == CensoredGenerator && c.Rate == 0 }
 
 // Measured is what a campaign learned about one sizing.

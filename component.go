@@ -7,10 +7,10 @@ type Flavor struct {
 	VCPUs  float64 // CPUs, decimal; 0.1 is a tenth of one CPU
 	Memory int64   // bytes
 	Pin    bool    // give the instance CPUs of its own, even when the plan does not pin
-	Price  float64 // of one instance, in any one currency and span of time; 0: no price
+	Price  float64 // of one instance, in a currency and time unit of the user's choice; 0: no price
 }
 
-// Initial is the letter that stands for the flavor in a sizing's name.
+// Initial returns the letter that stands for the flavor in a sizing's name.
 func (f Flavor) Initial() byte { return f.Name[0] }
 
 // A Component is one kind of instance in a network function.
@@ -23,7 +23,7 @@ type Component struct {
 // A Command is a program to run; Args[0] is the program. No shell is involved.
 type Command struct {
 	Args []string
-	Env  []string // KEY=value; replaces the environment but for PATH and HOME
+	Env  []string // KEY=value; replaces the environment except PATH and HOME
 	Dir  string   // working folder; empty: the instance's own
 
 	Stdout string // file to append standard output to; empty: the instance's log

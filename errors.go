@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Unsupported is the error for what this host cannot do. Commands exit with
-// status 3 on it, and tests skip.
+// Unsupported is the error for something that this host cannot do. Commands exit
+// with status 3 on it, and tests skip.
 type Unsupported struct {
 	What    string // "CPU quotas", "docker"
 	Missing string // what is missing: a privilege, a kernel option, a program, a device

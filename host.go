@@ -11,7 +11,8 @@ type Check struct {
 	Missing string `json:"missing,omitempty"` // what is missing, when not OK
 }
 
-// NewCheck is OK with the detail, unless the error says what is missing.
+// NewCheck returns a Check that is OK with the detail, or that is not OK and has
+// the text of err in Missing.
 func NewCheck(name, detail string, err error) Check {
 	if err != nil {
 		return Check{Name: name, Missing: err.Error()}
@@ -19,22 +20,22 @@ func NewCheck(name, detail string, err error) Check {
 	return Check{Name: name, OK: true, Detail: detail}
 }
 
-// A Checker says what its back end can do on this host.
+// A Checker reports what its back end can do on this host.
 type Checker interface {
 	Check(ctx context.Context) []Check
 }
 
-// A Cleaner removes what dead runs left on this host. Whatever carries one of our
-// labels, and whose run is no longer alive, is removed, whichever process made
-// it. What this product did not make is never touched.
+// A Cleaner removes what dead runs left on this host: everything with the label
+// of a run that is no longer alive, whichever process made it. It never touches
+// anything that this product did not make.
 type Cleaner interface {
-	// Clean lists what it removed, also when it fails halfway.
+	// Clean returns what it removed, even when it fails halfway.
 	Clean(ctx context.Context) (removed []string, err error)
 }
 
-// A HostReading is what the host did during a trial, held against what it did when
-// it was idle. Speeds are those of the run's slowest CPU, as a share of its idle
-// speed: at 0.5 a fixed amount of work took twice as long. 0: not read.
+// A HostReading compares the host during a trial with the idle host. Speeds are
+// those of the run's slowest CPU, as a share of its idle speed: at 0.5 a fixed
+// amount of work took twice as long. 0: not read.
 type HostReading struct {
 	Before, During, After float64
 	Steal                 float64  // the largest share of a CPU that the hypervisor took

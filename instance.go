@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// A State is a stage in the life of an aggregate's instance. The director sends
-// the instance transactions by its state.
+// A State is a stage in the life of an aggregate's instance. It decides which
+// transactions the director sends to the instance.
 type State uint8
 
 // The states of an instance.
@@ -37,7 +37,7 @@ func (s State) MarshalText() ([]byte, error) {
 	return []byte(stateNames[s]), nil
 }
 
-// UnmarshalText reads the state's name; an empty one is Active.
+// UnmarshalText reads the state's name; an empty name means Active.
 func (s *State) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*s = Active

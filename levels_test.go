@@ -14,16 +14,16 @@ import (
 	"testing"
 )
 
-// A level is packages that stand side by side. In a pattern, "x/..." is x and
-// all below it, "x/*" all below it alone.
+// A level is a set of packages that may import each other. In a pattern, "x/..."
+// matches x and all packages below it, "x/*" only those below it.
 type level struct {
 	name     string
 	packages []string
 }
 
-// levels are from the highest to the lowest. A package imports its own level and
-// those below. Of several patterns that fit a package, the longest counts, and of
-// equals the higher.
+// levels returns the levels from the highest to the lowest. A package may import
+// its own level and lower ones. When several patterns fit a package, the longest
+// counts, and among equally long ones the highest level.
 // docs/architecture.md has the same table.
 func levels() []level {
 	return []level{
@@ -37,13 +37,13 @@ func levels() []level {
 	}
 }
 
-// A rule binds packages beyond their level. Packages that support tests are free
-// of it.
+// A rule restricts packages further than their level does. It does not apply to
+// packages that support tests.
 type rule struct {
 	packages []string
-	only     []string // what they may import of this module; nil: anything
-	never    []string // what of it they may not
-	outside  []string // what they may not import of other modules and the standard library
+	only     []string // packages of this module that they may import; nil: any
+	never    []string // packages of this module that they must not import
+	outside  []string // packages of other modules and the standard library that they must not import
 	because  string
 }
 
@@ -75,7 +75,7 @@ func rules() []rule {
 	}
 }
 
-// Every package is in a level, and imports nothing above it.
+// TestLevels checks that every package is in a level and imports nothing above it.
 func TestLevels(t *testing.T) {
 	for of, imports := range packages(t) {
 		from := levelOf(of)
@@ -91,7 +91,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// No package breaks a rule of its own.
+// TestRules checks that no package breaks a rule that applies to it.
 func TestRules(t *testing.T) {
 	for of, imports := range packages(t) {
 		if supportsTests(of) {
@@ -120,8 +120,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The nouns are of the standard library: all that they import, every package
-// imports.
+// TestNouns checks that the root package imports the standard library only,
+// because every package imports the root package.
 func TestNouns(t *testing.T) {
 	nouns := packages(t)["vitrine"]
 	for _, to := range slices.Concat(nouns.ours, nouns.others) {
@@ -131,7 +131,8 @@ func TestNouns(t *testing.T) {
 	}
 }
 
-// The table of docs/architecture.md shows these levels, and no others.
+// TestLevelsAreDocumented checks that the table in docs/architecture.md has the
+// same packages in each level.
 func TestLevelsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
@@ -157,11 +158,13 @@ func TestLevelsAreDocumented(t *testing.T) {
 	}
 }
 
-// imported is what a package imports, of this module by names relative to it.
+// imported lists what a package imports: packages of this module, by their path
+// relative to it, and others.
 type imported struct{ ours, others []string }
 
-// packages are those of this module by their names relative to it, the root
-// package by its own, with what their files import. Tests do not count.
+// packages returns the imports of every package of this module, by the package's
+// path relative to the module ("vitrine" for the root package). Test files do not
+// count.
 func packages(t *testing.T) map[string]imported {
 	t.Helper()
 	all := map[string]imported{}
@@ -207,7 +210,7 @@ func unique(names []string) []string {
 	return slices.Compact(names)
 }
 
-// levelOf is the index of the package's level; -1: it is in none.
+// levelOf returns the index of the package's level, or -1 when it is in no level.
 func levelOf(name string) int {
 	found, longest := -1, 0
 	for i, l := range levels() {
@@ -220,7 +223,7 @@ func levelOf(name string) int {
 	return found
 }
 
-// fits says whether any pattern is of the package.
+// fits reports whether any pattern matches the package.
 func fits(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if above, ok := strings.CutSuffix(pattern, "/..."); ok {
@@ -233,7 +236,7 @@ func fits(name string, patterns []string) bool {
 	})
 }
 
-// supportsTests says whether a package is for tests, or measures this product.
+// supportsTests reports whether a package is for tests, or measures this product.
 func supportsTests(name string) bool {
 	return name == "bench" || slices.ContainsFunc(strings.Split(name, "/"), func(element string) bool { return strings.HasSuffix(element, "test") })
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Key names one trial of a campaign. It is the first seven columns of
-// trials.csv, and what a resumed run looks finished trials up by.
+// A Key names one trial of a campaign. Its fields are the first seven columns of
+// trials.csv, and a resumed run looks up finished trials by it.
 type Key struct {
 	Seq       int     // 1, 2, ... over the whole campaign
 	Attempt   int     // 1, 2, ...: an invalid trial is tried again
@@ -21,8 +21,8 @@ type Key struct {
 // hardware support. Its figures cannot be compared with those from hardware.
 const Emulation = "tcg"
 
-// NotComparable says why figures measured under the accelerator cannot be
-// compared with others. It is empty when they can.
+// NotComparable returns why figures measured with the accelerator cannot be
+// compared with others, or an empty string when they can.
 func NotComparable(accelerator string) string {
 	if accelerator != Emulation {
 		return ""
@@ -48,13 +48,13 @@ type Outcome struct {
 	InFlight []int64        `json:",omitempty"`
 	Use      map[string]Use // by instance, means over the window
 	Valid    bool           // false: never a verdict on the function
-	Reason   string         // why it is invalid, or what to know about it
+	Reason   string         // why it is invalid, or a note on a valid one
 
 	// Disturbed says that something else on the host disturbed the trial. Such a trial
 	// is invalid, and says nothing about the function and the generator.
 	Disturbed bool `json:",omitempty"`
 
-	// Host is what the host did meanwhile. Nil: nobody looked.
+	// Host is what the host did during the trial. Nil: it was not watched.
 	Host *HostReading `json:",omitempty"`
 
 	// Accelerator of the function's virtual machines: "kvm" or "tcg". It is empty
@@ -69,7 +69,7 @@ type Outcome struct {
 // InFlightEvery is the time between two entries of Outcome.InFlight.
 const InFlightEvery = 100 * time.Millisecond
 
-// SuccessRatio is succeeded / scheduled, 0..1; 0 when nothing was scheduled.
+// SuccessRatio returns succeeded / scheduled, 0..1; 0 when nothing was scheduled.
 func (o Outcome) SuccessRatio() float64 {
 	if o.Scheduled == 0 {
 		return 0
@@ -77,7 +77,7 @@ func (o Outcome) SuccessRatio() float64 {
 	return float64(o.Succeeded) / float64(o.Scheduled)
 }
 
-// FailedTotal adds the failures of all causes.
+// FailedTotal returns the number of failures of all causes.
 func (o Outcome) FailedTotal() int64 {
 	var n int64
 	for _, v := range o.Failed {

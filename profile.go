@@ -10,11 +10,11 @@ import (
 	"slices"
 )
 
-// ProfileVersion is the version of a Profile's form. It grows when a reader of
-// the older form would misread the newer.
+// ProfileVersion is the version of the Profile format. It increases when a reader
+// of the older format would misread the newer one.
 const ProfileVersion = 1
 
-// What a figure of a Profile rests on.
+// The sources of a figure in a Profile.
 const (
 	SourceMeasured  = "measured"  // trials of that very size
 	SourcePredicted = "predicted" // a model fitted to trials of other sizes
@@ -109,7 +109,7 @@ type ProfileSource struct {
 	Outcomes string            `json:"outcomes" jsonschema:"required"` // SHA-256 of the trials, one JSON object a line, in their order.
 }
 
-// ParseProfile reads a profile. The error says what is wrong with it.
+// ParseProfile parses a profile and checks it.
 func ParseProfile(text []byte) (*Profile, error) {
 	var version struct {
 		Version *int `json:"profile"`
@@ -133,7 +133,8 @@ func ParseProfile(text []byte) (*Profile, error) {
 	return &p, p.Check()
 }
 
-// Check says what makes no sense in a profile; nil: nothing.
+// Check returns an error for the first value of the profile that makes no sense,
+// or nil.
 func (p *Profile) Check() error {
 	if p.Function == "" || len(p.Thresholds) == 0 {
 		return errors.New("a capacity profile without its function or thresholds")
@@ -156,16 +157,17 @@ func (p *Profile) Check() error {
 	return nil
 }
 
-// A Choice is a size of a profile, and the setting that it is of.
+// A Choice is a size of a profile, and its setting.
 type Choice struct {
 	Setting *Setting
 	Size    *SizeProfile
 }
 
-// Carrying chooses the size with the fewest vCPUs of those that carry the rate
-// for sure: the lower end of their interval is at least the rate. Of equal
-// vCPUs the higher lower end wins. Nil: none does, and most is the one that
-// carries most for sure; nil too when no size carries anything.
+// Carrying chooses the size with the fewest vCPUs among those that carry the
+// rate for sure: the lower end of their interval is at least the rate. With equal
+// vCPUs, the size with the higher lower end wins. chosen is nil when no size
+// carries the rate. most is the size that carries most for sure, or nil when no
+// size carries anything.
 func (p *Profile) Carrying(rate float64) (chosen, most *Choice) {
 	var all []Choice
 	for i := range p.Settings {

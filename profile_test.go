@@ -20,7 +20,8 @@ func at(sizing string, vcpus, low, rate, high float64) SizeProfile {
 	return SizeProfile{Sizing: sizing, VCPUs: vcpus, Rate: rate, Low: low, High: high, Censored: CensoredNone}
 }
 
-// TestCarrying goes by the lower end of the interval, then by vCPUs.
+// TestCarrying checks that sizes are chosen by the lower end of their interval
+// first, then by vCPUs.
 func TestCarrying(t *testing.T) {
 	below := at("bn1t", 0.5, 900, 900, 900)
 	below.Censored = CensoredBelow
@@ -76,7 +77,8 @@ func TestParseProfile(t *testing.T) {
 	}
 }
 
-// FuzzParseProfile: what is accepted can be asked, and is written and read again.
+// FuzzParseProfile checks that an accepted profile can be queried, and parses
+// again when it is written.
 func FuzzParseProfile(f *testing.F) {
 	text, err := json.Marshal(profile(at("bn1s", 1, 300, 350, 400)))
 	if err != nil {

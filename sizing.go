@@ -32,7 +32,7 @@ func (s Sizing) String() string {
 	return b.String()
 }
 
-// Part finds the component's part. It is nil when the sizing has none.
+// Part returns the component's part, or nil when the sizing has none.
 func (s Sizing) Part(short string) *Part {
 	for i := range s {
 		if s[i].Short == short {
@@ -51,7 +51,7 @@ func (s Sizing) Instances() int {
 	return n
 }
 
-// Clone copies the sizing.
+// Clone returns a copy of the sizing.
 func (s Sizing) Clone() Sizing { return append(Sizing(nil), s...) }
 
 // ErrSizing is wrapped by every error of ParseSizing.
@@ -59,7 +59,7 @@ var ErrSizing = errors.New("not a sizing")
 
 var partPattern = regexp.MustCompile(`^([a-z]+)([0-9]+)([a-z])$`)
 
-// ParseSizing reads a sizing as Table II writes it. It checks the form alone:
+// ParseSizing parses a sizing in the form of Table II. It checks only the form:
 // spec.Deployment.CheckSizing checks that components and flavors exist.
 func ParseSizing(text string) (Sizing, error) {
 	var s Sizing
@@ -86,8 +86,8 @@ type Resources struct {
 	Memory int64 // bytes; 0 in a limit: unlimited
 }
 
-// Within reports whether r fits the limit; a zero field of the limit does not
-// bind. A billionth of a CPU is tolerated, because 0.1+0.2 is not 0.3.
+// Within reports whether r fits the limit; a zero field of the limit means no
+// limit. A billionth of a CPU is tolerated, because 0.1+0.2 is not 0.3.
 func (r Resources) Within(limit Resources) bool {
 	return (limit.VCPUs == 0 || r.VCPUs <= limit.VCPUs+1e-9) &&
 		(limit.Memory == 0 || r.Memory <= limit.Memory)

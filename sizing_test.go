@@ -23,7 +23,8 @@ func TestParseSizing(t *testing.T) {
 	}
 }
 
-// All ten sizes of NFV-VITAL's Table II are read and written alike.
+// TestTableII checks that all ten sizes of NFV-VITAL's Table II parse and are
+// written as they were.
 func TestTableII(t *testing.T) {
 	for _, text := range []string{
 		"bn1s-sp1s-hs1s", "bn1m-sp1m-hs1m", "bn1m-sp2s-hs2s", "bn1l-sp1l-hs1l", "bn1l-sp1l-hs2m",
@@ -63,7 +64,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// FuzzParseSizing: what is accepted is written and read again as the same.
+// FuzzParseSizing checks that an accepted sizing is the same after it is written
+// and parsed again.
 func FuzzParseSizing(f *testing.F) {
 	for _, text := range []string{"bn1s-sp2m-hs1l", "a1a", "bn01s", "bn0s", "bn10000s-sp1s", "bn10001s", "bn1s-bn1s", "-", "", "bn1s-\xff1s"} {
 		f.Add(text)

@@ -1,7 +1,7 @@
 package vitrine
 
-// A Vantage says where to read the use of one instance. Where a path is empty,
-// this host cannot tell that use, and Missing says why.
+// A Vantage says where to read the use of one instance. An empty path means that
+// this host does not show that use; Missing says why.
 type Vantage struct {
 	Instance  string  // "sprout-1"
 	Component string  // "sprout"
@@ -15,7 +15,7 @@ type Vantage struct {
 	PID           int    // main process; 0: not known
 	NetNS         string // path of the network namespace; empty: shares the host's
 	Interface     string // the interface of the namespace to read; empty: all but lo
-	Guest         string // of a virtual machine: CSV file of its own kernel's counts, which no other field includes
+	Guest         string // virtual machines only: CSV file with the counts of the guest's kernel, which no other field includes
 
 	Missing map[string]string // "cpu", "memory", "network", "throttled" -> why
 }
