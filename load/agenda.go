@@ -7,43 +7,43 @@ import (
 )
 
 const (
-	// lead is the time between an engine's being ready and its first call.
+	// lead is the time from the call of Play to the first due call.
 	lead = 20 * time.Millisecond
-	// grace is how long after the window calls that are behind their schedule are
-	// still begun; later ones count as not offered.
+	// grace is how long after the end of the window a late call may still begin.
+	// Calls left after that count as not offered.
 	grace = 100 * time.Millisecond
 )
 
 // An Agenda hands out the calls of a schedule as they fall due, and counts them
-// as scheduled. It allocates nothing and is for one goroutine.
+// as scheduled. It does not allocate. Only one goroutine may use it.
 type Agenda struct {
 	schedule *Schedule
 	record   *Recorder
-	due      time.Duration // of the next call
-	more     bool          // there is a next call
+	due      time.Duration // when the next call is due
+	more     bool          // whether there is a next call
 
 	begun  int
 	behind time.Duration
 }
 
-// NewAgenda makes the agenda of a trial whose calls the recorder counts.
+// NewAgenda returns the agenda of a schedule. It counts the scheduled calls in r.
 func NewAgenda(s *Schedule, r *Recorder) *Agenda {
 	a := &Agenda{schedule: s, record: r}
 	a.due, a.more = s.Next()
 	return a
 }
 
-// Next is when the next call is due; false: there is none.
+// Next returns when the next call is due. more is false if no call is left.
 func (a *Agenda) Next() (due time.Duration, more bool) { return a.due, a.more }
 
-// Begun is how many calls were handed out, those of the warm-up too.
+// Begun returns the number of calls handed out, including those of the warm-up.
 func (a *Agenda) Begun() int { return a.begun }
 
-// Behind is the most that a call was handed out after it was due.
+// Behind returns the longest delay of a call after its due time.
 func (a *Agenda) Behind() time.Duration { return a.behind }
 
-// Expire drops the calls that are left when the window has been over for longer
-// than an engine may be behind. They count as scheduled.
+// Expire drops the remaining calls once the window has been over for longer than
+// grace, and reports whether it has. Dropped calls count as scheduled.
 func (a *Agenda) Expire(now time.Duration) bool {
 	if now <= a.schedule.end+grace {
 		return false
@@ -54,7 +54,7 @@ func (a *Agenda) Expire(now time.Duration) bool {
 	return true
 }
 
-// Begin hands out the next call; false: none is due yet.
+// Begin hands out the next call. ok is false if no call is due yet.
 func (a *Agenda) Begin(now time.Duration) (due time.Duration, ok bool) {
 	if !a.more || a.due > now {
 		return 0, false
@@ -67,12 +67,12 @@ func (a *Agenda) Begin(now time.Duration) (due time.Duration, ok bool) {
 	return due, true
 }
 
-// Play has an engine play the agenda on one thread and says when the window
-// began: play gets that time and returns when all calls have ended. When ctx
-// ends first, Play calls stop, after which play must return soon, and returns
-// ctx's error.
+// Play runs play on one thread and returns the start of the window. play gets
+// that start and returns when all calls have ended. If ctx ends first, Play calls
+// stop, after which play must return soon, and then returns ctx's error.
 func (a *Agenda) Play(ctx context.Context, play func(start time.Time), stop func()) (start time.Time, err error) {
-	// One goroutine does everything: others would only spin beside it.
+	// One goroutine does all the work; further threads of the runtime would only
+	// spin.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer context.AfterFunc(ctx, stop)()
 	start = time.Now().Add(lead - a.due)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAgenda: calls are handed out once they are due; those that are left long
-// after the window count as scheduled, and not as offered.
+// TestAgenda checks that calls are handed out once they are due. Calls still left
+// long after the window count as scheduled but not as offered.
 func TestAgenda(t *testing.T) {
 	trial := Trial{Rate: 10, Duration: 1}
 	r := NewRecorder(trial.Duration)

@@ -8,7 +8,7 @@ import (
 	"vitrine"
 )
 
-// The environment that a generator reads its Trial from.
+// The environment variables that hold the Trial.
 const (
 	envRate     = "VITRINE_RATE"
 	envDuration = "VITRINE_DURATION"
@@ -19,10 +19,10 @@ const (
 	envParam    = "VITRINE_PARAM_"
 )
 
-// Command is how a generator is started for the trial: program is the
-// executable and the arguments that come before ours, such as
-// {"vitrine", "generate", "sip"}. The trial is told twice, as arguments and in
-// the environment, so that a script may read whichever is easier.
+// Command returns the command that starts a generator for the trial. program is
+// the executable and its leading arguments, such as {"vitrine", "generate",
+// "sip"}. The trial is passed both as arguments and in the environment, so that a
+// script may read whichever is easier.
 func Command(program []string, t Trial) vitrine.Command {
 	rate, duration, warmup := decimal(t.Rate), decimal(t.Duration), decimal(t.Warmup)
 	targets := strings.Join(t.Targets, ",")
@@ -42,11 +42,11 @@ func Command(program []string, t Trial) vitrine.Command {
 	return vitrine.Command{Args: args, Env: env}
 }
 
-// decimal writes without an exponent, which shells cannot read.
+// decimal formats v without an exponent, because shells cannot read one.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// envName is a parameter's name as the environment has it: upper case, with _
-// for whatever a variable's name cannot hold.
+// envName returns a parameter's name for the environment: upper case, with _ in
+// place of every character that a variable name cannot hold.
 func envName(param string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -11,8 +11,8 @@ import (
 	"vitrine/load"
 )
 
-// generator is a whole load generator for a function that echoes datagrams, as a
-// user would write one: it is told a trial, keeps to the schedule whatever the
+// generator is a complete load generator for a function that echoes datagrams, as
+// a user would write it. It reads a trial, keeps to the schedule whatever the
 // answers do, and prints a report. One call at a time is enough for its rates.
 func generator() error {
 	trial, err := load.ReadTrial(os.Args[2:], os.Environ())
@@ -25,7 +25,7 @@ func generator() error {
 	}
 	defer conn.Close()
 	schedule, record := trial.Schedule(load.Paced), load.NewRecorder(trial.Duration)
-	start := time.Now().Add(time.Duration(trial.Warmup * float64(time.Second))) // of the window
+	start := time.Now().Add(time.Duration(trial.Warmup * float64(time.Second))) // start of the window
 	for due, ok := schedule.Next(); ok; due, ok = schedule.Next() {
 		time.Sleep(time.Until(start.Add(due)))
 		record.Scheduled(due)
@@ -60,7 +60,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// echo answers datagrams with themselves until the test ends.
+// echo starts a server that returns each datagram to its sender until the test
+// ends.
 func echo(t *testing.T) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -85,7 +86,7 @@ func echo(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-// TestGeneratorOfAUser runs it as a trial does.
+// TestGeneratorOfAUser runs the generator as a trial does.
 func TestGeneratorOfAUser(t *testing.T) {
 	c := load.Command([]string{os.Args[0], "generate"}, load.Trial{Rate: 40, Duration: 1, Warmup: 0.5, Targets: []string{echo(t)}})
 	cmd := exec.CommandContext(t.Context(), c.Args[0], c.Args[1:]...)
@@ -104,8 +105,8 @@ func TestGeneratorOfAUser(t *testing.T) {
 	}
 }
 
-// TestScriptOfAUser runs a shell script that answers for itself: the contract
-// asks for no library.
+// TestScriptOfAUser runs a shell script that writes its own report. The contract
+// needs no library.
 func TestScriptOfAUser(t *testing.T) {
 	c := load.Command([]string{"testdata/refuse.sh"}, load.Trial{Rate: 5, Duration: 2, Targets: []string{"127.0.0.1:9"}, Params: map[string]string{"cause": "busy"}})
 	cmd := exec.CommandContext(t.Context(), c.Args[0], c.Args[1:]...)

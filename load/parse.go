@@ -14,26 +14,27 @@ import (
 	"vitrine"
 )
 
-// MaxOutput is the most that a generator may write to standard output, in
-// bytes; the report of a day at one entry a second is far below it.
+// MaxOutput limits what a generator may write to standard output, in bytes. The
+// report of a trial of one day, with one entry a second, is smaller.
 const MaxOutput = 16 << 20
 
-// maxCauses bounds the causes of failure that one report may name.
+// maxCauses limits the causes of failure in one report.
 const maxCauses = 256
 
-// MinOffered is the share of its schedule that a generator must have offered
-// for the trial to say anything of the function.
+// MinOffered is the least share of its schedule that a generator must offer.
+// Below that, the trial says nothing about the function.
 const MinOffered = 0.99
 
-// ReasonGenerator is the reason of a trial that offered less than MinOffered.
+// ReasonGenerator is the reason of a trial that offered less than MinOffered, or
+// begins the reason of a trial that the generator could not run.
 const ReasonGenerator = "generator"
 
-// ErrReport is what every error of ParseReport wraps.
+// ErrReport is wrapped by every error of ParseReport.
 var ErrReport = errors.New("generator's report")
 
-// ParseReport reads a generator's standard output: its last line that is not
-// empty is the report, and lines before it are chatter, which may not be JSON
-// objects. It is strict: whatever does not add up is an error that says what.
+// ParseReport reads a generator's standard output. The last line that is not
+// empty is the report. Earlier lines are ignored, but must not be JSON objects.
+// ParseReport is strict: its error names the first value that is not consistent.
 func ParseReport(r io.Reader) (Report, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxOutput+1))
 	if err != nil {
@@ -61,7 +62,7 @@ func ParseReport(r io.Reader) (Report, error) {
 	return report, nil
 }
 
-// reportLine finds the last line that is not empty.
+// reportLine returns the last line that is not empty.
 func reportLine(data []byte) ([]byte, error) {
 	var last []byte
 	for line := range bytes.Lines(data) {
@@ -83,7 +84,7 @@ func reportLine(data []byte) ([]byte, error) {
 	return last, nil
 }
 
-// excerpt quotes the beginning of a text that may be long or binary.
+// excerpt quotes the beginning of text, which may be long or binary.
 func excerpt(text []byte) string {
 	const most = 80
 	if len(text) > most {
@@ -92,8 +93,8 @@ func excerpt(text []byte) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// check says what does not add up. A report that carries an Error is not asked
-// for anything else.
+// check returns an error for the first value that is not consistent. It accepts
+// any report with an Error.
 func (r *Report) check() error {
 	if r.Error != "" {
 		return nil
@@ -147,7 +148,8 @@ func (r *Report) checkCounts() error {
 
 func (r *Report) checkSeconds() error {
 	n := len(r.Seconds.Scheduled)
-	// A twentieth of a second is forgiven: the window as the generator saw it.
+	// Allow 0.05 s, because duration_s is the window as the generator measured
+	// it.
 	if low, high := float64(n-1), float64(n)+0.05; r.Duration <= low || r.Duration > high {
 		return fmt.Errorf("seconds.scheduled has %d entries for duration_s %v: want one a second", n, r.Duration)
 	}
@@ -222,7 +224,7 @@ func (r *Report) checkLatency() error {
 	return nil
 }
 
-// Histogram decodes Latency; an empty one is a histogram of nothing.
+// Histogram decodes Latency. An empty Latency gives an empty histogram.
 func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
 	if r.Latency == "" {
 		return newHistogram(), nil
@@ -234,9 +236,9 @@ func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
 	return h, nil
 }
 
-// Outcome is the report as the trial named by key: every field but Use. It is
-// not valid when the generator could not run it or offered less than MinOffered
-// of its schedule.
+// Outcome converts the report to the outcome of the trial named by key: every
+// field but Use. The outcome is invalid if the generator could not run the trial,
+// had no call due in the window, or offered less than MinOffered of its schedule.
 func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	if r.Error != "" {
 		return vitrine.Outcome{Key: key, Reason: ReasonGenerator + ": " + r.Error}, nil
@@ -277,7 +279,7 @@ func (r *Report) Outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	return o, nil
 }
 
-// Print writes the report as the line that ParseReport reads.
+// Print writes the report as the one line that ParseReport reads.
 func (r *Report) Print(w io.Writer) error {
 	line, err := json.Marshal(r)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"vitrine"
 )
 
-// recorded is a report of a window of two and a half seconds with 10 calls: 7
-// succeed after 1 to 7 ms, two fail, one is not sent.
+// recorded returns a report of a window of 2.5 s with 10 calls: 7 succeed after 1
+// to 7 ms, 2 fail, 1 is not sent.
 func recorded(t testing.TB) Report {
 	t.Helper()
 	rec := NewRecorder(2.5)

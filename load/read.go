@@ -10,16 +10,16 @@ import (
 	"vitrine"
 )
 
-// The most that a trial may ask for, so that a slip of the pen is an error and
-// not an afternoon: a day, and a billion calls.
+// The limits of a trial, one day and a billion calls, so that a typing error
+// fails at once and does not cost an afternoon.
 const (
 	maxSeconds = 86400
 	maxCalls   = 1e9
 )
 
-// ReadTrial is what a generator written in Go begins with: it reads the trial
-// from the arguments (without the program's name) and, for what they do not
-// say, from the environment (os.Environ()). Its errors are *vitrine.BadInput.
+// ReadTrial reads the trial from args (without the program's name) and, for
+// options missing there, from environ (os.Environ()). A generator written in Go
+// begins with it. Its errors are *vitrine.BadInput.
 func ReadTrial(args, environ []string) (Trial, error) {
 	t := Trial{Params: map[string]string{}}
 	given := map[string]string{} // option -> value
@@ -56,8 +56,9 @@ func isOption(name string) bool {
 	return false
 }
 
-// readEnvironment adds what the arguments did not say. A parameter of the
-// environment is known by its upper-case name alone, and comes out lower case.
+// readEnvironment adds options and parameters that the arguments lack. The
+// environment gives a parameter's name in upper case only, so the name is set in
+// lower case.
 func readEnvironment(t *Trial, given map[string]string, environ []string) {
 	argued := map[string]bool{}
 	for name := range t.Params {
@@ -81,7 +82,7 @@ func readEnvironment(t *Trial, given map[string]string, environ []string) {
 	}
 }
 
-// fill reads the options' values and checks them.
+// fill parses the options' values and checks them.
 func (t *Trial) fill(given map[string]string) error {
 	var err error
 	if t.Rate, err = readNumber(given, "--rate", true); err != nil {
@@ -106,7 +107,7 @@ func (t *Trial) fill(given map[string]string) error {
 	return t.Check()
 }
 
-// Check says what is wrong with the trial; nil: nothing. Its errors are
+// Check returns an error if the trial is not valid. Its errors are
 // *vitrine.BadInput.
 func (t Trial) Check() error {
 	switch {

@@ -10,8 +10,8 @@ import (
 	"vitrine"
 )
 
-// The latencies that a histogram tells apart: from a microsecond to an hour,
-// at three digits.
+// The histogram covers latencies from a microsecond to an hour, with three
+// digits.
 const (
 	lowestLatency  = int64(time.Microsecond)
 	highestLatency = int64(time.Hour)
@@ -22,11 +22,11 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(lowestLatency, highestLatency, latencyDigits)
 }
 
-// A Recorder counts the calls of one trial into a Report. All times are from the
-// beginning of the window. The totals count calls due inside the window; the
+// A Recorder counts the calls of one trial into a Report. All times are relative
+// to the start of the window. The totals count calls due inside the window. The
 // calls in flight include those of the warm-up, so a generator records every
 // call. Calls may be recorded in any order. The methods allocate only at the
-// first failure of each cause, and are for one goroutine.
+// first failure of each cause. Only one goroutine may use a Recorder.
 type Recorder struct {
 	duration  time.Duration
 	report    Report
@@ -35,7 +35,7 @@ type Recorder struct {
 	changes []int64
 }
 
-// NewRecorder makes one for a window of so many seconds.
+// NewRecorder returns a Recorder for a window of duration seconds.
 func NewRecorder(duration float64) *Recorder {
 	n := int(math.Ceil(duration - 1e-9))
 	return &Recorder{
@@ -53,7 +53,8 @@ func NewRecorder(duration float64) *Recorder {
 	}
 }
 
-// second is the index of the second that due falls in; false: outside the window.
+// second returns the index of the second that due falls in. ok is false outside
+// the window.
 func (r *Recorder) second(due time.Duration) (int, bool) {
 	if due < 0 || due >= r.duration {
 		return 0, false
@@ -61,7 +62,7 @@ func (r *Recorder) second(due time.Duration) (int, bool) {
 	return int(due / time.Second), true
 }
 
-// Scheduled counts a call that is due.
+// Scheduled counts a due call.
 func (r *Recorder) Scheduled(due time.Duration) {
 	if i, ok := r.second(due); ok {
 		r.report.Scheduled++
@@ -69,7 +70,8 @@ func (r *Recorder) Scheduled(due time.Duration) {
 	}
 }
 
-// inFlight counts a call in, or out, from the first sample at or after the time.
+// inFlight adds change to the calls in flight from the first sample at or after
+// the time on.
 func (r *Recorder) inFlight(at time.Duration, change int64) {
 	i := max(0, int((at+vitrine.InFlightEvery-1)/vitrine.InFlightEvery))
 	if i < len(r.changes) {
@@ -86,8 +88,8 @@ func (r *Recorder) Offered(due, sent time.Duration) {
 	}
 }
 
-// Succeeded counts a call that was offered, and whose last answer came so long
-// after it was due.
+// Succeeded counts a call that was offered and succeeded. latency is the time
+// from its due time to its last answer.
 func (r *Recorder) Succeeded(due, latency time.Duration) {
 	r.inFlight(due+latency, -1)
 	i, ok := r.second(due)
@@ -96,11 +98,11 @@ func (r *Recorder) Succeeded(due, latency time.Duration) {
 	}
 	r.report.Succeeded++
 	r.report.Seconds.Succeeded[i]++
-	// Within the histogram's range it cannot fail.
+	// RecordValue cannot fail within the histogram's range.
 	_ = r.histogram.RecordValue(min(max(int64(latency), lowestLatency), highestLatency))
 }
 
-// Failed counts a call that was offered and failed at the time ended, by cause.
+// Failed counts a call that was offered and failed with cause at the time ended.
 func (r *Recorder) Failed(due, ended time.Duration, cause string) {
 	r.inFlight(ended, -1)
 	i, ok := r.second(due)
@@ -116,7 +118,7 @@ func (r *Recorder) Failed(due, ended time.Duration, cause string) {
 	series[i]++
 }
 
-// Report is what was counted; windowStart is when the window began.
+// Report returns the counts. windowStart is when the window began.
 func (r *Recorder) Report(windowStart time.Time) (Report, error) {
 	latency, err := r.histogram.EncodeV2()
 	if err != nil {

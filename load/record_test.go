@@ -9,13 +9,13 @@ import (
 
 const ms = time.Millisecond
 
-// TestInFlight: each sample counts the calls that were sent by then and had not
-// ended, those of the warm-up too.
+// TestInFlight checks that each sample counts the calls sent by then that have
+// not ended, including those of the warm-up.
 func TestInFlight(t *testing.T) {
 	r := NewRecorder(0.45) // samples at 0, 100, 200, 300 and 400 ms
 	for _, c := range []struct{ due, sent, ended time.Duration }{
-		{-900 * ms, -900 * ms, -1 * ms}, // over before the window
-		{-500 * ms, -500 * ms, 0},       // ends with the first sample: not in it
+		{-900 * ms, -900 * ms, -1 * ms}, // ends before the window
+		{-500 * ms, -500 * ms, 0},       // ends at the first sample, so it is not counted
 		{-400 * ms, -300 * ms, 250 * ms},
 		{10 * ms, 10 * ms, 90 * ms}, // between two samples
 		{50 * ms, 100 * ms, 301 * ms},
@@ -47,7 +47,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestInFlightIsOfTheWindow: one sample every 100 ms, of windows of any length.
+// TestInFlightIsOfTheWindow checks that windows of any length have one sample
+// every 100 ms.
 func TestInFlightIsOfTheWindow(t *testing.T) {
 	for _, duration := range []float64{0.001, 0.1, 0.3, 0.7, 1, 2.5, 3, 59.95, 86400} {
 		report, err := NewRecorder(duration).Report(time.Unix(1, 0))

@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// How the calls of a trial arrive: the values of the parameter "arrivals" of the
-// built-in generators.
+// The values of the parameter "arrivals" of the built-in generators.
 const (
-	Paced   = "paced"   // evenly, which flatters a function: no two calls come at once
-	Poisson = "poisson" // at random and independently of each other, as those of many users do
+	Paced   = "paced"   // at equal intervals; this flatters a function, because no two calls arrive together
+	Poisson = "poisson" // at random and independently, as the calls of many users do
 )
 
-// A Schedule gives the times at which a trial's calls are due, in order and
-// from the beginning of the window; calls due before 0 warm up. It is the same
-// for the same trial, and keeps nothing of what it has given.
+// A Schedule yields the due times of a trial's calls in order, relative to the
+// start of the window. Calls due before 0 are the warm-up. The same trial always
+// has the same schedule. A Schedule does not store the times.
 type Schedule struct {
 	pace     pace
-	end      time.Duration // of the window
+	end      time.Duration // end of the window
 	next     float64       // place of the next call on the pace
-	calls    float64       // paced: the place of the first call after the window
-	arrivals *rand.Rand    // nil: paced
+	calls    float64       // paced only: the place of the first call after the window
+	arrivals *rand.Rand    // nil if paced
 }
 
-// Schedule is the trial's schedule, paced or Poisson. Over the first half of the
-// warm-up the rate rises, for a function that was just deployed and is driven at
-// its capacity at once may drop nearly all for longer than a trial lasts. A
-// Poisson process has exponential gaps, drawn from the trial's seed; so the
-// number of its calls varies from seed to seed by the square root of their mean.
+// Schedule returns the trial's schedule, paced or Poisson. The rate rises over
+// the first half of the warm-up: a function driven at its capacity right after
+// its deployment may drop nearly all calls for longer than a trial lasts. A
+// Poisson process has exponential gaps, drawn from the trial's seed. The standard
+// deviation of its number of calls, from seed to seed, is the square root of
+// their mean.
 func (t Trial) Schedule(arrivals string) *Schedule {
 	return t.schedule(pace{rate: t.Rate, hold: t.Warmup / 2, rise: t.Warmup / 2}, arrivals)
 }
 
-// Steady is the paced schedule of a generator that knows one rate only: the
-// warm-up has the rate from its beginning.
+// Steady returns the paced schedule of a generator that supports one rate only:
+// the whole warm-up has the window's rate.
 func (t Trial) Steady() *Schedule {
 	return t.schedule(pace{rate: t.Rate, hold: t.Warmup}, Paced)
 }
@@ -46,15 +46,15 @@ func (t Trial) schedule(p pace, arrivals string) *Schedule {
 		s.next, s.calls = float64(first), float64(end)
 		return s
 	}
-	// The numbers of the source are the schedule's own: others that the generator
-	// draws from the seed leave it as it is.
+	// The schedule has a random stream of its own, so other numbers that the
+	// generator draws from the seed do not change it.
 	const stream = 0x61727269 // "arri"
 	s.arrivals = rand.New(rand.NewPCG(t.Seed, stream))
 	s.next = -p.warmups() + s.arrivals.ExpFloat64()
 	return s
 }
 
-// Next is when the next call is due; false: the window has no more.
+// Next returns when the next call is due. ok is false at the end of the window.
 func (s *Schedule) Next() (due time.Duration, ok bool) {
 	due = s.pace.at(s.next)
 	if s.arrivals == nil {
@@ -71,35 +71,35 @@ func (s *Schedule) Next() (due time.Duration, ok bool) {
 	return due, true
 }
 
-// A pace maps the place of a call to its time: place 0 is the beginning of the
-// window, and places below 0 warm up. A Poisson process of one call a place
-// becomes one of the pace's rate (time change).
+// A pace maps the place of a call to its time. Place 0 is the start of the
+// window, and places below 0 are the warm-up. It turns a Poisson process of one
+// call per place into one of the pace's rate (time change).
 type pace struct {
-	rate float64 // calls per second, whole or not
-	hold float64 // seconds before the window that have the window's rate
-	rise float64 // seconds before those, in which the rate rises evenly from 0
+	rate float64 // calls per second, may be a fraction
+	hold float64 // seconds before the window with the window's rate
+	rise float64 // seconds before hold, over which the rate rises linearly from 0
 }
 
-// at is when a place is due, from the beginning of the window.
+// at returns when a place is due, relative to the start of the window.
 func (p pace) at(place float64) time.Duration {
 	if early := -place - p.rate*p.hold; early > 0 && p.rise > 0 {
-		// So many calls before the rate is reached: s seconds before that,
-		// early = rate x (s - s^2 / (2 rise)).
+		// early counts calls back from the end of the rise. The call is due s
+		// seconds before that end, where early = rate x (s - s^2 / (2 rise)).
 		s := p.rise * (1 - math.Sqrt(max(0, 1-2*early/(p.rate*p.rise))))
 		return -time.Duration((p.hold + s) * float64(time.Second))
 	}
-	// Whole seconds and the rest apart, so that a day at a high rate stays exact
-	// to the nanosecond.
+	// Whole seconds and the fraction are converted separately, so that a day at a
+	// high rate stays exact to the nanosecond.
 	whole, part := math.Modf(place / p.rate)
 	return time.Duration(whole)*time.Second + time.Duration(math.Round(part*float64(time.Second)))
 }
 
-// warmups is how many calls the warm-up has, whole or not.
+// warmups returns the number of calls in the warm-up, which may be a fraction.
 func (p pace) warmups() float64 { return (p.hold + p.rise/2) * p.rate }
 
-// calls says which whole places a trial of so many seconds has: first is 0 or
-// below (warm-up), and those from 0 to end-1 are due inside the window.
+// calls returns the range of whole places in a trial of duration seconds. first
+// is 0 or below (warm-up). Places from 0 to end-1 are due inside the window.
 func (p pace) calls(duration float64) (first, end int64) {
-	const slack = 1e-9 // 0.3 s at 10 a second is 3 calls, whatever binary fractions say
+	const slack = 1e-9 // 0.3 s at 10 a second is 3 calls, despite binary fractions
 	return -int64(math.Floor(p.warmups() + slack)), int64(math.Ceil(duration*p.rate - slack))
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// all is the whole schedule.
+// all returns the due times of the whole schedule.
 func all(s *Schedule) []time.Duration {
 	var dues []time.Duration
 	for due, ok := s.Next(); ok; due, ok = s.Next() {
@@ -16,7 +16,7 @@ func all(s *Schedule) []time.Duration {
 	return dues
 }
 
-// inWindow is how many of the calls are due in the window.
+// inWindow returns the number of calls due in the window.
 func inWindow(dues []time.Duration) int {
 	n := 0
 	for _, due := range dues {
@@ -31,8 +31,8 @@ func TestPaced(t *testing.T) {
 	for _, c := range []struct {
 		rate             float64
 		warmup, duration float64
-		steady, rising   int // calls of the warm-up
-		calls            int // of the window
+		steady, rising   int // calls in the warm-up
+		calls            int // calls in the window
 	}{
 		{10, 0, 0.3, 0, 0, 3}, {10, 1, 3, 10, 7, 30}, {0.5, 0, 3, 0, 0, 2}, {0.1, 5, 3, 0, 0, 1},
 		{333.3, 0.5, 10, 166, 124, 3333}, {3, 0, 1, 0, 0, 3},
@@ -56,8 +56,8 @@ func TestPaced(t *testing.T) {
 	}
 }
 
-// TestWarmupRises: over its first half a warm-up's rate grows evenly to the
-// window's, and stays there.
+// TestWarmupRises checks that the rate rises linearly to the window's rate over
+// the first half of the warm-up, and then stays there.
 func TestWarmupRises(t *testing.T) {
 	for arrivals, slack := range map[string]float64{Paced: 2, Poisson: 200} { // 6 standard deviations
 		dues := all(Trial{Rate: 1000, Warmup: 4, Duration: 1, Seed: 7}.Schedule(arrivals))
@@ -76,8 +76,9 @@ func TestWarmupRises(t *testing.T) {
 	}
 }
 
-// TestPoisson: gaps are exponential, and counts vary as those of a Poisson
-// process at every scale. The seeds are fixed, so the test always sees the same.
+// TestPoisson checks that gaps are exponential and that counts vary as those of a
+// Poisson process at every scale. The seed is fixed, so the test always sees the
+// same calls.
 func TestPoisson(t *testing.T) {
 	trial := Trial{Rate: 200, Duration: 1000, Seed: 3}
 	dues := all(trial.Schedule(Poisson))
@@ -85,7 +86,7 @@ func TestPoisson(t *testing.T) {
 	if got := float64(len(dues)); math.Abs(got-calls) > 4*math.Sqrt(calls) {
 		t.Errorf("%v calls, want %d within 4 standard deviations", got, calls)
 	}
-	longer := map[float64]float64{0: 0, 0.5: 0, 1: 0, 2: 0, 4: 0} // gaps longer than so many mean gaps
+	longer := map[float64]float64{0: 0, 0.5: 0, 1: 0, 2: 0, 4: 0} // number of gaps longer than the key, in mean gaps
 	for i := 1; i < len(dues); i++ {
 		for bound := range longer {
 			if (dues[i]-dues[i-1]).Seconds()*trial.Rate >= bound {
@@ -115,7 +116,8 @@ func TestPoisson(t *testing.T) {
 	}
 }
 
-// TestScheduleIsOfTheSeed: the same seed gives the same calls, another others.
+// TestScheduleIsOfTheSeed checks that the same seed gives the same calls, and
+// another seed gives other calls.
 func TestScheduleIsOfTheSeed(t *testing.T) {
 	trial := Trial{Rate: 50, Duration: 4, Warmup: 2, Seed: 5}
 	first := all(trial.Schedule(Poisson))

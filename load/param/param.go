@@ -1,4 +1,4 @@
-// Package param reads the parameters that built-in generators take.
+// Package param reads the parameters of the built-in generators.
 package param
 
 import (
@@ -13,10 +13,11 @@ import (
 	"vitrine"
 )
 
-// A Setter reads a value of a parameter; its error says what is allowed.
+// A Setter parses and stores the value of a parameter. Its error says which
+// values are allowed.
 type Setter func(string) error
 
-// Decode gives the values to the setters of their parameters. Its errors are
+// Decode passes each value to the setter of its parameter. Its errors are
 // *vitrine.BadInput and name the generator and the parameter.
 func Decode(generator string, given map[string]string, setters map[string]Setter) error {
 	names := slices.Sorted(maps.Keys(setters))
@@ -36,20 +37,20 @@ func bad(generator, found, want string) error {
 	return &vitrine.BadInput{File: generator, Found: found, Want: want}
 }
 
-// A Duration is a time.Duration that reads as text: 10s, 1m30s, 500ms.
+// A Duration is a time.Duration with a text form: 10s, 1m30s, 500ms.
 type Duration time.Duration
 
-// UnmarshalText reads what time.ParseDuration does.
+// UnmarshalText accepts what time.ParseDuration does.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	*d = Duration(v)
 	return err
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText writes the form that UnmarshalText reads.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// OneOf takes one of the values.
+// OneOf returns a setter that accepts one of the allowed values.
 func OneOf(into *string, allowed ...string) Setter {
 	return func(s string) error {
 		if !slices.Contains(allowed, s) {
@@ -60,7 +61,7 @@ func OneOf(into *string, allowed ...string) Setter {
 	}
 }
 
-// YesNo takes true or false.
+// YesNo returns a setter that accepts true or false.
 func YesNo(into *bool) Setter {
 	return func(s string) error {
 		v, err := strconv.ParseBool(s)
@@ -72,7 +73,7 @@ func YesNo(into *bool) Setter {
 	}
 }
 
-// Whole takes a whole number from low to high.
+// Whole returns a setter that accepts a whole number from low to high.
 func Whole(into *int, low, high int) Setter {
 	return func(s string) error {
 		v, err := strconv.Atoi(s)
@@ -84,7 +85,7 @@ func Whole(into *int, low, high int) Setter {
 	}
 }
 
-// Time takes a duration from low to an hour.
+// Time returns a setter that accepts a duration from low to an hour.
 func Time(into *Duration, low time.Duration) Setter {
 	return func(s string) error {
 		v, err := time.ParseDuration(s)
@@ -96,7 +97,7 @@ func Time(into *Duration, low time.Duration) Setter {
 	}
 }
 
-// Address takes an IP address.
+// Address returns a setter that accepts an IP address.
 func Address(into *string) Setter {
 	return func(s string) error {
 		if _, err := netip.ParseAddr(s); err != nil {
