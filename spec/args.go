@@ -8,21 +8,21 @@ import (
 	"vitrine/document"
 )
 
-// Args is a program and its arguments, any scalars in the file.
+// Args is a program and its arguments. In the file, they may be any scalars.
 type Args []string
 
-// reference is a variable in an argument: ${NAME}.
+// reference matches a variable in an argument: ${NAME}.
 var reference = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// Expand replaces each ${NAME} in the text by the variable's value. $NAME stays:
-// it is a shell's.
+// Expand replaces each ${NAME} in the text with the value of the variable. $NAME
+// stays, because it belongs to a shell.
 func Expand(text string, variables map[string]string) string {
 	return reference.ReplaceAllStringFunc(text, func(match string) string {
 		return variables[match[2:len(match)-1]]
 	})
 }
 
-// Expand is Expand of each argument.
+// Expand applies the function Expand to each argument.
 func (a Args) Expand(variables map[string]string) []string {
 	out := make([]string, len(a))
 	for i, argument := range a {
@@ -31,7 +31,7 @@ func (a Args) Expand(variables map[string]string) []string {
 	return out
 }
 
-// JSONSchema is the schema of a list of at least one scalar.
+// JSONSchema returns the schema of a list of at least one scalar.
 func (Args) JSONSchema() *jsonschema.Schema {
 	one := uint64(1)
 	return &jsonschema.Schema{Type: "array", Items: document.Strings{}.JSONSchema().AdditionalProperties, MinItems: &one}

@@ -12,8 +12,8 @@ import (
 	"vitrine"
 )
 
-// Every file in testdata/bad is refused with exactly the errors in the golden
-// file beside it, each with its place.
+// TestBadInput checks that every file in testdata/bad is refused with exactly
+// the errors in the golden file beside it, each with its position.
 func TestBadInput(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 70 {
@@ -49,8 +49,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// onlyBadInput fails for any error that is not the user's to mend, and for
-// places that are out of order.
+// onlyBadInput fails the test for any error that is not a BadInput, and for
+// positions that are out of order.
 func onlyBadInput(t *testing.T, err error) {
 	t.Helper()
 	all := []error{err}

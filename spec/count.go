@@ -9,7 +9,8 @@ import (
 	"vitrine/document"
 )
 
-// A Count is how many instances a component may have; 0 does not bind.
+// A Count is the allowed number of instances of a component. A bound of 0 means
+// no bound.
 type Count struct {
 	Min int `yaml:"min" jsonschema:"minimum=1,maximum=10000"` // At least this many.
 	Max int `yaml:"max" jsonschema:"minimum=1,maximum=10000"` // At most this many.
@@ -26,7 +27,7 @@ func (c *Count) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*plain)(c))
 }
 
-// JSONSchema is the schema of a number or of bounds.
+// JSONSchema returns the schema of a number or of bounds.
 func (Count) JSONSchema() *jsonschema.Schema {
 	type plain Count
 	bounds := document.SchemaOf(plain{})
@@ -35,7 +36,7 @@ func (Count) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "10000"}, bounds}}
 }
 
-// String says the bounds in words.
+// String describes the bounds in words.
 func (c Count) String() string {
 	switch {
 	case c.Min == c.Max && c.Min > 0:

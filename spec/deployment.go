@@ -40,7 +40,7 @@ type Component struct {
 	Ready        *Ready           `yaml:"ready"`                                         // When an instance counts as ready; without it, as soon as its command runs.
 }
 
-// UnmarshalYAML reads the component over its defaults.
+// UnmarshalYAML decodes the component on top of its defaults.
 func (c *Component) UnmarshalYAML(n *yaml.Node) error {
 	type plain Component
 	*c = Component{Scalable: true}
@@ -70,10 +70,10 @@ type Ready struct {
 	Timeout time.Duration `yaml:"timeout" jsonschema:"format=positive-duration,default=30s"` // How long it may take to get ready.
 }
 
-// DefaultReadyTimeout is how long an instance may take to get ready.
+// DefaultReadyTimeout is the time limit for an instance to become ready.
 const DefaultReadyTimeout = 30 * time.Second
 
-// UnmarshalYAML reads the check over its defaults.
+// UnmarshalYAML decodes the check on top of its defaults.
 func (r *Ready) UnmarshalYAML(n *yaml.Node) error {
 	type plain Ready
 	*r = Ready{Timeout: DefaultReadyTimeout}
@@ -95,7 +95,7 @@ type Flavor struct {
 	Price  float64       `yaml:"price" jsonschema:"exclusiveMinimum=0"`                                     // Of one instance, in any one currency and span of time; what mode model with the objective price adds up.
 }
 
-// vitrine is the flavor as the rest of the product knows it.
+// vitrine converts the flavor to the type of the root package.
 func (f Flavor) vitrine() vitrine.Flavor {
 	return vitrine.Flavor{Name: f.Name, VCPUs: f.VCPUs, Memory: int64(f.Memory), Pin: f.Pin, Price: f.Price}
 }
@@ -110,14 +110,15 @@ type Servers struct {
 	CPUs          document.CPUs                       `yaml:"cpus"`                                          // CPUs reserved for the function; all but the generator's unless said.
 	GeneratorCPUs document.CPUs                       `yaml:"generator_cpus"`                                // CPUs of the load generator; the first CPU unless said.
 
-	Parts map[string]document.Node `yaml:",inline" jsonschema:"-"` // by back end: its own part
+	Parts map[string]document.Node `yaml:",inline" jsonschema:"-"` // options of each back end, by its name
 }
 
-// DefaultSubstrate runs instances as processes of this host.
+// DefaultSubstrate runs instances as processes on this host.
 const DefaultSubstrate = "process"
 
-// DefaultCFSPeriod is short, so that a small instance that has spent its quota
-// does not stall for most of 100 ms, the kernel's default.
+// DefaultCFSPeriod is short because an instance that has used up its quota
+// waits for the next period. With the kernel's default of 100 ms, a small
+// instance would wait for most of it.
 const DefaultCFSPeriod = 20 * time.Millisecond
 
 func defaultServers() Servers {
@@ -137,10 +138,10 @@ type Install struct {
 	TimeLimit time.Duration `yaml:"time_limit" jsonschema:"format=positive-duration,default=60s"` // for at most this long.
 }
 
-// DefaultTimeLimit is how long an install script may take.
+// DefaultTimeLimit is the time limit of an install script.
 const DefaultTimeLimit = time.Minute
 
-// UnmarshalYAML reads the script over its defaults.
+// UnmarshalYAML decodes the script on top of its defaults.
 func (i *Install) UnmarshalYAML(n *yaml.Node) error {
 	type plain Install
 	*i = Install{TimeLimit: DefaultTimeLimit}
@@ -155,14 +156,14 @@ const (
 	Model      = "model"
 )
 
-// The ways in which a directed search scales.
+// The scaling methods of a directed search.
 const (
 	ScaleUp     = "up"
 	ScaleOut    = "out"
 	ScaleHybrid = "hybrid"
 )
 
-// What mode model looks for.
+// The objectives of mode model.
 const (
 	MostCapacity = "capacity"
 	FewestVCPUs  = "vcpus"
@@ -181,7 +182,7 @@ type Mode struct {
 	Reach     float64  `yaml:"reach" jsonschema:"exclusiveMinimum=0"`                                           // Of mode directed: stop once this rate is carried. Of mode model: the rate that the objectives vcpus and price are to carry.
 }
 
-// UnmarshalYAML reads the mode over its defaults.
+// UnmarshalYAML decodes the mode on top of its defaults.
 func (m *Mode) UnmarshalYAML(n *yaml.Node) error {
 	type plain Mode
 	*m = Mode{Scaling: ScaleUp, ScaleOn: vitrine.CPU, Objective: MostCapacity}
@@ -194,9 +195,9 @@ type Limit struct {
 	Memory document.Size `yaml:"memory"`                                // Memory, such as 2GiB.
 }
 
-// LoadDeployment reads and checks the file at path: first its form, then, once
-// that is right, its meaning. Whatever the user must mend is a
-// *vitrine.BadInput, or several joined.
+// LoadDeployment reads and checks the file at path. It checks the content only
+// if the file matches its schema. A mistake in the file is a *vitrine.BadInput,
+// or several joined.
 func LoadDeployment(path string, known Known) (*Deployment, error) {
 	file, err := document.Read(path, anyKind)
 	if err != nil {
@@ -205,8 +206,8 @@ func LoadDeployment(path string, known Known) (*Deployment, error) {
 	return readDeployment(file, known)
 }
 
-// ParseDeployment is LoadDeployment of bytes that were already read; paths in
-// it start from path's folder.
+// ParseDeployment is like LoadDeployment, but takes the bytes from the caller.
+// Relative paths in them are resolved against the folder of path.
 func ParseDeployment(path string, raw []byte, known Known) (*Deployment, error) {
 	file, err := document.Parse(path, raw, anyKind)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"vitrine/document"
 )
 
-// seed adds every file of testdata whose name matches.
+// seed adds every file of testdata that matches a pattern.
 func seed(f *testing.F, patterns ...string) {
 	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join("testdata", pattern))
@@ -25,8 +25,8 @@ func seed(f *testing.F, patterns ...string) {
 	}
 }
 
-// FuzzDeployment: a file is either refused with places, in order, or gives a
-// deployment on which everything that others ask of it holds together.
+// FuzzDeployment checks that a file is either refused with ordered positions,
+// or gives a deployment whose methods return consistent results.
 func FuzzDeployment(f *testing.F) {
 	seed(f, "good/ims.*", "bad/deployment-*.yaml")
 	schema, err := deploymentSchema(known())
@@ -78,7 +78,8 @@ func FuzzDeployment(f *testing.F) {
 	})
 }
 
-// FuzzWorkload: a file is either refused with places, in order, or makes sense.
+// FuzzWorkload checks that a file is either refused with ordered positions, or
+// gives a valid workload.
 func FuzzWorkload(f *testing.F) {
 	seed(f, "good/calls.yaml", "bad/workload-*.yaml")
 	schema, err := workloadSchema(known())

@@ -15,7 +15,7 @@ import (
 	"vitrine/document"
 )
 
-// docker stands for a back end's own part.
+// docker stands for the options of a back end.
 type docker struct {
 	Network string        `yaml:"network" jsonschema:"enum=host,enum=none"`
 	Memory  document.Size `yaml:"memory"`
@@ -27,7 +27,7 @@ type sip struct {
 	Timeout     time.Duration `yaml:"timeout"`
 }
 
-// known is what the tests' back ends add.
+// known returns the back ends of the tests.
 func known() Known {
 	return Known{
 		Substrates: map[string]any{"process": nil, "docker": docker{}},

@@ -6,10 +6,11 @@ import (
 	"vitrine/document"
 )
 
-// LoadOptions reads and checks a file of what back ends are told where there is
-// no deployment: the part servers of one, with nothing in it but the back ends'
-// own parts, which it gives by name. What the user must mend is a
-// *vitrine.BadInput, or several joined, as in a deployment.
+// LoadOptions reads and checks an options file, which configures back ends when
+// there is no deployment. The file contains the servers section of a
+// deployment, with only the back ends' own parts. LoadOptions returns the parts
+// by name. A mistake in the file is a *vitrine.BadInput, or several joined, as
+// in a deployment.
 func LoadOptions(path string, known Known) (map[string]document.Node, document.File, error) {
 	file, err := document.Read(path, "an option")
 	if err != nil {
@@ -20,7 +21,7 @@ func LoadOptions(path string, known Known) (map[string]document.Node, document.F
 		return nil, file, err
 	}
 	servers := schema.Definitions["Servers"]
-	for field := range fieldsOf[Servers]() { // who names no deployment says these in some other way
+	for field := range fieldsOf[Servers]() { // without a deployment, these come from elsewhere, for example from flags
 		servers.Properties.Delete(field)
 	}
 	servers.Description = "Options of back ends, by their names."

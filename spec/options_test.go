@@ -9,7 +9,8 @@ import (
 	"vitrine"
 )
 
-// The parts of back ends alone are read, and refused, as those of a deployment.
+// TestLoadOptions checks that an options file is read and refused as the same
+// parts of a deployment are.
 func TestLoadOptions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "options.yaml")
 	for text, want := range map[string]string{

@@ -2,15 +2,15 @@ package spec
 
 import "slices"
 
-// Order is the components in the order in which to start them: each after
-// those that it depends on, otherwise as in the file.
+// Order returns the components in start order: each component after those that
+// it depends on, and otherwise in the order of the file.
 func (d *Deployment) Order() []*Component {
 	order, _ := d.order()
 	return order
 }
 
-// order walks the dependencies depth first. A cycle is returned as the names
-// along it, the first one again at its end.
+// order walks the dependencies depth first. If it finds a cycle, it returns the
+// names along the cycle, with the first name again at the end.
 func (d *Deployment) order() (order []*Component, cycle []string) {
 	const (
 		unseen = iota

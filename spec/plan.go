@@ -7,22 +7,23 @@ import (
 	"vitrine/document"
 )
 
-// A Choice is one value of each of the servers' options.
+// A Choice is one combination of values of the servers' options.
 type Choice struct {
 	Substrate string
 	Fabric    string
 	Pinning   bool
 	CFSPeriod time.Duration
 	KeepAwake bool
-	// Options names the values of the options that were given several, but for
-	// the substrate, which every result names anyway:
-	// "fabric=bridge,pinning=on,cfs_period=20ms". Empty when none varies.
+	// Options lists the values of options that have several values in the file,
+	// for example "fabric=bridge,pinning=on,cfs_period=20ms". It omits the
+	// substrate, because every result names it. It is empty when no option
+	// varies.
 	Options string
 }
 
-// Choices is the options' cartesian product, in the order of the file; the last
-// option varies fastest. As the paper runs a search with and without core
-// pinning (NFV-VITAL, III.B.1), the search is run once per choice.
+// Choices returns the Cartesian product of the options, in the order of the
+// file; the last option varies fastest. The search runs once per choice, as the
+// paper runs it with and without core pinning (NFV-VITAL, III.B.1).
 func (s Servers) Choices() []Choice {
 	var choices []Choice
 	for _, substrate := range s.Substrate {
@@ -41,7 +42,7 @@ func (s Servers) Choices() []Choice {
 	return choices
 }
 
-// varied names the choice's values of the options that were given several.
+// varied returns Choice.Options for the choice.
 func (s Servers) varied(c Choice) string {
 	var options []string
 	for _, o := range []struct {

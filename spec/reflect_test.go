@@ -11,12 +11,12 @@ import (
 	"vitrine/document"
 )
 
-// reflectFile is the schema of a file of this package.
+// reflectFile returns the schema of a file of this package.
 func reflectFile(of any, title string, comments map[string]string) *jsonschema.Schema {
 	return refined(document.FileSchema(of, title, comments, formats()...))
 }
 
-// reflectProfile is the schema of what vitrine.ParseProfile reads.
+// reflectProfile returns the schema of the input of vitrine.ParseProfile.
 func reflectProfile(comments map[string]string) *jsonschema.Schema {
 	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments}
 	s := r.Reflect(vitrine.Profile{})
@@ -26,7 +26,7 @@ func reflectProfile(comments map[string]string) *jsonschema.Schema {
 	return s
 }
 
-// refined adds to the deployment's schema what tags cannot say.
+// refined adds to the deployment's schema what tags cannot express.
 func refined(s *jsonschema.Schema) *jsonschema.Schema {
 	component := s.Definitions["Component"]
 	if component == nil {
@@ -58,7 +58,7 @@ func refined(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// required are schemas that want one field each.
+// required returns one schema per field; each schema requires its field.
 func required(fields ...string) (all []*jsonschema.Schema) {
 	for _, f := range fields {
 		all = append(all, &jsonschema.Schema{Required: []string{f}})
@@ -66,7 +66,7 @@ func required(fields ...string) (all []*jsonschema.Schema) {
 	return all
 }
 
-// keyed makes s a mapping from text of the format to values.
+// keyed makes s a mapping whose keys match the format.
 func keyed(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
 	for _, f := range append(document.Formats(), formats()...) {
 		if f.Name == format {
@@ -76,7 +76,8 @@ func keyed(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
 	s.AdditionalProperties = jsonschema.FalseSchema
 }
 
-// only refuses the mode's fields that do not belong to the mode called name.
+// only returns a schema that refuses the fields of mode that do not belong to
+// the mode called name.
 func only(mode *jsonschema.Schema, name string, fields ...string) *jsonschema.Schema {
 	s := &jsonschema.Schema{Properties: jsonschema.NewProperties(), Description: fmt.Sprintf("%s takes %s", name, strings.Join(fields, ", "))}
 	for p := mode.Properties.Oldest(); p != nil; p = p.Next() {

@@ -12,8 +12,8 @@ import (
 	"vitrine/document"
 )
 
-// The schemas as they are published: generated from the types of this package
-// and their comments, with the back ends' parts left open.
+// The published schemas, generated from the types of this package and their
+// comments. They leave the parts of back ends open.
 var (
 	//go:embed schema/deployment.schema.json
 	publishedDeployment []byte
@@ -23,8 +23,8 @@ var (
 	publishedProfile []byte
 )
 
-// Schema is the JSON Schema (draft 2020-12) of a kind of file, with the names
-// and parts of the back ends.
+// Schema returns the JSON Schema (draft 2020-12) of a kind of file, with the
+// names and parts of the back ends.
 func Schema(kind string, known Known) ([]byte, error) {
 	if kind == KindProfile {
 		return publishedProfile, nil
@@ -65,7 +65,7 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(back)) {
 			if back[name] == nil && option == "fabric" {
-				continue // most have no options; a substrate's part may be there, and empty
+				continue // most fabrics have no options; the part of a substrate may be present but empty
 			}
 			servers.Properties.Set(name, part(back[name], "Options of "+name+"."))
 		}
@@ -88,7 +88,7 @@ func workloadSchema(known Known) (*jsonschema.Schema, error) {
 		s.AllOf = append(s.AllOf, when("generator", name, properties("parameters", part(known.Generators[name], "Parameters of "+name+"."))))
 	}
 	if known.Generators != nil {
-		// A script is told its parameters as text.
+		// A script gets its parameters as text.
 		builtIn := &jsonschema.Schema{Properties: properties("generator", &jsonschema.Schema{}).Properties}
 		for _, name := range slices.Sorted(maps.Keys(known.Generators)) {
 			generator, _ := builtIn.Properties.Get("generator")
@@ -99,21 +99,21 @@ func workloadSchema(known Known) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// properties is a schema of one property.
+// properties returns a schema with one property.
 func properties(name string, s *jsonschema.Schema) *jsonschema.Schema {
 	p := jsonschema.NewProperties()
 	p.Set(name, s)
 	return &jsonschema.Schema{Properties: p}
 }
 
-// when is the schema "if the property is value, then".
+// when returns the schema "if the property has the value, then ...".
 func when(property, value string, then *jsonschema.Schema) *jsonschema.Schema {
 	is := properties(property, &jsonschema.Schema{Const: value})
 	is.Required = []string{property}
 	return &jsonschema.Schema{If: is, Then: then}
 }
 
-// part is the schema of a back end's part; nil has no fields.
+// part returns the schema of a back end's part. A nil part has no fields.
 func part(of any, description string) *jsonschema.Schema {
 	if of == nil {
 		of = struct{}{}
@@ -123,7 +123,7 @@ func part(of any, description string) *jsonschema.Schema {
 	return s
 }
 
-// formats are the kinds of text that only deployments and workloads have.
+// formats returns the text formats that only deployments and workloads use.
 func formats() []document.Format {
 	return []document.Format{
 		{Name: "vnf-name", Pattern: `^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`, Want: "want letters, digits, spaces, dots, dashes and underscores, at most 64"},

@@ -21,7 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write the published schemas and golden files anew")
 
-// The published schemas are what the types and their comments say today.
+// TestPublishedSchema checks that the published schemas match the types and
+// their comments.
 func TestPublishedSchema(t *testing.T) {
 	comments := schematest.Comments(t, "vitrine/spec", ".", "..")
 	for name, s := range map[string]*jsonschema.Schema{
@@ -33,7 +34,8 @@ func TestPublishedSchema(t *testing.T) {
 	}
 }
 
-// Editors see the same defaults that loading applies.
+// TestPublishedDefaults checks that the published schemas have the defaults
+// that loading applies.
 func TestPublishedDefaults(t *testing.T) {
 	var got []string
 	for _, published := range [][]byte{publishedDeployment, publishedWorkload} {
@@ -87,8 +89,9 @@ func TestPublishedDefaults(t *testing.T) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%gs", d.Seconds()) }
 
-// The full schemas name the back ends, hold their parts, and are schemas (the
-// validator checks them against JSON Schema's own).
+// TestFullSchemas checks that the full schemas name the back ends, contain
+// their parts and are valid schemas. The validator checks them against the JSON
+// Schema metaschema.
 func TestFullSchemas(t *testing.T) {
 	deployment, err := Schema(KindDeployment, known())
 	if err != nil {
@@ -117,7 +120,7 @@ func TestFullSchemas(t *testing.T) {
 	}
 }
 
-// Without the names of back ends, a file is checked by itself.
+// TestNothingKnown checks that a file loads without a list of back ends.
 func TestNothingKnown(t *testing.T) {
 	for _, name := range []string{"ims.yaml", "ims.json"} {
 		if _, err := LoadDeployment(filepath.Join("testdata", "good", name), Known{}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"vitrine/document"
 )
 
-// Component finds a component by its name; nil when there is none.
+// Component returns the component with the name, or nil if it does not exist.
 func (d *Deployment) Component(name string) *Component {
 	for i := range d.Components {
 		if d.Components[i].Name == name {
@@ -20,17 +20,18 @@ func (d *Deployment) Component(name string) *Component {
 	return nil
 }
 
-// Entry is the component that the load goes to, and the port's number there.
+// Entry returns the component that receives the load, and the port number
+// there.
 func (d *Deployment) Entry() (*Component, int) {
 	for i := range d.Components {
 		if c := &d.Components[i]; c.Entry != "" {
 			return c, c.Ports[c.Entry]
 		}
 	}
-	return nil, 0 // a deployment that was loaded has one
+	return nil, 0 // a loaded deployment always has an entry
 }
 
-// Flavor finds a flavor by its initial.
+// Flavor returns the flavor with the initial.
 func (d *Deployment) Flavor(initial byte) (vitrine.Flavor, bool) {
 	for _, f := range d.Flavors {
 		if f.Name[0] == initial {
@@ -40,7 +41,7 @@ func (d *Deployment) Flavor(initial byte) (vitrine.Flavor, bool) {
 	return vitrine.Flavor{}, false
 }
 
-// flavor finds a flavor by its name.
+// flavor returns the flavor with the name.
 func (d *Deployment) flavor(name string) (vitrine.Flavor, bool) {
 	for _, f := range d.Flavors {
 		if f.Name == name {
@@ -50,15 +51,15 @@ func (d *Deployment) flavor(name string) (vitrine.Flavor, bool) {
 	return vitrine.Flavor{}, false
 }
 
-// Space is what sizings are made of, for a search over them.
+// A Space defines the sizings that a search may choose from.
 type Space struct {
-	Components []vitrine.Component // scalable ones, in the order of the sizing's name
-	Counts     map[string]Count    // by short name: how many instances it may have; 0 does not bind
-	Flavors    []vitrine.Flavor    // that they may have, ascending by vCPUs, then memory
-	Limit      vitrine.Resources   // of the components together; 0 does not bind
+	Components []vitrine.Component // scalable components, in the order of the sizing's name
+	Counts     map[string]Count    // allowed number of instances, by short name; 0: no bound
+	Flavors    []vitrine.Flavor    // allowed flavors, ascending by vCPUs, then memory
+	Limit      vitrine.Resources   // of all components together; 0: no limit
 }
 
-// Space is what the deployment's mode searches.
+// Space returns the space that the deployment's mode searches.
 func (d *Deployment) Space() Space {
 	s := Space{
 		Counts: map[string]Count{},
@@ -83,7 +84,7 @@ func (d *Deployment) Space() Space {
 	return s
 }
 
-// Smallest is the sizing with the fewest instances of the smallest flavor.
+// Smallest returns the sizing with the fewest instances of the smallest flavor.
 func (s Space) Smallest() vitrine.Sizing {
 	var sizing vitrine.Sizing
 	for _, c := range s.Components {
@@ -92,19 +93,19 @@ func (s Space) Smallest() vitrine.Sizing {
 	return sizing
 }
 
-// Sizings are the sizes of mode custom, in the order of the file.
+// Sizings returns the sizes of mode custom, in the order of the file.
 func (d *Deployment) Sizings() []vitrine.Sizing {
 	var all []vitrine.Sizing
 	for _, text := range d.Mode.Sizes {
-		if s, err := vitrine.ParseSizing(text); err == nil { // loading has checked them
+		if s, err := vitrine.ParseSizing(text); err == nil { // sizes were checked when the deployment was loaded
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// Given is how many instances of which flavor the component has in a sizing;
-// one that is not scalable has the same in every one.
+// Given returns how many instances the component has in a sizing, and their
+// flavor. A component that is not scalable has the same in every sizing.
 func (d *Deployment) Given(c *Component, s vitrine.Sizing) (int, vitrine.Flavor) {
 	if !c.Scalable {
 		f, _ := d.flavor(c.Flavor)
@@ -118,14 +119,14 @@ func (d *Deployment) Given(c *Component, s vitrine.Sizing) (int, vitrine.Flavor)
 	return p.Count, f
 }
 
-// Resources is what a sizing's scalable components are given together: what the
-// paper compares sizes by. The sizing is one that CheckSizing accepts.
+// Resources returns the total resources of a sizing's scalable components, by
+// which the paper compares sizes. CheckSizing must accept the sizing.
 func (d *Deployment) Resources(s vitrine.Sizing) vitrine.Resources {
 	return d.resources(s, false)
 }
 
-// Total is what all components are given together, scalable or not: what the
-// host must have.
+// Total returns the total resources of all components, scalable or not, which
+// the host must have.
 func (d *Deployment) Total(s vitrine.Sizing) vitrine.Resources {
 	return d.resources(s, true)
 }
@@ -142,9 +143,9 @@ func (d *Deployment) resources(s vitrine.Sizing, all bool) vitrine.Resources {
 	return r
 }
 
-// CheckSizing says whether the sizing is one of this deployment: every scalable
-// component once, in the order of the file, of known flavors, as many as its
-// instances allow. The error is a *vitrine.BadInput.
+// CheckSizing checks that the sizing fits this deployment. It must contain
+// every scalable component once, in the order of the file, with known flavors
+// and an allowed number of instances. The error is a *vitrine.BadInput.
 func (d *Deployment) CheckSizing(s vitrine.Sizing) error {
 	if bad := d.checkSizing(s); bad != nil {
 		return bad

@@ -1,6 +1,7 @@
-// Package spec holds the two files that a user writes, the deployment and the
-// workload (NFV-VITAL, section III). Package document reads them and checks
-// their form; then their meaning is checked here.
+// Package spec defines the two files that a user writes: the deployment and the
+// workload (NFV-VITAL, section III). Package document reads the files and checks
+// them against their schemas. Package spec then checks what a schema cannot
+// express.
 package spec
 
 import (
@@ -17,29 +18,29 @@ import (
 
 //go:generate go test -run ^TestPublishedSchema$ . -update
 
-// Known says what the back ends add to the files. A key is a name that the file
-// may use; its value, of the type that the back end decodes its part into, is
-// what the part's schema is made from (nil: the part takes no field). A map that
-// is nil leaves its names and parts unchecked.
+// Known lists what the back ends add to the files. A key is a name that the file
+// may use. Its value has the type that the back end decodes its part into; the
+// part's schema is generated from that type. A nil value means that the part takes
+// no fields. A nil map leaves its names and parts unchecked.
 type Known struct {
 	Substrates map[string]any // parts are under servers.<name>
 	Fabrics    map[string]any // parts are under servers.<name>
-	Servers    map[string]any // parts under servers.<name> that go with any of them: "impair"
+	Servers    map[string]any // parts under servers.<name> that combine with any of these: "impair"
 	Generators map[string]any // the part is the workload's parameters
 }
 
-// anyKind is what both files are called in messages about their form.
+// anyKind names both kinds of file in messages about their syntax.
 const anyKind = "a deployment or workload"
 
-// The kinds of files. A profile is written by Vitrine, and users' programs read it.
+// The kinds of files. Vitrine writes profiles, and users' programs read them.
 const (
 	KindDeployment = "deployment"
 	KindWorkload   = "workload"
 	KindProfile    = "profile"
 )
 
-// Kind says which kind of file is at path, by the fields that it has most of.
-// One that has none of either kind is a *vitrine.BadInput.
+// Kind returns the kind of the file at path: the kind that more of the top-level
+// fields belong to. If no kind has more, the error is a *vitrine.BadInput.
 func Kind(path string) (string, error) {
 	file, err := document.Read(path, anyKind)
 	if err != nil {
@@ -66,7 +67,7 @@ func Kind(path string) (string, error) {
 	return "", root.BadInput("neither a deployment nor a workload", "a deployment has vnf_name, components, flavors and mode; a workload has generator, range, increase and duration")
 }
 
-// fieldsOf are the names in a file of a struct's fields.
+// fieldsOf yields the YAML names of a struct's fields.
 func fieldsOf[T any]() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		t := reflect.TypeFor[T]()
@@ -79,27 +80,28 @@ func fieldsOf[T any]() iter.Seq[string] {
 	}
 }
 
-// program resolves a command's program in place: one with a slash is a path; a
-// bare name ("vitrine", "kamailio") stays, to be looked up where it runs.
+// program resolves the program of a command in place. A name with a slash is a
+// path. A bare name ("vitrine", "kamailio") stays, because it is looked up where it
+// runs.
 func (d *Deployment) program(command Args) {
 	if len(command) > 0 && isPath(command[0]) {
 		command[0] = d.Resolve(command[0])
 	}
 }
 
-// isPath says whether a program is named by a path that the file knows, and not
-// by a bare name or with a variable in it.
+// isPath reports whether program is a path that can be resolved now, rather than a
+// bare name or a name with a variable.
 func isPath(program string) bool {
 	return strings.ContainsRune(program, '/') && !strings.Contains(program, "${")
 }
 
-// executable says why the path is no program that can be read and run; empty
-// when it is one.
+// executable returns why the path is not a file that can be read and executed, or
+// "" if it is.
 func executable(path string) string {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return errors.Unwrap(err).Error() // what a *fs.PathError says beside the path
+		return errors.Unwrap(err).Error() // the reason in the *fs.PathError, without the path
 	case !info.Mode().IsRegular():
 		return "not a regular file"
 	case unix.Access(path, unix.R_OK) != nil:

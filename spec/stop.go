@@ -14,9 +14,9 @@ import (
 	"vitrine/document"
 )
 
-// stopVariables are what a stop expression may use, all doubles: an outcome's
-// fields under the names of trials.csv, and the paper's SCR and ICR (NFV-VITAL,
-// II.B.2).
+// stopVariables returns the variables of a stop expression, all doubles. They are
+// an outcome's fields under the names of trials.csv, and the paper's SCR and ICR
+// (NFV-VITAL, II.B.2).
 func stopVariables(o vitrine.Outcome) map[string]any {
 	seconds := o.Duration.Seconds()
 	rate := 0.0
@@ -24,7 +24,7 @@ func stopVariables(o vitrine.Outcome) map[string]any {
 		rate = float64(o.Succeeded) / seconds
 	}
 	return map[string]any{
-		"icr":            o.Rate, // asked for
+		"icr":            o.Rate, // requested rate
 		"scr":            rate,   // succeeded per second
 		"rate":           o.Rate,
 		"duration_s":     seconds,
@@ -39,11 +39,12 @@ func stopVariables(o vitrine.Outcome) map[string]any {
 	}
 }
 
-// stopCost bounds the work of one evaluation; an honest expression costs tens.
+// stopCost is the CEL cost limit of one evaluation. A reasonable expression costs
+// some tens.
 const stopCost = 100_000
 
-// compileStop compiles a stop expression (CEL) to a condition on an outcome. An
-// expression that fails on an outcome, as int(0.0 / 0.0) does, does not hold of it.
+// compileStop compiles a stop expression (CEL) to a condition on an outcome. If the
+// evaluation fails for an outcome, as int(0.0 / 0.0) does, the condition is false.
 func compileStop(n document.Node, expression string) (func(vitrine.Outcome) bool, error) {
 	variables := slices.Sorted(maps.Keys(stopVariables(vitrine.Outcome{})))
 	options := []cel.EnvOption{cel.CrossTypeNumericComparisons(true), cel.ClearMacros(), cel.ParserExpressionSizeLimit(4096), cel.ParserRecursionLimit(64)}
@@ -80,8 +81,9 @@ func compileStop(n document.Node, expression string) (func(vitrine.Outcome) bool
 	}, nil
 }
 
-// onlyDoubles makes every number in the expression a double, for CEL mixes no
-// types in arithmetic: failed * 2 > scheduled and failed == 0 mean what they say.
+// onlyDoubles converts every number in the expression to a double, because CEL does
+// not mix types in arithmetic. Then failed * 2 > scheduled and failed == 0 work as
+// written.
 func onlyDoubles(parsed *cel.Ast) {
 	factory := ast.NewExprFactory()
 	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -97,15 +99,15 @@ func onlyDoubles(parsed *cel.Ast) {
 	}))
 }
 
-// stopError reports all that CEL finds wrong, at the place inside the
-// expression where the file shows it as it is.
+// stopError reports all errors that CEL finds, each at its position inside the
+// expression if the file shows the expression verbatim.
 func stopError(n document.Node, issues *cel.Issues, variables []string) error {
 	want := "want a condition in CEL, such as scr / icr < 0.8, of doubles: " + strings.Join(variables, ", ")
 	var errs []*vitrine.BadInput
 	for i, issue := range issues.Errors() {
 		message, _, _ := strings.Cut(issue.Message, " (in container")
 		if i > 0 {
-			want = "" // once is enough
+			want = "" // give the hint only once
 		}
 		errs = append(errs, n.BadText("stop: "+message, want, issue.Location.Line(), issue.Location.Column()))
 	}

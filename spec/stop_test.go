@@ -47,7 +47,7 @@ func TestStop(t *testing.T) {
 		"failed * 2 > scheduled / 3u":                true,
 		"-210 + failed == 0":                         true,
 		"1 / 0 > 2":                                  true,  // infinite
-		"int(0.0 / 0.0) > 2":                         false, // fails when it is evaluated
+		"int(0.0 / 0.0) > 2":                         false, // the evaluation fails
 		"failed / 0.0 > 1.0":                         true,  // infinite
 		"!(failed > 1)":                              false,
 		"failed > 1 ? scr < 80 : false":              true,
@@ -58,7 +58,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// An outcome of which nothing is known stops nothing by accident.
+// TestStopOfNothing checks that an empty outcome does not stop a search.
 func TestStopOfNothing(t *testing.T) {
 	if stop(t, "scr / icr < 0.8")(vitrine.Outcome{}) {
 		t.Error("0/0 is below 0.8")

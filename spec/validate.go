@@ -11,10 +11,10 @@ import (
 	"vitrine/document"
 )
 
-// A validator checks what a deployment's schema cannot say.
+// A validator collects the errors of a deployment.
 type validator struct{ document.Errors }
 
-// checkDeployment checks what the schema cannot say.
+// checkDeployment checks what the schema cannot express.
 func checkDeployment(root document.Node, d *Deployment) error {
 	v := &validator{document.Errors{Node: root}}
 	v.names(d)
@@ -29,7 +29,7 @@ func checkDeployment(root document.Node, d *Deployment) error {
 	v.servers(d.Servers)
 	v.install(d)
 	v.counts(d)
-	if v.Len() == 0 { // sizes mean nothing while components or flavors are wrong
+	if v.Len() == 0 { // sizes depend on valid components and flavors
 		v.mode(d)
 	}
 	return v.Join()
@@ -50,7 +50,7 @@ func (v *validator) names(d *Deployment) {
 	v.Unique("short name", short, at("components", "short"))
 	before := v.Len()
 	v.Unique("flavor", flavors, at("flavors", "name"))
-	if v.Len() == before { // the same name has the same initial
+	if v.Len() == before { // a repeated name also repeats its initial
 		v.Unique("a flavor with the initial", initials, at("flavors", "name"))
 	}
 	if i := slices.Index(full, "generator"); i >= 0 {
@@ -101,8 +101,8 @@ func (v *validator) component(d *Deployment, i int) {
 	v.program(d, c, c.Command, at("command", 0)...)
 }
 
-// program reports a program by a path that cannot be run. With an image, the
-// path is inside it.
+// program reports a program path that cannot be executed. With an image, the
+// path is inside the image and is not checked.
 func (v *validator) program(d *Deployment, c Component, command Args, path ...any) {
 	if len(command) == 0 || c.Image != "" || !isPath(command[0]) {
 		return
@@ -112,12 +112,12 @@ func (v *validator) program(d *Deployment, c Component, command Args, path ...an
 	}
 }
 
-// reserved are the variables that every instance is given.
+// reserved returns the variables that every instance gets.
 func reserved() []string {
 	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_SIZING", "VITRINE_SPEC"}
 }
 
-// environment reports variables that would be set twice.
+// environment reports variables that are set more than once.
 func (v *validator) environment(c Component, i int) {
 	set := map[string]string{}
 	for _, name := range reserved() {
@@ -144,8 +144,8 @@ func (v *validator) environment(c Component, i int) {
 	}
 }
 
-// given are the variables that an instance is given: those of every one, and
-// the addresses of others.
+// given returns the variables that an instance gets: the reserved ones and the
+// addresses of other instances.
 func given(c Component) []string {
 	all := reserved()
 	for _, dependency := range c.Dependencies {
@@ -160,7 +160,7 @@ func given(c Component) []string {
 	return slices.Compact(all)
 }
 
-// references reports every ${NAME} in the text that is not known.
+// references reports every ${NAME} in the text that is not a known variable.
 func (v *validator) references(text, in string, known []string, path ...any) {
 	for _, match := range reference.FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(known, match[1]) {
@@ -169,8 +169,8 @@ func (v *validator) references(text, in string, known []string, path ...any) {
 	}
 }
 
-// variables reports references, in commands and in the environment, to what the
-// instance is not given.
+// variables reports references to unknown variables in the commands and the
+// environment.
 func (v *validator) variables(c Component, i int) {
 	known := given(c)
 	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
@@ -279,7 +279,7 @@ func (v *validator) mode(d *Deployment) {
 	}
 }
 
-// objective checks what mode model is to look for.
+// objective checks the objective of mode model.
 func (v *validator) objective(d *Deployment, space Space) {
 	mode := d.Mode
 	switch {

@@ -33,13 +33,13 @@ type Workload struct {
 	Precision  float64       `yaml:"precision" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1"`                      // Of searches adaptive and mlr: how wide the interval of a capacity may be, as a share of it; 0.05 unless said.
 	Confidence float64       `yaml:"confidence" jsonschema:"exclusiveMinimum=0.5,exclusiveMaximum=1"`                   // Of search adaptive: how sure the interval is to hold the capacity; 0.95 unless said.
 
-	// Program is the generator's absolute path; empty when it is built in.
+	// Program is the generator's absolute path, or "" for a built-in generator.
 	Program string `yaml:"-"`
 
 	stop func(vitrine.Outcome) bool
 }
 
-// The ways to search for a capacity.
+// The search methods for a capacity.
 const (
 	Adaptive = "adaptive"
 	Ramp     = "ramp"
@@ -50,27 +50,28 @@ const (
 // A Range is the lowest and the highest rate.
 type Range [2]float64
 
-// Min is the lowest rate.
+// Min returns the lowest rate.
 func (r Range) Min() float64 { return r[0] }
 
-// Max is the highest rate.
+// Max returns the highest rate.
 func (r Range) Max() float64 { return r[1] }
 
-// JSONSchema is the schema of a list of two rates above 0.
+// JSONSchema returns the schema of a list of two rates above 0.
 func (Range) JSONSchema() *jsonschema.Schema {
 	two := uint64(2)
 	return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "number", ExclusiveMinimum: "0"}, MinItems: &two, MaxItems: &two}
 }
 
-// maxRates bounds the rates of a ramp: a plan with more is a typing error.
+// maxRates is the largest number of rates in a ramp. A plan with more is a
+// typing error.
 const maxRates = 10_000
 
-// StopWhen is the stop expression as a condition; nil when there is none. It is
-// safe for concurrent use.
+// StopWhen returns the stop expression as a function, or nil if the workload has
+// none. The function is safe for concurrent use.
 func (w *Workload) StopWhen() func(vitrine.Outcome) bool { return w.stop }
 
-// LoadWorkload reads and checks the file at path. Whatever the user must mend is
-// a *vitrine.BadInput, or several joined.
+// LoadWorkload reads and checks the file at path. A mistake in the file is a
+// *vitrine.BadInput, or several joined.
 func LoadWorkload(path string, known Known) (*Workload, error) {
 	file, err := document.Read(path, anyKind)
 	if err != nil {
@@ -79,8 +80,8 @@ func LoadWorkload(path string, known Known) (*Workload, error) {
 	return readWorkload(file, known)
 }
 
-// ParseWorkload is LoadWorkload of bytes that were already read; paths in it
-// start from path's folder.
+// ParseWorkload is like LoadWorkload, but takes the bytes from the caller.
+// Relative paths in them are resolved against the folder of path.
 func ParseWorkload(path string, raw []byte, known Known) (*Workload, error) {
 	file, err := document.Parse(path, raw, anyKind)
 	if err != nil {
@@ -114,7 +115,7 @@ func decodeWorkload(file document.File, schema *document.Schema, known Known) (*
 	return w, nil
 }
 
-// check is for what the schema cannot say.
+// check checks what the schema cannot express.
 func (w *Workload) check(root document.Node, known Known) error {
 	c := document.Errors{Node: root}
 	low, high := w.Range.Min(), w.Range.Max()
@@ -143,8 +144,8 @@ func (w *Workload) check(root document.Node, known Known) error {
 	return c.Join()
 }
 
-// checkSearch refuses what the search would not heed. increase may stay when a
-// ramp is changed to another search.
+// checkSearch refuses options that the search would ignore. increase is allowed
+// with every search, so that a user can change a ramp to another search.
 func (w *Workload) checkSearch(c *document.Errors) {
 	precise := w.Search == Adaptive || w.Search == MLR
 	switch {
@@ -173,7 +174,7 @@ func (w *Workload) checkProgram(c *document.Errors, known Known) {
 		return
 	}
 	if known.Generators == nil && !isPath(w.Generator) {
-		return // may be one that the caller has not told of
+		return // may be a built-in generator: the caller listed none
 	}
 	c.Bad(fmt.Sprintf("generator %s is not built in, and as a path %s", document.Quote(w.Generator), why),
 		document.Choose(w.Generator, slices.Sorted(maps.Keys(known.Generators)))+", or the path of an executable from the file's folder", "generator")
