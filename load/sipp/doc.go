@@ -1,44 +1,43 @@
-// Package sipp drives the real SIPp (http://sipp.sourceforge.net, version 3.6)
-// as a load generator: it starts one SIPp for each target with a scenario file,
-// reads what became of each call from SIPp's own logs, and reports as the
-// contract of package load asks.
+// Package sipp uses the real SIPp (http://sipp.sourceforge.net, version 3.6) as a
+// load generator. It starts one SIPp for each target with a scenario file, reads
+// the result of each call from SIPp's own logs, and reports by the contract of
+// package load.
 //
 // Open loop: SIPp's call limit (-l) is the size of the subscriber pool, rate x
-// (timeout + call time), so that it never holds calls back.
+// (timeout + call time), so that the limit never holds calls back.
 //
-// Paced calls have the window's rate from the beginning of the warm-up: SIPp
-// keeps one rate. For Poisson arrivals the scenario gets a first step: a pause
-// that an injection file gives for each call, the difference between the
-// schedule and SIPp's even rate. So SIPp plays the very schedule of the other
-// generators, the rise of the warm-up included, and not only the counts that
-// random pauses would give. It is as exact as SIPp's clock: pauses are whole
-// milliseconds, and SIPp makes calls some milliseconds late, several at a time.
-// Calls that pause are not in flight. The whole trial is later by as much as the
-// schedule is ever ahead of the even rate, about 2 sqrt(calls) / rate.
+// Paced calls have the window's rate from the start of the warm-up, because SIPp
+// keeps one rate. For Poisson arrivals the scenario gets a pause as its first
+// step. An injection file gives the pause of each call: the difference between
+// the schedule and SIPp's even rate. So SIPp plays exactly the schedule of the
+// other generators, including the rise of the warm-up; random pauses would match
+// the counts only. The accuracy is that of SIPp's clock: pauses are whole
+// milliseconds, and SIPp starts calls some milliseconds late, several at a time.
+// Calls that pause are not in flight. The whole trial is delayed by the longest
+// lead of the schedule over the even rate, about 2 sqrt(calls) / rate.
 //
-// What is scheduled: call n of SIPp, from 1, is due (n-1)/rate after the
-// beginning, warm-up included. SIPp does not tell its own beginning, so it is
-// taken as late as it can be without any call being sent before it was due.
-// Latency is from the due time to the call's last received response, both by the
-// time stamps of SIPp's short message log; SIPp places calls by a clock of its
-// own, several at a time, and that is in the latency.
+// Call n of SIPp, from 1, is due (n-1)/rate after the start, warm-up included.
+// SIPp does not report its start time. The driver takes the latest start for
+// which no call was sent before it was due. Latency is the time from the due time
+// to the call's last received response, both by the time stamps of SIPp's short
+// message log. SIPp starts calls by its own clock, several at a time, and that
+// delay is part of the latency.
 //
-// Calls in flight are counted by the same stamps: from the first message sent to
-// the last response, or to the time of the entry of SIPp's error log. They are
-// exact to the clock ticks of SIPp, a few milliseconds, against samples 100 ms
-// apart.
+// The same time stamps give the calls in flight: from the first message sent to
+// the last response, or to the time of the entry in SIPp's error log. They are
+// exact to SIPp's clock ticks, a few milliseconds; the samples are 100 ms apart.
 //
-// What became of a call: SIPp's error log names each call that failed; every
-// other call that was sent succeeded, and SIPp's own totals must agree, or the
-// report is an error. The causes are "timeout", "send", the status of an
+// SIPp's error log names each failed call. Every other call that was sent
+// succeeded. SIPp's own totals must agree, or the driver returns an error. The
+// causes are "timeout", "send", "aborted", "unanswered", the status of an
 // unexpected response, or "unexpected" for an unexpected request.
 //
-// In reg-invite a second SIPp answers as callee, at the contact that the first
-// registers for it. A function that sends calls to where the registration came
-// from, and not to its contact (outbound, RFC 5626), reaches the first, and every
-// call fails as "unexpected": use the generator sip there.
+// In reg-invite a second SIPp is the callee, at the contact that the first SIPp
+// registers for it. Some functions send calls to the source of the registration
+// and not to its contact (outbound, RFC 5626). Such calls reach the first SIPp,
+// and every one fails as "unexpected": use the generator sip there.
 //
-// A scenario file of the user's own gets a subscriber's user part as [field0],
-// the domain as [field1] and [authentication ...] as [field2]; a call succeeds
-// when its scenario does.
+// A user's own scenario file gets a subscriber's user part as [field0], the
+// domain as [field1] and [authentication ...] as [field2]. A call succeeds if its
+// scenario does.
 package sipp

@@ -23,7 +23,7 @@ import (
 //go:embed scenarios/*.xml
 var scenarios embed.FS
 
-// Scenarios are the scenario files that come with the driver.
+// Scenarios returns the scenario files that come with the driver.
 func Scenarios() fs.FS {
 	files, err := fs.Sub(scenarios, "scenarios")
 	if err != nil {
@@ -32,23 +32,23 @@ func Scenarios() fs.FS {
 	return files
 }
 
-// A job is one SIPp: the calls of one target.
+// A job is one SIPp process: the calls to one target.
 type job struct {
 	target    string
-	turn      int // it makes calls turn, turn + targets, turn + 2 targets ...
+	turn      int // the process makes calls turn, turn + targets, turn + 2 targets ...
 	calls     int64
 	local     netip.Addr
-	folder    string // its own, in the trial's scratch
+	folder    string // folder of this job, in the trial's scratch
 	callee    netip.AddrPort
-	firstUser int // of its share of the pool
-	pool      int // calls that may be open
-	// pauses are how long each call waits before its first message: SIPp makes
-	// calls evenly, and the pauses move them to where the schedule has them. Nil:
-	// they stay.
+	firstUser int // first subscriber of the job's share of the pool
+	pool      int // most calls open at once, not counting those that pause
+	// pauses is how long each call waits before its first message. SIPp starts
+	// calls at even intervals, and the pauses move them to their scheduled times.
+	// Nil if the calls stay even.
 	pauses []time.Duration
 }
 
-// schedule is when each call of the trial is due. SIPp itself keeps one rate, so
+// schedule returns when each call of the trial is due. SIPp keeps one rate, so
 // the warm-up of paced calls does not rise.
 func schedule(t load.Trial, arrivals string) []time.Duration {
 	s := t.Steady()
@@ -62,10 +62,10 @@ func schedule(t load.Trial, arrivals string) []time.Duration {
 	return dues
 }
 
-// pause gives the jobs their pauses, and says by how much all calls come later
-// than without: so much that no call would have to move ahead.
+// pause sets the jobs' pauses and returns the delay that they add to all calls.
+// The delay is the least for which no pause is negative.
 func pause(jobs []job, dues []time.Duration, rate float64) (later time.Duration) {
-	gap := float64(len(jobs)) / rate * float64(time.Second) // of one SIPp, between calls
+	gap := float64(len(jobs)) / rate * float64(time.Second) // interval between the calls of one SIPp
 	for i := range jobs {
 		jobs[i].pauses = make([]time.Duration, jobs[i].calls)
 		for n := range jobs[i].pauses {
@@ -82,8 +82,8 @@ func pause(jobs []job, dues []time.Duration, rate float64) (later time.Duration)
 	return later
 }
 
-// open is how many calls SIPp may have open: those of the pool, and those that
-// pause.
+// open returns how many calls SIPp may have open: those of the pool, and those
+// that pause.
 func (j *job) open(rate float64) int {
 	if j.pauses == nil {
 		return j.pool
@@ -91,7 +91,7 @@ func (j *job) open(rate float64) int {
 	return j.pool + int(math.Ceil(rate*slices.Max(j.pauses).Seconds())) + 1
 }
 
-// plan shares the calls of the trial out among its targets.
+// plan divides the calls of the trial among its targets.
 func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) {
 	users, err := p.Pool(t.Rate)
 	if err != nil {
@@ -124,7 +124,8 @@ func plan(t load.Trial, p sip.Params, calls int, scratch string) ([]job, error) 
 	return jobs, nil
 }
 
-// localAddress is the address that the route to the target has, or the one given.
+// localAddress returns given, or the local address of the route to the target if
+// given is empty.
 func localAddress(given, target string) (netip.Addr, error) {
 	if given != "" {
 		return netip.ParseAddr(given)
@@ -141,7 +142,7 @@ func localAddress(given, target string) (netip.Addr, error) {
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
-// freePort finds a UDP port for the callee that nobody has now.
+// freePort returns a UDP port for the callee that is free now.
 func freePort(local netip.Addr) (uint16, error) {
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
 	if err != nil {
@@ -151,7 +152,8 @@ func freePort(local netip.Addr) (uint16, error) {
 	return port, conn.Close()
 }
 
-// prepare writes what the job's SIPp reads: scenario and subscribers.
+// prepare writes the files that the job's SIPp reads: scenarios, pauses and
+// subscribers.
 func (j *job) prepare(p Params) error {
 	if err := os.MkdirAll(j.folder, 0o755); err != nil {
 		return fmt.Errorf("make SIPp's folder: %w", err)
@@ -208,11 +210,11 @@ func (j *job) writeScenarios(p Params) error {
 	return nil
 }
 
-// opening matches the tag that a scenario's steps follow.
+// opening matches the tag before a scenario's first step.
 var opening = regexp.MustCompile(`<scenario(\s[^>]*)?>`)
 
-// pausing adds a first step to the scenario: the pause that the call's line of
-// the file of pauses says, in milliseconds.
+// pausing adds a first step to the scenario: the call's pause, from its line in
+// the pauses file, in milliseconds.
 func pausing(scenario []byte) ([]byte, error) {
 	at := opening.FindIndex(scenario)
 	if at == nil {
@@ -227,8 +229,8 @@ func pausing(scenario []byte) ([]byte, error) {
 	return slices.Insert(slices.Clone(scenario), at[1], []byte(step)...), nil
 }
 
-// writePauses writes SIPp's second injection file: a line a call, in whole
-// milliseconds, which is SIPp's clock.
+// writePauses writes SIPp's second injection file: one line per call, in whole
+// milliseconds, the unit of SIPp's clock.
 func (j *job) writePauses() error {
 	if j.pauses == nil {
 		return nil
@@ -243,7 +245,8 @@ func (j *job) writePauses() error {
 	return nil
 }
 
-// writeUsers writes SIPp's injection file: a line a call, taken in turn.
+// writeUsers writes SIPp's first injection file: one line per open call. SIPp
+// takes the lines in turn.
 func (j *job) writeUsers(p Params) (err error) {
 	f, err := os.Create(filepath.Join(j.folder, "users.csv"))
 	if err != nil {
@@ -267,10 +270,10 @@ func (j *job) writeUsers(p Params) (err error) {
 	return nil
 }
 
-// pausesFile is what SIPp reads the pauses before calls from.
+// pausesFile is the file of the pauses before calls.
 const pausesFile = "pauses.csv"
 
-// The files that SIPp writes, in the job's folder.
+// The files with SIPp's output, in the job's folder.
 const (
 	shortLog  = "messages.csv"
 	errorLog  = "errors.log"
@@ -279,7 +282,7 @@ const (
 	calleeLog = "callee.log"
 )
 
-// arguments are those of the job's SIPp.
+// arguments returns the arguments of the job's SIPp.
 func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string {
 	rate := t.Rate / float64(len(t.Targets))
 	args := []string{
@@ -288,7 +291,8 @@ func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string 
 		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.open(rate)),
 		"-recv_timeout", strconv.FormatInt(time.Duration(p.Timeout).Milliseconds(), 10),
 		"-timeout", strconv.FormatInt(int64(longest/time.Second)+1, 10) + "s",
-		// Abort at what is unexpected, but send no BYE or CANCEL of SIPp's own.
+		// Abort a call on an unexpected message, but send no BYE or CANCEL for
+		// it.
 		"-default_behaviors", "abortunexp",
 		"-auth_uri", p.Domain, "-buff_size", strconv.Itoa(8 << 20),
 		"-trace_shortmsg", "-shortmessage_file", shortLog,
@@ -299,7 +303,7 @@ func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string 
 		args = append(args, "-inf", pausesFile)
 	}
 	if p.Scenario == sip.RegSubscribe {
-		args = append(args, "-aa") // answers a NOTIFY that the scenario does not wait for
+		args = append(args, "-aa") // answer a NOTIFY that the scenario does not wait for
 	}
 	if !p.Retransmit {
 		args = append(args, "-nr")
@@ -307,7 +311,7 @@ func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string 
 	return args
 }
 
-// calleeArguments are those of the SIPp that answers calls.
+// calleeArguments returns the arguments of the SIPp that is the callee.
 func (j *job) calleeArguments(p Params) []string {
 	args := []string{
 		"-sf", "callee.xml", "-i", j.local.String(), "-p", strconv.Itoa(int(j.callee.Port())), "-nostdin",

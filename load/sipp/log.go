@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// A call is what SIPp's logs say of one.
+// A call is one call as SIPp's logs show it.
 type call struct {
-	sent     time.Duration // since 1970; 0: it was not
-	answered time.Duration // its last response, since 1970
-	cause    string        // why it failed; empty: it did not
-	failed   time.Duration // when, since 1970
+	sent     time.Duration // since 1970; 0 if not sent
+	answered time.Duration // time of the last response, since 1970
+	cause    string        // why the call failed; empty if it did not
+	failed   time.Duration // time of the failure, since 1970
 }
 
-// readLogs reads what became of the job's calls; calls[i] is SIPp's call i+1.
+// readLogs reads the results of the job's calls. calls[i] is SIPp's call i+1.
 func (j *job) readLogs() ([]call, error) {
 	calls := make([]call, j.calls)
 	if err := readMessages(filepath.Join(j.folder, shortLog), calls); err != nil {
@@ -49,7 +49,7 @@ func (j *job) readLogs() ([]call, error) {
 }
 
 // readMessages reads the short message log: date, time, seconds since 1970, S or
-// R, Call-ID, CSeq and first line, parted by tabs.
+// R, Call-ID, CSeq and first line, separated by tabs.
 func readMessages(file string, calls []call) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -81,14 +81,15 @@ func readMessages(file string, calls []call) error {
 	return nil
 }
 
-// callNumber is the index of a call by its Call-ID, SIPp's default: number-pid@host.
+// callNumber returns the index of a call from its Call-ID, which SIPp writes as
+// number-pid@host by default.
 func callNumber(callID string, calls int) (int, bool) {
 	digits, _, ok := strings.Cut(callID, "-")
 	n, err := strconv.Atoi(digits)
 	return n - 1, ok && err == nil && n >= 1 && n <= calls
 }
 
-// parseStamp reads seconds since 1970 with six decimals, exactly.
+// parseStamp parses seconds since 1970 with exactly six decimals.
 func parseStamp(text string) (time.Duration, error) {
 	seconds, micros, ok := strings.Cut(text, ".")
 	s, err1 := strconv.ParseInt(seconds, 10, 64)
@@ -99,7 +100,7 @@ func parseStamp(text string) (time.Duration, error) {
 	return time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, nil
 }
 
-// failure matches what SIPp 3.6 writes of a call that it gives up.
+// failure matches what SIPp 3.6 writes when it gives up a call.
 var failure = regexp.MustCompile(
 	`(?:(\d+\.\d{6}): )?(?:Aborting call on unexpected message for Call-Id '([^']+)': while [^\n]*?received '(?:SIP/2\.0 (\d{3}))?` +
 		`|Call-Id: (\S+), receive timeout on message \S+ without label` +
@@ -107,8 +108,8 @@ var failure = regexp.MustCompile(
 		`|Call-Id: (\S+), send timeout on message` +
 		`|Aborted call with Call-ID '([^']+)')`)
 
-// readFailures reads the error log into the calls' causes and says how many it
-// names. No file means no errors.
+// readFailures sets the calls' causes from the error log and returns the number
+// of failed calls. A missing file means no errors.
 func readFailures(file string, calls []call) (int64, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -136,7 +137,7 @@ func readFailures(file string, calls []call) (int64, error) {
 			c := &calls[i]
 			c.cause = cause
 			if c.failed, err = parseStamp(m[1]); err != nil {
-				c.failed = max(c.sent, c.answered) // of its last message: SIPp stamped no time
+				c.failed = max(c.sent, c.answered) // time of the last message, because SIPp wrote no time
 			}
 			named++
 		}
@@ -144,8 +145,8 @@ func readFailures(file string, calls []call) (int64, error) {
 	return named, nil
 }
 
-// Totals reads SIPp's own counts, of calls made and of those failed, from the
-// last line of its statistics (-trace_stat).
+// Totals returns SIPp's own counts of calls made and calls failed, from the last
+// line of its statistics (-trace_stat).
 func Totals(file string) (made, failed int64, err error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Params are the driver's parameters: those of the built-in generator that a
-// scenario file does not fix by itself.
+// scenario file does not fix itself.
 type Params struct {
 	Scenario     string `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
 	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=a SIPp scenario of your own instead; field0 to field2 are user part and domain and [authentication ...]"`
@@ -34,8 +34,8 @@ type Params struct {
 	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: of the callee; 0: any"`
 }
 
-// decode reads the parameters of a trial, by name, as the built-in generator has
-// them too. Its errors are *vitrine.BadInput and name the parameter.
+// decode parses the parameters of a trial, both as the built-in generator's and
+// as the driver's. Its errors are *vitrine.BadInput and name the parameter.
 func decode(given map[string]string) (sip.Params, Params, error) {
 	rest := maps.Clone(given)
 	delete(rest, "scenario_file")
@@ -71,10 +71,10 @@ func bad(found, want string) error {
 	return &vitrine.BadInput{File: "generator sipp", Found: found, Want: want}
 }
 
-// user is the user part of a subscriber; decode has checked the format.
+// user returns the user part of a subscriber. decode has checked the format.
 func (p Params) user(number int) string { return fmt.Sprintf(p.UserFormat, number) }
 
-// authentication is SIPp's keyword for the subscriber's credentials.
+// authentication returns SIPp's keyword for the subscriber's credentials.
 func (p Params) authentication(number int) string {
 	user := p.user(number)
 	name := user

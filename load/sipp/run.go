@@ -16,13 +16,14 @@ import (
 	"vitrine/load"
 )
 
-// grace is how long after the window a call that SIPp is behind with still
-// counts as offered.
+// grace is how long after the end of the window a call may be sent late and still
+// count as offered.
 const grace = 100 * time.Millisecond
 
-// Run plays the trial with SIPp and prints its Report on stdout. It prints no
-// report when ctx ends first, and returns ctx's error. A host without SIPp is a
-// *vitrine.Unsupported, parameters that do not fit a *vitrine.BadInput.
+// Run plays the trial with SIPp and prints its Report on stdout. If ctx ends
+// first, Run prints no report and returns ctx's error. It returns a
+// *vitrine.Unsupported on a host without SIPp, and a *vitrine.BadInput for wrong
+// parameters.
 func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error) {
 	if err := t.Check(); err != nil {
 		return err
@@ -51,7 +52,8 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	if p.Arrivals == load.Poisson {
 		later = pause(jobs, dues, t.Rate)
 	}
-	// A call's messages, and its retransmissions, may each take the timeout.
+	// Each message of a call, and its retransmissions, may take the whole
+	// timeout.
 	longest := time.Duration((t.Warmup+t.Duration)*float64(time.Second)) + later + 12*time.Duration(p.Timeout) + 10*time.Second
 	group, running := errgroup.WithContext(ctx)
 	for i := range jobs {
@@ -76,7 +78,8 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	return report.Print(stdout)
 }
 
-// run runs the job's SIPp to its end, and the callee's beside it.
+// run runs the job's SIPp, and the callee's if there is one, until the job's SIPp
+// ends.
 func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, longest time.Duration) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -113,7 +116,8 @@ func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, long
 	return nil
 }
 
-// start starts a SIPp in the job's folder. It dies with ctx and with us.
+// start starts a SIPp in the job's folder. SIPp is killed when ctx ends and when
+// this process dies.
 func (j *job) start(ctx context.Context, path, output string, args []string) (*exec.Cmd, error) {
 	f, err := os.Create(filepath.Join(j.folder, output))
 	if err != nil {
@@ -131,7 +135,7 @@ func (j *job) start(ctx context.Context, path, output string, args []string) (*e
 	return cmd, nil
 }
 
-// lastWords is the end of what SIPp said.
+// lastWords returns the end of SIPp's output.
 func (j *job) lastWords() string {
 	for _, name := range []string{errorLog, screenLog} {
 		text, err := os.ReadFile(filepath.Join(j.folder, name))
@@ -142,7 +146,7 @@ func (j *job) lastWords() string {
 	return "it said nothing"
 }
 
-// report joins the jobs' calls by the trial's schedule.
+// report merges the jobs' calls in the order of the trial's schedule.
 func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error) {
 	all := make([]call, len(dues))
 	for i := range jobs {
@@ -154,7 +158,7 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error)
 			all[n*len(jobs)+jobs[i].turn] = c
 		}
 	}
-	// The window began as late as no call is before its time.
+	// The window begins at the latest time for which no call was sent early.
 	var start time.Duration
 	for i, c := range all {
 		if at := c.sent - dues[i]; c.sent > 0 && (start == 0 || at < start) {

@@ -15,13 +15,14 @@ const program = "sipp"
 
 var versionPattern = regexp.MustCompile(`SIPp (v[0-9][^\s]*)`)
 
-// Version is that of the SIPp on PATH; *vitrine.Unsupported when there is none.
+// Version returns the version of the SIPp on PATH, or a *vitrine.Unsupported if
+// there is none.
 func Version(ctx context.Context) (string, error) {
 	path, err := find()
 	if err != nil {
 		return "", err
 	}
-	// It prints its version and ends with a status of its own.
+	// sipp -v may exit with a nonzero status, so only its output counts.
 	out, err := exec.CommandContext(ctx, path, "-v").CombinedOutput()
 	m := versionPattern.FindSubmatch(out)
 	if m == nil {
@@ -38,7 +39,7 @@ func find() (string, error) {
 	return path, nil
 }
 
-// Check says whether SIPp is there.
+// Check reports whether SIPp is installed.
 func Check(ctx context.Context) []vitrine.Check {
 	version, err := Version(ctx)
 	return []vitrine.Check{vitrine.NewCheck("generator: sipp", version, err)}
