@@ -14,7 +14,8 @@ import (
 	"vitrine/search/sim"
 )
 
-// Params are the generator's parameters: what the simulated function is.
+// Params are the generator's parameters: the properties of the simulated
+// function.
 type Params struct {
 	Demand   string  `json:"demand" yaml:"demand" jsonschema:"default=fn=1ms,description=CPU time of a call by component's short name: bn=1.3ms\\,sp=3ms"`
 	Idle     string  `json:"idle" yaml:"idle" jsonschema:"description=CPUs of an instance without load by component: sp=0.05"`
@@ -36,13 +37,13 @@ type Params struct {
 	Seed     float64 `json:"seed" yaml:"seed" jsonschema:"default=1,description=of all chance"`
 }
 
-// Defaults are the parameters that nothing was said about.
+// Defaults returns the default parameters.
 func Defaults() Params {
 	return Params{Demand: "fn=1ms", VCPUs: "s=1", Collapse: 1, Bears: 0.35, Onset: 1, Hold: 0.8, Arrivals: load.Paced, Seed: 1}
 }
 
-// Decode reads the parameters of a trial, by name; Defaults for what they do
-// not say. Its errors are *vitrine.BadInput and name the parameter.
+// Decode parses the parameters of a trial; those that are missing keep their
+// defaults. Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	texts := map[string]*string{"demand": &p.Demand, "idle": &p.Idle, "cluster": &p.Cluster, "vcpus": &p.VCPUs, "arrivals": &p.Arrivals}
@@ -83,8 +84,8 @@ func bad(name, value, want string) error {
 	return &vitrine.BadInput{File: "generator simulated", Found: fmt.Sprintf("%s %q", name, value), Want: want}
 }
 
-// Function is the simulated function, of which a sizing may ask for these
-// components and flavors; the error names what is missing.
+// Function returns the simulated function. It must have every component and
+// flavor of the sizing; the error names the missing one.
 func (p Params) Function(sizing vitrine.Sizing) (*sim.Function, error) {
 	f := &sim.Function{
 		Collapse: p.Collapse, Buffer: int(p.Buffer), Loss: p.Loss, Queue: p.Queue, Ceiling: p.Ceiling, Seed: uint64(p.Seed),
@@ -126,7 +127,7 @@ func (p Params) Function(sizing vitrine.Sizing) (*sim.Function, error) {
 	return f, nil
 }
 
-// table reads name=value pairs with commas between.
+// table parses name=value pairs separated by commas.
 func table(name, text string, read func(string) (float64, bool)) (map[string]float64, error) {
 	values := map[string]float64{}
 	if text == "" {

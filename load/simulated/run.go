@@ -1,12 +1,11 @@
 // Package simulated drives a simulated function (package sim) as if it were
-// deployed, so that whole campaigns can be tried on functions whose capacity is
-// known. Its generator answers at once for the trial that it was asked for, and
-// states the trial's duration.
+// deployed, so that whole campaigns can run on functions of known capacity. Its
+// generator answers at once and reports the requested duration.
 //
-// The function lives in a component that is really deployed, started by `vitrine
-// reference simulated` in the first instance of the entry component: so a fresh
-// deployment has forgotten what an overload left behind, and the rest between
-// trials is the campaign's own. The function's parameters are the workload's.
+// The function lives in a component that is really deployed: `vitrine reference
+// simulated`, in the first instance of the entry component. So a fresh deployment
+// has no damage from an earlier overload, and the campaign itself sets the rest
+// between trials. The function's parameters are the workload's.
 package simulated
 
 import (
@@ -24,11 +23,11 @@ import (
 	"vitrine/load"
 )
 
-// timeout is far beyond what a simulated trial takes.
+// timeout is far longer than a simulated trial takes.
 const timeout = 30 * time.Second
 
-// Run plays the trial and prints its Report on stdout. Parameters that do not
-// fit are a *vitrine.BadInput.
+// Run plays the trial and prints its Report on stdout. It returns a
+// *vitrine.BadInput for wrong parameters.
 func Run(ctx context.Context, t load.Trial, stdout, _ io.Writer) error {
 	if err := t.Check(); err != nil {
 		return err
@@ -47,7 +46,7 @@ func Run(ctx context.Context, t load.Trial, stdout, _ io.Writer) error {
 	return report.Print(stdout)
 }
 
-// ask has the first target run the trial.
+// ask requests the trial from the first target.
 func ask(ctx context.Context, t load.Trial) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -74,13 +73,14 @@ func ask(ctx context.Context, t load.Trial) (a answer, err error) {
 	return a, nil
 }
 
-// record counts the calls as if they had been made now, in each second evenly,
-// or at random when they arrive so. Calls in flight are what the function tells,
-// or else what follows from the latencies, those of the warm-up included.
+// record counts the calls as if they were made now: evenly within each second, or
+// at random if arrivals are Poisson. The calls in flight are those that the
+// function reports. If it reports none, they follow from the latencies, including
+// those of the warm-up.
 func record(t load.Trial, a answer) (load.Report, error) {
 	recorder := load.NewRecorder(t.Duration)
 	random := rand.New(rand.NewPCG(t.Seed, math.Float64bits(t.Rate)))
-	mean := a.Latency.P50 / math.Ln2 * float64(time.Millisecond) // exponential, as sim's are
+	mean := a.Latency.P50 / math.Ln2 * float64(time.Millisecond) // latencies are exponential, as in sim
 	latency := func() time.Duration { return time.Duration(mean * random.ExpFloat64()) }
 	for early := range int(t.Rate * t.Warmup) {
 		due := -time.Duration(float64(early+1) / t.Rate * float64(time.Second))

@@ -20,10 +20,10 @@ import (
 	"vitrine/search/sim"
 )
 
-// path is where the component takes trials.
+// path is the URL path at which the component takes trials.
 const path = "/trial"
 
-// A request is a trial as the generator asks the component for it.
+// A request is a trial that the generator requests from the component.
 type request struct {
 	Params   map[string]string
 	Rate     float64 // calls per second
@@ -32,17 +32,17 @@ type request struct {
 	Seed     uint64
 }
 
-// An answer is what came of it.
+// An answer is the result of a trial.
 type answer struct {
 	Seconds  []vitrine.Second
 	Latency  vitrine.Latency
-	InFlight []int64 // nil: the function does not tell
+	InFlight []int64 // nil if the function does not report it
 }
 
-// Serve is the component: it is deployed, and runs trials on the simulated
-// function of its size until ctx is done. A fresh deployment is a fresh process
-// and so has forgotten everything. The error is a *vitrine.BadInput when the
-// arguments are wrong.
+// Serve runs the deployed component: it runs trials on the simulated function of
+// its size until ctx is done. A fresh deployment is a fresh process, so it keeps
+// no state of earlier trials. The error is a *vitrine.BadInput for wrong
+// arguments.
 func Serve(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	flags := pflag.NewFlagSet("simulated", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -90,9 +90,9 @@ type host struct {
 	mu     sync.Mutex
 	params map[string]string
 	on     sim.Deployment
-	repeat int // which deployment it is, for its luck
+	repeat int // number of the deployment, which sets its luck
 	trials int
-	ended  time.Time // of the last trial
+	ended  time.Time // end of the last trial
 }
 
 func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -108,11 +108,11 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(a) // the generator says what it is missing
+	_ = json.NewEncoder(w).Encode(a) // the generator reports a truncated answer
 }
 
-// run makes the function at the first trial. What time passed since the last
-// one, it rested.
+// run runs one trial. It makes the function at the first trial or when the
+// parameters change. The function rests for the time since the last trial.
 func (h *host) run(asked request) (answer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

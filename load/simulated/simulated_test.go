@@ -13,7 +13,7 @@ import (
 	"vitrine/load"
 )
 
-// serving is the component, and what drives it.
+// serving is the component and the means to drive it.
 type serving struct {
 	t      *testing.T
 	clock  time.Time
@@ -51,8 +51,8 @@ func (s *serving) trial(rate, duration float64, params map[string]string) vitrin
 	return o
 }
 
-// TestReportIsOfTheTrialAskedFor: at once, and by the contract, which
-// ParseReport checks.
+// TestReportIsOfTheTrialAskedFor checks the report of a trial. ParseReport checks
+// that it follows the contract.
 func TestReportIsOfTheTrialAskedFor(t *testing.T) {
 	s := serve(t, "fn2l")
 	o := s.trial(1500, 300, map[string]string{"demand": "fn=4ms", "vcpus": "s=1,l=2"}) // 2 of 2 CPUs: 1000 calls/s
@@ -73,8 +73,8 @@ func TestReportIsOfTheTrialAskedFor(t *testing.T) {
 	}
 }
 
-// TestPoissonArrivals: the calls of each second vary by the square root of their
-// mean, and the same seed gives the same ones.
+// TestPoissonArrivals checks that the number of calls per second has the variance
+// of a Poisson process, and that the same seed gives the same calls.
 func TestPoissonArrivals(t *testing.T) {
 	params := map[string]string{"demand": "fn=1ms", "arrivals": "poisson", "queue": "5"}
 	o := serve(t, "fn1s").trial(400, 400, params)
@@ -96,7 +96,8 @@ func TestPoissonArrivals(t *testing.T) {
 	}
 }
 
-// TestInFlight: what the function tells is passed on; else it is rate x latency.
+// TestInFlight checks that calls in flight are those that the function reports,
+// or else rate x latency.
 func TestInFlight(t *testing.T) {
 	s := serve(t, "fn1s")
 	trial := load.Trial{Rate: 900, Duration: 20, Warmup: 2, Targets: []string{s.target}, Seed: 1, Params: map[string]string{"demand": "fn=1ms"}}
@@ -124,8 +125,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestOverloadLingersInTheComponent: it heals by rest, which the component's
-// own clock measures, and by a fresh component.
+// TestOverloadLingersInTheComponent checks that damage from an overload heals by
+// rest, which the component's own clock measures, and in a fresh component.
 func TestOverloadLingersInTheComponent(t *testing.T) {
 	params := map[string]string{"demand": "fn=1ms", "damage": "0.4", "recovery": "10"}
 	s := serve(t, "fn1s")
