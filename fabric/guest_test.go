@@ -17,9 +17,10 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// TestGuestKernel runs in a virtual machine the tests of what this host's kernel
-// may lack and Debian's has: ipvlan interfaces and netem. Emulated, it keeps no
-// time, so netem's delay is not looked at.
+// TestGuestKernel runs, in a virtual machine with Debian's kernel, the tests of
+// features that this host's kernel may lack: ipvlan interfaces and netem. An
+// emulated machine does not keep accurate time, so the test leaves out netem's
+// delay.
 func TestGuestKernel(t *testing.T) {
 	in := boot(t)
 	if err := in.Run(t.Context(), vitrine.Command{Args: []string{"/sbin/modprobe", "-a", "veth", "bridge", "ipvlan", "sch_netem", "af_packet"}}); err != nil {
@@ -54,7 +55,7 @@ func TestGuestKernel(t *testing.T) {
 	}
 }
 
-// built is a static program of this module.
+// built builds a static program of this module and returns its path.
 func built(t *testing.T, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -66,7 +67,8 @@ func built(t *testing.T, args ...string) string {
 	return path
 }
 
-// boot makes a machine for the test's duration, with room for an emulator's rings.
+// boot makes a virtual machine for the test's duration. Its memory has room for
+// the rings of an emulator.
 func boot(t *testing.T) substrate.Instance {
 	t.Helper()
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
