@@ -1,5 +1,5 @@
-// Package fabrictest is what every fabric must pass. A fabric's own test opens
-// a Harness and calls Run.
+// Package fabrictest is the conformance suite for fabrics. A fabric's own test
+// calls Run with a function that opens a Harness.
 package fabrictest
 
 import (
@@ -17,31 +17,33 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A Harness is one fabric to try, fresh, with a run of its own.
+// A Harness is a new fabric to test, with a run of its own.
 type Harness struct {
 	Fabric fabric.Fabric // closed by the suite
-	Run    *runstate.Run // closed by whoever opened the harness, after the suite
+	Run    *runstate.Run // closed after the suite, by the code that opened the harness
 
-	// Place makes what an instance of the run is attached by, removed with the
-	// test: a network namespace's path, or nothing for the host's.
+	// Place makes a network namespace for an instance of the run and returns its
+	// path. The namespace is removed with the test. For instances that share the
+	// host's network, Place makes nothing and returns "".
 	Place func(t *testing.T, instance string) string
-	// Left lists what of the fabric is on this host: of the run, and in the
-	// places that the harness made.
+	// Left lists what remains of the fabric on this host: objects of the run, and
+	// interfaces in the places that the harness made.
 	Left func() ([]string, error)
-	// Limit is how many instances the fabric takes at once; 0: any number. At
-	// least two.
+	// Limit is the largest number of instances that the fabric takes at once, at
+	// least two; 0: any number.
 	Limit int
-	// MTU is that of the instances' interfaces, in bytes; 0: not tried.
+	// MTU is the MTU of the instances' interfaces, in bytes. 0 means that the
+	// fabric has no segment of its own: the tests MTU and Broadcast are skipped.
 	MTU int
-	// Unicast says that broadcasts reach nobody.
+	// Unicast says that the fabric does not deliver broadcasts.
 	Unicast bool
-	// Host is the namespace that stands for the host of instances that share its
-	// network; empty: this process's.
+	// Host is the path of the network namespace that stands for the host, for
+	// instances that share the host's network; empty: this process's namespace.
 	Host string
 }
 
-// Open makes a harness whose run is known in the folder root. It skips the
-// test when the fabric is a *vitrine.Unsupported here.
+// Open makes a harness whose run is registered in the folder root. It skips the
+// test when this host does not support the fabric (*vitrine.Unsupported).
 type Open func(t *testing.T, root string) Harness
 
 // Run runs the suite.
@@ -68,7 +70,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// suite is what one test of the suite needs.
+// suite is the state of one test of the suite.
 type suite struct {
 	*testing.T
 	h    Harness
@@ -77,8 +79,8 @@ type suite struct {
 	root string
 }
 
-// begin opens a harness. At the end of the test the fabric is closed, twice,
-// and nothing may be left of it.
+// begin opens a harness. When the test ends, the fabric is closed and nothing
+// may be left of it.
 func begin(t *testing.T, open Open, root string) *suite {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -88,7 +90,8 @@ func begin(t *testing.T, open Open, root string) *suite {
 	return s
 }
 
-// closed closes the fabric and sees that nothing is left.
+// closed closes the fabric twice, because Close is idempotent, and checks that
+// nothing is left.
 func (s *suite) closed() {
 	s.Helper()
 	for range 2 {
@@ -110,14 +113,14 @@ func (s *suite) nothingLeft() {
 	}
 }
 
-// An instance is one that was attached.
+// An instance is an attached instance and its place.
 type instance struct {
 	fabric.Endpoint
 	port  fabric.Port
-	place string // its network namespace, or what stands for the host's
+	place string // its network namespace, or the one that stands for the host's
 }
 
-// attach makes a place and attaches it.
+// attach makes a place for an instance and attaches the instance.
 func (s *suite) attach(name string) instance {
 	s.Helper()
 	return s.attachTo(fabric.Port{Instance: name, NetNS: s.h.Place(s.T, name)})
@@ -140,9 +143,9 @@ func (s *suite) attached(port fabric.Port, end fabric.Endpoint) instance {
 	return in
 }
 
-// serve answers, in the instance's place and on its address, every connection
-// or datagram with the instance's words and the address that it came from.
-// Port 0 is any.
+// serve answers every connection or datagram to the instance's address with
+// words and the peer's address. It returns the address that it listens on. Port
+// 0 means any port.
 func (s *suite) serve(in instance, transport, words string, port uint16) netip.AddrPort {
 	s.Helper()
 	var at netip.AddrPort
@@ -181,7 +184,7 @@ func answerDatagrams(conn *net.UDPConn, words string) {
 			return
 		}
 		answer := []byte(words + " " + from.Addr().String())
-		if n > len(answer) { // what is long is answered at the same length
+		if n > len(answer) { // a long question gets an answer of the same length
 			answer = append(answer, make([]byte, n-len(answer))...)
 		}
 		_, _ = conn.WriteToUDPAddrPort(answer, from)
@@ -200,7 +203,8 @@ func answerConnections(listener *net.TCPListener, words string) {
 	}
 }
 
-// ask asks a server from the instance's place and address.
+// ask sends a question to a server from the instance's place and address and
+// returns the answer.
 func (s *suite) ask(in instance, transport string, server netip.AddrPort) (answer string, err error) {
 	err = netns.Do(in.place, func() error {
 		var local net.Addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(in.Addr, 0))
@@ -232,8 +236,8 @@ func (s *suite) ask(in instance, transport string, server netip.AddrPort) (answe
 	return answer, err
 }
 
-// reaches sees that one instance reaches another by its address, and is seen
-// by its own.
+// reaches checks that one instance reaches another by its address, and that the
+// server sees the client's own address.
 func (s *suite) reaches(from, to instance, transport string) {
 	s.Helper()
 	server := s.serve(to, transport, to.port.Instance, 0)

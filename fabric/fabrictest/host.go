@@ -21,11 +21,12 @@ import (
 )
 
 // A Host is a network namespace that stands for a host with two interfaces,
-// eno1 and eno2, cabled to one switch that also sends frames back where they
-// came from. The switch is a namespace with the bridge br0, 198.18.255.1/16.
+// eno1 and eno2. Both are cabled to one switch, a namespace with the bridge
+// br0, 198.18.255.1/16. The bridge's ports are in hairpin mode: they also send
+// frames back out of the port that received them.
 type Host struct {
-	Path   string // of the host's namespace
-	Switch string // of the switch's
+	Path   string // path of the host's namespace
+	Switch string // path of the switch's namespace
 }
 
 // NewHost makes a host for the test's duration.
@@ -42,7 +43,7 @@ func NewHost(t *testing.T) Host {
 	return h
 }
 
-// cable makes the interfaces, in the host's namespace.
+// cable makes the interfaces and the switch. It runs in the host's namespace.
 func (h Host) cable() error {
 	fd, err := unix.Open(h.Switch, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -59,8 +60,8 @@ func (h Host) cable() error {
 	return segment.In(h.Switch, bridgeAll)
 }
 
-// bridgeAll makes the switch, of whose namespace the links are, and waits until it
-// works.
+// bridgeAll makes the bridge in the switch's namespace, whose links it gets,
+// and waits until the bridge works.
 func bridgeAll(links *netlink.Handle) error {
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1, Flags: net.FlagUp}}
 	if err := links.LinkAdd(bridge); err != nil {
@@ -86,7 +87,7 @@ func bridgeAll(links *netlink.Handle) error {
 	return errors.Join(links.AddrAdd(bridge, addr), segment.Settle(links, bridge.Index))
 }
 
-// Do calls f on a thread that is on the host.
+// Do calls f on a thread in the host's namespace.
 func (h Host) Do(t *testing.T, f func() error) {
 	t.Helper()
 	if err := netns.Do(h.Path, f); err != nil {
@@ -94,7 +95,7 @@ func (h Host) Do(t *testing.T, f func() error) {
 	}
 }
 
-// OnHost makes something on the host.
+// OnHost calls open in the host's namespace and returns what it made.
 func OnHost[T any](t *testing.T, host Host, open func() (T, error)) (made T) {
 	t.Helper()
 	host.Do(t, func() (err error) {
@@ -104,7 +105,7 @@ func OnHost[T any](t *testing.T, host Host, open func() (T, error)) (made T) {
 	return made
 }
 
-// Uplink is the switch's own interface, as an instance.
+// Uplink returns the switch's own interface as an instance.
 func (h Host) Uplink() Instance {
 	return instance{
 		Endpoint: fabric.Endpoint{Addr: netip.MustParseAddr("198.18.255.1"), Interface: "br0"},
@@ -112,13 +113,13 @@ func (h Host) Uplink() Instance {
 	}
 }
 
-// An Instance is one that was attached to a Bench.
+// An Instance is an instance that a Bench attached.
 type Instance = instance
 
-// A Bench is a fabric to try by hand.
+// A Bench is a fabric that a test drives step by step.
 type Bench struct{ s *suite }
 
-// NewBench closes the fabric with the test.
+// NewBench returns a bench for f. It closes f when the test ends.
 func NewBench(t *testing.T, f fabric.Fabric, run *runstate.Run) Bench {
 	t.Helper()
 	h := Harness{Fabric: f, Run: run, Place: func(t *testing.T, instance string) string { return Place(t, run.ID, instance) }}
@@ -126,7 +127,7 @@ func NewBench(t *testing.T, f fabric.Fabric, run *runstate.Run) Bench {
 	return Bench{&suite{T: t, h: h, ctx: t.Context()}}
 }
 
-// NewHostBench is NewBench for instances that share the host's network.
+// NewHostBench is like NewBench, for instances that share the host's network.
 func NewHostBench(t *testing.T, f fabric.Fabric, run *runstate.Run, host Host) Bench {
 	t.Helper()
 	b := NewBench(t, f, run)
@@ -135,13 +136,14 @@ func NewHostBench(t *testing.T, f fabric.Fabric, run *runstate.Run, host Host) B
 	return b
 }
 
-// Attach makes a place and attaches it.
+// Attach makes a place for an instance and attaches the instance.
 func (b Bench) Attach(name string) Instance {
 	b.s.Helper()
 	return b.s.attach(name)
 }
 
-// Reach asks one instance from another, by UDP.
+// Reach sends a question from one instance to another by UDP and checks the
+// answer.
 func (b Bench) Reach(from, to Instance) error {
 	b.s.Helper()
 	got, err := b.s.ask(from, "udp", b.s.serve(to, "udp", to.port.Instance, 0))
@@ -154,8 +156,8 @@ func (b Bench) Reach(from, to Instance) error {
 	return nil
 }
 
-// Apart sees that two runs at once that are joined to the same interface of a
-// host give out different addresses, and reach their own.
+// Apart checks that two runs can use the same interface of a host at once: they
+// give out different addresses, and the instances of each run reach each other.
 func Apart(t *testing.T, host Host, open func(run *runstate.Run) (fabric.Fabric, error)) {
 	t.Helper()
 	root := t.TempDir() + "/runs"

@@ -9,8 +9,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Mirrors sees that an instance to which another is mirrored receives a
-// question that is sent to it, and its answer.
+// Mirrors checks that an instance that another is mirrored to receives a
+// question that is sent to that other instance, and its answer.
 func Mirrors(t *testing.T, f fabric.Fabric, run *runstate.Run) {
 	t.Helper()
 	mirrorer, ok := f.(fabric.Mirrorer)

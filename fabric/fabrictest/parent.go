@@ -13,12 +13,13 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Over makes a fabric whose instances' interfaces are over one of the host that
-// it is called on: macvlan and its kin. The mode may be empty.
+// Over makes a fabric, such as macvlan, whose instances have interfaces over a
+// parent. The parent is an interface of the calling thread's host. The mode may
+// be empty.
 type Over func(run *runstate.Run, mode, parent string, options segment.Options) (*segment.Segment, error)
 
-// RunParent runs the suite of such fabrics on an interface that the user named.
-// together says of each mode whether instances on one parent reach each other.
+// RunParent runs the suite of such fabrics on a parent that the user named.
+// together says for each mode whether instances on one parent reach each other.
 func RunParent(t *testing.T, together map[string]bool, open Over) {
 	t.Helper()
 	for mode, reach := range together {
@@ -32,8 +33,9 @@ func RunParent(t *testing.T, together map[string]bool, open Over) {
 	t.Run("Refused", func(t *testing.T) { testParentRefused(t, open) })
 }
 
-// testParent: instances on an interface of the host reach each other as the mode
-// says, and what the interface leads to, and it is as it was at the end.
+// testParent checks that instances on an interface of the host reach each other
+// only if together is set, and that they reach the switch. In the end the host
+// has the same interfaces as before.
 func testParent(t *testing.T, together bool, open Make) {
 	host := NewHost(t)
 	run := NewRun(t, t.TempDir()+"/runs")
@@ -57,8 +59,8 @@ func testParent(t *testing.T, together bool, open Make) {
 	}
 }
 
-// NotLent sees that eno1 of a host, which instances of a run that is known at root
-// go out by, is lent to no other.
+// NotLent checks that eno1 of a host cannot be lent while instances of a run go
+// out by it. The run is registered in root.
 func NotLent(t *testing.T, host Host, root string) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -73,8 +75,8 @@ func NotLent(t *testing.T, host Host, root string) {
 	})
 }
 
-// testParentRefused: an interface that is absent, too small, down or in use is
-// refused, by name.
+// testParentRefused checks that a parent that is absent, has too small an MTU,
+// is down or is in use is refused, and that the error names it.
 func testParentRefused(t *testing.T, open Over) {
 	host := NewHost(t)
 	run := NewRun(t, t.TempDir()+"/runs")
@@ -90,7 +92,7 @@ func testParentRefused(t *testing.T, open Over) {
 	refused(host, "eno3", 0, `no interface "eno3"`)
 	refused(host, "eno1", 9000, "at most 1500")
 	refused(host, "lo", 0, "lo")
-	refused(Host{Path: host.Switch}, "eno2", 0, "in use") // both are in a bridge there
+	refused(Host{Path: host.Switch}, "eno2", 0, "in use") // both interfaces of the switch are in a bridge
 	host.Do(t, func() error {
 		eno1, err := netlink.LinkByName("eno1")
 		if err != nil {

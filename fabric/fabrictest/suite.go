@@ -45,7 +45,7 @@ func testReach(s *suite) {
 	}
 }
 
-// atMost is n, or how many instances the fabric takes.
+// atMost returns n, or the fabric's limit if that is less.
 func (s *suite) atMost(n int) int {
 	if s.h.Limit > 0 {
 		return min(n, s.h.Limit)
@@ -53,7 +53,8 @@ func (s *suite) atMost(n int) int {
 	return n
 }
 
-// testDistinct attaches from many goroutines at once.
+// testDistinct attaches from many goroutines at once and checks that all
+// addresses differ.
 func testDistinct(s *suite) {
 	many := s.atMost(12)
 	ports := make([]fabric.Port, many)
@@ -87,7 +88,7 @@ func testDetachAndAttach(s *suite) {
 	stays := s.attach("bono-1")
 	goes := s.attach("sprout-1")
 	for range 3 {
-		for range 2 { // detaching what is not attached is no error
+		for range 2 { // Detach is idempotent
 			if err := s.h.Fabric.Detach(s.ctx, goes.port.Instance); err != nil {
 				s.Fatalf("Detach: %v", err)
 			}
@@ -105,8 +106,7 @@ func testDetachAndAttach(s *suite) {
 	}
 }
 
-// testDetachGone detaches an instance whose place has been removed, as one does
-// that was removed first.
+// testDetachGone detaches an instance whose namespace has already been removed.
 func testDetachGone(s *suite) {
 	stays := s.attach("bono-1")
 	goes := s.attach("sprout-1")
@@ -136,7 +136,7 @@ func testRefusals(s *suite) {
 	if _, err := s.h.Fabric.Attach(cancelled, port); err == nil {
 		s.Error("attached with a context that has ended")
 	}
-	// What failed left nothing that is in the way.
+	// The failed calls left nothing behind that prevents this one.
 	s.reaches(first, s.attachTo(port), "tcp")
 }
 
@@ -152,8 +152,8 @@ func testCloseLeavesNothing(s *suite) {
 	}
 }
 
-// testTwoRuns: two runs at once, each with instances of the same names that
-// serve on the same port, stay apart.
+// testTwoRuns checks that two runs do not meet, although their instances have
+// the same names and serve on the same port at once.
 func testTwoRuns(s *suite) {
 	other := begin(s.T, s.open, s.root)
 	const port = 5060
@@ -173,7 +173,7 @@ func testTwoRuns(s *suite) {
 	}
 }
 
-// testBroadcast: what one run sends to all its instances, no other run hears.
+// testBroadcast checks that no run receives the broadcasts of another run.
 func testBroadcast(s *suite) {
 	if s.h.MTU == 0 || s.h.Unicast {
 		s.Skip("it has no segment of its own, or one without broadcasts")
@@ -192,7 +192,7 @@ func testBroadcast(s *suite) {
 		heard = append(heard, conn.(*net.UDPConn))
 		speakers = append(speakers, run.attach("bono-1"))
 	}
-	for i := range all { // the first speaks first, and is heard by its own
+	for i := range all { // a broadcast that leaks from run 0 arrives at run 1 before run 1's own
 		words := "from " + all[i].h.Run.ID
 		if err := broadcast(speakers[i], words); err != nil {
 			s.Fatal(err)
@@ -234,10 +234,11 @@ func option(c syscall.RawConn, level, name, value int) (err error) {
 	return errors.Join(err, controlled)
 }
 
-// headers are those of IPv4 and UDP, in bytes.
+// headers is the size of the IPv4 and UDP headers, in bytes.
 const headers = 20 + 8
 
-// testMTU: the largest packet passes, whole, both ways; one byte more does not.
+// testMTU checks that a packet of the MTU passes whole in both directions, and
+// that one byte more is refused.
 func testMTU(s *suite) {
 	if s.h.MTU == 0 {
 		s.Skip("it has no MTU of its own")
@@ -246,7 +247,7 @@ func testMTU(s *suite) {
 	server := s.serve(to, "udp", "sprout-1", 0)
 	conn, err := dialIn(from, func() (net.Conn, error) {
 		dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
-			return option(c, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO) // never in fragments
+			return option(c, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO) // never fragment
 		}}
 		return dialer.Dial("udp4", server.String())
 	})

@@ -18,13 +18,13 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Make makes a fabric of instances that have network namespaces.
+// Make makes a fabric for a run.
 type Make func(run *runstate.Run) (fabric.Fabric, error)
 
-// Cases are fabrics by name: "bridge", "macvlan-vepa".
+// Cases are fabrics to test, by name: "bridge", "macvlan-vepa".
 type Cases map[string]Case
 
-// A Case is one such fabric.
+// A Case is one fabric to test.
 type Case struct {
 	Make  Make
 	Limit int // see Harness
@@ -32,25 +32,28 @@ type Case struct {
 
 	Unicast bool // see Harness
 	Shared  bool // its instances share the host's network, and have no namespaces
-	// Fabric is the namespace of the fabric, of which the path is given the run.
+	// Fabric returns the name of the fabric's network namespace in a run.
 	Fabric func(run string) string
 }
 
-// The environment of a test binary that is run again as a run to be killed.
+// Environment variables for a second process of the test binary, which holds a
+// run that the test kills.
 const (
 	killedCase = "FABRICTEST_CASE"
 	killedRoot = "FABRICTEST_ROOT"
 	killedHost = "FABRICTEST_HOST"
 )
 
-// Environ has Main be a run of the case, known at root, on the host at that path
-// or, when it is empty, on the one that the test binary is on.
+// Environ returns the environment in which Main holds a run of the named case.
+// The run is registered in root. host is the path of the host's network
+// namespace; empty: the one that the process is in.
 func Environ(name, root, host string) []string {
 	return []string{killedCase + "=" + name, killedRoot + "=" + root, killedHost + "=" + host}
 }
 
-// Main is what TestMain of a package calls whose tests call RunAll or Killable:
-// the test binary may be run again as a run that is killed.
+// Main is for TestMain of a package whose tests call RunAll or Killable. These
+// start the test binary again, and Main then holds a run until it is killed.
+// Otherwise Main runs the tests.
 func Main(m *testing.M, cases Cases) int {
 	root := os.Getenv(killedRoot)
 	if root == "" {
@@ -63,8 +66,8 @@ func Main(m *testing.M, cases Cases) int {
 	return 0
 }
 
-// hold makes a run with a fabric and one instance, says the run's label and the
-// instance's address, and waits to be killed.
+// hold makes a run with a fabric and one instance. It prints the run's label
+// and the instance's address, and waits to be killed.
 func (c Case) hold(root, host string) error {
 	run, err := runstate.New(root)
 	if err != nil {
@@ -91,7 +94,7 @@ func (c Case) hold(root, host string) error {
 	return err
 }
 
-// RunAll runs the suite for each case, and kills a run of each.
+// RunAll runs the suite for each case, and then the test that kills a run.
 func RunAll(t *testing.T, cases Cases) {
 	t.Helper()
 	for name, c := range cases {
@@ -104,8 +107,8 @@ func RunAll(t *testing.T, cases Cases) {
 
 func placeName(run, instance string) string { return "vt-" + run + "-" + instance }
 
-// Place makes an instance's namespace, as a substrate does, for the test's
-// duration, and gives its path.
+// Place makes an instance's network namespace for the test's duration, as a
+// substrate does, and returns its path.
 func Place(t testing.TB, run, instance string) string {
 	t.Helper()
 	name := placeName(run, instance)
@@ -127,7 +130,7 @@ func NewRun(t testing.TB, root string) *runstate.Run {
 }
 
 // Open makes a fabric with a run of its own. It skips the test when this host
-// cannot have it.
+// does not support the fabric.
 func (c Case) Open(t *testing.T, root string) (fabric.Fabric, *runstate.Run) {
 	t.Helper()
 	run := NewRun(t, root)
@@ -153,7 +156,8 @@ func (c Case) open(t *testing.T, root string) Harness {
 	}
 }
 
-// left finds the fabric's namespace, and interfaces other than lo in the places.
+// left returns the name of the fabric's namespace, if it exists, and the
+// interfaces other than lo in the places.
 func left(of string, places []string) ([]string, error) {
 	var found []string
 	if _, err := os.Stat(netns.Path(of)); err == nil {
@@ -176,7 +180,8 @@ func left(of string, places []string) ([]string, error) {
 	return found, nil
 }
 
-// Interfaces are the names of those in a namespace, sorted.
+// Interfaces returns the names of the interfaces in a network namespace,
+// sorted.
 func Interfaces(path string) (names []string, err error) {
 	err = netns.Do(path, func() error {
 		links, err := net.Interfaces()
@@ -189,8 +194,8 @@ func Interfaces(path string) (names []string, err error) {
 	return names, err
 }
 
-// testKilled: what a run leaves that is killed is removed by the next one's
-// cleaning, and what a live one has is left alone.
+// testKilled checks that Clean removes everything that a killed run left
+// behind, and leaves a live run alone.
 func testKilled(t *testing.T, name string, c Case) {
 	root := filepath.Join(t.TempDir(), "runs")
 	f, run := c.Open(t, root)
@@ -206,7 +211,7 @@ func testKilled(t *testing.T, name string, c Case) {
 	if !ok {
 		t.Fatalf("%T cannot clean", f)
 	}
-	hosttest.AtEnd(t, func() error { return netns.Delete(placeName(other, "bono-1")) }) // of the instance, which is its substrate's to remove
+	hosttest.AtEnd(t, func() error { return netns.Delete(placeName(other, "bono-1")) }) // a substrate would remove it
 	if removed, err := cleaner.Clean(t.Context()); err != nil || len(removed) > 0 {
 		t.Errorf("Clean while both runs live: removed %q, %v", removed, err)
 	}
@@ -226,8 +231,8 @@ func testKilled(t *testing.T, name string, c Case) {
 	}
 }
 
-// hostInterfaces are those of the host whose names ours could have: other
-// tests of this host make and remove theirs.
+// hostInterfaces returns the host's interfaces with names that a fabric could
+// give. It ignores the others, which other tests on this host make and remove.
 func hostInterfaces(t *testing.T) []string {
 	t.Helper()
 	names, err := Interfaces("")
@@ -239,8 +244,8 @@ func hostInterfaces(t *testing.T) []string {
 	})
 }
 
-// Killable runs the test binary again as Environ says. It gives the run's label,
-// and what kills it.
+// Killable starts the test binary again with Environ. It returns the run's
+// label and a function that kills the process.
 func Killable(t *testing.T, name, root, host string) (run string, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
