@@ -11,8 +11,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// answer builds the director's own answer to a request, unless that is an ACK.
-// The same request gets the same answer (RFC 3261 section 8.2.7).
+// answer builds the director's own answer to a request, except to an ACK. The same
+// request always gets the same answer (RFC 3261 section 8.2.7).
 func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause meter.Cause) bool {
 	if status >= 300 {
 		p.fail(s.stamp.ty, cause)
@@ -45,9 +45,9 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 	return p.reply(b, to)
 }
 
-// withFeedback gives an answer with the gate's feedback in its Via.
+// withFeedback returns an answer with the gate's feedback in its Via.
 func (p *Proxy) withFeedback(answer []byte, gate *overload.Gate) []byte {
-	m := &p.message // the request's is not needed any more
+	m := &p.message // the request's parse is no longer needed
 	if _, err := m.Parse(answer); err != nil {
 		return answer
 	}
@@ -61,7 +61,7 @@ func (p *Proxy) withFeedback(answer []byte, gate *overload.Gate) []byte {
 	return append(b, answer[at+len(v.Text):]...)
 }
 
-// retryAfter is what a client is told to wait after a 503; whole seconds.
+// retryAfter returns the Retry-After value of a 503, in whole seconds.
 func (p *Proxy) retryAfter(s *pass) time.Duration {
 	if s.stamp.ty != noType {
 		if gate := p.rules.types[s.stamp.ty].Gate; gate != nil {
@@ -71,7 +71,7 @@ func (p *Proxy) retryAfter(s *pass) time.Duration {
 	return 5 * time.Second
 }
 
-// reply sends an answer back the way that the request came.
+// reply sends an answer back on the path of the request.
 func (p *Proxy) reply(b []byte, to netip.AddrPort) bool {
 	p.out.Listener, p.out.To = p.in.Listener, to
 	p.out.Flow = netip.AddrPort{}
@@ -83,8 +83,8 @@ func (p *Proxy) reply(b []byte, to netip.AddrPort) bool {
 	return true
 }
 
-// malformed answers what does not parse, where enough of it does (RFC 3261
-// sections 8.2.7 and 16.3): a request, not ACK, whose five headers are there.
+// malformed answers a message that does not parse, if its five mandatory headers are
+// readable and it is a request other than ACK (RFC 3261 sections 8.2.7 and 16.3).
 func (p *Proxy) malformed(err error) bool {
 	if errors.Is(err, sip.ErrEmpty) {
 		p.counts.KeepAlives.Add(1)

@@ -18,34 +18,34 @@ import (
 )
 
 const (
-	// largest bounds a message on a stream, in bytes: what a datagram can carry.
+	// largest is the maximum size of a message on a stream, in bytes: as in a datagram.
 	largest = datagram.Largest
-	// dialTime bounds the making of a connection.
+	// dialTime is the time limit for making a connection.
 	dialTime = 5 * time.Second
-	// writeTime is how long a peer may take nothing before it is given up.
+	// writeTime is how long a write may wait for the peer before the stream ends.
 	writeTime = 10 * time.Second
-	// lastTime is how long it may take over all that was queued when its stream
-	// ends: the next process waits for this one.
+	// lastTime is how long a stream may take to send its queue when it ends. It is short
+	// because the next process waits for this one.
 	lastTime = time.Second
 )
 
-// A stream is a connection, or one in the making.
+// A stream is a TCP connection, open or being dialed.
 type stream struct {
 	peer     netip.AddrPort
-	known    bool // it is an instance's
-	came     bool // the peer made it
-	listener int  // that it belongs to
+	known    bool // the peer is an instance
+	came     bool // the peer opened it
+	listener int  // that the stream belongs to
 	queue    chan *[]byte
-	done     chan struct{} // closed: it has ended
+	done     chan struct{} // closed when the stream has ended
 	queued   atomic.Int64  // bytes
 
-	handled uint64 // messages that came, for the goroutine that reads
+	handled uint64 // received messages; only the reading goroutine uses it
 
-	mu   sync.Mutex   // over the end, and the time to write until then
+	mu   sync.Mutex   // guards conn, done's closing and the write deadline
 	conn *net.TCPConn // nil until it is dialed
 }
 
-// end makes both goroutines of a stream stop, the writing one within lastTime.
+// end stops both goroutines of a stream; the writing one takes at most lastTime.
 func (c *stream) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,6 @@ func (c *stream) end() {
 	}
 }
 
-// ended says whether it has.
 func (c *stream) ended() bool {
 	select {
 	case <-c.done:
@@ -68,7 +67,7 @@ func (c *stream) ended() bool {
 	}
 }
 
-// connect gives a stream its connection; false: it has ended.
+// connect sets the connection of a stream. It returns false if the stream has ended.
 func (c *stream) connect(conn *net.TCPConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *stream) connect(conn *net.TCPConn) bool {
 	return !c.ended()
 }
 
-// allow gives the next write its time; after the end there is only what end gave.
+// allow sets the deadline of the next write. After end, the deadline of end stays.
 func (c *stream) allow(patience time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,8 +106,8 @@ func (st *streams) dial(c *stream) {
 	st.serve(c)
 }
 
-// localOf is the address to connect from: the listener's, so that the peer sees
-// the host that Via names.
+// localOf returns the address to connect from: the listener's, so that the peer sees the
+// host that Via names.
 func localOf(a netip.AddrPort) net.Addr {
 	if a.Addr().IsUnspecified() {
 		return nil
@@ -130,11 +129,11 @@ func (st *streams) serve(c *stream) {
 		st.broken.Add(1)
 		st.log.Debug("SIP over TCP: connection ended", "peer", c.peer, "error", err)
 	}
-	_ = c.conn.Close() // it has ended either way
+	_ = c.conn.Close() // the stream has ended, so an error does not matter
 	st.leave(c)
 }
 
-// write sends what is queued until the stream ends, and ends the reading then.
+// write sends the queue until the stream ends, and then ends the reading.
 func (st *streams) write(c *stream) {
 	defer func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) }()
 	defer c.end()
@@ -147,7 +146,7 @@ func (st *streams) write(c *stream) {
 			continue
 		case <-c.done:
 		}
-		for { // what was queued before the end still goes out
+		for { // send what was queued before the end
 			select {
 			case b := <-c.queue:
 				if !st.writeOne(c, b) {
@@ -174,8 +173,8 @@ func (st *streams) writeOne(c *stream, b *[]byte) bool {
 	return true
 }
 
-// read takes messages off a connection (RFC 3261 section 18.3) until it ends,
-// is silent for too long, or sends what is no SIP.
+// read reads messages from a connection (RFC 3261 section 18.3) until it ends, is silent
+// for too long, or sends something that is not SIP.
 func (st *streams) read(c *stream) error {
 	buffer := make([]byte, 0, mostBuffer)
 	deadline := time.Now().Add(st.idle)
@@ -205,11 +204,11 @@ func (st *streams) read(c *stream) error {
 	}
 }
 
-// extend returns the next deadline of a stream. rest is what was read and not yet
-// handled. next says whether rest begins another message than before.
+// extend returns the next read deadline of a stream. rest holds the bytes that were read
+// but not handled. next tells whether rest begins another message than before.
 func (st *streams) extend(c *stream, deadline time.Time, next bool, rest []byte) time.Time {
 	switch {
-	case c.handled == 0 && c.came && !c.known: // its first is still to come
+	case c.handled == 0 && c.came && !c.known: // its first message is still to come
 		return deadline
 	case !hasBegun(rest):
 		return time.Now().Add(st.idle)
@@ -219,11 +218,11 @@ func (st *streams) extend(c *stream, deadline time.Time, next bool, rest []byte)
 	return deadline
 }
 
-// hasBegun says whether a message has. Line ends before one are none (RFC 3261
-// section 7.5); some clients send them to keep a connection.
+// hasBegun reports whether rest begins a message. Line ends before a message do not (RFC
+// 3261 section 7.5); some clients send them as keep-alives.
 func hasBegun(rest []byte) bool { return len(bytes.TrimLeft(rest, "\r\n")) > 0 }
 
-// take handles the whole messages in the buffer and gives what is left.
+// take handles the complete messages in the buffer and returns the rest.
 func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
 	rest := buffer
 	for len(rest) > 0 {
@@ -234,7 +233,7 @@ func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
 		}
 		n, err := sip.Frame(rest, largest)
 		if err != nil {
-			// The stream has lost its step: answer this one, and end.
+			// Framing is lost: answer this message, and end the stream.
 			st.handle(c, rest[:len(rest):len(rest)])
 			return nil, fmt.Errorf("%w; it ends", err)
 		}
@@ -247,8 +246,8 @@ func (st *streams) take(c *stream, buffer []byte) ([]byte, error) {
 	return trim(buffer[:copy(buffer, rest)]), nil
 }
 
-// trim gives back the room that a large message needed, when that has been handled: a
-// connection may be open for long.
+// trim returns the buffer's content in a small buffer once a large message has been
+// handled, because a connection may stay open for long.
 func trim(buffer []byte) []byte {
 	if cap(buffer) <= mostBuffer || len(buffer) > mostBuffer/2 {
 		return buffer
@@ -258,7 +257,7 @@ func trim(buffer []byte) []byte {
 
 var pong = []byte("\r\n")
 
-// handle does one message.
+// handle processes one message.
 func (st *streams) handle(c *stream, data []byte) {
 	c.handled++
 	st.handling.Lock()

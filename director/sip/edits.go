@@ -2,40 +2,40 @@ package sip
 
 import "bytes"
 
-// mostEdits is how many places of one message are changed at most.
+// mostEdits is the maximum number of edits in one message.
 const mostEdits = 16
 
-// An edit puts with in the place of the bytes from at to end.
+// An edit replaces the bytes from at to end.
 type edit struct {
 	at, end int
 	with    []byte
 }
 
-// edits are the changes to one message. The message is not copied: what comes
-// out is a list of views of it and of what is put in.
+// edits are the changes to one message. The message is not copied: compose returns views
+// of the message and of the inserted texts.
 type edits struct {
 	data  []byte
 	list  [mostEdits]edit
 	n     int
-	full  bool // more were asked for
+	full  bool // an edit was refused
 	parts [2*mostEdits + 1][]byte
 }
 
 func (e *edits) reset(data []byte) { e.data, e.n, e.full = data, 0, false }
 
-// offset is where a view of the message begins.
+// offset returns where a view of the message begins.
 func (e *edits) offset(view []byte) int { return cap(e.data) - cap(view) }
 
-// end is where a view of the message ends.
+// end returns where a view of the message ends.
 func (e *edits) end(view []byte) int { return e.offset(view) + len(view) }
 
-// lineEnd is where the line after that of the view begins.
+// lineEnd returns where the line after the view's line begins.
 func (e *edits) lineEnd(view []byte) int {
 	end := e.end(view)
 	return end + bytes.IndexByte(e.data[end:], '\n') + 1
 }
 
-// lineStart is where the line of the view begins.
+// lineStart returns where the view's line begins.
 func (e *edits) lineStart(view []byte) int {
 	return bytes.LastIndexByte(e.data[:e.offset(view)], '\n') + 1
 }
@@ -56,7 +56,7 @@ func (e *edits) replace(at, end int, with []byte) {
 	e.n++
 }
 
-// compose gives the parts of the message from start to end as edited.
+// compose returns the parts of the edited message from start to end.
 func (e *edits) compose(start, end int) [][]byte {
 	parts := e.parts[:0]
 	for _, d := range e.list[:e.n] {

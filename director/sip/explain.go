@@ -13,27 +13,26 @@ import (
 	"vitrine/wire/sip"
 )
 
-// An Explanation says what would become of a message, and why.
+// An Explanation tells what the director would do with a message, and why.
 type Explanation struct {
 	Request bool
 	Outward bool   // it goes to a client
-	Route   string // the type that the director's own entry in Route names; empty: there is none
+	Route   string // the type in the director's own Route entry; empty: no such entry
 	ID      uint16 // and the instance
-	Rule    int    // which rule fits, from 0; -1: none
+	Rule    int    // the rule that matches, from 0; -1: none
 	Type    table.Type
-	Key     uint64 // by which the table chooses; of requests with a rule
+	Key     uint64 // that the table chooses by; only for requests with a rule
 
-	Sends   bool // something is sent: the message, or an answer to it
+	Sends   bool // the director sends something: the message, or an answer to it
 	To      netip.AddrPort
 	Message []byte
 }
 
-// Explain handles a message from that address as a worker would that has seen
-// nothing before, and sends nothing: a worker that saw the key before a recent
-// change of epoch may still send it to the instance from then. What is counted
-// goes to the probe. A gate's token is taken.
+// Explain handles a message from that address as a worker with an empty memory would, but
+// sends nothing. A worker that saw the key before a recent change of epoch may still send
+// the message to the earlier instance. Counts go to the probe. A gate's token is taken.
 //
-// It fails for what does not parse.
+// Explain fails if the message does not parse.
 func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, message []byte) (Explanation, error) {
 	var parsed sip.Message
 	if _, err := parsed.Parse(bytes.Clone(message)); err != nil {

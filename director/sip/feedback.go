@@ -12,32 +12,30 @@ import (
 	"vitrine/wire/sip"
 )
 
-// losses are what instances ask the director to hold back (RFC 7339, algorithm
-// loss). Workers read without a lock.
+// losses holds the shares that instances ask the director to hold back (RFC 7339,
+// algorithm loss). Workers read without a lock.
 type losses struct {
-	mu sync.Mutex // one new instance at a time
+	mu sync.Mutex // serializes the adding of instances
 	of atomic.Pointer[map[uint32]*loss]
 }
 
-// A loss is one instance's.
+// A loss is the share that one instance asks for.
 type loss struct {
 	mu       sync.Mutex
-	sequence uint64 // the newest oc-seq; a response that is overtaken says nothing new
+	sequence uint64 // the newest oc-seq; feedback with a lower one is ignored
 	until    atomic.Int64
 	percent  atomic.Uint32
 }
 
 func lossKey(ty table.Type, id uint16) uint32 { return uint32(ty)<<16 | uint32(id) }
 
-// usualValidity is how long feedback counts that does not say (RFC 7339 section
-// 4.3).
+// usualValidity is how long feedback without oc-validity counts (RFC 7339 section 4.3).
 const usualValidity = 500 * time.Millisecond
 
-// longestValidity bounds how long feedback counts, whatever it says: an instance
-// that lives tells again.
+// longestValidity limits how long feedback counts. A live instance repeats its feedback.
 const longestValidity = 10 * time.Second
 
-// tell takes in the feedback in the director's own Via of a response.
+// tell records the feedback in the director's own Via of a response.
 func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *sip.ViaHop) {
 	percent, ok := sip.ParseNumber(v.OC)
 	if !ok || percent > 100 {
@@ -63,8 +61,8 @@ func (l *losses) tell(now time.Duration, ty table.Type, id uint16, v *sip.ViaHop
 	}
 }
 
-// refuses says whether a new transaction for an instance is to be held back:
-// the asked share of all, and of one transaction always the same.
+// refuses reports whether to refuse a new transaction for an instance. It refuses the
+// share that the instance asks for, and always decides alike for one transaction.
 func (l *losses) refuses(now time.Duration, target *table.Target, transaction uint64) bool {
 	one := l.find(target.Type, target.ID)
 	return one != nil && int64(now) < one.until.Load() && transaction%100 < uint64(one.percent.Load())
@@ -77,7 +75,7 @@ func (l *losses) find(ty table.Type, id uint16) *loss {
 	return nil
 }
 
-// enter makes room for an instance, once.
+// enter adds an instance if it is missing, and returns its entry.
 func (l *losses) enter(ty table.Type, id uint16) *loss {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,9 +92,8 @@ func (l *losses) enter(ty table.Type, id uint16) *loss {
 	return one
 }
 
-// feedback writes the gate's overload feedback into the Via of a client that
-// asks for it (RFC 7339 section 4): what it had there of oc parameters is
-// replaced.
+// feedback writes the gate's overload feedback into the Via of a client that asks for it
+// (RFC 7339 section 4). It replaces the oc parameters there.
 func (p *Proxy) feedback(v *sip.ViaHop, gate *overload.Gate) {
 	if !wantsFeedback(v, gate) {
 		return
@@ -104,8 +101,8 @@ func (p *Proxy) feedback(v *sip.ViaHop, gate *overload.Gate) {
 	p.edits.replace(p.edits.offset(v.Text), p.edits.end(v.Text), p.built(appendFeedback(p.build(), v, gate)))
 }
 
-// wantsFeedback says whether a client asks for feedback and can do by the loss
-// algorithm: it names it, or none (RFC 7339 section 4.2).
+// wantsFeedback reports whether a client asks for feedback and supports the loss
+// algorithm: it names loss, or no algorithm (RFC 7339 section 4.2).
 func wantsFeedback(v *sip.ViaHop, gate *overload.Gate) bool {
 	return gate != nil && v.OC != nil && len(v.OC) == 0 && v.AllowsOC("loss")
 }

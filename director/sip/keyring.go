@@ -12,8 +12,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A SigningKey is one key of a Keyring. It signs and verifies what the director
-// writes into messages for itself.
+// A SigningKey is one key of a Keyring. It signs and verifies what the director writes
+// into messages for its own use.
 type SigningKey struct {
 	ID     uint8
 	Secret [16]byte
@@ -21,12 +21,13 @@ type SigningKey struct {
 	Route  bool // it verifies Record-Route and Path
 }
 
-// A Keyring is the keys in force at one time. It is never changed. Directors side
-// by side have the same.
+// A Keyring is the set of keys in force. It is immutable. Directors side by side use the
+// same keys.
 type Keyring struct {
 	signs *signingKey
 	keys  [256]signingKey // by ID
-	// What directors before this one wrote has no MAC.
+	// Whether a Via, or a Record-Route and Path, without a MAC is accepted: directors of
+	// an earlier version wrote none.
 	oldVias, oldRoutes bool
 }
 
@@ -36,8 +37,8 @@ type signingKey struct {
 	via, route bool
 }
 
-// NewKeyring makes a Keyring; the first key signs. oldVias and oldRoutes say
-// whether what has no MAC is still accepted in Via, and in Record-Route and Path.
+// NewKeyring returns a Keyring; the first key signs. oldVias and oldRoutes say whether
+// entries without a MAC are still accepted in Via, and in Record-Route and Path.
 func NewKeyring(keys []SigningKey, oldVias, oldRoutes bool) (*Keyring, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("no key signs: want at least one")
@@ -56,7 +57,7 @@ func NewKeyring(keys []SigningKey, oldVias, oldRoutes bool) (*Keyring, error) {
 	return r, nil
 }
 
-// randomKeyring is one of a key that only this process has.
+// randomKeyring returns a Keyring with a random key, which only this process has.
 func randomKeyring() (*Keyring, error) {
 	key := SigningKey{ID: 1, Via: true, Route: true}
 	if _, err := rand.Read(key.Secret[:]); err != nil {
@@ -68,8 +69,8 @@ func randomKeyring() (*Keyring, error) {
 const (
 	// macName is the Via parameter of the MAC.
 	macName = "vm"
-	// macSize is that of a key's ID and of SipHash-2-4 with 128 bits, in
-	// hexadecimal digits.
+	// macSize is the length of the parameter in hexadecimal digits: the key's ID and a
+	// SipHash-2-4 of 128 bits.
 	macSize = 4 + 32
 )
 
@@ -80,7 +81,7 @@ const (
 	routeKind = 'r'
 )
 
-// find gives the key that a MAC names; nil: there is none, or no MAC.
+// find returns the key that a MAC names; nil if there is no MAC or no such key.
 func (r *Keyring) find(mac []byte) *signingKey {
 	if len(mac) != macSize {
 		return nil
@@ -98,8 +99,8 @@ func (k *signingKey) append(b, over []byte) []byte {
 	return appendHex(appendHex(appendHex(b, k.id, 4), low, 16), high, 16)
 }
 
-// verify says whether mac, which names this key, is the MAC. Its time does not
-// depend on how much of it is right.
+// verify reports whether mac, which names this key, is the MAC of over. Its run time does
+// not depend on how many digits are right.
 func (k *signingKey) verify(mac, over []byte) bool {
 	low, high := siphash.Hash128(k.k0, k.k1, over)
 	givenLow, ok1 := parseHex(mac[4:20])
@@ -107,15 +108,15 @@ func (k *signingKey) verify(mac, over []byte) bool {
 	return ok1 && ok2 && low^givenLow|high^givenHigh == 0
 }
 
-// A way is what the MAC in Via is over, beside the stamp: where a response goes.
+// A way is where a response goes. The MAC in Via covers it, together with the stamp.
 type way struct {
-	flow   netip.AddrPort // far end of the connection that the request came by; not valid: UDP
+	flow   netip.AddrPort // remote address of the connection that the request came on; invalid: UDP
 	reply  netip.AddrPort
-	begins bool // a dialog that is counted
+	begins bool // the request begins a counted dialog
 }
 
-// overVia is what the MAC in Via is over: values, since proxies may write a Via
-// anew.
+// overVia returns the input of the MAC in Via. It consists of values, not of text,
+// because proxies may rewrite a Via.
 func (p *Proxy) overVia(s *stamp, w *way) []byte {
 	b := append(p.over[:0], viaKind, 0)
 	if w.begins {
@@ -127,9 +128,9 @@ func (p *Proxy) overVia(s *stamp, w *way) []byte {
 	return p.over
 }
 
-// overMark is what the MAC in Record-Route and Path is over. What comes by an
-// inward entry belongs to the dialog that the entry was made for, which Call-ID
-// names. Path is for any dialog, but only from an instance.
+// overMark returns the input of the MAC in Record-Route and Path. An inward entry is
+// valid for its own dialog only, which Call-ID identifies. An outward entry, as in Path,
+// is valid for any dialog, but counts only in requests from an instance.
 func (p *Proxy) overMark(k *signingKey, m *routeMark, callID []byte) []byte {
 	b := append(p.over[:0], routeKind, 0)
 	if m.outward {
@@ -143,8 +144,8 @@ func (p *Proxy) overMark(k *signingKey, m *routeMark, callID []byte) []byte {
 	return p.over
 }
 
-// appendAddress appends 18 bytes: an IPv4 address as mapped into IPv6, then the
-// port; zeros when it is not valid.
+// appendAddress appends 18 bytes: the IP address (IPv4 as mapped into IPv6) and the port;
+// zeros if a is invalid.
 func appendAddress(b []byte, a netip.AddrPort) []byte {
 	var ip [16]byte
 	if a.IsValid() {
@@ -153,10 +154,9 @@ func appendAddress(b []byte, a netip.AddrPort) []byte {
 	return binary.BigEndian.AppendUint16(append(b, ip[:]...), a.Port())
 }
 
-// replyOf is where the response to a request goes whose Via is v: to the address
-// it came from, and over UDP to the port that it came from if the client asks for
-// that, else to the port of sent-by (RFC 3261 section 18.2.2, RFC 3581 section 4).
-// maddr is ignored.
+// replyOf returns where the response to a request with the Via v goes: to the source IP
+// address, and over UDP to the source port if the client asks for that (rport), else to
+// the port in sent-by (RFC 3261 section 18.2.2, RFC 3581 section 4). maddr is ignored.
 func replyOf(v *sip.ViaHop, from netip.AddrPort, stream bool) netip.AddrPort {
 	if v.RPort != nil && !stream {
 		return from
@@ -164,8 +164,8 @@ func replyOf(v *sip.ViaHop, from netip.AddrPort, stream bool) netip.AddrPort {
 	return netip.AddrPortFrom(from.Addr(), cmp.Or(v.Port, sip.DefaultPort))
 }
 
-// writtenReply is what replyOf gave, by what received wrote into the Via; ok is
-// false for what it did not write.
+// writtenReply returns the result of replyOf again, from what received wrote into the
+// Via. ok is false if the Via does not contain it.
 func writtenReply(v *sip.ViaHop, stream bool) (a netip.AddrPort, ok bool) {
 	host := v.Host
 	if len(v.Received) > 0 {

@@ -10,13 +10,13 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A Listener is an address that the director takes SIP at.
+// A Listener is an address on which the director receives SIP.
 type Listener struct {
 	Stream  bool           // TCP; else UDP
 	Address netip.AddrPort // to bind
-	// Host is the "host" or "host:port" that Via, Record-Route and Path give for
-	// the address; empty: the address itself. It must be given for an unspecified
-	// address, and be the same in directors side by side.
+	// Host is the "host" or "host:port" that Via, Record-Route and Path give for the
+	// address; empty: the address itself. An unspecified address needs it. Directors side
+	// by side must use the same.
 	Host string
 }
 
@@ -27,18 +27,18 @@ func (l Listener) String() string {
 	return "udp://" + l.Address.String()
 }
 
-// A place is a listener as messages name it.
+// A place is a listener with the texts that name it in messages.
 type place struct {
 	Listener
 	via  []byte     // the Via line up to the stamp
-	uri  []byte     // what follows the user in Record-Route and Path, brackets and all
+	uri  []byte     // what follows the user in Record-Route and Path, with the closing bracket
 	host string     // in lower case
-	addr netip.Addr // of host; invalid: host is a name
-	port uint16     // 0: not written, sip.DefaultPort is meant
+	addr netip.Addr // of host; invalid if host is a name
+	port uint16     // 0: not given, which means sip.DefaultPort
 	is4  bool
 }
 
-// newPlace prepares the texts of a listener; address is the one that is bound.
+// newPlace prepares the texts of a listener; address is the bound address.
 func newPlace(l Listener, address netip.AddrPort) (place, error) {
 	l.Address = address
 	text := l.Host
@@ -64,7 +64,7 @@ func newPlace(l Listener, address netip.AddrPort) (place, error) {
 	return p, nil
 }
 
-// is says whether a host and port name the listener.
+// is reports whether a host and port name the listener.
 func (p *place) is(host []byte, port uint16) bool {
 	if port == p.port && string(host) == p.host {
 		return true
@@ -72,7 +72,7 @@ func (p *place) is(host []byte, port uint16) bool {
 	if port == 0 {
 		port = sip.DefaultPort
 	}
-	if p.Host != "" && port == p.Address.Port() { // it is also reached by what is bound
+	if p.Host != "" && port == p.Address.Port() { // the bound address names the listener too
 		if addr, ok := sip.ParseHost(host); ok && addr == p.Address.Addr().Unmap() {
 			return true
 		}

@@ -1,10 +1,10 @@
-// Package sip is the director's SIP side: a stateless proxy (RFC 3261 section
-// 16.11) that finds the aggregate type of each request, has the table choose an
-// instance of it, and sends the request there; and its UDP and TCP transports.
+// Package sip is the director's SIP side. It is a stateless proxy (RFC 3261 section
+// 16.11) with UDP and TCP transports. The proxy finds the aggregate type of each request,
+// lets the table choose an instance of that type, and sends the request there.
 //
-// What a message becomes depends on the message, the rules and the epoch alone:
-// directors side by side, and one that was started again, do the same with a
-// retransmission. A Proxy does no I/O: one message in, at most one out.
+// The result depends on the message, the rules and the epoch alone. So directors side by
+// side, and a restarted director, treat a retransmission alike. A Proxy does no I/O: for
+// one message in, it returns at most one message out.
 package sip
 
 import (
@@ -19,28 +19,28 @@ import (
 
 // An Outgoing is a message to send.
 type Outgoing struct {
-	Listener int            // to send it from
+	Listener int            // the listener to send from
 	To       netip.AddrPort // its destination
-	// Flow is the far end of the connection to send it on while that is there;
-	// not valid: To's.
+	// Flow is the remote address of the TCP connection to send on, if that connection is
+	// still open. Otherwise, or if Flow is invalid, To counts.
 	Flow  netip.AddrPort
-	Back  bool     // it is a response: connections for it are made at a limited rate
-	Parts [][]byte // views of what came in and of the room
+	Back  bool     // a response; new connections for responses are rate-limited
+	Parts [][]byte // views of the received message and of the room
 }
 
 // counts are the counts of one Proxy. Server.Counters adds them up.
 type counts struct {
-	Requests, Responses atomic.Uint64 // that came
+	Requests, Responses atomic.Uint64 // received
 	Inward, Outward     atomic.Uint64 // requests sent on
 	Returned            atomic.Uint64 // responses sent on
 	Answered            atomic.Uint64 // requests answered by the director itself
-	KeepAlives          atomic.Uint64 // datagrams of nothing but line ends
+	KeepAlives          atomic.Uint64 // datagrams that contain only line ends
 	Absorbed            atomic.Uint64 // ACKs of the director's own answers
 	Dropped             atomic.Uint64 // not sent on and not answered
-	Unsigned            atomic.Uint64 // own entries in Route without a right MAC
+	Unsigned            atomic.Uint64 // own Route entries without a valid MAC
 }
 
-// core is what all proxies of a director share.
+// core is the state that all proxies of a director share.
 type core struct {
 	places []place // by listener
 	epochs *table.Epochs
@@ -57,20 +57,20 @@ type Proxy struct {
 	meter    *meter.Worker
 	counts   counts
 
-	rules   *Rules   // while a message is handled
+	rules   *Rules   // valid while a message is handled
 	keys    *Keyring // likewise
 	message sip.Message
 	pass    pass
 	edits   edits
 	in      *datagram.Datagram
 	room    []byte
-	over    []byte // what a MAC is over
+	over    []byte // input of the MAC
 	out     *Outgoing
 }
 
-// Handle takes one message and says whether there is one to send, in out. in.Data
-// is changed; room is empty room to build in. Both, and what out has, are in use
-// until the message is sent.
+// Handle processes one message and reports whether out has a message to send. Handle
+// changes in.Data. room is empty and is used to build text. in.Data, room and out stay in
+// use until the message is sent.
 func (p *Proxy) Handle(in *datagram.Datagram, room []byte, out *Outgoing) bool {
 	p.in, p.room, p.out = in, room, out
 	p.rules, p.keys = p.server.rules.Load(), p.server.keys.Load()
@@ -78,7 +78,7 @@ func (p *Proxy) Handle(in *datagram.Datagram, room []byte, out *Outgoing) bool {
 	m := &p.message
 	n, err := m.Parse(in.Data)
 	if err == nil && m.NoLength && p.server.places[in.Listener].Stream {
-		err = sip.ErrLength // where it ends cannot be told (RFC 3261 section 18.3)
+		err = sip.ErrLength // a stream cannot tell where the message ends (RFC 3261 section 18.3)
 	}
 	if err != nil {
 		return p.malformed(err)
@@ -92,14 +92,14 @@ func (p *Proxy) Handle(in *datagram.Datagram, room []byte, out *Outgoing) bool {
 	return p.request(m, n)
 }
 
-// build begins a piece of text in the room; built ends it.
+// build returns the free end of the room, to append text to; built ends the text.
 func (p *Proxy) build() []byte { return p.room[len(p.room):] }
 
-// built takes what was appended to build's result out of the room.
+// built marks text, which was appended to build's result, as used.
 func (p *Proxy) built(text []byte) []byte {
 	if cap(text) == cap(p.room)-len(p.room) {
 		p.room = p.room[:len(p.room)+len(text)]
-	} // else the room was too small, and text is elsewhere
+	} // else append outgrew the room and moved the text
 	return text
 }
 
@@ -118,8 +118,8 @@ func (p *Proxy) drop(ty table.Type, cause meter.Cause) bool {
 	return false
 }
 
-// placeFor is the listener to send from to an address: the preferred one if it
-// is of the address's family and transport, else the first that is; -1: none.
+// placeFor returns the listener to send from: the preferred one if it has the address
+// family and transport of the destination, else the first that has; -1: none.
 func (p *Proxy) placeFor(preferred int, stream, is4 bool) int {
 	places := p.server.places
 	if preferred < len(places) && places[preferred].Stream == stream && places[preferred].is4 == is4 {

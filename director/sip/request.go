@@ -10,17 +10,16 @@ import (
 	"vitrine/wire/sip"
 )
 
-// startHops is the Max-Forwards of a request that had none (RFC 3261 section
-// 16.6, step 3).
+// startHops is added to a request without Max-Forwards (RFC 3261 section 16.6, step 3).
 const startHops = "Max-Forwards: 70\r\n"
 
-// A pass is one request on its way through.
+// A pass is the state of one request while it is handled.
 type pass struct {
 	via    sip.ViaHop
 	routes routes
 	callID uint64 // hash
 	stamp  stamp
-	target *table.Target // inward: the instance; outward: the one it comes from; nil: not known
+	target *table.Target // inward: the instance; outward: the instance that sent it; nil: not known
 	addHop bool          // Max-Forwards is to be added
 }
 
@@ -30,7 +29,7 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	s := &p.pass
 	var ok bool
 	if s.via, ok = sip.ParseViaHop(m.Via); !ok {
-		return p.drop(noType, meter.Malformed) // it can be answered nowhere
+		return p.drop(noType, meter.Malformed) // without a Via there is nowhere to answer to
 	}
 	s.callID = table.Key(m.CallID)
 	s.stamp = stamp{listener: uint8(p.in.Listener), ty: noType, transaction: transactionOf(m, &s.via, s.callID)}
@@ -38,8 +37,8 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 		p.counts.Absorbed.Add(1)
 		return false
 	}
-	// A strict router before us put our own URI into the request line and the
-	// one that was there at the end of Route (section 16.4).
+	// A strict router put the director's URI into the request line and the original
+	// request URI at the end of Route (section 16.4).
 	if !p.unstrict(m) {
 		return p.answer(m, s, 400, "Bad Route", meter.Malformed)
 	}
@@ -52,7 +51,7 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 		return p.answer(m, s, 200, "OK", 0)
 	case hops == 0:
 		return p.answer(m, s, 483, "Too Many Hops", meter.TooManyHops)
-	case m.ProxyRequire != nil && string(m.Method) != "CANCEL": // nothing of the kind is understood here
+	case m.ProxyRequire != nil && string(m.Method) != "CANCEL": // the director supports no extension
 		return p.answer(m, s, 420, "Bad Extension", meter.Malformed)
 	}
 	s.addHop = hops < 0
@@ -67,7 +66,7 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	return p.inward(m, n, s)
 }
 
-// unstrict undoes what a strict router did; false: it cannot be undone.
+// unstrict undoes the change of a strict router. It returns false if that is impossible.
 func (p *Proxy) unstrict(m *sip.Message) bool {
 	if m.Route == nil || bytes.IndexByte(m.URI, '.') < 0 {
 		return true
@@ -106,7 +105,8 @@ func (p *Proxy) unstrict(m *sip.Message) bool {
 	return true
 }
 
-// forwards reads Max-Forwards and counts it down in place; -1: there is none.
+// forwards decrements Max-Forwards in place and returns the value before; -1 if the
+// header is missing.
 func (p *Proxy) forwards(m *sip.Message) (hops int, ok bool) {
 	text := m.MaxForwards
 	if text == nil {
@@ -125,14 +125,14 @@ func (p *Proxy) forwards(m *sip.Message) (hops int, ok bool) {
 	}
 }
 
-// isForDirector says whether the request line names the director and no user.
+// isForDirector reports whether the request line names the director and no user.
 func (p *Proxy) isForDirector(m *sip.Message) bool {
 	u, ok := sip.ParseURI(m.URI)
 	return ok && u.User == nil && p.isOwn(u.Host, u.Port)
 }
 
-// loops says whether the request was here before, and would go the same way
-// (RFC 5393 section 4.2).
+// loops reports whether the director handled the request before and would route it the
+// same way again (RFC 5393 section 4.2).
 func (p *Proxy) loops(m *sip.Message, loop uint64) bool {
 	if m.NextVia == nil {
 		return p.loopsBy(m.Via, loop)
@@ -152,7 +152,7 @@ func (p *Proxy) loops(m *sip.Message, loop uint64) bool {
 	return false
 }
 
-// loopsBy says so of one Via element.
+// loopsBy is loops for one Via element.
 func (p *Proxy) loopsBy(element []byte, loop uint64) bool {
 	if !bytes.Contains(element, ownBranch) {
 		return false
@@ -167,9 +167,10 @@ func (p *Proxy) loopsBy(element []byte, loop uint64) bool {
 
 var ownBranch = []byte(sip.BranchCookie + mark)
 
-// isOutward says whether a request goes to a client: it came by the director's
-// Path or Record-Route from an instance's host, or from an instance's own
-// address with somewhere to go that is not the director.
+// isOutward reports whether a request goes to a client. It does if the director's Path or
+// Record-Route says so and the sender is trusted. It also does if it comes from an
+// instance's own address and its Route or request line has an IP address that is not the
+// director's.
 func (p *Proxy) isOutward(m *sip.Message, s *pass) bool {
 	if s.routes.known {
 		return s.routes.mark.outward && p.isTrusted(p.in.From.Addr())
@@ -191,8 +192,8 @@ func (p *Proxy) isOutward(m *sip.Message, s *pass) bool {
 	return ok
 }
 
-// isTrusted says whether requests from that IP address may be sent on to where
-// they say: an instance has it, or it is configured.
+// isTrusted reports whether requests from that IP address may go where they say: the
+// address is an instance's or configured as trusted.
 func (p *Proxy) isTrusted(a netip.Addr) bool { return p.server.trusts(p.rules, a) }
 
 func (c *core) trusts(r *Rules, a netip.Addr) bool {
@@ -219,7 +220,8 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 		if rule != nil && rule.ty == ty {
 			key = rule.hash(m, s.callID)
 		}
-		// The ACK of a success belongs to the INVITE's instance, however that drains.
+		// The ACK of a success goes to the INVITE's instance even if that instance
+		// drains.
 		s.target, ok = p.steering.Resume(p.in.At, ty, id, key, region, p.rules.types[ty].Dialogs || string(m.Method) == "ACK")
 	case rule != nil:
 		ty = rule.ty
@@ -254,7 +256,7 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	return true
 }
 
-// dialogOf is the type and instance that the director's own Route names.
+// dialogOf returns the type and instance that the director's own Route entry names.
 func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
 	if !s.routes.known || s.routes.mark.outward {
 		return noType, 0
@@ -262,9 +264,10 @@ func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
 	return p.rules.typeOf(s.routes.mark.typeName), s.routes.mark.id
 }
 
-// isGated says whether the request begins something that may be refused: neither
-// ACK nor CANCEL, and not within a dialog, as a To tag together with the
-// director's own signed Route says. Anybody can write a To tag.
+// isGated reports whether the gate may refuse the request. It may not refuse ACK, CANCEL,
+// or a request within a dialog. A request is within a dialog if it has a To tag and the
+// director's signed Route entry. Anybody can write a To tag, so the tag alone is not
+// enough.
 func (s *pass) isGated(m *sip.Message) bool {
 	if method := string(m.Method); method == "ACK" || method == "CANCEL" {
 		return false
@@ -277,8 +280,8 @@ func hasTag(value []byte) bool {
 	return has
 }
 
-// outward sends a request from an instance to where Route, the flow or the
-// request line say.
+// outward sends a request from an instance to the destination in the flow, Route or the
+// request line.
 func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 	s.stamp.outward = true
 	s.stamp.ty, s.stamp.id = p.owner(m, s)
@@ -303,13 +306,14 @@ func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 		return false
 	}
 	p.counts.Outward.Add(1)
-	if string(m.Method) == "BYE" && !s.passedOn(m) { // its answer is anyone's, and may never come
+	if string(m.Method) == "BYE" && !s.passedOn(m) { // its response may never come, and anybody may send it
 		p.dialog(m, &s.stamp, false)
 	}
 	return true
 }
 
-// send writes the request that goes to p.out.To; false: it was answered instead.
+// send writes the request to p.out.To, or answers the request if it cannot. It reports
+// whether p.out has a message to send.
 func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 	at := p.placeFor(p.in.Listener, stream, p.out.To.Addr().Is4())
 	if at < 0 {
@@ -347,20 +351,20 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) bool {
 	return true
 }
 
-// begins says whether the request begins a dialog that is counted if it comes
-// about.
+// begins reports whether the request begins a dialog that is counted once it is
+// established.
 func (s *pass) begins(m *sip.Message) bool {
 	return string(m.Method) == "INVITE" && s.stamp.ty != noType && !hasTag(m.To) && !s.passedOn(m)
 }
 
-// passedOn says whether an instance only passes the request on: it came inward
-// before, through this director or one beside it, and was counted there.
+// passedOn reports whether an instance only forwards the request. The request then came
+// inward before, through this director or one beside it, and was counted there.
 func (s *pass) passedOn(m *sip.Message) bool {
 	return s.stamp.outward && bytes.Contains(m.Header, ownBranch)
 }
 
-// appendRoute appends Record-Route to a request that may begin a dialog, and
-// Path to a REGISTER that goes inward.
+// appendRoute appends Record-Route to a request that may begin a dialog, and Path to an
+// inward REGISTER.
 func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *place) []byte {
 	switch string(m.Method) {
 	case "REGISTER":
@@ -377,8 +381,8 @@ func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *pla
 		return b
 	}
 	id, name := s.stamp.id, p.rules.types[s.stamp.ty].name
-	// Two, so that the one a later request comes by tells where it goes, and
-	// each side is spoken to over its own transport (RFC 5658 section 4.2).
+	// Two entries: the first entry in a later request tells its direction, and each side
+	// uses its own transport (RFC 5658 section 4.2).
 	b = append(b, "Record-Route: "...)
 	if !s.stamp.outward {
 		b = p.appendURI(b, leaves, 'o', id, p.flow(came), name)
@@ -390,8 +394,8 @@ func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, leaves, came *pla
 	return append(b, '\r', '\n')
 }
 
-// flow is the far end of the connection that a request came by, for later
-// requests the other way (RFC 5626 section 5.3); not valid for UDP.
+// flow returns the remote address of the TCP connection that a request came on, for later
+// requests in the other direction (RFC 5626 section 5.3). It is invalid for UDP.
 func (p *Proxy) flow(came *place) netip.AddrPort {
 	if came.Stream {
 		return p.in.From
@@ -399,10 +403,10 @@ func (p *Proxy) flow(came *place) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// owner is the type and instance that a request from an instance belongs to: by
-// the address that it came from, else those that its Route names if the rules
-// give them this method, else the type of the rules with the instance left to be
-// chosen by the key.
+// owner returns the type and instance that a request from an instance belongs to. The
+// source address decides first. Otherwise the director's own Route entry decides, unless
+// the rules give the method to another type. Then owner returns that type and ID 0, which
+// leaves the instance to the key.
 func (p *Proxy) owner(m *sip.Message, s *pass) (table.Type, uint16) {
 	if s.target == nil {
 		s.target = p.server.sources().find(p.in.From)
@@ -421,8 +425,8 @@ func (p *Proxy) owner(m *sip.Message, s *pass) (table.Type, uint16) {
 	return noType, 0
 }
 
-// received writes into the request's own Via where it came from (RFC 3261
-// section 18.2.1, RFC 3581 section 4), so that its response goes there.
+// received writes the source address into the request's own Via (RFC 3261 section 18.2.1,
+// RFC 3581 section 4), so that the response goes there.
 func (p *Proxy) received(v *sip.ViaHop) {
 	addr, isIP := sip.ParseHost(v.Host)
 	if v.RPort == nil && v.Received == nil && isIP && addr == p.in.From.Addr() {
@@ -436,7 +440,7 @@ func (p *Proxy) received(v *sip.ViaHop) {
 		p.setParam(v.RPort, p.built(b))
 	}
 	switch {
-	case v.Received != nil: // what a client claims counts for nothing
+	case v.Received != nil: // a client's own claim is replaced
 		p.setParam(v.Received, p.built(p.in.From.Addr().AppendTo(append(p.build(), '='))))
 	case v.RPort == nil:
 		end := p.edits.end(v.Text)
@@ -444,8 +448,8 @@ func (p *Proxy) received(v *sip.ViaHop) {
 	}
 }
 
-// setParam puts text, with its equals sign, after the name of a parameter that
-// has this value now, or none.
+// setParam puts text, which begins with an equals sign, after the name of a parameter in
+// place of its value, if it has one.
 func (p *Proxy) setParam(value, text []byte) {
 	end := p.edits.end(value)
 	if len(value) > 0 {
@@ -456,7 +460,7 @@ func (p *Proxy) setParam(value, text []byte) {
 	p.edits.insert(end, text)
 }
 
-// isOwnTag says whether To has the tag of the director's own answer to the
+// isOwnTag reports whether To has the tag of the director's own answer to the
 // transaction.
 func (p *Proxy) isOwnTag(m *sip.Message, transaction uint64) bool {
 	tag, _ := sip.Param(m.To, "tag")

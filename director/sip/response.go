@@ -8,8 +8,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// response sends a response of n bytes back by its Via (RFC 3261 sections 16.11
-// and 18.2.2, RFC 3581 section 4), if the director wrote that.
+// response sends a response of n bytes back along its Via, if the director wrote that Via
+// (RFC 3261 sections 16.11 and 18.2.2, RFC 3581 section 4).
 func (p *Proxy) response(m *sip.Message, n int) bool {
 	own, ok := sip.ParseViaHop(m.Via)
 	if !ok || m.NextVia == nil || !p.isOwn(own.Host, own.Port) {
@@ -49,13 +49,13 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	return true
 }
 
-// wayBack reads where the response goes from the director's own Via and the next
-// one; ok is false when the director did not write them so.
+// wayBack reads the destination of a response from the director's own Via and the next
+// one. ok is false if the director did not write them.
 func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool) {
 	if s, ok = parseStamp(own.Branch); !ok {
 		return s, w, false, false
 	}
-	var flow, mac []byte // nil: not there
+	var flow, mac []byte // nil: no such parameter
 	for rest := own.Params; len(rest) > 0; {
 		var name, value []byte
 		name, value, rest = sip.CutParam(rest)
@@ -71,7 +71,8 @@ func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool)
 	}
 	if mac == nil && p.keys.oldVias {
 		w.reply, ok = writtenReply(next, next.Stream)
-		// A stranger could have written it: an instance answers, or is answered.
+		// Anybody could have written a Via without a MAC, so the instance's end must be
+		// trusted.
 		end := p.in.From.Addr()
 		if s.outward {
 			end = w.reply.Addr()
@@ -90,13 +91,13 @@ func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool)
 	return s, w, stream, k != nil && k.via && k.verify(mac, p.overVia(&s, &w))
 }
 
-// isInstance says whether a response may be that of the instance that the
-// request went to.
+// isInstance reports whether a response may come from the instance that the request went
+// to: the source is trusted and the instance still exists.
 func (p *Proxy) isInstance(s *stamp) bool {
 	return p.isTrusted(p.in.From.Addr()) && p.server.epochs.View().Table.ByID(s.ty, s.id) != nil
 }
 
-// cutVia takes the director's Via off: the line, or the first element of it.
+// cutVia removes the director's Via: the line, or its first element.
 func (p *Proxy) cutVia(m *sip.Message) {
 	start, end := p.edits.lineStart(m.Via), p.edits.lineEnd(m.Via)
 	if next := p.edits.offset(m.NextVia); next < end {
@@ -105,8 +106,8 @@ func (p *Proxy) cutVia(m *sip.Message) {
 	p.edits.cut(start, end)
 }
 
-// answered tells the meter of a response. Anybody may answer an instance's request.
-// Only an instance, or a trusted address, answers a request to an instance.
+// answered counts a response. Anybody may answer a request from an instance. Only an
+// instance or a trusted address may answer a request to an instance.
 func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	method := string(m.SequenceMethod)
 	if method == "CANCEL" || !s.outward && !p.isTrusted(p.in.From.Addr()) {
@@ -122,23 +123,23 @@ func (p *Proxy) answered(m *sip.Message, s *stamp, begins bool) {
 	}
 	if !s.outward {
 		latency, ok := p.meter.End(p.in.At, s.transaction, outcomeOf(m.Status))
-		if ok && method != "INVITE" { // which waits for a person
+		if ok && method != "INVITE" { // an INVITE waits for a person
 			p.meter.Sample(s.ty, latency)
 		}
 	}
 	switch method {
-	case "INVITE": // also when the meter does not know it any more, after long ringing
+	case "INVITE": // even if the meter has forgotten the INVITE after long ringing
 		if begins && m.Status < 300 && isRecorded(m) {
 			p.dialog(m, s, true)
 		}
-	case "BYE": // one with credentials follows a challenge; an outward one counted as it went
+	case "BYE": // after 401 or 407 another BYE follows; an outward BYE was counted when it was sent
 		if !s.outward && m.Status != 401 && m.Status != 407 {
 			p.dialog(m, s, false)
 		}
 	}
 }
 
-// isRecorded says whether later requests of the dialog go by Record-Route.
+// isRecorded reports whether the response has Record-Route, which later requests follow.
 func isRecorded(m *sip.Message) bool {
 	for f := m.Fields(); f.Next(); {
 		if f.Kind == sip.RecordRoute {
@@ -148,8 +149,7 @@ func isRecorded(m *sip.Message) bool {
 	return false
 }
 
-// dialog counts a dialog that begins or ends, once, whoever says so and however
-// often.
+// dialog counts the begin or end of a dialog once, however many messages report it.
 func (p *Proxy) dialog(m *sip.Message, s *stamp, began bool) {
 	target := p.server.epochs.View().Table.ByID(s.ty, s.id)
 	if target != nil && p.meter.First(p.in.At, dialogKey(m, s, began)) {
@@ -157,8 +157,8 @@ func (p *Proxy) dialog(m *sip.Message, s *stamp, began bool) {
 	}
 }
 
-// dialogKey is a hash of the dialog at the instance (RFC 3261 section 12), the
-// same for messages of both sides, and of its begin or its end.
+// dialogKey returns a hash of the dialog at the instance (RFC 3261 section 12) and of
+// begin or end. It is the same for messages of both sides.
 func dialogKey(m *sip.Message, s *stamp, began bool) uint64 {
 	from, _ := sip.Param(m.From, "tag")
 	to, _ := sip.Param(m.To, "tag")

@@ -7,10 +7,10 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A mark is what the director writes into the user part of its own URIs in
-// Record-Route and Path: "i.0a1b..session.MAC" says that what comes by it goes
-// inward, to the instance 0x0a1b of the type session; "o.0a1b.FLOW.session.MAC"
-// that it came from there and goes outward, by that flow when it is still there.
+// A routeMark is what the director writes into the user part of its own URIs in
+// Record-Route and Path. "i.0a1b..session.MAC" sends requests inward, to the instance
+// 0x0a1b of the type session. "o.0a1b.FLOW.session.MAC" belongs to the same instance and
+// sends requests outward, over that flow if it is still open.
 type routeMark struct {
 	outward  bool
 	id       uint16 // 0: not known
@@ -19,7 +19,7 @@ type routeMark struct {
 	mac      []byte // empty: none
 }
 
-// parseMark reads the user part of an own URI.
+// parseMark reads the user part of one of the director's own URIs.
 func parseMark(user []byte) (m routeMark, ok bool) {
 	if len(user) < 8 || user[1] != '.' || user[6] != '.' || user[0] != 'i' && user[0] != 'o' {
 		return m, false
@@ -34,7 +34,7 @@ func parseMark(user []byte) (m routeMark, ok bool) {
 
 var dot = []byte(".")
 
-// appendURI appends an own URI in angle brackets.
+// appendURI appends one of the director's own URIs in angle brackets.
 func (p *Proxy) appendURI(b []byte, at *place, direction byte, id uint16, flow netip.AddrPort, typeName []byte) []byte {
 	b = append(append(b, "<sip:"...), direction, '.')
 	b = append(appendHex(b, uint64(id), 4), '.')
@@ -48,26 +48,25 @@ func (p *Proxy) appendURI(b []byte, at *place, direction byte, id uint16, flow n
 	return append(p.keys.signs.append(b, over), at.uri...)
 }
 
-// isSigned says whether a mark has the MAC of a key that verifies such.
+// isSigned reports whether the mark has a MAC by a key that verifies Route entries.
 func (p *Proxy) isSigned(m *routeMark) bool {
 	k := p.keys.find(m.mac)
 	return k != nil && k.route && k.verify(m.mac, p.overMark(k, m, p.message.CallID))
 }
 
-// routes is what the Route header of a request says.
+// routes is the result of reading a request's Route header.
 type routes struct {
 	own   bool      // the first element is the director's own
-	mark  routeMark // of the first own element that has one
-	flow  []byte    // of the own elements that are signed
+	mark  routeMark // of the first own element with an accepted mark
+	flow  []byte    // of the own elements with a valid MAC
 	next  []byte    // the first element that is not the director's, or empty
 	known bool      // mark is set
 
-	signed bool // mark has a MAC
+	signed bool // mark has a valid MAC
 }
 
-// takeRoutes reads the Route header and takes the director's own elements off
-// its front (RFC 3261 section 16.4): as edits. At most two of them belong to one
-// pass; more would be others' doing.
+// takeRoutes reads the Route header and removes the director's own elements from its
+// front (RFC 3261 section 16.4), as edits. One pass adds at most two of them.
 func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 	if m.Route == nil {
 		return r
@@ -100,8 +99,8 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 	return r
 }
 
-// takeMark reads the mark of an own element. One without a right MAC counts for
-// nothing, unless directors wrote none lately; its flow never counts.
+// takeMark reads the mark of an own element. A mark without a valid MAC is ignored. A
+// mark without any MAC counts while the keyring allows it, but its flow never does.
 func (p *Proxy) takeMark(r *routes, user []byte) {
 	r.own = true
 	mark, ok := parseMark(user)
@@ -121,7 +120,7 @@ func (p *Proxy) takeMark(r *routes, user []byte) {
 	}
 }
 
-// isOwn says whether a host and port name this director.
+// isOwn reports whether a host and port name this director.
 func (p *Proxy) isOwn(host []byte, port uint16) bool {
 	for i := range p.server.places {
 		if p.server.places[i].is(host, port) {

@@ -12,7 +12,7 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A Key says what of a request it is steered by.
+// A Key is the part of a request that steering hashes.
 type Key uint8
 
 // The keys.
@@ -40,8 +40,8 @@ func ParseKey(name string) (Key, error) {
 	return 0, fmt.Errorf("key %q: must be one of %s", name, strings.Join(keyNames[:], ", "))
 }
 
-// A Rule maps requests to an aggregate type. ACK, CANCEL, BYE, PRACK, UPDATE and
-// INFO go as INVITE does, and NOTIFY as SUBSCRIBE, unless a rule names them.
+// A Rule maps requests to an aggregate type. ACK, CANCEL, BYE, PRACK, UPDATE and INFO
+// follow the rules for INVITE, and NOTIFY those for SUBSCRIBE, unless a rule names them.
 type Rule struct {
 	Method string // empty: any
 	Event  string // the event package of the Event header; empty: any
@@ -49,33 +49,34 @@ type Rule struct {
 	Key    Key
 }
 
-// A TypeOptions is how the requests of one aggregate type are treated.
+// A TypeOptions holds the options of one aggregate type.
 type TypeOptions struct {
 	Dialogs bool           // a draining instance keeps its dialogs to their end
-	Stream  bool           // instances are spoken to over TCP; else UDP
+	Stream  bool           // the director uses TCP to instances; else UDP
 	Gate    *overload.Gate // nil: none
-	// Provisional: the gate goes by the time from INVITE to its first response as
-	// well; else by that of other requests alone.
+	// Provisional lets the gate also measure the time from INVITE to its first response.
+	// Otherwise the gate measures other requests only.
 	Provisional bool
 }
 
-// A RulesConfig says how requests are steered.
+// A RulesConfig configures Rules.
 type RulesConfig struct {
 	Types   []string // as in the table
 	Options map[string]TypeOptions
-	Rules   []Rule   // the first that fits counts
-	Names   []string // hosts, beside the listeners', that Route and Request-URI may name the director by
-	// Region is where a client is; nil: nowhere in particular.
+	Rules   []Rule   // the first match counts
+	Names   []string // hosts, beside the listeners', that name the director in Route and Request-URI
+	// Region returns the region of a client; nil: no regions.
 	Region func(netip.Addr) table.Region
-	// Trusted are networks, beside the instances' own addresses, whose requests
-	// are sent outward to where the director's Path or Record-Route leads them.
+	// Trusted are networks that are trusted as instances' own addresses are: their
+	// requests may go outward by the director's Path or Record-Route, and their responses
+	// count.
 	Trusted []netip.Prefix
-	// Feedback makes the director ask instances for overload feedback (RFC 7339)
-	// in its Via; clients that ask for it get the gate's whether it is set or not.
+	// Feedback makes the director ask instances for overload feedback (RFC 7339) in its
+	// Via. Clients that ask for feedback get the gate's in any case.
 	Feedback bool
 }
 
-// Rules are how requests are steered at one time. They are never changed.
+// Rules is an immutable set of steering rules.
 type Rules struct {
 	types    []typeRules // by table.Type
 	rules    []steeringRule
@@ -96,8 +97,8 @@ type steeringRule struct {
 	key           Key
 }
 
-// NewRules checks and prepares rules. A type's name goes into URIs and must be
-// made of letters, digits, '-' and '_'.
+// NewRules checks and prepares rules. A type's name goes into URIs, so it must consist of
+// letters, digits, '-' and '_'.
 func NewRules(c RulesConfig) (*Rules, error) {
 	r := &Rules{region: c.Region, trusted: slices.Clone(c.Trusted), feedback: c.Feedback}
 	for _, name := range c.Types {
@@ -127,7 +128,7 @@ func NewRules(c RulesConfig) (*Rules, error) {
 	return r, nil
 }
 
-// typeOf finds a type by its name; noType: none.
+// typeOf returns the type with a name, or noType.
 func (r *Rules) typeOf(name []byte) table.Type {
 	for i := range r.types {
 		if bytes.Equal(r.types[i].name, name) {
@@ -137,8 +138,8 @@ func (r *Rules) typeOf(name []byte) table.Type {
 	return noType
 }
 
-// find gives the rule for a request; nil: none. named says whether any rule
-// names its method.
+// find returns the rule for a request, or nil. named reports whether any rule names the
+// method, or the method that it follows.
 func (r *Rules) find(m *sip.Message) (found *steeringRule, named bool) {
 	found, named = r.match(m.Method, m.Event)
 	if found != nil || named {
@@ -176,7 +177,7 @@ func (r *Rules) match(method, event []byte) (found *steeringRule, named bool) {
 	return nil, named
 }
 
-// fits says whether an Event header is of the package; its parameters do not
+// fits reports whether an Event header names the package; the header's parameters do not
 // count (RFC 6665 section 8.2.1).
 func fits(want string, event []byte) bool {
 	if want == "" {
@@ -185,7 +186,7 @@ func fits(want string, event []byte) bool {
 	return string(sip.WithoutParams(event)) == want
 }
 
-// hash is the key that the rule steers a request by. callID is the hash of the
+// hash returns the key that the rule steers a request by. callID is the hash of the
 // Call-ID.
 func (r *steeringRule) hash(m *sip.Message, callID uint64) uint64 {
 	var text []byte

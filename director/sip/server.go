@@ -16,44 +16,45 @@ import (
 	"vitrine/director/table"
 )
 
-// A Config says what a Server listens to and steers by.
+// A Config configures a Server.
 type Config struct {
 	Listeners []Listener
-	Workers   int        // UDP workers; one a core is right
-	Inherited []*os.File // sockets of the process before, of which those for Listeners are used; the caller closes them
+	Workers   int        // UDP workers; one per core is right
+	Inherited []*os.File // sockets of the previous process; those for Listeners are used, and the caller closes all
 	Epochs    *table.Epochs
 	Rules     *Rules
 	Meter     *meter.Meter
 	Keys      int // how many keys each worker remembers
-	// Keyring signs what the director writes for itself; nil: one of a random key,
-	// which no other director has.
+	// Keyring signs what the director writes for its own use. nil: a random key, which no
+	// other director has.
 	Keyring *Keyring
-	// Connections is how many TCP connections there may be; 0: 10,000.
+	// Connections is the maximum number of TCP connections; 0: 10,000. A tenth of them is
+	// reserved for instances.
 	Connections int
-	// A tenth of them is kept for instances. PerSource is how many there may be with
-	// one IP address (IPv6: one /64) that is no instance's; 0: a tenth of Connections.
+	// PerSource is the maximum number of connections with one IP address (IPv6: one /64)
+	// that is not an instance's; 0: a tenth of Connections, at least 16.
 	PerSource int
 	// Idle is how long a TCP connection may be silent; 0: 10 minutes.
 	Idle time.Duration
-	// First is how long a TCP client may take for its first message, and for any
-	// that it began; 0: 10 seconds.
+	// First is how long a TCP client may take for its first message, and to complete any
+	// later one; 0: 10 seconds.
 	First time.Duration
-	// Queues is how many bytes may wait for all TCP connections; 0: 64 MiB.
+	// Queues is how many bytes may wait in the queues of all TCP connections; 0: 64 MiB.
 	Queues int64
 	Now    func() time.Duration // monotonic; the clock of Epochs
 	Log    *slog.Logger
 }
 
-// A Server is the sockets of SIP listeners and what serves them.
+// A Server serves the SIP listeners.
 type Server struct {
 	core     core
 	group    *datagram.Group // nil: no UDP listener
 	streams  *streams        // nil: no TCP listener
-	proxies  []*Proxy        // of the workers, then that of TCP
+	proxies  []*Proxy        // those of the UDP workers, then that of TCP
 	handlers []*worker
 }
 
-// Listen opens or takes over the sockets; messages wait in them until Run. The
+// Listen opens or takes over the sockets. Messages wait in the sockets until Run. The
 // caller closes the Server.
 func Listen(c Config) (_ *Server, err error) {
 	if len(c.Listeners) == 0 || len(c.Listeners) > mostListeners {
@@ -84,7 +85,7 @@ func Listen(c Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// listenDatagrams opens the UDP listeners and makes their workers.
+// listenDatagrams opens the UDP listeners and creates their workers.
 func (s *Server) listenDatagrams(c *Config) (err error) {
 	var addresses []netip.AddrPort
 	var indexes []int // of listeners
@@ -129,7 +130,7 @@ type worker struct {
 	out       Outgoing
 }
 
-// Handle does one datagram.
+// Handle processes one datagram.
 func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	in.Listener = w.listeners[in.Listener]
 	listener := in.Listener
@@ -143,8 +144,8 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	in.Listener = w.group[listener]
 }
 
-// Addresses are what is listened to, in the order of Config.Listeners, with the
-// ports that the kernel chose.
+// Addresses returns the addresses that the Server listens on, in the order of
+// Config.Listeners, with the ports that the kernel chose.
 func (s *Server) Addresses() []netip.AddrPort {
 	var addresses []netip.AddrPort
 	for i := range s.core.places {
@@ -153,19 +154,20 @@ func (s *Server) Addresses() []netip.AddrPort {
 	return addresses
 }
 
-// SetRules puts other rules in force. Those that name more types than the table
-// has are set after the table, those that name fewer before it.
+// SetRules replaces the rules. Set rules with more types than the table after the table,
+// and rules with fewer types before it.
 func (s *Server) SetRules(r *Rules) { s.core.rules.Store(r) }
 
-// SetKeyring puts other keys in force.
+// SetKeyring replaces the keys.
 func (s *Server) SetKeyring(r *Keyring) { s.core.keys.Store(r) }
 
-// Run serves until ctx is done; a Server is run once. What came in is handled
-// and sent; what waits in the sockets stays there for who inherits them.
+// Run serves until ctx is done; a Server is run once. Run handles and sends everything
+// that it has received. Messages that still wait in the sockets stay there for the
+// process that inherits them.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if s.streams != nil {
-		s.streams.begin(ctx) // before a worker has something for them
+		s.streams.begin(ctx) // before a worker has a message for them
 	}
 	if s.group != nil {
 		g.Go(func() error {
@@ -199,8 +201,8 @@ func (s *Server) Files() (files []*os.File, err error) {
 	return files, nil
 }
 
-// Steerings are those of the UDP workers, in their order, and then that of TCP.
-// They may be touched before Run and after.
+// Steerings returns the memories of the UDP workers, in their order, and then that of
+// TCP. The caller may use them only before and after Run.
 func (s *Server) Steerings() []*table.Steering {
 	all := make([]*table.Steering, len(s.proxies))
 	for i, p := range s.proxies {
@@ -223,19 +225,19 @@ func (s *Server) Close() error {
 
 // Counters count the messages of a Server since its start.
 type Counters struct {
-	Requests, Responses uint64 // that came
+	Requests, Responses uint64 // received
 	Inward, Outward     uint64 // requests sent on, to instances and to clients
 	Returned            uint64 // responses sent on
 	Answered            uint64 // requests that the director answered
 	KeepAlives          uint64 // datagrams of line ends
 	Absorbed            uint64 // ACKs of the director's own answers
 	Dropped             uint64 // neither sent on nor answered
-	Unsigned            uint64 // own entries in Route without a right MAC, which were passed over
+	Unsigned            uint64 // own Route entries without a valid MAC, which were ignored
 	Datagrams           datagram.Counters
 	Streams             StreamCounters
 }
 
-// Counters adds up the workers.
+// Counters returns the sums over all workers.
 func (s *Server) Counters() (t Counters, err error) {
 	for _, p := range s.proxies {
 		c := &p.counts

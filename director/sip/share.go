@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// usualConnections, usualFirst and usualQueues are what a Config without them
-	// has.
+	// usualConnections, usualFirst and usualQueues are the defaults of Config.
 	usualConnections = 10_000
 	usualFirst       = 10 * time.Second
 	usualQueues      = 64 << 20
-	// leastSource is how many connections one source may always have: several
-	// clients are behind it.
+	// leastSource is the lowest default of Config.PerSource, because several clients may
+	// share one address.
 	leastSource = 16
-	// mostBuffer is the size of the largest buffers that are kept, in bytes.
+	// mostBuffer is the size of the largest buffers that are reused, in bytes.
 	mostBuffer = 8 << 10
 )
 
-// share divides connections and the room of their queues among instances and all
-// others, so that nobody can take what belongs to the instances.
+// share sets the limits of connections and queues. They reserve a part for instances,
+// which no other peer can take.
 func (st *streams) share(c *Config) {
 	st.idle = cmp.Or(st.idle, 10*time.Minute)
 	st.first = min(cmp.Or(c.First, usualFirst), st.idle)
@@ -33,18 +32,19 @@ func (st *streams) share(c *Config) {
 	st.others = map[netip.Addr]int{}
 }
 
-// isInstance says whether connections with an address are an instance's.
+// isInstance reports whether connections with an address count as an instance's: the
+// address is an instance's or configured as trusted.
 func (st *streams) isInstance(a netip.Addr) bool {
 	return st.server.core.trusts(st.server.core.rules.Load(), a)
 }
 
-// hasRoom says whether there may be one more connection with an address that is
-// no instance's.
+// hasRoom reports whether another connection with an address that is not an instance's is
+// allowed.
 func (st *streams) hasRoom(a netip.Addr) bool {
 	return st.count < st.mostOthers && st.others[source.Of(a)] < st.mostSource
 }
 
-// remember takes a stream into the counts.
+// remember counts a new stream.
 func (st *streams) remember(c *stream) {
 	if !c.known {
 		st.count++
@@ -52,7 +52,7 @@ func (st *streams) remember(c *stream) {
 	}
 }
 
-// forget takes a stream out of the counts.
+// forget uncounts a stream that ended.
 func (st *streams) forget(c *stream) {
 	if c.known {
 		return
@@ -64,11 +64,11 @@ func (st *streams) forget(c *stream) {
 	}
 }
 
-// mayQueue says whether a stream may queue n bytes more. All queues share one
-// budget. A stream of an instance may hold as much as is free, any other stream an
-// eighth of that. So peers that take nothing never hold all of the budget,
-// however many they are (Choudhury and Hahne, Dynamic queue length thresholds
-// for shared-memory packet switches, 1998).
+// mayQueue reports whether a stream may queue n more bytes. All queues share one budget.
+// A stream of an instance may hold as much as is free, any other stream an eighth of
+// that. So peers that do not read never hold the whole budget, however many they are
+// (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet
+// switches, 1998).
 func (st *streams) mayQueue(c *stream, n int) bool {
 	free := st.room - st.queued.Load()
 	if !c.known {
@@ -77,15 +77,15 @@ func (st *streams) mayQueue(c *stream, n int) bool {
 	return c.queued.Load()+int64(n) <= free
 }
 
-// release gives a message's bytes and buffer back.
+// release returns a message's bytes to the budget and recycles its buffer.
 func (st *streams) release(c *stream, b *[]byte) {
 	c.queued.Add(-int64(cap(*b)))
 	st.queued.Add(-int64(cap(*b)))
 	st.recycle(b)
 }
 
-// recycle keeps a buffer for another message. One that a large message needed is
-// left to the garbage collector, or small messages would come to hold such.
+// recycle keeps a buffer for reuse. It leaves a large buffer to the garbage collector,
+// because small messages would otherwise end up in large buffers.
 func (st *streams) recycle(b *[]byte) {
 	if cap(*b) <= mostBuffer {
 		*b = (*b)[:0]

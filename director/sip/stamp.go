@@ -11,12 +11,12 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A stamp is what the director writes into the branch of its own Via: what it
-// needs to know about a response, and what makes the branch that of the
-// transaction. Nothing of it depends on when or where the request was handled.
+// A stamp is what the director writes into the branch of its own Via: what it needs to
+// know when the response arrives, and hashes that identify the transaction. It does not
+// depend on when or by which director the request was handled.
 type stamp struct {
-	listener    uint8      // that the request came to
-	outward     bool       // it went from an instance to a client
+	listener    uint8      // that received the request
+	outward     bool       // the request went from an instance to a client
 	ty          table.Type // of the aggregate; noType: not known
 	id          uint16     // of the instance in its type
 	transaction uint64
@@ -24,17 +24,17 @@ type stamp struct {
 }
 
 const (
-	// mark follows the cookie of a branch of the director's.
+	// mark follows the magic cookie in the director's branches.
 	mark      = "-vd"
 	stampSize = 2 + 2 + 4 + 16 + 16 // hexadecimal digits
 	loopAt    = 2 + 2 + 4 + 16
 	noType    = 0xff
-	// mostListeners is how many there may be: as many as six bits tell apart.
+	// mostListeners is the maximum number of listeners: the stamp has six bits for them.
 	mostListeners = 64
-	// flowName is the Via parameter that names the connection a request came by.
+	// flowName is the Via parameter that names the connection of a request.
 	flowName = "vf"
-	// beginsName is that of what begins a dialog that is counted. It is not in the
-	// branch, which CANCEL and the ACK of a failure share.
+	// beginsName is the Via parameter that marks the begin of a counted dialog. It is not
+	// in the branch, because CANCEL and the ACK of a failure share the branch.
 	beginsName = "vb"
 )
 
@@ -43,7 +43,7 @@ func (s *stamp) append(b []byte) []byte {
 	return appendHex(appendHex(appendHex(b, uint64(s.head()), 8), s.transaction, 16), s.loop, 16)
 }
 
-// head is all of the stamp but its hashes.
+// head returns all of the stamp but its hashes.
 func (s *stamp) head() uint32 {
 	head := uint32(s.listener)<<24 | uint32(s.ty)<<16 | uint32(s.id)
 	if s.outward {
@@ -52,8 +52,7 @@ func (s *stamp) head() uint32 {
 	return head
 }
 
-// parseStamp reads the stamp of a branch; ok is false when it is not a
-// director's.
+// parseStamp reads the stamp of a branch; ok is false if no director wrote the branch.
 func parseStamp(branch []byte) (s stamp, ok bool) {
 	const before = len(sip.BranchCookie) + len(mark)
 	if len(branch) != before+stampSize || string(branch[len(sip.BranchCookie):before]) != mark {
@@ -68,7 +67,7 @@ func parseStamp(branch []byte) (s stamp, ok bool) {
 	}, ok1 && ok2 && ok3
 }
 
-// appendHex appends the lowest n digits of v; n is 4, or a multiple of 8.
+// appendHex appends the lowest n hexadecimal digits of v; n is 4, 8 or 16.
 func appendHex(b []byte, v uint64, n int) []byte {
 	switch n {
 	case 4:
@@ -80,8 +79,8 @@ func appendHex(b []byte, v uint64, n int) []byte {
 	return binary.BigEndian.AppendUint64(b, hex8(uint32(v)))
 }
 
-// hex8 are the eight lower-case digits of v, all at once: each nibble is moved
-// into a byte of its own, and those above 9 are moved on from '9'+1 to 'a'.
+// hex8 returns the eight lower-case digits of v, computed all at once: each nibble is
+// moved into its own byte, and digits above 9 are shifted from '9'+1 to 'a'.
 func hex8(v uint32) uint64 {
 	x := uint64(v)
 	x = (x | x<<16) & 0x0000ffff0000ffff
@@ -91,7 +90,7 @@ func hex8(v uint32) uint64 {
 	return x + 0x3030303030303030 + letters*('a'-'9'-1)
 }
 
-// parseHex8 undoes hex8; ok is false for what hex8 does not write.
+// parseHex8 is the inverse of hex8; ok is false for text that hex8 does not produce.
 func parseHex8(text uint64) (v uint32, ok bool) {
 	x := text&0x0f0f0f0f0f0f0f0f + text>>6&0x0101010101010101*9
 	x = (x | x>>4) & 0x00ff00ff00ff00ff
@@ -117,9 +116,9 @@ func parseHex(text []byte) (v uint64, ok bool) {
 	return 0, false
 }
 
-// transactionOf is the part of the branch that is the same for a request, its
-// retransmissions, its CANCEL and the ACK of a failure (RFC 3261 section 16.11):
-// the method and the To tag are not in it.
+// transactionOf returns the part of the branch that is the same for a request, its
+// retransmissions, its CANCEL and the ACK of a failure (RFC 3261 section 16.11). It
+// therefore excludes the method and the To tag.
 func transactionOf(m *sip.Message, v *sip.ViaHop, callID uint64) uint64 {
 	h := fold(callID, uint64(m.Sequence))
 	if len(v.Branch) > len(sip.BranchCookie) && string(v.Branch[:len(sip.BranchCookie)]) == sip.BranchCookie {
@@ -131,9 +130,9 @@ func transactionOf(m *sip.Message, v *sip.ViaHop, callID uint64) uint64 {
 	return fold(fold(h, xxhash.Sum64(tag)), xxhash.Sum64(m.URI))
 }
 
-// loopOf is the part of the branch by which a request that comes again is
-// known: it covers what a request is routed by (RFC 5393 section 4.2.2), where it
-// comes from included, for an instance may send it back out as it is.
+// loopOf returns the part of the branch that detects loops. It is a hash of what routes
+// the request (RFC 5393 section 4.2.2). That includes the direction, because an instance
+// may send a request back out unchanged.
 func loopOf(m *sip.Message, route []byte, callID uint64, outward bool) uint64 {
 	h := fold(fold(callID, uint64(m.Sequence)), xxhash.Sum64(m.URI))
 	if len(route) > 0 {
@@ -151,8 +150,7 @@ func fold(h, v uint64) uint64 {
 	return hi ^ lo
 }
 
-// appendFlow writes an address as the name of a flow: hexadecimal digits of the
-// IP address and the port.
+// appendFlow appends the name of a flow: the IP address and the port in hexadecimal.
 func appendFlow(b []byte, a netip.AddrPort) []byte {
 	if a.Addr().Is4() {
 		ip := a.Addr().As4()

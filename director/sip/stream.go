@@ -17,11 +17,11 @@ import (
 	"vitrine/director/datagram"
 )
 
-// waiting is how many messages may wait for one connection; more are dropped, for a
-// worker waits for nobody.
+// waiting is how many messages may wait for one connection. Further messages are dropped,
+// because a worker never waits.
 const waiting = 256
 
-// redialRate is how many connections a second are made for responses, and at once.
+// redialRate is how many connections for responses are made per second, and the burst.
 const redialRate = 100
 
 // StreamCounters count TCP connections and the messages on them.
@@ -29,8 +29,8 @@ type StreamCounters struct {
 	Open     int    // connections now
 	Accepted uint64 // connections, since the start
 	Dialed   uint64
-	Refused  uint64 // connections that there was no room for
-	Broken   uint64 // connections that ended otherwise than by their end or idle time
+	Refused  uint64 // connections for which there was no room
+	Broken   uint64 // connections that failed: neither closed by the peer nor idle
 	Sent     uint64 // messages
 	Unsent   uint64 // messages that could not be sent
 }
@@ -41,30 +41,30 @@ type streams struct {
 	log        *slog.Logger
 	now        func() time.Duration
 	idle       time.Duration
-	patience   time.Duration // with a peer that takes nothing
-	first      time.Duration // that a client may take for its first message, and for any that it began
-	most       int           // connections in all
-	mostOthers int           // that are no instance's
-	mostSource int           // of one source that is no instance
+	patience   time.Duration // write timeout
+	first      time.Duration // how long a client may take for its first message, and to complete any later one
+	most       int           // maximum number of connections
+	mostOthers int           // of those that are not an instance's
+	mostSource int           // of those from one source that is not an instance
 	room       int64         // bytes in all queues
 	listeners  []*net.TCPListener
 	indexes    []int // of the listeners
 	buffers    sync.Pool
 	goroutines sync.WaitGroup
 
-	handling sync.Mutex // over what follows
+	handling sync.Mutex // guards proxy, sender and out
 	proxy    *Proxy
 	sender   *datagram.Sender
 	out      Outgoing
 
-	mu     sync.Mutex // over what follows
+	mu     sync.Mutex // guards the fields down to redials
 	conns  map[netip.AddrPort]*stream
-	others map[netip.Addr]int // connections that are no instance's, by source
-	count  int                // of them
+	others map[netip.Addr]int // connections that are not an instance's, by source
+	count  int                // sum of others
 	ctx    context.Context    // of run; nil: not running
 	closed bool
-	// redials bounds the connections that are made for responses whose own
-	// connection has gone.
+	// redials limits the connections that are made for responses whose own connection is
+	// closed.
 	redials *rate.Limiter
 
 	queued atomic.Int64 // bytes
@@ -72,9 +72,8 @@ type streams struct {
 	accepted, dialed, refused, broken, sent, unsent atomic.Uint64
 }
 
-// listenStreams opens the TCP listeners. Where there is none, connections can
-// still be made when a UDP listener's messages ask for it; there is no place to
-// name in Via then, so that none are.
+// listenStreams opens the TCP listeners. Without any, the server makes no TCP connections
+// either, because it has no address to name in Via.
 func (s *Server) listenStreams(c *Config) error {
 	st := &streams{
 		server: s, log: c.Log, now: c.Now, idle: c.Idle, patience: writeTime, most: c.Connections, conns: map[netip.AddrPort]*stream{},
@@ -107,10 +106,10 @@ func (s *Server) listenStreams(c *Config) error {
 	return nil
 }
 
-// listenTCP takes the inherited listener of an address over, or opens one.
+// listenTCP takes over the inherited listener of an address, or opens a new one.
 func listenTCP(address netip.AddrPort, inherited []*os.File) (*net.TCPListener, error) {
 	for _, file := range inherited {
-		l, err := net.FileListener(file) // duplicates; fails for what is no listener
+		l, err := net.FileListener(file) // duplicates the descriptor; fails if the file is not a listener
 		if err != nil {
 			continue
 		}
@@ -143,15 +142,15 @@ func (st *streams) files() (files []*os.File, err error) {
 	return files, nil
 }
 
-// begin lets connections be made, until ctx is done.
+// begin allows new connections until ctx is done.
 func (st *streams) begin(ctx context.Context) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.ctx = ctx
 }
 
-// run accepts connections until ctx is done, and ends them all then. What waits
-// in the listeners stays there for who inherits them.
+// run accepts connections until ctx is done, and then ends all connections. Clients that
+// wait in the listeners stay there for the process that inherits the listeners.
 func (st *streams) run(ctx context.Context) error {
 	var accepting sync.WaitGroup
 	for i, l := range st.listeners {
@@ -163,7 +162,7 @@ func (st *streams) run(ctx context.Context) error {
 			st.log.Warn("SIP over TCP: stop to accept", "error", err)
 		}
 	}
-	accepting.Wait() // so that who connects again comes to who inherits them
+	accepting.Wait() // so that a client that reconnects reaches the process that inherits the listeners
 	st.mu.Lock()
 	st.closed = true
 	for _, c := range st.conns {
@@ -185,7 +184,6 @@ func (st *streams) close() error {
 	return nil
 }
 
-// accept takes connections.
 func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int) {
 	for ctx.Err() == nil {
 		conn, err := l.AcceptTCP()
@@ -194,7 +192,7 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 				return
 			}
 			st.log.Warn("SIP over TCP: accept", "listener", l.Addr(), "error", err)
-			select { // out of descriptors, most likely: wait for some to be closed
+			select { // probably out of descriptors: wait until some are closed
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
 			}
@@ -211,8 +209,8 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 	}
 }
 
-// enter makes the stream of a peer, which is dialed when there is no connection
-// yet, or gives the one there is; nil: there may be no more of them.
+// enter returns the stream of a peer and reports whether it is new. A new stream is
+// dialed if conn is nil. enter returns nil if no more connections are allowed.
 func (st *streams) enter(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -238,7 +236,7 @@ func (st *streams) enterLocked(peer netip.AddrPort, listener int, conn *net.TCPC
 	return c, true
 }
 
-// leave takes a stream out and counts what it leaves unsent.
+// leave removes a stream and counts its unsent messages.
 func (st *streams) leave(c *stream) {
 	c.end()
 	st.mu.Lock()
@@ -258,9 +256,8 @@ func (st *streams) leave(c *stream) {
 	}
 }
 
-// send copies a message to its connection's queue: that of its flow while there
-// is one, else that of its address, which is dialed when there is none. It does
-// not wait.
+// send copies a message to a connection's queue: to that of its flow if it is open, else
+// to that of its address, which is dialed if necessary. send does not block.
 func (st *streams) send(out *Outgoing) {
 	b := st.buffers.Get().(*[]byte)
 	for _, part := range out.Parts {
@@ -272,8 +269,8 @@ func (st *streams) send(out *Outgoing) {
 	}
 }
 
-// push queues a message; false: there is no room for it, or for its connection.
-// A stream that has been taken out gets nothing more, so that leave counts all.
+// push queues a message. It returns false if there is no room for the message or its
+// connection. A removed stream gets no more messages, so leave counts all of them.
 func (st *streams) push(out *Outgoing, b *[]byte) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -286,7 +283,7 @@ func (st *streams) push(out *Outgoing, b *[]byte) bool {
 			return false
 		}
 	}
-	size := cap(*b) // what is held, which is more than the message
+	size := cap(*b) // the capacity, because the queue holds the whole buffer
 	if !st.mayQueue(c, size) {
 		return false
 	}
