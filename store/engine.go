@@ -1,10 +1,9 @@
-// Package store is the shared state store: records that outlive a transaction,
-// kept outside the instances so that any of them may serve the next one (Contain-ed,
-// section 3.2).
+// Package store is the shared state store. It keeps records that outlive a transaction outside the
+// instances, so that any instance can serve the next transaction (Contain-ed, section 3.2).
 //
-// An Engine keeps records; embedded, redis and etcd are engines. APIs (store/kv,
-// store/nudsf) are handlers over an Engine. The Service in package service mounts
-// them behind limits, tokens, TLS and the watch on latency.
+// An Engine keeps records; packages embedded, redis and etcd implement it. Packages kv and nudsf
+// serve HTTP APIs over an Engine. Package service runs the APIs behind limits, tokens, TLS and a
+// latency watch.
 package store
 
 import (
@@ -13,43 +12,42 @@ import (
 	"time"
 )
 
-// A Key names a record. Spaces are apart from each other: names, versions,
-// tags, watches and batches are within one space. An API uses one space for
-// each of its name spaces ("kv", "nudsf/realm/storage"). A clustered engine
-// keeps each space whole on one node, so more spaces spread better.
+// A Key names a record. A space is a namespace: names, versions, tags, watches and batches belong
+// to one space. An API uses one space for each of its namespaces ("kv", "nudsf/realm/storage"). A
+// clustered engine keeps a whole space on one node, so more spaces spread the load better.
 type Key struct {
 	Space string // 1 to MaxSpace bytes, no NUL
 	Name  string // 1 to MaxName bytes, no NUL
 }
 
-// What every engine takes; a service may allow less. Bytes.
+// Limits that every engine accepts, in bytes or counts. A service may allow less.
 const (
 	MaxSpace = 256
 	MaxName  = 2048
-	MaxTags  = 64      // pairs of a record
+	MaxTags  = 64      // pairs of one record
 	MaxTag   = 512     // a tag's name and value together
 	MaxValue = 1 << 20 // value and meta together; etcd takes 1.5 MiB in a request
-	MaxOps   = 64      // of one Write; etcd takes 128 keys in a transaction by default
+	MaxOps   = 64      // in one Write; etcd takes 128 keys in a transaction by default
 )
 
-// A Tag is one searchable property of a record. A record may have a tag more
-// than once, with different values. No NUL in either.
+// A Tag is a searchable property of a record. A record may have several tags with the same name and
+// different values. Name and Value hold no NUL.
 type Tag struct{ Name, Value string }
 
-// A Record is what a Key holds.
+// A Record is what the store keeps under a Key.
 type Record struct {
 	Key     Key
-	Version uint64 // revision of the write that made it; grows with every write to the space; never 0; the ETag
+	Version uint64 // revision of the last write to the record; grows with every write to the space; never 0; the ETag
 	Value   []byte
-	Meta    []byte // the API's own; engines do not look into it
+	Meta    []byte // belongs to the API; engines do not read it
 	Tags    []Tag
-	Expires time.Time // zero: never; kept in milliseconds
+	Expires time.Time // zero: never; kept with millisecond precision
 
 	buffer []byte // see Scratch
 }
 
-// Expired says whether the record is past its time. Engines never return a
-// record that is, whether or not it was swept already.
+// Expired reports whether the record has expired. Engines never return an expired record, even
+// before it is swept.
 func (r *Record) Expired(now time.Time) bool {
 	return !r.Expires.IsZero() && !now.Before(r.Expires)
 }
@@ -59,20 +57,20 @@ type Action uint8
 
 // The actions of an Op.
 const (
-	Put    Action = iota + 1 // replace the whole record, or make it
-	Delete                   // remove it; nothing there is no error, see Op.Existed
-	Check                    // nothing: only the condition counts
+	Put    Action = iota + 1 // replace the whole record, or create it
+	Delete                   // remove the record; no error if it is absent, see Op.Existed
+	Check                    // change nothing, only check the condition
 )
 
-// A Condition must hold for an Op, and so for its whole Write. The zero
-// Condition always holds. An expired record is absent.
+// A Condition must hold for its Op, or the whole Write fails. The zero Condition always holds. An
+// expired record counts as absent.
 type Condition struct {
-	Absent  bool   // no record (If-None-Match: *)
-	Present bool   // any record (If-Match: *)
-	Version uint64 // a record of this very version (If-Match: "v"); 0: not asked
+	Absent  bool   // the record must not exist (If-None-Match: *)
+	Present bool   // the record must exist (If-Match: *)
+	Version uint64 // the record must have this version (If-Match: "v"); 0: any
 }
 
-// Holds says whether the condition allows a record of this version; 0 is none.
+// Holds reports whether the condition allows a record of this version. Version 0 means no record.
 func (c Condition) Holds(version uint64) bool {
 	switch {
 	case c.Absent && version != 0:
@@ -85,7 +83,7 @@ func (c Condition) Holds(version uint64) bool {
 	return true
 }
 
-// An Op is one change of one record. A Write fills in the results.
+// An Op is one change of one record. Write fills in the results.
 type Op struct {
 	Action  Action
 	Name    string
@@ -95,21 +93,21 @@ type Op struct {
 	Expires time.Time // zero: never
 	If      Condition
 
-	Version uint64 // result: of the record after the Op; 0 after Delete of nothing; the record's for Check; a Delete's own revision
-	Existed bool   // result: there was a record before the Op
+	Version uint64 // result: version of the record after the Op; for a Delete its own revision; 0 if there is no record
+	Existed bool   // result: the record existed before the Op
 }
 
-// A Query chooses records of one space.
+// A Query selects records of one space.
 type Query struct {
 	Space  string
 	Prefix string // of names
-	After  string // names beyond this one; for paging; not with Match
-	Limit  int    // 0: all
-	Match  *Match // nil: by name
+	After  string // only names after this one, for paging; not with Match
+	Limit  int    // 0: no limit
+	Match  *Match // nil: select by name
 }
 
-// A Match chooses by one tag: TS 29.598 clause 6.1.6.2.10, SearchComparison.
-// Values compare as strings of bytes. NotEqual: has the tag, with another value.
+// A Match selects by one tag: TS 29.598 clause 6.1.6.2.10, SearchComparison. Values compare as byte
+// strings. NotEqual matches a record that has the tag with another value.
 type Match struct {
 	Tag   string
 	Op    Compare
@@ -129,68 +127,66 @@ const (
 	LessOrEqual
 )
 
-// A Change says what an Event tells.
+// A Change is the kind of an Event.
 type Change uint8
 
 // The changes.
 const (
-	Started Change = iota + 1 // first of every watch: what follows is beyond Event.Record.Version
-	Written                   // Record is as written
-	Deleted                   // Record is as it was, Version that of the deletion
-	Expired                   // as Deleted, because of Expires
+	Started Change = iota + 1 // first event of every watch: the events after it are later than Event.Record.Version
+	Written                   // Record is the new record
+	Deleted                   // Record is the old record with the version of the deletion
+	Expired                   // like Deleted, but because of Expires
 )
 
-// An Event is one change in a space, in the order of versions. Events are of
-// durable writes only, where the engine is durable.
+// An Event is one change in a space. Events come in the order of versions. A durable engine sends
+// events only for durable writes.
 type Event struct {
 	Change  Change
-	Existed bool   // Written: there was a record before
-	Record  Record // belongs to the receiver; do not change what its slices hold
+	Existed bool   // Written: the record existed before
+	Record  Record // belongs to the receiver, which must not change the contents of its slices
 }
 
-// An Engine keeps records. All methods may be called from any goroutine.
-// Errors: ErrNotFound, *Conflict, *Behind, *Busy, *TooLarge, ErrFull, ErrClosed;
-// every other error means that the outcome of a Write is not known.
+// An Engine keeps records. All methods may be called from any goroutine. Errors: ErrNotFound,
+// *Conflict, *Behind, *Busy, *TooLarge, *Invalid, ErrFull, ErrClosed. After any other error the
+// outcome of a Write is unknown.
 type Engine interface {
-	// Promises says what this engine, as it is configured, holds to.
+	// Promises returns what this engine guarantees as configured.
 	Promises() Promises
 
-	// Get reads a record into r, whose memory is used again, so that its
-	// Value and Meta are good until the next Get into it. ErrNotFound when
-	// there is none.
+	// Get reads a record into r and reuses r's memory: Value and Meta are valid until the next Get
+	// into r. Get returns ErrNotFound if there is no record.
 	Get(ctx context.Context, key Key, r *Record) error
 
-	// Write does all ops, at most MaxOps on distinct names, or, where
-	// Promises.AtomicBatch, none: a condition that does not hold gives
-	// *Conflict, and nothing is done. Results are in ops. Once begun it is not
-	// cut short by ctx. The slices in ops are the caller's again afterwards.
+	// Write performs all ops: at most MaxOps, on distinct names. Where Promises.AtomicBatch holds,
+	// it performs all or none. If a condition does not hold, Write changes nothing and returns
+	// *Conflict. Write stores the results in ops. Once begun, it does not stop when ctx ends. After
+	// Write returns, the caller may reuse the slices in ops.
 	Write(ctx context.Context, space string, ops ...Op) error
 
-	// Scan gives the records that q chooses, by name; with Match by value, then
-	// name, and a record once for each of its values that match. A record is good
-	// until the next one. An error is the last thing given.
+	// Scan yields the records that q selects, ordered by name. With Match the order is by value,
+	// then name, and a record comes once for each matching value. A record is valid until the next
+	// one. An error is the last item.
 	Scan(ctx context.Context, q Query) iter.Seq2[*Record, error]
 
-	// Watch gives the changes of records whose name starts with prefix, beyond
-	// version from; 0: from now. The first event is Started. It ends with an
-	// error: ctx's, ErrClosed, or *Behind when the changes asked for, or those a slow
-	// receiver did not take in time, are no longer kept: then Scan, and watch
-	// anew. What a slow receiver costs is bounded.
+	// Watch yields the changes of records whose name starts with prefix, after version from; 0
+	// means from now. The first event is Started. Watch ends with an error: ctx's, ErrClosed or
+	// *Behind. *Behind means that the engine no longer keeps the changes, because from is too old
+	// or the receiver too slow: scan, then watch again. The memory for a slow receiver is bounded.
 	Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*Event, error]
 
-	// Close ends watches and sweeping, and frees what the engine holds.
+	// Close ends watches and sweeping, and frees the engine's resources.
 	Close() error
 }
 
-// Promises of an engine as configured. What is not said is not promised.
+// Promises are the guarantees of an engine as configured. What is not listed is not guaranteed.
 type Promises struct {
 	Engine       string     `json:"engine"`        // embedded, redis, etcd
 	Durability   Durability `json:"durability"`    // when a write is answered
-	Linearizable bool       `json:"linearizable"`  // each operation on a record takes effect at one instant between call and answer, through crashes too
-	AtomicBatch  bool       `json:"atomic_batch"`  // a Write is done whole or not at all, and seen so
+	Linearizable bool       `json:"linearizable"`  // each operation on a record takes effect at one instant between call and answer, even across crashes
+	AtomicBatch  bool       `json:"atomic_batch"`  // a Write takes effect as a whole or not at all, and readers see it so
 	SnapshotScan bool       `json:"snapshot_scan"` // a Scan sees one instant
-	Shared       bool       `json:"shared"`        // several services may use the same records at once
-	Survives     string     `json:"survives"`      // what may fail without losing an answered write, in words
+	Shared       bool       `json:"shared"`        // several services may use the same records at the same time
+	Survives     string     `json:"survives"`      // which failures lose no answered write, in words
 }
 
 // Durability says when a write is answered.
@@ -200,20 +196,20 @@ type Durability string
 const (
 	Consensus Durability = "consensus" // synced by a majority of nodes
 	Synced    Durability = "synced"    // synced to this node's disk
-	Interval  Durability = "interval"  // synced some time later, said by the engine's configuration
-	Process   Durability = "process"   // handed to the operating system: outlives the process, not the host
+	Interval  Durability = "interval"  // synced later, after an interval that the engine's configuration sets
+	Process   Durability = "process"   // handed to the operating system: survives a crash of the process, not of the host
 	Memory    Durability = "memory"    // in memory
 )
 
-// Measured is the optional power of engines that have gauges.
+// Measured is an optional interface of engines that have gauges.
 type Measured interface {
 	Gauges(ctx context.Context) (Gauges, error)
 }
 
-// Gauges of an engine, as they are now; -1: not known.
+// Gauges are current values of an engine; -1: unknown.
 type Gauges struct {
-	Records int64 // kept, those not yet swept among them
-	Bytes   int64 // of storage
-	Waiting int64 // writes that wait
-	Full    bool  // puts are refused
+	Records int64 // includes expired records that are not yet swept
+	Bytes   int64 // of storage in use
+	Waiting int64 // writes in the queue
+	Full    bool  // the engine refuses puts
 }

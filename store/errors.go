@@ -11,23 +11,24 @@ import (
 var (
 	ErrNotFound = errors.New("store: no such record")
 	ErrClosed   = errors.New("store: closed")
-	// ErrFull: the disk, a quota or the limit on records; reads and deletes go on.
+	// ErrFull means that the disk, a quota or the limit on records is exhausted. Reads and deletes
+	// still work.
 	ErrFull = errors.New("store: full: free space, raise the limit, or delete records")
 )
 
-// A Conflict is the error of a Write whose condition did not hold.
+// A Conflict is the error of a Write with a condition that did not hold.
 type Conflict struct {
-	Op      int    // index of the first such op
-	Version uint64 // that its record has; 0: there is none
+	Op      int    // index of the first op whose condition did not hold
+	Version uint64 // version of its record; 0: no record
 }
 
 func (e *Conflict) Error() string {
 	return fmt.Sprintf("store: op %d: condition does not hold: the record has version %d", e.Op, e.Version)
 }
 
-// Behind is the error of a watch from before what the engine keeps.
+// Behind is the error of a watch whose changes the engine no longer keeps.
 type Behind struct {
-	Oldest uint64 // version from which a watch may start; 0: not known
+	Oldest uint64 // a watch may start from this version; 0: unknown
 }
 
 func (e *Behind) Error() string {
@@ -37,9 +38,9 @@ func (e *Behind) Error() string {
 	return fmt.Sprintf("store: changes up to version %d are no longer kept: scan, then watch from now", e.Oldest)
 }
 
-// Busy is the error of a request that would have to wait too long. Nothing was done.
+// Busy is the error of a request that would wait too long. Nothing was done.
 type Busy struct {
-	What       string // what has run out
+	What       string // the resource that has run out
 	RetryAfter time.Duration
 }
 
@@ -47,32 +48,32 @@ func (e *Busy) Error() string {
 	return fmt.Sprintf("store: busy: %s: try again after %s", e.What, e.RetryAfter)
 }
 
-// TooLarge is the error of something beyond a limit. Nothing was done.
+// TooLarge is the error of a request that exceeds a limit. Nothing was done.
 type TooLarge struct {
 	What        string // "name", "value", "tags", "ops", ...
-	Size, Limit int    // bytes, or count
+	Size, Limit int    // bytes or count
 }
 
 func (e *TooLarge) Error() string {
 	return fmt.Sprintf("store: %s of %d is over the limit of %d", e.What, e.Size, e.Limit)
 }
 
-// Apart says whether the ops of a Write that failed may be done each on its own: one of
-// their records was changed, or together they are too many.
+// Apart reports whether the caller may retry each op of a failed Write on its own: one of the
+// records has changed, or the ops are too large together.
 func Apart(err error) bool {
 	var conflict *Conflict
 	var large *TooLarge
 	return errors.As(err, &conflict) || errors.As(err, &large)
 }
 
-// Invalid is the error of a request that no engine takes.
+// Invalid is the error of a request that no engine accepts.
 type Invalid struct {
 	Found string
 }
 
 func (e *Invalid) Error() string { return "store: " + e.Found }
 
-// Valid says whether the key is one that every engine takes.
+// Valid returns an error unless every engine accepts the key.
 func (k Key) Valid() error {
 	if err := ValidSpace(k.Space); err != nil {
 		return err
@@ -80,10 +81,10 @@ func (k Key) Valid() error {
 	return validText("name", k.Name, 1, MaxName)
 }
 
-// ValidSpace says whether every engine takes the space.
+// ValidSpace returns an error unless every engine accepts the space.
 func ValidSpace(space string) error { return validText("space", space, 1, MaxSpace) }
 
-// ValidOps says whether every engine takes these ops in one Write.
+// ValidOps returns an error unless every engine accepts these ops in one Write.
 func ValidOps(space string, ops []Op) error {
 	if err := ValidSpace(space); err != nil {
 		return err
@@ -144,7 +145,7 @@ func validText(what, s string, low, high int) error {
 	return nil
 }
 
-// Valid says whether every engine takes the query.
+// Valid returns an error unless every engine accepts the query.
 func (q *Query) Valid() error {
 	if err := ValidSpace(q.Space); err != nil {
 		return err

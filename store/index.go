@@ -1,8 +1,8 @@
 package store
 
-// Ranges are the parts of an index that match, each from its first string to
-// before its second. The index has one entry for each tag of a record: base, the
-// tag's value, NUL, the record's name; base ends with a NUL.
+// Ranges returns the parts of an index that match, each a half-open range [first, second) of keys.
+// The index has one entry for each tag of a record: base, the tag's value, NUL, the record's name.
+// base ends with a NUL.
 func (m *Match) Ranges(base string) [][2]string {
 	end := base[:len(base)-1] + "\x01"
 	at, after := base+m.Value+"\x00", base+m.Value+"\x01"

@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// How engines keep a record: format (1 byte), expiry (8 bytes, big endian,
-// Unix milliseconds, 0 never), tags (count, then name and value each), meta,
-// all with uvarint lengths, then the value up to the end. The version is kept
-// beside it, as each engine has it.
+// Engines store a record as: format (1 byte), expiry (8 bytes, big endian, Unix milliseconds, 0 for
+// never), tags (count, then name and value of each), meta, value. Count and lengths are uvarints;
+// the value has no length and takes the rest. Each engine stores the version in its own way.
 const recordFormat = 1
 
-// Scratch is the record's own memory, empty, for an engine to append what it
-// decodes the record from, and hand back by Keep.
+// Scratch returns the record's own buffer, emptied. An engine appends the encoded record to it and
+// hands it back with Keep.
 func (r *Record) Scratch() []byte { return r.buffer[:0] }
 
-// Keep takes memory for the next Scratch.
+// Keep stores the buffer for the next Scratch.
 func (r *Record) Keep(b []byte) { r.buffer = b }
 
-// EncodedSize is how long AppendRecord's result is, at most; bytes.
+// EncodedSize returns an upper bound of the length of AppendRecord's result, in bytes.
 func EncodedSize(o *Op) int {
 	n := 1 + 8 + (2+2*len(o.Tags))*binary.MaxVarintLen32 + len(o.Meta) + len(o.Value)
 	for _, t := range o.Tags {
@@ -30,11 +29,11 @@ func EncodedSize(o *Op) int {
 	return n
 }
 
-// tagBytes is what a Tag takes beside its text: two strings' headers.
+// tagBytes is the memory of a Tag besides its text: two string headers.
 const tagBytes = 32
 
-// Held is about how many bytes of memory a decoded record keeps: what it was decoded
-// from, in which Meta and Value lie, and its tags beside that.
+// Held returns about how many bytes of memory a decoded record takes: the encoded record, in which
+// Meta and Value lie, and the tags.
 func (r *Record) Held() int {
 	n := len(r.Key.Space) + len(r.Key.Name) + EncodedSize(&Op{Tags: r.Tags, Meta: r.Meta, Value: r.Value})
 	for _, t := range r.Tags {
@@ -43,7 +42,7 @@ func (r *Record) Held() int {
 	return n
 }
 
-// AppendRecord encodes what a Put leaves.
+// AppendRecord appends the encoded record that a Put stores.
 func AppendRecord(b []byte, o *Op) []byte {
 	b = append(b, recordFormat)
 	b = binary.BigEndian.AppendUint64(b, uint64(Milliseconds(o.Expires)))
@@ -62,8 +61,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// Milliseconds is how a time of expiry is kept: Unix milliseconds, rounded up; 0
-// for never.
+// Milliseconds returns an expiry in Unix milliseconds, rounded up; 0 for never.
 func Milliseconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -71,7 +69,7 @@ func Milliseconds(t time.Time) int64 {
 	return t.Add(time.Millisecond - 1).UnixMilli()
 }
 
-// AtMilliseconds is the time that Milliseconds kept.
+// AtMilliseconds is the inverse of Milliseconds.
 func AtMilliseconds(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -79,7 +77,8 @@ func AtMilliseconds(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// Decode reads an encoded record; Value and Meta lie in b. Key and Version stay.
+// Decode reads an encoded record. Value and Meta then point into b. Decode leaves Key and Version
+// unchanged.
 func (r *Record) Decode(b []byte) error {
 	if len(b) < 10 || b[0] != recordFormat {
 		return r.malformed(b)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Scanned is the Scan of an engine. run hands the records that match to give, each until the
-// next, and ends when give says false.
+// Scanned implements an engine's Scan. run calls give for each matching record and stops when give
+// returns false. A record is valid during the call of give.
 func Scanned(q Query, now func() time.Time, run func(give func(*Record) bool) error) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -29,8 +29,8 @@ func Scanned(q Query, now func() time.Time, run func(give func(*Record) bool) er
 	}
 }
 
-// SweepEvery calls sweep, which removes expired records, at an interval until ctx ends. For engines
-// whose records are on other hosts: only looking tells what expires.
+// SweepEvery calls sweep, which removes expired records, every interval until ctx ends. It is for
+// engines whose records are on other hosts, where only a look finds expired records.
 func SweepEvery(ctx context.Context, interval time.Duration, log *slog.Logger, sweep func() error) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
