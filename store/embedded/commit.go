@@ -15,43 +15,43 @@ import (
 	"vitrine/store"
 )
 
-// What one group of writes holds at most, and how often it lets others
-// run to be joined by their writes: a group costs a sync, however many writes it has.
+// Limits of one group of writes. groupYields is how often gather lets other goroutines run, so that
+// their writes can join. A group costs one sync, however many writes it has.
 const (
 	groupWrites = 512
 	groupBytes  = 4 << 20
 	groupYields = 2
 )
 
-// expire is the action of the sweeper: delete it if it is still due.
+// expire is an action of the sweeper: delete the record if it is still expired.
 const expire = store.Action(255)
 
-// A request is one Write that waits.
+// A request is a Write in the queue.
 type request struct {
 	space string
 	ops   []store.Op
 	err   error
-	done  chan struct{} // gets one value
+	done  chan struct{} // receives one value
 }
 
-// A state is a record as it is in the middle of a group.
+// A state is a record as the group so far leaves it.
 type state struct {
 	exists bool
 	record store.Record
-	raw    []byte // version and encoding; what record lies in
+	raw    []byte // version and encoded record; record points into it
 }
 
-// A group is writes that are applied and synced together.
+// A group is a set of writes that are applied and synced together.
 type group struct {
 	batch    *pebble.Batch
 	requests []*request
-	seen     map[store.Key]*state // records that the group changed
-	before   []*state             // of the ops of the request in work
-	arena    []byte               // encodings; the events keep it
+	seen     map[store.Key]*state // records that the group has changed
+	before   []*state             // records of the current request's ops, before the request
+	arena    []byte               // encoded records; events point into it
 	key      []byte
 	events   []store.Event
 	bytes    int
-	due      int64 // the earliest expiry put; Unix milliseconds, 0 none
+	due      int64 // earliest expiry of a put in Unix milliseconds; 0: none
 }
 
 // Write implements store.Engine.
@@ -65,7 +65,8 @@ func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error
 	return e.submit(space, ops, false)
 }
 
-// submit queues a write and waits for its answer.
+// submit queues a write and waits for its result. A patient write waits for room in the queue
+// instead of failing with Busy.
 func (e *Engine) submit(space string, ops []store.Op, patient bool) error {
 	r := e.pool.Get().(*request)
 	r.space, r.ops, r.err = space, ops, nil
@@ -89,7 +90,7 @@ func (e *Engine) enqueue(r *request, patient bool) error {
 	default:
 	}
 	if patient {
-		e.queue <- r // the committer drains it until it is closed
+		e.queue <- r // the committer drains the queue until it is closed
 		return nil
 	}
 	select {
@@ -100,7 +101,7 @@ func (e *Engine) enqueue(r *request, patient bool) error {
 	}
 }
 
-// commitLoop is the committer.
+// commitLoop runs the committer.
 func (e *Engine) commitLoop() {
 	defer close(e.inSync)
 	for r := range e.queue {
@@ -119,9 +120,8 @@ func (e *Engine) commitLoop() {
 	}
 }
 
-// gather makes a group of the first write, all that wait behind it, and all that
-// come while those who are about to write get their turn on the processor. With
-// none about to, that takes no time.
+// gather makes a group of the first write, of all writes in the queue, and of those that arrive
+// while gather yields the processor. If no other goroutine is ready, yielding takes no time.
 func (e *Engine) gather(first *request) *group {
 	g := e.groups.Get().(*group)
 	e.add(g, first)
@@ -143,7 +143,7 @@ func (e *Engine) gather(first *request) *group {
 	return g
 }
 
-// add does one write on the group, if its conditions hold.
+// add applies one write to the group if its conditions hold.
 func (e *Engine) add(g *group, r *request) {
 	g.requests = append(g.requests, r)
 	if r.err = e.failed(); r.err != nil {
@@ -185,7 +185,7 @@ func (e *Engine) add(g *group, r *request) {
 	}
 }
 
-// room says whether puts are allowed.
+// room returns ErrFull if the ops include puts and there is no room for them.
 func (e *Engine) room(ops []store.Op, fresh int64) error {
 	if fresh > 0 && e.records.Load()+fresh > e.config.MaxRecords {
 		return store.ErrFull
@@ -197,7 +197,7 @@ func (e *Engine) room(ops []store.Op, fresh int64) error {
 	return nil
 }
 
-// current is the record as the group so far leaves it.
+// current returns the record as the group so far leaves it.
 func (e *Engine) current(g *group, space, name string) (*state, error) {
 	key := store.Key{Space: space, Name: name}
 	if s, ok := g.seen[key]; ok {
@@ -218,7 +218,7 @@ func (e *Engine) current(g *group, space, name string) (*state, error) {
 	return s, errors.Join(closer.Close(), decode(&s.record, s.raw))
 }
 
-// change does one op whose condition holds.
+// change performs one op whose condition holds.
 func (e *Engine) change(g *group, space string, o *store.Op, s *state, now time.Time) {
 	key := store.Key{Space: space, Name: o.Name}
 	lapsed := s.exists && s.record.Expired(now)
@@ -239,7 +239,7 @@ func (e *Engine) change(g *group, space string, o *store.Op, s *state, now time.
 	}
 }
 
-// put sets the record; s becomes what it leaves.
+// put sets the record and updates s.
 func (e *Engine) put(g *group, key store.Key, o *store.Op, s *state) {
 	e.unindex(g, s, o)
 	if !s.exists {
@@ -252,7 +252,7 @@ func (e *Engine) put(g *group, key store.Key, o *store.Op, s *state) {
 	g.arena = store.AppendRecord(g.arena, o)
 	raw := g.arena[start:len(g.arena):len(g.arena)]
 	g.key = appendRecordKey(g.key[:0], key.Space, key.Name)
-	_ = g.batch.Set(g.key, raw, nil) // a batch in memory: never fails
+	_ = g.batch.Set(g.key, raw, nil) // a batch in memory never fails
 	for _, t := range o.Tags {
 		g.key = appendTagKey(g.key[:0], key.Space, t.Name, t.Value, key.Name)
 		_ = g.batch.Set(g.key, nil, nil)
@@ -279,7 +279,7 @@ func (e *Engine) put(g *group, key store.Key, o *store.Op, s *state) {
 	g.events = append(g.events, store.Event{Change: store.Written, Existed: existed, Record: s.record})
 }
 
-// remove takes the record away and gives the revision that did.
+// remove deletes the record and returns the revision of the deletion.
 func (e *Engine) remove(g *group, s *state, why store.Change) uint64 {
 	e.unindex(g, s, nil)
 	revision := e.assigned.Add(1)
@@ -296,7 +296,7 @@ func (e *Engine) remove(g *group, s *state, why store.Change) uint64 {
 	return revision
 }
 
-// unindex removes the index entries of s, but those that next makes anew.
+// unindex removes the index entries of s, except those that next adds again.
 func (e *Engine) unindex(g *group, s *state, next *store.Op) {
 	if !s.exists {
 		return
@@ -315,20 +315,21 @@ func (e *Engine) unindex(g *group, s *state, next *store.Op) {
 	}
 }
 
-// reserve makes room in the arena, in a new one if need be: events lie in the old.
+// reserve makes room for n bytes in the arena. It starts a new arena instead of moving the old one,
+// because events point into the old one.
 func (g *group) reserve(n int) {
 	if cap(g.arena)-len(g.arena) < n {
 		g.arena = make([]byte, 0, max(n, 4<<10))
 	}
 }
 
-// deletedStripe keeps the last revision that removed this record or one that
-// shares its stripe.
+// deletedStripe returns the stripe for this key. A stripe holds the last revision that deleted one
+// of its records.
 func (e *Engine) deletedStripe(key []byte) *atomic.Uint64 {
 	return &e.deleted[maphash.Bytes(e.seed, key)%deletedStripes]
 }
 
-// apply makes the group visible and hands it to the log.
+// apply makes the group visible to readers and writes it to the log.
 func (e *Engine) apply(g *group) error {
 	if g.batch == nil || g.batch.Empty() {
 		return nil
@@ -346,7 +347,7 @@ func (e *Engine) apply(g *group) error {
 	})
 }
 
-// syncLoop answers the groups in order, each after it is synced.
+// syncLoop answers the groups in order, each after its sync.
 func (e *Engine) syncLoop() {
 	for g := range e.inSync {
 		if g.batch != nil && !g.batch.Empty() {
@@ -359,7 +360,7 @@ func (e *Engine) syncLoop() {
 	}
 }
 
-// settle waits for the group's sync, and then tells of it.
+// settle waits for the group's sync and then sends its events to the history.
 func (e *Engine) settle(g *group) {
 	err := e.failed()
 	if err == nil && e.config.Sync == SyncAlways {
@@ -381,7 +382,8 @@ func (e *Engine) settle(g *group) {
 	g.batch.Close()
 }
 
-// recycle keeps what the next group can use: not what events lie in.
+// recycle keeps the group's memory for the next group, except the part of the arena that events
+// point into.
 func (e *Engine) recycle(g *group) {
 	clear(g.requests)
 	clear(g.events)
@@ -394,7 +396,7 @@ func (e *Engine) recycle(g *group) {
 	e.groups.Put(g)
 }
 
-// guard turns the panic that a failing log ends in into the engine's failure.
+// guard turns an error or a panic of Pebble's log into the engine's failure.
 func (e *Engine) guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,8 +14,8 @@ import (
 	"vitrine/store/embedded"
 )
 
-// BenchmarkPut: 64 writers of records of 256 bytes, each answered after its sync.
-// cpu-ns/op tells more than ns/op where others use the machine, too.
+// BenchmarkPut measures 64 writers of records of 256 bytes, each answered after its sync. On a
+// machine with other load, cpu-ns/op says more than ns/op.
 func BenchmarkPut(b *testing.B) {
 	const writers, keys = 64, 100_000
 	e, err := embedded.Open(embedded.Config{Dir: b.TempDir(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
@@ -45,7 +45,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used.
+// processorTime returns the CPU time of this process.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

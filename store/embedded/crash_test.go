@@ -22,13 +22,13 @@ import (
 
 const crashes = 200
 
-// TestCrash: crashes at any moment, which drop some of what was not synced, lose
-// no answered write, take back nothing that was read, and leave an index that fits.
+// TestCrash crashes the engine at random moments and drops part of the unsynced data. No answered
+// write may be lost, no read may be undone, and the index must fit the records.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewCrashableMem()
 	random := rand.New(rand.NewPCG(1, 2))
-	kept := make([]atomic.Int64, 4) // for each key: the last number answered or read
+	kept := make([]atomic.Int64, 4) // for each key: the last number that was answered or read
 	lost := 0
 	for n := range crashes {
 		e := open(t, small(fs))
@@ -70,7 +70,7 @@ func small(fs vfs.FS) embedded.Config {
 	return embedded.Config{Dir: "store", FS: fs, Now: time.Now, MemtableBytes: 64 << 10, CacheBytes: 1 << 20, ReserveBytes: 1}
 }
 
-// count writes ever higher numbers to a key, and notes each that was answered.
+// count writes increasing numbers to a key and notes each answered one.
 func count(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) {
 	name := strconv.Itoa(k)
 	for i := kept.Load() + 1; ; i++ {
@@ -87,7 +87,7 @@ func count(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) 
 	}
 }
 
-// look reads the key: what it shows may not be taken back either.
+// look reads the key and notes the number: a crash may not undo it either.
 func look(e *embedded.Engine, k int, kept *atomic.Int64, stop <-chan struct{}) {
 	var r store.Record
 	for {
@@ -137,11 +137,11 @@ func verify(t *testing.T, e *embedded.Engine, kept []atomic.Int64, n int) {
 	}
 }
 
-// syncs sees writes and syncs of the log in their order.
+// syncs counts the bytes that were written and synced.
 type syncs struct {
 	mu      sync.Mutex
 	written int64 // bytes
-	synced  int64 // bytes that were written when the last sync that has returned began
+	synced  int64 // bytes that were written when the last completed sync began
 }
 
 type seenFS struct {
@@ -188,8 +188,8 @@ func (f seenFile) sync(do func() error) error {
 func (f seenFile) Sync() error     { return f.sync(f.File.Sync) }
 func (f seenFile) SyncData() error { return f.sync(f.File.SyncData) }
 
-// TestSyncedBeforeAnswer: when a write is answered, all that was written to the
-// log for it was synced; and the relaxed modes are seen not to wait.
+// TestSyncedBeforeAnswer checks that all bytes of a write are synced before its answer. With
+// SyncNever they must not be.
 func TestSyncedBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[embedded.SyncMode]bool{embedded.SyncAlways: true, embedded.SyncNever: false} {
@@ -213,8 +213,8 @@ func TestSyncedBeforeAnswer(t *testing.T) {
 	}
 }
 
-// TestReserve: with no more than the reserve free, puts are refused, reads and
-// deletes go on, and puts again when there is room.
+// TestReserve checks that the engine refuses puts when free space is below the reserve, still reads
+// and deletes, and takes puts again when there is room.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -259,9 +259,8 @@ func within(t *testing.T, limit time.Duration, what string, ready func() bool) {
 	}
 }
 
-// TestDiskFull: a disk that takes no more, past the reserve, fails every write from
-// then on with an error that says so, and what was answered before is there after a
-// new start.
+// TestDiskFull fills the disk past the reserve. Every later write must fail with an error that says
+// so. After a restart all answered writes must be there.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashableMem()

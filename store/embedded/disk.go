@@ -8,26 +8,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// How stale the figure of free space may be.
+// Limits on the age of the figure of free space: time, and bytes written.
 const (
 	diskEvery = 100 * time.Millisecond
 	diskBytes = 1 << 20
 )
 
-// disk knows whether there is room. What was answered needs room still, to be
-// moved from the log into tables; the reserve is for that. The committer alone
-// calls check and wrote.
+// disk watches free space. The reserve is for answered writes, which still have to move from the
+// log into tables. Only the committer calls check and wrote.
 type disk struct {
 	full  atomic.Bool
 	asked time.Time
-	since int // bytes written since
+	since int // bytes written since asked
 	blind bool
 }
 
 func (d *disk) wrote(n int) { d.since += n }
 
 func (d *disk) check(e *Engine) {
-	now := time.Now() // how long ago: not the clock that expires records
+	now := time.Now() // measures an interval; config.Now is the clock that expires records
 	if d.since < diskBytes && now.Sub(d.asked) < diskEvery {
 		return
 	}

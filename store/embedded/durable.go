@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// durable is the revision up to which all is synced, and who waits for more.
+// durable holds the revision up to which everything is synced, and wakes those that wait for a
+// later one.
 type durable struct {
 	at    atomic.Uint64
 	mu    sync.Mutex
-	asked bool          // somebody waits on moved
-	moved chan struct{} // closed when at moves, or at the end
-	err   error         // why it will not move any more
+	asked bool          // a goroutine waits on moved
+	moved chan struct{} // closed when at moves, or when it never will again
+	err   error         // why at will not move any more
 }
 
 func (d *durable) init() { d.moved = make(chan struct{}) }
@@ -37,7 +38,7 @@ func (d *durable) fail(err error) {
 	}
 }
 
-// wait returns once all up to revision is synced.
+// wait returns once everything up to revision is synced.
 func (d *durable) wait(ctx context.Context, revision uint64) error {
 	for d.at.Load() < revision {
 		d.mu.Lock()

@@ -1,12 +1,13 @@
 // Package embedded is the engine that keeps records on this node's disk, in
 // Pebble, a log-structured merge tree.
 //
-// One goroutine, the committer, takes whatever writes wait, lets those who are about
-// to write run and takes theirs, too, checks conditions and applies all as one
-// batch; a second one waits for the batch's sync, then answers them and tells the
-// watchers. Meanwhile the next group gathers: group commit. A reader that meets
-// what is applied and not yet synced waits for the sync, so that nothing is ever
-// seen that a crash could take back.
+// One goroutine, the committer, takes all waiting writes and yields the processor so that further
+// writes can join. It checks their conditions and applies them as one batch. A second goroutine
+// waits for the batch's sync, then answers the writes and informs the watchers. Meanwhile the next
+// group gathers (group commit).
+//
+// A reader that finds an applied but unsynced write waits for the sync. So no reader ever sees a
+// write that a crash could undo.
 package embedded
 
 import (
@@ -36,22 +37,22 @@ import (
 
 // Config of the engine. The zero value of a number means its default.
 type Config struct {
-	Dir           string        // made if it is not there
+	Dir           string        // created if it does not exist
 	Sync          SyncMode      // default SyncAlways
-	Every         time.Duration // of SyncInterval; default 100 ms
-	CacheBytes    int64         // of blocks read; default 64 MiB
-	MemtableBytes uint64        // default 8 MiB: beyond what the processor caches, each write costs more
-	ReserveBytes  uint64        // of disk kept free: below it puts are refused; default 256 MiB
-	MaxRecords    int64         // puts of new ones are refused beyond it; default 100 million
-	QueueWrites   int           // writes that may wait; beyond it: *Busy; default 4096
+	Every         time.Duration // interval of SyncInterval; default 100 ms
+	CacheBytes    int64         // cache of blocks read; default 64 MiB
+	MemtableBytes uint64        // default 8 MiB: writes cost more when memtables exceed the processor's cache
+	ReserveBytes  uint64        // free disk space below which puts are refused; default 256 MiB
+	MaxRecords    int64         // beyond it, puts of new records are refused; default 100 million
+	QueueWrites   int           // writes in the queue, at most; beyond it: *Busy; default 4096
 	HistoryEvents int           // changes kept for watches; default 8192
-	HistoryBytes  int           // of their records; default 16 MiB
+	HistoryBytes  int           // bytes of those changes; default 16 MiB
 
 	FS     vfs.FS           // default: the host's
 	Now    func() time.Time // the clock that expires records; required
 	Logger *slog.Logger     // required
-	// Fatal is told of a disk error that no write of ours met, after which
-	// the engine cannot go on; it must not return. Default: panic.
+	// Fatal is called when Pebble reports an error that it cannot continue after. It must not
+	// return. Default: panic; in a write the panic becomes the write's error.
 	Fatal func(error)
 }
 
@@ -61,8 +62,8 @@ type SyncMode string
 // The modes. Only SyncAlways never loses an answered write in a crash.
 const (
 	SyncAlways   SyncMode = "always"   // after it is synced to disk
-	SyncInterval SyncMode = "interval" // at once; synced every Config.Every: a crash loses at most that
-	SyncNever    SyncMode = "never"    // at once; written when memory is: a crash loses what was not
+	SyncInterval SyncMode = "interval" // at once; synced every Config.Every, so a crash loses at most that
+	SyncNever    SyncMode = "never"    // at once; synced when a memtable is flushed: a crash loses what was not
 )
 
 // Engine is a store.Engine.
@@ -78,19 +79,19 @@ type Engine struct {
 	groups  sync.Pool // of *group
 	history *history
 
-	assigned atomic.Uint64 // revision of the last change applied
+	assigned atomic.Uint64 // revision of the last change
 	durable  durable
 	seed     maphash.Seed
-	deleted  [deletedStripes]atomic.Uint64 // by hash of the key, see deletedStripe
+	deleted  [deletedStripes]atomic.Uint64 // by hash of the key; see deletedStripe
 	records  atomic.Int64
 	disk     disk
-	failure  atomic.Pointer[error] // why writing has ended
+	failure  atomic.Pointer[error] // why the engine takes no more writes
 
-	nextDue  atomic.Int64  // when the sweeper wakes; Unix milliseconds
-	dueSoon  chan struct{} // wakes it before
+	nextDue  atomic.Int64  // when the sweeper wakes, at the latest; Unix milliseconds
+	dueSoon  chan struct{} // wakes the sweeper earlier
 	closing  chan struct{}
 	readers  readers
-	sending  sync.RWMutex // held for reading while a request is put into queue
+	sending  sync.RWMutex // read-held while a request is put into queue
 	once     sync.Once
 	loops    sync.WaitGroup
 	closeErr error
@@ -98,7 +99,7 @@ type Engine struct {
 
 const deletedStripes = 4096
 
-// Open opens the records in c.Dir, or makes them.
+// Open opens the records in c.Dir, or creates them.
 func Open(c Config) (*Engine, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -126,8 +127,8 @@ func Open(c Config) (*Engine, error) {
 		e.cache.Unref()
 		return nil, fmt.Errorf("open the records in %s: %w", c.Dir, err)
 	}
-	// What a crashed process left in the log may not be synced: it is, before
-	// anybody reads it.
+	// A crashed process may have left unsynced writes in the log. Sync them before anybody reads
+	// them.
 	if err := errors.Join(e.restore(), e.db.Flush()); err != nil {
 		return nil, errors.Join(err, e.db.Close())
 	}
@@ -136,9 +137,9 @@ func Open(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// private makes the folder, and has it be this user's alone, as the records are, whatever
-// the modes of the files in it. A folder that holds something else, or is another user's,
-// as a mounted volume may be, stays as it is.
+// private creates the folder and gives it mode 0700, so that only this user can open it, whatever
+// the modes of the files in it. A folder that holds other files or belongs to another user, for
+// example a mounted volume, keeps its mode.
 func private(c Config) error {
 	if err := c.FS.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of records %s: %w", c.Dir, err)
@@ -164,8 +165,7 @@ func private(c Config) error {
 	return err
 }
 
-// isOwn says whether a folder is for the records alone: empty, or Pebble's, and not sticky
-// as /tmp is.
+// isOwn reports whether a folder is only for records: empty or Pebble's, and not sticky like /tmp.
 func isOwn(dir string, is fs.FileInfo) (bool, error) {
 	files, err := os.ReadDir(dir)
 	own := len(files) == 0 || slices.ContainsFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), "MANIFEST-") })
@@ -211,7 +211,7 @@ func (e *Engine) options() *pebble.Options {
 		FormatMajorVersion:          pebble.FormatNewest,
 		WALBytesPerSync:             512 << 10,
 		Logger:                      logger{e},
-		// At most one CPU's worth: the rest is for requests.
+		// Use at most half of the CPUs. The rest is for requests.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 	}
 	for i := range o.Levels {
@@ -220,7 +220,7 @@ func (e *Engine) options() *pebble.Options {
 	return o
 }
 
-// restore reads the revision and the count of records that the last group left.
+// restore reads the revision and the record count that the last group stored.
 func (e *Engine) restore() error {
 	b, closer, err := e.db.Get(keyState)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -250,7 +250,7 @@ func (e *Engine) run() {
 	}
 }
 
-// intervalLoop syncs what SyncInterval has answered.
+// intervalLoop syncs the log at intervals, for SyncInterval.
 func (e *Engine) intervalLoop() {
 	ticker := time.NewTicker(e.config.Every)
 	defer ticker.Stop()
@@ -284,7 +284,7 @@ func (e *Engine) Promises() store.Promises {
 	return p
 }
 
-// fail ends writing: what the log holds is no longer known.
+// fail ends writing, because the contents of the log are no longer known.
 func (e *Engine) fail(cause error) {
 	err := fmt.Errorf("store: writing ended by an error of the disk; mend it and start the store again: %w", cause)
 	if e.failure.CompareAndSwap(nil, &err) {
@@ -300,7 +300,7 @@ func (e *Engine) failed() error {
 	return nil
 }
 
-// Close implements store.Engine. Writes that wait are done first.
+// Close implements store.Engine. It completes the writes in the queue first.
 func (e *Engine) Close() error {
 	e.once.Do(func() {
 		close(e.closing)
@@ -312,7 +312,7 @@ func (e *Engine) Close() error {
 		e.durable.fail(store.ErrClosed)
 		e.readers.close()
 		if err := e.failed(); err != nil {
-			// Pebble waits for ever for a log that failed; the process's end frees it.
+			// Pebble waits forever for a failed log. The end of the process frees it.
 			e.closeErr = err
 			return
 		}
@@ -322,7 +322,7 @@ func (e *Engine) Close() error {
 	return e.closeErr
 }
 
-// Gauges are what the service shows of the engine.
+// Gauges implements store.Measured.
 func (e *Engine) Gauges(_ context.Context) (store.Gauges, error) {
 	if !e.readers.enter() {
 		return store.Gauges{}, store.ErrClosed
@@ -337,7 +337,7 @@ func (e *Engine) Gauges(_ context.Context) (store.Gauges, error) {
 	}, nil
 }
 
-// logger hands Pebble's log on; what it calls fatal ends the engine.
+// logger forwards Pebble's log. A fatal message ends the engine.
 type logger struct{ e *Engine }
 
 func (l logger) Infof(format string, args ...any) {

@@ -9,25 +9,25 @@ import (
 	"vitrine/store"
 )
 
-// What a watcher copies at a time, at most: events, and bytes unless one alone has more.
+// Limits of what a watcher copies at a time. One event may exceed watchBytes.
 const (
 	watchTake  = 64
 	watchBytes = 256 << 10
 )
 
-// history keeps the last changes for all watchers together, so that a slow one
-// costs nothing: it falls out at the old end, and is told.
+// history keeps the last changes in one ring for all watchers. A slow watcher costs nothing: when
+// its next event is gone, it gets Behind.
 type history struct {
 	mu      sync.Mutex
 	ring    []store.Event
-	first   uint64 // number of the oldest event kept; numbers go up by one, ring[n%len]
-	next    uint64 // number of the event to come
+	first   uint64 // number of the oldest event kept; numbers increase by one; event n is ring[n%len]
+	next    uint64 // number of the next event
 	bytes   int
-	limit   int           // of bytes
-	gone    uint64        // revision of the last event no longer kept
+	limit   int           // bytes
+	gone    uint64        // revision of the last event that was dropped
 	last    uint64        // revision of the last event
-	watched int           // watchers that wait
-	more    chan struct{} // closed when there are more, or at the end
+	watched int           // watchers that wait for more
+	more    chan struct{} // closed when there are more events, or when closed
 	closed  bool
 }
 
@@ -35,7 +35,7 @@ func newHistory(events, bytes int) *history {
 	return &history{ring: make([]store.Event, events), limit: bytes, more: make(chan struct{})}
 }
 
-// start says at which revision the history begins.
+// start sets the revision at which the history begins.
 func (h *history) start(revision uint64) { h.gone, h.last = revision, revision }
 
 func (h *history) add(events []store.Event) {
@@ -71,8 +71,8 @@ func (h *history) close() {
 	}
 }
 
-// seek gives the number of the first event beyond the revision, and where it
-// starts; 0: the events to come.
+// seek returns the number of the first event after the revision, and the revision at which the
+// watch starts. Revision 0 means: only new events.
 func (h *history) seek(revision uint64) (number, from uint64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +89,7 @@ func (h *history) seek(revision uint64) (number, from uint64, err error) {
 	return number, revision, nil
 }
 
-// take copies events from the number on; none: wait for more.
+// take copies events from number on. If there are none, the caller waits on more.
 func (h *history) take(number uint64, into []store.Event) (n int, more <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"vitrine/store"
 )
 
-// event is one of a record with a value and tags of so many bytes.
+// event returns an event whose record has value bytes of value and about tags bytes of tags.
 func event(revision, value, tags int) store.Event {
 	v := store.Event{Change: store.Written, Record: store.Record{Version: uint64(revision), Value: make([]byte, value)}}
 	v.Record.Key = store.Key{Space: "s", Name: fmt.Sprint(revision)}
@@ -19,7 +19,7 @@ func event(revision, value, tags int) store.Event {
 	return v
 }
 
-// held is how many bytes of values, tags and their headers are kept.
+// held returns the bytes of the values, tags and tag headers in the history.
 func held(h *history) (n int) {
 	for i := range h.ring {
 		r := &h.ring[i].Record
@@ -31,7 +31,7 @@ func held(h *history) (n int) {
 	return n
 }
 
-// TestHistoryBytes: whatever an event consists of, the history keeps its bound.
+// TestHistoryBytes checks that the history keeps its bound in bytes, whatever the events contain.
 func TestHistoryBytes(t *testing.T) {
 	const limit = 1 << 20
 	for name, made := range map[string][2]int{"values": {32 << 10, 0}, "tags": {0, 30_000}, "both": {16 << 10, 30_000}, "nothing": {0, 0}} {
@@ -48,7 +48,8 @@ func TestHistoryBytes(t *testing.T) {
 	}
 }
 
-// TestHistoryOfOne: an event beyond the bound is kept alone, so that watchers get it.
+// TestHistoryOfOne checks that an event larger than the bound is kept alone, so that watchers get
+// it.
 func TestHistoryOfOne(t *testing.T) {
 	h := newHistory(16, 1000)
 	h.add([]store.Event{event(1, 10, 0), event(2, 5000, 0)})
@@ -62,7 +63,7 @@ func TestHistoryOfOne(t *testing.T) {
 	}
 }
 
-// TestTakeBytes: what a watcher copies at a time is bounded in bytes, too.
+// TestTakeBytes checks that take also bounds the bytes that a watcher copies at a time.
 func TestTakeBytes(t *testing.T) {
 	h := newHistory(64, 64<<20)
 	for i := range 20 {

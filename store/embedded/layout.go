@@ -7,14 +7,14 @@ import (
 	"vitrine/store"
 )
 
-// Where things are in Pebble's one ordered space of keys:
+// Layout of the keys in Pebble:
 //
 //	m                                  revision (8 bytes), count of records (8)
 //	r SPACE 0 NAME                     version (8), encoded record
-//	t SPACE 0 TAG 0 VALUE 0 NAME       nothing: NAME has the tag
-//	x EXPIRES(8) SPACE 0 NAME          nothing: NAME expires then
+//	t SPACE 0 TAG 0 VALUE 0 NAME       empty: NAME has the tag
+//	x EXPIRES(8) SPACE 0 NAME          empty: NAME expires then
 //
-// Numbers are big endian. No text holds a NUL, so order by key is order by parts.
+// Numbers are big endian. No text holds a NUL, so the order of keys is the order of their parts.
 var keyState = []byte{'m'}
 
 func appendRecordKey(b []byte, space, name string) []byte {
@@ -48,7 +48,7 @@ func appendExpiryKey(b []byte, ms int64, space, name string) []byte {
 
 var errMalformed = errors.New("store: a stored record is cut short")
 
-// decode reads what lies under a record's key into r.
+// decode reads the value of a record's key into r.
 func decode(r *store.Record, b []byte) error {
 	if len(b) < 8 {
 		return errMalformed
@@ -57,7 +57,7 @@ func decode(r *store.Record, b []byte) error {
 	return r.Decode(b[8:])
 }
 
-// successor is the first key after all that start with prefix.
+// successor returns the first key after all keys that start with prefix.
 func successor(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {

@@ -11,7 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestPrivate: the folder of the records is closed to others, and no other folder is.
+// TestPrivate checks that Open closes the records' folder to other users, and leaves other folders
+// alone.
 func TestPrivate(t *testing.T) {
 	for name, c := range map[string]struct {
 		file string

@@ -2,5 +2,5 @@
 
 package embedded_test
 
-// raced says that the detector of races slows everything that this binary runs.
+// raced reports whether the race detector slows this binary.
 const raced = true

@@ -55,7 +55,7 @@ func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	return nil
 }
 
-// synced waits until what a reader saw cannot be taken back by a crash.
+// synced waits until a crash cannot undo what a reader saw.
 func (e *Engine) synced(ctx context.Context, revision uint64) error {
 	if revision <= e.durable.at.Load() || e.config.Sync != SyncAlways {
 		return nil
@@ -63,7 +63,7 @@ func (e *Engine) synced(ctx context.Context, revision uint64) error {
 	return e.durable.wait(ctx, revision)
 }
 
-// Scan implements store.Engine: over one snapshot, at one time.
+// Scan implements store.Engine. It reads one snapshot, and expiry counts at one time.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
 	var now time.Time
 	return store.Scanned(q, func() time.Time { return now }, func(give func(*store.Record) bool) error {
@@ -81,7 +81,7 @@ func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Recor
 	})
 }
 
-// A scan is one Scan in work.
+// A scan is the state of one Scan.
 type scan struct {
 	query    store.Query
 	snapshot *pebble.Snapshot
@@ -114,7 +114,7 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// each calls do for the keys in a range, until the scan has stopped.
+// each calls do for the keys in a range until the scan has stopped.
 func (s *scan) each(ctx context.Context, low, high []byte, do func(key, value []byte) error) error {
 	if bytes.Compare(low, high) >= 0 {
 		return nil
@@ -139,7 +139,7 @@ func (s *scan) each(ctx context.Context, low, high []byte, do func(key, value []
 	return it.Error()
 }
 
-// follow gives the record that an index entry, value NUL name, is for.
+// follow passes on the record of an index entry. The entry is value NUL name.
 func (s *scan) follow(entry []byte) error {
 	name := string(entry[bytes.IndexByte(entry, 0)+1:])
 	if !strings.HasPrefix(name, s.query.Prefix) {
@@ -162,7 +162,7 @@ func (s *scan) hand(name string, value []byte) error {
 	return nil
 }
 
-// readers counts who is in the database, so that it is closed behind them.
+// readers counts the readers of the database, so that Close waits for them.
 type readers struct {
 	mu     sync.RWMutex
 	inside sync.WaitGroup

@@ -28,7 +28,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMillionExpire: a million records with times to live all expire, and none before its time.
+// TestMillionExpire checks that a million records all expire, and none early. With the race
+// detector it uses 128,000.
 func TestMillionExpire(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -81,8 +82,8 @@ func TestMillionExpire(t *testing.T) {
 	}
 }
 
-// TestSlowWatchers: a hundred watchers that take nothing cost no memory, however
-// much is written, and each is told that it is behind.
+// TestSlowWatchers checks that a hundred watchers that read nothing cost no memory, however much is
+// written, and that each gets Behind.
 func TestSlowWatchers(t *testing.T) {
 	c := small(vfs.NewMem())
 	c.HistoryEvents, c.HistoryBytes, c.Sync = 128, 64<<10, embedded.SyncNever
@@ -128,8 +129,8 @@ func TestSlowWatchers(t *testing.T) {
 	}
 }
 
-// TestSmallDisk: a real file system that fills up: puts are refused with a plain
-// error before it is full, and all that was answered is there after a new start.
+// TestSmallDisk fills a real file system. The engine must refuse puts with ErrFull before the disk
+// is full, and all answered writes must be there after a restart.
 func TestSmallDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,7 +145,7 @@ func TestSmallDisk(t *testing.T) {
 	var err error
 	for ; answered < 10_000; answered++ {
 		value[0], value[1], value[2] = byte(answered), byte(answered>>8), 1
-		for i := 3; i < len(value); i++ { // not to be compressed away
+		for i := 3; i < len(value); i++ { // so that it does not compress
 			value[i] = value[i-1]*31 + value[i-2] + byte(answered*i>>3)
 		}
 		if err = e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprintf("%05d", answered), Value: value}); err != nil {
@@ -180,8 +181,8 @@ func mountSmall(dir string) error {
 	return nil
 }
 
-// TestSystemCalls: strace sees, for each answered write, a sync of the log that
-// ended before the answer went out. The child is this test, as a program.
+// TestSystemCalls checks with strace that a sync of the log ends before each answer. The traced
+// program is this test, run again.
 func TestSystemCalls(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("VITRINE_STORE_TRACED"); dir != "" {
@@ -207,7 +208,7 @@ func TestSystemCalls(t *testing.T) {
 
 const tracedCount = 20
 
-// tracedWrites says each answer by a system call of its own.
+// tracedWrites marks the start and the answer of each write by a system call.
 func tracedWrites(t *testing.T, dir string) {
 	e := open(t, embedded.Config{Dir: dir, Now: time.Now})
 	for i := range tracedCount {

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	sweepOps = 512         // expiries in one write
+	sweepOps = 512         // expiries per write
 	sweepMax = time.Second // the longest sleep, so that a jump of the clock is noticed
 )
 
-// sweepLoop removes expired records, each soon after its time.
+// sweepLoop removes expired records soon after they expire.
 func (e *Engine) sweepLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -30,7 +30,7 @@ func (e *Engine) sweepLoop() {
 		case <-e.dueSoon:
 		case <-timer.C:
 		}
-		// Nothing expires before from. What is put after the look lowers nextDue anew.
+		// Nothing expires before from. A put after this line lowers nextDue again.
 		from := e.nextDue.Swap(math.MaxInt64)
 		next, err := e.sweep(from)
 		if err != nil {
@@ -45,7 +45,7 @@ func (e *Engine) sweepLoop() {
 	}
 }
 
-// lowerDue says that a record expires then, and whether that is news.
+// lowerDue notes that a record expires at ms. It reports whether nothing was due earlier.
 func (e *Engine) lowerDue(ms int64) bool {
 	for {
 		was := e.nextDue.Load()
@@ -67,9 +67,8 @@ func (e *Engine) wakeSweeper(ms int64) {
 	}
 }
 
-// sweep removes all that is due from a time on, and gives when the next one will
-// be. It goes forward only: what it leaves behind are tombstones, which are slow
-// to go over again.
+// sweep removes all records due since from and returns when the next one is due. It only moves
+// forward, because the deleted entries leave tombstones, which are slow to read again.
 func (e *Engine) sweep(from int64) (next int64, err error) {
 	low := appendExpiryKey(nil, from, "", "")[:9]
 	for {
@@ -89,7 +88,7 @@ func (e *Engine) sweep(from int64) (next int64, err error) {
 	}
 }
 
-// due collects due records of one space, and moves low behind them.
+// due collects due records of one space and moves low past them.
 func (e *Engine) due(low *[]byte) (space string, ops []store.Op, next int64, err error) {
 	it, err := e.db.NewIter(&pebble.IterOptions{LowerBound: *low, UpperBound: []byte{'x' + 1}})
 	if err != nil {
