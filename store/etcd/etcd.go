@@ -1,5 +1,5 @@
-// Package etcd is the engine that keeps records in an etcd cluster, which agrees
-// on every write by consensus, over several sites if it is so deployed.
+// Package etcd is the engine that keeps records in an etcd cluster. The members agree on every
+// write by consensus, across sites if the cluster is deployed so.
 package etcd
 
 import (
@@ -29,11 +29,11 @@ type Config struct {
 	User      string
 	Password  string
 	TLS       *tls.Config
-	Prefix    string        // of all keys; default "vitrine/"
-	Dial      time.Duration // default 5 s
-	Sweep     time.Duration // how often expired records are looked for; default 250 ms
-	Behind    int           // events that a slow receiver may be behind; default 1024
-	Bytes     int64         // of those events; default 16 MiB
+	Prefix    string        // prefix of all keys; default "vitrine/"
+	Dial      time.Duration // timeout of the first connection; default 5 s
+	Sweep     time.Duration // interval of sweeps; default 250 ms
+	Behind    int           // events queued for a slow receiver, at most; default 1024
+	Bytes     int64         // bytes of those events, at most; default 16 MiB
 
 	Now    func() time.Time // the clock that expires records; required
 	Logger *slog.Logger     // required
@@ -50,7 +50,7 @@ type Engine struct {
 	closeErr error
 }
 
-// Open connects.
+// Open connects to the cluster.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, &vitrine.BadInput{File: "store etcd", Found: "no endpoint", Want: "ADDRESS:PORT of members of the cluster"}
@@ -100,13 +100,13 @@ func (e *Engine) Close() error {
 	return e.closeErr
 }
 
-// Where things are, below Config.Prefix. No text holds a NUL, so order by key is
-// order by parts. A record's version is its ModRevision.
+// Layout of the keys below Config.Prefix. No text holds a NUL, so the order of keys is the order of
+// their parts. A record's version is its ModRevision.
 //
 //	s/SPACE 0 r NAME                   encoded record
-//	s/SPACE 0 m                        written where records expire: what the same revision removed, did
-//	t/SPACE 0 TAG 0 VALUE 0 NAME       nothing: NAME has the tag
-//	x/EXPIRES(16 hex) SPACE 0 NAME     nothing: NAME expires then
+//	s/SPACE 0 m                        marker: deletions in the same revision are expiries
+//	t/SPACE 0 TAG 0 VALUE 0 NAME       empty: NAME has the tag
+//	x/EXPIRES(16 hex) SPACE 0 NAME     empty: NAME expires then
 func (e *Engine) recordKey(space, name string) string {
 	return e.config.Prefix + "s/" + space + "\x00r" + name
 }
@@ -121,7 +121,7 @@ func (e *Engine) expiryKey(at time.Time, space, name string) string {
 	return fmt.Sprintf("%sx/%016x%s\x00%s", e.config.Prefix, store.Milliseconds(at), space, name)
 }
 
-// index are the keys that lead to a record.
+// index returns the keys of a record's index entries.
 func (e *Engine) index(space, name string, tags []store.Tag, expires time.Time) []string {
 	var keys []string
 	for _, t := range tags {
@@ -133,7 +133,7 @@ func (e *Engine) index(space, name string, tags []store.Tag, expires time.Time) 
 	return keys
 }
 
-// translate makes the errors of etcd those of an engine.
+// translate maps errors of etcd to errors of store.Engine.
 func (e *Engine) translate(err error) error {
 	switch {
 	case err == nil:

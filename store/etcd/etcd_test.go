@@ -16,7 +16,7 @@ import (
 	"vitrine/store/storetest"
 )
 
-// serve starts an etcd of its own, which the test ends.
+// serve starts an etcd for this test.
 func serve(t *testing.T) string {
 	t.Helper()
 	return storetest.Etcd(t, 1)[0].Endpoint
@@ -42,7 +42,7 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// TestTwoStores: what one store expires, two tell of, once each.
+// TestTwoStores checks that two stores over one etcd each report an expiry once.
 func TestTwoStores(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
@@ -81,7 +81,7 @@ func TestTwoStores(t *testing.T) {
 	}
 }
 
-// TestCompacted: a watch from before what etcd keeps is told so.
+// TestCompacted checks that a watch from before the compacted revision gets Behind.
 func TestCompacted(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
@@ -109,8 +109,8 @@ func TestCompacted(t *testing.T) {
 	}
 }
 
-// TestSlowWatcher: a receiver that takes nothing is told that it is behind, and what
-// it is owed is bounded, by number and by size.
+// TestSlowWatcher checks that a receiver that takes nothing gets Behind, and that its queue is
+// bounded in events and bytes.
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
 	endpoint := serve(t)
@@ -124,8 +124,8 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// takeNothing waits for the end of a watch while records of 1 KiB are written, and
-// gives how many of them it was left with.
+// takeNothing opens a watch and writes records of 1 KiB while nothing reads from the watch. It
+// returns how many events came before Behind.
 func takeNothing(t *testing.T, e *etcd.Engine) (taken int) {
 	t.Helper()
 	value := make([]byte, 1<<10)

@@ -23,7 +23,7 @@ func (all members) endpoints() (endpoints []string) {
 	return endpoints
 }
 
-// leader is the member that leads; nil: none that is known of.
+// leader returns the leading member, or nil if none is known.
 func (all members) leader(ctx context.Context, t *testing.T) *storetest.Member {
 	t.Helper()
 	for _, m := range all {
@@ -61,7 +61,8 @@ func (all members) killLeader(ctx context.Context, t *testing.T) *storetest.Memb
 	return nil
 }
 
-// watched watches a space, and gives how that ends once it has begun.
+// watched starts a watch, waits for Started, and returns a channel for the error that ends the
+// watch.
 func watched(t *testing.T, e store.Engine) <-chan error {
 	t.Helper()
 	began, ended := make(chan struct{}), make(chan error, 1)
@@ -85,9 +86,8 @@ func watched(t *testing.T, e store.Engine) <-chan error {
 	return ended
 }
 
-// TestMembers: of three members the one that leads is killed amid operations, comes
-// back, and the one that leads then is killed. There is an order that explains all
-// that was seen, and with one member alone nothing is answered as if it were done.
+// TestMembers kills the leader of three members amid operations, starts it again, and kills the
+// next leader. The history must be linearizable. With one member alone, no operation may succeed.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	all := members(storetest.Etcd(t, 3))
@@ -105,7 +105,7 @@ func TestMembers(t *testing.T) {
 		t.Fatal("nothing was killed")
 	}
 	last.Start(t)
-	// The member that is back has caught up when two of the three, it among them, serve.
+	// The restarted member has caught up once it forms a quorum with one other.
 	again := open(t, etcd.Config{Endpoints: all.endpoints(), Prefix: "again/", Now: time.Now})
 	storetest.Linearizable(t, storetest.Drive{Engine: again, Workers: 6, Each: 120, Disturb: func() {
 		last = all.killLeader(t.Context(), t)

@@ -36,9 +36,9 @@ func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	return nil
 }
 
-const page = 128 // records or entries asked for at a time
+const page = 128 // records or entries per request
 
-// Scan implements store.Engine: page by page, each as it is then.
+// Scan implements store.Engine. It reads page by page; each page is a view of its own instant.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
 	return store.Scanned(q, e.config.Now, func(give func(*store.Record) bool) error {
 		if e.ctx.Err() != nil {
@@ -49,7 +49,7 @@ func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Recor
 	})
 }
 
-// A scan is one Scan in work.
+// A scan is the state of one Scan.
 type scan struct {
 	*Engine
 	query   store.Query
@@ -101,7 +101,7 @@ func (s *scan) pages(ctx context.Context, low, high string, do func(ctx context.
 	return nil
 }
 
-// follow gives the record that an index entry is for, if it still has the tag.
+// follow passes on the record of an index entry if the record still has the tag.
 func (s *scan) follow(ctx context.Context, key string, base int) error {
 	_, name, _ := strings.Cut(key[base:], "\x00")
 	if !strings.HasPrefix(name, s.query.Prefix) {
@@ -135,7 +135,7 @@ func (s *scan) hand(name string, value []byte, revision int64) error {
 	return nil
 }
 
-// Gauges implements store.Measured. The count is of all spaces of this prefix.
+// Gauges implements store.Measured. It counts the records of all spaces under this prefix.
 func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
 	s := store.Gauges{Bytes: -1}
 	if e.ctx.Err() != nil {
@@ -152,7 +152,7 @@ func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
 	return s, nil
 }
 
-// isRecord says whether a key of a space's is a record's, and of which name.
+// isRecord reports whether key is the key of a record in space, and returns the record's name.
 func (e *Engine) isRecord(space string, key []byte) (name string, ok bool) {
 	rest, ok := bytes.CutPrefix(key, []byte(e.recordKey(space, "")))
 	return string(rest), ok

@@ -14,9 +14,8 @@ import (
 	"vitrine/store"
 )
 
-// Watch implements store.Engine. The client's own queue has no bound, so it is
-// always emptied: into one that has, and a receiver for whom it is too short is
-// told that it is behind.
+// Watch implements store.Engine. The etcd client's queue is unbounded, so a goroutine always
+// empties it into a bounded queue. If that queue is full, the watch ends with Behind.
 func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*store.Event, error] {
 	return func(yield func(*store.Event, error) bool) {
 		if err := store.ValidSpace(space); err != nil {
@@ -33,7 +32,7 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			return
 		}
 		v := &store.Event{Change: store.Started, Record: store.Record{Key: store.Key{Space: space}, Version: from}}
-		// A member that has lost its leader would otherwise keep the watch and tell nothing.
+		// Without this, a member that has lost its leader keeps the watch open and sends nothing.
 		source := e.client.Watch(clientv3.WithRequireLeader(ctx), base, clientv3.WithPrefix(), clientv3.WithRev(int64(from)+1), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
 		first := <-source
 		if err := e.watchError(caller, &first, first.Created); err != nil {
@@ -64,14 +63,14 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 	}
 }
 
-// A queue holds what a receiver has not taken yet.
+// A queue holds the events that a receiver has not taken yet.
 type queue struct {
 	events chan *store.Event
 	bytes  atomic.Int64
-	room   int64 // bytes at most
+	room   int64 // bytes, at most
 }
 
-// put adds an event if there is room.
+// put adds an event and reports whether there was room.
 func (q *queue) put(v *store.Event) bool {
 	if q.bytes.Add(int64(v.Record.Held())) > q.room {
 		return false
@@ -84,7 +83,8 @@ func (q *queue) put(v *store.Event) bool {
 	}
 }
 
-// watchStart gives the revision that a watch is beyond, if etcd keeps it.
+// watchStart returns the revision after which a watch begins. It returns Behind if etcd no longer
+// keeps that revision.
 func (e *Engine) watchStart(ctx context.Context, base string, from uint64) (uint64, error) {
 	now, err := e.client.Get(ctx, base, clientv3.WithCountOnly(), clientv3.WithRev(int64(from)))
 	switch {
@@ -98,7 +98,7 @@ func (e *Engine) watchStart(ctx context.Context, base string, from uint64) (uint
 	return from, nil
 }
 
-// pump hands events on while there is room.
+// pump moves events from etcd's queue to q until q is full.
 func (e *Engine) pump(ctx context.Context, source clientv3.WatchChan, space, prefix string, q *queue) error {
 	last := uint64(0)
 	for {
@@ -134,7 +134,7 @@ func (e *Engine) watchError(ctx context.Context, answer *clientv3.WatchResponse,
 	return nil
 }
 
-// events makes ours of one answer's, which holds every change of its revisions.
+// events converts the events of one response. A response holds every change of its revisions.
 func (e *Engine) events(space string, raw []*clientv3.Event) []*store.Event {
 	expired := map[int64]bool{}
 	for _, r := range raw {
@@ -156,12 +156,12 @@ func (e *Engine) events(space string, raw []*clientv3.Event) []*store.Event {
 			if expired[r.Kv.ModRevision] {
 				v.Change = store.Expired
 			}
-			what = r.PrevKv // nil: compacted away
+			what = r.PrevKv // nil: the old value was compacted
 		} else {
 			v.Existed = !r.IsCreate()
 		}
 		if what != nil && v.Record.Decode(what.Value) != nil {
-			continue // not of this version: logged by whoever reads it
+			continue // written by another version; a read of the record returns the error
 		}
 		v.Record.Version = uint64(r.Kv.ModRevision)
 		all = append(all, v)

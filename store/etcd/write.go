@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	maxTxn   = 128 // etcd's own default of --max-txn-ops
+	maxTxn   = 128 // of one write, if other writers change its records each time
 	attempts = 64  // at a write that others come before, every time
 )
 
-// An old is a record as a write found it.
+// An old is a record before a write.
 type old struct {
 	record   store.Record
 	revision int64 // 0: none
 }
 
-// Write implements store.Engine: reads what is there, and changes it only if
-// nobody else did in between.
+// Write implements store.Engine. It reads the records and commits only if nobody changed them
+// meanwhile.
 func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error {
 	if err := store.ValidOps(space, ops); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error
 	return &store.Busy{What: "others change the same records", RetryAfter: 100 * time.Millisecond}
 }
 
-// bound ends a context with the engine too.
+// bound returns a context that also ends when the engine closes.
 func (e *Engine) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(e.ctx, cancel)
@@ -61,7 +61,7 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 			if err := e.expire(ctx, &olds[i]); err != nil {
 				return false, err
 			}
-			return false, nil // what is there now is another matter
+			return false, nil // read again: another store may have changed the record
 		}
 	}
 	var guards []clientv3.Cmp
@@ -71,7 +71,7 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 		o.Existed, o.Version = was.revision != 0, uint64(was.revision)
 		guards = append(guards, clientv3.Compare(clientv3.ModRevision(e.recordKey(space, o.Name)), "=", was.revision))
 		if !o.If.Holds(o.Version) {
-			// Seen by a linearizable read; of a batch, each at its own instant at worst.
+			// The read was linearizable and at one revision, so the conflict is real.
 			return false, &store.Conflict{Op: i, Version: o.Version}
 		}
 		changes = e.change(changes, space, o, was)
@@ -94,7 +94,7 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 	return true, nil
 }
 
-// read gets what the ops are about, all at one revision.
+// read returns the records of the ops, all at one revision.
 func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]old, error) {
 	gets := make([]clientv3.Op, len(ops))
 	for i := range ops {
@@ -118,7 +118,7 @@ func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]old,
 	return olds, nil
 }
 
-// change adds what an op does.
+// change appends the etcd operations of one op.
 func (e *Engine) change(changes []clientv3.Op, space string, o *store.Op, was *old) []clientv3.Op {
 	if o.Action == store.Check {
 		return changes
@@ -151,7 +151,7 @@ func (e *Engine) change(changes []clientv3.Op, space string, o *store.Op, was *o
 	return changes
 }
 
-// expire removes a record whose time is over, if it is still the same.
+// expire deletes an expired record unless it has changed since was.
 func (e *Engine) expire(ctx context.Context, was *old) error {
 	key := was.record.Key
 	changes := e.change(nil, key.Space, &store.Op{Action: store.Delete, Name: key.Name}, was)
@@ -162,7 +162,8 @@ func (e *Engine) expire(ctx context.Context, was *old) error {
 	return e.translate(err)
 }
 
-// sweep removes what is due. Several stores may do so at once: one of them wins.
+// sweep deletes expired records. Several stores may sweep at once; the first one deletes the
+// record.
 func (e *Engine) sweep() error {
 	base := e.config.Prefix + "x/"
 	for {
@@ -190,7 +191,7 @@ func (e *Engine) sweepOne(entry, key string) error {
 		return err
 	}
 	if olds[0].revision == 0 || store.Milliseconds(olds[0].record.Expires) != ms {
-		_, err := e.client.Delete(e.ctx, key) // another store was quicker: an entry of what is no more
+		_, err := e.client.Delete(e.ctx, key) // another store was faster: the entry is stale
 		return e.translate(err)
 	}
 	return e.expire(e.ctx, &olds[0])
