@@ -51,9 +51,9 @@ func decode(r *store.Record, raw []byte) (err error) {
 	return r.Decode(raw[versionDigits:])
 }
 
-const page = 128 // names or entries asked for at a time
+const page = 128 // names or entries per request
 
-// Scan implements store.Engine: page by page, each as it is then.
+// Scan implements store.Engine. It reads page by page; each page is a view of its own instant.
 func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record, error] {
 	return store.Scanned(q, e.config.Now, func(give func(*store.Record) bool) error {
 		if e.ctx.Err() != nil {
@@ -64,7 +64,7 @@ func (e *Engine) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Recor
 	})
 }
 
-// A scan is one Scan in work.
+// A scan is the state of one Scan.
 type scan struct {
 	*Engine
 	query   store.Query
@@ -96,7 +96,7 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// beyond is the end of the range of all that starts with prefix.
+// beyond returns the upper bound of the range of strings that start with prefix.
 func beyond(prefix string) string {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -107,7 +107,7 @@ func beyond(prefix string) string {
 	return "+"
 }
 
-// pages goes through a range of a sorted set.
+// pages reads a range of a sorted set, page by page.
 func (s *scan) pages(ctx context.Context, key int, low, high string, name func(entry string) (string, bool)) error {
 	for {
 		entries, err := s.client.ZRangeByLex(ctx, s.keys[key], &redis.ZRangeBy{Min: low, Max: high, Count: page}).Result()
@@ -128,7 +128,7 @@ func (s *scan) pages(ctx context.Context, key int, low, high string, name func(e
 	}
 }
 
-// fetch gives the records of a page that are still there, and still match.
+// fetch passes on the records of a page that still exist and still match.
 func (s *scan) fetch(ctx context.Context, names, entries []string) error {
 	if len(names) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (s *scan) fetch(ctx context.Context, names, entries []string) error {
 	return nil
 }
 
-// tagged says whether the record, read after its index entry, still has it.
+// tagged reports whether the record still has its index entry. The record was read after the entry.
 func (s *scan) tagged(entry string) bool {
 	for _, t := range s.record.Tags {
 		if t.Name+"\x00"+t.Value+"\x00"+s.record.Key.Name == entry {
@@ -166,7 +166,7 @@ func (s *scan) tagged(entry string) bool {
 	return false
 }
 
-const watchBlock = 250 * time.Millisecond // how long one read of the log waits
+const watchBlock = 250 * time.Millisecond // how long one read of the log blocks
 
 // Watch implements store.Engine.
 func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*store.Event, error] {
@@ -189,7 +189,7 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			for _, m := range messages {
 				v, err := event(space, m)
 				if err == nil && v.Record.Version != at+1 {
-					err = &store.Behind{Oldest: v.Record.Version - 1} // revisions have no gaps: some were trimmed
+					err = &store.Behind{Oldest: v.Record.Version - 1} // revisions have no gaps, so entries were trimmed
 				}
 				if err != nil {
 					yield(nil, err)
@@ -204,7 +204,7 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 	}
 }
 
-// watchStart gives the revision that a watch is beyond.
+// watchStart returns the revision after which a watch begins.
 func (e *Engine) watchStart(ctx context.Context, space string, from uint64) (uint64, error) {
 	if err := store.ValidSpace(space); err != nil {
 		return 0, err
@@ -237,7 +237,7 @@ func (e *Engine) watchStart(ctx context.Context, space string, from uint64) (uin
 	return from, nil
 }
 
-// readLog waits for changes beyond a revision; none: the time is over.
+// readLog waits for changes after revision at. It returns none when watchBlock has passed.
 func (e *Engine) readLog(ctx context.Context, space string, at uint64) ([]redis.XMessage, error) {
 	if e.ctx.Err() != nil {
 		return nil, store.ErrClosed

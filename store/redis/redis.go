@@ -1,6 +1,5 @@
-// Package redis is the engine that keeps records in Redis or Valkey, one server or
-// a cluster. A space lies whole in one hash slot, and every Write is one script
-// there, so that it is done whole.
+// Package redis is the engine that keeps records in Redis or Valkey, on one server or a cluster. A
+// whole space lies in one hash slot, and every Write is one script there, so a Write is atomic.
 package redis
 
 import (
@@ -25,17 +24,17 @@ import (
 
 // Config of the engine. The zero value of a number means its default.
 type Config struct {
-	Addresses []string // one: a server; more, or Cluster: nodes of a cluster
+	Addresses []string // one: a server; several, or Cluster: nodes of a cluster
 	Cluster   bool
 	User      string
 	Password  string
 	TLS       *tls.Config
-	Prefix    string        // of all keys; default "vitrine"
+	Prefix    string        // prefix of all keys; default "vitrine"
 	History   int64         // changes of a space kept for watches; default 1024
 	Pool      int           // connections; default 64
-	Watches   int           // connections for watches: more watches wait; default 256
-	Check     time.Duration // how often the server is asked what it holds to; default 10 s
-	Sweep     time.Duration // how often expired records are looked for; default 250 ms
+	Watches   int           // connections for watches; further watches wait; default 256
+	Check     time.Duration // interval of the checks of the server's configuration; default 10 s
+	Sweep     time.Duration // interval of sweeps; default 250 ms
 
 	Now    func() time.Time // the clock that expires records; required
 	Logger *slog.Logger     // required
@@ -45,7 +44,7 @@ type Config struct {
 type Engine struct {
 	config   Config
 	client   redis.UniversalClient
-	watcher  redis.UniversalClient // blocked reads hold connections: not those of requests
+	watcher  redis.UniversalClient // blocking reads hold connections, so they have their own pool
 	scripts  struct{ write, sweep *redis.Script }
 	promises atomic.Pointer[store.Promises]
 	ctx      context.Context // ends with Close
@@ -55,20 +54,21 @@ type Engine struct {
 	closeErr error
 
 	mu     sync.Mutex
-	spaces map[string]struct{} // known to be in the list of spaces
+	spaces map[string]struct{} // spaces known to be in the list of spaces
 }
 
-// LogTo has the client library of this process log there. Call it before Open.
+// LogTo sends the log of the Redis client library to log, for the whole process. Call it before
+// Open.
 func LogTo(log *slog.Logger) { redis.SetLogger(library{log}) }
 
 type library struct{ *slog.Logger }
 
-// Printf implements what the library logs to.
+// Printf implements the library's logging interface.
 func (l library) Printf(_ context.Context, format string, v ...any) {
 	l.Warn("redis: " + fmt.Sprintf(format, v...))
 }
 
-// Open connects, and reads from the server's configuration what may be promised.
+// Open connects and derives the promises from the server's configuration.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if len(c.Addresses) == 0 {
 		return nil, &vitrine.BadInput{File: "store redis", Found: "no address", Want: "ADDRESS:PORT of a server, or of nodes of a cluster"}
@@ -97,15 +97,15 @@ func connect(c Config, pool int) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: c.Addresses, IsClusterMode: c.Cluster, Username: c.User, Password: c.Password, TLSConfig: c.TLS,
 		PoolSize: pool, PoolTimeout: 2 * time.Second,
-		// A write without an answer may have been done: it must not be done again
-		// under a condition that its first doing changed.
+		// A write without an answer may have been done. A retry would then fail its condition
+		// because of the first attempt.
 		MaxRetries:               -1,
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
 
-// check asks again and again: a server may be configured anew, or get replicas.
+// check repeats ask at intervals, because a server can be reconfigured or get replicas.
 func (e *Engine) check() {
 	ticker := time.NewTicker(e.config.Check)
 	defer ticker.Stop()
@@ -119,9 +119,9 @@ func (e *Engine) check() {
 		if e.ctx.Err() != nil {
 			return
 		}
-		if err != nil { // nothing is known of what answers next
+		if err != nil { // the configuration of the server that answers next is unknown
 			e.config.Logger.Warn("what Redis holds to is not known", "error", err)
-			p = e.nothing("the last check of Redis failed, and the log says why") // addresses are not for all who ask
+			p = e.nothing("the last check of Redis failed, and the log says why") // the error holds addresses, which not every client may see
 		}
 		if old := e.promises.Swap(&p); *old != p {
 			e.config.Logger.Warn("Redis holds to something else now", "durability", p.Durability, "survives", p.Survives)
@@ -129,7 +129,7 @@ func (e *Engine) check() {
 	}
 }
 
-// nothing is what is promised when durability is not.
+// nothing returns the promises of a server that guarantees no durability.
 func (e *Engine) nothing(because string) store.Promises {
 	return store.Promises{
 		Engine: "redis", Durability: store.Memory, AtomicBatch: true, Shared: true,
@@ -137,20 +137,20 @@ func (e *Engine) nothing(because string) store.Promises {
 	}
 }
 
-// ask finds out what the server holds to.
+// ask reads the server's configuration and returns what it guarantees.
 func (e *Engine) ask(ctx context.Context) (store.Promises, error) {
 	if err := e.client.Ping(ctx).Err(); err != nil {
 		return store.Promises{}, fmt.Errorf("reach Redis at %s: %w", strings.Join(e.config.Addresses, ", "), err)
 	}
 	if e.config.Cluster || len(e.config.Addresses) > 1 {
-		return e.nothing("a failover of the cluster may lose answered writes"), nil // whatever each node does
+		return e.nothing("a failover of the cluster may lose answered writes"), nil // whatever the nodes' configuration
 	}
 	settings := map[string]string{}
 	for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"} {
 		got, err := e.client.ConfigGet(ctx, name).Result()
 		if err != nil {
 			e.config.Logger.Warn("Redis does not tell its configuration: nothing is promised", "error", err)
-			return e.nothing("Redis does not tell its configuration"), nil // it may be forbidden, and the engine works without
+			return e.nothing("Redis does not tell its configuration"), nil // CONFIG may be forbidden, and the engine works without it
 		}
 		settings[name] = got[name]
 	}
@@ -165,8 +165,8 @@ func (e *Engine) ask(ctx context.Context) (store.Promises, error) {
 	return e.promise(settings, strings.Contains(replication, "role:master") && strings.Contains(replication, "connected_slaves:0")), nil
 }
 
-// promise says what a server holds to: only one that is alone, and syncs before it answers,
-// to anything.
+// promise returns what a server guarantees. Only a server without replicas that syncs before it
+// answers guarantees anything.
 func (e *Engine) promise(settings map[string]string, alone bool) store.Promises {
 	switch {
 	case !alone:
@@ -197,20 +197,20 @@ func (e *Engine) Close() error {
 	return e.closeErr
 }
 
-// keys are those of one space, all in one hash slot. In the order of the scripts.
+// keys are the keys of one space, in the order that the scripts expect. All lie in one hash slot.
 type keys []string
 
 const (
 	keyRecords  = iota // hash: name -> version (16 hex digits), encoded record
-	keyNames           // sorted set: names, by bytes
-	keyTags            // sorted set: tag NUL value NUL name, by bytes
-	keyIndexed         // hash: name -> its entries in keyTags, packed
-	keyExpiry          // sorted set: names by Unix milliseconds
+	keyNames           // sorted set: names, in byte order
+	keyTags            // sorted set: tag NUL value NUL name, in byte order
+	keyIndexed         // hash: name -> its entries in keyTags, packed with MessagePack
+	keyExpiry          // sorted set: names, scored by expiry in Unix milliseconds
 	keyRevision        // counter
-	keyLog             // stream of changes; its ids are revisions
+	keyLog             // stream of changes; the entry IDs are revisions
 )
 
-// keys names them. Escaping keeps braces out of the hash tag.
+// keys returns the names of a space's keys. Escaping keeps braces out of the hash tag.
 func (e *Engine) keys(space string) keys {
 	base := e.config.Prefix + ":{" + url.QueryEscape(space) + "}:"
 	return keys{base + "r", base + "n", base + "t", base + "i", base + "x", base + "v", base + "l"}
@@ -218,7 +218,7 @@ func (e *Engine) keys(space string) keys {
 
 func (e *Engine) spacesKey() string { return e.config.Prefix + ":spaces" }
 
-// translate makes the errors of Redis those of an engine.
+// translate maps errors of Redis to errors of store.Engine.
 func (e *Engine) translate(err error) error {
 	if err == nil {
 		return nil

@@ -53,7 +53,7 @@ func TestSuiteOnCluster(t *testing.T) {
 	})
 }
 
-// cluster makes two nodes, with half of the slots each.
+// cluster starts two nodes with half of the slots each.
 func cluster(t *testing.T) []string {
 	t.Helper()
 	var nodes []string
@@ -85,7 +85,7 @@ func cluster(t *testing.T) []string {
 	return nodes
 }
 
-// TestPromises: what a server is configured to do is what is promised.
+// TestPromises checks that the promises follow from the server's configuration.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -129,8 +129,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestPromisesChange: a server that gets a replica, or is configured anew, is no longer what
-// was promised.
+// TestPromisesChange checks that the promises change when the server gets a replica or is
+// reconfigured.
 func TestPromisesChange(t *testing.T) {
 	t.Parallel()
 	address := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -157,8 +157,8 @@ func TestPromisesChange(t *testing.T) {
 	})
 }
 
-// TestLogBytes: the log of a space has a bound in bytes and does not stay for ever; a watch
-// from before it, and from before its end, is told so.
+// TestLogBytes checks that the log of a space is bounded in bytes and expires. A watch from before
+// the log's start or after its expiry gets Behind.
 func TestLogBytes(t *testing.T) {
 	t.Parallel()
 	address := storetest.Redis(t)
@@ -206,7 +206,7 @@ func TestLogBytes(t *testing.T) {
 	}
 }
 
-// TestTrimmed: a watch from before the log is told so.
+// TestTrimmed checks that a watch from before the log's start gets Behind.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()
 	e := open(t, redis.Config{Addresses: []string{storetest.Redis(t)}, History: 10, Now: time.Now})

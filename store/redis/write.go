@@ -47,7 +47,8 @@ func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error
 	return nil
 }
 
-// appendOp gives an op to write.lua: action, name, condition, record, expiry, tags.
+// appendOp appends an op's arguments for write.lua: action, name, condition, version, record,
+// expiry, count of tags, tags.
 func appendOp(args []any, o *store.Op) []any {
 	condition := ""
 	if o.If.Absent {
@@ -72,7 +73,7 @@ func appendOp(args []any, o *store.Op) []any {
 	return args
 }
 
-// enlist puts a space in the list of those that are swept, once.
+// enlist adds a space to the list of spaces to sweep, once.
 func (e *Engine) enlist(ctx context.Context, space string) error {
 	e.mu.Lock()
 	_, known := e.spaces[space]
@@ -89,7 +90,7 @@ func (e *Engine) enlist(ctx context.Context, space string) error {
 	return nil
 }
 
-const sweepRecords = 256 // in one script, so that it does not hold up others
+const sweepRecords = 256 // per script, so that a sweep does not block other requests for long
 
 func (e *Engine) sweep() error {
 	spaces, err := e.client.SMembers(e.ctx, e.spacesKey()).Result()
