@@ -11,7 +11,7 @@ import (
 	"vitrine/store"
 )
 
-// testCounter: increments by compare-and-set, none of which may be lost.
+// testCounter increments a counter by compare-and-set. No increment may be lost.
 func testCounter(t *testing.T, s *suite) {
 	const workers, each = 8, 25
 	s.write(t, store.Op{Action: store.Put, Name: "n", Value: make([]byte, 8)})
@@ -47,7 +47,7 @@ func increment(ctx context.Context, e store.Engine) error {
 	}
 }
 
-// testWholeBatches: two records always written together are never seen apart.
+// testWholeBatches writes two records together. No reader may see only one of the two changes.
 func testWholeBatches(t *testing.T, s *suite) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var writers sync.WaitGroup

@@ -20,17 +20,17 @@ import (
 type registerOp struct {
 	name   string
 	action store.Action // 0: get
-	value  string       // of a put
-	expect string       // compare-and-set: only over this value; "": always
+	value  string       // value of a put
+	expect string       // compare-and-set: the value to replace; "": unconditional
 }
 
 type registerResult struct {
-	value   string // of a get; "": none
+	value   string // value that a get found; "": no record
 	applied bool
-	unknown bool // no answer: done or not, at some time from its call on
+	unknown bool // no answer: done at some time after the call, or never
 }
 
-// register is a record as one sees it from outside: its value, "" for none.
+// register returns the model of a record: its value, "" for none.
 func register() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -54,7 +54,7 @@ func register() porcupine.Model {
 				return out.value == now, now
 			case out.unknown && !holds:
 				return true, now
-			case out.unknown: // what was never done may stand at the end, where nobody sees it
+			case out.unknown: // an op that was never done may come last, where nobody sees it
 				return true, in.value
 			case !holds:
 				return !out.applied, now
@@ -65,11 +65,11 @@ func register() porcupine.Model {
 	}
 }
 
-// A History is what workers, all at the same time, saw of a handful of records.
+// A History holds the operations of concurrent workers on a few records.
 type History struct {
 	mu         sync.Mutex
 	operations []porcupine.Operation
-	// Unanswered counts the writes of which it is not known whether they were done.
+	// Unanswered counts the writes with an unknown outcome.
 	Unanswered int
 }
 
@@ -82,8 +82,8 @@ func (h *History) add(o porcupine.Operation, unknown bool) {
 	}
 }
 
-// Explained says whether there is an order of the operations, each at one instant
-// between its call and its answer, that gives what was seen.
+// Explained reports whether the history is linearizable: some order of the operations, each at one
+// instant between its call and its answer, explains all results.
 func (h *History) Explained() bool {
 	result, _ := porcupine.CheckOperationsVerbose(register(), h.operations, time.Minute)
 	return result == porcupine.Ok
@@ -93,18 +93,18 @@ func (h *History) String() string {
 	return fmt.Sprintf("%d operations, %d of them unanswered", len(h.operations), h.Unanswered)
 }
 
-// A Drive is what an engine is asked to do for a History.
+// A Drive runs a load on an engine and records a History.
 type Drive struct {
 	Engine  store.Engine
 	Workers int
 	Each    int // operations of each worker
-	// Disturb, unless it is nil, is called when a third of all that was done, once,
-	// and operations may fail from then on.
+	// Disturb, if not nil, is called once, after a third of the operations. Operations may fail
+	// after it.
 	Disturb func()
 }
 
-// Run drives the engine. The error is of an engine that nobody disturbed, or that
-// did not come back within a minute.
+// Run drives the engine. It returns an error if an undisturbed engine fails, or if a disturbed one
+// does not answer again within a minute.
 func (d Drive) Run(ctx context.Context) (*History, error) {
 	h, began := &History{}, time.Now()
 	var done atomic.Int64
@@ -134,7 +134,7 @@ func (d Drive) Run(ctx context.Context) (*History, error) {
 	return h, failed
 }
 
-// one does one operation and enters it.
+// one performs one operation and records it.
 func (d Drive) one(ctx context.Context, h *History, began time.Time, w int, in registerOp) error {
 	call := time.Since(began)
 	out, err := perform(ctx, d.Engine, &in)
@@ -145,7 +145,7 @@ func (d Drive) one(ctx context.Context, h *History, began time.Time, w int, in r
 		h.add(o, false)
 		return nil
 	case errors.As(err, &busy):
-		return nil // refused, so that nobody can have seen anything
+		return nil // refused: no reader can have seen it
 	case d.Disturb == nil:
 		return fmt.Errorf("%+v: %w", in, err)
 	}
@@ -156,7 +156,7 @@ func (d Drive) one(ctx context.Context, h *History, began time.Time, w int, in r
 	return d.recovered(ctx)
 }
 
-// recovered waits until the engine answers again.
+// recovered waits until the engine answers again, at most a minute.
 func (d Drive) recovered(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -179,15 +179,15 @@ func randomOp(random *rand.Rand, value string) registerOp {
 	case n < 7:
 		in.action, in.value = store.Put, value
 	case n < 9:
-		in.action, in.value, in.expect = store.Put, value, "?" // what a get finds
+		in.action, in.value, in.expect = store.Put, value, "?" // perform sets it to the value it reads
 	default:
 		in.action = store.Delete
 	}
 	return in
 }
 
-// perform does one operation. A compare-and-set reads first, and is about the
-// value it read; in is made to say which.
+// perform performs one operation. A compare-and-set reads first and replaces the value it read.
+// perform updates in accordingly.
 func perform(ctx context.Context, e store.Engine, in *registerOp) (registerResult, error) {
 	var r store.Record
 	key := store.Key{Space: "s", Name: in.name}
@@ -219,8 +219,7 @@ func perform(ctx context.Context, e store.Engine, in *registerOp) (registerResul
 	return registerResult{applied: err == nil, unknown: err != nil}, err
 }
 
-// Linearizable drives the engine and fails the test when nothing explains what was
-// seen.
+// Linearizable drives the engine and fails the test unless the history is linearizable.
 func Linearizable(t *testing.T, d Drive) {
 	t.Helper()
 	h, err := d.Run(t.Context())

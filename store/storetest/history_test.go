@@ -13,18 +13,18 @@ import (
 	"vitrine/store/storetest"
 )
 
-// A broken engine does not do what it answers.
+// A broken engine violates its contract on purpose.
 type broken struct {
 	store.Engine
 	stale, lost, careless bool
 
 	calls atomic.Int64
 	mu    sync.Mutex
-	old   map[string]store.Record // before the last put
+	old   map[string]store.Record // records before the last put
 	wrote chan struct{}           // closed by the next write
 }
 
-// Get of a stale engine now and then gives what was there before the last write.
+// Get returns the record before the last write on every tenth call, if the engine is stale.
 func (b *broken) Get(ctx context.Context, key store.Key, r *store.Record) error {
 	if b.stale && b.calls.Add(1)%10 == 0 {
 		b.mu.Lock()
@@ -37,8 +37,8 @@ func (b *broken) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	return b.Engine.Get(ctx, key, r)
 }
 
-// Write of an engine that loses writes does not do each tenth; of a careless one,
-// heeds no condition.
+// Write skips every tenth write if the engine loses writes, and ignores conditions if it is
+// careless.
 func (b *broken) Write(ctx context.Context, space string, ops ...store.Op) error {
 	if b.stale {
 		var r store.Record
@@ -59,7 +59,7 @@ func (b *broken) Write(ctx context.Context, space string, ops ...store.Op) error
 	b.mu.Unlock()
 	if ops[0].If != (store.Condition{}) {
 		ops[0].If = store.Condition{}
-		select { // so that another was faster
+		select { // so that another write comes first
 		case <-wrote:
 		case <-time.After(5 * time.Millisecond): // all others wait here, too
 		}
@@ -72,8 +72,8 @@ func (b *broken) Write(ctx context.Context, space string, ops ...store.Op) error
 	return err
 }
 
-// TestBrokenEnginesAreFound: the search for an order finds one for a good engine, and
-// none for what engines do wrong.
+// TestBrokenEnginesAreFound checks that the history of a good engine is linearizable, and that
+// those of broken engines are not.
 func TestBrokenEnginesAreFound(t *testing.T) {
 	for name, b := range map[string]*broken{
 		"good": {}, "stale reads": {stale: true}, "lost writes": {lost: true}, "conditions not heeded": {careless: true},

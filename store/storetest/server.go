@@ -14,7 +14,7 @@ import (
 	"vitrine"
 )
 
-// FreeAddress gives an address of loopback where nothing listens.
+// FreeAddress returns a loopback address where nothing listens.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -25,7 +25,7 @@ func FreeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Await waits until ready says true.
+// Await waits until ready returns true, at most 20 s.
 func Await(t *testing.T, what string, ready func() bool) {
 	t.Helper()
 	end := time.Now().Add(20 * time.Second)
@@ -36,7 +36,7 @@ func Await(t *testing.T, what string, ready func() bool) {
 	}
 }
 
-// Redis starts a Redis server, or Valkey, for this test alone, and gives its address when it answers.
+// Redis starts a Redis or Valkey server for this test and returns its address once it answers.
 func Redis(t *testing.T, settings ...string) (address string) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -65,14 +65,15 @@ func Redis(t *testing.T, settings ...string) (address string) {
 	return address
 }
 
-// A Member is one etcd of a cluster.
+// A Member is one etcd process of a cluster.
 type Member struct {
 	Endpoint string // URL
 	args     []string
-	stop     func() // nil: it does not run
+	stop     func() // nil: not running
 }
 
-// Etcd starts the members of a cluster, one or more, which end with the test. They may not answer yet.
+// Etcd starts the members of a cluster, one or more, which end with the test. They may not answer
+// yet.
 func Etcd(t *testing.T, members int) []*Member {
 	t.Helper()
 	var all []*Member
@@ -93,7 +94,7 @@ func Etcd(t *testing.T, members int) []*Member {
 	return all
 }
 
-// Start starts the member, at first or again.
+// Start starts the member, the first time or again.
 func (m *Member) Start(t *testing.T) {
 	t.Helper()
 	program, err := exec.LookPath("etcd")
@@ -103,10 +104,10 @@ func (m *Member) Start(t *testing.T) {
 	m.stop = start(t, program, m.args...)
 }
 
-// Running says whether the member was started and not killed.
+// Running reports whether the member runs.
 func (m *Member) Running() bool { return m.stop != nil }
 
-// Kill ends the member at once, whatever it is doing.
+// Kill ends the member with SIGKILL.
 func (m *Member) Kill() {
 	if m.stop != nil {
 		m.stop()

@@ -1,5 +1,5 @@
-// Package storetest is the suite that every engine passes. An engine's own test
-// opens it and calls Run; what the engine does not promise is not asked of it.
+// Package storetest is the conformance suite for engines. An engine's test passes a function that
+// opens the engine to Run. Run skips what the engine does not promise.
 package storetest
 
 import (
@@ -17,39 +17,40 @@ import (
 	"vitrine/store"
 )
 
-// A Clock is the time that expires records; tests move it.
+// A Clock is a clock that expires records. Tests move it.
 type Clock struct {
 	mu sync.Mutex
 	at time.Time
 }
 
-// NewClock gives a clock that stands at a whole second.
+// NewClock returns a clock that stands at a whole second.
 func NewClock() *Clock { return &Clock{at: time.Unix(1_800_000_000, 0)} }
 
-// Now is the time.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
-// Advance moves the clock.
+// Advance moves the clock forward, or back if d is negative.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
 }
 
-// Open opens an engine without records, which the test closes by its Cleanup. Tests call it at the same time.
+// Open opens an engine without records and registers a Cleanup that closes it. Parallel tests call
+// it.
 type Open func(t *testing.T, clock *Clock) store.Engine
 
-// Run is the suite. What the engine does not promise is not asked of it.
+// Run runs the suite on the engine. It skips what the engine does not promise.
 func Run(t *testing.T, open Open) {
 	promises := open(t, NewClock()).Promises()
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, s *suite)
-		not  bool // promised
+		not  bool // skip: not promised
 	}{
 		{name: "records", test: testRecords},
 		{name: "whole record kept", test: testWhole},
@@ -313,7 +314,7 @@ func testScan(t *testing.T, s *suite) {
 		if err != nil || string(r.Value) != "value of "+r.Key.Name || r.Version == 0 {
 			t.Fatalf("scan: %+v, %v", r, err)
 		}
-		break // leaves the rest
+		break // leaves the rest unread
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

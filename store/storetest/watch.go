@@ -33,7 +33,7 @@ func (s *suite) watch(t *testing.T, prefix string, from uint64) *watcher {
 	return w
 }
 
-// expect takes events and compares them as "change name value existed".
+// expect takes one event for each text "change name value existed" and compares them.
 func (w *watcher) expect(t *testing.T, want ...string) *store.Event {
 	t.Helper()
 	var last *store.Event
@@ -53,8 +53,8 @@ func (w *watcher) expect(t *testing.T, want ...string) *store.Event {
 	return last
 }
 
-// expectTogether takes events that may come in any order: a sweep that is under way
-// when the clock jumps may find one record expired before it sees another.
+// expectTogether takes events that may come in any order. A sweep that runs while the clock jumps
+// may find one record expired before another.
 func (w *watcher) expectTogether(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -183,7 +183,7 @@ func testExpired(t *testing.T, s *suite) {
 	w := s.watch(t, "", 0)
 	s.write(t, store.Op{Action: store.Put, Name: "a", Value: []byte("1"), Expires: s.clock.Now().Add(time.Second)})
 	s.clock.Advance(2 * time.Second)
-	// Swept or not, which is a race, it is absent.
+	// It is absent, whether or not the sweeper was there first.
 	ops := s.write(t, store.Op{Action: store.Put, Name: "a", Value: []byte("2"), If: store.Condition{Absent: true}})
 	if ops[0].Existed {
 		t.Error("an expired record existed")
@@ -198,8 +198,8 @@ func testExpired(t *testing.T, s *suite) {
 	}
 }
 
-// testClockJumps sets the clock back and forward by years: what has expired stays
-// so, what has not is there, and what is put then expires in its time.
+// testClockJumps moves the clock back and forward by years. Expired records stay expired, other
+// records stay, and new records expire at their time.
 func testClockJumps(t *testing.T, s *suite) {
 	const year = 365 * 24 * time.Hour
 	w := s.watch(t, "", 0)
