@@ -10,7 +10,7 @@ import (
 	"vitrine/result"
 )
 
-// Figure is a number to about three digits.
+// Figure formats a number with about three digits.
 func Figure(v float64) string {
 	a := max(v, -v)
 	switch {
@@ -22,13 +22,13 @@ func Figure(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// Number is a cell of a table.
+// Number returns a table cell.
 func Number(v float64) result.Cell { return result.Cell{Text: Figure(v)} }
 
-// Text is a cell of a table.
+// Text returns a table cell.
 func Text(format string, v ...any) result.Cell { return result.Cell{Text: fmt.Sprintf(format, v...)} }
 
-// Within is an interval's mean, and where it lies.
+// Within returns a cell with an interval's mean, and its bounds as the note.
 func Within(i delay.Interval) result.Cell {
 	c := Number(i.Mean)
 	switch {
@@ -40,7 +40,7 @@ func Within(i delay.Interval) result.Cell {
 	return c
 }
 
-// Columns are those of figures, behind some of words.
+// Columns returns the columns of a table. The first words columns are text, the others figures.
 func Columns(words int, names ...string) []result.Column {
 	list := make([]result.Column, len(names))
 	for i, name := range names {
@@ -49,7 +49,7 @@ func Columns(words int, names ...string) []result.Column {
 	return list
 }
 
-// LeftOut are rows of what the host could not do, by its name.
+// LeftOut returns rows for what the host could not do, sorted by name.
 func LeftOut(unsupported map[string]string) []result.Line {
 	var list []result.Line
 	for _, name := range slices.Sorted(maps.Keys(unsupported)) {

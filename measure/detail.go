@@ -16,19 +16,19 @@ import (
 	"vitrine/testbed"
 )
 
-// A sending is what one stream was sent with: for efficiency, the sender's
-// records of the stream beside a soaker, and of a second one counted by BPF.
+// A sending holds the sender's records of one stream. Efficiency sends its stream
+// twice beside a soaker; BPF counts the second.
 type sending struct {
 	record  *packet.Record
-	ports   []PortFacts    // as they were then
-	counted *packet.Record // nil: BPF cannot count here, or no efficiency
-	why     error          // it cannot
+	ports   []PortFacts    // during the stream
+	counted *packet.Record // of the second stream; nil: BPF cannot count here, or the metric is not efficiency
+	why     error          // why BPF cannot count
 }
 
-// second is added to the number of a stream for the one that BPF counts.
+// second is the bit in a stream's number that marks the stream counted by BPF.
 const second = 1 << 15
 
-// measured sends a stream, with what it takes to tell its CPU time.
+// measured sends a stream. For efficiency it also measures the CPU time.
 func (s *site) measured(ctx context.Context, run uint32, x stream) (sending, error) {
 	s.receiveOn(x.metric == Efficiency)
 	out := sending{ports: s.facts()}
@@ -53,7 +53,7 @@ func (s *site) measured(ctx context.Context, run uint32, x stream) (sending, err
 	return out, err
 }
 
-// soak starts a soaker on the receiver's CPU and gives the file of what it does.
+// soak starts a soaker on the receiver's CPU and returns the file of its progress.
 func (s *site) soak(ctx context.Context) (string, error) {
 	const name = "soaker-1"
 	if s.soaker == nil {
@@ -77,7 +77,7 @@ func (s *site) unsoak(ctx context.Context) error {
 	return s.soaker.Stop(context.WithoutCancel(ctx), time.Second)
 }
 
-// readReceived reads what a receiver printed, its receptions by stream.
+// readReceived parses a receiver's output and groups its receptions by stream.
 func readReceived(text []byte) (*received, error) {
 	record, err := packet.ReadRecord(text)
 	if err != nil {
@@ -95,7 +95,7 @@ type received struct {
 	streams map[uint16][]packet.Reception
 }
 
-// newDetail is what is known of a stream before its packets are looked at.
+// newDetail returns what is known of a stream before its packets are analysed.
 func newDetail(s *site, x stream, out sending) Detail {
 	d := Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Accelerator: s.Accelerator, Ports: out.ports}
 	if sent := out.record.Sent; sent != nil {
@@ -104,7 +104,7 @@ func newDetail(s *site, x stream, out sending) Detail {
 	return d
 }
 
-// backDetail is of a stream whose packets came back to the sender.
+// backDetail returns the Detail of a stream whose packets came back to the sender.
 func backDetail(s *site, x stream, out sending) Detail {
 	d, record := newDetail(s, x, out), out.record
 	d.Dropped, d.Foreign, d.Drift, d.OneClock = record.Dropped, record.Foreign, record.Drift, true
@@ -112,7 +112,7 @@ func backDetail(s *site, x stream, out sending) Detail {
 	return d
 }
 
-// wayDetail is of a stream that a receiver took.
+// wayDetail returns the Detail of a one-way stream, which got received.
 func wayDetail(s *site, x stream, out sending, got *received) Detail {
 	d := newDetail(s, x, out)
 	d.Dropped, d.Foreign, d.Drift = got.Dropped, got.Foreign, got.Drift
@@ -134,7 +134,8 @@ func wayDetail(s *site, x stream, out sending, got *received) Detail {
 	return d
 }
 
-// look analyses the packets by the kernel's stamps.
+// look analyses the packets by the kernel's stamps, or by the program's if the
+// kernel did not stamp every packet.
 func (d *Detail) look(x stream, cut delay.Cut, list []packet.Reception) {
 	arrivals := make([]delay.Packet, len(list))
 	d.Stamps = "kernel"
@@ -157,7 +158,7 @@ func (d *Detail) look(x stream, cut delay.Cut, list []packet.Reception) {
 	d.Network = delay.Analyze(x.packets, arrivals, cut)
 }
 
-// perPacket divides the CPU time by the packets, in both ways of telling it.
+// perPacket divides the CPU time by the packets, both the soaker's and BPF's.
 func perPacket(out sending, cpus []int) *cpu.PerPacket {
 	if out.record.Sent.Packets == 0 {
 		return &cpu.PerPacket{Why: "no packet was sent"}
@@ -177,8 +178,8 @@ func perPacket(out sending, cpus []int) *cpu.PerPacket {
 	return &p
 }
 
-// soaked is the CPU time of a packet by the sender's waiting and the soaker, and
-// what of the background it leaves out; ns.
+// soaked returns the CPU time per packet that the sender's waiting loop and the
+// soaker did not get, and the background that it leaves out; ns.
 func soaked(r *packet.Record) (total, background float64) {
 	n := float64(r.Sent.Packets)
 	idle := float64(r.Background.Busy+r.Background.Missed) / float64(r.Background.Span)
@@ -186,7 +187,7 @@ func soaked(r *packet.Record) (total, background float64) {
 	return float64(r.Used.Busy+r.Used.Missed)/n - background, background
 }
 
-// counted is the CPU time of a packet by BPF, the background taken off; ns.
+// counted returns the CPU time per packet by BPF, less the background; ns.
 func counted(r *packet.Record, cpus []int) *cpu.Split {
 	n := float64(r.Sent.Packets)
 	sum := func(u *packet.Usage) (t cpu.Reading) {
@@ -204,7 +205,7 @@ func counted(r *packet.Record, cpus []int) *cpu.Split {
 	return &cpu.Split{User: of(used.User, idle.User), Kernel: of(used.Kernel, idle.Kernel), Interrupt: of(used.Interrupt, idle.Interrupt)}
 }
 
-// cpus are those whose time is told: the sender's and the receiver's.
+// cpus returns the CPUs whose time is measured: the sender's and the receiver's.
 func (s *site) cpus() []int { return []int{s.config.CPUs.Generator[0], s.config.CPUs.Function[0]} }
 
 func (s *site) facts() []PortFacts {
@@ -214,7 +215,7 @@ func (s *site) facts() []PortFacts {
 	return []PortFacts{s.sender.facts, s.receiver.facts}
 }
 
-// outcome is the trial that a stream was.
+// outcome returns the outcome of the stream as a trial.
 func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	o := vitrine.Outcome{
 		Key: key, Duration: x.span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
@@ -236,7 +237,7 @@ func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	return o
 }
 
-// valid says what makes the stream no verdict on the network.
+// valid returns an error that says why the stream is no verdict on the network.
 func (d *Detail) valid() error {
 	if err := d.Sent.Held(); err != nil {
 		return err

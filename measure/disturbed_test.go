@@ -12,7 +12,7 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// A noise disturbs the streams that it says, by their number from 0.
+// A noise disturbs the streams for which disturbs is true, by their number from 0.
 type noise struct {
 	disturbs func(stream int) bool
 	streams  int
@@ -30,8 +30,8 @@ func (n *noise) Judge(own float64) (vitrine.HostReading, string) {
 	return vitrine.HostReading{During: 0.5}, "disturbed: a neighbour"
 }
 
-// measureNoise goes through a plan of three streams that send nothing. Streams given
-// as lost fail without a disturbance.
+// measureNoise carries out a plan of three streams that send nothing. Streams for
+// which lost is true fail without a disturbance.
 func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.Run, error) {
 	t.Helper()
 	run, err := result.Create(t.TempDir(), result.Manifest{})
@@ -65,7 +65,7 @@ func measureNoise(t *testing.T, disturbs, lost func(stream int) bool) (*result.R
 	return run, err
 }
 
-// A disturbed stream is invalid and measured again, more often than one that failed.
+// A disturbed stream is invalid and measured again. Unlike a failure it uses up no attempt.
 func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 	t.Parallel()
 	// The first stream is valid. The second is disturbed four times, fails, is disturbed
@@ -94,7 +94,7 @@ func TestDisturbedStreamsAreMeasuredAgain(t *testing.T) {
 	}
 }
 
-// A host that does not come to rest ends the run, although a place that fails does not.
+// A host that stays noisy ends the run, although a place that fails does not.
 func TestTooNoisyForStreams(t *testing.T) {
 	t.Parallel()
 	run, err := measureNoise(t, func(i int) bool { return i >= 1 }, func(int) bool { return false })

@@ -14,22 +14,22 @@ import (
 	"vitrine/testbed"
 )
 
-// How the CPU of the kernel's receive work is asked for, beside its number.
+// Values of --kernel-cpu besides a CPU number.
 const (
-	OwnCPU     = "auto" // one of its own, where there is one
-	SendingCPU = "none" // where virtual links hand packets over by themselves
+	OwnCPU     = "auto" // a CPU of its own, if one is left
+	SendingCPU = "none" // the sender's, where virtual links hand packets over
 )
 
-// A KernelCPU is the CPU that does the kernel's receive work: those of sender,
-// receiver and kernel should be three.
+// A KernelCPU is the CPU that does the kernel's receive work. Sender, receiver
+// and kernel should have one CPU each.
 type KernelCPU struct {
-	On  bool   // it is CPU; else that of who sends
-	CPU int    //
-	Why string // it is no CPU of its own; empty: it is
+	On  bool   // the work runs on CPU; otherwise on the sender's CPU
+	CPU int    // valid if On
+	Why string // why the kernel has no CPU of its own; empty: it has one
 }
 
-// ChooseKernelCPU chooses the CPU, of those of sender and receiver, and leaves them the
-// others. One that is not theirs is a *vitrine.BadInput.
+// ChooseKernelCPU chooses one of the CPUs of sender and receiver and returns the CPUs
+// that are left to them. Any other CPU is a *vitrine.BadInput.
 func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, error) {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
 	spare := slices.Concat(cpus.Generator[1:], cpus.Function[1:])
@@ -67,9 +67,9 @@ func (k KernelCPU) String() string {
 	return text
 }
 
-// receiveOn has the receive work of both ports done where it was asked for. Of a
-// stream whose CPU time is counted it is done on the CPUs that are counted, the
-// sender's and the receiver's. The facts of the ports say where it is done.
+// receiveOn moves the receive work of both ports to the CPU that was asked for.
+// If the stream's CPU time is counted, the work stays on the counted CPUs, those
+// of sender and receiver. The facts of the ports say where it runs.
 func (s *site) receiveOn(counted bool) {
 	on := s.config.KernelCPU
 	switch {
@@ -94,8 +94,8 @@ func (s *site) receiveOn(counted bool) {
 	}
 }
 
-// set has the kernel do the receive work of an interface, in the thread's network
-// namespace, so (Linux, Documentation/networking/scaling.rst, "RPS").
+// set steers the kernel's receive work for an interface of the thread's network
+// namespace to the CPU (Linux, Documentation/networking/scaling.rst, "RPS").
 func (k KernelCPU) set(link string) error {
 	return netns.Sysfs(func(sysfs string) error {
 		queues, err := filepath.Glob(filepath.Join(sysfs, "class/net", link, "queues/rx-*/rps_cpus"))
@@ -111,8 +111,8 @@ func (k KernelCPU) set(link string) error {
 	})
 }
 
-// mask is the set of the CPU, or of none, as sysfs has it: 32 bits at a time, in
-// hexadecimal, the highest first.
+// mask returns the CPU set in the format of sysfs: hexadecimal words of 32 bits,
+// the highest first. The set is empty if the work is not steered.
 func (k KernelCPU) mask() string {
 	if !k.On {
 		return "0"

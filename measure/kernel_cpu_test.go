@@ -19,7 +19,7 @@ func TestSteer(t *testing.T) {
 		asked    string
 		cpus     testbed.CPUs
 		cpu      int
-		function string // that are left
+		function string // CPUs left
 		says     string
 	}{
 		{OwnCPU, few, -1, "[1]", "on the sender's CPU, where virtual links hand packets over; could not be isolated: beside CPU 0 of the sender and CPU 1 of the receiver there is none"},
@@ -52,8 +52,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// steered is how often the kernel has had the CPU do receive work that another one
-// took in (the tenth column of softnet_stat), on the whole host.
+// steered returns how often the kernel has steered receive work from other CPUs to
+// this one, on the whole host (received_rps, the tenth column of softnet_stat).
 func steered(t *testing.T, cpu int) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/softnet_stat")
@@ -74,8 +74,8 @@ func steered(t *testing.T, cpu int) int {
 	return 0
 }
 
-// The receive work of packets goes to the CPU that was named, and the result says
-// so; that of packets whose CPU time is counted stays where it is counted.
+// The receive work runs on the named CPU, and the result says so. If CPU time is
+// counted, the work stays on the counted CPUs.
 func TestReceiveWorkIsSteered(t *testing.T) {
 	b := newBench(t)
 	var err error

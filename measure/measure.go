@@ -1,12 +1,13 @@
 // Package measure measures the network between two instances, packet by packet:
-// latency, jitter, lateness, reordering, loss, and the CPU time that a packet
-// takes, for every substrate and fabric, beside the floor of its own instrument.
+// latency, jitter, lateness, reordering, loss, and the CPU time per packet. It
+// works on every substrate and fabric, and also measures the floor of its own
+// instrument.
 //
 // It follows the container networking paper (section III.A), RFC 2544 (frame
-// sizes, section 9.1), RFC 8172 (what is to be said of a virtualised platform)
-// and ETSI GS NFV-TST 009 (repeated trials). A trial is one stream of probes; it
-// becomes a vitrine.Outcome whose Measured is a Detail, so that the run folder
-// keeps it as it keeps all trials.
+// sizes, section 9.1), RFC 8172 (what to report about a virtualised platform)
+// and ETSI GS NFV-TST 009 (repeated trials). A trial is one stream of probes. It
+// becomes a vitrine.Outcome whose Measured is a Detail, so the run folder keeps
+// it like any other trial.
 package measure
 
 import (
@@ -29,66 +30,67 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// What is measured.
+// The metrics that can be measured.
 const (
 	Latency    = "latency"
 	Jitter     = "jitter"
 	Efficiency = "efficiency"
 )
 
-// The ways of a stream's packets.
+// The values of Detail.Way.
 const (
 	OneWay    = "one way"
 	RoundTrip = "round trip"
 )
 
-// Floor is the name of the fabric that is none: the loopback interface of an
-// otherwise idle network namespace, in which sender and receiver both are. What
-// is measured there is the instrument's own part.
+// Floor is the name of the fabric without a network: sender and receiver share
+// the loopback interface of an otherwise idle network namespace. Without the
+// privilege to make one, they use the host's own loopback interface. The result
+// is the instrument's own part.
 const Floor = "floor"
 
-// Kind tells a manifest's measurement of this package from those of others.
+// Kind marks a manifest's measurement as one of this package.
 const Kind = "network"
 
-// Metrics are what can be measured, in the order in which it is.
+// Metrics returns all metrics.
 func Metrics() []string { return []string{Latency, Jitter, Efficiency} }
 
-// The paper's streams (section III.A).
+// Defaults, after the paper's streams (section III.A).
 const (
 	DefaultPackets        = 50_000
 	DefaultBandwidth      = 130e6  // bits a second, of jitter's stream
 	DefaultEfficiencyRate = 64_000 // packets a second
-	// DefaultLatencyRate is low enough that no packet waits for the one before it;
-	// the paper sends the next once the last has come back.
+	// DefaultLatencyRate is low enough that packets do not queue behind each other.
+	// The paper instead sends each packet once the previous one has come back.
 	DefaultLatencyRate = 10_000
 	DefaultRepeat      = 3
 )
 
-// Settings are what is measured, and how. It is kept in the manifest.
+// Settings say what to measure and how. The manifest keeps them.
 type Settings struct {
 	Kind       string        `json:"kind"` // Kind
 	Metrics    []string      `json:"metrics"`
 	Substrates []string      `json:"substrates"`
 	Fabrics    []string      `json:"fabrics"`
-	Also       []Combination `json:"also,omitempty"`          // measured beside every substrate on every fabric
-	Inside     bool          `json:"sender_inside,omitempty"` // the sender is an instance of the substrate too, not on the host
+	Also       []Combination `json:"also,omitempty"`          // in addition to every substrate on every fabric
+	Inside     bool          `json:"sender_inside,omitempty"` // the sender runs on the substrate too, not on the host
 	Sizes      []int         `json:"frame_sizes_without_fcs"` // bytes
-	SmallSize  int           `json:"small_frame_size"`        // of jitter and efficiency; bytes
-	Packets    int           `json:"packets"`                 // of each stream
+	SmallSize  int           `json:"small_frame_size"`        // for jitter and efficiency; bytes
+	Packets    int           `json:"packets"`                 // per stream
 	Repeat     int           `json:"repeat"`                  // fresh deployments
-	Cut        delay.Cut     `json:"cut"`                     // of each stream, left out
+	Cut        delay.Cut     `json:"cut"`                     // packets left out at the ends of each stream
 	Rates      Rates         `json:"rates"`                   // packets a second
-	Given      Given         `json:"given"`                   // by the user, so not to be scaled
-	Platform   Platform      `json:"platform,omitzero"`       // known once it runs
+	Given      Given         `json:"given"`                   // rates that the user set; they are not scaled
+	Platform   Platform      `json:"platform,omitzero"`       // filled in when the measurement runs
 	Options    Options       `json:"options,omitempty"`
 	Scaled     []string      `json:"scaled,omitempty"` // what was scaled to this host, and why
 }
 
-// Options are what substrates and fabrics are told, by name, as the user wrote
-// it: the testbed's Parts for those who read.
+// Options holds the options of substrates and fabrics by name, as the user wrote
+// them. It is a readable form of the testbed's Parts.
 type Options map[string]json.RawMessage
 
-// All gives the names in order, and what is said, in one line.
+// All yields the names in order, each with its options on one line.
 func (o Options) All() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, name := range slices.Sorted(maps.Keys(o)) {
@@ -100,31 +102,31 @@ func (o Options) All() iter.Seq2[string, string] {
 	}
 }
 
-// Rates are packets a second.
+// Rates are in packets a second.
 type Rates struct {
 	Latency    float64 `json:"latency"`
 	Jitter     float64 `json:"jitter"`
 	Efficiency float64 `json:"efficiency"`
 }
 
-// Given says which rates are the user's own.
+// Given says which rates the user set.
 type Given struct {
 	Latency    bool `json:"latency"`
 	Jitter     bool `json:"jitter"`
 	Efficiency bool `json:"efficiency"`
 }
 
-// AllSubstrates are those that are measured on, each once.
+// AllSubstrates returns every substrate to measure on, each once.
 func (s *Settings) AllSubstrates() []string {
 	return s.all(s.Substrates, func(c Combination) string { return c.Substrate })
 }
 
-// AllFabrics are those that are measured, each once.
+// AllFabrics returns every fabric to measure, each once.
 func (s *Settings) AllFabrics() []string {
 	return s.all(s.Fabrics, func(c Combination) string { return c.Fabric })
 }
 
-// all adds to the names those of Also.
+// all returns names and, without duplicates, the names that of returns for Also.
 func (s *Settings) all(names []string, of func(Combination) string) []string {
 	names = slices.Clone(names)
 	for _, c := range s.Also {
@@ -135,10 +137,10 @@ func (s *Settings) all(names []string, of func(Combination) string) []string {
 	return names
 }
 
-// measures says whether the metric is asked for.
+// measures reports whether the metric is asked for.
 func (s *Settings) measures(metric string) bool { return slices.Contains(s.Metrics, metric) }
 
-// oneWay is how many streams a receiver takes at most: efficiency sends two.
+// oneWay returns how many streams one receiver takes at most. Efficiency sends two.
 func (s *Settings) oneWay() (streams int) {
 	if s.measures(Latency) {
 		streams += len(s.Sizes)
@@ -152,11 +154,12 @@ func (s *Settings) oneWay() (streams int) {
 	return streams
 }
 
-// PacketRate is how many frames of the size a second make the bandwidth in bits
-// a second, both without preamble, frame check sequence and gap.
+// PacketRate returns how many frames of size bytes a second carry bandwidth bits
+// a second. Neither counts the preamble, the frame check sequence or the
+// inter-frame gap.
 func PacketRate(bandwidth float64, size int) float64 { return bandwidth / float64(size) / 8 }
 
-// Check says what makes no measurement.
+// Check returns a *vitrine.BadInput for the first setting that is not allowed.
 func (s *Settings) Check() error {
 	bad := func(what string, found any, want string) error {
 		return &vitrine.BadInput{File: what, Found: fmt.Sprintf("%v", found), Want: want}
@@ -195,7 +198,7 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// repeated is what a list has twice; empty: nothing.
+// repeated returns the first value that occurs twice in list; empty: none does.
 func repeated[T comparable](list []T) string {
 	for i, v := range list {
 		if slices.Contains(list[:i], v) {
@@ -212,62 +215,63 @@ type Config struct {
 	KernelCPU KernelCPU
 }
 
-// A Stage is what a measurement is made with.
+// A Stage holds what a measurement runs with.
 type Stage struct {
 	Testbed testbed.Config
 	CPUs    testbed.CPUs
 	Results *result.Run
 	Observe func(Event) // may be nil
-	// Watch reads the host for one stream; nil: nobody checks whether something
+	// Watch reads the host during one stream; nil: nobody checks whether something
 	// disturbs the streams.
 	Watch quiet.Watcher
 }
 
-// Label is of the run's probes, so that those of others are known.
+// Label returns the label of the run's probes. Probes of other runs have another.
 func (s *Stage) Label() uint32 {
 	label := fnv.New32a()
 	_, _ = label.Write([]byte(s.Testbed.Run))
 	return label.Sum32()
 }
 
-// An Event is told as the measurement goes on.
+// An Event reports progress of the measurement.
 type Event struct {
-	Doing    string           // what begins; empty: Outcome came
+	Doing    string           // a progress message; empty if Outcome is set
 	Outcome  *vitrine.Outcome // of one attempt
-	Recorded bool             // it is from an earlier session
-	Done     int              // streams that are finished
-	Of       int              // streams
+	Recorded bool             // Outcome is from an earlier session
+	Done     int              // finished streams
+	Of       int              // all streams
 }
 
-// A Detail is what one stream gave.
+// A Detail is the result of one stream.
 type Detail struct {
 	Metric   string      `json:"metric"`
 	Way      string      `json:"way"`
 	Size     int         `json:"frame_size_without_fcs"` // bytes
 	Fabric   string      `json:"fabric"`
 	Sent     packet.Sent `json:"sent"`
-	Dropped  uint32      `json:"dropped_by_socket"` // for want of room in the receiver's buffer, in all streams that it took
-	Foreign  int         `json:"foreign"`           // packets that were no probes of the stream
-	Drift    int64       `json:"receiver_drift_ns"` // of CLOCK_REALTIME, as the receiver saw it
-	Stamps   string      `json:"stamps"`            // whose the receive time stamps are
-	Hardware bool        `json:"hardware_stamps"`   // the card gave stamps too, of its own clock
-	OneClock bool        `json:"one_clock"`         // sent and received stamps are of one kernel; else delays hold an unknown offset
+	Dropped  uint32      `json:"dropped_by_socket"` // because the receiver's buffer was full, over all its streams
+	Foreign  int         `json:"foreign"`           // packets that were not the receiver's probes
+	Drift    int64       `json:"receiver_drift_ns"` // of CLOCK_REALTIME against the receiver's steady clock
+	Stamps   string      `json:"stamps"`            // source of the receive time stamps
+	Hardware bool        `json:"hardware_stamps"`   // the card also gave stamps, by its own clock
+	OneClock bool        `json:"one_clock"`         // one kernel stamped both ends; otherwise delays hold an unknown offset
 
-	// Skew is how much faster the receiver's clock ran, in millionths, of two
-	// kernels; it is taken out of Network and Application.
+	// Skew is how much faster the receiver's clock ran than the sender's, in parts
+	// per million. It is set only if the two have different kernels, and is already
+	// removed from Network and Application.
 	Skew float64 `json:"skew_ppm,omitempty"`
 
-	Network delay.Report `json:"network"` // by the stamps
-	// Application is lateness by when the receiving program had the packets; of
+	Network delay.Report `json:"network"` // by the receive stamps
+	// Application is the lateness until the receiving program had the packets, for
 	// one-way streams.
 	Application *delay.Distribution `json:"application_lateness,omitempty"`
 
-	CPU         *cpu.PerPacket `json:"cpu,omitempty"`         // of efficiency
-	Accelerator string         `json:"accelerator,omitempty"` // of virtual machines: "kvm", "tcg"
+	CPU         *cpu.PerPacket `json:"cpu,omitempty"`         // efficiency only
+	Accelerator string         `json:"accelerator,omitempty"` // for virtual machines: "kvm", "tcg"
 	Ports       []PortFacts    `json:"ports,omitempty"`
 }
 
-// PortFacts is how an instance's interface was.
+// PortFacts describes an instance's interface.
 type PortFacts struct {
 	Instance  string   `json:"instance"`
 	Interface string   `json:"interface"`
@@ -275,11 +279,11 @@ type PortFacts struct {
 	MTU       int      `json:"mtu"`
 	IPv6      string   `json:"ipv6"`         // "off", "on", "not known"
 	Neighbour string   `json:"neighbours"`   // "static", or why not
-	Offloads  []string `json:"offloads"`     // that are on
-	Receiving string   `json:"receive_work"` // of the kernel: on which CPU, and why on none of its own
+	Offloads  []string `json:"offloads"`     // enabled ones
+	Receiving string   `json:"receive_work"` // the CPU of the kernel's receive work, and why it has none of its own
 }
 
-// ReadDetail is the detail of an outcome of this package.
+// ReadDetail decodes the Detail of an outcome of this package.
 func ReadDetail(o vitrine.Outcome) (Detail, error) {
 	var d Detail
 	if err := json.Unmarshal(o.Measured, &d); err != nil {
@@ -288,7 +292,7 @@ func ReadDetail(o vitrine.Outcome) (Detail, error) {
 	return d, nil
 }
 
-// marshal cannot fail: a Detail has only numbers, which are finite, and text.
+// marshal cannot fail, because a Detail holds only text and finite numbers.
 func marshal(d Detail) json.RawMessage {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -297,8 +301,8 @@ func marshal(d Detail) json.RawMessage {
 	return text
 }
 
-// ReadSettings reads what a manifest says of its measurement; ok is false where
-// that is of another kind.
+// ReadSettings reads the measurement of a manifest. ok is false if the manifest
+// has none, or one of another kind.
 func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
 	if len(m.Measurement) == 0 {
 		return s, false, nil

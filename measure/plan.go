@@ -9,7 +9,7 @@ import (
 	"vitrine/spec"
 )
 
-// A Combination is where streams run.
+// A Combination is a substrate and a fabric that streams run on.
 type Combination struct {
 	Substrate string `json:"substrate"`
 	Fabric    string `json:"fabric"`
@@ -17,7 +17,7 @@ type Combination struct {
 
 func (c Combination) String() string { return c.Substrate + " on " + c.Fabric }
 
-// floor is where the instrument itself is measured.
+// floor returns the combination that measures the instrument itself.
 func floor() Combination { return Combination{Substrate: spec.DefaultSubstrate, Fabric: Floor} }
 
 // A stream is one trial.
@@ -29,11 +29,11 @@ type stream struct {
 	way     string
 	size    int
 	rate    float64
-	id      uint16 // in its deployment
+	id      uint16 // number within its deployment
 	packets int
 }
 
-// Key is what the run folder knows the stream by.
+// Key returns the attempt's key in the run folder.
 func (s stream) Key(attempt int) vitrine.Key {
 	name := s.metric
 	if s.metric == Latency && s.way == OneWay {
@@ -52,15 +52,15 @@ type Plan struct {
 	Settings     Settings      `json:"settings"`
 	Combinations []Combination `json:"combinations"` // the instrument's floor first
 	Streams      int           `json:"streams"`      // trials
-	Sending      time.Duration `json:"sending_ns"`   // time of all streams, deploying aside
+	Sending      time.Duration `json:"sending_ns"`   // time of all streams, without deployment
 
 	visits []Visit[stream]
 }
 
-// MakePlan orders the streams: repeats are outermost, so that what the host does
-// meanwhile falls on all combinations alike. ownKernel says of a substrate that
-// its instances have a kernel of their own: latency is measured one way only
-// where one kernel stamps both ends.
+// MakePlan orders the streams. Repeats are outermost, so that changes of the host
+// affect all combinations alike. ownKernel reports whether a substrate's instances
+// have a kernel of their own: one-way latency is measured only where one kernel
+// stamps both ends.
 func MakePlan(s Settings, ownKernel func(substrate string) bool) (Plan, error) {
 	if err := s.Check(); err != nil {
 		return Plan{}, err
@@ -96,7 +96,7 @@ func MakePlan(s Settings, ownKernel func(substrate string) bool) (Plan, error) {
 	return p, nil
 }
 
-// combinations are all that the settings ask for, the instrument's floor first.
+// combinations returns all combinations of the settings, the instrument's floor first.
 func (s *Settings) combinations() []Combination {
 	list := []Combination{floor()}
 	for _, substrate := range s.Substrates {

@@ -12,20 +12,20 @@ import (
 	"vitrine/testbed"
 )
 
-// A Platform is what of the host RFC 8172 (section 3.2) and
-// draft-ietf-bmwg-containerized-infra want said beside what every manifest says.
+// A Platform holds the facts about the host that RFC 8172 (section 3.2) and
+// draft-ietf-bmwg-containerized-infra ask for and that other manifests lack.
 type Platform struct {
 	SenderNode   string `json:"sender_numa_node"` // of the sender's CPU; "not known: why"
 	ReceiverNode string `json:"receiver_numa_node"`
 	Hugepages    string `json:"hugepages"`             // reserved and free, and their size
-	THP          string `json:"transparent_hugepages"` // the mode that is on
+	THP          string `json:"transparent_hugepages"` // the active mode
 	ReceiveCPU   string `json:"kernel_receive_cpu"`    // where the kernel's receive work runs
-	// NetworkingModels are the fabrics in the words of draft-ietf-bmwg-containerized-infra.
+	// NetworkingModels has each fabric's model in the terms of draft-ietf-bmwg-containerized-infra.
 	NetworkingModels map[string]string `json:"networking_models,omitempty"`
 }
 
-// ReadPlatform reads it from the proc and sys folders below root, which is "/"
-// but in tests. The models are those of the fabrics that are measured.
+// ReadPlatform reads the platform from the proc and sys folders below root, which
+// is "/" except in tests. models are those of the measured fabrics.
 func ReadPlatform(root string, cpus testbed.CPUs, kernel KernelCPU, models map[string]string) Platform {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
 	p := Platform{
@@ -66,7 +66,7 @@ func hugepages(root string) string {
 	return fmt.Sprintf("%s reserved, %s free, of %s", values["HugePages_Total"], values["HugePages_Free"], values["Hugepagesize"])
 }
 
-// NetworkingModel is what the platform says of a fabric.
+// NetworkingModel returns the networking model of a fabric.
 func (p *Platform) NetworkingModel(fabric string) string {
 	return cmp.Or(p.NetworkingModels[fabric], "not known")
 }

@@ -10,11 +10,11 @@ import (
 	"vitrine/measure/packet"
 )
 
-// Run measures what the plan says and keeps every stream in the run folder; those
-// that are there already are not measured again. What this host cannot do is kept
-// in the manifest with its reason, and the run goes on. The error is of a host
-// that could do none of it, of input that is bad for all of it, or of combinations
-// that failed.
+// Run measures the plan's streams and keeps each in the run folder. It skips
+// streams that are there already. If this host cannot do a combination, Run keeps
+// the reason in the manifest and goes on. It returns an error if the host can do
+// none of them, if a frame size fits no fabric, if a combination failed, or if
+// the host is too noisy.
 func Run(ctx context.Context, c Config) error {
 	r, err := RunVisits(ctx, &c.Stage, c.Plan.visits, func(ctx context.Context, r *Runner, open []stream) error {
 		return measureVisit(ctx, &c, r, open)
@@ -35,7 +35,7 @@ type visit struct {
 	label uint32 // of the run's probes
 }
 
-// measureVisit puts sender and receiver in place and measures the streams.
+// measureVisit places sender and receiver and measures the streams.
 func measureVisit(ctx context.Context, c *Config, r *Runner, open []stream) (err error) {
 	where := open[0].where
 	s, err := openSite(ctx, c, where, c.Results.LogDir(where.Substrate+"-"+where.Fabric, fmt.Sprint(open[0].repeat)))
@@ -64,7 +64,7 @@ func (v *visit) watched(ctx context.Context, x stream) (out sending, seen Distur
 	return out, seen, err
 }
 
-// split divides the streams into those through an echo and those to a receiver.
+// split separates the streams that an echo sends back from those to a receiver.
 func split(list []stream) (echoed, oneWay []stream) {
 	for _, x := range list {
 		if x.way == RoundTrip {
@@ -76,15 +76,15 @@ func split(list []stream) (echoed, oneWay []stream) {
 	return echoed, oneWay
 }
 
-// fitting takes out streams whose frames the path does not take, and says so in
-// their outcomes.
+// fitting returns the streams whose frames fit the path's MTU. It records invalid
+// outcomes for the others.
 func (v *visit) fitting(list []stream) (fit []stream, err error) {
 	for _, x := range list {
 		if x.size <= v.largest() {
 			fit = append(fit, x)
 			continue
 		}
-		for finished := false; !finished; { // it will not fit another time
+		for finished := false; !finished; { // use up the attempts: the frame never fits
 			o := outcome(x, v.Next(x), Detail{Metric: x.metric, Way: x.way, Size: x.size, Fabric: x.where.Fabric, Ports: v.facts()})
 			o.Offered, o.Valid = 0, false
 			o.Reason = fmt.Sprintf("%s: %d bytes, and the path's MTU lets frames of at most %d pass", overMTU, x.size, v.largest())
@@ -124,11 +124,10 @@ func (v *visit) echoed(ctx context.Context, list []stream) error {
 	return err
 }
 
-// oneWay measures streams that one receiver takes, and gives those that are to
-// be measured again.
+// oneWay measures streams with one receiver and returns those to measure again.
 func (v *visit) oneWay(ctx context.Context, list []stream) (again []stream, err error) {
 	args := []string{"receive", "--listen", v.to().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(most(list))}
-	if !v.guest { // whose CPUs are its own
+	if !v.guest { // a guest has CPUs of its own
 		args = append(args, "--cpu", fmt.Sprint(v.CPUs.Function[0]))
 	}
 	if err := v.start(ctx, args...); err != nil {
@@ -162,15 +161,15 @@ func (v *visit) oneWay(ctx context.Context, list []stream) (again []stream, err 
 	return again, nil
 }
 
-// most is how many probes of the streams a receiver is to take.
+// most returns how many probes the receiver takes at most.
 func most(list []stream) (probes int) {
 	for _, x := range list {
-		probes += 4 * x.packets // twice, for duplicates; efficiency sends two streams
+		probes += 4 * x.packets // twice for duplicates, and efficiency sends two streams
 	}
 	return min(probes, packet.MostReceived)
 }
 
-// unfit says that frames of a size fit nowhere but on the loopback interface.
+// unfit returns an error if frames of a size fit only the loopback interface.
 func unfit(outcomes []vitrine.Outcome, sizes []int) error {
 	why := map[int]string{}
 	taken := map[int]bool{}

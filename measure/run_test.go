@@ -32,7 +32,7 @@ import (
 	"vitrine/testbed/testbedtest"
 )
 
-// TestMain lets the test binary be what instances run.
+// TestMain lets the test binary act as the programs that instances run.
 func TestMain(m *testing.M) {
 	programs := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 		"send": packet.RunSend, "receive": packet.RunReceive, "echo": packet.RunEcho, "soak": cpu.RunSoak,
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A bench is what a test measures with: processes of this host, on a bridge
+// A bench holds what a test measures with: processes of this host, on a bridge
 // whose links may be impaired.
 type bench struct {
 	run   *runstate.Run
@@ -105,10 +105,10 @@ func (b *bench) testbed() testbed.Config {
 	return c
 }
 
-// machines says which substrates have a kernel of their own.
+// machines reports whether a substrate's instances have a kernel of their own.
 func machines(substrate string) bool { return substrate == "qemu" }
 
-// settings are of few packets at a low rate.
+// settings ask for few packets at a low rate.
 func settings(fabrics ...string) Settings {
 	return Settings{
 		Kind: Kind, Metrics: []string{Latency}, Substrates: []string{"process"}, Fabrics: fabrics,
@@ -117,7 +117,7 @@ func settings(fabrics ...string) Settings {
 	}
 }
 
-// measured runs the measurement into a folder and reads it.
+// measure runs the measurement into a folder and summarizes that.
 func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event, error) {
 	t.Helper()
 	plan, err := MakePlan(s, machines)
@@ -156,8 +156,8 @@ func (b *bench) measure(t *testing.T, s Settings, dir string) (Summary, []Event,
 	return summary, events, runErr
 }
 
-// detail is the last of a stream's attempts on a fabric, whether it was valid or
-// not: the host may be busy.
+// details returns the Detail of a stream's last attempt on a fabric. It may be
+// invalid, because the host may be busy.
 func details(t *testing.T, dir, fabric, way string) Detail {
 	t.Helper()
 	data, err := result.Load(dir)
@@ -173,7 +173,7 @@ func details(t *testing.T, dir, fabric, way string) Detail {
 	return Detail{}
 }
 
-// What cannot be measured is a row with its reason; what is on record is not
+// What cannot be measured is reported with its reason. Recorded streams are not
 // measured again.
 func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
 	b := newBench(t)
@@ -221,7 +221,7 @@ func TestBridgeIsMeasuredBesideWhatCannotBe(t *testing.T) {
 	}
 }
 
-// What links do to packets is read back: through the whole of it.
+// The impairments of links show in the results of a whole run.
 func TestWhatLinksDoIsReadBack(t *testing.T) {
 	b := newBench(t)
 	b.links = map[string]map[string]impair.Link{
@@ -242,7 +242,7 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 		if lossy := details(t, dir, "lossy", way).Network; lossy.Lost < 10 || lossy.Lost > 80 || lossy.Reordered > 0 {
 			t.Errorf("%s, a fifth of 200 lost: %+v", way, lossy)
 		}
-		// Some 50 packets travel at any time: most are overtaken.
+		// Some 50 packets are in flight at any time: most are overtaken.
 		if mixed := details(t, dir, "mixed", way).Network; mixed.Reordered < 50 || mixed.Extent < 1 || mixed.Lost > 0 || mixed.PDV.Max < 20_000 {
 			t.Errorf("%s, a tenth overtaking: %+v", way, mixed)
 		}
@@ -251,7 +251,7 @@ func TestWhatLinksDoIsReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range data.Outcomes { // in every attempt: all are sent long before the first comes
+	for _, o := range data.Outcomes { // every attempt: all packets are sent long before the first arrives
 		if d, err := ReadDetail(o); err != nil || d.Fabric == "slow" && (d.Network.Delay.Min < 799_000 || d.Network.Lost > 0) {
 			t.Errorf("%s, 800 ms: %+v, %v", d.Way, d.Network, err)
 		}
@@ -276,8 +276,8 @@ func TestScaleKeepsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// No sender holds a thousand million packets a second; one that is not asked
-// for is lowered, and that is said.
+// No sender holds 1e8 packets a second. Scale lowers such a rate, which the user
+// did not set, and says so.
 func TestScaleLowersWhatTheHostDoesNotHold(t *testing.T) {
 	b := newBench(t)
 	s := settings("bridge")
@@ -313,7 +313,7 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	}
 }
 
-// A stream of which the interface took nothing is a trial that is not valid.
+// If the interface took no packet of a stream, the trial is invalid.
 func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	record := &packet.Record{
 		Sent:       &packet.Sent{Failed: 10, Asked: 1000},
@@ -326,7 +326,7 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	}
 }
 
-// A run that goes on tells anew what it leaves out.
+// A resumed run builds its list of what it leaves out anew.
 func TestWhatWasLeftOutIsForgotten(t *testing.T) {
 	run, err := result.Create(t.TempDir(), result.Manifest{Unsupported: map[string]string{"process on bridge": "no privilege"}})
 	if err != nil {
@@ -363,7 +363,7 @@ func TestPlanPutsEachRepeatBeforeTheNext(t *testing.T) {
 	}
 }
 
-// sizes are so many of frames.
+// sizes returns n frame sizes.
 func sizes(n int) (list []int) {
 	for i := range n {
 		list = append(list, packet.MinSize+i)
@@ -371,7 +371,7 @@ func sizes(n int) (list []int) {
 	return list
 }
 
-// No more is asked of a receiver than it takes, even where so much is sent.
+// No receiver is asked for more probes than it can take, even in the largest plan.
 func TestTheLargestCountIsOneThatAReceiverTakes(t *testing.T) {
 	s := settings("bridge")
 	s.Packets, s.Metrics, s.Sizes = 1<<22, Metrics(), sizes(13)

@@ -10,38 +10,38 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// attempts at a trial, before it stays without a valid outcome.
+// attempts is how often a trial without a valid outcome is tried.
 const attempts = 3
 
 // A Trial is one stream to measure.
 type Trial interface {
-	// Key is what the run folder knows the attempt by.
+	// Key returns the attempt's key in the run folder.
 	Key(attempt int) vitrine.Key
 }
 
 // A Visit is one fresh deployment and the trials that it is made for.
 type Visit[T Trial] struct {
-	Where  string // what is deployed: the manifest names it when it is left out
-	Doing  string // progress, as it begins
+	Where  string // what is deployed; names it in the manifest if it is left out
+	Doing  string // progress message when the visit begins
 	Trials []T
 }
 
-// A Runner goes through the visits of a plan and keeps what they give.
+// A Runner carries out the visits of a plan and keeps their outcomes.
 type Runner struct {
 	*Stage
 	places  []string // of all visits, each once
 	streams int      // of all visits
 	done    int      // finished, on record or left out
-	// left are the places that were left out: what the host cannot do, and what
-	// failed.
+	// left has the places that were left out and why: the host cannot do them, or
+	// they failed.
 	left      map[string]error
 	disturbed quiet.Row
 }
 
-// RunVisits measures the trials that are not on record yet. What this host
-// cannot do, and what fails, is kept in the manifest with its reason, and the
-// next visit follows; a place that was left out is not visited again. The error
-// is of the run folder or the context.
+// RunVisits measures the trials that are not on record yet. If a visit fails, or
+// this host cannot do it, RunVisits keeps the reason in the manifest, goes on with
+// the next visit, and does not visit that place again. It returns only errors of
+// the run folder and the context, and quiet.ErrTooNoisy.
 func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], measure func(ctx context.Context, r *Runner, open []T) error) (*Runner, error) {
 	r := &Runner{Stage: stage, left: map[string]error{}}
 	for _, v := range visits {
@@ -83,7 +83,7 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 	return r, nil
 }
 
-// unrecorded are the trials that are not finished.
+// unrecorded returns the trials that are not finished.
 func unrecorded[T Trial](r *Runner, trials []T) (open []T) {
 	for _, t := range trials {
 		_, o, done := r.Results.Attempts(t.Key(1), attempts)
@@ -97,15 +97,15 @@ func unrecorded[T Trial](r *Runner, trials []T) (open []T) {
 	return open
 }
 
-// Next is the key of the trial's next attempt.
+// Next returns the key of the trial's next attempt.
 func (r *Runner) Next(t Trial) vitrine.Key {
 	made, _, _ := r.Results.Attempts(t.Key(1), attempts)
 	return t.Key(made + 1)
 }
 
-// Keep puts an outcome on record and says whether its trial is finished: valid,
-// or out of attempts. Disturbed attempts do not count; after too many in a row the
-// error ends the run.
+// Keep records an outcome and reports whether its trial is finished: valid, or out
+// of attempts. Disturbed attempts do not count. After too many of them in a row,
+// Keep returns an error that ends the run.
 func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 	if err := r.Results.Append(o); err != nil {
 		return false, err
@@ -137,9 +137,9 @@ func (r *Runner) tell(e Event) {
 	}
 }
 
-// Verdict is the error that a run ends with: of the places that failed, and of
-// those that this host cannot have when nothing was measured at all. The floor
-// of the instrument is not what a run is for.
+// Verdict returns the error that a run ends with: the places that failed and, if
+// nothing was measured at all, those that this host cannot do. The instrument's
+// floor alone does not count as measured.
 func (r *Runner) Verdict() error {
 	var unsupported, failed []error
 	measured := false

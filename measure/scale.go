@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	probed   = 10_000 // packets of a stream that tries a rate
-	headroom = 2      // the sender's CPU does the fabric's work too, which is up to as much again: a bridge, a switch in user space
-	step     = 0.8    // from a rate that was not held to the next that is tried
-	tries    = 3      // at a rate: what disturbs passes
-	lowest   = 1000   // packets a second, below which nothing is scaled
+	probed   = 10_000 // packets sent to try a rate
+	headroom = 2      // the sender's CPU also does the fabric's work (a bridge, a switch in user space), which may double its load
+	step     = 0.8    // factor from a rate that was not held to the next one tried
+	tries    = 3      // per rate, because disturbances pass
+	lowest   = 1000   // packets a second; no rate is scaled below it
 )
 
-// Scale lowers the rates that the user did not give to what sender and receiver
-// hold here, on the loopback interface and with room to spare, and says so in
-// Settings.Scaled. dir is for what the instances say.
+// Scale lowers the rates that the user did not set to what sender and receiver
+// hold on this host's loopback interface, with headroom. Settings.Scaled says
+// what was lowered. dir is for the instances' output.
 func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, err error) {
 	if err := s.Check(); err != nil {
 		return s, err
@@ -34,7 +34,7 @@ func Scale(ctx context.Context, c Config, s Settings, dir string) (_ Settings, e
 		return s, err
 	}
 	defer func() { err = errors.Join(err, site.Close(context.WithoutCancel(ctx))) }()
-	held := 0.0 // a rate that was held, or 0
+	held := 0.0 // the highest rate held so far
 	for i := range rates {
 		r := &rates[i]
 		asked := *r.rate
@@ -63,7 +63,7 @@ type scalable struct {
 	rate           *float64
 }
 
-// scalable are the rates that are used and were not given, the lowest first.
+// scalable returns the rates that are used and not set by the user, in ascending order of the defaults.
 func (s *Settings) scalable() []scalable {
 	var list []scalable
 	for _, x := range []struct {
@@ -81,8 +81,8 @@ func (s *Settings) scalable() []scalable {
 	return list
 }
 
-// holds says whether a stream of the rate is sent at its times and arrives
-// whole, and which rate was sent at best.
+// holds reports whether a stream at the rate is sent on schedule and arrives
+// whole. best is the highest rate that was sent, at most rate.
 func (s *site) holds(ctx context.Context, rate float64, size int) (best float64, ok bool, err error) {
 	for range tries {
 		sent, count, err := s.try(ctx, stream{way: OneWay, id: 1, size: size, packets: probed, rate: rate})
@@ -97,7 +97,7 @@ func (s *site) holds(ctx context.Context, rate float64, size int) (best float64,
 	return best, false, nil
 }
 
-// try sends a stream and counts what of it arrives.
+// try sends a stream and returns how many of its packets arrive.
 func (s *site) try(ctx context.Context, x stream) (packet.Sent, int, error) {
 	err := s.start(ctx, "receive", "--listen", s.to().String(), "--run", "1", "--most", fmt.Sprint(2*probed), "--cpu", fmt.Sprint(s.config.CPUs.Function[0]))
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *site) try(ctx context.Context, x stream) (packet.Sent, int, error) {
 	return *sent.Sent, got.Count, nil
 }
 
-// round keeps two digits.
+// round rounds v down to two significant digits.
 func round(v float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
 	return math.Floor(v/unit) * unit

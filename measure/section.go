@@ -10,11 +10,11 @@ import (
 	"vitrine/result"
 )
 
-// unitNote is said in every table of frames.
+// unitNote is in the caption of every table of frames.
 const unitNote = "Frame sizes in bytes, without the frame check sequence. Intervals are 95%, of the repeats. " +
 	"Floor: the same stream over the loopback interface of an idle network namespace, which is the instrument's own part."
 
-// Sections shows what a run measured.
+// Sections returns the report's sections on a run.
 func Sections(d *result.Data) ([]result.Section, error) {
 	s, err := Read(d)
 	if err != nil {
@@ -34,14 +34,14 @@ func Sections(d *result.Data) ([]result.Section, error) {
 	return append(list, s.order(), s.instrument(), s.provenance(d.Manifest)), nil
 }
 
-// rows are those of a metric and way, the floor's aside.
+// rows returns the rows of a metric and way, without the floor. way may be empty: all.
 func (s *Summary) rows(metric, way string) []Row {
 	return slices.DeleteFunc(slices.Clone(s.Rows), func(r Row) bool {
 		return r.Metric != metric || way != "" && r.Way != way || r.Fabric == Floor
 	})
 }
 
-// floored is the floor's figure of a row.
+// floored returns the floor's figure for a row.
 func (s *Summary) floored(r Row, value func(Row) float64) result.Cell {
 	f := s.Floor(r)
 	if f == nil {
@@ -50,7 +50,7 @@ func (s *Summary) floored(r Row, value func(Row) float64) result.Cell {
 	return Number(value(*f))
 }
 
-// line is a row's, or why it has no figures.
+// line returns a row's line: its figures, or why it has none.
 func line(r Row, head []result.Cell, cells func() []result.Cell) result.Line {
 	l := result.Line{Cells: head, Mark: r.Mark}
 	if r.Repeats == 0 {
@@ -61,8 +61,8 @@ func line(r Row, head []result.Cell, cells func() []result.Cell) result.Line {
 	return l
 }
 
-// spreadNames are the columns of a distribution, as in the paper's Tables I and
-// II with percentiles.
+// spreadNames returns the columns of a distribution: those of the paper's Tables
+// I and II, and percentiles.
 func spreadNames() []string {
 	return []string{"n", "min", "max", "mean", "s", "p50", "p90", "p95", "p99", "p99.9"}
 }
@@ -74,7 +74,7 @@ func spreadCells(x Spread) []result.Cell {
 	}
 }
 
-// spreads is a table of a distribution.
+// spreads returns the table of a distribution.
 func (s *Summary) spreads(caption string, rows []Row, of func(Row) *Spread) result.Table {
 	t := result.Table{Caption: caption, Columns: Columns(1, slices.Concat([]string{"where", "size", "packets/s"}, spreadNames(), []string{"floor mean"})...)}
 	for _, r := range rows {
@@ -122,7 +122,7 @@ func (s *Summary) latency() result.Section {
 	return x
 }
 
-// curves are over the frame size, one for each combination, the floor's last.
+// curves returns a curve over the frame size for each combination, the floor's first.
 func (s *Summary) curves(metric, way string, of func(Row) delay.Interval) []result.Curve {
 	var list []result.Curve
 	at := map[Combination]int{}
@@ -152,7 +152,7 @@ func (s *Summary) curves(metric, way string, of func(Row) delay.Interval) []resu
 	return list
 }
 
-// bars stand at combinations.
+// bars returns a bar for each combination.
 func (s *Summary) bars(metric string, of func(Row) (result.Bar, bool)) []result.Bar {
 	var list []result.Bar
 	for _, r := range s.Rows {

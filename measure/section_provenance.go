@@ -9,7 +9,7 @@ import (
 	"vitrine/result"
 )
 
-// instrument is how well the streams were sent.
+// instrument shows how well the streams kept their schedules, and the ports.
 func (s *Summary) instrument() result.Section {
 	sent := result.Table{
 		Caption: "How the streams were sent: how long after its time the 99th percentile of packets left, and the latest of all, in microseconds; how far the time of day moved against the steady clock in one stream; by how many millionths the clocks of two kernels ran apart, which was taken out; whose the receive stamps are.",
@@ -40,8 +40,8 @@ func (s *Summary) instrument() result.Section {
 	return result.Section{Name: "instrument", Title: "Instrument and ports", Tables: []result.Table{sent, ports}}
 }
 
-// provenance says what a result was taken with, in the words of those who say
-// what is to be said.
+// provenance shows the conditions of the result, in the terms of the documents
+// that ask for them.
 func (s *Summary) provenance(m result.Manifest) result.Section {
 	t := result.Table{
 		Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172, ETSI GS NFV-TST 009 and draft-ietf-bmwg-containerized-infra.",
@@ -87,7 +87,7 @@ func joined(list []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
-// first is the CPU that is used of those reserved; -1: none is.
+// first returns the reserved CPU that is used, or -1 if none is reserved.
 func first(cpus []int) int {
 	if len(cpus) == 0 {
 		return -1

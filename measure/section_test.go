@@ -24,9 +24,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew; look at them then")
 
-// synthetic is a run of made-up streams: of every metric, on two fabrics and the
-// floor, one of which has a repeat that was not held, one that nothing came of,
-// and one whose machines were emulated.
+// synthetic returns a run of made-up streams of every metric, on two fabrics and
+// the floor. Jitter has one invalid repeat on process and no valid one on qemu,
+// whose machines are emulated.
 func synthetic(t *testing.T) *result.Data {
 	t.Helper()
 	s := measure.Settings{
@@ -83,7 +83,7 @@ func synthetic(t *testing.T) *result.Data {
 	return d
 }
 
-// detailOf is a stream with a mean of so many microseconds.
+// detailOf returns a stream with a mean of us microseconds.
 func detailOf(us float64, substrate, fabric, metric, way string, size int) measure.Detail {
 	dist := func(scale float64) delay.Distribution {
 		v := us * scale
@@ -149,7 +149,7 @@ func TestReportOfANetwork(t *testing.T) {
 	if err := report.Page(&page, d); err != nil {
 		t.Fatal(err)
 	}
-	// The figures' paths are the plotting library's own.
+	// No golden file for the page: the plotting library decides on the figures' paths.
 	html := page.String()
 	for _, want := range []string{"without the frame check sequence", "not comparable: emulated (tcg)", "left out: virtual machines", "measured-0-latency", "RFC 8172"} {
 		if !strings.Contains(html, want) {

@@ -28,16 +28,16 @@ import (
 const (
 	senderPort   = 7001
 	receiverPort = 7002
-	stopGrace    = 20 * time.Second // a receiver prints what it has
-	readyWithin  = 3 * time.Minute  // a virtual machine boots
+	stopGrace    = 20 * time.Second // for a receiver to print its record
+	readyWithin  = 3 * time.Minute  // for a virtual machine to boot
 	floorLink    = "lo"
 	receiverName = "receiver-1"
-	guestMemory  = 768 << 20 // of a virtual machine, which may hold this program in memory; bytes
-	etherSize    = 14        // of an Ethernet header, which the MTU does not count
+	guestMemory  = 768 << 20 // bytes, of a virtual machine; it may hold this program in memory
+	etherSize    = 14        // bytes of an Ethernet header, which the MTU does not count
 )
 
-// floorAddress is of the sender and the receiver alike on the floor's loopback
-// interface; from the range for benchmarks (RFC 2544, appendix C.2.2).
+// floorAddress is the address of both sender and receiver on the floor's loopback
+// interface. It is from the range for benchmarks (RFC 2544, appendix C.2.2).
 func floorAddress() netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 255, 1}) }
 
 // A port is an instance with its interface.
@@ -56,12 +56,12 @@ type site struct {
 	guest    bool   // the receiver has a kernel of its own
 	sender   *port
 	receiver *port
-	output   string // what runs in the receiver's place prints to this file
+	output   string // file for the output of the program in the receiver's place
 	starts   int
-	soaker   *testbed.Instance // nil: none was needed yet
+	soaker   *testbed.Instance // nil until it is needed
 }
 
-// openSite puts sender and receiver in place. When it fails nothing stays.
+// openSite places sender and receiver. On error it leaves nothing behind.
 func openSite(ctx context.Context, c *Config, where Combination, dir string) (_ *site, err error) {
 	s := &site{config: c, where: where, dir: dir}
 	choice := spec.Choice{Substrate: where.Substrate, Fabric: where.Fabric, CFSPeriod: substrate.DefaultCFSPeriod}
@@ -87,8 +87,8 @@ func openSite(ctx context.Context, c *Config, where Combination, dir string) (_ 
 	return s, s.look()
 }
 
-// place places sender and receiver. The sender is on the host, unless it is
-// asked for inside.
+// place places sender and receiver. The sender is on the host unless
+// Settings.Inside is set.
 func (s *site) place(ctx context.Context) error {
 	s.guest = substrate.OwnKernel(s.Substrate())
 	inside := s.config.Plan.Settings.Inside
@@ -111,7 +111,7 @@ func (s *site) senderSpec(cpus []int, onHost bool) testbed.Spec {
 	return testbed.Spec{OnHost: onHost, Spec: substrate.Spec{Name: vitrine.Generator, Component: vitrine.Generator, CPUs: cpus}}
 }
 
-// placeFloor makes one place with a loopback interface for both.
+// placeFloor makes one place with a loopback interface for sender and receiver.
 func (s *site) placeFloor(ctx context.Context) error {
 	placed, err := s.Place(ctx, s.dir, s.senderSpec(slices.Concat(s.config.CPUs.Generator, s.config.CPUs.Function), true))
 	if err != nil {
@@ -145,13 +145,13 @@ func (s *site) placeFloor(ctx context.Context) error {
 	return nil
 }
 
-// dialed says whether the instances share the host's network, where frames of
-// our own making would not pass.
+// dialed reports whether the instances share the host's network. Frames that the
+// sender builds itself would not pass there.
 func (s *site) dialed() bool {
 	return s.sender.NetNS() == "" || s.where.Fabric != Floor && s.sender.Endpoint.Interface == floorLink
 }
 
-// look reads how the ports are, and makes each know the other's address.
+// look reads the state of both ports and tells each port the other's MAC address.
 func (s *site) look() error {
 	for _, p := range []*port{s.sender, s.receiver} {
 		if err := p.Inside(p.read); err != nil {
@@ -207,14 +207,14 @@ func (p *port) read() error {
 	return nil
 }
 
-// largest is the largest frame that the path takes; bytes without the frame
-// check sequence.
+// largest returns the size of the largest frame that the path takes, in bytes
+// without the frame check sequence.
 func (s *site) largest() int {
 	return min(s.sender.facts.MTU, s.receiver.facts.MTU) + etherSize
 }
 
-// environment keeps the runtime of our own programs from interrupting the
-// measuring: by signals to threads that run long, and by collecting garbage.
+// environment keeps the Go runtime from interrupting our own programs while they
+// measure, by preemption signals or by garbage collection.
 func environment() []string { return []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off"} }
 
 func (s *site) to() netip.AddrPort {
@@ -225,8 +225,8 @@ func (s *site) from() netip.AddrPort {
 	return s.sender.At(senderPort)
 }
 
-// start starts a program of ours in the receiver's place and waits until it says
-// that it is ready.
+// start starts one of our programs in the receiver's place and waits until it
+// logs that it is ready.
 func (s *site) start(ctx context.Context, args ...string) error {
 	s.starts++
 	s.output = filepath.Join(s.receiver.Scratch(), fmt.Sprintf("receiver-%d", s.starts))
@@ -239,7 +239,7 @@ func (s *site) start(ctx context.Context, args ...string) error {
 	return awaitWord(ctx, s.receiver.Instance)
 }
 
-// awaitWord waits until what was started logs that it is ready.
+// awaitWord waits until the instance logs that it is ready.
 func awaitWord(ctx context.Context, in *testbed.Instance) error {
 	return in.Await(ctx, readyWithin, func(context.Context) error {
 		if !slices.Contains(strings.Fields(in.Log()), "ready") {
@@ -249,7 +249,7 @@ func awaitWord(ctx context.Context, in *testbed.Instance) error {
 	})
 }
 
-// stop ends what start started and gives what it printed.
+// stop ends the program that start started and returns its output.
 func (s *site) stop(ctx context.Context) ([]byte, error) {
 	if err := s.receiver.Stop(ctx, stopGrace); err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func take(path string) ([]byte, error) {
 	return text, os.Remove(path)
 }
 
-// send sends one stream and gives what the sender says of it.
+// send sends one stream and returns the sender's record.
 func (s *site) send(ctx context.Context, run uint32, x stream, more ...string) (*packet.Record, error) {
 	args := []string{
 		s.config.Testbed.Self, "reference", "send", "--interface", s.sender.Endpoint.Interface,
@@ -298,7 +298,7 @@ func (s *site) send(ctx context.Context, run uint32, x stream, more ...string) (
 	return packet.ReadRecord(text)
 }
 
-// mac is the receiver's.
+// mac returns the receiver's MAC address.
 func (s *site) mac() string {
 	if len(s.receiver.mac) != 6 {
 		return "00:00:00:00:00:00" // lo

@@ -13,43 +13,43 @@ import (
 	"vitrine/result"
 )
 
-// confidence of intervals.
+// confidence is the confidence level of all intervals.
 const confidence = 0.95
 
-// A Summary is what was measured, combination by combination.
+// A Summary holds the results by combination.
 type Summary struct {
 	Settings    Settings          `json:"settings"`
-	Rows        []Row             `json:"rows"`                  // those of the instrument's floor first
+	Rows        []Row             `json:"rows"`                  // the instrument's floor first
 	Unsupported map[string]string `json:"unsupported,omitempty"` // combination -> why it was left out
 	Ports       []Wiring          `json:"ports"`
 }
 
-// A Wiring is how the ports of a combination were.
+// A Wiring describes the ports of a combination.
 type Wiring struct {
 	Combination
 	Ports []PortFacts `json:"ports"`
 }
 
-// A Row is what the repeats of one kind of stream gave on one combination.
+// A Row sums up the repeats of one kind of stream on one combination.
 type Row struct {
 	Combination
 	Metric  string  `json:"metric"`
 	Way     string  `json:"way"`
 	Size    int     `json:"frame_size_without_fcs"`
 	Rate    float64 `json:"rate"`              // packets a second
-	Repeats int     `json:"repeats"`           // that were valid
-	Invalid string  `json:"invalid,omitempty"` // why others, or all, were not
+	Repeats int     `json:"repeats"`           // valid ones
+	Invalid string  `json:"invalid,omitempty"` // why other repeats, or all, are not valid
 	Mark    string  `json:"not_comparable,omitempty"`
 
-	Sent       int `json:"sent"` // of all valid repeats, within the cut
+	Sent       int `json:"sent"` // in all valid repeats, within the cut
 	Lost       int `json:"lost"`
 	Reordered  int `json:"reordered"`
 	Duplicates int `json:"duplicates"`
-	Extent     int `json:"reorder_extent"` // the most of any repeat
+	Extent     int `json:"reorder_extent"` // largest of any repeat
 
-	ReorderedPercent delay.Interval `json:"reordered_percent"` // of what a repeat received
+	ReorderedPercent delay.Interval `json:"reordered_percent"` // of the packets that a repeat received
 
-	Delay       *Spread        `json:"delay,omitempty"` // nil: the ends' clocks are not of one kernel
+	Delay       *Spread        `json:"delay,omitempty"` // nil: the ends do not share one kernel's clock
 	Jitter      Spread         `json:"jitter"`
 	PDV         Spread         `json:"pdv"`
 	IPDV        Spread         `json:"ipdv"`
@@ -58,16 +58,16 @@ type Row struct {
 	Schedule    delay.Interval `json:"schedule_error_p99_us"`
 	ScheduleMax float64        `json:"schedule_error_max_us"`
 	Stamps      string         `json:"stamps"`
-	Skew        float64        `json:"greatest_skew_ppm"` // between two kernels' clocks, taken out
+	Skew        float64        `json:"greatest_skew_ppm"` // between two kernels' clocks; already removed
 	Drift       float64        `json:"greatest_drift_us"` // of the time of day against the steady clock, in one stream
 
-	CPU *Use `json:"cpu,omitempty"` // of efficiency
+	CPU *Use `json:"cpu,omitempty"` // efficiency only
 }
 
-// A Spread is a distribution over repeats: the least and the most of all, and the
-// mean over the repeats of what each of them gave, with its interval; µs.
+// A Spread is a distribution over repeats, in µs. Min and Max are over all values.
+// Each interval is the mean over the repeats of the repeat's own figure.
 type Spread struct {
-	N         int            `json:"n"` // values of all repeats
+	N         int            `json:"n"` // values in all repeats
 	Min       float64        `json:"min_us"`
 	Max       float64        `json:"max_us"`
 	MinEach   delay.Interval `json:"min_of_each_us"`
@@ -81,20 +81,20 @@ type Spread struct {
 	P999      delay.Interval `json:"p99.9_us"`
 }
 
-// A Use is the CPU time of a packet; ns.
+// A Use is the CPU time per packet; ns.
 type Use struct {
 	Total      delay.Interval  `json:"total_ns"`      // by the soaker
-	Counted    delay.Interval  `json:"counted_ns"`    // by BPF; no repeats: not counted
+	Counted    delay.Interval  `json:"counted_ns"`    // by BPF; Repeats is 0 if BPF did not count
 	Background delay.Interval  `json:"background_ns"` // not in Total
-	Split      *cpu.Split      `json:"split"`         // of the repeats in which the two agreed; nil: not given, and Why says why
-	Agreed     int             `json:"agreed"`        // repeats
+	Split      *cpu.Split      `json:"split"`         // mean of the repeats in which soaker and BPF agreed; nil: not given, see Why
+	Agreed     int             `json:"agreed"`        // repeats in which soaker and BPF agreed
 	Why        string          `json:"why,omitempty"`
-	Relative   *delay.Interval `json:"relative_to_direct"` // Total / direct's on the same substrate, repeat by repeat; nil: direct was not measured
+	Relative   *delay.Interval `json:"relative_to_direct"` // Total divided by direct's on the same substrate, repeat by repeat; nil: direct was not measured
 
 	totals map[int]float64 // by repeat
 }
 
-// Read summarizes a run folder's data. That of another kind of run is a
+// Read summarizes the data of a run folder. A run of another kind is a
 // *vitrine.BadInput.
 func Read(d *result.Data) (Summary, error) {
 	s, ok, err := ReadSettings(d.Manifest)
@@ -107,7 +107,7 @@ func Read(d *result.Data) (Summary, error) {
 	return Summarize(s, d.Outcomes, d.Manifest.Unsupported)
 }
 
-// id is what the repeats of a stream have in common.
+// An id identifies one kind of stream: its repeats share it.
 type id struct {
 	Combination
 	metric, way string
@@ -153,7 +153,7 @@ func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]st
 	return out, nil
 }
 
-// grouped puts the streams of a kind together; order is that of the plan.
+// grouped groups the streams by kind; order is that of the plan.
 func grouped(outcomes []vitrine.Outcome) (map[id]*group, []id, error) {
 	groups := map[id]*group{}
 	var order []id
@@ -216,8 +216,8 @@ func (g *group) row() Row {
 	return r
 }
 
-// Mark says, in a table, why what was measured under the accelerator is not
-// comparable; empty: it is.
+// Mark returns the mark that tables give to measurements under an accelerator that
+// makes them not comparable; empty: they are comparable.
 func Mark(accelerator string) string {
 	if vitrine.NotComparable(accelerator) == "" {
 		return ""
@@ -240,7 +240,7 @@ func (g *group) why() string {
 	return strings.Join(parts, "; ")
 }
 
-// all says whether there are valid repeats and all are so.
+// all reports whether there are valid repeats and so holds for each.
 func (g *group) all(so func(Detail) bool) bool {
 	return len(g.details) > 0 && !slices.ContainsFunc(g.details, func(d Detail) bool { return !so(d) })
 }
@@ -278,8 +278,8 @@ func (g *group) spread(of func(Detail) delay.Distribution) Spread {
 	return s
 }
 
-// use sums up the CPU time of the repeats. The split is of those in which its
-// two ways agreed, if that is most of them.
+// use sums up the CPU time of the repeats. It gives the split only if soaker and
+// BPF agreed in most repeats, as the mean of those.
 func (g *group) use() *Use {
 	u := &Use{
 		Total:      g.interval(func(d Detail) float64 { return d.CPU.Total }),
@@ -310,10 +310,10 @@ func (g *group) use() *Use {
 	return u
 }
 
-// Direct is the fabric that others are held against (the paper's figure 5).
+// Direct is the fabric that others are compared with (the paper's figure 5).
 const Direct = "direct"
 
-// relate holds each CPU time against that of direct on the same substrate.
+// relate divides each CPU time by that of direct on the same substrate.
 func (s *Summary) relate() {
 	for i := range s.Rows {
 		r := &s.Rows[i]
@@ -328,17 +328,18 @@ func (s *Summary) relate() {
 			}
 		}
 		if len(ratios) > 0 {
-			slices.Sort(ratios) // the order of a map is none
+			slices.Sort(ratios) // the map's order is random and would change the rounding
 			x := delay.OfRepeats(ratios, confidence)
 			r.CPU.Relative = &x
 		}
 	}
 }
 
-// Floor is the instrument's own part in a row; nil: it was not measured.
+// Floor returns the floor's row for the same kind of stream; nil: it was not measured.
 func (s *Summary) Floor(of Row) *Row { return s.find(floor(), of) }
 
-// find is the row of another combination of the same kind of stream.
+// find returns another combination's row for the same kind of stream; nil: it has
+// no valid repeat.
 func (s *Summary) find(where Combination, like Row) *Row {
 	i := slices.IndexFunc(s.Rows, func(r Row) bool {
 		return r.Combination == where && r.Metric == like.Metric && r.Way == like.Way && r.Size == like.Size
