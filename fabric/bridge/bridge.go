@@ -1,6 +1,6 @@
-// Package bridge wires instances that have network namespaces by a bridge that
-// is itself in a namespace, one that belongs to the run: no interface, address,
-// route or rule of the host's own network is touched, and no two runs meet.
+// Package bridge wires instances that have network namespaces by a bridge. The
+// bridge is in a network namespace of the run. So no interface, address, route
+// or rule of the host's own network is touched, and no two runs meet.
 package bridge
 
 import (
@@ -11,11 +11,11 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "kernel-space: the kernel's bridge"
 
-// Config is what a bridge fabric needs.
+// Config is the part servers.bridge of a deployment.
 type Config struct {
 	Run             *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 	segment.Options `yaml:",inline"`
@@ -25,23 +25,22 @@ func kind() segment.Kind {
 	return segment.Kind{Name: "bridge", Needs: "CONFIG_BRIDGE, CONFIG_VETH", Do: "modprobe bridge veth, or use the fabric loopback"}
 }
 
-// New makes the bridge. Without the privilege, or without the kernel's bridges,
-// it is a *vitrine.Unsupported.
+// New makes the bridge. Without the privilege, or without the kernel's bridge
+// and veth, the error is a *vitrine.Unsupported.
 func New(config Config) (*segment.Segment, error) {
 	return segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, new(wiring))
 }
 
-// Check says whether this host can have bridge fabrics.
+// Check reports whether this host supports bridge fabrics.
 func Check(context.Context) []vitrine.Check {
 	return []vitrine.Check{segment.Check(kind(), new(wiring), "veth and bridge", "instances at a bridge, 198.18.0.0/16")}
 }
 
-// wiring is a bridge, and a pair of interfaces for each instance.
+// wiring is a bridge, with a veth pair for each instance.
 type wiring struct {
 	bridge int // index of the bridge's interface
 }
 
-// Make makes the bridge and brings it up.
 func (w *wiring) Make(s *segment.Segment) (err error) {
 	w.bridge, err = s.Bridge("br0")
 	return err

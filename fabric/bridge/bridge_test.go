@@ -30,8 +30,8 @@ func TestMain(m *testing.M) { os.Exit(fabrictest.Main(m, cases())) }
 
 func TestBridgeFabric(t *testing.T) { fabrictest.RunAll(t, cases()) }
 
-// TestBridgeFabricKeepsOffTheHost: the host's own network is the same with and
-// without a fabric, and instances have no way out and no IPv6.
+// TestBridgeFabricKeepsOffTheHost checks that a fabric leaves the host's own
+// network as it was, and that instances have no route out and no IPv6 address.
 func TestBridgeFabricKeepsOffTheHost(t *testing.T) {
 	before := hostNetwork(t)
 	f, run := cases()["default"].Open(t, filepath.Join(t.TempDir(), "runs"))
@@ -67,8 +67,9 @@ func TestBridgeFabricKeepsOffTheHost(t *testing.T) {
 	}
 }
 
-// hostNetwork is the names of interfaces and the routes of this namespace. Of
-// other tests on this host there may be others: only those of fabrics count.
+// hostNetwork lists the interfaces and the route of this namespace that a
+// fabric could have made. It ignores the others, which other tests on this host
+// may make.
 func hostNetwork(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -130,8 +131,8 @@ func BenchmarkAttachDetach(b *testing.B) {
 	}
 }
 
-// TestBridgeFabricMirrors: an instance that only listens receives what two
-// others say to each other, both ways.
+// TestBridgeFabricMirrors checks that an instance that only listens receives
+// the messages between two others, in both directions.
 func TestBridgeFabricMirrors(t *testing.T) {
 	f, run := cases()["default"].Open(t, filepath.Join(t.TempDir(), "runs"))
 	fabrictest.Mirrors(t, f, run)
