@@ -1,6 +1,6 @@
-// Package direct wires instances with nothing between them: two by a pair of
-// interfaces that is a cable, or each by an interface of the host that is moved
-// into it and put back at the end.
+// Package direct wires instances with nothing between them. Either a veth pair,
+// the cable, joins two instances. Or each instance gets an interface of the
+// host, which is moved into the instance and put back at the end.
 package direct
 
 import (
@@ -17,7 +17,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "none: a link of the kernel's between the two, or an interface of the host moved into the instance"
 
@@ -25,11 +25,12 @@ const NetworkingModel = "none: a link of the kernel's between the two, or an int
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
-	// Interfaces says which interface of the host each instance gets: {generator:
-	// enp3s0, sprout-1: enp4s0}. Without, two instances are joined by a cable.
+	// Interfaces names the interface of the host that each instance gets:
+	// {generator: enp3s0, sprout-1: enp4s0}. If it is empty, a cable joins two
+	// instances.
 	Interfaces map[string]string `yaml:"interfaces,omitempty" json:"interfaces,omitempty"`
-	// InUse also takes interfaces that have addresses; they are put back with
-	// those and their routes. One with the default route is never taken.
+	// InUse allows interfaces that have addresses. They are put back with their
+	// addresses and routes. An interface with the default route is never taken.
 	InUse bool `yaml:"in_use,omitempty" json:"in_use,omitempty"`
 
 	segment.Options `yaml:",inline"`
@@ -39,9 +40,9 @@ func kind() segment.Kind {
 	return segment.Kind{Name: "direct", Needs: "CONFIG_VETH", Do: "modprobe veth, or use the fabric loopback", Limit: 2}
 }
 
-// New makes the fabric. Interfaces of the host that are absent, or that it
-// cannot do without, are a *vitrine.BadInput; they are looked for in the calling
-// thread's network namespace.
+// New makes the fabric. It looks for interfaces of the host in the calling
+// thread's network namespace. If one is absent, or the host cannot do without
+// it, the error is a *vitrine.BadInput.
 func New(config Config) (*segment.Segment, error) {
 	c := segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}
 	if len(config.Interfaces) == 0 {
@@ -65,22 +66,22 @@ func New(config Config) (*segment.Segment, error) {
 	return s, nil
 }
 
-// Check says whether this host can have direct fabrics.
+// Check reports whether this host supports direct fabrics.
 func Check(context.Context) []vitrine.Check {
 	return []vitrine.Check{segment.Check(kind(), new(cable), "veth", "two instances joined by a cable, or interfaces of the host")}
 }
 
-// A cable is one pair of interfaces. With one instance its other end lies in
-// the segment's namespace; an instance that leaves takes the cable with it, and
-// the one that stays gets a new one.
+// A cable is one veth pair. While there is only one instance, the other end is
+// in the segment's namespace. An instance that leaves takes the cable with it,
+// and the remaining instance gets a new one.
 type cable struct {
 	ends []*segment.End // at most two
 }
 
-// Make makes nothing: the first instance brings the cable.
+// Make makes nothing: the first instance gets the cable.
 func (w *cable) Make(*segment.Segment) error { return nil }
 
-// Join gives the first instance a cable, and the second the other end of it.
+// Join gives the first instance a cable, and the second instance its other end.
 func (w *cable) Join(s *segment.Segment, end *segment.End) error {
 	if len(w.ends) == 0 {
 		if err := s.Pair(end, 0); err != nil {
@@ -93,7 +94,7 @@ func (w *cable) Join(s *segment.Segment, end *segment.End) error {
 	return nil
 }
 
-// Settle waits until the cable works at both ends.
+// Settle waits until the cable works at the other instance's end too.
 func (w *cable) Settle(_ *segment.Segment, end *segment.End) error {
 	for _, other := range w.ends {
 		if other != end {
@@ -103,11 +104,12 @@ func (w *cable) Settle(_ *segment.Segment, end *segment.End) error {
 	return nil
 }
 
-// Cut removes the cable, and gives the instance that stays a new one.
+// Cut removes the cable and gives the remaining instance a new one.
 func (w *cable) Cut(s *segment.Segment, end *segment.End) error {
 	w.ends = slices.DeleteFunc(w.ends, func(other *segment.End) bool { return other == end })
-	// One would do, were it not that a namespace that is about to go can no
-	// longer be entered while its end of the cable is still there.
+	// Either call would remove the whole pair. But a namespace that is being
+	// removed can no longer be entered, although its end of the cable still
+	// exists.
 	if err := errors.Join(segment.RemoveInside(end), s.Unpair(end)); err != nil {
 		return err
 	}
@@ -119,21 +121,21 @@ func (w *cable) Cut(s *segment.Segment, end *segment.End) error {
 		return err
 	}
 	err := s.Again(stays, func() error { return s.Pair(stays, 0) })
-	if errors.Is(err, fs.ErrNotExist) { // it is about to be detached too
+	if errors.Is(err, fs.ErrNotExist) { // the other instance is about to be detached too
 		w.ends = nil
 		return nil
 	}
 	return err
 }
 
-// lent is interfaces of the host, moved into the instances.
+// lent wires each instance by an interface of the host that is moved into it.
 type lent struct {
 	config Config
 	lender *segment.Lender
 	loans  map[string]*segment.Loan // by instance
 }
 
-// Make makes nothing.
+// Make makes nothing: the host has the interfaces.
 func (w *lent) Make(*segment.Segment) error { return nil }
 
 // Join moves the interface into the instance.
@@ -167,7 +169,7 @@ func (w *lent) Cut(_ *segment.Segment, end *segment.End) error {
 	return err
 }
 
-// Unmake lets go of the host once nothing is lent.
+// Unmake closes the lender if no interface is lent any more.
 func (w *lent) Unmake(*segment.Segment) error {
 	if len(w.loans) > 0 {
 		return nil

@@ -38,7 +38,7 @@ func TestDirectFabric(t *testing.T) {
 	fabrictest.RunAll(t, fabrictest.Cases{"cable": cases()["cable"]})
 }
 
-// state is what eno1 of the host is like.
+// state describes eno1 of the host.
 func state(t *testing.T, host fabrictest.Host) (s string) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -69,8 +69,8 @@ func state(t *testing.T, host fabrictest.Host) (s string) {
 	return s
 }
 
-// steered is which CPUs do the receive work of an interface, once it is set unless
-// that is empty.
+// steered returns the CPUs that do the receive work of an interface (RPS). If
+// set is not empty, steered writes it first.
 func steered(t *testing.T, path, name, set string) (s string) {
 	t.Helper()
 	err := netns.Do(path, func() error {
@@ -92,8 +92,9 @@ func steered(t *testing.T, path, name, set string) (s string) {
 	return s
 }
 
-// furnish gives eno1 of the host an alias, an MTU, two addresses, one of them with
-// a route of its own to its network, and a route by a gateway there.
+// furnish gives eno1 of the host an alias, an MTU, two addresses and a route by
+// a gateway. The gateway is in the network of the second address, which has a
+// separate route.
 func furnish(t *testing.T, host fabrictest.Host) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -124,8 +125,8 @@ func furnish(t *testing.T, host fabrictest.Host) {
 	})
 }
 
-// TestDirectInterfaces: instances that have interfaces of the host reach each
-// other by what those lead to, and the interfaces are put back as they were.
+// TestDirectInterfaces checks that instances with interfaces of the host reach
+// each other and the switch, and that the interfaces are put back as they were.
 func TestDirectInterfaces(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
@@ -173,8 +174,8 @@ func TestDirectInterfaces(t *testing.T) {
 	}
 }
 
-// TestDirectInterfaceComesBackAfterKill: what a killed run had taken is put
-// back by cleaning, as it was.
+// TestDirectInterfaceComesBackAfterKill checks that cleaning puts back the
+// interface that a killed run had taken, as it was.
 func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
@@ -205,7 +206,8 @@ func TestDirectInterfaceComesBackAfterKill(t *testing.T) {
 	clean(0)
 }
 
-// TestDirectRefusesInterfaces that the host needs, by name.
+// TestDirectRefusesInterfaces checks that interfaces that the host needs are
+// refused, and that the error says why.
 func TestDirectRefusesInterfaces(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
@@ -234,8 +236,8 @@ func TestDirectRefusesInterfaces(t *testing.T) {
 	refused("eno2", true, "mv0")
 }
 
-// TestDirectInterfaceWithoutCarrier: routes are put back also where the cable is
-// out, of which the kernel tells with each of them.
+// TestDirectInterfaceWithoutCarrier checks that routes are put back even while
+// the link has no carrier. The kernel flags each of the routes in that case.
 func TestDirectInterfaceWithoutCarrier(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
@@ -259,29 +261,30 @@ func TestDirectInterfaceWithoutCarrier(t *testing.T) {
 	}
 }
 
-// lend makes a fabric that lends eno1 to bono-1, and attaches that.
+// lend makes a fabric that lends eno1 to bono-1, and attaches bono-1.
 func lend(t *testing.T, host fabrictest.Host, run *runstate.Run) *segment.Segment {
 	t.Helper()
 	f := fabrictest.OnHost(t, host, func() (*segment.Segment, error) {
 		return New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1"}, InUse: true})
 	})
 	place := fabrictest.Place(t, run.ID, "bono-1")
-	t.Cleanup(func() { _ = f.Close(context.Background()) }) // which the test has done, unless it ended early
+	t.Cleanup(func() { _ = f.Close(context.Background()) }) // in case the test ends early
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: place}); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// TestDirectPutsBackAgain what could not be put back at first: neither the fabric
-// nor the run's folder forgets it.
+// TestDirectPutsBackAgain checks that an interface that cannot be put back at
+// first is put back by a second Close. Until then the run's folder keeps its
+// record.
 func TestDirectPutsBackAgain(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
 	before := state(t, host)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f := lend(t, host, run)
-	host.Do(t, func() error { // whose name is then taken
+	host.Do(t, func() error { // takes the name eno1
 		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eno1"}})
 	})
 	if err := f.Close(t.Context()); !errors.Is(err, unix.EEXIST) {
@@ -299,14 +302,15 @@ func TestDirectPutsBackAgain(t *testing.T) {
 	}
 }
 
-// TestDirectInterfaceThatIsNoMore: cleaning says so, once.
+// TestDirectInterfaceThatIsNoMore checks that cleaning reports an interface
+// that no longer exists, once.
 func TestDirectInterfaceThatIsNoMore(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	root := filepath.Join(t.TempDir(), "runs")
 	run, kill := fabrictest.Killable(t, "eno1", root, host.Path)
 	defer netns.Delete("vt-" + run + "-bono-1")
 	kill()
-	err := netns.Do(host.Switch, func() error { // with the other end of its cable
+	err := netns.Do(host.Switch, func() error { // removes eno1, by the other end of its cable
 		link, err := netlink.LinkByName("eno1")
 		if err == nil {
 			err = netlink.LinkDel(link)
