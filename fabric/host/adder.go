@@ -15,20 +15,21 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// recordKind is that of the records of what was added to the host.
+// recordKind is the kind of the records of what a run added to the host.
 const recordKind = "host"
 
-// routeRecord is the record of the route; those of addresses have their names.
+// routeRecord is the name of the route's record. The record of an address has
+// the address as its name.
 const routeRecord = "route"
 
-// An adder adds addresses to an interface of the host, and a route to the
-// network that they are of. Each is recorded before it is made.
+// An adder adds addresses to an interface of the host, and a route to their
+// network. It records each one before it makes it.
 type adder struct {
 	run   *runstate.Run
 	links *netlink.Handle
 	link  netlink.Link
-	first netip.Prefix // the first address, and its network's length
-	count int          // of addresses from the first on
+	first netip.Prefix // the first address, and the prefix length of its network
+	count int          // number of addresses, from the first on
 	route *made        // nil: none yet
 }
 
@@ -36,7 +37,7 @@ type adder struct {
 type made struct {
 	Interface string       `json:"interface"`
 	Prefix    netip.Prefix `json:"prefix"`
-	Priority  int          `json:"priority,omitempty"` // of a route
+	Priority  int          `json:"priority,omitempty"` // of a route; 0: an address
 }
 
 func newAdder(config Config, links *netlink.Handle, link netlink.Link) (*adder, error) {
@@ -55,23 +56,23 @@ func number(addr netip.Addr) uint32 {
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// at is the address so many after the first.
+// at returns the i-th address after the first.
 func (a *adder) at(i int) netip.Addr {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], number(a.first.Addr())+uint32(i))
 	return netip.AddrFrom4(b)
 }
 
-// Routes of runs have priorities of their own, so that each run removes its
-// own, in a range behind those that people choose.
+// Each run's route has a priority of its own, so that the run removes only its
+// own route. These priorities come after those that people choose.
 const (
 	leastPriority = 1 << 24
 	priorities    = 1 << 24
 )
 
-// addRoute makes the network reachable by the interface, as it would be with an
-// address of that length. The addresses themselves are added alone, of length
-// 32: the kernel would remove the others with the first of a network.
+// addRoute makes the network reachable by the interface, as an address with the
+// network's prefix length would. The addresses themselves get the prefix length
+// 32: otherwise the kernel would remove all of them together with the first.
 func (a *adder) addRoute() error {
 	h := fnv.New32a()
 	fmt.Fprint(h, a.run.ID)
@@ -81,7 +82,7 @@ func (a *adder) addRoute() error {
 			return err
 		}
 		err := a.links.RouteAdd(m.route(a.link))
-		if errors.Is(err, unix.EEXIST) { // another run's
+		if errors.Is(err, unix.EEXIST) { // another run's route has this priority
 			m.Priority++
 			continue
 		}
@@ -93,8 +94,8 @@ func (a *adder) addRoute() error {
 	}
 }
 
-// keepRoute makes the route again where it went with the interface's last
-// address.
+// keepRoute makes the route again if it is gone: the kernel removes it with the
+// interface's last address.
 func (a *adder) keepRoute() error {
 	err := a.links.RouteAdd(a.route.route(a.link))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -103,7 +104,8 @@ func (a *adder) keepRoute() error {
 	return nil
 }
 
-// add adds an address, unless the host has it already.
+// add adds an address and reports whether it did. An address that the host
+// already has is not added.
 func (a *adder) add(addr netip.Addr) (added bool, err error) {
 	had, err := a.links.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {
@@ -126,7 +128,7 @@ func (a *adder) add(addr netip.Addr) (added bool, err error) {
 		return true, nil
 	}
 	erased := a.run.Erase(recordKind, addr.String())
-	if errors.Is(err, unix.EEXIST) { // just now
+	if errors.Is(err, unix.EEXIST) { // added by somebody else just now
 		return false, erased
 	}
 	return false, errors.Join(explain(err, "giving "+m.Interface+" the address "+addr.String()), erased)
@@ -136,7 +138,7 @@ func (a *adder) note(name string, m *made) error {
 	return a.run.RecordJSON(recordKind, name, m)
 }
 
-// remove takes an address off again.
+// remove takes an address off the interface.
 func (a *adder) remove(addr netip.Addr) error {
 	m := &made{Interface: a.link.Attrs().Name, Prefix: netip.PrefixFrom(addr, addr.BitLen())}
 	if err := m.remove(a.links); err != nil {
@@ -163,7 +165,8 @@ func (m *made) route(link netlink.Link) *netlink.Route {
 	return &netlink.Route{LinkIndex: link.Attrs().Index, Dst: segment.IPNet(m.Prefix), Scope: netlink.SCOPE_LINK, Priority: m.Priority}
 }
 
-// remove removes it from the host. What is not there any more is no error.
+// remove removes the address or route from the host. If it is already gone,
+// that is no error.
 func (m *made) remove(links *netlink.Handle) error {
 	link, err := links.LinkByName(m.Interface)
 	if segment.IsGone(err) {
@@ -186,7 +189,6 @@ func (m *made) remove(links *netlink.Handle) error {
 	return nil
 }
 
-// String says what it is.
 func (m *made) String() string {
 	if m.Priority != 0 {
 		return "the route to " + m.Prefix.String() + " by " + m.Interface
@@ -194,7 +196,8 @@ func (m *made) String() string {
 	return "the address " + m.Prefix.Addr().String() + " from " + m.Interface
 }
 
-// explain says what is missing when the kernel refuses.
+// explain turns a refusal by the kernel for lack of privilege into a
+// *vitrine.Unsupported.
 func explain(err error, action string) error {
 	if errors.Is(err, unix.EPERM) {
 		return &vitrine.Unsupported{What: "the host fabric: " + action, Missing: "the privilege (CAP_NET_ADMIN)",

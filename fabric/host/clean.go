@@ -14,14 +14,15 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A Cleaner takes addresses and routes off the host that dead runs added.
+// A Cleaner removes addresses and routes that dead runs added to the host.
 type Cleaner struct {
-	Root string // where runs are known
+	Root string // the folder where runs are registered
 }
 
 var _ vitrine.Cleaner = Cleaner{}
 
-// Clean removes them, from the network namespace of the calling thread.
+// Clean removes the addresses and routes from the calling thread's network
+// namespace.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	links, err := segment.Host()
 	if err != nil {
@@ -42,8 +43,8 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	})
 }
 
-// Check says which interfaces there are to share, and whether addresses can be
-// added to them.
+// Check reports which interfaces instances can share, and whether addresses can
+// be added to them.
 func Check(context.Context) []vitrine.Check {
 	names, err := upNames()
 	shared := vitrine.NewCheck("host: interfaces", strings.Join(names, " "), err)
@@ -54,7 +55,7 @@ func Check(context.Context) []vitrine.Check {
 	return []vitrine.Check{shared, added}
 }
 
-// upNames are the interfaces that are up.
+// upNames returns the names of the interfaces that are up.
 func upNames() (names []string, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -68,7 +69,7 @@ func upNames() (names []string, err error) {
 	return names, nil
 }
 
-// mayAdminister says whether this thread may change its network.
+// mayAdminister reports whether this thread has CAP_NET_ADMIN.
 func mayAdminister() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -1,9 +1,9 @@
-// Package host wires instances that share the host's network: the interface
-// stays with the host, and each instance has an address of its own on it. On lo,
-// the default, all addresses of 127.0.0.0/8 are there to be had, which is what
-// the fabric loopback is. On another interface they are addresses that it has,
-// for which no privilege is needed, or ones that are added to it and taken off
-// at the end.
+// Package host wires instances that share the host's network. The interface
+// stays with the host, and each instance has an address of its own on it. On
+// lo, the default, the fabric is loopback: instances get addresses of
+// 127.0.0.0/8. On another interface instances get addresses that it already
+// has, which needs no privilege. Or they get addresses that are added to it and
+// removed at the end.
 package host
 
 import (
@@ -24,7 +24,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "none: the host's own network stack"
 
@@ -32,23 +32,22 @@ const NetworkingModel = "none: the host's own network stack"
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
-	// Interface is one of the host's; the default is lo.
+	// Interface is an interface of the host; the default is lo.
 	Interface string `yaml:"interface,omitempty" json:"interface,omitempty"`
-	// First is an address and the length of its network's prefix: 192.0.2.16/24.
-	// Instances get addresses from it on, which are added to the interface. Nobody
-	// else in that network may have them. Without, they get those that the
-	// interface has.
+	// First is an address and the prefix length of its network: 192.0.2.16/24.
+	// Instances get addresses from this one on, which are added to the interface.
+	// Nobody else in that network may have them. Without First, instances get the
+	// addresses that the interface already has.
 	First string `yaml:"first,omitempty" json:"first,omitempty"`
 }
 
 func kind() segment.Kind { return segment.Kind{Name: "host", Needs: "CONFIG_INET"} }
 
-// loopbackName is the interface that leads nowhere.
 const loopbackName = "lo"
 
-// New makes the fabric. An interface that is absent, down or part of a bridge
-// is a *vitrine.BadInput; it is looked for in the calling thread's network
-// namespace. Without the privilege to add addresses it is a
+// New makes the fabric. It looks for the interface in the calling thread's
+// network namespace. If the interface is absent, down or part of a bridge, the
+// error is a *vitrine.BadInput. Without the privilege to add addresses it is a
 // *vitrine.Unsupported.
 func New(config Config) (fabric.Fabric, error) {
 	switch {
@@ -64,7 +63,7 @@ func New(config Config) (fabric.Fabric, error) {
 	return loopback.New(loopback.Config{Run: config.Run}), nil
 }
 
-// A Fabric is an interface of the host and who has which of its addresses.
+// A Fabric gives out the addresses of one interface of the host.
 type Fabric struct {
 	config Config
 	claims *segment.Claims
@@ -73,12 +72,12 @@ type Fabric struct {
 	adder  *adder // nil: addresses are not added
 
 	mu       sync.Mutex
-	choice   []netip.Addr // what may be given out, of addresses that are there
-	next     int          // to be tried next, in choice or from First on
+	choice   []netip.Addr // the interface's own addresses, if none are added
+	next     int          // index of the address to try next, in choice or from First on
 	attached map[string]*place
 }
 
-// A place is an address that an instance has.
+// A place is the address of an instance, and the claim on it.
 type place struct {
 	addr  netip.Addr
 	claim net.Conn
@@ -110,8 +109,8 @@ func open(config Config) (_ *Fabric, err error) {
 	return f, err
 }
 
-// addressesOf lists what the interface can be reached by. None is a
-// *vitrine.BadInput.
+// addressesOf returns the addresses at which others reach the interface. If it
+// has none, the error is a *vitrine.BadInput.
 func addressesOf(links *netlink.Handle, link netlink.Link) (all []netip.Addr, err error) {
 	found, err := links.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {
@@ -165,7 +164,7 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (*place, error) {
 		Want: "fewer instances, or `first: ADDRESS/LENGTH`, from which on addresses are added to it"}
 }
 
-// count is how many addresses there are to choose from.
+// count returns the number of addresses to choose from.
 func (f *Fabric) count() int {
 	if f.adder != nil {
 		return f.adder.count
@@ -180,7 +179,8 @@ func (f *Fabric) at(i int) netip.Addr {
 	return f.choice[i]
 }
 
-// take takes an address, or nothing when somebody else has it.
+// take claims an address, and adds it to the interface if this fabric adds
+// addresses. It returns nil when the address is already in use.
 func (f *Fabric) take(addr netip.Addr) (*place, error) {
 	claim, err := f.claims.Take(addr)
 	if err != nil || claim == nil {
@@ -217,7 +217,7 @@ func (f *Fabric) detach(instance string) error {
 	return p.claim.Close()
 }
 
-// Close frees all addresses: the interface is as it was.
+// Close frees all addresses and leaves the interface as it was.
 func (f *Fabric) Close(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,7 +237,7 @@ func (f *Fabric) Close(context.Context) error {
 	return f.letGo()
 }
 
-// letGo closes what is open.
+// letGo closes the claims and the netlink handle, and gives up the interface.
 func (f *Fabric) letGo() error {
 	err := f.claims.Close()
 	if f.links != nil {

@@ -20,7 +20,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// firstEnv is the environment variable with Config.First of a run of its own.
+// firstEnv is the environment variable that sets Config.First for a run in
+// another process.
 const firstEnv = "HOST_TEST_FIRST"
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func make1(t *testing.T, host fabrictest.Host, config Config) fabric.Fabric {
 	return fabrictest.OnHost(t, host, func() (fabric.Fabric, error) { return New(config) })
 }
 
-// give gives eno1 of the host addresses 192.0.2.1 and on.
+// give gives eno1 of the host count addresses, from 192.0.2.1 on.
 func give(t *testing.T, host fabrictest.Host, count int) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -53,7 +54,7 @@ func give(t *testing.T, host fabrictest.Host, count int) {
 	})
 }
 
-// state is the addresses and routes of eno1.
+// state returns the addresses and routes of eno1.
 func state(t *testing.T, host fabrictest.Host) (s string) {
 	t.Helper()
 	host.Do(t, func() error {
@@ -97,7 +98,7 @@ func TestHostFabric(t *testing.T) {
 	}
 }
 
-// recorded is what the run says is on the host.
+// recorded returns the names of the records of what the run added to the host.
 func recorded(run *runstate.Run) (names []string, err error) {
 	records, err := runstate.Records(run.Root, run.ID, recordKind)
 	for name := range records {
@@ -106,8 +107,8 @@ func recorded(run *runstate.Run) (names []string, err error) {
 	return names, err
 }
 
-// TestHostInterface: what the interface leads to reaches instances, also after
-// all were detached, and the interface is as it was at the end.
+// TestHostInterface checks that the switch reaches the instances, even after
+// all instances were detached once. In the end the interface is as it was.
 func TestHostInterface(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	host.Do(t, func() error { // eno2, at the same switch, would answer for the addresses of eno1 too
@@ -116,7 +117,7 @@ func TestHostInterface(t *testing.T) {
 	before := state(t, host)
 	root := filepath.Join(t.TempDir(), "runs")
 	var others []fabric.Fabric
-	for range 2 { // at once, with the same addresses
+	for range 2 { // runs at the same time, with the same addresses
 		run := fabrictest.NewRun(t, root)
 		f := make1(t, host, Config{Run: run, Interface: "eno1", First: "198.18.0.1/16"})
 		others = append(others, f)
@@ -146,8 +147,9 @@ func TestHostInterface(t *testing.T) {
 	}
 }
 
-// TestHostAddressesTaken: addresses that the interface has are given once,
-// whichever run asks, and none that the host has is added.
+// TestHostAddressesTaken checks that an address that the interface has is given
+// out once, whichever run asks. An address that the host already has is not
+// added.
 func TestHostAddressesTaken(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	give(t, host, 3)
@@ -189,8 +191,8 @@ func TestHostAddressesTaken(t *testing.T) {
 	}
 }
 
-// TestHostFabricKilled: what a killed run had added is removed by cleaning,
-// and nothing else is.
+// TestHostFabricKilled checks that cleaning removes what a killed run added,
+// and nothing else.
 func TestHostFabricKilled(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	give(t, host, 1)
@@ -220,8 +222,9 @@ func TestHostFabricKilled(t *testing.T) {
 	clean(0)
 }
 
-// TestHostFabricUnprivileged: an ordinary user can have the addresses that are
-// there, and is told why no others.
+// TestHostFabricUnprivileged checks that an ordinary user can have the
+// addresses that the interface has. For others the error names the missing
+// privilege.
 func TestHostFabricUnprivileged(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	give(t, host, 1)
@@ -276,7 +279,8 @@ func TestHostFabricBadInput(t *testing.T) {
 	}
 }
 
-// TestHostIsLoopbackOnLo: without an interface it is the fabric loopback.
+// TestHostIsLoopbackOnLo checks that without an interface, or with lo, the
+// fabric is loopback.
 func TestHostIsLoopbackOnLo(t *testing.T) {
 	for _, name := range []string{"", "lo"} {
 		f, err := New(Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs"), Interface: name})
