@@ -1,7 +1,7 @@
-// Package ipvlan wires instances by ipvlan interfaces: one parent interface
-// with one MAC address that they share, told apart by their addresses. The
-// parent is one of the host's, which the user names and which leads out, or, by
-// default, one of the run's own.
+// Package ipvlan wires instances by ipvlan interfaces. They share the one MAC
+// address of a parent interface, and the kernel tells them apart by IP address.
+// The user can name an interface of the host as the parent, which then leads
+// out. By default the parent is one of the run's own.
 package ipvlan
 
 import (
@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "kernel-space: a virtual device of the kernel's, without a switch"
 
@@ -23,7 +23,7 @@ const NetworkingModel = "kernel-space: a virtual device of the kernel's, without
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
-	// Mode is l2, in which instances do ARP (the default), or l3, in which the
+	// Mode is l2 (the default), in which instances do ARP, or l3, in which the
 	// parent's side routes for them.
 	Mode string `yaml:"mode,omitempty" json:"mode,omitempty" jsonschema:"enum=l2,enum=l3"`
 	// Parent is an interface of the host; the default is one of the run's own.
@@ -37,7 +37,7 @@ func kind() segment.Kind {
 }
 
 // New makes the fabric. Without the privilege, or without the kernel's ipvlan,
-// it is a *vitrine.Unsupported.
+// the error is a *vitrine.Unsupported.
 func New(config Config) (*segment.Segment, error) {
 	modes := map[string]netlink.IPVlanMode{"": netlink.IPVLAN_MODE_L2, "l2": netlink.IPVLAN_MODE_L2, "l3": netlink.IPVLAN_MODE_L3}
 	mode, ok := modes[config.Mode]
@@ -47,7 +47,7 @@ func New(config Config) (*segment.Segment, error) {
 	return segment.NewOver(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, over(config.Parent, mode))
 }
 
-// Check says whether this host can have ipvlan fabrics.
+// Check reports whether this host supports ipvlan fabrics.
 func Check(context.Context) []vitrine.Check {
 	return []vitrine.Check{segment.Check(kind(), over("", netlink.IPVLAN_MODE_L2), "interfaces", "modes l2, l3")}
 }

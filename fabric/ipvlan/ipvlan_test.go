@@ -38,7 +38,8 @@ func TestIpvlanBadInput(t *testing.T) {
 	}
 }
 
-// TestIpvlanSaysWhatIsMissing: New and Check agree, and name the kernel option.
+// TestIpvlanSaysWhatIsMissing checks that New and Check agree, and that the
+// error names the kernel option.
 func TestIpvlanSaysWhatIsMissing(t *testing.T) {
 	check := Check(t.Context())[0]
 	f, err := New(Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs")})
