@@ -1,6 +1,6 @@
-// Package loopback wires instances that share the host's network: each has an
-// address of its own in 127.0.0.0/8, all of which the host answers to. It needs
-// no privilege.
+// Package loopback wires instances that share the host's network. Each instance
+// has an address of its own in 127.0.0.0/8; the host answers to all of these.
+// It needs no privilege.
 package loopback
 
 import (
@@ -19,25 +19,25 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "none: the host's own network stack"
 
-// Config is what a loopback fabric needs.
+// Config configures a loopback fabric.
 type Config struct {
 	Run *runstate.Run // whose instances it wires
 }
 
-// A Fabric hands out addresses by blocks of 254.
+// A Fabric claims blocks of 254 addresses and gives the addresses out.
 type Fabric struct {
 	run string
 
 	mu       sync.Mutex
 	closed   bool
-	blocks   int          // asked for so far, those that were taken included
-	claims   []net.Conn   // of the blocks it has
-	fresh    []netip.Addr // of the last block, not given out yet
-	returned []netip.Addr // given out and free again
+	blocks   int          // number of blocks tried so far, including blocks of other runs
+	claims   []net.Conn   // on the blocks that this fabric has
+	fresh    []netip.Addr // addresses of the last block that were never given out
+	returned []netip.Addr // addresses that were given out and are free again
 	attached map[string]netip.Addr
 }
 
@@ -48,8 +48,8 @@ func New(config Config) *Fabric {
 	return &Fabric{run: config.Run.ID, attached: make(map[string]netip.Addr)}
 }
 
-// Attach gives the instance an address. One that was given out before is given
-// only when there is no other.
+// Attach gives the instance an address. It reuses a freed address only when no
+// block is left.
 func (f *Fabric) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint, error) {
 	addr, err := f.attach(ctx, port)
 	if err != nil {
@@ -89,16 +89,16 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (netip.Addr, erro
 	return addr, nil
 }
 
-// claim takes a block, 127.x.y.0/24, that no other run has: an abstract Unix
-// socket stands for it. Its name can be bound once in a network namespace, the
-// very extent of the addresses, whoever the user is, and the kernel frees it
-// however the process ends, so nothing is left to clean.
+// claim takes a block, 127.x.y.0/24, that no other run has, by binding an
+// abstract Unix socket named after it. Like the addresses, such a name belongs
+// to a network namespace, where it can be bound once, by any user. The kernel
+// frees the name however the process ends, so there is nothing to clean.
 func (f *Fabric) claim() error {
-	const x, y = 254, 256 // 127.0.0.0/16 is left to others, and so is 127.255.0.0/16
+	const x, y = 254, 256 // 127.0.0.0/16 and 127.255.0.0/16 are left to others
 	for ; f.blocks < x*y; f.blocks++ {
 		h := fnv.New32a()
 		fmt.Fprint(h, f.run)
-		n := (h.Sum32()%(x*y) + uint32(f.blocks)*7919) % (x * y) // 7919: prime, so that all blocks come
+		n := (h.Sum32()%(x*y) + uint32(f.blocks)*7919) % (x * y) // 7919 shares no factor with x*y, so this visits all blocks
 		block := [4]byte{127, byte(1 + n/y), byte(n % y), 0}
 		claim, err := net.ListenUnixgram("unixgram", &net.UnixAddr{
 			Net: "unixgram", Name: "@vitrine/" + netip.AddrFrom4(block).String(),

@@ -31,7 +31,7 @@ func attach(t *testing.T, f *Fabric, instance string) netip.Addr {
 }
 
 // TestLoopbackAddressesNeverClash gives two fabrics the same label, so that
-// both want the same addresses first.
+// both try the same block first.
 func TestLoopbackAddressesNeverClash(t *testing.T) {
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
 	first, second := New(Config{Run: run}), New(Config{Run: run})
