@@ -1,6 +1,7 @@
-// Package macvlan wires instances by macvlan interfaces: one parent interface
-// with a MAC address for each instance. The parent is one of the host's, which
-// the user names and which leads out, or, by default, one of the run's own.
+// Package macvlan wires instances by macvlan interfaces: each instance has a
+// MAC address of its own on one parent interface. The user can name an
+// interface of the host as the parent, which then leads out. By default the
+// parent is one of the run's own.
 package macvlan
 
 import (
@@ -14,7 +15,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "kernel-space: a virtual device of the kernel's, without a switch"
 
@@ -22,9 +23,10 @@ const NetworkingModel = "kernel-space: a virtual device of the kernel's, without
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
-	// Mode is how instances on the same parent reach each other: bridge, at once
-	// (the default); vepa, by way of the switch that the parent is at, which has
-	// to send frames back; private, not at all, so that it needs a parent.
+	// Mode is how instances on the same parent reach each other: bridge (the
+	// default), directly; vepa, through the switch that the parent is connected
+	// to, which has to send frames back; private, not at all. The mode private
+	// needs a parent.
 	Mode string `yaml:"mode,omitempty" json:"mode,omitempty" jsonschema:"enum=bridge,enum=vepa,enum=private"`
 	// Parent is an interface of the host; the default is one of the run's own.
 	Parent string `yaml:"parent,omitempty" json:"parent,omitempty"`
@@ -37,7 +39,7 @@ func kind() segment.Kind {
 }
 
 // New makes the fabric. Without the privilege, or without the kernel's macvlan,
-// it is a *vitrine.Unsupported.
+// the error is a *vitrine.Unsupported.
 func New(config Config) (*segment.Segment, error) {
 	modes := map[string]netlink.MacvlanMode{
 		"": netlink.MACVLAN_MODE_BRIDGE, "bridge": netlink.MACVLAN_MODE_BRIDGE,
@@ -53,7 +55,7 @@ func New(config Config) (*segment.Segment, error) {
 	return segment.NewOver(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options}, over(config.Parent, mode))
 }
 
-// Check says whether this host can have macvlan fabrics.
+// Check reports whether this host supports macvlan fabrics.
 func Check(context.Context) []vitrine.Check {
 	return []vitrine.Check{segment.Check(kind(), over("", netlink.MACVLAN_MODE_VEPA), "interfaces", "modes bridge, vepa, private")}
 }

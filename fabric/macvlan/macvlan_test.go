@@ -36,7 +36,7 @@ func TestMacvlanBadInput(t *testing.T) {
 	}
 }
 
-// TestMacvlanParent: over an interface of the host.
+// TestMacvlanParent runs the suite over an interface of the host.
 func TestMacvlanParent(t *testing.T) {
 	fabrictest.RunParent(t, map[string]bool{"bridge": true, "vepa": true, "private": false}, func(run *runstate.Run, mode, parent string, options segment.Options) (*segment.Segment, error) {
 		return New(Config{Run: run, Mode: mode, Parent: parent, Options: options})
