@@ -1,7 +1,8 @@
-// Package macvtap wires instances by macvtap interfaces: macvlan interfaces
-// whose frames a virtual machine can take by a character device. A process or a
-// container uses one as any other interface. The parent is one of the host's,
-// which the user names and which leads out, or, by default, one of the run's own.
+// Package macvtap wires instances by macvtap interfaces. These are macvlan
+// interfaces whose frames a virtual machine can read and write through a
+// character device. A process or a container uses one like any other interface.
+// The user can name an interface of the host as the parent, which then leads
+// out. By default the parent is one of the run's own.
 package macvtap
 
 import (
@@ -15,7 +16,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "kernel-space: a virtual device of the kernel's, without a switch"
 
@@ -23,12 +24,12 @@ const NetworkingModel = "kernel-space: a virtual device of the kernel's, without
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
-	// Mode is how instances reach each other: bridge, at once (the default); vepa,
-	// by way of the switch that the parent is at, which has to send frames back;
-	// passthru, in which each has a parent for itself.
+	// Mode is how instances reach each other: bridge (the default), directly;
+	// vepa, through the switch that the parent is connected to, which has to send
+	// frames back; passthru, in which each instance has a parent of its own.
 	Mode string `yaml:"mode,omitempty" json:"mode,omitempty" jsonschema:"enum=bridge,enum=vepa,enum=passthru"`
 	// Parent is an interface of the host; the default is one of the run's own. In
-	// mode passthru one instance can have it.
+	// mode passthru only one instance can use a named parent.
 	Parent string `yaml:"parent,omitempty" json:"parent,omitempty"`
 
 	segment.Options `yaml:",inline"`
@@ -39,7 +40,7 @@ func kind() segment.Kind {
 }
 
 // New makes the fabric. Without the privilege, or without the kernel's macvtap,
-// it is a *vitrine.Unsupported.
+// the error is a *vitrine.Unsupported.
 func New(config Config) (*segment.Segment, error) {
 	modes := map[string]netlink.MacvlanMode{
 		"": netlink.MACVLAN_MODE_BRIDGE, "bridge": netlink.MACVLAN_MODE_BRIDGE,
@@ -60,7 +61,7 @@ func New(config Config) (*segment.Segment, error) {
 	return segment.NewOver(c, over(config.Parent, mode))
 }
 
-// Check says whether this host can have macvtap fabrics.
+// Check reports whether this host supports macvtap fabrics.
 func Check(context.Context) []vitrine.Check {
 	return []vitrine.Check{segment.Check(kind(), &passthru{over: over("", netlink.MACVLAN_MODE_PASSTHRU)}, "interfaces", "modes bridge, vepa, passthru")}
 }
@@ -71,31 +72,30 @@ func over(parent string, mode netlink.MacvlanMode) *segment.Over {
 	}}
 }
 
-// passthru is a bridge and, for each instance, a pair of interfaces of which
-// one end is at the bridge and the other is the parent.
+// passthru is a bridge, with a veth pair for each instance. One end of the pair
+// is a port of the bridge, the other is the parent of the instance's interface.
 type passthru struct {
 	over   *segment.Over
 	bridge int
 }
 
-// Make makes the bridge.
 func (w *passthru) Make(s *segment.Segment) (err error) {
 	w.bridge, err = s.Bridge("br0")
 	return err
 }
 
-// Join makes the pair and the interface over it.
+// Join makes the veth pair and the interface over it.
 func (w *passthru) Join(s *segment.Segment, end *segment.End) error {
 	parent, err := s.Cable(end, w.bridge)
 	if err != nil {
 		return err
 	}
 	if err := w.over.Put(s, end, s.Links, parent); err != nil {
-		_ = s.Unpair(end) // goes with the namespace
+		_ = s.Unpair(end) // if this fails, the pair goes with the namespace
 		return err
 	}
 	return nil
 }
 
-// Cut removes the pair, with which the interface over it goes.
+// Cut removes the veth pair, and with it the interface over it.
 func (w *passthru) Cut(s *segment.Segment, end *segment.End) error { return s.Unpair(end) }

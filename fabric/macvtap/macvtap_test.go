@@ -37,14 +37,15 @@ func TestMacvtapBadInput(t *testing.T) {
 	}
 }
 
-// TestMacvtapParent: over an interface of the host.
+// TestMacvtapParent runs the suite over an interface of the host.
 func TestMacvtapParent(t *testing.T) {
 	fabrictest.RunParent(t, map[string]bool{"bridge": true, "vepa": true}, func(run *runstate.Run, mode, parent string, options segment.Options) (*segment.Segment, error) {
 		return New(Config{Run: run, Mode: mode, Parent: parent, Options: options})
 	})
 }
 
-// TestMacvtapPassthruParent: one instance has the parent for itself, of all runs.
+// TestMacvtapPassthruParent checks that a named parent serves one instance,
+// among all runs.
 func TestMacvtapPassthruParent(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
