@@ -1,6 +1,7 @@
-// Package mirror copies what passes one interface to another, for functions
-// that only listen: intrusion detection, recorders. The kernel does it, by the
-// action mirred of its traffic control (tc-mirred(8)).
+// Package mirror copies the frames that pass one interface to another
+// interface, for functions that only listen, such as intrusion detection and
+// recorders. The kernel copies them, by the action mirred of its traffic
+// control (tc-mirred(8)).
 package mirror
 
 import (
@@ -14,23 +15,23 @@ import (
 	"vitrine"
 )
 
-// directions are the two sides of an interface where its traffic control acts:
-// what the host receives from it, and what the host sends into it.
+// directions are the two hooks of an interface for traffic control: on frames
+// that the host receives from it, and on frames that the host sends into it.
 var directions = [...]uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS}
 
 // priority of the first filter.
 const priority = 1
 
-// Port copies all frames that pass the interface of, in both directions, out
-// of the interface to; both are indexes in the namespace of links. With the
-// outer ends of two instances' pairs, the second instance receives each frame
-// that the first one sends or receives, once. The frames themselves go their
-// way unchanged, also when there is nobody to receive the copies any more.
+// Port copies all frames that pass the interface of, in both directions, out of
+// the interface to. Both are indexes in the namespace of links. Used on the
+// outer ends of two instances' veth pairs, it gives the second instance one
+// copy of each frame that the first instance sends or receives. The frames
+// themselves pass unchanged, even when nobody receives the copies any more.
 //
-// Asking twice is asking once. An interface that is itself mirrored receives no
-// copies: that could go round for ever. The mirror goes with either interface.
-// When it fails it leaves nothing. A kernel without mirred is a
-// *vitrine.Unsupported.
+// Port is idempotent. It refuses an interface to that is itself mirrored,
+// because copies could then circulate for ever. The mirror ends when either
+// interface is removed. When Port fails it leaves nothing behind. If the kernel
+// lacks mirred, the error is a *vitrine.Unsupported.
 func Port(links *netlink.Handle, of, to int) error {
 	if of == to {
 		return &vitrine.BadInput{File: "mirror", Found: "an interface to be mirrored to itself", Want: "another one to listen at"}
@@ -73,7 +74,8 @@ func Port(links *netlink.Handle, of, to int) error {
 	return nil
 }
 
-// copyTo adds the filter of one direction; nil when it is there already.
+// copyTo adds the filter of one direction. It returns nil if the filter is
+// already there.
 func copyTo(links *netlink.Handle, of, to int, direction uint32) (netlink.Filter, error) {
 	copies, err := targets(links, of, direction)
 	if err != nil || slices.Contains(copies, to) {
@@ -81,11 +83,11 @@ func copyTo(links *netlink.Handle, of, to int, direction uint32) (netlink.Filter
 	}
 	attrs := netlink.FilterAttrs{
 		LinkIndex: of, Parent: direction, Protocol: unix.ETH_P_ALL,
-		// Of its own, so that removing one leaves the others.
+		// Each filter has its own priority, so that removing one leaves the others.
 		Priority: priority + uint16(len(copies)),
 	}
 	actions := []netlink.Action{&netlink.MirredAction{
-		// The filters after this one see the frame too; with pipe they would not.
+		// With this action later filters see the frame too; with pipe they would not.
 		ActionAttrs:  netlink.ActionAttrs{Action: netlink.TC_ACT_UNSPEC},
 		MirredAction: netlink.TCA_EGRESS_MIRROR,
 		Ifindex:      to,
@@ -93,13 +95,13 @@ func copyTo(links *netlink.Handle, of, to int, direction uint32) (netlink.Filter
 	return Everything(links, attrs, actions)
 }
 
-// Everything adds a filter that all frames match, by the classifier matchall,
-// else by u32, which asks for at least 4 bytes after the header.
+// Everything adds a filter that matches all frames. It uses the classifier
+// matchall, or else u32, which needs at least 4 bytes after the header.
 func Everything(links *netlink.Handle, attrs netlink.FilterAttrs, actions []netlink.Action) (netlink.Filter, error) {
 	var filter netlink.Filter = &netlink.MatchAll{FilterAttrs: attrs, Actions: actions}
 	err := links.FilterAdd(filter)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) { // a kernel without matchall
-		filter = &netlink.U32{FilterAttrs: attrs, Actions: actions} // its default is everything
+		filter = &netlink.U32{FilterAttrs: attrs, Actions: actions} // without keys it matches everything
 		err = links.FilterAdd(filter)
 	}
 	if err != nil {
@@ -108,11 +110,11 @@ func Everything(links *netlink.Handle, attrs netlink.FilterAttrs, actions []netl
 	return filter, nil
 }
 
-// targets are the interfaces that get copies of what passes one in a direction.
+// targets returns the interfaces that receive the copies of one direction.
 func targets(links *netlink.Handle, of int, direction uint32) ([]int, error) {
 	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: of}}
 	filters, err := links.FilterList(link, direction)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // it has no place for filters
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // the interface has no clsact qdisc
 		return nil, nil
 	}
 	if err != nil {
@@ -136,8 +138,8 @@ func targets(links *netlink.Handle, of int, direction uint32) ([]int, error) {
 	return found, nil
 }
 
-// unsupported turns what the kernel has not, or does not let us, into what
-// this host cannot do.
+// unsupported turns a missing kernel feature or privilege into a
+// *vitrine.Unsupported.
 func unsupported(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):

@@ -20,7 +20,7 @@ import (
 
 // A place is a bridge with three instances: A, B and the listener.
 type place struct {
-	links *netlink.Handle // where the bridge is
+	links *netlink.Handle // in the bridge's namespace
 	outer [3]int          // indexes of the outer ends
 	inner [3]mirrortest.Place
 }
@@ -52,7 +52,7 @@ func newPlace(t *testing.T) *place {
 		mirrortest.Must(t, ns.Close())
 		p.outer[i] = veth.Index
 		mirrortest.Must(t, netns.Do(p.inner[i].NetNS, func() error {
-			// No discovery of neighbours: it would be heard too.
+			// Without IPv6: the listener would also receive neighbor discovery.
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("1"), 0); err != nil {
 				return err
 			}
@@ -80,20 +80,20 @@ func namespace(t *testing.T, name string) string {
 	return path
 }
 
-// mirror mirrors one instance's port to another's.
+// mirror mirrors the port of one instance to the port of another.
 func (p *place) mirror(t *testing.T, of, to int) {
 	t.Helper()
 	hosttest.Need(t, Port(p.links, p.outer[of], p.outer[to]))
 }
 
-// talk has B answer n questions of A's and gives how many answers A got.
+// talk sends n questions from A to B and returns how many answers A got.
 func (p *place) talk(t *testing.T, n int) (answered int) {
 	t.Helper()
 	return p.inner[a].Ask(t, p.inner[b], n, 10)
 }
 
-// TestMirrorOnABridge: the listener gets each datagram of A's and each of B's
-// exactly once, and A and B lose none.
+// TestMirrorOnABridge checks that the listener receives each datagram of A and
+// of B exactly once, and that A and B lose none.
 func TestMirrorOnABridge(t *testing.T) {
 	const n = 1000
 	p := newPlace(t)
@@ -104,7 +104,7 @@ func TestMirrorOnABridge(t *testing.T) {
 	if heard := hear(); len(heard) != 0 {
 		t.Fatalf("without a mirror the listener hears %d messages", len(heard))
 	}
-	for range 2 { // asking twice is asking once
+	for range 2 { // Port is idempotent
 		p.mirror(t, a, listener)
 	}
 	if got := p.talk(t, n); got != n {
@@ -121,8 +121,8 @@ func TestMirrorOnABridge(t *testing.T) {
 	}
 }
 
-// TestMirrorToTwoListeners: each has its copy, and one's going is no harm to
-// the other, nor to those that they listen to.
+// TestMirrorToTwoListeners checks that each listener receives a copy. Removing
+// one listener does no harm to the other, nor to the mirrored instances.
 func TestMirrorToTwoListeners(t *testing.T) {
 	const n = 50
 	p := newPlace(t)
@@ -132,7 +132,7 @@ func TestMirrorToTwoListeners(t *testing.T) {
 	mirrortest.Must(t, p.links.LinkAdd(second))
 	peer, err := p.links.LinkByName("second-in")
 	mirrortest.Must(t, err)
-	mirrortest.Must(t, p.links.LinkSetUp(peer)) // else nothing is sent into it
+	mirrortest.Must(t, p.links.LinkSetUp(peer)) // a pair whose peer is down sends nothing
 	if err := Port(p.links, p.outer[b], second.Index); err != nil {
 		t.Fatal(err)
 	}

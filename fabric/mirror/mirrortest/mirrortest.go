@@ -1,5 +1,5 @@
-// Package mirrortest has instances ask each other numbered questions, and counts
-// which of the questions and answers arrive at another instance.
+// Package mirrortest lets instances ask each other numbered questions, and
+// counts the questions and answers that arrive at another instance.
 package mirrortest
 
 import (
@@ -20,7 +20,7 @@ const (
 	question = "asking"
 	answer   = "answer"
 
-	messageSize = len(question) + 4 // and a number
+	messageSize = len(question) + 4 // the word and a number of 4 bytes
 	port        = 5060
 )
 
@@ -30,7 +30,7 @@ type Place struct {
 	Addr  netip.Addr
 }
 
-// Must fails the test where there is an error.
+// Must fails the test if there is an error.
 func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -38,7 +38,8 @@ func Must(t *testing.T, err error) {
 	}
 }
 
-// Serve answers each question to the place with as many bytes until the test ends.
+// Serve answers each question to the place, in the same length, until the test
+// ends.
 func (p Place) Serve(t *testing.T) {
 	t.Helper()
 	var conn *net.UDPConn
@@ -61,8 +62,8 @@ func (p Place) Serve(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close(); <-done })
 }
 
-// Ask asks a place that serves n questions of size bytes, one after the other,
-// and gives how many were answered.
+// Ask sends n questions of size bytes to a place that serves, one after the
+// other, and returns how many were answered.
 func (p Place) Ask(t *testing.T, of Place, n, size int) (answered int) {
 	t.Helper()
 	var conn *net.UDPConn
@@ -86,7 +87,7 @@ func (p Place) Ask(t *testing.T, of Place, n, size int) (answered int) {
 	return answered
 }
 
-// Socket opens a packet socket at the place's interface.
+// Socket opens a packet socket on the place's interface.
 func (p Place) Socket(t *testing.T, flags int) (fd, index int) {
 	t.Helper()
 	Must(t, netns.Do(p.NetNS, func() error {
@@ -99,7 +100,7 @@ func (p Place) Socket(t *testing.T, flags int) (fd, index int) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, int(protocol)); err != nil {
 			return err
 		}
-		// Room for all: nothing may be lost before it is read.
+		// A large receive buffer: no frame may be lost before it is read.
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
 			return err
 		}
@@ -108,8 +109,8 @@ func (p Place) Socket(t *testing.T, flags int) (fd, index int) {
 	return fd, index
 }
 
-// Hear begins to listen to all that arrives at the place; the function that it
-// gives says how often each message has arrived since.
+// Hear starts to receive all frames at the place. The function that it returns
+// counts how often each message arrived since its last call.
 func (p Place) Hear(t *testing.T) func() map[string]int {
 	t.Helper()
 	fd, _ := p.Socket(t, unix.SOCK_NONBLOCK)
@@ -130,8 +131,8 @@ func (p Place) Hear(t *testing.T) func() map[string]int {
 	}
 }
 
-// Heard gathers what hear gives until there are n different messages: the last copy
-// may be on its way.
+// Heard sums up the results of hear until there are n different messages, for
+// at most 5 s, because the last copy may still be on its way.
 func Heard(hear func() map[string]int, n int) map[string]int {
 	heard := make(map[string]int)
 	for deadline := time.Now().Add(5 * time.Second); len(heard) < n && time.Now().Before(deadline); {
@@ -142,7 +143,7 @@ func Heard(hear func() map[string]int, n int) map[string]int {
 	return heard
 }
 
-// Message is the question or answer in a frame; nil: there is none.
+// Message returns the question or answer in a frame, or nil if there is none.
 func Message(frame []byte) []byte {
 	const headers = 14 + 20 + 8
 	if len(frame) < headers+messageSize {
@@ -154,7 +155,7 @@ func Message(frame []byte) []byte {
 	return nil
 }
 
-// Messages are those of n questions and their answers, each once.
+// Messages returns n questions and their answers, each with the count 1.
 func Messages(n int) map[string]int {
 	all := make(map[string]int)
 	for i := range n {
