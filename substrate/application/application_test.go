@@ -291,7 +291,7 @@ func TestKilledRunLeavesNoImage(t *testing.T) {
 	if removed, err := (Cleaner{root}).Clean(t.Context()); err != nil || len(removed) > 0 {
 		t.Errorf("of a run that lives: %q, %v", removed, err)
 	}
-	dead := t.TempDir() // a copy of the run's records that nobody locks
+	dead := t.TempDir() // a runs folder with a copy of the run's records, but without its lock
 	if err := os.CopyFS(filepath.Join(dead, run.ID), os.DirFS(run.Dir())); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (r record) roots(all table) map[int]bool {
 	roots := make(map[int]bool)
 	if leader, there := all[r.PID]; there {
 		if leader.Starttime != r.Start {
-			return nil // another process has the number now, and another session
+			return nil // the number belongs to another process and session now
 		}
 		roots[r.PID] = true
 	}

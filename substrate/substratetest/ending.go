@@ -28,8 +28,8 @@ func testStopEndsFamily(s *suite) {
 	}
 }
 
-// testStopCancelled: a context that has ended cuts the grace short, and what
-// runs is ended all the same.
+// testStopCancelled: a context that has ended cuts the grace short, and Stop still ends the
+// process.
 func testStopCancelled(s *suite) {
 	in := s.create(s.spec("sprout-1"))
 	p := s.start(in, "stubborn", s.mark())
@@ -95,8 +95,8 @@ func testCloseRemovesAll(s *suite) {
 	}
 }
 
-// testKilledRun kills a run that has instances with families, and cleans after
-// it, while another run lives.
+// testKilledRun kills a run whose instances have families, and cleans up after it while
+// another run lives.
 func testKilledRun(t *testing.T, open Open, program string) {
 	root, dir := runsRoot(t), t.TempDir()
 	live := begin(t, open, program, root)
@@ -112,7 +112,7 @@ func testKilledRun(t *testing.T, open Open, program string) {
 	if removed, err := cleaner.Clean(live.ctx); err != nil || len(removed) > 0 {
 		t.Errorf("Clean while both runs live: removed %q, %v", removed, err)
 	}
-	// The other run has looked already; what is in its machines only it can see.
+	// The other run has checked already. Only that run sees into its machines.
 	if n := len(live.processes(mark)); n != 6 && live.h.Machine == nil {
 		t.Errorf("%d processes of the run before it is killed, want 6", n)
 	}
@@ -144,16 +144,16 @@ func testKilledRun(t *testing.T, open Open, program string) {
 	}
 }
 
-// startOrphan runs this test binary again as a run that makes instances and
-// then waits; kill kills that process, and nothing else, with SIGKILL.
+// startOrphan runs this test binary again, as a run that makes instances and then waits.
+// kill sends SIGKILL to that process only.
 func startOrphan(s *suite, program, root, dir string) (run string, kill func()) {
 	s.Helper()
 	top, _, _ := strings.Cut(s.Name(), "/")
 	cmd := exec.CommandContext(s.ctx, os.Args[0], "-test.run=^"+top+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), BuiltAs(program), orphanEnv+"="+dir, rootEnv+"="+root, "TMPDIR="+dir) // it removes nothing itself
+	cmd.Env = append(os.Environ(), BuiltAs(program), orphanEnv+"="+dir, rootEnv+"="+root, "TMPDIR="+dir) // the orphan removes nothing itself
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	stdin, err := cmd.StdinPipe() // closes with this process: no orphan of an orphan
+	stdin, err := cmd.StdinPipe() // closes when this process ends, and then the orphan ends too
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 		<-ended
 		_ = stdin.Close()
 	}
-	s.Cleanup(func() { // also of a test that failed before it came to cleaning
+	s.Cleanup(func() { // also after a failure before the cleaning
 		kill()
 		if _, err := s.h.Substrate.(vitrine.Cleaner).Clean(context.WithoutCancel(s.ctx)); err != nil {
 			s.Errorf("Clean: %v", err)
@@ -186,7 +186,7 @@ func startOrphan(s *suite, program, root, dir string) (run string, kill func()) 
 	return run, kill
 }
 
-// orphan is the run that startOrphan started.
+// orphan is the run that startOrphan starts.
 func orphan(t *testing.T, open Open, dir string) {
 	s := begin(t, open, Build(t), os.Getenv(rootEnv))
 	verb := "family"
@@ -195,7 +195,7 @@ func orphan(t *testing.T, open Open, dir string) {
 	}
 	for _, name := range []string{"sprout-1", "bono-1"} {
 		spec := s.spec(name)
-		spec.Dir = filepath.Join(dir, name) // outlives this process, to be removed by the other
+		spec.Dir = filepath.Join(dir, name) // outlives this process; the other process removes it
 		if err := os.Mkdir(spec.Dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -213,5 +213,5 @@ func orphan(t *testing.T, open Open, dir string) {
 	if err := os.Rename(ready+".new", ready); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or until nobody is left to do it
+	_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or until the parent ends
 }

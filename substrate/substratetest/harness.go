@@ -1,5 +1,5 @@
-// Package substratetest is what every substrate must pass. A substrate's own
-// test opens a Harness and calls Run.
+// Package substratetest is the suite that every substrate must pass. A substrate's own test
+// opens a Harness and calls Run.
 package substratetest
 
 import (
@@ -17,57 +17,56 @@ import (
 	"vitrine/substrate"
 )
 
-// A Harness is one substrate to try, fresh, with a run of its own.
+// A Harness is a new substrate to test, with its own run.
 type Harness struct {
 	Substrate substrate.Substrate // closed by the suite; must be a vitrine.Cleaner too
-	Run       *runstate.Run       // closed by whoever opened the harness, after the suite
+	Run       *runstate.Run       // closed by a cleanup of Open, after the suite
 
-	// Program is the path, in an instance, of the program that Build makes;
-	// empty: the path that Build gave.
+	// Program is the path, in an instance, of the program that Build makes; empty: the path
+	// that Build returns.
 	Program string
-	// Image is the Spec's.
+	// Image is the Spec.Image of instances.
 	Image string
 	// Environment names variables that the substrate adds on its own, besides
 	// PATH and HOME.
 	Environment []string
-	// BySession is set where processes are told by their session: one that has
-	// left it outlives a run that is killed, and the suite does not ask for more.
+	// BySession is set where processes are found by their session. There, a process that
+	// left its session outlives a killed run, and the suite accepts that.
 	BySession bool
 	// Machine is set where instances are virtual machines.
 	Machine *Machine
-	// Left lists what carries the run's label, but for processes, which the suite
-	// looks for; nil: Left.
+	// Left lists the resources with the run's label, except processes, which the suite
+	// finds itself; nil: Left.
 	Left func(run string) ([]string, error)
 }
 
-// A Machine is what the suite must know of virtual machines: their processes and
-// processors are not the host's.
+// A Machine tells the suite about virtual machines, whose processes and CPUs are not the
+// host's.
 type Machine struct {
-	Memory int64   // bytes: a small machine's
-	Extra  int64   // bytes that the host may need for it beside that
-	Quota  float64 // CPUs: few, but enough to start a machine with
-	// Single is set where a machine runs one program, to whose end it is switched
-	// off: Run is a *vitrine.Unsupported, and of processes the suite sees machines.
+	Memory int64   // bytes, for a small machine
+	Extra  int64   // bytes that the host may need for the machine in addition
+	Quota  float64 // CPUs: few, but enough to boot
+	// Single is set where a machine runs one program and switches off when it ends. Run is
+	// then a *vitrine.Unsupported, and the suite counts machines, not processes.
 	Single bool
-	// Processes finds the processes, in all machines of the substrate, that have
-	// the mark among their arguments; machines that run a program with the mark,
-	// where they are single ones.
+	// Processes finds the processes, in all machines of the substrate, that have the mark
+	// as an argument. With Single, it finds the machines whose program has the mark.
 	Processes func(mark string) ([]int, error)
 }
 
-// Open makes a harness whose run is known in the folder root. It skips the
-// test when the substrate is a *vitrine.Unsupported here.
+// Open makes a harness whose run is recorded in the folder root. It skips the test when the
+// host does not support the substrate (*vitrine.Unsupported).
 type Open func(t *testing.T, root string) Harness
 
-// Environment by which the suite's own processes find what they share.
+// Environment variables for the suite's own processes.
 const (
-	builtEnv  = "SUBSTRATETEST_PROGRAM" // the program, built already
-	orphanEnv = "SUBSTRATETEST_ORPHAN"  // be a run that will be killed; its folder
-	rootEnv   = "SUBSTRATETEST_ROOT"    // where the runs of that process are known
+	builtEnv  = "SUBSTRATETEST_PROGRAM" // path of the built program
+	orphanEnv = "SUBSTRATETEST_ORPHAN"  // set in the run that will be killed; its folder
+	rootEnv   = "SUBSTRATETEST_ROOT"    // folder in which that process records its runs
 )
 
-// Build makes the program that the suite runs, a static executable, and gives
-// its path. Set BuiltAs in the environment of a test process that cannot build.
+// Build builds the program that the suite runs, a static executable, and returns its path.
+// Pass BuiltAs in the environment of a test process that cannot build.
 func Build(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv(builtEnv); path != "" {
@@ -82,11 +81,10 @@ func Build(t testing.TB) string {
 	return path
 }
 
-// BuiltAs is the variable, KEY=value, that tells a test process where the
-// program is.
+// BuiltAs returns the variable, KEY=value, that tells a test process where the program is.
 func BuiltAs(path string) string { return builtEnv + "=" + path }
 
-// suite is what one test of the suite needs.
+// A suite is the state of one test of the suite.
 type suite struct {
 	*testing.T
 	h    Harness
@@ -94,17 +92,17 @@ type suite struct {
 	root string
 }
 
-// testTime bounds one test. Emulated machines take seconds to start, on a host
-// that does other things minutes.
+// testTime bounds one test. Emulated machines take seconds to start, and minutes on a busy
+// host.
 const testTime = 5 * time.Minute
 
-// begin opens a harness for one test. At the end of the test the substrate is
-// closed, twice, and nothing may be left of the run.
+// begin opens a harness for one test. When the test ends, begin's cleanup closes the
+// substrate twice and checks that nothing is left of the run.
 func begin(t *testing.T, open Open, program, root string) *suite {
 	t.Helper()
 	h := open(t, root)
 	if h.Machine != nil {
-		t.Parallel() // most of the time goes into starting them, one CPU each
+		t.Parallel() // most of the time goes into booting, which uses one CPU per machine
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testTime)
 	t.Cleanup(cancel)
@@ -137,13 +135,13 @@ func (s *suite) nothingLeft(run string) {
 	}
 }
 
-// spec is a plain instance: no limits, a folder of its own.
+// spec returns the Spec of a plain instance: no limits, its own folder.
 func (s *suite) spec(name string) substrate.Spec {
 	component, _, _ := strings.Cut(name, "-")
 	return substrate.Spec{Run: s.h.Run.ID, Name: name, Component: component, Image: s.h.Image, Dir: s.TempDir()}
 }
 
-// create makes an instance, and skips the test when this host cannot.
+// create makes an instance, and skips the test when this host does not support it.
 func (s *suite) create(spec substrate.Spec) substrate.Instance {
 	s.Helper()
 	in, err := s.h.Substrate.Create(s.ctx, spec)
@@ -156,7 +154,7 @@ func (s *suite) create(spec substrate.Spec) substrate.Instance {
 	return in
 }
 
-// command is the program with its arguments, and an environment of its own.
+// command returns a command that runs the program, with its own environment.
 func (s *suite) command(args ...string) vitrine.Command {
 	return vitrine.Command{Args: append([]string{s.h.Program}, args...), Env: []string{"GOTRACEBACK=none"}}
 }
@@ -171,7 +169,7 @@ func (s *suite) start(in substrate.Instance, args ...string) substrate.Process {
 	return p
 }
 
-// ended waits for the process to end and gives how.
+// ended waits for the process to end and returns its Err.
 func (s *suite) ended(p substrate.Process) error {
 	s.Helper()
 	select {
@@ -197,7 +195,7 @@ func (s *suite) eventually(what string, holds func() bool) {
 	}
 }
 
-// logged waits until a log of the instance has the text.
+// logged waits until the file contains the text.
 func (s *suite) logged(file, text string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%q in %s", text, file), func() bool {
@@ -206,8 +204,8 @@ func (s *suite) logged(file, text string) {
 	})
 }
 
-// processes finds the processes of this host, in whatever namespaces, or of its
-// machines, that have the mark among their arguments.
+// processes finds the processes that have the mark as an argument: on this host, in any
+// namespace, or in its machines.
 func (s *suite) processes(mark string) []int {
 	s.Helper()
 	find := func(mark string) ([]int, error) {
@@ -223,20 +221,20 @@ func (s *suite) processes(mark string) []int {
 	return pids
 }
 
-// single says whether instances run one program each.
+// single reports whether each instance runs a single program.
 func (s *suite) single() bool { return s.h.Machine != nil && s.h.Machine.Single }
 
-// family waits until a family of three is there.
+// family waits until all three processes of a family run.
 func (s *suite) family(mark string) {
 	s.Helper()
 	want := 3
 	if s.single() {
-		want = 1 // the machine that they are in
+		want = 1 // the machine that runs them
 	}
 	s.eventually("a family of three", func() bool { return len(s.processes(mark)) == want })
 }
 
-// refusesRun tries Run where an instance runs one program.
+// refusesRun checks that Run fails where an instance runs a single program.
 func (s *suite) refusesRun(in substrate.Instance) {
 	s.Helper()
 	if err := in.Run(s.ctx, s.command("print", "-", "-", "0")); !vitrine.IsUnsupported(err) {
@@ -244,5 +242,5 @@ func (s *suite) refusesRun(in substrate.Instance) {
 	}
 }
 
-// mark is an argument that no other process has.
+// mark returns an argument that no other process has.
 func (s *suite) mark() string { return "mark-" + s.h.Run.ID }

@@ -11,15 +11,15 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// Left lists what on this host carries the run's label: cgroups, wherever they
-// are, network namespaces and machines.
+// Left lists what carries the run's label on this host: cgroups of any hierarchy, network
+// namespaces and machines.
 func Left(run string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(path, "/vitrine/"+run) {
 			found = append(found, path)
 		}
-		return nil // groups of others come and go meanwhile
+		return nil // other programs' groups come and go meanwhile
 	})
 	if err != nil {
 		return nil, err
@@ -36,15 +36,15 @@ func Left(run string) ([]string, error) {
 	return found, err
 }
 
-// Machines finds QEMU's processes of the run.
+// Machines finds the QEMU processes of the run.
 func Machines(run string) ([]int, error) {
 	return processes(func(arguments string) bool {
 		return strings.HasPrefix(arguments, machine.Program) && strings.Contains(arguments, "\x00vt-"+run+"-")
 	})
 }
 
-// processes finds those of this host, in whatever namespaces, by their arguments,
-// each of which ends with a zero.
+// processes finds this host's processes, in any namespace, whose arguments match. Each
+// argument ends with a zero byte.
 func processes(are func(arguments string) bool) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -54,7 +54,7 @@ func processes(are func(arguments string) bool) ([]int, error) {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil || !are(string(b)) {
-			continue // it has ended, or is another
+			continue // ended, or does not match
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {

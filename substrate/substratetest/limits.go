@@ -14,8 +14,7 @@ import (
 	"vitrine/substrate"
 )
 
-// output runs the program in a new instance to its end and gives what it
-// printed.
+// output runs the program in the instance to its end and returns its standard output.
 func (s *suite) output(in substrate.Instance, dir string, args ...string) string {
 	s.Helper()
 	command := s.command(args...)
@@ -43,7 +42,7 @@ func (s *suite) finish(in substrate.Instance, command vitrine.Command) error {
 	return s.ended(p)
 }
 
-// lastCPU is the last CPU that this process may run on.
+// lastCPU returns the last CPU that this process may run on.
 func (s *suite) lastCPU() int {
 	s.Helper()
 	var set unix.CPUSet
@@ -73,7 +72,7 @@ func testAffinity(s *suite) {
 	}
 }
 
-// machineAffinity looks at all threads of the machine's process.
+// machineAffinity checks the affinity of all threads of the machine's process.
 func (s *suite) machineAffinity(in substrate.Instance, cpu int) {
 	s.Helper()
 	s.start(in, "serve", s.mark())
@@ -84,15 +83,15 @@ func (s *suite) machineAffinity(in substrate.Instance, cpu int) {
 	want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", cpu)
 	for _, file := range threads {
 		b, err := os.ReadFile(file)
-		if err == nil && !strings.Contains(string(b), want) { // one that has ended is no matter
+		if err == nil && !strings.Contains(string(b), want) { // a thread that has ended does not matter
 			s.Errorf("%s does not have %q", file, want)
 		}
 	}
 }
 
-// testQuota spins on two CPUs for 1.2 s under a quota of 0.15 CPUs and looks
-// at what it got. The host may be too busy to give even that, hence the wide
-// lower bound; the upper one is the quota, a period's worth of slack, and 10%.
+// testQuota spins on two CPUs for 1.2 s under a quota of 0.15 CPUs and checks the CPU time
+// it got. The lower bound is wide, because a busy host may not give even that. The upper
+// bound is the quota plus 10% plus 0.02 CPUs, a period's slack.
 func testQuota(s *suite) {
 	quota := 0.15
 	if s.h.Machine != nil {
@@ -123,7 +122,7 @@ func testQuota(s *suite) {
 		return
 	}
 	after, _ := cpuUsed(in.Vantage())
-	// It saw the program's start and end, too.
+	// The vantage also counts the program's start and end.
 	if seen, all := after-before, float64(time.Since(begun)); seen < cpu*0.95 || seen > all*(quota*1.1+0.02) {
 		s.Errorf("the vantage saw %.0f ns of CPU time, the program itself %.0f", seen, cpu)
 	}
@@ -132,11 +131,11 @@ func testQuota(s *suite) {
 	}
 }
 
-// machineQuota goes by what the host sees of the whole machine: in it, time that
-// it does not get passes as used.
+// machineQuota measures the machine's CPU time on the host, because the guest counts time
+// that it does not get as used.
 func (s *suite) machineQuota(in substrate.Instance, spec substrate.Spec) {
 	s.Helper()
-	s.output(in, spec.Dir, "where") // it has started
+	s.output(in, spec.Dir, "where") // wait until the machine has booted
 	before, _ := cpuUsed(in.Vantage())
 	begun := time.Now()
 	s.output(in, spec.Dir, "spin", "1200")
@@ -226,7 +225,7 @@ func testVantage(s *suite) {
 	}
 }
 
-// cpuUsed reads CPU time in nanoseconds, where the vantage has it.
+// cpuUsed reads the CPU time in nanoseconds, if the vantage has it.
 func cpuUsed(v vitrine.Vantage) (float64, bool) {
 	if v.CgroupCPUAcct != "" {
 		return field(filepath.Join(v.CgroupCPUAcct, "cpuacct.usage"), "")
@@ -238,7 +237,7 @@ func cpuUsed(v vitrine.Vantage) (float64, bool) {
 	return 0, false
 }
 
-// memoryUsed reads memory in bytes, where the vantage has it.
+// memoryUsed reads the memory use in bytes, if the vantage has it.
 func memoryUsed(v vitrine.Vantage) (float64, bool) {
 	if v.CgroupMemory != "" {
 		return field(filepath.Join(v.CgroupMemory, "memory.usage_in_bytes"), "")
@@ -258,8 +257,8 @@ func throttledPeriods(s *suite, v vitrine.Vantage) float64 {
 	return n
 }
 
-// field reads the number after a name in a file of lines, or the file's only
-// number when the name is empty.
+// field reads the number after a name in a file of "name number" lines. With an empty name,
+// it reads the file's only number.
 func field(file, name string) (float64, bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"vitrine/substrate"
 )
 
-// Ports of what the tests start.
+// Ports of the servers that the tests start.
 const (
 	gatePort  = "7001"
 	servePort = "7002"
@@ -32,8 +32,8 @@ type wired struct {
 	log     string
 }
 
-// wired makes instances on one network, and a place on it from which they are
-// asked: a network namespace, or the host's where they share that.
+// wired makes instances on one network, and returns a network namespace on it for clients.
+// client is empty where instances share the host's network.
 func (s *suite) wired(names ...string) (client string, all []wired) {
 	s.Helper()
 	var on fabric.Fabric
@@ -68,7 +68,7 @@ func (s *suite) network(namespaces bool) (on fabric.Fabric, client string) {
 	return on, client
 }
 
-// ask connects from the client and gives the line that the server says.
+// ask connects from the client and returns the line that the server sends.
 func (s *suite) ask(client, address, port string) (string, error) {
 	var conn net.Conn
 	err := netns.Do(client, func() (err error) {
@@ -86,9 +86,9 @@ func (s *suite) ask(client, address, port string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// testReadiness: a server that runs is not ready before its port, its health, a
-// check that runs beside it and its log say so, and no longer once it is stopped.
-// Nothing of the substrate answers in its place.
+// testReadiness: a running server is not ready until its port, its health, a check beside
+// it and its log say so, and a stopped server is not ready. Nothing in the substrate
+// answers in its place.
 func testReadiness(s *suite) {
 	client, all := s.wired("sprout-1")
 	in := all[0]
@@ -98,7 +98,7 @@ func testReadiness(s *suite) {
 		s.Fatal(err)
 	}
 	s.logged(in.log, "running")
-	// is says what is to be seen of the server; empty: nothing at its port.
+	// is checks the server's visible state; empty: nothing listens at its port.
 	is := func(want string) {
 		s.Helper()
 		if got, err := s.ask(client, in.address, servePort); got != want || (err != nil) != (want == "") {
@@ -130,8 +130,8 @@ func testReadiness(s *suite) {
 	}
 }
 
-// testPeers: instances are given the addresses of all, reach each other by them,
-// and are where they were when they are started again.
+// testPeers: every instance gets the addresses of all, reaches the others by them, and
+// keeps its address when it starts again.
 func testPeers(s *suite) {
 	client, all := s.wired("sprout-1", "sprout-2")
 	var addresses []string
@@ -159,7 +159,7 @@ func testPeers(s *suite) {
 		s.Fatal(err)
 	}
 	start(again, "another")
-	s.logged(again.log, "reached another at ") // and the other before it, for it asks in turn
+	s.logged(again.log, "reached another at ") // and the other instance before it, because peer asks in turn
 	if got, err := s.ask(client, again.address, servePort); err != nil || got != "another" {
 		s.Errorf("at the address of one that was started again: %q, %v", got, err)
 	}

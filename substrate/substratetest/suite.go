@@ -12,9 +12,8 @@ import (
 	"vitrine"
 )
 
-// Run runs the suite. It runs the calling test's binary again, as a run that
-// is killed: call it once, from a top-level test, and before anything else
-// that takes long.
+// Run runs the suite. It runs the calling test's binary again as a run that gets killed, so
+// call Run once, from a top-level test, and before anything slow.
 func Run(t *testing.T, open Open) {
 	if dir := os.Getenv(orphanEnv); dir != "" {
 		orphan(t, open, dir)
@@ -53,8 +52,8 @@ func Run(t *testing.T, open Open) {
 	t.Run("KilledRun", func(t *testing.T) { testKilledRun(t, open, program) })
 }
 
-// runsRoot is a folder of runs that only this test knows of, so that its
-// cleaning touches nobody else's runs.
+// runsRoot returns a folder of runs that only this test uses, so that its cleaning affects
+// no other run.
 func runsRoot(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), "runs")
@@ -72,7 +71,7 @@ func testStartStopStart(s *suite) {
 			s.Fatalf("ended before Stop: %v", p.Err())
 		default:
 		}
-		for range 2 { // stopping what does not run is no error
+		for range 2 { // stopping an instance that does not run is no error
 			if err := in.Stop(s.ctx, 20*time.Second); err != nil {
 				s.Fatalf("Stop: %v", err)
 			}
@@ -107,7 +106,7 @@ func testEndsByItself(s *suite) {
 	if err := s.ended(s.start(in, "print", "a", "b", "0")); err != nil {
 		s.Errorf("status 0: %v", err)
 	}
-	// No Stop between: what has ended does not run.
+	// No Stop between: an ended instance may start again.
 	err := s.ended(s.start(in, "print", "a", "b", "7"))
 	if err == nil || !strings.Contains(err.Error(), "7") {
 		s.Errorf("status 7: %v", err)
@@ -126,7 +125,7 @@ func testNoSuchProgram(s *suite) {
 	if err := in.Run(s.ctx, missing); !s.single() && (err == nil || !strings.Contains(err.Error(), "/no/such/program")) {
 		s.Errorf("Run of no program: %v", err)
 	}
-	s.start(in, "serve", s.mark()) // the instance is none the worse
+	s.start(in, "serve", s.mark()) // the instance still works
 }
 
 func testEnvironment(s *suite) {
@@ -170,7 +169,7 @@ func testFolder(s *suite) {
 	other := s.TempDir()
 	for dir, want := range map[string]string{"": spec.Dir, other: other} {
 		if s.h.Image != "" && dir != "" {
-			continue // the host's other folders are not in an image
+			continue // other folders of the host are not in an image
 		}
 		command := s.command("where")
 		command.Dir = dir
@@ -208,7 +207,7 @@ func testLogs(s *suite) {
 	if err := s.ended(p); err != nil {
 		s.Fatal(err)
 	}
-	// All that was written is there once Done is closed.
+	// All output is written when Done is closed.
 	b, err := os.ReadFile(log)
 	if err != nil {
 		s.Fatal(err)

@@ -12,15 +12,14 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// Nobody is the ordinary user and group of Unprivileged.
+// Nobody is the user and group ID that Unprivileged uses.
 const Nobody = 65534
 
-// Unprivileged runs a test of this program again as an ordinary user, for which
-// this user must be root. The parts, which such a user can have everywhere, may
-// not be skipped.
+// Unprivileged runs a test of this binary again as an ordinary user; the caller must be
+// root. The parts work for such a user on every host, so they may not skip.
 func Unprivileged(t *testing.T, test string, env []string, parts ...string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "unprivileged-") // others cannot see into t.TempDir
+	dir, err := os.MkdirTemp("", "unprivileged-") // other users cannot read t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}

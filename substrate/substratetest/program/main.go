@@ -1,4 +1,4 @@
-// Program is what the suite of package substratetest runs inside instances. It
+// Program is the program that the suite of package substratetest runs inside instances. It
 // is built without cgo, so that it also runs in an image made from scratch.
 package main
 
@@ -77,19 +77,19 @@ func number(text string) int {
 	return n
 }
 
-// wait says that it is ready and ends at one of the signals, with status 0;
-// SIGTERM is ignored unless it is one of them.
+// wait prints that it is ready, and ends with status 0 at one of the signals. It ignores
+// SIGTERM unless that is one of them.
 func wait(ends ...os.Signal) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	end := make(chan os.Signal, 1)
-	signal.Notify(end, append(ends, syscall.SIGUSR2)...) // one at least, or the runtime sees a deadlock
+	signal.Notify(end, append(ends, syscall.SIGUSR2)...) // at least one, or the runtime reports a deadlock
 	fmt.Println("ready")
 	<-end
 	fmt.Println("bye")
 }
 
-// late is a server that takes its time: what connects to its gate first has it
-// listen, and be busy; the second has it be ready.
+// late is a server that becomes ready in steps. The first connection to its gate makes it
+// listen as busy, and the second makes it ready.
 func late(gate, port string) {
 	opener := listen(gate)
 	fmt.Println("running")
@@ -105,16 +105,16 @@ func late(gate, port string) {
 		fmt.Fprintln(conn, next)
 		conn.Close()
 	}
-	wait(syscall.SIGTERM) // which says that it is ready
+	wait(syscall.SIGTERM) // prints that it is ready
 }
 
-// peer says its name to whoever asks, and asks all its peers for theirs in turn.
+// peer sends its name to every client, and asks its peers for their names in turn.
 func peer(name, port string) {
 	go serve(listen(port), func() string { return name })
 	for _, address := range strings.Split(os.Getenv("PEERS"), ",") {
 		line, err := ask(address)
 		for ; err != nil; line, err = ask(address) {
-			time.Sleep(20 * time.Millisecond) // it starts when it does
+			time.Sleep(20 * time.Millisecond) // the peer may not run yet
 		}
 		fmt.Printf("reached %s at %s\n", line, address)
 	}
@@ -129,7 +129,7 @@ func listen(port string) net.Listener {
 	return l
 }
 
-// serve says a line to all that connect.
+// serve sends a line to every client.
 func serve(l net.Listener, line func() string) {
 	for {
 		conn, err := l.Accept()
@@ -151,8 +151,8 @@ func ask(address string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// family is a process that ignores SIGTERM with two children that do, one of
-// which may have left for a session of its own.
+// family ignores SIGTERM and has two children that do too. With leaves, the second child
+// runs in its own session.
 func family(mark string, leaves bool) {
 	for i := range 2 {
 		child := exec.CommandContext(context.Background(), os.Args[0], "stubborn", mark)
@@ -171,8 +171,8 @@ func family(mark string, leaves bool) {
 	wait()
 }
 
-// spin uses as much as it gets of two CPUs for a while of wall time, and
-// prints what it got and how long that took, in nanoseconds.
+// spin uses as much as it can get of two CPUs for that wall time. It prints the CPU time
+// and the wall time, in nanoseconds.
 func spin(long time.Duration) {
 	runtime.GOMAXPROCS(2)
 	start := time.Now()
