@@ -23,7 +23,7 @@ const (
 	done
 )
 
-// after is the step that follows another in the scenario.
+// after returns the step that follows s in the scenario.
 func (e *engine) after(s step) step {
 	switch {
 	case s == registerCaller && e.params.Scenario == RegSubscribe:
@@ -44,35 +44,36 @@ func (e *engine) after(s step) step {
 
 // A party is a subscriber in a call.
 type party struct {
-	number   int    // of the subscriber
+	number   int    // number of the subscriber
 	sequence uint32 // CSeq of its last registration
 	lines    []byte // From, To, Call-ID and Contact of its registrations
 
-	// Its answer to the last challenge; empty nonce: there was none.
+	// The last challenge and the data to answer it. The nonce is empty before the
+	// first challenge.
 	realm, nonce, opaque []byte
 	ha1                  sip.Hash
-	count                uint32 // how often the nonce was used
+	count                uint32 // number of requests that used the nonce (nc)
 	qop, proxy           bool
 
 	route []byte // Route lines from the registration's Service-Route
 }
 
-// A call is one run of the scenario. Calls are reused, last freed first, so
-// that few of them stay in the cache.
+// A call is one run of the scenario. Calls are reused, the last freed first, so
+// that a small set stays in the cache.
 type call struct {
 	index      uint32 // in engine.calls
-	generation uint32 // counts the runs: answers to an earlier one are known by it
+	generation uint32 // counts the runs; it identifies answers to an earlier run
 	alive      bool
-	due        time.Duration // from the beginning of the window
-	socket     *socket       // to its target
+	due        time.Duration // relative to the start of the window
+	socket     *socket       // socket to the call's target
 
 	step        step
 	transaction uint8 // counts the requests; part of the branch
-	challenges  int   // met by the current step
+	challenges  int   // challenges of the current step
 	fresh       bool  // the last request answers a challenge to that step
-	answered    bool  // subscribe, invite: the final answer is in
-	notified    bool  // subscribe: the NOTIFY is in
-	proceeding  bool  // a provisional answer is in
+	answered    bool  // subscribe, invite: the final answer has arrived
+	notified    bool  // subscribe: the NOTIFY has arrived
+	proceeding  bool  // a provisional answer has arrived
 
 	caller, callee party
 	sequence       uint32 // CSeq of the last request outside registrations
@@ -81,21 +82,21 @@ type call struct {
 	// The dialog as the caller sees it.
 	to, target, routes []byte
 
-	last   []byte // the last request, to send again
-	answer []byte // the callee's 200 to the INVITE, to send again
+	last   []byte // the last request, for retransmission
+	answer []byte // the callee's 200 to the INVITE, for retransmission
 	from   *socket
 	reply  netip.AddrPort
 }
 
-// branchPrefix begins every branch; 8 digits of the call's index, 8 of its
-// generation and 2 of its transaction follow.
+// branchPrefix begins every branch. After it come 8 digits of the call's index, 8
+// of its generation and 2 of its transaction.
 const branchPrefix = sip.BranchCookie + "v"
 
 var branchParam = []byte(";branch=" + branchPrefix)
 
 const branchLength = len(";branch=") + len(branchPrefix) + 8 + 8 + 2
 
-// appendHex appends the low digits of v in hexadecimal.
+// appendHex appends the lowest digits of v in hexadecimal.
 func appendHex(b []byte, v uint32, digits int) []byte {
 	for shift := 4 * (digits - 1); shift >= 0; shift -= 4 {
 		b = append(b, "0123456789abcdef"[v>>shift&15])
@@ -117,9 +118,9 @@ func parseHex(text []byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// byVia finds the living call, and its transaction, that the branch of a Via of
-// ours stands for; nil: none. It is looked for as text, which is quicker than to
-// take the value apart.
+// byVia returns the live call and the transaction that the branch of one of our
+// Vias identifies, or nil. It searches for the branch as text, which is faster
+// than parsing the value.
 func (e *engine) byVia(via []byte) (*call, uint8) {
 	i := bytes.Index(via, branchParam)
 	if i < 0 || len(via)-i < branchLength {
@@ -139,14 +140,15 @@ func (e *engine) byVia(via []byte) (*call, uint8) {
 	return c, uint8(transaction)
 }
 
-// appendCallID appends the Call-ID of the call's dialog of that kind.
+// appendCallID appends the Call-ID of the call's dialog of the given kind.
 func (e *engine) appendCallID(b []byte, c *call, kind byte) []byte {
 	b = appendHex(appendHex(b, c.index, 8), c.generation, 8)
 	return append(append(append(b, kind, '-'), e.token...), "@vitrine"...)
 }
 
-// callIDFits says whether a request's Call-ID may be of the call: it is ours
-// and of this run of it, or a function between has replaced it.
+// callIDFits reports whether a request with this Call-ID may belong to the call.
+// It may if the Call-ID is that of this run of the call, or is not ours because a
+// function in between has replaced it.
 func (e *engine) callIDFits(callID []byte, c *call) bool {
 	const digits = 16
 	if len(callID) < digits+2+len(e.token) || string(callID[digits+2:digits+2+len(e.token)]) != string(e.token) {
@@ -156,8 +158,8 @@ func (e *engine) callIDFits(callID []byte, c *call) bool {
 	return string(appendHex(appendHex(own[:0], c.index, 8), c.generation, 8)) == string(callID[:digits])
 }
 
-// bySubscriber finds the living call of the subscriber that one of our contacts
-// names; nil: none.
+// bySubscriber returns the live call of the subscriber that the request's URI,
+// one of our contacts, names, or nil.
 func (e *engine) bySubscriber(request *sip.Message) *call {
 	uri, ok := sip.ParseURI(request.URI)
 	if !ok || len(uri.User) == 0 || uri.User[0] != 'v' {
@@ -174,7 +176,7 @@ func (e *engine) bySubscriber(request *sip.Message) *call {
 	return nil
 }
 
-// newCall takes a call that is free, or makes some.
+// newCall returns a free call. It allocates more calls if none is free.
 func (e *engine) newCall() *call {
 	if len(e.idle) == 0 {
 		const chunk = 64
@@ -190,7 +192,7 @@ func (e *engine) newCall() *call {
 	return c
 }
 
-// reset makes the call ready for its next run, keeping its buffers.
+// reset prepares the call for its next run and keeps its buffers.
 func (c *call) reset(generation uint32) {
 	caller, callee := c.caller, c.callee
 	caller.reset()
@@ -205,5 +207,6 @@ func (p *party) reset() {
 	*p = party{lines: p.lines[:0], realm: p.realm[:0], nonce: p.nonce[:0], opaque: p.opaque[:0], route: p.route[:0]}
 }
 
-// randomToken tells the Call-IDs of this process from those of others.
+// randomToken returns the token that distinguishes the Call-IDs of this process
+// from those of others.
 func randomToken(random []byte) []byte { return []byte(hex.EncodeToString(random)) }

@@ -20,31 +20,31 @@ import (
 )
 
 const (
-	// burst is how many calls are begun before answers are looked at again.
+	// burst is how many calls begin before the engine reads answers again.
 	burst = 4 * batch
-	// nap bounds a wait, so that the runtime is never kept from its work for long.
+	// nap limits a wait, so that the Go runtime can do its own work in between.
 	nap = 20 * time.Millisecond
 )
 
-// An engine runs one trial. All of it is one goroutine's.
+// An engine runs one trial. Only one goroutine uses it, except for stopped.
 type engine struct {
 	params  Params
 	agenda  *load.Agenda
 	record  *load.Recorder
-	start   time.Time // of the window
+	start   time.Time // start of the window
 	now     time.Duration
 	stopped atomic.Bool
 
-	targets []*socket // one for each target, connected
-	back    *socket   // what the function calls back on; nil: nothing does
+	targets []*socket // one connected socket for each target
+	back    *socket   // socket for requests of the function; nil if the scenario has none
 	fds     []unix.PollFd
 
 	calls  []*call
 	idle   []*call
-	users  fifo.Queue[int32] // free subscribers, or pairs of them
-	inCall []*call           // by subscriber: the call it is in
+	users  fifo.Queue[int32] // free subscribers, or pairs of subscribers
+	inCall []*call           // the call of each subscriber
 	pairs  int
-	window int // living calls of the window
+	window int // live calls that were due in the window
 
 	timeouts fifo.Queue[alarm]
 	holds    fifo.Queue[alarm]
@@ -54,7 +54,7 @@ type engine struct {
 	generation  uint32
 	format      numbered
 	registrar   []byte   // sip:domain
-	registerHA2 sip.Hash // of a REGISTER to it
+	registerHA2 sip.Hash // HA2 of a REGISTER to the registrar
 	scratch     []byte
 	user        []byte
 	message     sip.Message
@@ -64,14 +64,15 @@ type engine struct {
 	stray, malformed, unsent int64
 }
 
-// An alarm goes off for a call unless it has moved on.
+// An alarm goes off for a call unless the call has sent another request or ended
+// by then.
 type alarm struct {
 	call        *call
 	at          time.Duration
 	generation  uint32
 	transaction uint8
 	interval    uint8 // index into engine.again
-	ofAnswer    bool  // to send the callee's 200 again
+	ofAnswer    bool  // retransmit the callee's 200
 }
 
 func (a *alarm) stands() bool {
@@ -113,7 +114,7 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 	return e, nil
 }
 
-// open makes the sockets.
+// open opens the sockets.
 func (e *engine) open(targets []string) error {
 	var local netip.Addr
 	if e.params.Local != "" {
@@ -171,7 +172,7 @@ func (e *engine) close() error {
 	return err
 }
 
-// sockets are all of them, in the order of fds.
+// sockets returns all sockets: those of the targets, then back.
 func (e *engine) sockets() []*socket {
 	if e.back == nil {
 		return e.targets
@@ -179,7 +180,7 @@ func (e *engine) sockets() []*socket {
 	return append(e.targets[:len(e.targets):len(e.targets)], e.back)
 }
 
-// run plays the trial until each call of the window has ended, or stopped is set.
+// run plays the trial until each call of the window has ended or stopped is set.
 func (e *engine) run(start time.Time) {
 	e.start = start
 	sockets := e.sockets()
@@ -201,7 +202,8 @@ func (e *engine) run(start time.Time) {
 	}
 }
 
-// begin begins the calls that are due, as many as there are subscribers for.
+// begin starts the calls that are due, as long as subscribers are free, up to a
+// burst.
 func (e *engine) begin() {
 	if e.agenda.Expire(e.now) {
 		return
@@ -234,8 +236,8 @@ func (e *engine) begin() {
 	}
 }
 
-// idleTime is how long to sleep: a tick while answers may come, so that they are
-// taken in batches; else up to the next call.
+// idleTime returns how long to sleep: a tick while answers are expected, so that
+// they are handled in batches, or else until the next call or alarm.
 func (e *engine) idleTime() time.Duration {
 	if len(e.idle) < len(e.calls) {
 		return time.Duration(e.params.Tick)
@@ -260,7 +262,7 @@ func (e *engine) idleTime() time.Duration {
 	return at - time.Since(e.start)
 }
 
-// alarms does what is due by the clock.
+// alarms handles the alarms that are due.
 func (e *engine) alarms() {
 	for e.timeouts.Len() > 0 && e.timeouts.Front().at <= e.now {
 		if a := e.timeouts.Pop(); a.stands() {
@@ -277,7 +279,7 @@ func (e *engine) alarms() {
 	}
 }
 
-// sent is told of each queued message whether it was sent.
+// sent is called for each queued message with the result of its send.
 func (e *engine) sent(of owner, err error) {
 	c := of.call
 	if c == nil || !c.alive || c.generation != of.generation {
@@ -319,7 +321,7 @@ func (e *engine) release(c *call) {
 	e.idle = append(e.idle, c)
 }
 
-// drops is how many datagrams were lost in the sockets' buffers.
+// drops returns the number of datagrams lost in the sockets' receive buffers.
 func (e *engine) drops() (int64, error) {
 	var total int64
 	for _, s := range e.sockets() {

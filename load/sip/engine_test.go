@@ -15,9 +15,9 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A bench is an engine and the function that it drives, both in the test's own
-// goroutine and on a clock that the test moves. A datagram sent over loopback
-// has arrived when the call that sent it returns.
+// A bench is an engine and the function that it drives. Both run in the test's
+// goroutine, on a clock that the test moves. A datagram sent over loopback has
+// arrived when the send returns.
 type bench struct {
 	*engine
 	t    testing.TB
@@ -56,7 +56,7 @@ func newBench(t testing.TB, trial load.Trial) *bench {
 	return &bench{engine: e, t: t, peer: peer}
 }
 
-// at moves the clock and does what is due.
+// at moves the clock and handles what is due.
 func (b *bench) at(now time.Duration) {
 	b.now = now
 	b.begin()
@@ -66,7 +66,8 @@ func (b *bench) at(now time.Duration) {
 	}
 }
 
-// requests reads what the engine has sent: one method and CSeq each.
+// requests reads the engine's requests, passes each to answer and returns their
+// number. The engine then handles the answers.
 func (b *bench) requests(answer func(m *sip.Message, source netip.AddrPort)) int {
 	n := b.peer.receive()
 	for i := range n {
@@ -91,7 +92,7 @@ func (b *bench) requests(answer func(m *sip.Message, source netip.AddrPort)) int
 	return n
 }
 
-// reply answers the request with a status and more header lines.
+// reply answers the request with a status and additional header lines.
 func (b *bench) reply(m *sip.Message, source netip.AddrPort, status int, more string) {
 	out := sip.AppendResponse(b.peer.next(), m, status, "x", tagOfPeer, source)
 	b.peer.push(sip.AppendEnd(append(out, more...), nil), source, owner{})
@@ -101,7 +102,7 @@ var tagOfPeer = []byte("p")
 
 const challengeLine = "WWW-Authenticate: Digest realm=\"ims.test\",nonce=\"84a4cc6f3082121f32b42a2187831a9e\",qop=\"auth\"\r\n"
 
-// challengeFirst is a registrar's way.
+// challengeFirst answers as a registrar that challenges does.
 func (b *bench) challengeFirst(m *sip.Message, source netip.AddrPort) {
 	if m.Authorization == nil {
 		b.reply(m, source, 401, challengeLine)
@@ -142,11 +143,11 @@ func TestCallsDoNotAllocate(t *testing.T) {
 
 func TestRetransmission(t *testing.T) {
 	// RFC 3261 section 17.1.2.2: with T1 500 ms and T2 4 s, a request other than
-	// INVITE goes out eleven times in 32 s.
+	// INVITE is sent eleven times in 32 s.
 	want := []time.Duration{0, 500, 1500, 3500, 7500, 11500, 15500, 19500, 23500, 27500, 31500}
 	for _, c := range []struct {
 		retransmit  string
-		provisional bool // a 100 answers the first
+		provisional bool // a 100 answers the first request
 		want        []time.Duration
 	}{
 		{"true", false, want},
@@ -176,13 +177,13 @@ func TestRetransmission(t *testing.T) {
 	}
 }
 
-// TestAnswers plays registrars that answer each request by a script.
+// TestAnswers plays registrars that answer each request according to a script.
 func TestAnswers(t *testing.T) {
 	stale := strings.Replace(challengeLine, "84a4", "0000", 1)
 	for _, c := range []struct {
 		name   string
-		script []string // of the answers in turn: a status, or the lines of a 401
-		cause  string   // empty: success
+		script []string // the answers in order: a status, or the lines of a 401
+		cause  string   // empty for success
 	}{
 		{"as asked", []string{challengeLine, "200", "200"}, ""},
 		{"a fresh nonce for deregistration", []string{challengeLine, "200", stale, "200"}, ""},
@@ -232,7 +233,8 @@ func TestAnswers(t *testing.T) {
 func TestLateAnswersAreStray(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"timeout": "1s"}})
 	b.at(0)
-	// Answered twice over; the second time it is the answer to an earlier request.
+	// Each request is answered twice. The second answer arrives after the next
+	// request was sent.
 	b.requests(func(m *sip.Message, source netip.AddrPort) {
 		b.reply(m, source, 401, challengeLine)
 		b.reply(m, source, 401, challengeLine)
@@ -240,12 +242,12 @@ func TestLateAnswersAreStray(t *testing.T) {
 	if b.stray != 1 {
 		t.Errorf("%d stray messages, want 1", b.stray)
 	}
-	b.at(time.Second) // gives up
+	b.at(time.Second) // the call times out
 	b.requests(b.challengeFirst)
 	if r := b.report(); r.Failed["timeout"] != 1 || r.Succeeded != 0 || b.stray != 2 {
 		t.Errorf("failed %v, succeeded %d, %d stray", r.Failed, r.Succeeded, b.stray)
 	}
-	// Garbage moves nothing.
+	// Garbage changes nothing.
 	source := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		junk := make([]byte, source.IntN(200))
@@ -263,7 +265,8 @@ func TestLateAnswersAreStray(t *testing.T) {
 	}
 }
 
-// TestWithoutSubscribers holds calls back, but counts them, when the pool is dry.
+// TestWithoutSubscribers checks that calls without a free subscriber count as
+// scheduled but are not begun.
 func TestWithoutSubscribers(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 1, Params: map[string]string{"timeout": "100ms", "call_time": "1ms"}})
 	pool := b.pairs
@@ -277,8 +280,8 @@ func TestWithoutSubscribers(t *testing.T) {
 	}
 }
 
-// TestInFlight: a call is in flight until it has ended, though it began in the
-// warm-up. Here each lasts 200 ms, until its timeout.
+// TestInFlight checks that a call is in flight until it ends, even if it began in
+// the warm-up. Each call here lasts 200 ms, until its timeout.
 func TestInFlight(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 100, Warmup: 1, Duration: 0.5, Params: map[string]string{"timeout": "200ms"}})
 	for now := -time.Second; now <= 700*time.Millisecond; now += 10 * time.Millisecond {
@@ -293,7 +296,7 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestPoissonArrivals: calls begin by the seed's schedule.
+// TestPoissonArrivals checks that calls follow the seed's schedule.
 func TestPoissonArrivals(t *testing.T) {
 	trial := load.Trial{Rate: 200, Warmup: 1, Duration: 0.5, Seed: 9, Params: map[string]string{"arrivals": "poisson"}}
 	b := newBench(t, trial)
@@ -316,8 +319,8 @@ func TestHold(t *testing.T) {
 	for range 4 {
 		b.requests(b.challengeFirst)
 	}
-	// The peer answers the INVITE in the callee's stead, and sends the ACK on to the
-	// contact that the callee has registered.
+	// The peer answers the INVITE in place of the callee, and forwards the ACK to
+	// the callee's registered contact.
 	b.requests(func(m *sip.Message, source netip.AddrPort) {
 		b.reply(m, source, 200, "Contact: <sip:other@192.0.2.9>\r\nRecord-Route: <sip:a;lr>, <sip:b;lr>\r\n")
 	})
@@ -369,7 +372,7 @@ func TestPool(t *testing.T) {
 		{"timeout=10s", 100, 3001}, // three requests, each up to the timeout
 		{"timeout=10s digest=false", 100, 2001},
 		{"timeout=10s call_time=1s scenario=reg-invite", 100, 2202},
-		{"timeout=10s call_time=1s arrivals=poisson", 100, 1267}, // and 5 standard deviations
+		{"timeout=10s call_time=1s arrivals=poisson", 100, 1267}, // plus 5 standard deviations
 		{"timeout=10s call_time=1s users=1101", 100, 1101},
 		{"timeout=10s call_time=1s users=5000", 100, 5000},
 		{"timeout=10s call_time=1s users=1100", 100, 0},

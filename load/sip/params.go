@@ -19,7 +19,7 @@ const (
 	RegInvite    = "reg-invite"
 )
 
-// name is what errors call the generator.
+// name is the generator's name in errors.
 const name = "generator sip"
 
 // Params are the generator's parameters.
@@ -43,13 +43,13 @@ type Params struct {
 	Tick param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=answers are collected for so long before they are handled; up to so much is in the latency of each exchange"`
 
 	Local string `json:"local" yaml:"local" jsonschema:"description=address to send from; the default is what the route to the target has"`
-	// Port of the contacts that the function calls back (reg-subscribe,
+	// Port of the contacts to which the function sends requests (reg-subscribe,
 	// reg-invite). It is fixed so that the registrations of a trial replace those
-	// that an earlier trial left; 0: any.
+	// left by an earlier trial; 0 means any port.
 	Port int `json:"port" yaml:"port" jsonschema:"default=5070"`
 }
 
-// Defaults are the parameters that nothing was said about.
+// Defaults returns the default parameters.
 func Defaults() Params {
 	return Params{
 		Scenario: RegDereg, Digest: true, Arrivals: load.Paced, Timeout: param.Duration(10 * time.Second), FirstUser: 1,
@@ -58,8 +58,8 @@ func Defaults() Params {
 	}
 }
 
-// Decode reads the parameters of a trial, by name; Defaults for what they do
-// not say. Its errors are *vitrine.BadInput and name the parameter.
+// Decode parses the parameters of a trial; those that are missing keep their
+// defaults. Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	setters := map[string]param.Setter{
@@ -90,7 +90,8 @@ func bad(found, want string) error {
 	return &vitrine.BadInput{File: name, Found: found, Want: want}
 }
 
-// text takes what may stand in a URI or in quotes unescaped.
+// text returns a setter that accepts text that needs no escaping in a URI or in
+// quotes.
 func text(into *string, verb string) func(string) error {
 	return func(s string) error {
 		if s == "" || strings.ContainsAny(s, " \t\r\n\"\\<>;,@") || verb == "" && strings.Contains(s, "%") {
@@ -101,10 +102,10 @@ func text(into *string, verb string) func(string) error {
 	}
 }
 
-// numbered is a user format taken apart: %d or %0Nd between two texts.
+// numbered is a parsed user format: %d or %0Nd between two texts.
 type numbered struct {
 	before, after string
-	width         int // digits at least
+	width         int // least number of digits
 }
 
 func parseNumbered(format string) (numbered, error) {
@@ -135,8 +136,8 @@ func (f numbered) append(b []byte, n int) []byte {
 	return append(b, f.after...)
 }
 
-// transactions is how many requests a call makes at most one after the other,
-// which may each take up to the timeout.
+// transactions returns the largest number of consecutive requests in a call. Each
+// may take up to the timeout.
 func (p Params) transactions() int {
 	registering := 1
 	if p.Digest {
@@ -151,7 +152,7 @@ func (p Params) transactions() int {
 	return registering + 1
 }
 
-// parties is how many subscribers a call takes.
+// parties returns the number of subscribers in a call.
 func (p Params) parties() int {
 	if p.Scenario == RegInvite {
 		return 2
@@ -159,10 +160,10 @@ func (p Params) parties() int {
 	return 1
 }
 
-// Pool is how many subscribers calls at the rate take: rate x (timeout + call
-// time) for each party, so that a subscriber is in one call at a time. Poisson
-// arrivals take more, for so many come at once at times. It is an error when the
-// function has fewer.
+// Pool returns the number of subscribers needed at the rate: rate x (timeout +
+// call time) for each party, so that a subscriber is in one call at a time.
+// Poisson arrivals need more, because calls may bunch. Pool returns an error if
+// the function has fewer.
 func (p Params) Pool(rate float64) (int, error) {
 	callTime := time.Duration(p.CallTime)
 	if callTime == 0 {
@@ -171,7 +172,7 @@ func (p Params) Pool(rate float64) (int, error) {
 	most := (time.Duration(p.Timeout) + callTime).Seconds()
 	calls := math.Ceil(rate*most) + 1
 	if p.Arrivals == load.Poisson {
-		const deviations = 5 // more happen in one second of three million
+		const deviations = 5 // exceeded in about one second of three million
 		calls += math.Ceil(deviations * math.Sqrt(rate*most))
 	}
 	need := calls * float64(p.parties())

@@ -8,8 +8,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// request sends the request that the call's step begins with, or that answers
-// its challenge.
+// request sends the first request of the call's step, or sends it again to answer
+// a challenge.
 func (e *engine) request(c *call, first bool) {
 	s := c.socket
 	if s.full() {
@@ -69,8 +69,8 @@ func (e *engine) appendTo(b []byte, number int) []byte {
 	return append(e.appendIdentity(append(b, "To: <"...), number), ">\r\n"...)
 }
 
-// appendContact appends a Contact line: the subscriber's number at the address
-// that the function calls back.
+// appendContact appends a Contact line: the subscriber's number at the address to
+// which the function sends requests.
 func (e *engine) appendContact(b []byte, c *call, number int) []byte {
 	b = strconv.AppendInt(append(b, "Contact: <sip:v"...), int64(number), 10)
 	b = append(b, '@')
@@ -124,7 +124,7 @@ func (e *engine) appendSubscribe(b []byte, c *call) []byte {
 	return sip.AppendEnd(b, nil)
 }
 
-// sdp is the body of INVITE and of its 200: one audio stream that nobody sends.
+// sdp is the body of INVITE and of its 200: one inactive audio stream.
 const sdp = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 9 RTP/AVP 0\r\na=inactive\r\n"
 
 var sdpBody = []byte(sdp)
@@ -153,7 +153,7 @@ func (e *engine) appendInDialog(b []byte, c *call, method string, sequence uint3
 	if counts {
 		c.sequence = sequence
 	} else {
-		transaction |= 0x80 // an ACK's branch is its own (RFC 3261 section 13.2.2.4)
+		transaction |= 0x80 // an ACK has its own branch (RFC 3261 section 13.2.2.4)
 	}
 	b = sip.AppendRequestLine(b, method, c.target)
 	b = appendVia(b, c, transaction)
@@ -169,8 +169,9 @@ func (e *engine) appendInDialog(b []byte, c *call, method string, sequence uint3
 	return sip.AppendEnd(b, nil)
 }
 
-// appendChallenged appends credentials when this very step was challenged:
-// outside registrations an IMS trusts who has registered. e.user is the request's URI.
+// appendChallenged appends credentials only if the current step was challenged:
+// outside registrations an IMS trusts registered users. e.user is the request's
+// URI.
 func (e *engine) appendChallenged(b []byte, c *call, method string) []byte {
 	if !c.fresh {
 		return b
@@ -178,7 +179,7 @@ func (e *engine) appendChallenged(b []byte, c *call, method string) []byte {
 	return e.appendCredentials(b, &c.caller, sip.HA2(e.scratch, method, e.user), e.user)
 }
 
-// appendCredentials appends the party's answer to its last challenge, if it met
+// appendCredentials appends the party's answer to its last challenge, if it had
 // one, for a request to uri.
 func (e *engine) appendCredentials(b []byte, p *party, ha2 sip.Hash, uri []byte) []byte {
 	if len(p.nonce) == 0 {
@@ -203,7 +204,7 @@ func (e *engine) appendCredentials(b []byte, p *party, ha2 sip.Hash, uri []byte)
 	return append(b, "\r\n"...)
 }
 
-// appendUsername appends the name that credentials carry.
+// appendUsername appends the username of the credentials.
 func (e *engine) appendUsername(b []byte, number int) []byte {
 	b = e.format.append(b, number)
 	if e.params.Username == "user@domain" {
@@ -216,7 +217,7 @@ func (e *engine) appendUsername(b []byte, number int) []byte {
 func (e *engine) appendPassword(b []byte, number int) []byte {
 	format := e.params.PasswordFormat
 	for i := 0; i < len(format); i++ {
-		if format[i] == '%' { // Decode has seen that %s follows
+		if format[i] == '%' { // Decode has checked that this is %s
 			b = e.format.append(b, number)
 			i++
 			continue

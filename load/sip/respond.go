@@ -9,7 +9,7 @@ import (
 	"vitrine/wire/sip"
 )
 
-// receive handles all that has come in on the socket.
+// receive handles all datagrams waiting on the socket.
 func (e *engine) receive(s *socket) {
 	for {
 		n := s.receive()
@@ -61,8 +61,8 @@ func (e *engine) response() {
 	}
 }
 
-// late handles an answer to a request that has been answered: a repeated 200 to
-// INVITE wants its ACK again.
+// late handles an answer to a request that was answered before. A repeated 200 to
+// INVITE gets another ACK.
 func (e *engine) late(c *call) {
 	m := &e.message
 	if c.step >= invite && m.Status/100 == 2 && string(m.SequenceMethod) == "INVITE" && len(c.to) > 0 {
@@ -96,7 +96,7 @@ func (e *engine) accepted(c *call) {
 	e.advance(c)
 }
 
-// party is who the step's request is from.
+// party returns the sender of the step's request.
 func (e *engine) party(c *call) *party {
 	if c.step == registerCallee {
 		return &c.callee
@@ -104,7 +104,7 @@ func (e *engine) party(c *call) *party {
 	return &c.caller
 }
 
-// advance begins the step after this one, or ends the call.
+// advance starts the next step, or ends the call.
 func (e *engine) advance(c *call) {
 	c.step = e.after(c.step)
 	c.challenges, c.fresh = 0, false
@@ -116,15 +116,15 @@ func (e *engine) advance(c *call) {
 			e.advance(c)
 			return
 		}
-		c.transaction++ // the INVITE's alarms stand no more
+		c.transaction++ // cancels the INVITE's alarms
 		e.holds.Push(alarm{call: c, at: e.now + time.Duration(e.params.Hold), generation: c.generation, transaction: c.transaction})
 	default:
 		e.request(c, false)
 	}
 }
 
-// answerChallenge sends the request again with credentials; false: it cannot be
-// answered, or was.
+// answerChallenge repeats the request with credentials. It returns false if it
+// cannot answer the challenge, or has answered one before.
 func (e *engine) answerChallenge(c *call) bool {
 	m := &e.message
 	value := m.WWWAuthenticate
@@ -149,8 +149,8 @@ func (e *engine) answerChallenge(c *call) bool {
 	return true
 }
 
-// keepServiceRoute keeps the way that later requests of the party must take
-// (RFC 3608 section 5).
+// keepServiceRoute stores the route for later requests of the party (RFC 3608
+// section 5).
 func (e *engine) keepServiceRoute(p *party) {
 	for f := e.message.Fields(); f.Next(); {
 		if f.Kind == sip.ServiceRoute {
@@ -159,8 +159,8 @@ func (e *engine) keepServiceRoute(p *party) {
 	}
 }
 
-// keepDialog keeps what the 200 to INVITE says of the dialog (RFC 3261 section
-// 12.1.2): remote target, and route set in reverse.
+// keepDialog stores the dialog state from the 200 to INVITE (RFC 3261 section
+// 12.1.2): the remote target, and the route set in reverse.
 func (e *engine) keepDialog(c *call) {
 	m := &e.message
 	c.to = append(c.to[:0], m.To...)
@@ -191,7 +191,7 @@ func (e *engine) acknowledge(c *call) {
 	}
 }
 
-// acknowledgeFailure sends the ACK to a 3xx to 6xx: part of the INVITE's own
+// acknowledgeFailure sends the ACK to a 3xx to 6xx, which belongs to the INVITE's
 // transaction (RFC 3261 section 17.1.1.3).
 func (e *engine) acknowledgeFailure(c *call) {
 	s := c.socket
@@ -208,8 +208,8 @@ func (e *engine) acknowledgeFailure(c *call) {
 	s.push(sip.AppendEnd(b, nil), netip.AddrPort{}, owner{})
 }
 
-// asked handles a request of the function: the callee's side of a call, and
-// notifications.
+// asked handles a request from the function: the callee's side of a call, or a
+// notification.
 func (e *engine) asked(s *socket, i int) {
 	m := &e.message
 	var source netip.AddrPort
@@ -246,7 +246,7 @@ func (e *engine) asked(s *socket, i int) {
 }
 
 // reply answers the request in e.message. c is the call whose callee answers an
-// INVITE; nil otherwise.
+// INVITE, or nil.
 func (e *engine) reply(s *socket, source netip.AddrPort, c *call, status int, reason string) {
 	if s.full() {
 		s.flush(e.sentFunc)
@@ -280,7 +280,7 @@ func (e *engine) reply(s *socket, source netip.AddrPort, c *call, status int, re
 	}
 }
 
-// statusText is a status, 100 to 699, as a cause.
+// statusText returns a status, 100 to 699, as a cause.
 func (e *engine) statusText(status int) string {
 	if e.causes[status] == "" {
 		e.causes[status] = strconv.Itoa(status)

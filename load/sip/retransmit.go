@@ -2,25 +2,25 @@ package sip
 
 import "time"
 
-// t1 is RFC 3261's estimate of a round trip (section 17.1.1.1).
+// t1 is RFC 3261's estimate of the round-trip time (section 17.1.1.1).
 const t1 = 500 * time.Millisecond
 
-// t2Index is the index in engine.again of T2, 4 s: the longest interval of all
-// but INVITE.
+// t2Index is the index in engine.again of T2, 4 s: the longest retransmission
+// interval except for INVITE requests.
 const t2Index = 3
 
-// sendAgain sets the alarm for its interval from now.
+// sendAgain sets the alarm to one interval from now.
 func (e *engine) sendAgain(a alarm) {
 	if int(a.interval) >= len(e.again) {
-		return // past 64 T1 a request is given up
+		return // no retransmission after an interval of 64 T1
 	}
 	a.at = e.now + t1<<a.interval
 	e.again[a.interval].Push(a)
 }
 
-// retransmit sends again what is due: timer A for INVITE, E for other requests
-// (sections 17.1.1.2 and 17.1.2.2), and the callee's 200 until its ACK is in
-// (section 13.3.1.4).
+// retransmit sends the retransmissions that are due: timer A for INVITE, E for
+// other requests (sections 17.1.1.2 and 17.1.2.2), and the callee's 200 until its
+// ACK arrives (section 13.3.1.4).
 func (e *engine) retransmit() {
 	for i := range e.again {
 		for e.again[i].Len() > 0 && e.again[i].Front().at <= e.now {

@@ -10,9 +10,9 @@ import (
 	"vitrine/load"
 )
 
-// Run plays the trial and prints its Report on stdout, and a line on stderr of
-// what it met besides. It prints no report when ctx ends first, and returns
-// ctx's error. Parameters that do not fit are a *vitrine.BadInput.
+// Run plays the trial and prints its Report on stdout, and a line on stderr with
+// delays and message problems. If ctx ends first, Run prints no report and
+// returns ctx's error. It returns a *vitrine.BadInput for wrong parameters.
 func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error) {
 	if err := t.Check(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		return fmt.Errorf("generator sip: %w", err)
 	}
 	if lost > 0 {
-		// They would count as the function's timeouts.
+		// Lost datagrams would count as timeouts of the function.
 		report.Error = fmt.Sprintf("%d messages were lost in the generator's own receive buffers: give it more CPU, or raise net.core.rmem_max", lost)
 	}
 	fmt.Fprintf(stderr, "sip: calls begun at most %v late; %d stray, %d malformed messages; %d calls could not be sent\n",

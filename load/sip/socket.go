@@ -14,17 +14,17 @@ import (
 
 const (
 	batch       = 64      // datagrams sent or received by one system call
-	sendRoom    = 2048    // bytes kept for a message to send; a longer one is allocated
-	receiveRoom = 8192    // bytes of a received message; a longer one is dropped
-	socketRoom  = 8 << 20 // bytes of the kernel's buffers, so that bursts are not lost
+	sendRoom    = 2048    // bytes of the buffer for a message to send; a longer message is allocated
+	receiveRoom = 8192    // bytes of the buffer for a received message; a longer message is dropped
+	socketRoom  = 8 << 20 // bytes of each kernel buffer, large enough for bursts
 )
 
-// A socket sends and receives UDP datagrams in batches. No system call here
-// tells the scheduler that it may block: only wait does, briefly, and signals
-// interrupt it.
+// A socket sends and receives UDP datagrams in batches. Its system calls do not
+// tell the Go scheduler that they may block, because only wait blocks, briefly,
+// and signals interrupt it.
 type socket struct {
 	fd    int
-	local netip.AddrPort // in contacts: never the unspecified address
+	local netip.AddrPort // address in contacts: never the unspecified address
 	via   []byte         // "Via: SIP/2.0/UDP local;branch=z9hG4bKv"
 	host  []byte         // local as text
 
@@ -44,12 +44,13 @@ type socket struct {
 
 // An owner is the call that a queued message belongs to.
 type owner struct {
-	call       *call // nil: no call
+	call       *call // nil if there is no call
 	generation uint32
 	first      bool // the call's first request
 }
 
-// newSocket binds to local; it is connected to peer when that is valid.
+// newSocket returns a socket bound to local. It is connected to peer if peer is
+// valid.
 func newSocket(local, peer netip.AddrPort) (_ *socket, err error) {
 	family := unix.AF_INET
 	if peer.Addr().Is6() || local.Addr().Is6() {
@@ -96,7 +97,7 @@ func (s *socket) prepare() {
 	}
 }
 
-// announce sets the address that messages name.
+// announce sets the address that messages contain.
 func (s *socket) announce(addr netip.Addr) {
 	s.local = netip.AddrPortFrom(addr, s.local.Port())
 	s.host = []byte(s.local.String())
@@ -110,12 +111,13 @@ func (s *socket) close() error {
 	return nil
 }
 
-// next is the room for one more message; full says to flush first.
+// next returns the buffer for the next message. The caller flushes first if full
+// returns true.
 func (s *socket) next() []byte { return s.room[s.queued][:0] }
 func (s *socket) full() bool   { return s.queued == batch }
 
-// push queues the message built in next's room. to is for a socket that is not
-// connected.
+// push queues a message built in next's buffer. to is used only if the socket is
+// not connected.
 func (s *socket) push(message []byte, to netip.AddrPort, of owner) {
 	i := s.queued
 	s.vectors[i] = mmsg.Vector(message)
@@ -126,10 +128,10 @@ func (s *socket) push(message []byte, to netip.AddrPort, of owner) {
 	s.queued++
 }
 
-// flush sends what is queued and tells of each message whether it was sent. A
-// refusal (ICMP) that an earlier message met is reported at a later send, which
-// is then tried once more: whether the function listens is not for the
-// generator to say.
+// flush sends the queued messages and calls sent for each with the result. A send
+// may fail with an ICMP refusal that an earlier message caused, so flush tries it
+// once more: whether the function listens must not change what the generator
+// sends.
 func (s *socket) flush(sent func(owner, error)) {
 	refused := false
 	for i := 0; i < s.queued; {
@@ -154,8 +156,8 @@ func (s *socket) flush(sent func(owner, error)) {
 	s.queued = 0
 }
 
-// receive reads up to batch datagrams and says how many; fewer than batch: that
-// is all there is.
+// receive reads up to batch datagrams and returns their number. Fewer than batch
+// means that no more are waiting.
 func (s *socket) receive() int {
 	for i := range s.inbox {
 		s.inbox[i].Header.Flags = 0
@@ -166,7 +168,7 @@ func (s *socket) receive() int {
 	return mmsg.Receive(s.fd, s.inbox[:])
 }
 
-// datagram is the i-th datagram read; nil when it was too long.
+// datagram returns the i-th datagram read, or nil if it was too long.
 func (s *socket) datagram(i int) []byte {
 	if s.inbox[i].Header.Flags&unix.MSG_TRUNC != 0 {
 		return nil
@@ -174,10 +176,10 @@ func (s *socket) datagram(i int) []byte {
 	return s.inRoom[i*receiveRoom : i*receiveRoom+int(s.inbox[i].Length)]
 }
 
-// source is where the i-th datagram read came from, on an unconnected socket.
+// source returns the sender of the i-th datagram read on an unconnected socket.
 func (s *socket) source(i int) netip.AddrPort { return s.inNames[i].AddrPort() }
 
-// wait blocks until a descriptor is ready or the time is over, or a signal came.
+// wait blocks until a descriptor is ready, the time is over or a signal arrives.
 func wait(fds []unix.PollFd, d time.Duration) int {
 	ts := unix.NsecToTimespec(max(int64(d), 0))
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
