@@ -22,12 +22,12 @@ type conn struct {
 	used       bool   // it has answered a call
 	serial     uint64 // counts the calls of the slot
 	call       call
-	sent       int // bytes of the request that were sent
+	sent       int // bytes of the request sent so far
 	response   response
 }
 
-// connect begins a connection. The caller must assign a call to it at once. A nil
-// result means that it failed; own says whether this host lacks a resource.
+// connect starts a connection. The caller must assign a call to it at once. A nil
+// result means that it failed; own reports whether this host lacks a resource.
 func (e *engine) connect(t *target) (c *conn, own bool) {
 	fd, own, err := open(t.addr)
 	if err != nil {
@@ -81,7 +81,8 @@ func (e *engine) assign(c *conn, of call) {
 	e.write(c)
 }
 
-// write sends the rest of the request until the socket buffer is full.
+// write sends the rest of the request, or as much of it as the socket buffer
+// takes.
 func (e *engine) write(c *conn) {
 	request := c.target.request
 	for c.sent < len(request) {
@@ -113,7 +114,7 @@ func (e *engine) happened(c *conn, events uint32) {
 	}
 }
 
-// read reads all received bytes. ending says that the peer sends no more.
+// read reads all received bytes. ending reports that the peer sends no more.
 func (e *engine) read(c *conn, ending bool) {
 	for generation := c.generation; c.generation == generation; {
 		n, errno := receive(c.fd, e.buffer)
@@ -148,7 +149,8 @@ func (e *engine) feed(c *conn, data []byte) {
 	}
 }
 
-// ended handles the end of the connection. orderly says that no error ended it.
+// ended handles the end of the connection. orderly reports that no error ended
+// it.
 func (e *engine) ended(c *conn, orderly bool) {
 	switch {
 	case c.state != busy:
@@ -161,8 +163,8 @@ func (e *engine) ended(c *conn, orderly bool) {
 	}
 }
 
-// answered ends the call of a connection whose response is complete. last says that
-// the connection cannot carry another call.
+// answered ends the call of a connection whose response is complete. last reports
+// that the connection cannot carry another call.
 func (e *engine) answered(c *conn, last bool) {
 	of, status, t := c.call, c.response.status, c.target
 	switch {

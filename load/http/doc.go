@@ -1,25 +1,25 @@
-// Package http is the built-in HTTP/1.1 load generator: open loop on a fixed
-// schedule, from one thread that waits with epoll, keeps connections open and
+// Package http is the built-in HTTP/1.1 load generator. It drives an open loop on
+// a fixed schedule. One thread waits with epoll, keeps connections open and
 // allocates nothing per request.
 //
-// A call is one GET of Params.Path. It succeeds when a whole response of status
-// 2xx is in within Params.Timeout, counted from when the call was begun. The
-// causes of failure are the status, "timeout", "connect" (no connection could be
-// made), "reset" (the connection ended before the response did) and "malformed"
-// (what came is not a response of HTTP/1.x, or has more than 64 KiB of fields).
-// Bodies are read to their end and dropped. Redirections are not followed.
+// A call is one GET of Params.Path. It succeeds if a complete response of status
+// 2xx arrives within Params.Timeout of the start of the call. The causes of
+// failure are the status, "timeout", "connect" (no connection could be made),
+// "reset" (the connection ended before the response did) and "malformed" (the
+// response is not HTTP/1.x, or has more than 64 KiB of fields). Bodies are read
+// to their end and discarded. Redirections are not followed.
 //
-// A call takes the connection that was free last, or a new one while there are
-// fewer than Params.Connections. Beyond that it waits for one: it is late, not
-// skipped, and its wait is in its latency. A call that waits counts as sent and in
-// flight, because connections run out when the function is slow: were it not
-// counted, a function with a growing backlog would look steady. A call that times
-// out, or fails otherwise before its response is whole, closes its connection.
+// A call uses the connection that became free last, or opens a new one while
+// there are fewer than Params.Connections. Otherwise it waits for a connection:
+// the call is late, not skipped, and the wait is part of its latency. A waiting
+// call counts as sent and in flight, because connections run out when the
+// function is slow. If waiting calls did not count, a function with a growing
+// backlog would look steady. A call that times out, or fails in another way
+// before its response is complete, closes its connection.
 //
-// A server may close a connection that was free just as a request is sent on it.
-// So a request on a connection that has carried one before, and that ends without
-// a byte of an answer, is sent once more, on a new connection (RFC 9112 section
-// 9.3.1).
+// A server may close a free connection just as a request is sent on it. So a
+// request on a reused connection that ends before the first byte of the response
+// is sent once more, on a new connection (RFC 9112 section 9.3.1).
 //
-// The calls go to the targets in turn.
+// Calls take the targets in turn.
 package http

@@ -18,61 +18,61 @@ import (
 )
 
 const (
-	// burst is how many calls are begun before answers are looked at again.
+	// burst is how many calls begin before the engine reads answers again.
 	burst = 256
-	// nap bounds a wait, so that the runtime is never kept from its work for long.
+	// nap limits a wait, so that the Go runtime can do its own work in between.
 	nap = 20 * time.Millisecond
-	// room is for what one read takes, in bytes.
+	// room is the size of the read buffer, in bytes.
 	room = 64 << 10
-	// batch is how many sockets one look at what has happened gives.
+	// batch is the number of events that one epoll call returns at most.
 	batch = 128
 )
 
-// An engine runs one trial. All of it is one goroutine's.
+// An engine runs one trial. Only one goroutine uses it, except for stopped.
 type engine struct {
 	params  Params
 	agenda  *load.Agenda
 	record  *load.Recorder
-	start   time.Time // of the window
+	start   time.Time // start of the window
 	now     time.Duration
-	clock   func() time.Duration // from the beginning of the window
+	clock   func() time.Duration // time since the start of the window
 	stopped atomic.Bool
 
 	poll    int // epoll instance
 	targets []*target
-	conns   []*conn // all that ever were; closed ones are used again
+	conns   []*conn // all slots; those of closed connections are reused
 	closed  []*conn
-	limit   int // connections of one target
+	limit   int // most connections of one target
 	events  [batch]unix.EpollEvent
 	buffer  []byte
 	serving bool
 	open    int // calls that have begun and not ended
-	window  int // those of the window
+	window  int // open calls that were due in the window
 	causes  [600]string
 
 	waited, resent, unsent int64
 }
 
-// A target is where calls go to.
+// A target is one address that calls go to.
 type target struct {
 	addr    netip.AddrPort
 	request []byte
-	idle    []*conn // the one that was free last is last
-	open    int     // connections
+	idle    []*conn // the connection that became free last is at the end
+	open    int     // open connections
 	waiting fifo.Queue[call]
-	// timeouts are in the order in which the calls got their connections, and so
-	// in that of their deadlines, but for calls that were sent again.
+	// timeouts is in the order in which the calls got their connections. That is
+	// also the order of their deadlines, except for calls that were sent again.
 	timeouts fifo.Queue[alarm]
 }
 
 // A call is one GET.
 type call struct {
-	due      time.Duration // from the beginning of the window
+	due      time.Duration // relative to the start of the window
 	deadline time.Duration
-	resent   bool // on a new connection: the one before had ended
+	resent   bool // sent again on a new connection, because the first one ended
 }
 
-// An alarm goes off for the call of a connection unless it has ended.
+// An alarm goes off for the call of a connection unless the call has ended.
 type alarm struct {
 	conn   *conn
 	at     time.Duration
@@ -117,7 +117,7 @@ func (e *engine) close() error {
 	return errors.Join(err, unix.Close(e.poll))
 }
 
-// run plays the trial until each call of the window has ended, or stopped is set.
+// run plays the trial until each call of the window has ended or stopped is set.
 func (e *engine) run(start time.Time) {
 	e.start = start
 	for !e.stopped.Load() {
@@ -132,7 +132,7 @@ func (e *engine) run(start time.Time) {
 	}
 }
 
-// begin begins the calls that are due.
+// begin starts the calls that are due, up to a burst.
 func (e *engine) begin() {
 	if e.agenda.Expire(e.now) {
 		return
@@ -151,7 +151,7 @@ func (e *engine) begin() {
 	}
 }
 
-// place gives a new call a connection, or has it wait for one.
+// place assigns a connection to a new call, or queues the call until one is free.
 func (e *engine) place(t *target, of call) {
 	switch last := len(t.idle) - 1; {
 	case last >= 0:
@@ -179,9 +179,9 @@ func (e *engine) place(t *target, of call) {
 	}
 }
 
-// serve gives calls that wait the connections that there may be more of now.
+// serve opens connections for waiting calls, up to the limit.
 func (e *engine) serve(t *target) {
-	if e.serving { // a new connection failed at once: the loop below goes on
+	if e.serving { // a new connection failed at once; the loop below continues
 		return
 	}
 	e.serving = true
@@ -197,8 +197,8 @@ func (e *engine) serve(t *target) {
 	}
 }
 
-// idleTime is how long to sleep: a tick while answers may come, so that they are
-// taken in batches; else up to the next call.
+// idleTime returns how long to sleep: a tick while answers are expected, so that
+// they are handled in batches, or else until the next call.
 func (e *engine) idleTime() time.Duration {
 	if e.open > 0 {
 		return time.Duration(e.params.Tick)
@@ -210,7 +210,7 @@ func (e *engine) idleTime() time.Duration {
 	return at - e.clock()
 }
 
-// alarms ends the calls whose time is over.
+// alarms ends the calls that have timed out.
 func (e *engine) alarms() {
 	for _, t := range e.targets {
 		for t.timeouts.Len() > 0 && t.timeouts.Front().at <= e.now {
@@ -224,14 +224,14 @@ func (e *engine) alarms() {
 	}
 }
 
-// look handles all that has happened on the connections.
+// look handles all pending epoll events.
 func (e *engine) look() {
 	for {
 		n := ready(e.poll, e.events[:])
 		e.now = e.clock()
 		for i := range n {
 			event := &e.events[i]
-			// An event of a connection that was closed just now is of no use.
+			// Ignore an event of a connection that this loop has just closed.
 			if c := e.conns[event.Fd]; c.generation == event.Pad {
 				e.happened(c, event.Events)
 			}
@@ -259,7 +259,7 @@ func (e *engine) end(of call) {
 	}
 }
 
-// statusText is a status, 100 to 599, as a cause.
+// statusText returns a status, 100 to 599, as a cause.
 func (e *engine) statusText(status int) string {
 	if e.causes[status] == "" {
 		e.causes[status] = strconv.Itoa(status)

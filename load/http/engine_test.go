@@ -15,8 +15,8 @@ import (
 	"vitrine/load/loadtest"
 )
 
-// A bench is an engine and the server that it drives, both in the test's own
-// goroutine and on a clock that the test moves.
+// A bench is an engine and the server that it drives. Both run in the test's
+// goroutine, on a clock that the test moves.
 type bench struct {
 	*engine
 	t      testing.TB
@@ -60,14 +60,14 @@ func newBench(t testing.TB, trial load.Trial) *bench {
 	return b
 }
 
-// at moves the clock and does what is due.
+// at moves the clock and handles what is due.
 func (b *bench) at(now time.Duration) {
 	b.now = now
 	b.begin()
 	b.alarms()
 }
 
-// await waits until something can be read from the descriptor.
+// await waits until the descriptor is readable.
 func (b *bench) await(fd int) {
 	b.t.Helper()
 	b.wait[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
@@ -83,14 +83,14 @@ func (b *bench) await(fd int) {
 	}
 }
 
-// happens has the engine handle what happens next.
+// happens waits for epoll events and has the engine handle them.
 func (b *bench) happens() {
 	b.t.Helper()
 	b.await(b.poll)
 	b.look()
 }
 
-// accept takes a connection.
+// accept accepts a connection.
 func (b *bench) accept() int {
 	b.t.Helper()
 	b.await(b.listen)
@@ -101,7 +101,8 @@ func (b *bench) accept() int {
 	return fd
 }
 
-// request reads one request from the connection; it is valid until the next.
+// request reads one request from the connection. The result is valid until the
+// next call.
 func (b *bench) request(fd int) []byte {
 	b.t.Helper()
 	for n := 0; ; {
@@ -150,7 +151,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		for b.at(due); b.open > 0; calls++ {
 			if fd < 0 {
 				fd = b.accept()
-				b.happens() // the connection is there
+				b.happens() // the connection is established
 			}
 			b.request(fd)
 			b.answer(fd, ok)
@@ -169,15 +170,15 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	b.hangUp(fd)
 }
 
-// TestAnswers plays servers that answer, or do not, and looks at what became of
-// the call and of the connection.
+// TestAnswers plays servers that answer or do not answer, and checks the result
+// of the call and the state of the connection.
 func TestAnswers(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\n"
 	for _, c := range []struct {
 		name, text string
-		hangUp     bool   // after the text
-		cause      string // empty: success
-		kept       bool   // the connection
+		hangUp     bool   // close the connection after the text
+		cause      string // empty for success
+		kept       bool   // the connection stays open
 	}{
 		{"success", string(ok), false, "", true},
 		{"no content", "HTTP/1.1 204 No Content\r\n\r\n", false, "", true},
@@ -220,8 +221,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestWaitingIsLate: a call that waits for a connection is sent when there is one,
-// and its wait is in its latency.
+// TestWaitingIsLate checks that a call that waits for a connection is sent when
+// one is free, and that the wait is part of its latency.
 func TestWaitingIsLate(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 0.3, Params: map[string]string{"connections": "1"}})
 	b.at(0)
@@ -249,7 +250,8 @@ func TestWaitingIsLate(t *testing.T) {
 	if r.Succeeded != 3 || r.Offered != 3 || b.waited != 2 {
 		t.Errorf("%d offered, %d succeeded, %d waited", r.Offered, r.Succeeded, b.waited)
 	}
-	// Due at 0, 100 and 200 ms; answered at 300, 400 and 500 ms.
+	// The calls are due at 0, 100 and 200 ms, and answered at 300, 400 and 500
+	// ms.
 	if got := time.Duration(h.Min()).Round(time.Millisecond); got != 300*time.Millisecond {
 		t.Errorf("the shortest latency is %v, want 300ms", got)
 	}
@@ -259,8 +261,8 @@ func TestWaitingIsLate(t *testing.T) {
 	b.hangUp(fd)
 }
 
-// TestTimeouts: calls time out on connections and while they wait for one; what
-// comes later is not theirs.
+// TestTimeouts checks that calls time out on connections and while they wait for
+// one, and that a later answer does not count.
 func TestTimeouts(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 0.2, Params: map[string]string{"connections": "1", "timeout": "1s"}})
 	b.at(0)
@@ -272,7 +274,7 @@ func TestTimeouts(t *testing.T) {
 	if b.open != 2 {
 		t.Fatalf("%d calls open before the timeout", b.open)
 	}
-	b.at(time.Second) // the first gives up, and the second gets a new connection
+	b.at(time.Second) // the first call times out, and the second gets a new connection
 	if r := b.report(); r.Failed["timeout"] != 1 || b.targets[0].open != 1 || b.targets[0].waiting.Len() != 0 {
 		t.Fatalf("failed %v, %d connections", r.Failed, b.targets[0].open)
 	}
@@ -289,7 +291,8 @@ func TestTimeouts(t *testing.T) {
 	b.hangUp(fd)
 }
 
-// TestWaitingTimesOut while another call has the only connection.
+// TestWaitingTimesOut checks that a waiting call times out while another call has
+// the only connection.
 func TestWaitingTimesOut(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 0.2, Params: map[string]string{"connections": "1", "timeout": "1s"}})
 	b.at(0)
@@ -301,8 +304,9 @@ func TestWaitingTimesOut(t *testing.T) {
 	}
 }
 
-// TestClosedConnections: one that ended while it was free is not used, one that
-// ends as a request is sent on it costs no call, and one that is new does.
+// TestClosedConnections checks three cases. A connection that ended while free is
+// not used. A reused connection that ends as a request is sent on it fails no
+// call. A new connection that does so fails its call.
 func TestClosedConnections(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 1})
 	serve := func(fd int) {
@@ -323,8 +327,8 @@ func TestClosedConnections(t *testing.T) {
 	b.at(100 * time.Millisecond)
 	fd = b.accept()
 	serve(fd)
-	b.hangUp(fd)                 // the engine does not see it
-	b.at(200 * time.Millisecond) // until it has sent
+	b.hangUp(fd)                 // the engine does not notice
+	b.at(200 * time.Millisecond) // the engine sends, then notices
 	b.happens()
 	fd = b.accept()
 	serve(fd)
@@ -334,7 +338,7 @@ func TestClosedConnections(t *testing.T) {
 	b.hangUp(fd)
 	b.at(300 * time.Millisecond)
 	b.happens()
-	fd = b.accept() // of the request that is sent again
+	fd = b.accept() // connection of the repeated request
 	b.hangUp(fd)
 	for b.open > 0 {
 		b.happens()
@@ -358,7 +362,7 @@ func TestLimit(t *testing.T) {
 		target int
 		want   int
 	}{
-		{"timeout=1s", 100, 1, 151}, // 100 and 5 standard deviations
+		{"timeout=1s", 100, 1, 151}, // 100 plus 5 standard deviations
 		{"timeout=1s", 100, 2, 76},
 		{"timeout=10ms", 0.1, 1, 2},
 		{"connections=7", 1e6, 1, 7},

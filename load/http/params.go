@@ -13,7 +13,7 @@ import (
 	"vitrine/load/param"
 )
 
-// name is what errors call the generator.
+// name is the generator's name in errors.
 const name = "generator http"
 
 // Params are the generator's parameters.
@@ -26,13 +26,13 @@ type Params struct {
 	Tick        param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=answers are collected for so long before they are handled; up to so much is in the latency"`
 }
 
-// Defaults are the parameters that nothing was said about.
+// Defaults returns the default parameters.
 func Defaults() Params {
 	return Params{Path: "/", Arrivals: load.Paced, Timeout: param.Duration(10 * time.Second), Tick: param.Duration(time.Millisecond)}
 }
 
-// Decode reads the parameters of a trial, by name; Defaults for what they do
-// not say. Its errors are *vitrine.BadInput and name the parameter.
+// Decode parses the parameters of a trial; those that are missing keep their
+// defaults. Its errors are *vitrine.BadInput and name the parameter.
 func Decode(given map[string]string) (Params, error) {
 	p := Defaults()
 	return p, param.Decode(name, given, map[string]param.Setter{
@@ -43,7 +43,7 @@ func Decode(given map[string]string) (Params, error) {
 	})
 }
 
-// visible says whether all of the text may stand in a request as it is.
+// visible reports whether all characters of s may stand in a request unescaped.
 func visible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
@@ -68,14 +68,15 @@ func host(into *string) param.Setter {
 	}
 }
 
-// The most connections of one target, and descriptors kept for other things. The
-// kernel's default range has 28,232 ports (ip_local_port_range) to connect from.
+// mostConnections limits the connections of one target. The kernel's default
+// range of local ports (ip_local_port_range) has 28,232. otherFiles is the number
+// of descriptors reserved for other uses.
 const (
 	mostConnections = 20_000
 	otherFiles      = 64
 )
 
-// limit is how many connections each target may have.
+// limit returns how many connections each target may have.
 func (p Params) limit(t load.Trial) (int, error) {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
@@ -88,7 +89,7 @@ func (p Params) limit(t load.Trial) (int, error) {
 	}
 	all := p.Connections
 	if all == 0 {
-		open := t.Rate * time.Duration(p.Timeout).Seconds() // when nothing is answered
+		open := t.Rate * time.Duration(p.Timeout).Seconds() // open calls if none is answered
 		all = int(min(math.Ceil(open+5*math.Sqrt(open))+1, float64(most)))
 	}
 	if all > most {

@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// What a response may have, so that a broken server cannot take the generator's
+// Limits of a response, so that a broken server cannot exhaust the generator's
 // memory or keep it busy for ever.
 const (
 	maxLine   = 8 << 10  // bytes of one line of the head, of a chunk's size or of a trailer
 	maxFields = 64 << 10 // bytes of all lines of head and trailer, interim responses included
 )
 
-// A stage is what of a response comes next.
+// A stage is the part of a response that comes next.
 type stage uint8
 
 const (
 	statusLine stage = iota
 	fieldLine
-	bodyOfLength // so many bytes
+	bodyOfLength // as many bytes as length says
 	bodyToEnd    // until the connection ends
 	chunkSize
 	chunkData
@@ -27,33 +27,33 @@ const (
 	complete
 )
 
-// A response reads one HTTP/1.x response (RFC 9112) as its bytes come in. It
-// keeps no more than a part of a line.
+// A response parses one HTTP/1.x response (RFC 9112) as its bytes arrive. It
+// stores at most a part of a line.
 type response struct {
 	stage   stage
 	status  int
-	old     bool   // HTTP/1.0, which knows no Transfer-Encoding
-	close   bool   // the connection carries no other after it
-	chunked bool   // by Transfer-Encoding
-	coded   bool   // Transfer-Encoding is there
-	sized   bool   // Content-Length is there
-	length  int64  // of the body, or what is left of it or of the chunk
-	fields  int    // bytes of lines that were read
-	line    []byte // the part of a line that has come
+	old     bool   // HTTP/1.0, which has no Transfer-Encoding
+	close   bool   // the connection carries no other response after this one
+	chunked bool   // the last Transfer-Encoding is chunked
+	coded   bool   // there is a Transfer-Encoding
+	sized   bool   // there is a Content-Length
+	length  int64  // bytes left of the body or of the chunk
+	fields  int    // bytes of lines read so far
+	line    []byte // the part of a line received so far
 }
 
 var errMalformed = errors.New("not a response of HTTP/1.x")
 
-// reset makes it ready for the next response, keeping its buffer.
+// reset prepares r for the next response and keeps its buffer.
 func (r *response) reset() { *r = response{line: r.line[:0]} }
 
-// begun says whether a byte of the response has come.
+// begun reports whether a byte of the response has arrived.
 func (r *response) begun() bool {
 	return r.stage != statusLine || len(r.line) > 0 || r.fields > 0
 }
 
-// feed reads what has come, up to the end of the response, and says how much it
-// has read and whether the response is whole.
+// feed parses data up to the end of the response. It returns the number of bytes
+// used and whether the response is complete.
 func (r *response) feed(data []byte) (n int, done bool, err error) {
 	for n < len(data) && r.stage != complete {
 		rest := data[n:]
@@ -88,11 +88,12 @@ func (r *response) feed(data []byte) (n int, done bool, err error) {
 	return n, r.stage == complete, nil
 }
 
-// ended says whether the response is whole now that the connection has ended.
+// ended reports whether the response is complete now that the connection has
+// ended.
 func (r *response) ended() bool { return r.stage == bodyToEnd }
 
-// take gives the next line without its end, or nil when it is not all there;
-// what there is of it is kept.
+// take returns the next line without its end, or nil if the line is not complete.
+// It stores the part of an incomplete line.
 func (r *response) take(data []byte) (line []byte, n int, err error) {
 	end := bytes.IndexByte(data, '\n')
 	n = end + 1
@@ -123,7 +124,7 @@ func (r *response) take(data []byte) (line []byte, n int, err error) {
 	return line, n, nil
 }
 
-// read reads one line.
+// read parses one line.
 func (r *response) read(line []byte) error {
 	switch r.stage {
 	case statusLine:
@@ -148,7 +149,7 @@ func (r *response) read(line []byte) error {
 	return nil
 }
 
-// readStatus reads HTTP/1.x SP status SP reason; the reason may be missing.
+// readStatus parses HTTP/1.x SP status SP reason; the reason may be missing.
 func (r *response) readStatus(line []byte) error {
 	const prefix = "HTTP/1."
 	if len(line) < len(prefix)+5 || string(line[:len(prefix)]) != prefix {
@@ -165,7 +166,7 @@ func (r *response) readStatus(line []byte) error {
 		}
 		r.status = 10*r.status + int(c-'0')
 	}
-	if r.status < 100 || r.status > 599 || r.status == 101 { // nobody asked to switch protocols
+	if r.status < 100 || r.status > 599 || r.status == 101 { // the request did not ask to switch protocols
 		return errMalformed
 	}
 	r.old = minor == '0'
@@ -174,11 +175,12 @@ func (r *response) readStatus(line []byte) error {
 	return nil
 }
 
-// readField reads what the end of the response, or of the connection, depends on.
+// readField parses the fields that decide where the response, or the connection,
+// ends.
 func (r *response) readField(line []byte) error {
 	colon := bytes.IndexByte(line, ':')
 	if line[0] == ' ' || line[0] == '\t' || colon <= 0 || line[colon-1] == ' ' || line[colon-1] == '\t' {
-		return errMalformed // folded lines too, which RFC 9112 section 5.2 has done away with
+		return errMalformed // also for folded lines, which RFC 9112 section 5.2 has removed
 	}
 	name := line[:colon]
 	switch len(name) {
@@ -201,7 +203,7 @@ func (r *response) readField(line []byte) error {
 	return nil
 }
 
-// equal compares with a text in lower case, whatever the case.
+// equal compares b with a lower-case text, ignoring case.
 func equal(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false
@@ -228,7 +230,7 @@ func (r *response) readConnection(list []byte) {
 		switch option = bytes.Trim(option, " \t"); {
 		case equal(option, "close"):
 			r.close = true
-		case equal(option, "keep-alive"): // of HTTP/1.0, which closes otherwise
+		case equal(option, "keep-alive"): // for HTTP/1.0, which closes by default
 			r.close = false
 		}
 	}
@@ -253,7 +255,7 @@ func (r *response) readLength(digits []byte) error {
 	return nil
 }
 
-// endHead says what follows the head (RFC 9112 section 6.3).
+// endHead sets the stage after the head (RFC 9112 section 6.3).
 func (r *response) endHead() error {
 	switch {
 	case r.status < 200: // interim: the response is still to come
@@ -264,7 +266,7 @@ func (r *response) endHead() error {
 		r.stage = complete
 	case r.chunked && !r.old:
 		r.stage = chunkSize
-		r.close = r.close || r.sized // both lengths are given: somebody errs
+		r.close = r.close || r.sized // both lengths are given: close, because one of them is wrong
 	case r.coded || !r.sized:
 		r.stage, r.close = bodyToEnd, true
 	case r.length == 0:
@@ -275,7 +277,7 @@ func (r *response) endHead() error {
 	return nil
 }
 
-// readChunkSize reads hexadecimal digits; extensions follow a semicolon.
+// readChunkSize parses hexadecimal digits. Extensions follow a semicolon.
 func (r *response) readChunkSize(line []byte) error {
 	if semicolon := bytes.IndexByte(line, ';'); semicolon >= 0 {
 		line = line[:semicolon]

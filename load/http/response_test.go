@@ -11,11 +11,12 @@ import (
 
 const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n"
 
-// TestResponse: where a response ends, and what it says of the connection.
+// TestResponse checks where a response ends, and whether the connection stays
+// open.
 func TestResponse(t *testing.T) {
 	const next = "HTTP/1.1 500 "
 	for _, c := range []struct {
-		name, head, body string // what follows the body is of the next response
+		name, head, body string // bytes after the body belong to the next response
 		status           int
 		close            bool
 	}{
@@ -51,7 +52,8 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// TestResponseToTheEnd: without a length, the connection's end ends it.
+// TestResponseToTheEnd checks that a response without a length ends with the
+// connection.
 func TestResponseToTheEnd(t *testing.T) {
 	for _, head := range []string{"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\nContent-Length: 1\r\n\r\n"} {
 		var r response
@@ -99,8 +101,9 @@ func TestResponsesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzResponse: however the bytes come, the outcome is the same, bounds hold, and
-// where net/http reads a whole response too, both agree on it.
+// FuzzResponse checks that the result does not depend on how the bytes are split,
+// and that the limits hold. Where net/http reads a complete response too, both
+// must agree.
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP"), uint8(3))
 	f.Add([]byte(chunkedHead+"5\r\nhello\r\n0\r\nA: b\r\n\r\n"), uint8(7))
@@ -135,7 +138,7 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// byStandard reads the first final response by net/http.
+// byStandard reads the first final response with net/http.
 func byStandard(data []byte) (status, length int, ok bool) {
 	all := bytes.NewReader(data)
 	r := bufio.NewReader(all)

@@ -10,9 +10,9 @@ import (
 	"vitrine/load"
 )
 
-// Run plays the trial and prints its Report on stdout, and a line on stderr of
-// what it met besides. It prints no report when ctx ends first, and returns
-// ctx's error. Parameters that do not fit are a *vitrine.BadInput.
+// Run plays the trial and prints its Report on stdout, and a line on stderr with
+// delays and connection counts. If ctx ends first, Run prints no report and
+// returns ctx's error. It returns a *vitrine.BadInput for wrong parameters.
 func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error) {
 	if err := t.Check(); err != nil {
 		return err

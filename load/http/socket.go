@@ -11,11 +11,12 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// No system call here but that of open tells Go's scheduler that it may block:
-// only thread.Sleep does, briefly, and signals interrupt it.
+// Of the system calls in this file only those of open and shut tell Go's
+// scheduler that they may block. The engine blocks only in thread.Sleep, briefly,
+// and signals interrupt it.
 
-// open begins to connect to the address. own is true when it failed for what
-// this host lacks, such as free ports or files.
+// open starts a connection to the address. own reports that the attempt failed
+// because this host lacks a resource, such as free ports or files.
 func open(to netip.AddrPort) (fd int, own bool, err error) {
 	family := unix.AF_INET
 	if to.Addr().Is6() {
@@ -36,8 +37,8 @@ func open(to netip.AddrPort) (fd int, own bool, err error) {
 	return -1, own, errors.Join(fmt.Errorf("connect to %v: %w", to, err), unix.Close(fd))
 }
 
-// shut closes the connection at once, with a reset: an answer that is late is not
-// waited for, and no port stays taken (TIME_WAIT).
+// shut closes the connection at once, with a reset. So it does not wait for a
+// late answer, and no port stays in TIME_WAIT.
 func shut(fd int) error {
 	return errors.Join(
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
@@ -54,7 +55,7 @@ func receive(fd int, into []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// ready gives what has happened on the sockets of the epoll instance, at once.
+// ready returns the pending events of the epoll instance, without waiting.
 func ready(poll int, into []unix.EpollEvent) int {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poll), uintptr(unsafe.Pointer(unsafe.SliceData(into))), uintptr(len(into)), 0, 0, 0)
 	if errno != 0 {
