@@ -10,12 +10,13 @@ import (
 	"vitrine/load"
 )
 
-// inFlight holds the calls in flight against rate x latency (Little's law), with
-// the latency that the trial had on this host, and with the one that is certain.
+// inFlight compares the calls in flight with rate x latency (Little's law). The
+// lower bound uses the responder's delay, the upper bound the latency measured on
+// this host.
 func (s Subject) inFlight(t *testing.T) {
 	t.Parallel()
 	const delay = 200 * time.Millisecond
-	const attempts = 5 // a busy host may hold up the calls at the window's ends
+	const attempts = 5 // a busy host may delay the calls at the window's ends
 	var wrong string
 	for range attempts {
 		res := s.run(t, Behaviour{Delay: delay}, func(trial *load.Trial) { trial.Warmup = 2 })
@@ -28,7 +29,7 @@ func (s Subject) inFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum := 0.0
-		for _, n := range res.report.InFlight { // ParseReport has found none below 0
+		for _, n := range res.report.InFlight { // ParseReport has checked that none is below 0
 			sum += float64(n)
 		}
 		mean := sum / 20
@@ -42,10 +43,10 @@ func (s Subject) inFlight(t *testing.T) {
 	t.Error(wrong)
 }
 
-// poisson holds the calls that come against the schedule of the trial's seed.
+// poisson compares the arrivals with the schedule of the trial's seed.
 func (s Subject) poisson(t *testing.T) {
 	t.Parallel()
-	const attempts = 5 // on a busy host calls may come late
+	const attempts = 5 // on a busy host calls may arrive late
 	var off, even float64
 	for range attempts {
 		res := s.run(t, Behaviour{}, func(trial *load.Trial) { trial.Params["arrivals"] = load.Poisson })
@@ -58,8 +59,8 @@ func (s Subject) poisson(t *testing.T) {
 	t.Errorf("calls came %.1f ms off the schedule at the median, and evenly would be %.1f ms off", off*1e3, even*1e3)
 }
 
-// poisson says how far the calls came from the schedule of the trial's seed, and
-// how far calls that come evenly are from it, both in seconds.
+// poisson returns how far the arrivals are from the schedule of the trial's seed,
+// and how far evenly spaced calls would be, both in seconds.
 func (res result) poisson(t *testing.T) (off, even float64) {
 	t.Helper()
 	var dues []float64 // seconds
@@ -90,7 +91,7 @@ func (res result) poisson(t *testing.T) (off, even float64) {
 	return spread(came), spread(evenly)
 }
 
-// spread is the median distance from the median.
+// spread returns the median absolute deviation.
 func spread(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
 	middle := v[len(v)/2]

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// HTTP is the protocol of calls of one GET.
+// HTTP returns the protocol whose calls are one GET each.
 func HTTP() Protocol {
 	return Protocol{
 		Serve: func(ctx context.Context, address string, b Behaviour) (Function, error) {
@@ -45,7 +45,7 @@ func newServer(ctx context.Context, address string, b Behaviour) (*server, error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = web.Serve(listener) // ends when it is closed
+		_ = web.Serve(listener) // returns when web is closed
 	}()
 	context.AfterFunc(ctx, func() {
 		_ = web.Close()
@@ -79,11 +79,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.answering(fate)
-		_, _ = w.Write([]byte("hello, world\n")) // the generator counts what it gets
+		_, _ = w.Write([]byte("hello, world\n")) // the generator counts the answers it gets
 	}
 }
 
-// decide says what becomes of the call that begins now.
+// decide returns the fate of the call that begins now: 'a'nswered, 'r'efused or
+// 'i'gnored.
 func (s *server) decide(method string) byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +103,8 @@ func (s *server) decide(method string) byte {
 	return 'a'
 }
 
-// answering counts an answer before it is sent, so that the count is there when
-// the generator has it.
+// answering counts an answer before it is sent, so that the count is complete
+// when the generator has the answer.
 func (s *server) answering(fate byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,30 +14,30 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A Behaviour says what of its calls a Responder does not simply answer. The
-// shares are exact: of every hundred new calls the first so many.
+// A Behaviour says which calls a Responder does not answer normally. The shares
+// are exact: they apply to the first calls of every hundred.
 type Behaviour struct {
 	Refuse int           // percent answered 503
 	Ignore int           // percent not answered at all
-	Delay  time.Duration // before the last answer of a registration or deregistration with credentials
+	Delay  time.Duration // delay of the 200 to a REGISTER with credentials, or of an HTTP answer
 	Shut   bool          // close the socket: nothing listens
 }
 
-// Seen is what a Responder met.
+// Seen holds the counts of a Responder.
 type Seen struct {
 	Requests  map[string]int // by method; ACK too
-	Responses int            // of callees
+	Responses int            // responses from callees
 	Sent      int            // messages to the generator
-	Calls     int            // first requests: a REGISTER without credentials of a caller
+	Calls     int            // calls begun: a GET, or a REGISTER without credentials and with a new Call-ID
 	Refused   int            // of those
 	Ignored   int            // of those
-	Finished  int            // deregistered, or hung up
-	Arrivals  []time.Time    // of Calls
-	BadDigest int            // credentials that were wrong
+	Finished  int            // calls that ended well: with deregistration, BYE or the answer to a GET
+	Arrivals  []time.Time    // when each of Calls arrived
+	BadDigest int            // wrong credentials
 	Unparsed  int
 }
 
-// Received is how many messages came from the generator.
+// Received returns the number of messages from the generator.
 func (s Seen) Received() int {
 	n := s.Responses
 	for _, v := range s.Requests {
@@ -46,9 +46,9 @@ func (s Seen) Received() int {
 	return n
 }
 
-// A Responder is a small SIP function on loopback: a registrar that challenges,
-// notifies of registrations, and proxies INVITE statelessly with Record-Route.
-// Subscribers are those of the generators' defaults.
+// A Responder is a small SIP function on loopback. It is a registrar that
+// challenges and sends notifications, and a stateless proxy that adds
+// Record-Route to INVITE. Its subscribers are those of the generators' defaults.
 type Responder struct {
 	behaviour Behaviour
 	conn      *net.UDPConn
@@ -67,13 +67,14 @@ const (
 	nonce  = "f84f1cec41e6cbe5aea9c8e88d359f7c"
 )
 
-// NewResponder listens on a free port of address, and answers until ctx ends.
+// NewResponder returns a Responder that listens on a free port of address and
+// answers until ctx ends.
 func NewResponder(ctx context.Context, address string, b Behaviour) (*Responder, error) {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(address)})
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.SetReadBuffer(8 << 20) // what is granted is granted
+	_ = conn.SetReadBuffer(8 << 20) // best effort
 	r := &Responder{
 		behaviour: b, conn: conn, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(),
 		seen: Seen{Requests: map[string]int{}}, fate: map[string]byte{},
@@ -96,10 +97,10 @@ func NewResponder(ctx context.Context, address string, b Behaviour) (*Responder,
 	return r, nil
 }
 
-// Addr is where it listens.
+// Addr returns the listen address.
 func (r *Responder) Addr() string { return r.addr.String() }
 
-// Seen is what it has met so far.
+// Seen returns the counts so far.
 func (r *Responder) Seen() Seen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +153,7 @@ func (r *Responder) handle(data []byte, source netip.AddrPort) {
 	}
 }
 
-// register challenges, checks and registers.
+// register challenges a REGISTER, checks its credentials and stores its contact.
 func (r *Responder) register(m *sip.Message, source netip.AddrPort) {
 	if m.Authorization == nil {
 		switch r.decide(string(m.CallID)) {
@@ -189,7 +190,7 @@ func (r *Responder) register(m *sip.Message, source netip.AddrPort) {
 	r.answer(m, source, 200, "OK", "Contact: "+string(m.Contact)+"\r\nService-Route: <sip:"+r.Addr()+";lr>\r\n")
 }
 
-// decide says what becomes of the call that begins with this Call-ID.
+// decide returns the fate of the call that begins with this Call-ID.
 func (r *Responder) decide(callID string) byte {
 	if f, known := r.fate[callID]; known {
 		return f
@@ -210,7 +211,8 @@ func (r *Responder) decide(callID string) byte {
 	return f
 }
 
-// subscribe answers, and notifies first every other time.
+// subscribe answers a SUBSCRIBE. For every other one it sends the NOTIFY before
+// the answer.
 func (r *Responder) subscribe(m *sip.Message, source netip.AddrPort) {
 	contact := sip.Address(m.Contact)
 	b := sip.AppendRequestLine(nil, "NOTIFY", contact)
@@ -230,7 +232,7 @@ func (r *Responder) subscribe(m *sip.Message, source netip.AddrPort) {
 	}
 }
 
-// answer answers the request; the last answers of a registration are delayed.
+// answer answers the request. It delays the 200 to a REGISTER by Behaviour.Delay.
 func (r *Responder) answer(m *sip.Message, source netip.AddrPort, status int, reason, more string) {
 	b := sip.AppendResponse(nil, m, status, reason, []byte("r"), source)
 	b = sip.AppendEnd(append(b, more...), nil)
@@ -246,7 +248,7 @@ func (r *Responder) answer(m *sip.Message, source netip.AddrPort, status int, re
 	r.send(b, to)
 }
 
-// forward sends a request on, as a stateless proxy that record-routes.
+// forward forwards a request as a stateless proxy with Record-Route.
 func (r *Responder) forward(m *sip.Message, to netip.AddrPort, uri string) {
 	if !to.IsValid() {
 		return
@@ -267,7 +269,7 @@ func (r *Responder) forward(m *sip.Message, to netip.AddrPort, uri string) {
 	r.send(sip.AppendEnd(b, m.Body), to)
 }
 
-// pass sends a callee's answer on to the caller; answers to NOTIFY end here.
+// pass forwards a callee's response to the caller. Responses to NOTIFY end here.
 func (r *Responder) pass(m *sip.Message) {
 	if string(m.SequenceMethod) == "NOTIFY" {
 		return
@@ -310,7 +312,8 @@ func (r *Responder) send(b []byte, to netip.AddrPort) {
 	}
 }
 
-// contactOf is the address in a URI; not valid for a name.
+// contactOf returns the address in a URI. It is not valid if the URI has a host
+// name.
 func contactOf(uri []byte) netip.AddrPort {
 	u, _ := sip.ParseURI(uri)
 	a, ok := u.Target()

@@ -1,6 +1,6 @@
-// Package loadtest is the suite that every generator passes that sends real
-// calls: it runs the generator as the program that it is, against a small function
-// on loopback, and holds its report against what the function saw.
+// Package loadtest is the conformance suite of all generators that send real
+// calls. It runs the generator as a program against a small function on loopback,
+// and compares its report with what the function received.
 package loadtest
 
 import (
@@ -27,30 +27,31 @@ import (
 // A Subject is the generator to test.
 type Subject struct {
 	Program   []string          // executable and the arguments before load.Command's
-	Params    map[string]string // of every trial
+	Params    map[string]string // parameters of every trial
 	Protocol  Protocol          // SIP() or HTTP()
-	Scenarios []string          // those of the protocol that it plays
-	Scratch   bool              // it writes files to its scratch folder
-	Steady    bool              // its warm-up does not rise (load.Trial.Steady)
+	Scenarios []string          // scenarios of the protocol that the generator supports
+	Scratch   bool              // the generator writes files to its scratch folder
+	Steady    bool              // the rate of the warm-up does not rise (load.Trial.Steady)
 }
 
-// A Protocol is what the suite knows of the calls.
+// A Protocol is the suite's knowledge of one protocol.
 type Protocol struct {
-	// Serve starts a function on a free port of the address; it ends with ctx.
+	// Serve starts a function on a free port of the address. The function stops
+	// when ctx ends.
 	Serve    func(ctx context.Context, address string, b Behaviour) (Function, error)
-	Messages map[string]int // of a call to its end, by scenario
-	Delayed  int            // answers of a call that Behaviour.Delay delays
+	Messages map[string]int // messages of a complete call, by scenario
+	Delayed  int            // number of answers of a call that Behaviour.Delay delays
 	Closed   string         // cause of failure of a call to a closed port
-	Wrong    [][2]string    // parameters with values that the generator must refuse
+	Wrong    [][2]string    // parameters and values that the generator must reject
 }
 
-// A Function is what a generator drives.
+// A Function is the server that a generator drives.
 type Function interface {
-	Addr() string // where it listens
-	Seen() Seen   // what it has met so far
+	Addr() string // listen address
+	Seen() Seen   // counts so far
 }
 
-// SIP is the protocol of calls of registrations.
+// SIP returns the protocol of SIP calls, which all register.
 func SIP() Protocol {
 	return Protocol{
 		Serve: func(ctx context.Context, address string, b Behaviour) (Function, error) {
@@ -63,7 +64,7 @@ func SIP() Protocol {
 	}
 }
 
-// warmups is how many calls the trial has before its window.
+// warmups returns the number of calls before the window.
 func (s Subject) warmups(t load.Trial) int {
 	schedule := t.Schedule(load.Paced)
 	if s.Steady {
@@ -73,7 +74,8 @@ func (s Subject) warmups(t load.Trial) int {
 	return warm
 }
 
-// count is how many calls of the schedule are due before the window and in it.
+// count returns how many calls of the schedule are due before the window and in
+// the window.
 func count(s *load.Schedule) (warm, window int) {
 	for due, ok := s.Next(); ok; due, ok = s.Next() {
 		if due < 0 {
@@ -85,17 +87,18 @@ func count(s *load.Schedule) (warm, window int) {
 	return warm, window
 }
 
-// result is one run of a generator.
+// result is the result of one run of a generator.
 type result struct {
 	report load.Report
-	err    error // of the process
+	err    error // error of the process
 	stdout string
 	stderr string
 	seen   Seen
 	trial  load.Trial
 }
 
-// Run tests the subject. Those that hold it against time run alone, the others two and more at once.
+// Run tests the subject. Tests that check times run alone; the others run in
+// parallel.
 func Run(t *testing.T, s Subject) {
 	for _, scenario := range s.Scenarios {
 		t.Run("plays "+scenario, func(t *testing.T) { s.plays(t, scenario) })
@@ -112,7 +115,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("stops on SIGTERM", s.stops)
 }
 
-// trial is one of rate 50 against the targets.
+// trial returns a trial of rate 50 against the targets.
 func (s Subject) trial(t *testing.T, targets ...string) load.Trial {
 	params := map[string]string{}
 	maps.Copy(params, s.Params)
@@ -130,7 +133,7 @@ func (s Subject) responder(t *testing.T, b Behaviour) Function {
 	return r
 }
 
-// command is the trial as a process; its output goes to the buffers.
+// command returns the trial as a process whose output goes to the buffers.
 func (s Subject) command(ctx context.Context, trial load.Trial, stdout, stderr *bytes.Buffer) *exec.Cmd {
 	c := load.Command(s.Program, trial)
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
@@ -139,9 +142,9 @@ func (s Subject) command(ctx context.Context, trial load.Trial, stdout, stderr *
 	return cmd
 }
 
-// run runs a trial against a responder, to its end, and reads its report. On a
-// busy host a trial may not be offered wholly; like an invalid trial of a
-// campaign it is then tried again, some times.
+// run runs a trial against a responder to its end and reads its report. On a busy
+// host the generator may not offer every call. run then repeats the trial, as a
+// campaign does after an invalid trial, up to a limit.
 func (s Subject) run(t *testing.T, b Behaviour, change func(*load.Trial)) result {
 	t.Helper()
 	const attempts = 5
@@ -176,8 +179,8 @@ func (s Subject) once(t *testing.T, trial load.Trial, r Function) result {
 	return res
 }
 
-// whole checks what holds of every trial that was offered wholly: ParseReport
-// has checked that the report adds up.
+// whole checks the properties of every trial whose calls were all offered.
+// ParseReport has checked that the report adds up.
 func (res result) whole(t *testing.T) {
 	t.Helper()
 	arrivals := cmp.Or(res.trial.Params["arrivals"], load.Paced)
@@ -213,7 +216,7 @@ func (s Subject) plays(t *testing.T, scenario string) {
 	if !slices.Equal(res.report.Seconds.Succeeded, []int64{50, 50}) {
 		t.Errorf("succeeded by second: %v, want 50 50", res.report.Seconds.Succeeded)
 	}
-	// Other calls warmed up: they were made, and are not in the report.
+	// The calls of the warm-up were made but are not in the report.
 	calls := 100 + s.warmups(res.trial)
 	if res.seen.Finished != calls {
 		t.Errorf("the responder saw %d calls to their end, want %d", res.seen.Finished, calls)
@@ -365,7 +368,8 @@ func (s Subject) stops(t *testing.T) {
 	}
 }
 
-// noneLeft checks that no process still works in the trial's scratch folder.
+// noneLeft checks that the trial's scratch folder is no process's working
+// directory.
 func (s Subject) noneLeft(t *testing.T, scratch string) {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
@@ -378,9 +382,8 @@ func (s Subject) noneLeft(t *testing.T, scratch string) {
 	}
 }
 
-// Main is the main function of a test binary that is run as a generator, with
-// "generate" as its first argument; it returns when it is not. Exit codes are
-// those of the commands.
+// Main runs a test binary as a generator if its first argument is "generate";
+// otherwise it returns. Exit codes are those of the vitrine commands.
 func Main(run func(context.Context, load.Trial, io.Writer, io.Writer) error) {
 	if len(os.Args) < 2 || os.Args[1] != "generate" {
 		return
