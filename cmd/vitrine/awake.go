@@ -6,7 +6,7 @@ import (
 	"vitrine/trial"
 )
 
-// awakeCommand is what campaigns with keep_awake run on the function's CPUs.
+// awakeCommand keeps the function's CPUs busy in campaigns with keep_awake.
 func (a *app) awakeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    trial.AwakeVerb + " FILE",

@@ -36,9 +36,10 @@ import (
 )
 
 // The lists in this file, substrates.go and fabrics.go are the only places that
-// know which back ends there are. A new one is one line.
+// know all back ends. A new back end is one line. store_engine.go and image.go
+// list engines and packers.
 
-// known is what the back ends add to the files that users write.
+// known returns what the back ends add to the files that users write.
 func known() spec.Known {
 	k := spec.Known{
 		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil}, Servers: map[string]any{impairPart: impair.Config{}},
@@ -53,13 +54,13 @@ func known() spec.Known {
 	return k
 }
 
-// A backends makes the substrates and fabrics of one run.
+// A backends opens the substrates and fabrics of one run.
 type backends struct {
-	run    *runstate.Run // nil: none are made, only looked at
+	run    *runstate.Run // nil: substrates are opened only for checks
 	log    *slog.Logger
 	self   string          // this executable
-	folder string          // of the deployment file; empty: there is none
-	prober *machine.Prober // of what virtual machines run with
+	folder string          // of the deployment or options file; empty: no file
+	prober *machine.Prober // finds the accelerator of virtual machines
 	impair *impair.Config  // what the links of instances do to packets; nil: nothing
 }
 
@@ -71,7 +72,8 @@ func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends,
 	return &backends{run: run, log: log, self: self, folder: folder, prober: new(machine.Prober)}, nil
 }
 
-// testbed is what sites are opened with; parts are the back ends' own options.
+// testbed returns the configuration for opening sites; parts are the back ends'
+// own options.
 func (b *backends) testbed(parts map[string]document.Node) testbed.Config {
 	return testbed.Config{
 		Run: b.run.ID, Parts: parts, Self: b.self,
@@ -84,7 +86,7 @@ func (b *backends) testbed(parts map[string]document.Node) testbed.Config {
 	}
 }
 
-// generator is the program of a built-in generator with its first arguments.
+// generator returns the command of a built-in generator.
 func (b *backends) generator(name string) ([]string, error) {
 	return []string{b.self, "generate", name}, nil
 }
@@ -92,14 +94,13 @@ func (b *backends) generator(name string) ([]string, error) {
 // A generator runs one trial and prints its report.
 type generator func(ctx context.Context, t load.Trial, stdout, stderr io.Writer) error
 
-// generators are the built-in ones, run as `vitrine generate NAME`.
+// generators returns the built-in generators, run as `vitrine generate NAME`.
 func generators() map[string]generator {
 	return map[string]generator{"http": http.Run, "simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
 }
 
-// references are the components of the reference functions, and of simulated
-// ones, run as
-// `vitrine reference NAME`.
+// references returns the programs of `vitrine reference NAME`: components of
+// the reference functions, a simulated function, and tools for measurements.
 func references() map[string]program {
 	return map[string]program{
 		"bono": ofIMS(bono.Run), "sprout": ofIMS(sprout.Run), "homestead": ofIMS(homestead.Run), "homer": ofIMS(homer.Run), "ralf": ofIMS(ralf.Run),
@@ -108,7 +109,7 @@ func references() map[string]program {
 	}
 }
 
-// ofIMS runs a component of the reference IMS with few collections of garbage.
+// ofIMS runs a component of the reference IMS with rare garbage collections.
 func ofIMS(run program) program {
 	return func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		ims.CollectRarely()
@@ -116,7 +117,7 @@ func ofIMS(run program) program {
 	}
 }
 
-// checks say what of the back ends this host can do.
+// checks returns what this host supports of the back ends.
 func (b *backends) checks(ctx context.Context) []vitrine.Check {
 	var all []vitrine.Check
 	for _, name := range substrateNames() {
@@ -131,7 +132,8 @@ func (b *backends) checks(ctx context.Context) []vitrine.Check {
 	return slices.Concat(all, impair.Check(ctx), monitor.Checker{}.Check(ctx), sipp.Check(ctx))
 }
 
-// generatorVersion is that of the program that makes the load.
+// generatorVersion returns the version of the load generator, or "" if it is
+// unknown.
 func generatorVersion(ctx context.Context, w *spec.Workload) string {
 	switch w.Generator {
 	case "http", "sip", "simulated":
@@ -143,7 +145,7 @@ func generatorVersion(ctx context.Context, w *spec.Workload) string {
 	return ""
 }
 
-// oneOf is the error of a name that is not in the list; nil when it is.
+// oneOf returns a BadInput if the name is not in the list.
 func oneOf(what, name string, list []string) error {
 	if slices.Contains(list, name) {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"vitrine/trial"
 )
 
-// characterizeFlags is what the user asked for.
+// characterizeFlags are the flags of characterize.
 type characterizeFlags struct {
 	runFlags
 	substrate string
@@ -41,7 +41,7 @@ func (a *app) characterizeCommand() *cobra.Command {
 	return c
 }
 
-// register gives the verb the flags of a campaign; outcome is what --json prints.
+// register adds the flags of a campaign; outcome is what --json prints.
 func (f *characterizeFlags) register(c *cobra.Command, outcome string) {
 	f.runFlags.register(c, "NAME", "trial", outcome)
 	c.Flags().StringVar(&f.substrate, "substrate", "", "run on this substrate, whatever the deployment says")
@@ -68,14 +68,14 @@ func (a *app) characterize(ctx context.Context, deploymentPath, workloadPath str
 	return a.present(f.out)
 }
 
-// A campaign is a trial.Campaign with what its deployment tells the back ends.
+// A campaign is a trial.Campaign with the back ends' options from its deployment.
 type campaign struct {
 	*trial.Campaign
 	options *options
-	begun   func() error // as of a session
+	begun   func() error // see session
 }
 
-// plan reads both files, decides who runs on which CPUs and plans the campaign.
+// plan reads both files, assigns the CPUs and plans the campaign.
 func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c campaign, err error) {
 	d, derr := spec.LoadDeployment(deploymentPath, known())
 	w, werr := spec.LoadWorkload(workloadPath, known())
@@ -99,7 +99,7 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 	return c, err
 }
 
-// run runs the campaign into the run folder and writes the report.
+// run runs the campaign in the run folder and writes the report.
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
 	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, told: c.options, begun: c.begun, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
 		m := campaignManifest(ctx, &c.Config, b)
@@ -132,7 +132,8 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 	return err
 }
 
-// printSizings shows what the campaign would measure, and on what.
+// printSizings prints the sizes that the campaign would measure, and the CPUs,
+// substrates and options.
 func printSizings(w io.Writer, c campaign) {
 	p := c.Plan
 	fmt.Fprintf(w, "%s: mode %s, search %s, on CPUs %v (generator on %v)\n",

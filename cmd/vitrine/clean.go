@@ -28,8 +28,8 @@ func (a *app) cleanCommand() *cobra.Command {
 	}
 }
 
-// cleanUp removes what dead runs left, and says what it removed. Those of which
-// something is left stay known.
+// cleanUp removes what dead runs left behind and prints what it removed. A dead
+// run stays on record while something of it could not be removed.
 func (a *app) cleanUp(ctx context.Context, run *runstate.Run, out io.Writer) error {
 	dead, err := runstate.Dead(run.Root)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// TestRunsAreKnownUntilTheyAreClean: one that failed and left nothing is forgotten,
-// one of which something cannot be undone is not, and keeps no other from it.
+// TestRunsAreKnownUntilTheyAreClean checks that a failed run that left nothing is
+// forgotten. A run that cannot be undone completely stays on record and does not
+// stop the cleaning of others.
 func TestRunsAreKnownUntilTheyAreClean(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	var all [3]*runstate.Run

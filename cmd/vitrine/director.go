@@ -22,10 +22,11 @@ import (
 	"vitrine/director/client"
 )
 
-// servingVerbs run until they are stopped, and have their own meaning for SIGHUP.
+// servingVerbs returns the verbs that run as services and handle SIGHUP
+// themselves.
 func servingVerbs() []string { return []string{"director", "store"} }
 
-// controlled is what the verbs that control a director share.
+// A controlled holds the flags that all verbs that control a director share.
 type controlled struct {
 	*app
 	access    client.Access
@@ -91,7 +92,8 @@ func (a *app) directorRun() *cobra.Command {
 	return c
 }
 
-// serviceSignals turns SIGHUP and SIGUSR2 into what a service does on them.
+// serviceSignals returns channels that receive a value on SIGHUP (reload) and
+// SIGUSR2 (restart).
 func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2)
@@ -109,7 +111,7 @@ func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
 			}
 			select {
 			case to <- struct{}{}:
-			default: // one waits already
+			default: // a signal is already pending
 			}
 		}
 	}()
@@ -147,10 +149,10 @@ func (a *app) directorSchema() *cobra.Command {
 	}
 }
 
-// defaultControl is where a director is that nothing is known of.
+// defaultControl is the control address of a director when no other is known.
 const defaultControl = "http://127.0.0.1:8090"
 
-// find is the address of the director that the user did not name.
+// find returns the address of the director if the user named none.
 func (k *controlled) find(ctx context.Context) (string, error) {
 	if k.tokenFile != "" || k.access.Certificate != "" {
 		return defaultControl, nil // credentials go to a named address only
@@ -188,7 +190,7 @@ func (k *controlled) client(ctx context.Context) (*client.Client, error) {
 	return client.New(k.access)
 }
 
-// ask is a command that asks a director for something.
+// ask returns a command that sends a request to a director and shows the answer.
 func ask[T any](k *controlled, use, short string, count cobra.PositionalArgs, do func(context.Context, *client.Client, []string) (T, error), show func(io.Writer, T) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args(count),
@@ -260,8 +262,8 @@ func (k *controlled) explain() *cobra.Command {
 	return c
 }
 
-// readMessage reads a message as it is on the wire. A text file of SIP may have
-// line ends without carriage returns.
+// readMessage reads a message in wire format. A text file with a SIP message may
+// have line ends without carriage returns.
 func readMessage(path string) (text []byte, err error) {
 	if path == "-" {
 		text, err = io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
@@ -271,7 +273,9 @@ func readMessage(path string) (text []byte, err error) {
 	if err != nil {
 		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want a file with a message, or - for standard input"}
 	}
-	// GTP-C too begins with a capital letter, but its third octet is a length's.
+	// The first octet of GTP-C can also be a capital letter. But its third octet
+	// is the high byte of the length, which is below ' ' in messages of less
+	// than 8 KiB.
 	if s := string(text); len(s) > 8 && s[0] >= 'A' && s[0] <= 'Z' && s[2] >= ' ' && !strings.Contains(s, "\r\n") {
 		text = []byte(strings.ReplaceAll(s, "\n", "\r\n"))
 	}
@@ -352,7 +356,7 @@ func (k *controlled) add() *cobra.Command {
 
 func changed(w io.Writer, in client.Instance) error { return table(w, []client.Instance{in}) }
 
-// table prints instances.
+// table prints instances as a table.
 func table(w io.Writer, all []client.Instance) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tTYPE\tADDRESS\tWEIGHT\tSTATE\tHEALTH\tREGION\tID\tTRANSACTIONS\tIN FLIGHT\tLATENCY")
@@ -391,7 +395,8 @@ func (k *controlled) restart() *cobra.Command {
 	return order(k, "restart", "Hand over to a new process; no packet is refused", "handing over", (*client.Client).Restart)
 }
 
-// order is a command that says what state a director is in once it has done it.
+// order returns a command that makes a director do something and then prints
+// state.
 func order(k *controlled, use, short, state string, do func(*client.Client, context.Context) error) *cobra.Command {
 	return ask(k, use, short, cobra.NoArgs,
 		func(ctx context.Context, c *client.Client, _ []string) (map[string]string, error) {

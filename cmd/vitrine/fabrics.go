@@ -23,17 +23,17 @@ import (
 	"vitrine/spec"
 )
 
-// A fabricKind is one way to wire instances.
+// A fabricKind is one method of wiring instances.
 type fabricKind struct {
-	config any // the part servers.NAME of a deployment; nil: it has none
+	config any // type of the part servers.NAME of a deployment; nil: it has no options
 	open   func(ctx context.Context, b *backends, part document.Node) (fabric.Fabric, error)
-	check  func(ctx context.Context) []vitrine.Check // nil: every host has it
-	model  string                                    // in the words of draft-ietf-bmwg-containerized-infra
-	chains bool                                      // its rules can forward: fabric.Chainer
-	shared bool                                      // its addresses are the host's, so that instances share its network
+	check  func(ctx context.Context) []vitrine.Check // nil: available on every host
+	model  string                                    // networking model, as draft-ietf-bmwg-containerized-infra names it
+	chains bool                                      // its rules can forward: it implements fabric.Chainer
+	shared bool                                      // it uses the host's addresses, so instances share the host's network
 }
 
-// fabrics are all there are. A new one is one entry.
+// fabrics returns all fabrics. A new fabric is one entry.
 func fabrics() map[string]fabricKind {
 	return map[string]fabricKind{
 		"loopback": {open: openLoopback, model: loopback.NetworkingModel, shared: true},
@@ -49,8 +49,9 @@ func fabrics() map[string]fabricKind {
 	}
 }
 
-// wiring is a kind of fabric whose constructor needs its configuration alone: what
-// fill knows of the run, and what the user's file adds.
+// wiring returns the kind of a fabric whose constructor needs only its
+// configuration. fill sets what the run defines; the user's options are decoded on
+// top.
 func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill func(*Config, *backends), check func(context.Context) []vitrine.Check, model string) fabricKind {
 	var none Config
 	return fabricKind{config: none, check: check, model: model, open: func(_ context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
@@ -60,14 +61,14 @@ func wiring[Config any, F fabric.Fabric](construct func(Config) (F, error), fill
 			return nil, err
 		}
 		f, err := construct(c)
-		if err != nil { // and no fabric, not even a nil one of a type
+		if err != nil { // return a nil interface, not an interface that holds a nil F
 			return nil, err
 		}
 		return f, nil
 	}}
 }
 
-// sharing is the kind with addresses of the host.
+// sharing marks a kind as one that uses the host's addresses.
 func sharing(k fabricKind) fabricKind {
 	k.shared = true
 	return k
@@ -89,10 +90,10 @@ func openOVS(ctx context.Context, b *backends, part document.Node) (fabric.Fabri
 	return f, nil
 }
 
-// chains says whether a fabric's rules can forward.
+// chains reports whether a fabric's rules can forward.
 func chains(name string) bool { return fabrics()[name].chains }
 
-// networkingModels are the fabrics' models by their names.
+// networkingModels returns the networking models of the fabrics, by name.
 func networkingModels(names []string) map[string]string {
 	models := map[string]string{}
 	for _, name := range names {
@@ -103,8 +104,8 @@ func networkingModels(names []string) map[string]string {
 
 func fabricNames() []string { return slices.Sorted(maps.Keys(known().Fabrics)) }
 
-// fabricName resolves auto: a bridge where instances can have network
-// namespaces of their own, else loopback addresses.
+// fabricName resolves auto. It returns bridge where instances can have their own
+// network namespaces, else loopback.
 func fabricName(name string) string {
 	switch {
 	case name != "auto":
@@ -115,7 +116,7 @@ func fabricName(name string) string {
 	return "loopback"
 }
 
-// fabric makes the choice's fabric.
+// fabric opens the fabric of the choice.
 func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
 	kind, ok := fabrics()[fabricName(o.Fabric)]
 	if !ok {
@@ -130,11 +131,11 @@ func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node
 	return impair.Wrap(ctx, f, c)
 }
 
-// impairPart is the part of a deployment's servers that is of every fabric.
+// impairPart is the name of the servers part that applies to every fabric.
 const impairPart = "impair"
 
-// impairment is what the parts want links, which are those of instances of the
-// components, to do to packets; nil: nothing.
+// impairment returns the link impairments that the parts ask for, or nil. They may
+// name only the given components.
 func impairment(parts map[string]document.Node, components []string) (*impair.Config, error) {
 	part, ok := parts[impairPart]
 	if !ok {

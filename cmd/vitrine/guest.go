@@ -8,7 +8,7 @@ import (
 	"vitrine/substrate/qemu/guest"
 )
 
-// guestVerb is how this program is called inside virtual machines.
+// guestVerb starts this program as the agent inside a virtual machine.
 const guestVerb = "guest"
 
 func (a *app) guestCommand() *cobra.Command {

@@ -26,7 +26,7 @@ import (
 	"vitrine/substrate/qemu"
 )
 
-// packers make the images of each substrate. A new one is one line.
+// packers returns the image packer of each substrate. A new packer is one line.
 func packers(cache image.Cache, log *slog.Logger) map[string]image.Packer {
 	return map[string]image.Packer{
 		"process":   image.Layer{},
@@ -36,8 +36,8 @@ func packers(cache image.Cache, log *slog.Logger) map[string]image.Packer {
 	}
 }
 
-// applications lets the instances of a run start from the images built for the
-// substrate.
+// applications wraps the substrate so that instances of a run can start from
+// the images built for it.
 func (b *backends) applications(name string, p place) (substrate.Substrate, error) {
 	cache, err := image.FindCache("", os.Getenv)
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *backends) applications(name string, p place) (substrate.Substrate, erro
 	return application.New(c), nil
 }
 
-// insideVerb runs a command in an image on this host itself.
+// insideVerb runs a command with an image as its root folder, on this host.
 const insideVerb = "inside"
 
 func (a *app) insideCommand() *cobra.Command {
@@ -73,12 +73,12 @@ func (a *app) insideCommand() *cobra.Command {
 	}
 }
 
-// images is what the verbs of images share.
+// An images is the state that the image verbs share.
 type images struct {
 	*app
 	cache  string
 	json   bool
-	chosen map[string]*bool // the substrates whose flags are set
+	chosen map[string]*bool // by substrate: whether its flag is set
 }
 
 func (a *app) imageCommand() *cobra.Command {
@@ -97,7 +97,7 @@ func (a *app) imageCommand() *cobra.Command {
 	return c
 }
 
-// imageVerb is one of them.
+// imageVerb adds the common flags to an image command and makes it call run.
 func (a *app) imageVerb(c *cobra.Command, run func(ctx context.Context, i *images, s image.Store, given []string) error) *cobra.Command {
 	i := &images{app: a, chosen: make(map[string]*bool)}
 	c.Flags().StringVar(&i.cache, "cache", "", "folder of images and of what they are made of (default: "+image.CacheEnv+", else the user's cache)")
@@ -116,7 +116,7 @@ func (a *app) imageVerb(c *cobra.Command, run func(ctx context.Context, i *image
 	return c
 }
 
-// substrates are those that flags name, else all.
+// substrates returns the substrates that flags name, or all if there are none.
 func (i *images) substrates() []string {
 	all := slices.Sorted(maps.Keys(i.chosen))
 	if named := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !*i.chosen[name] }); len(named) > 0 {
@@ -125,7 +125,7 @@ func (i *images) substrates() []string {
 	return all
 }
 
-// named says whether flags name substrates.
+// named reports whether flags name only some of the substrates.
 func (i *images) named() bool { return len(i.substrates()) < len(i.chosen) }
 
 func (a *app) imageBuild() *cobra.Command {
@@ -145,7 +145,7 @@ func (a *app) imageBuild() *cobra.Command {
 			case err == nil:
 				fmt.Fprintf(i.stderr, "%s: %s: %s after %s\n", application.Name, substrate, mebibytes(built.Size), time.Since(begun).Round(100*time.Millisecond))
 				list = append(list, built)
-			case vitrine.IsUnsupported(err) && ctx.Err() == nil: // the others can be built all the same
+			case vitrine.IsUnsupported(err) && ctx.Err() == nil: // the other images can still be built
 				fmt.Fprintf(i.stderr, "%s: %s: %v\n", application.Name, substrate, err)
 				errs = append(errs, err)
 			default:
@@ -167,7 +167,7 @@ func (a *app) imageList() *cobra.Command {
 	})
 }
 
-// wanted are the images of the substrates that flags name.
+// wanted returns the images of the substrates that flags name.
 func (i *images) wanted(list []image.Image) []image.Image {
 	names := i.substrates()
 	return slices.DeleteFunc(list, func(i image.Image) bool { return !slices.Contains(names, i.Substrate) })
@@ -212,7 +212,7 @@ func (a *app) imageRemove() *cobra.Command {
 		for _, name := range given {
 			list, err := s.Of(name)
 			if err == nil && i.named() && len(i.wanted(slices.Clone(list))) == 0 {
-				_, err = s.Find(name, i.substrates()[0]) // which says that there is none
+				_, err = s.Find(name, i.substrates()[0]) // returns the error for a missing image
 			}
 			if err != nil {
 				return err
@@ -236,8 +236,8 @@ func (a *app) imageRemove() *cobra.Command {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// notes prints what is logged for a person: what goes on in work that takes
-// minutes.
+// notes is a log handler that prints messages for a person, as progress of work
+// that takes minutes.
 type notes struct{ out io.Writer }
 
 func (n *notes) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }

@@ -9,7 +9,7 @@ import (
 	"vitrine/fabric/impair"
 )
 
-// impairCommand is the emulator of a run whose links are impaired.
+// impairCommand is the network emulator for runs with impaired links.
 func (a *app) impairCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    impair.Verb,

@@ -1,5 +1,5 @@
-// Command vitrine characterises network functions: it deploys them at different
-// sizes, drives them at rising rates and says what they carry.
+// Command vitrine characterises network functions: it deploys them at different sizes,
+// drives them at rising rates and reports their capacities.
 package main
 
 import (
@@ -30,7 +30,7 @@ const (
 	exitInterrupted = 130
 )
 
-// errInterrupted is the cause of a context that a signal ended.
+// errInterrupted is the cancellation cause after a signal.
 var errInterrupted = errors.New("interrupted")
 
 func main() {
@@ -40,14 +40,14 @@ func main() {
 	go func() {
 		<-signals
 		cancel(errInterrupted)
-		<-signals // a second one: leave the rest to `vitrine clean`
+		<-signals // on a second signal, leave the rest to `vitrine clean`
 		os.Exit(exitInterrupted)
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// endings are the signals that end the program. To a service, the end of a
-// terminal says something else: read the configuration again.
+// endings returns the signals that end the program. A service takes SIGHUP to reload
+// its configuration instead.
 func endings(args []string) []os.Signal {
 	if len(args) > 0 && slices.Contains(servingVerbs(), args[0]) {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -55,7 +55,7 @@ func endings(args []string) []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// run is the whole program; it gives the exit code.
+// run runs the whole program and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(ctx, err)
 }
 
-// exitStatus is an error whose message was printed already.
+// exitStatus is an error whose message is already printed.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
@@ -88,11 +88,11 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// app is what verbs share.
+// An app is the state that all verbs share.
 type app struct {
 	stdout, stderr io.Writer
 	verbose        bool
-	cpuLocks       string // folder where CPUs are locked
+	cpuLocks       string // folder of the CPU lock files
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -125,8 +125,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 
 func (a *app) log() *slog.Logger { return a.logFrom(slog.LevelWarn) }
 
-// logFrom logs from the level on, or everything where the user asked for that. Repeated
-// lines are limited: strangers can make a service log, and a service runs for years.
+// logFrom logs from the level on, or everything with --verbose. It limits repeated
+// lines, because remote peers can make a service log, and a service runs for years.
 func (a *app) logFrom(level slog.Level) *slog.Logger {
 	if a.verbose {
 		level = slog.LevelDebug
@@ -134,8 +134,8 @@ func (a *app) logFrom(level slog.Level) *slog.Logger {
 	return slog.New(repeat.Limit(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})))
 }
 
-// verb is the argument check of a command that only has others below it, and help
-// what it does without one.
+// verb checks the arguments of a command that only has subcommands; help is its action
+// when no subcommand is given.
 func verb(c *cobra.Command, given []string) error {
 	if len(given) == 0 {
 		return nil
@@ -150,7 +150,7 @@ func verb(c *cobra.Command, given []string) error {
 
 func help(c *cobra.Command, _ []string) error { return c.Help() }
 
-// args is cobra's argument check with our exit code.
+// args wraps cobra's argument check so that an error gives exit code 2.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if err := check(c, given); err != nil {

@@ -15,8 +15,8 @@ import (
 	"vitrine/trial"
 )
 
-// manifest says of any run when, by what and where it is made. parts are what
-// its substrates are told.
+// manifest returns the common part of every run's manifest: time, tool, host,
+// CPUs, substrates and fabrics. parts are the options of the substrates.
 func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, fabrics []string, parts map[string]document.Node) result.Manifest {
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
@@ -40,7 +40,7 @@ func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, 
 	return m
 }
 
-// campaignManifest says where a campaign's numbers come from.
+// campaignManifest returns the manifest of a campaign.
 func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) result.Manifest {
 	d, w := cfg.Deployment, cfg.Workload
 	m := b.manifest(ctx, cfg.CPUs, d.Servers.Substrate, d.Servers.Fabric, d.Servers.Parts)
@@ -53,13 +53,13 @@ func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) resul
 	for _, c := range d.Components {
 		m.Components = append(m.Components, result.Component{Name: c.Name, Short: c.Short, Scalable: c.Scalable})
 	}
-	scripts := map[string]int{} // of each component
+	scripts := map[string]int{} // number of scripts by component
 	for _, i := range d.Install {
 		role := "install " + i.Component
 		if scripts[i.Component]++; scripts[i.Component] > 1 {
 			role += " " + strconv.Itoa(scripts[i.Component])
 		}
-		if text, err := os.ReadFile(i.Script); err == nil { // gone by now: the install step will say so
+		if text, err := os.ReadFile(i.Script); err == nil { // if it is unreadable, the install step reports it
 			m.Specs = append(m.Specs, result.NewSpec(role, i.Script, text))
 		}
 	}

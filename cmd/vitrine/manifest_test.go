@@ -12,8 +12,9 @@ import (
 	"vitrine/testbed"
 )
 
-// Every substrate that a network is measured on is in the manifest, those beside
-// the plan's product too, with the accelerator of those that have one.
+// TestManifestNamesEverySubstrate checks that the manifest names every substrate
+// of a network measurement, including those that only Also names, and the
+// accelerators.
 func TestManifestNamesEverySubstrate(t *testing.T) {
 	run, err := runstate.New(filepath.Join(t.TempDir(), "runs"))
 	if err != nil {

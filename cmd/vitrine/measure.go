@@ -29,7 +29,7 @@ func (a *app) measureCommand() *cobra.Command {
 	return c
 }
 
-// networkFlags is what the user asked to be measured.
+// networkFlags are the flags of measure network.
 type networkFlags struct {
 	substrates, fabrics, metrics []string
 	frames                       []int
@@ -51,7 +51,7 @@ func (a *app) measureNetworkCommand() *cobra.Command {
 	return c
 }
 
-// networkCommand is the verb with its flags.
+// networkCommand returns the command with its flags.
 func networkCommand(f *networkFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "network",
@@ -87,7 +87,7 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	return c
 }
 
-// settings are what the flags ask for.
+// settings returns the settings that the flags ask for.
 func (f *networkFlags) settings(rateGiven bool) (measure.Settings, error) {
 	var s measure.Settings
 	if err := checkPlaces(f.substrates, f.fabrics); err != nil {
@@ -139,7 +139,7 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 	return presentAs(a, dir, f.json, measure.Read)
 }
 
-// network measures into the run folder and writes the report.
+// network runs the measurement in the run folder and writes the report.
 func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string, in session) (err error) {
 	c := measure.Config{}
 	if c.KernelCPU, in.cpus, err = measure.ChooseKernelCPU(kernelCPU, in.cpus); err != nil {
@@ -159,8 +159,8 @@ func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string,
 	return measureInto(ctx, c, s)
 }
 
-// measureInto scales the settings, unless the folder has them scaled, and runs
-// the plan.
+// measureInto scales the settings to the host and runs the plan. A resumed run
+// keeps its scaled settings.
 func measureInto(ctx context.Context, c measure.Config, s measure.Settings) error {
 	m := c.Results.Manifest()
 	kept, scaled, err := measure.ReadSettings(m)
@@ -187,10 +187,10 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 	return measure.Run(ctx, c)
 }
 
-// networkManifest says where the run's numbers come from. What is asked for is
-// kept as a specification, by which a run is known when it is resumed.
+// networkManifest returns the manifest of the run. The requested settings become
+// a specification, because a resumed run must have the same ones.
 func networkManifest(ctx context.Context, b *backends, s measure.Settings, kernel measure.KernelCPU, in session) (result.Manifest, error) {
-	s.Options = nil // they are a specification of their own
+	s.Options = nil // options are a separate specification
 	asked, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return result.Manifest{}, err
@@ -202,14 +202,15 @@ func networkManifest(ctx context.Context, b *backends, s measure.Settings, kerne
 	return m, nil
 }
 
-// placement says on which CPUs is measured.
+// placement describes which CPUs the measurement uses.
 func placement(cpus testbed.CPUs, kernel measure.KernelCPU) string {
 	return fmt.Sprintf("sender on CPUs %v, receiver on CPUs %v; the kernel's receive work: %s", cpus.Generator, cpus.Function, kernel)
 }
 
-// cpuSpec is the CPUs as a specification: on others the run is not gone on with.
+// cpuSpec returns the CPUs as a specification, so that a run cannot be resumed
+// on other CPUs.
 func cpuSpec(cpus testbed.CPUs, kernel measure.KernelCPU) result.Spec {
-	kernel.Why = "" // another reason is no other CPU
+	kernel.Why = "" // the reason may differ when the CPU is the same
 	text := placement(cpus, kernel)
 	return result.NewSpec("CPUs", text, []byte(text))
 }

@@ -21,7 +21,7 @@ import (
 	"vitrine/testbed"
 )
 
-// chainFlags is what the user asked for.
+// chainFlags are the flags of measure chain.
 type chainFlags struct {
 	settings chain.Settings
 	lengths  string
@@ -101,7 +101,7 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	}
 	dir := runFolder(f.out, "chain")
 	if err := a.chain(ctx, plan, session{dir: dir, resume: f.resume, cpus: cpus, told: &f.options, cpuSharing: f.cpuSharing}); err != nil {
-		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing was begun, or no more is wanted
+		if _, left := os.Stat(dir); left != nil || vitrine.IsBadInput(err) || context.Cause(ctx) != nil { // nothing began, or the user interrupted the run
 			return err
 		}
 		return errors.Join(err, presentAs(a, dir, f.json, chain.Read))
@@ -109,8 +109,8 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	return presentAs(a, dir, f.json, chain.Read)
 }
 
-// scriptWords are a command line's words; a path is of this folder, wherever the
-// program runs.
+// scriptWords splits a command line into words and makes the program's path
+// absolute, because the program runs in another folder.
 func scriptWords(line string) ([]string, error) {
 	words := strings.Fields(line)
 	if len(words) == 0 || !strings.Contains(words[0], "/") {
@@ -181,7 +181,7 @@ func (a *app) printChainPlan(p chain.Plan, asJSON bool) error {
 	return err
 }
 
-// chain measures into the folder and writes its report.
+// chain runs the measurement in the run folder and writes the report.
 func (a *app) chain(ctx context.Context, plan chain.Plan, in session) (err error) {
 	r, err := a.begin(ctx, in, func(b *backends) (result.Manifest, error) { return chainManifest(ctx, b, plan, in) })
 	if err != nil {
@@ -195,11 +195,12 @@ func (a *app) chain(ctx context.Context, plan chain.Plan, in session) (err error
 	return chain.Run(ctx, chain.Config{Plan: plan, Stage: stage})
 }
 
-// chainManifest says where the run's numbers come from. The settings stand in
-// for the files of a campaign: a run is continued with the same.
+// chainManifest returns the manifest of the run. The settings become a
+// specification, like the files of a campaign: a resumed run must have the same
+// settings.
 func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session) (result.Manifest, error) {
 	asked := plan.Settings
-	asked.Options = nil // they are a specification of their own
+	asked.Options = nil // options are a separate specification
 	settings, err := json.Marshal(asked)
 	if err != nil {
 		return result.Manifest{}, err

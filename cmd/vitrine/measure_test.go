@@ -12,8 +12,8 @@ import (
 	"vitrine/testbed"
 )
 
-// A run is gone on with on the CPUs that it was begun on, chosen anew or not, and
-// on no others.
+// TestARunGoesOnOnItsCPUs checks that a run can be resumed only on the CPUs that
+// it began on. How the kernel's CPU was chosen does not matter.
 func TestARunGoesOnOnItsCPUs(t *testing.T) {
 	begun := func(kernel string, generator int, function ...int) result.Manifest {
 		steering, cpus, err := measure.ChooseKernelCPU(kernel, testbed.CPUs{Function: function, Generator: []int{generator}})
@@ -38,8 +38,8 @@ func TestARunGoesOnOnItsCPUs(t *testing.T) {
 	}
 }
 
-// FuzzNetworkFlags: whatever is given is refused as bad input, or is a plan that
-// can be made.
+// FuzzNetworkFlags checks that flags are either refused as bad input or give a
+// valid plan.
 func FuzzNetworkFlags(f *testing.F) {
 	for _, seed := range []string{
 		"--frames 64,1514 --count 1000", "--frames 64-1514", "--frames=", "--rate NaN", "--rate 1e9", "--rate -1", "--count -5",
@@ -62,7 +62,7 @@ func FuzzNetworkFlags(f *testing.F) {
 			}
 			return
 		}
-		if flags.repeat > 50 { // a plan of that many is only long
+		if flags.repeat > 50 { // more repeats only make the plan longer
 			return
 		}
 		if _, err := measure.MakePlan(s, machines); err != nil {

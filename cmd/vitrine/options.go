@@ -15,23 +15,23 @@ import (
 	"vitrine/spec"
 )
 
-// options is what the back ends of a run are told: in a campaign by its
-// deployment, in a measurement by a file. The zero value tells them nothing.
+// options configures the back ends of a run. A campaign takes it from its
+// deployment, a measurement from a file. The zero value sets no options.
 type options struct {
-	path   string                   // of the file; empty: there is none
+	path   string                   // of the options file; empty: no file
 	specs  []result.Spec            // the file, as a manifest keeps it
-	folder string                   // what relative paths start from; empty: there are none
+	folder string                   // base of relative paths; empty: there are no relative paths
 	parts  map[string]document.Node // by back end
 	impair *impair.Config
 }
 
-// register gives the verb the flag.
+// register adds the --options flag. of is a prefix for its help text.
 func (o *options) register(c *cobra.Command, of string) {
 	c.Flags().StringVar(&o.path, "options", "", of+"a file with what substrates and fabrics are told, as under servers in a deployment: macvlan's parent, impair")
 	_ = c.MarkFlagFilename("options", "yaml", "yml", "json")
 }
 
-// A runFlags is what the user says of a run, whatever it measures.
+// runFlags are the flags of every run, whatever it measures.
 type runFlags struct {
 	out    string
 	resume bool
@@ -40,8 +40,8 @@ type runFlags struct {
 	cpuSharing
 }
 
-// register gives the verb the flags: name is of the folder, unit what is not
-// repeated, and outcome what --json prints.
+// register adds the flags. name is part of the default folder's name, unit is
+// what --resume does not repeat, and outcome is what --json prints.
 func (f *runFlags) register(c *cobra.Command, name, unit, outcome string) {
 	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/"+name+"-TIME)")
 	c.Flags().BoolVar(&f.resume, "resume", false, "continue the run in --out; no finished "+unit+" is repeated")
@@ -52,13 +52,13 @@ func (f *runFlags) register(c *cobra.Command, name, unit, outcome string) {
 	c.Flags().BoolVar(&f.json, "json", false, "print "+outcome+" (or the plan) as JSON")
 }
 
-// completeFlag has the shell complete a flag by the values that it can have.
+// completeFlag makes the shell complete a flag with the given values.
 func completeFlag(c *cobra.Command, name string, values []string) {
 	_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checkPlaces refuses substrates and fabrics that there are not, and resolves the
-// fabrics' names.
+// checkPlaces refuses unknown substrates and fabrics, and resolves the fabric
+// names in place.
 func checkPlaces(substrates, fabrics []string) error {
 	for _, name := range substrates {
 		if err := oneOf("--substrate", name, substrateNames()); err != nil {
@@ -74,12 +74,12 @@ func checkPlaces(substrates, fabrics []string) error {
 	return nil
 }
 
-// The components that links of instances are named by, beside generator.
+// The component names that impaired links may refer to, besides generator.
 func networkComponents() []string { return []string{"receiver"} }
 func chainComponents() []string   { return []string{chain.Receiver, chain.Hop} }
 
-// load reads the file, and gives the options as settings keep them. Links are
-// those of instances of the components.
+// load reads the options file and returns the options as measurement settings
+// store them. Impaired links may name only the given components.
 func (o *options) load(components []string) (measure.Options, error) {
 	if o.path == "" {
 		return nil, nil
@@ -106,7 +106,7 @@ func (o *options) load(components []string) (measure.Options, error) {
 	return given, nil
 }
 
-// deploymentOptions are what a deployment tells its back ends.
+// deploymentOptions returns the options that a deployment sets for its back ends.
 func deploymentOptions(d *spec.Deployment) (*options, error) {
 	var components []string
 	for _, c := range d.Components {
@@ -116,7 +116,7 @@ func deploymentOptions(d *spec.Deployment) (*options, error) {
 	return &options{parts: d.Servers.Parts, folder: d.Resolve("."), impair: links}, err
 }
 
-// printOptions is how a plan shows them.
+// printOptions prints the options as part of a plan.
 func printOptions(w io.Writer, given measure.Options) {
 	for name, said := range given.All() {
 		fmt.Fprintf(w, "options of %s: %s\n", name, said)

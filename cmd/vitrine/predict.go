@@ -12,7 +12,7 @@ import (
 	"vitrine/spec"
 )
 
-// predictFlags is what the user asked for.
+// predictFlags are the flags of predict.
 type predictFlags struct {
 	rate       float64
 	deployment string
@@ -38,7 +38,7 @@ func (a *app) predictCommand() *cobra.Command {
 	return c
 }
 
-// An answer is what predict prints as JSON.
+// An answer is the JSON output of predict.
 type answer struct {
 	Function  string  `json:"function"`
 	Rate      float64 `json:"rate"`
@@ -48,7 +48,7 @@ type answer struct {
 	Options   string  `json:"options"`
 
 	Accelerator   string `json:"accelerator,omitempty"`    // of virtual machines
-	NotComparable string `json:"not_comparable,omitempty"` // why not
+	NotComparable string `json:"not_comparable,omitempty"` // the reason, if so
 	vitrine.SizeProfile
 }
 
@@ -91,7 +91,7 @@ func (a *app) predict(path string, f predictFlags) error {
 	return a.printPrediction(p, f.rate, chosen)
 }
 
-// readProfile reads a profile; one that is none is the user's mistake.
+// readProfile reads a profile. A file without a valid profile is a BadInput.
 func readProfile(path string) (*vitrine.Profile, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +104,8 @@ func readProfile(path string) (*vitrine.Profile, error) {
 	return p, nil
 }
 
-// profiled reads the deployment and refuses one of another function.
+// profiled reads the deployment and refuses it if the profile is of another
+// function.
 func profiled(path string, p *vitrine.Profile, deployment string) (*spec.Deployment, error) {
 	d, err := spec.LoadDeployment(deployment, known())
 	if err != nil {

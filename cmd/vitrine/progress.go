@@ -14,15 +14,15 @@ import (
 	"vitrine/trial"
 )
 
-// progress tells a person what a campaign does: one line that changes on a
+// progress prints the progress of a campaign for a person: one changing line on a
 // terminal, plain lines in a pipe.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	unit     string
-	about    time.Duration // what the plan says of the whole campaign
-	trial    time.Duration // the plan's time of one trial
-	width    int           // of the line that changes
+	about    time.Duration // estimated time of the whole campaign
+	trial    time.Duration // planned time of one trial
+	width    int           // of the changing line, in bytes
 }
 
 func newProgress(out io.Writer, unit string, plan trial.Plan) *progress {
@@ -34,7 +34,8 @@ func isTerminal(out io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// packetProgress tells a person what a measurement of packets does.
+// packetProgress returns an observer that prints the progress of a measurement of
+// packets.
 func (a *app) packetProgress() func(measure.Event) {
 	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
 	return func(e measure.Event) {
@@ -97,7 +98,8 @@ func (p *progress) left(elapsed time.Duration) string {
 	return fmt.Sprintf("%s gone, about %s left", elapsed.Round(time.Second), max(0, p.about-elapsed).Round(time.Second))
 }
 
-// passing shows what is going on until the next line; in a pipe it shows nothing.
+// passing shows the current activity until the next line. In a pipe it prints
+// nothing.
 func (p *progress) passing(format string, v ...any) {
 	if !p.terminal {
 		return

@@ -14,11 +14,11 @@ import (
 	"vitrine/load"
 )
 
-// A program is one that the binary carries: it parses its own arguments.
+// A program is a command inside the binary that parses its own arguments.
 type program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
-// carried makes a verb of the programs: its first argument names one, and the
-// rest is the program's own.
+// carried returns a command that runs one of the programs. Its first argument
+// is the name of the program; the program gets the rest.
 func (a *app) carried(use, short string, programs map[string]program) *cobra.Command {
 	c := &cobra.Command{
 		Use:                use,

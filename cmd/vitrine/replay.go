@@ -9,8 +9,9 @@ import (
 	"vitrine/search/sim"
 )
 
-// recordedStages replay the sizes of a run in turn, each time with other luck.
-// Sizes whose capacity the run did not enclose are left out, and it says so.
+// recordedStages returns stages that replay the sizes of a run in turn, each
+// with another seed. It leaves out sizes whose capacity is not inside the
+// recorded rates, and prints why.
 func (a *app) recordedStages(f simulateFlags, s simulation) ([]stage, simulation, error) {
 	data, err := loadRun(f.trace)
 	if err != nil {
@@ -41,13 +42,14 @@ func (a *app) recordedStages(f simulateFlags, s simulation) ([]stage, simulation
 	return stages, s, nil
 }
 
-// A recordedSize is the trials of one size under one choice of options.
+// A recordedSize is the trials of one size with one combination of options.
 type recordedSize struct {
 	name   string
 	trials []vitrine.Outcome
 }
 
-// sizesOf sorts trials by substrate, options and size, in order of their first.
+// sizesOf groups trials by substrate, options and size, in the order of their
+// first trial.
 func sizesOf(outcomes []vitrine.Outcome) []recordedSize {
 	var sizes []recordedSize
 	for _, o := range outcomes {
@@ -62,8 +64,8 @@ func sizesOf(outcomes []vitrine.Outcome) []recordedSize {
 	return sizes
 }
 
-// stage makes a function of the trials. The rates offered are those recorded,
-// unless the user says.
+// stage builds a function from the trials. Its range is the recorded one,
+// unless --range sets another.
 func (r recordedSize) stage(f simulateFlags, seed uint64) (stage, error) {
 	trace, err := sim.NewTrace(r.trials, seed)
 	if err != nil {
@@ -77,7 +79,7 @@ func (r recordedSize) stage(f simulateFlags, seed uint64) (stage, error) {
 	return on, nil
 }
 
-// check says why the size cannot be replayed; empty: it can.
+// check returns why the size cannot be replayed, or "" if it can.
 func (r recordedSize) check(f simulateFlags) string {
 	on, err := r.stage(f, f.seed)
 	if err != nil {

@@ -59,7 +59,7 @@ func (a *app) compareCommand() *cobra.Command {
 	return c
 }
 
-// loadRun reads a run folder; one that is none is the user's mistake.
+// loadRun reads a run folder. A folder without a valid run is a BadInput.
 func loadRun(dir string) (*result.Data, error) {
 	data, err := result.Load(dir)
 	if err != nil {
@@ -71,7 +71,8 @@ func loadRun(dir string) (*result.Data, error) {
 	return data, nil
 }
 
-// sections are what a run shows that measured something else than capacities.
+// sections returns the report sections of a run that measured networks or
+// chains, and nil for a run that measured capacities.
 func sections(d *result.Data) ([]result.Section, error) {
 	for _, x := range []struct {
 		kind string
@@ -86,7 +87,7 @@ func sections(d *result.Data) ([]result.Section, error) {
 	return nil, nil
 }
 
-// present prints what the run found and where the report is.
+// present prints the results of the run and the path of the report.
 func (a *app) present(dir string) error {
 	data, err := loadRun(dir)
 	if err != nil {

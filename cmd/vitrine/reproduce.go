@@ -17,7 +17,7 @@ import (
 	"vitrine/papers"
 )
 
-// reproduceFlags is what the user asked for.
+// reproduceFlags are the flags of reproduce.
 type reproduceFlags struct {
 	characterizeFlags
 	list     bool
@@ -27,7 +27,7 @@ type reproduceFlags struct {
 	page     string
 	because  string
 	papers   string  // folder of the committed histories and records
-	options  options // of exhibits of packets
+	options  options // for exhibits that measure packets
 }
 
 func (a *app) reproduceCommand() *cobra.Command {
@@ -84,8 +84,8 @@ func (a *app) listExhibits() error {
 	return w.Flush()
 }
 
-// reproduceAll finds what was named and measures it, or judges it by what is
-// there already.
+// reproduceAll measures the named exhibits and judges them. With --from, it judges
+// an existing run instead.
 func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string, f reproduceFlags) error {
 	exhibits, err := findExhibits(given)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 				failed = append(failed, fmt.Errorf("%s: %w", m.exhibit.Name, measuring))
 			}
 		}
-		// A run that failed may have left nothing to read, which is no second error.
+		// A failed run may have left nothing to read. That is not a second error.
 		if err := m.load(); err != nil && measuring == nil {
 			failed = append(failed, err)
 		}
@@ -128,7 +128,7 @@ func (a *app) reproduceAll(ctx context.Context, c *cobra.Command, given []string
 	return errors.Join(failed...)
 }
 
-// checkReproduce refuses flags that do not go together.
+// checkReproduce refuses flags that cannot be combined.
 func checkReproduce(c *cobra.Command, packets bool, f reproduceFlags) error {
 	refuse := func(found, want string) error {
 		return &vitrine.BadInput{File: c.CommandPath(), Found: found, Want: want}
@@ -163,7 +163,7 @@ func checkReproduce(c *cobra.Command, packets bool, f reproduceFlags) error {
 	return nil
 }
 
-// findExhibits gives the exhibits of the names, which are of one kind.
+// findExhibits returns the exhibits with the given names. All must be of one kind.
 func findExhibits(names []string) ([]papers.Exhibit, error) {
 	all, err := papers.List()
 	if err != nil {
@@ -191,8 +191,9 @@ func findExhibits(names []string) ([]papers.Exhibit, error) {
 	return found, nil
 }
 
-// measurements are the runs that the exhibits show, and where they are. Of one,
-// the folder is --out itself, or --from; of several, one each below it.
+// measurements returns the runs that the exhibits need, with their folders. A single
+// run uses the folder of --out or --from itself; several runs use one subfolder
+// each.
 func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, error) {
 	var list []*measurement
 	for _, e := range exhibits {
@@ -230,7 +231,7 @@ func measurements(exhibits []papers.Exhibit, f reproduceFlags) ([]*measurement, 
 	return list, nil
 }
 
-// putDown puts the plans that are new into the histories, with the reason.
+// putDown adds new plans to the histories, with the reason.
 func (a *app) putDown(list []*measurement, f reproduceFlags) error {
 	count := 0
 	for _, m := range list {

@@ -19,13 +19,13 @@ import (
 	"vitrine/testbed"
 )
 
-// A measurement is one run that exhibits show.
+// A measurement is one run whose results one or more exhibits show.
 type measurement struct {
-	exhibit papers.Exhibit // whose run it is; others may show it too
+	exhibit papers.Exhibit // the exhibit that defines the run; others may show it too
 	scale   papers.Scale
 	digest  string // of its plan
 	spec    result.Spec
-	flags   []string // that make it another plan than the committed one
+	flags   []string // that change the committed plan
 	options options
 	given   measure.Options
 	dir     string // of the run
@@ -33,7 +33,7 @@ type measurement struct {
 	read    papers.Readings
 }
 
-// plan works out by which plan is measured.
+// plan determines the plan and its digest.
 func (m *measurement) plan(f reproduceFlags) error {
 	if f.substrate != "" {
 		m.flags = append(m.flags, "--substrate "+f.substrate)
@@ -64,21 +64,21 @@ func (m *measurement) plan(f reproduceFlags) error {
 	return err
 }
 
-// network is what is measured between two instances.
+// network returns the settings for a measurement between two instances.
 func (m *measurement) network() measure.Settings {
 	s := m.exhibit.NetworkSettings(m.scale)
 	s.Options = m.given
 	return s
 }
 
-// chain is what is measured of chains.
+// chain returns the plan for a measurement of chains.
 func (m *measurement) chain() (chain.Plan, error) {
 	s := m.exhibit.ChainSettings(m.scale)
 	s.Options = m.given
 	return chain.MakePlan(s, chains)
 }
 
-// load reads what was measured; without it, data stays nil.
+// load reads the results of the run. If it fails, data stays nil.
 func (m *measurement) load() error {
 	data, err := loadRun(m.dir)
 	if err == nil {
@@ -91,8 +91,8 @@ func (m *measurement) load() error {
 	return nil
 }
 
-// measure runs by the plan, which is the committed one unless flags make it
-// another.
+// measure runs the plan. Unless flags change the plan, it must be the committed
+// one.
 func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) error {
 	committed, err := papers.ReadHistory(papers.Files(), m.exhibit.Name)
 	if err != nil {
@@ -109,9 +109,9 @@ func (a *app) measure(ctx context.Context, m *measurement, f reproduceFlags) err
 	return a.runCapacities(ctx, m, f)
 }
 
-// count adds the run to the history before anything is measured. So every run is
-// counted, however it ends. A run that was refused, because another run holds its
-// CPUs or its folder, is not.
+// count adds the run to the history before the first measurement. So every run is
+// counted, however it ends. A refused run is not counted: one whose CPUs or
+// folder another run holds.
 func (a *app) count(m *measurement, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(m.exhibit.Paper()), "history")); errors.Is(err, os.ErrNotExist) {
 		a.log().Warn("this run is not counted: no histories are there", "papers", dir)
@@ -138,7 +138,8 @@ func (a *app) runCapacities(ctx context.Context, m *measurement, f reproduceFlag
 	return err
 }
 
-// paperCampaign plans the exhibit's campaign. Its specs are read into memory.
+// paperCampaign plans the exhibit's campaign. It needs the specification files
+// only until it returns.
 func (a *app) paperCampaign(m *measurement, f reproduceFlags) (c campaign, err error) {
 	specs, err := os.MkdirTemp("", "vitrine-reproduce-")
 	if err != nil {
@@ -152,14 +153,14 @@ func (a *app) paperCampaign(m *measurement, f reproduceFlags) (c campaign, err e
 	return a.plan(deployment, workload, f.characterizeFlags)
 }
 
-// runPackets measures into the folder, or goes on there.
+// runPackets runs a measurement of packets in the folder, or continues it there.
 func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) error {
 	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
 		return err
 	}
 	resume := f.resume
-	if _, err := os.Stat(m.dir); err != nil { // of several runs, those that were not begun
+	if _, err := os.Stat(m.dir); err != nil { // of several runs, some may not have begun: they cannot be resumed
 		resume = false
 	}
 	in := session{dir: m.dir, resume: resume, cpus: cpus, told: &m.options, cpuSharing: f.cpuSharing,
@@ -174,7 +175,7 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 	return a.network(ctx, m.network(), measure.OwnCPU, in)
 }
 
-// printPaperPlans shows what would be measured, and how long it takes about.
+// printPaperPlans prints the plans and their estimated wall times.
 func (a *app) printPaperPlans(list []*measurement, f reproduceFlags) error {
 	var total time.Duration
 	for _, m := range list {
@@ -196,7 +197,7 @@ func (a *app) printPaperPlans(list []*measurement, f reproduceFlags) error {
 	return nil
 }
 
-// printPaperPlan shows one plan and estimates its wall time.
+// printPaperPlan prints one plan and returns its estimated wall time.
 func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (time.Duration, error) {
 	e := m.exhibit
 	if !f.json {

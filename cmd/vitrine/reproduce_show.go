@@ -13,24 +13,24 @@ import (
 	"vitrine/papers"
 )
 
-// shown is an exhibit with what was found.
+// A shown is an exhibit with its verdicts.
 type shown struct {
 	Name     string           `json:"name"`
 	Title    string           `json:"title"`
 	Plan     string           `json:"plan"`
-	Refused  string           `json:"not_judged,omitempty"` // why nothing is
+	Refused  string           `json:"not_judged,omitempty"` // the reason, if the run is not judged
 	Verdicts []papers.Verdict `json:"verdicts"`
 }
 
-// show shows the exhibits, keeps beside each run what was found, and writes the
-// page when that is asked for.
+// show prints the exhibits and writes the verdicts beside each new run. With
+// --markdown, it also writes the page.
 func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFlags) error {
 	var all []shown
 	var text bytes.Buffer
 	of := map[*measurement][]shown{}
 	for _, e := range exhibits {
 		i := slices.IndexFunc(list, func(m *measurement) bool { return m.exhibit.Name == e.Base() })
-		if i < 0 { // there is nothing of it, for a reason that is given at the end
+		if i < 0 { // without a result; its error is already recorded
 			continue
 		}
 		s, err := list[i].judge(e, f.papers, &text)
@@ -63,7 +63,7 @@ func (a *app) show(exhibits []papers.Exhibit, list []*measurement, f reproduceFl
 	return nil
 }
 
-// judge judges what an exhibit's paper states by the run.
+// judge compares the statements of an exhibit's paper with the run.
 func (m *measurement) judge(e papers.Exhibit, dir string, text *bytes.Buffer) (shown, error) {
 	s := shown{Name: papers.Prefix + e.Name, Title: e.Title}
 	h, err := history(e.Base(), dir)
@@ -85,7 +85,7 @@ func (m *measurement) judge(e papers.Exhibit, dir string, text *bytes.Buffer) (s
 	return s, e.Text(text, r, s.Verdicts)
 }
 
-// history is that below the folder, or what the program was built with.
+// history returns the history in the folder, or the one built into the program.
 func history(base, dir string) (papers.History, error) {
 	h, err := papers.ReadHistory(os.DirFS(dir), base)
 	if err != nil || h.Committed() != nil {
@@ -102,8 +102,8 @@ func saveVerdicts(path string, verdicts any) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// enter puts the run into the committed records and the page. Only a finished
-// run by the committed plan goes there.
+// enter adds the run to the committed records and the page. It accepts only a
+// finished run of the committed plan.
 func (a *app) enter(m *measurement, f reproduceFlags) error {
 	from := os.DirFS(f.papers)
 	h, err := papers.ReadHistory(from, m.exhibit.Name)

@@ -24,8 +24,8 @@ func planned(t *testing.T, name string) *measurement {
 	return m
 }
 
-// A plan that is not the committed one is refused before anything starts, and the
-// run is not counted.
+// TestRefusesAnotherPlan checks that a plan other than the committed one is refused
+// before anything starts, and that the run is not counted.
 func TestRefusesAnotherPlan(t *testing.T) {
 	m := planned(t, "nfv-vital/table-2")
 	m.digest = "another"
@@ -42,7 +42,8 @@ func TestRefusesAnotherPlan(t *testing.T) {
 	}
 }
 
-// A run is counted where the histories are, also one that is not by the plan.
+// TestCountsRuns checks that a run is counted if the folder has histories, even if
+// flags changed the plan.
 func TestCountsRuns(t *testing.T) {
 	m := planned(t, "nfv-vital/table-2")
 	m.flags = []string{"--quick"}
@@ -66,8 +67,8 @@ func TestCountsRuns(t *testing.T) {
 	}
 }
 
-// A run has begun once its folder is there: not when the folder is refused, and not
-// again when the run is continued.
+// TestRunBegins checks that begun is called when the folder of a new run exists,
+// but not when the folder is refused or the run is resumed.
 func TestRunBegins(t *testing.T) {
 	begun := 0
 	s := session{dir: filepath.Join(t.TempDir(), "run"), begun: func() error { begun++; return nil }}

@@ -7,7 +7,7 @@ import (
 	"vitrine/spec"
 )
 
-// kindApplication is the file that images are built from.
+// kindApplication is the kind of file that images are built from.
 const kindApplication = "application"
 
 func (a *app) schemaCommand() *cobra.Command {

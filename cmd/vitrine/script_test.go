@@ -7,8 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The command line is tested whole, as a user sees it: each script in
-// testdata/script runs this very program.
+// The scripts in testdata/script run this program as a user does.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"vitrine": main})
 }

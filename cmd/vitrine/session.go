@@ -16,18 +16,18 @@ import (
 	"vitrine/testbed"
 )
 
-// A session is a run that a verb makes, whatever it measures.
+// A session describes a run before it begins, whatever the run measures.
 type session struct {
 	dir    string // run folder
 	resume bool
 	cpus   testbed.CPUs
-	kernel []int // CPUs of the kernel's receive work, beside those
+	kernel []int // additional CPUs, for the kernel's receive work
 	told   *options
-	begun  func() error // called when a new run holds its CPUs and its folder, before anything is measured; may be nil
+	begun  func() error // called when a new run has its CPUs and its folder, before the first measurement; may be nil
 	cpuSharing
 }
 
-// runFolder is where a run goes when --out does not say.
+// runFolder returns the run folder: out, or a default if --out is not given.
 func runFolder(out, name string) string {
 	if out != "" {
 		return out
@@ -35,7 +35,7 @@ func runFolder(out, name string) string {
 	return filepath.Join("runs", name+"-"+time.Now().Format("20060102-150405"))
 }
 
-// A recording is a run that is being made into its folder.
+// A recording is a run in progress, which writes into its folder.
 type recording struct {
 	session
 	app      *app
@@ -45,8 +45,8 @@ type recording struct {
 	locks    *runstate.CPULocks // nil: the CPUs are shared
 }
 
-// begin begins a run, or continues the one in the folder when its specifications
-// are the manifest's.
+// begin begins a run. With resume, it continues the run in the folder if both have
+// the same specifications in their manifests.
 func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error)) (_ *recording, err error) {
 	r := &recording{session: s, app: a}
 	if r.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
@@ -60,7 +60,7 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if r.locks, err = a.lock(ctx, s, r.label.ID); err != nil {
 		return nil, err
 	}
-	if err := a.cleanUp(ctx, r.label, a.stderr); err != nil { // what a killed run left
+	if err := a.cleanUp(ctx, r.label, a.stderr); err != nil { // removes what killed runs left behind
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
 	if r.backends, err = newBackends(r.label, s.told.folder, a.log()); err != nil {
@@ -81,8 +81,8 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	return r, err
 }
 
-// end ends the run, which failed unless the error is nil, and writes the report
-// of what there is.
+// end ends the run and writes the report of the available results. failed is the
+// error of a failed run.
 func (r *recording) end(ctx context.Context, failed error) error {
 	if failed == nil {
 		m := r.results.Manifest()
@@ -93,8 +93,9 @@ func (r *recording) end(ctx context.Context, failed error) error {
 	return errors.Join(err, r.app.leave(ctx, r.label, err), r.locks.Close())
 }
 
-// leave ends a run. One that failed may have left something, and is cleaned up
-// after as one that was killed is: now, or when that is possible.
+// leave ends a run. A failed run may have left something behind, so leave cleans up
+// after it. What cannot be removed now is left to a later `vitrine clean`, as after
+// a killed run.
 func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) error {
 	if failed == nil {
 		return label.Close()
@@ -106,15 +107,14 @@ func (a *app) leave(ctx context.Context, label *runstate.Run, failed error) erro
 	return err
 }
 
-// stage is what a measurement of packets is made with. It reads the idle host.
+// stage returns the stage for a measurement of packets. It reads the idle host.
 func (r *recording) stage(ctx context.Context) (s measure.Stage, err error) {
 	s = measure.Stage{Testbed: r.backends.testbed(r.told.parts), CPUs: r.cpus, Results: r.results, Observe: r.app.packetProgress()}
 	s.Watch, err = r.watcher(ctx)
 	return s, err
 }
 
-// openResults opens the session's run folder. A run that is not continued has begun
-// then.
+// openResults opens the session's run folder. For a new run it then calls begun.
 func (s session) openResults(m result.Manifest) (*result.Run, error) {
 	results, err := openResults(s.dir, s.resume, m)
 	if err != nil || s.resume || s.begun == nil {
@@ -126,9 +126,10 @@ func (s session) openResults(m result.Manifest) (*result.Run, error) {
 	return results, nil
 }
 
-// openResults begins a run folder, or continues one that the same specs made.
+// openResults creates a run folder, or continues a run that was begun with the same
+// specifications.
 func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error) {
-	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it, and are told where
+	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it and need absolute paths
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +157,8 @@ func openResults(dir string, resume bool, m result.Manifest) (*result.Run, error
 	return r, r.SaveManifest(old)
 }
 
-// presentAs prints what the run found: for a person, or what read makes of it.
+// presentAs prints the results of the run: as text, or as JSON of the value that
+// read returns.
 func presentAs[T any](a *app, dir string, asJSON bool, read func(*result.Data) (T, error)) error {
 	if !asJSON {
 		return a.present(dir)

@@ -12,16 +12,16 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// notChecked is what a manifest and a report say of a run with --shared-cpus.
+// notChecked is the note in the manifest and the report of a run with --shared-cpus.
 const notChecked = "the CPUs were not locked and nothing checked whether other work disturbed the trials (--shared-cpus)"
 
-// A cpuSharing is what the user says of other work on the run's CPUs.
+// cpuSharing are the flags about other work on the run's CPUs.
 type cpuSharing struct {
-	wait   bool // for a run that holds the CPUs
+	wait   bool // for a run that holds the CPUs to end
 	shared bool // neither lock the CPUs nor check for disturbance
 }
 
-// lock locks the CPUs of the session, so that no two runs measure each other.
+// lock locks the CPUs of the session, so that two runs do not disturb each other.
 func (a *app) lock(ctx context.Context, s session, run string) (*runstate.CPULocks, error) {
 	if s.shared {
 		return nil, nil
@@ -43,8 +43,8 @@ func (a *app) lock(ctx context.Context, s session, run string) (*runstate.CPULoc
 	return locks, err
 }
 
-// watcher reads the idle host, and returns what watches it during each trial. It is nil
-// when the CPUs are shared.
+// watcher reads the idle host and returns a watcher for the trials. It returns nil if
+// the CPUs are shared.
 func (r *recording) watcher(ctx context.Context) (quiet.Watcher, error) {
 	if r.shared {
 		return nil, nil

@@ -31,7 +31,7 @@ search: ramp
 duration: 1s
 `
 
-// holdCPUs locks all CPUs of the host's in a folder, as another run would.
+// holdCPUs locks the generator's CPUs in a new lock folder, as another run would.
 func holdCPUs(t *testing.T) (dir string, cpus testbed.CPUs, locks *runstate.CPULocks) {
 	t.Helper()
 	cpus, err := testbed.ShareCPUs(nil, nil)
@@ -45,7 +45,8 @@ func holdCPUs(t *testing.T) (dir string, cpus testbed.CPUs, locks *runstate.CPUL
 	return dir, cpus, locks
 }
 
-// A second run on the CPUs ends with status 3, names the first and measures nothing.
+// TestSecondRunOnCPUs checks that a second run on the same CPUs ends with status 3,
+// names the first run and measures nothing.
 func TestSecondRunOnCPUs(t *testing.T) {
 	dir, _, _ := holdCPUs(t)
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())

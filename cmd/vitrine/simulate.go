@@ -21,7 +21,7 @@ import (
 	"vitrine/search/sim"
 )
 
-// simulateFlags is what the user asked for.
+// simulateFlags are the flags of simulate.
 type simulateFlags struct {
 	searches  []string
 	functions int
@@ -45,7 +45,8 @@ type simulateFlags struct {
 	figure    string
 }
 
-// mostSimulated keeps a slip of the pen from taking a day.
+// mostSimulated limits --functions, so that a typing error does not start a run
+// of a day.
 const mostSimulated = 100_000
 
 func (a *app) simulateCommand() *cobra.Command {
@@ -94,7 +95,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	return c
 }
 
-// check says what is wrong with the flags; nil: nothing.
+// check returns the first error in the flags, or nil.
 func (f simulateFlags) check() error {
 	bad := func(flag string, found any, want string) error {
 		return &vitrine.BadInput{File: "--" + flag, Found: fmt.Sprint(found), Want: want}
@@ -147,7 +148,7 @@ func (f simulateFlags) check() error {
 	return nil
 }
 
-// config is that of the search on one function.
+// config returns the configuration of the search on one stage.
 func (f simulateFlags) config(name string, on stage) rate.Config {
 	cfg := rate.Config{Min: on.low, Max: on.high, Duration: f.duration, Repeat: f.repeat, Thresholds: []float64{f.threshold},
 		Precision: f.precision, Overhead: f.overhead, Stateful: f.stateful, Seed: f.seed}
@@ -160,7 +161,7 @@ func (f simulateFlags) config(name string, on stage) rate.Config {
 	return cfg
 }
 
-// A stage is one function to try searches on.
+// A stage is one function on which searches are tried.
 type stage struct {
 	name      string
 	subject   sim.Subject
@@ -168,9 +169,9 @@ type stage struct {
 	low, high float64 // of the rates offered
 }
 
-// A simulation is what came of it.
+// A simulation is the result of the command.
 type simulation struct {
-	Functions string      `json:"functions"` // in words
+	Functions string      `json:"functions"` // description of the functions
 	Unit      string      `json:"unit"`
 	Count     int         `json:"count"`
 	Threshold float64     `json:"threshold"`
@@ -179,9 +180,9 @@ type simulation struct {
 	Searches  []contender `json:"searches"`
 }
 
-// A contender is how one search did over all functions. Means are of a
-// function; errors are |ln(estimate/truth)|, null where too often nothing was
-// found.
+// A contender is the result of one search over all functions. Means are per
+// function. Errors are |ln(estimate/truth)|. They are null if too many searches
+// found no capacity.
 type contender struct {
 	Search   string   `json:"search"`
 	Trials   float64  `json:"trials"`
@@ -221,7 +222,7 @@ func (a *app) simulate(ctx context.Context, f simulateFlags) error {
 	return a.printSimulation(s, f)
 }
 
-// try runs the search on all stages, on every CPU at once.
+// try runs the search on all stages, in parallel on all CPUs.
 func (f simulateFlags) try(ctx context.Context, name string, stages []stage) (sim.Scores, error) {
 	scores := make(sim.Scores, len(stages))
 	group, ctx := errgroup.WithContext(ctx)
@@ -287,7 +288,8 @@ func (a *app) printSimulation(s simulation, f simulateFlags) error {
 	return err
 }
 
-// draw writes the figure: how errors and times spread over the functions.
+// draw writes the figure of the distributions of errors and times over the
+// functions.
 func (s simulation) draw(file string) error {
 	figures := []struct {
 		axis  string
@@ -322,7 +324,7 @@ func (s simulation) draw(file string) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// stages are the functions that the flags ask for.
+// stages returns the functions that the flags ask for.
 func (a *app) stages(f simulateFlags) ([]stage, simulation, error) {
 	s := simulation{Unit: "calls/s", Count: f.functions, Threshold: f.threshold, Precision: f.precision, Overhead: f.overhead.Seconds()}
 	if f.trace != "" {
@@ -332,7 +334,8 @@ func (a *app) stages(f simulateFlags) ([]stage, simulation, error) {
 	if f.rates != nil {
 		low, high = f.rates[0], f.rates[1]
 	}
-	// Capacities lie within the range, with room for what is above saturation.
+	// Capacities are inside the range, with a margin at the top, because rates
+	// above saturation must be in the range too.
 	p := sim.Population{Shape: f.shape, Low: low * 1.05, High: max(low*1.05, high*f.threshold*0.95), Noise: f.noise,
 		Luck: f.luck, Drift: f.drift, Remember: f.memory, Seed: f.seed}
 	s.Functions = fmt.Sprintf("%s functions of %g to %g %s, noise %g%%", f.shape, low, high, s.Unit, 100*f.noise)

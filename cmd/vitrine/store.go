@@ -22,7 +22,7 @@ import (
 	"vitrine/store/service"
 )
 
-// storeFlags are what the user says of a store.
+// storeFlags are the flags of store run.
 type storeFlags struct {
 	listen                 []string
 	engine                 engineFlags
@@ -85,7 +85,7 @@ func (a *app) runStore(ctx context.Context, f *storeFlags) error {
 	if err != nil {
 		return err
 	}
-	syscall.Umask(0o077) // what it keeps is its user's alone
+	syscall.Umask(0o077) // only the store's user may read its files
 	engine, err := f.engine.open(ctx, log)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (a *app) storeLog(level string) (*slog.Logger, error) {
 	return a.logFrom(l), nil
 }
 
-// serveStore puts the APIs before the engine.
+// serveStore serves the APIs on top of the engine.
 func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine, log *slog.Logger) error {
 	c, err := f.service(log)
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	if err != nil {
 		return err
 	}
-	defer closeListeners(listeners) // again, where serving closed them
+	defer closeListeners(listeners) // harmless if serving has closed them already
 	reload, _, stop := serviceSignals()
 	defer stop()
 	c.Reload = reload
@@ -145,7 +145,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
 }
 
-// service is what the flags say of the service; its routes are missing.
+// service returns the service configuration from the flags, without routes.
 func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -160,7 +160,7 @@ func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
 			return nil, err
 		}
 	}
-	if f.cert+f.key+f.clientCA != "" { // any of them asks for TLS: never serve in clear then
+	if f.cert+f.key+f.clientCA != "" { // with any TLS flag, never serve without TLS
 		if c.TLS, err = service.LoadTLS(f.cert, f.key, f.clientCA); err != nil {
 			return nil, err
 		}
@@ -187,11 +187,11 @@ func listenStore(ctx context.Context, c *service.Config, addresses []string) ([]
 
 func closeListeners(all []net.Listener) {
 	for _, l := range all {
-		_ = l.Close() // nothing waits in it
+		_ = l.Close() // a listener buffers nothing, so the error is irrelevant
 	}
 }
 
-// addresses are where listeners listen.
+// addresses returns the TCP addresses of the listeners.
 func addresses(all []net.Listener) (at []netip.AddrPort) {
 	for _, l := range all {
 		if a, ok := l.Addr().(*net.TCPAddr); ok {
@@ -201,7 +201,8 @@ func addresses(all []net.Listener) (at []netip.AddrPort) {
 	return at
 }
 
-// storeHealth tells what the engine promises and what is past its threshold.
+// storeHealth writes what the engine promises and which thresholds are
+// exceeded.
 func storeHealth(w http.ResponseWriter, engine store.Engine, past []string) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(struct {

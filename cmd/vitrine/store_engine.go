@@ -18,7 +18,7 @@ import (
 	"vitrine/store/service"
 )
 
-// engineFlags say which engine keeps the records, and how.
+// engineFlags are the flags that choose and configure the storage engine.
 type engineFlags struct {
 	name     string
 	embedded embedded.Config
@@ -26,13 +26,13 @@ type engineFlags struct {
 
 	servers        []string
 	cluster        bool
-	user, password string // password: a file
+	user, password string // password is the name of a file
 	tls            bool
 	cert, key, ca  string
 	prefix         string
 }
 
-// engineNames are the engines there are.
+// engineNames returns the names of all engines.
 func engineNames() []string { return []string{"embedded", "redis", "etcd"} }
 
 func (f *engineFlags) register(flags *pflag.FlagSet) {
@@ -54,7 +54,7 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.prefix, "engine-prefix", "", "redis, etcd: what all keys start with (default vitrine)")
 }
 
-// open opens the engine that the user chose.
+// open opens the chosen engine.
 func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine, error) {
 	if f.name == "embedded" {
 		return f.openEmbedded(log)
@@ -96,8 +96,9 @@ func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine,
 func (f *engineFlags) openEmbedded(log *slog.Logger) (store.Engine, error) {
 	c := f.embedded
 	c.Sync, c.Now, c.Logger = embedded.SyncMode(f.sync), time.Now, log
-	// Half of the process would work on after such an error, and could not tell
-	// what is on disk: the end is safe, since nothing answered is lost.
+	// After such an error the process cannot know what is on disk, so it must
+	// not go on. To exit is safe: with --sync always, no answered write is
+	// lost.
 	c.Fatal = func(err error) {
 		log.Error("the store ends: its disk failed; mend it and start the store again", "error", err)
 		os.Exit(exitFailed)

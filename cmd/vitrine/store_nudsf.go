@@ -15,7 +15,7 @@ import (
 	"vitrine/store/service"
 )
 
-// nudsfFlags are what the user says of the standard APIs of a store.
+// nudsfFlags are the flags of the standard APIs of a store.
 type nudsfFlags struct {
 	storages      []string
 	callbacks     []string
@@ -31,7 +31,8 @@ func (f *nudsfFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.subscriptions, "max-subscriptions", 1000, "subscriptions of one storage")
 }
 
-// function makes the standard APIs over an engine, for a store that listens at addresses.
+// function creates the standard APIs on top of an engine. own are the addresses that the
+// store listens on.
 func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip.AddrPort) (*nudsf.Function, error) {
 	function, err := nudsf.New(nudsf.Config{
 		Engine: engine, Clock: time.Now, Log: log,
@@ -43,7 +44,7 @@ func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip
 	return function, nil
 }
 
-// nudsfRoutes are the standard APIs in a service, and their descriptions.
+// nudsfRoutes returns the routes of the standard APIs and their descriptions.
 func nudsfRoutes(f *nudsf.Function) []service.Route {
 	return []service.Route{
 		{Path: nudsf.Root, Handler: f.Records, Operation: nudsf.Operation},
@@ -53,8 +54,8 @@ func nudsfRoutes(f *nudsf.Function) []service.Route {
 	}
 }
 
-// serveWith serves while the function sends callbacks and lets things expire; when
-// one ends, so does the other.
+// serveWith runs serve together with the function, which sends callbacks and expires
+// records and timers. When one of them ends, it stops the other.
 func serveWith(ctx context.Context, f *nudsf.Function, serve func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)

@@ -26,26 +26,28 @@ import (
 	"vitrine/substrate/unikernel"
 )
 
-// A substrateKind is one sort of place that instances run in.
+// A substrateKind is one type of substrate.
 type substrateKind struct {
-	config any // the part servers.NAME of a deployment
-	// open makes one for a run; the part may be the zero Node.
+	config any // type of the part servers.NAME of a deployment
+	// open opens the substrate for a run; the part may be the zero Node.
 	open func(ctx context.Context, b *backends, network string, part document.Node) (place, error)
-	// version is that of what the substrate drives; empty: it cannot be found out here.
+	// version returns the version of the software that the substrate drives, or "" if
+	// it is unknown.
 	version func(ctx context.Context) string
-	// machines says that instances are virtual machines, which run with an accelerator.
+	// machines is true if instances are virtual machines, which run with an
+	// accelerator.
 	machines bool
 }
 
-// A place is what all substrates are: they make instances, remove what dead runs
-// left, and say what this host has for them.
+// A place is a complete substrate. It creates instances, cleans up after dead runs, and
+// checks what this host supports.
 type place interface {
 	substrate.Substrate
 	vitrine.Cleaner
 	vitrine.Checker
 }
 
-// substrates are all there are. A new one is one entry.
+// substrates returns all substrates. A new substrate is one entry.
 func substrates() map[string]substrateKind {
 	return map[string]substrateKind{
 		"process":   {config: process.Config{}, open: openProcess, version: kernelVersion},
@@ -55,12 +57,12 @@ func substrates() map[string]substrateKind {
 	}
 }
 
-// machines says whether a substrate's instances are virtual machines.
+// machines reports whether a substrate's instances are virtual machines.
 func machines(name string) bool { return substrates()[name].machines }
 
 func substrateNames() []string { return slices.Sorted(maps.Keys(substrates())) }
 
-// substrate makes the choice's substrate.
+// substrate opens the substrate of the choice.
 func (b *backends) substrate(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
 	kind, ok := substrates()[o.Substrate]
 	if !ok {
@@ -94,7 +96,8 @@ func openDocker(ctx context.Context, b *backends, network string, part document.
 	return docker.New(ctx, c)
 }
 
-// dockerConfig is the engine that the environment names, as for the docker command.
+// dockerConfig returns a configuration for the engine in DOCKER_HOST, as the docker
+// command uses it.
 func dockerConfig() docker.Config { return docker.Config{Host: os.Getenv("DOCKER_HOST")} }
 
 func openQEMU(_ context.Context, b *backends, _ string, part document.Node) (place, error) {
@@ -126,8 +129,8 @@ func openUnikernel(_ context.Context, b *backends, _ string, part document.Node)
 	return unikernel.New(c)
 }
 
-// accelerators are what virtual machines run with, by those of the substrates that
-// have any. Where it cannot be found out none will start, and the trials say why.
+// accelerators returns the accelerators of virtual machines, by substrate. If the
+// accelerator cannot be determined, machines do not start, and the trials report why.
 func (b *backends) accelerators(ctx context.Context, substrates []string, parts map[string]document.Node) map[string]string {
 	found := map[string]string{}
 	for _, of := range substrates {
@@ -142,7 +145,8 @@ func (b *backends) accelerators(ctx context.Context, substrates []string, parts 
 	return found
 }
 
-// acceleratorOf is that of one substrate; empty: it has no virtual machines.
+// acceleratorOf returns the accelerator of one substrate, or "" if its instances are
+// not virtual machines.
 func (b *backends) acceleratorOf(ctx context.Context, of string, part document.Node) (name string, err error) {
 	if !machines(of) {
 		return "", nil
@@ -155,13 +159,13 @@ func (b *backends) acceleratorOf(ctx context.Context, of string, part document.N
 	return substrate.AcceleratorOf(ctx, s)
 }
 
-// place opens a substrate that is not for a deployment, but to look at or to
-// clean. What this host does not have is a *vitrine.Unsupported.
+// place opens a substrate for checks or cleaning, not for a deployment. If this host
+// does not support it, the error is a *vitrine.Unsupported.
 func (b *backends) place(ctx context.Context, name string) (place, error) {
 	return substrates()[name].open(ctx, b, process.NetworkAuto, document.Node{})
 }
 
-// substrateChecks say what this host has for a substrate.
+// substrateChecks returns what this host supports of a substrate.
 func (b *backends) substrateChecks(ctx context.Context, name string) []vitrine.Check {
 	p, err := b.place(ctx, name)
 	if err != nil {
@@ -170,28 +174,29 @@ func (b *backends) substrateChecks(ctx context.Context, name string) []vitrine.C
 	return p.Check(ctx)
 }
 
-// substrateVersion is the version of what the substrate drives.
+// substrateVersion returns the version of the software that the substrate drives.
 func (b *backends) substrateVersion(ctx context.Context, name string) string {
 	return substrates()[name].version(ctx)
 }
 
-// kernelVersion points to the host's kernel, which is on record anyway.
+// kernelVersion returns only "kernel", because the manifest records the host's kernel
+// anyway.
 func kernelVersion(context.Context) string { return "kernel" }
 
 func dockerVersion(ctx context.Context) string {
-	version, _ := docker.Version(ctx, dockerConfig()) // where there is no engine, the trials say so
+	version, _ := docker.Version(ctx, dockerConfig()) // without an engine, the trials fail with the reason
 	return version
 }
 
 func machineVersion(ctx context.Context) string {
-	version, _ := machine.Version(ctx) // likewise
+	version, _ := machine.Version(ctx) // without QEMU, the trials fail with the reason
 	return version
 }
 
-// cleaners remove what dead runs left behind; interfaces that were lent to
-// instances go back before those are removed. A back end that this host does not
-// have left nothing; what one left that cannot be asked is not known, and that is
-// what its cleaner says.
+// cleaners returns cleaners for what dead runs left behind. Those that return lent
+// interfaces come before those that remove the instances. A back end that this host
+// does not support left nothing. A back end that cannot be asked gets a cleaner that
+// returns the error.
 func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 	list := []vitrine.Cleaner{impair.Cleaner{Root: b.run.Root}, ovs.Cleaner{Root: b.run.Root}, segment.Cleaner{Root: b.run.Root}, sriov.Cleaner{Root: b.run.Root}, host.Cleaner{Root: b.run.Root}}
 	for _, name := range substrateNames() {
@@ -205,10 +210,10 @@ func (b *backends) cleaners(ctx context.Context) ([]vitrine.Cleaner, error) {
 		}
 		list = append(list, p)
 	}
-	return append(list, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // once nothing uses them
+	return append(list, application.Cleaner{Root: b.run.Root}), context.Cause(ctx) // last, when nothing uses the files any more
 }
 
-// silent is the cleaner of a back end that cannot be asked.
+// silent is the cleaner of a back end that cannot be asked; it returns the reason.
 type silent struct{ err error }
 
 func (s silent) Clean(context.Context) (removed []string, err error) { return nil, s.err }

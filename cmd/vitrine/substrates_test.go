@@ -13,8 +13,8 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// TestSubstrateVersions: every substrate says the version of what it drives, and
-// machines are not booted for that, whichever they are.
+// TestSubstrateVersions checks that every substrate reports the version of the
+// software that it drives, without booting a machine.
 func TestSubstrateVersions(t *testing.T) {
 	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -34,8 +34,8 @@ func TestSubstrateVersions(t *testing.T) {
 	}
 }
 
-// TestCleanersGoOn: an engine that cannot be asked keeps no other cleaner from its
-// work, and says so itself.
+// TestCleanersGoOn checks that an engine that cannot be asked reports an error and
+// does not stop the other cleaners.
 func TestCleanersGoOn(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "ssh://nowhere")
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
@@ -61,8 +61,8 @@ func TestCleanersGoOn(t *testing.T) {
 	}
 }
 
-// TestAcceleratorAsksMachinesAlone: no engine is asked what its virtual machines
-// run with.
+// TestAcceleratorAsksMachinesAlone checks that a container engine is not asked for
+// an accelerator.
 func TestAcceleratorAsksMachinesAlone(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "engine")
 	l, err := net.Listen("unix", socket)

@@ -29,8 +29,8 @@ func (a *app) validateCommand() *cobra.Command {
 	}
 }
 
-// validate reads the file as what it looks like, and checks the back ends' own
-// parts too.
+// validate detects the kind of the file and checks it, including the options of
+// back ends.
 func validate(file string) (kind string, err error) {
 	kind, err = spec.Kind(file)
 	if err != nil {

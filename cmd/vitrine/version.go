@@ -12,7 +12,8 @@ import (
 // release is set by the linker: -X main.release=v0.1.0.
 var release = "development"
 
-// toolVersion is the release with the commit it was built from, where known.
+// toolVersion returns the release with the commit that it was built from, if
+// known.
 func toolVersion() string {
 	v := release
 	if info, ok := debug.ReadBuildInfo(); ok {
