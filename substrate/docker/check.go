@@ -9,8 +9,7 @@ import (
 	"vitrine/internal/netns"
 )
 
-// Version is that of the engine that the configuration names, and of the API
-// that is spoken with it.
+// Version returns the version of the configured engine, and of the API used with it.
 func Version(ctx context.Context, config Config) (string, error) {
 	e, err := dialEngine(ctx, config.Host)
 	if err != nil {
@@ -23,7 +22,7 @@ func (e *engine) version() string {
 	return fmt.Sprintf("version %s, API %s, %s", e.info.ServerVersion, e.api.ClientVersion(), e.host)
 }
 
-// Check says what this engine can do.
+// Check reports what this engine can do.
 func (s *Substrate) Check(context.Context) []vitrine.Check {
 	i := s.info
 	check := func(name string, ok bool, detail, missing string) vitrine.Check {

@@ -13,10 +13,9 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Clean removes the containers and images of runs that are no longer alive. A
-// run is ours to judge when it was known in the same folder of runs, and its
-// containers run on this host; those of other users, and whatever carries no
-// label of ours, are left alone.
+// Clean removes the containers and images of runs that are no longer alive. It considers
+// only runs that are recorded in the same folder of runs and whose containers run on this
+// host. It leaves other users' runs alone, and everything without our labels.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	containers, err := s.containersWith(ctx, labelInstance, labelRoot+"="+s.config.Runs)
 	if err != nil {
@@ -45,8 +44,8 @@ func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	return slices.Concat(removed, made, loaded), errors.Join(failed, err, left)
 }
 
-// elsewhere are the runs whose containers run, but not here: they have a folder
-// of runs of their own, by the same name, that says whether they are alive.
+// elsewhere returns the runs whose containers run, but not on this host. Such a host has
+// its own folder of runs under the same name, which says whether they are alive.
 func (s *Substrate) elsewhere(ctx context.Context, containers []container.Summary) (map[string]bool, error) {
 	elsewhere := make(map[string]bool)
 	for _, c := range containers {
@@ -69,8 +68,8 @@ func (s *Substrate) elsewhere(ctx context.Context, containers []container.Summar
 	return elsewhere, nil
 }
 
-// cleanImages removes the images made by dead runs. The engine does not list one
-// that another was made from before that is gone.
+// cleanImages removes the images that dead runs made. The engine lists a parent image only
+// after its child is gone, so cleanImages repeats until it removes no more.
 func (s *Substrate) cleanImages(ctx context.Context, dead func(labels map[string]string) bool) (removed []string, err error) {
 	for more := true; more; {
 		images, err := call(ctx, s.engine, "list images", func(ctx context.Context) ([]image.Summary, error) {

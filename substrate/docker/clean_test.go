@@ -20,11 +20,11 @@ import (
 	"vitrine/substrate/docker/dockertest"
 )
 
-// cleanEnv names the folder of runs to clean, elsewhere.
+// cleanEnv names the folder of runs that the child process cleans.
 const cleanEnv = "DOCKER_TEST_CLEAN"
 
-// TestDockerSubstrateCleanElsewhere: what runs on another host is left alone. One that
-// has process ids of its own sees as little of it.
+// TestDockerSubstrateCleanElsewhere: Clean leaves containers of another host alone. A process
+// in its own PID namespace stands for the other host, because it does not see them either.
 func TestDockerSubstrateCleanElsewhere(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip(&vitrine.Unsupported{What: "process ids of its own", Missing: "root"})
@@ -50,7 +50,7 @@ func TestDockerSubstrateCleanElsewhere(t *testing.T) {
 	}
 }
 
-// TestMain is also the program that cleans where the containers are not seen.
+// TestMain is also the child program that cleans where the containers are not visible.
 func TestMain(m *testing.M) {
 	root := os.Getenv(cleanEnv)
 	if root == "" {
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	fmt.Printf("removed %q\n", removed)
 }
 
-// testInstalledCleaned: one cleaning removes all images of a chain.
+// testInstalledCleaned: one Clean removes all images of a chain.
 func testInstalledCleaned(b *bed) {
 	in, _ := b.create("c-1", b.image)
 	for _, file := range []string{"/first", "/second", "/third"} {
@@ -88,8 +88,8 @@ func testInstalledCleaned(b *bed) {
 	}
 }
 
-// testLoaded: an image that the engine is given goes with Close or, when its run is
-// killed, by cleaning; one that a user had stays.
+// testLoaded: Close removes an image that Load gave the engine, and Clean removes it after
+// a killed run. An image that the user had before stays.
 func testLoaded(b *bed) {
 	b.s.config.Run, b.s.images.run = b.run, b.run
 	archive := b.save(b.image)
@@ -100,7 +100,7 @@ func testLoaded(b *bed) {
 	killed := filepath.Join(b.s.config.Runs, "aaaaaaaa")
 	for _, tt := range []struct {
 		name            string
-		had, counts     bool // the user has it; the engine counts as the archive does
+		had, counts     bool // the user has the image; the engine computes the archive's ID
 		killed, isThere bool
 	}{
 		{"gone with Close", false, true, false, false},

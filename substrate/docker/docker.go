@@ -1,11 +1,10 @@
-// Package docker runs instances as containers of the Docker Engine on this
-// host, through the engine's API.
+// Package docker runs instances as containers of the Docker Engine on this host,
+// through the engine's API.
 //
-// An instance is two containers, as a pod is in Kubernetes: a sandbox, which
-// holds the network and PID namespaces and sleeps, and the function's own,
-// which joins them. So a fabric can wire an instance before anything runs in
-// it, the wiring outlives stop and start, and the function's process is an
-// ordinary one that SIGTERM ends, not process 1.
+// An instance is two containers, like a pod in Kubernetes. The sandbox holds the network
+// and PID namespaces and sleeps; the function's container joins them. So a fabric can wire
+// an instance before anything runs in it, and the wiring outlives stop and start. The
+// function's process is also not process 1, so SIGTERM ends it even if it has no handler.
 package docker
 
 import (
@@ -20,44 +19,43 @@ import (
 	"vitrine/substrate"
 )
 
-// The labels of everything that is made here.
+// Labels of all containers and images that this package makes.
 const (
 	labelRun       = "vitrine.run"  // the run's id
-	labelRoot      = "vitrine.root" // where the run is known to be alive
+	labelRoot      = "vitrine.root" // the folder that records whether the run is alive
 	labelInstance  = "vitrine.instance"
 	labelComponent = "vitrine.component"
 )
 
-// Config is the part servers.docker of a deployment.
+// Config is the section servers.docker of a deployment.
 type Config struct {
-	// Host is the engine's socket; empty: unix:///var/run/docker.sock. It must
-	// be an engine of this very host.
+	// Host is the engine's socket; empty: unix:///var/run/docker.sock. The engine
+	// must run on this host.
 	Host string `yaml:"host" json:"host,omitempty"`
 
-	// Network is how instances are networked: namespace, one each; host, for
-	// when this user may not enter namespaces and so no fabric could wire them;
-	// auto or empty: whichever this user can.
+	// Network is namespace (one for each instance) or host (for a user who may not enter
+	// namespaces, so that no fabric could wire them). auto or empty selects namespace if
+	// this user can use it, else host.
 	Network string `yaml:"network" json:"network,omitempty" jsonschema:"enum=auto,enum=namespace,enum=host"`
 
-	// Runtime is the OCI runtime of instances, by the name that the engine has for
-	// it: runc, crun, runsc (gVisor), kata or io.containerd.kata.v2. The default is
-	// the engine's.
+	// Runtime is the OCI runtime of instances, by the engine's name for it: runc, crun,
+	// runsc (gVisor), kata or io.containerd.kata.v2. The default is the engine's default.
 	Runtime string `yaml:"runtime,omitempty" json:"runtime,omitempty"`
 
-	// Mounts are shown to every instance, besides its own folder.
+	// Mounts are visible in every instance, besides its own folder.
 	Mounts []Mount `yaml:"mounts" json:"mounts,omitempty"`
 
-	Folder string `yaml:"-" json:"-"` // relative sources of mounts are below it: the deployment's
+	Folder string `yaml:"-" json:"-"` // the deployment's folder; relative sources of mounts are below it
 	Runs   string `yaml:"-" json:"-"` // root of internal/runstate; empty: runstate.DefaultRoot()
 
-	Run *runstate.Run `yaml:"-" json:"-"` // has a record of the images that Load gives the engine; nil: none has
+	Run *runstate.Run `yaml:"-" json:"-"` // records the images that Load gives the engine; nil: no record
 }
 
-// A Mount shows a file or folder of the host inside the instances.
+// A Mount makes a file or folder of the host visible in the instances.
 type Mount struct {
 	Source   string `yaml:"source" json:"source"`
 	Target   string `yaml:"target" json:"target"`                         // absolute
-	Writable bool   `yaml:"writable,omitempty" json:"writable,omitempty"` // else it is read-only there
+	Writable bool   `yaml:"writable,omitempty" json:"writable,omitempty"` // false: read-only
 }
 
 // A Substrate makes instances as containers.
@@ -66,9 +64,9 @@ type Substrate struct {
 	*engine
 	images     gallery
 	pause      static
-	namespaces bool // instances have network namespaces of their own
+	namespaces bool // instances have their own network namespaces
 
-	creating  sync.RWMutex // Create holds it to read, Close to write
+	creating  sync.RWMutex // Create holds the read lock, Close the write lock
 	instances substrate.Roster
 }
 
@@ -78,8 +76,8 @@ var (
 	_ vitrine.Checker     = (*Substrate)(nil)
 )
 
-// New connects to the engine. One that is not running, that this user may not
-// use, or that has not the runtime, is a *vitrine.Unsupported.
+// New connects to the engine. The error is a *vitrine.Unsupported if the engine does not
+// run, this user may not use it, or it lacks the runtime.
 func New(ctx context.Context, config Config) (*Substrate, error) {
 	if config.Runs == "" {
 		config.Runs = runstate.DefaultRoot()
@@ -110,9 +108,8 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	}, nil
 }
 
-// Create makes the instance's sandbox, of which the network namespace has
-// nothing but lo, and sees to it that the instance's image is there. An image
-// that is neither local nor to be pulled is a *vitrine.BadInput.
+// Create makes the instance's sandbox, whose network namespace has only lo, and finds or pulls
+// the instance's image. An image that is neither local nor can be pulled is a *vitrine.BadInput.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
 	s.creating.RLock()
 	defer s.creating.RUnlock()
@@ -137,7 +134,7 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 	return i, nil
 }
 
-// make makes the instance's sandbox. When it fails it leaves nothing.
+// make makes the instance's sandbox. On failure it leaves nothing behind.
 func (i *Instance) make(ctx context.Context) (err error) {
 	if i.spec.Image != "" {
 		if i.image, err = i.s.images.byReference(ctx, i.spec.Image); err != nil {
@@ -154,13 +151,13 @@ func (i *Instance) make(ctx context.Context) (err error) {
 	return nil
 }
 
-// name tells instances of this substrate apart: they may be of several runs.
+// name is unique in this substrate, whose instances may belong to several runs.
 func (i *Instance) name() string { return i.spec.Run + "/" + i.spec.Name }
 
 // removals is how many instances Close removes at a time.
 const removals = 8
 
-// Close removes all instances, and the images made here that nobody else uses.
+// Close removes all instances, and the images that it made and nobody else uses.
 func (s *Substrate) Close(ctx context.Context) error {
 	s.creating.Lock()
 	defer s.creating.Unlock()

@@ -27,7 +27,7 @@ func openHarness(t *testing.T, root string) substratetest.Harness {
 	return substratetest.Harness{Substrate: s, Run: run, Left: func(run string) ([]string, error) { return labelled(t, run) }}
 }
 
-// open connects to the engine that the test has, with a run of its own.
+// open connects to the test's engine, with a new run.
 func open(t *testing.T, root string) (*Substrate, *runstate.Run) {
 	t.Helper()
 	s, err := New(t.Context(), Config{Host: dockertest.Start(t), Runs: root})
@@ -35,7 +35,7 @@ func open(t *testing.T, root string) (*Substrate, *runstate.Run) {
 	return s, fabrictest.NewRun(t, root)
 }
 
-// labelled lists the containers and images that carry the run's label.
+// labelled lists the containers and images with the run's label.
 func labelled(t *testing.T, run string) ([]string, error) {
 	t.Helper()
 	e, err := dialEngine(context.Background(), os.Getenv("DOCKER_HOST"))

@@ -20,12 +20,11 @@ import (
 	"vitrine"
 )
 
-// callLimit is how long one call of the engine's API may take. What waits by
-// nature (for a container's end) or moves whole images is bound by its context
-// alone.
+// callLimit bounds one call of the engine's API. Calls that wait for an event (such as a
+// container's end) or move whole images are bounded by their context alone.
 const callLimit = time.Minute
 
-// errSilent is why a call was given up after callLimit.
+// errSilent is the cause of a call that callLimit ended.
 var errSilent = errors.New("no answer")
 
 // An engine is a connection to the Docker Engine.
@@ -36,9 +35,8 @@ type engine struct {
 	info  system.Info
 }
 
-// dialEngine finds the engine at host and agrees on the highest API version
-// that both speak. An engine that is not there, or not for us, is a
-// *vitrine.Unsupported.
+// dialEngine connects to the engine at host and negotiates the highest API version that both
+// support. If the engine does not run or refuses this user, the error is a *vitrine.Unsupported.
 func dialEngine(ctx context.Context, host string) (*engine, error) {
 	if host == "" {
 		host = client.DefaultDockerHost
@@ -77,7 +75,7 @@ func dialEngine(ctx context.Context, host string) (*engine, error) {
 	return e, nil
 }
 
-// unreachable says why no engine answers at the socket and what to do about it.
+// unreachable explains why no engine answers at the socket, and what to do about it.
 func unreachable(host, socket string, err error) error {
 	u := &vitrine.Unsupported{What: "docker"}
 	switch {
@@ -96,7 +94,7 @@ func unreachable(host, socket string, err error) error {
 	return u
 }
 
-// call makes one bounded call of the engine's API; what is its action, for the error.
+// call makes one bounded call of the engine's API; what names the action in errors.
 func call[T any](ctx context.Context, e *engine, what string, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, errSilent)
 	defer cancel()
@@ -104,14 +102,14 @@ func call[T any](ctx context.Context, e *engine, what string, f func(context.Con
 	return v, e.explain(ctx, what, err)
 }
 
-// do is call for what answers nothing but an error.
+// do is like call, for a function that returns only an error.
 func (e *engine) do(ctx context.Context, what string, f func(context.Context) error) error {
 	_, err := call(ctx, e, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }
 
-// explain says what an error of the API means for the user. The error's kind
-// (cerrdefs.IsNotFound and so on) is kept.
+// explain turns an API error into one that tells the user what to do. It keeps the kind of
+// the error (cerrdefs.IsNotFound and so on).
 func (e *engine) explain(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
@@ -126,25 +124,23 @@ func (e *engine) explain(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("docker: %s: %w", what, err)
 }
 
-// isLost says whether the connection itself failed, not what was asked.
+// isLost reports whether the connection failed, as opposed to the request.
 func isLost(err error) bool {
 	var network *net.OpError
 	return client.IsErrConnectionFailed(err) || errors.As(err, &network) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, http.ErrServerClosed)
 }
 
-// isGone says whether what was to be ended or removed is already so.
+// isGone reports whether the container to end or remove has already ended or gone.
 func isGone(err error) bool {
 	return cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) && strings.Contains(err.Error(), "is not running")
 }
 
-// dialGuard is the context key by which hijack has the connection closed when
-// the call is given up: the SDK waits on hijacked connections without heed to
-// the context.
+// dialGuard is the context key with which hijack has a connection closed when its call is
+// cancelled. The SDK ignores the context while it waits on a hijacked connection.
 type dialGuard struct{}
 
-// hijack makes a call that turns its connection into a raw stream. The
-// stream's life is not bound to ctx.
+// hijack makes a call that turns its connection into a raw stream. The stream may outlive ctx.
 func (e *engine) hijack(ctx context.Context, what string, f func(context.Context) (types.HijackedResponse, error)) (types.HijackedResponse, error) {
 	return call(ctx, e, what, func(ctx context.Context) (types.HijackedResponse, error) {
 		stop := func() bool { return true }

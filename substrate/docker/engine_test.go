@@ -18,8 +18,8 @@ import (
 	"vitrine/substrate/docker/dockertest"
 )
 
-// TestDockerSubstrateEngineDies: what runs is said to be lost, nothing hangs,
-// and once the engine is back cleaning finds what was left.
+// TestDockerSubstrateEngineDies: the errors say that the engine is lost, and nothing hangs.
+// When the engine is back, Clean finds what was left.
 func TestDockerSubstrateEngineDies(t *testing.T) {
 	e := dockertest.Own(t)
 	t.Setenv("DOCKER_HOST", e.Host)
@@ -68,8 +68,8 @@ func TestDockerSubstrateEngineDies(t *testing.T) {
 	}
 }
 
-// TestDockerSubstrateEngineSilent: an engine that hangs is given up, also
-// where the SDK itself does not heed the context.
+// TestDockerSubstrateEngineSilent: calls to a hung engine end, even where the SDK
+// itself ignores the context.
 func TestDockerSubstrateEngineSilent(t *testing.T) {
 	e := dockertest.Own(t)
 	t.Setenv("DOCKER_HOST", e.Host)

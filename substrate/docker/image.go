@@ -15,34 +15,34 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A picture is an image that containers can be made from, and of its
-// configuration what decides how a command runs in it.
+// A picture is an image that containers can be made from, with the part of its
+// configuration that decides how a command runs.
 type picture struct {
-	id         string   // or tag
-	entrypoint []string // what runs when the command is empty, with cmd
+	id         string   // or the tag
+	entrypoint []string // runs, with cmd, when the command is empty
 	cmd        []string
 	env        []string // KEY=value
 	user       string
 }
 
-// gallery holds the images that one Substrate has found, pulled or made.
+// A gallery holds the images that one Substrate has found, pulled or made.
 type gallery struct {
 	e    *engine
-	root string             // of runs, for the images' label
-	mu   sync.Mutex         // held while an image is pulled or made, so that it is done once
+	root string             // of the runs, for the images' label
+	mu   sync.Mutex         // held while an image is pulled or made, so that this happens once
 	have map[string]picture // by reference, or by file identity for static programs
-	run  *runstate.Run      // nil: none has a record of what is loaded
-	made []made             // the images that this value made, for removeMade
+	run  *runstate.Run      // records the loaded images; nil: no record
+	made []made             // the images that this gallery added, for removeMade
 }
 
-// A made image is one that was not there before.
+// A made image did not exist in the engine before.
 type made struct {
 	id     string
-	record string // its name, of recordKind; empty: the image has a label
+	record string // the name of its record (recordKind); empty: the image has a label
 }
 
-// byReference finds a local image, or pulls it. The id is kept, so that all
-// instances run the same image even when the tag moves meanwhile.
+// byReference finds a local image, or pulls it. It keeps the ID, so that all instances run
+// the same image even if the tag moves meanwhile.
 func (g *gallery) byReference(ctx context.Context, reference string) (picture, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *gallery) inspect(ctx context.Context, reference string) (picture, error
 	return p, err
 }
 
-// pull fetches the image from its registry; that takes as long as ctx lets it.
+// pull fetches the image from its registry. Only ctx bounds the time.
 func (g *gallery) pull(ctx context.Context, reference string) error {
 	progress, err := g.e.api.ImagePull(ctx, reference, image.PullOptions{})
 	if err == nil {
@@ -96,8 +96,8 @@ func (g *gallery) pull(ctx context.Context, reference string) error {
 	}
 }
 
-// lastStatus reads the engine's stream of progress messages to its end. The
-// error is the one that the stream itself tells, for the HTTP status is 200 by then.
+// lastStatus reads the engine's stream of progress messages to its end and returns the last
+// status. Errors come in the stream, because the HTTP status is already 200.
 func lastStatus(progress io.Reader) (string, error) {
 	var status string
 	for messages := json.NewDecoder(progress); ; {
@@ -119,8 +119,8 @@ func lastStatus(progress io.Reader) (string, error) {
 	}
 }
 
-// removeMade removes the images that this value made and nobody else uses now. The
-// others are for cleaning, later.
+// removeMade removes the images that this gallery made and nobody else uses now. Clean
+// removes the others later.
 func (g *gallery) removeMade(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,8 +141,8 @@ func (g *gallery) removeMade(ctx context.Context) error {
 	return failed
 }
 
-// removeImage removes an image, but not its parents. One that containers
-// use stays: that is an error of which cerrdefs.IsConflict is true.
+// removeImage removes an image, but not its parents. An image that containers use stays,
+// and cerrdefs.IsConflict is true of the error.
 func (e *engine) removeImage(ctx context.Context, id string) error {
 	err := e.do(ctx, fmt.Sprintf("remove the image %s", id), func(ctx context.Context) error {
 		_, err := e.api.ImageRemove(ctx, id, image.RemoveOptions{})

@@ -21,8 +21,8 @@ import (
 	"vitrine/substrate/docker/dockertest"
 )
 
-// TestDockerSubstrateImages tries what the suite cannot: images that are not
-// made from the command.
+// TestDockerSubstrateImages tests images that are not made from the command,
+// which the suite cannot do.
 func TestDockerSubstrateImages(t *testing.T) {
 	t.Setenv("DOCKER_HOST", dockertest.Start(t))
 	tool := buildTool(t)
@@ -64,14 +64,14 @@ func TestDockerSubstrateImages(t *testing.T) {
 	}
 }
 
-// A bed is what one of these tests needs.
+// A bed is the state of one of these tests.
 type bed struct {
 	*testing.T
 	s     *Substrate
 	run   *runstate.Run
 	ctx   context.Context
 	tool  string // path of testdata/tool, built
-	image string // has it as /tool
+	image string // has the tool as /tool
 }
 
 func buildTool(t *testing.T) string {
@@ -85,7 +85,7 @@ func buildTool(t *testing.T) string {
 	return path
 }
 
-// makeImage imports an image as a user would have one.
+// makeImage imports an image as a user would.
 func (b *bed) makeImage() string {
 	b.Helper()
 	program, err := staticFile(b.tool)
@@ -125,7 +125,7 @@ func (b *bed) create(name, image string) (substrate.Instance, string) {
 	return in, dir
 }
 
-// output starts the command, waits for its end and gives its standard output.
+// output starts the command, waits for its end and returns its standard output.
 func (b *bed) output(in substrate.Instance, dir string, env []string, args ...string) string {
 	b.Helper()
 	file := filepath.Join(dir, "out")
@@ -310,7 +310,7 @@ func testNotStatic(b *bed) {
 	}
 }
 
-// madeImages lists the images that runs known in this test's folder have made.
+// madeImages lists the images made by runs in this test's folder.
 func (b *bed) madeImages() []string {
 	b.Helper()
 	images, err := b.s.api.ImageList(b.ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelRoot+"="+b.s.config.Runs))})
@@ -321,7 +321,7 @@ func (b *bed) madeImages() []string {
 	for _, i := range images {
 		all = append(all, fmt.Sprint(i.RepoTags, i.ID))
 	}
-	slices.Sort(all) // those of one second come in any order
+	slices.Sort(all) // images of the same second come in any order
 	return all
 }
 
@@ -356,7 +356,7 @@ func testStaticMadeOnce(b *bed) {
 	if err := other.Close(b.ctx); err != nil {
 		b.Error(err)
 	}
-	// The first could not remove what the other used, and cleaning will.
+	// The first substrate could not remove images that the other used; Clean does.
 	if err := b.run.Close(); err != nil {
 		b.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func testStaticGone(b *bed) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := b.s.removeImage(b.ctx, p.id); err != nil { // as another's Clean would
+		if err := b.s.removeImage(b.ctx, p.id); err != nil { // as another run's Clean would
 			b.Fatal(err)
 		}
 	}

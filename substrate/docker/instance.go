@@ -15,10 +15,10 @@ import (
 	"vitrine/substrate"
 )
 
-// namePattern is what the engine takes as part of a container's name.
+// namePattern matches names that the engine accepts as part of a container's name.
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
 
-// killWait is how long the end of what was killed is waited for.
+// killWait bounds the wait for the end of a killed process.
 const killWait = 30 * time.Second
 
 // An Instance is a sandbox and, from Start to Stop, the function's container in it.
@@ -31,19 +31,18 @@ type Instance struct {
 
 	mu        sync.Mutex
 	image     picture  // of Spec.Image, or the last of installed
-	installed []string // images that hold what install scripts changed, by id
-	scripts   []string // variables that install scripts had, KEY
-	runs      int      // names one-off containers
-	proc      *process // what Start started last; nil after Stop
+	installed []string // IDs of the images with the changes of install scripts
+	scripts   []string // names of the variables that install scripts had
+	runs      int      // number of one-off containers, for their names
+	proc      *process // the process that Start started last; nil after Stop
 	vantage   vitrine.Vantage
 	removed   bool
 }
 
-// NetNS is the path of the sandbox's network namespace.
+// NetNS returns the path of the sandbox's network namespace.
 func (i *Instance) NetNS() string { return i.netns }
 
-// Vantage says where the use of what runs can be read; before Start, where it
-// will be that it cannot be read yet.
+// Vantage returns where to read the instance's use. While nothing runs, its Missing says so.
 func (i *Instance) Vantage() vitrine.Vantage {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -52,8 +51,8 @@ func (i *Instance) Vantage() vitrine.Vantage {
 	return v
 }
 
-// Start runs the command in a new container that joins the sandbox. With
-// Spec.Image, an empty command runs what the image says.
+// Start runs the command in a new container that joins the sandbox. With Spec.Image, an
+// empty command runs the image's own.
 func (i *Instance) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -79,8 +78,8 @@ func (i *Instance) Start(ctx context.Context, command vitrine.Command) (substrat
 	return p, nil
 }
 
-// Stop ends what Start started, and with it all processes of its container,
-// whose cgroup is gone on return. When ctx ends, the grace ends with it.
+// Stop ends the process that Start started and all others of its container. The container's
+// cgroup is gone when Stop returns. When ctx ends, the grace ends too.
 func (i *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,7 +111,7 @@ func (i *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// kill signals the main process of a container; one that has ended is no error.
+// kill signals the main process of a container. A process that has ended is no error.
 func (e *engine) kill(ctx context.Context, id, signal string) error {
 	err := e.do(ctx, "send "+signal+" to the container "+id, func(ctx context.Context) error {
 		return e.api.ContainerKill(ctx, id, signal)
@@ -123,8 +122,8 @@ func (e *engine) kill(ctx context.Context, id, signal string) error {
 	return err
 }
 
-// Remove removes the instance's containers, whatever they do, and the images
-// that its install scripts led to. It may be called again after a failure.
+// Remove removes the instance's containers, running or not, and the images with the changes
+// of its install scripts. After a failure it may be called again.
 func (i *Instance) Remove(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -158,7 +157,7 @@ func (i *Instance) Remove(ctx context.Context) error {
 	return nil
 }
 
-// removeContainers removes containers side by side: most of it is waiting.
+// removeContainers removes containers concurrently, because most of the time is waiting.
 func (e *engine) removeContainers(ctx context.Context, ids []string) error {
 	failures := make([]error, len(ids))
 	var wait sync.WaitGroup
@@ -169,8 +168,8 @@ func (e *engine) removeContainers(ctx context.Context, ids []string) error {
 	return errors.Join(failures...)
 }
 
-// containerName is vt-RUN-INSTANCE, or vt-RUN-INSTANCE-ROLE. A run's name
-// cannot be taken twice, for the engine refuses that.
+// containerName returns vt-RUN-INSTANCE, or vt-RUN-INSTANCE.ROLE. The engine refuses a name
+// that is in use, so no two live containers share one.
 func (i *Instance) containerName(role string) string {
 	name := "vt-" + i.spec.Run + "-" + i.spec.Name
 	if role != "" {

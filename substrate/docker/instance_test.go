@@ -49,8 +49,8 @@ func testMounts(b *bed) {
 	}
 }
 
-// testDefaultSignal: SIGTERM ends a program that does not handle it, which it
-// would not if that were process 1 of its namespace.
+// testDefaultSignal: SIGTERM ends a program without a handler. It would not if the program
+// were process 1 of its namespace.
 func testDefaultSignal(b *bed) {
 	in, dir := b.create("c-1", "")
 	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{b.tool, "wait"}})
@@ -66,8 +66,7 @@ func testDefaultSignal(b *bed) {
 	}
 }
 
-// testOrphansReaped: the sandbox's process leaves no zombies of processes whose
-// parent ended first.
+// testOrphansReaped: the sandbox's process leaves no zombies when a parent ends before its child.
 func testOrphansReaped(b *bed) {
 	in, dir := b.create("c-1", b.image)
 	if _, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}}); err != nil {
@@ -79,7 +78,7 @@ func testOrphansReaped(b *bed) {
 	if _, err := fmt.Sscanf(in.NetNS(), "/proc/%d/", &sandbox); err != nil {
 		b.Fatalf("%s: %v", in.NetNS(), err)
 	}
-	for range 3 { // each ends after its parent, whose output it does not hold
+	for range 3 { // each child ends after its parent and does not hold the parent's output
 		if err := in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "child", "read", mark}}); err != nil {
 			b.Fatal(err)
 		}
@@ -98,7 +97,7 @@ func testOrphansReaped(b *bed) {
 	})
 }
 
-// testFullDisk: a log that cannot be written is said, and stalls nobody.
+// testFullDisk: a failed write to the log is reported and stalls no process.
 func testFullDisk(b *bed) {
 	in, _ := b.create("c-1", b.image)
 	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "read", "/tool"}, Stdout: "/dev/full"})
@@ -138,8 +137,8 @@ func testHostNetwork(b *bed) {
 	}
 }
 
-// testForeignLeftAlone: containers of others stay, also when they look like
-// ours but belong to runs known elsewhere.
+// testForeignLeftAlone: Clean leaves containers of others alone, even if they have our
+// labels but belong to runs in another folder.
 func testForeignLeftAlone(b *bed) {
 	all := map[string]map[string]string{
 		"plain":     nil,
@@ -196,8 +195,8 @@ func TestDockerLimits(t *testing.T) {
 	}
 }
 
-// TestDockerKillTree: a number that is not of a process in the container, such
-// as 0 (this process's own group, to kill(2)), ends nobody.
+// TestDockerKillTree: killTree kills nothing for a number that is not of a process in the
+// container. To kill(2), 0 means this process's own group.
 func TestDockerKillTree(t *testing.T) {
 	for _, pid := range []int{-1, 0, 1, os.Getpid()} {
 		if err := killTree("c0ffee", pid); err != nil {

@@ -16,16 +16,15 @@ import (
 	"vitrine/substrate"
 )
 
-// The smallest that the kernel (a CFS quota) and the engine (memory) take.
+// The smallest values that the kernel (CFS quota) and the engine (memory) accept.
 const (
 	leastQuota  = time.Millisecond
 	leastMemory = 6 << 20
 )
 
-// limits says the instance's resources in the engine's words. What cannot be
-// given is refused: a *vitrine.BadInput when it never can, a
-// *vitrine.Unsupported when this engine cannot, for it would run the instance
-// without the limit and say so in a warning only.
+// limits returns the instance's limits in the engine's format. A limit that no engine can
+// enforce is a *vitrine.BadInput, and one that this engine cannot enforce is a
+// *vitrine.Unsupported. The engine itself would only warn and run without the limit.
 func (s *Substrate) limits(spec substrate.Spec) (container.Resources, error) {
 	var r container.Resources
 	refuse := func(found, want string) (container.Resources, error) {
@@ -61,7 +60,7 @@ func (s *Substrate) limits(spec substrate.Spec) (container.Resources, error) {
 		}
 		r.Memory = spec.Memory
 		if s.info.SwapLimit {
-			r.MemorySwap = spec.Memory // memory and swap together: no swap
+			r.MemorySwap = spec.Memory // memory plus swap, so no swap
 		}
 	}
 	if len(spec.CPUs) > 0 {
@@ -99,7 +98,7 @@ func (c Config) resolve() (Config, error) {
 	return c, nil
 }
 
-// namespaces says whether instances are to have network namespaces.
+// namespaces reports whether instances get network namespaces.
 func (c Config) namespaces() (bool, error) {
 	switch c.Network {
 	case "", "auto":
@@ -116,8 +115,8 @@ func (c Config) namespaces() (bool, error) {
 	return false, &vitrine.BadInput{File: "docker", Found: fmt.Sprintf("network %q", c.Network), Want: "auto, namespace or host"}
 }
 
-// mounts are those of the configuration, the instance's own folder under the
-// path that it has on the host, and its /etc/hosts.
+// mounts returns the configured mounts, the instance's own folder under its host
+// path, and its /etc/hosts.
 func (s *Substrate) mounts(spec substrate.Spec) []mount.Mount {
 	all := []mount.Mount{
 		{Type: mount.TypeBind, Source: spec.Dir, Target: spec.Dir},

@@ -12,15 +12,14 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// recordKind is where a run records which images it gives the engine, by the
-// archive's id: the reference, and the id that it had there before, if any. Such
-// an image has no label, for it is the same to the bit everywhere.
+// recordKind is the kind of record for images that a run gives the engine. A record's name
+// is the archive's image ID; its value is the reference and the ID that the reference had
+// before, if any. Such an image has no label, because it must be identical everywhere.
 const recordKind = "docker-image"
 
-// Load gives the engine the image of an archive (docker load), unless it has it,
-// and gives what to call it in a Spec. The id is the image's own; an engine that
-// counts otherwise is asked for the reference. An image that was not there before
-// goes with Close.
+// Load gives the engine the image of an archive (docker load), unless it has that image
+// already, and returns its name for a Spec. id is the archive's image ID. An engine that
+// computes other IDs is asked for the reference. Close removes an image that Load added.
 func (s *Substrate) Load(ctx context.Context, archive, id, reference string) (string, error) {
 	g := &s.images
 	g.mu.Lock()
@@ -47,7 +46,7 @@ func (s *Substrate) Load(ctx context.Context, archive, id, reference string) (st
 		return "", fmt.Errorf("after loading it: %w", err)
 	}
 	g.have[id] = p
-	if p.id == was.id { // the engine had it
+	if p.id == was.id { // the engine had it already
 		return p.id, g.erase(id)
 	}
 	g.made = append(g.made, made{id: p.id, record: id})

@@ -11,14 +11,14 @@ import (
 	"vitrine/substrate"
 )
 
-// An output is where a process's standard output and error go.
+// An output holds the destinations of a process's standard output and error.
 type output struct {
 	stdout, stderr io.Writer
 	files          []*file
 }
 
-// openOutput opens the log in dir and, when stdout is not empty, that file for
-// standard output. What is written also goes to the tail when there is one.
+// openOutput opens the log in dir and, if stdout is not empty, that file for standard
+// output. Everything written also goes to the tail, if that is not nil.
 func openOutput(dir, stdout string, also *tail) (*output, error) {
 	o := &output{}
 	log, err := o.open(filepath.Join(dir, "log"))
@@ -57,8 +57,8 @@ func (o *output) close() error {
 	return failed
 }
 
-// A file keeps its first failure and takes what comes after for written, so
-// that a full disk does not stall the process that writes.
+// A file keeps its first error and then drops further output, so that a full disk does not
+// stall the writing process.
 type file struct {
 	f      *os.File
 	failed error
@@ -71,7 +71,7 @@ func (f *file) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A tail keeps the end of what is written to it.
+// A tail keeps the last tailBytes bytes written to it.
 type tail struct{ kept []byte }
 
 const (
@@ -87,7 +87,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is the last lines, each indented; empty when there are none.
+// String returns the last lines, each indented; empty: no lines.
 func (t *tail) String() string {
 	text := strings.TrimRight(string(t.kept), "\n")
 	if text == "" {

@@ -10,16 +10,16 @@ import (
 	"vitrine"
 )
 
-// pauseName is the program's file name, which ps shows.
+// pauseName is the program's file name, as ps shows it.
 const pauseName = "vitrine-pause"
 
-// The program that holds a sandbox's namespaces open. It is process 1 of the
-// instance's PID namespace, so it has the kernel reap orphans by ignoring
-// SIGCHLD, and then sleeps for good:
+// pauseCode returns the code of the program that holds a sandbox's namespaces open. The
+// program is process 1 of the instance's PID namespace. It ignores SIGCHLD, so that the
+// kernel reaps orphans, and then sleeps forever:
 //
 //	rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8); for (;;) pause();
 //
-// As machine code it is 300 bytes and starts at once. A copy of this binary
+// As machine code the program has about 200 bytes and starts at once. A copy of this binary
 // would be tens of megabytes per image, and is not static under go test -race.
 func pauseCode(arch string) (machine elf.Machine, code []byte) {
 	switch arch {
@@ -57,7 +57,7 @@ func pauseCode(arch string) (machine elf.Machine, code []byte) {
 	return elf.EM_NONE, nil
 }
 
-// pauseProgram is the pause program as a static ELF executable.
+// pauseProgram returns the pause program as a static ELF executable.
 func pauseProgram() ([]byte, error) {
 	machine, code := pauseCode(runtime.GOARCH)
 	if code == nil {
@@ -84,7 +84,7 @@ func pauseProgram() ([]byte, error) {
 	return program.Bytes(), nil
 }
 
-// pauseStatic is the pause program as the content of an image.
+// pauseStatic returns the pause program as the content of an image.
 func pauseStatic() (static, error) {
 	program, err := pauseProgram()
 	return static{

@@ -20,43 +20,43 @@ import (
 	"vitrine"
 )
 
-// A process is the main process of a container, from before its start.
+// A process is the main process of a container, also before its start.
 type process struct {
 	s      *Substrate
 	id     string // the container's
 	name   string // for errors
 	memory int64  // limit, bytes
-	pid    int    // 0: ended before it could be asked for
+	pid    int    // 0: ended before the engine was asked
 	env    []string
 
 	stream types.HijackedResponse // standard output and error
 	out    *output
-	killed atomic.Bool        // by us
-	cancel context.CancelFunc // has watch give up
+	killed atomic.Bool        // Stop or Remove killed it
+	cancel context.CancelFunc // makes watch give up
 	done   chan struct{}
 	err    error
 }
 
-// Done is closed once the process has ended and all its output is written.
+// Done is closed when the process has ended and all its output is written.
 func (p *process) Done() <-chan struct{} { return p.done }
 
-// Err is how the process ended, once Done is closed.
+// Err returns how the process ended. It waits for Done.
 func (p *process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// release ends the watching of a process whose container is removed. The
-// engine has told the end by then; if it has not, it never will.
+// release ends watch for a process whose container is removed. The engine has reported the
+// end by then; if it has not, it never will.
 func (p *process) release() {
 	substrate.Await(context.Background(), p, time.Second)
 	p.cancel()
 	<-p.done
 }
 
-// launch makes a container of the command in the sandbox and starts it. Its
-// output goes to the instance's log, the command's file, and also to tail when
-// that is not nil. When it fails it leaves nothing behind.
+// launch makes a container for the command in the sandbox and starts it. Its output goes to
+// the instance's log or the command's file, and also to the tail if that is not nil. On
+// failure, launch leaves nothing behind.
 func (i *Instance) launch(ctx context.Context, name string, command vitrine.Command, also *tail) (*process, error) {
 	config, host, program, err := i.container(command)
 	if err != nil {
@@ -83,7 +83,7 @@ func (i *Instance) launch(ctx context.Context, name string, command vitrine.Comm
 	return p, nil
 }
 
-// startWatched starts the made container with a goroutine that watches it.
+// startWatched starts the container, and a goroutine that watches it.
 func (i *Instance) startWatched(ctx context.Context, p *process) (err error) {
 	p.stream, err = i.s.hijack(ctx, "attach to "+p.name, func(ctx context.Context) (types.HijackedResponse, error) {
 		return i.s.api.ContainerAttach(ctx, p.id, container.AttachOptions{Stream: true, Stdout: true, Stderr: true})
@@ -107,15 +107,14 @@ func (i *Instance) startWatched(ctx context.Context, p *process) (err error) {
 	return nil
 }
 
-// isNoProgram says whether a start failed for what the user asked to run.
+// isNoProgram reports whether a start failed because the program cannot be executed.
 func isNoProgram(err error) bool {
 	text := err.Error()
 	return cerrdefs.IsInvalidArgument(err) && strings.Contains(text, "exec") ||
 		strings.Contains(text, "executable file not found") || strings.Contains(text, "exec format error")
 }
 
-// watch copies the output until the last writer has closed it, then asks how
-// the process ended.
+// watch copies the output until the last writer has closed it, then asks how the process ended.
 func (p *process) watch(ctx context.Context) {
 	defer close(p.done)
 	stop := context.AfterFunc(ctx, func() { p.stream.Close() })
@@ -132,7 +131,7 @@ func (p *process) watch(ctx context.Context) {
 	}
 }
 
-// how waits for the end and says how it was; nil for status 0.
+// how waits for the end and returns the error; nil for status 0.
 func (p *process) how(ctx context.Context) error {
 	ends, failed := p.s.api.ContainerWait(ctx, p.id, container.WaitConditionNotRunning)
 	var status int64
@@ -155,17 +154,17 @@ func (p *process) how(ctx context.Context) error {
 	case err == nil && state.OOMKilled:
 		return fmt.Errorf("docker: %s: out of memory: over its limit of %d MiB the kernel killed a process of it: %w", p.name, p.memory>>20, statusError(status))
 	case status == killedStatus && p.memory > 0 && !p.killed.Load():
-		// The engine hears of the kernel's kill and of the end apart, in either order.
+		// The engine learns of the OOM kill and of the end separately, in either order.
 		return fmt.Errorf("docker: %s: killed, most likely by the kernel for going over its %d MiB of memory: %w", p.name, p.memory>>20, statusError(status))
 	}
 	return fmt.Errorf("docker: %s: %w", p.name, statusError(status))
 }
 
-// killedStatus is the exit status of what SIGKILL ended.
+// killedStatus is the exit status of a process that SIGKILL ended.
 const killedStatus = 128 + int64(unix.SIGKILL)
 
-// A statusError is an exit status other than 0. The engine tells a process
-// that a signal ended as 128 and the signal's number.
+// A statusError is an exit status other than 0. The engine reports a process that a signal
+// ended as 128 plus the signal's number.
 type statusError int64
 
 func (s statusError) Error() string {
@@ -177,12 +176,12 @@ func (s statusError) Error() string {
 	return fmt.Sprintf("exit status %d", int64(s))
 }
 
-// container says what the command's container is to be; program is not nil
-// when its image has to be made from it.
+// container returns the configuration of the command's container. If program is not nil,
+// the container's image must be made from it.
 func (i *Instance) container(command vitrine.Command) (*container.Config, *container.HostConfig, *static, error) {
 	config := &container.Config{
 		Labels: i.labels(), AttachStdout: true, AttachStderr: true,
-		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // it would use the instance's CPU
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's health check would use the instance's CPU
 		WorkingDir:  command.Dir, User: i.image.user,
 	}
 	if config.WorkingDir == "" {
@@ -193,7 +192,7 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 		IpcMode: "private", Resources: i.limits, Mounts: i.s.mounts(i.spec),
 		LogConfig:   container.LogConfig{Type: "none"},
 		Runtime:     i.s.config.Runtime,
-		SecurityOpt: []string{"label=disable"}, // SELinux would hide the instance's folder
+		SecurityOpt: []string{"label=disable"}, // SELinux would block the instance's folder
 	}
 	if !i.s.namespaces {
 		host.NetworkMode = "host"
@@ -209,7 +208,7 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 		}
 		program, config.Cmd = &s, args[1:]
 		if uid := os.Geteuid(); uid != 0 {
-			config.User = fmt.Sprintf("%d:%d", uid, os.Getegid()) // so that what it writes is the user's
+			config.User = fmt.Sprintf("%d:%d", uid, os.Getegid()) // the user then owns the files that the container writes
 		}
 	case len(args) > 0:
 		config.Entrypoint, config.Cmd = args[:1], args[1:]
@@ -222,8 +221,8 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 	return config, host, program, nil
 }
 
-// environment is the image's own and the command's over it. A name without
-// value has the engine leave that variable out: HOSTNAME is its own addition.
+// environment returns the image's variables, overridden by the command's. A name without a
+// value makes the engine leave that variable out; HOSTNAME is the engine's own addition.
 func (i *Instance) environment(env []string) []string {
 	return substrate.MergeEnvironment([]string{"HOSTNAME"}, i.scripts, i.image.env, env)
 }

@@ -18,11 +18,11 @@ import (
 	"vitrine"
 )
 
-// Run runs a command in the instance to its end. With Spec.Image and something
-// running it runs inside that container; else in a container of its own, with
-// the same limits, namespaces and mounts. What a command before Start changes
-// in the files of Spec.Image is there for Start: that is how install scripts
-// install. A script has to lie where the container sees it: in Spec.Dir.
+// Run runs a command in the instance to its end. With Spec.Image and a running function, it
+// runs in the function's container. Otherwise it runs in its own container with the same
+// limits, namespaces and mounts. Changes that a command before Start makes to the files of
+// Spec.Image are kept for Start, so install scripts can install. A script must lie where
+// the container sees it, in Spec.Dir.
 func (i *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	var out tail
 	inside, err := i.runIn(ctx, command, &out)
@@ -35,7 +35,7 @@ func (i *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	return fmt.Errorf("run %s in %s: %w%s", strings.Join(command.Args, " "), i.spec.Name, err, out.String())
 }
 
-// runApart runs the command in a container of its own.
+// runApart runs the command in its own container.
 func (i *Instance) runApart(ctx context.Context, command vitrine.Command, out *tail) error {
 	i.mu.Lock()
 	if i.removed {
@@ -63,8 +63,8 @@ func (i *Instance) runApart(ctx context.Context, command vitrine.Command, out *t
 	return errors.Join(err, removed)
 }
 
-// keepChanges makes what the container changed in its files the image of what
-// comes next, unless the function itself runs already.
+// keepChanges commits the container's changed files as the image for later commands, unless
+// the function already runs.
 func (i *Instance) keepChanges(ctx context.Context, p *process) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -84,8 +84,8 @@ func (i *Instance) keepChanges(ctx context.Context, p *process) error {
 	return nil
 }
 
-// runIn runs the command in the function's running container, where it finds
-// the files and sockets that the function made. It says whether there is one.
+// runIn runs the command in the function's running container, where it finds the function's
+// files and sockets. It reports whether there is such a container.
 func (i *Instance) runIn(ctx context.Context, command vitrine.Command, tail *tail) (inside bool, err error) {
 	i.mu.Lock()
 	p := i.proc
@@ -102,7 +102,7 @@ func (i *Instance) runIn(ctx context.Context, command vitrine.Command, tail *tai
 
 func (i *Instance) exec(ctx context.Context, p *process, command vitrine.Command, out *output) error {
 	options := container.ExecOptions{AttachStdout: true, AttachStderr: true, Cmd: command.Args, WorkingDir: command.Dir}
-	for _, variable := range p.env { // what only the function was given is left out
+	for _, variable := range p.env { // a name without a value leaves out the function's own variable
 		name, _, _ := strings.Cut(variable, "=")
 		options.Env = append(options.Env, name)
 	}
@@ -117,7 +117,7 @@ func (i *Instance) exec(ctx context.Context, p *process, command vitrine.Command
 		return i.s.api.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
 	})
 	if err != nil {
-		if ctx.Err() != nil { // it may have started all the same
+		if ctx.Err() != nil { // it may have started nevertheless
 			_ = i.s.execEnd(ctx, p.id, made.ID)
 		}
 		return err
@@ -133,16 +133,15 @@ func (i *Instance) exec(ctx context.Context, p *process, command vitrine.Command
 	return copied
 }
 
-// execTick is how often the engine is asked whether a command has ended.
+// execTick is the interval at which execEnd asks whether a command has ended.
 const execTick = 5 * time.Millisecond
 
-// execEnd waits for the end of a command whose output has ended. The engine
-// may still call it running then, and has no call that waits. When ctx ends,
-// the command is ended too.
+// execEnd waits for the end of a command whose output has ended. The engine may still report the
+// command as running then, and has no call that waits. When ctx ends, execEnd kills the command.
 func (s *Substrate) execEnd(ctx context.Context, id, exec string) error {
 	tick := time.NewTicker(execTick)
 	defer tick.Stop()
-	patience := int(killWait / execTick) // once ctx has ended
+	patience := int(killWait / execTick) // ticks to wait for the process ID once ctx has ended
 	for {
 		state, err := call(context.WithoutCancel(ctx), s.engine, "ask how a command ended", func(ctx context.Context) (container.ExecInspect, error) {
 			return s.api.ContainerExecInspect(ctx, exec)
@@ -168,11 +167,11 @@ func (s *Substrate) execEnd(ctx context.Context, id, exec string) error {
 	}
 }
 
-// killTree kills a process of a container and its descendants: the engine has
-// no call that ends a command begun in a running container.
+// killTree kills a process of a container and its descendants. The engine has no call that
+// ends a command started in a running container.
 func killTree(id string, root int) error {
 	if root <= 1 || !isHere(id, root) {
-		return nil // it has ended, and its number may be another's by now
+		return nil // ended, and another process may have its number by now
 	}
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -180,7 +179,7 @@ func killTree(id string, root int) error {
 	}
 	children := make(map[int][]int)
 	for _, p := range all {
-		if stat, err := p.Stat(); err == nil { // else it has just ended
+		if stat, err := p.Stat(); err == nil { // otherwise it has just ended
 			children[stat.PPID] = append(children[stat.PPID], p.PID)
 		}
 	}

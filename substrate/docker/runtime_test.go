@@ -19,7 +19,7 @@ import (
 	"vitrine/substrate/docker/dockertest"
 )
 
-// runtimeBed is a substrate with the runtime, and an image with the tool.
+// runtimeBed returns a substrate with the runtime, and an image with the tool.
 func runtimeBed(t *testing.T, tool, runtime string) *bed {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "runs")
@@ -45,8 +45,8 @@ func runtimeBed(t *testing.T, tool, runtime string) *bed {
 	return b
 }
 
-// TestDockerRuntime: the runtime that the user names is the one that runs the
-// instance, and one that the engine has not is refused with those that it has.
+// TestDockerRuntime: the instance runs with the named runtime. For an unknown runtime, the
+// error lists the runtimes that the engine has.
 func TestDockerRuntime(t *testing.T) {
 	t.Setenv("DOCKER_HOST", dockertest.Start(t))
 	b := runtimeBed(t, buildTool(t), "runc")
@@ -65,7 +65,7 @@ func TestDockerRuntime(t *testing.T) {
 		config := b.s.config
 		config.Runtime = name
 		s, err := New(b.ctx, config)
-		if err == nil { // the engine knows such a one only once asked for it
+		if err == nil { // the engine checks such a runtime only when it makes a container
 			on := *b
 			on.s = s
 			in, _ := on.create("c-2", b.image)
@@ -83,15 +83,15 @@ func TestDockerRuntime(t *testing.T) {
 	}
 }
 
-// TestDockerRuntimeGVisor: instances run by runsc, in the network namespace
-// that a fabric wires, and what it fails to start leaves nothing.
+// TestDockerRuntimeGVisor: instances run with runsc, in the network namespace that a fabric
+// wires. A failed start leaves nothing behind.
 func TestDockerRuntimeGVisor(t *testing.T) {
 	runsc, err := exec.LookPath("runsc")
 	if err != nil {
 		t.Skip(&vitrine.Unsupported{What: "the runtime runsc", Missing: "the program runsc"})
 	}
-	// With its own network stack runsc takes Linux from 6.9 on for the host's own
-	// namespace, where that is of before 2024.
+	// With its own network stack, a runsc from before 2024 takes any namespace of Linux 6.9
+	// or newer for the host's own namespace.
 	e := dockertest.OwnWith(t, fmt.Sprintf(`{"runtimes": {
 		"runsc": {"path": %q, "runtimeArgs": ["--network=host"]},
 		"netstack": {"path": %[1]q},
@@ -132,7 +132,7 @@ func TestDockerRuntimeGVisor(t *testing.T) {
 			b := runtimeBed(t, tool, name)
 			in, _ := b.create("c-1", b.image)
 			_, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "wait"}})
-			if err == nil && name == "netstack" { // it depends on the kernel and on runsc; then there is nothing to refuse
+			if err == nil && name == "netstack" { // depends on the kernel and runsc; here it works
 				return
 			}
 			if !vitrine.IsUnsupported(err) {
@@ -143,7 +143,7 @@ func TestDockerRuntimeGVisor(t *testing.T) {
 	}
 }
 
-// ofEngine lists the shims and runtimes of an engine.
+// ofEngine lists the shim and runtime processes of an engine.
 func ofEngine(t *testing.T, host string) (found []string) {
 	t.Helper()
 	all, err := procfs.AllProcs()
@@ -152,7 +152,7 @@ func ofEngine(t *testing.T, host string) (found []string) {
 	}
 	dir := strings.TrimSuffix(strings.TrimPrefix(host, "unix://"), "/sock")
 	for _, p := range all {
-		args, _ := p.CmdLine() // gone: ended meanwhile
+		args, _ := p.CmdLine() // an error means that it has ended
 		if line := strings.Join(args, " "); strings.Contains(line, dir) && (strings.Contains(line, "runsc") || strings.Contains(line, "containerd-shim")) {
 			found = append(found, line)
 		}

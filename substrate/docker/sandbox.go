@@ -18,12 +18,12 @@ import (
 // hostsFile is the /etc/hosts of the instance's containers, in Spec.Dir.
 const hostsFile = "hosts"
 
-// makeSandbox makes and starts the container that holds the instance's
-// namespaces. It needs no limits: it sleeps.
+// makeSandbox makes and starts the container that holds the instance's namespaces. It needs
+// no limits, because it sleeps.
 //
-// Its network is disabled, which is not the network "none": the runtime makes
-// the namespace, with lo up, and the engine's network controller has no part
-// in it. That starts three times as fast, but leaves /etc/hosts to us.
+// Its network is disabled, which differs from the network "none": the runtime makes the
+// namespace, with lo up, without the engine's network controller. That starts three times
+// as fast, but vitrine must write /etc/hosts itself.
 func (i *Instance) makeSandbox(ctx context.Context) error {
 	hosts := "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 " + i.spec.Name + "\n"
 	if err := os.WriteFile(filepath.Join(i.spec.Dir, hostsFile), []byte(hosts), 0o644); err != nil {
@@ -47,8 +47,8 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The namespaces of containers that are not here cannot be wired from here. The
-	// program's name would not tell: start returns a moment before its exec.
+	// Only containers on this host can be wired. The program's name is no proof, because
+	// start returns a moment before its exec.
 	if !isHere(id, state.Pid) {
 		return &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine of this very host that makes cgroups: the containers of %s are not seen here", i.s.host),
 			Do: "run vitrine where the engine runs, in the same PID namespace"}
@@ -59,36 +59,36 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 	return nil
 }
 
-// isHere says whether the process that the engine tells is that of the container.
-// Another host's engine, or one in a virtual machine, tells process ids that mean
-// somebody else here, or nobody.
+// isHere reports whether the process ID that the engine reports belongs to the container.
+// The engine of another host or virtual machine reports IDs that belong to another
+// process here, or to none.
 func isHere(id string, pid int) bool {
 	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	return err == nil && strings.Contains(string(cgroups), id)
 }
 
-// createFrom makes a container of a picture, or of a static program's image.
+// createFrom makes a container from a picture, or from a static program's image.
 func (i *Instance) createFrom(ctx context.Context, program *static, p picture, name string, config *container.Config, host *container.HostConfig) (id string, err error) {
 	for attempt := 1; ; attempt++ {
 		if program != nil {
 			if p, err = i.s.images.fromStatic(ctx, i.spec.Run, *program); err != nil {
 				return "", err
 			}
-			// Arguments may be there already; the program is the image's.
+			// config.Cmd may hold arguments already; only the program comes from the image.
 			config.Entrypoint = p.cmd
 		}
 		config.Image = p.id
 		id, err = i.s.create(ctx, name, config, host)
 		if cerrdefs.IsNotFound(err) && program != nil && attempt == 1 {
-			i.s.images.forget(program.key) // another run's Close or Clean was faster
+			i.s.images.forget(program.key) // another run's Close or Clean removed the image
 			continue
 		}
 		return id, err
 	}
 }
 
-// create makes a container. It is not cut short when ctx ends, or nobody would
-// know whether there is one to remove.
+// create makes a container. It ignores the end of ctx, because a call cut short would leave
+// it unknown whether there is a container to remove.
 func (s *Substrate) create(ctx context.Context, name string, config *container.Config, host *container.HostConfig) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("docker: create the container %s: %w", name, context.Cause(ctx))
@@ -126,8 +126,8 @@ func (s *Substrate) inspect(ctx context.Context, id string) (*container.State, e
 	return c.State, nil
 }
 
-// removeContainer kills and removes a container. One that is gone, or that
-// somebody else is just removing, is no error.
+// removeContainer kills and removes a container. A container that is gone, or that somebody
+// else is removing, is no error.
 func (e *engine) removeContainer(ctx context.Context, id string) error {
 	err := e.do(ctx, "remove the container "+id, func(ctx context.Context) error {
 		return e.api.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
@@ -138,7 +138,7 @@ func (e *engine) removeContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// containersWith lists the containers, running or not, that carry the labels.
+// containersWith lists the containers, running or not, that have the labels.
 func (e *engine) containersWith(ctx context.Context, labels ...string) ([]container.Summary, error) {
 	var args []filters.KeyValuePair
 	for _, l := range labels {

@@ -19,15 +19,15 @@ import (
 	"vitrine"
 )
 
-// A static program is all that its image holds, but for a /tmp.
+// A static program is the only content of its image, besides /tmp.
 type static struct {
-	name string // its file name in the root of the image
+	name string // its file name, in the root of the image
 	key  string // in gallery.have
 	size int64
 	open func() (io.ReadCloser, error)
 }
 
-// staticFile is the program that a command names, looked up as exec does.
+// staticFile returns the program that a command names, looked up as exec does.
 func staticFile(program string) (static, error) {
 	path, err := exec.LookPath(program)
 	if err == nil {
@@ -48,7 +48,7 @@ func staticFile(program string) (static, error) {
 	}, checkStatic(path)
 }
 
-// checkStatic refuses what cannot run in an image that holds nothing else.
+// checkStatic rejects a program that cannot run in an image without other files.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	var format *elf.FormatError
@@ -71,15 +71,15 @@ func checkStatic(path string) error {
 	return nil
 }
 
-// forget has the image looked for again: somebody has removed it.
+// forget drops an image that somebody else has removed, so that it is looked up again.
 func (g *gallery) forget(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.have, key)
 }
 
-// fromStatic finds or makes the image that holds the program alone. Its tag is
-// the digest of what is in it, so it is made once, whoever asks.
+// fromStatic finds or makes the image that holds only the program. Its tag is a digest of
+// the content, so all callers share one image.
 func (g *gallery) fromStatic(ctx context.Context, run string, s static) (picture, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,13 +104,13 @@ func (g *gallery) fromStatic(ctx context.Context, run string, s static) (picture
 	return p, nil
 }
 
-// makeStatic imports the image in one call, while its layer is being written.
+// makeStatic imports the image in one call and streams its layer.
 func (g *gallery) makeStatic(ctx context.Context, run, tag string, s static) error {
 	layer, writer := io.Pipe()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		writer.CloseWithError(s.writeLayer(writer)) // an error of it becomes that of the call
+		writer.CloseWithError(s.writeLayer(writer)) // the call returns this error
 	}()
 	var id string
 	progress, err := g.e.api.ImageImport(ctx, image.ImportSource{Source: layer, SourceName: "-"}, tag,
@@ -119,7 +119,7 @@ func (g *gallery) makeStatic(ctx context.Context, run, tag string, s static) err
 		id, err = lastStatus(progress)
 		progress.Close()
 	}
-	layer.CloseWithError(io.ErrClosedPipe) // ends the writer when the engine took not all
+	layer.CloseWithError(io.ErrClosedPipe) // ends the writer if the engine has not read everything
 	<-written
 	if err == nil {
 		g.made = append(g.made, made{id: id})

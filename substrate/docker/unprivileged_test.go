@@ -11,8 +11,8 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
-// TestDockerSubstrateUnprivileged is TestDockerSubstrate as an ordinary user
-// of the group that may use the engine's socket.
+// TestDockerSubstrateUnprivileged runs TestDockerSubstrate as an ordinary user of the group
+// that may use the engine's socket.
 func TestDockerSubstrateUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this user is an ordinary one: see TestDockerSubstrate")

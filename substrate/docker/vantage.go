@@ -12,9 +12,8 @@ import (
 	"vitrine"
 )
 
-// vantageOf says where the use of the instance can be read when its main
-// process is pid; 0: when it has none. The engine's cgroup driver and the
-// cgroup version do not matter: the kernel says where the process is.
+// vantageOf returns where to read the instance's use when its main process is pid; 0: it has none.
+// It works with every cgroup driver and version, because it asks the kernel where the process is.
 func (i *Instance) vantageOf(pid int) vitrine.Vantage {
 	v := vitrine.Vantage{
 		Instance: i.spec.Name, Component: i.spec.Component, VCPUs: i.spec.VCPUs, Memory: i.spec.Memory,
@@ -40,8 +39,8 @@ func (i *Instance) vantageOf(pid int) vitrine.Vantage {
 	return v
 }
 
-// findCgroups fills in the folders of the process's cgroups: of version 2 when
-// it accounts for CPU and memory, of version 1 otherwise.
+// findCgroups fills in the folders of the process's cgroups: version 2 if that accounts for
+// CPU and memory, else version 1.
 func findCgroups(v *vitrine.Vantage, pid int) error {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
@@ -73,8 +72,7 @@ func findCgroups(v *vitrine.Vantage, pid int) error {
 	return nil
 }
 
-// cgroupFolder finds the group's folder below a mount of its hierarchy; empty
-// when no mount shows it.
+// cgroupFolder finds the group's folder below a mount of its hierarchy; empty: no mount shows it.
 func cgroupFolder(mounts []*procfs.MountInfo, group procfs.Cgroup, kind, controller string) string {
 	for _, m := range mounts {
 		if m.FSType != kind {

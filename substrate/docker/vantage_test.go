@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// TestDockerCgroupFolder has the mounts and groups of hosts unlike this one.
+// TestDockerCgroupFolder uses mounts and groups as other hosts have them.
 func TestDockerCgroupFolder(t *testing.T) {
 	root := t.TempDir()
 	mount := func(kind, below string, options ...string) *procfs.MountInfo {

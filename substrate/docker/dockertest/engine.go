@@ -1,5 +1,5 @@
-// Package dockertest gives tests a Docker Engine: the host's when one answers,
-// else one of their own, which they start and end.
+// Package dockertest gives tests a Docker Engine: the host's engine if that answers, else
+// one that it starts for the test.
 package dockertest
 
 import (
@@ -31,9 +31,9 @@ const (
 	stopLimit  = 30 * time.Second
 )
 
-// Start gives the address of an engine, such as unix:///var/run/docker.sock:
-// that of $DOCKER_HOST, the default one, or one that it starts and ends with the
-// test. It skips the test when there is none to be had, by a *vitrine.Unsupported.
+// Start returns the address of an engine, such as unix:///var/run/docker.sock. It tries
+// $DOCKER_HOST, then the default address, and then starts an engine that ends with the
+// test. If there is none, Start skips the test with a *vitrine.Unsupported.
 func Start(t testing.TB) string {
 	t.Helper()
 	for _, host := range []string{os.Getenv("DOCKER_HOST"), client.DefaultDockerHost} {
@@ -44,35 +44,35 @@ func Start(t testing.TB) string {
 	return Own(t).Host
 }
 
-// An Engine is a dockerd that a test started, with a containerd of its own. It
-// has no bridge and leaves the host's packet filter and sysctls alone.
+// An Engine is a dockerd that a test started, with its own containerd. It has no bridge and
+// does not change the host's packet filter or sysctls.
 type Engine struct {
 	Host string // unix:///...
 
-	config  string // of dockerd, as in daemon.json
+	config  string // dockerd's, as in daemon.json
 	dockerd string
 	process *os.Process
 	dir     string
 	cgroup  string
 	ended   chan struct{}
-	log     bytes.Buffer // to be read once ended is closed
+	log     bytes.Buffer // may be read after ended is closed
 }
 
-// Own starts an engine that ends with the test and leaves nothing: no process,
+// Own starts an engine that ends with the test and leaves nothing behind: no process,
 // mount, namespace or cgroup.
 func Own(t testing.TB) *Engine {
 	t.Helper()
 	return OwnWith(t, "{}")
 }
 
-// OwnWith is Own with a configuration, as in daemon.json.
+// OwnWith is like Own but takes a configuration, as in daemon.json.
 func OwnWith(t testing.TB, config string) *Engine {
 	t.Helper()
 	dockerd, err := lookDockerd()
 	if err != nil {
 		t.Skip(err)
 	}
-	// A socket's path has at most 107 bytes, too few for t.TempDir's.
+	// A socket's path has at most 107 bytes, and t.TempDir's paths may be longer.
 	dir, err := os.MkdirTemp("", "dockerd-")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func OwnWith(t testing.TB, config string) *Engine {
 	return e
 }
 
-// Restart starts the engine again, over what it had, after Kill.
+// Restart starts the engine after Kill, with the data it had.
 func (e *Engine) Restart(t testing.TB) {
 	t.Helper()
 	if err := e.start(); err != nil {
@@ -122,14 +122,14 @@ func lookDockerd() (string, error) {
 	return "", &vitrine.Unsupported{What: "docker", Missing: "the program dockerd", Do: "install docker.io"}
 }
 
-// start starts dockerd. It gets SIGTERM when this process dies first.
+// start starts dockerd, which gets SIGTERM if this process dies first.
 func (e *Engine) start() error {
 	in := func(name string) string { return filepath.Join(e.dir, name) }
 	cmd := exec.CommandContext(context.Background(), e.dockerd,
 		"--host", e.Host, "--data-root", in("data"), "--exec-root", in("exec"), "--pidfile", in("pid"), "--config-file", in("daemon.json"),
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--userland-proxy=false",
 		"--log-level=warn", "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", "/"+e.cgroup,
-		// A containerd that the host runs is shared: keep to namespaces of our own in it.
+		// A containerd of the host is shared, so use separate namespaces in it.
 		"--containerd-namespace", e.cgroup, "--containerd-plugins-namespace", e.cgroup+"-plugins")
 	if err := os.WriteFile(in("daemon.json"), []byte(e.config), 0o600); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (e *Engine) start() error {
 	started, ended := make(chan error), make(chan struct{})
 	e.ended = ended
 	go func() {
-		runtime.LockOSThread() // the death signal is tied to the thread that started the process
+		runtime.LockOSThread() // the death signal is tied to the thread that starts the process
 		defer runtime.UnlockOSThread()
 		defer close(ended)
 		err := cmd.Start()
@@ -148,7 +148,7 @@ func (e *Engine) start() error {
 		}
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // its log says how it ended
 		}
 	}()
 	return <-started
@@ -172,21 +172,20 @@ func (e *Engine) stop(t testing.TB) {
 	}
 }
 
-// Kill ends dockerd and its containerd as a crash would. What runs in
-// containers goes on.
+// Kill ends dockerd and its containerd as a crash would. Containers go on running.
 func (e *Engine) Kill() error {
 	failed := e.process.Kill()
 	<-e.ended
 	file := filepath.Join(e.dir, "exec/containerd/containerd.pid")
-	if b, err := os.ReadFile(file); err == nil { // else it uses the host's
+	if b, err := os.ReadFile(file); err == nil { // otherwise it uses the host's
 		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 		if err == nil && pid > 0 {
 			err = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		if errors.Is(err, syscall.ESRCH) { // dockerd's death is its death already
+		if errors.Is(err, syscall.ESRCH) { // it has died with dockerd
 			err = nil
 		}
-		// The next dockerd would take one that nobody has waited for for alive.
+		// A zombie counts as running to the next dockerd, so remove its PID file.
 		failed = errors.Join(failed, err, os.Remove(file))
 	}
 	if failed != nil {
@@ -195,12 +194,12 @@ func (e *Engine) Kill() error {
 	return nil
 }
 
-// Freeze stops dockerd, all of it, as a hang would; Thaw lets it go on.
+// Freeze stops all threads of dockerd, as a hang would; Thaw resumes them.
 func (e *Engine) Freeze() error {
 	if err := e.process.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("freeze the engine: %w", err)
 	}
-	for { // a thread may still be on its way to where it stops
+	for { // a thread may not have stopped yet
 		threads, err := procfs.AllThreads(e.process.Pid)
 		if err != nil {
 			return fmt.Errorf("freeze the engine: %w", err)
@@ -215,8 +214,8 @@ func (e *Engine) Freeze() error {
 // Thaw undoes Freeze.
 func (e *Engine) Thaw() error { return e.process.Signal(syscall.SIGCONT) }
 
-// removeRest ends what is left of containers when the engine could not, and
-// removes the folder, what is mounted below it, and the cgroups.
+// removeRest kills what is left of containers if the engine could not, and removes the
+// folder, the mounts below it, and the cgroups.
 func (e *Engine) removeRest() error {
 	if err := e.killRest(); err != nil {
 		return err
@@ -225,7 +224,7 @@ func (e *Engine) removeRest() error {
 	if err != nil {
 		return err
 	}
-	for _, m := range slices.Backward(mounts) { // the last mounted first
+	for _, m := range slices.Backward(mounts) { // last mounted first
 		if strings.HasPrefix(m.MountPoint, e.dir+"/") {
 			if err := unix.Unmount(m.MountPoint, unix.MNT_DETACH); err != nil {
 				return fmt.Errorf("unmount %s: %w", m.MountPoint, err)
@@ -235,8 +234,8 @@ func (e *Engine) removeRest() error {
 	return errors.Join(os.RemoveAll(e.dir), e.removeCgroups())
 }
 
-// killRest kills the processes in this engine's cgroups, and the shims in its
-// containerd namespace: a name that nobody else has.
+// killRest kills the processes in this engine's cgroups, and the shims in its containerd
+// namespace, whose name is unique.
 func (e *Engine) killRest() error {
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -244,7 +243,7 @@ func (e *Engine) killRest() error {
 	}
 	var failed error
 	for _, p := range all {
-		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID)) // gone: ended meanwhile
+		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID)) // an error means that it has ended
 		args, _ := p.CmdLine()
 		if strings.Contains(string(groups), "/"+e.cgroup+"/") || slices.Contains(args, e.cgroup) {
 			if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -255,8 +254,8 @@ func (e *Engine) killRest() error {
 	return failed
 }
 
-// removeCgroups removes the engine's cgroups, deepest first. One that is not
-// empty is an error.
+// removeCgroups removes the engine's cgroups, deepest first. A cgroup that is
+// not empty is an error.
 func (e *Engine) removeCgroups() error {
 	var found []string
 	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
@@ -285,7 +284,7 @@ func (e *Engine) removeCgroups() error {
 	return failed
 }
 
-// removeCgroup waits a little for what was killed in it to be gone.
+// removeCgroup removes a cgroup, and waits up to 5 s for its killed processes to end.
 func removeCgroup(dir string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -315,7 +314,7 @@ func answers(ctx context.Context, host string) bool {
 	return err == nil
 }
 
-// errors is what of the log is more than a warning.
+// errors returns the lines of the log above level warning.
 func (e *Engine) errors() string {
 	var b strings.Builder
 	for line := range strings.Lines(e.log.String()) {

@@ -1,4 +1,4 @@
-// Tool is what the tests of package docker run in images of their own.
+// Tool is the program that the tests of package docker run in their own images.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 	}
 }
 
-// run runs a verb, and after "then" the next.
+// run runs a verb and, after "then", the next one.
 func run(args []string) error {
 	var rest []string
 	if i := slices.Index(args, "then"); i >= 0 {
@@ -40,11 +40,11 @@ func verb(name string, args []string) error {
 		return err
 	case "environ":
 		fmt.Println(strings.Join(os.Environ(), "\n"))
-	case "wait": // MARK; ends by SIGTERM as a program does that knows nothing of signals
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // else a deadlock
+	case "wait": // MARK; SIGTERM ends it, as it ends a program without a handler
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // otherwise the runtime reports a deadlock
 		fmt.Println("waiting")
 		select {}
-	case "child": // ARGS...: goes on while this process ends
+	case "child": // ARGS...: outlives this process
 		child := exec.Command("/proc/self/exe", args...)
 		child.Stdout = os.Stdout
 		return child.Start()
