@@ -18,8 +18,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A uas is a user agent server on UDP and TCP that answers every request, and
-// keeps what it got.
+// A uas is a user agent server on UDP and TCP. It answers every request and keeps all
+// that it receives.
 type uas struct {
 	t       *testing.T
 	udp     *net.UDPConn
@@ -79,7 +79,7 @@ func (u *uas) serveTCP() {
 	}
 }
 
-// messages reads a stream to its end.
+// messages reads a stream to its end and calls each for every message.
 func messages(c net.Conn, each func(string)) {
 	var buffer []byte
 	chunk := make([]byte, 4096)
@@ -110,7 +110,7 @@ func (u *uas) answer(text string) string {
 	return respond(text, 200, "")
 }
 
-// next is what the server got next.
+// next returns the next message that the server received.
 func (u *uas) next() string {
 	u.t.Helper()
 	select {
@@ -122,14 +122,14 @@ func (u *uas) next() string {
 	return ""
 }
 
-// A running is a director that runs.
+// A running is a director that runs in the test.
 type running struct {
 	*Server
 	stop   func()
 	config Config
 }
 
-// direct runs a director before instances.
+// direct starts a director for the instances.
 func direct(t *testing.T, listeners []string, rules RulesConfig, change func(*Config), instances ...vitrine.Instance) *running {
 	t.Helper()
 	tb, err := table.New(1, rules.Types, instances)
@@ -173,7 +173,6 @@ func instance(u *uas) vitrine.Instance {
 	return vitrine.Instance{Name: u.address.String(), Type: "all", Weight: 1, Address: u.address}
 }
 
-// A phone is a client.
 type phone struct {
 	t    *testing.T
 	conn net.Conn
@@ -227,7 +226,7 @@ func (p *phone) next() string {
 	return ""
 }
 
-// request is a request of a phone, with a body of so many bytes.
+// request returns a request of the phone, with a body of body bytes.
 func (p *phone) request(method, callID string, body int) string {
 	transport := strings.ToUpper(p.conn.LocalAddr().Network())
 	return fmt.Sprintf("%s sip:b@example.com SIP/2.0\r\nVia: SIP/2.0/%s %s;branch=z9hG4bK%s\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\n"+

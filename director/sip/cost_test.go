@@ -8,8 +8,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// TestNoAllocation: requests, their retransmissions, requests in a dialog,
-// responses and the director's own answers cost no allocation.
+// TestNoAllocation checks that requests, retransmissions, requests in a dialog, responses
+// and the director's own answers allocate nothing.
 func TestNoAllocation(t *testing.T) {
 	c := rulesConfig()
 	c.Options = map[string]TypeOptions{"registration": {Stream: true}}

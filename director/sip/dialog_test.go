@@ -10,8 +10,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// TestDialog: both sides' later requests find the instance and the other side by
-// Record-Route alone.
+// TestDialog checks that later requests of both sides find the instance and the other
+// side by Record-Route alone.
 func TestDialog(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0", "Contact: <sip:a@192.0.2.7:5062>"), client, udp4)
@@ -20,8 +20,8 @@ func TestDialog(t *testing.T) {
 	if len(routes) != 2 {
 		t.Fatalf("Record-Route %q", routes)
 	}
-	// The caller's route set is the reverse (RFC 3261 section 12.1.2). It names
-	// another instance than the key does, so that only Route can tell.
+	// The caller's route set is the reverse (RFC 3261 section 12.1.2). It names another
+	// instance than the key does, so that only Route can decide.
 	for _, other := range []string{"ses-1", "ses-2"} {
 		if other := s.epochs.View().Table.ByName(other); other != target {
 			target = other
@@ -41,21 +41,21 @@ func TestDialog(t *testing.T) {
 	if m.Route != nil {
 		t.Errorf("Route %q", m.Route)
 	}
-	// The instance's side keeps the order.
+	// The instance's route set keeps the order.
 	bye := lines("BYE sip:a@192.0.2.7:5062 SIP/2.0", "Via: SIP/2.0/UDP "+target.Address.String()+";branch=z9hG4bKi", "Route: "+routes[0]+","+routes[1], "To: <sip:a@example.com>;tag=1", "From: <sip:b@example.com>;tag=2")
 	r, _ = s.must(bye, netip.AddrPortFrom(target.Address.Addr(), 33333), udp4)
 	s.same("callee's", r.to, "192.0.2.7:5062")
 	back, _ := s.must(respond(r.text, 200, ""), netip.MustParseAddrPort("192.0.2.7:5062"), udp4)
 	s.same("its response", back.to, target.Address.String())
-	// A stranger may not send outward: he goes to an instance like everybody.
+	// A stranger may not send outward: the request goes to an instance.
 	r, _ = s.must(bye, netip.MustParseAddrPort("203.0.113.5:5060"), udp4)
 	if s.targetOf(r.to).TypeName() != "session" {
 		t.Errorf("a stranger's went to %s", r.to)
 	}
 }
 
-// TestPath: what an instance sends by a registration's Path goes to the client,
-// and what that sends in the dialog comes to the instance.
+// TestPath checks that an instance's request by a registration's Path goes to the client,
+// and that the client's requests in the dialog come to the instance.
 func TestPath(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	_, m := s.must(register, client, udp4)
@@ -74,7 +74,7 @@ func TestPath(t *testing.T) {
 	s.same("from the client", r.to, "10.0.1.3:5060")
 	r, _ = s.must(lines("BYE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+routes[1]+", "+routes[0], "To: <sip:b@example.com>;tag=2"), caller.Address, udp4)
 	s.same("to the client again", r.to, "192.0.2.7:5064")
-	// Without Route, from the instance's own address.
+	// From the instance's own address, without Route.
 	r, _ = s.must(lines("MESSAGE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi"), caller.Address, udp4)
 	s.same("by the request line", r.to, "192.0.2.7:5064")
 	r, _ = s.must(lines("MESSAGE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: <sip:192.0.2.99;lr>"), caller.Address, udp4)
@@ -83,7 +83,7 @@ func TestPath(t *testing.T) {
 	s.status(502, lines("MESSAGE sip:a@phone.example.com SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
 }
 
-// TestFlow: a client on TCP is spoken to on the connection it made.
+// TestFlow checks that a client on TCP gets messages on the connection that it made.
 func TestFlow(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	conn := netip.MustParseAddrPort("192.0.2.7:40001")
@@ -110,7 +110,7 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// A call is what is counted of one, at the instance it went to.
+// A call is one call and the counts of its instance.
 type call struct {
 	*stage
 	target *table.Target
@@ -122,14 +122,14 @@ func newCall(s *stage) *call {
 	return &call{s, s.targetOf(r.to), r.text}
 }
 
-// answer has the instance answer what it got.
+// answer sends the instance's response to a request.
 func (c *call) answer(sent string, status int) {
 	c.t.Helper()
 	c.must(respond(sent, status, ""), c.target.Address, udp4)
 }
 
-// inside sends a client's request within the dialog and gives what the instance
-// got.
+// inside sends a client's request within the dialog and returns the request that the
+// instance received.
 func (c *call) inside(method, branch string) string {
 	c.t.Helper()
 	var m sip.Message
@@ -157,7 +157,7 @@ func (c *call) dialogs(what string, begun, ended uint64) {
 	}
 }
 
-// TestDialogsCounted: a dialog begins once and ends once, whatever is sent again.
+// TestDialogsCounted checks that retransmissions and repeats do not count a dialog twice.
 func TestDialogsCounted(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
 	c.answer(c.sent, 180)
@@ -179,8 +179,8 @@ func TestDialogsCounted(t *testing.T) {
 	c.dialogs("both hang up", 1, 1)
 }
 
-// TestDialogThatRingsLong: it begins though the meter has forgotten the INVITE,
-// if an instance says so.
+// TestDialogThatRingsLong checks that a dialog begins although the meter has forgotten
+// the INVITE, if an instance answers.
 func TestDialogThatRingsLong(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
 	c.answer(c.sent, 180)
@@ -195,8 +195,9 @@ func TestDialogThatRingsLong(t *testing.T) {
 	c.dialogs("its BYE", 1, 1)
 }
 
-// TestDialogOfInstance: what an instance begins and ends counts, whether or not
-// its BYE is answered, and what it only passes on counts where it came inward.
+// TestDialogOfInstance checks that dialogs that an instance begins and ends are counted,
+// whether or not its BYE is answered. Requests that an instance only forwards are counted
+// where they came inward.
 func TestDialogOfInstance(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
 	c.answer(c.sent, 200)

@@ -12,8 +12,8 @@ import (
 
 var stranger = netip.MustParseAddrPort("203.0.113.66:5060")
 
-// TestForgedResponses: a response whose Via the director did not write goes
-// nowhere and is counted, whatever it says.
+// TestForgedResponses checks that a response whose Via the director did not write is
+// dropped and counted.
 func TestForgedResponses(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(register, client, udp4)
@@ -52,14 +52,15 @@ func TestForgedResponses(t *testing.T) {
 	if n := s.counted(s.targetOf(r.to).Name); n.Ended[meter.Succeeded.String()] != 0 {
 		t.Errorf("counted %+v", n)
 	}
-	// A proxy may write Via anew: other case, order and spaces.
+	// A proxy may rewrite a Via: with other case, order and spaces.
 	anew := strings.NewReplacer(own, "sip/2.0/udp  198.51.100.1:5060 ; VM = "+mac(m)+" ;x=y; Branch="+branch(m),
 		";rport=5060;received=192.0.2.7;branch=z9hG4bKclient", " ;branch=z9hG4bKclient; received = 192.0.2.7;RPORT=5060").Replace(answer)
 	back, _ := s.must(strings.Replace(anew, "sip/2.0/udp", "SIP/2.0/UDP", 1), from, udp4)
 	s.same("to", back.to, "192.0.2.7:5060")
 }
 
-// TestWayBack: where responses go (RFC 3261 section 18.2.2, RFC 3581 section 4).
+// TestWayBack checks the destination of responses (RFC 3261 section 18.2.2, RFC 3581
+// section 4).
 func TestWayBack(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	for _, c := range []struct{ name, via, from, to, flow string }{
@@ -93,7 +94,7 @@ func TestWayBack(t *testing.T) {
 	}
 }
 
-// TestRotation: keys change between an INVITE and all that follows it.
+// TestRotation changes keys between an INVITE and the messages that follow it.
 func TestRotation(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	set := func(r *Keyring) { s.proxy.server.keys.Store(r) }
@@ -105,7 +106,7 @@ func TestRotation(t *testing.T) {
 	if other == instance {
 		other = s.epochs.View().Table.ByName("ses-2")
 	}
-	named := s.route('i', other, "c1") // which the key alone would not give
+	named := s.route('i', other, "c1") // an instance that the key alone would not choose
 	old := keyring(t, 1)
 	set(keyring(t, 2, 1))
 	again, n := s.must(text, client, udp4)
@@ -138,7 +139,7 @@ func TestRotation(t *testing.T) {
 	r, _ := s.must(bye, instance.Address, udp4)
 	s.same("the instance's BYE", r.to, "192.0.2.7:5062")
 
-	// Later the old key verifies dialogs, then nothing.
+	// Later the old key verifies only dialogs, and then nothing.
 	later := []SigningKey{{ID: 2, Secret: [16]byte{2, 0x5e}, Via: true, Route: true}, {ID: 1, Secret: [16]byte{1, 0x5e}, Route: true}}
 	ring, err := NewKeyring(later, false, false)
 	if err != nil {
@@ -157,8 +158,8 @@ func TestRotation(t *testing.T) {
 	s.must(respond(sent.text, 200, ""), instance.Address, udp4)
 }
 
-// TestUpgrade: what a director without keys wrote is accepted for a while: to or
-// from instances, and for steering.
+// TestUpgrade checks that entries of a director without keys are accepted for a while: in
+// responses to or from instances, and for steering.
 func TestUpgrade(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
@@ -198,8 +199,8 @@ func TestUpgrade(t *testing.T) {
 	s.same("after it the BYE goes by its key", late.to, instance.Address.String())
 }
 
-// TestStrangersDoNotCount: what a stranger answers with a Via that he saw is sent
-// on, but it neither ends a transaction nor begins a dialog. Anybody may answer
+// TestStrangersDoNotCount checks that a stranger's response with a copied Via is sent on,
+// but neither ends a transaction nor begins a dialog. Anybody may answer a request from
 // an instance.
 func TestStrangersDoNotCount(t *testing.T) {
 	c := newCall(newStage(t, rulesConfig()))
@@ -218,8 +219,8 @@ func TestStrangersDoNotCount(t *testing.T) {
 	c.dialogs("the answer to the instance's own INVITE", 2, 0)
 }
 
-// TestForgedRoutes: an entry in Route that the director did not write decides
-// nothing, and opens no flow.
+// TestForgedRoutes checks that a Route entry that the director did not write neither
+// steers a request nor opens a flow.
 func TestForgedRoutes(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	conn := netip.MustParseAddrPort("192.0.2.7:40001")

@@ -36,7 +36,7 @@ func TestOverload(t *testing.T) {
 		t.Errorf("%s", r.text)
 	}
 	dialog := strings.Replace(register, "To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=x", 1)
-	s.status(503, dialog, client, udp4) // anybody can write a tag
+	s.status(503, dialog, client, udp4) // anybody can write a To tag
 	in := func(callID string) string {
 		route := s.route('i', s.targetOf(s.epochs.View().Table.ByName("reg-2").Address.String()), callID)
 		return strings.Replace(dialog, "\r\nMax-Forwards", "\r\nRoute: "+route+"\r\nMax-Forwards", 1)
@@ -51,8 +51,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// TestInstanceFeedback: the share that an instance asks for is held back while
-// that counts, and of one transaction all messages or none.
+// TestInstanceFeedback checks that the director refuses the share that an instance asks
+// for, while the feedback is valid. It treats all messages of a transaction alike.
 func TestInstanceFeedback(t *testing.T) {
 	c := rulesConfig()
 	c.Feedback = true
@@ -90,7 +90,7 @@ func TestInstanceFeedback(t *testing.T) {
 		{`;oc=101;oc-seq=3.0`, 140, 260},
 		{`;oc=x;oc-seq=3.0`, 140, 260},
 		{`;oc=100;oc-validity=1000;oc-seq=10.0`, 400, 400},
-		{`;oc=20;oc-validity=0;oc-seq=11`, 0, 0}, // ended
+		{`;oc=20;oc-validity=0;oc-seq=11`, 0, 0}, // not valid any more
 		{`;oc=100;oc-seq=12`, 400, 400},
 	} {
 		tell(step.parameters, six)
@@ -126,7 +126,8 @@ func TestInstanceFeedback(t *testing.T) {
 	}
 }
 
-// TestDraining: a transaction stays where it began; dialogs do as the type says.
+// TestDraining checks that a transaction stays with its instance, and that a dialog does
+// if the type says so.
 func TestDraining(t *testing.T) {
 	for _, dialogs := range []bool{false, true} {
 		c := rulesConfig()
@@ -168,8 +169,8 @@ func TestDraining(t *testing.T) {
 	}
 }
 
-// TestRingingIsNoOverload: people who let it ring do not close the gate; slow
-// answers to other requests do, and slow first responses where the type says so.
+// TestRingingIsNoOverload checks that long ringing does not close the gate. Slow answers
+// to other requests do, and slow first responses if the type says so.
 func TestRingingIsNoOverload(t *testing.T) {
 	for _, c := range []struct {
 		name        string

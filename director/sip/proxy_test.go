@@ -49,8 +49,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestInvariance: a retransmission becomes the same, at this proxy and at that of
-// another director; CANCEL and ACK get their INVITE's branch and instance.
+// TestInvariance checks that a retransmission is handled alike, by this proxy and by that
+// of another director. CANCEL and ACK get their INVITE's branch and instance.
 func TestInvariance(t *testing.T) {
 	s, other := newStage(t, rulesConfig()), newStage(t, rulesConfig())
 	instance := map[string]bool{}
@@ -92,7 +92,7 @@ func TestInvariance(t *testing.T) {
 	}
 }
 
-// TestCompact: compact names, any case, odd spaces and folded lines are known.
+// TestCompact checks compact names, any case, odd spaces and folded lines.
 func TestCompact(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	plain, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
@@ -110,7 +110,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestReceived: where a request came from is written into its Via.
+// TestReceived checks that a request's source address is written into its Via.
 func TestReceived(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	for _, c := range []struct{ via, from, want, reply string }{
@@ -120,7 +120,7 @@ func TestReceived(t *testing.T) {
 		{"phone.example.com:9;branch=z9hG4bKa", "192.0.2.7:7777", "phone.example.com:9;branch=z9hG4bKa;received=192.0.2.7", "192.0.2.7:9"},
 		{"192.0.2.7;rport;branch=z9hG4bKa", "192.0.2.7:7777", "192.0.2.7;rport=7777;received=192.0.2.7;branch=z9hG4bKa", "192.0.2.7:7777"},
 		{"192.0.2.7;branch=z9hG4bKa ; rport", "192.0.2.7:7777", "192.0.2.7;branch=z9hG4bKa ; rport=7777;received=192.0.2.7", "192.0.2.7:7777"},
-		// What a client claims of itself counts for nothing.
+		// A client's claim about itself is replaced.
 		{"192.0.2.7;rport=1;branch=z9hG4bKa;received=203.0.113.1", "192.0.2.7:7777", "192.0.2.7;rport=7777;branch=z9hG4bKa;received=192.0.2.7", "192.0.2.7:7777"},
 		{"192.0.2.7;received=203.0.113.1;branch=z9hG4bKa", "192.0.2.7:7777", "192.0.2.7;received=192.0.2.7;branch=z9hG4bKa", "192.0.2.7:5060"},
 		{"[2001:db8::7]:5062;branch=z9hG4bKa", "[2001:db8::7]:5062", "[2001:db8::7]:5062;branch=z9hG4bKa", "[2001:db8::7]:5062"},
@@ -142,8 +142,8 @@ func TestReceived(t *testing.T) {
 	}
 }
 
-// TestResponseVias: the director's Via is taken off wherever its line ends, and
-// what is not the director's goes nowhere.
+// TestResponseVias checks that the director's Via is removed wherever its line ends, and
+// that other responses are dropped.
 func TestResponseVias(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	r, m := s.must(lines("INVITE sip:b@example.com SIP/2.0"), client, udp4)
@@ -160,7 +160,7 @@ func TestResponseVias(t *testing.T) {
 		s.same("to", back.to, "192.0.2.7:5060")
 	}
 	for _, head := range []string{
-		"Via: " + own + "\r\n", // for the director itself: it asked for nothing
+		"Via: " + own + "\r\n", // for the director itself, which sent no request
 		"Via: SIP/2.0/UDP 192.0.2.99;branch=z9hG4bK1\r\nVia: SIP/2.0/UDP 192.0.2.7\r\n",
 		"Via: " + own + "\r\nVia: SIP/2.0/UDP no.address.example\r\n",
 		"Via: " + own + "\r\nVia: nonsense\r\n",
@@ -174,8 +174,8 @@ func TestResponseVias(t *testing.T) {
 	}
 }
 
-// TestLength: what goes to a stream says how long it is, whether or not it did so
-// in its datagram; what comes by a stream must say so itself.
+// TestLength checks that a message to a stream gets a Content-Length if it had none. A
+// message from a stream must have one.
 func TestLength(t *testing.T) {
 	c := rulesConfig()
 	c.Options = map[string]TypeOptions{"session": {Stream: true}}
@@ -220,7 +220,7 @@ func TestMaxForwards(t *testing.T) {
 	for _, zero := range []string{"0", "000"} {
 		r, m := s.status(483, lines("INVITE sip:b@example.com SIP/2.0", "Max-Forwards: "+zero), client, udp4)
 		s.same("to", r.to, "192.0.2.7:5060")
-		// The client's ACK ends here.
+		// The director absorbs the client's ACK.
 		ack := lines("ACK sip:b@example.com SIP/2.0", "To: "+string(m.To), "CSeq: 7 ACK")
 		if got, ok := s.pass(ack, client, udp4); ok {
 			t.Errorf("the ACK of a 483 became\n%s", got.text)
@@ -284,7 +284,7 @@ func TestRules(t *testing.T) {
 	s.same("by the rule for any", s.targetOf(r.to).TypeName(), "session")
 }
 
-// TestAdvertisedPlace: a listener is what it is named by and what it is bound to.
+// TestAdvertisedPlace checks that a listener is known by its Host and its bound address.
 func TestAdvertisedPlace(t *testing.T) {
 	p, err := newPlace(Listener{Host: "sip.example.net:5060"}, netip.MustParseAddrPort("198.51.100.1:5060"))
 	if err != nil {
@@ -297,7 +297,7 @@ func TestAdvertisedPlace(t *testing.T) {
 	}
 }
 
-// TestKeys: what the rule names decides, and nothing else.
+// TestKeys checks that only the rule's key decides.
 func TestKeys(t *testing.T) {
 	s := newStage(t, rulesConfig())
 	to := map[string]bool{}
@@ -352,7 +352,7 @@ func TestLoop(t *testing.T) {
 	s.status(482, r.text, client, udp4)
 	via := "INVITE sip:b@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 203.0.113.3;branch=z9hG4bKp\r\n"
 	s.status(482, strings.Replace(r.text, "INVITE sip:b@example.com SIP/2.0\r\n", via, 1), client, udp4)
-	// A spiral is no loop: what it is routed by has changed.
+	// A spiral is no loop, because what routes it has changed.
 	spiral, _ := s.must(strings.Replace(r.text, "INVITE sip:b@", "INVITE sip:c@", 1), client, udp4)
 	if strings.Count(spiral.text, "-vd") != 2 {
 		t.Errorf("%s", spiral.text)
@@ -360,14 +360,14 @@ func TestLoop(t *testing.T) {
 	if s.failures(meter.NoType, meter.Looped) != 2 {
 		t.Error("loops were not counted")
 	}
-	// An instance may send a request out as it came, and not twice.
+	// An instance may send a request back out unchanged, but not twice.
 	direct, _ := s.must(lines("INVITE sip:b@192.0.2.8 SIP/2.0"), client, udp4)
 	instance := s.targetOf(direct.to).Address
 	out, _ := s.must(direct.text, instance, udp4)
 	s.same("out", out.to, "192.0.2.8:5060")
 	s.status(482, out.text, instance, udp4)
 	s.status(482, out.text, client, udp4)
-	// Another director's Via says nothing.
+	// Another director's Via does not make a loop.
 	other := strings.Replace(r.text, string(m.Via), strings.Replace(string(m.Via), "198.51.100.1", "198.51.100.2", 1), 1)
 	s.must(other, client, udp4)
 }

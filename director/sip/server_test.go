@@ -15,8 +15,8 @@ import (
 	"vitrine/director/table"
 )
 
-// TestTransports: all transports and families to all others, with small messages
-// and those that IP takes apart.
+// TestTransports sends from each transport and address family to each, with small
+// messages and with messages that IP fragments.
 func TestTransports(t *testing.T) {
 	for _, listeners := range [][]string{{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, {"udp://[::1]:0", "tcp://[::1]:0"}} {
 		host := "127.0.0.1"
@@ -58,7 +58,7 @@ func TestTransports(t *testing.T) {
 	}
 }
 
-// TestStream: framing, keep-alives, and what an instance sends on a client's own
+// TestStream checks framing, keep-alives, and requests of an instance on a client's own
 // connection.
 func TestStream(t *testing.T) {
 	server := newUAS(t, "127.0.0.1")
@@ -93,7 +93,7 @@ func TestStream(t *testing.T) {
 	if answer := server.next(); !strings.HasPrefix(answer, "SIP/2.0 200 ") || strings.Count(answer, "Via:") != 1 {
 		t.Errorf("the instance got %s", answer)
 	}
-	// What has no length, or one that is none, is answered, and ends the connection.
+	// A missing or invalid length is answered and ends the connection.
 	for _, length := range []string{"", "Content-Length: x\r\n"} {
 		bad := newPhone(t, "tcp", d.Addresses()[1])
 		bad.send(strings.Replace(bad.request("OPTIONS", "bad", 0), "Content-Length: 0\r\n", length, 1))
@@ -127,7 +127,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestIdle: a connection on which nothing comes is ended.
+// TestIdle checks that a silent connection is closed.
 func TestIdle(t *testing.T) {
 	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Idle = time.Millisecond })
 	c, err := net.Dial("tcp", d.Addresses()[0].String())
@@ -140,7 +140,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestEndOfStream: a peer that takes nothing more does not hold up the end.
+// TestEndOfStream checks that a peer that does not read does not delay the end.
 func TestEndOfStream(t *testing.T) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -185,8 +185,8 @@ func TestEndOfStream(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: those over the number are closed, and gone ones
-// make room.
+// TestConnectionsAreBounded checks that surplus connections are closed, and that closed
+// ones make room.
 func TestConnectionsAreBounded(t *testing.T) {
 	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Connections = 2 })
 	options := func(p *phone) string {
@@ -224,8 +224,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	fourth.next()
 }
 
-// TestHandOver: requests sent while one director gives over to the next are all
-// answered, and stay with their instances.
+// TestHandOver checks that requests sent during a hand-over are all answered, and stay
+// with their instances.
 func TestHandOver(t *testing.T) {
 	a, b := newUAS(t, "127.0.0.1"), newUAS(t, "127.0.0.1")
 	first := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(false), nil, instance(a), instance(b))
@@ -288,7 +288,7 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestNobody: an instance that is not there costs nothing but its requests.
+// TestNobody checks that an unreachable instance costs only its own requests.
 func TestNobody(t *testing.T) {
 	gone := vitrine.Instance{Name: "gone", Type: "all", Weight: 1, Address: netip.MustParseAddrPort("127.0.0.1:1")}
 	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(true), nil, gone)
@@ -311,9 +311,8 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestResponseWithoutItsConnection: when a client's connection has gone, its
-// response goes on a new one to the port of its Via, and a stranger's response
-// makes no connection at all.
+// TestResponseWithoutItsConnection checks that a response whose connection is closed goes
+// on a new connection to the port of its Via. A forged response makes no connection.
 func TestResponseWithoutItsConnection(t *testing.T) {
 	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"vitrine"
 )
 
-// TestSlotsForInstances: clients that connect and say nothing take neither the
-// connection to an instance, nor more than one address's share.
+// TestSlotsForInstances checks that silent clients take neither the connection to an
+// instance nor more than the share of one address.
 func TestSlotsForInstances(t *testing.T) {
 	server := newUAS(t, "127.0.0.2")
 	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.Connections, c.PerSource = 10, 5 }, instance(server))
@@ -77,8 +77,9 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestFirstMessage: a client that sends no whole message in time is let go,
-// pings or not; so is one that leaves its next one unfinished.
+// TestFirstMessage checks that a client that sends no complete message in time is
+// disconnected, with or without pings. So is a client that leaves a later message
+// unfinished.
 func TestFirstMessage(t *testing.T) {
 	gone := vitrine.Instance{Name: "gone", Type: "all", Weight: 1, Address: netip.MustParseAddrPort("127.0.0.2:1")}
 	d := direct(t, []string{"tcp://127.0.0.1:0"}, oneType(true), func(c *Config) { c.First = 50 * time.Millisecond }, gone)
@@ -93,14 +94,14 @@ func TestFirstMessage(t *testing.T) {
 		if _, err := io.WriteString(c, text); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadAll(c); err != nil { // it waits for the end
+		if _, err := io.ReadAll(c); err != nil { // reads until the director closes
 			t.Errorf("%.20q: %v", text, err)
 		}
 	}
 }
 
-// TestLineEndsBeginNothing: line ends between messages do not begin one, whose end
-// would then be waited for briefly.
+// TestLineEndsBeginNothing checks that line ends between messages do not begin a message,
+// which would shorten the deadline.
 func TestLineEndsBeginNothing(t *testing.T) {
 	st := &streams{idle: time.Hour, first: time.Minute}
 	soon, late := time.Now().Add(30*time.Minute), time.Now().Add(24*time.Hour)
@@ -126,7 +127,7 @@ func TestLineEndsBeginNothing(t *testing.T) {
 	}
 }
 
-// TestQueuesShareTheirRoom: peers that take nothing leave some to the others.
+// TestQueuesShareTheirRoom checks that peers that do not read leave room for others.
 func TestQueuesShareTheirRoom(t *testing.T) {
 	st := &streams{room: 1 << 20}
 	fill := func(c *stream, n int) (queued int) {
@@ -153,8 +154,8 @@ func TestQueuesShareTheirRoom(t *testing.T) {
 	}
 }
 
-// TestQueuesCountWhatTheyHold: small messages in buffers that large ones needed do
-// not hold more than there is room for.
+// TestQueuesCountWhatTheyHold checks that queues count capacity: small messages in large
+// buffers must not exceed the budget.
 func TestQueuesCountWhatTheyHold(t *testing.T) {
 	const room, large = 1 << 20, 64 << 10
 	st := &streams{room: room, conns: map[netip.AddrPort]*stream{}}
@@ -181,7 +182,7 @@ func TestQueuesCountWhatTheyHold(t *testing.T) {
 	}
 }
 
-// TestReadingRoom: what a large message needed is not kept, and what has come is.
+// TestReadingRoom checks that trim frees the room of a large message and keeps the data.
 func TestReadingRoom(t *testing.T) {
 	large := append(make([]byte, 0, 64<<10), "OPTIONS"...)
 	if got := trim(large); string(got) != "OPTIONS" || cap(got) > 2*mostBuffer {

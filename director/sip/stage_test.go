@@ -16,7 +16,7 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A stage is a proxy on a table, without sockets.
+// A stage is a proxy with a table and no sockets.
 type stage struct {
 	t      testing.TB
 	epochs *table.Epochs
@@ -62,7 +62,7 @@ func rulesConfig() RulesConfig {
 	}
 }
 
-// firstTable is made once, for it takes its time.
+// firstTable is built once, because that takes long.
 var firstTable = sync.OnceValues(func() (*table.Table, error) { return table.New(1, typeNames, instances()) })
 
 func newStage(t testing.TB, c RulesConfig) *stage {
@@ -95,7 +95,7 @@ func newStage(t testing.TB, c RulesConfig) *stage {
 	return s
 }
 
-// keyring has keys of these IDs; the first key signs.
+// keyring returns a Keyring with keys of these IDs; the first key signs.
 func keyring(t testing.TB, ids ...uint8) *Keyring {
 	t.Helper()
 	var keys []SigningKey
@@ -109,18 +109,18 @@ func keyring(t testing.TB, ids ...uint8) *Keyring {
 	return r
 }
 
-// listener is that of udp://127.0.0.1:5060 or tcp://[::1]:5060.
+// listener parses udp://127.0.0.1:5060 or tcp://[::1]:5060.
 func listener(text string) Listener {
 	network, address, _ := strings.Cut(text, "://")
 	return Listener{Stream: network == "tcp", Address: netip.MustParseAddrPort(address)}
 }
 
-// another makes one more proxy of the same director.
+// another returns another proxy of the same director.
 func (s *stage) another(server *core) *Proxy {
 	return &Proxy{server: server, steering: table.NewSteering(s.epochs, 1000), meter: s.meter.Worker()}
 }
 
-// A result is what became of a message.
+// A result is what the proxy sends.
 type result struct {
 	text     string
 	to       string
@@ -128,7 +128,7 @@ type result struct {
 	flow     netip.AddrPort
 }
 
-// pass gives a message to the proxy; ok is false when nothing comes out.
+// pass handles a message; ok is false if the proxy sends nothing.
 func (s *stage) pass(text string, from netip.AddrPort, listener int) (r result, ok bool) {
 	s.t.Helper()
 	return s.passTo(s.proxy, text, from, listener)
@@ -143,7 +143,7 @@ func (s *stage) passTo(p *Proxy, text string, from netip.AddrPort, listener int)
 	return result{string(bytes.Join(out.Parts, nil)), out.To.String(), out.Listener, out.Flow}, true
 }
 
-// must is pass for a message that must go on.
+// must is like pass but fails the test if the proxy sends nothing.
 func (s *stage) must(text string, from netip.AddrPort, listener int) (result, *sip.Message) {
 	s.t.Helper()
 	r, ok := s.pass(text, from, listener)
@@ -157,7 +157,7 @@ func (s *stage) must(text string, from netip.AddrPort, listener int) (result, *s
 	return r, &m
 }
 
-// status is must for a request that the director answers.
+// status is like must and checks the status of the director's own answer.
 func (s *stage) status(want int, text string, from netip.AddrPort, listener int) (result, *sip.Message) {
 	s.t.Helper()
 	r, m := s.must(text, from, listener)
@@ -174,8 +174,7 @@ func (s *stage) same(what, got, want string) {
 	}
 }
 
-// lines joins header lines; those of the usual headers that are not given are
-// added.
+// lines joins header lines and adds the usual headers that are missing.
 func lines(start string, given ...string) string {
 	text := start + "\r\n"
 	for _, line := range given {
@@ -193,7 +192,7 @@ func lines(start string, given ...string) string {
 	return text + "\r\n"
 }
 
-// branch is that of a message's top Via.
+// branch returns the branch of a message's top Via.
 func branch(m *sip.Message) string {
 	b, _ := sip.Param(m.Via, "branch")
 	return string(b)
@@ -230,20 +229,20 @@ func (s *stage) failures(ty table.Type, cause meter.Cause) uint64 {
 	return types[ty].Failures[cause.String()]
 }
 
-// route is the director's own entry for an instance.
+// route returns the director's own Route entry for an instance.
 func (s *stage) route(direction byte, target *table.Target, callID string) string {
 	s.proxy.keys = s.proxy.server.keys.Load()
 	s.proxy.message.CallID = []byte(callID)
 	return string(s.proxy.appendURI(nil, &s.proxy.server.places[udp4], direction, target.ID, netip.AddrPort{}, []byte(target.TypeName())))
 }
 
-// mac is that in a message's top Via.
+// mac returns the MAC in a message's top Via.
 func mac(m *sip.Message) string {
 	b, _ := sip.Param(m.Via, macName)
 	return string(b)
 }
 
-// respond makes a user agent's response to a request.
+// respond returns a user agent's response to a request.
 func respond(request string, status int, more string) string {
 	var m sip.Message
 	if _, err := m.Parse([]byte(request)); err != nil {
@@ -253,7 +252,7 @@ func respond(request string, status int, more string) string {
 	return string(sip.AppendEnd(append(b, more...), nil))
 }
 
-// elements are those of all lines of a header.
+// elements returns the elements of all lines of a header.
 func elements(m *sip.Message, kind sip.Kind) (all []string) {
 	for f := m.Fields(); f.Next(); {
 		for rest := f.Value; f.Kind == kind && len(rest) > 0; {

@@ -13,16 +13,16 @@ import (
 	"vitrine/wire/sip"
 )
 
-// usual are the headers that every message has.
+// usual are the mandatory headers but CSeq.
 const usual = "To: sip:j.user@example.com\r\nFrom: sip:caller@example.net;tag=1\r\nCall-ID: a@b\r\n" +
 	"Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK1\r\nMax-Forwards: 9\r\n"
 
-// TestTorture passes the messages of RFC 4475: what is right goes on as it is,
-// what is wrong is answered where it may be.
+// TestTorture passes the messages of RFC 4475. The proxy forwards valid messages
+// unchanged, and answers invalid requests where it may.
 func TestTorture(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
-		want       int // status of the answer; 0: sent on; -1: dropped
+		want       int // status of the answer; 0: forwarded; -1: dropped
 	}{
 		{"wsinv", "INVITE sip:vivekg@chair-dnrc.example.com;unknownparam SIP/2.0\r\nTO :\r\n sip:vivekg@chair-dnrc.example.com ;   tag    = 1918181833n\r\n" +
 			"from   : \"J Rosenberg \\\\\\\"\"       <sip:jdrosen@example.com>\r\n  ;\r\n  tag = 98asjd8\r\nMaX-fOrWaRdS: 0068\r\nCall-ID: wsinv.ndaksdj@192.0.2.1\r\n" +
@@ -84,7 +84,7 @@ func TestTorture(t *testing.T) {
 			}
 			continue
 		}
-		// What is wrong in From, To or CSeq is so in the answer.
+		// A header that is wrong in the request is also wrong in the answer.
 		if got := strings.HasPrefix(r.text, fmt.Sprintf("SIP/2.0 %d ", c.want)); got != (c.want > 0) {
 			t.Errorf("%s: want %d:\n%s", c.name, c.want, r.text)
 		}
@@ -94,8 +94,8 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// checkForwarded holds a request that was sent on against the one that came:
-// but for what a proxy adds and counts down, they are the same.
+// checkForwarded compares a forwarded request with the received one. They must be equal
+// but for what a proxy adds and counts down.
 func checkForwarded(t *testing.T, name, came, sent string) {
 	t.Helper()
 	var a, b sip.Message
@@ -120,7 +120,7 @@ func checkForwarded(t *testing.T, name, came, sent string) {
 	}
 }
 
-// other are the header lines that a proxy leaves alone.
+// other returns the header lines that a proxy must not change.
 func other(m *sip.Message) string {
 	var b strings.Builder
 	for f := m.Fields(); f.Next(); {
@@ -133,8 +133,8 @@ func other(m *sip.Message) string {
 	return b.String()
 }
 
-// FuzzHandle: whatever comes, nothing breaks; what goes on parses, has one Via
-// more or less, and is the same when it comes again.
+// FuzzHandle checks that no input breaks the proxy. A forwarded message parses, has one
+// Via more or less, and is the same when handled again.
 func FuzzHandle(f *testing.F) {
 	invite := lines("INVITE sip:b@example.com SIP/2.0")
 	f.Add([]byte(register), uint16(5060), uint8(0))
@@ -171,7 +171,7 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// checkOut checks what came of a message.
+// checkOut checks the output for a message.
 func checkOut(t *testing.T, came, sent []byte) {
 	t.Helper()
 	var out, in sip.Message
@@ -199,7 +199,7 @@ func checkOut(t *testing.T, came, sent []byte) {
 	}
 }
 
-// TestCaptures passes the SIP of real captures.
+// TestCaptures passes the SIP messages of real captures.
 func TestCaptures(t *testing.T) {
 	folder := os.Getenv("VITRINE_CAPTURES")
 	if folder == "" {
@@ -244,7 +244,7 @@ func TestCaptures(t *testing.T) {
 	}
 }
 
-// payloads are those of the UDP datagrams over IPv4 in a capture (the classic
+// payloads returns the payloads of the UDP datagrams over IPv4 in a capture (the classic
 // format, Ethernet).
 func payloads(t *testing.T, data []byte) (all [][]byte) {
 	t.Helper()
