@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// headSize is what a memory's size, tick, time and number of entries take.
+// headSize is the size of a memory's head: its buckets, tick, time and number of entries.
 const headSize = 4 * 8
 
-// Carry writes what the memory holds of the last transition, for another process
-// on the same host and with the same clock to take over. The worker must have
-// stopped.
+// Carry writes the memory's entries of the last transition, for another process on the
+// same host and with the same clock to take over. The worker must have stopped.
 func (s *Steering) Carry(now time.Duration, to io.Writer) error {
 	count := uint64(0)
 	s.live(now, func(uint64, uint64) { count++ })
@@ -53,8 +52,9 @@ func (s *Steering) live(now time.Duration, each func(bucket, entry uint64)) {
 	}
 }
 
-// TakeOver reads what Carry wrote, before the worker starts, and adds it to what
-// is there. The memory may have another size, and the transition be another.
+// TakeOver reads what Carry wrote, before the worker starts, and adds it to this memory.
+// The two memories may differ in size and transition. keys is how many keys were taken
+// over.
 func (s *Steering) TakeOver(from io.Reader) (keys int, err error) {
 	var head [headSize]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
@@ -73,7 +73,7 @@ func (s *Steering) TakeOver(from io.Reader) (keys int, err error) {
 		if n >= buckets || tick == 0 {
 			return keys, fmt.Errorf("take over the memory of a worker: bucket %d of %d, tick %d", n, buckets, tick)
 		}
-		seen := min((now-ageOf(entry, now)+1)*tick-1, now*tick) // the end of its tick, if that is over
+		seen := min((now-ageOf(entry, now)+1)*tick-1, now*tick) // the end of its tick, or the current tick
 		if s.add(n, buckets, entry&^tickMask|seen/uint64(s.tick)&tickMask) {
 			keys++
 		}
@@ -81,9 +81,9 @@ func (s *Steering) TakeOver(from io.Reader) (keys int, err error) {
 	return keys, nil
 }
 
-// add puts an entry of one of so many buckets where there is room. As it has
-// only the low bits of its key's hash, it goes into each bucket that its key may
-// be in, where there are more buckets here.
+// add puts an entry of bucket n of buckets where there is room. The entry has only the
+// low bits of its key's hash. So if this memory has more buckets, add puts the entry into
+// each bucket that the key may belong to.
 func (s *Steering) add(n, buckets, entry uint64) (added bool) {
 	own := uint64(len(s.buckets))
 	for at := n * own / buckets; at <= ((n+1)*own-1)/buckets; at++ {
@@ -95,8 +95,8 @@ func (s *Steering) add(n, buckets, entry uint64) (added bool) {
 	return added
 }
 
-// Carry writes when the changes were that the memories refer to, and until when
-// what they do not know goes by the table before a restart.
+// Carry writes the times of the changes that the memories refer to, and until when
+// unknown keys go by the table before a restart.
 func (e *Epochs) Carry(to io.Writer) error {
 	v := e.View()
 	unknown := byte(0)
@@ -114,10 +114,9 @@ func (e *Epochs) Carry(to io.Writer) error {
 	return nil
 }
 
-// TakeOver reads what Carry wrote, before any worker starts. The table is the
-// same that was carried from, or the next epoch's, made of another file, which
-// counts as a change. As the memories come with it, no key counts as unknown,
-// unless it did before.
+// TakeOver reads what Carry wrote, before any worker starts. The table is the same as
+// that of the writer, or one of another epoch, which counts as a change. The memories are
+// taken over too, so no key counts as unknown, unless it did before.
 func (e *Epochs) TakeOver(from io.Reader) error {
 	var in [2 + 8 + 8 + 8*generations]byte
 	if _, err := io.ReadFull(from, in[:]); err != nil {

@@ -2,17 +2,17 @@ package table
 
 import "math/bits"
 
-// A Choice is one instance that a key comes to in Pick.
+// A Choice is one instance that Pick tries for a key.
 type Choice struct {
 	Index  int32 // of the target
 	Number int   // of the choice in its table of slots, from 1
 	Slot   int
 	Region bool // from the region's own table
-	Taken  bool // this is what Pick finds
+	Taken  bool // Pick returns this one
 }
 
-// Choices are the instances that a key comes to, in order, as Pick tries them:
-// for people who ask why.
+// Choices returns the instances that Pick tries for a key, in order, to explain its
+// result.
 func (t *Table) Choices(ty Type, key uint64, region Region, health *Health) (all []Choice) {
 	if int(ty) >= len(t.parts) {
 		return nil

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// Transition is how long a transaction can still have messages: 64 x T1, the
-// longest wait of RFC 3261's timers B, F, H and J with T1 of 500 ms.
+// Transition is the longest time for which a transaction can have messages: 64 x T1, the
+// longest of RFC 3261's timers B, F, H and J, with T1 of 500 ms.
 const Transition = 64 * 500 * time.Millisecond
 
-// generations is how many changes a Steering can tell apart. An entry of its
-// memory can be two transitions old, so that there may be paces changes in one.
+// generations is how many changes a Steering can tell apart. An entry of its memory can
+// be two transitions old. So a transition may have paces changes, which is less than
+// half.
 const (
 	generations = 256
 	paces       = 120
 )
 
-// A View is what workers steer by at one moment. It is never changed.
+// A View is what workers steer by at one moment. It is immutable.
 type View struct {
 	Table  *Table
 	Health *Health
@@ -25,13 +26,13 @@ type View struct {
 	generation uint8
 	changed    [generations]time.Duration // when each generation began
 
-	previous       *Table        // after a restart: what was in force before; else nil
+	previous       *Table        // after a restart: the table in force before; else nil
 	previousHealth *Health       //
-	until          time.Duration // and until when it counts, or did; 0: no such restart
+	until          time.Duration // when previous stops to count; 0: no such restart
 }
 
-// Previous is the table that unknown keys go by where the new one moves them,
-// after a restart amid a transition; else nil.
+// Previous returns the table in force before a restart amid a transition, while it
+// counts; else nil. Unknown keys that the new table moves go by it.
 func (v *View) Previous(now time.Duration) *Table {
 	if v.previous == nil || now >= v.until {
 		return nil
@@ -39,32 +40,32 @@ func (v *View) Previous(now time.Duration) *Table {
 	return v.previous
 }
 
-// Straggling says whether transactions may be left that began by the table before
-// a restart.
+// Straggling reports whether there may still be transactions that began by the table
+// before a restart.
 func (e *Epochs) Straggling(now time.Duration) bool {
 	v := e.view.Load()
 	return v.until > 0 && now < v.until+e.transition
 }
 
-// Epochs publishes tables and health to the workers. Times are monotonic and
-// from the same clock as those that Steering is given.
+// Epochs publishes tables and health to the workers. Times are monotonic and from the
+// same clock as those given to Steering.
 type Epochs struct {
 	transition time.Duration
 	view       atomic.Pointer[View]
 	mu         sync.Mutex // one publication at a time
 }
 
-// NewEpochs publishes a first table, as of now: nothing moved.
+// NewEpochs publishes the first table as of now.
 func NewEpochs(transition, now time.Duration, t *Table, condition func(*Target) Condition) *Epochs {
 	e := &Epochs{transition: transition}
 	e.view.Store(&View{Table: t, Health: t.Health(condition), changed: [generations]time.Duration{now}})
 	return e
 }
 
-// Restore publishes the first table after a restart that came age after the
-// change from previous to t. As nothing is known of the keys that were seen,
-// those that the change moved go by the previous table until the transition is
-// over, and those that did, stay there for a transition more.
+// Restore publishes the first table after a restart, which came age after the change from
+// previous to t. The memory of keys is lost. So keys that the change moved go by the
+// previous table until the transition is over. Keys that did so stay there for another
+// transition.
 func Restore(transition, now time.Duration, t, previous *Table, age time.Duration, condition func(*Target) Condition) *Epochs {
 	e := NewEpochs(transition, now, t, condition)
 	age = max(age, 0)
@@ -74,33 +75,33 @@ func Restore(transition, now time.Duration, t, previous *Table, age time.Duratio
 	v := *e.view.Load()
 	v.previous, v.previousHealth = previous, previous.Health(condition)
 	v.until = now - age + transition
-	// Generation 0 is of what goes by the previous table: for that the change is
-	// when it counts no more, so that a transaction which begins shortly before
-	// stays, too. 1 began then, and 2 is of what goes by t.
+	// Generation 0 is for keys that go by the previous table. For them the change comes
+	// when that table stops to count, so a transaction that begins shortly before stays,
+	// too. Generation 1 began then. Generation 2 is for keys that go by t.
 	v.generation = 2
 	v.changed[0], v.changed[1], v.changed[2] = now-age, v.until, now-age
 	e.view.Store(&v)
 	return e
 }
 
-// View is what is in force.
+// View returns the view in force.
 func (e *Epochs) View() *View { return e.view.Load() }
 
-// Transition is the time for which a key that moved stays where it was.
+// Transition returns how long a key that a change moves stays at its old instance.
 func (e *Epochs) Transition() time.Duration { return e.transition }
 
-// Pace is the least time between two publications.
+// Pace returns the minimum time between two publications.
 func (e *Epochs) Pace() time.Duration { return e.transition / paces }
 
-// Wait is how long Publish would have the caller wait.
+// Wait returns how long Publish would make the caller wait.
 func (e *Epochs) Wait(now time.Duration) time.Duration {
 	v := e.view.Load()
 	return max(0, v.changed[v.generation]+e.Pace()-now)
 }
 
-// Publish puts a table and its health in force: another epoch's, or the same
-// table with other health. When the one in force is younger than Pace it does
-// nothing and returns how long to wait; else it returns 0.
+// Publish puts a table and its health in force: another epoch's table, or the same table
+// with other health. If the last publication is younger than Pace, Publish does nothing
+// and returns how long to wait. Otherwise it returns 0.
 func (e *Epochs) Publish(now time.Duration, t *Table, condition func(*Target) Condition) (wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

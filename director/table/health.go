@@ -2,21 +2,19 @@ package table
 
 import "vitrine"
 
-// A Condition is how an instance is found by this director.
+// A Condition is the condition of an instance as this director sees it.
 type Condition uint8
 
-// The conditions of an instance.
 const (
 	Up   Condition = iota
-	Full           // asked for by bounded load: no new transactions for now
+	Full           // by bounded load: no new transactions for now
 	Away           // does not answer
 )
 
-// Health is the local health of a table's instances. It is never changed once
-// it is made.
+// Health is the local health of a table's instances. It is immutable.
 type Health struct {
-	avoid set // gets no key by Pick: full or away
-	away  set // gets nothing at all: away, or its state is down
+	avoid set // full or away: gets no key by Pick
+	away  set // away, or in state down or starting: gets nothing at all
 }
 
 type set []uint64
@@ -24,9 +22,8 @@ type set []uint64
 func (s set) has(i int32) bool { return s[i>>6]&(1<<(i&63)) != 0 }
 func (s set) add(i int32)      { s[i>>6] |= 1 << (i & 63) }
 
-// Health makes the health of the table's instances. condition may be nil: all
-// are up. Where all instances of a type that are not away are full, none is
-// taken for full.
+// Health returns the health of the table's instances. A nil condition means that all are
+// up. If no active instance of a type is up, no instance of the type counts as full.
 func (t *Table) Health(condition func(*Target) Condition) *Health {
 	n := len(t.targets)/64 + 1
 	h := &Health{make(set, n), make(set, n)}
@@ -58,8 +55,8 @@ func (t *Table) Health(condition func(*Target) Condition) *Health {
 	return h
 }
 
-// any says whether the slots hold an instance that is to be had. It looks at
-// instances, not at slots.
+// any reports whether the slots hold an available instance. It searches the members,
+// which are fewer than the slots.
 func (h *Health) any(m *maglev, base int32) bool {
 	for _, local := range m.members {
 		if !h.avoid.has(base + int32(local)) {

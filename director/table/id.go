@@ -7,14 +7,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Identify gives an ID to every instance that has none, as New does, so that
-// a caller can keep it: an instance's ID should outlive the table, because
-// messages carry it. An ID is a hash of the name; where two names of a type
-// have the same, the later in the order of names takes the next that is free.
+// Identify gives an ID to every instance that has none, as New does, so that a caller can
+// keep it. An instance's ID should outlive the table, because messages carry it. An ID is
+// a hash of the name. If two names of a type have the same hash, the later one in
+// alphabetical order takes the next free ID.
 //
-// Directors that are told of instances in different orders may therefore
-// disagree about such a pair: give those their IDs by hand. highest is the
-// highest ID that a type may have, by its name; nil: any.
+// So directors that learn of instances in different orders may disagree about such a
+// pair: assign those IDs by hand. highest returns the highest ID that a type may have; a
+// nil highest means MaxID.
 func Identify(instances []Instance, highest func(typeName string) uint16) error {
 	types := map[string][]*Instance{}
 	for i := range instances {
@@ -69,7 +69,7 @@ func identify(own []*Instance, most uint16) error {
 	return nil
 }
 
-// identify gives IDs to the type's targets and makes them be found by those.
+// identify gives IDs to the type's targets and builds the index by ID.
 func (p *part) identify(own []Target) error {
 	instances := make([]*Instance, len(own))
 	for i := range own {

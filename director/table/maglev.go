@@ -11,32 +11,31 @@ import (
 	"vitrine"
 )
 
-// Slots is the size of each table of slots, a prime (Maglev, NSDI 2016, section
-// 3.4). It never changes, or every key would move. An instance has its weight's
-// share of them to within one slot, and at least one.
+// Slots is the size of each table of slots, a prime (Maglev, NSDI 2016, section 3.4). It
+// must never change, or every key would move. An instance has its weight's share of the
+// slots to within one slot, and at least one.
 const Slots = 65537
 
-// A maglev is one table of slots: the instances' places within their type.
+// A maglev is one table of slots. A slot holds an instance's index within its type.
 type maglev struct {
 	slots   []uint16 // empty when no instance is active
-	members []uint16 // those who have slots
+	members []uint16 // the instances that have slots
 }
 
-// A turn is when an instance takes its next slot.
+// A turn tells when an instance takes its next slot.
 type turn struct {
 	at    float64 // (slots taken + 1/2) / weight
-	left  int     // how many it may still take
+	left  int     // how many slots it may still take
 	local uint16
 }
 
-// newMaglev shares the slots among the active instances of a region (or all, of
-// the empty name), in proportion to their weights.
+// newMaglev shares the slots among the active instances of a region, in proportion to
+// their weights. The empty region means all instances.
 //
-// Maglev lets instances take turns, each claiming the next free slot of its own
-// permutation of all slots. Here an instance's n-th turn comes at the time
-// (n - 1/2) / weight, until it has its share. Turns and permutation depend on
-// the instance's own weight and name alone, so that another's change moves few
-// keys between third parties.
+// In Maglev, instances take turns, and each claims the next free slot of its own
+// permutation of all slots. Here an instance's n-th turn comes at the time (n - 1/2) /
+// weight, until it has its share. Turns and permutation depend on the instance's own
+// weight and name alone. So a change of one instance moves few keys between the others.
 func newMaglev(own []Target, region string) maglev {
 	var turns []turn
 	for i := range own {
@@ -80,7 +79,7 @@ func newMaglev(own []Target, region string) maglev {
 	return maglev{slots, members}
 }
 
-// share says how many slots each takes: its weight's share, rounded by largest
+// share sets how many slots each instance takes: its weight's share, rounded by largest
 // remainders (Hamilton's method), and at least one.
 func share(turns []turn, own []Target) {
 	total, given := 0.0, 0
@@ -135,12 +134,11 @@ func (a turn) before(b turn) bool {
 	return a.at < b.at || (a.at == b.at && a.local < b.local)
 }
 
-// choices is how many hashed choices a key has before it takes the next slot
-// whose instance is up, whichever that is. With half of the instances away, one
-// key in 65536 comes that far.
+// choices is how many hashed choices a key has before it takes the next slot of any
+// available instance. With half of the instances away, one key in 65536 gets that far.
 const choices = 16
 
-// pick finds the first of the key's choices that is to be had.
+// pick returns the first available of the key's choices.
 func (m *maglev) pick(key uint64, base int32, health *Health) (int32, bool) {
 	if len(m.slots) == 0 {
 		return 0, false
@@ -153,7 +151,7 @@ func (m *maglev) pick(key uint64, base int32, health *Health) (int32, bool) {
 	return m.pickNext(key, base, health)
 }
 
-// pickNext is pick for a key whose first choice is not to be had.
+// pickNext is pick for a key whose first choice is not available.
 func (m *maglev) pickNext(key uint64, base int32, health *Health) (int32, bool) {
 	var slot uint64
 	for n := range uint64(choices) {
@@ -175,11 +173,11 @@ func (m *maglev) pickNext(key uint64, base int32, health *Health) (int32, bool) 
 	}
 }
 
-// roomSeed is apart from the numbers of a key's choices.
+// roomSeed differs from the numbers of a key's choices.
 const roomSeed = 1 << 32
 
-// mix makes another well spread hash of a key for each n: the finalizer of
-// MurmurHash3 over the key and a multiple of the golden ratio.
+// mix returns another well-spread hash of a key for each n: the finalizer of MurmurHash3
+// over the key and a multiple of the golden ratio.
 func mix(key, n uint64) uint64 {
 	x := key + (n+1)*0x9e3779b97f4a7c15
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd

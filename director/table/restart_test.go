@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestRestart: without memory, unknown keys that the last change moved go by the
-// table before it until its transition is over, and then by the one in force.
+// TestRestart checks steering without a memory. Unknown keys that the last change moved
+// go by the previous table until the transition is over, and then by the current one.
 func TestRestart(t *testing.T) {
 	instances := registrations(5, same)
 	previous, current := build(t, instances[:4]), build(t, instances)
@@ -35,8 +35,8 @@ func TestRestart(t *testing.T) {
 	if n := s.Counters(); n.Unknown != uint64(unknown) || unknown == 0 {
 		t.Errorf("%+v; %d keys moved", n, unknown)
 	}
-	// When it is over, a transaction that began there is brought to its end, and
-	// others go by the table in force.
+	// When the transition is over, transactions that began by the previous table stay
+	// there to their end, and others go by the current table.
 	over := start + Transition - age
 	for _, k := range ks {
 		i, _ := previous.Pick(0, k, 0, nil)
@@ -56,8 +56,8 @@ func TestRestart(t *testing.T) {
 			t.Fatalf("a transition later a key goes to %s", got)
 		}
 	}
-	// A change meanwhile: what is known stays, the unknown still goes by the
-	// table before the restart.
+	// After another change, known keys stay, and unknown keys still go by the table
+	// before the restart.
 	e = Restore(Transition, start, current, previous, age, nil)
 	s = NewSteering(e, 1<<16)
 	for _, k := range ks[:5000] {
@@ -72,8 +72,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartTwice: a hand-over after a restart without memory leaves what is
-// still unknown to the table before that restart.
+// TestRestartTwice checks a hand-over after a restart without a memory. Keys that are
+// still unknown go by the table before that restart.
 func TestRestartTwice(t *testing.T) {
 	instances := registrations(5, same)
 	previous, current := build(t, instances[:4]), build(t, instances)
@@ -107,7 +107,7 @@ func TestRestartTwice(t *testing.T) {
 	}
 }
 
-// TestRestartLate: a change that is longer ago than a transition, or none.
+// TestRestartLate restarts later than a transition after the change, or without a change.
 func TestRestartLate(t *testing.T) {
 	instances := registrations(5, same)
 	previous, current := build(t, instances[:4]), build(t, instances)
@@ -123,7 +123,7 @@ func TestRestartLate(t *testing.T) {
 			}
 		}
 	}
-	// A clock that went back makes the change be in the future: it was just now.
+	// If the clock went back, the change is in the future, and counts as just now.
 	e := Restore(Transition, start, current, previous, -time.Hour, nil)
 	if e.View().Previous(start) != previous || e.View().Previous(start+Transition) != nil {
 		t.Error("a jump of the clock prolongs the transition")

@@ -8,22 +8,21 @@ import (
 	"vitrine"
 )
 
-// EntrySize is what a Steering needs for each key it remembers, in bytes.
+// EntrySize is the size of one remembered key, in bytes.
 const EntrySize = 8
 
-// Steering chooses instances for one worker, through changes of epoch and of
-// health: the soft state of a director. It remembers which keys it saw within
-// the last transition and where they went, at most the number that NewSteering
-// was given, in EntrySize bytes each.
+// Steering chooses instances for one worker across changes of epoch and of health. It is
+// the soft state of a director. It remembers which keys it saw within the last transition
+// and where they went, up to the number of keys that NewSteering was given.
 //
-// A key goes where the table in force says, but for a key that was seen within
-// the last transition before the change that moved it: that one stays where it
-// was until a transition after the change, and moves then, once. The changes of
+// A key goes where the table in force says, with one exception. If the key was seen
+// within the last transition before the change that moved it, it stays at its old
+// instance until a transition after the change. Then it moves, once. The changes of
 // several epochs in one transition count as the first of them.
 //
-// After a restart nothing is remembered: see Restore.
+// After a restart the memory is empty: see Restore.
 //
-// Only one goroutine may choose; any may read Counters. Nothing is allocated after
+// Only one goroutine may choose; any may call Counters. Nothing is allocated after
 // NewSteering.
 type Steering struct {
 	epochs  *Epochs
@@ -32,15 +31,15 @@ type Steering struct {
 	counts  counts
 }
 
-// A bucket is one cache line of entries. An entry is, from the high bits: 28 of
-// the key's hash, 16 of the instance's ID, 8 of the generation in which the
-// table last agreed with the ID, 12 of the time when the key was last seen, in
-// ticks. 0 is an empty entry, since no ID is 0.
+// A bucket is one cache line of entries. An entry has, from the high bits: 28 bits of the
+// key's hash, 16 of the instance's ID, 8 of the generation in which the table last agreed
+// with the ID, and 12 of the time when the key was last seen, in ticks. 0 is an empty
+// entry, since no ID is 0.
 //
-// Two keys of a bucket with the same 28 bits are taken for one, which matters
-// only amid a transition: one new key in 33 million then goes where another
-// went. A key last seen 4096 ticks ago looks fresh, which at worst leaves it
-// where it was a transition longer.
+// Two keys of a bucket with the same 28 bits count as one. This matters only amid a
+// transition: one new key in 33 million then goes to another key's instance. A key last
+// seen 4096 ticks ago looks fresh, which at worst keeps it where it was for a transition
+// longer.
 type bucket [8]uint64
 
 const (
@@ -48,33 +47,33 @@ const (
 	idShift         = 20
 	generationShift = 12
 	tickMask        = 1<<12 - 1
-	ticks           = 32 // of a transition
+	ticks           = 32 // per transition
 )
 
 type counts struct {
 	kept, moved, gone, unknown, forgotten, none atomic.Uint64
 }
 
-// Counters count the messages, since the start, that did not go by the table in
-// force alone.
+// Counters count, since the start, the messages that did not simply go by the table in
+// force.
 type Counters struct {
-	Kept      uint64 // went to where their key was before a change moved it
+	Kept      uint64 // went to their key's instance from before a change
 	Moved     uint64 // were the first of their key to go by the new table
-	Gone      uint64 // of those, had their old instance go away before the transition was over
-	Unknown   uint64 // went by the table before a restart, their key being unknown
-	Forgotten uint64 // made the memory forget a key that was younger than a transition
+	Gone      uint64 // of those, had an old instance that went away before the end of the transition
+	Unknown   uint64 // had an unknown key and went by the table before a restart
+	Forgotten uint64 // made the memory forget a key that was seen within a transition
 	None      uint64 // found no instance
 }
 
-// NewSteering makes the steering of one worker, which remembers limit keys.
+// NewSteering returns the Steering of one worker, which remembers limit keys.
 func NewSteering(epochs *Epochs, limit int) *Steering {
 	return &Steering{epochs: epochs, buckets: make([]bucket, max(1, (limit+7)/8)), tick: max(1, epochs.transition/ticks)}
 }
 
-// Keys is how many keys can be remembered.
+// Keys returns how many keys can be remembered.
 func (s *Steering) Keys() int { return len(s.buckets) * len(bucket{}) }
 
-// Counters is a snapshot of the counts.
+// Counters returns a snapshot of the counts.
 func (s *Steering) Counters() Counters {
 	c := &s.counts
 	return Counters{Kept: c.kept.Load(), Moved: c.moved.Load(), Gone: c.gone.Load(), Unknown: c.unknown.Load(),
@@ -91,9 +90,8 @@ func (c *Counters) Add(other Counters) {
 	c.None += other.None
 }
 
-// Choose finds the instance that a message with that key goes to. now is the
-// monotonic time since any fixed moment. ok is false when the type has no
-// instance to be had.
+// Choose returns the instance that a message with that key goes to. now is the monotonic
+// time since any fixed moment. ok is false if the type has no available instance.
 func (s *Steering) Choose(now time.Duration, ty Type, key uint64, region Region) (target *Target, ok bool) {
 	v := s.epochs.view.Load()
 	h := hash(ty, key, 0)
@@ -124,10 +122,10 @@ func (s *Steering) Choose(now time.Duration, ty Type, key uint64, region Region)
 	return target, true
 }
 
-// Resume finds the instance for a request of a dialog, or from an instance,
-// that carries the ID of the instance it belongs to. That instance it is, unless
-// it is away, or draining and neither serving its dialogs to their end (dialogs)
-// nor known to have this key's transaction; then it is as Choose.
+// Resume returns the instance for a request that carries the ID of its instance: a
+// request of a dialog, or one from an instance. If that instance is away, Resume is like
+// Choose. So it is if the instance drains, unless it keeps its dialogs to their end
+// (dialogs) or is known to have this key's transaction.
 func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, region Region, dialogs bool) (target *Target, ok bool) {
 	v := s.epochs.view.Load()
 	target = v.usable(ty, id)
@@ -148,8 +146,8 @@ func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, reg
 	return s.Choose(now, ty, key, region)
 }
 
-// last is the choice when the table in force has no instance for new keys: an
-// old one's may still be there.
+// last chooses when the table in force has no instance for new keys. A known key's old
+// instance may still be there.
 func (s *Steering) last(v *View, now time.Duration, ty Type, h uint64, place *uint64, entry uint64) (*Target, bool) {
 	if entry != 0 && s.bound(v, now, entry) {
 		if kept := v.usable(ty, entryID(entry)); kept != nil {
@@ -162,9 +160,9 @@ func (s *Steering) last(v *View, now time.Duration, ty Type, h uint64, place *ui
 	return nil, false
 }
 
-// unknown is the choice for a key that is not remembered, and the generation
-// that it is of: the table's in force, but after a restart the previous one's
-// until the transition is over.
+// unknown chooses for a key that is not remembered, and returns the generation of the
+// choice. target is the choice of the table in force. After a restart, the previous table
+// chooses until the transition is over.
 func (s *Steering) unknown(v *View, now time.Duration, ty Type, key uint64, region Region, target *Target) (*Target, uint8) {
 	if v.previous == nil || now >= v.until {
 		return target, v.generation
@@ -181,8 +179,8 @@ func (s *Steering) unknown(v *View, now time.Duration, ty Type, key uint64, regi
 	return was, 0
 }
 
-// usable finds the instance with that ID in the table in force, unless it is
-// away; nil when it is.
+// usable returns the instance with that ID in the table in force; nil if it is missing or
+// away.
 func (v *View) usable(ty Type, id uint16) *Target {
 	t := v.Table.ByID(ty, id)
 	if t == nil || v.Health.away.has(t.Index) {
@@ -191,28 +189,28 @@ func (v *View) usable(ty Type, id uint16) *Target {
 	return t
 }
 
-// bound says whether a key still belongs to the instance of its entry: it was
-// seen within a transition, and the first change since the table agreed with
-// the entry was within one, or there was none.
+// bound reports whether a key still belongs to the instance of its entry, which find
+// returned. It does if there was no change since the table agreed with the entry, or if
+// the first such change was within a transition.
 func (s *Steering) bound(v *View, now time.Duration, entry uint64) bool {
 	g := entryGeneration(entry)
 	return g == v.generation || now < v.changed[g+1]+s.epochs.transition
 }
 
-// hash is what an entry is kept by. id is 0 for keys that are chosen by the
-// table.
+// hash returns the hash that an entry is found by. id is 0 for keys that the table
+// chooses for.
 func hash(ty Type, key uint64, id uint16) uint64 {
 	return mix(key, memorySeed+uint64(ty)<<16+uint64(id))
 }
 
-// memorySeed is apart from the seeds of choices and rooms.
+// memorySeed differs from the seeds of choices and rooms.
 const memorySeed = 1 << 40
 
 func entryID(e uint64) uint16        { return uint16(e >> idShift) }
 func entryGeneration(e uint64) uint8 { return uint8(e >> generationShift) }
 
-// find looks a hash up. It returns the place of its entry and the entry, or, for
-// a key not seen within a transition, the place to put it and 0.
+// find looks a hash up. It returns the place of its entry and the entry. For a key not
+// seen within a transition, it returns the place to put the key, and 0.
 func (s *Steering) find(now time.Duration, h uint64) (place *uint64, entry uint64) {
 	n, _ := bits.Mul64(h, uint64(len(s.buckets)))
 	b := &s.buckets[n]
@@ -235,8 +233,8 @@ func (s *Steering) find(now time.Duration, h uint64) (place *uint64, entry uint6
 	return place, 0
 }
 
-// ageOf is how many ticks ago an entry's key was seen. Times may go back a
-// little, by which the entry is of now.
+// ageOf returns how many ticks ago an entry's key was seen. If the time has gone back a
+// little since, the age is 0.
 func ageOf(entry, tick uint64) uint64 {
 	age := (tick - entry) & tickMask
 	if age > tickMask-ticks {
@@ -245,7 +243,7 @@ func ageOf(entry, tick uint64) uint64 {
 	return age
 }
 
-// put remembers a key in the place that find gave.
+// put remembers a key in the place that find returned.
 func (s *Steering) put(place *uint64, now time.Duration, h uint64, id uint16, generation uint8) {
 	tick := uint64(now/s.tick) & tickMask
 	fresh := h<<hashShift | uint64(id)<<idShift | uint64(generation)<<generationShift | tick

@@ -12,7 +12,7 @@ import (
 
 const second = time.Second
 
-// start is when tests begin: not 0, as clocks do not.
+// start is when tests begin. It is not 0, because real clocks are not.
 const start = 1000 * time.Hour
 
 func steering(t testing.TB, instances []Instance, limit int) (*Epochs, *Steering) {
@@ -30,7 +30,7 @@ func choose(t testing.TB, s *Steering, now time.Duration, key uint64) string {
 	return at.Name
 }
 
-// chosen are the instances that keys go to.
+// chosen returns the instances that keys go to.
 func chosen(t *testing.T, s *Steering, now time.Duration, keys []uint64) map[uint64]string {
 	t.Helper()
 	at := map[uint64]string{}
@@ -51,9 +51,8 @@ func publish(t testing.TB, e *Epochs, now time.Duration, epoch uint64, instances
 	}
 }
 
-// TestNoKeyMovesTwice: of the keys that an added instance takes, those that were
-// seen stay until the transition is over and then move, once; those that were
-// not go there at once.
+// TestNoKeyMovesTwice adds an instance. Of the keys that it takes, those seen before stay
+// until the transition is over, and then move once. New keys go to it at once.
 func TestNoKeyMovesTwice(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<18)
@@ -105,8 +104,8 @@ func TestNoKeyMovesTwice(t *testing.T) {
 	}
 }
 
-// TestQuietKey: one that was last seen more than a transition before the change
-// is a new one.
+// TestQuietKey checks that a key last seen more than a transition before the change
+// counts as new.
 func TestQuietKey(t *testing.T) {
 	instances := registrations(8, same)
 	e, s := steering(t, instances[:4], 1<<14)
@@ -124,8 +123,8 @@ func TestQuietKey(t *testing.T) {
 	}
 }
 
-// TestDraining: a draining instance gets its old transactions to their end and
-// no new one; when it is away it gets none.
+// TestDraining checks that a draining instance keeps its old transactions and gets no new
+// one. When it is away it gets none.
 func TestDraining(t *testing.T) {
 	instances := registrations(3, same)
 	e, s := steering(t, instances, 1<<14)
@@ -169,7 +168,8 @@ func TestDraining(t *testing.T) {
 	}
 }
 
-// TestAllDraining: with no instance for new keys, old ones still get there.
+// TestAllDraining checks that old keys still reach draining instances if no other is
+// left.
 func TestAllDraining(t *testing.T) {
 	instances := registrations(2, same)
 	e, s := steering(t, instances, 1<<12)
@@ -189,14 +189,14 @@ func TestAllDraining(t *testing.T) {
 	}
 }
 
-// TestResume: a request that names its instance gets there, unless that is away,
-// or draining and not to keep its dialogs.
+// TestResume checks that a request that names its instance gets there, unless the
+// instance is away, or drains and does not keep its dialogs.
 func TestResume(t *testing.T) {
 	instances := registrations(3, same)
 	e, s := steering(t, instances, 1<<12)
 	id := e.View().Table.ByName("reg-2").ID
 	var key uint64
-	for key = range uint64(1000) { // one that the table would send elsewhere
+	for key = range uint64(1000) { // a key that the table would send elsewhere
 		if i, _ := e.View().Table.Pick(0, key, 0, nil); e.View().Table.Instance(i).Name == "reg-1" {
 			break
 		}
@@ -233,8 +233,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestHealthComesBack: a transaction that began while its instance was away
-// stays where it is when that is back.
+// TestHealthComesBack checks that a transaction that began while its instance was away
+// stays where it is when that instance is back.
 func TestHealthComesBack(t *testing.T) {
 	instances := registrations(4, same)
 	e, s := steering(t, instances, 1<<14)
@@ -270,8 +270,8 @@ func TestHealthComesBack(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: more keys than the memory has room for make it forget,
-// which is counted; nothing grows.
+// TestMemoryIsBounded checks that a full memory forgets keys and counts them, and does
+// not grow.
 func TestMemoryIsBounded(t *testing.T) {
 	instances := registrations(4, same)
 	_, s := steering(t, instances, 1000)
@@ -284,7 +284,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := s.Counters().Forgotten; n < 2000 || n > 2300 {
 		t.Errorf("%d forgotten of 3000 in a memory of 1000", n)
 	}
-	for _, k := range keys(6000)[3000:] { // what is past a transition is no loss
+	for _, k := range keys(6000)[3000:] { // a key older than a transition is no loss
 		choose(t, s, start+Transition+2*second, k)
 	}
 	if n := s.Counters().Forgotten; n < 4000 || n > 4700 {
@@ -292,8 +292,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyEpochs: with changes as fast as they may come, a transaction's
-// messages stay together for as long as it lasts.
+// TestManyEpochs checks that the messages of a transaction stay together while epochs
+// change at the highest pace.
 func TestManyEpochs(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	instances := registrations(10, same)
@@ -323,7 +323,8 @@ func TestManyEpochs(t *testing.T) {
 		for range 20 {
 			next++
 			k := Key([]byte{byte(next), byte(next >> 8), byte(next >> 16)})
-			// No transaction outlasts the first change after it began by a transition.
+			// A transaction ends within a transition after the first change since its
+			// begin.
 			calls = append(calls, call{k, choose(t, s, now, k), now + e.Pace() + time.Duration(random.Int64N(int64(Transition)))})
 		}
 		open := calls[:0]
@@ -345,7 +346,7 @@ func TestManyEpochs(t *testing.T) {
 	}
 }
 
-// TestCarry: a memory that is handed over keeps its keys where they are.
+// TestCarry checks that keys stay where they are across a hand-over.
 func TestCarry(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<15)
@@ -394,8 +395,8 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// TestCarryElsewhere: a memory of another size, or of another transition, takes
-// the keys as well, also of several.
+// TestCarryElsewhere checks that a memory of another size or transition takes keys over,
+// also from several memories.
 func TestCarryElsewhere(t *testing.T) {
 	instances := registrations(5, same)
 	e, one := steering(t, instances[:4], 1<<15)
@@ -434,8 +435,8 @@ func TestCarryElsewhere(t *testing.T) {
 	}
 }
 
-// TestCarryToAnotherEpoch: when the next process begins with another table, what is
-// remembered stays until a transition is over, and then moves.
+// TestCarryToAnotherEpoch checks a hand-over to a process with another table. Known keys
+// stay until a transition is over, and then move.
 func TestCarryToAnotherEpoch(t *testing.T) {
 	instances := registrations(5, same)
 	e, s := steering(t, instances[:4], 1<<15)
@@ -470,7 +471,7 @@ func TestCarryToAnotherEpoch(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: steering a message allocates nothing, whatever it meets.
+// TestNoAllocation checks that steering a message never allocates.
 func TestNoAllocation(t *testing.T) {
 	instances := registrations(1000, same)
 	e := Restore(Transition, start, build(t, instances), build(t, instances[:900]), second, func(at *Target) Condition {

@@ -1,10 +1,10 @@
-// Package table decides where a key goes: a Maglev table per aggregate type,
-// weighted by the capacity of its instances, one version of it an epoch; and
-// Steering, which keeps each transaction where it began while epochs change.
+// Package table decides where a key goes. It has a Maglev table for each aggregate type,
+// weighted by the capacity of the instances; every epoch has its own version. Steering
+// keeps each transaction at its instance while epochs change.
 //
-// The package is pure: no clock, no I/O, no goroutine. What a table answers
-// depends on its instances and the key alone, so directors side by side that
-// were told the same steer alike without talking.
+// The package is pure: no clock, no I/O, no goroutine. A table's answer depends on its
+// instances and the key alone. So directors side by side with the same instances steer
+// alike without talking.
 package table
 
 import (
@@ -27,15 +27,15 @@ const (
 	MaxInstances = 4096 // of one type
 )
 
-// A Type is the small number of an aggregate type: its place in the list that
-// New was given. It is the same in all tables that were made of the same list.
+// A Type is the number of an aggregate type: its index in the list given to New. It is
+// the same in all tables made from the same list.
 type Type uint8
 
-// A Region is where a client or an instance is: a hash of the region's name, so
-// that it means the same in every table. 0: nowhere in particular.
+// A Region is where a client or an instance is: a hash of the region's name, so that it
+// means the same in every table. 0 is no region.
 type Region uint64
 
-// RegionOf is the region of that name; 0 for the empty name.
+// RegionOf returns the region with that name; 0 for the empty name.
 func RegionOf(name string) Region {
 	if name == "" {
 		return 0
@@ -43,13 +43,13 @@ func RegionOf(name string) Region {
 	return Region(xxhash.Sum64String(name) | 1)
 }
 
-// Key is the hash by which a Call-ID, IMSI or other key is steered: XXH64 with
-// seed 0, the same in every director.
+// Key returns the hash by which a Call-ID, IMSI or other key is steered: XXH64 with seed
+// 0, the same in every director.
 func Key(b []byte) uint64 { return xxhash.Sum64(b) }
 
-// A Room says how much of a region's own traffic stays there: the region has
-// room for that share of the keys, and the others go by the table of all
-// regions. A region that is not spoken of has room for all of its keys.
+// A Room says how much of a region's own traffic stays there. The region keeps that share
+// of the keys, and the others go by the table of all regions. A region without a Room
+// keeps all of its keys.
 type Room struct {
 	Type   string  `json:"type"`
 	Region string  `json:"region"`
@@ -61,14 +61,13 @@ type Target struct {
 	Instance
 	Type  Type   // shadows Instance.Type, the name
 	Index int32  // in the table
-	Slot  uint16 // where its counts are: the publisher's, who sets it before publishing
+	Slot  uint16 // of its counts; the publisher sets it before publishing
 }
 
-// TypeName is the name of the target's aggregate type.
+// TypeName returns the name of the target's aggregate type.
 func (t *Target) TypeName() string { return t.Instance.Type }
 
-// A Table maps the keys of each type to instances: one epoch. It is never
-// changed once it is made.
+// A Table maps the keys of each type to instances, for one epoch. It is immutable.
 type Table struct {
 	epoch   uint64
 	types   []string
@@ -77,7 +76,7 @@ type Table struct {
 	byName  map[string]int32
 }
 
-// A part is what a table holds of one type.
+// A part is the data of one type.
 type part struct {
 	base    int32 // index of the type's first target
 	count   int32
@@ -94,12 +93,12 @@ type regional struct {
 	maglev
 }
 
-// New makes the table of an epoch. Types without instances are allowed, as are
-// types none of whose instances is active; Pick finds nothing for those.
+// New makes the table of an epoch. A type may have no instances, or none that is active;
+// Pick finds nothing for it.
 //
-// It fails for names, addresses within a type, or IDs that are there twice, for
-// types that are not in the list, for weights that are not above 0, and past
-// the limits above.
+// New fails for duplicate names, duplicate addresses or IDs within a type, types that are
+// not in the list, weights that are not above 0, room shares outside of 0 to 1, and
+// beyond the limits above.
 func New(epoch uint64, types []string, instances []Instance, rooms ...Room) (*Table, error) {
 	t, err := prepare(epoch, types, instances, rooms)
 	if err != nil {
@@ -109,7 +108,7 @@ func New(epoch uint64, types []string, instances []Instance, rooms ...Room) (*Ta
 	return t, nil
 }
 
-// Check fails as New would, and makes no table, which costs more.
+// Check fails as New would, but does not make the slots, which are the costly part.
 func Check(types []string, instances []Instance, rooms ...Room) error {
 	_, err := prepare(0, types, instances, rooms)
 	return err
@@ -158,7 +157,7 @@ func checkTypes(types []string) error {
 	return nil
 }
 
-// check finds what makes the sorted targets impossible.
+// check validates the sorted targets.
 func (t *Table) check() error {
 	type place struct {
 		ty Type
@@ -249,7 +248,7 @@ func regionsOf(own []Target) []string {
 	return names
 }
 
-// threshold is the highest mixed key of a share of all keys. A share of 0 keeps
+// threshold returns the highest mixed hash within a share of all keys. A share of 0 keeps
 // one key of 2^64.
 func threshold(share float64) uint64 {
 	if share >= 1 {
@@ -258,28 +257,28 @@ func threshold(share float64) uint64 {
 	return uint64(share * (1 << 63) * 2)
 }
 
-// Epoch is the number that New was given.
+// Epoch returns the number that New was given.
 func (t *Table) Epoch() uint64 { return t.epoch }
 
-// Types are the names of the types; a Type is an index into them.
+// Types returns the names of the types; a Type is an index into them.
 func (t *Table) Types() []string { return t.types }
 
-// Type finds the number of the type of that name.
+// Type returns the number of the type with that name.
 func (t *Table) Type(name string) (Type, bool) {
 	i := slices.Index(t.types, name)
 	return Type(max(i, 0)), i >= 0
 }
 
-// Len is how many instances the table has, in any state.
+// Len returns the number of instances, in any state.
 func (t *Table) Len() int { return len(t.targets) }
 
-// Target is the i-th target, by type and then name. It must not be changed.
+// Target returns the i-th target, by type and then name. It must not be changed.
 func (t *Table) Target(i int32) *Target { return &t.targets[i] }
 
-// Instance is the instance of the i-th target. It must not be changed.
+// Instance returns the instance of the i-th target. It must not be changed.
 func (t *Table) Instance(i int32) *Instance { return &t.targets[i].Instance }
 
-// ByName finds the target of that name; nil when there is none.
+// ByName returns the target with that name, or nil.
 func (t *Table) ByName(name string) *Target {
 	i, ok := t.byName[name]
 	if !ok {
@@ -288,8 +287,7 @@ func (t *Table) ByName(name string) *Target {
 	return &t.targets[i]
 }
 
-// ByID finds the target with that ID among those of a type; nil when there is
-// none.
+// ByID returns the target of a type with that ID, or nil.
 func (t *Table) ByID(ty Type, id uint16) *Target {
 	if int(ty) >= len(t.parts) {
 		return nil
@@ -302,13 +300,12 @@ func (t *Table) ByID(ty Type, id uint16) *Target {
 	return &t.targets[p.ofID[i]]
 }
 
-// Pick finds the instance of the type that a key goes to: in the client's own
-// region while it has room and an instance that is up, else in all of them.
-// Where the health says that an instance is not to be had, the key goes to its
-// next choice, which differs from key to key, so that the instance's share
-// spreads evenly over the others. A nil health means that all are up.
+// Pick returns the instance of the type that a key goes to. It prefers the client's own
+// region, while that has room and an instance that is up. If the health excludes an
+// instance, the key goes to its next choice. That differs from key to key, so the
+// instance's share spreads evenly over the others. A nil health means that all are up.
 //
-// ok is false when the type has no active instance that is up.
+// ok is false if the type has no active instance that is up.
 func (t *Table) Pick(ty Type, key uint64, region Region, health *Health) (i int32, ok bool) {
 	if int(ty) >= len(t.parts) {
 		return 0, false

@@ -17,7 +17,6 @@ func address(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 5060)
 }
 
-// registrations makes n instances with that weight each.
 func registrations(n int, weight func(i int) float64) []Instance {
 	all := make([]Instance, n)
 	for i := range all {
@@ -37,7 +36,7 @@ func build(t testing.TB, instances []Instance, rooms ...Room) *Table {
 	return table
 }
 
-// keys are n hashes as Key makes them.
+// keys returns n hashes, made by Key.
 func keys(n int) []uint64 {
 	all := make([]uint64, n)
 	for i := range all {
@@ -56,7 +55,7 @@ func names(t *Table, ks []uint64, region Region, h *Health) []string {
 	return all
 }
 
-// TestEven: every instance has within one slot of its weight's share.
+// TestEven checks that every instance has its weight's share to within one slot.
 func TestEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, weight := range map[string]func(int) float64{
@@ -85,8 +84,8 @@ func TestEven(t *testing.T) {
 	}
 }
 
-// moved counts keys that go elsewhere, and those among them that neither come
-// from nor go to one of the names.
+// moved counts the keys that go elsewhere, and among them those that neither come from
+// nor go to one of the changed instances.
 func moved(before, after []string, changed ...string) (all, others int) {
 	for i := range before {
 		if before[i] == after[i] {
@@ -109,8 +108,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// TestDisruption: adding, removing and reweighing moves the changed instance's
-// share, and of all others' keys at most one in 20.
+// TestDisruption checks that adding or reweighing an instance moves its share, and at
+// most one in 20 keys between the others.
 func TestDisruption(t *testing.T) {
 	ks := keys(20000)
 	for _, n := range []int{4, 10, 100, 1000} {
@@ -134,8 +133,7 @@ func TestDisruption(t *testing.T) {
 	}
 }
 
-// TestPermutation: what a table answers does not depend on the order in which
-// its instances were told.
+// TestPermutation checks that a table does not depend on the order of its instances.
 func TestPermutation(t *testing.T) {
 	instances := registrations(50, func(i int) float64 { return float64(i + 1) })
 	ks := keys(2000)
@@ -146,7 +144,7 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestKey: the hash is part of the contract between directors.
+// TestKey checks the hash, which is part of the contract between directors.
 func TestKey(t *testing.T) {
 	for text, want := range map[string]uint64{"": 0xef46db3751d8e999, "abc": 0x44bc2cf5ad770999, "a84b4c76e66710@pc33.atlanta.com": Key([]byte("a84b4c76e66710@pc33.atlanta.com"))} {
 		if got := Key([]byte(text)); got != want {
@@ -158,8 +156,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestFailedShare: the keys of an instance that is away spread over the others
-// by their weights, and no other key moves.
+// TestFailedShare checks that the keys of an instance that is away spread over the others
+// by their weights, and that no other key moves.
 func TestFailedShare(t *testing.T) {
 	instances := registrations(8, func(i int) float64 { return float64(100 + 100*(i%2)) })
 	table := build(t, instances)
@@ -200,8 +198,7 @@ func TestFailedShare(t *testing.T) {
 	}
 }
 
-// TestLastOne: however many are away, one that is up is found, and none when
-// none is.
+// TestLastOne checks that the only instance that is up is found, and none if none is up.
 func TestLastOne(t *testing.T) {
 	table := build(t, registrations(1000, same))
 	only := table.Health(func(at *Target) Condition {
@@ -227,7 +224,7 @@ func TestLastOne(t *testing.T) {
 	}
 }
 
-// TestStates: only active instances get new keys.
+// TestStates checks that only active instances get new keys.
 func TestStates(t *testing.T) {
 	instances := registrations(4, same)
 	for i, s := range []vitrine.State{vitrine.Active, vitrine.Starting, vitrine.Draining, vitrine.Down} {
@@ -240,7 +237,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestFull: an instance that is full gets no keys while another is not.
+// TestFull checks that a full instance gets no keys while another is not full.
 func TestFull(t *testing.T) {
 	table := build(t, registrations(3, same))
 	one := table.Health(func(at *Target) Condition {
@@ -265,7 +262,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestRegions: clients' own region is preferred while it has room and an
+// TestRegions checks that the client's own region is preferred while it has room and an
 // instance that is up.
 func TestRegions(t *testing.T) {
 	instances := registrations(9, same)
@@ -307,7 +304,7 @@ func TestRegions(t *testing.T) {
 		t.Errorf("clients of eu, which is away, go to %v", got)
 	}
 	room := build(t, instances, Room{"registration", "eu", 0.7})
-	// 70% stay, and of the others a third comes by the table of all.
+	// 70% of the keys stay. Of the others a third comes back by the table of all regions.
 	if got := count(room, "eu", nil)["eu"]; math.Abs(float64(got)-0.8*float64(len(ks))) > 500 {
 		t.Errorf("%d of %d keys stay in a region with room for 70%%, want about 80%%", got, len(ks))
 	}
@@ -364,8 +361,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestIDs: an instance's ID depends on its name, is found again, and stays when
-// others come, save where two names have the same.
+// TestIDs checks that an instance's ID depends on its name, is unique, and finds the
+// instance.
 func TestIDs(t *testing.T) {
 	instances := registrations(1000, same)
 	table := build(t, instances)
@@ -400,7 +397,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestChoices: what is explained is what is done.
+// TestChoices checks that Choices explains what Pick does.
 func TestChoices(t *testing.T) {
 	instances := registrations(6, same)
 	for i := range 3 {
