@@ -16,7 +16,7 @@ const (
 	leastDeployments = 5   // near the capacity, before the search may end
 	mostDeployments  = 24  // near the capacity
 	mostTrials       = 240 // in all
-	known            = 3   // deployments that tell whether success falls gently, shows late, or rises with use
+	known            = 3   // deployments needed to tell whether success falls gently, overload shows late, or success rises with use
 	mostOnOne        = 14  // trials on one deployment
 	extensions       = 3   // of a trial that is not steady
 	longestWindow    = 16  // times Config.Duration
@@ -27,24 +27,23 @@ const (
 type adaptive struct {
 	cfg      Config
 	wrong    error
-	readings []reading // of the last history; to read a trial is most of the work
+	readings []reading // of the last history; reading trials is most of the work
 }
 
-// NewAdaptive returns a search that measures one fresh deployment after the
-// other close to the capacity, until the confidence interval of every capacity
-// is as narrow as Config.Precision.
+// NewAdaptive returns a search that measures one fresh deployment after the other
+// close to the capacity, until the confidence interval of every capacity is as
+// narrow as Config.Precision.
 //
 // It scouts until a rate that passes and a higher one that fails are close to
-// each other. Then each fresh deployment gets a climb: trials around the
-// estimate that close in on the rate at which this deployment fails. A trial
-// that is not steady (its backlog may grow) is extended up to three times. At
-// last one trial at half the capacity and an overload are run; where the function
-// carries less after the overload than before, the lower capacity counts and is
-// measured as well.
+// each other. Then each fresh deployment gets a climb: trials around the estimate
+// that close in on the rate at which this deployment fails. A trial that is not
+// steady (its backlog may grow) is extended up to three times. Last come one
+// trial at half the capacity and an overload. If the function carries less after
+// the overload than before, the lower capacity counts, and is measured as well.
 //
-// It gives up, and says why, when deployments differ too much for the
-// precision, when the capacity is outside the range, or when the generator
-// cannot offer more.
+// It gives up, and says why, when deployments differ too much for the precision,
+// when the capacity is outside the range, or when the generator cannot offer
+// more.
 func NewAdaptive(cfg Config) Search {
 	return &adaptive{cfg: cfg, wrong: cfg.Check()}
 }
@@ -62,10 +61,10 @@ func (a *adaptive) Next(history []vitrine.Outcome) Step {
 	return a.walk(history).next
 }
 
-// Estimate implements Estimator. It says what docs/measuring.md defines as
-// capacity. The interval is of the mean over deployments, so it says what
-// another run would find. Until two deployments were measured near the
-// capacity it is that of the package's Estimate.
+// Estimate implements Estimator. It returns the capacity as docs/measuring.md
+// defines it. The interval is of the mean over deployments, so it says what
+// another run would find. Until two deployments were measured near the capacity,
+// the result is that of the package's Estimate.
 func (a *adaptive) Estimate(history []vitrine.Outcome) []vitrine.Capacity {
 	if a.wrong != nil {
 		return make([]vitrine.Capacity, len(a.cfg.Thresholds))
@@ -73,7 +72,7 @@ func (a *adaptive) Estimate(history []vitrine.Outcome) []vitrine.Capacity {
 	return a.walk(history).capacities(history)
 }
 
-// walk runs the campaign from its beginning over the history.
+// walk replays the campaign over the history.
 func (a *adaptive) walk(history []vitrine.Outcome) *campaign {
 	n := 0
 	for n < len(history) && n < len(a.readings) && a.readings[n].of(history[n]) {
@@ -89,10 +88,10 @@ func (a *adaptive) walk(history []vitrine.Outcome) *campaign {
 	return c
 }
 
-// A campaign is the search as a program: run goes from trial to trial, takes
-// the outcomes from the history, and stops at the first trial that the history
-// does not hold, which becomes the next step. So the search has no state but
-// the history, and a resumed one goes on where it was.
+// A campaign is the search as a program: run goes from trial to trial, takes the
+// outcomes from the history, and stops at the first trial that the history does
+// not hold. That trial becomes the next step. So the search has no state but the
+// history, and a resumed search continues where it was.
 type campaign struct {
 	cfg      Config
 	history  []vitrine.Outcome
@@ -104,7 +103,7 @@ type campaign struct {
 	deployments []*deployment // all of them, in their order
 	climbs      []*deployment // those that close in on the capacity
 	after       []*deployment // those that do so after an overload
-	warmed      bool          // deployments are warmed up before their climb, for they get better with use
+	warmed      bool          // deployments are warmed up before their climb, because they get better with use
 	guess       float64       // where scouting puts the capacity, as a logarithm
 	drained     time.Duration // rest before the next trial, after one that failed
 }
@@ -133,7 +132,7 @@ func (c *campaign) run() {
 }
 
 // sample measures fresh deployments until the interval is narrow enough, and
-// says why it ends.
+// returns why it ends.
 func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, ok bool) {
 	for {
 		if why = c.enough(*climbs); why != "" {
@@ -153,7 +152,7 @@ func (c *campaign) sample(climbs *[]*deployment, overloaded bool) (why string, o
 	}
 }
 
-// enough says why no more deployments are measured; empty: go on.
+// enough returns why no more deployments are needed; empty: go on.
 func (c *campaign) enough(climbs []*deployment) string {
 	const early, hopeless = 16, 3 // deployments before giving up; times mostDeployments
 	n := len(climbs)
@@ -193,10 +192,10 @@ func (c *campaign) enough(climbs []*deployment) string {
 	return ""
 }
 
-// pessimism is how much wider the interval would be if deployments differed as
-// much as they may with a probability of a quarter, given so many of them. The
-// search ends by that width, or it would end whenever the first few deployments
-// happen to agree.
+// pessimism returns how much wider the interval would be if deployments differed
+// as much as the upper 75% confidence bound of their standard deviation. The
+// search ends by that width. Otherwise it would end whenever the first few
+// deployments happen to agree.
 func pessimism(deployments int) float64 {
 	const tail = 0.25
 	freedom := float64(deployments - 1)
@@ -211,7 +210,7 @@ func (c *campaign) end(why string) {
 	c.next = Step{Done: true, Repeat: c.number(), Why: fmt.Sprintf("%s, %d trials", why, c.at)}
 }
 
-// number is that of the current deployment, from 1; 0: none yet.
+// number returns the number of the current deployment, from 1; 0: none yet.
 func (c *campaign) number() int {
 	if len(c.deployments) == 0 {
 		return 0
@@ -219,7 +218,7 @@ func (c *campaign) number() int {
 	return c.deployments[len(c.deployments)-1].number
 }
 
-// capacities is the result for each threshold.
+// capacities returns the result for each threshold.
 func (c *campaign) capacities(history []vitrine.Outcome) []vitrine.Capacity {
 	climbs := c.climbs
 	if c.lowered() {
@@ -245,10 +244,10 @@ func (c *campaign) capacities(history []vitrine.Outcome) []vitrine.Capacity {
 	return all
 }
 
-// lowered says that deployments after an overload decide.
+// lowered reports whether the deployments after an overload decide.
 func (c *campaign) lowered() bool { return len(c.after) >= 2 }
 
-// preliminary is the estimate before two deployments were measured.
+// preliminary returns the estimate before two deployments were measured.
 func (c *campaign) preliminary(history []vitrine.Outcome) []vitrine.Capacity {
 	all := Estimate(history, c.cfg)
 	for i := range all {
@@ -259,7 +258,7 @@ func (c *campaign) preliminary(history []vitrine.Outcome) []vitrine.Capacity {
 	return all
 }
 
-// capacity is what the deployments show for threshold i.
+// capacity returns what the deployments show for threshold i.
 func (c *campaign) capacity(climbs []*deployment, i int) vitrine.Capacity {
 	s := c.samples(climbs, i)
 	switch {
@@ -290,8 +289,8 @@ func (c *campaign) capacity(climbs []*deployment, i int) vitrine.Capacity {
 	return found
 }
 
-// late says that most deployments showed no overload in their longest trials,
-// only a backlog that may grow.
+// late reports whether most deployments showed no overload in their longest
+// trials, only a backlog that may grow.
 func (c *campaign) late(climbs []*deployment, threshold float64) bool {
 	unresolved := 0
 	for _, d := range climbs {
@@ -302,7 +301,7 @@ func (c *campaign) late(climbs []*deployment, threshold float64) bool {
 	return 2*unresolved > len(climbs)
 }
 
-// overloaded is the lowest rate that missed the threshold in any trial.
+// overloaded returns the lowest rate that missed the threshold in any trial.
 func (c *campaign) overloaded(threshold float64) float64 {
 	rate := c.cfg.Max
 	for _, r := range c.readings[:c.at] {
@@ -313,11 +312,12 @@ func (c *campaign) overloaded(threshold float64) float64 {
 	return rate
 }
 
-// most is the highest rate that passed on most deployments, and the lowest that
-// failed on most. A deployment that passes a rate counts as passing all lower
-// ones, unless a longer trial failed there. The interval of a capacity holds
-// both, whatever the model says. Of two states the lower one counts, and after
-// an overload those deployments alone.
+// most returns the highest rate that passed on most deployments, and the lowest
+// rate that failed on most. A deployment that passes a rate counts as passing all
+// lower ones, unless a longer trial failed there. The interval of a capacity
+// holds both rates, whatever the model says. With two states, only deployments of
+// the lower state count. After an overload, only the deployments measured after
+// it count.
 func (c *campaign) most(threshold float64, states *vitrine.TwoStates) (passed, failed float64) {
 	var passes, fails []float64
 	for _, number := range c.numbers() {
@@ -335,7 +335,7 @@ func (c *campaign) most(threshold float64, states *vitrine.TwoStates) (passed, f
 	return -passes[len(passes)/2], fails[len(fails)/2]
 }
 
-// numbers are those of the deployments that decide.
+// numbers returns the numbers of the deployments that decide.
 func (c *campaign) numbers() (numbers []int) {
 	deployments := c.deployments
 	if c.lowered() {
@@ -347,8 +347,8 @@ func (c *campaign) numbers() (numbers []int) {
 	return numbers
 }
 
-// shown is the highest rate that passed on the deployment, and the lowest that
-// failed, by all of its trials.
+// shown returns the highest rate that passed on the deployment and the lowest
+// that failed, over all of its trials.
 func (c *campaign) shown(number int, threshold float64) (pass, fail float64) {
 	fail = math.Inf(1)
 	readings := c.readings[:c.at]
@@ -372,15 +372,15 @@ func (c *campaign) shown(number int, threshold float64) (pass, fail float64) {
 // A deployment is what one fresh deployment showed.
 type deployment struct {
 	number int
-	trials []reading // the last at each rate
+	trials []reading // the one that counts at each rate
 
 	thorough bool    // trials are long enough to show slow backlogs
 	first    reading // of the climb
 	recalled bool    // the first rate was offered again at the end
-	gain     float64 // of success at the first rate, until the end of the climb
+	gain     float64 // rise of success at the first rate from the start to the end of the climb
 	verified bool    // a rate that passed was offered again for longer
-	sag      float64 // of success in that longer trial
-	again    again   // of a trial between two states
+	sag      float64 // fall of success in that longer trial
+	again    again   // result of the trial between two states
 }
 
 func (d *deployment) highestPass(threshold float64) (rate float64) {

@@ -14,7 +14,7 @@ import (
 type samples struct {
 	values    []float64
 	again     []again // one per value
-	stateful  bool    // no deployment can be asked again
+	stateful  bool    // deployments cannot be tried again
 	threshold float64
 	above     bool // most deployments pass at the highest rate
 	below     bool // most deployments fail at the lowest rate
@@ -33,11 +33,11 @@ func (s samples) deviation() float64 {
 	return stat.StdDev(s.values, nil)
 }
 
-// samples takes one from each climb. Where success falls gently, the sample is
-// where lines through the trials, with the slope that all deployments show,
-// cross the threshold in the mean: that is right for the mean success, also when
-// single trials lie far off. Where it falls steeply, the sample is the middle of
-// the bracket.
+// samples takes one sample from each climb. Where success falls gently, the
+// sample is where straight lines through the trials, with the slope common to all
+// deployments, cross the threshold in the mean. That is right for the mean
+// success, even when single trials lie far off. Where success falls steeply, the
+// sample is the middle of the bracket.
 func (c *campaign) samples(climbs []*deployment, i int) samples {
 	threshold := c.cfg.Thresholds[i]
 	s := samples{threshold: threshold, precision: c.cfg.precision(), stateful: c.cfg.Stateful, steep: !falls(climbs, threshold)}
@@ -72,8 +72,8 @@ func (c *campaign) samples(climbs []*deployment, i int) samples {
 	return s
 }
 
-// worst is the lowest success at and above the bracket: a queue that grows
-// shows little of its overload in a trial just above.
+// worst returns the lowest success at and above the bracket: a growing queue
+// shows little of its overload in a trial just above the capacity.
 func (d *deployment) worst(b bracket) float64 {
 	worst := b.fail.success
 	for _, r := range d.trials {
@@ -84,7 +84,7 @@ func (d *deployment) worst(b bracket) float64 {
 	return worst
 }
 
-// falls says that success falls gently on at least half of the deployments.
+// falls reports whether success falls gently on at least half of the deployments.
 func falls(climbs []*deployment, threshold float64) bool {
 	gently, all := 0, 0
 	for _, d := range climbs {
@@ -98,10 +98,10 @@ func falls(climbs []*deployment, threshold float64) bool {
 	return all > 0 && 2*gently >= all
 }
 
-// slopeOf is how much success falls over the logarithm of the rate, by least
-// squares over the trials about the bracket of each deployment.
+// slopeOf returns how much success falls over the logarithm of the rate, by least
+// squares over the bracket ends of each deployment.
 func slopeOf(climbs []*deployment, threshold float64) float64 {
-	const least = 0.3 // such as that of a function that loses as the square root of the load
+	const least = 0.3 // such as where success falls with the square root of the load
 	across, squares := 0.0, 0.0
 	for _, d := range climbs {
 		if b := d.bracket(threshold); b.passed && b.failed {
@@ -115,8 +115,8 @@ func slopeOf(climbs []*deployment, threshold float64) float64 {
 	return max(across/squares, least)
 }
 
-// crossing is where lines of the slope through the trials about the bracket
-// cross the threshold, in the mean.
+// crossing returns the mean of the points at which lines of the slope, through
+// the trials near the bracket, cross the threshold.
 func (d *deployment) crossing(b bracket, threshold, slope, precision float64) float64 {
 	about := max(precision, b.high-b.low) / 2
 	sum, n := 0.0, 0.0
@@ -129,31 +129,31 @@ func (d *deployment) crossing(b bracket, threshold, slope, precision float64) fl
 	return min(max(sum/n, b.low-4*about), b.high+4*about)
 }
 
-// An estimate is of the capacity over deployments, in the unit of rates.
+// An estimate describes the capacity over deployments, in the unit of rates.
 type estimate struct {
 	rate, low, high float64
 	sd, single      float64
 	states          *vitrine.TwoStates
-	torn            bool // there may be two states, and too few deployments were asked again to tell
+	torn            bool // there may be two states, but too few deployments were tried again to tell
 }
 
 // sequential widens intervals, because the search looks at their width after
 // each deployment and ends when it happens to be small. See docs/search.md.
 const sequential = 1.25
 
-// unseen is the error that all samples may share, as a share of the precision: a
+// unseen is the error that all samples may share, as a share of the precision. A
 // trial is only long enough for the precision, and rare stalls may be in none.
 const unseen = 0.2
 
-// estimate is the rate at which the mean success over deployments meets the
-// threshold. Where success falls gently that is at the mean of the samples.
-// Where it falls from top to floor, enough deployments must still pass: that is
-// k standard deviations below the mean if all of the spread is between
-// deployments, and at the mean if all of it is the chance of single trials. The
-// estimate is half-way, and the interval holds both ends: it joins Student's t
-// with the chi-squared bound of the deviation by MOVER (Zou and Donner,
-// Construction of confidence limits about effect measures, Statistics in
-// Medicine 2008).
+// estimate returns the rate at which the mean success over deployments meets the
+// threshold. Where success falls gently, that rate is the mean of the samples.
+// Where it falls steeply, from top to floor, enough deployments must still pass.
+// If the whole spread is between deployments, the rate is k standard deviations
+// below the mean. If the whole spread is the chance of single trials, the rate is
+// the mean. The estimate is half-way, and the interval holds both ends: it joins
+// Student's t with the chi-squared bound of the standard deviation by MOVER (Zou
+// and Donner, Construction of confidence limits about effect measures, Statistics
+// in Medicine 2008).
 func (s samples) estimate(confidence float64) estimate {
 	n, mean, sd := float64(len(s.values)), s.values[0], 0.0
 	if n > 1 {
@@ -167,7 +167,7 @@ func (s samples) estimate(confidence float64) estimate {
 			e.states = m.describe(len(s.values))
 		}
 	}
-	grid := s.width / math.Sqrt(12) // deviation that the width of brackets alone makes
+	grid := s.width / math.Sqrt(12) // standard deviation due to the width of the brackets alone
 	spread := math.Sqrt(max(0, sd*sd-grid*grid))
 	k := s.deviations()
 	tail := (1 - confidence) / 2
@@ -180,8 +180,8 @@ func (s samples) estimate(confidence float64) estimate {
 		below = math.Hypot(half, k*(most-spread/2))
 		above = math.Hypot(half, k*spread/2)
 	}
-	// What trials cannot tell, such as a backlog that grows slowly, is in all
-	// samples alike.
+	// All samples share what trials cannot show, such as a slowly growing
+	// backlog.
 	below, above = math.Hypot(below, unseen*s.precision), math.Hypot(above, unseen*s.precision)
 	x := mean - k*spread/2
 	e.rate, e.low, e.high = math.Exp(x), math.Exp(x-sequential*below), math.Exp(x+sequential*above)
@@ -194,8 +194,8 @@ func (s samples) estimate(confidence float64) estimate {
 // prediction bound.
 const single = 0.9
 
-// deviations is k: how many standard deviations below the mean deployment
-// enough of them pass for the mean success to meet the threshold.
+// deviations returns k: the mean success meets the threshold k standard
+// deviations below the rate that the mean deployment carries.
 func (s samples) deviations() float64 {
 	if !s.steep || s.top <= s.threshold || s.floor >= s.threshold {
 		return 0

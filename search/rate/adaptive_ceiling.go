@@ -6,20 +6,21 @@ import (
 	"vitrine"
 )
 
-// A ceiling is what bounds the rates from above beside the range.
+// A ceiling bounds the rates from above, beside the range.
 type ceiling struct {
-	rate    float64 // highest rate to ask for
+	rate    float64 // highest rate to offer
 	invalid float64 // lowest rate above the valid ones that could not be measured; 0: none
-	tries   int     // how often it was tried to measure above the valid ones
-	final   bool    // it was tried often enough
+	tries   int     // trials above the valid rates
+	final   bool    // enough of them to believe the ceiling
 }
 
-// findCeiling looks for rates that cannot be measured. A trial may be invalid
-// by bad luck: only those above all valid ones count, and only when there are
-// several, or the generator said twice how much of the rate it could offer.
+// findCeiling looks for rates that cannot be measured. A trial may be invalid by
+// bad luck. So only trials above all valid rates count. The ceiling is final
+// after several of them, or when two say how much of the rate the generator could
+// offer.
 func findCeiling(cfg Config, history []vitrine.Outcome) ceiling {
-	const short = 0.985 // of the schedule: the generator's fault
-	const below = 0.97  // of what it could offer
+	const short = 0.985 // share of the schedule below which the generator is at fault
+	const below = 0.97  // share of what the generator could offer that is asked for
 	valid := 0.0
 	for _, o := range history {
 		if counts(o) {

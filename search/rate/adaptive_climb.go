@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// climb closes in on the rates at which one deployment crosses each threshold.
-// A function in which overloads linger is only climbed upwards.
+// climb closes in on the rates at which one deployment crosses each threshold. A
+// climb of a function in which overloads linger ends with its first overload.
 func (c *campaign) climb(d *deployment) bool {
 	d.thorough = c.slow()
 	for range mostOnOne {
@@ -37,7 +37,7 @@ type want struct {
 	recall bool    // it repeats the first trial of the climb
 }
 
-// wants is the trial that the climb needs next; false: none.
+// wants returns the trial that the climb needs next; false: none.
 func (c *campaign) wants(d *deployment) (want, bool) {
 	if w, more := c.crosses(d); more {
 		return w, true
@@ -49,7 +49,7 @@ func (c *campaign) wants(d *deployment) (want, bool) {
 	return w, c.recalls(d)
 }
 
-// learn keeps what the trial was wanted for.
+// learn records the result of a wanted trial.
 func (d *deployment) learn(w want, r reading) {
 	switch {
 	case !d.first.valid:
@@ -62,13 +62,13 @@ func (d *deployment) learn(w want, r reading) {
 	}
 }
 
-// recalls says whether a climb ends with its first rate once more.
+// recalls reports whether the climb ends with its first rate once more.
 func (c *campaign) recalls(d *deployment) bool {
 	return !c.cfg.Stateful && !c.warmed && !d.recalled && d.first.valid && len(c.climbs) < known && len(c.after) == 0
 }
 
-// A bracket is what one deployment shows of a threshold: the highest rate that
-// passed below the lowest that failed. Its rates are logarithms.
+// A bracket is the highest rate that passed below the lowest rate that failed, on
+// one deployment and for one threshold. Its rates are logarithms.
 type bracket struct {
 	low, high  float64
 	passed     bool // low is a trial
@@ -92,18 +92,19 @@ func (d *deployment) bracket(threshold float64) bracket {
 	return b
 }
 
-// straight says that success falls so little across the bracket that it is taken
-// as straight. A function that keeps its goodput in overload falls by the width
-// of the bracket at most; what trials add by chance is allowed for.
+// straight reports whether success falls so little across the bracket that the
+// fall counts as a straight line. A function that keeps its goodput in overload
+// falls by at most the width of the bracket. The limit is above that, because
+// trials differ by chance.
 func (b bracket) straight() bool {
 	const least, chance = 0.2, 1.5
 	return b.passed && b.failed && b.fail.exact && b.pass.success-b.fail.success <= max(least, chance*(b.high-b.low))
 }
 
-// verifies wants a longer trial at a rate that passed, on a deployment whose
+// verifies returns a longer trial at a rate that passed, on a deployment whose
 // thresholds are all crossed. Where success falls steeply, that rate may be too
-// high for calls that wait: their backlog shows in a long trial only. Where it
-// falls gently, the first deployments tell whether long trials show the same.
+// high for calls that wait: only a long trial shows their backlog. Where it falls
+// gently, the first deployments tell whether long trials show the same.
 func (c *campaign) verifies(d *deployment) (want, bool) {
 	if c.cfg.Stateful {
 		return want{}, false
@@ -118,10 +119,10 @@ func (c *campaign) verifies(d *deployment) (want, bool) {
 	return want{}, false
 }
 
-// rounding is how far, as a logarithm, a rate may be from what was asked for.
+// rounding is how far, as a logarithm, a rate may be from the requested one.
 const rounding = 1e-3
 
-// crosses wants a trial that helps to cross a threshold.
+// crosses returns a trial that helps to cross a threshold.
 func (c *campaign) crosses(d *deployment) (want, bool) {
 	step, fine := c.steps()
 	bottom, top := math.Log(c.cfg.Min), math.Log(c.ceiling.rate)
@@ -145,19 +146,20 @@ func (c *campaign) crosses(d *deployment) (want, bool) {
 	return want{}, false
 }
 
-// gentle says that success is known to fall gently, so that a trial far off the
-// line is chance.
+// gentle reports whether success is known to fall gently, so that a trial far off
+// the line is chance.
 func (c *campaign) gentle(threshold float64) bool {
 	return len(c.climbs) >= known && falls(c.climbs, threshold)
 }
 
-// near says whether a trial is within a step of x.
+// near reports whether a trial is within two and a half steps of x.
 func (d *deployment) near(x, step float64) bool {
 	return slices.ContainsFunc(d.trials, func(r reading) bool { return math.Abs(r.x-x) < 2.5*step })
 }
 
-// begin is where a climb starts: a step at most below the center, another place
-// for each deployment, so that the grid of rates does not bias their mean.
+// begin returns where a climb starts: at most a step below the center, or one to
+// two steps on a stateful function. The place differs between deployments, so
+// that the grid of rates does not bias their mean.
 func (c *campaign) begin(d *deployment, step float64) float64 {
 	const golden = 0.6180339887498949
 	_, share := math.Modf(golden * float64(d.number))
@@ -168,9 +170,9 @@ func (c *campaign) begin(d *deployment, step float64) float64 {
 	return c.center(0) - below*step
 }
 
-// steps are how far apart the rates of a climb are, and how close to each other
-// those that pass and fail must come where success falls steeply. Both follow
-// the spread between deployments.
+// steps returns the distance between the rates of a climb (step). It also returns
+// how close the rates that pass and fail must come where success falls steeply
+// (fine). Both follow the standard deviation between deployments.
 func (c *campaign) steps() (step, fine float64) {
 	const widest = 0.3
 	p := c.cfg.precision()
@@ -181,7 +183,7 @@ func (c *campaign) steps() (step, fine float64) {
 	return min(max(p, sd), widest), max(p, sd) / 4
 }
 
-// center is where the capacity is thought to be, as a logarithm.
+// center returns where the capacity is believed to be, as a logarithm.
 func (c *campaign) center(i int) float64 {
 	switch {
 	case len(c.after) > 0:
@@ -192,7 +194,7 @@ func (c *campaign) center(i int) float64 {
 	return c.guess
 }
 
-// cold says whether deployments get better with use, as caches and compilers
+// cold reports whether deployments get better with use, as caches and compilers
 // do: the first rates succeeded better the second time.
 func (c *campaign) cold() bool {
 	var gains []float64
@@ -204,8 +206,8 @@ func (c *campaign) cold() bool {
 	return c.matters(gains)
 }
 
-// slow says whether overload shows late although success falls gently: longer
-// trials at the rates that passed succeeded worse. All trials are long then.
+// slow reports whether overload shows late although success falls gently: longer
+// trials at the rates that passed succeeded worse. Then all trials are long.
 func (c *campaign) slow() bool {
 	var sags []float64
 	for _, d := range c.climbs {
@@ -216,9 +218,10 @@ func (c *campaign) slow() bool {
 	return c.gentle(c.cfg.Thresholds[0]) && c.matters(sags)
 }
 
-// matters says whether differences of success between trials, one from each
-// deployment, are above zero by more than chance, and above a tenth of the precision
-// in the mean: success falls about as fast as rates rise.
+// matters reports whether differences of success between trials, one from each
+// deployment, exceed zero by more than chance and, in the mean, a tenth of the
+// precision. Success falls about as fast as rates rise, so the precision of rates
+// serves as scale.
 func (c *campaign) matters(differences []float64) bool {
 	const share, sure = 0.1, 0.9 // of the precision; one-sided confidence
 	n := float64(len(differences))
@@ -238,20 +241,21 @@ func (c *campaign) warm() bool {
 	return ok
 }
 
-// overload runs one trial at well above the capacity of a fresh deployment.
+// overload runs one trial well above the capacity of a fresh deployment.
 func (c *campaign) overload() bool {
 	rate := overloading * c.capacity(c.climbs, 0).Rate
 	_, ok := c.trial(c.round(rate), c.cfg.Duration, "an overload, to see what it leaves behind")
 	return ok
 }
 
-// overloading is the rate of an overload over the capacity.
+// overloading is the rate of an overload divided by the capacity.
 const overloading = 1.3
 
-// contrast measures at half the capacity and past it, for the report sets both
-// beside the capacity, and says whether an overload lingers: whether a rate
-// below the capacity fails after it. The deployment climbed last tells that it
-// does not; that it does takes two fresh ones on which the rate passed before.
+// contrast measures at half the capacity and past it, because the report shows
+// both beside the capacity. It reports whether an overload lingers: whether a
+// rate below the capacity fails after it. One deployment is enough to show that
+// it does not: the last one climbed. Two fresh deployments must confirm that it
+// does: the rate passes before an overload and fails after it.
 func (c *campaign) contrast() (lingers, ok bool) {
 	s := c.samples(c.climbs, 0)
 	if s.below {
@@ -269,7 +273,7 @@ func (c *campaign) contrast() (lingers, ok bool) {
 	if s.above || overloading*capacity.Rate > c.ceiling.rate {
 		return false, true
 	}
-	if c.cfg.Stateful { // only a fresh deployment ends an overload, as the user says
+	if c.cfg.Stateful { // the user says that only a fresh deployment ends an overload
 		return false, c.overload()
 	}
 	step, _ := c.steps()
@@ -286,8 +290,8 @@ func (c *campaign) contrast() (lingers, ok bool) {
 	return lingers, ok
 }
 
-// overloadLingers overloads the current deployment and says whether the rate
-// fails after it.
+// overloadLingers overloads the current deployment and reports whether the safe
+// rate fails after it.
 func (c *campaign) overloadLingers(safe float64) (lingers, ok bool) {
 	if !c.overload() {
 		return false, false
@@ -296,7 +300,7 @@ func (c *campaign) overloadLingers(safe float64) (lingers, ok bool) {
 	return after.valid && after.fails(c.cfg.Thresholds[0]), ok
 }
 
-// underloaded says whether a trial at about half the rate is there.
+// underloaded reports whether there is a trial at about half the rate.
 func (c *campaign) underloaded(rate float64) bool {
 	return slices.ContainsFunc(c.readings[:c.at], func(r reading) bool {
 		return r.valid && r.rate > 0.35*rate && r.rate < 0.65*rate

@@ -3,8 +3,8 @@ package rate
 import "math"
 
 // scout looks for a rate that passes and a higher one that fails, close to each
-// other, in short trials. What fails is deployed afresh, so that no overload
-// lingers.
+// other, in short trials. It replaces a deployment that fails, so that no
+// overload lingers.
 func (c *campaign) scout() bool {
 	const most, near = 40, 1.2
 	low, high := 0.0, math.Inf(1) // highest rate that passed, lowest that failed
@@ -39,7 +39,7 @@ func (c *campaign) scout() bool {
 	return true
 }
 
-// found says whether scouting is over, and where the capacity is then.
+// found reports whether scouting is over, and returns where the capacity is then.
 func (c *campaign) found(low, high, near float64) (rate float64, over bool) {
 	switch {
 	case low >= c.ceiling.rate*(1-rounding):
@@ -52,7 +52,7 @@ func (c *campaign) found(low, high, near float64) (rate float64, over bool) {
 	return 0, false
 }
 
-// first is where scouting begins.
+// first returns where scouting begins.
 func (c *campaign) first() (rate float64, why string) {
 	if p := c.cfg.Prior; p.Low > 0 && p.High >= p.Low {
 		return min(max(math.Sqrt(p.Low*p.High), c.cfg.Min), c.cfg.Max), "where the neighbours' capacities are"
@@ -65,8 +65,8 @@ func (c *campaign) first() (rate float64, why string) {
 	return c.cfg.Min * math.Pow(c.cfg.Max/c.cfg.Min, share), "inside the range, for nothing is known"
 }
 
-// further is the next rate to scout. What succeeded in an overload tells where
-// the capacity of a function is that keeps its goodput.
+// further returns the next rate to scout. If the function keeps its goodput, what
+// succeeded in an overload shows where the capacity is.
 func (c *campaign) further(low, high float64, last reading) (rate float64, why string) {
 	const up, down, apart = 2, 6, 1.05
 	step := float64(up)

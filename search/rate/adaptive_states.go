@@ -10,16 +10,16 @@ import (
 	"vitrine"
 )
 
-// A mixture is deployments of two kinds: two normal distributions of one
-// deviation.
+// A mixture describes two kinds of deployment by two normal distributions with
+// one standard deviation.
 type mixture struct {
 	lower, upper, sd float64
 	inLower          float64 // expected number of samples of the lower kind
 }
 
 // mixtureOf splits the samples into two kinds of deployment, at least two of
-// each, when the likelihood of two kinds is far above that of one. False: they
-// are of one kind, or of two that lie within half of the precision.
+// each, when the likelihood of two kinds is far above that of one. It returns
+// false when there is one kind, or when the two lie within half of the precision.
 func mixtureOf(values []float64, precision float64) (mixture, bool) {
 	n := len(values)
 	if n < 2*fewestOfState {
@@ -27,7 +27,7 @@ func mixtureOf(values []float64, precision float64) (mixture, bool) {
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	whole := squares(sorted)
-	coarse := precision / 4 / math.Sqrt(12) // deviation that brackets alone make
+	coarse := precision / 4 / math.Sqrt(12) // standard deviation due to the brackets alone
 	least := float64(n) * coarse * coarse
 	best, at := math.Inf(1), 0
 	for k := fewestOfState; k <= n-fewestOfState; k++ {
@@ -46,8 +46,9 @@ func mixtureOf(values []float64, precision float64) (mixture, bool) {
 	return m, m.inLower >= 1 && m.inLower <= float64(n)-1
 }
 
-// fitted is the mixture after one step of expectation and maximization, with at
-// least the deviation. Samples between the two kinds belong to both in part.
+// fitted returns the mixture after one step of expectation maximization. Its
+// standard deviation is at least the given one. Samples between the two kinds
+// belong to both in part.
 func (m mixture) fitted(values []float64, deviation float64) mixture {
 	n := float64(len(values))
 	var low, lowSum, highSum, within float64
@@ -76,7 +77,8 @@ func (m mixture) fitted(values []float64, deviation float64) mixture {
 	return next
 }
 
-// An again is what a deployment did when it was asked between two states again.
+// An again is the result of one more trial of a deployment, at a rate between two
+// states.
 type again int
 
 const (
@@ -85,9 +87,11 @@ const (
 	failedAgain
 )
 
-// stay says whether deployments of the lower state stay in it: asked again
-// between the states, at least two failed, and more than twice as many as
-// passed. A deployment that was unlucky once passes. torn: too few were asked.
+// stay reports whether deployments of the lower state stay in it: tried again
+// between the states, at least two failed, and more than twice as many as passed.
+// A deployment that passes was only unlucky. Deployments of stateful functions
+// cannot be tried again, and count as staying. torn says that too few were tried
+// again.
 func (s samples) stay(m mixture) (stay, torn bool) {
 	failed, passed := 0, 0
 	for i, v := range s.values {
@@ -104,7 +108,7 @@ func (s samples) stay(m mixture) (stay, torn bool) {
 	return s.stateful || failed >= fewestOfState && failed > 2*passed, !s.stateful && failed+passed < fewestOfState
 }
 
-// confirm asks the current deployment between two states, when there may be two.
+// confirm tries the current deployment between two states, when there may be two.
 func (c *campaign) confirm(d *deployment, climbs []*deployment) bool {
 	if c.cfg.Stateful {
 		return true
@@ -126,10 +130,10 @@ func (c *campaign) confirm(d *deployment, climbs []*deployment) bool {
 	return true
 }
 
-// fewestOfState is how many deployments make a state.
+// fewestOfState is how many deployments it takes to make a state.
 const fewestOfState = 2
 
-// squares is the sum of the squared distances from the mean.
+// squares returns the sum of the squared distances from the mean.
 func squares(values []float64) float64 {
 	mean, sum := stat.Mean(values, nil), 0.0
 	for _, v := range values {
@@ -138,7 +142,7 @@ func squares(values []float64) float64 {
 	return sum
 }
 
-// describe gives both capacities and the share of the lower one, with its exact
+// describe returns both capacities and the share of the lower one, with its exact
 // interval (Clopper and Pearson, Biometrika 1934).
 func (m mixture) describe(samples int) *vitrine.TwoStates {
 	low, all := m.inLower, float64(samples)
@@ -150,10 +154,10 @@ func (m mixture) describe(samples int) *vitrine.TwoStates {
 	}
 }
 
-// likelihoodRatio is how many times smaller the best split must make the sum of
-// squares of n samples, which is the likelihood ratio to the power 2/n. Of
-// samples from one normal distribution one in a thousand exceeds it (40,000
-// simulated for each n; between them the stricter one holds).
+// likelihoodRatio returns by what factor the best split must reduce the sum of
+// squares of n samples. That factor is the likelihood ratio to the power 2/n. One
+// in a thousand sets of n samples from one normal distribution exceeds it (40,000
+// sets simulated for each n in the table; between them the stricter one holds).
 func likelihoodRatio(n int) float64 {
 	table := []struct {
 		n     int

@@ -17,7 +17,7 @@ type reading struct {
 	rate, x float64 // x is the logarithm of rate
 	success float64 // ratio in the steady part of the window
 	exact   bool    // the window has a steady part; else success is that of the whole window
-	steady  bool    // the backlog does not grow, as far as the precision asks
+	steady  bool    // the backlog does not grow, to the precision
 
 	whole  float64 // success ratio of the whole window
 	wholly bool    // the backlog does not grow over the whole window
@@ -29,7 +29,7 @@ type reading struct {
 	unresolved bool // not steady after all extensions: the rate bounds the capacity from above
 }
 
-// of says whether the reading is of this outcome.
+// of reports whether the reading is of this outcome.
 func (r reading) of(o vitrine.Outcome) bool {
 	return r.valid == counts(o) && r.repeat == o.Repeat && r.rate == o.Rate &&
 		r.scheduled == o.Scheduled && r.succeeded == o.Succeeded && r.duration == o.Duration.Seconds()
@@ -58,10 +58,10 @@ func read(o vitrine.Outcome, precision float64) reading {
 	return r
 }
 
-// balanced is the success ratio in steady state: of the calls that succeeded,
-// those do not count that the function could take only because its backlog
-// grew. It is right in the mean, since the backlog of a steady trial does not
-// grow in the mean.
+// balanced returns the success ratio in steady state: it subtracts the growth of
+// the backlog from the calls that succeeded, because the function could take that
+// many only because its backlog grew. The result is unbiased, because the backlog
+// of a steady trial does not grow in the mean.
 func balanced(o vitrine.Outcome) float64 {
 	const ends = 5 // counts of calls in flight at either end
 	n := len(o.InFlight)
@@ -75,8 +75,8 @@ func balanced(o vitrine.Outcome) float64 {
 	return min(max((float64(o.Succeeded)-grown)/float64(o.Scheduled), 0), 1)
 }
 
-// tail leaves out a share of the window from its beginning, in which a queue
-// may have filled.
+// tail leaves out a share of the window at its start, in which a queue may have
+// filled.
 func tail(o vitrine.Outcome, cut float64) vitrine.Outcome {
 	if cut == 0 || len(o.Seconds) < 3 {
 		return o
@@ -93,34 +93,35 @@ func tail(o vitrine.Outcome, cut float64) vitrine.Outcome {
 	return part
 }
 
-// still says that the calls in flight neither grow nor shrink surely faster
-// than the bound, in calls a second.
+// still reports whether the calls in flight neither grow nor shrink significantly
+// (one-sided 95%) faster than the bound, in calls a second.
 func still(inFlight []int64, bound float64) bool {
 	slope, half, ok := growth(inFlight)
 	return !ok || slope-half <= bound && slope+half >= -bound
 }
 
-// passes says that the trial is steady and meets the threshold.
+// passes reports whether the trial is steady and meets the threshold.
 func (r reading) passes(threshold float64) bool { return r.success >= threshold && r.steady }
 
-// fails says that the trial misses the threshold, or could not be steady.
+// fails reports whether the trial misses the threshold, or could not be steady.
 func (r reading) fails(threshold float64) bool { return r.success < threshold || r.unresolved }
 
-// unsteady says that the trial meets one of the thresholds while its backlog may
-// grow, so that it gives no verdict. Success alone never calls for a longer
-// trial: to repeat what looks unlucky would flatter the function.
+// unsteady reports whether the trial meets one of the thresholds while its
+// backlog may grow, so that it gives no verdict. Success alone never calls for a
+// longer trial: repeating unlucky trials would flatter the function.
 func (r reading) unsteady(thresholds []float64) bool {
 	return !r.steady && slices.ContainsFunc(thresholds, func(t float64) bool { return r.success >= t })
 }
 
-// sure is the share of precision times the rate by which calls in flight may
-// surely grow in a steady trial. A queue whose calls are late would otherwise
-// pass a few percent above its capacity.
+// sure limits the growth of calls in flight in a steady trial: its lower 95%
+// bound must not exceed this share of precision times the rate. Otherwise a queue
+// that serves late calls would pass a few percent above its capacity.
 const sure = 0.1
 
-// Grows says that the backlog of a trial may grow: the upper 95% bound of the
-// growth of calls in flight is not below precision times the rate, or it is
-// sure that they grow by more than a tenth of that. An outcome without calls in flight does not grow as far as anyone can tell.
+// Grows reports whether the backlog of a trial may grow: the upper 95% bound of
+// the growth of calls in flight is at least precision times the rate, or the
+// lower 95% bound exceeds a tenth of that. It returns false for an outcome with
+// too few counts of calls in flight, or none.
 func Grows(o vitrine.Outcome, precision float64) bool {
 	growth, half, ok := growth(o.InFlight)
 	if !ok {
@@ -130,11 +131,11 @@ func Grows(o vitrine.Outcome, precision float64) bool {
 	return growth+half >= bound || growth-half > sure*bound
 }
 
-// growth is the slope of calls in flight over time, in calls a second, and the
-// distance to its one-sided 95% bounds; false: too few values to tell. Calls
+// growth returns the slope of calls in flight over time, in calls a second, and
+// the distance to its one-sided 95% bounds; false: too few values to tell. Calls
 // in flight are autocorrelated, so the variance is long-run: that of an
-// equal-weighted cosine transform with its t distribution (Lazarus, Lewis,
-// Stock and Watson, HAR Inference: Recommendations for Practice, JBES 2018).
+// equal-weighted cosine transform with its t distribution (Lazarus, Lewis, Stock
+// and Watson, HAR Inference: Recommendations for Practice, JBES 2018).
 func growth(inFlight []int64) (slope, half float64, ok bool) {
 	const fewest, most, perCosine = 12, 12, 5
 	n := len(inFlight)
@@ -157,7 +158,8 @@ func growth(inFlight []int64) (slope, half float64, ok bool) {
 	for j := 1; j <= cosines; j++ {
 		sum := 0.0
 		step := math.Pi * float64(j) / float64(n)
-		// cos(step*(i+1/2)) by recurrence, since cosines are most of the work
+		// cos(step*(i+1/2)) by recurrence, because computing cosines is most of
+		// the work.
 		turn := 2 * math.Cos(step)
 		previous, current := math.Cos(step/2), math.Cos(step/2)
 		for i, v := range inFlight {
@@ -172,7 +174,7 @@ func growth(inFlight []int64) (slope, half float64, ok bool) {
 	return slope * perSecond, deviation * students95(cosines) * perSecond, true
 }
 
-// students95 is the one-sided 95% quantile of Student's t.
+// students95 returns the one-sided 95% quantile of Student's t.
 func students95(freedom int) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(freedom)}.Quantile(0.95)
 }

@@ -14,14 +14,15 @@ import (
 	"vitrine/search/sim"
 )
 
-// wanted is a search for one threshold to 5%, in trials of at most 10 s.
+// wanted returns the configuration of a search for one threshold to 5%, in trials
+// of at most 10 s.
 func wanted() rate.Config {
 	return rate.Config{Min: 100, Max: 11500, Duration: 10 * time.Second, Repeat: 1,
 		Thresholds: []float64{0.9}, Precision: 0.05, Overhead: 5 * time.Second}
 }
 
-// drawn is functions with saturations from 100 to 10000 calls a second, and bad
-// seconds in clusters.
+// drawn returns a population of functions with saturations from 100 to 10000
+// calls a second, and bad seconds in clusters.
 func drawn(shape string) sim.Population {
 	return sim.Population{Shape: shape, Low: 100, High: 10_000, Noise: 0.02, Seed: 1}
 }
@@ -34,7 +35,7 @@ func truth(f *sim.Function, threshold float64) float64 {
 	return f.Capacity(sim.Population{}.Sizing(), threshold)
 }
 
-// A study is what a search did on many functions.
+// A study sums up one search on many functions.
 type study struct {
 	load, trials, most float64 // means, and the most trials of one search
 	errors, widths     []float64
@@ -70,9 +71,9 @@ func studied(p sim.Population, n int, cfg rate.Config, search func(rate.Config) 
 	return s
 }
 
-// TestAdaptiveOverManyFunctions: intervals hold the truth about as often as they
-// say, are as narrow as wanted, and cost little load, whatever the shape and
-// whether overloads linger or not.
+// TestAdaptiveOverManyFunctions checks that intervals hold the truth about as
+// often as they say, are as narrow as wanted, and cost little load. That holds
+// for every shape, whether overloads linger or not.
 func TestAdaptiveOverManyFunctions(t *testing.T) {
 	t.Parallel()
 	const n = 60
@@ -93,7 +94,8 @@ func TestAdaptiveOverManyFunctions(t *testing.T) {
 	}
 }
 
-// TestAdaptiveAgainstRamp: no larger error for less load than the ramp's.
+// TestAdaptiveAgainstRamp checks that the search has no larger error than the
+// ramp, for less load.
 func TestAdaptiveAgainstRamp(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -110,7 +112,8 @@ func TestAdaptiveAgainstRamp(t *testing.T) {
 	}
 }
 
-// thousand is a function of one component that saturates at 1000 calls a second.
+// thousand returns a function of one component that saturates at 1000 calls a
+// second.
 func thousand(seed uint64) *sim.Function {
 	f := drawn(sim.Saturating).Function(0)
 	f.Components[0].Demand, f.Components[0].Idle = 0.001, 0
@@ -118,7 +121,8 @@ func thousand(seed uint64) *sim.Function {
 	return f
 }
 
-// near wants the interval to hold the truth, and the estimate within a share of it.
+// near checks that the interval holds the truth, and the estimate is within a
+// share of it.
 func near(t *testing.T, label string, c vitrine.Capacity, want, within float64) {
 	t.Helper()
 	if c.Censored != vitrine.CensoredNone || c.Low > want || c.High < want || math.Abs(c.Rate/want-1) > within {
@@ -126,8 +130,8 @@ func near(t *testing.T, label string, c vitrine.Capacity, want, within float64) 
 	}
 }
 
-// TestAdaptiveSeesPastAQueue: short trials pass far beyond the capacity, for a
-// queue takes in two seconds' worth of calls.
+// TestAdaptiveSeesPastAQueue uses a queue that takes in two seconds' worth of
+// calls, so that short trials pass far beyond the capacity.
 func TestAdaptiveSeesPastAQueue(t *testing.T) {
 	for seed := range uint64(5) {
 		f := thousand(seed)
@@ -145,7 +149,7 @@ func TestAdaptiveSeesPastAQueue(t *testing.T) {
 	}
 }
 
-// oneTrial is a search of a single trial.
+// A oneStep is a search of a single trial.
 type oneStep rate.Step
 
 func (s oneStep) Next(history []vitrine.Outcome) rate.Step {
@@ -161,8 +165,8 @@ func oneTrial(r float64, window time.Duration) func(rate.Config) rate.Search {
 	}
 }
 
-// TestAdaptiveSaysThatTheDurationIsTooShort: the queue takes longer to fill near
-// the capacity than the longest trial lasts.
+// TestAdaptiveSaysThatTheDurationIsTooShort uses a queue that takes longer to
+// fill near the capacity than the longest trial lasts.
 func TestAdaptiveSaysThatTheDurationIsTooShort(t *testing.T) {
 	f := thousand(1)
 	f.Queue = 5
@@ -176,9 +180,9 @@ func TestAdaptiveSaysThatTheDurationIsTooShort(t *testing.T) {
 	}
 }
 
-// TestAdaptiveAfterAnOverload: a function that recovers by itself keeps its
-// capacity. Where only a fresh deployment ends an overload, the lower capacity
-// counts, and the fresh one is reported beside it.
+// TestAdaptiveAfterAnOverload checks that a function that recovers by itself
+// keeps its capacity. Where only a fresh deployment ends an overload, the lower
+// capacity counts, and the fresh one is reported beside it.
 func TestAdaptiveAfterAnOverload(t *testing.T) {
 	t.Parallel()
 	for name, recovery := range map[string]float64{"recovers": 1, "lingers": 0} {
@@ -293,8 +297,8 @@ func TestAdaptiveServesAllThresholds(t *testing.T) {
 	}
 }
 
-// TestAdaptiveOverDeployments: the interval is of what deployments have in
-// common, and so is wide where they differ and few are wanted.
+// TestAdaptiveOverDeployments checks that the interval covers how deployments
+// differ, and so is wide where they differ and few are wanted.
 func TestAdaptiveOverDeployments(t *testing.T) {
 	t.Parallel()
 	held, most := 0, 0
@@ -318,8 +322,9 @@ func TestAdaptiveOverDeployments(t *testing.T) {
 	}
 }
 
-// TestAdaptiveDoesNotInsist: where deployments differ by more than they could for
-// all trials to fit, one deployment is not asked the same thing over and over.
+// TestAdaptiveDoesNotInsist lets deployments differ so much that no curve fits
+// all trials. The search must not try the same rate on one deployment over and
+// over.
 func TestAdaptiveDoesNotInsist(t *testing.T) {
 	t.Parallel()
 	const seeds = 30
@@ -356,8 +361,8 @@ func TestAdaptiveDoesNotInsist(t *testing.T) {
 	}
 }
 
-// TestAdaptiveOnOddFunctions: what the search does not think of is no reason to
-// be wrong, though it may take longer.
+// TestAdaptiveOnOddFunctions checks that the search is right on shapes that it
+// does not expect, though it may take longer.
 func TestAdaptiveOnOddFunctions(t *testing.T) {
 	for name, c := range map[string]struct {
 		want    float64
@@ -383,7 +388,8 @@ func TestAdaptiveOnOddFunctions(t *testing.T) {
 	}
 }
 
-// played is a trial whose seconds succeed as told, but for drawing.
+// played returns a trial whose seconds succeed as the function says, with random
+// variation.
 func played(s rate.Step, random *rand.Rand, success func(second int) float64) vitrine.Outcome {
 	o := vitrine.Outcome{Valid: true, Failed: map[string]int64{}}
 	for i := range int(s.Duration.Seconds()) {
@@ -397,7 +403,7 @@ func played(s rate.Step, random *rand.Rand, success func(second int) float64) vi
 	return o
 }
 
-// TestAdaptiveWithoutSeconds: a generator need not tell them.
+// TestAdaptiveWithoutSeconds checks that a generator need not report seconds.
 func TestAdaptiveWithoutSeconds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	_, history := run(t, rate.NewAdaptive(wanted()), func(s rate.Step, _ []vitrine.Outcome) vitrine.Outcome {
@@ -409,7 +415,7 @@ func TestAdaptiveWithoutSeconds(t *testing.T) {
 }
 
 // TestAdaptiveAlwaysEnds drives the search over random functions, most of them
-// absurd, and checks what must hold whatever the function does.
+// absurd, and checks what must hold for every function.
 func TestAdaptiveAlwaysEnds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(80) {
@@ -460,8 +466,9 @@ func checkAdaptiveSteps(t *testing.T, label string, cfg rate.Config, steps []rat
 	}
 }
 
-// TestAdaptiveBeginsWhereNeighboursAre: a prior saves trials where what succeeds
-// in an overload tells nothing, and a wrong one does no harm but to them.
+// TestAdaptiveBeginsWhereNeighboursAre checks that a right prior saves trials
+// where the goodput of an overload tells nothing. A wrong prior only costs
+// trials.
 func TestAdaptiveBeginsWhereNeighboursAre(t *testing.T) {
 	t.Parallel()
 	spent := map[string]int{} // trials
@@ -483,8 +490,8 @@ func TestAdaptiveBeginsWhereNeighboursAre(t *testing.T) {
 	}
 }
 
-// TestAdaptiveMeasuresContrasts: the report's figure sets underload and overload
-// beside the capacity.
+// TestAdaptiveMeasuresContrasts checks for the trials that the report's figure
+// shows beside the capacity: underload and overload.
 func TestAdaptiveMeasuresContrasts(t *testing.T) {
 	for seed := range uint64(20) {
 		f := drawn(sim.Saturating).Function(int(seed))
@@ -498,7 +505,7 @@ func TestAdaptiveMeasuresContrasts(t *testing.T) {
 
 func BenchmarkAdaptiveNext(b *testing.B) {
 	f := thousand(1)
-	f.Noise.Second = 0.2 // far from precise: as many trials as it takes
+	f.Noise.Second = 0.2 // far from precise: the search takes as many trials as it may
 	m := drive(f, wanted(), rate.NewAdaptive)
 	b.ReportMetric(float64(len(m.History)), "trials")
 	for b.Loop() {

@@ -8,7 +8,7 @@ import (
 )
 
 // deploy makes the next trial the first of a fresh deployment. A deployment
-// that ran no trial yet is fresh.
+// without a trial is fresh.
 func (c *campaign) deploy() *deployment {
 	if n := len(c.deployments); n > 0 && !c.ran(c.number()) {
 		return c.deployments[n-1]
@@ -23,12 +23,12 @@ func (c *campaign) deploy() *deployment {
 	return d
 }
 
-// ran says whether the last outcome consumed is of this deployment.
+// ran reports whether the last outcome consumed is of this deployment.
 func (c *campaign) ran(number int) bool { return c.at > 0 && c.readings[c.at-1].repeat == number }
 
-// trial offers the rate once to the current deployment, and again while the
-// trial is invalid. It returns a reading that is not valid when no attempt was,
-// and false when the history ends; next is set then.
+// trial offers the rate once to the current deployment, and again while the trial
+// is invalid. If no attempt was valid, the reading is not valid. It returns false
+// when the history ends; next is set then.
 func (c *campaign) trial(rate float64, window time.Duration, why string) (reading, bool) {
 	d := c.deployments[len(c.deployments)-1]
 	for tries := 1; ; tries++ {
@@ -53,9 +53,9 @@ func (c *campaign) trial(rate float64, window time.Duration, why string) (readin
 	}
 }
 
-// rest is how long a function may still work on the calls that a trial left
-// behind: as long as it takes to serve what failed, at the rate of what
-// succeeded.
+// rest returns how long a function may still work on the calls that a trial left
+// behind: as long as it takes to serve the failed calls, at the rate of the
+// successful ones.
 func (c *campaign) rest(r reading) time.Duration {
 	const most = 5 * time.Second
 	if r.success >= c.cfg.Thresholds[0] {
@@ -66,7 +66,7 @@ func (c *campaign) rest(r reading) time.Duration {
 	return min(time.Duration(left*float64(time.Second)).Round(time.Millisecond), most)
 }
 
-// measure offers the rate until a trial is steady, three extensions at most.
+// measure offers the rate until a trial is steady, with at most three extensions.
 func (c *campaign) measure(d *deployment, rate float64, long bool, why string) (reading, bool) {
 	window := c.window(rate)
 	if long {
@@ -91,8 +91,8 @@ func (c *campaign) measure(d *deployment, rate float64, long bool, why string) (
 	}
 }
 
-// add keeps the reading, in place of an earlier one at its rate that was not
-// longer.
+// add keeps the reading in place of an earlier one at its rate, unless only the
+// earlier one is of a long trial.
 func (d *deployment) add(r reading) {
 	for i, old := range d.trials {
 		if math.Abs(old.x-r.x) < rounding {
@@ -106,14 +106,14 @@ func (d *deployment) add(r reading) {
 	d.trials = append(d.trials, r)
 }
 
-// window is how long a trial at the rate lasts: Config.Duration, or as long as
-// it takes to tell the growth of a backlog.
+// window returns how long a trial at the rate lasts: Config.Duration, or as long
+// as it takes to tell the growth of a backlog, up to a limit.
 func (c *campaign) window(rate float64) time.Duration {
 	const longest = 8
 	return min(max(c.cfg.Duration, c.needed(rate)), longest*c.cfg.Duration)
 }
 
-// long is how long a trial lasts that verifies a rate.
+// long returns how long a trial lasts that verifies a rate.
 func (c *campaign) long(rate float64) time.Duration {
 	const windows, needs = 3, 6
 	return max(windows*c.window(rate), needs*c.needed(rate))
@@ -124,15 +124,15 @@ func (c *campaign) atMost(window time.Duration) time.Duration {
 	return min(window, longestWindow*c.cfg.Duration)
 }
 
-// needed is how long it takes to tell the growth of a backlog of paced arrivals
-// to the precision.
+// needed returns how long it takes to tell the growth of a backlog of paced
+// arrivals to the precision.
 func (c *campaign) needed(rate float64) time.Duration {
 	const calls, least = 9, 100 * time.Millisecond
 	p := c.cfg.precision()
 	return time.Duration(calls/(p*p*rate)*float64(time.Second)).Round(least) + least
 }
 
-// round takes a rate to four digits, within the range.
+// round rounds a rate to four digits, within the range.
 func (c *campaign) round(rate float64) float64 {
 	digits := math.Pow(10, math.Floor(math.Log10(rate))-3)
 	return min(max(tidy(math.Round(rate/digits)*digits), c.cfg.Min), c.ceiling.rate)

@@ -15,18 +15,20 @@ type bisect struct {
 	wrong error
 }
 
-// NewBisect finds, in each repeat on a fresh deployment, two neighbouring rates
-// of which the lower passes and the higher fails, for every threshold; a trial
-// serves all thresholds. It never begins a repeat with the highest rate.
+// NewBisect returns a search that finds, in each repeat on a fresh deployment,
+// two neighbouring rates for every threshold: the lower one passes and the higher
+// one fails. A trial serves all thresholds. A repeat never begins with the
+// highest rate.
 //
 // The first repeat begins with Min and halves the range. Later ones begin with
-// the two rates that the earlier ones show; when these do not hold, the bracket
+// the two rates that the earlier ones show. When these do not hold, the bracket
 // moves by 1, 2, 4, ... steps until one holds.
 //
-// Halving believes that what fails at one rate fails above it, so that one
-// disturbed trial could lead it astray. Hence both ends must be seen twice,
-// whether in this repeat or alike in an earlier one; the trials of one rate in
-// a repeat are judged together, and the search goes on when that moves an end.
+// Halving assumes that a function that fails at one rate fails at all higher
+// rates, so a single disturbed trial could mislead it. Hence both ends must be
+// seen twice, in this repeat or with the same verdict in an earlier one. The
+// trials of one rate in a repeat are judged together, and the search goes on when
+// that moves an end.
 func NewBisect(cfg Config) Search {
 	b := &bisect{cfg: cfg, wrong: cfg.Check()}
 	if b.wrong == nil {
@@ -40,7 +42,7 @@ func NewBisect(cfg Config) Search {
 }
 
 // Trials implements Planner: halving and seeing both ends twice in the first
-// repeat, both ends in the later ones.
+// repeat, and both ends in the later ones.
 func (b *bisect) Trials() int {
 	n := 1 + bits.Len(uint(len(b.rates))) + (2+2*(b.cfg.Repeat-1))*len(b.cfg.Thresholds)
 	return max(n, b.cfg.Repeat)
@@ -71,9 +73,10 @@ func (b *bisect) Next(history []vitrine.Outcome) Step {
 		Why: fmt.Sprintf("all %d repeats are done: in the last %s", b.cfg.Repeat, b.found(now))}
 }
 
-// probe is the index of the rate to try next for the threshold, given what this
-// repeat and the earlier ones show, and why; no why when nothing is left to try.
-// It names a rate without a valid trial, or one to see a second time: so it ends.
+// probe returns the index of the rate to try next for the threshold, and why. It
+// decides from the trials of this repeat (now) and of the earlier ones (before).
+// why is empty when nothing is left to try. The rate has no valid trial yet, or
+// is to be seen a second time, so the search ends.
 func (b *bisect) probe(now, before tallies, threshold float64) (k int, why string) {
 	n := len(b.rates)
 	lo, hi := b.bracket(now, threshold)
@@ -101,7 +104,7 @@ func (b *bisect) probe(now, before tallies, threshold float64) (k int, why strin
 	return 0, ""
 }
 
-// above says what bounds the search from above.
+// above returns what bounds the search from above.
 func (b *bisect) above(now tallies, hi int) string {
 	switch {
 	case hi == len(b.rates):
@@ -113,7 +116,7 @@ func (b *bisect) above(now tallies, hi int) string {
 	}
 }
 
-// found says what a finished repeat shows at each threshold.
+// found returns what a finished repeat shows at each threshold.
 func (b *bisect) found(now tallies) string {
 	text := ""
 	for i, t := range b.cfg.Thresholds {
@@ -131,8 +134,9 @@ func (b *bisect) found(now tallies) string {
 	return text
 }
 
-// bracket is the lowest index that failed or could not be measured (the number
-// of rates when there is none), and the highest below it that passed, or -1.
+// bracket returns as hi the lowest index that failed or could not be measured
+// (the number of rates when none did), and as lo the highest index below it that
+// passed, or -1.
 func (b *bisect) bracket(seen tallies, threshold float64) (lo, hi int) {
 	lo, hi = -1, len(b.rates)
 	for k, t := range seen {
@@ -148,12 +152,12 @@ func (b *bisect) bracket(seen tallies, threshold float64) (lo, hi int) {
 	return lo, hi
 }
 
-// once says whether the rate has one valid trial and may have another.
+// once reports whether the rate has one valid trial and may have another.
 func (b *bisect) once(now tallies, k int) bool {
 	return now[k].valid == 1 && now[k].invalid < b.cfg.attempts()
 }
 
-// seen adds up the trials of a repeat, and those of all earlier ones.
+// seen adds up the trials of a repeat, and those of all earlier repeats.
 func (b *bisect) seen(history []vitrine.Outcome, repeat int) (now, before tallies) {
 	now, before = tallies{}, tallies{}
 	for _, o := range history {
@@ -168,13 +172,13 @@ func (b *bisect) seen(history []vitrine.Outcome, repeat int) (now, before tallie
 	return now, before
 }
 
-// A tally is what the trials of one rate show together.
+// A tally is the sum of the trials of one rate.
 type tally struct {
 	scheduled, succeeded int64
 	valid, invalid       int
 }
 
-// tallies are by index of the rate.
+// tallies has an entry per index of a rate.
 type tallies map[int]tally
 
 func (ts tallies) add(k int, o vitrine.Outcome) {

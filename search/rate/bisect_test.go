@@ -13,7 +13,7 @@ func fine() rate.Config {
 	return cfg // 71 rates
 }
 
-// passes is a function that carries up to a rate and nothing beyond.
+// passes returns a function that carries rates up to a limit and fails above it.
 func passes(upTo float64) function {
 	return func(s rate.Step, _ []vitrine.Outcome) vitrine.Outcome {
 		if s.Rate > upTo {
@@ -86,8 +86,8 @@ func TestBisectMovesABracketThatDoesNotHold(t *testing.T) {
 	}
 }
 
-// TestBisectSurvivesADisturbedTrial: a single trial that fails or passes for no
-// reason of the function's must not lead the search astray.
+// TestBisectSurvivesADisturbedTrial checks that one disturbed trial does not
+// mislead the search.
 func TestBisectSurvivesADisturbedTrial(t *testing.T) {
 	for disturbed := range 9 {
 		cfg := fine()
@@ -139,7 +139,7 @@ func TestBisectEndsAtTheGeneratorsCeiling(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	want := "1: 50 225 225 225 135 180 200 200 200 190 190 190 185 185 185 180 2: 180 185 185 185 done"
-	if got := offered(steps); got != want { // three attempts at each that is out of reach
+	if got := offered(steps); got != want { // three attempts at each rate that is out of reach
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"vitrine"
 )
 
-// A count is the calls of some trials at one rate.
+// A count holds the calls of some trials at one rate.
 type count struct{ scheduled, succeeded float64 }
 
 func (c count) ratio() float64 { return c.succeeded / c.scheduled }
@@ -16,8 +16,8 @@ func (c *count) add(scheduled, succeeded int64) {
 	c.succeeded += float64(succeeded)
 }
 
-// A curve is success over rate: counts[i] is what happened at rates[i], which
-// ascend. A rate at which nothing was scheduled was not tried.
+// A curve is success over rate: counts[i] holds the calls at rates[i]. Rates
+// ascend. A rate without scheduled calls was not tried.
 type curve struct {
 	rates  []float64
 	counts []count
@@ -35,11 +35,11 @@ func (c curve) tried() curve {
 	return t
 }
 
-// fit is the success ratio at each rate under the one thing that is sure, that
-// more load succeeds no better: the decreasing curve with the least squared
-// error, each rate weighing as many calls as were scheduled. It pools adjacent
-// violators (Barlow et al., Statistical Inference under Order Restrictions,
-// 1972, section 1.2).
+// fit returns the success ratio at each rate under one assumption: more load
+// never succeeds better. It is the decreasing curve with the least squared error,
+// where each rate weighs as many calls as were scheduled. It pools adjacent
+// violators (Barlow et al., Statistical Inference under Order Restrictions, 1972,
+// section 1.2).
 func (c curve) fit() []float64 {
 	type block struct {
 		count
@@ -66,7 +66,7 @@ func (c curve) fit() []float64 {
 	return fit
 }
 
-// crossing is the highest rate at which the fit, straight between neighbouring
+// crossing returns the highest rate at which the fit, linear between neighbouring
 // rates, is at least the threshold. When the fit is below it everywhere or
 // nowhere, that is the lowest or the highest rate, and censored says so.
 func (c curve) crossing(fit []float64, threshold float64) (rate float64, censored string) {
@@ -82,10 +82,10 @@ func (c curve) crossing(fit []float64, threshold float64) (rate float64, censore
 	return c.rates[pass] + way*(c.rates[fails]-c.rates[pass]), vitrine.CensoredNone
 }
 
-// bracket is [last pass, first fail] by the counts alone: the rate below the
+// bracket returns [last pass, first fail] by the counts alone: the rate below the
 // first that failed, and the rate above the last that passed. Where the counts
-// are not monotone it holds all rates in doubt; at either end of what was tried
-// it stops there.
+// are not monotone, it holds all rates in doubt. It does not extend beyond the
+// rates that were tried.
 func (c curve) bracket(threshold float64) (low, high float64) {
 	firstFail, lastPass := len(c.counts), -1
 	for i, n := range c.counts {

@@ -8,9 +8,9 @@ import (
 	"vitrine"
 )
 
-// TestFitIsTheIsotonicOne compares pooling with the closed form of the
-// decreasing least-squares fit: the largest, over the ends b of a stretch that
-// begins at or before i, of the least mean from a to b.
+// TestFitIsTheIsotonicOne compares pooling with the closed form of the decreasing
+// least-squares fit at i: the maximum over b >= i of the minimum over a <= i of
+// the mean from a to b.
 func TestFitIsTheIsotonicOne(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -49,7 +49,7 @@ func TestCrossing(t *testing.T) {
 		censored string
 	}{
 		{[]float64{1, 1, 0.8, 0.6}, 250, vitrine.CensoredNone},
-		{[]float64{1, 0.9, 0.9, 0.1}, 300, vitrine.CensoredNone}, // on the threshold: the highest that holds it
+		{[]float64{1, 0.9, 0.9, 0.1}, 300, vitrine.CensoredNone}, // on the threshold: the highest rate that meets it
 		{[]float64{1, 1, 1, 0}, 310, vitrine.CensoredNone},
 		{[]float64{0.89, 0.8, 0.5, 0.5}, 100, vitrine.CensoredBelow},
 		{[]float64{1, 1, 1, 0.9}, 400, vitrine.CensoredAbove},
@@ -84,7 +84,8 @@ func TestBracket(t *testing.T) {
 	}
 }
 
-// TestIntervalIsStudents with what R resampled repeats lack of their variance.
+// TestIntervalIsStudents checks Student's interval, with the correction for the
+// variance that R resampled repeats lack.
 func TestIntervalIsStudents(t *testing.T) {
 	drawn := []float64{99, 101, 99, 101, 99, 101} // a standard deviation of sqrt(6/5)
 	for repeats, quantile := range map[int]float64{2: 12.7062, 3: 4.3027, 10: 2.2622} {

@@ -10,35 +10,35 @@ import (
 	"vitrine"
 )
 
-// A Demand is what one component's instances together take of the CPU, as a
-// line over the rate that was accepted: work shows as a slope, idle work as an
-// intercept, and waiting (sleeps, timers) as a poor fit.
+// A Demand is the CPU that one component's instances use together, as a line over
+// the accepted rate. Work shows as its slope, idle work as its intercept, and
+// waiting (sleeps, timers) as a poor fit.
 type Demand struct {
 	Component string
 	PerCall   float64 // CPU-seconds per call that succeeded
 	Idle      float64 // CPUs at no load
 	R2        float64 // share of the variance that the line explains, 0..1
-	// R2Medians is that of a line through the medians over the trials of each
-	// offered rate: what is left of R2 once the host's own ups and downs between
-	// trials are out. NaN: fewer than leastTrials rates.
+	// R2Medians is the R2 of a line through the medians over the trials of each
+	// offered rate. It leaves out how the host varies between trials. NaN: fewer
+	// than leastTrials rates.
 	R2Medians float64
 	// The trials that the fit rests on: accepted rate, and CPUs used.
 	Rates, CPUs []float64
 }
 
-// leastTrials is how many trials a Demand rests on at least.
+// leastTrials is the fewest trials that a Demand rests on.
 const leastTrials = 4
 
-// saturated is the share of its quota from which on an instance's CPU says
-// nothing of its load: it is held back, and works on a queue.
+// saturated is the share of its quota at which an instance's CPU no longer shows
+// its load: the quota holds it back, and it works on a queue.
 const saturated = 0.9
 
-// Demands fits each component's CPU to the accepted rate over the valid trials
-// of one sizing whose success ratio is at least ratio: beyond its capacity a
-// function also works for calls that it turns away. Trials in which an instance
-// of the component was at its quota have no part in the component's fit.
-// Components are in the order of their names; one that was not read, or in too
-// few trials, is left out.
+// Demands fits each component's CPU to the accepted rate over the valid trials of
+// one sizing whose success ratio is at least ratio. Beyond its capacity, a
+// function also works for calls that it refuses. The fit of a component leaves
+// out trials in which one of its instances was at its quota. Components are
+// sorted by name; a component that was not read, or in too few trials, is left
+// out.
 func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 	rates, cpus, offered := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 	for _, o := range history {
@@ -68,7 +68,8 @@ func Demands(history []vitrine.Outcome, ratio float64) []Demand {
 	return all
 }
 
-// leastSquares is the least-squares line, and the share of y's variance that it explains.
+// leastSquares returns the least-squares line, and the share of y's variance that
+// it explains.
 func leastSquares(x, y []float64) (intercept, slope, r2 float64) {
 	intercept, slope = stat.LinearRegression(x, y, nil, false)
 	if stat.Variance(y, nil) > 0 {
@@ -77,7 +78,7 @@ func leastSquares(x, y []float64) (intercept, slope, r2 float64) {
 	return intercept, slope, r2
 }
 
-// medians are those of x and y over the points of each group.
+// medians returns the medians of x and y over the points of each group.
 func medians(group, x, y []float64) (mx, my []float64) {
 	for _, g := range slices.Compact(slices.Sorted(slices.Values(group))) {
 		var gx, gy []float64
@@ -97,8 +98,8 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// componentCPU adds the CPU of each component's instances; a component with an
-// instance that was not read, or was at its quota, is left out.
+// componentCPU adds the CPU of each component's instances. It leaves out a
+// component with an instance that was not read or was at its quota.
 func componentCPU(o vitrine.Outcome) map[string]float64 {
 	sum, without := map[string]float64{}, map[string]bool{}
 	for _, instance := range slices.Sorted(maps.Keys(o.Use)) {

@@ -51,8 +51,8 @@ func TestDemands(t *testing.T) {
 	}
 }
 
-// One disturbed trial in three at each rate costs the line much, and the medians
-// nothing.
+// TestDemandOfMedians has one disturbed trial in three at each rate. That costs
+// the line through the trials much, and the line through the medians nothing.
 func TestDemandOfMedians(t *testing.T) {
 	var history []vitrine.Outcome
 	for i := range 18 {
@@ -76,7 +76,8 @@ func TestDemandOfMedians(t *testing.T) {
 	}
 }
 
-// The generator takes its part of the traffic, but it is no component.
+// TestUseAtCapacityLeavesTheGeneratorOut checks that the generator, which has its
+// share of the traffic, is not a component.
 func TestUseAtCapacityLeavesTheGeneratorOut(t *testing.T) {
 	use := func(component string, bytes float64) vitrine.Use {
 		return vitrine.Use{Component: component, RxBytes: &bytes, TxBytes: &bytes}

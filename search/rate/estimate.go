@@ -16,27 +16,29 @@ const (
 	confidence = 0.95
 )
 
-// Estimate is the capacity that the trials of one sizing show, for each of
-// cfg.Thresholds: the rate at which a decreasing fit of success ratio over
-// offered rate, pooled over repeats, crosses the threshold. Invalid trials
-// have no part in it.
+// Estimate returns the capacity that the trials of one sizing show, for each of
+// cfg.Thresholds. It pools the trials over repeats, fits a decreasing success
+// ratio over the offered rate, and returns the rate at which the fit crosses the
+// threshold. Invalid trials do not count.
 //
-// The 95% interval takes the repeats as the sample, for calls and seconds of
+// The 95% interval takes the repeats as the sample, because calls and seconds of
 // one deployment share its luck. It is the widest of
 //   - the percentiles of a bootstrap that resamples repeats,
-//   - Student's t with the bootstrap's standard error, for the percentiles of
-//     two to five repeats are too narrow: with two repeats that differ it is
-//     wide indeed (t is 12.7), with three it is useful, and with many both agree,
+//   - Student's t with the bootstrap's standard error, because the percentiles
+//     of two to five repeats are too narrow: with two repeats that differ it is
+//     very wide (t is 12.7), with three it is useful, and with many both agree,
 //   - [last pass, first fail] of the pooled trials.
 //
-// A single repeat shows nothing of how deployments differ; the bootstrap then
-// resamples the seconds of its trials, which bounds the noise inside it alone.
+// A single repeat does not show how deployments differ. The bootstrap then
+// resamples the seconds of its trials, which bounds only the noise within that
+// deployment.
 //
-// The interval stays within what was tried. Where the fit does not cross:
+// The interval stays within the rates that were tried. Where the fit does not
+// cross:
 //   - below: even the lowest rate failed. Rate is that rate, and the capacity
 //     lies within [Low, High] = [0, Rate];
-//   - above: even the highest rate passed. Rate is that rate, at least Low is
-//     sure, and High is no bound but the highest rate;
+//   - above: even the highest rate passed. Rate is that rate. The capacity is at
+//     least Low, and High is only the highest rate tried, not a bound;
 //   - generator: as above, but higher rates were asked for and could not be
 //     measured; all zero when no trial was valid.
 func Estimate(history []vitrine.Outcome, cfg Config) []vitrine.Capacity {
@@ -69,8 +71,8 @@ func Estimate(history []vitrine.Outcome, cfg Config) []vitrine.Capacity {
 	return capacities
 }
 
-// interval is the percentile interval joined with Student's. The bootstrap's
-// variance of R repeats is (R-1)/R of the true one.
+// interval joins the percentile interval with Student's t. The bootstrap's
+// variance over R repeats is (R-1)/R of the true variance.
 func interval(rate float64, drawn []float64, repeats int) (low, high float64) {
 	slices.Sort(drawn)
 	tail := (1 - confidence) / 2
@@ -85,7 +87,7 @@ func interval(rate float64, drawn []float64, repeats int) (low, high float64) {
 	return low, high
 }
 
-// A table holds the valid trials: one row a repeat, one column a rate.
+// A table holds the valid trials: a row per repeat, a column per rate.
 type table struct {
 	rates   []float64
 	rows    [][]count
@@ -122,8 +124,8 @@ func tabulate(history []vitrine.Outcome) table {
 	return t
 }
 
-// bootstrap estimates the capacity of each threshold from resampled trials,
-// many times over.
+// bootstrap estimates the capacity of each threshold from resampled trials, draws
+// times.
 func (t table) bootstrap(thresholds []float64, seed uint64) [][]float64 {
 	random := rand.New(rand.NewPCG(seed, draws))
 	drawn := make([][]float64, len(thresholds))
@@ -153,7 +155,7 @@ func (t table) drawRepeats(random *rand.Rand, to []count) {
 }
 
 // drawSeconds adds as many seconds of each trial as it has, drawn with
-// replacement. A trial without seconds stands as it is.
+// replacement. A trial without seconds is added whole.
 func (t table) drawSeconds(random *rand.Rand, to []count) {
 	for k := range to {
 		for _, o := range t.cells[k] {
@@ -171,7 +173,7 @@ func (t table) drawSeconds(random *rand.Rand, to []count) {
 	}
 }
 
-// pooled adds the repeats up.
+// pooled returns the sum over the repeats.
 func (t table) pooled() []count {
 	total := make([]count, len(t.rates))
 	for _, row := range t.rows {

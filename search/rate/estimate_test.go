@@ -11,8 +11,8 @@ import (
 	"vitrine/search/sim"
 )
 
-// trials makes a history of 1000 calls each from rows of success ratios at
-// rates 100, 200, ...; below 0: an invalid trial.
+// trials makes a history of trials of 1000 calls each, from rows of success
+// ratios at rates 100, 200, ...; below 0: an invalid trial.
 func trials(rows ...[]float64) []vitrine.Outcome {
 	var history []vitrine.Outcome
 	for r, row := range rows {
@@ -53,7 +53,8 @@ func TestEstimateCensoring(t *testing.T) {
 	}
 }
 
-// TestInvalidTrialsAreNoVerdict: whatever they claim, they move nothing.
+// TestInvalidTrialsAreNoVerdict checks that an invalid trial changes nothing,
+// whatever it claims.
 func TestInvalidTrialsAreNoVerdict(t *testing.T) {
 	history := trials([]float64{1, 1, 0.8}, []float64{1, 0.95, 0.7})
 	want := estimate(history)
@@ -75,8 +76,8 @@ func TestEstimateWeighsCalls(t *testing.T) {
 	}
 }
 
-// TestIntervalOfOneRepeat is [last pass, first fail] when its seconds are all
-// alike, and wider when they are not.
+// TestIntervalOfOneRepeat checks that the interval is [last pass, first fail]
+// when all seconds are alike, and wider when they are not.
 func TestIntervalOfOneRepeat(t *testing.T) {
 	history := trials([]float64{0.95, 0.94, 0.91, 0.89, 0.86, 0.5})
 	swinging := func(by int64) vitrine.Capacity {
@@ -113,9 +114,9 @@ func TestIntervalNarrowsWithRepeats(t *testing.T) {
 	}
 }
 
-// TestIntervalHoldsTheTruth is the promise that the report makes: of many
-// campaigns, about 95% have the true capacity within their interval. The
-// increase is far finer than the noise, so that the bracket is no help.
+// TestIntervalHoldsTheTruth checks the report's promise: about 95% of campaigns
+// have the true capacity within their interval. The increase is far finer than
+// the noise, so that the bracket does not help.
 func TestIntervalHoldsTheTruth(t *testing.T) {
 	sizing := parse(t, "bn1s-sp1s-hs1s")
 	for name, test := range map[string]struct {
@@ -158,7 +159,8 @@ func TestIntervalHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// simulated is a fine range around the small IMS's capacity.
+// simulated returns a configuration with a fine range around the small IMS's
+// capacity.
 func simulated(repeats int) rate.Config {
 	return rate.Config{Min: 200, Max: 480, Increase: 10, Duration: 20 * time.Second, Repeat: repeats,
 		Thresholds: []float64{0.9}, Seed: 1,

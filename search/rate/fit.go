@@ -2,9 +2,9 @@ package rate
 
 import "vitrine"
 
-// Fit is the success ratio at each rate that the valid trials tried, ascending,
-// under the one thing that is sure, that more load succeeds no better. It is
-// the curve whose crossing of a threshold Estimate calls the capacity.
+// Fit returns the success ratio at each rate of the valid trials, in ascending
+// order, under one assumption: more load never succeeds better. Estimate calls
+// the point where this curve crosses a threshold the capacity.
 func Fit(history []vitrine.Outcome) (rates, ratios []float64) {
 	t := tabulate(history)
 	if len(t.rows) == 0 {

@@ -7,14 +7,15 @@ import (
 	"vitrine"
 )
 
-// carried is the success ratio from which on the CPU that a trial used is that
-// of the calls that succeeded: below it, calls that are turned away cost too.
+// carried is the lowest success ratio at which a trial's CPU counts as that of
+// the successful calls: below it, refused calls cost too.
 const carried = 0.97
 
-// Loads is what the valid trials of one sizing cost each component: those with
-// a success ratio of at least carried, or where none is, of at least ratio.
-// Trials are in their order, a trial's components in that of their names; a
-// component of which an instance was not read is left out of the trial.
+// Loads returns what the valid trials of one sizing cost each component. It takes
+// the trials with a success ratio of at least carried or, if there are none, of
+// at least ratio. Trials keep their order, and the components of a trial are
+// sorted by name. A component with an instance that was not read is left out of
+// the trial.
 func Loads(history []vitrine.Outcome, ratio float64) []vitrine.Load {
 	passed := func(least float64) (trials []vitrine.Outcome) {
 		for _, o := range history {
@@ -62,8 +63,8 @@ func Loads(history []vitrine.Outcome, ratio float64) []vitrine.Load {
 	return loads
 }
 
-// busiest names, by component, the instance that used most over all trials: the
-// highest reading of each trial alone would be that of the luckiest noise.
+// busiest returns, for each component, the instance that used most over all
+// trials. The highest reading of each single trial would be biased by noise.
 func busiest(trials []vitrine.Outcome) map[string]string {
 	total, component := map[string]float64{}, map[string]string{}
 	for _, o := range trials {

@@ -9,8 +9,9 @@ import (
 	"vitrine/search/rate"
 )
 
-// TestLoads: what is turned away has no part, the busiest instance is one and
-// the same, and a component that was not read is left out.
+// TestLoads checks that trials with refused calls do not count, that the busiest
+// instance is the same in all trials, and that a component that was not read is
+// left out.
 func TestLoads(t *testing.T) {
 	cpu := func(component string, used float64) vitrine.Use {
 		return vitrine.Use{Component: component, VCPUs: 1, CPU: &used}

@@ -18,26 +18,27 @@ type mlr struct {
 }
 
 const (
-	mlrShortest  = time.Second // of a trial, where the configuration's is not shorter
+	mlrShortest  = time.Second // length of a trial, unless the configuration's is shorter
 	mlrExceed    = 0.5         // share of the time at a rate that may fail a goal (the draft's default)
-	mlrCoarser   = 2           // coarser targets before a goal
+	mlrCoarser   = 2           // number of coarser targets before a goal
 	mlrExpansion = 2           // of the width, when a bound is not found
-	mlrMost      = 300         // trials of a repeat and a threshold; far beyond what the rates allow for
+	mlrMost      = 300         // trials of a repeat and a threshold; far more than the rates allow for
 )
 
-// NewMLR searches all thresholds at once by the logic of MLRsearch. A threshold
-// is a goal whose loss ratio is what may fail. Rates are bounded from below and
-// above by how long trials there passed and failed, first within wide bounds by
-// trials of a second, then within bounds half as wide by longer ones, until the
-// last target: bounds not further apart than the precision, by trials of the
-// full duration. The coarse targets only say where to look.
+// NewMLR returns a search for all thresholds at once by the logic of MLRsearch.
+// Each threshold is a goal; its loss ratio is the share of calls that may fail.
+// How long the trials at a rate passed and failed makes the rate a lower or an
+// upper bound. The search begins with wide bounds and trials of a second. Each
+// further target halves the width and lengthens the trials. The last target wants
+// bounds no further apart than the precision, by trials of the full duration. The
+// coarse targets only say where to look.
 //
 // The first repeat begins at the highest rate and goes where its goodput points,
-// as the draft has it; with a prior it begins there, and on a stateful function
-// without one it begins at the lowest rate. Later repeats begin on a fresh
+// as in the draft. With a prior, it begins there. On a stateful function without
+// a prior, it begins at the lowest rate. Later repeats begin on a fresh
 // deployment with the bounds found before and the last target.
 //
-// A rate whose trials are invalid bounds from above: it could not be measured.
+// A rate whose trials are invalid is an upper bound: it could not be measured.
 func NewMLR(cfg Config) Search {
 	m := &mlr{cfg: cfg, wrong: cfg.Check()}
 	if m.wrong == nil && cfg.Max == cfg.Min {
@@ -70,7 +71,7 @@ func (m *mlr) Next(history []vitrine.Outcome) Step {
 	return next
 }
 
-// replay walks the search through the history. It gives what each repeat found,
+// replay walks the search through the history. It returns what each repeat found,
 // and the step after the last outcome.
 func (m *mlr) replay(history []vitrine.Outcome) (found []*mlrRun, next Step) {
 	var before *mlrRun
@@ -95,10 +96,10 @@ func (m *mlr) replay(history []vitrine.Outcome) (found []*mlrRun, next Step) {
 		Why: fmt.Sprintf("all %d repeats are done: in the last %s", m.cfg.Repeat, before.result())}
 }
 
-// Estimate implements Estimator. The capacity is half-way, in the logarithm,
-// between the relevant bounds, and the geometric mean of that over repeats; the
-// interval holds the bounds of all repeats. It is no interval of confidence:
-// the draft knows none.
+// Estimate implements Estimator. The capacity of a repeat is the geometric mean
+// of the relevant bounds; the result is the geometric mean over repeats. The
+// interval holds the bounds of all repeats. It is not a confidence interval: the
+// draft defines none.
 func (m *mlr) Estimate(history []vitrine.Outcome) []vitrine.Capacity {
 	capacities := make([]vitrine.Capacity, len(m.cfg.Thresholds))
 	if m.wrong != nil {
@@ -119,7 +120,7 @@ func (m *mlr) capacity(goal int, runs []*mlrRun) vitrine.Capacity {
 	for _, r := range runs {
 		lo, hi, ok := r.bounds(goal)
 		if !ok {
-			continue // it was stopped before any bound was known
+			continue // the repeat stopped before any bound was known
 		}
 		if hi >= 0 && r.blocked[hi] {
 			refused++
@@ -156,19 +157,19 @@ func (m *mlr) capacity(goal int, runs []*mlrRun) vitrine.Capacity {
 	return c
 }
 
-// mlrGrid are the rates that may be offered: equal ratios, so many to the width
-// that is asked for that halving it never falls between two.
+// mlrGrid holds the rates that may be offered, in equal ratios. Its steps are so
+// fine that halving a width never falls between two rates.
 type mlrGrid struct {
 	lowest, highest float64
 	top             int // index of the highest
 	ratio           float64
 }
 
-// mlrSteps is how many steps of the grid the narrowest width has.
+// mlrSteps is the number of grid steps in the narrowest width.
 const mlrSteps = 16
 
 func newMLRGrid(low, high, width float64) mlrGrid {
-	narrowest := -math.Log1p(-width) // of the lower bound below the upper one
+	narrowest := -math.Log1p(-width) // distance of the lower bound below the upper one
 	span := math.Log(high / low)
 	top := max(mlrSteps, math.Ceil(span*mlrSteps/narrowest-steps))
 	return mlrGrid{lowest: low, highest: high, top: int(top), ratio: span / top}
@@ -184,7 +185,7 @@ func (g mlrGrid) rate(i int) float64 {
 	return tidy(g.lowest * math.Exp(float64(i)*g.ratio))
 }
 
-// index is the step at or below the rate.
+// index returns the grid step at or below the rate.
 func (g mlrGrid) index(rate float64) int {
 	if rate <= g.lowest {
 		return 0

@@ -8,14 +8,14 @@ import (
 
 // An mlrTarget is one stage of the search for a goal.
 type mlrTarget struct {
-	loss  float64       // largest ratio of a trial that passes
-	width int           // steps of the grid that its bounds may be apart
-	trial time.Duration // of a trial that counts in full
-	total time.Duration // of the trials that decide on a rate
+	loss  float64       // largest loss ratio of a trial that passes
+	width int           // largest distance between its bounds, in grid steps
+	trial time.Duration // length of a trial that counts in full
+	total time.Duration // total length of the trials that decide on a rate
 }
 
-// mlrTargets are the goal's, from coarse to fine: each bounds half as wide as
-// the one before, by trials longer in equal ratios.
+// mlrTargets returns the targets of a goal, from coarse to fine. Each wants
+// bounds half as far apart as the one before, by trials longer in equal ratios.
 func mlrTargets(loss float64, longest time.Duration) []mlrTarget {
 	shortest := min(mlrShortest, longest)
 	targets := make([]mlrTarget, mlrCoarser+1)
@@ -23,7 +23,7 @@ func mlrTargets(loss float64, longest time.Duration) []mlrTarget {
 		way := float64(i) / mlrCoarser
 		length := time.Duration(float64(shortest) * math.Pow(float64(longest)/float64(shortest), way))
 		if length > time.Second {
-			length = length.Round(time.Second) // seconds are what trials are counted in
+			length = length.Round(time.Second) // trials have one entry per second
 		}
 		targets[i] = mlrTarget{loss: loss, width: mlrSteps << (mlrCoarser - i), trial: length, total: length}
 	}
@@ -31,9 +31,9 @@ func mlrTargets(loss float64, longest time.Duration) []mlrTarget {
 	return targets
 }
 
-// An mlrTrial is what a trial at one rate showed.
+// An mlrTrial is the result of one trial at a rate.
 type mlrTrial struct {
-	length time.Duration // that was asked for
+	length time.Duration // requested length
 	loss   float64
 }
 
@@ -42,14 +42,14 @@ type verdict int
 
 const (
 	undecided verdict = iota
-	lower             // a lower bound: it carries the rate
+	lower             // a lower bound: the function carries the rate
 	upper             // an upper bound
 )
 
-// judge says what the trials at one rate are for the target. Trials shorter
-// than its own speak against a rate where more of their time failed than the
-// exceed ratio allows, and never for it. A verdict stands when no outcome of
-// the time that is still missing could change it.
+// judge returns the verdict of the trials at one rate for the target. Trials
+// shorter than the target's count only against a rate, and only where more of
+// their time failed than the exceed ratio allows. A verdict stands when no
+// outcome of the time that is still missing could change it.
 func (t mlrTarget) judge(trials []mlrTrial) verdict {
 	var passed, failed, shortPassed, shortFailed float64 // seconds
 	for _, trial := range trials {
@@ -76,8 +76,8 @@ func (t mlrTarget) judge(trials []mlrTrial) verdict {
 	return undecided
 }
 
-// relevant are the lowest upper bound for the target and the highest lower
-// bound below it, as indices of the grid; -1: there is none.
+// relevant returns the lowest upper bound for the target and the highest lower
+// bound below it, as grid indices; -1: none.
 func (r *mlrRun) relevant(t mlrTarget) (lo, hi int) {
 	lo, hi = -1, -1
 	for _, i := range r.tried {
@@ -95,7 +95,8 @@ func (r *mlrRun) relevant(t mlrTarget) (lo, hi int) {
 	return lo, hi
 }
 
-// bounds are those of the finest target that has any; false: none has.
+// bounds returns the relevant bounds of the finest target that has any; false:
+// none has.
 func (r *mlrRun) bounds(goal int) (lo, hi int, ok bool) {
 	for _, t := range slices.Backward(r.goals[goal]) {
 		if lo, hi := r.relevant(t); lo >= 0 || hi >= 0 {

@@ -8,25 +8,25 @@ import (
 	"vitrine"
 )
 
-// An mlrRun is the search of one repeat, walked through the outcomes there are.
+// An mlrRun is the search of one repeat, replayed over the outcomes so far.
 type mlrRun struct {
 	*mlr
-	left    []vitrine.Outcome // not yet walked through
+	left    []vitrine.Outcome // not yet replayed
 	trials  map[int][]mlrTrial
 	tried   []int // rates with trials, ascending
 	blocked map[int]bool
 	count   int   // of trials
-	asked   *Step // the one without an outcome yet
+	asked   *Step // the step that has no outcome yet
 	seekers []*mlrSeeker
-	width   int    // that the whole search works at, at least, while it expands
-	ended   string // why; empty: every goal was reached
+	width   int    // smallest width at which the whole search works while it expands
+	ended   string // why the search gave up; empty: every goal was reached
 }
 
 func newMLRRun(m *mlr, outcomes []vitrine.Outcome) *mlrRun {
 	return &mlrRun{mlr: m, left: outcomes, trials: map[int][]mlrTrial{}, blocked: map[int]bool{}}
 }
 
-// all walks as far as the outcomes go; before is the repeat before it, if any.
+// all replays the outcomes so far; before is the previous repeat, if any.
 func (r *mlrRun) all(before *mlrRun) {
 	low, high, ok := -1, -1, true
 	if before == nil {
@@ -53,8 +53,8 @@ func (r *mlrRun) all(before *mlrRun) {
 	r.loop()
 }
 
-// loop measures what the seekers nominate, the lowest rate first, for it takes
-// the least out of the function, until none nominates any.
+// loop measures the rates that the seekers nominate until no seeker nominates
+// one. The lowest rate comes first, because it disturbs the function least.
 func (r *mlrRun) loop() {
 	for most := mlrMost * len(r.goals); ; {
 		var best *nomination
@@ -81,8 +81,9 @@ func (r *mlrRun) loop() {
 	}
 }
 
-// open gives the two rates that the search begins with; -1: none. It tries the
-// highest rate for the shortest time, then twice what the goodput points to.
+// open returns the two rates that the search begins with; -1: none. It tries the
+// highest rate for the shortest time, then up to two rates that the goodput
+// points to.
 func (r *mlrRun) open() (low, high int, ok bool) {
 	first := r.goals[0][0]
 	for _, targets := range r.goals {
@@ -127,19 +128,19 @@ func (r *mlrRun) open() (low, high int, ok bool) {
 	return min(second, third), max(second, third), true
 }
 
-// pointed is the rate at which the goodput seen would just be enough, if it
-// were the same there.
+// pointed returns the rate at which the measured goodput would just be enough, if
+// it stayed the same.
 func (r *mlrRun) pointed(at int, loss float64, t mlrTarget) int {
 	return r.grid.index(r.grid.rate(at) * (1 - loss) / (1 - t.loss))
 }
 
-// measure takes the rate's outcome from the history, or asks for it. A rate
-// whose every attempt was invalid is blocked.
+// measure takes the rate's outcome from the history, or asks for it. A rate whose
+// attempts were all invalid is blocked.
 func (r *mlrRun) measure(i int, length time.Duration, why string) (loss float64, ok bool) {
 	rate := r.grid.rate(i)
 	for attempt := 1; attempt <= r.cfg.attempts(); attempt++ {
 		for len(r.left) > 0 && r.left[0].Rate != rate {
-			r.left = r.left[1:] // of another search
+			r.left = r.left[1:] // an outcome of another search
 		}
 		if len(r.left) == 0 {
 			if attempt > 1 {
@@ -170,7 +171,7 @@ func (r *mlrRun) note(i int, t mlrTrial) {
 	r.trials[i] = append(r.trials[i], t)
 }
 
-// result says what the finished repeat found.
+// result returns what the finished repeat found.
 func (r *mlrRun) result() string {
 	if r.ended != "" {
 		return r.ended
@@ -199,9 +200,9 @@ func (r *mlrRun) result() string {
 	return text
 }
 
-// apart moves a rate away from the bounds and from the ends of the grid, by the
-// width at least; the ends themselves may be taken where they are no bounds.
-// false: between the bounds no rate is far enough from both.
+// apart moves a rate away from the bounds and from the ends of the grid, by at
+// least the width. It may return an end of the grid that is not a bound. false:
+// no rate between the bounds is far enough from both.
 func (r *mlrRun) apart(i, width, lo, hi int) (int, bool) {
 	from, to := max(lo, 0), r.grid.top
 	if hi >= 0 {
@@ -234,10 +235,10 @@ func (r *mlrRun) apart(i, width, lo, hi int) (int, bool) {
 	return i, true
 }
 
-// split is the rate that divides two others such that halving both parts ends
-// with the width, or just below: the upper part is the width times a power of
-// two, and of those the one nearest to half. Where they are less than two widths
-// apart it is the middle.
+// split returns the rate that divides two others so that halving both parts ends
+// with the width, or just below. The upper part is the width times a power of
+// two, the one nearest to half. For rates less than two widths apart it is the
+// middle.
 func (r *mlrRun) split(lo, hi, width int) int {
 	whole := hi - lo
 	if whole <= 2*width {
@@ -247,7 +248,8 @@ func (r *mlrRun) split(lo, hi, width int) int {
 	for whole-2*part > 2*part {
 		part *= 2
 	}
-	// Of part and its double, the product of both sides is larger for the more even.
+	// Choose between part and its double: the more even split has the larger
+	// product.
 	if 2*part*(whole-2*part) >= part*(whole-part) {
 		part *= 2
 	}

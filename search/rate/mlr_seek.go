@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// An mlrSeeker pursues one goal through its targets.
+// An mlrSeeker works on one goal, target by target.
 type mlrSeeker struct {
 	run       *mlrRun
 	goal      int
 	targets   []mlrTarget // the first is the current one
-	low, high int         // what the current target begins with; -1: none
+	low, high int         // the bounds that the current target begins with; -1: none
 	next      int         // width of the next step outwards
 }
 
@@ -18,14 +18,14 @@ type mlrSeeker struct {
 type nomination struct {
 	by     *mlrSeeker
 	rate   int
-	width  int  // that the whole search works at from then on; 0: as before
+	width  int  // at which the whole search works from then on; 0: as before
 	up     bool // looks for an upper bound
 	down   bool // looks for a lower bound
 	reason string
 }
 
-// before orders nominations: the lower rate, then the longer trial, then the
-// wider step.
+// before orders nominations: the lower rate first, then the longer trial, then
+// the wider step.
 func (n *nomination) before(o *nomination) bool {
 	a, b := n.by.target().trial, o.by.target().trial
 	switch {
@@ -46,7 +46,7 @@ func (n *nomination) why() string {
 func (s *mlrSeeker) target() mlrTarget { return s.targets[0] }
 
 // aim begins a target: steps outwards start at twice its width, or at twice the
-// distance of what is known.
+// distance of the known bounds.
 func (s *mlrSeeker) aim() {
 	s.next = s.target().width
 	if s.low >= 0 && s.high >= 0 {
@@ -55,7 +55,7 @@ func (s *mlrSeeker) aim() {
 	s.next *= mlrExpansion
 }
 
-// nominate gives the next trial for the goal; nil when it is reached.
+// nominate returns the next trial for the goal; nil: the goal is reached.
 func (s *mlrSeeker) nominate() *nomination {
 	for {
 		lo, hi := s.run.relevant(s.target())
@@ -72,9 +72,9 @@ func (s *mlrSeeker) nominate() *nomination {
 	}
 }
 
-// want is the trial for the current target: first what it begins with, in the
-// middle when that is enough, then outwards for a bound that is missing, then
-// between both.
+// want returns the trial that the current target needs; nil: none. First come the
+// bounds that the target begins with, or only their middle when that is enough.
+// Then come steps outwards to a missing bound, then rates between both bounds.
 func (s *mlrSeeker) want(lo, hi int) *nomination {
 	width := s.target().width
 	if s.low >= 0 && s.high >= 0 && s.high-s.low > width && s.high-s.low <= 2*width {
@@ -97,7 +97,8 @@ func (s *mlrSeeker) want(lo, hi int) *nomination {
 	return nil
 }
 
-// near nominates a rate next to what is known: steps outwards get short again.
+// near nominates a rate next to the known bounds, and makes the next step
+// outwards short again.
 func (s *mlrSeeker) near(i int, reason string) *nomination {
 	s.shorten(s.target().width)
 	return &nomination{rate: i, width: s.target().width, reason: reason}
@@ -121,8 +122,8 @@ func (s *mlrSeeker) up(i, lo, hi int) *nomination {
 		reason: fmt.Sprintf("higher, for %g passed", s.run.grid.rate(lo))}
 }
 
-// between divides the bounds, but goes outwards from what the target began with
-// where that is the shorter way.
+// between nominates a rate that splits the bounds, or a step outwards from the
+// bounds that the target began with when that step is shorter.
 func (s *mlrSeeker) between(lo, hi int) *nomination {
 	middle := s.run.split(lo, hi, s.target().width)
 	if s.high >= 0 && middle < s.high {
@@ -140,20 +141,20 @@ func (s *mlrSeeker) between(lo, hi int) *nomination {
 		"half-way, for %g passed and %g did not", s.run.grid.rate(lo), s.run.grid.rate(hi))}
 }
 
-// worth says whether a trial at the rate could tell more about the target.
+// worth reports whether a trial at the rate could tell more about the target.
 func (s *mlrSeeker) worth(i, lo, hi int) bool {
 	return i > lo && (hi < 0 || i < hi) && (lo < 0 || hi < 0 || hi-lo > s.target().width)
 }
 
-// step is the width of a step outwards: no narrower than what the search of
-// other goals works at.
+// step returns the width of a step outwards: at least the width at which the
+// search works for other goals.
 func (s *mlrSeeker) step() int { return max(s.next, s.run.width) }
 
 func (s *mlrSeeker) shorten(width int) {
 	s.next = max(width, s.target().width) * mlrExpansion
 }
 
-// won doubles the step when the trial did not find the bound that it was to.
+// won doubles the step when the trial did not find the bound that it looked for.
 func (s *mlrSeeker) won(n *nomination) {
 	lo, hi := s.run.relevant(s.target())
 	if n.up && lo == n.rate || n.down && hi == n.rate {
@@ -162,7 +163,7 @@ func (s *mlrSeeker) won(n *nomination) {
 	}
 }
 
-// span is the width of so many steps of the grid, as a share of the upper rate.
+// span returns the width of so many grid steps, as a share of the upper rate.
 func (r *mlrRun) span(width int) float64 {
 	return -math.Expm1(-float64(width) * r.grid.ratio)
 }

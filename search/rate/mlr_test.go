@@ -18,8 +18,8 @@ func single() rate.Config {
 	return cfg
 }
 
-// TestMLRFindsEveryCapacity: both bounds are seen at the full duration, no
-// further apart than the precision, with the capacity between them.
+// TestMLRFindsEveryCapacity checks that both bounds are seen at the full
+// duration, no further apart than the precision, with the capacity between them.
 func TestMLRFindsEveryCapacity(t *testing.T) {
 	trials := 0
 	for capacity := 50.5; capacity < 360; capacity += 3 {
@@ -35,7 +35,7 @@ func TestMLRFindsEveryCapacity(t *testing.T) {
 					t.Errorf("capacity %g: %+v", truth, c)
 				}
 				continue
-			case c.Censored != vitrine.CensoredNone || c.Low > 1.001*truth || c.High < 0.999*truth || c.High-c.Low > 0.05*c.High*(1+1e-9): // of 1000 calls
+			case c.Censored != vitrine.CensoredNone || c.Low > 1.001*truth || c.High < 0.999*truth || c.High-c.Low > 0.05*c.High*(1+1e-9): // to the resolution of 1000 calls
 				t.Errorf("capacity %g: %+v", truth, c)
 			case !(c.Low < c.Rate && c.Rate < c.High):
 				t.Errorf("capacity %g: %+v", truth, c)
@@ -61,8 +61,8 @@ func seen(history []vitrine.Outcome, rate float64, length time.Duration) bool {
 	return false
 }
 
-// TestMLRBeginsAsTheDraftHasIt: at the top for a second, where its goodput
-// points, and next to that; then longer trials.
+// TestMLRBeginsAsTheDraftHasIt checks the order of trials: a second at the top,
+// where its goodput points, and next to that; then longer trials.
 func TestMLRBeginsAsTheDraftHasIt(t *testing.T) {
 	cfg := single()
 	cfg.Thresholds = []float64{0.9}
@@ -99,8 +99,8 @@ func TestMLRNeverBeginsAStatefulFunctionAtTheTop(t *testing.T) {
 	}
 }
 
-// TestMLRBeginsAtThePrior: a right guess saves trials, and a wrong one does not
-// mislead.
+// TestMLRBeginsAtThePrior checks that a right prior saves trials and a wrong one
+// does not mislead.
 func TestMLRBeginsAtThePrior(t *testing.T) {
 	cfg := single()
 	cfg.Thresholds, cfg.Max = []float64{0.9}, 40000
@@ -118,8 +118,8 @@ func TestMLRBeginsAtThePrior(t *testing.T) {
 	}
 }
 
-// TestMLRLongTrialsOverruleShortOnes: a function that fills a queue for three
-// seconds passes every short trial.
+// TestMLRLongTrialsOverruleShortOnes uses a function that fills a queue for three
+// seconds, so that every short trial passes.
 func TestMLRLongTrialsOverruleShortOnes(t *testing.T) {
 	cfg := single()
 	cfg.Thresholds = []float64{0.9}
@@ -162,8 +162,8 @@ func TestMLRCensors(t *testing.T) {
 	}
 }
 
-// TestMLRAlwaysEnds drives the search over random functions, most of them
-// absurd, and checks what must hold whatever the function does.
+// TestMLRAlwaysEnds drives the search over random functions, most of them absurd,
+// and checks what must hold for every function.
 func TestMLRAlwaysEnds(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))

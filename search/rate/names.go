@@ -10,10 +10,10 @@ const (
 	MLR      = "mlr"
 )
 
-// Names lists all searches, the default first.
+// Names returns all searches, the default first.
 func Names() []string { return []string{Adaptive, Ramp, Bisect, MLR} }
 
-// New makes the search of that name.
+// New returns the search with that name.
 func New(name string, cfg Config) (Search, error) {
 	switch name {
 	case Adaptive:

@@ -10,16 +10,17 @@ import (
 )
 
 // Points are the trials that stand for three levels of load, as in NFV-VITAL's
-// figure 2. Nil: no valid trial lies there.
+// figure 2. Nil: no valid trial at that level.
 type Points struct {
 	Underload *vitrine.Outcome // nearest to half the rate of Capacity, below it
-	Capacity  *vitrine.Outcome // the highest rate at about the capacity or below that passed, or about did
-	Overload  *vitrine.Outcome // nearest to 5/4 of the capacity, of those above it that failed
+	Capacity  *vitrine.Outcome // the highest rate that passed or just missed, up to about the capacity
+	Overload  *vitrine.Outcome // nearest to 5/4 of the capacity among the higher rates that failed
 }
 
 // At chooses the trials for the capacity that Estimate found in the history.
-// Of several trials at the chosen rate it takes the one whose success ratio is
-// the median. When even the lowest rate failed, Capacity is a trial of that.
+// Among several trials at the chosen rate, it takes the one with the median
+// success ratio. When even the lowest rate failed, Capacity is a trial at that
+// rate.
 func At(history []vitrine.Outcome, capacity vitrine.Capacity) Points {
 	t := tabulate(history)
 	at, ok := t.operating(capacity)
@@ -42,10 +43,10 @@ func At(history []vitrine.Outcome, capacity vitrine.Capacity) Points {
 
 func nearer(a, b, to float64) bool { return math.Abs(a-to) < math.Abs(b-to) }
 
-// operating is the column of the trials at capacity: the highest rate at or
-// below the capacity that passed; the lowest rate when none did. A search that
-// goes straight for the capacity has trials right at it, of which by chance half
-// miss the threshold by a little: a miss of little is none.
+// operating returns the column of the trials at capacity: the highest rate at or
+// below the capacity that passed, or the lowest rate when none did. A search that
+// aims at the capacity has trials right at it. Half of them miss the threshold
+// slightly by chance, so a slight miss counts as a pass.
 func (t table) operating(capacity vitrine.Capacity) (column int, ok bool) {
 	const little = 0.02
 	if len(t.rows) == 0 {
@@ -59,7 +60,7 @@ func (t table) operating(capacity vitrine.Capacity) (column int, ok bool) {
 	return column, true
 }
 
-// median is the trial of the column with the median success ratio.
+// median returns the trial of the column with the median success ratio.
 func (t table) median(column int) *vitrine.Outcome {
 	trials := slices.Clone(t.cells[column])
 	if len(trials) == 0 {
@@ -71,18 +72,18 @@ func (t table) median(column int) *vitrine.Outcome {
 	return &trials[(len(trials)-1)/2]
 }
 
-// UseAtCapacity is how much of what it was given each component uses at the
-// capacity: resource -> component -> share, the mean over the component's
+// UseAtCapacity returns what share of its resources each component uses at the
+// capacity: resource -> component -> share. It is the mean over the component's
 // instances and over the valid trials at the highest rate at or below the
-// capacity that passed (the lowest rate when none did). Overloaded trials have
-// no part in it: there the use swings with the function's load control
-// (NFV-VITAL, II.C.1).
+// capacity that passed (the lowest rate when none did). Overloaded trials do not
+// count: there the use swings with the function's load control (NFV-VITAL,
+// II.C.1).
 //
 // CPU and memory are 0..1 of the instance's flavor. The network has no such
-// limit: there the share is that of the component's mean instance in the bytes
-// received and sent by the mean instances of all components, so that they add
-// up to 1, and adding an instance lowers its component's share. What was not
-// read, or has no limit, is absent.
+// limit. There, a component counts with the bytes received and sent by its mean
+// instance, as a share of the sum over all components. So shares add up to 1, and
+// adding an instance lowers its component's share. Use that was not read, or has
+// no limit, is absent.
 func UseAtCapacity(history []vitrine.Outcome, capacity vitrine.Capacity) map[string]map[string]float64 {
 	use := map[string]map[string]float64{}
 	t := tabulate(history)
@@ -101,7 +102,7 @@ func UseAtCapacity(history []vitrine.Outcome, capacity vitrine.Capacity) map[str
 	return use
 }
 
-// meanByComponent takes the mean over a component's instances and trials.
+// meanByComponent returns the mean over each component's instances and trials.
 func meanByComponent(trials []vitrine.Outcome, resource string) map[string]float64 {
 	total, n := map[string]float64{}, map[string]float64{}
 	for _, o := range trials {
@@ -122,8 +123,8 @@ func meanByComponent(trials []vitrine.Outcome, resource string) map[string]float
 	return total
 }
 
-// shareOf is the share of its limit that an instance used, or for the network
-// its bytes a second; false: not read, or without a limit.
+// shareOf returns the share of its limit that an instance used, or its bytes a
+// second for the network; false: not read, or without a limit.
 func shareOf(u vitrine.Use, resource string) (float64, bool) {
 	switch {
 	case resource == vitrine.CPU && u.CPU != nil && u.VCPUs > 0:
@@ -136,7 +137,7 @@ func shareOf(u vitrine.Use, resource string) (float64, bool) {
 	return 0, false
 }
 
-// normalise makes the values add up to 1; false when there is nothing to add.
+// normalise scales the values to a sum of 1; false: their sum is not positive.
 func normalise(shares map[string]float64) bool {
 	total := 0.0
 	for _, component := range slices.Sorted(maps.Keys(shares)) {

@@ -60,7 +60,8 @@ func TestUseAtCapacity(t *testing.T) {
 	}
 	use := rate.UseAtCapacity(history, estimate(history))
 	cpu, memory, network := use[vitrine.CPU], use[vitrine.Memory], use[vitrine.Network]
-	// At 200: 0.2 and 0.3 CPUs in the two repeats, and half of that; of 0.5.
+	// At 200: 0.2 and 0.3 CPUs in the two repeats, half of that on the second
+	// instance; each of 0.5.
 	if len(cpu) != 1 || math.Abs(cpu["sprout"]-(0.4+0.2+0.6+0.3)/4) > 1e-9 {
 		t.Errorf("cpu: %v", cpu)
 	}

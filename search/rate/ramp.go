@@ -14,9 +14,10 @@ type ramp struct {
 	wrong error
 }
 
-// NewRamp offers Min, Min+Increase, ... up to Max, once per repeat, each on a
-// fresh deployment. A repeat ends early when Stop holds, and when a rate could
-// not be measured in Attempts trials: the generator will not do better above.
+// NewRamp returns a search that offers Min, Min+Increase, ... up to Max, once per
+// repeat, each on a fresh deployment. A repeat ends early when Stop returns true,
+// and when a rate could not be measured in Attempts trials: the generator will
+// not offer higher rates either.
 func NewRamp(cfg Config) Search {
 	r := &ramp{cfg: cfg, wrong: cfg.Check()}
 	if r.wrong == nil && cfg.Increase == 0 && cfg.Max > cfg.Min {
@@ -54,7 +55,7 @@ func (r *ramp) Next(history []vitrine.Outcome) Step {
 	}
 }
 
-// after gives the rate that follows the last outcome, or how its repeat ended.
+// after returns the rate that follows the last outcome, or how its repeat ended.
 func (r *ramp) after(last vitrine.Outcome) (next float64, ended string) {
 	if !counts(last) {
 		return 0, fmt.Sprintf("ended at %g, which could not be measured in %d attempts: %s",

@@ -20,72 +20,76 @@ type Step struct {
 	Duration time.Duration // of the window
 	Repeat   int           // 1, 2, ...
 	Restart  bool          // deploy afresh before this trial: it is the first of its repeat
-	Settle   time.Duration // let the function rest at least so long before it; 0: as the workload says
+	Settle   time.Duration // let the function rest at least this long before the trial; 0: as the workload says
 	Done     bool          // no more trials
-	Why      string        // always said: why this rate, or why it is done
+	Why      string        // always set: why this rate, or why it is done
 }
 
-// A Search decides the next step from the trials so far of one sizing, in the
-// order in which they were run. Invalid outcomes are in the history too: the
-// search asks for the same rate again until Config.Attempts of them are.
+// A Search decides the next step from the trials of one sizing so far, in the
+// order in which they ran. Invalid outcomes are in the history too: the search
+// asks for the same rate again, for up to Config.Attempts trials.
 type Search interface {
 	Next(history []vitrine.Outcome) Step
 }
 
-// An Estimator is a Search with an estimate of its own, for its trials are not
-// of one length or not spread over the range as Estimate wants them.
+// An Estimator is a Search with its own estimate, because its trials are not of
+// one length, or not spread over the range as Estimate expects.
 type Estimator interface {
-	// Estimate is the capacity for each of Config.Thresholds.
+	// Estimate returns the capacity for each of Config.Thresholds.
 	Estimate(history []vitrine.Outcome) []vitrine.Capacity
 }
 
-// A Planner is a Search that knows ahead how many trials it may take.
+// A Planner is a Search that knows in advance how many trials it may take.
 type Planner interface {
-	// Trials is how many trials the search takes when none is invalid: as many
-	// for a ramp that does not stop early, about as many for the others.
+	// Trials returns how many trials the search takes when none is invalid:
+	// exactly for a ramp that does not stop early, roughly for the others.
 	Trials() int
 }
 
 // A Config is what the workload says about the rates.
 type Config struct {
-	Min, Max float64 // the workload's range, both offered
-	// Increase is the step between rates: what a ramp rises by and what a
-	// bisection stops at. A bisection without one works to 2% of the rate.
+	Min, Max float64 // the workload's range
+	// Increase is the step between rates: a ramp rises by it, and a bisection
+	// stops at it. A bisection without it works to 2% of the rate.
 	Increase   float64
 	Duration   time.Duration // of the window of a trial
 	Repeat     int           // fresh deployments
 	Thresholds []float64     // of the success ratio, 0..1; descending
-	Seed       uint64        // of the interval's resampling
-	Attempts   int           // how often a rate is tried while its trials are invalid; 0: 3
-	// Precision is how wide the interval may be, as a share of the capacity, and
-	// Confidence how sure it is to hold it; 0: defaultPrecision, confidence.
+	Seed       uint64        // for the bootstrap of the interval
+	Attempts   int           // trials of a rate while they are invalid; 0: 3
+	// Precision is the widest acceptable interval, as a share of the capacity,
+	// and Confidence the probability that it holds the capacity; 0:
+	// defaultPrecision, confidence.
 	Precision, Confidence float64
-	// Overhead is what a trial is thought to cost beside its window (warm-up,
-	// settling) until outcomes say what theirs cost; it makes long trials worth more.
+	// Overhead is the expected time under load of a trial outside its window
+	// (warm-up, settling). The adaptive search uses it to choose how long a
+	// function rests after an overload.
 	Overhead time.Duration
-	// Stateful says that an overload lingers in the function: a search does not
-	// begin at the top, and starts afresh after a trial that failed.
+	// Stateful says that an overload lingers in the function. Searches then do
+	// not begin at the top, and adaptive deploys afresh after a trial that
+	// failed.
 	Stateful bool
-	// Prior is where neighbours already measured put the capacity; zero: nowhere.
+	// Prior is the capacity that neighbouring sizes suggest; zero: none.
 	Prior Prior
-	// Stop ends a repeat's ramp once it holds of a valid outcome; nil: never.
+	// Stop ends a repeat of a ramp when it returns true for a valid outcome; nil:
+	// never.
 	Stop func(vitrine.Outcome) bool
 }
 
 // A Prior is a belief about the capacity at the first threshold, before any
-// trial: a guess of where it is, not a bound.
+// trial: a guess, not a bound.
 type Prior struct{ Low, High float64 }
 
 const (
 	defaultPrecision  = 0.05
 	defaultAttempts   = 3
 	defaultResolution = 0.02    // of the rate, when there is no Increase
-	mostRates         = 100_000 // far beyond what anyone has time to try
-	steps             = 1e-9    // of a step: what rounding may take from the last one
+	mostRates         = 100_000 // far more than anyone has time to try
+	steps             = 1e-9    // of a step: tolerance for rounding at the last one
 )
 
-// Check says what is wrong with the configuration; nil: nothing. A search made
-// from a wrong one is done at once and says why.
+// Check returns an error that says what is wrong with the configuration, or nil.
+// A search with a wrong configuration is done at once and says why.
 func (c Config) Check() error {
 	switch {
 	case !(c.Min > 0) || math.IsInf(c.Max, 0) || !(c.Max >= c.Min):
@@ -118,7 +122,8 @@ func (c Config) confidence() float64 { return cmp.Or(c.Confidence, confidence) }
 
 func (c Config) precision() float64 { return cmp.Or(c.Precision, defaultPrecision) }
 
-// count is how many rates lie on the grid; a float, for it may be huge.
+// count returns the number of rates on the grid. It is a float because it may be
+// huge.
 func (c Config) count() float64 {
 	switch {
 	case c.Max == c.Min:
@@ -130,10 +135,10 @@ func (c Config) count() float64 {
 	}
 }
 
-// rates is the grid that every search works on: Min, Min+Increase, ... up to
-// Max, which is among them when the increase divides the range. Without an
-// increase the steps are equal ratios of at most 1.02 and Max is the last.
-// Trials of all thresholds and repeats thus meet at the same rates.
+// rates returns the grid of the ramp and the bisection: Min, Min+Increase, ... up
+// to Max, which is included when the increase divides the range. Without an
+// increase, the steps are equal ratios of at most 1.02, and Max is the last. So
+// trials of all thresholds and repeats meet at the same rates.
 func (c Config) rates() []float64 {
 	rates := make([]float64, int(c.count()))
 	last := float64(len(rates) - 1)
@@ -147,7 +152,7 @@ func (c Config) rates() []float64 {
 	return rates
 }
 
-// tidy takes binary dust off a rate: 0.1+2*0.1 is asked for as 0.3.
+// tidy removes binary rounding from a rate: 0.1+2*0.1 becomes 0.3.
 func tidy(rate float64) float64 {
 	text := strconv.FormatFloat(rate, 'g', 12, 64)
 	tidied, err := strconv.ParseFloat(text, 64)
@@ -157,11 +162,11 @@ func tidy(rate float64) float64 {
 	return tidied
 }
 
-// counts says whether the outcome says anything about the function: it is
-// valid, and something was asked of the function.
+// counts reports whether the outcome says anything about the function: it is
+// valid, and calls were due.
 func counts(o vitrine.Outcome) bool { return o.Valid && o.Scheduled > 0 }
 
-// reason is why an outcome does not count.
+// reason returns why an outcome does not count.
 func reason(o vitrine.Outcome) string {
 	switch {
 	case o.Reason != "":
@@ -173,8 +178,8 @@ func reason(o vitrine.Outcome) string {
 	}
 }
 
-// LoadSeconds is the time, in seconds, that the trials offered load for:
-// invalid ones too, warm-ups not.
+// LoadSeconds returns for how many seconds the trials offered load, including
+// invalid trials and without warm-ups.
 func LoadSeconds(history []vitrine.Outcome) float64 {
 	var total time.Duration
 	for _, o := range history {

@@ -13,16 +13,16 @@ import (
 	"vitrine/search/rate"
 )
 
-// config is the range of the paper's workload at a tenth, three repeats.
+// config is a tenth of the paper's workload range, with three repeats.
 func config() rate.Config {
 	return rate.Config{Min: 50, Max: 400, Increase: 50, Duration: 10 * time.Second, Repeat: 3,
 		Thresholds: []float64{0.9, 0.8}, Seed: 1}
 }
 
-// A function gives the outcome of a step, given the trials before it.
+// A function returns the outcome of a step, given the trials before it.
 type function func(step rate.Step, history []vitrine.Outcome) vitrine.Outcome
 
-// ratio is a valid outcome of 1000 calls, of which this share succeeded.
+// ratio returns a valid outcome of 1000 calls with this share of successes.
 func ratio(share float64) vitrine.Outcome {
 	succeeded := int64(math.Round(1000 * share))
 	return vitrine.Outcome{Valid: true, Scheduled: 1000, Offered: 1000, Succeeded: succeeded,
@@ -33,12 +33,13 @@ func invalid() vitrine.Outcome {
 	return vitrine.Outcome{Scheduled: 1000, Offered: 900, Succeeded: 900, Reason: "generator: offered 0.90 of its schedule"}
 }
 
-// saturating succeeds up to the capacity, and beyond it with its goodput.
+// saturating returns a function that carries up to the capacity, and keeps its
+// goodput beyond it.
 func saturating(capacity float64) function {
 	return func(s rate.Step, _ []vitrine.Outcome) vitrine.Outcome { return ratio(min(1, capacity/s.Rate)) }
 }
 
-// run drives a search to its end; it fails a search that does not end.
+// run drives a search to its end. It fails the test when the search does not end.
 func run(t *testing.T, search rate.Search, f function) (steps []rate.Step, history []vitrine.Outcome) {
 	t.Helper()
 	for range 3000 {
@@ -101,8 +102,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestSearchesAlwaysEnd drives both searches over random functions, most of
-// them absurd, and checks what must hold whatever the function does.
+// TestSearchesAlwaysEnd drives both searches over random functions, most of them
+// absurd, and checks what must hold for every function.
 func TestSearchesAlwaysEnd(t *testing.T) {
 	for seed := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -195,7 +196,7 @@ func checkSteps(t *testing.T, label string, cfg rate.Config, steps []rate.Step) 
 	}
 }
 
-// checkBeginnings wants no repeat to begin with the highest rate.
+// checkBeginnings checks that no repeat begins with the highest rate.
 func checkBeginnings(t *testing.T, label string, cfg rate.Config, steps []rate.Step) {
 	t.Helper()
 	for i, s := range steps {
@@ -205,7 +206,7 @@ func checkBeginnings(t *testing.T, label string, cfg rate.Config, steps []rate.S
 	}
 }
 
-// checkCapacities checks what holds of any estimate.
+// checkCapacities checks what must hold for any estimate.
 func checkCapacities(t *testing.T, label string, cfg rate.Config, history []vitrine.Outcome) {
 	t.Helper()
 	capacities := rate.Estimate(history, cfg)
@@ -229,7 +230,7 @@ func checkCapacities(t *testing.T, label string, cfg rate.Config, history []vitr
 	}
 }
 
-// verdicts are the highest rate that passed and the lowest that failed.
+// verdicts returns the highest rate that passed and the lowest that failed.
 func verdicts(history []vitrine.Outcome, threshold float64) (lastPass, firstFail float64) {
 	scheduled, succeeded := map[float64]int64{}, map[float64]int64{}
 	for _, o := range history {
