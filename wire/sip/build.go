@@ -5,13 +5,13 @@ import (
 	"strconv"
 )
 
-// AppendRequestLine begins a request.
+// AppendRequestLine appends the request line.
 func AppendRequestLine(b []byte, method string, uri []byte) []byte {
 	b = append(append(b, method...), ' ')
 	return append(append(b, uri...), " SIP/2.0\r\n"...)
 }
 
-// AppendStatusLine begins a response.
+// AppendStatusLine appends the status line.
 func AppendStatusLine(b []byte, status int, reason string) []byte {
 	b = strconv.AppendInt(append(b, "SIP/2.0 "...), int64(status), 10)
 	return append(append(append(b, ' '), reason...), "\r\n"...)
@@ -29,7 +29,7 @@ func AppendCSeq(b []byte, sequence uint32, method string) []byte {
 	return append(append(append(b, ' '), method...), "\r\n"...)
 }
 
-// AppendEnd ends the header and appends the body.
+// AppendEnd appends the Content-Length line, the empty line and the body.
 func AppendEnd(b, body []byte) []byte {
 	return append(append(AppendLength(b, len(body)), "\r\n"...), body...)
 }
@@ -39,12 +39,13 @@ func AppendLength(b []byte, n int) []byte {
 	return append(strconv.AppendInt(append(b, "Content-Length: "...), int64(n), 10), "\r\n"...)
 }
 
-// AppendResponse begins the response to a request: status line and the headers
-// that are copied from the request (RFC 3261 section 8.2.6.2; Record-Route as
-// section 12.1.1 asks of one that makes a dialog). toTag is added to a To that
-// has none; empty: none is added. source is where the request came from, for
-// Via's received and rport (section 18.2.1, RFC 3581 section 4). The caller
-// appends what else it needs, and AppendEnd.
+// AppendResponse appends the beginning of the response to a request: the status
+// line and the headers copied from the request. RFC 3261 section 8.2.6.2 requires
+// them, and section 12.1.1 requires Record-Route in a response that creates a
+// dialog. toTag, if not empty, is added to a To that has no tag. source is the
+// request's source address, for received and rport of the top Via (section
+// 18.2.1, RFC 3581 section 4). The caller appends any other headers, and then
+// AppendEnd.
 func AppendResponse(b []byte, request *Message, status int, reason string, toTag []byte, source netip.AddrPort) []byte {
 	b = AppendStatusLine(b, status, reason)
 	top := true
@@ -78,7 +79,7 @@ func AppendResponse(b []byte, request *Message, status int, reason string, toTag
 	return b
 }
 
-// appendTopVia appends the first Via line with received and rport filled in.
+// appendTopVia appends the first Via line and fills in received and rport.
 func appendTopVia(b, value []byte, source netip.AddrPort) []byte {
 	first, rest := CutElement(value)
 	hop, ok := ParseViaHop(first)
@@ -104,9 +105,9 @@ func appendTopVia(b, value []byte, source netip.AddrPort) []byte {
 	return append(b, "\r\n"...)
 }
 
-// ReplyTo is where the response to a request goes over UDP (RFC 3261 section
-// 18.2.2, RFC 3581 section 4): to the address it came from, and to the port of
-// its Via unless that asks for the one it came from.
+// ReplyTo returns the address for the response to a request over UDP (RFC 3261
+// section 18.2.2, RFC 3581 section 4): the source address of the request with the
+// port of its Via, or the source port if the Via has rport.
 func ReplyTo(request *Message, source netip.AddrPort) netip.AddrPort {
 	hop, ok := ParseViaHop(request.Via)
 	switch {

@@ -2,21 +2,21 @@ package sip
 
 import (
 	"bytes"
-	"crypto/md5" // RFC 3261 section 22.4 and 3GPP TS 33.203 name MD5; it guards nothing here
+	"crypto/md5" // RFC 3261 section 22.4 and 3GPP TS 33.203 require MD5; it protects nothing here
 	"encoding/hex"
 )
 
 // A Challenge is a WWW-Authenticate or Proxy-Authenticate value of the Digest
-// scheme (RFC 2617). Its slices are views; quoted values are without quotes.
+// scheme (RFC 2617). Its slices are views. Quoted values have no quotes.
 type Challenge struct {
 	Realm, Nonce, Opaque []byte
-	Algorithm            []byte // empty: MD5
-	QOP                  bool   // qop=auth is offered; false: no qop at all (RFC 2069)
-	Stale                bool   // the password is right, the nonce too old
+	Algorithm            []byte // empty means MD5
+	QOP                  bool   // qop=auth is offered; if false, there is no qop (RFC 2069)
+	Stale                bool   // the password is right, but the nonce has expired
 }
 
-// ParseChallenge reads a challenge; ok is false when it is not one that
-// Credentials can answer: Digest, MD5, qop=auth or none.
+// ParseChallenge parses a challenge. ok is false unless Credentials can answer
+// it: Digest, MD5, qop=auth or none.
 func ParseChallenge(value []byte) (c Challenge, ok bool) {
 	scheme, rest, _ := bytes.Cut(value, space)
 	var qop []byte
@@ -43,8 +43,8 @@ func ParseChallenge(value []byte) (c Challenge, ok bool) {
 	return c, EqualFold(scheme, "digest") && isMD5 && c.Realm != nil && len(c.Nonce) > 0 && (c.QOP || qop == nil)
 }
 
-// AuthParam finds a parameter of a challenge or of credentials; nil when it is
-// not there. Escapes in a quoted value stay as they are.
+// AuthParam returns a parameter of a challenge or of credentials, or nil if there
+// is none. Escapes in a quoted value stay as they are.
 func AuthParam(value []byte, name string) []byte {
 	_, rest, _ := bytes.Cut(value, space) // the scheme
 	for len(rest) > 0 {
@@ -56,8 +56,9 @@ func AuthParam(value []byte, name string) []byte {
 	return nil
 }
 
-// cutAuthParam parts the first name=value (auth-param, RFC 3261 section 25.1) of
-// a list from the rest. The value is without quotes; nil: there is no equals sign.
+// cutAuthParam splits the first name=value (auth-param, RFC 3261 section 25.1)
+// from the rest of a list. The value has no quotes. It is nil without an equals
+// sign.
 func cutAuthParam(list []byte) (name, value, rest []byte) {
 	name, rest = CutElement(list)
 	name, value, _ = bytes.Cut(name, equals)
@@ -75,30 +76,30 @@ func hashOf(text []byte) (h Hash) {
 	return h
 }
 
-// HA1 is the hash of user, realm and password. scratch is overwritten.
+// HA1 returns the hash of user, realm and password. It overwrites scratch.
 func HA1(scratch []byte, user, realm, password []byte) Hash {
 	b := append(append(scratch[:0], user...), ':')
 	b = append(append(b, realm...), ':')
 	return hashOf(append(b, password...))
 }
 
-// HA2 is the hash of method and URI. scratch is overwritten.
+// HA2 returns the hash of method and URI. It overwrites scratch.
 func HA2(scratch []byte, method string, uri []byte) Hash {
 	b := append(append(scratch[:0], method...), ':')
 	return hashOf(append(b, uri...))
 }
 
-// Credentials answer a Challenge.
+// Credentials are the answer to a Challenge.
 type Credentials struct {
 	User, Realm, Nonce, Opaque, URI []byte
 
 	HA1, HA2 Hash
 	QOP      bool
-	Count    uint32 // nc: how often the nonce was used, this time included
+	Count    uint32 // nc: number of uses of the nonce, including this one
 	CNonce   []byte
 }
 
-// Response is the response parameter. scratch is overwritten.
+// Response returns the response parameter. It overwrites scratch.
 func (c *Credentials) Response(scratch []byte) Hash {
 	b := append(append(scratch[:0], c.HA1[:]...), ':')
 	b = append(append(b, c.Nonce...), ':')
@@ -113,7 +114,7 @@ func (c *Credentials) Response(scratch []byte) Hash {
 // Proxy-Authorization header.
 func (c *Credentials) AppendAuthorization(b []byte) []byte {
 	n := len(b)
-	response := c.Response(b[n:]) // in what follows, before it is written
+	response := c.Response(b[n:]) // uses b's free space as scratch, before that space is written
 	b = append(append(b, `Digest username="`...), c.User...)
 	b = append(append(b, `",realm="`...), c.Realm...)
 	b = append(append(b, `",nonce="`...), c.Nonce...)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// A Kind is a header that this package knows by its name, long or compact, in
+// A Kind is a header that this package recognizes by its long or compact name, in
 // any case.
 type Kind uint8
 
-// The headers known; every other one is Other.
+// The known headers. Every other header is Other.
 const (
 	Other Kind = iota
 	Via
@@ -35,12 +35,12 @@ const (
 	ProxyRequire
 )
 
-// kindOf finds the header's kind by its name (RFC 3261 section 7.3.3).
+// kindOf returns the kind of a header name (RFC 3261 section 7.3.3).
 func kindOf(name []byte) Kind {
 	if len(name) == 1 {
 		return compact(name[0] | 0x20)
 	}
-	// One candidate for most lengths, so that a name is compared once.
+	// Most lengths have one candidate, so a name is compared once.
 	switch len(name) {
 	case 2:
 		return match(name, "To", "to", To)
@@ -126,7 +126,7 @@ func compact(letter byte) Kind {
 	return Other
 }
 
-// match compares a name as it is usually written, and in lower case.
+// match compares a name with its usual spelling, then without case.
 func match(name []byte, usual, lower string, kind Kind) Kind {
 	if string(name) == usual || EqualFold(name, lower) {
 		return kind
@@ -134,22 +134,23 @@ func match(name []byte, usual, lower string, kind Kind) Kind {
 	return Other
 }
 
-// Fields goes through header lines:
+// Fields iterates over header lines:
 //
 //	for f := m.Fields(); f.Next(); {
 type Fields struct {
 	Name  []byte // as written
 	Kind  Kind
-	Value []byte // without the spaces around it; folded lines joined
-	Err   error  // why Next stopped before the end; nil at the end
+	Value []byte // without surrounding spaces; folded lines are joined
+	Err   error  // the error at which Next stopped; nil at the end
 
 	rest    []byte
-	unfold  bool // lines may be folded still, and an empty line ends them
-	salvage bool // lines that are wrong are passed over
+	unfold  bool // lines may still be folded, and an empty line ends the header
+	salvage bool // skip malformed and repeated lines
 	seen    uint32
 }
 
-// Next moves to the next header line; false at the end or at an error.
+// Next moves to the next header line. It returns false at the end or after an
+// error.
 func (f *Fields) Next() bool {
 	for {
 		ok, end := f.next()
@@ -159,7 +160,7 @@ func (f *Fields) Next() bool {
 	}
 }
 
-// next reads a line; end says that there is none.
+// next reads a line. end reports that no line is left.
 func (f *Fields) next() (ok, end bool) {
 	if len(f.rest) == 0 {
 		if f.unfold {
@@ -194,7 +195,8 @@ func (f *Fields) next() (ok, end bool) {
 	return true, false
 }
 
-// line takes the next line off the rest, unfolded and without its end.
+// line removes the next line from rest and returns it unfolded and without its
+// end.
 func (f *Fields) line() (line []byte, ok bool) {
 	end := bytes.IndexByte(f.rest, '\n')
 	for f.unfold && end > 1 && end+1 < len(f.rest) && (f.rest[end+1] == ' ' || f.rest[end+1] == '\t') {
@@ -224,7 +226,8 @@ func (f *Fields) line() (line []byte, ok bool) {
 	return line, true
 }
 
-// again says whether the line's header may come once only, and came before.
+// again reports whether the current header may occur only once and has occurred
+// before.
 func (f *Fields) again() bool {
 	switch f.Kind {
 	case From, To, CallID, CSeq, MaxForwards, ContentLength:

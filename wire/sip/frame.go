@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Frame finds the first message in the bytes of a stream (RFC 3261 section
-// 18.3): n is its length, line ends before it included; 0: more bytes are
-// needed. A stream's message must have a Content-Length; most bounds it, in
-// bytes, and a longer one is an error.
+// Frame finds the first message in the bytes of a stream (RFC 3261 section 18.3).
+// n is its length, including line ends before it, or 0 if more bytes are needed.
+// A message on a stream must have a Content-Length. A message longer than most
+// bytes is an error.
 func Frame(data []byte, most int) (n int, err error) {
 	start := 0
 	for start+1 < len(data) && data[start] == '\r' && data[start+1] == '\n' {

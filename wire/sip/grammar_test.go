@@ -77,8 +77,8 @@ func TestCutElement(t *testing.T) {
 
 func TestURI(t *testing.T) {
 	for _, c := range []struct {
-		text, want string // user, host, port, maddr, stream; empty: no SIP URI
-		target     string // empty: a name
+		text, want string // user, host, port, maddr, stream; empty if not a SIP URI
+		target     string // empty for a host name
 		bare       string
 	}{
 		{"sip:a@192.0.2.1", `"a" 192.0.2.1 0 "" false`, "192.0.2.1:5060", "sip:a@192.0.2.1"},
@@ -133,8 +133,8 @@ func TestHost(t *testing.T) {
 
 func TestViaHop(t *testing.T) {
 	for _, c := range []struct {
-		text, want string // host, port, stream, branch, rport, received; empty: no Via
-		target     string // empty: a name, or a wrong port
+		text, want string // host, port, stream, branch, rport, received; empty if not a Via
+		target     string // empty for a host name or a wrong port
 	}{
 		{"SIP/2.0/UDP 192.0.2.1;branch=b", "192.0.2.1 0 false b - -", "192.0.2.1:5060"},
 		{"SIP/2.0/TCP 192.0.2.1:5070 ;Branch = b", "192.0.2.1 5070 true b - -", "192.0.2.1:5070"},
@@ -166,7 +166,8 @@ func TestViaHop(t *testing.T) {
 	}
 }
 
-// shown is a parameter; "-": it is not there, "+": it has no value.
+// shown returns a parameter as text: "-" if it is missing, "+" if it has no
+// value.
 func shown(param []byte) string {
 	switch {
 	case param == nil:
@@ -194,7 +195,7 @@ func TestOverloadControl(t *testing.T) {
 	}
 }
 
-// within says whether a view lies in the text.
+// within reports whether a view lies in the text.
 func within(text, view []byte) bool {
 	at := cap(text) - cap(view)
 	return view == nil || at >= 0 && at+len(view) <= len(text) && bytes.Equal(text[at:at+len(view)], view)

@@ -1,7 +1,7 @@
-// Package sip reads and writes SIP messages (RFC 3261) in place: a Message is
-// a set of views into the bytes it was parsed from, and messages are built by
-// appending to a slice. Neither allocates. It is a format, not a stack: it has
-// no transactions and no transport.
+// Package sip reads and writes SIP messages (RFC 3261) in place. A Message is a
+// set of views into the parsed bytes, and messages are built by appending to a
+// slice. Neither allocates. The package is a format, not a stack: it has no
+// transactions and no transport.
 package sip
 
 import (
@@ -10,28 +10,29 @@ import (
 	"fmt"
 )
 
-// What can be wrong with a message. Every error of Parse wraps one of them.
+// The errors of Parse. Every error of Parse wraps one of them.
 var (
 	ErrEmpty     = errors.New("sip: nothing but line ends") // a keep-alive: RFC 5626 section 3.5.1
 	ErrStartLine = errors.New("sip: bad start line")
-	ErrVersion   = errors.New("sip: version is not SIP/2.0") // answered 505
+	ErrVersion   = errors.New("sip: version is not SIP/2.0") // a server answers with 505
 	ErrHeader    = errors.New("sip: bad header")
 	ErrLength    = errors.New("sip: bad Content-Length")
-	ErrMissing   = errors.New("sip: header missing") // one of those of RFC 3261 section 8.1.1
+	ErrMissing   = errors.New("sip: header missing") // a mandatory header of RFC 3261 section 8.1.1
 )
 
 // A Message is a request (Status is 0) or a response. Its slices are views into
-// the parsed bytes and live as long as they do. Where a header may come more
-// than once or hold a list, the field has the first element; Fields has all.
+// the parsed bytes and live as long as they do. For a header that may occur
+// several times or hold a list, the field has the first element only; Fields
+// yields all.
 type Message struct {
-	Method, URI []byte // of a request
-	Status      int    // of a response: 100..699
-	Reason      []byte // of a response; may be empty
+	Method, URI []byte // set in a request
+	Status      int    // set in a response: 100..699
+	Reason      []byte // set in a response; may be empty
 
 	StartLine []byte // request line or status line, without its end
 
 	Via, From, To, CallID []byte
-	NextVia               []byte // the element under Via
+	NextVia               []byte // the second Via element
 	Sequence              uint32 // CSeq's number
 	SequenceMethod        []byte // CSeq's method
 	Contact               []byte
@@ -41,27 +42,27 @@ type Message struct {
 	Expires               []byte
 	Event                 []byte
 	MaxForwards           []byte
-	Route                 []byte // the first line's value
+	Route                 []byte // value of the first Route line
 	ProxyRequire          []byte
 
 	Header   []byte // every header line, without the empty line after them
 	Body     []byte
-	NoLength bool // it has no Content-Length; Body is all that follows
+	NoLength bool // there is no Content-Length; Body is the rest of the data
 
 	salvaged bool
 }
 
-// IsRequest says whether it is a request.
+// IsRequest reports whether m is a request.
 func (m *Message) IsRequest() bool { return m.Status == 0 }
 
-// Parse reads the message that data begins with and says how many bytes it
-// takes: to the end of the body that Content-Length announces, or all of data
-// when there is no Content-Length, as in a datagram (RFC 3261 section 18.3).
+// Parse parses the message at the start of data and returns its length in bytes.
+// The message ends with the body of Content-Length bytes. Without a
+// Content-Length it takes all of data, as in a datagram (RFC 3261 section 18.3).
 //
-// It writes to data: the line ends of folded headers become spaces, which they
-// stand for (section 7.3.1). What a header's value means is left to who reads
-// it; CSeq and Content-Length alone are read here, and a request whose CSeq
-// names another method is refused (section 8.1.1.5).
+// Parse writes to data: the line ends of folded headers become spaces, which have
+// the same meaning (section 7.3.1). Parse interprets only the CSeq and
+// Content-Length values; callers interpret the others. It rejects a request whose
+// CSeq has another method (section 8.1.1.5).
 func (m *Message) Parse(data []byte) (int, error) {
 	*m = Message{}
 	at := 0
@@ -100,8 +101,8 @@ func (m *Message) Parse(data []byte) (int, error) {
 
 var crlf = []byte("\r\n")
 
-// parseStartLine reads a request line or a status line. One space parts their
-// fields, no more (RFC 4475 sections 3.1.2.7 to 3.1.2.9).
+// parseStartLine parses a request line or a status line. Exactly one space
+// separates the fields (RFC 4475 sections 3.1.2.7 to 3.1.2.9).
 func (m *Message) parseStartLine(line []byte) error {
 	first, rest, ok := bytes.Cut(line, space)
 	if !ok {
@@ -136,8 +137,8 @@ func (m *Message) parseStatusLine(v, rest []byte) error {
 	return nil
 }
 
-// parseHeader reads the header lines and the empty line after them. length is
-// -1 when there is no Content-Length; n counts the bytes read.
+// parseHeader parses the header lines and the empty line after them. length is -1
+// if there is no Content-Length. n is the number of bytes read.
 func (m *Message) parseHeader(data []byte) (length, n int, err error) {
 	length = -1
 	fields := Fields{rest: data, unfold: true}
@@ -165,8 +166,8 @@ func (m *Message) parseHeader(data []byte) (length, n int, err error) {
 	return length, n, nil
 }
 
-// keep stores the first element of the headers that Message names. The ones
-// that a message has one of may not come twice (RFC 4475 section 3.3.8).
+// keep stores the first element of the headers that Message has fields for. It
+// rejects a second From, To, Call-ID or CSeq (RFC 4475 section 3.3.8).
 func (m *Message) keep(f *Fields) error {
 	var field *[]byte
 	single := false
@@ -236,7 +237,7 @@ func (m *Message) keepVia(value []byte) {
 	}
 }
 
-// parseCSeq reads "number method"; the number is below 2^31 (section 8.1.1.5).
+// parseCSeq parses "number method". The number is below 2^31 (section 8.1.1.5).
 func (m *Message) parseCSeq(value []byte) error {
 	i := 0
 	for i < len(value) && isDigit(value[i]) {
@@ -270,16 +271,16 @@ func (m *Message) checkMandatory() error {
 	return nil
 }
 
-// Fields goes through the message's header lines in order; a salvaged message's
-// without those that are wrong.
+// Fields iterates over the message's header lines in order. For a salvaged
+// message it skips malformed lines.
 func (m *Message) Fields() Fields {
 	return Fields{rest: m.Header, unfold: m.salvaged, salvage: m.salvaged}
 }
 
-// Salvage reads what can be read of a request that Parse refuses, so that it can
-// be answered: method, URI and header lines as far as they are right, each
-// header that may come once as it came first. ok says whether it has the five
-// that an answer repeats (RFC 3261 section 8.2.6.2).
+// Salvage extracts from a request that Parse rejects what is needed to answer it:
+// method, URI and the valid header lines. Of a header that may occur once, it
+// keeps the first. ok reports whether the five headers that an answer repeats are
+// there (RFC 3261 section 8.2.6.2).
 func (m *Message) Salvage(data []byte) (ok bool) {
 	*m = Message{salvaged: true}
 	data = bytes.TrimLeft(data, "\r\n")
@@ -289,7 +290,7 @@ func (m *Message) Salvage(data []byte) (ok bool) {
 	}
 	method, rest, _ := bytes.Cut(line, space)
 	if !isToken(method) || bytes.IndexByte(rest, ' ') < 0 {
-		return false // a response, or no SIP
+		return false // a response, or not SIP
 	}
 	m.StartLine, m.Method, m.Header = line, method, header
 	m.URI, _, _ = bytes.Cut(bytes.TrimLeft(rest, " "), space)
@@ -299,7 +300,7 @@ func (m *Message) Salvage(data []byte) (ok bool) {
 		case CSeq:
 			sequence = true
 		case Via, From, To, CallID:
-			_ = m.keep(&f) // cannot fail: Fields leaves out what comes twice
+			_ = m.keep(&f) // cannot fail: Fields skips repeated headers
 		}
 	}
 	return sequence && len(m.Via) > 0 && len(m.From) > 0 && len(m.To) > 0 && len(m.CallID) > 0

@@ -35,7 +35,7 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// TestDigest has the worked example of RFC 2617 section 3.5.
+// TestDigest checks the worked example of RFC 2617 section 3.5.
 func TestDigest(t *testing.T) {
 	var scratch [256]byte
 	c := Credentials{
@@ -57,7 +57,7 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%s = %q, want %q in %s", name, got, want, value)
 		}
 	}
-	// Without qop (RFC 2069), by the same MD5: HA1:nonce:HA2.
+	// Without qop (RFC 2069) the same MD5 covers HA1:nonce:HA2.
 	c.QOP = false
 	want := hashOf([]byte(string(c.HA1[:]) + ":" + string(c.Nonce) + ":" + string(c.HA2[:])))
 	if got := c.Response(scratch[:]); got != want {

@@ -2,8 +2,8 @@ package sip
 
 import "bytes"
 
-// CutElement parts the first element of a comma-separated list from the rest
-// (RFC 3261 section 7.3.1). Commas in quotes and in angle brackets part nothing.
+// CutElement splits the first element of a comma-separated list from the rest
+// (RFC 3261 section 7.3.1). It ignores commas in quotes and in angle brackets.
 func CutElement(list []byte) (first, rest []byte) {
 	if bytes.IndexByte(list, ',') < 0 {
 		return trim(list), nil
@@ -26,7 +26,7 @@ func CutElement(list []byte) (first, rest []byte) {
 	return trim(list), nil
 }
 
-// hasToken says whether a comma-separated list has the token; lower must be
+// hasToken reports whether a comma-separated list has the token. lower must be
 // lower case.
 func hasToken(list []byte, lower string) bool {
 	for len(list) > 0 {
@@ -38,8 +38,8 @@ func hasToken(list []byte, lower string) bool {
 	return false
 }
 
-// Unquote is the text of a quoted-string (RFC 3261 section 25.1), with its
-// escapes as they are; what is not quoted stays as it is.
+// Unquote returns the text of a quoted-string (RFC 3261 section 25.1) with its
+// escapes unchanged. It returns an unquoted value unchanged.
 func Unquote(value []byte) []byte {
 	if len(value) > 0 && value[0] == '"' {
 		if end := skipQuoted(value, 0); end <= len(value) {
@@ -49,10 +49,10 @@ func Unquote(value []byte) []byte {
 	return value
 }
 
-// CutParam parts the first parameter from the rest (generic-param, RFC 3261
+// CutParam splits the first parameter from the rest (generic-param, RFC 3261
 // section 25.1). params begins with the semicolon before the parameter; rest
-// begins with the next one, or is empty. value has its quotes. It is never nil:
-// without a value it is empty and stands at the end of the name.
+// begins with the next semicolon or is empty. value includes its quotes. It is
+// never nil: without a value it is empty and points to the end of the name.
 //
 //	for rest := params; len(rest) > 0; {
 //		name, value, rest = CutParam(rest)
@@ -75,16 +75,16 @@ func CutParam(params []byte) (name, value, rest []byte) {
 		}
 		value = params[start:at]
 	}
-	for at < len(params) && params[at] != ';' { // spaces; anything else is against the grammar
+	for at < len(params) && params[at] != ';' { // skip spaces; the grammar allows nothing else here
 		at++
 	}
 	return name, value, params[at:]
 }
 
-// Param finds a parameter of a header's value, such as Via's branch or To's
-// tag; those inside an address in angle brackets are the address's own and are
-// passed over (RFC 3261 section 20). ok says whether it is there, even without a
-// value; lower, its name, must be lower case.
+// Param returns a parameter of a header's value, such as Via's branch or To's
+// tag. It skips parameters inside angle brackets, which belong to the address
+// (RFC 3261 section 20). ok reports whether the parameter is there, even without
+// a value. lower, its name, must be lower case.
 func Param(value []byte, lower string) (param []byte, ok bool) {
 	for rest := paramsOf(value); len(rest) > 0; {
 		var name []byte
@@ -95,13 +95,13 @@ func Param(value []byte, lower string) (param []byte, ok bool) {
 	return nil, false
 }
 
-// WithoutParams is a header's value up to its parameters.
+// WithoutParams returns a header's value up to its parameters.
 func WithoutParams(value []byte) []byte {
 	return trim(value[:len(value)-len(paramsOf(value))])
 }
 
-// paramsOf is a header's value from the first semicolon that is neither in quotes
-// nor in angle brackets; empty: it has none.
+// paramsOf returns a header's value from the first semicolon outside quotes and
+// angle brackets, or nothing if there is none.
 func paramsOf(value []byte) []byte {
 	for i := 0; i < len(value); i++ {
 		switch value[i] {

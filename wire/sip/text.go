@@ -2,10 +2,10 @@ package sip
 
 import "strings"
 
-// EqualFold compares ASCII without case, as RFC 3261 section 7.3.1 compares
-// header names, parameter names and tokens; lower must be lower case.
+// EqualFold compares ASCII text without case, as RFC 3261 section 7.3.1 compares
+// header names, parameter names and tokens. lower must be lower case.
 func EqualFold(text []byte, lower string) bool {
-	if string(text) == lower { // as it mostly is
+	if string(text) == lower { // the usual case
 		return true
 	}
 	if len(text) != len(lower) {
@@ -22,7 +22,8 @@ func EqualFold(text []byte, lower string) bool {
 	return true
 }
 
-// ParseNumber reads a number of at most 18 digits (1*DIGIT, RFC 3261 section 25.1).
+// ParseNumber parses a number of at most 18 digits (1*DIGIT, RFC 3261 section
+// 25.1).
 func ParseNumber(text []byte) (uint64, bool) {
 	if len(text) == 0 || len(text) > 18 {
 		return 0, false
@@ -40,7 +41,7 @@ func ParseNumber(text []byte) (uint64, bool) {
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
-// isToken checks against RFC 3261 section 25.1's token.
+// isToken reports whether text is a token (RFC 3261 section 25.1).
 func isToken(text []byte) bool {
 	for _, c := range text {
 		if !isTokenByte[c] {
@@ -50,7 +51,7 @@ func isToken(text []byte) bool {
 	return len(text) > 0
 }
 
-// isTokenByte says which bytes a token is made of. It is never written to.
+// isTokenByte is the set of bytes allowed in a token. It is never written to.
 var isTokenByte = func() (is [256]bool) {
 	for c := range is {
 		b := byte(c)
@@ -76,8 +77,9 @@ func skipSpaces(text []byte, at int) int {
 	return at
 }
 
-// skipQuoted gives where the quoted-string (RFC 3261 section 25.1) that begins
-// at at has ended; past the end of the text: it does not close.
+// skipQuoted returns the index after the quoted-string (RFC 3261 section 25.1)
+// that begins at at. If the string does not close, the index is past the end of
+// the text.
 func skipQuoted(text []byte, at int) int {
 	for at++; at < len(text); at++ {
 		switch text[at] {

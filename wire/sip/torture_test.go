@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// wire turns the line ends of a Go raw string into those of SIP.
+// wire converts the line ends of a Go raw string to CR LF.
 func wire(text string) []byte {
 	return []byte(strings.ReplaceAll(strings.TrimPrefix(text, "\n"), "\n", "\r\n"))
 }
 
-// tortuous is after RFC 4475 section 3.1.1.1: everything that is odd but right.
+// tortuous follows RFC 4475 section 3.1.1.1: unusual but valid syntax.
 const tortuous = `
 INVITE sip:vivekg@chair-dnrc.example.com;unknownparam SIP/2.0
 TO :
@@ -97,11 +97,11 @@ func TestTortuousInvite(t *testing.T) {
 	check("all branches", strings.Join(vias, " "), "390skdjuw z9hG4bK9ikj8 z9hG4bK30239")
 }
 
-// usual are the headers that every message has.
+// usual holds the mandatory headers except CSeq.
 const usual = "To: sip:j.user@example.com\r\nFrom: sip:caller@example.net;tag=1\r\nCall-ID: a@b\r\n" +
 	"Via: SIP/2.0/UDP host.example.com;branch=z9hG4bK1\r\n"
 
-// TestTorture has those messages of RFC 4475 that parsing decides on.
+// TestTorture checks the messages of RFC 4475 whose result depends on the parser.
 func TestTorture(t *testing.T) {
 	for _, c := range []struct {
 		section, name, text string
@@ -161,11 +161,12 @@ func TestUnbalancedValues(t *testing.T) { // RFC 4475 section 3.1.2.6
 	}
 }
 
-// TestSalvage: what an answer repeats is found in messages that Parse refuses.
+// TestSalvage checks that Salvage finds the headers that an answer repeats in
+// messages that Parse rejects.
 func TestSalvage(t *testing.T) {
 	for _, c := range []struct {
 		text string
-		want string // method and URI, Via, From, To, Call-ID as an answer has them; empty: not to be answered
+		want string // CSeq line of the answer; empty if there is no answer
 	}{
 		{"INVITE <sip:user@example.com> SIP/2.0\r\n" + usual + "CSeq: 1 INVITE\r\n\r\n", "CSeq: 1 INVITE"},
 		{"INVITE  sip:user@example.com  SIP/2.0\r\n" + usual + "CSeq: 1 INVITE\r\n\r\n", "CSeq: 1 INVITE"},

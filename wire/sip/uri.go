@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// DefaultPort is that of SIP over UDP and TCP, meant where a URI or Via gives none
-// (RFC 3261 sections 18.1.1 and 19.1.2).
+// DefaultPort is the port of SIP over UDP and TCP if a URI or Via has none (RFC
+// 3261 sections 18.1.1 and 19.1.2).
 const DefaultPort = 5060
 
-// Address is the URI of a From, To, Contact or Route value (RFC 3261 section
-// 20.10), without display name, brackets and the header's parameters; nil when
-// brackets or quotes do not close.
+// Address returns the URI of a From, To, Contact or Route value (RFC 3261 section
+// 20.10), without display name, brackets and the header's parameters. It returns
+// nil if brackets or quotes do not close.
 func Address(value []byte) []byte {
 	for i := 0; i < len(value); i++ {
 		switch value[i] {
@@ -34,22 +34,23 @@ func Address(value []byte) []byte {
 
 var semicolon, colon, at = []byte(";"), []byte(":"), []byte("@")
 
-// A URI is a SIP URI, taken apart (RFC 3261 section 19.1). Its slices are views.
+// A URI is a parsed SIP URI (RFC 3261 section 19.1). Its slices are views.
 type URI struct {
-	User   []byte // without password; nil: none
-	Host   []byte // an IPv6 address has its brackets
-	Port   uint16 // 0: none given
+	User   []byte // without password; nil if there is none
+	Host   []byte // an IPv6 address includes its brackets
+	Port   uint16 // 0 if there is none
 	MAddr  []byte
 	Stream bool // transport=tcp
 }
 
-// ParseURI reads a SIP URI; ok is false for other schemes, SIPS among them, for
-// what has no host and for a wrong port.
+// ParseURI parses a SIP URI. ok is false for other schemes, including SIPS, for a
+// URI without a host and for a wrong port.
 func ParseURI(text []byte) (u URI, ok bool) {
 	if len(text) < 5 || !EqualFold(text[:4], "sip:") {
 		return u, false
 	}
-	// The user may have semicolons and question marks; what follows has no @.
+	// The user may contain semicolons and question marks; the text after the user
+	// has no @.
 	rest := text[4:]
 	if user, after, found := bytes.Cut(rest, at); found {
 		u.User, _, _ = bytes.Cut(user, colon) // a password follows
@@ -76,7 +77,8 @@ func ParseURI(text []byte) (u URI, ok bool) {
 	return u, true
 }
 
-// hostOf is a URI, or what follows its user, up to parameters and headers.
+// hostOf returns text up to parameters and headers. text is a URI, or its part
+// after the user.
 func hostOf(text []byte) []byte {
 	for i, c := range text {
 		if c == ';' || c == '?' {
@@ -86,14 +88,15 @@ func hostOf(text []byte) []byte {
 	return text
 }
 
-// WithoutURIParams is a URI of any scheme without its parameters and headers.
+// WithoutURIParams returns a URI of any scheme without its parameters and
+// headers.
 func WithoutURIParams(uri []byte) []byte {
 	user := bytes.IndexByte(uri, '@') + 1
 	return uri[:user+len(hostOf(uri[user:]))]
 }
 
-// Target is where the URI leads (RFC 3263 section 4, for IP addresses); ok is
-// false for a name, which is not looked up.
+// Target returns the address of the URI (RFC 3263 section 4, for IP addresses).
+// ok is false for a host name, which Target does not look up.
 func (u *URI) Target() (a netip.AddrPort, ok bool) {
 	host := u.Host
 	if len(u.MAddr) > 0 {
@@ -110,12 +113,12 @@ func target(host []byte, port uint16) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, port), ok
 }
 
-// ParseHostPort reads "host" or "host:port", with spaces around the colon at will
-// (hostport and sent-by, RFC 3261 section 25.1). port is 0 when not given. What
-// the host is made of is not checked.
+// ParseHostPort parses "host" or "host:port", with optional spaces around the
+// colon (hostport and sent-by, RFC 3261 section 25.1). port is 0 if there is
+// none. ParseHostPort does not check the characters of the host.
 func ParseHostPort(text []byte) (host []byte, port uint16, ok bool) {
 	host = trim(text)
-	bracket := -1 // the end of an IPv6 address, whose colons are its own
+	bracket := -1 // end of an IPv6 address, which contains colons
 	if len(host) > 0 && host[0] == '[' {
 		if bracket = bytes.IndexByte(host, ']'); bracket < 0 {
 			return nil, 0, false
@@ -130,14 +133,14 @@ func ParseHostPort(text []byte) (host []byte, port uint16, ok bool) {
 	return host, port, len(host) > 0
 }
 
-// ParsePort reads a port, 1 to 65535.
+// ParsePort parses a port, 1 to 65535.
 func ParsePort(text []byte) (uint16, bool) {
 	n, ok := ParseNumber(text)
 	return uint16(n), ok && n > 0 && n <= 65535
 }
 
-// ParseHost reads an IP address as it stands in a Via or a URI, an IPv6 one in
-// brackets or bare (RFC 3261 section 25.1, host); ok is false for a name.
+// ParseHost parses an IP address of a Via or a URI; an IPv6 address may be in
+// brackets or bare (RFC 3261 section 25.1, host). ok is false for a host name.
 func ParseHost(host []byte) (a netip.Addr, ok bool) {
 	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
 		host = host[1 : len(host)-1]
@@ -153,7 +156,7 @@ func ParseHost(host []byte) (a netip.Addr, ok bool) {
 	return a, err == nil && a.Zone() == "" && !a.Is4In6()
 }
 
-// parseIPv4 reads an IPv4address (RFC 3261 section 25.1), which may have leading
+// parseIPv4 parses an IPv4address (RFC 3261 section 25.1), which may have leading
 // zeros.
 func parseIPv4(text []byte) (netip.Addr, bool) {
 	var ip [4]byte

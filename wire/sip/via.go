@@ -8,14 +8,14 @@ import (
 // BranchCookie begins every branch (RFC 3261 section 8.1.1.7).
 const BranchCookie = "z9hG4bK"
 
-// A ViaHop is one element of a Via header, taken apart (RFC 3261 section 20.42).
-// Its slices are views. A parameter is nil when it is not there, and empty when
-// it has no value.
+// A ViaHop is a parsed element of a Via header (RFC 3261 section 20.42). Its
+// slices are views. A missing parameter is nil, and a parameter without a value
+// is empty.
 type ViaHop struct {
-	Text   []byte // all of it
+	Text   []byte // the whole element
 	Stream bool   // the transport is TCP
-	Host   []byte // of sent-by; an IPv6 address has its brackets
-	Port   uint16 // of sent-by; 0: none given
+	Host   []byte // from sent-by; an IPv6 address includes its brackets
+	Port   uint16 // from sent-by; 0 if there is none
 	Params []byte // from the first semicolon on, for CutParam
 
 	Branch, Received, MAddr []byte // RFC 3261
@@ -24,7 +24,7 @@ type ViaHop struct {
 	OCValidity, OCSeq       []byte
 }
 
-// ParseViaHop reads a Via element; ok is false when it has no sent-by.
+// ParseViaHop parses a Via element. ok is false if it has no sent-by.
 func ParseViaHop(text []byte) (h ViaHop, ok bool) {
 	h.Text = text
 	at, ok := h.parseProtocol()
@@ -47,7 +47,7 @@ func ParseViaHop(text []byte) (h ViaHop, ok bool) {
 	return h, true
 }
 
-// parseProtocol reads "SIP/2.0/UDP", with spaces around the slashes at will
+// parseProtocol parses "SIP/2.0/UDP", with optional spaces around the slashes
 // (sent-protocol), and the space after it.
 func (h *ViaHop) parseProtocol() (at int, ok bool) {
 	text := h.Text
@@ -71,7 +71,7 @@ func (h *ViaHop) parseProtocol() (at int, ok bool) {
 	return at, at < len(text)
 }
 
-// keep stores the parameters that a ViaHop names.
+// keep stores the parameters that ViaHop has fields for.
 func (h *ViaHop) keep(name, value []byte) {
 	switch len(name) {
 	case 2:
@@ -107,8 +107,9 @@ func (h *ViaHop) keep(name, value []byte) {
 	}
 }
 
-// Target is where a response with this ViaHop on top goes (RFC 3261 section
-// 18.2.2, RFC 3581 section 4); ok is false for a name, which is not looked up.
+// Target returns the destination of a response with this ViaHop on top (RFC 3261
+// section 18.2.2, RFC 3581 section 4). ok is false for a host name, which Target
+// does not look up.
 func (h *ViaHop) Target() (a netip.AddrPort, ok bool) {
 	switch {
 	case len(h.MAddr) > 0 && !h.Stream:
@@ -125,14 +126,14 @@ func (h *ViaHop) Target() (a netip.AddrPort, ok bool) {
 	return target(h.Received, port)
 }
 
-// AllowsOC says whether overload feedback by the algorithm can be given: oc-algo
-// names it, or nothing (RFC 7339 section 4.2).
+// AllowsOC reports whether the response may carry overload feedback by the
+// algorithm: oc-algo lists it or is empty (RFC 7339 section 4.2).
 func (h *ViaHop) AllowsOC(algorithm string) bool {
 	return len(h.OCAlgo) == 0 || hasToken(Unquote(h.OCAlgo), algorithm)
 }
 
-// OCSequence is oc-seq, a number with a fraction, in units of its fifth decimal
-// (RFC 7339 section 4.4); 0: none.
+// OCSequence returns oc-seq, a decimal number, in units of its fifth decimal
+// place (RFC 7339 section 4.4), or 0 if there is none.
 func (h *ViaHop) OCSequence() uint64 {
 	whole, fraction, _ := bytes.Cut(h.OCSeq, dot)
 	n, ok := ParseNumber(whole)
