@@ -4,23 +4,23 @@ import (
 	"encoding/binary"
 )
 
-// AppendHeader begins a message with a TEID. End sets its length when all its
-// elements are appended.
+// AppendHeader begins a message with a TEID. The caller appends the elements and
+// then calls End to set the length.
 func AppendHeader(b []byte, t Type, teid, sequence uint32) []byte {
 	b = append(b, version|flagTEID, byte(t), 0, 0)
 	b = binary.BigEndian.AppendUint32(b, teid)
 	return binary.BigEndian.AppendUint32(b, sequence<<8)
 }
 
-// AppendPlainHeader begins a message without a TEID: Echo and Version Not
+// AppendPlainHeader begins a message without a TEID: Echo or Version Not
 // Supported Indication (clause 5.5.2).
 func AppendPlainHeader(b []byte, t Type, sequence uint32) []byte {
 	b = append(b, version, byte(t), 0, 0)
 	return binary.BigEndian.AppendUint32(b, sequence<<8)
 }
 
-// End sets the length of the message that begins at start and goes to the end
-// of b. It panics where that is more than a message can be: 65,539 octets.
+// End sets the length of the message from start to the end of b. It panics if the
+// message is longer than 65,539 octets, the limit of the length field.
 func End(b []byte, start int) []byte {
 	n := len(b) - start - headerFixed
 	if n > 0xffff {
@@ -30,9 +30,9 @@ func End(b []byte, start int) []byte {
 	return b
 }
 
-// SetPiggyback marks the message that begins at start: another one follows it
-// (clause 5.5.1). Only a response may be so marked, or a request that is itself
-// piggybacked may not.
+// SetPiggyback marks the message that begins at start as followed by another
+// message (clause 5.5.1). Only a response may be marked, and never the
+// piggybacked message itself.
 func SetPiggyback(b []byte, start int) { b[start] |= flagPiggyback }
 
 // AppendElement appends an information element.
@@ -41,12 +41,13 @@ func AppendElement(b []byte, t Element, instance uint8, value ...byte) []byte {
 	return append(b, value...)
 }
 
-// BeginGroup begins a grouped element: what is appended until EndGroup is in it.
+// BeginGroup begins a grouped element, which holds all elements appended until
+// EndGroup.
 func BeginGroup(b []byte, t Element, instance uint8) []byte {
 	return append(b, byte(t), 0, 0, instance&0x0f)
 }
 
-// EndGroup sets the length of the group that begins at start: the length of b
+// EndGroup sets the length of the group that begins at start, the length of b
 // before BeginGroup.
 func EndGroup(b []byte, start int) []byte {
 	n := len(b) - start - elementHeader
@@ -57,7 +58,7 @@ func EndGroup(b []byte, start int) []byte {
 	return b
 }
 
-// AppendDigits appends digits as TBCD: the value of IMSI, MSISDN or MEI.
+// AppendDigits appends an IMSI, MSISDN or MEI with its digits as TBCD.
 func AppendDigits(b []byte, t Element, digits string) []byte {
 	n := (len(digits) + 1) / 2
 	b = append(b, byte(t), byte(n>>8), byte(n), 0)
@@ -104,8 +105,8 @@ func AppendCause(b []byte, cause CauseValue) []byte {
 // AppendRecovery appends a restart counter.
 func AppendRecovery(b []byte, counter uint8) []byte { return AppendElement(b, Recovery, 0, counter) }
 
-// AppendAPN appends an access point name: labels parted by dots, each with its
-// length before it (clause 8.6, TS 23.003 clause 9).
+// AppendAPN appends an access point name: labels separated by dots, each encoded
+// with its length before it (clause 8.6, TS 23.003 clause 9).
 func AppendAPN(b []byte, name string) []byte {
 	start := len(b)
 	b = BeginGroup(b, APN, 0)
@@ -123,20 +124,20 @@ func AppendAPN(b []byte, name string) []byte {
 	return EndGroup(b, start)
 }
 
-// AppendEchoRequest builds an Echo Request (clause 7.1.1).
+// AppendEchoRequest appends an Echo Request (clause 7.1.1).
 func AppendEchoRequest(b []byte, sequence uint32, counter uint8) []byte {
 	start := len(b)
 	return End(AppendRecovery(AppendPlainHeader(b, EchoRequest, sequence), counter), start)
 }
 
-// AppendEchoResponse builds an Echo Response (clause 7.1.2).
+// AppendEchoResponse appends an Echo Response (clause 7.1.2).
 func AppendEchoResponse(b []byte, sequence uint32, counter uint8) []byte {
 	start := len(b)
 	return End(AppendRecovery(AppendPlainHeader(b, EchoResponse, sequence), counter), start)
 }
 
-// AppendVersionNotSupported builds a Version Not Supported Indication: a header
-// of the highest version that is spoken (clause 7.1.3).
+// AppendVersionNotSupported appends a Version Not Supported Indication: a header
+// with the highest supported version (clause 7.1.3).
 func AppendVersionNotSupported(b []byte, sequence uint32) []byte {
 	start := len(b)
 	return End(AppendPlainHeader(b, VersionNotSupported, sequence), start)

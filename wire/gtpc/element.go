@@ -5,7 +5,7 @@ import "encoding/binary"
 // An Element is the type of an information element (clause 8.1).
 type Element uint8
 
-// The elements that are named here; others are passed over by number.
+// The named elements. Others are iterated over by number.
 const (
 	IMSI           Element = 1
 	Cause          Element = 2
@@ -32,30 +32,31 @@ const (
 	APNRestriction Element = 127
 	SelectionMode  Element = 128
 	FQCSID         Element = 132
-	Extended       Element = 254 // its first two octets are its type (clause 8.2.1A)
+	Extended       Element = 254 // its first two octets are the type (clause 8.2.1A)
 )
 
 const elementHeader = 4
 
-// Elements goes through information elements in order: those of a message, or
-// those inside a grouped one. Type, Instance and Value are of the element that
-// Next stopped at.
+// Elements iterates over information elements in order: those of a message, or
+// those inside a grouped element. Type, Instance and Value belong to the element
+// that Next reached.
 type Elements struct {
 	Type     Element
 	Instance uint8
 	Value    []byte // a view
-	Err      error  // ErrIE when Next stopped before the end
+	Err      error  // ErrIE if Next stopped before the end
 
 	rest []byte
 }
 
-// Elements goes through the message's elements.
+// Elements returns an iterator over the message's elements.
 func (m *Message) Elements() Elements { return Elements{rest: m.IEs} }
 
-// Group goes through the elements inside a grouped one, such as BearerContext.
+// Group returns an iterator over the elements inside a grouped element, such as
+// BearerContext.
 func Group(value []byte) Elements { return Elements{rest: value} }
 
-// Next goes to the next element and says whether there is one.
+// Next moves to the next element and reports whether there is one.
 func (e *Elements) Next() bool {
 	if len(e.rest) == 0 {
 		return false
@@ -75,8 +76,8 @@ func (e *Elements) Next() bool {
 	return true
 }
 
-// Find is the value of the first element of a type and instance; false: there
-// is none, or one before it is broken.
+// Find returns the value of the first element of a type and instance. It returns
+// false if there is none or if an earlier element is malformed.
 func (m *Message) Find(t Element, instance uint8) ([]byte, bool) {
 	for e := m.Elements(); e.Next(); {
 		if e.Type == t && e.Instance == instance {
@@ -86,8 +87,8 @@ func (m *Message) Find(t Element, instance uint8) ([]byte, bool) {
 	return nil, false
 }
 
-// Check goes through all elements, into the bearer contexts too: ErrIE when one
-// is longer than its room.
+// Check walks over all elements, including those inside bearer contexts. It
+// returns ErrIE if an element is longer than the space left.
 func (m *Message) Check() error {
 	e := m.Elements()
 	for e.Next() {

@@ -8,8 +8,8 @@ import (
 	"vitrine/wire/gtpc/gtpctest"
 )
 
-// FuzzParse: whatever comes, nothing panics, views stay inside the message, and
-// what is read is written back to the same octets.
+// FuzzParse checks that parsing does not panic, that views stay inside the
+// message, and that parsed messages are written back to the same octets.
 func FuzzParse(f *testing.F) {
 	mix := gtpctest.NewMix(gtpctest.Config{})
 	for range 64 * gtpctest.Kinds {

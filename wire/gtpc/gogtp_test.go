@@ -13,7 +13,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// What go-gtp writes is read as it meant it.
+// TestReadsGoGTP checks that messages written by go-gtp are read with the right
+// values.
 func TestReadsGoGTP(t *testing.T) {
 	request := message.NewCreateSessionRequest(0x01020304, 0x856789,
 		ie.NewIMSI("001010123456789"), ie.NewMSISDN("8190123456"), ie.NewMobileEquipmentIdentity("3548020912345678"),
@@ -65,7 +66,8 @@ func TestReadsGoGTP(t *testing.T) {
 	}
 }
 
-// What is written here go-gtp reads, and writes the same.
+// TestGoGTPReads checks that go-gtp reads messages written here, and writes the
+// same octets.
 func TestGoGTPReads(t *testing.T) {
 	b := gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, 0xdeadbeef, 0x812345)
 	b = gtpc.AppendCause(b, gtpc.RequestAccepted)

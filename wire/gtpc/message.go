@@ -1,7 +1,7 @@
-// Package gtpc reads and writes GTPv2-C messages (3GPP TS 29.274) in place: a
-// Message is a set of views into the bytes it was parsed from, and messages are
-// built by appending to a slice. Neither allocates. It is a format, not a
-// stack: it has no transactions, no paths and no sockets.
+// Package gtpc reads and writes GTPv2-C messages (3GPP TS 29.274) in place. A
+// Message is a set of views into the parsed bytes, and messages are built by
+// appending to a slice. Neither allocates. The package is a format, not a stack:
+// it has no transactions, no paths and no sockets.
 package gtpc
 
 import (
@@ -10,23 +10,22 @@ import (
 	"fmt"
 )
 
-// What can be wrong with a message. Every error of Parse is one of them, or a
-// VersionError.
+// The errors of Parse and of Elements. Parse may also return a VersionError.
 var (
 	ErrShort  = errors.New("gtpc: shorter than its header")                        // TS 29.274 clause 7.7.3
 	ErrLength = errors.New("gtpc: its length field says more than there is")       // clause 7.7.3
 	ErrIE     = errors.New("gtpc: an information element is longer than its room") // clause 7.7.3
 )
 
-// A VersionError says that a message is of another version than 2. It is the
-// first octet of the message: three bits of version and, in GTP versions 0 and
-// 1, one that tells GTP from GTP' (TS 29.060 clause 6).
+// A VersionError reports a message of a version other than 2. Its value is the
+// first octet of the message: three bits of version and, in GTP versions 0 and 1,
+// one bit that distinguishes GTP from GTP' (TS 29.060 clause 6).
 type VersionError uint8
 
-// Version is the version of the message: 0 to 7, not 2.
+// Version returns the version of the message: 0 to 7, not 2.
 func (e VersionError) Version() int { return int(e >> 5) }
 
-// Prime says whether it is GTP', the charging protocol (TS 32.295).
+// Prime reports whether the message is GTP', the charging protocol (TS 32.295).
 func (e VersionError) Prime() bool { return e.Version() < 2 && e&0x10 == 0 }
 
 func (e VersionError) Error() string {
@@ -43,13 +42,13 @@ const (
 	flagPriority  = 0x04
 
 	headerPlain = 8  // octets of a header without TEID
-	headerTEID  = 12 // and with it
-	headerFixed = 4  // octets that the length field leaves out (clause 5.5.1)
+	headerTEID  = 12 // octets of a header with TEID
+	headerFixed = 4  // octets that the length field does not count (clause 5.5.1)
 
 	// MaxSequence is the largest sequence number: three octets.
 	MaxSequence = 1<<24 - 1
-	// CommandSequence is the bit of a sequence number that a command sets, and
-	// what the command triggers keeps (clause 7.6).
+	// CommandSequence is the bit that is set in the sequence number of a command
+	// and of the messages that the command triggers (clause 7.6).
 	CommandSequence = 1 << 23
 )
 
@@ -58,19 +57,19 @@ const (
 type Message struct {
 	Type       Type
 	Piggyback  bool   // another message follows in the datagram (clause 5.5.1)
-	HasTEID    bool   // Echo and Version Not Supported Indication have none
-	TEID       uint32 // of who receives it; 0 where that is not known yet
+	HasTEID    bool   // false for Echo and Version Not Supported Indication
+	TEID       uint32 // TEID of the receiver; 0 if the sender does not know it yet
 	Sequence   uint32 // 24 bits
-	HasPrio    bool   // the MP flag: Priority counts
+	HasPrio    bool   // the MP flag: Priority is valid
 	Priority   uint8  // 0 (highest) to 15
 	Octets     []byte // the whole message
 	IEs        []byte // the information elements: from the end of the header
 	sequenceAt int
 }
 
-// Parse reads the message that data begins with and says how many octets it
-// takes. With Piggyback, the next message of the datagram begins there. The
-// information elements are not looked at; Elements does.
+// Parse parses the message at the start of data and returns its length in octets.
+// If Piggyback is set, the next message of the datagram begins there. Parse does
+// not check the information elements; Elements does.
 func (m *Message) Parse(data []byte) (int, error) {
 	*m = Message{}
 	if len(data) < headerPlain {
@@ -108,20 +107,20 @@ func (m *Message) Parse(data []byte) (int, error) {
 	return end, nil
 }
 
-// SetSequence writes another sequence number into the message's octets.
+// SetSequence overwrites the sequence number in the message's octets.
 func (m *Message) SetSequence(sequence uint32) {
 	b := m.Octets[m.sequenceAt:]
 	b[0], b[1], b[2] = byte(sequence>>16), byte(sequence>>8), byte(sequence)
 	m.Sequence = sequence & MaxSequence
 }
 
-// IsCommand says whether its sequence number is a command's, or of what a
-// command triggered.
+// IsCommand reports whether the sequence number is that of a command or of a
+// message triggered by a command.
 func (m *Message) IsCommand() bool { return m.Sequence&CommandSequence != 0 }
 
-// ForeignSequence is the sequence number of a message of GTP version 1, which a
-// Version Not Supported Indication repeats; false: it has none (TS 29.060
-// clause 6).
+// ForeignSequence returns the sequence number of a message of GTP version 1,
+// which a Version Not Supported Indication repeats. It returns false if the
+// message has none (TS 29.060 clause 6).
 func ForeignSequence(data []byte) (uint32, bool) {
 	if len(data) < headerTEID || data[0]>>5 != 1 || data[0]&0x02 == 0 {
 		return 0, false

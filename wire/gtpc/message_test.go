@@ -131,7 +131,7 @@ func TestRefused(t *testing.T) {
 
 func TestBrokenElements(t *testing.T) {
 	b := createSession(1)
-	b[len(b)-4], b[len(b)-3] = 0, 2 // Recovery says two octets; one is there
+	b[len(b)-4], b[len(b)-3] = 0, 2 // Recovery has length 2, but only one octet follows
 	var m gtpc.Message
 	if _, err := m.Parse(b); err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func TestBrokenElements(t *testing.T) {
 	}
 }
 
-// Every type that a rule may name has a name that reads back, and answers are
-// no requests.
+// TestTypes checks that every type that rules may name has a name that converts
+// back, and that responses are not requests.
 func TestTypes(t *testing.T) {
 	for name, of := range gtpc.Types() {
 		if of.String() != name || of.IsTriggered() {
@@ -240,7 +240,7 @@ func TestMix(t *testing.T) {
 	t.Logf("%d octets on average", sizes/n)
 }
 
-// TestCapture reads every GTPv2-C message of the shared capture.
+// TestCapture parses every GTPv2-C message of the shared capture.
 func TestCapture(t *testing.T) {
 	data, err := os.ReadFile("../../../shared/captures/gtp_c.pcap")
 	if err != nil {

@@ -94,9 +94,10 @@ const (
 	ModifyAccessBearersResponse Type = 212
 )
 
-// IsTriggered says whether messages of the type answer another one: responses,
-// acknowledgements and failure indications. All others begin an exchange, or
-// are triggered requests, which a command's sequence number tells (clause 7.6).
+// IsTriggered reports whether messages of the type answer another message:
+// responses, acknowledgements and failure indications. All others begin an
+// exchange or are triggered requests. A triggered request has the sequence number
+// of its command (clause 7.6).
 func (t Type) IsTriggered() bool {
 	switch t {
 	case EchoResponse, VersionNotSupported, CreateSessionResponse, ModifyBearerResponse, DeleteSessionResponse,
@@ -113,14 +114,14 @@ func (t Type) IsTriggered() bool {
 	return false
 }
 
-// IsCommand says whether messages of the type are commands (clause 7.6).
+// IsCommand reports whether messages of the type are commands (clause 7.6).
 func (t Type) IsCommand() bool {
 	return t == ModifyBearerCommand || t == DeleteBearerCommand || t == BearerResourceCommand
 }
 
-// FollowsCommand says whether a command can trigger messages of the type, which
-// then have its sequence number: failure indications, and requests about bearers
-// with their responses (clause 7.6).
+// FollowsCommand reports whether a command can trigger messages of the type,
+// which then have its sequence number: failure indications, and requests about
+// bearers with their responses (clause 7.6).
 func (t Type) FollowsCommand() bool {
 	switch t {
 	case ModifyBearerFailure, DeleteBearerFailure, BearerResourceFailure, CreateBearerRequest, CreateBearerResponse,
@@ -130,8 +131,8 @@ func (t Type) FollowsCommand() bool {
 	return false
 }
 
-// Response is the type that answers a request; false: none does, or not one of
-// the same exchange.
+// Response returns the type that answers a request. It returns false if the
+// request has no answer in the same exchange.
 func (t Type) Response() (Type, bool) {
 	if t.IsTriggered() || t.IsCommand() || !(t + 1).IsTriggered() {
 		return 0, false
@@ -139,8 +140,8 @@ func (t Type) Response() (Type, bool) {
 	return t + 1, true
 }
 
-// Types says the names of the messages that rules may name, and their types.
-// Names are those of table 6.1-1 in lower case, with hyphens, without Request.
+// Types returns the types that rules may use, by name. Names are those of table
+// 6.1-1 in lower case, with hyphens, without Request.
 func Types() map[string]Type {
 	return map[string]Type{
 		"create-session": CreateSessionRequest, "modify-bearer": ModifyBearerRequest,
@@ -167,7 +168,8 @@ func Types() map[string]Type {
 	}
 }
 
-// String is the name that rules use, with "-response" on what answers.
+// String returns the name that rules use, with "-response" appended for a
+// response.
 func (t Type) String() string {
 	switch t {
 	case EchoRequest:

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 )
 
-// An Interface is what an F-TEID's end point is (clause 8.22).
+// An Interface is the interface type of an F-TEID (clause 8.22).
 type Interface uint8
 
-// The interfaces that sessions are steered by.
+// The interfaces used to steer sessions.
 const (
 	S1UeNodeB Interface = 0
 	S1USGW    Interface = 1
@@ -17,7 +17,7 @@ const (
 	S5SGW     Interface = 6 // S5/S8, control plane, at the S-GW
 	S5PGW     Interface = 7
 	S11MME    Interface = 10
-	S11SGW    Interface = 11 // and S4
+	S11SGW    Interface = 11 // also for S4
 	S10MME    Interface = 12
 	S3MME     Interface = 13
 	S3SGSN    Interface = 14
@@ -25,14 +25,15 @@ const (
 	S16SGSN   Interface = 18
 )
 
-// An Endpoint is an F-TEID: where its owner wants to be reached (clause 8.22).
+// An Endpoint is an F-TEID: the address and TEID at which its owner receives
+// messages (clause 8.22).
 type Endpoint struct {
 	Interface Interface
 	TEID      uint32
-	V4, V6    netip.Addr // either may be invalid: not given
+	V4, V6    netip.Addr // an invalid address means not given
 }
 
-// Addr is its address; the IPv4 one where it has both.
+// Addr returns the address, preferring IPv4 if there are both.
 func (f Endpoint) Addr() netip.Addr {
 	if f.V4.IsValid() {
 		return f.V4
@@ -40,7 +41,7 @@ func (f Endpoint) Addr() netip.Addr {
 	return f.V6
 }
 
-// ParseFTEID reads an F-TEID's value.
+// ParseFTEID parses the value of an F-TEID.
 func ParseFTEID(v []byte) (f Endpoint, ok bool) {
 	if len(v) < 5 {
 		return f, false
@@ -63,14 +64,15 @@ func ParseFTEID(v []byte) (f Endpoint, ok bool) {
 	return f, true
 }
 
-// Digits are the digits of an IMSI, an MSISDN or an MEI: at most 16.
+// Digits holds the digits of an IMSI, an MSISDN or an MEI: at most 16.
 type Digits struct {
 	digits [16]byte
 	length uint8
 }
 
-// ParseDigits reads TBCD (clause 8.3): low half of an octet first, 0xf fills.
-// It refuses no digits, more than 16 and what is no digit.
+// ParseDigits parses TBCD (clause 8.3): the low half of an octet first, filled
+// with 0xf. It rejects an empty value, more than 16 digits and halves that are
+// not digits.
 func ParseDigits(v []byte) (d Digits, ok bool) {
 	if len(v) == 0 || len(v) > len(d.digits)/2 {
 		return d, false
@@ -94,12 +96,12 @@ func ParseDigits(v []byte) (d Digits, ok bool) {
 	return d, true
 }
 
-// Bytes are the digits in ASCII: a view.
+// Bytes returns the digits in ASCII as a view.
 func (d *Digits) Bytes() []byte { return d.digits[:d.length] }
 
 func (d Digits) String() string { return string(d.digits[:d.length]) }
 
-// ParseCause is a Cause's value (clause 8.4).
+// ParseCause parses the value of a Cause (clause 8.4).
 func ParseCause(v []byte) (CauseValue, bool) {
 	if len(v) < 2 {
 		return 0, false
@@ -107,10 +109,10 @@ func ParseCause(v []byte) (CauseValue, bool) {
 	return CauseValue(v[0]), true
 }
 
-// A CauseValue says what became of a request (table 8.4-1).
+// A CauseValue is the result of a request (table 8.4-1).
 type CauseValue uint8
 
-// Causes that are sent or looked for here.
+// The causes used here.
 const (
 	RequestAccepted      CauseValue = 16
 	ContextNotFound      CauseValue = 64
@@ -119,5 +121,5 @@ const (
 	EntityCongestion     CauseValue = 120 // GTP-C Entity Congestion
 )
 
-// Accepted says whether the request was, in whole or in part.
+// Accepted reports whether the request was accepted, in whole or in part.
 func (c CauseValue) Accepted() bool { return c >= 16 && c <= 63 }

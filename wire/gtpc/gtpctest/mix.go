@@ -1,4 +1,4 @@
-// Package gtpctest makes GTPv2-C messages in bulk, for tests and benches.
+// Package gtpctest generates GTPv2-C messages in bulk, for tests and benchmarks.
 package gtpctest
 
 import (
@@ -8,12 +8,13 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A Mix makes the requests that an MME sends an S-GW, in turn: a Create Session
-// Request, then a Modify Bearer, a Release Access Bearers, a Modify Bearer, a
-// Bearer Resource Command and a Delete Session Request for it; about 150 octets
-// each on average. Sequence numbers count up, those of commands with their bit;
-// TEIDs and IMSIs change from session to session. Nothing is drawn at random:
-// the n-th message is the same in every Mix of the same Config.
+// A Mix generates the requests that an MME sends to an S-GW. For each session it
+// generates a Create Session Request, a Modify Bearer, a Release Access Bearers,
+// a Modify Bearer, a Bearer Resource Command and a Delete Session Request. The
+// mean size is about 150 octets. Sequence numbers count up; those of commands
+// have the command bit set. TEIDs and IMSIs change from session to session.
+// Nothing is random: the n-th message is the same in every Mix of the same
+// Config.
 type Mix struct {
 	config   Config
 	messages [len(kinds)][]byte
@@ -21,16 +22,17 @@ type Mix struct {
 	next     uint64
 }
 
-// A Config says what a Mix's messages hold.
+// A Config sets the content of a Mix's messages.
 type Config struct {
-	Sessions uint32     // IMSIs and TEIDs go round after as many; 0: 50,000
-	Sender   netip.Addr // the MME's, in its F-TEID
-	// TEID is the one that the S-GW gave a session; nil: the session's number
-	// plus one, as of functions that take no prefix.
+	Sessions uint32     // IMSIs and TEIDs repeat after this many sessions; 0 means 50,000
+	Sender   netip.Addr // address of the MME, in its F-TEID
+	// TEID returns the TEID that the S-GW gave a session. Nil means the session's
+	// number plus one, as for functions that use no prefix.
 	TEID func(session uint32) uint32
 }
 
-// places are where the changing fields of a message are; 0: it has none.
+// places holds the offsets of a message's changing fields; 0 if the message lacks
+// the field.
 type places struct{ teid, sequence, imsi, sender int }
 
 var kinds = [...]gtpc.Type{
@@ -38,10 +40,10 @@ var kinds = [...]gtpc.Type{
 	gtpc.ModifyBearerRequest, gtpc.BearerResourceCommand, gtpc.DeleteSessionRequest,
 }
 
-// Kinds is how many messages of a Mix one session has.
+// Kinds is the number of messages of a Mix per session.
 const Kinds = len(kinds)
 
-// NewMix makes a Mix.
+// NewMix returns a Mix.
 func NewMix(config Config) *Mix {
 	if config.Sessions == 0 {
 		config.Sessions = 50_000
@@ -59,7 +61,7 @@ func NewMix(config Config) *Mix {
 	return m
 }
 
-// IMSI is that of a session.
+// IMSI returns the IMSI of a session.
 func IMSI(session uint32) string {
 	b := []byte("001010000000000")
 	for i := len(b) - 1; session > 0; i-- {
@@ -69,8 +71,8 @@ func IMSI(session uint32) string {
 	return string(b)
 }
 
-// Append appends the next message. Sessions go by in blocks of 64, so that the
-// messages of one are some hundreds apart, as those of a real peer are.
+// Append appends the next message. Sessions run in blocks of 64, so the messages
+// of one session are 64 messages apart, similar to those of a real peer.
 func (m *Mix) Append(b []byte) []byte {
 	n := m.next
 	m.next++
@@ -89,7 +91,7 @@ func (m *Mix) Append(b []byte) []byte {
 	binary.BigEndian.PutUint32(out[at.sequence:], sequence<<8)
 	if at.imsi > 0 { // the last ten digits, as TBCD
 		for i, rest := at.imsi+7, session; i >= at.imsi+3; i-- {
-			if i == at.imsi+7 { // the 15th digit stands alone
+			if i == at.imsi+7 { // the 15th digit has an octet of its own
 				out[i] = 0xf0 | byte(rest%10)
 				rest /= 10
 				continue
@@ -105,7 +107,7 @@ func (m *Mix) Append(b []byte) []byte {
 	return b
 }
 
-// build makes a message with zeros in its changing fields.
+// build returns a message with zeros in its changing fields.
 func build(kind gtpc.Type, sender netip.Addr) ([]byte, places) {
 	b := gtpc.AppendHeader(nil, kind, 0, 0)
 	at := places{teid: 4, sequence: 8}
