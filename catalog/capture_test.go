@@ -15,19 +15,20 @@ import (
 	"vitrine/internal/capturetest"
 )
 
-// A tapped fabric captures what the instances of one component send and
-// receive, from when they are wired to when they are taken off.
+// A tapped fabric captures the traffic of the instances of one component, from
+// Attach to Detach.
 type tapped struct {
 	fabric.Fabric
 	component string
-	dir       string // for captures
+	dir       string // folder of the captures
 
 	mu     sync.Mutex
 	taps   map[string]*tapping // by instance
 	inside map[netip.Addr]bool // addresses of the function, not of the generator
 }
 
-// Attach wires the instance and taps it.
+// Attach wires the instance. If the instance is of the component, Attach also
+// starts its capture.
 func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint, error) {
 	end, err := f.Fabric.Attach(ctx, port)
 	if err != nil || port.Instance == vitrine.Generator {
@@ -48,7 +49,7 @@ func (f *tapped) Attach(ctx context.Context, port fabric.Port) (fabric.Endpoint,
 	return end, nil
 }
 
-// Detach ends the capture and takes the instance off.
+// Detach stops the capture and detaches the instance.
 func (f *tapped) Detach(ctx context.Context, instance string) error {
 	f.mu.Lock()
 	tapped := f.taps[instance]
@@ -67,19 +68,19 @@ type tapping struct {
 	addr netip.Addr
 }
 
-// captured is what a capture holds of REGISTER transactions between phones and
-// the instance. A transaction is told by its Call-ID and CSeq.
+// captured counts the REGISTER transactions in a capture between phones and the
+// instance. Call-ID and CSeq identify a transaction.
 type captured struct {
-	packets      int64 // REGISTERs that came, those sent again too
-	transactions int64 // told apart
-	calls        int64 // Call-IDs
-	ok           int64 // transactions answered 200
-	challenged   int64 // transactions answered 401
-	complete     int64 // calls with ok answers to two transactions: registered and deregistered
+	packets      int64 // received REGISTERs, including retransmissions
+	transactions int64 // distinct transactions
+	calls        int64 // distinct Call-IDs
+	ok           int64 // transactions answered with 200
+	challenged   int64 // transactions answered with 401
+	complete     int64 // calls with two transactions answered with 200: registered and deregistered
 }
 
-// count reads the capture by tshark. Who the function is made of is in inside:
-// what the instance exchanges with those does not count.
+// count reads the capture with tshark. inside holds the addresses of the
+// function's instances; count ignores messages between them.
 func (t *tapping) count(inside map[netip.Addr]bool) (captured, error) {
 	out, err := exec.Command("tshark", "-n", "-r", t.file, "-d", "udp.port==5060,sip", "-Y", `sip.CSeq.method == "REGISTER"`,
 		"-T", "fields", "-e", "ip.src", "-e", "ip.dst", "-e", "sip.Status-Code", "-e", "sip.CSeq.seq", "-e", "sip.Call-ID").Output()

@@ -13,7 +13,7 @@ import (
 	"vitrine/substrate/process"
 )
 
-// known is what the packages' files may use.
+// known returns the back ends that the packages' files may use.
 func known() spec.Known {
 	return spec.Known{
 		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
@@ -22,8 +22,9 @@ func known() spec.Known {
 	}
 }
 
-// TestFilesAreValid: every package has a deployment and a workload, all of its
-// files are valid, and it has the subscribers that its highest rate takes.
+// TestFilesAreValid checks that every package has a deployment and a workload,
+// that all its files are valid, and that it has enough subscribers for its
+// highest rate.
 func TestFilesAreValid(t *testing.T) {
 	packages, err := filepath.Glob("*/deployment.yaml")
 	if err != nil || len(packages) == 0 {

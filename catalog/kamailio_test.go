@@ -44,7 +44,8 @@ import (
 	"vitrine/trial"
 )
 
-// TestMain makes this binary its own generator: `TEST generate NAME OPTION...`.
+// TestMain lets this test binary serve as its own generator: `TEST generate NAME
+// OPTION...`.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "generate" {
 		os.Exit(m.Run())
@@ -66,17 +67,18 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// agree is how far counts of the same thing may be apart.
+// agree is the largest relative difference between two counts of the same thing.
 const agree = 0.001
 
-// registers and accepted are the REGISTERs of a call, and those answered 200.
+// registers is the number of REGISTERs in a call, and accepted is how many of
+// them get a 200.
 const (
 	registers = 3
 	accepted  = 2
 )
 
-// TestKamailioCountersAgree: what trials.csv says is what Kamailio counted, and
-// what went over the edge's interface.
+// TestKamailioCountersAgree compares trials.csv with Kamailio's counters and with
+// captures at the edges.
 func TestKamailioCountersAgree(t *testing.T) {
 	for _, name := range []string{"process", "docker"} {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +105,8 @@ func TestKamailioCountersAgree(t *testing.T) {
 	}
 }
 
-// requirePrograms skips the test where what the package's README asks for is
-// not installed.
+// requirePrograms skips the test if a program that the package's README requires
+// is missing.
 func requirePrograms(t *testing.T, folder string, programs ...string) {
 	t.Helper()
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
@@ -116,8 +118,8 @@ func requirePrograms(t *testing.T, folder string, programs ...string) {
 	hosttest.Need(t, netns.Possible())
 }
 
-// imageIn gives an engine and the package's image in it, under a tag that goes
-// with the test.
+// imageIn starts a Docker engine and builds the package's image in it. The
+// image's tag is removed at the end of the test.
 func imageIn(t *testing.T) (engine, tag string) {
 	t.Helper()
 	engine = dockertest.Start(t)
@@ -147,7 +149,7 @@ type campaign struct {
 	t      *testing.T
 	dir    string
 	label  *runstate.Run
-	engine string // of docker
+	engine string // address of the Docker engine
 	config trial.Config
 	wiring *tapped
 }
@@ -167,7 +169,7 @@ func newCampaign(t *testing.T, folder, substrate, sizing, workload string) *camp
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A busy host may hold an answer up; that is no failure here.
+	// A busy host may delay an answer; that is not a failure here.
 	patient := timeout.ReplaceAll(text, []byte("timeout: 10s"))
 	if bytes.Equal(patient, text) {
 		t.Fatalf("%s: no timeout to lengthen", path)
@@ -176,8 +178,8 @@ func newCampaign(t *testing.T, folder, substrate, sizing, workload string) *camp
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Well below what the sizes carry, and no warm-up: what is not in
-	// trials.csv is counted by Kamailio all the same.
+	// The rates are well below the capacity of the sizes. There is no warm-up,
+	// because Kamailio would count its calls but trials.csv would not.
 	w.Search, w.Range, w.Increase, w.Repeat = spec.Ramp, spec.Range{20, 40}, 20, 1
 	w.Warmup, w.Duration, w.Settle = 0, 4*time.Second, 0
 	c.config.Workload = w
@@ -191,7 +193,8 @@ func newCampaign(t *testing.T, folder, substrate, sizing, workload string) *camp
 	return c
 }
 
-// useTestbed has the campaign run on this host, with this program as its generators.
+// useTestbed configures the campaign to run on this host, with this program as
+// its generators.
 func (c *campaign) useTestbed() {
 	self, err := os.Executable()
 	if err != nil {
@@ -245,8 +248,7 @@ func (c *campaign) run() {
 	}
 }
 
-// compare holds trials.csv, Kamailio's counters and the captures against each
-// other.
+// compare checks that trials.csv, Kamailio's counters and the captures agree.
 func (c *campaign) compare() {
 	calls, seen := c.trials(), c.captured()
 	edge, registrar := c.counters("edge"), c.counters("registrar")
@@ -262,7 +264,7 @@ func (c *campaign) compare() {
 	if calls["scheduled"] == 0 {
 		c.t.Fatal("no calls")
 	}
-	// What phones sent again, the edge counted again.
+	// The edge counts the phones' retransmissions too.
 	again := seen.packets - seen.transactions
 	for _, same := range []struct {
 		what       string
@@ -282,13 +284,13 @@ func (c *campaign) compare() {
 			c.t.Errorf("%s: %d and %d", same.what, same.ours, same.them)
 		}
 	}
-	// Registrars may be asked again by an edge that found them slow.
+	// An edge may repeat a request to a slow registrar.
 	if got, least := registrar["registrar:accepted_regs"], accepted*calls["succeeded"]; float64(got) < (1-agree)*float64(least) {
 		c.t.Errorf("the registrars accepted %d REGISTERs, the phones got %d answers 200", got, least)
 	}
 }
 
-// trials adds the columns of trials.csv, over all rows.
+// trials returns the sums of the columns of trials.csv over all rows.
 func (c *campaign) trials() map[string]int64 {
 	c.t.Helper()
 	f, err := os.Open(filepath.Join(c.dir, "run", "trials.csv"))
@@ -316,7 +318,7 @@ func (c *campaign) trials() map[string]int64 {
 	return sums
 }
 
-// captured adds what was captured at the edges.
+// captured returns the sums of the captures at the edges.
 func (c *campaign) captured() captured {
 	c.t.Helper()
 	var sum captured
@@ -340,8 +342,8 @@ func (c *campaign) captured() captured {
 
 var counter = regexp.MustCompile(`^([a-z_]+:\w+) = (\d+)$`)
 
-// counters adds what the component's instances printed of Kamailio's counters
-// when they ended.
+// counters returns the sums of the Kamailio counters that the component's
+// instances printed when they ended.
 func (c *campaign) counters(component string) map[string]int64 {
 	c.t.Helper()
 	logs, err := filepath.Glob(filepath.Join(c.dir, "run", "logs", "*", "*", component+"-*", "log"))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNginxCountsAgree: what trials.csv says is what nginx logged.
+// TestNginxCountsAgree compares trials.csv with nginx's log.
 func TestNginxCountsAgree(t *testing.T) {
 	requirePrograms(t, "nginx", "nginx")
 	c := newCampaign(t, "nginx", "process", "ng1l", "workload.yaml")
@@ -25,7 +25,7 @@ func TestNginxCountsAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(log)) {
-			if !strings.HasSuffix(line, "\"vitrine\"\n") { // the generator's; others check that nginx is ready
+			if !strings.HasSuffix(line, "\"vitrine\"\n") { // not from the generator: a readiness probe
 				continue
 			}
 			requests++
