@@ -16,7 +16,7 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// running is a machine that runs, and its agent.
+// running is a running machine and its agent.
 type running struct {
 	machine *machine.Machine
 	agent   *client
@@ -25,8 +25,8 @@ type running struct {
 }
 
 const (
-	// bootTime bounds a machine's start: emulated it takes three to five seconds
-	// of a CPU, and as much longer as its quota or a busy host gives it less than one.
+	// bootTime bounds a machine's start. An emulated start takes three to five seconds of
+	// CPU time, and longer with a small quota or on a busy host.
 	bootTime = 5 * time.Minute
 	// offTime is how long a machine may take to switch itself off.
 	offTime = 10 * time.Second
@@ -34,7 +34,7 @@ const (
 	insideName = "eth0"
 )
 
-// begin starts a command in the machine, and the machine before it if need be.
+// begin starts a command in the machine, and before that the machine if it does not run.
 func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, error) {
 	if len(c.Args) == 0 {
 		return nil, errors.New("no command")
@@ -72,7 +72,7 @@ func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, err
 	return r, nil
 }
 
-// boot gives the machine that runs, started if none does.
+// boot returns the running machine, and starts it if none runs.
 func (in *Instance) boot(ctx context.Context) (*running, error) {
 	in.booting.Lock()
 	defer in.booting.Unlock()
@@ -85,7 +85,7 @@ func (in *Instance) boot(ctx context.Context) (*running, error) {
 		default:
 			return in.guest, nil
 		}
-		if err := in.halt(ctx); err != nil { // what is left of one that ended by itself
+		if err := in.halt(ctx); err != nil { // clean up after a machine that ended by itself
 			return nil, err
 		}
 	}
@@ -126,7 +126,7 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	if err == nil {
 		err = g.agent.ask(ctx, guest.Request{Op: guest.OpSetup, Setup: in.setup()})
 	}
-	if err == nil && in.used { // what an earlier machine left there is not the host's
+	if err == nil && in.used { // the folder holds files of an earlier machine, not of the host
 		err = g.agent.ask(ctx, guest.Request{Op: guest.OpRemove, Path: in.spec.Dir})
 	}
 	for _, path := range in.substrate.config.Files {
@@ -146,7 +146,7 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	return g, nil
 }
 
-// quota changes the machine's CPU quota, where it is another while it boots.
+// quota changes the machine's CPU quota, if the machine boots without its quota.
 func (in *Instance) quota(vcpus float64) error {
 	if in.spec.VCPUs == 0 || !in.substrate.BootsUnlimited() {
 		return nil
@@ -154,7 +154,7 @@ func (in *Instance) quota(vcpus float64) error {
 	return in.place.SetQuota(vcpus)
 }
 
-// machineSpec is the machine as QEMU is to make it.
+// machineSpec returns the machine's Spec for QEMU.
 func (in *Instance) machineSpec() machine.Spec {
 	s, dir := in.substrate, filepath.Join(in.spec.Dir, machineDir)
 	words := append([]string{agentName}, append(slices.Clone(s.config.Agent[1:]), guest.VerbInit())...)
@@ -162,7 +162,7 @@ func (in *Instance) machineSpec() machine.Spec {
 		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.files.accelerator,
 		VCPUs: machine.Processors(in.spec), Memory: in.spec.Memory, CPUs: in.spec.CPUs,
 		Kernel: in.files.base.Kernel, Initrd: in.files.base.Initrd,
-		// A machine that a busy host lets wait has a timer all the same.
+		// A busy host may delay the machine. The kernel must not take that for a broken timer.
 		Append: "console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on nowatchdog no_timer_check vitrine.init=" + strings.Join(words, ","),
 		Disks: []machine.Disk{
 			{Path: filepath.Join(dir, overlayFile), Format: "qcow2"},
@@ -176,7 +176,7 @@ func (in *Instance) machineSpec() machine.Spec {
 	return spec
 }
 
-// setup is what the guest is told of itself.
+// setup returns the guest's own configuration.
 func (in *Instance) setup() *guest.Setup {
 	s := &guest.Setup{Hostname: in.spec.Name}
 	l := in.link
@@ -197,7 +197,7 @@ func (in *Instance) setup() *guest.Setup {
 	return s
 }
 
-// openUse opens the file for what the guest reads of itself.
+// openUse opens the file for the guest's own counters.
 func (in *Instance) openUse() (*os.File, error) {
 	f, err := substrate.OpenOutput(filepath.Join(in.spec.Dir, useFile))
 	if err != nil {
@@ -213,8 +213,8 @@ func (in *Instance) openUse() (*os.File, error) {
 	return f, nil
 }
 
-// halt switches the machine off, if one runs: by its agent, which has the guest
-// write what it has not, and by force when that takes too long.
+// halt switches the machine off, if one runs. The agent does it first, so that the guest
+// writes its dirty pages; if that takes too long, halt ends QEMU.
 func (in *Instance) halt(ctx context.Context) error {
 	g := in.guest
 	if g == nil {
@@ -232,7 +232,7 @@ func (in *Instance) halt(ctx context.Context) error {
 	return nil
 }
 
-// off has the guest switch the machine off; the port ends before an answer.
+// off makes the guest switch the machine off. The port closes before an answer comes.
 func (g *running) off(ctx context.Context) error {
 	err := g.agent.ask(ctx, guest.Request{Op: guest.OpOff})
 	select {
@@ -248,7 +248,7 @@ func (g *running) off(ctx context.Context) error {
 	}
 }
 
-// stop ends the machine, and with it its agent.
+// stop ends the machine and its agent.
 func (g *running) stop(ctx context.Context) error {
 	err := g.machine.Stop(ctx)
 	g.agent.close()

@@ -10,8 +10,8 @@ import (
 	"vitrine"
 )
 
-// TestQemuBootsWithoutItsQuota unless it is told to; once it is up the quota holds
-// either way.
+// TestQemuBootsWithoutItsQuota: a machine boots without its quota unless Boot is flavor.
+// Once it is up, the quota holds either way.
 func TestQemuBootsWithoutItsQuota(t *testing.T) {
 	t.Parallel()
 	c := config(t, nil)
@@ -30,7 +30,7 @@ func TestQemuBootsWithoutItsQuota(t *testing.T) {
 		}
 		v := in.Vantage()
 		quota, n := quotaOf(t, v)
-		if quota != "10000" { // microseconds of a period of 20 ms
+		if quota != "10000" { // microseconds per period of 20 ms
 			t.Errorf("boot %q: a quota of %s once it is up", boot, quota)
 		}
 		throttled[boot] = n
@@ -44,7 +44,7 @@ func TestQemuBootsWithoutItsQuota(t *testing.T) {
 	}
 }
 
-// quotaOf is what the kernel has for the quota, and how often it was used up.
+// quotaOf returns the quota that the kernel enforces, and the number of throttled periods.
 func quotaOf(t *testing.T, v vitrine.Vantage) (quota string, throttled int) {
 	t.Helper()
 	dir, file := v.CgroupCPU, "cpu.cfs_quota_us"

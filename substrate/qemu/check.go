@@ -9,8 +9,8 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// Check says what virtual machines have here. It builds nothing: the accelerator
-// is tried by booting only where the guest's kernel is there already.
+// Check reports what virtual machines have on this host. It builds nothing, so it probes
+// the accelerator only if the guest's kernel is already built.
 func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 	program := vitrine.Check{Name: "qemu: program"}
 	version, err := machine.Version(ctx)

@@ -18,13 +18,12 @@ import (
 	"vitrine/substrate/qemu/guest"
 )
 
-// A client asks a machine's agent for things. Its methods may be called from any
-// goroutine.
+// A client sends requests to a machine's agent. Its methods may be called from any goroutine.
 type client struct {
 	conn net.Conn
 	out  *guest.Writer
 
-	sending chan struct{} // has room for one: a file's data follow its request with no other between
+	sending chan struct{} // a lock: no request may come between a file's request and its data
 
 	mu       sync.Mutex
 	number   uint32
@@ -32,14 +31,13 @@ type client struct {
 	commands map[uint32]*command
 	readings io.Writer
 
-	hello chan struct{} // closed when the agent is there
-	ended chan struct{} // closed when the port is
-	err   error         // why, then
+	hello chan struct{} // closed when the agent runs
+	ended chan struct{} // closed when the port is closed
+	err   error         // why the port was closed
 }
 
-// newClient listens to the agent at the other end of the port; what the machine
-// reads of itself is written to readings, a line each. The client ends with the
-// port.
+// newClient serves the host's end of the agent's port. It writes the guest's readings to
+// readings, one line each. The client ends with the port.
 func newClient(conn net.Conn, readings io.Writer) *client {
 	c := &client{
 		conn: conn, out: guest.NewWriter(conn), readings: readings, sending: make(chan struct{}, 1),
@@ -50,7 +48,7 @@ func newClient(conn net.Conn, readings io.Writer) *client {
 	return c
 }
 
-// close ends the client, and comes back when it has ended.
+// close ends the client and waits until it has ended.
 func (c *client) close() {
 	_ = c.conn.Close()
 	<-c.ended
@@ -78,7 +76,7 @@ func (c *client) listen() {
 	close(c.ended)
 }
 
-// take takes a frame of the agent's.
+// take handles a frame from the agent.
 func (c *client) take(f guest.Frame) error {
 	c.mu.Lock()
 	r, answer := c.commands[f.Number], c.answers[f.Number]
@@ -137,7 +135,7 @@ func exitError(e guest.Exit) error {
 	return errors.New(e.Error)
 }
 
-// forget drops a command that is over once it has ended and its output is closed.
+// forget drops a command once it has ended and its output is closed.
 func (c *client) forget(number uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +144,7 @@ func (c *client) forget(number uint32) {
 	}
 }
 
-// use writes what the machine has read of itself.
+// use writes a reading of the guest's counters.
 func (c *client) use(text []byte) error {
 	var r guest.Reading
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -159,11 +157,11 @@ func (c *client) use(text []byte) error {
 	return err
 }
 
-// readingsHeader is of the file that use writes: the host's time in seconds since
-// 1970, counters since the machine started, and bytes in use.
+// readingsHeader is the header of the file that use writes: the host's time in seconds
+// since 1970, counters since the machine started, and bytes in use.
 const readingsHeader = "time_s,cpu_s,steal_s,memory_bytes,rx_bytes,tx_bytes\n"
 
-// ready waits for the agent.
+// ready waits until the agent runs.
 func (c *client) ready(ctx context.Context) error {
 	select {
 	case <-c.hello:
@@ -180,8 +178,8 @@ func (c *client) ask(ctx context.Context, r guest.Request) error {
 	return c.request(ctx, r, nil, nil)
 }
 
-// request sends a request, of a command or of a file with its data, and waits
-// for the answer. When ctx ends first, the command may run, or be about to.
+// request sends a request, for a command or for a file with its data, and waits for the
+// answer. If ctx ends first, the command may run, or start later.
 func (c *client) request(ctx context.Context, r guest.Request, run *command, data io.Reader) error {
 	answer := make(chan guest.Answer, 1)
 	c.mu.Lock()
@@ -222,8 +220,8 @@ func (c *client) request(ctx context.Context, r guest.Request, run *command, dat
 	}
 }
 
-// send writes a request and its data as far as ctx lets it; nothing can follow one
-// that is cut off.
+// send writes a request and its data until ctx ends. It closes the port after a partial
+// write, because nothing can follow that.
 func (c *client) send(ctx context.Context, number uint32, r guest.Request, data io.Reader) error {
 	select {
 	case c.sending <- struct{}{}:
@@ -287,7 +285,7 @@ func (c *client) put(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// A command is one that runs in the machine.
+// A command runs in the machine.
 type command struct {
 	client *client
 	number uint32
@@ -296,20 +294,20 @@ type command struct {
 
 	mu             sync.Mutex
 	stdout, stderr *os.File
-	tail           []byte // of what it printed
+	tail           []byte // of its output
 	shut           bool
 }
 
 const tailSize = 2048 // bytes of output in an error
 
-// Done is closed when the command has ended, or its machine has.
+// Done is closed when the command or its machine has ended.
 func (r *command) Done() <-chan struct{} { return r.done }
 
-// Err is how it ended.
+// Err returns how the command ended.
 func (r *command) Err() error { return r.err }
 
-// printed keeps what the command printed. A file that cannot be written to is no
-// reason to end the command; its output is lost then, as on a full disk.
+// printed stores output of the command. If a file cannot be written, as on a full disk, the
+// output is lost, but the command goes on.
 func (r *command) printed(stderr bool, b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -335,7 +333,7 @@ func (r *command) exited(err error) {
 	r.client.forget(r.number)
 }
 
-// unstarted is how a command ends that was never there.
+// unstarted ends a command that never started.
 func (r *command) unstarted(err error) {
 	if r != nil {
 		r.closed()
@@ -367,7 +365,7 @@ func (r *command) signal(ctx context.Context, sig unix.Signal) error {
 	return r.client.ask(ctx, guest.Request{Op: guest.OpSignal, Target: r.number, Signal: int(sig)})
 }
 
-// end ends all that descends from the command, and comes back when it has ended.
+// end kills the command and all its descendants, and waits until they have ended.
 func (r *command) end(ctx context.Context) error {
 	if err := r.client.ask(ctx, guest.Request{Op: guest.OpEnd, Target: r.number}); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"vitrine/substrate/qemu/guest"
 )
 
-// TestClientCopiesNoLongerThanItsContext: an agent that stands still in the middle
-// of a file does not hold its host up, neither who copies nor who waits for that.
+// TestClientCopiesNoLongerThanItsContext: an agent that stalls in the middle of a file
+// delays neither the copy nor a waiting request beyond its context.
 func TestClientCopiesNoLongerThanItsContext(t *testing.T) {
 	near, far := net.Pipe()
 	c := newClient(near, nil)
@@ -49,8 +49,8 @@ func TestClientCopiesNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// TestBeginLeavesNothingRunning: a command that nobody waits for any more is ended,
-// also when it did not start in the end.
+// TestBeginLeavesNothingRunning: begin ends a command whose context has ended, even if the
+// command did not start in the end.
 func TestBeginLeavesNothingRunning(t *testing.T) {
 	for _, failed := range []string{"", "no such program"} {
 		near, far := net.Pipe()
@@ -73,7 +73,7 @@ func TestBeginLeavesNothingRunning(t *testing.T) {
 	}
 }
 
-// agentThatIsLate does not answer that a command started before it is to end it.
+// agentThatIsLate answers OpStart only when it receives OpEnd.
 func agentThatIsLate(port net.Conn, cancel func(), start guest.Answer, ended chan<- uint32) {
 	in, out := bufio.NewReader(port), guest.NewWriter(port)
 	for {

@@ -27,7 +27,7 @@ func TestQemuOnBridge(t *testing.T) {
 	onFabric(t, func(run *runstate.Run) (fabric.Fabric, error) { return bridge.New(bridge.Config{Run: run}) })
 }
 
-// TestQemuOnMacvtap has QEMU take the interface by its character device.
+// TestQemuOnMacvtap: QEMU opens the interface through its character device.
 func TestQemuOnMacvtap(t *testing.T) {
 	t.Parallel()
 	onFabric(t, func(run *runstate.Run) (fabric.Fabric, error) { return macvtap.New(macvtap.Config{Run: run}) })
@@ -40,11 +40,11 @@ func TestQemuOnOVS(t *testing.T) {
 	})
 }
 
-// sent is more than fits in one segment, so that offloads are tried.
+// sent exceeds one segment, so that offloads are used.
 const sent = 300_000
 
-// onFabric wires a virtual machine and a process, has each connect to the
-// other, and looks at what the machine and its vantage are told of it.
+// onFabric wires a virtual machine and a process and lets each connect to the other. It
+// checks the addresses in the machine and its vantage.
 func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 	s, run := newSubstrate(t, nil)
 	f, err := open(run)
@@ -66,7 +66,7 @@ func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 	}
 }
 
-// neighbour is the place of a process on the fabric.
+// neighbour makes the place of a process on the fabric.
 func neighbour(t *testing.T, run *runstate.Run, f fabric.Fabric) (namespace string, addr netip.Addr) {
 	t.Helper()
 	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: run})
@@ -85,7 +85,7 @@ func neighbour(t *testing.T, run *runstate.Run, f fabric.Fabric) (namespace stri
 	return in.NetNS(), end.Addr
 }
 
-// fromMachine has the machine send to the process, which says how much came.
+// fromMachine makes the machine send to the process, which confirms that it received all.
 func fromMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	t.Helper()
 	var l *net.TCPListener
@@ -117,7 +117,7 @@ func fromMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	}
 }
 
-// toMachine has the process connect to the machine, which sends.
+// toMachine connects the process to the machine, which sends.
 func toMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	t.Helper()
 	_, err := in.Start(t.Context(), vitrine.Command{Args: []string{"busybox", "nc", "-ll", "-p", "7777", "-e", "head", "-c", fmt.Sprint(sent), "/dev/zero"}})
@@ -141,8 +141,8 @@ func toMachine(t *testing.T, in *Instance, peer string, addr netip.Addr) {
 	}
 }
 
-// TestQemuMachinesMeet: two machines with an interface that QEMU takes by its
-// device reach each other, and each has its own address.
+// TestQemuMachinesMeet: two machines whose interfaces are macvtaps reach each other, and
+// each has its own address.
 func TestQemuMachinesMeet(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)

@@ -16,17 +16,17 @@ import (
 	"vitrine/substrate/qemu/guest"
 )
 
-// A mirror keeps files of the host the same in a machine, under the same paths:
-// the instance's folder, and what commands are run from.
+// A mirror copies files of the host to the same paths in a machine, and keeps them up to
+// date: the instance's folder, and the programs of commands.
 type mirror struct {
 	mu    sync.Mutex
-	known map[string]stamp // by path: as it was when it was copied
+	known map[string]stamp // by path: the stamp of the copied version
 }
 
-// A stamp tells a file from its later self, and a folder from one that was made
-// anew under its name.
+// A stamp distinguishes a file from its later versions, and a folder from a
+// new one of the same name.
 type stamp struct {
-	inode, born, changed uint64 // number, and times in nanoseconds; a folder's changes do not count
+	inode, born, changed uint64 // inode number, and times in nanoseconds; changed is 0 for a folder
 	size                 uint64
 	dir                  bool
 	mode                 uint32
@@ -51,8 +51,8 @@ func stampOf(path string) (stamp, error) {
 	return s, nil
 }
 
-// deliver sees to it that the machine has what the command needs of the host:
-// the instance's folder, and the program, unless the machine has one there.
+// deliver copies what the command needs from the host: the instance's folder, and the
+// program, unless the machine has its own program there.
 func (m *mirror) deliver(ctx context.Context, agent *client, in *Instance, c vitrine.Command) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +85,7 @@ func (m *mirror) deliver(ctx context.Context, agent *client, in *Instance, c vit
 	return m.put(ctx, agent, program, s)
 }
 
-// tree copies a file, or a folder with all that is in it.
+// tree copies a file, or a folder with its content.
 func (m *mirror) tree(ctx context.Context, agent *client, path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,8 +95,7 @@ func (m *mirror) tree(ctx context.Context, agent *client, path string) error {
 	return m.sync(ctx, agent, path, func(string) bool { return false })
 }
 
-// sync makes what is below the folder the same in the machine, but for what is
-// skipped.
+// sync copies everything below root that has changed to the machine, except what skip skips.
 func (m *mirror) sync(ctx context.Context, agent *client, root string, skip func(path string) bool) error {
 	if err := m.removed(ctx, agent, root); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (m *mirror) sync(ctx context.Context, agent *client, root string, skip func
 			return nil
 		}
 		if d.Type()&^fs.ModeSymlink != 0 && !d.IsDir() {
-			return nil // a socket or the like is the host's
+			return nil // sockets and the like stay on the host
 		}
 		s, err := stampOf(path)
 		if err != nil || m.known[path] == s {
@@ -122,8 +121,8 @@ func (m *mirror) sync(ctx context.Context, agent *client, root string, skip func
 	})
 }
 
-// removed removes from the machine what is below the folder and is no longer
-// there on the host, or is another under the old name.
+// removed removes from the machine what was below root and is gone from the host, or has
+// been replaced by another kind under the same name.
 func (m *mirror) removed(ctx context.Context, agent *client, root string) error {
 	for path, was := range m.known {
 		if path != root && !strings.HasPrefix(path, root+"/") {
@@ -131,7 +130,7 @@ func (m *mirror) removed(ctx context.Context, agent *client, root string) error 
 		}
 		now, err := stampOf(path)
 		if err == nil && (now == was || !now.dir && !was.dir) {
-			continue // a file that changed is copied over the old one
+			continue // put copies a changed file over the old one
 		}
 		if err := agent.ask(ctx, guest.Request{Op: guest.OpRemove, Path: path}); err != nil {
 			return fmt.Errorf("removing %s from the virtual machine: %w", path, err)

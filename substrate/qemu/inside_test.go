@@ -12,8 +12,8 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
-// TestQemuGuestRunsProcessSubstrate runs the tests of package process in a
-// machine, where control groups are of version 2: hosts may have version 1.
+// TestQemuGuestRunsProcessSubstrate runs the tests of package process in a machine, because
+// the machine has cgroup version 2 and the host may have version 1.
 func TestQemuGuestRunsProcessSubstrate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func TestQemuGuestRunsProcessSubstrate(t *testing.T) {
 			t.Errorf("%s did not pass", name)
 		}
 	}
-	// What they ran on was version 2, all of it.
+	// All cgroups of the tests were of version 2.
 	if !regexp.MustCompile(`CgroupV2:/sys/fs/cgroup/\S*vitrine/\S+ CgroupCPUAcct: CgroupCPU: CgroupMemory: `).MatchString(text) {
 		t.Error("the vantage is not of control groups of version 2")
 	}

@@ -23,12 +23,12 @@ type Instance struct {
 	substrate *Substrate
 	spec      substrate.Spec
 	files     *guestFiles
-	place     *process.Instance // QEMU's
+	place     *process.Instance // QEMU's place
 
 	life sync.Mutex // held by Start, Stop and Remove from beginning to end
-	main *command   // what Start started; nil after Stop
+	main *command   // what Start started; nil before Start and after Stop
 
-	booting sync.Mutex // held while the machine is started or removed
+	booting sync.Mutex // held while the machine starts or is removed
 	guest   *running   // nil: none
 	used    bool       // a machine has run from the disk
 	wired   bool
@@ -39,13 +39,13 @@ type Instance struct {
 // Files in the instance's folder.
 const (
 	machineDir  = "machine"    // QEMU's own
-	logFile     = "log"        // what commands print
-	consoleFile = "console"    // what the guest's kernel says
-	useFile     = "guest.csv"  // what the guest reads of itself
+	logFile     = "log"        // output of commands
+	consoleFile = "console"    // output of the guest's kernel
+	useFile     = "guest.csv"  // the guest's own counters
 	overlayFile = "disk.qcow2" // in machineDir
 )
 
-// make makes the place; what is made when it fails is for Remove.
+// make makes the instance's place. When it fails, Remove removes what it has made.
 func (in *Instance) make(ctx context.Context) error {
 	s, dir := in.substrate, filepath.Join(in.spec.Dir, machineDir)
 	if err := s.config.Run.Record(recordKind, in.spec.Name, []byte(dir)); err != nil {
@@ -64,18 +64,17 @@ func (in *Instance) make(ctx context.Context) error {
 	return s.overlay(ctx, in.spec.Image, filepath.Join(dir, overlayFile))
 }
 
-// NetNS is the path of the network namespace that the machine is wired in.
+// NetNS returns the path of the network namespace that the machine is wired in.
 func (in *Instance) NetNS() string { return in.place.NetNS() }
 
-// Start starts the command in the machine, which is started first if it does not
-// run.
+// Start starts the command in the machine, and before that the machine if it does not run.
 func (in *Instance) Start(ctx context.Context, c vitrine.Command) (substrate.Process, error) {
 	in.life.Lock()
 	defer in.life.Unlock()
 	if in.main != nil && !substrate.Ended(in.main) {
 		return nil, fmt.Errorf("starting %s: it runs already", in.spec.Name)
 	}
-	if err := in.stop(ctx, 0); err != nil { // what the last one left
+	if err := in.stop(ctx, 0); err != nil { // processes that the last command left
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
 	}
 	r, err := in.begin(ctx, c)
@@ -110,9 +109,9 @@ func (in *Instance) Run(ctx context.Context, c vitrine.Command) error {
 	return fmt.Errorf("running %s in %s: %w", c.Args, in.spec.Name, err)
 }
 
-// Stop sends SIGTERM to what Start started and, once that has ended or grace is
-// over, SIGKILL to all that descends from it. The machine goes on; one that does
-// not answer is switched off.
+// Stop sends SIGTERM to the process group of the command that Start started. When the
+// command has ended or grace is over, it sends SIGKILL to all its descendants. The machine
+// keeps running, but Stop switches off a machine that does not answer.
 func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	in.life.Lock()
 	defer in.life.Unlock()
@@ -142,8 +141,8 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// end ends all that descends from the command. Where the agent does not see to
-// that, the machine ends.
+// end kills the command and all its descendants. If the agent does not do that, end
+// switches the machine off.
 func (in *Instance) end(ctx context.Context, r *command) error {
 	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
@@ -152,7 +151,7 @@ func (in *Instance) end(ctx context.Context, r *command) error {
 		return nil
 	}
 	select {
-	case <-r.client.ended: // and all in it
+	case <-r.client.ended: // the machine has ended, with all its processes
 		return nil
 	default:
 	}
@@ -162,7 +161,7 @@ func (in *Instance) end(ctx context.Context, r *command) error {
 	return in.halt(ctx)
 }
 
-// Remove switches the machine off, cleanly if it can be, and removes its place.
+// Remove switches the machine off, cleanly if possible, and removes its place.
 func (in *Instance) Remove(ctx context.Context) error {
 	in.life.Lock()
 	defer in.life.Unlock()
@@ -194,8 +193,8 @@ func (in *Instance) remove(ctx context.Context) error {
 	return in.substrate.config.Run.Erase(recordKind, in.spec.Name)
 }
 
-// Vantage says where the use of the machine, all of QEMU, can be read on the
-// host, and where what the guest reads of itself is kept.
+// Vantage returns where to read the use of the whole QEMU on the host, and the file of
+// the guest's own counters.
 func (in *Instance) Vantage() vitrine.Vantage {
 	v := in.place.Vantage()
 	v.Memory = in.spec.Memory

@@ -28,7 +28,7 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
-// newSubstrate makes one with a run of its own, closed with the test.
+// newSubstrate makes a substrate with its own run, closed with the test.
 func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run) {
 	t.Helper()
 	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
@@ -49,7 +49,7 @@ func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run
 	return s, run
 }
 
-// small is an instance with as little memory as there can be.
+// small returns the Spec of an instance with the least memory possible.
 func small(t *testing.T, run *runstate.Run, name string) substrate.Spec {
 	t.Helper()
 	component, _, _ := strings.Cut(name, "-")
@@ -63,7 +63,7 @@ func create(t *testing.T, s *Substrate, spec substrate.Spec) *Instance {
 	return in.(*Instance)
 }
 
-// output runs a shell script in the machine and gives what it printed.
+// output runs a shell script in the machine and returns its standard output.
 func output(t *testing.T, in *Instance, script string, args ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "output")
@@ -81,9 +81,8 @@ func output(t *testing.T, in *Instance, script string, args ...string) string {
 // patience bounds every wait for a machine.
 const patience = 5 * time.Minute
 
-// TestQemuMachine looks at one machine from both sides: it is what was asked
-// for, the host's readings are of QEMU and the guest's are its own, and it is
-// switched off by itself.
+// TestQemuMachine checks one machine from the host and from inside. It matches its Spec, the
+// host's readings are QEMU's, the guest's readings are its own, and it switches itself off.
 func TestQemuMachine(t *testing.T) {
 	s, run := newSubstrate(t, nil)
 	spec := small(t, run, "sprout-1")
@@ -120,7 +119,7 @@ func TestQemuMachine(t *testing.T) {
 	})
 }
 
-// agentRunsCommands: the program that is the agent is in the guest already.
+// agentRunsCommands: the guest already has the agent's program.
 func agentRunsCommands(t *testing.T, in *Instance) {
 	agent := in.substrate.config.Agent[0]
 	err := in.Run(t.Context(), vitrine.Command{Args: []string{agent, guest.VerbInit()}})
@@ -132,7 +131,7 @@ func agentRunsCommands(t *testing.T, in *Instance) {
 	}
 }
 
-// allowed are two CPUs that this process may run on.
+// allowed returns two CPUs that this process may run on.
 func allowed(t *testing.T) []int {
 	t.Helper()
 	var set unix.CPUSet
@@ -151,7 +150,7 @@ func allowed(t *testing.T) []int {
 	return cpus
 }
 
-// quotaIsOfAllOfQEMU: every thread of QEMU's is in the group with the quota.
+// quotaIsOfAllOfQEMU: QEMU's process, and so all its threads, is in the cgroup with the quota.
 func quotaIsOfAllOfQEMU(t *testing.T, in *Instance) {
 	v := in.Vantage()
 	var members, quota, period string
@@ -170,7 +169,7 @@ func quotaIsOfAllOfQEMU(t *testing.T, in *Instance) {
 	}
 }
 
-// processorsAreBound: each virtual processor has a CPU of its own.
+// processorsAreBound: each virtual processor is bound to its own CPU.
 func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
 	var threads []struct {
 		Index  int `json:"cpu-index"`
@@ -187,7 +186,7 @@ func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
 	}
 }
 
-// readingsAreApart: what the guest reads is in a file of its own.
+// readingsAreApart: the guest's own readings are in a separate file.
 func readingsAreApart(t *testing.T, in *Instance) {
 	v := in.Vantage()
 	if v.Guest != filepath.Join(in.spec.Dir, useFile) {
@@ -212,7 +211,7 @@ func readingsAreApart(t *testing.T, in *Instance) {
 	}
 }
 
-// TestQemuMachineThatDoesNotAnswer is ended all the same.
+// TestQemuMachineThatDoesNotAnswer: Remove ends a machine whose agent is stopped.
 func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)
@@ -223,7 +222,7 @@ func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	for ctx.Err() == nil { // until the agent stands still
+	for ctx.Err() == nil { // until the agent has stopped
 		err = in.guest.agent.ask(ctx, guest.Request{Op: guest.OpHas, Path: "/"})
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
@@ -239,8 +238,8 @@ func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestQemuMachineIsStartedAgain: one that ended runs the agent's program again, and
-// has the instance's folder as the host has it by then.
+// TestQemuMachineIsStartedAgain: a restarted machine runs the agent's program, and has the
+// instance's folder as it is on the host by then.
 func TestQemuMachineIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)
@@ -270,8 +269,7 @@ func TestQemuAgentIsStatic(t *testing.T) {
 	}
 }
 
-// TestQemuAccelerator: the one that is asked for is used or refused, and what
-// is found is one that boots.
+// TestQemuAccelerator: the requested accelerator is used or refused, and auto finds one that boots.
 func TestQemuAccelerator(t *testing.T) {
 	found := accelerator(t, "")
 	if found != machine.KVM && found != machine.TCG {
@@ -300,9 +298,9 @@ func accelerator(t *testing.T, asked string) string {
 	return found
 }
 
-// TestQemuImage starts a machine from a disk like those that distributions
-// publish for clouds: with a partition table, and without modules of the kernel
-// that it gets. What the machine writes is not in the image.
+// TestQemuImage starts a machine from a disk like a distribution's cloud image: with a
+// partition table, and without modules for the machine's kernel. The machine's writes
+// do not change the image.
 func TestQemuImage(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, func(c *Config) { c.Folder = t.TempDir(); c.Image = "cloud.qcow2" })
@@ -342,8 +340,8 @@ mkfs.ext4 -q -F -d "$2" -E offset="$4" "$3" "$5"M`
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A partition table as PCs have had it for ever: the second of four entries,
-	// of 16 bytes from byte 446, is Linux's (type 0x83).
+	// A PC's partition table (MBR) has four entries of 16 bytes from byte 446. The second
+	// one is a Linux partition (type 0x83).
 	table := make([]byte, sector)
 	entry := table[446+16:]
 	entry[4] = 0x83

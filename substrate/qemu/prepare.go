@@ -21,15 +21,15 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// guestFiles are what all machines of a substrate are started from.
+// guestFiles are the files that all machines of a substrate start from.
 type guestFiles struct {
 	base        debian.Base
 	agent       string // raw image with the agent's program
 	accelerator string
-	why         string // none better works
+	why         string // why no better accelerator works
 }
 
-// prepare builds what machines are started from, once.
+// prepare builds the files that machines start from, once.
 func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
 	s.preparing.Lock()
 	defer s.preparing.Unlock()
@@ -58,7 +58,7 @@ func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
 	return s.prepared, nil
 }
 
-// warn says, once, that machines are emulated.
+// warn logs, once, that machines are emulated.
 func (s *Substrate) warn(files *guestFiles) {
 	if vitrine.NotComparable(files.accelerator) == "" {
 		return
@@ -68,8 +68,8 @@ func (s *Substrate) warn(files *guestFiles) {
 	})
 }
 
-// Accelerator is what machines run with here. It builds the guest if it is not
-// there, for the answer comes from booting.
+// Accelerator returns the accelerator of machines on this host. It may boot a machine to
+// find out, so it builds the guest if that is missing.
 func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 	files, err := s.prepare(ctx)
 	if err != nil {
@@ -78,10 +78,10 @@ func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 	return files.accelerator, nil
 }
 
-// agentKind is what disks with an agent are in the cache.
+// agentKind is the kind of agent disks in the cache.
 const agentKind = "guest-agent"
 
-// agentDisk makes the disk with the agent's program, by the program's digest.
+// agentDisk makes the disk with the agent's program, keyed by the program's digest.
 func (s *Substrate) agentDisk(ctx context.Context) (string, error) {
 	if len(s.config.Agent) == 0 {
 		return "", errors.New("no program is named")
@@ -108,7 +108,7 @@ func (s *Substrate) agentDisk(ctx context.Context) (string, error) {
 		if err := copyFile(program, filepath.Join(tree, agentName)); err != nil {
 			return err
 		}
-		// Room for the file system's own tables: a sixteenth, and 4 MiB.
+		// Room for the file system's own tables: a sixteenth, plus 4 MiB.
 		kib := strconv.FormatInt((size+size/16)>>10+4096, 10) + "k"
 		err := run(ctx, "mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-m", "0", "-d", tree, filepath.Join(dir, agentDisk), kib)
 		return errors.Join(err, os.RemoveAll(tree))
@@ -124,7 +124,7 @@ const (
 	agentDisk = "agent.raw"
 )
 
-// static refuses a program that a guest may not have the libraries of.
+// static rejects a program that needs libraries, because a guest may not have them.
 func static(program string) error {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -160,8 +160,8 @@ func run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// overlay makes the disk of one machine: what it writes, over an image that
-// stays as it is.
+// overlay makes one machine's disk: an overlay for its writes, over an image
+// that it does not change.
 func (s *Substrate) overlay(ctx context.Context, image, path string) error {
 	backing, format := s.prepared.base.Disk, "raw"
 	if image == "" && s.config.Image != "" {
@@ -180,7 +180,7 @@ func (s *Substrate) overlay(ctx context.Context, image, path string) error {
 	return run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", backing, path)
 }
 
-// imageFormat asks what an image is.
+// imageFormat returns the format of an image.
 func imageFormat(ctx context.Context, path string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "a disk image, raw or qcow2"}

@@ -1,10 +1,10 @@
-// Package qemu runs instances in full virtual machines, each with a Linux kernel
-// and a Debian system of its own.
+// Package qemu runs instances in full virtual machines, each with its own Linux
+// kernel and Debian system.
 //
-// A machine is a process of the host: the place that package process makes for
-// QEMU has the instance's network namespace and its quota, which holds for all
-// of QEMU. The machine itself is started by the first Start or Run, once a
-// fabric has wired the place; an agent in it (package guest) runs the commands.
+// A machine is a process of the host. Package process makes the place for QEMU, with the
+// instance's network namespace and its quota, which covers all of QEMU. The first Start or
+// Run starts the machine, after a fabric has wired the place. An agent in the machine
+// (package guest) runs the commands.
 package qemu
 
 import (
@@ -28,38 +28,35 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// Config is the part servers.qemu of a deployment.
+// Config is the section servers.qemu of a deployment.
 type Config struct {
-	// Accelerator is what machines run with: kvm, tcg, or auto for the better one
-	// that a kernel boots with here. Results under tcg, which emulates, cannot be
-	// compared with others.
+	// Accelerator is kvm, tcg, or auto for the better one that boots a kernel on this host.
+	// tcg emulates, so its results cannot be compared with others.
 	Accelerator string `yaml:"accelerator" json:"accelerator,omitempty" jsonschema:"enum=auto,enum=kvm,enum=tcg"`
-	// Image is a disk image that machines are started from in place of Debian's
-	// least system: that of a distribution for clouds, raw or qcow2. Its file
-	// systems are used, not its kernel nor its init. A component's own image
-	// counts before it.
+	// Image is a disk image, raw or qcow2, that replaces the minimal Debian system, such as
+	// a distribution's cloud image. Machines use its file systems, but not its kernel or
+	// init. A component's own image takes precedence.
 	Image string `yaml:"image" json:"image,omitempty"`
-	// Debian says what the least system is built with.
+	// Debian sets how the minimal system is built.
 	Debian debian.Options `yaml:"debian" json:"debian,omitzero"`
-	// Files are those of the host that each machine gets under the same path:
-	// files, and folders with all that is in them.
+	// Files are files and folders of the host that each machine gets under the same path;
+	// folders with their content.
 	Files []string `yaml:"files" json:"files,omitempty"`
-	// VFIO gives instances devices of the host: sprout-1: ["0000:3b:02.0"].
+	// VFIO assigns devices of the host to instances: sprout-1: ["0000:3b:02.0"].
 	VFIO map[string][]string `yaml:"vfio" json:"vfio,omitempty"`
-	// Boot says what of the CPU a machine has until it is up: full, all of the CPUs
-	// that it may run on, or flavor, its quota, which then holds from its first
-	// instruction on. Empty: full.
+	// Boot sets the CPU limit of a machine until it is up: full, all CPUs that it may run
+	// on, or flavor, its quota, which then holds from its first instruction. Empty: full.
 	Boot string `yaml:"boot" json:"boot,omitempty" jsonschema:"enum=full,enum=flavor"`
-	// Memory is what a machine has when its flavor does not say, in bytes; 0: 512 MiB.
+	// Memory is a machine's memory if its flavor sets none, in bytes; 0: 512 MiB.
 	Memory int64 `yaml:"memory" json:"memory,omitempty"`
 
-	Run     *runstate.Run   `yaml:"-" json:"-"` // whose instances these are
-	Logger  *slog.Logger    `yaml:"-" json:"-"` // nil: none
-	Environ []string        `yaml:"-" json:"-"` // of programs that build images
-	Folder  string          `yaml:"-" json:"-"` // relative paths are below it: the deployment's
-	Cache   image.Cache     `yaml:"-" json:"-"` // where guests are kept
-	Prober  *machine.Prober `yaml:"-" json:"-"` // one for the whole process
-	Agent   []string        `yaml:"-" json:"-"` // a static program and its words, which calls guest.Main
+	Run     *runstate.Run   `yaml:"-" json:"-"` // the run of the instances
+	Logger  *slog.Logger    `yaml:"-" json:"-"` // nil: no log
+	Environ []string        `yaml:"-" json:"-"` // for programs that build images
+	Folder  string          `yaml:"-" json:"-"` // the deployment's folder; relative paths are below it
+	Cache   image.Cache     `yaml:"-" json:"-"` // keeps the guests
+	Prober  *machine.Prober `yaml:"-" json:"-"` // shared by the whole process
+	Agent   []string        `yaml:"-" json:"-"` // a static program and its arguments that call guest.Main
 }
 
 // A Substrate makes instances as virtual machines.
@@ -84,21 +81,21 @@ var (
 	_ substrate.Process     = (*command)(nil)
 )
 
-// What of the CPU machines boot with.
+// Values of Config.Boot.
 const (
 	bootFull   = "full"
 	bootFlavor = "flavor"
 )
 
-// Memory of machines, in bytes.
+// Memory sizes of machines, in bytes.
 const (
 	usualMemory    = 512 << 20
-	leastMemory    = 128 << 20 // a Debian with its kernel does not start in less
-	overheadMemory = 512 << 20 // of QEMU itself, most of it for code that TCG has translated
+	leastMemory    = 128 << 20 // a Debian with its kernel needs at least this much
+	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
 )
 
-// New makes a substrate. Without network namespaces, which a machine's tap is in,
-// the error is a *vitrine.Unsupported; whether there is QEMU shows at Create.
+// New makes a substrate. A machine's tap needs a network namespace; without those, the
+// error is a *vitrine.Unsupported. Create, not New, detects a missing QEMU.
 func New(config Config) (*Substrate, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -123,17 +120,17 @@ func New(config Config) (*Substrate, error) {
 	return &Substrate{config: config, places: places}, nil
 }
 
-// OwnKernel is true: each instance is a machine.
+// OwnKernel returns true: each instance is a machine.
 func (s *Substrate) OwnKernel() bool { return true }
 
-// BootsUnlimited says that machines boot without their CPU quota.
+// BootsUnlimited reports whether machines boot without their CPU quota.
 func (s *Substrate) BootsUnlimited() bool { return s.config.Boot == bootFull }
 
-// namePattern keeps names fit for files, namespaces and a machine's own name.
+// namePattern allows names that are safe for files, namespaces and the guest's hostname.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,60}$`)
 
-// Create makes the instance's place on the host, and sees to it that there is
-// all that a machine is started from, which may be built first.
+// Create makes the instance's place on the host. It first builds the files that machines
+// start from, if they are missing.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
 	in, err := s.create(ctx, spec)
 	if err != nil {
@@ -181,11 +178,10 @@ func (s *Substrate) Close(ctx context.Context) error {
 	return errors.Join(s.instances.Close(ctx), s.places.Close(ctx))
 }
 
-// recordKind is where a run records the overlays of its machines.
+// recordKind is the kind of record for the overlays of machines.
 const recordKind = "qemu"
 
-// Clean removes what dead runs left: their machines with all that holds them, and
-// their overlays.
+// Clean removes the machines and overlays that dead runs left, with their places.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = s.places.Clean(ctx)
 	recorded, failed := runstate.RemoveRecorded(s.config.Run.Root, recordKind)

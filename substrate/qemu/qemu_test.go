@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// agentProgram builds the guest's agent once for all tests.
+// agentProgram builds the guest's agent, once for all tests.
 var agentProgram = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(agentEnv); path != "" {
 		return path, nil
@@ -49,7 +49,7 @@ var agentProgram = sync.OnceValues(func() (string, error) {
 
 const agentEnv = "QEMU_TEST_AGENT"
 
-// prober probes once for all tests.
+// prober is shared, so that all tests probe once.
 var prober machine.Prober
 
 func config(t *testing.T, run *runstate.Run) Config {
@@ -77,8 +77,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 	}}
 }
 
-// processes finds the processes in all machines that have the mark among their
-// arguments.
+// processes finds the processes in all machines that have the mark as an argument.
 func (s *Substrate) processes(mark string) ([]int, error) {
 	var pids []int
 	for _, in := range s.instances.All() {
@@ -94,7 +93,7 @@ func (s *Substrate) processes(mark string) ([]int, error) {
 			return nil, err
 		}
 		found := filepath.Join(dir, "found")
-		// The pattern comes on standard input, not among grep's arguments.
+		// The pattern comes on standard input, so grep does not find itself.
 		script := `printf '%s' "${0#=}" | grep -lzxFf - /proc/[0-9]*/cmdline 2>/dev/null; :`
 		err = in.Run(context.Background(), vitrine.Command{Args: []string{"/bin/sh", "-c", script, "=" + mark}, Stdout: found})
 		text, reading := os.ReadFile(found)

@@ -11,12 +11,11 @@ import (
 	"vitrine"
 )
 
-// addressPattern is a PCI device's: domain, bus, device and function.
+// addressPattern matches a PCI address: domain, bus, device and function.
 var addressPattern = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// passable is nil when the host's PCI device can be given to a machine; what
-// stands in the way is a *vitrine.Unsupported, what the user wrote wrong a
-// *vitrine.BadInput.
+// passable returns nil if the host's PCI device can be given to a machine. The error is a
+// *vitrine.Unsupported for what the host lacks, and a *vitrine.BadInput for a wrong address.
 func passable(address string) error { return passableIn("/", address) }
 
 func passableIn(root, address string) error {
@@ -47,7 +46,7 @@ func passableIn(root, address string) error {
 	return nil
 }
 
-// resolve makes a path of the deployment's absolute.
+// resolve makes a path of the deployment absolute.
 func (s *Substrate) resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)

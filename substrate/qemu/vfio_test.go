@@ -11,8 +11,8 @@ import (
 
 const device = "0000:3b:02.0"
 
-// TestDevicesAreRefusedWithTheReason makes what a host has step by step, and
-// looks at what is said to be missing next.
+// TestDevicesAreRefusedWithTheReason builds a host's files step by step, and checks what
+// passable reports as missing next.
 func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	root := t.TempDir()
 	for _, step := range []struct{ missing, then string }{
@@ -45,8 +45,7 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// TestDeviceOfNoHost: a device that this host cannot give is refused before
-// anything is made.
+// TestDeviceOfNoHost: Create refuses a device that this host cannot give before it makes anything.
 func TestDeviceOfNoHost(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.VFIO = map[string][]string{"sprout-1": {"ffff:ff:1f.7"}} })
 	_, err := s.Create(t.Context(), small(t, run, "sprout-1"))
