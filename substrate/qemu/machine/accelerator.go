@@ -14,19 +14,18 @@ import (
 	"vitrine"
 )
 
-// Accelerators, the better one first.
+// The accelerators, best first.
 const (
 	KVM  = "kvm"             // the processor's own virtualization
-	TCG  = vitrine.Emulation // times taken in it say nothing about hardware
-	Auto = "auto"            // asked for: the better one that works
+	TCG  = vitrine.Emulation // its timing says nothing about hardware
+	Auto = "auto"            // as a request: the better one that works
 )
 
-// Accelerators are what can be asked for.
+// Accelerators returns the values that a user may request.
 func Accelerators() []string { return []string{Auto, KVM, TCG} }
 
-// A Prober finds out, once, which accelerator machines run with here: by
-// booting a kernel with it, for /dev/kvm may be there and not work. Use one
-// Prober for the whole process.
+// A Prober finds out, once, which accelerator works on this host. It boots a kernel with
+// it, because /dev/kvm may exist and not work. Use one Prober for the whole process.
 type Prober struct {
 	mu     sync.Mutex
 	probed bool
@@ -35,34 +34,34 @@ type Prober struct {
 	err    error
 }
 
-// A kernel that finds no disk gives up after a second or two. Emulation is the
-// last resort: a busy host is no reason to say that it does not work. KVM is faster
-// than emulation. It does not work where emulation on the same host ended long ago.
+// A kernel without a disk gives up after a second or two. Emulation is the last resort, so
+// it gets time enough on a busy host. KVM is faster than emulation, so it has failed if
+// emulation on the same host finished long before.
 const (
-	emulating = 5 * time.Minute  // how long emulation may take
-	probing   = time.Minute      // how long KVM may take
-	least     = 10 * time.Second // KVM gets this much time in any case,
-	times     = 10               // and this many times what emulation took
+	emulating = 5 * time.Minute  // limit for emulation
+	probing   = time.Minute      // limit for KVM
+	least     = 10 * time.Second // KVM gets at least this long,
+	times     = 10               // and this many times as long as emulation took
 )
 
-const reached = "Linux version" // what the kernel says first
+const reached = "Linux version" // the kernel's first output
 
-// Accelerator gives the best one that works, and why none better does. The
-// kernel, a file, is any of Linux that has a serial console. Without QEMU, or
-// when not even emulation works, it is a *vitrine.Unsupported.
+// Accelerator returns the best accelerator that works, and why no better one does. kernel
+// is the file of any Linux kernel with a serial console. The error is a
+// *vitrine.Unsupported without QEMU, or if not even emulation works.
 func (p *Prober) Accelerator(ctx context.Context, kernel string) (accelerator, why string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.probed {
 		p.found, p.why, p.err = probe(ctx, kernel)
-		p.probed = ctx.Err() == nil // one that was cut short says nothing
+		p.probed = ctx.Err() == nil // a cancelled probe proves nothing
 	}
 	return p.found, p.why, p.err
 }
 
-// Choose gives the accelerator that was asked for, or for Auto the better one that
-// works, and why it is no better one. KVM where no kernel boots with it is a
-// *vitrine.Unsupported.
+// Choose returns the requested accelerator, or for Auto the better one that works, and
+// why no better one was chosen. It fails with a *vitrine.Unsupported if KVM is
+// requested and boots no kernel.
 func (p *Prober) Choose(ctx context.Context, asked, kernel string) (found, why string, err error) {
 	if asked == TCG {
 		return TCG, "it was asked for", nil
@@ -110,8 +109,8 @@ func probe(ctx context.Context, kernel string) (accelerator, why string, err err
 	return "", "", &vitrine.Unsupported{What: "virtual machines", Missing: fmt.Sprintf("an accelerator that boots: %s: %v; %s: %v", KVM, kvm, TCG, tcg)}
 }
 
-// boots starts the kernel and waits until it says so and gives up for want of a
-// disk, which ends the machine.
+// boots starts the kernel and waits until it gives up because it has no disk, which ends
+// the machine. The error is nil if the kernel printed its version.
 func boots(ctx context.Context, accelerator, kernel string) error {
 	began := time.Now()
 	s := Spec{Accelerator: accelerator}

@@ -12,8 +12,7 @@ const (
 	serialBus     = "ports"
 )
 
-// command is QEMU's command line. The machine stands still until it is told to
-// go on.
+// command returns QEMU's command line. The machine is paused until the monitor's cont.
 func (s Spec) command() ([]string, error) {
 	if s.VCPUs < 1 || s.Memory < 1 {
 		return nil, errors.New("a machine needs processors and memory")
@@ -22,7 +21,7 @@ func (s Spec) command() ([]string, error) {
 	if model == "" {
 		model = Q35
 	}
-	// Devices are on the PCI bus, or on their own where there is none.
+	// Devices are on the PCI bus, or stand alone if the model has none.
 	bus := "pci"
 	if model == MicroVM {
 		// Without ACPI the kernel's command line says where the devices are.
@@ -63,14 +62,14 @@ func (s Spec) command() ([]string, error) {
 		args = append(args, "-device", d)
 	}
 	if s.Link != nil && s.Link.Device != "" {
-		// The descriptor of a macvtap is opened on the way.
+		// The shell opens the macvtap's descriptor.
 		args = append([]string{"/bin/sh", "-c", fmt.Sprintf(`d=$1; shift; exec "$@" %d<>"$d"`, linkFD), "sh", s.Link.Device}, args...)
 	}
 	return args, nil
 }
 
-// processor gives the machine all that the accelerator can: with hardware the
-// host's own, without it all that is emulated.
+// processor returns all features that the accelerator can offer: those of the host's CPU
+// with KVM, and all that QEMU emulates without.
 func (s Spec) processor() string {
 	switch {
 	case s.Processor != "":
@@ -81,12 +80,12 @@ func (s Spec) processor() string {
 	return "max"
 }
 
-// chardev connects to a socket in QEMU's working folder.
+// chardev returns a connection to a socket in QEMU's working folder.
 func chardev(name string) string {
 	return "socket,id=" + name + ",server=off,path=" + name + socketSuffix
 }
 
-// escape is for values in QEMU's lists of options, which a comma ends.
+// escape escapes a value in QEMU's comma-separated options.
 func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
 
 func onOff(on bool) string {

@@ -45,7 +45,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestCommandLineOfAMacvtap opens its device on the way.
+// TestCommandLineOfAMacvtap: a shell opens the device of a macvtap for QEMU.
 func TestCommandLineOfAMacvtap(t *testing.T) {
 	s := Spec{VCPUs: 1, Memory: 1 << 20, Link: &Link{Device: "/dir/macvtap", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1500}}
 	args, err := s.command()
@@ -62,7 +62,7 @@ func TestMachinesNeedProcessorsAndMemory(t *testing.T) {
 	}
 }
 
-// has says whether the words follow each other among the arguments.
+// has reports whether words occurs in args as a sequence.
 func has(args, words []string) bool {
 	for i := range args {
 		if len(args)-i >= len(words) && slices.Equal(args[i:i+len(words)], words) {

@@ -16,36 +16,34 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A Link is a machine's way to a fabric. The fabric gave the namespace an
-// interface; the machine has that one's hardware address, address and MTU, and
-// what arrives at the one leaves at the other by the kernel's redirection (tc,
-// mirred), as in Kata Containers' network model "tcfilter". An interface that is
-// a macvtap is QEMU's by itself.
+// A Link connects a machine to a fabric. The fabric gave the namespace an interface; the
+// machine takes over its MAC address, IP address and MTU. The kernel's redirection (tc,
+// mirred) forwards frames between that interface and the machine's tap, as in Kata
+// Containers' network model "tcfilter". QEMU opens a macvtap interface directly.
 type Link struct {
 	Interface string           // in the namespace: "eth0"
 	MAC       net.HardwareAddr // the machine's own
 	MTU       int              // bytes
 	Address   netip.Prefix     // the machine's; invalid: the interface had none
-	Routes    []Route          // beside that to the prefix
-	Tap       string           // interface in the namespace that QEMU opens; empty: it is a macvtap
-	Device    string           // file of the macvtap; empty: it is none
+	Routes    []Route          // besides the route to the prefix
+	Tap       string           // interface in the namespace that QEMU opens; empty: QEMU opens the macvtap
+	Device    string           // file of the macvtap; empty: not a macvtap
 }
 
-// A Route is one of a machine.
+// A Route is a route of a machine.
 type Route struct {
 	To  netip.Prefix `json:"to"`
-	Via netip.Addr   `json:"via"` // invalid: no gateway, whatever is there is a neighbour
+	Via netip.Addr   `json:"via"` // invalid: no gateway, all addresses are on-link
 }
 
 const (
 	tapName = "tap0"
-	linkFD  = 5 // of QEMU, for the device of a macvtap
+	linkFD  = 5 // QEMU's descriptor of the macvtap's device
 )
 
-// Wire takes the interface of that name in the namespace for a machine. A
-// namespace without such an interface gives nil. It is called once in a
-// namespace's life: what a machine that is started again needs is in the Link.
-// A device file, if any, is made in dir.
+// Wire takes over the interface of that name in the namespace for a machine. It returns nil
+// if there is no such interface. Call it once in a namespace's life, because a restarted
+// machine uses the same Link. Wire makes the device file of a macvtap in dir.
 func Wire(namespace, name, dir string) (*Link, error) {
 	var l *Link
 	err := netns.Do(namespace, func() (err error) {
@@ -82,7 +80,7 @@ func wire(name, dir string) (*Link, error) {
 	return l, l.tap(links, outer)
 }
 
-// take reads the interface's routes and address, and takes the address off.
+// take reads the interface's routes and addresses, and removes the addresses.
 func (l *Link) take(links *netlink.Handle, outer netlink.Link) error {
 	routes, err := links.RouteList(outer, netlink.FAMILY_V4)
 	if err != nil {
@@ -90,7 +88,7 @@ func (l *Link) take(links *netlink.Handle, outer netlink.Link) error {
 	}
 	for _, r := range routes {
 		if r.Protocol == unix.RTPROT_KERNEL {
-			continue // that of the prefix: comes with the address
+			continue // the prefix's own route comes with the address
 		}
 		to := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if r.Dst != nil {
@@ -120,7 +118,7 @@ func prefix(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(addr.Unmap(), ones)
 }
 
-// tap makes the interface that QEMU opens and joins the two.
+// tap makes the interface that QEMU opens, and connects it with outer.
 func (l *Link) tap(links *netlink.Handle, outer netlink.Link) error {
 	if err := segment.Sysctl("net/ipv6/conf/default/disable_ipv6", "1"); err != nil {
 		return err
@@ -147,7 +145,7 @@ func (l *Link) tap(links *netlink.Handle, outer netlink.Link) error {
 	return errors.Join(redirect(links, outer, inner), redirect(links, inner, outer))
 }
 
-// redirect sends what arrives at one interface out of the other.
+// redirect sends frames that arrive at one interface out of the other.
 func redirect(links *netlink.Handle, from, to netlink.Link) error {
 	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: from.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS,
@@ -163,8 +161,8 @@ func redirect(links *netlink.Handle, from, to netlink.Link) error {
 	return nil
 }
 
-// device makes the file of a macvtap, which the kernel makes for interfaces of
-// the host's own namespace alone.
+// device makes the device file of a macvtap. The kernel makes it only for interfaces in
+// the host's own namespace.
 func (l *Link) device(index int, dir string) error {
 	var numbers []byte
 	err := netns.Sysfs(func(sysfs string) (err error) {
@@ -188,7 +186,7 @@ func (l *Link) device(index int, dir string) error {
 	return nil
 }
 
-// backend is QEMU's -netdev.
+// backend returns QEMU's -netdev argument.
 func (l *Link) backend() string {
 	if l.Device != "" {
 		return fmt.Sprintf("tap,id=net0,fd=%d,vhost=off", linkFD)

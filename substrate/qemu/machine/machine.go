@@ -1,10 +1,9 @@
-// Package machine runs virtual machines of QEMU: it finds the accelerator,
-// writes the command line, wires the machine to the network interface that a
-// fabric gave its namespace, binds its processors and ends it.
+// Package machine runs QEMU virtual machines. It finds the accelerator, writes the command
+// line, wires the machine to the network interface that a fabric gave its namespace, binds
+// its processors and ends it.
 //
-// A machine runs in a place of package process: its network namespace, its
-// cgroup, with the quota on all of QEMU, and its end when this process ends are
-// that place's.
+// A machine runs in a place of package process. That place provides its network namespace,
+// its cgroup with the quota on all of QEMU, and its end when this process ends.
 package machine
 
 import (
@@ -22,11 +21,11 @@ import (
 	"vitrine/substrate"
 )
 
-// Program is the one that runs machines.
+// Program is the program that runs machines.
 const Program = "qemu-system-x86_64"
 
-// Version is what the program that runs machines says of itself. Without the
-// program the error is a *vitrine.Unsupported.
+// Version returns the version that Program reports. Without the program, the error is
+// a *vitrine.Unsupported.
 func Version(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, Program, "--version").Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -46,50 +45,50 @@ func withoutProgram() error {
 // Models of machines.
 const (
 	Q35     = "q35"     // a PC with PCI Express: any device
-	MicroVM = "microvm" // no PCI: virtio devices alone, and a quicker start
+	MicroVM = "microvm" // no PCI, only virtio devices; starts faster
 )
 
-// A Spec is one machine.
+// A Spec describes one machine.
 type Spec struct {
-	Name        string // for people: "vt-RUN-sprout-1"
+	Name        string // for humans: "vt-RUN-sprout-1"
 	Accelerator string // see Prober
 	Model       string // Q35 or MicroVM; empty: Q35
-	Processor   string // QEMU's -cpu; empty: the host's, as far as the accelerator gives it
+	Processor   string // QEMU's -cpu; empty: all that the accelerator offers
 	VCPUs       int    // at least 1
 	Memory      int64  // bytes
-	CPUs        []int  // of the host, one for each vCPU to be bound to; of another number: none is bound
+	CPUs        []int  // CPUs of the host, one to bind each vCPU to; if there are not VCPUs of them, none is bound
 
-	Kernel  string   // file that QEMU starts by itself; empty: the first disk is booted from
+	Kernel  string   // file that QEMU boots directly; empty: boot from the first disk
 	Initrd  string   // empty: none
 	Append  string   // the kernel's command line
 	Disks   []Disk   // vda, vdb, ...
 	Ports   []string // names of virtio serial ports, each a Port of the machine
-	Console string   // file that the first serial line is appended to
+	Console string   // file to which the first serial line is appended
 	Link    *Link    // nil: no network
 	Devices []string // further -device arguments
 
-	// Dir is the machine's own folder: its sockets, and a file log with what QEMU
-	// itself says. It must be that of the place.
+	// Dir is the machine's own folder, and must be the place's folder. It has the sockets,
+	// and a file log with QEMU's own output.
 	Dir string
 }
 
-// A Disk is a file that the machine has for a disk.
+// A Disk is a file that the machine uses as a disk.
 type Disk struct {
 	Path     string
 	Format   string // "raw", "qcow2"
-	ReadOnly bool   // else nobody else may have it open
+	ReadOnly bool   // false: no other process may have it open
 }
 
-// Processors is how many an instance's machine has: those of its flavor rounded
-// up, or as many as it may run on.
+// Processors returns the number of a machine's vCPUs: its flavor's, rounded up, or the
+// number of CPUs that it may run on, at least 1.
 func Processors(of substrate.Spec) int {
 	if of.VCPUs > 0 {
-		return int(math.Ceil(of.VCPUs - 1e-9)) // 0.1+0.2 is not 0.3
+		return int(math.Ceil(of.VCPUs - 1e-9)) // 0.1+0.2 exceeds 0.3
 	}
 	return max(1, len(of.CPUs))
 }
 
-// A Machine is one that runs.
+// A Machine is a running machine.
 type Machine struct {
 	process substrate.Process
 	place   substrate.Instance
@@ -97,12 +96,12 @@ type Machine struct {
 	ports   map[string]net.Conn
 }
 
-// starting bounds how long QEMU itself may take to be ready, before the machine
-// runs a single instruction.
+// starting bounds how long QEMU itself may take to be ready, before the machine runs
+// its first instruction.
 const starting = 2 * time.Minute
 
-// Start starts a machine in the place, and comes back once it executes. When it
-// fails nothing is left but files in Dir.
+// Start starts a machine in the place and returns when it executes. On failure it
+// leaves only files in Dir.
 func Start(ctx context.Context, place substrate.Instance, spec Spec) (*Machine, error) {
 	m, err := start(ctx, place, spec)
 	if err != nil {
@@ -161,18 +160,18 @@ func start(ctx context.Context, place substrate.Instance, spec Spec) (_ *Machine
 // Done is closed when the machine has ended.
 func (m *Machine) Done() <-chan struct{} { return m.process.Done() }
 
-// Err is how QEMU ended, once Done is closed; nil: the machine was switched off.
+// Err returns how QEMU ended, once Done is closed; nil: the machine was switched off.
 func (m *Machine) Err() error { return m.process.Err() }
 
-// Port is the host's end of one of the machine's serial ports; nil: it has none
-// of that name. It is closed with the machine.
+// Port returns the host's end of one of the machine's serial ports; nil: there is no
+// such port. Stop closes it.
 func (m *Machine) Port(name string) net.Conn { return m.ports[name] }
 
-// Monitor asks QEMU about the machine.
+// Monitor returns the client of QEMU's monitor.
 func (m *Machine) Monitor() *Monitor { return m.monitor }
 
-// PowerDown presses the power button (ACPI) and waits until the machine has
-// switched itself off or grace is over; Stop then ends what is left.
+// PowerDown presses the power button (ACPI) and waits until the machine has switched itself
+// off or grace is over. Call Stop afterwards to end what is left.
 func (m *Machine) PowerDown(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -187,7 +186,7 @@ func (m *Machine) PowerDown(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// Stop ends the machine at once and comes back when it has ended. Idempotent.
+// Stop ends the machine at once and waits until it has ended. It is idempotent.
 func (m *Machine) Stop(ctx context.Context) error {
 	err := m.place.Stop(ctx, 0)
 	m.hangUp()
@@ -196,9 +195,9 @@ func (m *Machine) Stop(ctx context.Context) error {
 
 func (m *Machine) hangUp() {
 	for _, conn := range m.ports {
-		_ = conn.Close() // the other end has gone
+		_ = conn.Close() // the other end is closed
 	}
 }
 
-// Log is the file with what QEMU itself says.
+// Log returns the file with QEMU's own output.
 func Log(dir string) string { return filepath.Join(dir, "log") }

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Monitor speaks QEMU's machine protocol (QMP). The one Go library for it is
-// not to be had from the module proxy, and what is needed of it are these lines.
+// A Monitor is a client of QEMU's machine protocol (QMP). The module proxy does not offer
+// the only Go library for it, and vitrine needs little of it.
 type Monitor struct {
 	mu      sync.Mutex // one command at a time
 	conn    net.Conn
 	decoder *json.Decoder
 }
 
-// A reply is what QEMU sends: an answer, or an event, which is passed over.
+// A reply is a message from QEMU: an answer, or an event, which the Monitor ignores.
 type reply struct {
 	Return json.RawMessage `json:"return"`
 	Error  *struct {
@@ -40,15 +40,15 @@ func newMonitor(ctx context.Context, conn net.Conn) (*Monitor, error) {
 	return m, m.run("qmp_capabilities", nil, nil)
 }
 
-// bound has the connection fail when the context ends; call what it returns
-// when done.
+// bound makes the connection fail when the context ends. The caller must call the
+// returned function when done.
 func (m *Monitor) bound(ctx context.Context) func() {
 	_ = m.conn.SetDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() { _ = m.conn.SetDeadline(time.Unix(1, 0)) })
 	return func() { stop() }
 }
 
-// Run runs a command with its arguments, if any, and decodes what it returns
+// Run runs a command with its arguments, if any, and decodes its return value
 // into result, if not nil.
 func (m *Monitor) Run(ctx context.Context, command string, arguments map[string]any, result any) error {
 	m.mu.Lock()
@@ -85,7 +85,7 @@ func (m *Monitor) run(command string, arguments map[string]any, result any) erro
 	return fmt.Errorf("QEMU's monitor, %s: %w", command, err)
 }
 
-// bind binds each virtual processor's thread to a CPU of its own.
+// bind binds each virtual processor's thread to its own CPU.
 func (m *Machine) bind(ctx context.Context, cpus []int) error {
 	var vcpus []struct {
 		Index  int `json:"cpu-index"`

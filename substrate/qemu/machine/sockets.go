@@ -16,8 +16,8 @@ import (
 	"vitrine/substrate"
 )
 
-// sockets are what QEMU connects to when it starts: nothing has to be waited
-// for or tried again, and the files go as soon as it has.
+// sockets are the listening sockets that QEMU connects to at its start, so that Start need
+// not poll. Their files are removed once QEMU has connected.
 type sockets struct {
 	dir     *os.File
 	listens map[string]*net.UnixListener
@@ -36,8 +36,8 @@ func listen(dir string, names []string) (*sockets, error) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, s.close())
 		}
-		// By the open folder, for the path of a socket has 107 characters at most
-		// (unix(7)).
+		// The path goes through the open folder, because a socket's path has at most
+		// 107 characters (unix(7)).
 		short := "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + name + socketSuffix
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
 		if err != nil {
@@ -48,7 +48,7 @@ func listen(dir string, names []string) (*sockets, error) {
 	return s, nil
 }
 
-// accept waits until the process has connected to all.
+// accept waits until the process has connected to all sockets.
 func (s *sockets) accept(ctx context.Context, process substrate.Process) (map[string]net.Conn, error) {
 	stop := context.AfterFunc(ctx, s.interrupt)
 	defer stop()
@@ -99,12 +99,12 @@ func (s *sockets) interrupt() {
 func (s *sockets) close() error {
 	var errs []error
 	for _, l := range s.listens {
-		errs = append(errs, l.Close()) // and the file with it
+		errs = append(errs, l.Close()) // also removes the file
 	}
 	return errors.Join(append(errs, s.dir.Close())...)
 }
 
-// said is an error with the last of what QEMU itself said; nil: nothing.
+// said returns an error with the last of QEMU's own output; nil: no output.
 func said(dir string) error {
 	last := substrate.LastOutput(Log(dir), 1000)
 	if last == "" {
