@@ -18,17 +18,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An agent does what the host asks.
+// An agent serves the host's requests.
 type agent struct {
 	in  *bufio.Reader
 	out *Writer
 
 	mu       sync.Mutex
 	commands map[uint32]*command
-	work     errgroup.Group // one goroutine for each request that takes its time
+	work     errgroup.Group // one goroutine for each slow request
 }
 
-// readings is how often the machine's counters are sent.
+// readings is the interval at which the machine's counters are sent.
 const readings = time.Second
 
 // serve answers the host until the port closes.
@@ -47,7 +47,7 @@ func serve(ctx context.Context, port io.ReadWriter) error {
 	return errors.Join(err, a.endAll(), a.work.Wait())
 }
 
-// endAll ends all commands: nobody is left who would ask for it.
+// endAll ends all commands, because the host can no longer ask for it.
 func (a *agent) endAll() error {
 	a.mu.Lock()
 	numbers := slices.Collect(maps.Keys(a.commands))
@@ -59,7 +59,7 @@ func (a *agent) endAll() error {
 	return errors.Join(errs...)
 }
 
-// requests takes one request after the other.
+// requests reads the requests and serves them one after the other. Slow ones run in goroutines.
 func (a *agent) requests(ctx context.Context) error {
 	for {
 		f, err := ReadFrame(a.in)
@@ -74,7 +74,7 @@ func (a *agent) requests(ctx context.Context) error {
 			return fmt.Errorf("a request of the host: %w", err)
 		}
 		switch r.Op {
-		case OpPut: // its data come next
+		case OpPut: // its data follow
 			err = a.answer(f.Number, a.put(r))
 		case OpEnd: // may take a while
 			a.work.Go(func() error { return a.answer(f.Number, a.end(ctx, r.Target)) })
@@ -95,7 +95,7 @@ func (a *agent) answer(number uint32, err error) error {
 	return a.out.Value(KindAnswer, number, answer)
 }
 
-// do does what is done at once.
+// do serves the requests that are quick.
 func (a *agent) do(number uint32, r Request) error {
 	switch {
 	case r.Op == OpSetup && r.Setup != nil:
@@ -117,8 +117,8 @@ func (a *agent) do(number uint32, r Request) error {
 	return fmt.Errorf("no request %q", r.Op)
 }
 
-// own makes a link to this program, which need not be sent again, in place of
-// what is there: the disk of a machine that is started again may have one.
+// own makes a link to this program at path, so that the host need not send it again. It
+// replaces an older link, which the disk of a restarted machine may have.
 func own(path string) error {
 	program, err := os.Executable()
 	if err == nil {
@@ -139,7 +139,7 @@ func (a *agent) put(r Request) error {
 		return os.MkdirAll(r.Path, os.FileMode(r.Mode))
 	}
 	failed := os.MkdirAll(filepath.Dir(r.Path), 0o755)
-	// Beside its place and renamed, for a program that runs cannot be written to.
+	// Write a new file and rename it, because a running program cannot be written to.
 	var file *os.File
 	if failed == nil {
 		file, failed = os.CreateTemp(filepath.Dir(r.Path), ".put-")
@@ -167,7 +167,7 @@ func (a *agent) put(r Request) error {
 	return failed
 }
 
-// off writes what is not written yet and has the machine switched off.
+// off writes dirty pages to the disks and switches the machine off.
 func off() error {
 	unix.Sync()
 	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)

@@ -20,20 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groups is where each command has a cgroup (version 2) of its own, so that all
-// that descends from it is found.
+// groups holds a cgroup (version 2) for each command, which contains all its descendants.
 const groups = "/sys/fs/cgroup/guest"
 
-// A command is one that was started.
+// A command is a started command.
 type command struct {
 	cmd   *exec.Cmd
 	group string
-	pipes []*os.File // ends of its output
+	pipes []*os.File // read ends of its output
 	ended chan struct{}
 }
 
-// start starts a command; that it started is the answer, what it prints and how
-// it ends follows.
+// start starts a command. The answer says that it started; its output and exit follow later.
 func (a *agent) start(number uint32, c Command) error {
 	if len(c.Args) == 0 {
 		return errors.New("no command")
@@ -50,7 +48,7 @@ func (a *agent) start(number uint32, c Command) error {
 		return err
 	}
 	defer dir.Close()
-	// The agent's context is not the command's: that ends when the host says so.
+	// The command outlives the agent's context: it ends when the host asks for that.
 	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Env = c.Dir, environment(c.Env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(dir.Fd())}
@@ -87,14 +85,14 @@ func (a *agent) start(number uint32, c Command) error {
 	return nil
 }
 
-// agentKiB is what the agent's program and the commands' take of the memory that
-// the kernel would give away, for they would have to be read again.
+// agentKiB is the page cache of the agent's and the commands' programs. The kernel counts
+// it as available, but would have to read it again.
 const agentKiB = 8 << 10
 
-// confine leaves the kernel and the agent what memory they have, and a little
-// more: a command that wants all is killed, and the machine does not come to a
-// standstill before. What the kernel says is available has its own caches of
-// names and files in it, which it does not give back in time.
+// confine limits the commands' memory to what is available, minus a reserve for the kernel
+// and the agent. So the OOM killer ends a command that wants all memory before the machine
+// stalls. The reserve includes the kernel's caches of names and files, which it counts as
+// available but does not free in time.
 func confine() error {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -112,14 +110,14 @@ func confine() error {
 	return os.WriteFile(filepath.Join(groups, "memory.max"), []byte(strconv.FormatUint(kib<<10, 10)), 0)
 }
 
-// Shares of being killed for want of memory (proc(5), oom_score_adj).
+// Values of oom_score_adj (proc(5)).
 const (
 	spared = "-1000"
 	usual  = "0"
 )
 
-// mortal starts a process that can be killed for want of memory: it has from
-// this one what this one must not have. One is started at a time.
+// mortal starts a process that the OOM killer may kill. A child inherits oom_score_adj, so
+// mortal changes the agent's own value during the start. Calls must not overlap.
 func mortal(start func() error) error {
 	const file = "/proc/self/oom_score_adj"
 	if err := os.WriteFile(file, []byte(usual), 0); err != nil {
@@ -128,13 +126,13 @@ func mortal(start func() error) error {
 	return errors.Join(start(), os.WriteFile(file, []byte(spared), 0))
 }
 
-// environment is the command's, with a PATH and a HOME where it has none.
+// environment returns the command's variables, with a PATH and a HOME if it sets none.
 func environment(env []string) []string {
 	full := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
-	return append(full, env...) // of two of a name the later one counts
+	return append(full, env...) // the later one of two with the same name wins
 }
 
-// wait says how the command ended once all that it printed has been sent.
+// wait reports how the command ended, after all its output has been sent.
 func (a *agent) wait(number uint32, r *command, outputs []*output) error {
 	err := r.cmd.Wait()
 	close(r.ended)
@@ -145,7 +143,7 @@ func (a *agent) wait(number uint32, r *command, outputs []*output) error {
 	if err != nil {
 		exit = Exit{Error: err.Error(), OutOfMemory: r.outOfMemory()}
 	}
-	if gone, _ := r.remove(); gone { // it has left nothing running
+	if gone, _ := r.remove(); gone { // the command left no process running
 		a.mu.Lock()
 		delete(a.commands, number)
 		a.mu.Unlock()
@@ -153,8 +151,7 @@ func (a *agent) wait(number uint32, r *command, outputs []*output) error {
 	return a.out.Value(KindExit, number, exit)
 }
 
-// outOfMemory says whether the kernel killed one of the command's processes for
-// want of memory.
+// outOfMemory reports whether the OOM killer killed one of the command's processes.
 func (r *command) outOfMemory() bool {
 	text, err := os.ReadFile(filepath.Join(r.group, "memory.events"))
 	if err != nil {
@@ -168,7 +165,7 @@ func (r *command) outOfMemory() bool {
 	return false
 }
 
-// forget removes what was made for a command that did not start.
+// forget removes the resources of a command that did not start.
 func (r *command) forget() error {
 	for _, p := range r.pipes {
 		_ = p.Close()
@@ -176,15 +173,15 @@ func (r *command) forget() error {
 	return unix.Rmdir(r.group)
 }
 
-// remove removes the command's group, and those that it made below, if nothing
-// runs in them.
+// remove removes the command's cgroup, and the cgroups that the command made below it, if
+// no process runs in them.
 func (r *command) remove() (gone bool, err error) {
 	var dirs []string
 	err = filepath.WalkDir(r.group, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			dirs = append(dirs, path)
 		}
-		return nil // one that has gone meanwhile
+		return nil // a group that is gone by now
 	})
 	if err != nil {
 		return false, err
@@ -214,7 +211,7 @@ func (a *agent) signal(number uint32, sig unix.Signal) error {
 		return nil
 	}
 	select {
-	case <-r.ended: // its number may be another's by now
+	case <-r.ended: // another process may have its number by now
 		return nil
 	default:
 	}
@@ -224,14 +221,14 @@ func (a *agent) signal(number uint32, sig unix.Signal) error {
 	return nil
 }
 
-// end kills all that descends from the command and comes back when it has ended.
+// end kills the command and all its descendants, and waits until they have ended.
 func (a *agent) end(ctx context.Context, number uint32) error {
 	r := a.find(number)
 	if r == nil {
 		return nil
 	}
 	err := os.WriteFile(filepath.Join(r.group, "cgroup.kill"), []byte("1"), 0)
-	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) { // it has just ended
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) { // they have just ended
 		return err
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -257,20 +254,20 @@ func (a *agent) end(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// An output carries what a command prints to the host.
+// An output sends a command's output to the host.
 type output struct {
 	pipe   *os.File
 	out    *Writer
 	kind   Kind
 	number uint32
 
-	mu     sync.Mutex // from before a read to after it was sent
+	mu     sync.Mutex // held from before a read until the data is sent
 	closed bool
 	buf    [32 << 10]byte
 }
 
-// copy goes on until the last process that has the pipe's other end closes it,
-// which may be long after the command ended.
+// copy runs until the last process that has the pipe's other end closes it, which may be
+// long after the command ended.
 func (o *output) copy() error {
 	defer o.close()
 	conn, err := o.pipe.SyscallConn()
@@ -297,11 +294,11 @@ func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	_ = o.pipe.Close() // only read from
+	_ = o.pipe.Close() // the pipe is only read from
 }
 
-// next sends what is in the pipe, up to a buffer full; more is false at the
-// pipe's end, and waits is true when there is nothing now. The caller holds mu.
+// next sends what is in the pipe, up to one buffer. more is false at the pipe's end, and
+// waits is true if the pipe is empty now. The caller holds mu.
 func (o *output) next(fd int) (more, waits bool, err error) {
 	n, err := unix.Read(fd, o.buf[:])
 	switch {
@@ -320,7 +317,7 @@ func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return nil // all was sent
+		return nil // copy has sent everything
 	}
 	conn, err := o.pipe.SyscallConn()
 	if err != nil {

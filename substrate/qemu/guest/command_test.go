@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEndOfWhatHasEnded: a command whose group is gone already is ended.
+// TestEndOfWhatHasEnded: end succeeds for a command whose cgroup is already gone.
 func TestEndOfWhatHasEnded(t *testing.T) {
 	r := &command{group: filepath.Join(t.TempDir(), "gone"), ended: make(chan struct{})}
 	close(r.ended)

@@ -1,7 +1,6 @@
-// Package guest is what runs inside a virtual machine: its first process, and
-// an agent that sets the machine up, runs commands in it and reads its own
-// counters, at the bidding of the host at the other end of a virtio serial port.
-// The words that both ends use are here too.
+// Package guest runs inside a virtual machine, as its first process and as an agent. The
+// agent sets the machine up, runs commands in it and reads its counters, as the host
+// requests over a virtio serial port. The package also has the protocol that both ends use.
 package guest
 
 import (
@@ -13,34 +12,34 @@ import (
 	"sync"
 )
 
-// PortName is the serial port's.
+// PortName is the name of the serial port.
 const PortName = "vitrine.agent"
 
-// A Kind says what a frame is.
+// A Kind is the type of a frame.
 type Kind byte
 
-// Frames to the guest, and from it.
+// Kinds of frames, to the guest and from it.
 const (
 	KindRequest Kind = 'q' // to: a Request; an answer with the same number follows
-	KindData    Kind = 'd' // to: bytes of the file that the request of that number puts
+	KindData    Kind = 'd' // to: bytes of the file that the request of that number writes
 
-	KindHello  Kind = 'h' // from: the agent is there
+	KindHello  Kind = 'h' // from: the agent runs
 	KindAnswer Kind = 'a' // from: an Answer
-	KindStdout Kind = 'o' // from: what the command of that number printed
+	KindStdout Kind = 'o' // from: standard output of the command of that number
 	KindStderr Kind = 'e'
-	KindExit   Kind = 'x' // from: an Exit; all that the command itself printed came before
-	KindClosed Kind = 'c' // from: nothing of the command of that number can print any more
+	KindExit   Kind = 'x' // from: an Exit; all output of the command itself came before
+	KindClosed Kind = 'c' // from: no process of the command of that number can print any more
 	KindUse    Kind = 'u' // from: a Reading
 )
 
 // MostPayload bounds a frame's payload, in bytes.
 const MostPayload = 1 << 20
 
-// A Frame is what passes the port: 4 bytes of the payload's length, its kind,
-// 4 bytes of number, both big-endian, and the payload.
+// A Frame is one message on the port: 4 bytes with the payload's length, 1 byte with its
+// kind, 4 bytes with its number, and the payload. Both integers are big-endian.
 type Frame struct {
 	Kind    Kind
-	Number  uint32 // of the request that it belongs to
+	Number  uint32 // of the request that the frame belongs to
 	Payload []byte
 }
 
@@ -70,7 +69,7 @@ type Writer struct {
 	w  io.Writer
 }
 
-// NewWriter gives a Writer to w.
+// NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Frame writes one frame.
@@ -94,20 +93,20 @@ func (w *Writer) Value(kind Kind, number uint32, value any) error {
 	return w.Frame(Frame{Kind: kind, Number: number, Payload: text})
 }
 
-// What a Request asks for.
+// Requests, and the fields that each uses.
 const (
 	OpSetup  = "setup"  // Setup
 	OpStart  = "start"  // Command; its number is the request's
 	OpSignal = "signal" // Target, Signal: to the command's process group
-	OpEnd    = "end"    // Target: end all that descends from the command, and wait for it
+	OpEnd    = "end"    // Target: kill all descendants of the command, and wait for their end
 	OpPut    = "put"    // Path, Mode, Size: frames of data follow
-	OpOwn    = "own"    // Path: a link there to the agent's own program
-	OpRemove = "remove" // Path, and all below
-	OpHas    = "has"    // Path: fails when it is not there
+	OpOwn    = "own"    // Path: make a link there to the agent's own program
+	OpRemove = "remove" // Path: remove it, with all below
+	OpHas    = "has"    // Path: fails if it does not exist
 	OpOff    = "off"    // switch the machine off
 )
 
-// A Request is what the host asks of the agent.
+// A Request is a request from the host to the agent.
 type Request struct {
 	Op      string   `json:"op"`
 	Setup   *Setup   `json:"setup,omitempty"`
@@ -120,12 +119,12 @@ type Request struct {
 	Size    int64    `json:"size,omitempty"`
 }
 
-// An Answer is how a request went.
+// An Answer is the result of a request.
 type Answer struct {
-	Error string `json:"error,omitempty"` // empty: well
+	Error string `json:"error,omitempty"` // empty: success
 }
 
-// A Setup is who and where the machine is.
+// A Setup is the machine's name and network configuration.
 type Setup struct {
 	Hostname  string  `json:"hostname"`
 	MAC       string  `json:"mac,omitempty"` // of the interface to set up; empty: none
@@ -135,7 +134,7 @@ type Setup struct {
 	Routes    []Route `json:"routes,omitempty"`
 }
 
-// A Route is one of the machine; an empty Via: without gateway.
+// A Route is a route of the machine; an empty Via: no gateway.
 type Route struct {
 	To  string `json:"to"`
 	Via string `json:"via,omitempty"`
@@ -145,21 +144,21 @@ type Route struct {
 type Command struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env"`
-	Dir  string   `json:"dir"` // made if it is not there
+	Dir  string   `json:"dir"` // made if it does not exist
 }
 
 // An Exit is how a command ended.
 type Exit struct {
-	Error       string `json:"error,omitempty"` // as Go says it: "exit status 7"; empty: status 0
+	Error       string `json:"error,omitempty"` // as Go prints it: "exit status 7"; empty: status 0
 	OutOfMemory bool   `json:"out_of_memory,omitempty"`
 }
 
-// A Reading is the machine's own counters, as its kernel keeps them: never the
-// same as what the host sees of it.
+// A Reading is the machine's own counters, from its kernel. They differ from the host's
+// counters of the machine.
 type Reading struct {
-	CPU    float64 `json:"cpu"`    // seconds that its processors were busy since it started, all together
-	Steal  float64 `json:"steal"`  // seconds that they waited for the host, where the accelerator tells
-	Memory uint64  `json:"memory"` // bytes in use: all but what is available
+	CPU    float64 `json:"cpu"`    // seconds that its processors were busy since the start, summed
+	Steal  float64 `json:"steal"`  // seconds that they waited for the host, if the accelerator reports it
+	Memory uint64  `json:"memory"` // bytes in use: total minus available
 	Rx     uint64  `json:"rx"`     // bytes received by its interfaces, lo excluded
 	Tx     uint64  `json:"tx"`     // bytes sent
 }

@@ -36,7 +36,7 @@ func TestFramesComeAsTheyWereSent(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame: what a guest sends is nothing to rely on.
+// FuzzReadFrame: the host must not trust a guest's frames.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 'o', 0, 0, 0, 1, 'h', 'i'})
 	f.Add([]byte{0, 0, 0, 2, 'o', 0, 0, 0, 1, 'h'})

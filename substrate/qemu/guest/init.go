@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Verbs of the program that runs in the guest, after its own.
+// Verbs of the guest's program, after its own arguments.
 const (
 	verbInit  = "init"  // the machine's first process
 	verbAgent = "agent" // its child
 )
 
-// VerbInit is how the machine's first process is called: its program's words,
-// and then this.
+// VerbInit returns the verb of the machine's first process, which follows the
+// program's own arguments.
 func VerbInit() string { return verbInit }
 
-// Main is the program in the guest: self is how it is called, its file and its
-// first words, and verb what follows them. It comes back when it cannot go on,
-// and as the first process only once the machine is to be switched off.
+// Main is the guest's program. self is its command line, that is its file and first
+// arguments, and verb follows them. Main returns when it cannot go on. The first process
+// then switches the machine off, so there Main returns only if that fails.
 func Main(ctx context.Context, self []string, verb string) error {
 	switch verb {
 	case verbInit:
@@ -45,8 +45,8 @@ func Main(ctx context.Context, self []string, verb string) error {
 	return fmt.Errorf("no verb %q: this program is run by virtual machines", verb)
 }
 
-// first is the first process: it mounts what every Linux has mounted, starts the
-// agent, and reaps whoever has lost its parent until the agent ends.
+// first is the first process. It mounts the usual file systems, starts the agent, and reaps
+// orphans until the agent ends.
 func first(ctx context.Context, self []string) error {
 	err := mounts()
 	if err == nil {
@@ -63,7 +63,7 @@ func reap(ctx context.Context, self []string) error {
 	if err := agent.Start(); err != nil {
 		return err
 	}
-	// It is the last to be killed for want of memory.
+	// The OOM killer must not kill the agent.
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", agent.Process.Pid), []byte(spared), 0); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func reap(ctx context.Context, self []string) error {
 	}
 }
 
-// mounts mounts what is not mounted yet.
+// mounts mounts the file systems that are not mounted yet.
 func mounts() error {
 	for _, m := range []struct{ kind, at, options string }{
 		{"proc", "/proc", ""},
@@ -94,7 +94,7 @@ func mounts() error {
 	} {
 		mounted, err := isMounted(m.at)
 		if err != nil || mounted {
-			continue // what has no folder the kernel does not have
+			continue // without a folder, the kernel lacks that file system
 		}
 		if err := unix.Mount(m.kind, m.at, m.kind, unix.MS_NOSUID, m.options); err != nil {
 			return fmt.Errorf("mounting %s: %w", m.at, err)
@@ -103,7 +103,7 @@ func mounts() error {
 	if err := os.MkdirAll(groups, 0o755); err != nil {
 		return err
 	}
-	// So that each command's use of memory is known: see outOfMemory.
+	// The controller counts each command's memory and OOM kills: see outOfMemory.
 	for _, group := range []string{filepath.Dir(groups), groups} {
 		if err := os.WriteFile(filepath.Join(group, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
 			return fmt.Errorf("cgroups: %w", err)
@@ -112,8 +112,8 @@ func mounts() error {
 	return nil
 }
 
-// isMounted says whether a file system is mounted at the folder, which is made
-// where it can be.
+// isMounted reports whether a file system is mounted at the folder. It makes
+// the folder if possible.
 func isMounted(at string) (bool, error) {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return false, err
@@ -125,7 +125,7 @@ func isMounted(at string) (bool, error) {
 	return here.Dev != above.Dev, nil
 }
 
-// openPort finds the agent's port: without udev nothing names it in /dev.
+// openPort finds the agent's port by its name in sysfs, because without udev /dev has no names.
 func openPort(ctx context.Context) (*os.File, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -144,7 +144,7 @@ func openPort(ctx context.Context) (*os.File, error) {
 				return port, err
 			}
 		}
-		select { // the driver takes a moment to see it
+		select { // the driver needs a moment to find the port
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

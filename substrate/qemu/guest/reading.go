@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// read sends the machine's counters until ctx ends.
+// read sends the machine's counters at the interval readings, until ctx ends.
 func (a *agent) read(ctx context.Context) error {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -47,7 +47,7 @@ func takeReading(proc procfs.FS) (Reading, error) {
 	}
 	t := stat.CPUTotal
 	r := Reading{
-		CPU:    t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ, // guest time is in user time (proc(5))
+		CPU:    t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ, // user time includes guest time (proc(5))
 		Steal:  t.Steal,
 		Memory: (*memory.MemTotal - *memory.MemAvailable) << 10,
 	}

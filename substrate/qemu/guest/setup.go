@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUp makes the machine what the host says it is: its name, and its way to
-// the fabric. It may be called again.
+// setUp applies the machine's name and network configuration. It may be called again.
 func setUp(s Setup) error {
 	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
 		return fmt.Errorf("naming the machine: %w", err)
@@ -27,7 +26,7 @@ func setUp(s Setup) error {
 	if err := os.WriteFile("/etc/hosts", []byte(hosts), 0o644); err != nil {
 		return err
 	}
-	// As in the namespaces of the fabrics: no traffic that nobody offered.
+	// As in the namespaces of the fabrics: no IPv6, so no unsolicited traffic.
 	for _, which := range []string{"all", "default"} {
 		if err := segment.Sysctl("net/ipv6/conf/"+which+"/disable_ipv6", "1"); err != nil {
 			return err
@@ -49,7 +48,7 @@ func setUp(s Setup) error {
 	return nil
 }
 
-// connect gives the interface that the host made its name, address and routes.
+// connect gives the interface its name, MTU, address and routes.
 func connect(s Setup) error {
 	mac, err := net.ParseMAC(s.MAC)
 	if err != nil {

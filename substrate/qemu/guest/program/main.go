@@ -1,5 +1,5 @@
-// Program is the guest's agent alone, for tests of the substrate: the same code
-// as in vitrine, in a program that is quick to build.
+// Program is only the guest's agent, for tests of the substrate. It has the same code as in
+// vitrine, but builds faster.
 package main
 
 import (
