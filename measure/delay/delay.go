@@ -1,10 +1,10 @@
-// Package delay says what a stream of packets went through, from when each was
-// sent and received: delay, jitter, delay variation, lateness, reordering,
-// duplicates and loss. It is pure.
+// Package delay analyses a stream of packets by when each was sent and received:
+// delay, jitter, delay variation, lateness, reordering, duplicates and loss. It
+// is pure.
 //
-// The stamps of one stream must be of clocks that do not drift apart meanwhile.
-// Where the clocks are not the same, only what does not depend on their offset
-// means anything: all but Delay.
+// The clocks that stamp a stream must not drift apart during it. If the two ends
+// have different clocks, Delay contains their unknown offset; all other results
+// hold.
 package delay
 
 import (
@@ -15,15 +15,15 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A Packet is one that arrived.
+// A Packet is a packet that arrived.
 type Packet struct {
 	Sequence uint32 // from 0, in the order of sending
 	Sent     int64  // ns
 	Received int64  // ns
 }
 
-// A Cut leaves the ends of a stream out, by their sequence numbers: what the
-// first packets warm up, and what is missing behind the last.
+// A Cut leaves out the two ends of a stream, by sequence number: the warm-up of
+// the first packets, and what is missing after the last.
 type Cut struct {
 	Head int `json:"head"` // packets
 	Tail int `json:"tail"` // packets
@@ -36,7 +36,7 @@ type Distribution struct {
 	Min       float64 `json:"min_us"`
 	Max       float64 `json:"max_us"`
 	Mean      float64 `json:"mean_us"`
-	Deviation float64 `json:"deviation_us"` // of the sample
+	Deviation float64 `json:"deviation_us"` // sample standard deviation
 	P50       float64 `json:"p50_us"`
 	P90       float64 `json:"p90_us"`
 	P95       float64 `json:"p95_us"`
@@ -44,26 +44,25 @@ type Distribution struct {
 	P999      float64 `json:"p99.9_us"`
 }
 
-// A Report is what a stream went through. Packets are counted within the cut.
+// A Report describes one stream. It counts packets within the cut.
 type Report struct {
 	Cut        Cut `json:"cut"`
 	Sent       int `json:"sent"`
 	Received   int `json:"received"`       // distinct packets
 	Lost       int `json:"lost"`           // RFC 7680: sent and never received
 	Duplicates int `json:"duplicates"`     // RFC 5560: further arrivals of a packet
-	Reordered  int `json:"reordered"`      // RFC 4737, section 3.3: arrived after one that was sent later
-	Extent     int `json:"reorder_extent"` // RFC 4737, section 4.2: the most packets that one arrived behind
+	Reordered  int `json:"reordered"`      // RFC 4737, section 3.3: arrived after a packet that was sent later
+	Extent     int `json:"reorder_extent"` // RFC 4737, section 4.2: the largest of any packet, in arrivals
 
 	Delay    Distribution `json:"delay"`    // RFC 7679, or RFC 2681 where the packets came back
 	Jitter   Distribution `json:"jitter"`   // J after each arrival, RFC 3550, section 6.4.1
-	PDV      Distribution `json:"pdv"`      // RFC 5481, section 4.2: against the least delay of the stream
-	IPDV     Distribution `json:"ipdv"`     // RFC 5481, section 4.1: against the packet sent before; signed
-	Lateness Distribution `json:"lateness"` // behind the least delay of all arrivals, those outside of the cut too
+	PDV      Distribution `json:"pdv"`      // RFC 5481, section 4.2: relative to the least delay of the stream
+	IPDV     Distribution `json:"ipdv"`     // RFC 5481, section 4.1: relative to the packet sent before; signed
+	Lateness Distribution `json:"lateness"` // relative to the least delay of all arrivals, also outside the cut
 }
 
-// Analyze reports on a stream of so many sent packets, from those that arrived,
-// in the order of arrival. Sequence numbers of packets that were never sent are
-// left out.
+// Analyze reports on a stream of sent packets. arrivals are in the order of
+// arrival. Analyze ignores sequence numbers that were never sent.
 func Analyze(sent int, arrivals []Packet, cut Cut) Report {
 	cut.Head, cut.Tail = max(cut.Head, 0), max(cut.Tail, 0)
 	r := Report{Cut: cut, Sent: max(sent-cut.Head-cut.Tail, 0)}
@@ -84,21 +83,21 @@ func Analyze(sent int, arrivals []Packet, cut Cut) Report {
 	return r
 }
 
-// A series goes through the arrivals. Values are in ns.
+// A series accumulates the arrivals. Values are in ns.
 type series struct {
 	report     *Report
-	first, end uint32 // of the sequence numbers that count: [first, end)
+	first, end uint32 // sequence numbers that count: [first, end)
 	seen       []bool
 
 	began    bool
-	last     Packet   // that arrived before
+	last     Packet   // the previous arrival
 	j        float64  // RFC 3550's J
-	least    int64    // delay
-	highest  uint32   // sequence number until now
-	highs    []uint32 // the arrivals that raised it, for the extent
-	places   []int    // where in the order of arrival those were
+	least    int64    // delay so far
+	highest  uint32   // sequence number so far
+	highs    []uint32 // the sequence numbers that raised it, for the extent
+	places   []int    // positions of highs in the order of arrival
 	arrived  int
-	counted  []Packet // within the cut, first arrivals
+	counted  []Packet // first arrivals within the cut
 	delay    []float64
 	jitter   []float64
 	lateness []float64
@@ -135,23 +134,23 @@ func (s *series) arrive(p Packet) {
 	s.began, s.last = true, p
 }
 
-// order notes whether the packet is reordered: its number is below that of one
-// that arrived before it. The extent is how many arrivals ago the first such one
-// was.
+// order counts the packet if it is reordered: a packet with a higher number
+// arrived before it. The extent is how many arrivals ago the first such packet
+// arrived.
 func (s *series) order(sequence uint32, counts bool) {
 	if s.arrived == 0 || sequence > s.highest {
 		s.highest = sequence
 		s.highs, s.places = append(s.highs, sequence), append(s.places, s.arrived)
 	} else if counts {
 		s.report.Reordered++
-		i, _ := slices.BinarySearch(s.highs, sequence) // the first that is higher: none is equal
+		i, _ := slices.BinarySearch(s.highs, sequence) // the first that is higher; no number is equal
 		s.report.Extent = max(s.report.Extent, s.arrived-s.places[i])
 	}
 	s.arrived++
 }
 
-// ipdv are the differences of the delays of packets sent one after the other,
-// where both arrived.
+// ipdv returns the differences in delay between packets sent one after the other,
+// if both arrived.
 func (s *series) ipdv() []float64 {
 	slices.SortFunc(s.counted, func(a, b Packet) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	var list []float64
@@ -164,7 +163,7 @@ func (s *series) ipdv() []float64 {
 	return list
 }
 
-// above are the values less the least of them.
+// above returns the values less the least of them.
 func above(values []float64) []float64 {
 	if len(values) == 0 {
 		return nil
@@ -177,14 +176,14 @@ func above(values []float64) []float64 {
 	return out
 }
 
-// describe describes durations in nanoseconds, which it sorts.
+// describe returns the distribution of durations in nanoseconds. It sorts ns.
 func describe(ns []float64) Distribution {
 	if len(ns) == 0 {
 		return Distribution{}
 	}
 	slices.Sort(ns)
 	var mean, squares float64
-	for i, v := range ns { // Welford: the squares of nanoseconds since an epoch lose what counts
+	for i, v := range ns { // Welford's method: squares of nanoseconds since an epoch lose the digits that count
 		delta := v - mean
 		mean += delta / float64(i+1)
 		squares += delta * (v - mean)
@@ -202,7 +201,7 @@ func describe(ns []float64) Distribution {
 	return d
 }
 
-// An Interval is the mean of repeats and where the mean lies, for sure as
+// An Interval is the mean of repeats, and its confidence interval at the level
 // Confidence.
 type Interval struct {
 	Mean       float64 `json:"mean"`
@@ -212,8 +211,9 @@ type Interval struct {
 	Confidence float64 `json:"confidence"` // 0: one repeat gives no interval, and Low and High are the mean
 }
 
-// OfRepeats is Student's interval of figures that each are of a repeat of its
-// own. The packets of one stream follow from each other and give none.
+// OfRepeats returns Student's confidence interval of figures that are each from a
+// different repeat. Packets of one stream are not independent of each other, so
+// they give no interval.
 func OfRepeats(figures []float64, confidence float64) Interval {
 	n := len(figures)
 	if n == 0 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// stream makes n arrivals, 10 µs apart, each delayed by what delay says; ns.
+// stream returns n arrivals, sent 10 µs apart and each delayed by delay(i); ns.
 func stream(n int, delay func(i int) int64) []Packet {
 	list := make([]Packet, n)
 	for i := range list {
@@ -37,7 +37,7 @@ func TestAConstantDelayIsReadBack(t *testing.T) {
 }
 
 func TestWhatWasAddedIsReadBack(t *testing.T) {
-	// 3 ms to one packet in a hundred, of a delay of 20 µs.
+	// A delay of 20 µs, and 3 ms more for one packet in a hundred.
 	r := Analyze(10000, stream(10000, func(i int) int64 {
 		if i%100 == 50 {
 			return 3_020_000
@@ -57,8 +57,8 @@ func TestWhatWasAddedIsReadBack(t *testing.T) {
 	}
 }
 
-// The jitter of RFC 3550 by its definition, and by hand for a delay that changes
-// between two values: |D| is then constant and J nears it.
+// J is compared with the definition of RFC 3550, and with a value by hand: if the
+// delay alternates between two values, |D| is constant and J approaches it.
 func TestJitterIsThatOfRFC3550(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	arrivals := stream(5000, func(int) int64 { return int64(random.IntN(100_000)) })

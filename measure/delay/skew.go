@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// MostSkew is the most that clocks of computers run apart (NTP's bound, RFC 5905,
-// section 11.1): what is more is no drift, but packets that wait ever longer.
+// MostSkew is the most that computers' clocks run apart (NTP's bound, RFC 5905,
+// section 11.1). A steeper slope is no drift but packets that wait ever longer.
 const MostSkew = 500e-6
 
-// Skew is how much faster the receiving clock runs than the sending one, from the
-// packets alone: the slope of the line that lies below all delays and as close
-// to them as one can (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew
-// from Network Delay Measurements, INFOCOM 1999). 0: fewer than two packets, or a
-// slope that is more than MostSkew.
+// Skew returns how much faster the receiving clock runs than the sending one, from
+// the packets alone. It is the slope of the line that lies below all delays and
+// closest to them (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew
+// from Network Delay Measurements, INFOCOM 1999). It is 0 for fewer than two
+// packets and for a slope beyond MostSkew.
 func Skew(arrivals []Packet) float64 {
 	points := slices.Clone(arrivals)
 	slices.SortFunc(points, func(a, b Packet) int {
@@ -27,7 +27,7 @@ func Skew(arrivals []Packet) float64 {
 	origin := points[0]
 	x := func(p Packet) float64 { return float64(p.Sent - origin.Sent) }
 	y := func(p Packet) float64 { return float64((p.Received - p.Sent) - (origin.Received - origin.Sent)) }
-	var hull []Packet // the lower one, from left to right
+	var hull []Packet // lower hull, from left to right
 	var mean float64
 	for _, p := range points {
 		mean += x(p) / float64(len(points))
@@ -40,7 +40,7 @@ func Skew(arrivals []Packet) float64 {
 		}
 		hull = append(hull, p)
 	}
-	// The edge over the mean is the closest line: the sum of distances is least there.
+	// The hull's edge at the mean of x is the closest line: its sum of distances is least.
 	i := max(slices.IndexFunc(hull, func(p Packet) bool { return x(p) >= mean }), 1)
 	slope := (y(hull[i]) - y(hull[i-1])) / (x(hull[i]) - x(hull[i-1]))
 	if slope > MostSkew || slope < -MostSkew {
@@ -49,8 +49,8 @@ func Skew(arrivals []Packet) float64 {
 	return slope
 }
 
-// Unskewed are the arrivals as a receiving clock would have stamped them that
-// does not run apart by skew, from the first packet on.
+// Unskewed returns the arrivals with the skew removed from the receive stamps,
+// relative to the first packet.
 func Unskewed(arrivals []Packet, skew float64) []Packet {
 	out := slices.Clone(arrivals)
 	for i := range out {

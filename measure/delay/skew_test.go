@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A skew that is put in is found and taken out, under noise that only delays.
+// Skew finds an added skew and Unskewed removes it, under noise that only delays.
 func TestSkewIsReadBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, skew := range []float64{0, 40e-6, -120e-6, 480e-6} {
@@ -27,7 +27,7 @@ func TestSkewIsReadBack(t *testing.T) {
 	}
 }
 
-// Packets that wait ever longer are no skew, nor are too few.
+// Packets that wait ever longer show no skew, nor do too few packets.
 func TestWhatIsNoSkew(t *testing.T) {
 	for name, list := range map[string][]Packet{
 		"a queue":     stream(100, func(i int) int64 { return int64(i) * 1000 }),
