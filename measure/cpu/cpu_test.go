@@ -20,7 +20,7 @@ import (
 	"vitrine/internal/thread"
 )
 
-// This test's program is also what it measures.
+// The test binary is also the program that the tests measure.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CPU_TEST_WORK") {
 	case "user":
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		b := make([]byte, 1<<20)
-		// Raw: the race detector would walk through what was read, in user mode.
+		// Raw: otherwise the race detector would walk through the buffer, in user mode.
 		work(func() {
 			_, _, _ = unix.Syscall(unix.SYS_READ, zero.Fd(), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 		})
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// work works for the CPU time asked for and prints what it took.
+// work calls what for the CPU time asked for and prints the time that it took.
 func work(what func()) {
 	runtime.LockOSThread()
 	want, _ := strconv.ParseInt(os.Getenv("CPU_TEST_NS"), 10, 64)
@@ -63,14 +63,14 @@ func work(what func()) {
 	_, _ = os.Stdout.WriteString(strconv.FormatInt(used.Nano(), 10))
 }
 
-// program is this program, which does what the environment says.
+// program returns a command that runs this binary as the environment says.
 func program(environ ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0])
 	c.Env = append(append(os.Environ(), environ...), "GODEBUG=asyncpreemptoff=1")
 	return c
 }
 
-// startOnLast starts a program that runs on the last CPU alone.
+// startOnLast starts a program on the last CPU alone.
 func startOnLast(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -84,7 +84,7 @@ func startOnLast(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-// spend runs this program on the last CPU and gives the CPU time it took; ns.
+// spend runs this binary on the last CPU and returns the CPU time that it took; ns.
 func spend(t *testing.T, kind string, ns int64) float64 {
 	t.Helper()
 	c := program("CPU_TEST_WORK="+kind, "CPU_TEST_NS="+strconv.FormatInt(ns, 10))
@@ -101,7 +101,7 @@ func spend(t *testing.T, kind string, ns int64) float64 {
 	return used
 }
 
-// openMeter opens one for the test's duration, where the kernel has what it takes.
+// openMeter opens a Meter for the test's duration, and skips if the kernel cannot.
 func openMeter(t *testing.T) *Meter {
 	t.Helper()
 	m, err := OpenMeter()
@@ -110,8 +110,8 @@ func openMeter(t *testing.T) *Meter {
 	return m
 }
 
-// What a process spends in user mode and in the kernel is found there. What
-// else runs on the machine only adds.
+// The Meter finds what a process spends in user mode and in the kernel. Other work
+// on the machine only adds.
 func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 	m := openMeter(t)
 	last := runtime.NumCPU() - 1
@@ -127,7 +127,7 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 		}
 		got := after[last].Sub(before[last])
 		found := map[string]int64{"user": got.User, "kernel": got.Kernel}[kind]
-		// The program's own beginning is in user mode, and longer under the race detector.
+		// The program's start is in user mode, and longer under the race detector.
 		if float64(found) < used*0.75 {
 			t.Errorf("%s: %.0f ns spent, %d found: %+v", kind, used, found, got)
 		}
@@ -138,7 +138,7 @@ func TestTheMeterFindsWhatWasSpent(t *testing.T) {
 	}
 }
 
-// The time that an interrupt takes before its first event is the interrupt's.
+// The Meter charges the time before an interrupt's first event to the interrupt.
 func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 	m := openMeter(t)
 	var unseen int64
@@ -174,7 +174,7 @@ func TestTheMeterCountsWhatInterruptsTakeBeforeTheirEvents(t *testing.T) {
 	}
 }
 
-// What a soaker does not get done is what others took.
+// The soaker misses as much time as others take.
 func TestTheSoakerMissesWhatOthersTook(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "soaked")
 	c := program("CPU_TEST_WORK=soak", "CPU_TEST_FILE="+file)

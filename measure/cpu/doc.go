@@ -1,12 +1,11 @@
-// Package cpu measures the CPU time that work takes in two ways that know
-// nothing of each other, both without the kernel's ticks, which alias with work
-// that comes at a fixed pace:
+// Package cpu measures the CPU time of work in two independent ways. Neither uses
+// the kernel's ticks, which alias with work that arrives at a fixed pace:
 //
-//   - a Meter has the kernel's own events counted by BPF: every switch of tasks,
-//     system call, interrupt and softirq. It splits the time into that of user
-//     processes, of the kernel on behalf of processes, and of interrupts. What the
-//     events cannot see it measures when it is opened (see probe), on work of its own;
-//   - a soaker (RunSoak) is a process of idle priority on a CPU that counts what it
-//     gets done; what it does not get done, others took from it. It sees all that
-//     anyone does, and cannot tell who.
+//   - a Meter counts the kernel's own events by BPF: every switch of tasks, system
+//     call, interrupt and softirq. It splits the time into that of user processes,
+//     of the kernel on behalf of processes, and of interrupts. When it is opened, it
+//     measures on work of its own what the events cannot see (see probe);
+//   - a soaker (RunSoak) is a process of idle priority on one CPU that counts the
+//     work it gets done. Others took the time of the work that it misses. It sees
+//     all that others do, but cannot tell who they are.
 package cpu

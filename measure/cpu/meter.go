@@ -29,32 +29,32 @@ const (
 	kinds
 )
 
-// A Reading is the time of one CPU by what it was spent on, since the Meter was
-// opened; ns.
+// A Reading is the time of one CPU since the Meter was opened, by what it was
+// spent on; ns.
 type Reading struct {
-	User      int64 `json:"user_ns"`      // of processes, the measuring ones aside
+	User      int64 `json:"user_ns"`      // of processes, without the measuring ones
 	Kernel    int64 `json:"kernel_ns"`    // on behalf of processes, and of kernel threads
 	Interrupt int64 `json:"interrupt_ns"` // hard and soft
-	Own       int64 `json:"own_ns"`       // of the measuring: waiting senders, soakers, the Meter itself
+	Own       int64 `json:"own_ns"`       // of the measurement: waiting senders, soakers, the Meter itself
 	Idle      int64 `json:"idle_ns"`
 }
 
-// Sub is what was spent between two readings.
+// Sub returns the time spent between two readings.
 func (r Reading) Sub(before Reading) Reading {
 	return Reading{r.User - before.User, r.Kernel - before.Kernel, r.Interrupt - before.Interrupt, r.Own - before.Own, r.Idle - before.Idle}
 }
 
-// Busy is what was neither idle nor the measuring's.
+// Busy returns the time that was neither idle nor the measurement's own.
 func (r Reading) Busy() int64 { return r.User + r.Kernel + r.Interrupt }
 
-// A Meter counts the time of all CPUs from when it was opened until it is closed.
+// A Meter counts the time of all CPUs until it is closed.
 type Meter struct {
 	objects *ebpf.Collection
 	links   []link.Link
 }
 
-// OpenMeter loads the counting programs into the kernel. Where that cannot be it
-// is a *vitrine.Unsupported.
+// OpenMeter loads the counting programs into the kernel. It returns a
+// *vitrine.Unsupported if this host cannot run them.
 func OpenMeter() (_ *Meter, err error) {
 	m := &Meter{}
 	defer func() {
@@ -62,7 +62,7 @@ func OpenMeter() (_ *Meter, err error) {
 			err = errors.Join(fmt.Errorf("count CPU time by BPF: %w", unsupported(err)), m.Close())
 		}
 	}()
-	if err := rlimit.RemoveMemlock(); err != nil { // kernels before 5.11 account BPF's memory by it
+	if err := rlimit.RemoveMemlock(); err != nil { // kernels before 5.11 charge BPF's memory to it
 		return nil, err
 	}
 	if m.objects, err = load(); err != nil {
@@ -71,8 +71,8 @@ func OpenMeter() (_ *Meter, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	plain := callNothing()
-	// The end of each kind of work before its beginning, so that none is seen
-	// beginning that will not be seen to end: off_ before on_.
+	// Attach the end of each kind of work before its beginning (off_ sorts before
+	// on_). Otherwise the Meter could see work begin and miss its end.
 	for _, name := range slices.Sorted(maps.Keys(m.objects.Programs)) {
 		l, err := link.AttachTracing(link.TracingOptions{Program: m.objects.Programs[name]})
 		if err != nil {
@@ -83,9 +83,9 @@ func OpenMeter() (_ *Meter, err error) {
 	return m, m.probe(plain)
 }
 
-// load loads all programs that this kernel has events for. Some lack those of x86's
-// own interrupts, which elsewhere are interrupts like others, and that of the end of
-// a switch (before 6.16), whose last part then counts as the next task's.
+// load loads the programs whose events this kernel has. Other architectures lack the
+// events of x86's own interrupts, which they handle like any interrupt. Kernels
+// before 6.16 lack the end of a switch, whose last part then counts as the next task's.
 func load() (*ebpf.Collection, error) {
 	spec, err := loadAccount()
 	if err != nil {
@@ -107,7 +107,7 @@ func load() (*ebpf.Collection, error) {
 	return ebpf.NewCollection(spec)
 }
 
-// Close takes the programs out of the kernel. It may be called more than once.
+// Close unloads the programs. It may be called more than once.
 func (m *Meter) Close() error {
 	var errs []error
 	for _, l := range m.links {
@@ -121,7 +121,7 @@ func (m *Meter) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read reads all CPUs, by number, until now.
+// Read returns the readings of all CPUs, by number, up to now.
 func (m *Meter) Read() ([]Reading, time.Time, error) {
 	var accounts []accountAccount
 	var zero uint32
@@ -140,7 +140,7 @@ func (m *Meter) Read() ([]Reading, time.Time, error) {
 	return out, at, nil
 }
 
-// until adds what was not charged yet: the kind of work that goes on.
+// until returns the reading at now. It adds the work in progress, which is not charged yet.
 func (a *accountAccount) until(now int64) Reading {
 	ns := a.Ns
 	if a.Last > 0 && now > int64(a.Last) {

@@ -5,31 +5,31 @@ import (
 	"math"
 )
 
-// AgreeWithin is how far the two ways may differ, as a share of the soakers',
-// for the split to be given.
+// AgreeWithin is how far BPF's figure may differ from the soakers', as a share of
+// the soakers', for the split to be given.
 const AgreeWithin = 0.05
 
 // A PerPacket is the CPU time that one packet took, in ns.
 type PerPacket struct {
 	Total      float64 `json:"total_ns"`      // by the soakers
-	Background float64 `json:"background_ns"` // what the CPUs did before without packets, per packet's time; not in Total
+	Background float64 `json:"background_ns"` // what the CPUs did before without packets, over the time of a packet; not in Total
 	Counted    float64 `json:"counted_ns"`    // by BPF, in a stream of its own; 0: not counted
-	Split      *Split  `json:"split"`         // null: not given, and Why says why
+	Split      *Split  `json:"split"`         // null: not given, see Why
 	Why        string  `json:"why,omitempty"`
 }
 
-// A Split is CPU time per packet by who took it; ns.
+// A Split is CPU time per packet by who used it; ns.
 type Split struct {
 	User      float64 `json:"user_ns"`
 	Kernel    float64 `json:"kernel_ns"`
 	Interrupt float64 `json:"interrupt_ns"`
 }
 
-// Sum adds the parts.
+// Sum returns the sum of the parts.
 func (s Split) Sum() float64 { return s.User + s.Kernel + s.Interrupt }
 
-// Judge gives the split when the two ways agree. counted is nil when BPF could
-// not count, for the reason given.
+// Judge keeps the split if the two ways agree. counted is nil if BPF could not
+// count; why is the reason.
 func Judge(total, background float64, counted *Split, why string) PerPacket {
 	p := PerPacket{Total: total, Background: background, Why: why}
 	if counted == nil {

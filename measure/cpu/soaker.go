@@ -21,29 +21,29 @@ import (
 )
 
 const (
-	turns       = 4096 // of the loop in one lap: some microseconds
+	turns       = 4096 // iterations of the loop per lap: some microseconds
 	calibration = 8000 // laps
 	soakSize    = 16   // bytes of the file
 )
 
-// A Soaked is what a soaker got done. Laps that it did not get done, others took
-// from it.
+// A Soaked is what a soaker got done. Others took the time of the laps that it
+// missed.
 type Soaked struct {
 	Laps uint64        // so far
-	Lap  time.Duration // how long one takes when nothing else has the CPU; picoseconds are kept, see lapUnit
+	Lap  time.Duration // time of an undisturbed lap, in picoseconds, not nanoseconds: see lapUnit
 }
 
-// lapUnit: a lap's time is kept in picoseconds.
+// lapUnit is how many units of Soaked.Lap, picoseconds, make a nanosecond.
 const lapUnit = 1000
 
-// Spent is the time that its laps took.
+// Spent returns the time of the laps done since an earlier reading.
 func (s Soaked) Spent(since Soaked) time.Duration {
 	return time.Duration(float64(s.Laps-since.Laps) * float64(s.Lap) / lapUnit)
 }
 
-// RunSoak is `vitrine reference soak`: it keeps the CPU that it is on busy with
-// what nobody else wants of it (SCHED_IDLE, sched(7)) until it is told to end, and
-// keeps what it got done in a file. It belongs on one CPU alone.
+// RunSoak is `vitrine reference soak`. Until the context ends it uses all CPU time
+// that nobody else wants (SCHED_IDLE, sched(7)), and keeps its progress in a file.
+// The caller pins it to one CPU.
 func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("soak", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -55,8 +55,8 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	case err != nil || *path == "" || flags.NArg() > 0:
 		return &vitrine.BadInput{File: "vitrine reference soak", Found: fmt.Sprintf("%q", args), Want: "want --file NAME"}
 	}
-	// The loop below may not be preempted, so whoever ends it needs a second one,
-	// also where the process has a single CPU.
+	// The loop below may never be preempted (GODEBUG=asyncpreemptoff=1), so the
+	// goroutine that ends it needs a second P, even on a single CPU.
 	runtime.GOMAXPROCS(2)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -83,7 +83,7 @@ func RunSoak(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return nil
 }
 
-// share makes the file and maps it.
+// share creates the file and maps it.
 func share(path string) ([]byte, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -100,8 +100,8 @@ func share(path string) ([]byte, error) {
 	return shared, nil
 }
 
-// calibrate is how long a lap takes undisturbed, in picoseconds: that of the
-// faster laps, a tenth of all, for a disturbance only adds to a lap.
+// calibrate returns the time of an undisturbed lap in picoseconds: the mean of the
+// fastest tenth, because a disturbance only adds to a lap.
 func calibrate() uint64 {
 	took := make([]time.Duration, calibration)
 	for i := range took {
@@ -124,7 +124,7 @@ func calibrate() uint64 {
 	return uint64(max(sum.Nanoseconds()*lapUnit/int64(len(fast))-overhead[calibration/20].Nanoseconds()*lapUnit, 1))
 }
 
-// lap turns a loop that touches no memory, so that it takes no cache from others.
+// lap runs a loop that touches no memory, so that it takes no cache from others.
 func lap() {
 	x, y := uint64(1), uint64(2)
 	for range turns {

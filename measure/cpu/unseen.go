@@ -14,28 +14,28 @@ import (
 	"vitrine/internal/thread"
 )
 
-// What bpf/account.c takes samples of, and how many.
+// The kinds of samples that bpf/account.c takes, and how many it takes.
 const (
 	interrupts = 1
 	handlings  = 3
 	probes     = 256
 )
 
-// Of the probing by interrupts.
+// Times of probing by interrupts.
 const (
-	alarm   = 50 * time.Microsecond  // until one
-	waiting = 100 * time.Microsecond // for it
+	alarm   = 50 * time.Microsecond  // until the interrupt
+	waiting = 100 * time.Microsecond // for the interrupt
 )
 
-// probe measures what the events do not see, which counts from now on as the
-// interrupts' or the instrument's. All are medians:
-//   - an interrupt before its first event. A thread looks at the clock and keeps the
-//     time, until a timer of its own interrupts it; the event compares;
-//   - the handling of an event outside of its own looks at the clock: what a system
-//     call that does nothing, of two events, takes longer than before the Meter was
-//     there (plain, ns), less what the events say themselves.
+// probe measures the time that the events do not see. From then on that time counts
+// as the interrupts' or the instrument's. Both figures are medians:
+//   - an interrupt before its first event. The thread keeps storing the time until
+//     its own timer interrupts it; the event compares its time with the stored one;
+//   - the handling of an event outside of its own looks at the clock. A system call
+//     that does nothing has two events. It now takes longer than before the Meter
+//     existed (plain, ns); the events themselves report a part of that.
 //
-// It is for a thread that is locked to its goroutine.
+// The goroutine must be locked to its thread.
 func (m *Meter) probe(plain int64) error {
 	v := m.objects.Variables
 	said, err := m.median(handlings, func() error {
@@ -58,8 +58,8 @@ func (m *Meter) probe(plain int64) error {
 	return nil
 }
 
-// median is that of the samples of a kind that the calling thread gives when it
-// does what is to be done; 0 where these are no events.
+// median returns the median of the samples of a kind that the calling thread causes
+// by do; 0 if this kernel has no such events.
 func (m *Meter) median(kind uint32, do func() error) (int64, error) {
 	v := m.objects.Variables
 	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(uint32(unix.Gettid())), do(), v["probing"].Set(uint32(0)))
@@ -72,7 +72,7 @@ func (m *Meter) median(kind uint32, do func() error) (int64, error) {
 	return samples[taken/2], nil
 }
 
-// callNothing makes system calls that do nothing, and says what one takes; ns.
+// callNothing returns how long a system call that does nothing takes; ns.
 func callNothing() int64 {
 	const each = 100
 	var took [100]int64
@@ -87,7 +87,7 @@ func callNothing() int64 {
 	return took[len(took)/2]
 }
 
-// beInterrupted has the calling thread be interrupted while it looks at the clock.
+// beInterrupted lets timers interrupt the calling thread while it stores the time.
 func (m *Meter) beInterrupted() error {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
 	if err != nil {
