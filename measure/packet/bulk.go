@@ -22,30 +22,29 @@ import (
 )
 
 const (
-	bulkSize  = 3072    // bytes of a frame at most: the kernel keeps it in one page, with what belongs to it
-	bulkBatch = 64      // frames that the kernel makes at once, where none has a time of its own
-	bulkTurn  = 1 << 22 // frames that it is asked for at once: beginning takes it tens of milliseconds
+	bulkSize  = 3072    // largest frame in bytes: the kernel keeps it and its metadata in one page
+	bulkBatch = 64      // frames that the kernel makes at once if they have no times of their own
+	bulkTurn  = 1 << 22 // frames per run of the program: starting one takes the kernel tens of milliseconds
 
 	// Packets are at most 100 µs apart: the CPU does nothing else in between.
 	bulkSlowest = 10_000 // packets a second
 )
 
-// A Bulk sends probes as fast as one CPU can, or at times that a sender with a
-// system call for each cannot keep to: an XDP program writes them into frames
-// that the kernel keeps using, without a call or a socket buffer for each, and
-// waits for their times.
+// A Bulk sends probes as fast as one CPU can, or on a schedule too fast for one
+// system call per packet. An XDP program writes the probes into frames that the
+// kernel reuses, without a system call or a socket buffer per packet, and waits
+// for their times.
 type Bulk struct {
 	config  SenderConfig
 	objects bulkObjects
-	counter link.Link // the program that counts what is taken
+	counter link.Link // the program that counts the frames that the port takes
 	port    *net.Interface
-	here    *os.File // the network namespace that it is in
+	here    *os.File // the port's network namespace
 }
 
-// OpenBulk loads the program. Of the config, Qdisc is not looked at: frames go
-// straight to the driver. Without the privilege, or on a kernel before 5.18, it
-// is a *vitrine.Unsupported; an interface that is absent or down a
-// *vitrine.BadInput.
+// OpenBulk loads the program. It ignores config.Qdisc: frames go straight to the
+// driver. It returns a *vitrine.Unsupported without the privilege or on a kernel
+// before 5.18, and a *vitrine.BadInput if the interface is absent or down.
 func OpenBulk(config SenderConfig) (b *Bulk, err error) {
 	b = &Bulk{config: config}
 	defer func() {
@@ -74,8 +73,8 @@ func OpenBulk(config SenderConfig) (b *Bulk, err error) {
 	return b, err
 }
 
-// bulkUnsupported turns what the kernel has not, or does not let us, into what
-// this host cannot do.
+// bulkUnsupported turns the error of a missing kernel feature or privilege into a
+// *vitrine.Unsupported.
 func bulkUnsupported(err error) error {
 	switch {
 	case vitrine.IsBadInput(err), vitrine.IsUnsupported(err):
@@ -103,15 +102,15 @@ func (b *Bulk) Close() (err error) {
 	return nil
 }
 
-// Send sends the stream's packets, each at its own time as a Sender does, or,
-// where the stream has no rate, as soon as the one before is gone. Frames have
-// 64 to 3072 bytes; a rate is at least 10,000 packets a second. Where the
-// interface takes none, it is a *vitrine.Unsupported: a veth does only if its
-// other end receives by NAPI, for it has generic receive offload on or an XDP
-// program.
+// Send sends the stream's packets, each at its own time as a Sender does. If the
+// stream has no rate, each packet leaves as soon as the one before it has left.
+// Frames have 64 to 3072 bytes; a rate is at least 10,000 packets a second. If the
+// interface takes no frame, Send returns a *vitrine.Unsupported. A veth takes
+// frames only if its other end receives by NAPI, that is, with generic receive
+// offload on or with an XDP program.
 //
-// Packets of what was sent are those that the interface took, Failed those that
-// it had no room for; schedule errors are rounded to 8 bits.
+// In the result, Packets are those that the interface took, and Failed those that
+// it had no room for. Schedule errors are rounded to 8 bits.
 func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 	frame, err := b.frame(stream)
 	if err != nil {
@@ -123,7 +122,7 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 		runtime.LockOSThread() // and never unlocked: the thread, with its affinity, ends with the goroutine
 		err := errors.Join(thread.Pin(b.config.CPU), thread.Name(thread.Sender))
 		if err == nil {
-			err = unix.Setns(int(b.here.Fd()), unix.CLONE_NEWNET) // where the program looks for the interface
+			err = unix.Setns(int(b.here.Fd()), unix.CLONE_NEWNET) // the program looks for the interface here
 		}
 		if err == nil {
 			sent, err = b.run(ctx, frame, stream)
@@ -136,11 +135,11 @@ func (b *Bulk) Send(ctx context.Context, stream Stream) (Sent, error) {
 	return sent, nil
 }
 
-// frame builds what every frame begins as.
+// frame builds the content that every frame starts from.
 func (b *Bulk) frame(stream Stream) ([]byte, error) {
 	rated := stream
 	if stream.Rate == 0 {
-		rated.Rate = 1 // of which nothing comes
+		rated.Rate = 1 // any valid rate: only check sees it
 	}
 	if err := rated.check(b.port.MTU); err != nil {
 		return nil, err
@@ -162,15 +161,15 @@ func (b *Bulk) frame(stream Stream) ([]byte, error) {
 	return frame, nil
 }
 
-// run has the program run until all is sent, on this thread.
+// run runs the program on this thread until everything is sent.
 func (b *Bulk) run(ctx context.Context, frame []byte, stream Stream) (sent Sent, err error) {
 	if err := b.prepare(frame, stream); err != nil {
 		return sent, fmt.Errorf("set the program up: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = b.objects.Most.Set(uint32(0)) })() // then the rest is done with soon
+	defer context.AfterFunc(ctx, func() { _ = b.objects.Most.Set(uint32(0)) })() // the program then drops the rest, which is fast
 	batch, turn := uint32(bulkBatch), bulkTurn
 	if stream.Rate > 0 {
-		batch, turn = 1, stream.Packets // no pauses
+		batch, turn = 1, stream.Packets // one run, without pauses
 	}
 	for done := 0; done < stream.Packets; done = sent.Packets + sent.Failed {
 		if err := context.Cause(ctx); err != nil {
@@ -213,19 +212,19 @@ func (b *Bulk) prepare(frame []byte, stream Stream) error {
 	return errors.Join(o.Words.Set(words), o.Out.Set(uint32(b.port.Index)), o.Inode.Set(uint32(namespace.Ino)),
 		o.Lateness.Set(lateness{}), o.Latest.Set(uint64(0)), o.Behind.Set(uint64(0)),
 		o.Sent.Set(uint32(0)), o.Taken.Set(uint64(0)), o.Most.Set(uint32(stream.Packets)), o.Interval.Set(interval),
-		o.Offset.Set(uint64(NewClock().offset))) // BPF programs have the steady clock, too
+		o.Offset.Set(uint64(NewClock().offset))) // BPF programs use the steady clock too
 }
 
-// lateness is how many frames were how late, in the steps of bpf/bulk.c.
+// lateness counts frames by how late they were, in the steps of bpf/bulk.c.
 type lateness [1 << 14]uint32
 
-// of is the middle of a step; ns.
+// of returns the middle of a step; ns.
 func (*lateness) of(step int) int64 {
 	shift := step >> 8
 	return int64(step&0xff)<<shift + int64(1)<<shift/2
 }
 
-// count reads what was sent so far.
+// count returns what was sent so far.
 func (b *Bulk) count() (sent Sent, err error) {
 	var packets uint32
 	var taken, first, last, behind, latest uint64
@@ -242,7 +241,7 @@ func (b *Bulk) count() (sent Sent, err error) {
 	}, nil
 }
 
-// percentiles are those of how late frames were, of which the latest is known.
+// percentiles returns the percentiles of the lateness. latest is the exact maximum.
 func (l *lateness) percentiles(latest int64) ScheduleErrors {
 	var all uint64
 	for _, n := range l {

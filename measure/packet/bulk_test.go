@@ -26,7 +26,7 @@ func (p pair) bulk(t *testing.T) *Bulk {
 	return b
 }
 
-// takes has the far end receive by NAPI.
+// takes makes the far end receive by NAPI.
 func (p pair) takes(t *testing.T) {
 	t.Helper()
 	err := netns.Do(p.far, func() error {
@@ -42,7 +42,7 @@ func (p pair) takes(t *testing.T) {
 	}
 }
 
-// received is how many frames the far end has counted.
+// received returns how many frames the far end has counted.
 func (p pair) received(t *testing.T) (n uint64) {
 	t.Helper()
 	err := netns.Do(p.far, func() error {
@@ -98,7 +98,7 @@ func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
 		t.Fatalf("%d of %d arrived, dropped %d", len(got.Receptions), stream.Packets, got.Dropped)
 	}
 	for i, x := range got.Receptions {
-		const apart = 10_000 // ns: how well the clocks are compared
+		const apart = 10_000 // ns; the error of comparing the clocks
 		if x.Sequence != uint32(i) || x.Sent < sent.First || x.Sent > sent.Last || x.Kernel < x.Sent-apart || x.Read < x.Kernel-apart {
 			t.Fatalf("%d bytes: probe %d of %+v is %+v", stream.Size, i, sent, x)
 		}
@@ -106,8 +106,8 @@ func (p pair) bulkOf(t *testing.T, b *Bulk, stream Stream) (Sent, []Reception) {
 	return sent, got.Receptions
 }
 
-// Every probe of a bulk with a rate is sent at its own time, not before, and how
-// late they are is what is said of them.
+// With a rate, no probe of a bulk is sent before its time, and Sent reports how
+// late they are.
 func TestBulkKeepsTheSchedule(t *testing.T) {
 	p := newPair(t)
 	p.takes(t)
@@ -132,7 +132,7 @@ func TestBulkKeepsTheSchedule(t *testing.T) {
 	}
 }
 
-// The program sends in bulk as the package does.
+// RunSend with --bulk sends as Bulk does.
 func TestBulkOfTheProgram(t *testing.T) {
 	p := newPair(t)
 	p.takes(t)
@@ -151,7 +151,7 @@ func TestBulkOfTheProgram(t *testing.T) {
 	}
 }
 
-// What it says the interface took is what the far end counts as received.
+// Bulk reports as many packets taken as the far end counts as received.
 func TestBulkIsCountedAtThePeer(t *testing.T) {
 	p := newPair(t)
 	p.takes(t)

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// burst sends packets, each at its own time, up to the one before end or until the
-// next one's time is far. It gives the packet to go on with.
+// burst sends packets next to end-1, each at its own time, but stops when the next
+// one's time is far. It returns the packet to continue with.
 //
-// To the Go scheduler all of it is one system call: it does not take the thread
-// from its goroutine every 10 ms to see whether another waits, which made one
-// packet in a hundred some 100 µs late, and the collector need not wait for it. So
-// nothing in it may grow the stack, allocate or store a pointer, and what it uses
-// is kept alive by the caller.
+// To the Go scheduler, burst is one system call. So the scheduler does not take the
+// thread from its goroutine every 10 ms to look for other work, which made one
+// packet in a hundred some 100 µs late. The garbage collector need not wait for
+// burst either. So burst may not grow the stack, allocate or store a pointer, and
+// the caller keeps alive what it uses.
 //
 //go:nosplit
 //go:norace
@@ -42,7 +42,7 @@ func (l *loop) burst(next, end int) (int, unix.Errno) {
 	return next, errno
 }
 
-// spin returns at the time, or at once when it has passed.
+// spin waits until due, which may have passed, and returns the time.
 //
 //go:nosplit
 //go:norace
@@ -56,8 +56,8 @@ func (l *loop) spin(due int64) int64 {
 	}
 }
 
-// send hands the frame to the kernel. 0 is also that its queue had no room, which
-// is counted.
+// send hands the frame to the kernel. If the kernel's queue stays full, send counts
+// that and returns 0.
 //
 //go:nosplit
 //go:norace
@@ -77,7 +77,7 @@ func (l *loop) send() unix.Errno {
 	return 0
 }
 
-// Of the runtime; other libraries use them so too, and it keeps them for that
+// The runtime keeps these functions for other libraries that link to them too
 // (go.dev/issue/67401).
 
 //go:linkname entersyscall runtime.entersyscall

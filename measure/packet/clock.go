@@ -6,12 +6,12 @@ import (
 	"vitrine/internal/thread"
 )
 
-// A Clock turns the steady clock of this process into CLOCK_REALTIME, by where
-// the two were when the Clock was made: what NTP or a user does to the time of
-// day meanwhile does not bend a stream.
+// A Clock turns the steady clock of this process into CLOCK_REALTIME, by the
+// offset of the two when the Clock was made. So changes to the time of day by NTP
+// or a user do not bend a stream.
 type Clock struct {
 	offset int64 // CLOCK_REALTIME - steady; ns
-	width  int64 // between the steady readings around it: twice the most that offset is wrong; ns
+	width  int64 // between the steady readings around it: twice the largest error of offset; ns
 }
 
 // NewClock compares the two clocks.
@@ -21,8 +21,8 @@ func NewClock() Clock {
 	return c
 }
 
-// compare reads the time of day between two readings of the steady clock, and
-// believes the closest pair of many.
+// compare reads the time of day between two readings of the steady clock. It does
+// so many times and uses the closest two readings.
 func (c Clock) compare() (offset, width int64) {
 	width = 1 << 62
 	for range 64 {
@@ -36,13 +36,13 @@ func (c Clock) compare() (offset, width int64) {
 	return offset, width
 }
 
-// Now is the time; ns.
+// Now returns the time; ns.
 //
 //go:nosplit
 func (c Clock) Now() int64 { return thread.Nanotime() + c.offset }
 
-// Drift is how far CLOCK_REALTIME has moved against the steady clock since the
-// Clock was made, and how far that can be wrong; ns.
+// Drift returns how far CLOCK_REALTIME has moved against the steady clock since
+// the Clock was made, and the largest error of that; ns.
 func (c Clock) Drift() (drift, uncertain int64) {
 	offset, width := c.compare()
 	return offset - c.offset, (width + c.width) / 2

@@ -13,10 +13,10 @@ import (
 	"vitrine/internal/thread"
 )
 
-// Echo sends every datagram that arrives at the address back to where it came
-// from, as it is, until the context ends: a bare loop, so that a round trip
-// holds little beside the network. ready is called once the socket is bound; it
-// may be nil. It needs no privilege.
+// Echo sends every datagram that arrives at the address back unchanged, until the
+// context ends. It is a bare loop, so that a round trip contains little besides
+// the network. It calls ready once the socket is bound; ready may be nil. Echo
+// needs no privilege.
 func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
 	fd, err := openUDP(at)
 	if err != nil {
@@ -31,7 +31,7 @@ func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // ends with the goroutine, and what it prefers with it
+		runtime.LockOSThread() // the thread and its preference end with the goroutine
 		thread.Prefer()
 		in := newInbox(fd)
 		for ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (in *inbox) reflect(n int) error {
 		_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(in.fd), uintptr(unsafe.Pointer(h)), 0)
 		switch errno {
 		case 0, unix.EINTR, unix.ENOBUFS, unix.EAGAIN, unix.ECONNREFUSED, unix.EPERM, unix.EINVAL, unix.EHOSTUNREACH, unix.ENETUNREACH:
-			// A packet that cannot go back is lost, which its sender sees.
+			// The packet is lost, and its sender sees that.
 		default:
 			return os.NewSyscallError("sendmsg", errno)
 		}

@@ -1,11 +1,11 @@
 // Package packet sends probes at scheduled times and receives them with the
 // kernel's time stamps.
 //
-// A probe is an Ethernet frame with an IPv4 and a UDP header and, in the first
-// PayloadSize bytes after them, its Probe. Sizes of frames are in bytes without
-// the frame check sequence. All times are nanoseconds of CLOCK_REALTIME, the
-// clock of the kernel's stamps; while a stream is sent they follow the steady
-// clock from where CLOCK_REALTIME was at the stream's beginning (Clock).
+// A probe is an Ethernet frame with an IPv4 and a UDP header. The first
+// PayloadSize bytes after them hold its Probe. Sizes of frames are in bytes
+// without the frame check sequence. All times are nanoseconds of CLOCK_REALTIME,
+// the clock of the kernel's stamps. During a stream they follow the steady clock,
+// from the value of CLOCK_REALTIME at the stream's beginning (Clock).
 package packet
 
 import (
@@ -36,26 +36,26 @@ const (
 	offUDP       = offIP + 20
 )
 
-// Sizes gives the frame sizes of RFC 2544, section 9.1, as the container
-// networking paper takes them: without the frame check sequence.
+// Sizes returns the frame sizes of RFC 2544, section 9.1, as the container
+// networking paper uses them: without the frame check sequence.
 func Sizes() []int { return []int{64, 128, 256, 512, 1024, 1280, 1514} }
 
-// A Probe is what a frame says of itself.
+// A Probe is the content of a frame.
 type Probe struct {
-	Run       uint32 // of the measurement: strangers' frames do not have it
-	Stream    uint16 // of the run, from 1
+	Run       uint32 // label of the measurement; other frames do not have it
+	Stream    uint16 // number within the run, from 1
 	Sequence  uint32 // from 0
 	Scheduled int64  // when it should have been sent; ns
-	Sent      int64  // when it was, just before the send call; ns. At most 4.29 s after Scheduled.
+	Sent      int64  // when it was sent: just before the send call; ns. At most 4.29 s after Scheduled.
 }
 
-// Ends are where a frame comes from and where it goes.
+// Ends are the source and the destination of a frame.
 type Ends struct {
 	SourceMAC, DestMAC net.HardwareAddr // six bytes each
 	Source, Dest       netip.AddrPort   // IPv4
 }
 
-// Check says what makes no frame of these ends.
+// Check returns a *vitrine.BadInput if no frame can have these ends.
 func (e Ends) Check() error {
 	switch {
 	case len(e.SourceMAC) != 6 || len(e.DestMAC) != 6:
@@ -66,9 +66,9 @@ func (e Ends) Check() error {
 	return nil
 }
 
-// Build writes the headers of a frame that is all of b; what follows them is
-// zero. The UDP checksum is left out, as RFC 768 allows, for the payload changes
-// with every probe.
+// Build writes the headers of a frame that fills b and zeroes the rest. It leaves
+// out the UDP checksum, as RFC 768 allows, because the payload changes with every
+// probe.
 func Build(b []byte, e Ends) error {
 	if err := e.Check(); err != nil {
 		return err
@@ -96,7 +96,7 @@ func Build(b []byte, e Ends) error {
 	return nil
 }
 
-// checksum is that of an IPv4 header whose own checksum field is zero (RFC 1071).
+// checksum returns the checksum of an IPv4 header whose checksum field is zero (RFC 1071).
 func checksum(header []byte) uint16 {
 	var sum uint32
 	for i := 0; i+1 < len(header); i += 2 {
@@ -120,7 +120,7 @@ func (p Probe) Put(payload []byte) {
 	binary.BigEndian.PutUint32(payload[18:], uint32(min(max(p.Sent-p.Scheduled, 0), 1<<32-1)))
 }
 
-// ParsePayload reads the probe in a datagram.
+// ParsePayload reads the probe from a datagram.
 func ParsePayload(b []byte) (Probe, bool) {
 	if len(b) < PayloadSize {
 		return Probe{}, false
@@ -135,8 +135,8 @@ func ParsePayload(b []byte) (Probe, bool) {
 	return p, true
 }
 
-// Parse reads the probe in a frame, and the port that it was sent to. A frame of
-// another kind, a fragment, or one that is not whole is none.
+// Parse reads the probe and the destination port from a frame. ok is false for a
+// frame of another kind, a fragment, and a frame that is cut short.
 func Parse(frame []byte) (p Probe, port uint16, ok bool) {
 	if len(frame) < MinSize || binary.BigEndian.Uint16(frame[offEtherType:]) != 0x0800 ||
 		frame[offIP] != 0x45 || frame[offProtocol] != 17 || binary.BigEndian.Uint16(frame[offFragment:])&0x3fff != 0 {

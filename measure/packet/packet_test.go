@@ -49,7 +49,7 @@ func newPair(t *testing.T) pair {
 	return p
 }
 
-// raise brings eth0 up with the address and gives its MAC.
+// raise brings eth0 up with the address and returns its MAC.
 func raise(t *testing.T, ns string, at netip.AddrPort) (mac net.HardwareAddr) {
 	t.Helper()
 	err := netns.Do(ns, func() error {
@@ -122,8 +122,8 @@ func send(t *testing.T, s *Sender, stream Stream) Sent {
 	return sent
 }
 
-// Every packet arrives once, stamped by the kernel between its sending and its
-// reading, by a UDP socket and by a packet socket alike.
+// Every packet arrives once, by a UDP socket and by a packet socket. The kernel
+// stamps it between its sending and its reading.
 func TestPacketsOverAVethAreStamped(t *testing.T) {
 	p := newPair(t)
 	const n = 3000
@@ -148,7 +148,7 @@ func TestPacketsOverAVethAreStamped(t *testing.T) {
 			if x.Sequence != uint32(i) || x.Sent < x.Scheduled {
 				t.Fatalf("%s: packet %d is %+v", name, i, x)
 			}
-			if x.Kernel < x.Sent-1000 || x.Kernel > x.Read+1000 { // the clocks' comparison is that good
+			if x.Kernel < x.Sent-1000 || x.Kernel > x.Read+1000 { // the error of comparing the clocks
 				t.Fatalf("%s: packet %d was sent %d, stamped %d ns later, read %d ns later", name, i, x.Sent, x.Kernel-x.Sent, x.Read-x.Sent)
 			}
 		}
@@ -159,8 +159,8 @@ func TestPacketsOverAVethAreStamped(t *testing.T) {
 	}
 }
 
-// What the socket had no room for is counted, though nothing was read meanwhile
-// and nothing came after.
+// Drops for a full socket buffer are counted, although nothing was read at that
+// time and nothing arrived afterwards.
 func TestAFullBufferIsCounted(t *testing.T) {
 	p := newPair(t)
 	const n = 500
@@ -177,7 +177,7 @@ func TestAFullBufferIsCounted(t *testing.T) {
 	}
 }
 
-// Packets that come back twice do not keep the last ones out.
+// Duplicates leave room for the last packets.
 func TestDuplicatesComeBesideTheStream(t *testing.T) {
 	p := newPair(t)
 	const n = 200
@@ -263,7 +263,7 @@ func TestDialedSenderKeepsTheSchedule(t *testing.T) {
 	}
 }
 
-// No sender holds a thousand million packets a second; it says so.
+// No sender holds 1e9 packets a second; Held reports that.
 func TestARateThatCannotBeHeldIsReported(t *testing.T) {
 	p := newPair(t)
 	s := p.sender(t)

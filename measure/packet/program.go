@@ -23,12 +23,12 @@ import (
 	"vitrine/measure/cpu"
 )
 
-// The programs of this package run inside instances. Each prints a Record.
+// The programs of this package run inside instances. Sender and receiver print a Record.
 
-// A Record is what a sender or a receiver prints: a line of JSON, and a line of
-// its receptions, packed and in base64, for standard output may be a terminal.
+// A Record is what a sender or a receiver prints: a line of JSON, and a line with
+// its receptions, packed and in base64, because standard output may be a terminal.
 type Record struct {
-	Boot     string `json:"boot_id"` // of the kernel that stamped: stamps of one kernel are of one clock
+	Boot     string `json:"boot_id"` // of the kernel that stamped: stamps of one kernel share a clock
 	Sent     *Sent  `json:"sent,omitempty"`
 	Count    int    `json:"receptions"`
 	Dropped  uint32 `json:"dropped"`
@@ -36,14 +36,14 @@ type Record struct {
 	Drift    int64  `json:"drift_ns"`
 	Hardware bool   `json:"hardware_stamps"`
 
-	// What CPU time the stream took, and a span without packets before it.
+	// The CPU time of a span without packets, and then of the stream.
 	Background *Usage `json:"background,omitempty"`
 	Used       *Usage `json:"used,omitempty"`
 
 	Receptions []Reception `json:"-"`
 }
 
-// receptionSize is that of a packed reception, in bytes.
+// receptionSize is the size of a packed reception in bytes.
 const receptionSize = 4 + 2 + 4 + 5*8
 
 // Write prints the record.
@@ -71,11 +71,11 @@ func (r *Record) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// recordBegin is what a record's first line begins with.
+// recordBegin starts a record's first line.
 var recordBegin = []byte(`{"boot_id":`)
 
-// ReadRecord reads what Write printed. Of several it takes the last: a program
-// that was started again appends. What a console shows beside it is passed over.
+// ReadRecord reads what Write printed. It takes the last of several records,
+// because a restarted program appends. It skips other output of a console.
 func ReadRecord(text []byte) (*Record, error) {
 	i := bytes.LastIndex(text, recordBegin)
 	if i < 0 {
@@ -110,8 +110,8 @@ func ReadRecord(text []byte) (*Record, error) {
 	return &r, nil
 }
 
-// RunEcho is `vitrine reference echo`: see Echo. It says on standard error when
-// it is ready.
+// RunEcho is `vitrine reference echo`: see Echo. It prints "ready" on standard
+// error when it is ready.
 func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("echo", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -126,11 +126,11 @@ func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return Echo(ctx, at, func() { fmt.Fprintln(stderr, "ready") })
 }
 
-// MostReceived is how many probes one receiver takes, of all streams.
+// MostReceived is how many probes one receiver takes at most, over all streams.
 const MostReceived = 1 << 26
 
-// RunReceive is `vitrine reference receive`: it receives the probes of a run
-// until it is told to end (SIGTERM) and no more come, then prints its Record.
+// RunReceive is `vitrine reference receive`. It receives the probes of a run until
+// the context ends (SIGTERM) and no more arrive, then prints its Record.
 func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("receive", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -159,7 +159,7 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	if left := *most - len(got.Receptions); left > 0 { // what is still on its way
+	if left := *most - len(got.Receptions); left > 0 { // packets in flight
 		late := got.late()
 		rest, err := r.drain(context.WithoutCancel(ctx), left, late, late)
 		if err != nil {
@@ -171,7 +171,7 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	return (&Record{Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: got.Drift}).Write(stdout)
 }
 
-// sendFlags are those of RunSend.
+// sendFlags are the flags of RunSend.
 type sendFlags struct {
 	link, from, to, mac string
 	run                 uint32
@@ -243,7 +243,7 @@ func RunSend(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return record.Write(stdout)
 }
 
-// send sends the stream in the way asked for.
+// send sends the stream in the way that the flags ask for.
 func (f *sendFlags) send(ctx context.Context, s *Sender, stream Stream) (*Record, error) {
 	switch {
 	case f.back:
@@ -265,18 +265,18 @@ func (f *sendFlags) send(ctx context.Context, s *Sender, stream Stream) (*Record
 	return &Record{Sent: &sent}, nil
 }
 
-// How long what is on its way is waited for, once all is sent.
+// How long to wait for packets in flight, once all are sent.
 const (
-	lateFirst = 3 * time.Second        // while nothing came: a path may hold packets for long
-	lateNext  = 300 * time.Millisecond // since the last that came
+	lateFirst = 3 * time.Second        // for the first: a path may hold packets for long
+	lateNext  = 300 * time.Millisecond // since the last one
 )
 
-// RoundTrip sends the stream and then takes what an echo sent back to the
-// address, which must be the sender's own. The kernel stamps and keeps packets
-// meanwhile: the sending is not disturbed by their reading.
+// RoundTrip sends the stream and then takes what an echo sent back to the address,
+// which must be the sender's own. During the sending the kernel stamps and keeps
+// the packets, so reading them does not disturb the sending.
 func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPort) (*Record, error) {
 	config := ReceiverConfig{NetNS: s.config.NetNS, Address: back, CPU: s.config.CPU, Run: stream.Run, Stream: stream.ID, Room: stream.Room()}
-	r := &Receiver{config: config, fd: s.fd} // a dialed socket has what comes back
+	r := &Receiver{config: config, fd: s.fd} // a dialed socket also receives what comes back
 	if s.skip > 0 {
 		if err := prepare(r.fd, config.Room); err != nil {
 			return nil, err
@@ -299,8 +299,8 @@ func (s *Sender) RoundTrip(ctx context.Context, stream Stream, back netip.AddrPo
 	return &Record{Sent: &sent, Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: sent.Drift}, nil
 }
 
-// drain takes all that has arrived and what arrives: the first within a time, the
-// others until none has for quiet.
+// drain takes packets that have arrived or still arrive. It waits at most first for
+// the first one, and then until none has arrived for quiet.
 func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Duration) (Received, error) {
 	if !r.waiting(first) {
 		return Received{}, nil
@@ -308,7 +308,8 @@ func (r *Receiver) drain(ctx context.Context, most int, first, quiet time.Durati
 	return r.Receive(ctx, most, quiet)
 }
 
-// late is how long what is still on its way may take: as long as what came took.
+// late returns how long packets in flight may still take: as long as the slowest so
+// far, within lateNext and lateFirst.
 func (r *Received) late() time.Duration {
 	if len(r.Receptions) == 0 {
 		return lateFirst
@@ -320,12 +321,12 @@ func (r *Received) late() time.Duration {
 	return min(most, lateFirst)
 }
 
-// waiting says whether a packet is there, or comes within the time.
+// waiting reports whether a packet is there or arrives within the time.
 func (r *Receiver) waiting(within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}, int(within.Milliseconds()))
 		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-			return true // Receive says what is wrong
+			return true // Receive reports the error
 		}
 	}
 	return false

@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	batch       = 64                    // packets taken by one system call
-	controlRoom = 256                   // bytes of what the kernel says beside a packet
-	waitTime    = 20 * time.Millisecond // of a receive call, before the context is looked at again
+	batch       = 64                    // packets per system call
+	controlRoom = 256                   // bytes of control messages per packet
+	waitTime    = 20 * time.Millisecond // limit of a receive call, between looks at the context
 	defaultRoom = 64 << 20              // bytes of the kernel's buffer
 )
 
 // A ReceiverConfig says where probes arrive.
 type ReceiverConfig struct {
-	NetNS string // path of the network namespace; empty: the one that the process is in
+	NetNS string // path of the network namespace; empty: the process's own
 
-	// A UDP socket is bound to Address; with Interface, a packet socket there
-	// instead, which sees frames to Address's port whatever their addresses are.
+	// Without Interface, a UDP socket is bound to Address. With Interface, a packet
+	// socket there takes frames to Address's port, whatever their addresses are.
 	Address   netip.AddrPort
 	Interface string
 
 	CPU    int    // to receive on; below 0: wherever the process may run
-	Run    uint32 // of the probes; others' are not counted
-	Stream uint16 // likewise; 0: all of the run's
+	Run    uint32 // of the probes; others are foreign
+	Stream uint16 // likewise; 0: all streams of the run
 	Room   int    // bytes of the kernel's buffer; 0: 64 MiB
 }
 
@@ -43,29 +43,28 @@ type ReceiverConfig struct {
 type Reception struct {
 	Probe
 	Kernel   int64 // the kernel's stamp, as the packet entered its receive path; ns
-	Hardware int64 // the network card's stamp, by its own clock; 0: it gives none; ns
+	Hardware int64 // the network card's stamp, by its own clock; ns; 0: none
 	Read     int64 // when the program had it; ns
 }
 
-// Received is what came of receiving.
+// Received is the result of receiving.
 type Received struct {
 	Receptions []Reception // in the order of arrival
-	Dropped    uint32      // by the kernel, for want of room in the socket's buffer
-	Foreign    int         // packets that were no probes of this stream
-	Drift      int64       // of CLOCK_REALTIME against the steady clock meanwhile; ns
+	Dropped    uint32      // by the kernel, because the socket's buffer was full
+	Foreign    int         // packets that are not probes of the run and stream
+	Drift      int64       // of CLOCK_REALTIME against the steady clock while receiving; ns
 }
 
-// A Receiver receives probes with the kernel's time stamps. It counts from when
-// it was opened.
+// A Receiver receives probes with the kernel's time stamps, from when it is opened.
 type Receiver struct {
 	config ReceiverConfig
 	fd     int
 	raw    bool // whole frames arrive
 }
 
-// OpenReceiver opens the socket. An address that another program has is a
-// *vitrine.BadInput; without the privilege a packet socket is a
-// *vitrine.Unsupported.
+// OpenReceiver opens the socket. It returns a *vitrine.BadInput if another program
+// has the address, and a *vitrine.Unsupported if it lacks the privilege for a
+// packet socket.
 func OpenReceiver(config ReceiverConfig) (*Receiver, error) {
 	r := &Receiver{config: config, fd: -1, raw: config.Interface != ""}
 	err := netns.Do(config.NetNS, r.open)
@@ -129,7 +128,7 @@ func (r *Receiver) openPacket() error {
 	return nil
 }
 
-// toPort is the filter of whole IPv4 headers without options, UDP, to the port.
+// toPort returns a filter that passes UDP to the port, in IPv4 without options.
 func toPort(port uint16) []unix.SockFilter {
 	const load8, load16, equal, give = 0x30, 0x28, 0x15, 0x06
 	return []unix.SockFilter{
@@ -141,7 +140,7 @@ func toPort(port uint16) []unix.SockFilter {
 	}
 }
 
-// prepare asks for stamps and room, and bounds how long a receive call waits.
+// prepare asks for stamps and room, and limits how long a receive call waits.
 func prepare(fd, room int) error {
 	stamps := unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stamps); err != nil {
@@ -160,10 +159,10 @@ func (r *Receiver) Close() error {
 	return nil
 }
 
-// Receive takes at most most probes, until the context ends, or until nothing has
-// come for quiet after the first (0: however long it takes). That it ended so is
-// no error. It may be called after the sending: the kernel stamps and keeps what
-// arrives; only Read is then without meaning.
+// Receive takes at most most probes. It ends without error when the context ends,
+// or when nothing has arrived for quiet after the first packet (0: it does not end
+// then). It may be called after the sending, because the kernel stamps and keeps
+// packets; but Read is then meaningless.
 func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (Received, error) {
 	type outcome struct {
 		got Received
@@ -171,7 +170,7 @@ func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		runtime.LockOSThread() // ends with the goroutine, and its affinity with it
+		runtime.LockOSThread() // the thread and its affinity end with the goroutine
 		if err := thread.Pin(r.config.CPU); err != nil {
 			done <- outcome{err: err}
 			return
@@ -197,7 +196,7 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 	var last int64
 	for len(got.Receptions) < most {
 		select {
-		case <-ctx.Done(): // how a receiver is ended
+		case <-ctx.Done(): // the usual end of a receiver
 			return nil
 		default:
 		}
@@ -227,9 +226,9 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 	return nil
 }
 
-// drops is how many packets the kernel threw away because the buffer was full; 0
-// where it does not say, as gVisor. What it says beside packets (SO_RXQ_OVFL) is
-// of those before them: of a stream that nobody reads yet, nothing.
+// drops returns how many packets the kernel dropped because the buffer was full; 0
+// if the kernel does not tell, as gVisor. The count in control messages
+// (SO_RXQ_OVFL) would not do: it covers only drops before a packet that is kept.
 func (r *Receiver) drops() (uint32, error) {
 	n, err := mmsg.Drops(r.fd)
 	if errors.Is(err, unix.ENOPROTOOPT) {
@@ -246,7 +245,7 @@ func (r *Receiver) parse(b []byte) (Probe, bool) {
 	return p, ok && port == r.config.Address.Port()
 }
 
-// An inbox takes packets from a socket, many by one system call.
+// An inbox takes packets from a socket, many per system call.
 type inbox struct {
 	fd       int
 	clock    Clock
@@ -265,8 +264,8 @@ func newInbox(fd int) *inbox {
 	return in
 }
 
-// receive waits for at least one packet, but no longer than the socket's limit:
-// then there is none.
+// receive waits for at least one packet and returns how many it took; 0 if none
+// arrived within the socket's time limit.
 func (in *inbox) receive() (int, error) {
 	for i := range in.messages {
 		in.vectors[i] = mmsg.Vector(in.room[i][:])
@@ -277,7 +276,7 @@ func (in *inbox) receive() (int, error) {
 	switch errno {
 	case 0:
 		return n, nil
-	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED: // refused: a port that a stream was sent to, of which this socket learns
+	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED: // refused: this socket sent a stream to a closed port
 		return 0, nil
 	case unix.ENETDOWN:
 		return 0, fmt.Errorf("the interface went down while receiving: %w", errno)
@@ -287,8 +286,7 @@ func (in *inbox) receive() (int, error) {
 
 func (in *inbox) data(i int) []byte { return in.room[i][:min(in.messages[i].Length, MaxSize)] }
 
-// stamps reads those that the kernel gives beside packet i (SO_TIMESTAMPING); 0: it
-// gives none.
+// stamps returns the kernel's time stamps of packet i (SO_TIMESTAMPING); 0: none.
 func (in *inbox) stamps(i int) (kernel, hardware int64) {
 	written := in.control[i][:in.messages[i].Header.Controllen]
 	if stamps := mmsg.Control(written, unix.SOL_SOCKET, unix.SO_TIMESTAMPING); len(stamps) >= 48 {

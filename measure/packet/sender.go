@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	wakeEarly   = 150 * time.Microsecond // before a packet's time: a sleeper wakes up late, by up to this mostly
-	sleepAtMost = 50 * time.Millisecond  // before the context is looked at again
-	far         = 2 * wakeEarly          // a time that is slept for
-	checkEvery  = 1024                   // packets, between looks at the context
-	fullRetries = 1000                   // of a send that the interface's queue had no room for
+	wakeEarly   = 150 * time.Microsecond // margin before a packet's time: a sleeper mostly wakes up at most this late
+	sleepAtMost = 50 * time.Millisecond  // longest wait without a look at the context
+	far         = 2 * wakeEarly          // a longer wait is slept, a shorter one spun
+	checkEvery  = 1024                   // packets between looks at the context
+	fullRetries = 1000                   // attempts to send a packet while the interface's queue is full
 )
 
 // A SenderConfig says where frames leave.
 type SenderConfig struct {
-	NetNS     string // path of the network namespace; empty: the one that the process is in
+	NetNS     string // path of the network namespace; empty: the process's own
 	Interface string // such as eth0
 	CPU       int    // to send from; below 0: wherever the process may run
-	Qdisc     bool   // through the interface's queueing discipline, as programs' packets go; else straight to the driver
+	Qdisc     bool   // through the interface's queueing discipline, like other programs' packets; false: straight to the driver
 }
 
 // A Sender sends frames on one interface.
@@ -45,8 +45,9 @@ type Sender struct {
 	skip   int // bytes of a frame that the kernel writes itself
 }
 
-// OpenSender opens a packet socket on the interface. Without the privilege it is
-// a *vitrine.Unsupported; an interface that is absent or down a *vitrine.BadInput.
+// OpenSender opens a packet socket on the interface. It returns a
+// *vitrine.Unsupported without the privilege, and a *vitrine.BadInput if the
+// interface is absent or down.
 func OpenSender(config SenderConfig) (*Sender, error) {
 	s := &Sender{config: config, fd: -1}
 	err := netns.Do(config.NetNS, s.open)
@@ -59,9 +60,9 @@ func OpenSender(config SenderConfig) (*Sender, error) {
 	return s, nil
 }
 
-// DialSender opens a UDP socket instead, whose frames the kernel makes: for
-// networks that are the host's own, where no frame can be put beside its stack.
-// Streams' ends must be these; their MAC addresses do not matter.
+// DialSender opens a UDP socket instead, for which the kernel makes the frames. It
+// is for the host's own network, where frames cannot bypass the host's stack. The
+// streams' ends must be source and dest; their MAC addresses do not matter.
 func DialSender(config SenderConfig, source, dest netip.AddrPort) (*Sender, error) {
 	s := &Sender{config: config, fd: -1, skip: HeaderSize, mac: make(net.HardwareAddr, 6)}
 	err := netns.Do(config.NetNS, func() error {
@@ -73,7 +74,7 @@ func DialSender(config SenderConfig, source, dest netip.AddrPort) (*Sender, erro
 		if s.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return os.NewSyscallError("socket", err)
 		}
-		// What is larger than the MTU is refused, not cut into fragments.
+		// The kernel refuses packets larger than the MTU instead of fragmenting them.
 		_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
 		_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 		_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
@@ -100,7 +101,7 @@ func (s *Sender) open() error {
 	if len(s.mac) == 0 { // lo
 		s.mac = make(net.HardwareAddr, 6)
 	}
-	// Protocol 0: this socket is for sending, nothing is to be copied to it.
+	// Protocol 0: this socket only sends, so the kernel copies nothing to it.
 	if s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		return packetSocketError(err)
 	}
@@ -109,7 +110,7 @@ func (s *Sender) open() error {
 			return fmt.Errorf("go around the queueing discipline: %w", err)
 		}
 	}
-	// A byte count that no packet in flight exceeds: a full buffer would block the schedule.
+	// More bytes than are ever in flight: a full buffer would delay the schedule.
 	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
 		return fmt.Errorf("bind to the interface: %w", err)
@@ -117,7 +118,7 @@ func (s *Sender) open() error {
 	return nil
 }
 
-// findInterface is the interface of that name, which must be up.
+// findInterface returns the interface of that name, which must be up.
 func findInterface(name string) (*net.Interface, error) {
 	link, err := net.InterfaceByName(name)
 	switch {
@@ -141,7 +142,7 @@ func packetSocketError(err error) error {
 	return fmt.Errorf("open a packet socket: %w", err)
 }
 
-// MAC is the interface's address.
+// MAC returns the interface's address.
 func (s *Sender) MAC() net.HardwareAddr { return s.mac }
 
 // Close closes the socket.
@@ -152,23 +153,23 @@ func (s *Sender) Close() error {
 	return nil
 }
 
-// A Stream is probes of one size at one rate.
+// A Stream is a series of probes of one size at one rate.
 type Stream struct {
 	Run     uint32
 	ID      uint16
 	Ends    Ends
 	Size    int     // of a frame in bytes, without the frame check sequence
-	Packets int     // how many
+	Packets int     // number of packets
 	Rate    float64 // packets a second
 
-	Around func() // called on the sending thread before the first packet and after the last; nil: nothing is
+	Around func() // called on the sending thread before the first packet and after the last; may be nil
 }
 
-// Interval is the time between packets; ns.
+// Interval returns the time between packets; ns.
 func (s Stream) Interval() float64 { return 1e9 / s.Rate }
 
-// Room is what a receiver's kernel needs to keep the whole stream, in bytes as it
-// counts them: a packet's own and what it is kept in.
+// Room returns the buffer that a receiver's kernel needs to keep the whole stream,
+// in bytes as the kernel counts them: the packets and the buffers around them.
 func (s Stream) Room() int {
 	const most = math.MaxInt32 / 4
 	return min(max(defaultRoom, s.Packets*(2*s.Size+1024)), most)
@@ -186,32 +187,31 @@ func (s Stream) check(mtu int) error {
 	return nil
 }
 
-// Sent is what came of sending a stream.
+// Sent is the result of sending a stream.
 type Sent struct {
 	Packets int   `json:"packets"`     // handed to the kernel
-	Failed  int   `json:"failed"`      // refused by it, for want of room
+	Failed  int   `json:"failed"`      // refused by the kernel, which had no room
 	First   int64 `json:"first_ns"`    // when the first was sent
 	Last    int64 `json:"last_ns"`     // when the last was
 	End     int64 `json:"end_ns"`      // when its send call had returned
 	Behind  int64 `json:"behind_ns"`   // how long after its time the last was sent
-	Drift   int64 `json:"drift_ns"`    // of CLOCK_REALTIME against the steady clock meanwhile
-	Unsure  int64 `json:"drift_pm_ns"` // how far Drift can be wrong
+	Drift   int64 `json:"drift_ns"`    // of CLOCK_REALTIME against the steady clock during the stream
+	Unsure  int64 `json:"drift_pm_ns"` // largest error of Drift
 
-	// The waiting loop as a soaker: how often it looked at the clock, and how long
-	// a look takes when nothing else has the CPU. What is left of the time from
-	// Began to End was spent in sending, or taken by others.
+	// The waiting loop is also a soaker. Spins is how often it looked at the clock,
+	// and Spin how long an undisturbed look takes. The rest of the time from Began
+	// to End was spent on sending, or taken by others.
 	Began int64   `json:"began_ns"`
 	Spins int64   `json:"spins"`
 	Spin  float64 `json:"spin_ns"`
-	Slept int64   `json:"slept_ns"` // of the time waited, asleep
+	Slept int64   `json:"slept_ns"` // part of the waiting
 
 	Asked    float64        `json:"asked_rate"`         // packets a second
-	Rate     float64        `json:"rate"`               // that were sent
+	Rate     float64        `json:"rate"`               // achieved
 	Schedule ScheduleErrors `json:"schedule_errors_ns"` // how long after their times packets were sent
 }
 
-// ScheduleErrors are percentiles of how long after their times packets were
-// sent; ns.
+// ScheduleErrors are percentiles of how late packets were sent; ns.
 type ScheduleErrors struct {
 	P50  int64 `json:"p50"`
 	P90  int64 `json:"p90"`
@@ -220,16 +220,16 @@ type ScheduleErrors struct {
 	Max  int64 `json:"max"`
 }
 
-// The least that a rate that was held deviates: a share of the stream's time,
-// or what one switch to another process takes.
+// A rate was held if the last packet was no later than the larger of these: a share
+// of the stream's time, and the time of one switch to another process.
 const (
 	heldShare = 0.01
 	heldTime  = time.Millisecond
 )
 
-// Held is nil when the stream was sent at its rate: all packets, and the last of
-// them not more than 1% of the stream's time (or 1 ms) after its own. Else it
-// says what was.
+// Held returns nil if the stream was sent at its rate: all packets, and the last
+// one at most 1% of the stream's time (or 1 ms) late. Otherwise the error says
+// what went wrong.
 func (s Sent) Held() error {
 	span := float64(s.Packets+s.Failed-1) / s.Asked * 1e9
 	switch {
@@ -242,10 +242,10 @@ func (s Sent) Held() error {
 	return nil
 }
 
-// Send sends every packet of the stream at its own time, each by a send call of
-// its own; a packet that is late is sent at once, and the next keeps its time.
-// It takes a whole CPU when packets are less than 200 µs apart. A rate that it
-// could not hold is no error: Held says so.
+// Send sends every packet of the stream at its own time, with one send call each.
+// It sends a late packet at once, and the next one keeps its time. It uses a whole
+// CPU if packets are at most 300 µs (far) apart. A rate that it could not hold is
+// no error: see Held.
 func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 	frame := make([]byte, max(stream.Size, 0))
 	err := stream.check(s.mtu)
@@ -261,14 +261,14 @@ func (s *Sender) Send(ctx context.Context, stream Stream) (Sent, error) {
 	return s.loop(frame, stream, func(l *loop) error { return l.run(ctx) })
 }
 
-// Idle waits on the sender's CPU for the span as a stream does between packets,
-// and sends none.
+// Idle waits on the sender's CPU for the span, as a stream does between packets,
+// and sends nothing.
 func (s *Sender) Idle(ctx context.Context, stream Stream, span time.Duration) (Sent, error) {
 	stream.Packets = 0
 	return s.loop(make([]byte, MinSize), stream, func(l *loop) error { return l.idle(ctx, span) })
 }
 
-// loop runs a loop on a thread of its own.
+// loop calls run on a thread of its own.
 func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent, error) {
 	type outcome struct {
 		sent Sent
@@ -282,7 +282,7 @@ func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent,
 			return
 		}
 		thread.Prefer()
-		sleep(int64(wakeEarly)) // the name counts from here: a shorter sleep may be over before it began
+		sleep(int64(wakeEarly)) // the Meter sees the name after a switch of tasks; a shorter sleep may cause none
 		l := newLoop(s.fd, frame, s.skip, stream)
 		l.around()
 		l.sent.Began = l.clock.Now()
@@ -298,34 +298,34 @@ func (s *Sender) loop(frame []byte, stream Stream, run func(*loop) error) (Sent,
 	return o.sent, nil
 }
 
-// A loop sends one stream. Nothing in it allocates once it runs.
+// A loop sends one stream. It allocates nothing once it runs.
 type loop struct {
 	fd     int
 	frame  []byte
-	out    []byte // what of it is handed to the kernel
+	out    []byte // the part of frame that the kernel is given
 	stream Stream
 	clock  Clock
 	probe  Probe
 	sent   Sent
 	errors []int64 // how late each packet was sent
 
-	done     int     // packets that were dealt with
+	done     int     // packets sent or failed
 	begin    int64   // the first packet's time
 	interval float64 // between packets; ns
 }
 
 func newLoop(fd int, frame []byte, skip int, stream Stream) *loop {
 	l := &loop{fd: fd, frame: frame, out: frame[skip:], stream: stream, errors: make([]int64, stream.Packets)}
-	clear(l.errors) // touched now, so that no page is missing later
-	runtime.GC()    // now rather than meanwhile
+	clear(l.errors) // touches all pages, so that none faults later
+	runtime.GC()    // now rather than while sending
 	l.clock = NewClock()
 	l.sent.Spin = l.calibrate()
 	l.probe = Probe{Run: stream.Run, Stream: stream.ID}
 	return l
 }
 
-// calibrate is how long one look at the clock takes: the least of many spans, for
-// what else runs only adds to it. ns.
+// calibrate returns how long one look at the clock takes, in ns. It is the least of
+// many spans, because other work only adds to it.
 func (l *loop) calibrate() float64 {
 	const spans, span = 100, 20_000 // ns
 	least := math.Inf(1)
@@ -369,12 +369,12 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// due is the time of a packet.
+// due returns the time of a packet.
 //
 //go:nosplit
 func (l *loop) due(packet int) int64 { return l.begin + int64(float64(packet)*l.interval) }
 
-// await sleeps until shortly before the time, but not through the end of the context.
+// await sleeps until due is at most sleepAtMost away, or until the context ends.
 func (l *loop) await(ctx context.Context, due int64) error {
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -388,14 +388,14 @@ func (l *loop) await(ctx context.Context, due int64) error {
 	}
 }
 
-// wait returns at the time, or at once when it has passed: it sleeps while the
-// time is far, and spins for the rest.
+// wait waits until due, which may have passed, and returns the time. It sleeps
+// while due is far and spins for the rest.
 func (l *loop) wait(due int64) int64 {
 	l.doze(due)
 	return l.spin(due)
 }
 
-// doze sleeps while the time is far.
+// doze sleeps while due is far.
 func (l *loop) doze(due int64) {
 	for {
 		now := l.clock.Now()
@@ -408,7 +408,7 @@ func (l *loop) doze(due int64) {
 	}
 }
 
-// sleep is a system call of this thread, for the runtime's timers wake up later.
+// sleep is a system call of this thread, because the runtime's timers wake up later.
 func sleep(ns int64) {
 	ts := unix.NsecToTimespec(ns)
 	_, _, _ = unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // EINTR: the caller looks at the clock
@@ -424,9 +424,9 @@ func sendError(errno unix.Errno) error {
 	return os.NewSyscallError("sendto", errno)
 }
 
-// Busy is the time from Began to End that was neither waited nor slept: what the
-// sending took on the sender's CPU, with all that the kernel did there meanwhile,
-// and what others did there.
+// Busy returns the time from Began to End that was neither waited nor slept. It is
+// the time of the sending on the sender's CPU, and of all that the kernel and other
+// programs did there.
 func (s Sent) Busy() time.Duration {
 	return time.Duration(float64(s.End-s.Began-s.Slept) - float64(s.Spins)*s.Spin)
 }
@@ -443,7 +443,7 @@ func (l *loop) result() Sent {
 	return s
 }
 
-// percentiles sorts the errors; the nearest rank counts.
+// percentiles sorts the errors. The percentile p of n errors is number int(p*n), from 0.
 func percentiles(errors []int64) ScheduleErrors {
 	if len(errors) == 0 {
 		return ScheduleErrors{}

@@ -9,15 +9,15 @@ import (
 	"vitrine/measure/cpu"
 )
 
-// A Usage is the CPU time of a span, counted in up to three ways.
+// A Usage is the CPU time of a span, measured in up to three ways.
 type Usage struct {
 	Span    int64         `json:"span_ns"`
 	Busy    int64         `json:"busy_ns"`           // of the sender's CPU, by its waiting loop
-	Missed  int64         `json:"missed_ns"`         // of the soaker's CPU, by the soaker; 0: there was none
+	Missed  int64         `json:"missed_ns"`         // of the soaker's CPU, by the soaker; 0 without a soaker
 	Counted []cpu.Reading `json:"counted,omitempty"` // by CPU, by BPF
 }
 
-// A gauge reads at both ends of a span. Either of its instruments may be absent.
+// A gauge reads its instruments at both ends of a span. Either of them may be absent.
 type gauge struct {
 	soaked string // the soaker's file
 	meter  *cpu.Meter
@@ -25,14 +25,14 @@ type gauge struct {
 	err    error
 }
 
-// A moment is what the instruments say at one.
+// A moment is one reading of the instruments.
 type moment struct {
 	soaked   cpu.Soaked
 	readAt   time.Time // of soaked
 	readings []cpu.Reading
 }
 
-// read is called at the beginning of a span and at its end.
+// read takes a reading, at the beginning of a span and at its end.
 func (g *gauge) read() {
 	var m moment
 	var err error
@@ -48,7 +48,7 @@ func (g *gauge) read() {
 	g.at = append(g.at, m)
 }
 
-// usage is that of the span between the last two readings, in which sent was.
+// usage returns the CPU time between the last two readings. sent describes that span.
 func (g *gauge) usage(sent Sent) (*Usage, error) {
 	if g.err != nil || len(g.at) < 2 {
 		return nil, errors.Join(fmt.Errorf("%d readings of the CPU time", len(g.at)), g.err)
@@ -64,11 +64,11 @@ func (g *gauge) usage(sent Sent) (*Usage, error) {
 	return u, nil
 }
 
-// idleSpan is how long what the CPUs do without packets is looked at.
+// idleSpan is how long the CPU time without packets is measured.
 const idleSpan = 300 * time.Millisecond
 
-// gauged sends the stream and says what CPU time it took, and what a span
-// without packets took before it.
+// gauged sends the stream and measures its CPU time. Before, it measures the CPU
+// time of a span without packets.
 func (s *Sender) gauged(ctx context.Context, stream Stream, g *gauge) (*Record, error) {
 	stream.Around = g.read
 	idle, err := s.Idle(ctx, stream, idleSpan)
