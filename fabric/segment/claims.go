@@ -12,14 +12,13 @@ import (
 	"vitrine/internal/netns"
 )
 
-// Claims keep runs from giving out the same addresses of a host. An abstract
-// Unix socket stands for an address: its name can be bound once in a network
-// namespace, whoever the user is, and the kernel frees it however the process
-// ends, so nothing is left to clean. The host is the namespace of the thread
-// that calls NewClaims.
+// Claims keep runs from giving out the same addresses of a host. A claim binds
+// an abstract Unix socket named after the address. Such a name can be bound
+// once in a network namespace, by any user. The kernel frees it however the
+// process ends, so there is nothing to clean. The host is the network namespace
+// of the thread that calls NewClaims.
 type Claims struct{ here *os.File }
 
-// NewClaims makes claims.
 func NewClaims() (*Claims, error) {
 	here, err := OpenHere()
 	if err != nil {
@@ -28,7 +27,8 @@ func NewClaims() (*Claims, error) {
 	return &Claims{here}, nil
 }
 
-// Close lets go of the host's namespace; what was taken stays so. Idempotent.
+// Close closes the host's namespace. Addresses that were taken stay taken.
+// Idempotent, also on nil.
 func (c *Claims) Close() error {
 	if c == nil || c.here == nil {
 		return nil
@@ -38,7 +38,8 @@ func (c *Claims) Close() error {
 	return here.Close()
 }
 
-// Take takes an address until the claim is closed; nil when another has it.
+// Take takes an address until the claim is closed. It returns nil if the
+// address is already taken.
 func (c *Claims) Take(addr netip.Addr) (claim net.Conn, err error) {
 	err = c.onHost(func() (err error) {
 		claim, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: "@vitrine/" + addr.String()})
@@ -53,8 +54,8 @@ func (c *Claims) Take(addr netip.Addr) (claim net.Conn, err error) {
 	return claim, nil
 }
 
-// onHost calls do on a thread in the host's network namespace. Threads are,
-// unless a test stands in the way, so that no privilege is needed.
+// onHost calls do on a thread in the host's network namespace. The calling
+// thread is already in it, except in tests, so this needs no privilege.
 func (c *Claims) onHost(do func() error) error {
 	thread, err := os.Stat("/proc/thread-self/ns/net")
 	if err != nil {

@@ -16,14 +16,15 @@ func (s *Segment) Clean(ctx context.Context) (removed []string, err error) {
 	return Cleaner{Root: s.Run.Root}.Clean(ctx)
 }
 
-// A Cleaner removes the segments of dead runs, of whatever kind.
+// A Cleaner removes the segments of dead runs, of every kind of fabric.
 type Cleaner struct {
-	Root string // where runs are known
+	Root string // the folder where runs are registered
 }
 
-// Clean puts interfaces back that dead runs took from the host, and removes the
-// namespaces of their fabrics, and with them what is in them. It comes before
-// the cleaning of substrates, whose namespaces the interfaces are in.
+// Clean puts back the interfaces that dead runs took from the host. Then it
+// removes the namespaces of their fabrics, with everything in them. Clean must
+// run before the cleaning of substrates, which removes the namespaces that hold
+// the interfaces.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	return runstate.EachDead(c.Root, func(run string) ([]string, error) {
 		removed, err := runstate.Undo(c.Root, run, recordKind, putBackDead(run))
@@ -37,14 +38,14 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	})
 }
 
-// Check says whether this host can have fabrics of a kind. It tries, in a
-// namespace that is gone at once; detail is what to say when it can.
+// Check reports whether this host supports a kind of fabric. It tries this in a
+// temporary namespace. detail is the text for a host that does.
 func Check(kind Kind, wiring Wiring, name, detail string) vitrine.Check {
 	return vitrine.NewCheck(kind.Name+": "+name, detail, Try(kind, wiring))
 }
 
-// Try makes a segment of a kind with one instance, in a namespace that is gone
-// at once. What the kernel lacks is a *vitrine.Unsupported.
+// Try makes a segment of a kind with one instance, in a temporary namespace. If
+// the kernel lacks something, the error is a *vitrine.Unsupported.
 func Try(kind Kind, wiring Wiring) error {
 	s := &Segment{Config: Config{Kind: kind}, wiring: wiring}
 	if err := s.resolve(); err != nil {
@@ -53,7 +54,7 @@ func Try(kind Kind, wiring Wiring) error {
 	return kind.Explain(netns.Try(s.try))
 }
 
-// try makes the segment with one end in the thread's namespace.
+// try makes the segment, with one end in the calling thread's namespace.
 func (s *Segment) try() error {
 	defer func() {
 		if s.Links != nil {

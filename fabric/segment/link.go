@@ -17,8 +17,9 @@ import (
 	"vitrine/internal/netns"
 )
 
-// Configure names the instance's interface Inside, gives it its address, and
-// waits until it and its outer part work.
+// Configure names the instance's interface Inside and gives it its address.
+// Unless end.Loose is set, it waits until the interface and its outer part
+// work.
 func (s *Segment) Configure(end *End) error {
 	err := In(end.NetNS, func(links *netlink.Handle) error { return configure(links, end) })
 	if err == nil && end.Index != 0 && !end.Loose {
@@ -27,8 +28,8 @@ func (s *Segment) Configure(end *End) error {
 	return err
 }
 
-// configure names the instance's interface Inside and sets it up; links are those
-// of its namespace.
+// configure names the instance's interface Inside and brings it up. links are
+// the links of the instance's namespace.
 func configure(links *netlink.Handle, end *End) error {
 	link, err := links.LinkByName(end.Inner)
 	if err != nil {
@@ -56,13 +57,14 @@ func configure(links *netlink.Handle, end *End) error {
 	return Settle(links, link.Attrs().Index)
 }
 
-// settleLimit is how long an interface may take to work that has a carrier. The
-// kernel looks at carriers once a second at least.
+// settleLimit is how long an interface with a carrier may take to work. The
+// kernel looks at carriers at least once a second.
 const settleLimit = 10 * time.Second
 
-// Settle waits until an interface that is up works: the kernel may see to its
-// carrier, and so to its place in a bridge, up to a second later, and until then
-// frames are lost. From Linux 6.7 on, asking is enough to have it done.
+// Settle waits until an interface that is up works. The kernel may notice its
+// carrier up to a second later, and only then lets it forward in a bridge.
+// Until then frames are lost. From Linux 6.7 on, the query itself makes the
+// kernel look at the carrier.
 func Settle(links *netlink.Handle, index int) error {
 	deadline := time.Now().Add(settleLimit)
 	for {
@@ -79,7 +81,7 @@ func Settle(links *netlink.Handle, index int) error {
 	}
 }
 
-// SettleInside is Settle for the interface of an instance that is attached.
+// SettleInside is like Settle, for the interface of an attached instance.
 func SettleInside(end *End) error {
 	return In(end.NetNS, func(links *netlink.Handle) error {
 		link, err := links.LinkByName(Inside)
@@ -90,7 +92,7 @@ func SettleInside(end *End) error {
 	})
 }
 
-// OpenHere opens the network namespace that the calling thread is in.
+// OpenHere opens the calling thread's network namespace.
 func OpenHere() (*os.File, error) {
 	here, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -99,10 +101,10 @@ func OpenHere() (*os.File, error) {
 	return here, nil
 }
 
-// Host opens the links of the namespace that the calling thread is in.
+// Host opens a netlink handle in the calling thread's network namespace.
 func Host() (*netlink.Handle, error) { return netlink.NewHandle(unix.NETLINK_ROUTE) }
 
-// In calls f with the links of a network namespace, on a thread that is in it.
+// In calls f on a thread in a network namespace, with a netlink handle there.
 func In(path string, f func(links *netlink.Handle) error) error {
 	return netns.Do(path, func() error {
 		links, err := Host()
@@ -114,23 +116,24 @@ func In(path string, f func(links *netlink.Handle) error) error {
 	})
 }
 
-// IsGone says whether an error is that an interface is not there.
+// IsGone reports whether an error means that an interface does not exist.
 func IsGone(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
 }
 
-// IPNet is an address and the length of its network's prefix, for netlink.
+// IPNet converts an address with its prefix length for netlink.
 func IPNet(addr netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), addr.Addr().BitLen())}
 }
 
-// Bridge makes a bridge in the segment's namespace, up, and gives its index.
+// Bridge makes a bridge in the segment's namespace, brings it up and returns
+// its index.
 func (s *Segment) Bridge(name string) (int, error) { return s.BridgeAt(s.Links, name) }
 
-// BridgeAt is Bridge in the namespace of links.
+// BridgeAt is like Bridge, in the namespace of links.
 func (s *Segment) BridgeAt(links *netlink.Handle, name string) (int, error) {
-	snooping := false // of multicast: it is about hosts that are not here
+	snooping := false // of multicast: it serves hosts that are not in this segment
 	br := &netlink.Bridge{
 		LinkAttrs:         netlink.LinkAttrs{Name: name, MTU: s.MTU, TxQLen: -1, Flags: net.FlagUp},
 		MulticastSnooping: &snooping,
@@ -141,12 +144,12 @@ func (s *Segment) BridgeAt(links *netlink.Handle, name string) (int, error) {
 	return br.Index, nil
 }
 
-// pairs is the group of the outer parts of pairs, in the segment's namespace.
+// pairs is the interface group of the outer ends of veth pairs.
 const pairs = 1
 
-// Pair makes a pair of interfaces, one end outside under the name of the outer
-// part, up and with the given master (0: none), the other in the instance's
-// namespace from the first. It notes the outer part's index.
+// Pair makes a veth pair. One end is outside the instance, up, with the name
+// end.Outer and the given master (0: none). The other end is made in the
+// instance's namespace. Pair sets end.Index to the index of the outer end.
 func (s *Segment) Pair(end *End, master int) error {
 	veth := netlink.NewVeth(netlink.LinkAttrs{
 		Name: end.Outer, Alias: end.Instance, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp, Group: pairs,
@@ -159,8 +162,8 @@ func (s *Segment) Pair(end *End, master int) error {
 	return nil
 }
 
-// Hand moves the outer part of a pair into another instance: the two are then
-// joined by the pair.
+// Hand moves the outer end of a veth pair into another instance, so that the
+// pair joins the two.
 func (s *Segment) Hand(from, to *End) error {
 	outer := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: from.Index}}
 	if err := s.Links.LinkSetNsFd(outer, to.NS); err != nil {
@@ -170,7 +173,7 @@ func (s *Segment) Hand(from, to *End) error {
 	return nil
 }
 
-// Again joins an instance that is attached anew, by join, at its address.
+// Again joins an attached instance once more, by join, at the same address.
 func (s *Segment) Again(end *End, join func() error) error {
 	fd, err := unix.Open(end.NetNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -184,9 +187,9 @@ func (s *Segment) Again(end *End, join func() error) error {
 	return s.Configure(end)
 }
 
-// Cable makes a pair of interfaces of which both ends are in the segment's
-// namespace, up: the outer part, with the given master (0: none), and another,
-// whose index it gives.
+// Cable makes a veth pair with both ends in the segment's namespace, up. One is
+// the outer end, with the given master (0: none). Cable returns the index of
+// the other.
 func (s *Segment) Cable(end *End, master int) (int, error) {
 	veth := netlink.NewVeth(netlink.LinkAttrs{Name: end.Outer, MTU: s.MTU, TxQLen: -1, MasterIndex: master, Flags: net.FlagUp, Group: pairs})
 	veth.PeerName = end.Outer + "i"
@@ -207,7 +210,8 @@ func (s *Segment) Cable(end *End, master int) (int, error) {
 	return peer.Attrs().Index, nil
 }
 
-// outside is where the outer part of an end is.
+// outside returns the links of the namespace that the outer part of an end is
+// in.
 func (s *Segment) outside(end *End) *netlink.Handle {
 	if end.Links != nil {
 		return end.Links
@@ -215,7 +219,7 @@ func (s *Segment) outside(end *End) *netlink.Handle {
 	return s.Links
 }
 
-// Unpair removes a pair of interfaces by its outer part.
+// Unpair removes a veth pair by its outer end.
 func (s *Segment) Unpair(end *End) error {
 	if end.Index == 0 {
 		return nil
@@ -227,8 +231,9 @@ func (s *Segment) Unpair(end *End) error {
 	return nil
 }
 
-// unpairAll removes all pairs whose outer parts are in the segment's namespace, in
-// one call: the kernel waits for each removal, some 20 ms for one and for all.
+// unpairAll removes all veth pairs whose outer ends are in the segment's
+// namespace, by one request. The kernel waits some 20 ms for each request,
+// however many interfaces it removes.
 func (s *Segment) unpairAll() error {
 	var there []*End
 	for _, end := range s.attached {
@@ -246,10 +251,10 @@ func (s *Segment) unpairAll() error {
 		_, err := request.Execute(unix.NETLINK_ROUTE, 0)
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) { // a Close that failed had the namespace's name removed: one by one, then
+	if errors.Is(err, fs.ErrNotExist) { // a failed Close removed the namespace's name: detach them one by one
 		return nil
 	}
-	if err != nil && !errors.Is(err, unix.ENODEV) { // all went with their instances
+	if err != nil && !errors.Is(err, unix.ENODEV) { // all are gone with their instances
 		return fmt.Errorf("removing the interfaces of %d instances: %w", len(there), err)
 	}
 	for _, end := range there {
@@ -258,7 +263,7 @@ func (s *Segment) unpairAll() error {
 	return nil
 }
 
-// remove removes an interface. One that has gone is no error.
+// remove removes an interface. If it is already gone, that is no error.
 func remove(links *netlink.Handle, index int) error {
 	err := links.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})
 	if IsGone(err) {
@@ -267,8 +272,8 @@ func remove(links *netlink.Handle, index int) error {
 	return err
 }
 
-// RemoveByName removes an interface of the segment's namespace. One that has
-// gone is no error.
+// RemoveByName removes an interface of the segment's namespace. If it is
+// already gone, that is no error.
 func (s *Segment) RemoveByName(name string) error {
 	link, err := s.Links.LinkByName(name)
 	if IsGone(err) {
@@ -283,8 +288,9 @@ func (s *Segment) RemoveByName(name string) error {
 	return nil
 }
 
-// RemoveInside removes the instance's interface from its namespace, for
-// fabrics whose interfaces have no part outside. What has gone is no error.
+// RemoveInside removes the instance's interface from its namespace, for fabrics
+// whose interfaces have no outer part. If the interface or the namespace is
+// already gone, that is no error.
 func RemoveInside(end *End) error {
 	err := netns.Do(end.NetNS, func() error {
 		link, err := netlink.LinkByName(end.Inner)
@@ -302,9 +308,10 @@ func RemoveInside(end *End) error {
 	return nil
 }
 
-// Quiet keeps the calling thread's namespace to what is asked of it: no IPv6
-// on its interfaces, whose discovery is traffic that nobody offered, and no
-// packet filter between instances.
+// Quiet keeps unwanted traffic and work out of the calling thread's namespace.
+// It turns IPv6 off on all interfaces, because its neighbor discovery is
+// traffic that nobody offered. It also turns off the packet filter for bridged
+// frames.
 func Quiet() error {
 	for _, key := range []string{"net/ipv6/conf/all/disable_ipv6", "net/ipv6/conf/default/disable_ipv6"} {
 		if err := Sysctl(key, "1"); err != nil {
@@ -314,9 +321,9 @@ func Quiet() error {
 	return Sysctl("net/bridge/bridge-nf-call-iptables", "0")
 }
 
-// Sysctl sets a kernel parameter of the calling thread's namespace. One that the
-// kernel does not have need not be set; where they cannot be written, as in some
-// containers, things work all the same.
+// Sysctl sets a kernel parameter in the calling thread's namespace. It ignores
+// a parameter that the kernel does not have. It also ignores a read-only
+// /proc/sys, as in some containers, because fabrics work without the setting.
 func Sysctl(key, value string) error {
 	err := os.WriteFile(filepath.Join("/proc/sys", key), []byte(value), 0)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EROFS) {

@@ -17,33 +17,36 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// recordKind is that of the records of lent interfaces.
+// recordKind is the kind of the records of lent interfaces.
 const recordKind = "interface"
 
-// A Lender moves interfaces of the host into instances and puts them back: also
-// those of a run that was killed, for each loan is recorded before it is made.
-// The host is the network namespace of the thread that calls NewLender.
+// A Lender moves interfaces of the host into instances and puts them back. It
+// records each loan before it makes it, so that cleaning can put back the
+// interfaces of a killed run. The host is the network namespace of the thread
+// that calls NewLender.
 type Lender struct {
 	Links *netlink.Handle // in the host's namespace
-	run   *runstate.Run   // nil: nothing is lent, only put back
+	run   *runstate.Run   // nil: the lender only puts back
 	here  *os.File        // the host's namespace
 }
 
-// A Loan is an interface of the host that is in an instance, and how it was.
+// A Loan is an interface of the host that is in an instance, and its former
+// settings.
 type Loan struct {
 	Name   string            `json:"name"`
-	Mark   string            `json:"mark"`  // its alias while it is lent, which goes with it wherever it goes
-	NetNS  string            `json:"netns"` // the instance's
+	Mark   string            `json:"mark"`  // its alias while it is lent, which it keeps in every namespace
+	NetNS  string            `json:"netns"` // path of the instance's
 	Alias  string            `json:"alias"`
 	MTU    int               `json:"mtu"`
-	Cuts   uint32            `json:"cuts"`  // the most segments that it cuts a packet into; 0: not known
+	Cuts   uint32            `json:"cuts"`  // limit on the segments of a packet (GSO); 0: not known
 	RPS    map[string]string `json:"steer"` // CPUs that do its receive work, by queue: see rps
 	Up     bool              `json:"up"`
 	Addrs  []netlink.Addr    `json:"addrs"`
-	Routes []netlink.Route   `json:"routes"` // without those that come with the addresses
+	Routes []netlink.Route   `json:"routes"` // without those that the kernel adds with the addresses
 }
 
-// NewLender makes a lender for a run.
+// NewLender makes a lender for a run. Without a run it only puts interfaces
+// back.
 func NewLender(run *runstate.Run) (*Lender, error) {
 	here, err := OpenHere()
 	if err != nil {
@@ -56,7 +59,7 @@ func NewLender(run *runstate.Run) (*Lender, error) {
 	return &Lender{Links: links, run: run, here: here}, nil
 }
 
-// Close lets go of the host's namespace; what is lent stays so. Idempotent.
+// Close closes the host's namespace. Lent interfaces stay lent. Idempotent.
 func (l *Lender) Close() error {
 	if l.Links == nil {
 		return nil
@@ -66,10 +69,10 @@ func (l *Lender) Close() error {
 	return l.here.Close()
 }
 
-// Free finds an interface that may be lent. One that is absent, that carries
-// the default route, that is part of or below another interface, or that
-// instances of a run go out by is a *vitrine.BadInput; so is one that has
-// addresses, unless inUse allows that.
+// Free finds an interface that may be lent. The error is a *vitrine.BadInput if
+// the interface is absent, carries the default route, is part of or below
+// another interface, or if instances of a run go out by it. The same holds for
+// an interface with addresses if inUse is false.
 func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	bad := func(found, want string) (*Loan, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
@@ -99,7 +102,7 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	}
 	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Cuts: a.GSOMaxSegs, RPS: l.rps(name), Up: a.RawFlags&unix.IFF_UP != 0}
 	for _, addr := range addrs {
-		if addr.Scope != int(netlink.SCOPE_LINK) { // those come by themselves
+		if addr.Scope != int(netlink.SCOPE_LINK) { // the kernel adds link-local addresses itself
 			loan.Addrs = append(loan.Addrs, addr)
 		}
 	}
@@ -123,16 +126,16 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	return loan, nil
 }
 
-// recorded are the runs, also dead ones, that have a record of an interface.
+// recorded returns the runs, alive or dead, that have a record of an interface.
 func (l *Lender) recorded(kind, name string) (ids []string) {
-	records, _ := filepath.Glob(filepath.Join(l.run.Root, "*", kind, name)) // the pattern is one
+	records, _ := filepath.Glob(filepath.Join(l.run.Root, "*", kind, name)) // the only error is a bad pattern
 	for _, record := range records {
 		ids = append(ids, filepath.Base(filepath.Dir(filepath.Dir(record))))
 	}
 	return ids
 }
 
-// find finds an interface; one that is absent is a *vitrine.BadInput.
+// find finds an interface. If it is absent, the error is a *vitrine.BadInput.
 func find(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 	link, err := links.LinkByName(name)
 	if IsGone(err) {
@@ -144,7 +147,8 @@ func find(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// maskLength is that of the route's destination: 0 for the default route.
+// maskLength returns the prefix length of the route's destination: 0 for the
+// default route.
 func maskLength(route netlink.Route) int {
 	if route.Dst == nil {
 		return 0
@@ -153,30 +157,32 @@ func maskLength(route netlink.Route) int {
 	return ones
 }
 
-// alone says whether a route is to the network of an address that does not bring
-// it along.
+// alone reports whether a route leads to the network of an address that does
+// not bring this route along (IFA_F_NOPREFIXROUTE).
 func alone(route netlink.Route, addrs []netlink.Addr) bool {
 	return route.Type == unix.RTN_UNICAST && route.Dst != nil && slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
 		return a.Flags&unix.IFA_F_NOPREFIXROUTE != 0 && route.Dst.Contains(a.IP)
 	})
 }
 
-// over names an interface that is over that of the index: a VLAN, a macvlan.
+// over returns the name of an interface, such as a VLAN or a macvlan, that is
+// over the interface with the index.
 func (l *Lender) over(index int) (string, error) {
 	all, err := l.Links.LinkList()
 	if err != nil {
 		return "", fmt.Errorf("listing interfaces: %w", err)
 	}
 	for _, link := range all {
-		if a := link.Attrs(); a.ParentIndex == index && link.Type() != "veth" { // of which it is the peer
+		if a := link.Attrs(); a.ParentIndex == index && link.Type() != "veth" { // a veth's parent is its peer
 			return a.Name, nil
 		}
 	}
 	return "", nil
 }
 
-// Lend moves the interface into the instance, where it has its own name and is
-// down. It notes so in end. When it fails all is as it was.
+// Lend moves the interface into the instance, where it keeps its name and is
+// down. Lend sets end.Inner and end.Loose. When it fails, everything is as
+// before.
 func (l *Lender) Lend(s *Segment, loan *Loan, end *End) error {
 	link, err := find(l.Links, s.Name, loan.Name)
 	if err != nil {
@@ -201,16 +207,17 @@ func (l *Lender) Lend(s *Segment, loan *Loan, end *End) error {
 	return nil
 }
 
-// backLimit is how long an interface is waited for that the kernel puts back,
-// as it does with real ones, once the last of a namespace has gone.
+// backLimit is how long PutBack waits for the kernel to put an interface back.
+// The kernel does so with real interfaces when nothing uses their namespace any
+// more.
 const backLimit = 5 * time.Second
 
-// ErrNowhere says that an interface that was lent is nowhere any more.
+// ErrNowhere means that a lent interface does not exist any more.
 var ErrNowhere = errors.New("it is neither in its instance nor on the host: was it removed?")
 
-// PutBack moves the interface back to the host, from wherever it is, and has it
-// be as it was. The loan is then forgotten; after an error, of which ErrNowhere is
-// one, PutBack can be called again, and cleaning does so.
+// PutBack moves the interface from wherever it is back to the host and restores
+// its settings. Then it erases the record of the loan. After an error,
+// including ErrNowhere, PutBack can be called again; cleaning does so.
 func (l *Lender) PutBack(loan *Loan) error {
 	back, err := l.fetch(loan)
 	for deadline := time.Now().Add(backLimit); err == nil && !back && time.Now().Before(deadline); back, err = l.fetch(loan) {
@@ -228,8 +235,8 @@ func (l *Lender) PutBack(loan *Loan) error {
 	return l.run.Erase(recordKind, loan.Name)
 }
 
-// fetch looks for the interface in the instance, and moves it, and on the host,
-// where it gets its name back. It says whether it is there then.
+// fetch moves the interface from the instance to the host, where it gets its
+// name back. It reports whether the interface is on the host.
 func (l *Lender) fetch(loan *Loan) (back bool, err error) {
 	err = In(loan.NetNS, func(links *netlink.Handle) error {
 		link, err := loan.named(links)
@@ -242,13 +249,14 @@ func (l *Lender) fetch(loan *Loan) (back bool, err error) {
 		return false, fmt.Errorf("putting the interface %s back: %w", loan.Name, err)
 	}
 	link, err := loan.named(l.Links)
-	if link == nil && err == nil { // killed before it was marked?
+	if link == nil && err == nil { // the run may have been killed before it marked the interface
 		link, _ = l.Links.LinkByName(loan.Name)
 	}
 	return link != nil, err
 }
 
-// named finds the interface by its mark, and gives it its name.
+// named finds the interface by its mark, brings it down and gives it its name
+// back. It returns nil if there is no such interface.
 func (loan *Loan) named(links *netlink.Handle) (netlink.Link, error) {
 	all, err := links.LinkList()
 	if err != nil {
@@ -269,7 +277,7 @@ func (loan *Loan) named(links *netlink.Handle) (netlink.Link, error) {
 	return nil, nil
 }
 
-// restore has the interface, which is on the host, be as it was.
+// restore restores the settings of the interface, which is on the host.
 func (l *Lender) restore(loan *Loan) error {
 	link, err := l.Links.LinkByName(loan.Name)
 	if err == nil {
@@ -290,10 +298,10 @@ func (l *Lender) restore(loan *Loan) error {
 			failed = errors.Join(failed, fmt.Errorf("giving %s its address %s again: %w", loan.Name, addr.IPNet, err))
 		}
 	}
-	slices.SortStableFunc(loan.Routes, func(a, b netlink.Route) int { return len(a.Gw) - len(b.Gw) }) // gateways are reached by the others
+	slices.SortStableFunc(loan.Routes, func(a, b netlink.Route) int { return len(a.Gw) - len(b.Gw) }) // routes by gateways need the others
 	for _, route := range loan.Routes {
 		route.LinkIndex = link.Attrs().Index
-		route.Flags &= unix.RTNH_F_ONLINK // the others say how the route is, and cannot be set
+		route.Flags &= unix.RTNH_F_ONLINK // the other flags show the route's state and cannot be set
 		if err := l.Links.RouteReplace(&route); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("making the route %s again: %w", route, err))
 		}
@@ -301,7 +309,8 @@ func (l *Lender) restore(loan *Loan) error {
 	return failed
 }
 
-// putBackDead puts an interface back that the run, which is dead, had lent.
+// putBackDead returns a function that puts back an interface that a dead run
+// had lent.
 func putBackDead(run string) func(string, []byte) (string, error) {
 	return func(name string, record []byte) (string, error) {
 		var loan Loan

@@ -12,30 +12,32 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Of a parent that is made.
+// Interfaces that Make makes.
 const (
-	switchName = "sw0" // the end of the pair that is at the switch; the parent is sw0i
+	switchName = "sw0" // the end of the veth pair at the switch; the other end, sw0i, is the parent
 	bridgeName = "br0" // the switch
 )
 
-// Over is the Wiring of interfaces over a parent: macvlan and its kin.
+// Over is the Wiring of interfaces over a parent, such as macvlan.
 type Over struct {
-	Parent  string                               // an interface of the host; empty: one is made in the segment's namespace
-	Hairpin bool                                 // the parent that is made is at a switch that also sends frames back where they came from
-	Link    func(netlink.LinkAttrs) netlink.Link // the interface over it
+	Parent  string                               // an interface of the host; empty: Make makes one in the segment's namespace
+	Hairpin bool                                 // Make connects its parent to a switch that also sends frames back out of the port they came from
+	Link    func(netlink.LinkAttrs) netlink.Link // describes an interface over the parent
 
-	links  *netlink.Handle // where the parent is
-	host   bool            // links is Over's own
-	parent int             // its index
+	links  *netlink.Handle // in the parent's namespace
+	host   bool            // links are the host's, and Unmake closes them
+	parent int             // index of the parent
 	run    *runstate.Run
 }
 
-// NewOver makes a segment of interfaces over a parent. One that the user has
-// named is looked for on the host: in the calling thread's network namespace.
-// When it is absent, down or in a bridge, that is a *vitrine.BadInput, on any host.
+// NewOver makes a segment of interfaces over a parent. It looks for a parent
+// that the user named in the calling thread's network namespace. If the parent
+// is absent, down or in a bridge, the error is a *vitrine.BadInput, even if the
+// kernel lacks the interfaces too.
 //
-// The kernel says that it lacks the interfaces when the first one is made, by
-// which time a run would have deployed; so that is tried here.
+// The kernel reports that it lacks the interfaces only when the first one is
+// made, after a run has deployed. So NewOver makes one in a temporary
+// namespace.
 func NewOver(config Config, over *Over) (*Segment, error) {
 	if err := (&Segment{Config: config}).resolve(); err != nil {
 		return nil, err
@@ -74,12 +76,13 @@ func (o *Over) openHost(config *Config) error {
 	return nil
 }
 
-// uplinkKind is that of the records of interfaces that a run's instances go out by.
+// uplinkKind is the kind of the records of interfaces that a run's instances go
+// out by.
 const uplinkKind = "uplink"
 
-// Uplink finds an interface of the host that instances can go out by, and has
-// nobody be lent it until LeaveUplink. One that is absent, down or part of a bridge
-// or bond is a *vitrine.BadInput.
+// Uplink finds an interface of the host that instances can go out by. Until
+// LeaveUplink nobody can borrow the interface. If it is absent, a loopback,
+// down or part of a bridge or bond, the error is a *vitrine.BadInput.
 func Uplink(links *netlink.Handle, run *runstate.Run, fabric, name string) (netlink.Link, error) {
 	bad := func(found, want string) (netlink.Link, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
@@ -101,10 +104,12 @@ func Uplink(links *netlink.Handle, run *runstate.Run, fabric, name string) (netl
 	return link, run.Record(uplinkKind, name, nil)
 }
 
-// LeaveUplink says that the run's instances do not go out by an interface any more.
+// LeaveUplink records that the run's instances do not go out by the interface
+// any more.
 func LeaveUplink(run *runstate.Run, name string) error { return run.Erase(uplinkKind, name) }
 
-// Fit has the MTU be at most what an interface of the host carries.
+// Fit limits the default MTU to most, the MTU of the host's interface name. If
+// the user set a larger MTU, the error is a *vitrine.BadInput.
 func (c *Config) Fit(most int, name string) error {
 	if c.MTU > most {
 		return &vitrine.BadInput{File: "fabric " + c.Name, Found: fmt.Sprintf("mtu: %d", c.MTU), Want: fmt.Sprintf("at most %d, what %s carries", most, name)}
@@ -115,7 +120,7 @@ func (c *Config) Fit(most int, name string) error {
 	return nil
 }
 
-// Make makes the parent unless the user named one.
+// Make makes the parent, unless the user named one.
 func (o *Over) Make(s *Segment) error {
 	if o.links != nil {
 		return nil
@@ -144,7 +149,7 @@ func (o *Over) Make(s *Segment) error {
 
 // Join makes the interface in the instance's namespace.
 func (o *Over) Join(s *Segment, end *End) error {
-	if o.host { // where there may be an interface of that name, which older kernels mind
+	if o.host { // older kernels need a name that is free on the host, too
 		end.Inner = "vt" + o.run.ID + end.Outer
 	}
 	return o.Put(s, end, o.links, o.parent)
@@ -165,7 +170,7 @@ func (o *Over) Put(s *Segment, end *End, links *netlink.Handle, parent int) erro
 // Cut removes the instance's interface.
 func (o *Over) Cut(_ *Segment, end *End) error { return RemoveInside(end) }
 
-// Unmake lets go of the host's links: the host's parent is as it was.
+// Unmake closes the host's links and gives up the parent, which is unchanged.
 func (o *Over) Unmake(*Segment) error {
 	if !o.host {
 		return nil

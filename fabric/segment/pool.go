@@ -13,12 +13,12 @@ const (
 	mostMTU    = 65535
 )
 
-// network is where addresses are from by default: the range for benchmarking of
-// network devices (RFC 2544, appendix C.2.2), which nothing else is in. It ends
+// network is the default network of instances: the range for benchmarking
+// network devices (RFC 2544, appendix C.2.2), which nothing else uses. It ends
 // at the segment, so that every run can have it.
 var network = netip.MustParsePrefix("198.18.0.1/16")
 
-// resolve checks the options and fills in what is not said.
+// resolve checks the options and fills in the defaults.
 func (s *Segment) resolve() error {
 	first := network
 	if s.First != "" {
@@ -37,8 +37,9 @@ func (s *Segment) resolve() error {
 	return nil
 }
 
-// ParseFirst reads the parameter first of a fabric. What is no address of a
-// network with room for two is a *vitrine.BadInput that shows the example.
+// ParseFirst parses the parameter first of a fabric: an address of an IPv4
+// network with room for two, and its prefix length. For anything else the error
+// is a *vitrine.BadInput that shows the example.
 func ParseFirst(fabric, first, example string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(first)
 	if err != nil || !p.Addr().Is4() || p.Bits() > 30 || p.Masked() == p {
@@ -47,18 +48,19 @@ func ParseFirst(fabric, first, example string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// A pool hands out the addresses of a network from the first one on, and
-// begins anew at its end: one that was freed is given out last.
+// A pool gives out the addresses of a network in order, from the first one on,
+// and starts again at its end. So a freed address is reused as late as
+// possible.
 type pool struct {
-	first netip.Prefix // address of the first, and the network's length
-	last  netip.Addr   // taken last; invalid: none yet
+	first netip.Prefix // the first address, and the prefix length of the network
+	last  netip.Addr   // taken or skipped last; invalid: none yet
 	taken map[netip.Addr]bool
 }
 
-// next is the address after the last one that is free.
+// next returns the next free address after the last one.
 func (p *pool) next() (netip.Prefix, error) {
 	network := p.first.Masked()
-	addr := p.last.Next() // of the invalid address: the invalid address
+	addr := p.last.Next() // the invalid address stays invalid
 	for range p.size() {
 		if !network.Contains(addr) || !network.Contains(addr.Next()) { // the last one is for broadcast
 			addr = p.first.Addr()
@@ -71,10 +73,11 @@ func (p *pool) next() (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("all addresses of %s from %s on are taken", network, p.first.Addr())
 }
 
-// size is how many addresses the network has, about.
+// size returns the size of the network, which is a little more than the number
+// of addresses to give out.
 func (p *pool) size() int { return 1 << (32 - p.first.Bits()) }
 
-// pass has next go on after an address that is somebody else's.
+// pass skips an address that another run has.
 func (p *pool) pass(addr netip.Prefix) { p.last = addr.Addr() }
 
 func (p *pool) take(addr netip.Prefix) { p.taken[addr.Addr()], p.last = true, addr.Addr() }

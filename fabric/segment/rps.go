@@ -9,9 +9,10 @@ import (
 	"vitrine/internal/netns"
 )
 
-// rps reads which CPUs do the receive work of a host interface, by queue: "rx-0"
-// (receive packet steering; Linux, Documentation/networking/scaling.rst, "RPS").
-// Errors are ignored: what cannot be read cannot have been set.
+// rps returns the CPUs that do the receive work of a host interface, by queue:
+// "rx-0" (receive packet steering; Linux, Documentation/networking/scaling.rst,
+// "RPS"). It ignores errors, because a setting that cannot be read cannot have
+// been made.
 func (l *Lender) rps(name string) map[string]string {
 	cpus := make(map[string]string)
 	_ = l.queues(name, func(file string) error {
@@ -22,7 +23,7 @@ func (l *Lender) rps(name string) map[string]string {
 	return cpus
 }
 
-// setRPS writes the CPUs that rps read, where they have changed.
+// setRPS writes back the CPUs that rps read, where they have changed.
 func (l *Lender) setRPS(name string, cpus map[string]string) error {
 	if len(cpus) == 0 {
 		return nil
@@ -36,7 +37,8 @@ func (l *Lender) setRPS(name string, cpus map[string]string) error {
 	})
 }
 
-// queues calls do with the file of each receive queue.
+// queues calls do with the file rps_cpus of each receive queue, up to the first
+// error.
 func (l *Lender) queues(name string, do func(file string) error) error {
 	return netns.Do(fmt.Sprintf("/proc/self/fd/%d", l.here.Fd()), func() error {
 		return netns.Sysfs(func(sysfs string) error {

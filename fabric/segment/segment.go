@@ -1,8 +1,8 @@
 // Package segment makes the Ethernet segment of one run from network devices of
-// this host: a namespace of the run's own for what instances are joined to, a
-// pool of addresses, the interface eth0 in each instance, and removal. Fabrics
-// differ in their Wiring: how eth0 is made. The host's own interfaces,
-// addresses, routes and rules stay as they are, but for interfaces that a
+// this host. It makes a namespace for the things that join instances, gives out
+// addresses, makes the interface eth0 in each instance, and removes all of it.
+// Fabrics differ in their Wiring: how eth0 is made. The host's own interfaces,
+// addresses, routes and rules stay as they are, except for interfaces that a
 // Lender moves into instances and puts back. No two runs meet.
 package segment
 
@@ -24,10 +24,10 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Inside is the interface's name in the instance.
+// Inside is the name of the interface in the instance.
 const Inside = "eth0"
 
-// A Kind is what is told about a sort of fabric.
+// A Kind describes a kind of fabric.
 type Kind struct {
 	Name  string // "bridge"
 	Needs string // of the kernel: "CONFIG_BRIDGE, CONFIG_VETH"
@@ -35,66 +35,67 @@ type Kind struct {
 	Limit int    // how many instances may be attached at once; 0: any number
 }
 
-// Options are parameters that all such fabrics have.
+// Options are the parameters that all fabrics on a segment have.
 type Options struct {
-	// First is the first instance's address and the length of the network's
-	// prefix; the default is 198.18.0.1/16. Fabrics that leave this host need
-	// another on each host: 198.18.1.1/16.
+	// First is the first instance's address and the prefix length of its network;
+	// the default is 198.18.0.1/16. Fabrics that lead out of this host need a
+	// different one on each host, such as 198.18.1.1/16.
 	First string `yaml:"first,omitempty" json:"first,omitempty"`
-	// MTU is that of the instances' interfaces, in bytes; the default is 1500.
+	// MTU is the MTU of the instances' interfaces, in bytes. The default is 1500,
+	// or less if a parent carries less.
 	MTU int `yaml:"mtu,omitempty" json:"mtu,omitempty" jsonschema:"minimum=68,maximum=65535"`
 }
 
-// Config is what a segment needs.
+// Config configures a segment.
 type Config struct {
 	Run *runstate.Run // whose instances it wires
 	Kind
 	Options
-	// Outward says that what is joined is joined to more than this run: no two
+	// Outward says that the segment is connected to more than this run. No two
 	// such segments of this host give out the same address.
 	Outward bool
 }
 
-// A Wiring makes what a fabric consists of. The segment calls it from one
-// goroutine at a time.
+// A Wiring makes the parts in which kinds of fabric differ. The segment calls
+// it from one goroutine at a time.
 type Wiring interface {
-	// Make makes what instances are joined to, on a thread that is in the
-	// segment's namespace. What it makes there goes with the namespace; the rest,
-	// if any, is for Unmake of an Unmaker.
+	// Make makes the things that instances are joined to. It runs on a thread in
+	// the segment's namespace. Whatever it makes there is removed with the
+	// namespace. If it makes anything elsewhere, the Wiring must be an Unmaker.
 	Make(s *Segment) error
 
 	// Join makes the interface end.Inner in the instance's namespace, down and
-	// without addresses. When it fails it leaves nothing.
+	// without addresses. When it fails it leaves nothing behind.
 	Join(s *Segment, end *End) error
 
-	// Cut removes what Join made, in the instance's namespace too. The namespace
-	// and the interface may have gone already; that is no error.
+	// Cut removes everything that Join made, in the instance's namespace too. If
+	// the namespace or the interface is already gone, that is no error.
 	Cut(s *Segment, end *End) error
 }
 
 // An Unmaker is a Wiring that makes things outside the segment's namespace.
-// Unmake removes them; idempotent, and called after a failed Make too.
+// Unmake removes them. It is idempotent, and is called after a failed Make too.
 type Unmaker interface{ Unmake(s *Segment) error }
 
-// A Settler is a Wiring of which more than both parts of an end have to work
-// before the instance can be reached.
+// A Settler is a Wiring in which more than the two parts of an end must work
+// before the instance can be reached. Settle waits for the rest.
 type Settler interface {
 	Settle(s *Segment, end *End) error
 }
 
-// An End is an instance's place at the segment.
+// An End is the connection of an instance to the segment.
 type End struct {
 	fabric.Port
 	NS    int          // file descriptor of the instance's namespace, during Join
-	Outer string       // a name for the part outside the instance: "p1"; unique in the run
-	Index int          // of the part outside; 0: it has none
-	Inner string       // what the interface is called in the instance after Join: it is then named Inside
-	Loose bool         // set by Join: the interface may have no carrier yet, and none is waited for
-	Addr  netip.Prefix // the instance's
+	Outer string       // name of the part outside the instance: "p1"; unique in the run
+	Index int          // of the part outside; 0: there is none
+	Inner string       // name of the interface in the instance after Join; Configure renames it to Inside
+	Loose bool         // set by Join: the interface may have no carrier yet, so nothing waits for one
+	Addr  netip.Prefix // of the instance
 
-	Links *netlink.Handle // set by Join: where the part outside is; nil: in the segment's namespace
+	Links *netlink.Handle // set by Join: in the namespace of the part outside; nil: the segment's namespace
 
-	claim net.Conn // on the address; nil: none is needed
+	claim net.Conn // on the address; nil: not Outward
 }
 
 // A Segment is one run's fabric.
@@ -109,7 +110,7 @@ type Segment struct {
 	mu       sync.Mutex
 	closed   bool
 	pool     pool
-	number   int // of ends made so far
+	number   int // number of ends made so far
 	attached map[string]*End
 }
 
@@ -118,8 +119,8 @@ var (
 	_ fabric.Mirrorer = (*Segment)(nil)
 )
 
-// New makes a segment. Without the privilege, or without what the wiring needs
-// of the kernel, it is a *vitrine.Unsupported.
+// New makes a segment. Without the privilege, or without the kernel features
+// that the wiring needs, the error is a *vitrine.Unsupported.
 func New(config Config, wiring Wiring) (*Segment, error) {
 	s := &Segment{Config: config, wiring: wiring, netns: Name(config.Run.ID), attached: make(map[string]*End)}
 	if err := s.resolve(); err != nil {
@@ -143,7 +144,8 @@ func New(config Config, wiring Wiring) (*Segment, error) {
 	return s, nil
 }
 
-// make makes what is in the segment's namespace, which the thread is in.
+// make makes the contents of the segment's namespace. It runs on a thread in
+// that namespace.
 func (s *Segment) make() (err error) {
 	if err := Quiet(); err != nil {
 		return err
@@ -154,14 +156,16 @@ func (s *Segment) make() (err error) {
 	return s.wiring.Make(s)
 }
 
-// Name is that of a run's namespace for the fabric. No instance has it, for
-// those end in a number, or are the generator.
+// Name returns the name of the network namespace of a run's fabric. No
+// instance's namespace has this name, because instance names end in a number or
+// are "generator".
 func Name(run string) string { return "vt-" + run + "-fabric" }
 
-// Path is where the segment's namespace is.
+// Path returns the path of the segment's namespace.
 func (s *Segment) Path() string { return netns.Path(s.netns) }
 
-// Attach joins the instance's namespace and gives it the next address.
+// Attach joins the instance's namespace to the segment and gives the instance
+// the next address.
 func (s *Segment) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +210,8 @@ func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
 	return end, nil
 }
 
-// address gives the end an address that is free, and claims it where need be.
+// address gives the end a free address, and claims it if the segment is
+// Outward.
 func (s *Segment) address(end *End) (err error) {
 	for range s.pool.size() {
 		if end.Addr, err = s.pool.next(); err != nil || s.claims == nil {
@@ -220,7 +225,7 @@ func (s *Segment) address(end *End) (err error) {
 	return fmt.Errorf("other runs have all addresses of %s", s.pool.first.Masked())
 }
 
-// release gives up the claim on the address.
+// release releases the claim on the address.
 func (end *End) release() error {
 	if end.claim == nil {
 		return nil
@@ -248,8 +253,9 @@ func (s *Segment) join(end *End) error {
 	return nil
 }
 
-// Mirror copies what passes the port of one instance, in both directions, to
-// the port of another. Both have to have parts outside, and in one namespace.
+// Mirror copies the frames that pass the port of one instance, in both
+// directions, to the port of another. Both ports must have parts outside the
+// instances, in the same namespace.
 func (s *Segment) Mirror(_ context.Context, of, to string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,8 +299,8 @@ func (s *Segment) detach(instance string) error {
 	return end.release()
 }
 
-// Close removes all interfaces, at once: the kernel would do so with the
-// namespace, but later. Then it removes the namespace.
+// Close removes all interfaces, and then the namespace. The kernel would remove
+// the interfaces with the namespace, but later.
 func (s *Segment) Close(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +314,8 @@ func (s *Segment) Close(context.Context) error {
 	return nil
 }
 
-// close does all that it can, also where a part fails: that is for the next call.
+// close does as much as it can even if one part fails. The next call does the
+// rest.
 func (s *Segment) close() error {
 	err := s.unpairAll()
 	for instance := range s.attached {
@@ -324,8 +331,8 @@ func (s *Segment) close() error {
 	return errors.Join(err, s.claims.Close(), netns.Delete(s.netns))
 }
 
-// Explain turns an error of the kernel into a *vitrine.Unsupported where it
-// says that the kernel has not what the kind needs, or does not let us.
+// Explain turns an error of the kernel into a *vitrine.Unsupported if it means
+// that the kernel lacks what the kind needs, or that the privilege is missing.
 func (k Kind) Explain(err error) error {
 	switch {
 	case err == nil, vitrine.IsUnsupported(err), vitrine.IsBadInput(err):

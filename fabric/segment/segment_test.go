@@ -14,7 +14,7 @@ import (
 	"vitrine/internal/netns"
 )
 
-// stuck is pairs of interfaces of which one cannot be removed at first.
+// stuck is a Wiring of veth pairs that fails to remove one of them at first.
 type stuck struct{ on string }
 
 var errStuck = errors.New("stuck")
@@ -30,8 +30,8 @@ func (w *stuck) Cut(s *segment.Segment, end *segment.End) error {
 	return s.Unpair(end)
 }
 
-// TestCloseGoesOn where an instance cannot be detached: all else is removed, and
-// that one by the next call.
+// TestCloseGoesOn checks a Close that cannot detach one instance: it removes
+// everything else, and the next call removes that instance too.
 func TestCloseGoesOn(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	s, err := segment.New(segment.Config{Run: run, Kind: segment.Kind{Name: "stuck"}}, &stuck{on: "bono-1"})
