@@ -11,15 +11,17 @@ import (
 
 var _ fabric.Chainer = (*Fabric)(nil)
 
-// Chain steers: all that the first instance of the path sends goes to the
-// second, all that the second sends to the third, and so on, whatever it is
-// addressed to. The destination's MAC address becomes the next one's, the source's the
-// first one's, so that the last answers it directly, past the chain. ARP is not
-// steered. Each instance of the path must be attached, and is in it once;
-// an instance that is detached takes the chain with it.
+// Chain steers everything that the first instance of the path sends to the
+// second, everything that the second sends to the third, and so on, whatever
+// its destination. The destination MAC address becomes the next instance's. The
+// source MAC address becomes the first instance's, so that the last instance
+// answers the first directly, past the chain. ARP is not steered. Each instance
+// of the path must be attached and may appear only once. Detaching one of them
+// removes the chain.
 //
-// A chain replaces the one before; the empty path only removes it. When Chain
-// returns nothing goes by the old one any more: that takes about a second.
+// A chain replaces the previous one; the empty path only removes that. When
+// Chain returns, no frame follows the previous chain any more. This takes about
+// a second.
 func (f *Fabric) Chain(ctx context.Context, path []string) error {
 	if err := f.setChain(path); err != nil {
 		return err

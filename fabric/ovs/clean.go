@@ -22,20 +22,21 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// recordKind is where a run records that it has a bridge in a switch of the
-// user's: "bridge", with the switch's socket.
+// recordKind is the kind of the record "bridge", which a run keeps while it has
+// a bridge in the user's switch. The record holds the path of the database
+// server's socket.
 const recordKind = "ovs-bridge"
 
-// A Cleaner ends the switches of dead runs, and removes their bridges from
-// switches of the user's.
+// A Cleaner ends the switches of dead runs, and removes their bridges from the
+// user's switches.
 type Cleaner struct {
-	Root string // where runs are known
+	Root string // the folder where runs are registered
 }
 
 var _ vitrine.Cleaner = Cleaner{}
 
-// Clean ends the daemons of dead runs, by their command lines, which have the
-// run's folder in them, and removes what the runs recorded.
+// Clean ends the daemons of dead runs and undoes what the runs recorded. It
+// finds the daemons by their command lines, which contain the run's folder.
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
 		dir, err := filepath.Abs(folder(c.Root, run))
@@ -56,7 +57,7 @@ func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	})
 }
 
-// end kills the daemons whose folder it is and gives their names.
+// end ends the daemons whose folder is dir and returns their names.
 func end(ctx context.Context, dir string) ([]string, error) {
 	names := map[int]string{}
 	found, err := pidfd.Where(func(p procfs.Proc) bool {
@@ -78,11 +79,12 @@ func end(ctx context.Context, dir string) ([]string, error) {
 	return ended, nil
 }
 
-// daemonOf is the name of the daemon that a process is, if its folder is dir.
+// daemonOf returns the name of the daemon that a process is, or "" if the
+// process is no daemon with the folder dir.
 func daemonOf(p procfs.Proc, dir string) string {
 	args, err := p.CmdLine()
 	if err != nil || len(args) == 0 {
-		return "" // it has ended
+		return "" // it has ended, or is a kernel thread
 	}
 	name := filepath.Base(args[0])
 	if name != databaseName && name != switchName || !slices.Contains(args, "--pidfile="+filepath.Join(dir, name+".pid")) {
@@ -92,7 +94,8 @@ func daemonOf(p procfs.Proc, dir string) string {
 }
 
 // unbridge removes a run's bridge and its interfaces from the user's switch at
-// the socket. One that does not run any more has none.
+// the socket. If the switch does not run any more, only interfaces are left to
+// remove.
 func unbridge(ctx context.Context, run, socket string) (removed string, err error) {
 	if runsAt(ctx, socket) {
 		client, err := newClient(socket)
@@ -116,7 +119,7 @@ func unbridge(ctx context.Context, run, socket string) (removed string, err erro
 	return removed, err
 }
 
-// runsAt says whether anybody listens at a socket.
+// runsAt reports whether a process listens at a socket.
 func runsAt(ctx context.Context, socket string) bool {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err == nil {
@@ -125,8 +128,9 @@ func runsAt(ctx context.Context, socket string) bool {
 	return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
 }
 
-// Check says whether this host can have ovs fabrics, and by which datapath. It
-// starts no switch: that would outlive a check that is killed.
+// Check reports whether this host supports ovs fabrics, and with which
+// datapath. It starts no switch, because that would outlive a check that is
+// killed.
 func Check(ctx context.Context) []vitrine.Check {
 	detail, err := possible(ctx)
 	return []vitrine.Check{vitrine.NewCheck("ovs: Open vSwitch", detail, err)}
@@ -152,7 +156,7 @@ func possible(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if path == DatapathNetdev {
-		// Of its tap interfaces.
+		// The datapath in user space makes tap interfaces.
 		tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 		if err != nil {
 			return "", fmt.Errorf("the datapath in user space needs it: %w", err)
@@ -163,15 +167,16 @@ func possible(ctx context.Context) (string, error) {
 	return version + ", datapath kernel", segment.Try(kind(), pair{})
 }
 
-// pair is a wiring of pairs alone, to try whether the kernel has them.
+// pair is a Wiring of veth pairs alone, to test whether the kernel supports
+// them.
 type pair struct{}
 
 func (pair) Make(*segment.Segment) error                     { return nil }
 func (pair) Join(s *segment.Segment, end *segment.End) error { return s.Pair(end, 0) }
 func (pair) Cut(s *segment.Segment, end *segment.End) error  { return s.Unpair(end) }
 
-// Clean removes what dead runs left, of their own switches and of the user's,
-// with the namespaces that they were in.
+// Clean removes what dead runs left: their own switches, their bridges in the
+// user's switches, and their namespaces.
 func (f *Fabric) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = Cleaner{Root: f.config.Run.Root}.Clean(ctx)
 	if err != nil {

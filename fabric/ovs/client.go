@@ -13,17 +13,17 @@ import (
 	"vitrine"
 )
 
-// patience is how long a command may take: the switch is given the time to do
-// what it is told before the command returns.
+// patience is the time limit of a command. A command returns only after the
+// switch has applied it.
 const patience = 30 * time.Second
 
-// A client tells a switch what to do, by the programs that come with it.
+// A client controls a switch by the programs of Open vSwitch.
 type client struct {
 	socket   string            // of the database server
 	programs map[string]string // paths by name
 }
 
-// newClient finds the programs.
+// newClient finds the programs that a client needs.
 func newClient(socket string) (*client, error) {
 	c := &client{socket: socket}
 	var err error
@@ -31,7 +31,8 @@ func newClient(socket string) (*client, error) {
 	return c, err
 }
 
-// find looks for programs of Open vSwitch.
+// find returns the paths of programs of Open vSwitch. If one is missing, the
+// error is a *vitrine.Unsupported.
 func find(names ...string) (map[string]string, error) {
 	found := make(map[string]string, len(names))
 	for _, name := range names {
@@ -44,20 +45,20 @@ func find(names ...string) (map[string]string, error) {
 	return found, nil
 }
 
-// run runs a program to its end and gives what it wrote.
+// run runs a program to its end and returns its output.
 func (c *client) run(ctx context.Context, input, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.programs[program], args...) //nolint:gosec // found by newClient
-	// Where the programs look for the switch's other sockets.
+	// The programs look here for the switch's other sockets.
 	cmd.Env = []string{"OVS_RUNDIR=" + filepath.Dir(c.socket), "OVS_SYSLOG_METHOD=null"}
 	cmd.Stdin = strings.NewReader(input)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
 	if err == nil && strings.Contains(said.String(), "Error detected") {
-		// ovs-vsctl says so, and succeeds, when the switch cannot do what the
-		// database now holds.
+		// ovs-vsctl prints this but succeeds when the switch cannot apply the new
+		// contents of the database.
 		err = errors.New("the switch refuses")
 	}
 	if ctx.Err() != nil {
@@ -69,23 +70,25 @@ func (c *client) run(ctx context.Context, input, program string, args ...string)
 	return out.String(), nil
 }
 
-// vsctl changes the switch's database and waits until the switch has followed.
+// vsctl changes the switch's database and waits until the switch has applied
+// the change.
 func (c *client) vsctl(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, "", "ovs-vsctl", append([]string{"--db=unix:" + c.socket}, args...)...)
 }
 
-// replaceFlows makes the rules those of the bridge, at once; what stays the
-// same keeps its counters.
+// replaceFlows replaces the bridge's rules in one transaction. Rules that stay
+// the same keep their counters.
 func (c *client) replaceFlows(ctx context.Context, bridge string, rules []string) error {
 	_, err := c.run(ctx, strings.Join(rules, "\n")+"\n", "ovs-ofctl", "--bundle", "--protocols=OpenFlow14", "replace-flows", bridge, "-")
 	return err
 }
 
-// settle waits until the switch has gone through what its datapath keeps of
-// rules, which it does twice a second: frames then go by the rules as they are,
-// and the rules' counters are the datapath's.
+// settle waits until the switch has revalidated all flows of its datapath,
+// which it does twice a second. Then the datapath follows the current rules,
+// and the rules' counters include those of the datapath.
 func (c *client) settle(ctx context.Context) error {
-	// The round that is going on may have passed a rule already: the second is whole.
+	// The current round may already be past a flow that has changed. The second
+	// round is complete.
 	for range 2 {
 		if _, err := c.run(ctx, "", "ovs-appctl", "revalidator/wait"); err != nil {
 			return err
@@ -94,7 +97,7 @@ func (c *client) settle(ctx context.Context) error {
 	return nil
 }
 
-// dumpFlows gives the bridge's rules with their counters.
+// dumpFlows returns the bridge's rules with their counters.
 func (c *client) dumpFlows(ctx context.Context, bridge string) (string, error) {
 	if err := c.settle(ctx); err != nil {
 		return "", err
@@ -102,7 +105,7 @@ func (c *client) dumpFlows(ctx context.Context, bridge string) (string, error) {
 	return c.run(ctx, "", "ovs-ofctl", "--protocols=OpenFlow14", "dump-flows", bridge)
 }
 
-// version is that of the programs: "3.1.0".
+// version returns the version of the programs: "3.1.0".
 func (c *client) version(ctx context.Context) (string, error) {
 	out, err := c.run(ctx, "", "ovs-vsctl", "--version")
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"vitrine"
 )
 
-// Mirror copies what passes one instance's port, in both directions, to
-// another's. Open vSwitch keeps the listener's port for copies: it is not
-// reached by other instances any more, and what it sends is dropped, as far as
-// frames go by MAC address (rules: normal, and ARP always).
+// Mirror copies the frames that pass the port of one instance, in both
+// directions, to the port of another. Open vSwitch reserves the listener's port
+// for copies. This affects frames that are forwarded by MAC address: all with
+// rules: normal, and ARP always. Other instances' frames do not reach the
+// listener any more, and frames that the listener sends are dropped.
 func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 	f.mu.Lock()
 	from, hasFrom := f.ports[of]
@@ -42,5 +43,5 @@ func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 	return nil
 }
 
-// mirrorName is that of a mirror in the database, and on command lines.
+// mirrorName returns the name of a mirror in the database and on command lines.
 func mirrorName(of, to port) string { return fmt.Sprintf("m%dto%d", of.number, to.number) }

@@ -1,8 +1,8 @@
-// Package ovs wires instances by Open vSwitch: its kernel datapath where the
-// host has it, else its datapath in user space. It starts a database server and
-// a switch of the run's own, in the run's namespace and folder, so that no
-// other switch of the host's is touched and no two runs meet; a switch of the
-// user's is used only where the user names it.
+// Package ovs wires instances by Open vSwitch. It uses the kernel datapath
+// where the host has it, else the datapath in user space. It starts a database
+// server and a switch of the run's own, in the run's namespace and folder. So
+// no other switch of the host is touched, and no two runs meet. It uses a
+// switch of the user's only if the user names it.
 package ovs
 
 import (
@@ -24,9 +24,9 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// The datapaths, by the names that users choose by.
+// Datapaths, by the names in Config.
 const (
-	DatapathAuto   = "auto"   // the kernel's where there is one
+	DatapathAuto   = "auto"   // the kernel's if it has one, else netdev
 	DatapathKernel = "kernel" // Open vSwitch calls it system
 	DatapathNetdev = "netdev" // in user space, in the daemon
 )
@@ -37,33 +37,34 @@ const (
 	PortsAFXDP  = "afxdp"  // AF_XDP, by polling threads that take all of their CPUs
 )
 
-// What decides where a frame goes.
+// How the bridge decides where a frame goes.
 const (
-	RulesNormal = "normal" // the switch learns MAC addresses, as any switch
-	RulesFlows  = "flows"  // a rule for each ordered pair of instances, which counts
+	RulesNormal = "normal" // by MAC addresses that the switch learns
+	RulesFlows  = "flows"  // by a rule with counters for each ordered pair of instances
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev); which one is under its ports"
 
 // Config is the part servers.ovs of a deployment.
 type Config struct {
 	segment.Options `yaml:",inline"`
-	// Datapath is which one: auto (the kernel's where there is one, else
-	// netdev), kernel, or netdev, which is in user space.
+	// Datapath is auto (the default: the kernel's if it has one, else netdev),
+	// kernel, or netdev, which is in user space.
 	Datapath string `yaml:"datapath,omitempty" json:"datapath,omitempty" jsonschema:"enum=auto,enum=kernel,enum=netdev"`
-	// Ports is how the datapath netdev reaches interfaces: socket, or afxdp, which
-	// polls and takes all of the CPUs that it is given; the default is socket.
+	// Ports is how the datapath netdev reaches interfaces: socket (the default),
+	// or afxdp, which polls and takes all of the CPUs that it is given.
 	Ports string `yaml:"ports,omitempty" json:"ports,omitempty" jsonschema:"enum=socket,enum=afxdp"`
-	// Rules decide where frames go: normal, by MAC addresses that the switch
-	// learns, or flows, a rule for each pair of instances, whose counters can be
-	// read; the default is normal.
+	// Rules is how the bridge decides where frames go: normal (the default), by
+	// MAC addresses that the switch learns, or flows, by a rule for each pair of
+	// instances, whose counters can be read.
 	Rules string `yaml:"rules,omitempty" json:"rules,omitempty" jsonschema:"enum=normal,enum=flows"`
-	// CPUs are those that the switch's threads run on; the default is any.
+	// CPUs are the CPUs that the switch's threads run on; the default is any.
 	CPUs document.CPUs `yaml:"cpus,omitempty" json:"cpus,omitempty"`
-	// Server is the socket of a running database server whose switch is to be
-	// used, as /run/openvswitch/db.sock; the default is to start both.
+	// Server is the socket of a running database server, such as
+	// /run/openvswitch/db.sock, whose switch is used. The default is to start
+	// both.
 	Server string `yaml:"server,omitempty" json:"server,omitempty"`
 
 	Run    *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
@@ -78,10 +79,10 @@ type Fabric struct {
 	datapath string // DatapathKernel or DatapathNetdev
 	version  string // of Open vSwitch: "3.1.0"
 	client   *client
-	server   *server         // nil: it is the user's
-	host     *netlink.Handle // in this process's namespace, where the switch is the user's
+	server   *server         // nil: the switch is the user's
+	host     *netlink.Handle // in this process's namespace; nil: the switch is the run's own
 
-	installing sync.Mutex // of rules
+	installing sync.Mutex // held while rules are installed
 
 	mu      sync.Mutex
 	ports   map[string]port // by instance
@@ -91,19 +92,19 @@ type Fabric struct {
 
 var _ fabric.Mirrorer = (*Fabric)(nil)
 
-// A port is an instance's place at the bridge.
+// A port is the port of an instance at the bridge.
 type port struct {
 	number int    // of the OpenFlow port
 	name   string // of the interface
-	mac    string // of the instance's
+	mac    string // of the instance's interface
 }
 
 func kind() segment.Kind {
 	return segment.Kind{Name: "ovs", Needs: "CONFIG_VETH, CONFIG_TUN", Do: "modprobe veth tun openvswitch, or use the fabric bridge"}
 }
 
-// New starts the switch and makes the bridge. Where Open vSwitch is not
-// installed, or the kernel has not what was asked for, it is a
+// New starts the switch and makes the bridge. If Open vSwitch is not installed,
+// or the kernel lacks what the options need, the error is a
 // *vitrine.Unsupported.
 func New(ctx context.Context, config Config) (*Fabric, error) {
 	if config.Logger == nil {
@@ -126,7 +127,7 @@ func New(ctx context.Context, config Config) (*Fabric, error) {
 	return f, nil
 }
 
-// resolve checks the options and fills in what is not said.
+// resolve checks the options and fills in the defaults.
 func (f *Fabric) resolve() error {
 	c := &f.config
 	bad := func(found, want string) error {
@@ -164,7 +165,8 @@ func (f *Fabric) resolve() error {
 	return err
 }
 
-// choose takes the first of a list where nothing is said.
+// choose sets an empty value to the first of the list. Any other value must be
+// in the list.
 func choose(value *string, list []string) error {
 	if *value == "" {
 		*value = list[0]
@@ -175,8 +177,8 @@ func choose(value *string, list []string) error {
 	return fmt.Errorf("want one of %q", list)
 }
 
-// datapath resolves auto, and refuses the kernel's where there is none. The
-// kernel loads its module, where it has one, on being asked.
+// datapath resolves auto, and refuses the kernel datapath if the kernel has
+// none. The lookup makes the kernel load the module, if there is one.
 func datapath(asked string) (string, error) {
 	if asked == DatapathNetdev {
 		return DatapathNetdev, nil
@@ -194,8 +196,8 @@ func datapath(asked string) (string, error) {
 	return DatapathNetdev, nil
 }
 
-// connect finds the programs and says where the switch listens, which need not
-// run yet.
+// connect finds the programs and the socket of the switch, which need not run
+// yet.
 func (f *Fabric) connect(ctx context.Context) (err error) {
 	run := f.config.Run
 	if f.config.Server != "" {
@@ -205,7 +207,7 @@ func (f *Fabric) connect(ctx context.Context) (err error) {
 		if f.client, err = newClient(f.config.Server); err != nil {
 			return err
 		}
-		// The user's switch is where this process is, and so are its ports.
+		// The user's switch and its ports are in this process's namespace.
 		if f.host, err = segment.Host(); err != nil {
 			return err
 		}
@@ -227,13 +229,13 @@ func (f *Fabric) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// bridgeOf is the name of a run's bridge in a switch of the user's.
+// bridgeOf returns the name of a run's bridge in the user's switch.
 func bridgeOf(run string) string { return "vt-" + run }
 
-// Datapath is the one that is used: DatapathKernel or DatapathNetdev.
+// Datapath returns the datapath in use: DatapathKernel or DatapathNetdev.
 func (f *Fabric) Datapath() string { return f.datapath }
 
-// Describe says what the instances are wired by, for the record.
+// Describe describes the switch and its options, for the record.
 func (f *Fabric) Describe() string {
 	s := "Open vSwitch " + f.version + ", datapath " + f.datapath
 	if f.datapath == DatapathNetdev {
@@ -245,13 +247,13 @@ func (f *Fabric) Describe() string {
 	return s + ", rules " + f.config.Rules
 }
 
-// wiring is the bridge, and a pair of interfaces for each instance.
+// wiring is the bridge, with a veth pair for each instance.
 type wiring struct {
 	*Fabric
 	starting context.Context // bounds Make
 }
 
-// Make starts the switch, where it is not the user's, and makes the bridge.
+// Make starts the switch, unless it is the user's, and makes the bridge.
 func (w *wiring) Make(s *segment.Segment) error {
 	if err := w.make(s); err != nil {
 		return errors.Join(err, w.Unmake(s))
@@ -267,8 +269,8 @@ func (w *wiring) make(s *segment.Segment) (err error) {
 			return err
 		}
 	} else {
-		// Recorded first: a run that ends before it can take back what follows
-		// is cleaned up by this.
+		// The record comes first: if the run dies later, cleaning removes the bridge
+		// by it.
 		if err := w.config.Run.Record(recordKind, "bridge", []byte(w.config.Server)); err != nil {
 			return err
 		}
@@ -284,7 +286,8 @@ func (w *wiring) make(s *segment.Segment) (err error) {
 	return w.install(ctx)
 }
 
-// Unmake removes the bridge from a switch of the user's, or ends the run's own.
+// Unmake removes the bridge from the user's switch, or ends the run's own
+// switch.
 func (w *wiring) Unmake(*segment.Segment) error {
 	ctx, cancel := ending()
 	defer cancel()
@@ -298,7 +301,7 @@ func (w *wiring) Unmake(*segment.Segment) error {
 	return w.config.Run.Erase(recordKind, "bridge")
 }
 
-// leave lets go of this process's namespace. Idempotent.
+// leave closes the netlink handle of this process's namespace. Idempotent.
 func (f *Fabric) leave() {
 	if f.host != nil {
 		f.host.Close()

@@ -11,12 +11,11 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// userServer is the environment's name for the socket of a switch that is to
-// be used.
+// userServer is the environment variable with the socket of the user's switch.
 const userServer = "OVS_TEST_SERVER"
 
-// cases are one fabric: with the run's own switch, or with the user's where
-// the environment has one.
+// cases returns one fabric: with the user's switch if the environment names
+// one, else with the run's own.
 func cases() fabrictest.Cases {
 	with := func(c Config) fabrictest.Case {
 		return fabrictest.Case{
@@ -24,7 +23,7 @@ func cases() fabrictest.Cases {
 				c.Run = run
 				f, err := New(context.Background(), c)
 				if err != nil {
-					return nil, err // not a *Fabric that is nil
+					return nil, err // not a nil *Fabric in the interface
 				}
 				return f, nil
 			},

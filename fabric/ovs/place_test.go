@@ -11,7 +11,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// A place is an instance that is attached.
+// A place is an attached instance.
 type place struct {
 	mirrortest.Place
 	name string

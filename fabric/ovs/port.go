@@ -16,7 +16,7 @@ import (
 	"vitrine/internal/netns"
 )
 
-// Join makes a pair of interfaces and a port of its outer end.
+// Join makes a veth pair and adds its outer end to the bridge.
 func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 	number, err := strconv.Atoi(strings.TrimPrefix(end.Outer, "p"))
 	if err != nil {
@@ -34,8 +34,8 @@ func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 	return nil
 }
 
-// interfaceOf is the name of a port's interface where the switch is the
-// user's, at most 15 characters.
+// interfaceOf returns the name of a port's interface in the user's switch, at
+// most 15 characters.
 func interfaceOf(run string, number int) string { return fmt.Sprintf("vt%s%d", run, number) }
 
 func (w *wiring) join(end *segment.End, p port) error {
@@ -62,11 +62,12 @@ func (w *wiring) join(end *segment.End, p port) error {
 	return w.install(ctx)
 }
 
-// prepare gives the MAC address of an instance's interface, whose namespace the
-// thread is in, and readies it for the datapath. The one in user space reads
-// frames from packet sockets, where a checksum that was left to the interface is
-// never filled in and a segment that was left to it to cut stays whole: the
-// receiver would drop them. So the sender's kernel does both.
+// prepare readies an instance's interface for the datapath and returns its MAC
+// address. The calling thread is in the instance's namespace. The datapath in
+// user space reads frames from packet sockets. There a checksum that the kernel
+// left to the interface is never filled in, and a large segment is never cut.
+// The receiver would drop such frames. So prepare turns the offload of TX
+// checksums off, and the sender's kernel does both.
 func prepare(name, datapath string) (mac string, err error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -97,8 +98,8 @@ func prepare(name, datapath string) (mac string, err error) {
 	return mac, nil
 }
 
-// Cut removes the port, what mirrors it and the chain that it is in, and then
-// the pair. Of a switch of the run's own that has ended only the pair is left.
+// Cut removes the port, its mirrors and its chain, and then the veth pair. If
+// the run's own switch has ended, only the pair is left to remove.
 func (w *wiring) Cut(s *segment.Segment, end *segment.End) error {
 	ctx, cancel := ending()
 	defer cancel()

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Priorities of rules, from what is looked at first.
+// Priorities of rules. The switch tries the highest first.
 const (
-	priorityARP   = 300 // neighbours are found in the usual way whatever else is asked for
+	priorityARP   = 300 // ARP works as usual, whatever the other rules are
 	priorityChain = 200
 	priorityPair  = 100
 	priorityRest  = 0
 )
 
-// table writes the bridge's rules as ovs-ofctl reads them (ovs-fields(7),
+// table returns the bridge's rules in the syntax of ovs-ofctl (ovs-fields(7),
 // ovs-actions(7)).
 func table(ports map[string]port, flows bool, chain []string) []string {
 	rules := []string{fmt.Sprintf("priority=%d,actions=NORMAL", priorityRest)}
@@ -27,8 +27,8 @@ func table(ports map[string]port, flows bool, chain []string) []string {
 	}
 	for i := 1; i < len(chain); i++ {
 		from, to := ports[chain[i-1]], ports[chain[i]]
-		// The source stays the first one's, whatever those in between made of it, so
-		// that the last can answer it directly, past the chain.
+		// The source stays the first instance's, whatever the forwarders set it to,
+		// so that the last instance can answer the first directly, past the chain.
 		rules = append(rules, fmt.Sprintf("cookie=%#x,priority=%d,in_port=%d,actions=mod_dl_src:%s,mod_dl_dst:%s,output:%d",
 			cookie{hop: true, from: from.number, to: to.number}.encode(), priorityChain, from.number, ports[chain[0]].mac, to.mac, to.number))
 	}
@@ -49,9 +49,9 @@ func table(ports map[string]port, flows bool, chain []string) []string {
 	return rules
 }
 
-// A cookie is what is noted with a rule that counts: from which port to which.
+// A cookie marks a rule that counts: from which port to which.
 type cookie struct {
-	hop      bool // of a chain
+	hop      bool // the rule is of a chain
 	from, to int  // numbers of ports, 16 bits
 }
 
@@ -68,14 +68,14 @@ func (c cookie) encode() uint64 {
 	return n
 }
 
-// decodeCookie says whether a rule counts, and what.
+// decodeCookie decodes a cookie and reports whether its rule counts.
 func decodeCookie(n uint64) (c cookie, counts bool) {
 	return cookie{hop: n&cookieHop != 0, from: int(n >> 16 & 0xffff), to: int(n & 0xffff)}, n&^(cookieHop|0xffffffff) == cookieCounts
 }
 
-// install makes the bridge's rules what they are to be now.
+// install replaces the bridge's rules by those for the current ports and chain.
 func (f *Fabric) install(ctx context.Context) error {
-	f.installing.Lock() // else an older table could come last
+	f.installing.Lock() // otherwise an older table could be installed last
 	defer f.installing.Unlock()
 	f.mu.Lock()
 	rules := table(f.ports, f.config.Rules == RulesFlows, f.chain)
@@ -86,17 +86,17 @@ func (f *Fabric) install(ctx context.Context) error {
 	return nil
 }
 
-// Counters count what one rule has passed from one instance to another.
+// Counters are the counters of one rule, from one instance to another.
 type Counters struct {
 	From, To string
-	Hop      bool   // counted by the rule of a chain
-	Packets  uint64 // but for ARP's
+	Hop      bool   // the rule is of a chain
+	Packets  uint64 // without ARP
 	Bytes    uint64 // of frames, without the frame check sequence
 }
 
-// Counters gives the counters of each rule, by the names of the instances. It
-// waits until the switch has collected them, which takes up to about a second.
-// Only the rules of pairs (rules: flows) and of chains count.
+// Counters returns the counters of each rule, with the names of the instances.
+// It waits until the switch has collected them, which takes up to about a
+// second. Only the rules of pairs (rules: flows) and of chains count.
 func (f *Fabric) Counters(ctx context.Context) ([]Counters, error) {
 	f.mu.Lock()
 	names := make(map[int]string, len(f.ports))
@@ -131,14 +131,14 @@ func (f *Fabric) Counters(ctx context.Context) ([]Counters, error) {
 	return counters, nil
 }
 
-// A flow is what is read of a rule.
+// A flow is the part of a rule that parseFlows reads.
 type flow struct {
 	cookie, packets, bytes uint64
 }
 
-// parseFlows reads what `ovs-ofctl dump-flows` writes: a line for each rule,
-// with its fields as name=value, separated by commas. Other lines are of the
-// reply itself.
+// parseFlows parses the output of `ovs-ofctl dump-flows`: one line for each
+// rule, with its fields as name=value, separated by commas. It skips other
+// lines, which belong to the reply itself.
 func parseFlows(dump string) ([]flow, error) {
 	var flows []flow
 	for line := range strings.Lines(dump) {

@@ -21,15 +21,15 @@ import (
 	"vitrine/internal/thread"
 )
 
-// The daemons.
+// Names of the daemons.
 const (
 	databaseName = "ovsdb-server"
 	switchName   = "ovs-vswitchd"
 )
 
-// A server is a database server and a switch of the run's own. All that they
-// have is in one folder, which is also what they are found by: it is in their
-// command lines.
+// A server is a database server and a switch of the run's own. All their files
+// are in one folder. The folder is in their command lines, so cleaning finds
+// them by it.
 type server struct {
 	dir      string // absolute
 	cpus     document.CPUs
@@ -37,7 +37,7 @@ type server struct {
 	daemons  []*daemon // running, in the order in which they were started
 }
 
-// folder is where a run's server is.
+// folder returns the folder of a run's server.
 func folder(root, run string) string { return filepath.Join(root, run, "ovs") }
 
 func newServer(dir string, cpus document.CPUs) (*server, error) {
@@ -50,8 +50,8 @@ func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
 func (s *server) socket() string { return s.path("db.sock") }
 
 // start makes a database and starts both daemons in the network namespace. It
-// returns once the database answers; of the switch, its first command waits.
-// What it started is for stop, also when it fails.
+// returns when the database answers. The first command waits for the switch.
+// stop must follow even if start fails.
 func (s *server) start(ctx context.Context, namespace string, c *client) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("making the switch's folder: %w", err)
@@ -69,7 +69,8 @@ func (s *server) start(ctx context.Context, namespace string, c *client) error {
 	return s.launch(namespace, switchName, "unix:"+s.socket())
 }
 
-// initialize writes the database's first entries, as soon as it can be reached.
+// initialize writes the first entries of the database, as soon as the database
+// can be reached.
 func (s *server) initialize(ctx context.Context, c *client) error {
 	args := []string{"--no-wait", "init"}
 	if len(s.cpus) > 0 {
@@ -94,7 +95,7 @@ func (s *server) initialize(ctx context.Context, c *client) error {
 	}
 }
 
-// mask writes CPUs as a number in base 16 in which each has its bit.
+// mask returns the CPUs as a hexadecimal bit mask.
 func mask(cpus document.CPUs) string {
 	digits := make([]byte, cpus[len(cpus)-1]/4+1)
 	for _, cpu := range cpus {
@@ -106,12 +107,12 @@ func mask(cpus document.CPUs) string {
 	return "0x" + string(digits)
 }
 
-// A daemon is one that runs.
+// A daemon is a process of the server.
 type daemon struct {
 	name  string
 	cmd   *exec.Cmd
-	log   string        // the file that it writes
-	ended chan struct{} // then err is how
+	log   string        // path of its log file
+	ended chan struct{} // closed after the end, when err is set
 	err   error
 }
 
@@ -124,7 +125,8 @@ func (s *server) launch(namespace, name string, args ...string) error {
 	d.cmd = exec.Command(s.programs[name], args...) //nolint:gosec,noctx // found by newServer; stop ends it
 	d.cmd.Env = []string{"OVS_RUNDIR=" + s.dir, "OVS_LOGDIR=" + s.dir, "OVS_DBDIR=" + s.dir, "PATH=" + os.Getenv("PATH")}
 	d.cmd.Dir = s.dir
-	// A Ctrl-C at a terminal is for this program, which stops them when all is undone.
+	// A Ctrl-C at a terminal must not reach the daemons. This program stops them
+	// after everything else is undone.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said, err := os.OpenFile(s.path(name+".err"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -143,8 +145,8 @@ func (s *server) launch(namespace, name string, args ...string) error {
 	return nil
 }
 
-// bound calls f on this thread while it may run on the CPUs only, which what f
-// starts inherits. None: any.
+// bound calls f on this thread, which may run only on the CPUs meanwhile.
+// Processes that f starts inherit this. No CPUs means any.
 func bound(cpus document.CPUs, f func() error) error {
 	if len(cpus) == 0 {
 		return f()
@@ -161,7 +163,7 @@ func bound(cpus document.CPUs, f func() error) error {
 	return errors.Join(f(), back())
 }
 
-// explain adds to an error what a daemon that has ended said last.
+// explain adds the last output of each daemon that has ended to an error.
 func (s *server) explain(err error) error {
 	if s == nil || err == nil {
 		return err
@@ -183,8 +185,8 @@ func (d *daemon) hasEnded() bool {
 	}
 }
 
-// unlessEnded changes what the switch does. Where one of its daemons has ended
-// there is no switch to change, and that is no error.
+// unlessEnded calls change, which changes the switch. If one of the daemons has
+// ended, there is no switch to change, and unlessEnded returns nil.
 func (s *server) unlessEnded(change func() error) error {
 	ended := func() bool { return s != nil && slices.ContainsFunc(s.daemons, (*daemon).hasEnded) }
 	if ended() {
@@ -197,14 +199,14 @@ func (s *server) unlessEnded(change func() error) error {
 	return err
 }
 
-// last is the end of what a daemon said.
+// last returns the end of a daemon's output, from its log file and its stderr.
 func (s *server) last(d *daemon) string {
 	const enough = 500 // bytes
 	var all strings.Builder
 	for _, file := range []string{d.log, s.path(d.name + ".err")} {
 		b, err := os.ReadFile(file)
 		if err != nil {
-			continue // it said nothing there
+			continue // the daemon wrote nothing there
 		}
 		all.Write(b[max(0, len(b)-enough):])
 	}
@@ -226,13 +228,13 @@ func (s *server) stop(ctx context.Context) error {
 	return nil
 }
 
-// grace is how long a daemon has to end by itself.
+// grace is how long a daemon has to end after SIGTERM.
 const grace = 5 * time.Second
 
 func (d *daemon) stop(ctx context.Context) error {
 	timeout := time.NewTimer(grace)
 	defer timeout.Stop()
-	// Signalling one that has ended, whose end is waited for below, is no error.
+	// An error means that the daemon has ended; the wait below sees that.
 	_ = d.cmd.Process.Signal(unix.SIGTERM)
 	select {
 	case <-d.ended:
@@ -248,7 +250,8 @@ func (d *daemon) stop(ctx context.Context) error {
 	}
 }
 
-// ending bounds how long what must end is waited for.
+// ending returns a context for changes to the switch by methods that get none.
+// It ends after 20 s, whether or not the run is cancelled.
 func ending() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 20*time.Second)
 }

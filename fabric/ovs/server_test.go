@@ -30,8 +30,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// TestOVSCarriesTCP: more than one segment at a time, whose checksums and
-// cutting senders leave to interfaces that can do it.
+// TestOVSCarriesTCP sends segments with checksum and segmentation offload,
+// which senders use where interfaces support it.
 func TestOVSCarriesTCP(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
@@ -74,8 +74,8 @@ func TestOVSCarriesTCP(t *testing.T) {
 	}
 }
 
-// daemons are the threads of a run's daemons, by name, with the CPUs that they
-// may run on.
+// daemons returns the threads of a run's daemons, by daemon name, with the CPUs
+// that each may run on.
 func daemons(t *testing.T, run *runstate.Run) map[string][]string {
 	t.Helper()
 	all, err := procfs.AllProcs()
@@ -118,8 +118,8 @@ func TestOVSStaysOnItsCPUs(t *testing.T) {
 	}
 }
 
-// TestSwitchPollsByAFXDP, on the CPU that it is given, and carries what a
-// packet socket would.
+// TestSwitchPollsByAFXDP checks that the switch polls on the CPU that it is
+// given, and carries the same frames as with packet sockets.
 func TestSwitchPollsByAFXDP(t *testing.T) {
 	cpu := runtime.NumCPU() - 1
 	f := open(t, Config{Ports: PortsAFXDP, CPUs: document.CPUs{cpu}, Rules: RulesFlows})
@@ -139,8 +139,8 @@ func TestSwitchPollsByAFXDP(t *testing.T) {
 	}
 }
 
-// TestOVSOfAKilledRun: its daemons are found and ended; those of a run that
-// lives are not.
+// TestOVSOfAKilledRun checks that cleaning finds and ends the daemons of a
+// killed run, and leaves those of a live run alone.
 func TestOVSOfAKilledRun(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
@@ -166,7 +166,7 @@ func TestOVSOfAKilledRun(t *testing.T) {
 	mirrortest.Must(t, runstate.Forget(root, other))
 }
 
-// TestOVSSaysWhatEndedIt: an error tells of a daemon that has ended.
+// TestOVSSaysWhatEndedIt checks that an error names a daemon that has ended.
 func TestOVSSaysWhatEndedIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})
@@ -180,9 +180,9 @@ func TestOVSSaysWhatEndedIt(t *testing.T) {
 	}
 }
 
-// TestOVSOfTheUser: in a switch that is not the run's nothing is touched but
-// the run's own bridge. The suite's tests run again for that, in a namespace
-// with such a switch.
+// TestOVSOfTheUser checks that in the user's switch only the run's own bridge
+// is touched. It runs tests of the suite again, in a namespace with such a
+// switch.
 func TestOVSOfTheUser(t *testing.T) {
 	t.Parallel()
 	path := fabrictest.Place(t, fmt.Sprintf("test%d", os.Getpid()), "host-1")
@@ -239,7 +239,7 @@ func TestOVSRefuses(t *testing.T) {
 		{Datapath: "fast"}, {Rules: "x"}, {Ports: "dpdk"},
 		{Ports: PortsAFXDP}, {Ports: PortsAFXDP, CPUs: document.CPUs{0}, Datapath: DatapathKernel},
 		{Server: "/nowhere/db.sock"}, {Server: "/", CPUs: document.CPUs{0}}, {Server: "/", Ports: PortsAFXDP},
-		{CPUs: document.CPUs{8000}}, // found when the switch is started
+		{CPUs: document.CPUs{8000}}, // fails when the switch is started
 	} {
 		c.Run = run
 		f, err := New(t.Context(), c)
@@ -255,8 +255,9 @@ func TestOVSRefuses(t *testing.T) {
 	}
 }
 
-// TestOVSThatHasEnded: what a switch that has ended was to join is removed all
-// the same, and neither daemon is in the group that a terminal interrupts.
+// TestOVSThatHasEnded checks that interfaces are removed even if the switch has
+// ended. It also checks that neither daemon is in the process group that a
+// terminal interrupts.
 func TestOVSThatHasEnded(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{})

@@ -13,7 +13,7 @@ import (
 	"vitrine/internal/netns"
 )
 
-// counted are the fabric's counters of what is not nothing.
+// counted returns the fabric's counters that are not zero.
 func counted(t *testing.T, f *Fabric) map[string]string {
 	t.Helper()
 	all, err := f.Counters(t.Context())
@@ -34,10 +34,11 @@ func counted(t *testing.T, f *Fabric) map[string]string {
 
 func frames(packets, bytes uint64) string { return fmt.Sprintf("%d packets, %d bytes", packets, bytes) }
 
-// sent is what n datagrams of a size are as frames.
+// sent returns the counters of n datagrams of size bytes each.
 func sent(n, size uint64) string { return frames(n, n*(14+20+8+size)) }
 
-// TestOVSCountersEqualWhatWasSent, both ways, for each pair.
+// TestOVSCountersEqualWhatWasSent checks the counters of both directions of
+// each pair.
 func TestOVSCountersEqualWhatWasSent(t *testing.T) {
 	t.Parallel()
 	f := open(t, Config{Rules: RulesFlows})
@@ -58,7 +59,7 @@ func TestOVSCountersEqualWhatWasSent(t *testing.T) {
 	if got := counted(t, f); !maps.Equal(got, want) {
 		t.Errorf("counted are %q, want %q", got, want)
 	}
-	// Another instance does not disturb what is counted, nor does one's going.
+	// Attaching or detaching another instance does not disturb the counters.
 	attach(t, f, "d")
 	mirrortest.Must(t, f.Detach(t.Context(), "c"))
 	maps.DeleteFunc(want, func(pair, _ string) bool { return pair != "a to b" && pair != "b to a" })
@@ -75,12 +76,13 @@ func TestOVSCountersOfNormalRules(t *testing.T) {
 	}
 }
 
-// reflect sends back each question that arrives at an instance, with a source
-// of its own and a destination that nobody has, as a forwarder does, until the
-// test ends; the function that it gives says how many those were.
+// reflect sends back each question that arrives at an instance, as a forwarder
+// does, until the test ends. The frames get the instance's own source and a
+// destination that nobody has. The function that it returns stops it and
+// returns the number of questions.
 func (p place) reflect(t *testing.T) (count func() int) {
 	t.Helper()
-	mirrortest.Must(t, netns.Do(p.NetNS, func() error { // what is not for it, its kernel would send on too
+	mirrortest.Must(t, netns.Do(p.NetNS, func() error { // the kernel must not forward the packets too
 		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0)
 	}))
 	fd, index := p.Socket(t, 0)
@@ -121,7 +123,8 @@ func (p place) reflect(t *testing.T) (count func() int) {
 	return count
 }
 
-// TestOVSChain: questions pass the forwarders in order, answers do not.
+// TestOVSChain checks that questions pass the forwarders in order, and that
+// answers do not pass them.
 func TestOVSChain(t *testing.T) {
 	t.Parallel()
 	const n, size = 200, 64
@@ -171,8 +174,8 @@ func TestOVSChainRefuses(t *testing.T) {
 	}
 }
 
-// TestOVSMirror: the listener hears each question and each answer exactly
-// once, and none is lost.
+// TestOVSMirror checks that the listener receives each question and each answer
+// exactly once, and that none is lost.
 func TestOVSMirror(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -182,7 +185,7 @@ func TestOVSMirror(t *testing.T) {
 			p := attach(t, f, "a", "b", "listener")
 			p[1].Serve(t)
 			hear := p[2].Hear(t)
-			for range 2 { // asking twice is asking once
+			for range 2 { // Mirror is idempotent
 				mirrortest.Must(t, f.Mirror(t.Context(), "b", "listener"))
 			}
 			if got := p[0].Ask(t, p[1].Place, n, 64); got != n {
