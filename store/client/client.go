@@ -1,6 +1,5 @@
-// Package client asks a store over either of its APIs: the plain one (/kv), and
-// Nudsf_DataRepository with Nudsf_Timer (3GPP TS 29.598). It does not need the
-// server's code.
+// Package client is a client for both APIs of a store: the plain one (/kv), and
+// Nudsf_DataRepository with Nudsf_Timer (3GPP TS 29.598). It does not import the server's code.
 package client
 
 import (
@@ -23,10 +22,10 @@ import (
 // Config of a client.
 type Config struct {
 	Base  string      // "http://127.0.0.1:8070"
-	Token string      // sent as a bearer token when not ""
+	Token string      // bearer token, unless ""
 	TLS   *tls.Config // for https; nil: the host's roots
-	HTTP1 bool        // HTTP/1.1 in place of HTTP/2 with prior knowledge over http
-	Conns int         // idle connections that are kept for HTTP/1.1; 0: 64
+	HTTP1 bool        // over http, use HTTP/1.1 instead of HTTP/2 with prior knowledge
+	Conns int         // idle connections to keep; 0: 64
 }
 
 // A Client may be used from any goroutine.
@@ -35,7 +34,7 @@ type Client struct {
 	http        *http.Client
 }
 
-// New makes a client. It connects when it is asked for something.
+// New returns a client. It connects on the first request.
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.Base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -63,21 +62,21 @@ func New(c Config) (*Client, error) {
 	}, nil
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Conditions of a request: entity tags, or "*". The zero value asks for nothing.
+// Conditions of a request: entity tags, or "*". The zero value means no conditions.
 type Conditions struct {
 	IfMatch     string
 	IfNoneMatch string
 }
 
-// An Error is an answer that is neither success nor 304.
+// An Error is a response with a status other than 2xx or 304.
 type Error struct {
 	Status     int
-	Problem    wire.Problem  // what the store says; the plain API fills Title and Status
-	ETag       string        // with 412: of what is there; may be empty
-	RetryAfter time.Duration // with 429 and 503; 0: not said
+	Problem    wire.Problem  // the store's problem details; the plain API sets only Title and Status
+	ETag       string        // with 412: tag of the current entity; may be empty
+	RetryAfter time.Duration // with 429 and 503; 0: none
 }
 
 func (e *Error) Error() string {
@@ -87,13 +86,13 @@ func (e *Error) Error() string {
 	return "store: " + e.Problem.Error()
 }
 
-// ErrNotModified says that the entity has one of the tags of IfNoneMatch.
+// ErrNotModified means that the entity has one of the tags of IfNoneMatch.
 var ErrNotModified = errors.New("store: not modified")
 
-// NotFound says whether an error is that there is nothing.
+// NotFound reports whether err is a 404 answer.
 func NotFound(err error) bool { return status(err) == http.StatusNotFound }
 
-// Unmet says whether an error is that a condition does not hold.
+// Unmet reports whether err is a 412 answer: a condition does not hold.
 func Unmet(err error) bool { return status(err) == http.StatusPreconditionFailed }
 
 func status(err error) int {
@@ -104,16 +103,16 @@ func status(err error) int {
 	return 0
 }
 
-// A request to the store.
+// A request is a request to the store.
 type request struct {
-	method, path string // path: escaped, with its query
+	method, path string // path is escaped and includes the query
 	contentType  string
 	body         []byte
 	accept       string
 	conditions   Conditions
 }
 
-// reply is an answer read whole.
+// A reply is a response with its whole body.
 type reply struct {
 	status int
 	header http.Header
@@ -141,7 +140,7 @@ func (c *Client) do(ctx context.Context, q request) (*reply, error) {
 	return &reply{response.StatusCode, response.Header, body}, nil
 }
 
-// open gives an answer of success; its body is the caller's to close.
+// open returns a successful response. The caller closes its body.
 func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, bytes.NewReader(q.body))
 	if err != nil {
@@ -170,7 +169,7 @@ func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
 	}
 	e := &Error{Status: response.StatusCode, ETag: response.Header.Get("ETag")}
 	if body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10)); err == nil {
-		_ = json.Unmarshal(body, &e.Problem) // a proxy's answer may be anything
+		_ = json.Unmarshal(body, &e.Problem) // a proxy may answer with anything
 	}
 	e.Problem.Status = response.StatusCode
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
@@ -179,7 +178,7 @@ func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
 	return nil, e
 }
 
-// parse reads a JSON answer.
+// parse decodes a JSON answer.
 func parse[T any](r *reply) (T, error) {
 	var v T
 	if err := json.Unmarshal(r.body, &v); err != nil {

@@ -15,16 +15,16 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// KV is the plain API for the keys of one space.
+// KV is the plain API for one space.
 type KV struct {
 	client *Client
 	space  string
 }
 
-// KV gives the plain API; space "" is the one that is there without a name.
+// KV returns the plain API for a space; "" is the default space.
 func (c *Client) KV(space string) *KV { return &KV{c, space} }
 
-// A Value is what a key holds.
+// A Value is the value of a key.
 type Value struct {
 	Data        []byte
 	ContentType string
@@ -32,7 +32,7 @@ type Value struct {
 	Expires     time.Time // zero: never
 }
 
-// An Entry is a key in a list, a watch or a batch's outcome.
+// An Entry is a key in a list or a watch.
 type Entry struct {
 	Key         string     `json:"key"`
 	ETag        string     `json:"etag,omitempty"`
@@ -70,7 +70,7 @@ func (k *KV) Get(ctx context.Context, key string, conditions Conditions) (*Value
 	return v, nil
 }
 
-// Put makes or replaces a value, and gives its entity tag. ttl 0 is for ever.
+// Put creates or replaces a value and returns its entity tag. ttl 0 means forever.
 func (k *KV) Put(ctx context.Context, key string, data []byte, contentType string, ttl time.Duration, conditions Conditions) (etag string, err error) {
 	query := url.Values{}
 	if ttl > 0 {
@@ -89,7 +89,7 @@ func (k *KV) Delete(ctx context.Context, key string, conditions Conditions) erro
 	return err
 }
 
-// A Change is one part of a batch.
+// A Change is one operation of a batch.
 type Change struct {
 	Op          string `json:"op"` // put, delete, check
 	Key         string `json:"key"`
@@ -100,13 +100,13 @@ type Change struct {
 	IfNoneMatch string `json:"if_none_match,omitempty"`
 }
 
-// A Result is the outcome of one part of a batch.
+// A Result is the result of one operation of a batch.
 type Result struct {
 	ETag    string `json:"etag,omitempty"`
 	Existed bool   `json:"existed"`
 }
 
-// Batch does all changes, or none: Unmet when a condition does not hold.
+// Batch applies all changes or none. Unmet reports an error because a condition does not hold.
 func (k *KV) Batch(ctx context.Context, changes ...Change) ([]Result, error) {
 	body, err := marshal(map[string]any{"ops": changes})
 	if err != nil {
@@ -122,7 +122,7 @@ func (k *KV) Batch(ctx context.Context, changes ...Change) ([]Result, error) {
 	return answer.Results, err
 }
 
-// List gives the keys that begin with prefix, in order, page by page.
+// List yields the keys that begin with prefix, in order. It reads page by page.
 func (k *KV) List(ctx context.Context, prefix string, values bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}
@@ -153,19 +153,19 @@ func (k *KV) List(ctx context.Context, prefix string, values bool) iter.Seq2[Ent
 	}
 }
 
-// An Event is one change that a watch tells of.
+// An Event is one event of a watch.
 type Event struct {
 	Name    string // started, written, deleted, expired
-	Version uint64 // watch from here to miss nothing
+	Version uint64 // a watch from this version misses nothing
 	Entry   Entry
 }
 
-// maxEvent bounds the text of one event: a value of 1 MiB in base64, and its key.
+// maxEvent bounds the text of one event, in bytes: a value of 1 MiB in base64, and its key.
 const maxEvent = 2 << 20
 
-// Watch gives changes beyond a version (0: from now) of keys that begin with prefix. It
-// ends with an error: ctx's, or *Error with status 410 when those changes are no longer
-// kept: then List, and watch from the version of the next event "started".
+// Watch yields the changes after version from (0: now) of keys that begin with prefix. It ends with
+// an error: ctx's, or *Error with status 410 if the store no longer keeps those changes. Then List,
+// and watch from the version of the next event "started".
 func (k *KV) Watch(ctx context.Context, prefix string, from uint64, values bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}
@@ -191,10 +191,10 @@ func (k *KV) Watch(ctx context.Context, prefix string, from uint64, values bool)
 	}
 }
 
-// errEnded says that the store has ended a watch.
+// errEnded means that the store ended the watch.
 var errEnded = errors.New("store: the watch has ended")
 
-// readEvent reads one server-sent event; comments between them are left out.
+// readEvent reads one server-sent event. It skips comments.
 func readEvent(lines *bufio.Scanner) (Event, error) {
 	var e Event
 	var data string

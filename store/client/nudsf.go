@@ -16,7 +16,7 @@ type Storage struct {
 	realm, name string
 }
 
-// Storage gives the standard API for a storage of a realm.
+// Storage returns the standard API for a storage of a realm.
 func (c *Client) Storage(realm, storage string) *Storage { return &Storage{c, realm, storage} }
 
 func (s *Storage) path(service string, elements ...string) string {
@@ -31,7 +31,7 @@ func (s *Storage) records(elements ...string) string {
 	return s.path("nudsf-dr", append([]string{"records"}, elements...)...)
 }
 
-// limits are what a client takes from a server: more than any sends.
+// limits are larger than any server's.
 func limits() wire.Limits {
 	return wire.Limits{Blocks: 1 << 16, BlockBytes: maxReply, Bytes: maxReply, Tags: 1 << 16, TagBytes: 1 << 16, ID: 1 << 16}
 }
@@ -53,7 +53,7 @@ func record(r *reply) (*wire.Record, string, error) {
 	return &got, r.etag(), nil
 }
 
-// Put makes or replaces a record whole, and gives its entity tag.
+// Put creates or replaces a whole record and returns its entity tag.
 func (s *Storage) Put(ctx context.Context, id string, r wire.Record, conditions Conditions) (etag string, created bool, err error) {
 	contentType, body, err := r.Encode()
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Storage) Meta(ctx context.Context, id string, conditions Conditions) (w
 	return m, r.etag(), err
 }
 
-// PatchMeta changes a record's meta, and reports the instructions that were not carried out.
+// PatchMeta changes a record's meta and returns the instructions that were not applied.
 func (s *Storage) PatchMeta(ctx context.Context, id string, patch []wire.PatchItem, conditions Conditions) ([]wire.ReportItem, error) {
 	return s.patch(ctx, s.records(id, "meta"), patch, conditions)
 }
@@ -111,7 +111,7 @@ func (s *Storage) Block(ctx context.Context, id, block string, conditions Condit
 	}, r.etag(), nil
 }
 
-// PutBlock makes or replaces one block of a record that is there, and gives the block's entity tag.
+// PutBlock creates or replaces one block of an existing record and returns the block's entity tag.
 func (s *Storage) PutBlock(ctx context.Context, id string, b wire.Block, conditions Conditions) (etag string, err error) {
 	r, err := s.client.do(ctx, request{method: "PUT", path: s.records(id, "blocks", b.ID), contentType: b.ContentType, body: b.Content, conditions: conditions})
 	if err != nil {
@@ -126,8 +126,8 @@ func (s *Storage) DeleteBlock(ctx context.Context, id, block string, conditions 
 	return err
 }
 
-// Search finds records. retrieve is "" (references alone), ONLY_META or META_AND_BLOCKS;
-// limit 0 is as many as the store gives.
+// Search finds records. retrieve is "" (only references), ONLY_META or META_AND_BLOCKS. limit 0
+// means the store's limit.
 func (s *Storage) Search(ctx context.Context, f wire.Filter, retrieve string, limit int) (wire.SearchResult, error) {
 	query, err := filterQuery(f)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Storage) Search(ctx context.Context, f wire.Filter, retrieve string, li
 	return s.search(ctx, query)
 }
 
-// Count counts the records that pass a filter.
+// Count returns the number of records that match a filter.
 func (s *Storage) Count(ctx context.Context, f wire.Filter) (int, error) {
 	query, err := filterQuery(f)
 	if err != nil {
@@ -166,7 +166,7 @@ func filterQuery(f wire.Filter) (url.Values, error) {
 	return url.Values{"filter": {string(text)}}, err
 }
 
-// DeleteMatching deletes the records that pass a filter, and gives their identities.
+// DeleteMatching deletes the records that match a filter and returns their IDs.
 func (s *Storage) DeleteMatching(ctx context.Context, f wire.Filter) ([]string, error) {
 	query, err := filterQuery(f)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Storage) DeleteMatching(ctx context.Context, f wire.Filter) ([]string, 
 
 func (s *Storage) subscription(id string) string { return s.path("nudsf-dr", "subs-to-notify", id) }
 
-// Subscribe makes or replaces a subscription.
+// Subscribe creates or replaces a subscription.
 func (s *Storage) Subscribe(ctx context.Context, id string, sub wire.Subscription) error {
 	body, err := marshal(sub)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Storage) Subscribe(ctx context.Context, id string, sub wire.Subscriptio
 	return err
 }
 
-// Unsubscribe ends a subscription of the client.
+// Unsubscribe deletes a subscription that the client of owns.
 func (s *Storage) Unsubscribe(ctx context.Context, id string, of wire.ClientID) error {
 	query := url.Values{}
 	if of.NfID != "" {
@@ -228,7 +228,7 @@ func (s *Storage) Timer(ctx context.Context, id string) (wire.Timer, error) {
 	return parse[wire.Timer](r)
 }
 
-// PatchTimer changes a timer, and reports the instructions that were not carried out.
+// PatchTimer changes a timer and returns the instructions that were not applied.
 func (s *Storage) PatchTimer(ctx context.Context, id string, patch []wire.PatchItem) ([]wire.ReportItem, error) {
 	return s.patch(ctx, s.timers(id), patch, Conditions{})
 }
@@ -239,7 +239,8 @@ func (s *Storage) StopTimer(ctx context.Context, id string) error {
 	return err
 }
 
-// Timers gives the identities of the timers that pass a filter; with expired only of those that are.
+// Timers returns the IDs of the timers that match a filter; with expired, only those of expired
+// timers.
 func (s *Storage) Timers(ctx context.Context, f wire.Filter, expired bool) ([]string, error) {
 	query, err := filterQuery(f)
 	if err != nil {
