@@ -13,20 +13,20 @@ import (
 	"vitrine/store/client"
 )
 
-// Kills of one store while these write.
+// A store is killed this often while so many writers write.
 const (
 	kills   = 20
 	writers = 8
 )
 
-// A counter is a key whose value one writer raises by one at a time.
+// A counter is a key. One writer increments its value by one.
 type counter struct {
 	key      string
-	answered atomic.Int64 // the last number that the store said it has
-	asked    int64        // the last that it was asked to keep
+	answered atomic.Int64 // the last number that the store acknowledged
+	asked    int64        // the last number sent to the store
 }
 
-// raise writes numbers until the store answers no more.
+// raise writes numbers until the store stops answering.
 func (c *counter) raise(t *testing.T, kv *client.KV, answers *atomic.Int64) {
 	for {
 		c.asked++
@@ -39,8 +39,8 @@ func (c *counter) raise(t *testing.T, kv *client.KV, answers *atomic.Int64) {
 	}
 }
 
-// check sees that the store has the number that it answered last, or one that it
-// was asked to keep when it was killed.
+// check verifies that the store has the last acknowledged number or a later one that was sent to
+// it.
 func (c *counter) check(t *testing.T, kv *client.KV) {
 	answered := c.answered.Load()
 	value, err := kv.Get(t.Context(), c.key, client.Conditions{})
@@ -57,8 +57,8 @@ func (c *counter) check(t *testing.T, kv *client.KV) {
 	c.asked = got
 }
 
-// TestStoreKilled: a store that is killed under writes has all that it answered
-// when it is started again.
+// TestStoreKilled kills a store during writes. After a restart it must have all acknowledged
+// writes.
 func TestStoreKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestModes: what a store keeps is its user's alone, also where the folder was there.
+// TestModes checks that only the store's user can open its files, also in an existing folder.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	there := t.TempDir()

@@ -1,5 +1,4 @@
-// Package e2e tests the program `vitrine store` end to end, as its users
-// have it.
+// Package e2e tests the program `vitrine store` end to end.
 package e2e
 
 import (
@@ -40,14 +39,14 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// A running store is a process.
+// A running is a store process.
 type running struct {
 	cmd     *exec.Cmd
-	address string // that it listens on
+	address string // listen address
 	log     *os.File
 }
 
-// start runs a store that answers; it is killed with the test, if not before.
+// start runs a store and waits until it answers. The test kills it at its end.
 func start(t *testing.T, arguments ...string) *running {
 	t.Helper()
 	r := &running{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), "vitrine", append([]string{"store", "run"}, arguments...)...)}
@@ -73,7 +72,7 @@ func start(t *testing.T, arguments ...string) *running {
 	return r
 }
 
-// said is what the store logged.
+// said returns the store's log.
 func (r *running) said(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(r.log.Name())
@@ -83,18 +82,18 @@ func (r *running) said(t *testing.T) string {
 	return string(text)
 }
 
-// kill ends the store at once, and waits for its end; it may have ended.
+// kill ends the store with SIGKILL and waits for its end. The store may have ended before.
 func (r *running) kill(t *testing.T) { r.end(t, syscall.SIGKILL) }
 
-// end sends the signal, waits for the end, and gives the exit code: -1 of one
-// that a signal ended.
+// end sends the signal, waits for the end, and returns the exit code; -1 if a signal ended the
+// process.
 func (r *running) end(t *testing.T, signal os.Signal) int {
 	t.Helper()
 	if r.cmd.ProcessState == nil {
 		if err := r.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Error(err)
 		}
-		_ = r.cmd.Wait() // its exit code says it
+		_ = r.cmd.Wait() // the exit code holds the result
 	}
 	return r.cmd.ProcessState.ExitCode()
 }

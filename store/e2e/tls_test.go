@@ -35,7 +35,8 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 	return a
 }
 
-// sign makes a certificate and its key, in files; by itself, if it is the first.
+// sign writes a certificate and its key to files. The first certificate of an authority is
+// self-signed.
 func (a *authority) sign(t *testing.T, name string, c *x509.Certificate) *certtest.Pair {
 	t.Helper()
 	c.Subject = pkix.Name{CommonName: a.name + " " + name}
@@ -46,8 +47,8 @@ func (a *authority) file(name, suffix string) string {
 	return filepath.Join(a.dir, a.name+"-"+name+suffix)
 }
 
-// trusting is how a client trusts the authority, and shows a certificate that
-// another one signed, if any did.
+// trusting returns a client's configuration that trusts the authority, and presents a client
+// certificate of signer unless signer is nil.
 func (a *authority) trusting(t *testing.T, signer *authority) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
@@ -57,14 +58,14 @@ func (a *authority) trusting(t *testing.T, signer *authority) *tls.Config {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Also where the store says that it wants another one's.
+		// Present it even if the store asks for another authority's.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return c
 }
 
-// place makes the authorities that a test needs: the one of the store, with a
-// certificate for it, and a stranger; each has signed a client's.
+// place makes the authorities of a test: own, with a certificate for the store, and a stranger.
+// Each has signed a client certificate.
 func place(t *testing.T) (own, stranger *authority) {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +99,7 @@ func ask(t *testing.T, base string, secure *tls.Config, token string) error {
 	return err
 }
 
-// refused wants an error with the text.
+// refused fails the test unless err contains the text.
 func refused(t *testing.T, who string, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -163,7 +164,7 @@ func TestStoreMutualTLS(t *testing.T) {
 	if err := ask(t, base, own.trusting(t, own), ""); err != nil {
 		t.Error(err)
 	}
-	// What the client is told depends on whether it had begun to ask, in TLS 1.3.
+	// In TLS 1.3 the client's error depends on whether it had begun to send.
 	refused(t, "without a certificate", ask(t, base, own.trusting(t, nil), ""), "")
 	refused(t, "with a stranger's", ask(t, base, own.trusting(t, stranger), ""), "")
 	if err := ask(t, base, own.trusting(t, own), ""); err != nil {
@@ -182,7 +183,7 @@ func TestStoreRefusesToStart(t *testing.T) {
 	for want, arguments := range map[string][]string{
 		"is not loopback":          {"--listen", "0.0.0.0:0"},
 		"tokens would go in clear": {"--listen", "0.0.0.0:0", "--token-file", tokens},
-		"is not loopback, and any": {"--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key}, // whom to answer is not said
+		"is not loopback, and any": {"--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key}, // no token file and no client CA
 		"private key does not":     {"--tls-cert", cert, "--tls-key", stranger.file("client", ".key")},
 		"no such file":             {"--tls-cert", cert, "--tls-key", key + "s"},
 		"no certificate":           {"--tls-cert", cert, "--tls-key", key, "--client-ca", key},
