@@ -63,7 +63,7 @@ type SyncMode string
 const (
 	SyncAlways   SyncMode = "always"   // after it is synced to disk
 	SyncInterval SyncMode = "interval" // at once; synced every Config.Every, so a crash loses at most that
-	SyncNever    SyncMode = "never"    // at once; synced when a memtable is flushed: a crash loses what was not
+	SyncNever    SyncMode = "never"    // at once; on disk once the memtable is flushed: a crash loses the rest
 )
 
 // Engine is a store.Engine.
@@ -91,7 +91,7 @@ type Engine struct {
 	dueSoon  chan struct{} // wakes the sweeper earlier
 	closing  chan struct{}
 	readers  readers
-	sending  sync.RWMutex // read-held while a request is put into queue
+	sending  sync.RWMutex // held for reading while a request is put into queue
 	once     sync.Once
 	loops    sync.WaitGroup
 	closeErr error
