@@ -1,6 +1,6 @@
-// Package kv is the plain API of the store: one record under /kv/{key}, with
-// GET, PUT and DELETE, time to live, compare-and-set by ETag, batches, lists, and
-// watches by server-sent events. openapi.yaml describes it.
+// Package kv is the plain API of the store. It serves one record under /kv/{key} with GET, PUT and
+// DELETE, time to live, compare-and-set by ETag, batches, lists, and watches by server-sent events.
+// openapi.yaml describes it.
 package kv
 
 import (
@@ -17,7 +17,7 @@ import (
 	"vitrine/store"
 )
 
-// Root is the path that the API lies under.
+// Root is the path of the API.
 const Root = "/kv"
 
 // OpenAPI describes the API: OpenAPI 3.1, YAML.
@@ -28,24 +28,24 @@ var OpenAPI []byte
 // Config of an API.
 type Config struct {
 	Engine   store.Engine
-	Now      func() time.Time // what ttl counts from
-	MaxValue int              // bytes of a value; 0: store.MaxValue less room for its type
+	Now      func() time.Time // ttl counts from this time
+	MaxValue int              // bytes of a value; 0: store.MaxValue less room for its content type
 	MaxTTL   time.Duration    // 0: 10 years
-	Watches  int              // at once; 0: 1024
-	Silence  time.Duration    // after which a watch gets a comment, so that a lost peer is found; 0: 15 s
-	Stall    time.Duration    // a watcher that takes nothing for so long is let go; 0: 30 s
+	Watches  int              // at the same time; 0: 1024
+	Silence  time.Duration    // interval of comments in a watch, which detect a lost client; 0: 15 s
+	Stall    time.Duration    // a watch ends if its client reads nothing for this time; 0: 30 s
 }
 
 // API is the handler of everything below Root.
 type API struct {
 	config  Config
-	watches chan struct{} // holds one for each watch there is
+	watches chan struct{} // holds one element per watch
 }
 
-// maxType bounds the Content-Type that is kept with a value. Bytes.
+// maxType bounds the Content-Type of a value, in bytes.
 const maxType = 256
 
-// New makes the API.
+// New returns the API.
 func New(c Config) *API {
 	if c.MaxValue <= 0 || c.MaxValue > store.MaxValue-maxType {
 		c.MaxValue = store.MaxValue - maxType
@@ -65,8 +65,8 @@ func New(c Config) *API {
 	return &API{config: c, watches: make(chan struct{}, c.Watches)}
 }
 
-// Operation names what a request does, for measuring: "kv get". A watch is
-// "": it has no latency.
+// Operation returns the name of a request's operation for metrics, for example "kv get". For a
+// watch it is "", because a watch has no latency.
 func Operation(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -87,7 +87,7 @@ func Operation(r *http.Request) string {
 	return "kv other"
 }
 
-// ServeHTTP answers a request below Root.
+// ServeHTTP serves a request below Root.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.serve(w, r); err != nil {
 		Fail(w, err)
@@ -127,8 +127,8 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 	return notAllowed(w, "GET, HEAD, PUT, DELETE")
 }
 
-// spaceOf gives the space of a request: ?space=NAME, so that those of a
-// clustered engine can be spread.
+// spaceOf returns the space of a request: ?space=NAME. A clustered engine can spread spaces over
+// nodes.
 func spaceOf(r *http.Request) (string, error) {
 	if r.URL.RawQuery == "" {
 		return "kv", nil
@@ -144,7 +144,7 @@ func spaceOf(r *http.Request) (string, error) {
 	return space, store.ValidSpace(space)
 }
 
-// text refuses what a list could not give back: JSON is UTF-8.
+// text rejects text that is not UTF-8, because a list in JSON could not return it.
 func text(what, s string) error {
 	if utf8.ValidString(s) {
 		return nil
@@ -152,12 +152,12 @@ func text(what, s string) error {
 	return bad(what + " must be UTF-8")
 }
 
-// An Error is a failure as the client sees it.
+// An Error is a failure in the form that the client gets.
 type Error struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
-	Op     *int   `json:"op,omitempty"`   // of a batch: which condition did not hold
-	ETag   string `json:"etag,omitempty"` // what the record has instead
+	Op     *int   `json:"op,omitempty"`   // in a batch: index of the op whose condition did not hold
+	ETag   string `json:"etag,omitempty"` // the record's current ETag
 	retry  time.Duration
 }
 
@@ -170,8 +170,7 @@ func notAllowed(w http.ResponseWriter, methods string) error {
 	return &Error{Status: http.StatusMethodNotAllowed, Title: "allowed here: " + methods}
 }
 
-// Fail answers with an error of an engine or of this API: application/problem+json,
-// RFC 9457.
+// Fail answers with the error of an engine or of this API as application/problem+json (RFC 9457).
 func Fail(w http.ResponseWriter, err error) {
 	e := describe(err)
 	h := w.Header()
@@ -232,8 +231,8 @@ func etag(version uint64) string {
 	return string(append(b, '"'))
 }
 
-// parseETag gives the version of a strong entity tag of ours. RFC 9110
-// section 8.8.3. One that is not ours is of no version: math.MaxUint64.
+// parseETag returns the version of a strong entity tag (RFC 9110 section 8.8.3). A tag that this
+// API did not make gets math.MaxUint64, which no record has.
 func parseETag(s string) (uint64, error) {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' || strings.ContainsAny(s[1:len(s)-1], `",`) {
 		return 0, bad("a condition takes * or one strong ETag in double quotes")
@@ -244,7 +243,7 @@ func parseETag(s string) (uint64, error) {
 	return math.MaxUint64, nil
 }
 
-// condition reads If-Match and If-None-Match as they are given.
+// condition parses If-Match and If-None-Match.
 func condition(match, noneMatch string) (c store.Condition, err error) {
 	switch match {
 	case "":
@@ -265,7 +264,7 @@ func condition(match, noneMatch string) (c store.Condition, err error) {
 	return c, nil
 }
 
-// expiry reads a time to live: seconds, or a duration like 90s or 12h.
+// expiry parses a time to live: seconds, or a duration like 90s or 12h.
 func (a *API) expiry(ttl string) (time.Time, error) {
 	if ttl == "" {
 		return time.Time{}, nil

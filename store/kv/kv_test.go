@@ -41,7 +41,7 @@ func serve(t *testing.T, c kv.Config, history int) *host {
 	return &host{Server: s, engine: e, clock: clock}
 }
 
-// A reply is what came back.
+// A reply is the response to a request.
 type reply struct {
 	status int
 	header http.Header
@@ -116,7 +116,7 @@ func TestRecord(t *testing.T) {
 	h.want(t, 404, "GET", "/kv/a", "")
 }
 
-// TestText: what JSON could not give back is refused.
+// TestText checks that text which JSON cannot carry is rejected.
 func TestText(t *testing.T) {
 	t.Parallel()
 	h := serve(t, kv.Config{}, 0)
@@ -190,7 +190,7 @@ func TestBatchAndList(t *testing.T) {
 	h.want(t, 400, "GET", "/kv?values=maybe", "")
 }
 
-// stream begins a watch, whose lines the test reads.
+// stream opens a watch. The test reads its lines.
 func (h *host) stream(t *testing.T, query string, headers ...string) (*bufio.Reader, *http.Response) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -280,7 +280,7 @@ func TestWatchLimit(t *testing.T) {
 	}
 }
 
-// TestClosing: the end of the engine ends a watch with an event.
+// TestClosing checks that a watch ends with an event when the engine closes.
 func TestClosing(t *testing.T) {
 	t.Parallel()
 	h := serve(t, kv.Config{}, 0)

@@ -11,7 +11,7 @@ import (
 	"vitrine/store"
 )
 
-// What one list or batch holds at most.
+// Limits of one list or batch.
 const (
 	listRecords = 1000
 	listBytes   = 4 << 20
@@ -45,7 +45,7 @@ type List struct {
 	Next    string  `json:"next,omitempty"` // after= of the next page
 }
 
-// list answers GET of the root: ?prefix= &after= &limit= &values=true.
+// list answers GET of Root: ?prefix= &after= &limit= &values=true.
 func (a *API) list(w http.ResponseWriter, r *http.Request, space string) error {
 	given := r.URL.Query()
 	limit := 100
@@ -107,8 +107,7 @@ func answer(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// A Batch is the body of POST /kv: done whole or not at all, where the engine
-// promises that.
+// A Batch is the body of POST /kv. It is atomic if the engine promises that.
 type Batch struct {
 	Ops []BatchOp `json:"ops"`
 }
@@ -124,25 +123,25 @@ type BatchOp struct {
 	IfNoneMatch string `json:"if_none_match,omitempty"` // *
 }
 
-// BatchResults is the answer to a Batch that was done.
+// BatchResults is the answer to a successful Batch.
 type BatchResults struct {
 	Results []BatchResult `json:"results"`
 }
 
-// A BatchResult is what became of the op in the same place.
+// A BatchResult is the result of the op at the same index.
 type BatchResult struct {
 	ETag    string `json:"etag,omitempty"`
 	Existed bool   `json:"existed"`
 }
 
-// batch answers POST of the root.
+// batch answers POST of Root.
 func (a *API) batch(w http.ResponseWriter, r *http.Request, space string) error {
 	body, err := a.read(w, r, batchBytes)
 	if err != nil {
 		return err
 	}
 	defer bodies.Put(body)
-	if !utf8.Valid(*body) { // or a key would become another
+	if !utf8.Valid(*body) { // else decoding would change a key
 		return bad("the body must be UTF-8")
 	}
 	var b Batch

@@ -11,7 +11,7 @@ import (
 	"vitrine/store"
 )
 
-// records are kept for the next request, with their memory if it is small.
+// records are reused, with their memory if it is small.
 var records = sync.Pool{New: func() any { return new(store.Record) }}
 
 const keepBytes = 64 << 10
@@ -58,8 +58,8 @@ func contentType(r *store.Record) string {
 	return string(r.Meta)
 }
 
-// listed says whether a list of entity tags holds this one. RFC 9110 section
-// 13.1.2, weak comparison.
+// listed reports whether a list of entity tags contains this one, by weak comparison (RFC 9110
+// section 13.1.2).
 func listed(list, tag string) bool {
 	for one := range strings.SplitSeq(list, ",") {
 		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
@@ -111,7 +111,7 @@ func (a *API) put(w http.ResponseWriter, r *http.Request, key store.Key) error {
 
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// read takes the whole body, of at most limit bytes.
+// read reads the whole body, at most limit bytes.
 func (a *API) read(w http.ResponseWriter, r *http.Request, limit int) (*[]byte, error) {
 	if r.ContentLength > int64(limit) {
 		return nil, &http.MaxBytesError{Limit: int64(limit)}

@@ -14,7 +14,7 @@ import (
 	"vitrine/store"
 )
 
-// watches says whether the client asks for server-sent events.
+// watches reports whether the client asks for server-sent events.
 func watches(r *http.Request) bool {
 	return len(r.URL.Path) <= len(Root)+1 && r.Method == http.MethodGet &&
 		strings.Contains(r.Header.Get("Accept"), "text/event-stream")
@@ -24,10 +24,10 @@ var eventNames = map[store.Change]string{
 	store.Started: "started", store.Written: "written", store.Deleted: "deleted", store.Expired: "expired",
 }
 
-// watch answers GET of the root with Accept: text/event-stream: ?prefix=
-// &from=VERSION &values=true; Last-Event-ID goes before from. Every event has
-// the version as its id, so that a client that comes back misses nothing, or is
-// told by 410. https://html.spec.whatwg.org/multipage/server-sent-events.html
+// watch answers GET of Root with Accept: text/event-stream: ?prefix= &from=VERSION &values=true.
+// Last-Event-ID takes precedence over from. The id of each event is its version, so a client that
+// reconnects misses nothing or gets 410.
+// https://html.spec.whatwg.org/multipage/server-sent-events.html
 func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error {
 	given := r.URL.Query()
 	from, err := version(r.Header.Get("Last-Event-ID"), given.Get("from"))
@@ -58,12 +58,12 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 			return s.end(err)
 		}
 		if v.Change == store.Started {
-			_ = s.control.SetReadDeadline(time.Time{}) // nothing more is read; not known by every server
+			_ = s.control.SetReadDeadline(time.Time{}) // nothing more is read; not every server supports it
 			s.open()
 			beat.Go(func() { s.beat(ctx, cancel, a.config.Silence) })
 		}
 		if err := s.event(v); err != nil {
-			return nil // the client has gone, or takes nothing
+			return nil // the client is gone, or reads nothing
 		}
 	}
 	return nil
@@ -83,15 +83,15 @@ func version(given ...string) (uint64, error) {
 	return 0, nil
 }
 
-// A stream is one watch's answer. It waits for its client, and so does the engine's
-// history, until the client has fallen out of it.
+// A stream is the answer to one watch. It has no queue: it waits for its client, and a slow client
+// falls out of the engine's history.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
 	values  bool
 
-	mu     sync.Mutex // one writer at a time: events, or a comment
+	mu     sync.Mutex // one writer at a time: an event or a comment
 	text   bytes.Buffer
 	opened bool
 }
@@ -104,7 +104,7 @@ func (s *stream) open() {
 	s.opened = true
 }
 
-// write sends what text holds, in time.
+// write sends the text, with the stall deadline.
 func (s *stream) write() error {
 	if err := s.control.SetWriteDeadline(time.Now().Add(s.stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -128,14 +128,14 @@ func (s *stream) event(v *store.Event) error {
 	if v.Change != store.Written {
 		e.ETag = ""
 	}
-	if err := json.NewEncoder(&s.text).Encode(e); err != nil { // ends in a line feed
+	if err := json.NewEncoder(&s.text).Encode(e); err != nil { // ends with a line feed
 		return err
 	}
 	s.text.WriteByte('\n')
 	return s.write()
 }
 
-// end tells why a watch is over: by status while it can, else by an event.
+// end reports why a watch ends: by status if no event was sent, else by an event.
 func (s *stream) end(err error) error {
 	if !s.opened {
 		return err
@@ -151,7 +151,7 @@ func (s *stream) end(err error) error {
 	return nil
 }
 
-// beat sends a comment now and then: the write finds a client that has gone.
+// beat sends a comment at intervals. The write fails if the client is gone.
 func (s *stream) beat(ctx context.Context, cancel context.CancelFunc, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
