@@ -10,13 +10,13 @@ import (
 	"vitrine/store/nudsf/rest"
 )
 
-// service names the API in paths, and its spaces in the engine.
+// service names the API in paths and in the engine's spaces.
 const service = "nudsf-dr"
 
-// Root is the path below which the API is.
+// Root is the path of the API.
 const Root = "/" + service + "/v1"
 
-// Kinds of records in a storage's space: what their names begin with.
+// Prefixes of the names of records in a storage's space.
 const (
 	kindRecord       = "r/"
 	kindSubscription = "s/"
@@ -27,18 +27,18 @@ const (
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// API is the handler of everything below Root: Nudsf_DataRepository (clause 6.1), which is records with meta
-// and blocks, search by tags, conditional requests, times to live, and subscriptions.
+// API is the handler of everything below Root. It serves Nudsf_DataRepository (clause 6.1): records
+// with meta and blocks, search by tags, conditional requests, times to live, and subscriptions.
 type API struct {
 	rest.Config
-	maxSubscriptions int // of one storage
+	maxSubscriptions int // per storage
 	mux              *http.ServeMux
 
-	notified, dropped atomic.Uint64 // notifications of changes that were queued, or found their receiver's queue full
+	notified, dropped atomic.Uint64 // notifications of changes: queued, or dropped because the receiver's queue was full
 
 	mu          sync.Mutex
 	subscribers map[string]*subscribers // by space
-	cached      int                     // bytes of them
+	cached      int                     // bytes of all subscribers
 }
 
 func newAPI(config rest.Config, maxSubscriptions int) *API {
@@ -64,21 +64,21 @@ func newAPI(config rest.Config, maxSubscriptions int) *API {
 	return a
 }
 
-// ServeHTTP answers a request below Root.
+// ServeHTTP serves a request below Root.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// uri gives the URI of a resource of a storage.
+// uri returns the URI of a resource of a storage.
 func (a *API) uri(space string, elements ...string) string {
 	return a.APIRoot + rest.Path(space, elements...)
 }
 
-// maxBody bounds a body with a record: its parts and what is around them.
+// maxBody bounds the body of a record, in bytes: its parts and their framing.
 func (a *API) maxBody() int { return a.Limits.Bytes + a.Limits.Blocks*(a.Limits.ID+512) + 64<<10 }
 
-// maxAttempts bounds how often a change is tried anew because others changed the same record.
+// maxAttempts bounds the attempts of a change while others change the same record.
 const maxAttempts = 16
 
-// Operation names what a request does, for measuring: "nudsf record put".
+// Operation returns the name of a request's operation for metrics, for example "nudsf record put".
 func Operation(r *http.Request) string {
 	elements := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), Root+"/"), "/")
 	what := "other"

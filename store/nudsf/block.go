@@ -77,7 +77,7 @@ func sendBlock(w http.ResponseWriter, status int, b wire.Block) {
 	if contentType == "" {
 		contentType = wire.TypeOctets
 	}
-	// What a consumer stored is given to others: no browser may take it for a page.
+	// A consumer chose the content. nosniff keeps a browser from showing it as a page.
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if b.Encoding != "" {
 		w.Header().Set("Content-Transfer-Encoding", b.Encoding)
@@ -130,7 +130,7 @@ func (a *API) putBlock(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// fits refuses a record that has become too large.
+// fits returns an error if the record has become too large.
 func (a *API) fits(e *entry) error {
 	size := 0
 	for _, b := range e.Blocks {
@@ -142,7 +142,8 @@ func (a *API) fits(e *entry) error {
 	return nil
 }
 
-// changeBlock changes the block of a record that is there; edit is given its index, or -1.
+// changeBlock changes a block of an existing record. edit gets the block's index, or -1 if there is
+// no such block.
 func (a *API) changeBlock(r *http.Request, at place, id string, pre wire.Precondition, edit func(e *entry, i int) error) (before, after *entry, err error) {
 	return a.change(r.Context(), at, func(before *entry) (*entry, error) {
 		if before == nil {

@@ -12,8 +12,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// expireRecord deletes a record whose time is over, and in the same write keeps
-// the notification of that.
+// expireRecord deletes an expired record and keeps its notification in the same write.
 func (a *API) expireRecord(ctx context.Context, space string, r *store.Record) error {
 	e, err := load(r)
 	if err != nil {
@@ -27,7 +26,7 @@ func (a *API) expireRecord(ctx context.Context, space string, r *store.Record) e
 	return err
 }
 
-// expiryLetter writes the notification of a record's end; nil when there is none to send.
+// expiryLetter returns the notification of a record's expiry, or nil if there is none to send.
 func (a *API) expiryLetter(at place, e *entry, expired bool) (*due.Letter, error) {
 	if !expired || e.Meta.CallbackReference == "" {
 		return nil, nil
@@ -42,8 +41,8 @@ func (a *API) expiryLetter(at place, e *entry, expired bool) (*due.Letter, error
 	})
 }
 
-// expireSubscription tells a subscription's owner of its end when that was asked for,
-// and deletes it when it has come.
+// expireSubscription notifies a subscription's owner of its end, if asked to, and deletes the
+// subscription once it has ended.
 func (a *API) expireSubscription(ctx context.Context, space string, r *store.Record) error {
 	s, err := loadSubscription(r)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package nudsf is the Unstructured Data Storage Function (3GPP TS 29.598): both of its
-// services over one engine, with the agenda and the sender of callbacks that they share.
-// The service of records is here, the one of timers is package timer.
+// Package nudsf is the Unstructured Data Storage Function (3GPP TS 29.598). It serves both services
+// over one engine, with a shared agenda and a shared sender of callbacks. This package serves
+// records; package timer serves timers.
 package nudsf
 
 import (
@@ -21,19 +21,19 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// Config of the function. What is zero has a default, but Engine and Clock.
+// Config of the function. Zero fields have defaults, except Engine and Clock.
 type Config struct {
 	Engine        store.Engine
 	Clock         func() time.Time
 	Log           *slog.Logger     // nil: none
 	Limits        wire.Limits      // zero: wire.DefaultLimits
-	Storages      []string         // "realm/storage"; none: every one is there
-	Subscriptions int              // of one storage, at most; 1000
+	Storages      []string         // "realm/storage"; none: every storage exists
+	Subscriptions int              // per storage, at most; default 1000
 	APIRoot       string           // "https://store.example:8443"; empty: URIs in answers and notifications are paths
-	Allow         []string         // hosts that callbacks may go to, see callback.ParseTargets; none: every host that is not denied
-	Own           []netip.AddrPort // listeners of this product, where callbacks never go
-	Callbacks     callback.Config  // Targets is taken from Allow
-	Due           due.Config       // Engine, Sender, Clock and Log are the ones here
+	Allow         []string         // allowed hosts of callbacks, see callback.ParseTargets; none: every host that is not denied
+	Own           []netip.AddrPort // this product's own listeners, which never get callbacks
+	Callbacks     callback.Config  // New sets Targets and Log
+	Due           due.Config       // New sets Engine, Sender, Clock and Log
 }
 
 // A Function serves Root and timer.Root.
@@ -44,17 +44,17 @@ type Function struct {
 	Agenda  *due.Agenda
 }
 
-// Counters of a function since it began.
+// Counters are the counts since the function started.
 type Counters struct {
 	Records struct {
 		Notified uint64 `json:"notified"` // notifications of changes that were queued
-		Dropped  uint64 `json:"dropped"`  // notifications of changes that found their receiver's queue full
+		Dropped  uint64 `json:"dropped"`  // notifications of changes that were dropped because the receiver's queue was full
 	} `json:"records"`
 	Callbacks callback.Counters `json:"callbacks"`
 	Due       due.Counters      `json:"due"`
 }
 
-// New makes the function. The error is about Storages or Allow.
+// New returns a function. It fails if Storages or Allow is invalid.
 func New(c Config) (*Function, error) {
 	targets, err := callback.ParseTargets(c.Allow)
 	if err != nil {
@@ -92,8 +92,8 @@ func (f *Function) Mount(mux *http.ServeMux) {
 	mux.Handle(timer.Root+"/", f.Timers)
 }
 
-// Run lets timers, records and subscriptions expire and sends notifications, until ctx ends.
-// The engine must not be closed before it has returned.
+// Run expires timers, records and subscriptions and sends notifications until ctx ends. Close the
+// engine only after Run returns.
 func (f *Function) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.Sender.Run(ctx) })
@@ -104,7 +104,7 @@ func (f *Function) Run(ctx context.Context) error {
 	return nil
 }
 
-// Counters gives the counters as they are now.
+// Counters returns the current counters.
 func (f *Function) Counters() Counters {
 	c := Counters{Callbacks: f.Sender.Counters(), Due: f.Agenda.Counters()}
 	c.Records.Notified, c.Records.Dropped = f.Records.notified.Load(), f.Records.dropped.Load()

@@ -29,7 +29,7 @@ func TestEmbedded(t *testing.T) {
 	})
 }
 
-// TestMetrics holds the counters against Prometheus' rules.
+// TestMetrics checks the metrics against Prometheus' conventions.
 func TestMetrics(t *testing.T) {
 	e, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

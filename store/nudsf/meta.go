@@ -65,7 +65,7 @@ func (a *API) patchMeta(w http.ResponseWriter, r *http.Request) error {
 	return rest.Patched(w, report)
 }
 
-// copy gives an entry whose meta and list of blocks may be changed.
+// copy returns a copy whose meta and list of blocks may be changed.
 func (e *entry) copy() *entry {
 	next := *e
 	next.Blocks = append([]wire.Block(nil), e.Blocks...)

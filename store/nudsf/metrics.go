@@ -4,14 +4,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A collector gives a function's counters to Prometheus.
+// A collector exports a function's counters to Prometheus.
 type collector struct {
 	function                      *Function
 	callbacks, due, notifications *prometheus.Desc
 	waiting                       *prometheus.Desc
 }
 
-// Collector gives the function's counters to Prometheus.
+// Collector returns a Prometheus collector of the function's counters.
 func (f *Function) Collector() prometheus.Collector {
 	return &collector{
 		function: f,

@@ -19,30 +19,30 @@ const (
 	subscriptionExpiry = "Nudsf_DataRepository_subscriptionExpiryNotification"
 )
 
-// staleAfter is how long other services' new subscriptions may go unseen here.
+// staleAfter bounds how long subscriptions made at other services stay unseen here.
 const staleAfter = time.Second
 
-// What is remembered of subscribers, at most: storages, and bytes in all.
+// Bounds of the cache of subscribers: storages, and bytes in all.
 const (
 	maxCached      = 4096
 	maxCachedBytes = 64 << 20
 )
 
-// subscribers of a storage, as they were when last read.
+// subscribers are a storage's subscriptions when last read.
 type subscribers struct {
 	list   []subscriber
-	bytes  int // of the list, about
+	bytes  int // approximate, of the list
 	read   time.Time
 	valid  bool
-	number uint64 // changes with every subscription made here, so that a read begun before is not kept
+	number uint64 // counts changes of the subscriptions here; the result of an older read is not cached
 }
 
 type subscriber struct {
 	*subscription
-	records map[string]bool // monitored; nil: all
+	records map[string]bool // monitored records; nil: all
 }
 
-// forget lets the next change of a record read the storage's subscribers anew.
+// forget makes the next change of a record read the storage's subscribers again.
 func (a *API) forget(space string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +52,7 @@ func (a *API) forget(space string) {
 	}
 }
 
-// subscribersOf gives the subscribers of a storage.
+// subscribersOf returns the subscribers of a storage, from the cache if it is fresh.
 func (a *API) subscribersOf(ctx context.Context, space string) ([]subscriber, error) {
 	shared := a.Engine.Promises().Shared
 	a.mu.Lock()
@@ -88,8 +88,8 @@ func (a *API) subscribersOf(ctx context.Context, space string) ([]subscriber, er
 	return list, nil
 }
 
-// trimSubscribers forgets storages until the others are within the bound, that of space
-// last. a.mu is held.
+// trimSubscribers drops storages from the cache until it is within its bound, space last. The
+// caller holds a.mu.
 func (a *API) trimSubscribers(space string) {
 	for other := range a.subscribers {
 		if a.cached <= maxCachedBytes {
@@ -104,16 +104,16 @@ func (a *API) trimSubscribers(space string) {
 	}
 }
 
-// dropSubscribers forgets a storage's subscribers. a.mu is held.
+// dropSubscribers drops a storage from the cache. The caller holds a.mu.
 func (a *API) dropSubscribers(space string) {
 	a.cached -= a.subscribers[space].bytes
 	delete(a.subscribers, space)
 }
 
-// subscriberBytes is about what a subscriber takes beside its texts.
+// subscriberBytes is about the memory of a subscriber besides its texts.
 const subscriberBytes = 512
 
-// readSubscribers gives the subscribers of a storage, and about how many bytes they take.
+// readSubscribers reads the subscribers of a storage and returns about how many bytes they take.
 func (a *API) readSubscribers(ctx context.Context, space string) (list []subscriber, size int, err error) {
 	for r, err := range a.Engine.Scan(ctx, store.Query{Space: space, Prefix: kindSubscription}) {
 		if err != nil {
@@ -133,12 +133,12 @@ func (a *API) readSubscribers(ctx context.Context, space string) (list []subscri
 			}
 		}
 		list = append(list, one)
-		size += subscriberBytes + 2*r.Held() // what is monitored is kept twice
+		size += subscriberBytes + 2*r.Held() // monitored URIs are kept twice
 	}
 	return list, size, nil
 }
 
-// room refuses a further subscription when a storage has as many as it may.
+// room returns an error if a storage has reached its limit of subscriptions.
 func (a *API) room(ctx context.Context, space string) error {
 	list, err := a.subscribersOf(ctx, space)
 	if err == nil && len(list) >= a.maxSubscriptions {
@@ -147,8 +147,8 @@ func (a *API) room(ctx context.Context, space string) error {
 	return err
 }
 
-// notify tells subscribers of a change that is written. It does not wait for them; a
-// notification for which its receiver's queue has no room is dropped and counted.
+// notify informs subscribers of a change that is already written. It does not wait for them. It
+// drops and counts a notification if the receiver's queue is full.
 func (a *API) notify(ctx context.Context, at place, operation string, r *wire.Record) {
 	list, err := a.subscribersOf(context.WithoutCancel(ctx), at.space)
 	if err != nil {
@@ -171,7 +171,7 @@ func (a *API) notify(ctx context.Context, at place, operation string, r *wire.Re
 }
 
 func (a *API) notifyOne(at place, operation string, r *wire.Record, s *subscription) error {
-	if err := a.Sender.Ready(s.CallbackReference, at.id); err != nil { // before the work of writing it
+	if err := a.Sender.Ready(s.CallbackReference, at.id); err != nil { // before the work of encoding
 		return err
 	}
 	n := wire.Notification{

@@ -13,7 +13,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// subscribed is an engine that has subscriptions in every space.
+// subscribed is an engine that returns the same subscriptions for every space.
 type subscribed struct {
 	store.Engine
 	records []*store.Record
@@ -31,8 +31,8 @@ func (s *subscribed) Scan(context.Context, store.Query) iter.Seq2[*store.Record,
 	}
 }
 
-// TestSubscriberBytes: however large subscriptions are, and in however many storages, what
-// is remembered of them has a bound, and every storage's are found.
+// TestSubscriberBytes checks that the cache of subscribers is bounded for large subscriptions and
+// many storages, and that every storage's subscribers are still found.
 func TestSubscriberBytes(t *testing.T) {
 	filter := &wire.SubFilter{}
 	for i := range 64 {
@@ -44,7 +44,7 @@ func TestSubscriberBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &store.Record{Key: store.Key{Name: kindSubscription + "s"}, Version: 1, Value: op.Value, Meta: op.Meta, Tags: op.Tags}
-	for _, each := range []int{1, 100} { // 2 MiB of a storage, and more than all may have
+	for _, each := range []int{1, 100} { // one storage within the bound, and one beyond it
 		e := &subscribed{}
 		for range each {
 			e.records = append(e.records, r)

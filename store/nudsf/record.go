@@ -12,7 +12,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// A place is the record that a request is about.
+// A place is the record that a request addresses.
 type place struct {
 	space, id string
 }
@@ -28,7 +28,7 @@ func (a *API) place(r *http.Request) (place, error) {
 	return place{at.Space(), id}, wire.CheckID("recordId", id, a.Limits)
 }
 
-// read gives the record as it is, expired or not; nil when there is none.
+// read returns the stored record, expired or not; nil if there is none.
 func (a *API) read(ctx context.Context, at place) (*entry, error) {
 	var r store.Record
 	err := a.Engine.Get(ctx, at.key(), &r)
@@ -41,7 +41,7 @@ func (a *API) read(ctx context.Context, at place) (*entry, error) {
 	return load(&r)
 }
 
-// live gives the record, or a 404.
+// live returns the record, or a 404 problem if it is absent or expired.
 func (a *API) live(ctx context.Context, at place) (*entry, error) {
 	e, err := a.read(ctx, at)
 	if err != nil {
@@ -65,13 +65,14 @@ func (a *API) getRecord(w http.ResponseWriter, r *http.Request) error {
 	return sendRecord(w, http.StatusOK, e)
 }
 
-// conditional answers with 304 or 412 where the request's conditions say so.
+// conditional answers with 304 or 412 if the request's conditions require it, and reports whether
+// it did.
 func conditional(w http.ResponseWriter, r *http.Request, e *entry) bool {
 	wire.Validators(w.Header(), e.etag(), e.modified())
 	return notSent(w, wire.ReadPrecondition(r.Header).Status(e.etag(), e.modified()))
 }
 
-// notSent answers with 304 or 412; other statuses it leaves.
+// notSent answers with 304 or 412 and reports whether it did. It ignores other statuses.
 func notSent(w http.ResponseWriter, status int) bool {
 	switch status {
 	case http.StatusNotModified:
@@ -146,14 +147,14 @@ func (a *API) putRecord(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getPrevious says whether the request asks for the previous record in the answer.
+// getPrevious reports whether the request asks for the previous record in the answer.
 func getPrevious(r *http.Request) (bool, error) {
 	q := rest.ReadQuery(r)
 	previous := q.Bool("get-previous")
 	return previous, q.Err()
 }
 
-// checkMeta refuses a callback that would not be sent.
+// checkMeta returns an error if the callback target is not allowed.
 func (a *API) checkMeta(m wire.Meta) error {
 	if m.CallbackReference == "" {
 		return nil
@@ -164,10 +165,10 @@ func (a *API) checkMeta(m wire.Meta) error {
 	return nil
 }
 
-// errUnmet: a precondition of the request does not hold.
+// errUnmet means that a precondition of the request does not hold.
 var errUnmet = errors.New("nudsf: precondition not met")
 
-// recordUnmet answers with 412, and with the record as it is when that was asked for.
+// recordUnmet answers with 412, and with the current record if whole.
 func recordUnmet(w http.ResponseWriter, e *entry, whole bool) error {
 	if e == nil {
 		return unmet()
@@ -212,10 +213,10 @@ func (a *API) deleteRecord(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// change reads a record, lets decide say what it is to be (nil: deleted), and writes
-// that, on condition that nobody else has changed it; else it begins anew. An error of
-// decide ends it. before is nil when consumers see no record. With blind, decide does not
-// look at before, and the last of several writers wins.
+// change reads a record, calls decide for its new state (nil: deleted), and writes that state if
+// nobody else has changed the record meanwhile; otherwise it tries again. An error of decide ends
+// it. before is nil if consumers see no record. With blind, decide ignores before, and the last of
+// several writers wins.
 func (a *API) change(ctx context.Context, at place, decide func(before *entry) (*entry, error), blind bool) (before, after *entry, err error) {
 	for range maxAttempts {
 		kept, err := a.read(ctx, at)
@@ -238,9 +239,9 @@ func (a *API) change(ctx context.Context, at place, decide func(before *entry) (
 		}
 		switch {
 		case err != nil || !blind || expired:
-		case existed && before == nil: // another one made it meanwhile
+		case existed && before == nil: // another client created it meanwhile
 			before = &entry{}
-		case !existed: // or deleted it
+		case !existed: // another client deleted it meanwhile
 			before = nil
 		}
 		return before, after, err
@@ -248,8 +249,8 @@ func (a *API) change(ctx context.Context, at place, decide func(before *entry) (
 	return nil, nil, &store.Conflict{}
 }
 
-// replace writes what a record is to be in place of what it was. An expired record
-// that has not been dealt with yet gets its notification in the same write.
+// replace writes a record's new state. If the old record has expired and is not handled yet, the
+// same write stores its notification.
 func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind bool) (existed bool, err error) {
 	now := a.Clock()
 	expired := kept != nil && kept.expired(now)
@@ -265,7 +266,7 @@ func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind b
 		}
 	}
 	switch {
-	case blind && !expired: // one that has just expired has a notification, which is made once
+	case blind && !expired: // no condition; an expired record needs one, because its notification is made once
 	case kept == nil:
 		op.If = store.Condition{Absent: true}
 	default:

@@ -13,7 +13,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// one is an engine that holds one record and keeps what is written.
+// one is an engine that holds one record and keeps the ops written to it.
 type one struct {
 	store.Engine
 	record  store.Record
@@ -36,8 +36,8 @@ func (o *one) Scan(context.Context, store.Query) iter.Seq2[*store.Record, error]
 	return func(func(*store.Record, error) bool) {}
 }
 
-// TestBlindAtExpiry: a write that finds a record's time over only as it writes is on condition of
-// that record, or two of them would notify of its end.
+// TestBlindAtExpiry checks that a blind write is conditional on the record if the record expires
+// during the write. Otherwise two such writes would both notify of the expiry.
 func TestBlindAtExpiry(t *testing.T) {
 	ttl := time.UnixMilli(1_000_000)
 	kept, err := newEntry(wire.Record{Meta: wire.Meta{TTL: &ttl, CallbackReference: "http://a"}}, ttl).op("r", ttl)

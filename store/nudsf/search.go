@@ -19,16 +19,16 @@ const (
 	metaAndBlocks = "META_AND_BLOCKS"
 )
 
-// What one search may give; the count goes on beyond it.
+// Limits of the results of one search. The count continues beyond them.
 const (
 	maxReferences = 10_000
-	maxPayload    = 16 << 20 // bytes, of records
+	maxPayload    = 16 << 20 // bytes of records
 )
 
 // A searchRequest is the query of a search.
 type searchRequest struct {
 	filter   *wire.Filter
-	limit    int // references or records given
+	limit    int // references or records in the answer
 	count    bool
 	retrieve string
 	payload  int // bytes
@@ -42,7 +42,7 @@ func (a *API) readSearch(r *http.Request) (searchRequest, error) {
 		limit:  min(q.Count("limit-range", maxReferences), maxReferences),
 		count:  q.Bool("count-indicator"),
 	}
-	payload := q.Count("max-payload-size", maxPayload>>10) // kilo octets
+	payload := q.Count("max-payload-size", maxPayload>>10) // kilo-octets
 	s.payload = min(payload, maxPayload>>10) << 10
 	s.retrieve, _ = q.Text("retrieve-records")
 	if err := q.Err(); err != nil {
@@ -106,7 +106,7 @@ func (a *API) search(ctx context.Context, space string, s searchRequest) (wire.S
 		}
 		found, n := retrieved(e, s.retrieve, len(r.Meta))
 		if size += n; size > s.payload {
-			size = math.MaxInt32 // nothing more, so that what is given is in order
+			size = math.MaxInt32 // skip all later records, so that the answer keeps the order
 			continue
 		}
 		if result.MatchingRecords == nil {
@@ -117,8 +117,8 @@ func (a *API) search(ctx context.Context, space string, s searchRequest) (wire.S
 	return result, nil
 }
 
-// retrieved gives what of a record is wanted, in memory of its own, and about how
-// many bytes that is in the answer.
+// retrieved returns the requested part of a record, in its own memory, and about how many bytes it
+// takes in the answer.
 func retrieved(e *entry, what string, header int) (wire.Record, int) {
 	size := header + 64
 	for name, values := range e.Meta.Tags {
@@ -137,7 +137,7 @@ func retrieved(e *entry, what string, header int) (wire.Record, int) {
 	return r, size
 }
 
-// deleteRecords deletes what a filter chooses, TS 29.598 clause 5.2.2.5.5.
+// deleteRecords deletes the records that a filter matches, TS 29.598 clause 5.2.2.5.5.
 func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 	at, err := a.Storages.Of(service, r)
 	if err != nil {
@@ -162,7 +162,7 @@ func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 	return rest.JSON(w, http.StatusOK, wire.RecordIDList{RecordIDList: deleted})
 }
 
-// deleteMatching deletes record by record; one that changes meanwhile is judged anew.
+// deleteMatching deletes the records that match. It checks a record again if it changes meanwhile.
 func (a *API) deleteMatching(ctx context.Context, space string, f *wire.Filter) ([]string, error) {
 	var deleted []string
 	batch := newBatch(a, space)
@@ -180,7 +180,7 @@ func (a *API) deleteMatching(ctx context.Context, space string, f *wire.Filter) 
 	return append(deleted, done...), err
 }
 
-// A batch deletes records, several with one write.
+// A batch deletes several records with one write.
 type batch struct {
 	api     *API
 	space   string
@@ -192,7 +192,7 @@ type batch struct {
 
 func newBatch(a *API, space string) *batch { return &batch{api: a, space: space} }
 
-// What a batch holds before it is written.
+// Limits of a batch.
 const (
 	maxBatch      = store.MaxOps
 	maxBatchBytes = 8 << 20
@@ -204,9 +204,9 @@ func (b *batch) add(ctx context.Context, r *store.Record, f *wire.Filter) ([]str
 		return nil, err
 	}
 	if e.expired(b.api.Clock()) {
-		return nil, nil // consumers do not see it; the agenda deletes it
+		return nil, nil // consumers do not see it, and the agenda deletes it
 	}
-	e.Record, _ = retrieved(e, metaAndBlocks, 0) // the memory of r is the scan's
+	e.Record, _ = retrieved(e, metaAndBlocks, 0) // the memory of r belongs to the scan
 	b.bytes += len(r.Value)
 	b.ids = append(b.ids, strings.TrimPrefix(r.Key.Name, kindRecord))
 	b.ops = append(b.ops, store.Op{Action: store.Delete, Name: r.Key.Name, If: store.Condition{Version: r.Version}})
@@ -217,7 +217,8 @@ func (b *batch) add(ctx context.Context, r *store.Record, f *wire.Filter) ([]str
 	return b.flush(ctx, f)
 }
 
-// flush deletes what was added, as far as it still passes the filter.
+// flush deletes the batch's records. If the batch conflicts or is too large, it deletes those that
+// still match one by one.
 func (b *batch) flush(ctx context.Context, f *wire.Filter) (deleted []string, err error) {
 	if len(b.ops) == 0 {
 		return nil, nil
@@ -243,7 +244,7 @@ func (b *batch) flush(ctx context.Context, f *wire.Filter) (deleted []string, er
 	return deleted, err
 }
 
-// errKept: the record does not pass the filter, or is not there.
+// errKept means that the record does not match the filter or is absent.
 var errKept = errors.New("nudsf: not to be deleted")
 
 func (a *API) deleteIf(ctx context.Context, at place, f *wire.Filter) (bool, error) {

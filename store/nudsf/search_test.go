@@ -9,7 +9,8 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// TestBatchOwns: what a batch deletes is told as it was, though the scan used its memory again.
+// TestBatchOwns checks that a batch keeps its own copy of a record, because the scan reuses its
+// memory.
 func TestBatchOwns(t *testing.T) {
 	a := &API{Config: rest.Config{Clock: time.Now}}
 	r := &store.Record{

@@ -12,15 +12,15 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// An entry is a record as the engine keeps it. Its tags are the engine's, its blocks
-// lie one after the other in the engine's value, and the rest is the header.
+// An entry is a record as the engine keeps it. The engine's tags hold its tags, the engine's value
+// holds its blocks one after the other, and the header holds the rest.
 type entry struct {
 	wire.Record
 	header  header
 	version uint64
 }
 
-// A header is kept in the engine's meta, as JSON.
+// A header is kept as JSON in the engine's meta.
 type header struct {
 	TTL      *time.Time    `json:"ttl,omitempty"`
 	Callback string        `json:"callback,omitempty"`
@@ -37,7 +37,7 @@ type blockHeader struct {
 	Modified int64  `json:"modified"`
 }
 
-// load reads what the engine keeps. The blocks lie in r.
+// load decodes a stored record. The blocks point into r.
 func load(r *store.Record) (*entry, error) {
 	e := &entry{version: r.Version}
 	if err := json.Unmarshal(r.Meta, &e.header); err != nil {
@@ -55,7 +55,7 @@ func load(r *store.Record) (*entry, error) {
 	return e, nil
 }
 
-// newEntry makes an entry of a record that a consumer sent.
+// newEntry returns an entry for a record that a consumer sent.
 func newEntry(r wire.Record, now time.Time) *entry {
 	e := &entry{Record: r}
 	for range r.Blocks {
@@ -64,10 +64,10 @@ func newEntry(r wire.Record, now time.Time) *entry {
 	return e
 }
 
-// newTag makes an entity tag for a block, which has no version of its own.
+// newTag returns an entity tag for a block, which has no version of its own.
 func newTag() string { return `"` + rand.Text() + `"` }
 
-// op gives the Op that stores the entry, modified now.
+// op returns the Op that stores the entry, modified now.
 func (e *entry) op(id string, now time.Time) (store.Op, error) {
 	h := &e.header
 	h.TTL, h.Callback, h.Modified = e.Meta.TTL, e.Meta.CallbackReference, now.Unix()
@@ -95,7 +95,7 @@ func (e *entry) op(id string, now time.Time) (store.Op, error) {
 	return op, nil
 }
 
-// etag gives the record's entity tag; "" when there is none.
+// etag returns the record's entity tag; "" if there is no record.
 func (e *entry) etag() string {
 	if e == nil {
 		return ""
@@ -105,10 +105,10 @@ func (e *entry) etag() string {
 
 func (e *entry) modified() time.Time { return time.Unix(e.header.Modified, 0) }
 
-// expired says whether the record is past its time, and so, to consumers, not there.
+// expired reports whether the record has expired. Consumers do not see an expired record.
 func (e *entry) expired(now time.Time) bool { return e.Meta.TTL != nil && !now.Before(*e.Meta.TTL) }
 
-// block gives the index of a block; -1 when there is none.
+// block returns the index of a block, or -1.
 func (e *entry) block(id string) int {
 	for i := range e.Blocks {
 		if e.Blocks[i].ID == id {
@@ -118,7 +118,7 @@ func (e *entry) block(id string) int {
 	return -1
 }
 
-// blockTag gives a block's entity tag; "" when there is none.
+// blockTag returns a block's entity tag; "" if i is -1.
 func (e *entry) blockTag(i int) string {
 	if i < 0 {
 		return ""

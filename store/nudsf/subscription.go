@@ -21,11 +21,11 @@ type subscription struct {
 	wire.Subscription
 	id       string
 	modified time.Time
-	told     bool // of its end
+	told     bool // the owner was notified of the end
 	version  uint64
 }
 
-// subscriptionMeta is kept in the engine's meta, as JSON.
+// subscriptionMeta is kept as JSON in the engine's meta.
 type subscriptionMeta struct {
 	Modified int64 `json:"modified"` // Unix seconds
 	Told     bool  `json:"told,omitempty"`
@@ -44,7 +44,7 @@ func loadSubscription(r *store.Record) (*subscription, error) {
 	return s, nil
 }
 
-// op gives the Op that stores the subscription.
+// op returns the Op that stores the subscription.
 func (s *subscription) op() (store.Op, error) {
 	op, err := rest.Put("subscription "+s.id, kindSubscription+s.id, s.Subscription, subscriptionMeta{Modified: s.modified.Unix(), Told: s.told})
 	if at := s.due(); !at.IsZero() {
@@ -53,7 +53,8 @@ func (s *subscription) op() (store.Op, error) {
 	return op, err
 }
 
-// due gives when something is to be done about the subscription; zero: never.
+// due returns when the subscription needs an action next: a notification of its end, or the end;
+// zero: never.
 func (s *subscription) due() time.Time {
 	if s.Expiry == nil {
 		return time.Time{}
@@ -82,8 +83,8 @@ func (a *API) subscriptionPlace(r *http.Request) (space, id string, err error) {
 	return at.Space(), id, wire.CheckID("subscriptionId", id, a.Limits)
 }
 
-// readSubscription gives a subscription that is there and not over; nil: there is none. kept is
-// the version of what the engine has, over or not; 0: nothing.
+// readSubscription returns a subscription that exists and has not ended, else nil. kept is the
+// version of the stored subscription, ended or not; 0: none.
 func (a *API) readSubscription(ctx context.Context, space, id string) (s *subscription, kept uint64, err error) {
 	var r store.Record
 	err = a.Engine.Get(ctx, store.Key{Space: space, Name: kindSubscription + id}, &r)
@@ -201,7 +202,7 @@ func (a *API) putSubscription(w http.ResponseWriter, r *http.Request) error {
 	return rest.JSON(w, http.StatusCreated, after.Subscription)
 }
 
-// checkSubscription refuses callbacks that would not be sent, and an end that is past.
+// checkSubscription returns an error if a callback target is not allowed or the expiry is past.
 func (a *API) checkSubscription(s *wire.Subscription) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -220,8 +221,8 @@ func (a *API) checkSubscription(s *wire.Subscription) error {
 	return nil
 }
 
-// missing gives the monitored resources that are not records of the storage: TS
-// 29.598 clause 6.1.3.8.3.3 wants them to be there.
+// missing returns the monitored resources that are not records of the storage. They must exist: TS
+// 29.598 clause 6.1.3.8.3.3.
 func (a *API) missing(ctx context.Context, space string, f *wire.SubFilter) ([]string, error) {
 	if f == nil {
 		return nil, nil
@@ -243,7 +244,7 @@ func (a *API) missing(ctx context.Context, space string, f *wire.SubFilter) ([]s
 	return missing, nil
 }
 
-// recordOf gives the identity of the record of the storage that a URI, or a path, is of.
+// recordOf returns the ID of the record that a URI or path names, if it is in the storage.
 func recordOf(space, uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -257,7 +258,8 @@ func recordOf(space, uri string) (string, bool) {
 	return id, err == nil
 }
 
-// changeSubscription is change for subscriptions; nil from decide deletes.
+// changeSubscription is like change, for subscriptions. If decide returns nil, it deletes the
+// subscription.
 func (a *API) changeSubscription(ctx context.Context, space, id string, decide func(before *subscription) (*subscription, error)) (before, after *subscription, err error) {
 	for range maxAttempts {
 		before, kept, err := a.readSubscription(ctx, space, id)
@@ -350,8 +352,8 @@ func (a *API) patchSubscription(w http.ResponseWriter, r *http.Request) error {
 	return rest.Patched(w, report)
 }
 
-// clientOf reads client-id: an object in the form style, exploded (nfId=...&nfSetId=...),
-// as OpenAPI has it by default, or JSON in one parameter.
+// clientOf reads client-id. It is an object in exploded form style (nfId=...&nfSetId=...),
+// OpenAPI's default, or JSON in one parameter.
 func clientOf(r *http.Request) (wire.ClientID, error) {
 	q := rest.ReadQuery(r)
 	var c wire.ClientID
