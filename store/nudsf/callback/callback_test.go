@@ -60,7 +60,7 @@ func FuzzTargets(f *testing.F) {
 	})
 }
 
-// listen serves a handler on loopback, over protocols.
+// listen serves a handler on loopback over the given protocols.
 func listen(t *testing.T, h http.HandlerFunc, http1, http2 bool) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func listen(t *testing.T, h http.HandlerFunc, http1, http2 bool) string {
 	return "http://" + l.Addr().String()
 }
 
-// running gives a sender that runs until the test ends.
+// running returns a sender that runs until the test ends.
 func running(t *testing.T, c callback.Config) *callback.Sender {
 	t.Helper()
 	s := callback.New(c)
@@ -88,7 +88,7 @@ func running(t *testing.T, c callback.Config) *callback.Sender {
 	return s
 }
 
-// TestProtocols has receivers of HTTP/2 with prior knowledge, of HTTP/1.1, and of both.
+// TestProtocols sends to receivers of HTTP/2 with prior knowledge, of HTTP/1.1, and of both.
 func TestProtocols(t *testing.T) {
 	s := running(t, callback.Config{Targets: targets(t, "127.0.0.1")})
 	for want, speaks := range map[string][2]bool{"HTTP/1.1": {true, false}, "HTTP/2.0": {false, true}, "HTTP/2.0 ": {true, true}} {
@@ -121,7 +121,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestOrder sends messages of one key, and sees them come in order, whatever fails.
+// TestOrder sends messages with one key to a receiver that often fails. They must arrive in order.
 func TestOrder(t *testing.T) {
 	var failures atomic.Int64
 	var mu sync.Mutex
@@ -184,7 +184,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestEnd has messages waiting when the sender ends: each is told.
+// TestEnd ends the sender while messages wait. Each must get ErrClosed.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := callback.New(callback.Config{})

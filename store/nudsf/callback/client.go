@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// A Protocol says what is spoken over http URIs. Over https TLS settles it.
+// A Protocol is the HTTP version for http URIs. For https URIs TLS negotiates it.
 type Protocol string
 
 // The protocols.
 const (
-	Auto  Protocol = "auto"  // HTTP/2 with prior knowledge, as 5G functions speak (TS 29.500 clause 5.2.1); HTTP/1.1 to those that do not
+	Auto  Protocol = "auto"  // HTTP/2 with prior knowledge, as 5G functions use it (TS 29.500 clause 5.2.1); HTTP/1.1 for receivers without it
 	HTTP2 Protocol = "h2c"   // HTTP/2 with prior knowledge only
 	HTTP1 Protocol = "http1" // HTTP/1.1 only
 )
@@ -25,9 +25,9 @@ const (
 // maxRemembered bounds the receivers whose protocol is remembered.
 const maxRemembered = 4096
 
-// A client posts messages.
+// A client posts messages to receivers.
 type client struct {
-	http1, http2 *http.Client // http1 also for https, with HTTP/2 by ALPN
+	http1, http2 *http.Client // http1 also serves https, with HTTP/2 by ALPN
 	protocol     Protocol
 	timeout      time.Duration
 
@@ -36,8 +36,8 @@ type client struct {
 }
 
 func newClient(config Config) *client {
-	// A redirect is an answer like any other: to follow it would let receivers choose
-	// where the store sends what.
+	// A redirect counts as an answer. Following it would let receivers choose where the store sends
+	// data.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	dialer := &net.Dialer{Timeout: config.Timeout, Control: config.Targets.control}
 	build := func(set func(*http.Protocols)) *http.Client {
@@ -65,7 +65,7 @@ func (c *client) close() {
 	c.http2.CloseIdleConnections()
 }
 
-// post makes one try: nil on 2xx, *Refused or *Denied when another try is of no use.
+// post makes one try. It returns nil on 2xx, and *Refused or *Denied if another try would not help.
 func (c *client) post(ctx context.Context, m waiting) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -82,8 +82,8 @@ func (c *client) post(ctx context.Context, m waiting) error {
 	case HTTP2:
 		return c.check(name, c.try(ctx, c.http2, m))
 	}
-	// Not known yet. A server of HTTP/1.1 refuses the preface of HTTP/2 before it
-	// sees the message, so that trying both does not send it twice.
+	// The protocol is unknown. A server of HTTP/1.1 rejects the preface of HTTP/2 before it sees
+	// the message, so trying both does not send the message twice.
 	half, stop := context.WithTimeout(ctx, c.timeout/2)
 	err := c.try(half, c.http2, m)
 	stop()
@@ -101,8 +101,8 @@ func (c *client) post(ctx context.Context, m waiting) error {
 	return again
 }
 
-// check forgets the protocol of a receiver that was reached and did not answer:
-// another program may listen there now.
+// check forgets the protocol of a receiver that was reached but did not answer. Another program may
+// listen there now.
 func (c *client) check(name string, err error) error {
 	if !answered(err) && !unreachable(err) {
 		c.mu.Lock()
@@ -117,12 +117,12 @@ func unreachable(err error) bool {
 	return errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// A transient is an answer that another try may change.
+// A transient is a failure status that may change on another try.
 type transient struct{ status int }
 
 func (e *transient) Error() string { return fmt.Sprintf("the receiver answered %d", e.status) }
 
-// answered says whether there was an answer of HTTP.
+// answered reports whether the receiver sent an HTTP response.
 func answered(err error) bool {
 	var refused *Refused
 	var later *transient
@@ -144,7 +144,7 @@ func (c *client) try(ctx context.Context, client *http.Client, m waiting) error 
 	if err != nil {
 		return fmt.Errorf("callback: %w", err)
 	}
-	_, _ = io.CopyN(io.Discard, response.Body, 4<<10) // so that the connection is used again
+	_, _ = io.CopyN(io.Discard, response.Body, 4<<10) // so that the connection can be reused
 	_ = response.Body.Close()
 	switch status := response.StatusCode; {
 	case status >= 200 && status < 300:

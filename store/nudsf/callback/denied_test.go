@@ -12,7 +12,7 @@ import (
 	"vitrine/store/nudsf/callback"
 )
 
-// send sends one message and gives its outcome, or why it was not queued.
+// send sends one message and returns its outcome, or the error of Send.
 func send(t *testing.T, c callback.Config, target string) error {
 	t.Helper()
 	outcome := make(chan error, 1)
@@ -31,8 +31,8 @@ func targets(t *testing.T, allow ...string) callback.Targets {
 	return list
 }
 
-// TestDenied: a name that resolves to loopback leads nowhere, unless the list has the
-// address; the product's own listeners are never reached.
+// TestDenied checks that a name that resolves to loopback is denied unless the list has the
+// address, and that the product's own listeners are always denied.
 func TestDenied(t *testing.T) {
 	var came atomic.Int64
 	base := listen(t, func(http.ResponseWriter, *http.Request) { came.Add(1) }, true, true)
@@ -64,7 +64,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestDeniedIsFinal: no other try, and the error says what was denied and how to allow it.
+// TestDeniedIsFinal checks that a denied message is not retried, and that the error says what was
+// denied and how to allow it.
 func TestDeniedIsFinal(t *testing.T) {
 	var denied *callback.Denied
 	list := targets(t, "localhost")
@@ -82,7 +83,7 @@ func TestDeniedIsFinal(t *testing.T) {
 	}
 }
 
-// TestDeniedAddresses: what a URI may not name, whatever its form.
+// TestDeniedAddresses checks that a URI may not name a denied address in any form.
 func TestDeniedAddresses(t *testing.T) {
 	var none callback.Targets
 	for _, host := range []string{
@@ -100,7 +101,7 @@ func TestDeniedAddresses(t *testing.T) {
 	}
 }
 
-// TestNoRedirect: a redirect is an answer, and is not followed anywhere.
+// TestNoRedirect checks that a redirect counts as an answer and is not followed.
 func TestNoRedirect(t *testing.T) {
 	var came atomic.Int64
 	final := listen(t, func(http.ResponseWriter, *http.Request) { came.Add(1) }, true, true)
@@ -114,7 +115,8 @@ func TestNoRedirect(t *testing.T) {
 	}
 }
 
-// TestOwnBeyondLoopback: a listener on every address is one's own at each address of the host.
+// TestOwnBeyondLoopback checks that a listener on all addresses counts as own at each address of
+// the host.
 func TestOwnBeyondLoopback(t *testing.T) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {

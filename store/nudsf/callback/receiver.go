@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A receiver is one authority (scheme, host and port) that callbacks go to.
+// A receiver is an authority (scheme, host and port) that callbacks go to.
 type receiver struct {
 	authority string
 	lanes     []lane
-	waiting   int       // messages, in all lanes and under way
-	failures  int       // tries in a row that failed
-	downUntil time.Time // no Once message is taken before
+	waiting   int       // messages queued in all lanes or being sent
+	failures  int       // failed tries in a row
+	downUntil time.Time // until then, Send rejects Once messages
 }
 
 // A lane sends its messages one after the other.
@@ -28,10 +28,10 @@ type waiting struct {
 	url *url.URL
 }
 
-// idle says that nothing waits and nothing is worth remembering. The sender's mutex is held.
+// idle reports whether the receiver has no messages. The caller holds the sender's mutex.
 func (r *receiver) idle() bool { return r.waiting == 0 }
 
-// start runs a lane until its queue is empty. s.mu is held.
+// start runs a lane until its queue is empty. The caller holds s.mu.
 func (s *Sender) start(r *receiver, l *lane) {
 	l.running = true
 	ctx := s.ctx
@@ -50,13 +50,13 @@ func (s *Sender) start(r *receiver, l *lane) {
 	})
 }
 
-// take gives the next message of a lane, or ends the lane.
+// take returns the next message of a lane. If there is none, it ends the lane.
 func (s *Sender) take(r *receiver, l *lane) (waiting, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(l.queue) == 0 {
 		l.running, l.queue = false, nil
-		if s.receivers[r.authority] == r && r.idle() && r.failures == 0 { // not another one made since
+		if s.receivers[r.authority] == r && r.idle() && r.failures == 0 { // r may have been replaced by a newer receiver
 			delete(s.receivers, r.authority)
 		}
 		return waiting{}, false
@@ -67,7 +67,7 @@ func (s *Sender) take(r *receiver, l *lane) (waiting, bool) {
 	return m, true
 }
 
-// done frees the room of a message.
+// done releases the queue space of a message.
 func (s *Sender) done(r *receiver, m waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Sender) done(r *receiver, m waiting) {
 	s.bytes -= int64(len(m.Body))
 }
 
-// deliver tries until the message is taken, refused or given up.
+// deliver tries until the receiver accepts or refuses the message, or the tries are used up.
 func (s *Sender) deliver(ctx context.Context, r *receiver, m waiting) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
@@ -108,11 +108,11 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m waiting) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return ErrClosed // no fault of the receiver's
+			return ErrClosed // not the receiver's fault
 		}
 		failing, wait := s.unanswered(r)
-		// To a receiver that fails time and again each message gets one try, so
-		// that those behind it do not wait for all its tries.
+		// If a receiver keeps failing, each message gets only one try, so that later messages do
+		// not wait for all its tries.
 		if m.Once || try >= s.config.Tries || failing > s.config.Tries {
 			s.failed.Add(1)
 			s.config.Log.Warn("callback failed", "target", m.Target, "kind", m.Kind, "tries", try, "error", err)
@@ -132,7 +132,7 @@ func (s *Sender) answered(r *receiver) {
 	r.failures, r.downUntil = 0, time.Time{}
 }
 
-// unanswered counts a failure, and gives how many there were in a row and how long to wait.
+// unanswered counts a failure. It returns the failures in a row and the wait before the next try.
 func (s *Sender) unanswered(r *receiver) (failures int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +142,8 @@ func (s *Sender) unanswered(r *receiver) (failures int, wait time.Duration) {
 	return r.failures, wait
 }
 
-// Backoff gives how long to wait after so many failures before: doubling from first
-// to longest, less up to a quarter by chance so that retries do not come together.
+// Backoff returns the wait after a number of earlier failures. It doubles from first up to longest,
+// less a random part of up to a quarter, so that retries spread out.
 func Backoff(failures int, first, longest time.Duration) time.Duration {
 	wait := longest
 	if failures < 30 {

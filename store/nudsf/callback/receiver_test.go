@@ -2,7 +2,7 @@ package callback
 
 import "testing"
 
-// TestSuccessor has a lane end after its receiver was forgotten and made anew.
+// TestSuccessor ends a lane after its receiver was dropped and a new one took its place.
 func TestSuccessor(t *testing.T) {
 	s := New(Config{})
 	before := &receiver{authority: "http://a", lanes: make([]lane, 1)}

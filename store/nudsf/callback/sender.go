@@ -1,6 +1,5 @@
-// Package callback sends notifications to the URIs that consumers gave. Each
-// receiver has its own bounded queues, so that one that is slow or dead costs neither
-// memory nor the time of others.
+// Package callback sends notifications to the URIs that consumers gave. Each receiver has its own
+// bounded queues, so a slow or dead receiver costs others neither memory nor time.
 package callback
 
 import (
@@ -16,7 +15,7 @@ import (
 	"time"
 )
 
-// Errors of Send, and of Message.Done.
+// Errors of Send and of Message.Done.
 var (
 	ErrFull   = errors.New("callback: the receiver's queue is full")
 	ErrClosed = errors.New("callback: the sender has ended")
@@ -30,8 +29,8 @@ func (e *Down) Error() string {
 	return fmt.Sprintf("callback: the receiver is not answering; next try at %s", e.Until.Format(time.RFC3339))
 }
 
-// A Refused is the error of a message that the receiver answered with a status that
-// another try would not change.
+// A Refused is the error of a message that the receiver answered with a final status: another try
+// would not change it.
 type Refused struct{ Status int }
 
 func (e *Refused) Error() string {
@@ -45,27 +44,27 @@ type Message struct {
 	ContentType     string
 	ContentLocation string // may be empty
 	Body            []byte
-	Key             string    // messages to a receiver with the same key go in order
-	Deadline        time.Time // not sent after it; zero: none
-	Once            bool      // one try; and Send fails with *Down while the receiver is known to fail
+	Key             string    // messages with the same key to one receiver are sent in order
+	Deadline        time.Time // do not send after it; zero: none
+	Once            bool      // only one try; Send fails with *Down while the receiver is known to fail
 
-	// Done is called once with the outcome, unless Send failed: nil, *Refused, *Denied,
-	// ErrLate, ErrClosed, or why the last try failed. May be nil.
+	// Done is called once with the outcome unless Send failed: nil, *Refused, *Denied, ErrLate,
+	// ErrClosed, or the error of the last try. May be nil.
 	Done func(error)
 }
 
-// Config of a Sender. Zero values give the defaults.
+// Config of a Sender. Zero values mean the defaults.
 type Config struct {
 	Targets   Targets
-	Queue     int           // messages waiting for a receiver; 256
-	Lanes     int           // messages under way to a receiver at once; 8
-	Receivers int           // with messages waiting, at once; 1024
-	Bytes     int64         // of bodies waiting, all in all; 64 MiB
-	Tries     int           // of a message that is not Once; 5
-	Backoff   time.Duration // after the first failure; doubles; 100 ms
-	Longest   time.Duration // backoff at most; 10 s
-	Timeout   time.Duration // of one try; 5 s
-	Protocol  Protocol      // over http: Auto
+	Queue     int           // messages queued or being sent per receiver; 256
+	Lanes     int           // messages being sent to a receiver at the same time; 8
+	Receivers int           // receivers with messages, at the same time; 1024
+	Bytes     int64         // bytes of all queued bodies; 64 MiB
+	Tries     int           // tries of a message that is not Once; 5
+	Backoff   time.Duration // wait after the first failure; doubles; 100 ms
+	Longest   time.Duration // longest backoff; 10 s
+	Timeout   time.Duration // timeout of one try; 5 s
+	Protocol  Protocol      // for http URIs; Auto
 	Log       *slog.Logger  // nil: none
 }
 
@@ -84,14 +83,14 @@ func (c *Config) defaults() {
 	}
 }
 
-// Counters of a Sender since it began.
+// Counters are the counts since the Sender was created.
 type Counters struct {
-	Sent    uint64 `json:"sent"`    // messages that were taken (2xx)
-	Retried uint64 `json:"retried"` // tries beyond a message's first
-	Failed  uint64 `json:"failed"`  // messages given up, or handed back after their one try
-	Refused uint64 `json:"refused"` // messages refused for good (3xx, 4xx), or denied
-	Dropped uint64 `json:"dropped"` // messages never queued: no room
-	Waiting int64  `json:"waiting"` // messages in queues, now
+	Sent    uint64 `json:"sent"`    // messages that the receiver accepted (2xx)
+	Retried uint64 `json:"retried"` // tries after a message's first
+	Failed  uint64 `json:"failed"`  // messages given up after their last try
+	Refused uint64 `json:"refused"` // messages refused with a final status (3xx, 4xx), or denied
+	Dropped uint64 `json:"dropped"` // messages not queued: no room, receiver down, or sender ended
+	Waiting int64  `json:"waiting"` // messages queued or being sent, now
 }
 
 // A Sender sends messages while Run runs.
@@ -103,27 +102,27 @@ type Sender struct {
 	sent, retried, failed, refused, dropped atomic.Uint64
 
 	mu        sync.Mutex
-	ctx       context.Context // of Run; nil before
+	ctx       context.Context // the context of Run; nil before
 	closed    bool
-	receivers map[string]*receiver // with messages waiting, or known to fail
+	receivers map[string]*receiver // receivers with messages, or known to fail
 	waiting   int64
 	bytes     int64
 	lanes     sync.WaitGroup
 }
 
-// New makes a sender. Messages wait until Run.
+// New returns a sender. Messages wait until Run.
 func New(config Config) *Sender {
 	config.defaults()
 	return &Sender{config: config, client: newClient(config), seed: maphash.MakeSeed(), receivers: map[string]*receiver{}}
 }
 
-// Check says whether callbacks may go to a URI.
+// Check returns an error unless callbacks may go to the URI.
 func (s *Sender) Check(uri string) error {
 	_, err := s.config.Targets.Check(uri)
 	return err
 }
 
-// Counters gives the counters as they are now.
+// Counters returns the current counters.
 func (s *Sender) Counters() Counters {
 	s.mu.Lock()
 	waiting := s.waiting
@@ -134,8 +133,8 @@ func (s *Sender) Counters() Counters {
 	}
 }
 
-// Send queues a message; it never waits. When it fails, nothing was queued: ErrFull,
-// ErrClosed, *Down, or the target is not allowed.
+// Send queues a message. It never blocks. If it fails, nothing was queued: ErrFull, ErrClosed,
+// *Down, or the target is not allowed.
 func (s *Sender) Send(m Message) error {
 	u, err := s.config.Targets.Check(m.Target)
 	if err != nil {
@@ -150,7 +149,7 @@ func (s *Sender) Send(m Message) error {
 	return err
 }
 
-// Ready says whether Send of a message would be taken now.
+// Ready returns the error that Send of a Once message would return now.
 func (s *Sender) Ready(target, key string) error {
 	u, err := s.config.Targets.Check(target)
 	if err != nil {
@@ -182,7 +181,8 @@ func (s *Sender) queue(u *url.URL, m Message) error {
 	return nil
 }
 
-// place finds the lane of a message: none yet (nil), or of a receiver. s.mu is held.
+// place finds the receiver and lane of a message. The receiver is nil if it has no messages yet.
+// The caller holds s.mu.
 func (s *Sender) place(u *url.URL, key string, once bool, size int64) (*receiver, int, error) {
 	if s.closed {
 		return nil, 0, ErrClosed
@@ -207,7 +207,7 @@ func (s *Sender) place(u *url.URL, key string, once bool, size int64) (*receiver
 	return r, index, nil
 }
 
-// forget makes room by dropping what is known of a receiver without messages.
+// forget drops a receiver without messages to make room, and reports whether it found one.
 func (s *Sender) forget() bool {
 	for name, r := range s.receivers {
 		if r.idle() {
@@ -218,7 +218,7 @@ func (s *Sender) forget() bool {
 	return false
 }
 
-// Run sends until ctx ends, and ends after the last try has.
+// Run sends until ctx ends and returns after the last try has ended. It may be called once.
 func (s *Sender) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ctx != nil || s.closed {

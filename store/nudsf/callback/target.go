@@ -14,21 +14,21 @@ import (
 // maxTarget bounds a callback URI, in bytes.
 const maxTarget = 2048
 
-// Targets says where callbacks may go. The zero Targets allows every host, but none of
-// the denied networks.
+// Targets are the hosts that callbacks may go to. The zero Targets allows every host outside the
+// denied networks.
 type Targets struct {
-	listed   bool            // only what the list names is allowed
-	any      bool            // the list names every host
+	listed   bool            // only hosts on the list are allowed
+	any      bool            // the list allows every host
 	hosts    map[string]bool // host, or host:port
 	domains  []string        // ".example.org"
 	prefixes []netip.Prefix
 	sockets  []netip.AddrPort // addresses with a port
 
-	own []netip.AddrPort // listeners of this product
+	own []netip.AddrPort // this product's listeners
 }
 
-// denied are networks where no receiver of a stranger's choice may be: they hold the
-// services of this host and its hypervisor.
+// denied returns the networks that are denied by default. They hold services of this host and its
+// hypervisor, which a stranger must not choose as a receiver.
 func denied() map[string][]netip.Prefix {
 	return map[string][]netip.Prefix{
 		"loopback":    {netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
@@ -39,23 +39,24 @@ func denied() map[string][]netip.Prefix {
 	}
 }
 
-// A Denied is the error of a message whose target resolves to an address that callbacks
-// may not go to. Another try would not change it.
+// A Denied is the error of a message whose target resolves to a denied address. Another try would
+// not change it.
 type Denied struct {
 	Address netip.AddrPort
-	Because string // such as "is loopback"
+	Because string // for example "is loopback"
 }
 
 func (e *Denied) Error() string {
 	return fmt.Sprintf("callbacks may not go to %s, which %s", e.Address, e.Because)
 }
 
-// ParseTargets reads an allow-list: host names, host:port, *.domain, * for every host,
-// addresses and prefixes in CIDR notation. A prefix allows addresses that callers write as
-// such, never names that resolve into it: allow those by name. Loopback, link-local,
-// multicast, unspecified and broadcast addresses need an entry of their own: the address,
-// with or without a port, or a prefix within their network. A name never suffices, because
-// who owns it chooses its address.
+// ParseTargets reads an allow-list: host names, host:port, *.domain, * for every host, addresses,
+// and prefixes in CIDR notation. A prefix allows literal addresses, not names that resolve to such
+// addresses: list those by name.
+//
+// Loopback, link-local, multicast, unspecified and broadcast addresses need an entry of their own:
+// the address, with or without a port, or a prefix within their network. A name is not enough,
+// because its owner chooses the address.
 func ParseTargets(allow []string) (Targets, error) {
 	t := Targets{listed: len(allow) > 0, hosts: map[string]bool{}}
 	for _, a := range allow {
@@ -79,7 +80,7 @@ func ParseTargets(allow []string) (Targets, error) {
 	return t, nil
 }
 
-// addHost adds a host or host:port; where that is an address, also to what may be dialed.
+// addHost adds a host or host:port. If it is an address, addHost also allows dialing it.
 func (t *Targets) addHost(host string) {
 	t.hosts[strings.ToLower(host)] = true
 	if at, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
@@ -90,8 +91,8 @@ func (t *Targets) addHost(host string) {
 	}
 }
 
-// Without gives targets that deny listeners, too, whatever the list says. One on an
-// unspecified address counts for every address of this host.
+// Without returns targets that also deny the listeners own, whatever the list says. A listener on
+// an unspecified address counts for every address of this host.
 func (t Targets) Without(own ...netip.AddrPort) Targets {
 	t.own = slices.Clone(t.own)
 	for _, o := range own {
@@ -100,9 +101,9 @@ func (t Targets) Without(own ...netip.AddrPort) Targets {
 	return t
 }
 
-// Check reads a callback URI and says whether callbacks may go there: http or https,
-// no user, a host that the list allows and that is no denied address. A name is held
-// to the denied addresses when it is dialed.
+// Check parses a callback URI and returns an error unless callbacks may go there. It must be http
+// or https, without user and fragment, and name a host that the list allows and that is not a
+// denied address. The address of a name is checked when it is dialed.
 func (t Targets) Check(uri string) (*url.URL, error) {
 	if len(uri) > maxTarget {
 		return nil, fmt.Errorf("callback URI is over %d bytes", maxTarget)
@@ -126,7 +127,7 @@ func (t Targets) Check(uri string) (*url.URL, error) {
 	return u, nil
 }
 
-// port is where a URI leads; 0: no number.
+// port returns the port of a URI; 0 if it is not a number.
 func port(u *url.URL) uint16 {
 	switch {
 	case u.Port() != "":
@@ -162,7 +163,7 @@ func (t Targets) within(a netip.Addr) bool {
 	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Dial says whether a connection may be made to an address: nil or *Denied.
+// Dial returns nil or a *Denied: whether a connection to an address is allowed.
 func (t Targets) Dial(to netip.AddrPort) error {
 	to = plain(to)
 	if t.isOwn(to) {
@@ -178,9 +179,8 @@ func (t Targets) Dial(to netip.AddrPort) error {
 	return nil
 }
 
-// excepted says whether the list has the address itself, or a part of its network that
-// contains it. A prefix that is wider than the network does not count: 0.0.0.0/0 means
-// other hosts.
+// excepted reports whether the list has the address itself or a prefix within its network that
+// contains it. A prefix wider than the network does not count: 0.0.0.0/0 means other hosts.
 func (t Targets) excepted(to netip.AddrPort, network netip.Prefix) bool {
 	if slices.Contains(t.sockets, to) {
 		return true
@@ -190,7 +190,7 @@ func (t Targets) excepted(to netip.AddrPort, network netip.Prefix) bool {
 	})
 }
 
-// isOwn says whether this product listens on an address.
+// isOwn reports whether this product listens on an address.
 func (t Targets) isOwn(to netip.AddrPort) bool {
 	for _, o := range t.own {
 		if o.Port() != to.Port() {
@@ -203,7 +203,8 @@ func (t Targets) isOwn(to netip.AddrPort) bool {
 	return false
 }
 
-// isLocal says whether this host has an address; it has when it cannot tell.
+// isLocal reports whether this host has an address. If the interfaces cannot be listed, it returns
+// true.
 func isLocal(a netip.Addr) bool {
 	if a.IsLoopback() || a.IsUnspecified() {
 		return true
@@ -222,7 +223,7 @@ func isLocal(a netip.Addr) bool {
 	return false
 }
 
-// control is a net.Dialer's: it sees the address after the name was resolved.
+// control is for net.Dialer.Control. It sees the address after the name was resolved.
 func (t Targets) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -231,7 +232,7 @@ func (t Targets) control(_, address string, _ syscall.RawConn) error {
 	return t.Dial(to)
 }
 
-// plain is an address without its zone, and as IPv4 if it is that.
+// plain removes the zone and maps an IPv4-mapped address to IPv4.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
