@@ -1,13 +1,11 @@
-// Package due does what falls due in the store: records, subscriptions and timers
-// whose time is over, and notifications that wait to be sent. All of it is in the
-// engine, so that it outlives the process, and another service over the same engine
-// takes it over.
+// Package due handles what falls due in the store: records, subscriptions and timers that expire,
+// and notifications to send. All of it is kept in the engine. So it outlives the process, and
+// another service over the same engine can take it over.
 //
-// What is due is found by a tag, so planning something costs no write of its own.
-// Each step is one conditional write: of several services over one engine exactly
-// one takes it. A notification is kept until the receiver has taken or refused it, or it is
-// given up: it is sent at least once, and sent again when the process ends between the
-// answer and its being noted.
+// Due records are found by a tag, so planning costs no extra write. Each step is one conditional
+// write, so exactly one of several services over an engine performs it. A notification is kept
+// until its receiver accepts or refuses it, or it is given up. It is sent at least once, and again
+// if the process ends after the answer and before the answer is recorded.
 package due
 
 import (
@@ -27,28 +25,28 @@ import (
 	"vitrine/store/nudsf/callback"
 )
 
-// tagDue is the tag that holds when a record falls due. Tags of consumers have no
-// control characters.
+// tagDue is the tag that holds when a record falls due. Consumers' tags hold no control characters,
+// so they cannot collide.
 const tagDue = "\x01due"
 
-// registry is the space that names the spaces with something due.
+// registry is the space that lists the spaces with due records.
 const registry = "nudsf"
 
-// ErrSpaces says that something falls due in as many storages as are allowed.
+// ErrSpaces means that the limit on storages with due records is reached.
 var ErrSpaces = errors.New("due: too many storages have timers, times to live or subscriptions: delete some, or raise the limit")
 
-// At makes the tag of a record that falls due at a time.
+// At returns the tag of a record that falls due at a time.
 func At(t time.Time) store.Tag {
 	return store.Tag{Name: tagDue, Value: stamp(t)}
 }
 
-// stamp writes a time so that stamps compare as times do.
+// stamp formats a time so that stamps sort like times.
 func stamp(t time.Time) string { return fmt.Sprintf("%016x", max(0, store.Milliseconds(t))) }
 
-// Is says whether a tag is At's.
+// Is reports whether At made the tag.
 func Is(t store.Tag) bool { return t.Name == tagDue }
 
-// Reached says whether a record has fallen due.
+// Reached reports whether a record has fallen due.
 func Reached(r *store.Record, now time.Time) bool {
 	for _, t := range r.Tags {
 		if Is(t) {
@@ -58,52 +56,52 @@ func Reached(r *store.Record, now time.Time) bool {
 	return false
 }
 
-// A Handler does what is due of one record. It must check that the record still is,
-// and change it by a conditional write; a *store.Conflict means that another did it.
+// A Handler handles one due record. It must check that the record is still due, and change it by a
+// conditional write. A *store.Conflict means that another service handled it.
 type Handler func(ctx context.Context, space string, r *store.Record) error
 
-// Config of an Agenda. Zero values give the defaults.
+// Config of an Agenda. Zero values mean the defaults.
 type Config struct {
 	Engine  store.Engine
 	Sender  *callback.Sender
 	Clock   func() time.Time
 	Log     *slog.Logger
-	Workers int           // handlers at once; 32
-	Spaces  int           // storages with something due, at most; 10,000
-	Poll    time.Duration // of an engine that other services write to; 1 s
-	Lease   time.Duration // a notification is another service's so long after it was taken for sending; 30 s
-	Backoff time.Duration // of a notification's second try; doubles; 1 s
-	Longest time.Duration // backoff at most; 5 min
+	Workers int           // handlers at the same time; 32
+	Spaces  int           // storages with due records, at most; 10,000
+	Poll    time.Duration // interval of looks at an engine that other services write to; 1 s
+	Lease   time.Duration // how long a notification belongs to the service that took it; then others may send it; 30 s
+	Backoff time.Duration // wait before a notification's second try; doubles; 1 s
+	Longest time.Duration // longest backoff; 5 min
 	GiveUp  time.Duration // age at which a notification is dropped; 1 h
 }
 
-// Counters of an Agenda since it began.
+// Counters are the counts since the Agenda was created.
 type Counters struct {
-	Handled   uint64 `json:"handled"`   // records that fell due
-	Errors    uint64 `json:"errors"`    // handlers that failed; tried again
-	Delivered uint64 `json:"delivered"` // notifications taken by their receiver
-	Postponed uint64 `json:"postponed"` // tries put off, the receiver not answering
-	Refused   uint64 `json:"refused"`   // notifications refused for good, or not allowed
-	GivenUp   uint64 `json:"given_up"`  // notifications dropped at GiveUp
+	Handled   uint64 `json:"handled"`   // due records that were handled
+	Errors    uint64 `json:"errors"`    // failed handlers, which are tried again
+	Delivered uint64 `json:"delivered"` // notifications that their receiver accepted
+	Postponed uint64 `json:"postponed"` // tries put off because the receiver does not answer
+	Refused   uint64 `json:"refused"`   // notifications refused with a final status, or not allowed
+	GivenUp   uint64 `json:"given_up"`  // notifications dropped at age GiveUp
 }
 
-// An Agenda finds and does what is due, while Run runs.
+// An Agenda finds and handles due records while Run runs.
 type Agenda struct {
 	Config
 	handlers map[string]Handler // by service and kind: "nudsf-dr\x00r/"
-	began    time.Time          // of Run, or since the clock was set back
+	began    time.Time          // when Run began, or when the clock was last set back
 
 	handled, failed, delivered, postponed, refused, givenUp atomic.Uint64
 
 	mu     sync.Mutex
-	spaces map[string]time.Time // when next something is due; zero: look now
+	spaces map[string]time.Time // when something is due next; zero: look now
 	wake   chan struct{}
 }
 
-// kindOutbox begins the names of notifications that wait to be sent.
+// kindOutbox is the prefix of the names of notifications to send.
 const kindOutbox = "o/"
 
-// New makes an agenda.
+// New returns an agenda.
 func New(config Config) *Agenda {
 	config.Workers = cmp.Or(config.Workers, 32)
 	config.Spaces = cmp.Or(config.Spaces, 10_000)
@@ -118,11 +116,11 @@ func New(config Config) *Agenda {
 	return &Agenda{Config: config, handlers: map[string]Handler{}, spaces: map[string]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
-// Handle names the handler of the records of a service whose names begin with kind ("t/").
-// To be called before Run.
+// Handle sets the handler for a service's records with names that begin with kind ("t/"). Call it
+// before Run.
 func (a *Agenda) Handle(service, kind string, h Handler) { a.handlers[service+"\x00"+kind] = h }
 
-// Counters gives the counters as they are now.
+// Counters returns the current counters.
 func (a *Agenda) Counters() Counters {
 	return Counters{
 		Handled: a.handled.Load(), Errors: a.failed.Load(), Delivered: a.delivered.Load(),
@@ -130,8 +128,8 @@ func (a *Agenda) Counters() Counters {
 	}
 }
 
-// Register notes durably that something falls due in a space ("service/realm/storage").
-// To be called before the first such record is written.
+// Register notes durably that a space ("service/realm/storage") has due records. Call it before the
+// first such record is written.
 func (a *Agenda) Register(ctx context.Context, space string) error {
 	a.mu.Lock()
 	_, known := a.spaces[space]
@@ -161,7 +159,7 @@ func (a *Agenda) learn(space string) {
 	}
 }
 
-// Planned tells that a record was written that falls due at a time.
+// Planned tells the agenda that a record in space falls due at a time.
 func (a *Agenda) Planned(space string, at time.Time) {
 	a.mu.Lock()
 	next, known := a.spaces[space]
@@ -181,14 +179,14 @@ func (a *Agenda) rouse() {
 	}
 }
 
-// Run does what is due until ctx ends.
+// Run handles due records until ctx ends.
 func (a *Agenda) Run(ctx context.Context) error {
 	shared := a.Engine.Promises().Shared
 	a.began = a.Clock()
 	if err := a.load(ctx); err != nil {
 		return err
 	}
-	first := !shared // no other service can be sending what this one's predecessor began
+	first := !shared // not shared: only a previous process can have begun to send the outbox, so send it at once
 	looked, loaded := a.Clock(), a.Clock()
 	back := rewind{wall: a.began.Round(0)}
 	for ctx.Err() == nil {
@@ -223,14 +221,15 @@ func (a *Agenda) Run(ctx context.Context) error {
 	return nil
 }
 
-// A rewind is how the agenda knows that the clock was set back.
+// A rewind detects that the clock was set back.
 type rewind struct {
-	wall    time.Time // by the clock, a round ago
-	suspect time.Time // until then something may be written by the clock as it was
-	again   time.Time // when to look for that
+	wall    time.Time // the clock's time a round ago
+	suspect time.Time // until then, letters stamped by the old clock may still be written
+	again   time.Time // when to look for such letters next
 }
 
-// look says whether to look now for what was written by the clock as it was.
+// look reports whether to look now for letters that were stamped by the clock before it was set
+// back.
 func (r *rewind) look(a *Agenda) bool {
 	wall, now := a.Clock().Round(0), time.Now()
 	if wall.Before(r.wall.Add(-time.Second)) {
@@ -241,14 +240,14 @@ func (r *rewind) look(a *Agenda) bool {
 	if !now.Before(r.suspect) || now.Before(r.again) {
 		return false
 	}
-	r.again = now.Add(time.Second) // a look wakes the agenda, which would go round and round
+	r.again = now.Add(time.Second) // a look wakes the agenda, which would otherwise look again at once
 	return true
 }
 
-// clockCheck is how long the agenda sleeps at most: the clock may have been set meanwhile.
+// clockCheck bounds the agenda's sleep, because the clock may be set meanwhile.
 const clockCheck = 5 * time.Second
 
-// load learns the spaces that are registered.
+// load reads the registered spaces.
 func (a *Agenda) load(ctx context.Context) error {
 	for r, err := range a.Engine.Scan(ctx, store.Query{Space: registry}) {
 		if err != nil {
@@ -259,14 +258,15 @@ func (a *Agenda) load(ctx context.Context) error {
 	return nil
 }
 
-// poll gives how often to look at what other services write.
+// poll returns the interval of looks at what other services write: Poll, and at least 1 ms per
+// space.
 func (a *Agenda) poll() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return max(a.Poll, time.Duration(len(a.spaces))*time.Millisecond)
 }
 
-// lookAgain lets the next round look at every space.
+// lookAgain makes the next round look at every space.
 func (a *Agenda) lookAgain() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -275,7 +275,7 @@ func (a *Agenda) lookAgain() {
 	}
 }
 
-// round does what is due in every space, and gives how long there is nothing to do.
+// round handles what is due in every space, and returns the time until something is due.
 func (a *Agenda) round(ctx context.Context, first bool) time.Duration {
 	const idle = time.Hour
 	now := a.Clock()
@@ -284,7 +284,7 @@ func (a *Agenda) round(ctx context.Context, first bool) time.Duration {
 	for space, next := range a.spaces {
 		if !next.After(now) {
 			ready = append(ready, space)
-			a.spaces[space] = now.Add(idle) // what is planned from here on comes before it
+			a.spaces[space] = now.Add(idle) // Planned lowers it for records planned from here on
 		}
 	}
 	a.mu.Unlock()
@@ -303,7 +303,7 @@ func (a *Agenda) round(ctx context.Context, first bool) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// visit does what is due in a space and plans the next visit.
+// visit handles what is due in a space and plans the next visit.
 func (a *Agenda) visit(ctx context.Context, space string, first bool) {
 	began := a.Clock()
 	var err error
@@ -323,7 +323,7 @@ func (a *Agenda) visit(ctx context.Context, space string, first bool) {
 	}
 }
 
-// next plans the visit at which the first record that is not due yet is.
+// next plans the next visit for when the first later record falls due.
 func (a *Agenda) next(ctx context.Context, space string, began time.Time) error {
 	q := store.Query{Space: space, Limit: 1, Match: &store.Match{Tag: tagDue, Op: store.Greater, Value: stamp(began.Truncate(time.Millisecond))}}
 	for r, err := range a.Engine.Scan(ctx, q) {
@@ -340,7 +340,7 @@ func (a *Agenda) next(ctx context.Context, space string, began time.Time) error 
 	return nil
 }
 
-// do hands the records that q chooses to their handlers, several at once.
+// do passes the records that q selects to their handlers, several at a time.
 func (a *Agenda) do(ctx context.Context, q store.Query) error {
 	var group errgroup.Group
 	group.SetLimit(a.Workers)
@@ -377,8 +377,8 @@ func (a *Agenda) do(ctx context.Context, q store.Query) error {
 	return ctx.Err()
 }
 
-// handle reads a record as it is now and hands it to its handler; false when that is
-// to be tried again.
+// handle reads the current record and passes it to its handler. It returns false if that must be
+// tried again.
 func (a *Agenda) handle(ctx context.Context, key store.Key, h Handler) bool {
 	var r store.Record
 	err := a.Engine.Get(ctx, key, &r)
@@ -389,7 +389,7 @@ func (a *Agenda) handle(ctx context.Context, key store.Key, h Handler) bool {
 	switch {
 	case err == nil:
 		a.handled.Add(1)
-	case errors.Is(err, store.ErrNotFound), errors.As(err, &conflict): // done by another
+	case errors.Is(err, store.ErrNotFound), errors.As(err, &conflict): // another service handled it
 	case ctx.Err() != nil:
 	default:
 		a.failed.Add(1)

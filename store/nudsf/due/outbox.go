@@ -20,22 +20,22 @@ type Delivery struct {
 	ContentLocation string    `json:"contentLocation,omitempty"`
 	Key             string    `json:"key,omitempty"` // see callback.Message
 	Since           time.Time `json:"since"`
-	Written         time.Time `json:"written"` // into the outbox, last
+	Written         time.Time `json:"written"` // when it was last written into the outbox
 	Tries           int       `json:"tries"`
 
 	Body []byte `json:"-"`
 }
 
-// A Letter is a delivery in its outbox.
+// A Letter is a delivery in the outbox.
 type Letter struct {
 	delivery Delivery
 	op       store.Op
-	until    time.Time // the lease's end
+	until    time.Time // end of the lease, or time of the next try
 	send     bool
 }
 
-// Letter writes a delivery for an outbox. Its Op belongs into the write that makes the
-// notification necessary; after that write Post must be called.
+// Letter encodes a delivery for the outbox. Put the letter's Op into the write that causes the
+// notification, and call Post after that write.
 func (a *Agenda) Letter(d Delivery) (*Letter, error) {
 	d.Since = a.Clock()
 	l := &Letter{delivery: d}
@@ -43,11 +43,11 @@ func (a *Agenda) Letter(d Delivery) (*Letter, error) {
 	return l, a.address(l)
 }
 
-// Op is what puts the letter into the outbox.
+// Op returns the op that puts the letter into the outbox.
 func (l *Letter) Op() store.Op { return l.op }
 
-// address says in the letter who sends it when: this service now, or whoever is
-// first when the receiver has room or may answer again.
+// address decides who sends the letter and when: this service now, or the first service after the
+// receiver has room or may answer again.
 func (a *Agenda) address(l *Letter) error {
 	now := a.Clock()
 	l.delivery.Written = now
@@ -66,17 +66,17 @@ func (a *Agenda) address(l *Letter) error {
 	return nil
 }
 
-// delay gives how long to wait with the next try.
+// delay returns the wait before the next try.
 func (a *Agenda) delay(tries int, why error) time.Duration {
 	wait := callback.Backoff(max(0, tries-1), a.Backoff, a.Longest)
 	var down *callback.Down
 	if errors.As(why, &down) {
-		wait = max(wait, time.Until(down.Until)) // by the sender's clock, which cannot be set
+		wait = max(wait, time.Until(down.Until)) // by the sender's monotonic clock, which cannot be set
 	}
 	return wait
 }
 
-// Post sends a letter that the write with op has put into the outbox.
+// Post sends a letter after op put it into the outbox.
 func (a *Agenda) Post(ctx context.Context, space string, l *Letter, op *store.Op) {
 	l.op.Version = op.Version
 	a.Planned(space, l.until)
@@ -94,7 +94,7 @@ func (a *Agenda) Post(ctx context.Context, space string, l *Letter, op *store.Op
 	}
 }
 
-// settle notes the outcome of a try.
+// settle records the outcome of a try.
 func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome error) {
 	var refused *callback.Refused
 	var denied *callback.Denied
@@ -106,7 +106,7 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 		return // it falls due when the lease ends, or at the next start
 	case errors.As(outcome, &refused), errors.As(outcome, &denied):
 		a.refused.Add(1)
-	case a.Sender.Check(l.delivery.Target) != nil: // the allow-list is not what it was
+	case a.Sender.Check(l.delivery.Target) != nil: // the allow-list has changed
 		a.refused.Add(1)
 		a.Log.Warn("notification dropped: its target is not allowed", "target", l.delivery.Target)
 	case a.Clock().Sub(l.delivery.Since) >= a.GiveUp:
@@ -133,15 +133,14 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 	err := a.Engine.Write(ctx, space, op)
 	var conflict *store.Conflict
 	if err != nil && !errors.As(err, &conflict) && !errors.Is(err, store.ErrClosed) {
-		// The letter stays; the lease's end brings it up again.
+		// The letter stays. It falls due again when the lease ends.
 		a.Log.Error("note the outcome of a notification", "target", l.delivery.Target, "error", err)
 	}
 }
 
-// claim takes a letter whose time has come, and sends it; so it does with one that was put
-// off until a time that no clock but one that was set back since can have meant. With now it
-// also takes one that this service's predecessor had begun to send, or that was written before
-// the clock was set back.
+// claim takes a letter that is due, and sends it. It also takes a letter with a time beyond any
+// lease or backoff, because then the clock was set back. With now, it also takes letters that the
+// previous process began to send, and letters written before the clock was set back.
 func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now bool) error {
 	reached := Reached(r, a.Clock()) || !Reached(r, a.Clock().Add(2*max(a.Lease, a.Longest)))
 	if !now && !reached {
@@ -153,10 +152,10 @@ func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now b
 	}
 	clock := a.Clock()
 	if !reached && !l.delivery.Written.Before(a.began) && !l.delivery.Written.After(clock) {
-		return nil // this one's own, just begun
+		return nil // this process took it and is sending it
 	}
 	if l.delivery.Since.After(clock) {
-		l.delivery.Since = clock // the clock was set back: its age counts from here
+		l.delivery.Since = clock // the clock was set back, so the age counts from here
 	}
 	l.delivery.Body = append([]byte(nil), r.Value...)
 	if err := a.address(l); err != nil {
@@ -167,7 +166,7 @@ func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now b
 		a.settle(ctx, space, l, errors.New("the receiver is not answering"))
 		return nil
 	}
-	if !l.send { // counts, so that a receiver that stays away costs ever fewer writes
+	if !l.send { // count the try, so that a receiver that stays down costs fewer and fewer writes
 		a.postponed.Add(1)
 		l.delivery.Tries++
 		if err := a.address(l); err != nil {
