@@ -19,10 +19,10 @@ import (
 	"vitrine/store/nudsf/timer"
 )
 
-// unchecked in a request's context says that it is wrong on purpose.
+// unchecked in a request's context marks a request that is wrong on purpose.
 type unchecked struct{}
 
-// checked is a transport that holds requests and answers against the OpenAPI documents.
+// checked is a transport that validates requests and answers against the OpenAPI documents.
 type checked struct {
 	t       *testing.T
 	next    http.RoundTripper
@@ -51,8 +51,8 @@ func newChecked(t *testing.T, base string, next http.RoundTripper) *checked {
 	return c
 }
 
-// registerDecoders tells the library, which has one map for the whole process, how
-// multipart bodies are decoded.
+// registerDecoders registers decoders for multipart bodies. The library has one map for the whole
+// process.
 var registerDecoders = sync.OnceFunc(func() {
 	for _, media := range []string{"multipart/mixed", "multipart/parallel"} {
 		openapi3filter.RegisterBodyDecoder(media, decodeParts)
@@ -60,7 +60,8 @@ var registerDecoders = sync.OnceFunc(func() {
 	openapi3filter.RegisterBodyDecoder("application/json-patch+json", openapi3filter.JSONBodyDecoder)
 })
 
-// decodeParts gives a multipart body as the schemas have it: meta and descriptor by name, the others as blocks.
+// decodeParts returns a multipart body in the form of the schemas: meta and descriptor by name,
+// other parts as blocks.
 func decodeParts(body io.Reader, header http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
 	_, params, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
@@ -142,7 +143,7 @@ func (c *checked) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// route finds the operation of a request; nil when there is none.
+// route finds the operation of a request; nil if there is none.
 func (c *checked) route(request *http.Request) *openapi3filter.RequestValidationInput {
 	for _, router := range c.routers {
 		route, path, err := router.FindRoute(request)

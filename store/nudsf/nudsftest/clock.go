@@ -10,33 +10,33 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// A clock is the host's, set forward and back by the test.
+// A clock is the host's clock plus an offset that the test sets.
 type clock struct{ ahead atomic.Int64 } // nanoseconds
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 func (c *clock) jump(by time.Duration) { c.ahead.Add(int64(by)) }
 
-// jump sets the server's clock forward, and has a service look at once what is due.
+// jump moves the server's clock forward and makes a service look at once for due records.
 func (s *server) jump(by time.Duration, service string) {
 	s.clock.jump(by)
 	s.look(service)
 }
 
-// look has a service look what is due at once, not some seconds later.
+// look makes a service look for due records at once instead of some seconds later.
 func (s *server) look(service string) {
 	s.function.Agenda.Planned(service+"/Realm01/Storage01", time.Time{})
 }
 
-// noted waits until n answers to notifications are noted: one whose answer was not, as the
-// clock is set forward, may be sent again.
+// noted waits until n answers to notifications are recorded. If the clock moves before that, a
+// notification may be sent again.
 func (s *server) noted(n uint64) {
 	s.t.Helper()
 	eventually(s.t, "the answers are noted", func() bool { return s.function.Counters().Due.Delivered == n })
 }
 
-// testClockJumps sets the clock forward, and back by hours and by little: what is due fires once,
-// what is not does not, and a notification that waits does not wait for the clock.
+// testClockJumps moves the clock forward, and back by hours and by a little. Due records fire once,
+// others do not fire, and a waiting notification does not wait for the clock.
 func testClockJumps(t *testing.T, open func() store.Engine) {
 	r, failing := receive(t), receive(t)
 	engine := open()
@@ -82,7 +82,7 @@ func testClockJumps(t *testing.T, open func() store.Engine) {
 	jump(-30 * time.Second)
 	tries := len(failing.at("/little"))
 	s.look("nudsf-timer")
-	failing.wait(t, "/little", tries+2) // one may have been under way
+	failing.wait(t, "/little", tries+2) // one try may have been under way
 	failing.answer(http.StatusNoContent)
 	noted(5)
 

@@ -13,8 +13,8 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// testRestart stops the function and its engine with things planned, and sees them happen
-// after the next start.
+// testRestart stops the function and its engine with records planned. They must fall due after the
+// next start.
 func testRestart(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	engine := open()
@@ -56,18 +56,18 @@ func testRestart(t *testing.T, open func() store.Engine) {
 	}
 }
 
-// testCallbackAfterCrash ends the function while a callback is under way, and sees it sent
-// again: at least once.
+// testCallbackAfterCrash ends the function during a callback. The callback must be sent again: at
+// least once.
 func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	r.gate = make(chan struct{})
 	engine := open()
-	short := func(c *nudsf.Config) { c.Due.Lease = 500 * time.Millisecond } // of an engine that services share, what one has begun is another's after it
+	short := func(c *nudsf.Config) { c.Due.Lease = 500 * time.Millisecond } // over a shared engine, another service takes over after the lease
 	s := start(t, engine, short)
 	clock := s.clock
 	s.putJSON(s.timers("t"), wire.Timer{Expires: clock.now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
 	s.jump(time.Hour, "nudsf-timer")
-	r.wait(t, "/t", 1) // it has come, and no answer went back
+	r.wait(t, "/t", 1) // it has arrived, and no answer went back
 	s.stop()
 	if err := engine.Close(); err != nil {
 		t.Fatal(err)
@@ -83,8 +83,8 @@ func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
 	eventually(t, "the delivery is noted", func() bool { return s.function.Counters().Due.Delivered >= 1 })
 }
 
-// testDeadReceiver has receivers that do not answer, refuse, and come back; others are
-// not kept waiting.
+// testDeadReceiver has receivers that do not answer, refuse, and come back. Other receivers must
+// not wait for them.
 func testDeadReceiver(t *testing.T, open func() store.Engine) {
 	dead := receive(t)
 	dead.gate = make(chan struct{})
@@ -125,7 +125,7 @@ func testDeadReceiver(t *testing.T, open func() store.Engine) {
 	eventually(t, "the timer reaches the receiver that came back", func() bool { return s.function.Counters().Due.Delivered == 2 })
 }
 
-// testOnceAmongServices runs several functions over one engine: each timer is fired by one.
+// testOnceAmongServices runs several functions over one engine. Exactly one fires each timer.
 func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	engine := open()
@@ -145,7 +145,7 @@ func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 		servers[i%3].putJSON(servers[i%3].timers(fmt.Sprint("t", i)), wire.Timer{Expires: clock.now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
 	}
 	clock.jump(time.Hour)
-	for _, s := range servers { // each knows, and so each tries
+	for _, s := range servers { // wake each, so that all try
 		s.look("nudsf-timer")
 	}
 	delivered := func() (n uint64) {
@@ -160,7 +160,7 @@ func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 	}
 }
 
-// testNotAllowed has an allow-list of hosts.
+// testNotAllowed uses an allow-list of hosts.
 func testNotAllowed(t *testing.T, open func() store.Engine) {
 	engine := open()
 	s := start(t, engine, func(c *nudsf.Config) {
@@ -180,7 +180,7 @@ func testNotAllowed(t *testing.T, open func() store.Engine) {
 	s.do("GET", s.base+"/nudsf-timer/v1/Realm01/Storage02/timers", nil).want(t, 404, wire.CauseStorageNotFound)
 }
 
-// testManyTimers has many timers due at once, for many receivers' paths.
+// testManyTimers has many timers due at the same time.
 func testManyTimers(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	engine := open()
@@ -190,7 +190,7 @@ func testManyTimers(t *testing.T, open func() store.Engine) {
 		_ = engine.Close()
 	})
 	at := time.Now().Add(3 * time.Second)
-	var started atomic.Uint64 // those that were, on a slow host, in time
+	var started atomic.Uint64 // timers that were created before they were due; a slow host may be late
 	var group sync.WaitGroup
 	for w := range 8 {
 		group.Go(func() {

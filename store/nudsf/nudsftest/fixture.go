@@ -1,6 +1,5 @@
-// Package nudsftest is the conformance suite of Nudsf_DataRepository and Nudsf_Timer:
-// both run over an engine, and every request and answer is held against the published OpenAPI
-// documents.
+// Package nudsftest is the conformance suite of Nudsf_DataRepository and Nudsf_Timer. Both run over
+// an engine, and every request and answer is validated against the published OpenAPI documents.
 package nudsftest
 
 import (
@@ -26,14 +25,14 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an expected event.
 const patience = 20 * time.Second
 
-// An Opener makes a place for records and gives what opens an engine over it. That is called
-// again, after the engine before was closed, to see what outlives a restart.
+// An Opener creates storage for records and returns a function that opens an engine over it. The
+// suite calls that function again after it closes the engine, to test restarts.
 type Opener func(t *testing.T) (open func() store.Engine)
 
-// A server is a function that listens, and a client that checks what it says.
+// A server is a function that listens, and a client that validates its answers.
 type server struct {
 	t        *testing.T
 	function *nudsf.Function
@@ -92,7 +91,7 @@ func bothProtocols() *http.Protocols {
 	return p
 }
 
-// transport speaks HTTP/1.1, or HTTP/2 with prior knowledge.
+// transport returns a transport for HTTP/1.1, or for HTTP/2 with prior knowledge.
 func transport(http2 bool) *http.Transport {
 	p := new(http.Protocols)
 	p.SetHTTP1(!http2)
@@ -100,7 +99,7 @@ func transport(http2 bool) *http.Transport {
 	return &http.Transport{Protocols: p, DisableCompression: true}
 }
 
-// An answer is a response read whole.
+// An answer is a response with its whole body.
 type answer struct {
 	Status int
 	Header http.Header
@@ -108,7 +107,7 @@ type answer struct {
 	proto  string
 }
 
-// records and timers give the URL of a resource of a storage.
+// records, subscription and timers return the URL of a resource of the storage.
 func (s *server) records(elements ...string) string {
 	return s.url(nudsf.Root, append([]string{"Realm01", "Storage01", "records"}, elements...)...)
 }
@@ -128,14 +127,14 @@ func (s *server) url(root string, elements ...string) string {
 	return s.base + root
 }
 
-// do makes a request that the OpenAPI document allows, whose answer must be as it says. headers
-// are names and values in turn.
+// do sends a request that the OpenAPI document allows, and validates the answer. headers are names
+// and values in turn.
 func (s *server) do(method, url string, body []byte, headers ...string) answer {
 	s.t.Helper()
 	return s.with(context.Background(), method, url, body, headers...)
 }
 
-// wrong makes a request that the OpenAPI document does not allow.
+// wrong sends a request that the OpenAPI document does not allow.
 func (s *server) wrong(method, url string, body []byte, headers ...string) answer {
 	s.t.Helper()
 	return s.with(context.WithValue(context.Background(), unchecked{}, true), method, url, body, headers...)
@@ -162,7 +161,7 @@ func (s *server) with(ctx context.Context, method, url string, body []byte, head
 	return answer{response.StatusCode, response.Header, data, response.Proto}
 }
 
-// want fails unless the answer has a status, and a cause where one is given.
+// want fails the test unless the answer has the status, and the cause if one is given.
 func (a answer) want(t *testing.T, status int, cause ...string) answer {
 	t.Helper()
 	if a.Status != status {
@@ -179,7 +178,7 @@ func (a answer) want(t *testing.T, status int, cause ...string) answer {
 
 func (a answer) etag() string { return a.Header.Get("ETag") }
 
-// into reads a JSON answer.
+// into decodes a JSON answer.
 func into[T any](t *testing.T, a answer) T {
 	t.Helper()
 	var v T

@@ -11,12 +11,12 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// owner is the query of client, and the other way round.
+// owner is client as a query.
 const owner = "?nfId=11111111-1111-4111-8111-111111111111"
 
 func client() *wire.ClientID { return &wire.ClientID{NfID: "11111111-1111-4111-8111-111111111111"} }
 
-// notification reads what a subscriber was sent.
+// notification decodes the notification of a post.
 func (p post) notification(t *testing.T) wire.Notification {
 	t.Helper()
 	n, err := wire.ReadNotification(p.contentType, bytes.NewReader(p.body), wire.DefaultLimits())
@@ -173,7 +173,7 @@ func testRecordExpiry(t *testing.T, s *server) {
 		t.Errorf("%d deletions notified, %d expiries", deleted, len(r.at("/expired")))
 	}
 
-	// A time that is put off is not reached.
+	// If the ttl is removed, the record does not expire.
 	s.noted(1)
 	ttl = s.clock.now().Add(time.Hour)
 	s.put("kept", record).want(t, 201)
@@ -181,11 +181,11 @@ func testRecordExpiry(t *testing.T, s *server) {
 	near := s.clock.now().Add(time.Hour)
 	s.put("later", wire.Record{Meta: wire.Meta{TTL: &near}}).want(t, 201)
 	s.jump(time.Hour, "nudsf-dr")
-	r.wait(t, "/changes", 8) // kept created and updated, later created and deleted
+	r.wait(t, "/changes", 8) // kept: created and updated; later: created and deleted
 	s.do("GET", s.records("later"), nil).want(t, 404)
 	s.do("GET", s.records("kept"), nil).want(t, 200)
 
-	// What is past its time is not there, whether or not it was dealt with.
+	// An expired record is absent, whether or not the agenda has handled it.
 	past := time.Now().Add(-time.Hour)
 	s.put("past", wire.Record{Meta: wire.Meta{TTL: &past}}).want(t, http.StatusCreated)
 	s.do("GET", s.records("past"), nil).want(t, 404)

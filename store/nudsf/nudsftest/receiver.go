@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// A receiver takes callbacks.
+// A receiver accepts callbacks.
 type receiver struct {
 	base string
-	gate chan struct{} // when not nil, answers wait until it is closed
+	gate chan struct{} // if not nil, answers wait until it is closed
 
 	mu     sync.Mutex
-	status int // to answer with
+	status int // status of the answers
 	posts  []post
 }
 
@@ -24,7 +24,7 @@ type post struct {
 	body                        []byte
 }
 
-// receive listens for callbacks.
+// receive starts a receiver of callbacks.
 func receive(t *testing.T) *receiver {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -63,14 +63,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(status)
 }
 
-// answer sets the status of the answers from now on.
+// answer sets the status of later answers.
 func (r *receiver) answer(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status = status
 }
 
-// at gives what came to a path so far.
+// at returns the posts to a path so far.
 func (r *receiver) at(path string) []post {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *receiver) at(path string) []post {
 	return posts
 }
 
-// wait gives what came to a path, once that is n or more.
+// wait waits for n posts to a path and returns them.
 func (r *receiver) wait(t *testing.T, path string, n int) []post {
 	t.Helper()
 	var posts []post

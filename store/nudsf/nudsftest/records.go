@@ -21,7 +21,7 @@ func sample() wire.Record {
 	}
 }
 
-// same says whether two records are; the order of a tag's values is not part of them.
+// same reports whether two records are equal, apart from the order of a tag's values.
 func same(a, b wire.Record) bool {
 	if len(a.Meta.Tags) != len(b.Meta.Tags) || len(a.Blocks) != len(b.Blocks) || a.Meta.CallbackReference != b.Meta.CallbackReference {
 		return false
@@ -217,7 +217,7 @@ func testBlocks(t *testing.T, s *server) {
 		t.Errorf("%d", raw.Status)
 	}
 	s.do("PUT", s.records("k", "blocks", "large"), make([]byte, wire.DefaultLimits().BlockBytes+1), "Content-Type", "text/plain").want(t, 413)
-	for i := range 10 { // blocks that are each allowed, and together too much
+	for i := range 10 { // each block is allowed, but not all together
 		a := s.do("PUT", s.records("k", "blocks", string(rune('0'+i))), make([]byte, wire.DefaultLimits().BlockBytes/2), "Content-Type", "text/plain")
 		if a.Status == 413 {
 			return
@@ -241,7 +241,7 @@ func testProtocols(t *testing.T, s *server) {
 	}
 }
 
-// testProblems makes requests that are wrong; each is answered with problem details.
+// testProblems sends wrong requests. Each answer must carry problem details.
 func testProblems(t *testing.T, s *server) {
 	s.put("r", sample()).want(t, 201)
 	for _, c := range []struct {

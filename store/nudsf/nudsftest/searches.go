@@ -12,7 +12,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// found gives the identities that a search finds, sorted.
+// found returns the IDs that a search finds, sorted.
 func (s *server) found(f wire.Filter) []string {
 	s.t.Helper()
 	a := s.do("GET", filtered(s.t, s.records(), f), nil)
@@ -71,7 +71,7 @@ func filters() []wire.Filter {
 	return list
 }
 
-// testSearch compares what searches find with what each filter says of each record.
+// testSearch compares the results of searches with filter.Matches on each record.
 func testSearch(t *testing.T, s *server) {
 	if got := s.found(wire.All()); got != nil {
 		t.Fatalf("an empty storage has %v", got)
@@ -119,7 +119,7 @@ func testBulkDelete(t *testing.T, s *server) {
 	s.putTagged()
 	many := wire.Compare(wire.Equal, "kind", "many")
 	tags := wire.Tags{"kind": {"many", "most"}, "dnn": {"ims"}}
-	for i := range 150 { // more than one write deletes, and with their tags more than an engine may take at once
+	for i := range 150 { // more than one write deletes, and with their tags more than some engines take at once
 		s.put(fmt.Sprintf("many-%03d", i), wire.Record{Meta: wire.Meta{Tags: tags}}).want(s.t, 201)
 	}
 	deleted := into[wire.RecordIDList](t, s.do("DELETE", filtered(t, s.records(), many), nil).want(t, 200))

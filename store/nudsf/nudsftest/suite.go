@@ -6,7 +6,7 @@ import (
 	"vitrine/store"
 )
 
-// Run runs the suite over an engine. Engines that are Shared are tested as such, too.
+// Run runs the suite over an engine. Shared engines also get the tests with several services.
 func Run(t *testing.T, opener Opener) {
 	tests := []struct {
 		name string
@@ -31,7 +31,7 @@ func Run(t *testing.T, opener Opener) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel() // most of a test is waiting for something to fall due
+			t.Parallel() // most tests wait for something to fall due
 			engine := opener(t)()
 			s := start(t, engine, nil)
 			t.Cleanup(func() {

@@ -10,7 +10,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// timersFound gives the timers that a search finds, sorted.
+// timersFound returns the IDs of the timers that a search finds, sorted.
 func (s *server) timersFound(query string) []string {
 	s.t.Helper()
 	a := s.do("GET", s.timers()+query, nil)
@@ -126,7 +126,7 @@ func testTimerPatch(t *testing.T, s *server) {
 	s.jump(time.Minute, "nudsf-timer")
 	r.wait(t, "/t", 1)
 	s.noted(1)
-	// What has fired is kept, may be changed, and fires again when it is given a new time.
+	// A fired timer is kept and can be changed. It fires again when it gets a new time.
 	s.patch(s.timers("t"), `[{"op":"add","path":"/metaTags","value":{"a":["b"]}}]`).want(t, 204)
 	if got := s.timersFound(filterQuery(t, wire.Compare(wire.Equal, "a", "b"))); !slices.Equal(got, []string{"t"}) {
 		t.Errorf("found %v", got)
