@@ -14,23 +14,23 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// A Storage is where records or timers lie: a realm and a storage in it.
+// A Storage is a realm and a storage in it, for records or timers.
 type Storage struct {
 	Service     string // "nudsf-dr", "nudsf-timer"
 	Realm, Name string
 }
 
-// Space names the storage's space in the engine.
+// Space returns the name of the storage's space in the engine.
 func (s Storage) Space() string {
 	return s.Service + "/" + url.PathEscape(s.Realm) + "/" + url.PathEscape(s.Name)
 }
 
-// Path gives the path of a resource of the storage: elements are escaped.
+// Path returns the path of a resource of the storage. It escapes the elements.
 func (s Storage) Path(elements ...string) string {
 	return Path(s.Space(), elements...)
 }
 
-// Path gives the path of a resource of the storage that a space is of.
+// Path returns the path of a resource in the storage of a space. It escapes the elements.
 func Path(space string, elements ...string) string {
 	service, rest, _ := strings.Cut(space, "/")
 	var b strings.Builder
@@ -41,10 +41,10 @@ func Path(space string, elements ...string) string {
 	return b.String()
 }
 
-// Storages says which storages there are.
+// Storages is the set of storages that exist.
 type Storages map[string]map[string]bool // realm, storage; nil: all
 
-// ParseStorages reads "realm/storage" entries; none: every storage is there.
+// ParseStorages reads "realm/storage" entries. Without entries every storage exists.
 func ParseStorages(list []string) (Storages, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -63,10 +63,10 @@ func ParseStorages(list []string) (Storages, error) {
 	return s, nil
 }
 
-// maxStorage bounds the name of a storage's space; bytes.
+// maxStorage bounds the name of a storage's space, in bytes.
 const maxStorage = 240
 
-// Of gives the storage that a request is about.
+// Of returns the storage that a request addresses.
 func (s Storages) Of(service string, r *http.Request) (Storage, error) {
 	at := Storage{Service: service, Realm: r.PathValue("realm"), Name: r.PathValue("storage")}
 	switch {
@@ -85,7 +85,7 @@ func (s Storages) Of(service string, r *http.Request) (Storage, error) {
 	return at, nil
 }
 
-// Body reads a body of a media type, of at most limit bytes.
+// Body reads a body of a media type, at most limit bytes.
 func Body(w http.ResponseWriter, r *http.Request, media string, limit int) ([]byte, error) {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || got != media {
 		return nil, wire.NewProblem(http.StatusUnsupportedMediaType, "", "the body is %q; send %s", r.Header.Get("Content-Type"), media)
@@ -97,7 +97,7 @@ func Body(w http.ResponseWriter, r *http.Request, media string, limit int) ([]by
 	return data, nil
 }
 
-// Patch reads a body that is a JSON patch, of at most limit bytes.
+// Patch reads a body that is a JSON patch, at most limit bytes.
 func Patch(w http.ResponseWriter, r *http.Request, limit int, l wire.Limits) ([]wire.PatchItem, error) {
 	body, err := Body(w, r, wire.TypePatch, limit)
 	if err != nil {
@@ -106,7 +106,7 @@ func Patch(w http.ResponseWriter, r *http.Request, limit int, l wire.Limits) ([]
 	return wire.ParsePatch(body, l)
 }
 
-// Patched answers a patch with the instructions that were not carried out.
+// Patched answers a patch and lists the instructions that were not applied.
 func Patched(w http.ResponseWriter, report []wire.ReportItem) error {
 	if len(report) > 0 {
 		return JSON(w, http.StatusOK, wire.PatchResult{Report: report})
@@ -115,20 +115,20 @@ func Patched(w http.ResponseWriter, report []wire.ReportItem) error {
 	return nil
 }
 
-// takeTime is how long a client has to take the answer to long work.
+// takeTime is how long a client may take to read the answer to a long request.
 const takeTime = time.Minute
 
-// Long does work that may take longer than the server's time limits allow: those are for
-// clients. Afterwards the client has its time to take the answer.
+// Long runs work that may take longer than the server's deadlines, which are meant for clients.
+// After the work the client has takeTime to read the answer.
 func Long[T any](w http.ResponseWriter, work func() (T, error)) (T, error) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // nothing more is read; not known by every server
+	_ = control.SetReadDeadline(time.Time{}) // nothing more is read; not every server supports it
 	_ = control.SetWriteDeadline(time.Time{})
 	defer func() { _ = control.SetWriteDeadline(time.Now().Add(takeTime)) }()
 	return work()
 }
 
-// JSON answers with a value.
+// JSON answers with a value as JSON.
 func JSON(w http.ResponseWriter, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -141,17 +141,16 @@ func JSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// maxFilter bounds the filter in a query; bytes.
+// maxFilter bounds the filter in a query, in bytes.
 const maxFilter = 64 << 10
 
-// A Query reads query parameters, each of which may be there once. The first that is
-// wrong is kept; Err gives it.
+// A Query reads query parameters. Each parameter may occur once. Err returns the first error.
 type Query struct {
 	values url.Values
 	err    error
 }
 
-// ReadQuery reads the query of a request.
+// ReadQuery parses the query of a request.
 func ReadQuery(r *http.Request) *Query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	q := &Query{values: values}
@@ -161,7 +160,7 @@ func ReadQuery(r *http.Request) *Query {
 	return q
 }
 
-// Err gives what was wrong first, a *wire.Problem.
+// Err returns the first error, a *wire.Problem.
 func (q *Query) Err() error { return q.err }
 
 func (q *Query) fail(name, format string, args ...any) {
@@ -170,7 +169,7 @@ func (q *Query) fail(name, format string, args ...any) {
 	}
 }
 
-// Text gives a parameter, and whether it is there.
+// Text returns a parameter, and whether it is present.
 func (q *Query) Text(name string) (string, bool) {
 	values, ok := q.values[name]
 	if len(values) > 1 {
@@ -182,7 +181,7 @@ func (q *Query) Text(name string) (string, bool) {
 	return values[0], true
 }
 
-// Bool gives a parameter that is true or false; false when it is not there.
+// Bool returns a parameter that must be true or false; false if it is absent.
 func (q *Query) Bool(name string) bool {
 	text, ok := q.Text(name)
 	if ok && text != "true" && text != "false" {
@@ -191,7 +190,7 @@ func (q *Query) Bool(name string) bool {
 	return text == "true"
 }
 
-// Count gives a parameter that is a whole number from 0; otherwise when it is not there.
+// Count returns a parameter that must be a whole number from 0; otherwise if it is absent.
 func (q *Query) Count(name string, otherwise int) int {
 	text, ok := q.Text(name)
 	if !ok {
@@ -204,7 +203,7 @@ func (q *Query) Count(name string, otherwise int) int {
 	return int(n)
 }
 
-// Filter gives a filter; nil when it is not there.
+// Filter returns a filter; nil if it is absent.
 func (q *Query) Filter(name string, l wire.Limits) *wire.Filter {
 	text, ok := q.Text(name)
 	if !ok {
@@ -221,7 +220,7 @@ func (q *Query) Filter(name string, l wire.Limits) *wire.Filter {
 	return f
 }
 
-// Refuse fails when a parameter is there that is not supported.
+// Refuse records an error if an unsupported parameter is present.
 func (q *Query) Refuse(names ...string) {
 	for _, name := range names {
 		if _, ok := q.values[name]; ok && q.err == nil {

@@ -1,6 +1,5 @@
-// Package rest is what the handlers of Nudsf_DataRepository and Nudsf_Timer have in
-// common: routes, storages, queries, bodies, what the engine keeps of them, searches by filter,
-// and problem details for errors.
+// Package rest is the code that the handlers of Nudsf_DataRepository and Nudsf_Timer share: routes,
+// storages, queries, bodies, stored records, searches by filter, and problem details for errors.
 package rest
 
 import (
@@ -18,7 +17,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// Config of an API, of records or of timers.
+// Config of the API of records or of timers.
 type Config struct {
 	Engine   store.Engine
 	Agenda   *due.Agenda      // must run for records, subscriptions and timers to expire
@@ -26,19 +25,19 @@ type Config struct {
 	Clock    func() time.Time
 	Log      *slog.Logger
 	Limits   wire.Limits
-	Storages Storages // nil: every realm and storage is there
-	APIRoot  string   // "https://store.example:8443", before paths in URIs; empty: URIs are paths alone
+	Storages Storages // nil: every realm and storage exists
+	APIRoot  string   // "https://store.example:8443", prefix of URIs; empty: URIs are paths
 }
 
-// A Handler answers a request, or gives the error to answer with, a *wire.Problem or
-// one of the store's.
+// A Handler answers a request or returns an error to answer with: a *wire.Problem or an error of
+// package store.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Routes maps a path to a handler for each method.
 type Routes map[string]map[string]Handler
 
-// Mux makes the handler of the routes below root ("/nudsf-dr/v1"), and of the OpenAPI document that
-// describes them. Other paths and methods are answered with problem details.
+// Mux returns a handler for the routes below root ("/nudsf-dr/v1") and for the OpenAPI document. It
+// answers other paths and methods with problem details.
 func Mux(root string, document []byte, routes Routes, log *slog.Logger) *http.ServeMux {
 	mux := http.NewServeMux()
 	routes["/openapi.yaml"] = map[string]Handler{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
@@ -81,7 +80,7 @@ func serve(h Handler, log *slog.Logger) http.Handler {
 	})
 }
 
-// Problem gives what to answer with on an error.
+// Problem returns the problem details for an error.
 func Problem(err error) *wire.Problem {
 	var problem *wire.Problem
 	var busy *store.Busy
@@ -116,7 +115,7 @@ func Problem(err error) *wire.Problem {
 	return wire.NewProblem(http.StatusInternalServerError, wire.CauseSystemFailure, "the store failed; its log says why")
 }
 
-// Method names a request's method in lower case; one that no API here has is "other".
+// Method returns a request's method in lower case, or "other" for a method that no route uses.
 func Method(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:

@@ -11,12 +11,12 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// maxFound bounds the records that a search by several ranges remembers, so that it
-// gives none twice.
+// maxFound bounds the records that a search over several ranges remembers to avoid duplicates.
 const maxFound = 1 << 20
 
-// Records gives the records of a space whose names begin with prefix and that pass the filter, each
-// once. It uses the engine's index of tags where the filter allows it. A record is good until the next one. Errors may be *wire.Problem.
+// Records yields the records of a space whose names begin with prefix and that match the filter,
+// each once. It uses the engine's tag index where the filter allows. A record is valid until the
+// next one. Errors may be *wire.Problem.
 func Records(ctx context.Context, e store.Engine, space, prefix string, f *wire.Filter) iter.Seq2[*store.Record, error] {
 	return func(yield func(*store.Record, error) bool) {
 		sources, ok := plan(f)
@@ -50,7 +50,7 @@ func Records(ctx context.Context, e store.Engine, space, prefix string, f *wire.
 	}
 }
 
-// all gives the records of sources, one source after the other; an error ends it.
+// all yields the records of the sources, one source after the other. It stops at an error.
 func all(ctx context.Context, e store.Engine, space, prefix string, sources []source) iter.Seq2[*store.Record, error] {
 	return func(yield func(*store.Record, error) bool) {
 		for _, s := range sources {
@@ -63,18 +63,18 @@ func all(ctx context.Context, e store.Engine, space, prefix string, sources []so
 	}
 }
 
-// A source gives records that may pass: by identity, by a tag, or all.
+// A source yields candidate records: by ID, by a tag, or all.
 type source struct {
 	ids   []string
 	match *store.Match
 }
 
-// repeats says whether the source may give a record twice.
+// repeats reports whether the source may yield a record twice.
 func (s source) repeats() bool {
 	return len(s.ids) > 1 || s.match != nil && s.match.Op != store.Equal
 }
 
-// cost orders sources: fewer records first, as far as can be told.
+// cost ranks sources: a lower cost promises fewer records.
 func (s source) cost() int {
 	switch {
 	case s.ids != nil:
@@ -87,8 +87,8 @@ func (s source) cost() int {
 	return 2
 }
 
-// plan gives sources that hold everything that passes the filter; false: only all
-// records do.
+// plan returns sources that together cover all matching records. It returns false if only a full
+// scan does.
 func plan(f *wire.Filter) ([]source, bool) {
 	switch {
 	case f.RecordIDList != nil:
@@ -110,10 +110,11 @@ func plan(f *wire.Filter) ([]source, bool) {
 		}
 		return every, true
 	}
-	return nil, false // NOT: what has no such tag is in no index
+	return nil, false // NOT: no index lists the records without a tag
 }
 
-// planAnd takes the unit that promises the fewest records; the others are checked on them.
+// planAnd returns the sources of the unit with the lowest cost. Records checks the other units on
+// each record.
 func planAnd(units []wire.Filter) ([]source, bool) {
 	var best []source
 	lowest, found := 0, false

@@ -10,7 +10,8 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// Put gives the Op that stores a value with its meta, both as JSON. what names it in errors.
+// Put returns the Op that stores a value and its meta, both as JSON. what names the value in
+// errors.
 func Put(what, name string, value, meta any) (store.Op, error) {
 	op := store.Op{Action: store.Put, Name: name}
 	var err1, err2 error
@@ -22,7 +23,7 @@ func Put(what, name string, value, meta any) (store.Op, error) {
 	return op, nil
 }
 
-// Load reads what Put stored. what names it in errors.
+// Load decodes what Put stored. what names the value in errors.
 func Load(what string, r *store.Record, value, meta any) error {
 	if err := errors.Join(json.Unmarshal(r.Value, value), json.Unmarshal(r.Meta, meta)); err != nil {
 		return fmt.Errorf("%s in %s: %w", what, r.Key.Space, err)
@@ -30,7 +31,7 @@ func Load(what string, r *store.Record, value, meta any) error {
 	return nil
 }
 
-// Tags gives a record's tags as its consumer gave them.
+// Tags returns a record's tags as the consumer set them.
 func Tags(r *store.Record) wire.Tags {
 	var tags wire.Tags
 	for _, t := range r.Tags {
@@ -45,7 +46,7 @@ func Tags(r *store.Record) wire.Tags {
 	return tags
 }
 
-// Index gives tags as the engine keeps them.
+// Index converts a consumer's tags to engine tags.
 func Index(tags wire.Tags) []store.Tag {
 	var index []store.Tag
 	for name, values := range tags {
