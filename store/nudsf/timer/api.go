@@ -1,6 +1,5 @@
-// Package timer is Nudsf_Timer (3GPP TS 29.598 clause 6.2) over an engine of the
-// store: timers that consumers start, change, stop and search by tags, and of whose
-// expiry they are told.
+// Package timer is Nudsf_Timer (3GPP TS 29.598 clause 6.2) over an engine of the store. Consumers
+// start, change, stop and search timers, and get a notification when a timer expires.
 package timer
 
 import (
@@ -10,13 +9,13 @@ import (
 	"vitrine/store/nudsf/rest"
 )
 
-// service names the API in paths, and its spaces in the engine.
+// service names the API in paths and in the engine's spaces.
 const service = "nudsf-timer"
 
-// Root is the path below which the API is.
+// Root is the path of the API.
 const Root = "/" + service + "/v1"
 
-// kindTimer begins the names of timers in a storage's space.
+// kindTimer is the prefix of the names of timers in a storage's space.
 const kindTimer = "t/"
 
 // OpenAPI describes the API: OpenAPI 3.0, YAML.
@@ -30,7 +29,7 @@ type API struct {
 	mux *http.ServeMux
 }
 
-// New makes the API.
+// New returns the API.
 func New(config rest.Config) *API {
 	a := &API{Config: config}
 	a.mux = rest.Mux(Root, OpenAPI, rest.Routes{
@@ -41,11 +40,11 @@ func New(config rest.Config) *API {
 	return a
 }
 
-// ServeHTTP answers a request below Root.
+// ServeHTTP serves a request below Root.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// maxAttempts bounds how often a change is tried anew because others changed the same timer.
+// maxAttempts bounds the attempts of a change while others change the same timer.
 const maxAttempts = 16
 
-// Operation names what a request does, for measuring: "timer put".
+// Operation returns the name of a request's operation for metrics, for example "timer put".
 func Operation(r *http.Request) string { return "timer " + rest.Method(r) }

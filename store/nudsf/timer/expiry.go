@@ -11,11 +11,11 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// timerExpiry is the kind of the callback, for its 3gpp-Sbi-Callback header.
+// timerExpiry is the kind of the callback in its 3gpp-Sbi-Callback header.
 const timerExpiry = "Nudsf_Timer_timerExpiry"
 
-// expire deals with a timer that has expired: in one write it is marked or deleted,
-// and the notification kept for sending.
+// expire handles an expired timer. One write marks or deletes the timer and stores its
+// notification.
 func (a *API) expire(ctx context.Context, space string, r *store.Record) error {
 	t, err := load(r)
 	if err != nil {
@@ -34,8 +34,8 @@ func (a *API) expire(ctx context.Context, space string, r *store.Record) error {
 	return a.replace(ctx, at, t, &next, true)
 }
 
-// letter writes the notification of a timer's expiry: Timer, with its identity and
-// without the callback's own URI.
+// letter returns the notification of a timer's expiry: the Timer with its ID and without the
+// callback URI.
 func (a *API) letter(space string, t *timer) (*due.Letter, error) {
 	told := t.Timer
 	told.TimerID, told.CallbackReference = t.id, ""

@@ -11,10 +11,10 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// maxFound bounds the timers that one search gives or one deletion deletes.
+// maxFound bounds the timers of one search or one deletion.
 const maxFound = 100_000
 
-// A choice of timers: those that pass the filter, or only the expired ones of them.
+// A choice selects timers: those that match the filter, or only the expired ones among them.
 type choice struct {
 	filter  wire.Filter
 	expired bool
@@ -23,7 +23,7 @@ type choice struct {
 func (a *API) readChoice(r *http.Request) (c choice, chosen bool, err error) {
 	q := rest.ReadQuery(r)
 	filter := q.Filter("filter", a.Limits)
-	_, c.expired = q.Text("expired-filter") // of NullValue: only that it is there counts
+	_, c.expired = q.Text("expired-filter") // of type NullValue, so only its presence counts
 	c.filter = wire.All()
 	if filter != nil {
 		c.filter = *filter
@@ -31,7 +31,7 @@ func (a *API) readChoice(r *http.Request) (c choice, chosen bool, err error) {
 	return c, filter != nil || c.expired, q.Err()
 }
 
-// passes says whether a timer is chosen; one that is gone never is.
+// passes reports whether the choice selects a timer. It never selects a timer past its end.
 func (a *API) passes(c *choice, t *timer) bool {
 	now := a.Clock()
 	return t != nil && !t.gone(now) && (!c.expired || !now.Before(t.Expires)) && c.filter.Matches(t.id, t.MetaTags)
@@ -53,7 +53,7 @@ func (a *API) searchTimers(w http.ResponseWriter, r *http.Request) error {
 	return sendIDs(w, ids)
 }
 
-// found gives the timers that are chosen, by identity.
+// found returns the IDs of the selected timers.
 func (a *API) found(ctx context.Context, space string, c *choice) (ids []string, err error) {
 	for t, err := range a.timers(ctx, space, c) {
 		if err != nil {
@@ -75,7 +75,7 @@ func sendIDs(w http.ResponseWriter, ids []string) error {
 	return rest.JSON(w, http.StatusOK, wire.TimerIDList{TimerIDs: ids})
 }
 
-// timers gives the timers of a storage that are chosen.
+// timers yields the selected timers of a storage.
 func (a *API) timers(ctx context.Context, space string, c *choice) func(yield func(*timer, error) bool) {
 	return func(yield func(*timer, error) bool) {
 		for r, err := range rest.Records(ctx, a.Engine, space, kindTimer, &c.filter) {
@@ -113,7 +113,8 @@ func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
 	return sendIDs(w, ids)
 }
 
-// deleteChosen deletes timers, several with one write where that can be; those that change meanwhile are judged anew.
+// deleteChosen deletes the selected timers, several per write where possible. It checks a timer
+// again if it changes meanwhile.
 func (a *API) deleteChosen(ctx context.Context, space string, c *choice) (deleted []string, err error) {
 	var ids []string
 	var ops []store.Op
@@ -141,7 +142,7 @@ func (a *API) deleteChosen(ctx context.Context, space string, c *choice) (delete
 	return deleted, flush()
 }
 
-// errKept: the timer is not chosen any more.
+// errKept means that the timer is no longer selected.
 var errKept = errors.New("timer: not to be deleted")
 
 func (a *API) deleteBatch(ctx context.Context, space string, c *choice, ids []string, ops []store.Op) ([]string, error) {

@@ -14,20 +14,20 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// A timer as the engine keeps it: its tags are the engine's, the rest is JSON.
+// A timer is a timer as the engine keeps it. Its tags are engine tags, the rest is JSON.
 type timer struct {
 	wire.Timer
 	id      string
-	fired   bool // its expiry was dealt with; it stays for DeleteAfter
+	fired   bool // the expiry was handled; the timer stays for DeleteAfter
 	version uint64
 }
 
-// timerMeta is kept in the engine's meta, as JSON.
+// timerMeta is kept as JSON in the engine's meta.
 type timerMeta struct {
 	Fired bool `json:"fired,omitempty"`
 }
 
-// maxTimer bounds a timer's body, and a patch, in bytes.
+// maxTimer bounds the body of a timer or a patch, in bytes.
 const maxTimer = 128 << 10
 
 func load(r *store.Record) (*timer, error) {
@@ -40,7 +40,7 @@ func load(r *store.Record) (*timer, error) {
 	return t, nil
 }
 
-// op gives the Op that stores the timer.
+// op returns the Op that stores the timer.
 func (t *timer) op() (store.Op, error) {
 	kept := t.Timer
 	kept.TimerID, kept.MetaTags = "", nil
@@ -52,7 +52,7 @@ func (t *timer) op() (store.Op, error) {
 	return op, err
 }
 
-// due gives when something is to be done about the timer; zero: never.
+// due returns when the timer needs an action next: its expiry, or its deletion; zero: never.
 func (t *timer) due() time.Time {
 	if !t.fired {
 		return t.Expires
@@ -60,8 +60,8 @@ func (t *timer) due() time.Time {
 	return t.ends()
 }
 
-// ends gives when a timer that has expired is deleted: DeleteAfter later; without
-// that at once when somebody is told of the expiry; else never, for it is found only by search.
+// ends returns when an expired timer is deleted: DeleteAfter after the expiry. Without DeleteAfter
+// it is at the expiry if there is a callback, else never, because only a search can find the timer.
 func (t *timer) ends() time.Time {
 	switch {
 	case t.DeleteAfter != nil:
@@ -72,7 +72,7 @@ func (t *timer) ends() time.Time {
 	return time.Time{}
 }
 
-// gone says whether the timer is past its end, and so, to consumers, not there.
+// gone reports whether the timer is past its end. Consumers do not see such a timer.
 func (t *timer) gone(now time.Time) bool {
 	end := t.ends()
 	return !end.IsZero() && !now.Before(end)
@@ -91,7 +91,7 @@ func (a *API) place(r *http.Request) (place, error) {
 	return place{at.Space(), id}, wire.CheckID("timerId", id, a.Limits)
 }
 
-// read gives the timer as it is, gone or not; nil when there is none.
+// read returns the stored timer, past its end or not; nil if there is none.
 func (a *API) read(ctx context.Context, at place) (*timer, error) {
 	var r store.Record
 	err := a.Engine.Get(ctx, at.key(), &r)
@@ -154,7 +154,7 @@ func (a *API) putTimer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// check refuses a timer that could not be told of, or whose time is past.
+// check returns an error if a timer's callback target is not allowed or its expiry is past.
 func (a *API) check(id string, t *wire.Timer) error {
 	if t.TimerID != "" && t.TimerID != id {
 		return wire.BadParam(wire.CauseOptionalIncorrect, "/timerId", "is %q, the path says %q", t.TimerID, id)
@@ -171,8 +171,9 @@ func (a *API) check(id string, t *wire.Timer) error {
 	return nil
 }
 
-// change reads a timer, lets decide say what it is to be (nil: deleted), and writes that, on
-// condition that nobody else has changed it; else it begins anew. before is nil when consumers see no timer.
+// change reads a timer, calls decide for its new state (nil: deleted), and writes that state if
+// nobody else has changed the timer meanwhile; otherwise it tries again. before is nil if consumers
+// see no timer.
 func (a *API) change(ctx context.Context, at place, decide func(before *timer) (*timer, error)) (before *timer, err error) {
 	for range maxAttempts {
 		kept, err := a.read(ctx, at)
@@ -196,8 +197,8 @@ func (a *API) change(ctx context.Context, at place, decide func(before *timer) (
 	return nil, &store.Conflict{}
 }
 
-// replace writes what a timer is to be in place of what it was. With settled, one that
-// has expired and was not dealt with yet gets its notification in the same write.
+// replace writes a timer's new state. With settled, the same write stores the notification if the
+// old timer has one to send and it was not handled yet.
 func (a *API) replace(ctx context.Context, at place, kept, after *timer, settled bool) error {
 	op := store.Op{Action: store.Delete, Name: kindTimer + at.id}
 	if after != nil {
@@ -255,7 +256,7 @@ func (a *API) patchTimer(w http.ResponseWriter, r *http.Request) error {
 			if err := t.Check(a.Limits); err != nil {
 				return err
 			}
-			if t.Expires.Equal(before.Expires) { // may be past: the timer is being kept
+			if t.Expires.Equal(before.Expires) { // may be past, because the timer is kept
 				t.Expires = a.Clock().Add(time.Second)
 			}
 			return a.check(at.id, &t)
