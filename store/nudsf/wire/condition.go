@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// ETag gives the entity tag of a version: a strong validator (RFC 9110 section 8.8.3).
+// ETag returns the entity tag of a version: a strong validator (RFC 9110 section 8.8.3).
 func ETag(version uint64) string { return `"` + strconv.FormatUint(version, 36) + `"` }
 
-// A Precondition is what the conditional headers of a request ask for (RFC 9110
-// section 13.1; TS 29.598 clause 6.1.2.2.2).
+// A Precondition holds the conditional headers of a request (RFC 9110 section 13.1; TS 29.598
+// clause 6.1.2.2.2).
 type Precondition struct {
 	ifMatch, ifNoneMatch []string
 	modifiedSince        time.Time
 }
 
-// ReadPrecondition reads the conditional headers. An If-Modified-Since that is not a
-// date is ignored (RFC 9110 section 13.1.3).
+// ReadPrecondition reads the conditional headers. It ignores an If-Modified-Since that is not a
+// date (RFC 9110 section 13.1.3).
 func ReadPrecondition(h http.Header) Precondition {
 	p := Precondition{ifMatch: etags(h.Values("If-Match")), ifNoneMatch: etags(h.Values("If-None-Match"))}
 	if p.ifNoneMatch == nil {
@@ -29,12 +29,12 @@ func ReadPrecondition(h http.Header) Precondition {
 	return p
 }
 
-// None says whether nothing is asked for.
+// None reports whether the request has no conditions.
 func (p Precondition) None() bool {
 	return p.ifMatch == nil && p.ifNoneMatch == nil && p.modifiedSince.IsZero()
 }
 
-// Holds says whether a change may be made, when the entity has this tag; "": there is none.
+// Holds reports whether a change is allowed if the entity has this tag; "" means no entity.
 func (p Precondition) Holds(etag string) bool {
 	if p.ifMatch != nil && !anyTag(p.ifMatch, etag, false) {
 		return false
@@ -42,7 +42,7 @@ func (p Precondition) Holds(etag string) bool {
 	return p.ifNoneMatch == nil || !anyTag(p.ifNoneMatch, etag, true)
 }
 
-// Status gives 0 when an entity is to be sent, else 304 or 412.
+// Status returns 0 if the entity is to be sent, else 304 or 412.
 func (p Precondition) Status(etag string, modified time.Time) int {
 	switch {
 	case p.ifMatch != nil && !anyTag(p.ifMatch, etag, false):
@@ -55,8 +55,8 @@ func (p Precondition) Status(etag string, modified time.Time) int {
 	return 0
 }
 
-// etags splits a list of entity tags; nil when there is no header. Tags hold no
-// quotes, but may hold commas.
+// etags splits a list of entity tags; nil if there is no header. Tags hold no quotes but may hold
+// commas.
 func etags(headers []string) []string {
 	var tags []string
 	for _, h := range headers {
@@ -80,7 +80,7 @@ func etags(headers []string) []string {
 	return tags
 }
 
-// anyTag says whether one of the tags asked for is the entity's; "*" is any that exists.
+// anyTag reports whether one of the tags is the entity's. "*" matches any existing entity.
 func anyTag(tags []string, etag string, weak bool) bool {
 	if etag == "" {
 		return false
@@ -96,7 +96,7 @@ func anyTag(tags []string, etag string, weak bool) bool {
 	return false
 }
 
-// Validators writes the headers that later conditional requests use.
+// Validators sets the headers that later conditional requests refer to.
 func Validators(h http.Header, etag string, modified time.Time) {
 	h.Set("ETag", etag)
 	h.Set("Last-Modified", modified.UTC().Format(http.TimeFormat))

@@ -19,11 +19,10 @@ const (
 	LessOrEqual    = "LTE"
 )
 
-// A Filter is a SearchExpression (TS 29.598 clause 6.1.6.2.8): exactly one of a
-// condition (Cond and Units), a comparison (Op, Tag and Value) and a list of
-// identities.
+// A Filter is a SearchExpression (TS 29.598 clause 6.1.6.2.8). It is exactly one of: a condition
+// (Cond and Units), a comparison (Op, Tag and Value), or a list of IDs.
 type Filter struct {
-	Cond  string   `json:"cond,omitempty"` // And, Or; Not, of one unit
+	Cond  string   `json:"cond,omitempty"` // And, Or, or Not with one unit
 	Units []Filter `json:"units,omitempty"`
 
 	Op    string  `json:"op,omitempty"` // Equal ... LessOrEqual
@@ -35,25 +34,25 @@ type Filter struct {
 	SchemaID string `json:"schemaId,omitempty"` // refused: there are no meta schemas
 }
 
-// Compare makes a comparison of a tag's values with one value.
+// Compare returns a comparison of a tag's values with one value.
 func Compare(op, tag, value string) Filter { return Filter{Op: op, Tag: &tag, Value: &value} }
 
-// All makes the filter that every record passes: GTE of the empty tag and value, TS
-// 29.598 clause 6.1.3.2.3.2.
+// All returns the filter that matches every record: GTE of the empty tag and value, TS 29.598
+// clause 6.1.3.2.3.2.
 func All() Filter { return Compare(GreaterOrEqual, "", "") }
 
-// IsAll says whether the filter is All.
+// IsAll reports whether the filter is All.
 func (f *Filter) IsAll() bool {
 	return f.Op == GreaterOrEqual && *f.Tag == "" && *f.Value == ""
 }
 
-// ParseFilter reads a filter. The error is a *Problem.
+// ParseFilter parses a filter. The error is a *Problem.
 func ParseFilter(data []byte, l Limits) (*Filter, error) {
-	if depth := nesting(data); depth > 2*l.Depth+2 { // an object and an array a condition
+	if depth := nesting(data); depth > 2*l.Depth+2 { // each condition is an object and an array
 		return nil, badFilter("conditions nest deeper than %d", l.Depth)
 	}
 	var f Filter
-	if err := decodeStrict(data, &f); err != nil { // a misspelt member would widen what a deletion deletes
+	if err := decodeStrict(data, &f); err != nil { // a misspelt member would widen a deletion
 		return nil, badFilter("%v", err)
 	}
 	units := 0
@@ -67,8 +66,8 @@ func badFilter(format string, args ...any) *Problem {
 	return BadParam(CauseQueryIncorrect, "filter", format, args...)
 }
 
-// nesting gives how deep brackets outside of strings go, so that a hostile filter
-// is refused before it is decoded.
+// nesting returns the depth of brackets outside strings, so that a hostile filter is refused before
+// it is decoded.
 func nesting(data []byte) int {
 	depth, deepest, quoted := 0, 0, false
 	for i := 0; i < len(data); i++ {
@@ -156,8 +155,8 @@ func (f *Filter) checkList(l Limits) error {
 	return nil
 }
 
-// Matches says whether what has this identity and these tags passes. A comparison
-// holds when any value of the tag compares so; values compare as strings of bytes.
+// Matches reports whether the filter matches an ID and tags. A comparison holds if it holds for any
+// value of the tag. Values compare as byte strings.
 func (f *Filter) Matches(id string, tags Tags) bool {
 	switch {
 	case f.RecordIDList != nil:
@@ -167,7 +166,7 @@ func (f *Filter) Matches(id string, tags Tags) bool {
 	case f.Cond == Not:
 		return !f.Units[0].Matches(id, tags)
 	}
-	for i := range f.Units { // And: none may fail; Or: one must hold
+	for i := range f.Units { // And: no unit may fail; Or: one must hold
 		if f.Units[i].Matches(id, tags) != (f.Cond == And) {
 			return f.Cond == Or
 		}

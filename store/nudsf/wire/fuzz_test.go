@@ -10,7 +10,7 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// problem fails unless an error is a *wire.Problem with a status of 4xx.
+// problem fails the test unless err is a *wire.Problem with a 4xx status.
 func problem(t *testing.T, err error) {
 	t.Helper()
 	var p *wire.Problem
@@ -19,7 +19,8 @@ func problem(t *testing.T, err error) {
 	}
 }
 
-// FuzzFilter reads filters; those that are taken mean the same when written and read again.
+// FuzzFilter parses filters. An accepted filter must mean the same after it is encoded and parsed
+// again.
 func FuzzFilter(f *testing.F) {
 	for _, s := range []string{
 		`{"op":"EQ","tag":"a","value":"b"}`, `{"op":"GTE","tag":"","value":""}`, `{"recordIdList":["a","b"]}`,
@@ -53,7 +54,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// FuzzRecord reads multipart bodies; records that are taken are the same when written and read again.
+// FuzzRecord reads multipart bodies. An accepted record must be the same after it is encoded and
+// read again.
 func FuzzRecord(f *testing.F) {
 	r := wire.Record{Meta: wire.Meta{Tags: wire.Tags{"a": {"b"}}}, Blocks: []wire.Block{{ID: "x", ContentType: "text/plain", Content: []byte("--b\r\n")}}}
 	contentType, body, err := r.Encode()
@@ -105,7 +107,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzBody reads JSON bodies: timers, subscriptions and patches.
+// FuzzBody parses JSON bodies: timers, subscriptions and patches.
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{
 		`{"expires":"2030-01-01T00:00:00Z","metaTags":{"a":["b"]},"deleteAfter":5}`, `{"expires":1}`, `{}`,
@@ -138,7 +140,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzPrecondition reads lists of entity tags.
+// FuzzPrecondition parses lists of entity tags.
 func FuzzPrecondition(f *testing.F) {
 	for _, s := range []string{`"a"`, `*`, `W/"a", "b,c"`, ``, `,,`, `"`, `a"b"c`, `"x","1"`} {
 		f.Add(s)
@@ -155,7 +157,7 @@ func FuzzPrecondition(f *testing.F) {
 	})
 }
 
-// TestFilterLimits holds filters against their limits.
+// TestFilterLimits checks the limits of filters.
 func TestFilterLimits(t *testing.T) {
 	limits := wire.DefaultLimits()
 	nested := func(depth int) []byte {

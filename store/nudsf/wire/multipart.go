@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Content identities of the parts that are not blocks.
+// Content-Ids of the parts that are not blocks.
 const (
 	partMeta       = "meta"
 	partDescriptor = "descriptor"
 )
 
-// maxPartHeader bounds what the headers of one part may hold, in bytes.
+// maxPartHeader bounds the headers of one part, in bytes.
 const maxPartHeader = 4 << 10
 
 // ReadRecord reads a record from a multipart/mixed body: the meta part first, then
@@ -31,8 +31,8 @@ func ReadRecord(contentType string, body io.Reader, l Limits) (Record, error) {
 	return parts.record()
 }
 
-// ReadNotification reads what a subscriber is sent: the descriptor part, then a
-// record. The error is a *Problem.
+// ReadNotification reads the body of a notification: the descriptor part, then a record. The error
+// is a *Problem.
 func ReadNotification(contentType string, body io.Reader, l Limits) (Notification, error) {
 	parts, err := newParts(contentType, body, l)
 	if err != nil {
@@ -56,7 +56,7 @@ func ReadNotification(contentType string, body io.Reader, l Limits) (Notificatio
 	return n, err
 }
 
-// ReadBlocks reads a multipart body of blocks alone. The error is a *Problem.
+// ReadBlocks reads a multipart body that has only blocks. The error is a *Problem.
 func ReadBlocks(contentType string, body io.Reader, l Limits) ([]Block, error) {
 	parts, err := newParts(contentType, body, l)
 	if err != nil {
@@ -65,11 +65,11 @@ func ReadBlocks(contentType string, body io.Reader, l Limits) ([]Block, error) {
 	return parts.blocks()
 }
 
-// parts reads the parts of a body one after the other, within limits.
+// parts reads the parts of a body in order, within limits.
 type parts struct {
 	reader *multipart.Reader
 	limits Limits
-	bytes  int // so far, of all parts
+	bytes  int // of all parts so far
 }
 
 func newParts(contentType string, body io.Reader, l Limits) (*parts, error) {
@@ -84,7 +84,7 @@ func newParts(contentType string, body io.Reader, l Limits) (*parts, error) {
 	return &parts{reader: multipart.NewReader(body, params["boundary"]), limits: l}, nil
 }
 
-// next gives the headers, the identity and the content of the next part; io.EOF after the last.
+// next returns the headers, ID and content of the next part; io.EOF after the last.
 func (p *parts) next() (textproto.MIMEHeader, string, []byte, error) {
 	part, err := p.reader.NextRawPart()
 	if errors.Is(err, io.EOF) {
@@ -168,7 +168,7 @@ func (p *parts) blocks() ([]Block, error) {
 	}
 }
 
-// bodyProblem says why a body could not be read.
+// bodyProblem returns the problem for a body that could not be read.
 func bodyProblem(err error) error {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
@@ -181,7 +181,7 @@ func tooLarge(what string, limit int) *Problem {
 	return NewProblem(http.StatusRequestEntityTooLarge, "", "%s is over %d bytes", what, limit)
 }
 
-// A partWriter writes parts into memory.
+// A partWriter writes parts to a buffer.
 type partWriter struct {
 	buf    bytes.Buffer
 	writer *multipart.Writer
@@ -231,7 +231,7 @@ func (w *partWriter) close(subtype string) (string, []byte, error) {
 	return "multipart/" + subtype + "; boundary=" + w.writer.Boundary(), w.buf.Bytes(), nil
 }
 
-// Encode gives the content type and the body of a record.
+// Encode returns the content type and body of a record.
 func (r *Record) Encode() (contentType string, body []byte, err error) {
 	w := newPartWriter(r.size())
 	if err := w.record(r); err != nil {
@@ -260,7 +260,7 @@ func (r *Record) size() int {
 	return n
 }
 
-// EncodeBlocks gives the content type and the body of blocks alone: multipart/parallel.
+// EncodeBlocks returns the content type and body of blocks without meta: multipart/parallel.
 func EncodeBlocks(blocks []Block) (contentType string, body []byte, err error) {
 	w := newPartWriter((&Record{Blocks: blocks}).size())
 	for _, b := range blocks {
@@ -269,7 +269,7 @@ func EncodeBlocks(blocks []Block) (contentType string, body []byte, err error) {
 	return w.close("parallel")
 }
 
-// Encode gives the content type and the body of a notification.
+// Encode returns the content type and body of a notification.
 func (n *Notification) Encode() (contentType string, body []byte, err error) {
 	w := newPartWriter(n.Record.size())
 	descriptor, err := marshal(n.Descriptor)

@@ -16,18 +16,18 @@ type PatchItem struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// A PatchResult lists the instructions that were not carried out (TS 29.571 clause 5.2.4.6).
+// A PatchResult lists the instructions that were not applied (TS 29.571 clause 5.2.4.6).
 type PatchResult struct {
 	Report []ReportItem `json:"report"`
 }
 
-// A ReportItem says why one instruction was not carried out.
+// A ReportItem says why an instruction was not applied.
 type ReportItem struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// ParsePatch reads a JSON patch. The error is a *Problem.
+// ParsePatch parses a JSON patch. The error is a *Problem.
 func ParsePatch(data []byte, l Limits) ([]PatchItem, error) {
 	var items []PatchItem
 	if err := decode(data, &items); err != nil {
@@ -54,9 +54,9 @@ func ParsePatch(data []byte, l Limits) ([]PatchItem, error) {
 	return items, nil
 }
 
-// ApplyPatch carries out the instructions on a document one after the other. Those
-// that cannot be, or whose outcome accept refuses, are left out and reported (TS
-// 29.501 clause 4.6.1.1.3.2); a document never grows past limit bytes.
+// ApplyPatch applies the instructions to a document in order. It skips and reports instructions
+// that fail or whose result accept refuses (TS 29.501 clause 4.6.1.1.3.2). The document never grows
+// beyond limit bytes.
 func ApplyPatch[T any](doc T, items []PatchItem, limit int, accept func(T) error) (T, []ReportItem, error) {
 	text, err := marshal(doc)
 	if err != nil {
@@ -100,7 +100,7 @@ func applyItem[T any](text []byte, item PatchItem, limit int) (next T, changed [
 	return next, changed, decodeStrict(changed, &next)
 }
 
-// marshal is json.Marshal with an error that says what could not be written.
+// marshal is json.Marshal with an error that names the type.
 func marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {

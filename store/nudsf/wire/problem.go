@@ -1,6 +1,6 @@
-// Package wire holds the messages of Nudsf_DataRepository and Nudsf_Timer
-// (3GPP TS 29.598): records as multipart/mixed, filters, subscriptions, timers,
-// patches and problem details, read and written. Servers and clients share it.
+// Package wire encodes and decodes the messages of Nudsf_DataRepository and Nudsf_Timer (3GPP TS
+// 29.598): records as multipart/mixed, filters, subscriptions, timers, patches and problem details.
+// Servers and clients share it.
 package wire
 
 import (
@@ -45,8 +45,8 @@ const (
 	CauseSystemFailure        = "SYSTEM_FAILURE"
 )
 
-// A Problem is ProblemDetails (TS 29.571 clause 5.2.4.1, RFC 9457): every answer
-// of 4xx and 5xx that has no other body.
+// A Problem is ProblemDetails (TS 29.571 clause 5.2.4.1, RFC 9457). It is the body of every 4xx and
+// 5xx answer without another body.
 type Problem struct {
 	Type          string         `json:"type,omitempty"`
 	Title         string         `json:"title,omitempty"`
@@ -59,7 +59,7 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"` // the Retry-After header; 0: none
 }
 
-// An InvalidParam says which part of a request is wrong.
+// An InvalidParam says which part of a request is wrong, and why.
 type InvalidParam struct {
 	Param  string `json:"param"` // JSON pointer, or name of the header or query parameter
 	Reason string `json:"reason,omitempty"`
@@ -82,14 +82,14 @@ func (p *Problem) Error() string {
 	return s
 }
 
-// NewProblem makes a Problem of a status, a cause and a sentence that says what to do.
+// NewProblem returns a Problem with a status, a cause, and a sentence for the client.
 func NewProblem(status int, cause, format string, args ...any) *Problem {
 	return &Problem{
 		Title: http.StatusText(status), Status: status, Cause: cause, Detail: fmt.Sprintf(format, args...),
 	}
 }
 
-// BadParam is a 400 about one part of a request.
+// BadParam returns a 400 problem about one part of a request.
 func BadParam(cause, param, format string, args ...any) *Problem {
 	reason := fmt.Sprintf(format, args...)
 	p := NewProblem(http.StatusBadRequest, cause, "%s: %s", param, reason)
@@ -100,7 +100,7 @@ func BadParam(cause, param, format string, args ...any) *Problem {
 // Write answers with the problem.
 func (p *Problem) Write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
-	if err != nil { // strings and integers only: cannot be
+	if err != nil { // cannot happen: strings and integers only
 		body = []byte("{}")
 	}
 	h := w.Header()

@@ -9,22 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// Tags are the searchable properties of a record or a timer: names with one or
-// more distinct values each.
+// Tags are the searchable properties of a record or timer: names with one or more distinct values
+// each.
 type Tags map[string][]string
 
 // Meta is RecordMeta, TS 29.598 clause 6.1.6.2.3.
 type Meta struct {
 	TTL               *time.Time `json:"ttl,omitempty"`               // when the record expires
-	CallbackReference string     `json:"callbackReference,omitempty"` // told of the expiry
+	CallbackReference string     `json:"callbackReference,omitempty"` // notified of the expiry
 	Tags              Tags       `json:"tags,omitempty"`
 }
 
-// A Block is one opaque part of a record.
+// A Block is an opaque part of a record.
 type Block struct {
 	ID          string // Content-Id
 	ContentType string // empty: application/octet-stream
-	Encoding    string // Content-Transfer-Encoding, kept and given back, never decoded; empty: binary
+	Encoding    string // Content-Transfer-Encoding: stored and returned, never decoded; empty: binary
 	Content     []byte
 }
 
@@ -34,20 +34,20 @@ type Record struct {
 	Blocks []Block
 }
 
-// Limits on what a request may hold. Bytes and counts; 0 is not "no limit".
+// Limits bounds what a request may hold, in bytes and counts. Zero does not mean "no limit".
 type Limits struct {
-	Blocks     int // of a record
-	BlockBytes int // of one block
-	Bytes      int // of a record, all in all
-	Tags       int // name and value pairs of a record or a timer
-	TagBytes   int // a tag's name and one value of it
-	ID         int // of a record, a block, a subscription, a timer
-	Depth      int // of a filter: conditions within conditions
-	Units      int // of a filter: comparisons, conditions and identities in all
-	Patches    int // items of one patch
+	Blocks     int // blocks of a record
+	BlockBytes int // bytes of one block
+	Bytes      int // bytes of all blocks of a record
+	Tags       int // name and value pairs of a record or timer
+	TagBytes   int // bytes of a tag's name and one value
+	ID         int // bytes of the ID of a record, block, subscription or timer
+	Depth      int // nesting of conditions in a filter
+	Units      int // comparisons, conditions and IDs in a filter
+	Patches    int // items of a patch
 }
 
-// DefaultLimits are within what every engine of the store takes.
+// DefaultLimits are within the limits of every engine.
 func DefaultLimits() Limits {
 	return Limits{
 		Blocks: 64, BlockBytes: 512 << 10, Bytes: 768 << 10, Tags: 60, TagBytes: 500, ID: 512,
@@ -55,7 +55,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// ParseMeta reads RecordMeta. The error is a *Problem.
+// ParseMeta parses RecordMeta. The error is a *Problem.
 func ParseMeta(data []byte, l Limits) (Meta, error) {
 	var m Meta
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -73,8 +73,8 @@ func ParseMeta(data []byte, l Limits) (Meta, error) {
 	return m, nil
 }
 
-// Check says whether the tags are within the limits: at least one value each,
-// no value twice, no control characters in names, no NUL. The error is a *Problem.
+// Check returns an error unless the tags are within the limits: each has at least one value, no
+// value twice, no control characters in names, no NUL. The error is a *Problem.
 func (t Tags) Check(at string, l Limits) error {
 	pairs := 0
 	for name, values := range t {
@@ -112,8 +112,8 @@ func pointerToken(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// CheckID says whether an identity of a record, block, subscription or timer may be
-// used. The error is a *Problem.
+// CheckID returns an error unless the ID of a record, block, subscription or timer is valid. The
+// error is a *Problem.
 func CheckID(what, id string, l Limits) error {
 	switch {
 	case id == "":
@@ -126,13 +126,13 @@ func CheckID(what, id string, l Limits) error {
 	return nil
 }
 
-// decode reads exactly one JSON value. Members that are not known are left out, as
-// later releases add some (TS 29.500 clause 6.6.2).
+// decode reads exactly one JSON value. It ignores unknown members, because later releases add some
+// (TS 29.500 clause 6.6.2).
 func decode(data []byte, into any) error {
 	return decodeWith(json.NewDecoder(bytes.NewReader(data)), into)
 }
 
-// decodeStrict refuses members that are not known.
+// decodeStrict is like decode but rejects unknown members.
 func decodeStrict(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -149,7 +149,7 @@ func decodeWith(d *json.Decoder, into any) error {
 	return nil
 }
 
-// jsonBlock is a block in a search result that holds records; the content is base64.
+// jsonBlock is a block in a search result with records. The content is base64.
 type jsonBlock struct {
 	ID          string `json:"Content-Id"`
 	ContentType string `json:"Content-Type,omitempty"`
@@ -162,7 +162,7 @@ type jsonRecord struct {
 	Blocks []jsonBlock `json:"blocks,omitempty"`
 }
 
-// MarshalJSON gives a record as search results hold it (retrieve-records).
+// MarshalJSON encodes a record in the form of search results (retrieve-records).
 func (r Record) MarshalJSON() ([]byte, error) {
 	j := jsonRecord{Meta: r.Meta}
 	for _, b := range r.Blocks {
@@ -171,7 +171,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON reads a record out of a search result.
+// UnmarshalJSON decodes a record of a search result.
 func (r *Record) UnmarshalJSON(data []byte) error {
 	var j jsonRecord
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -187,11 +187,11 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 // A SearchResult is RecordSearchResult, TS 29.598 clause 6.1.6.2.6.
 type SearchResult struct {
 	Count           int               `json:"count"`
-	References      []string          `json:"references,omitempty"` // URIs of records; none with count-indicator
+	References      []string          `json:"references,omitempty"` // URIs of records; empty with count-indicator
 	MatchingRecords map[string]Record `json:"matchingRecords,omitempty"`
 }
 
-// A RecordIDList names records: what a bulk deletion has deleted.
+// A RecordIDList lists the IDs of the records that a bulk deletion deleted.
 type RecordIDList struct {
 	RecordIDList []string `json:"recordIdList"`
 }

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Operations that subscribers are told of: RecordOperation, TS 29.598 clause 6.1.6.3.3.
+// Operations that subscribers are notified of: RecordOperation, TS 29.598 clause 6.1.6.3.3.
 const (
 	Created = "CREATED"
 	Updated = "UPDATED"
-	Deleted = "DELETED" // by a consumer, or because the record's time was over
+	Deleted = "DELETED" // by a consumer, or because the record expired
 )
 
 // A Subscription is NotificationSubscription, TS 29.598 clause 6.1.6.2.4.
 type Subscription struct {
 	ClientID                *ClientID  `json:"clientId"`
-	CallbackReference       string     `json:"callbackReference"`                 // told of changes
-	ExpiryCallbackReference string     `json:"expiryCallbackReference,omitempty"` // told of the subscription's end
+	CallbackReference       string     `json:"callbackReference"`                 // notified of changes
+	ExpiryCallbackReference string     `json:"expiryCallbackReference,omitempty"` // notified of the subscription's end
 	Expiry                  *time.Time `json:"expiry,omitempty"`                  // nil: until deleted
-	ExpiryNotification      *uint32    `json:"expiryNotification,omitempty"`      // told so long before the end; seconds
+	ExpiryNotification      *uint32    `json:"expiryNotification,omitempty"`      // notified so many seconds before the end
 	SubFilter               *SubFilter `json:"subFilter,omitempty"`               // nil: every change in the storage
 	SupportedFeatures       string     `json:"supportedFeatures,omitempty"`
 }
 
-// A ClientID says whose a subscription is: ClientId, TS 29.598 clause 6.1.6.2.7.
+// A ClientID names the owner of a subscription: ClientId, TS 29.598 clause 6.1.6.2.7.
 type ClientID struct {
 	NfID    string `json:"nfId,omitempty"`
 	NfSetID string `json:"nfSetId,omitempty"`
@@ -36,25 +36,25 @@ type SubFilter struct {
 	Operations            []string `json:"operations,omitempty"`            // none: all
 }
 
-// A Descriptor is NotificationDescription, TS 29.598 clause 6.1.6.2.9: what has happened.
+// A Descriptor is NotificationDescription, TS 29.598 clause 6.1.6.2.9: the change.
 type Descriptor struct {
 	RecordRef      string `json:"recordRef"` // URI
 	OperationType  string `json:"operationType"`
 	SubscriptionID string `json:"subscriptionId,omitempty"`
 }
 
-// A Notification is RecordNotification: what a subscriber is sent.
+// A Notification is RecordNotification, the message to a subscriber.
 type Notification struct {
 	Descriptor Descriptor
-	Record     Record // as it is now; Deleted: as it was
+	Record     Record // the new record; for Deleted the old one
 }
 
-// A NotificationInfo tells of subscriptions that end.
+// A NotificationInfo notifies an owner of subscriptions that end.
 type NotificationInfo struct {
 	ExpiredSubscriptions []Subscription `json:"expiredSubscriptions"`
 }
 
-// ParseSubscription reads a subscription. The error is a *Problem.
+// ParseSubscription parses and checks a subscription. The error is a *Problem.
 func ParseSubscription(data []byte) (Subscription, error) {
 	var s Subscription
 	if err := decode(data, &s); err != nil {
@@ -63,7 +63,7 @@ func ParseSubscription(data []byte) (Subscription, error) {
 	return s, s.Check()
 }
 
-// Check says whether the subscription is complete. The error is a *Problem.
+// Check returns an error unless the subscription is complete. The error is a *Problem.
 func (s *Subscription) Check() error {
 	switch {
 	case s.ClientID == nil || *s.ClientID == ClientID{}:
@@ -87,15 +87,15 @@ func (s *Subscription) Check() error {
 	return nil
 }
 
-// maxMonitored bounds the records that one subscription names.
+// maxMonitored bounds the records that one subscription may name.
 const maxMonitored = 128
 
-// Wants says whether the subscription is on this operation.
+// Wants reports whether the subscription covers this operation.
 func (s *Subscription) Wants(operation string) bool {
 	return s.SubFilter == nil || len(s.SubFilter.Operations) == 0 || slices.Contains(s.SubFilter.Operations, operation)
 }
 
-// Owned refuses a client that is not the owner. The error is a *Problem.
+// Owned returns an error unless the client owns the subscription. The error is a *Problem.
 func (s *Subscription) Owned(by ClientID) error {
 	if s.ClientID != nil && *s.ClientID != by {
 		return NewProblem(http.StatusForbidden, CauseSubscriptionExists, "the subscription is another client's")

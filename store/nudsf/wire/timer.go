@@ -6,19 +6,19 @@ import (
 
 // A Timer is Timer of TS 29.598 clause 6.2.6.2.2.
 type Timer struct {
-	TimerID           string    `json:"timerId,omitempty"` // in notifications; in requests the path has it
+	TimerID           string    `json:"timerId,omitempty"` // set in notifications; in requests it is in the path
 	Expires           time.Time `json:"expires"`
 	MetaTags          Tags      `json:"metaTags,omitempty"`
-	CallbackReference string    `json:"callbackReference,omitempty"` // told of the expiry; may be empty
-	DeleteAfter       *uint32   `json:"deleteAfter,omitempty"`       // kept so long after the expiry; seconds
+	CallbackReference string    `json:"callbackReference,omitempty"` // notified of the expiry; may be empty
+	DeleteAfter       *uint32   `json:"deleteAfter,omitempty"`       // seconds to keep the timer after the expiry
 }
 
-// A TimerIDList is what a search of timers finds.
+// A TimerIDList is the result of a search of timers.
 type TimerIDList struct {
 	TimerIDs []string `json:"timerIds"`
 }
 
-// ParseTimer reads a timer. The error is a *Problem.
+// ParseTimer parses and checks a timer. The error is a *Problem.
 func ParseTimer(data []byte, l Limits) (Timer, error) {
 	var t Timer
 	if err := decode(data, &t); err != nil {
@@ -27,7 +27,7 @@ func ParseTimer(data []byte, l Limits) (Timer, error) {
 	return t, t.Check(l)
 }
 
-// Check says whether the timer is complete. The error is a *Problem.
+// Check returns an error unless the timer is complete. The error is a *Problem.
 func (t *Timer) Check(l Limits) error {
 	if t.Expires.IsZero() {
 		return BadParam(CauseIEMissing, "/expires", "a date and time of RFC 3339 is needed")
