@@ -15,24 +15,24 @@ import (
 	"vitrine"
 )
 
-// minToken is the least length of a token, so that none can be guessed.
+// minToken is the least length of a token in bytes, so that tokens cannot be guessed.
 const minToken = 16
 
-// Tokens are who may ask. Only their hashes are kept, and looked up by hash, so
-// that the time it takes tells nothing.
+// Tokens are the accepted bearer tokens. Only their hashes are kept. The lookup is by hash, so its
+// duration reveals nothing about a token.
 type Tokens struct {
 	path  string
 	known atomic.Pointer[map[[sha256.Size]byte]struct{}]
 }
 
-// ReadTokens reads a file with one token a line; empty lines and those that start
-// with # do not count.
+// ReadTokens reads a file with one token per line. It skips empty lines and lines that start with
+// #.
 func ReadTokens(path string) (*Tokens, error) {
 	t := &Tokens{path: path}
 	return t, t.Reload()
 }
 
-// Reload reads the file again. After an error the tokens stay as they were.
+// Reload reads the file again. After an error the tokens stay unchanged.
 func (t *Tokens) Reload() error {
 	f, err := os.Open(t.path)
 	if err != nil {
@@ -61,7 +61,7 @@ func (t *Tokens) Reload() error {
 	return nil
 }
 
-// allow says whether the request may be done. RFC 6750 section 2.1.
+// allow reports whether the request carries an accepted token. RFC 6750 section 2.1.
 func (t *Tokens) allow(r *http.Request) bool {
 	if t == nil {
 		return true
@@ -84,14 +84,14 @@ func noteDenied(log *slog.Logger, r *http.Request) {
 	log.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", given)
 }
 
-// TLS is the server's part of TLS 1.2 and later.
+// TLS is the server's TLS configuration, for TLS 1.2 and later.
 type TLS struct {
 	cert, key, clientCA string
 	current             atomic.Pointer[tls.Config]
 }
 
-// LoadTLS reads a server's certificate and key; with clientCA, clients must show a
-// certificate that it signed.
+// LoadTLS reads a server's certificate and key. With clientCA, clients must present a certificate
+// signed by it.
 func LoadTLS(cert, key, clientCA string) (*TLS, error) {
 	if cert == "" || key == "" {
 		return nil, &vitrine.BadInput{File: "TLS", Found: "no certificate of the server, or no key", Want: "give both: --tls-cert and --tls-key"}
@@ -100,8 +100,8 @@ func LoadTLS(cert, key, clientCA string) (*TLS, error) {
 	return t, t.Reload()
 }
 
-// Reload reads the files again, for connections to come. After an error all stays as
-// it was.
+// Reload reads the files again, for new connections. After an error the configuration stays
+// unchanged.
 func (t *TLS) Reload() error {
 	pair, err := tls.LoadX509KeyPair(t.cert, t.key)
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *TLS) Reload() error {
 	return nil
 }
 
-// config gives each connection what the files said last.
+// config returns a configuration that uses the last loaded files for each connection.
 func (t *TLS) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS12,
@@ -128,8 +128,8 @@ func (t *TLS) config() *tls.Config {
 	}
 }
 
-// LoadClientTLS makes a client's part of TLS: with a certificate to show, and
-// certificates that sign the server's, each if it is given.
+// LoadClientTLS returns a client's TLS configuration, with a client certificate and with
+// authorities for the server's certificate, if given.
 func LoadClientTLS(cert, key, ca string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cert != "" {

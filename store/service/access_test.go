@@ -16,14 +16,14 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// certify writes a certificate for loopback that signs itself.
+// certify writes a self-signed certificate for loopback.
 func certify(t *testing.T, dir string) *x509.Certificate {
 	t.Helper()
 	return certtest.Write(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true},
 		nil, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")).Certificate
 }
 
-// trusting asks over TLS, each time by a connection of its own.
+// trusting returns a client over TLS that opens a new connection for each request.
 func trusting(t *testing.T, c *x509.Certificate, http2 bool) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -33,7 +33,7 @@ func trusting(t *testing.T, c *x509.Certificate, http2 bool) *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-// TestTLS: handlers see that a request came over TLS, and clients speak HTTP/2 where they can.
+// TestTLS checks that handlers see TLS requests, and that clients use HTTP/2 if they can.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	own := certify(t, dir)
@@ -55,7 +55,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestReload: tokens and certificates change while it serves; what is broken changes nothing.
+// TestReload changes tokens and certificates while the service runs. Broken files must change
+// nothing.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	old := certify(t, dir)
@@ -118,8 +119,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestPerSource: one source's connections leave room for another's, and its next one is
-// taken once it has closed one.
+// TestPerSource checks that one source's connections leave room for another's, and that a source at
+// its limit may connect again after it closes one.
 func TestPerSource(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	s, url := running(t, Config{Connections: 10, PerSource: 3, Routes: []Route{{Path: "/kv", Handler: ok, Open: true}}}, io.Discard)

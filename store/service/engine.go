@@ -9,13 +9,13 @@ import (
 	"vitrine/store"
 )
 
-// engineCollector shows how an engine is.
+// engineCollector exports an engine's gauges.
 type engineCollector struct {
 	engine                            store.Measured
 	up, records, bytes, waiting, full *prometheus.Desc
 }
 
-// NewEngineCollector makes metrics of an engine's own figures.
+// NewEngineCollector returns a collector of an engine's gauges.
 func NewEngineCollector(m store.Measured) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("vitrine_store_"+name, help, nil, nil)
@@ -47,7 +47,7 @@ func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
 			m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 		}
 	}
-	if err != nil { // the other metrics are told all the same
+	if err != nil { // so that a scrape still gets the other metrics
 		gauge(c.up, 0)
 		return
 	}

@@ -17,7 +17,7 @@ func (m measured) Gauges(context.Context) (store.Gauges, error) {
 	return store.Gauges{Records: 1, Bytes: 2, Waiting: 3}, m.err
 }
 
-// TestEngineAway: the metrics of an engine that does not answer say so, and are no error.
+// TestEngineAway checks that the metrics of an engine that does not answer say so and are no error.
 func TestEngineAway(t *testing.T) {
 	if n := testutil.CollectAndCount(NewEngineCollector(measured{})); n != 5 {
 		t.Errorf("%d metrics", n)

@@ -11,11 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bounds of the histograms' buckets; seconds, each twice the one before.
+// bounds returns the upper bounds of the histograms' buckets in seconds. Each is twice the one
+// before.
 func bounds() []float64 { return prometheus.ExponentialBuckets(50e-6, 2, 18) }
 
-// Watch takes the latency of each operation, and says which of them is past the
-// threshold: more than a share of slow ones within the last window.
+// Watch measures the latency of each operation. An operation is past the threshold if more than a
+// share of its requests in the last window were slow.
 type Watch struct {
 	slow    time.Duration
 	share   float64
@@ -32,7 +33,7 @@ type operation struct {
 	histogram prometheus.Observer
 	past      prometheus.Gauge
 	count     atomic.Int64 // in this window
-	slow      atomic.Int64 // of them
+	slow      atomic.Int64 // slow ones in this window
 	isPast    atomic.Bool
 }
 
@@ -54,7 +55,7 @@ func (w *Watch) Describe(c chan<- *prometheus.Desc) { w.latency.Describe(c); w.p
 // Collect implements prometheus.Collector.
 func (w *Watch) Collect(c chan<- prometheus.Metric) { w.latency.Collect(c); w.past.Collect(c) }
 
-// Observe takes one operation's time. Names are few.
+// Observe records the duration of one operation. The number of names must be small.
 func (w *Watch) Observe(name string, d time.Duration) {
 	o, ok := w.operations.Load(name)
 	if !ok {
@@ -70,7 +71,7 @@ func (w *Watch) Observe(name string, d time.Duration) {
 	}
 }
 
-// Past names the operations that are past the threshold, in order.
+// Past returns the operations that are past the threshold, sorted.
 func (w *Watch) Past() []string {
 	var names []string
 	for _, o := range w.operations.Range {
@@ -95,7 +96,7 @@ func (w *Watch) run(ctx context.Context) {
 	}
 }
 
-// judge ends a window.
+// judge ends a window and updates which operations are past the threshold.
 func (w *Watch) judge() {
 	for _, o := range w.operations.Range {
 		op := o.(*operation)

@@ -11,9 +11,8 @@ import (
 	"vitrine/internal/source"
 )
 
-// limited accepts a connection only while there is a slot: others wait in the
-// kernel's queue, which refuses beyond its length. One from a source that has as many
-// as it may is closed.
+// limited accepts a connection only while there is a slot. Others wait in the kernel's queue, which
+// is bounded. limited closes a connection whose source has reached its limit.
 type limited struct {
 	net.Listener
 	slots   chan struct{}
@@ -58,7 +57,7 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted gives its slot back once.
+// counted releases its slot once, when it is closed.
 type counted struct {
 	net.Conn
 	free func()
@@ -80,7 +79,7 @@ type sources struct {
 	count map[netip.Addr]int
 }
 
-// sourceOf is the source that a connection comes from.
+// sourceOf returns the source of a connection.
 func sourceOf(a net.Addr) netip.Addr {
 	at, ok := a.(*net.TCPAddr)
 	if !ok {

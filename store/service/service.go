@@ -1,5 +1,5 @@
-// Package service runs the store's APIs as one long-running service: who may ask
-// and how much at once, how long each operation takes, and an ordered end.
+// Package service runs the store's APIs as a long-running service. It controls access and load,
+// measures the latency of each operation, and shuts down in order.
 package service
 
 import (
@@ -28,29 +28,29 @@ type Config struct {
 	Logger   *slog.Logger
 
 	TLS    *TLS            // nil: plain
-	Tokens *Tokens         // nil: none asked
-	Reload <-chan struct{} // asks to read their files again, which happens every half minute, too; may be nil
+	Tokens *Tokens         // nil: no token needed
+	Reload <-chan struct{} // a signal to reload their files, which also happens every 30 s; may be nil
 
-	InFlight    int           // requests at once; beyond it 503; default 1024
-	Bodies      int64         // bytes of their bodies; beyond it 503; default 64 MiB
-	Connections int           // at once; more wait to be accepted; default 4096
-	PerSource   int           // of them, from one address (IPv6: /64); more are closed; default 1024
-	Grace       time.Duration // for requests in work at the end; default 5 s
+	InFlight    int           // requests at the same time; beyond it 503; default 1024
+	Bodies      int64         // bytes of request bodies at the same time; beyond it 503; default 64 MiB
+	Connections int           // at the same time; more wait to be accepted; default 4096
+	PerSource   int           // connections from one address (IPv6: /64); more are closed; default 1024
+	Grace       time.Duration // how long requests may take to finish at shutdown; default 5 s
 
-	Slow  time.Duration // an operation is slow beyond it; default 50 ms
-	Share float64       // of slow ones in a window that is past the threshold; default 0.01
+	Slow  time.Duration // a request is slow if it takes longer; default 50 ms
+	Share float64       // an operation is past the threshold if more than this share of a window is slow; default 0.01
 	Every time.Duration // the window; default 10 s
 }
 
-// A Route is a part of the service.
+// A Route serves one path and the paths below it.
 type Route struct {
 	Path      string // everything at it and below it
 	Handler   http.Handler
-	Operation func(*http.Request) string // name for measuring; "": not measured and not counted as in flight
-	Open      bool                       // answers without a token
+	Operation func(*http.Request) string // operation name for metrics; "": not measured and not limited
+	Open      bool                       // needs no token
 }
 
-// Service answers requests.
+// Service is an http.Handler with limits, access control and metrics.
 type Service struct {
 	config  Config
 	flying  atomic.Int64
@@ -59,7 +59,7 @@ type Service struct {
 	watch   *Watch
 }
 
-// New makes a service of the routes.
+// New returns a service for the routes.
 func New(c Config) *Service {
 	c.InFlight = cmp.Or(c.InFlight, 1024)
 	c.Bodies = cmp.Or(c.Bodies, 64<<20)
@@ -86,11 +86,11 @@ func New(c Config) *Service {
 	return s
 }
 
-// Past says which operations are past the threshold of latency: the sign for an
-// orchestrator to add an instance.
+// Past returns the operations that are past the latency threshold. They tell an orchestrator to add
+// an instance.
 func (s *Service) Past() []string { return s.watch.Past() }
 
-// ServeHTTP lets a request through to its route, or refuses it.
+// ServeHTTP passes a request to its route, or refuses it.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route := s.route(r.URL.Path)
 	if route == nil {
@@ -126,7 +126,7 @@ func (s *Service) route(path string) *Route {
 	return nil
 }
 
-// measured does a request within the limits, and takes its time.
+// measured serves a request within the limits and measures its duration.
 func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route, operation string) {
 	began := time.Now()
 	defer s.flying.Add(-1)
@@ -137,7 +137,7 @@ func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route,
 	if r.ContentLength != 0 {
 		size := r.ContentLength
 		if size < 0 {
-			size = 1 << 20 // of no stated length: what one may be
+			size = 1 << 20 // length unknown: assume the largest body
 		}
 		defer s.bodies.Add(-size)
 		if s.bodies.Add(size) > s.config.Bodies {
@@ -161,8 +161,8 @@ func refuse(w http.ResponseWriter, status int, title string) {
 	fmt.Fprintf(w, "{\"status\":%d,\"title\":%q}\n", status, title)
 }
 
-// Guarded says whether an address may be listened on: beyond loopback, strangers
-// must be kept out, and tokens must not go in clear.
+// Guarded returns an error unless the service may listen on the address. Beyond loopback it needs
+// access control, and TLS so that tokens do not travel in clear.
 func (c *Config) Guarded(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -182,8 +182,8 @@ func (c *Config) Guarded(address string) error {
 	return nil
 }
 
-// Serve answers on the listeners until ctx ends, lets what is in work finish
-// within Grace, and returns.
+// Serve serves on the listeners until ctx ends, gives running requests Grace to finish, and
+// returns.
 func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := s.server()
 	work, ctx := errgroup.WithContext(ctx)
@@ -216,17 +216,17 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Grace)
 		defer cancel()
 		if err := server.Shutdown(grace); err != nil {
-			return server.Close() // watches last as long as their clients want
+			return server.Close() // a watch lasts as long as its client wants
 		}
 		return nil
 	})
 	return work.Wait()
 }
 
-// rereadEvery is how long a change of tokens or certificates may go unseen.
+// rereadEvery bounds how long a change of tokens or certificates goes unnoticed.
 const rereadEvery = 30 * time.Second
 
-// reload reads tokens and certificates again, when asked to and now and then.
+// reload reads tokens and certificates again on request and at intervals.
 func (s *Service) reload(ctx context.Context) {
 	if s.config.Tokens == nil && s.config.TLS == nil {
 		return
@@ -258,9 +258,8 @@ func (s *Service) reload(ctx context.Context) {
 	}
 }
 
-// server is HTTP/1.1 and 2, with and without TLS, and time limits that a client
-// who sends or takes nothing runs into. Watches, and what takes long to answer, set
-// the time to take an answer themselves.
+// server returns a server for HTTP/1.1 and HTTP/2, with and without TLS. Its timeouts stop clients
+// that send or read nothing. Watches and long requests set their own write deadline.
 func (s *Service) server() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -23,7 +23,7 @@ import (
 
 const token = "correct-horse-battery"
 
-// running starts a service on loopback, which the test ends.
+// running starts a service on loopback. The test ends it.
 func running(t *testing.T, c Config, log io.Writer) (*Service, string) {
 	t.Helper()
 	c.Registry = prometheus.NewRegistry()
@@ -60,7 +60,7 @@ func get(t *testing.T, url string, headers ...string) *http.Response {
 	return got
 }
 
-// value is a counter's or a gauge's.
+// value returns the value of a counter or gauge.
 func value(m prometheus.Metric) float64 {
 	var d dto.Metric
 	if err := m.Write(&d); err != nil {
@@ -71,7 +71,7 @@ func value(m prometheus.Metric) float64 {
 
 func named(*http.Request) string { return "op" }
 
-// lines is a log that tests read while it is written.
+// lines is a log that tests can read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -141,7 +141,8 @@ func TestTokenFiles(t *testing.T) {
 	}
 }
 
-// TestLimits: beyond the limits requests are refused at once, and not after that.
+// TestLimits checks that the service refuses requests beyond the limits at once, and accepts
+// requests again afterwards.
 func TestLimits(t *testing.T) {
 	release := make(chan struct{})
 	inside := make(chan struct{}, 10)
@@ -195,7 +196,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestConnections: beyond the limit a connection waits until another ends.
+// TestConnections checks that a connection beyond the limit waits until another ends.
 func TestConnections(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	_, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
@@ -247,7 +248,8 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// TestWatch: too many slow ones are told once, and once when they are over.
+// TestWatch checks that the log reports once that an operation is past the threshold, and once that
+// it no longer is.
 func TestWatch(t *testing.T) {
 	log := &lines{}
 	w := newWatch(10*time.Millisecond, 0.01, time.Hour, slog.New(slog.NewTextHandler(log, nil)))

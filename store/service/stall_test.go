@@ -21,8 +21,7 @@ import (
 	"vitrine/store/nudsf/rest"
 )
 
-// pipes is a listener whose connections are in memory, so that their deadlines
-// go by the test's clock.
+// pipes is a listener with connections in memory, so that their deadlines use the test's clock.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -65,7 +64,7 @@ func served(t *testing.T, h http.Handler) (s *Service, p *pipes, stop func()) {
 	}
 }
 
-// piped runs a test against a handler, over both protocols, by a clock of its own.
+// piped runs a test against a handler, over both protocols, each in its own synctest bubble.
 func piped(t *testing.T, h http.Handler, test func(t *testing.T, s *Service, c *http.Client)) {
 	t.Helper()
 	for _, name := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -86,7 +85,7 @@ func piped(t *testing.T, h http.Handler, test func(t *testing.T, s *Service, c *
 
 var large http.HandlerFunc = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 16<<20)) }
 
-// forAMinute sees that there is one request in work, and none a minute later.
+// forAMinute checks that one request is being served, and none a minute later.
 func forAMinute(t *testing.T, s *Service) {
 	t.Helper()
 	synctest.Wait()
@@ -100,7 +99,8 @@ func forAMinute(t *testing.T, s *Service) {
 	}
 }
 
-// TestStall: a client that does not take its answer has its request for a minute.
+// TestStall checks that a client that does not read its answer holds its request for at most a
+// minute.
 func TestStall(t *testing.T) {
 	piped(t, large, func(t *testing.T, s *Service, c *http.Client) {
 		got, err := c.Get("http://store/kv")
@@ -112,7 +112,7 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// TestDeaf: so has one of HTTP/2 that does not even read.
+// TestDeaf checks the same for an HTTP/2 client that does not even read the connection.
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, stop := served(t, large)
@@ -128,7 +128,8 @@ func TestDeaf(t *testing.T) {
 	})
 }
 
-// TestLongWork: what takes long to do is answered, and its client has its time after that.
+// TestLongWork checks that a long request is answered, and that its client has its time to read
+// after that.
 func TestLongWork(t *testing.T) {
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done, err := rest.Long(w, func() (string, error) {
@@ -156,7 +157,7 @@ func TestLongWork(t *testing.T) {
 	})
 }
 
-// quiet is an engine whose watches tell of nothing until the test does.
+// quiet is an engine whose watches send only the test's events.
 type quiet struct {
 	store.Engine
 	events chan *store.Event
@@ -172,7 +173,7 @@ func (q *quiet) Watch(context.Context, string, string, uint64) iter.Seq2[*store.
 	}
 }
 
-// TestLongWatch: a watch in which nothing happens outlives every time limit.
+// TestLongWatch checks that an idle watch outlives all timeouts.
 func TestLongWatch(t *testing.T) {
 	q := &quiet{}
 	h := kv.New(kv.Config{Engine: q, Now: time.Now})
