@@ -15,19 +15,20 @@ import (
 	"vitrine"
 )
 
-// defaultSysfs is where the kernel tells of devices.
+// defaultSysfs is where the kernel shows devices.
 const defaultSysfs = "/sys"
 
 // A function is a physical function: an interface whose device can have virtual
-// ones. The kernel tells of them in files (Documentation/PCI/pci-iov-howto.rst).
+// functions. The kernel shows them in files
+// (Documentation/PCI/pci-iov-howto.rst).
 type function struct {
 	name string // of the interface: "enp3s0"
 	dir  string // of its device in sysfs
-	most int    // how many virtual functions it can have
+	most int    // number of virtual functions that it can have
 }
 
-// openFunction finds the device of an interface of the host. One that cannot
-// have virtual functions is a *vitrine.Unsupported.
+// openFunction finds the device of an interface of the host. If the device
+// cannot have virtual functions, the error is a *vitrine.Unsupported.
 func openFunction(sysfs, name string) (*function, error) {
 	f := &function{name: name, dir: filepath.Join(sysfs, "class/net", name, "device")}
 	most, err := f.read("sriov_totalvfs")
@@ -40,7 +41,7 @@ func openFunction(sysfs, name string) (*function, error) {
 	return f, err
 }
 
-// functions lists the interfaces of the host whose devices can have virtual
+// functions returns the interfaces of the host whose devices can have virtual
 // functions.
 func functions(sysfs string) (found []*function, err error) {
 	paths, err := filepath.Glob(filepath.Join(sysfs, "class/net/*/device/sriov_totalvfs"))
@@ -60,7 +61,7 @@ func functions(sysfs string) (found []*function, err error) {
 	return found, nil
 }
 
-// read reads a file of the device that is a number.
+// read returns the number in a file of the device.
 func (f *function) read(name string) (int, error) {
 	b, err := os.ReadFile(filepath.Join(f.dir, name))
 	if err != nil {
@@ -73,10 +74,10 @@ func (f *function) read(name string) (int, error) {
 	return n, nil
 }
 
-// count is how many virtual functions there are.
+// count returns the current number of virtual functions.
 func (f *function) count() (int, error) { return f.read("sriov_numvfs") }
 
-// set makes or, with 0, removes virtual functions.
+// set makes count virtual functions, or removes all with 0.
 func (f *function) set(count int) error {
 	err := os.WriteFile(filepath.Join(f.dir, "sriov_numvfs"), []byte(strconv.Itoa(count)), 0)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
@@ -89,8 +90,9 @@ func (f *function) set(count int) error {
 	return nil
 }
 
-// virtual is the name of a virtual function's interface; empty when it is not
-// on the host: with an instance, or with no driver that makes one.
+// virtual returns the name of a virtual function's interface. It is empty when
+// the interface is not on the host: it is in an instance, or no driver makes
+// one.
 func (f *function) virtual(number int) (string, error) {
 	entries, err := os.ReadDir(filepath.Join(f.dir, fmt.Sprintf("virtfn%d", number), "net"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {

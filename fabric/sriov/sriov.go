@@ -1,7 +1,7 @@
-// Package sriov wires instances by virtual functions of a network card: each
-// instance has one for itself, and the card's own switch joins them. They are
-// those that the interface has or, where it has none, ones that are made and
-// removed at the end.
+// Package sriov wires instances by virtual functions of a network card. Each
+// instance has a virtual function for itself, and the card's own switch joins
+// them. The fabric uses the virtual functions that the interface has. If it has
+// none, the fabric makes some and removes them at the end.
 package sriov
 
 import (
@@ -22,7 +22,7 @@ const (
 	mostVLAN   = 4094
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "Smart-NIC: virtual functions (SR-IOV)"
 
@@ -30,12 +30,13 @@ const NetworkingModel = "Smart-NIC: virtual functions (SR-IOV)"
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
-	// Parent is the interface of the host whose virtual functions they are.
+	// Parent is the interface of the host whose virtual functions the instances
+	// get.
 	Parent string `yaml:"parent" json:"parent"`
-	// VFs is how many are made where the interface has none; the default is 16, or
-	// as many as it can have.
+	// VFs is how many virtual functions are made if the interface has none. The
+	// default is 16, or as many as it can have if that is less.
 	VFs int `yaml:"vfs,omitempty" json:"vfs,omitempty" jsonschema:"minimum=1"`
-	// VLAN is a VLAN that the card keeps instances in; 0: none.
+	// VLAN is the VLAN that the card keeps instances in; 0: none.
 	VLAN int `yaml:"vlan,omitempty" json:"vlan,omitempty" jsonschema:"minimum=0,maximum=4094"`
 
 	segment.Options `yaml:",inline"`
@@ -45,10 +46,10 @@ func kind() segment.Kind {
 	return segment.Kind{Name: "sriov", Needs: "CONFIG_PCI_IOV, and a driver that sets VLANs of virtual functions", Do: "leave out `vlan`, or use the fabric macvlan"}
 }
 
-// New makes the fabric. A parent that is absent, down or part of a bridge is a
-// *vitrine.BadInput; one that cannot have virtual functions is a
-// *vitrine.Unsupported. It is looked for in the calling thread's network
-// namespace.
+// New makes the fabric. It looks for the parent in the calling thread's network
+// namespace. If the parent is absent, down or part of a bridge, the error is a
+// *vitrine.BadInput. If it cannot have virtual functions, it is a
+// *vitrine.Unsupported.
 func New(config Config) (*segment.Segment, error) { return open(config, defaultSysfs) }
 
 func open(config Config, sysfs string) (*segment.Segment, error) {
@@ -83,7 +84,6 @@ func (w *wiring) segment(c segment.Config, sysfs string) (*segment.Segment, erro
 	return segment.New(c, w)
 }
 
-// check checks the parameters.
 func (c Config) check(sysfs string) error {
 	bad := func(found, want string) error {
 		return &vitrine.BadInput{File: "fabric sriov", Found: found, Want: want}
@@ -103,8 +103,8 @@ func (c Config) check(sysfs string) error {
 	return bad("no parent", "`parent: NAME`, one of "+strings.Join(names, ", "))
 }
 
-// capable names the interfaces of the host that can have virtual functions. None
-// is a *vitrine.Unsupported.
+// capable returns the names of the host's interfaces that can have virtual
+// functions. If there are none, the error is a *vitrine.Unsupported.
 func capable(sysfs string) (names []string, err error) {
 	found, err := functions(sysfs)
 	for _, f := range found {
@@ -116,7 +116,7 @@ func capable(sysfs string) (names []string, err error) {
 	return names, err
 }
 
-// Check says which interfaces of this host can have virtual functions.
+// Check reports which interfaces of this host can have virtual functions.
 func Check(context.Context) []vitrine.Check { return []vitrine.Check{check(defaultSysfs)} }
 
 func check(sysfs string) vitrine.Check {
@@ -124,7 +124,7 @@ func check(sysfs string) vitrine.Check {
 	return vitrine.NewCheck("sriov: virtual functions", strings.Join(names, " "), err)
 }
 
-// wiring is the virtual functions of one interface.
+// wiring is the virtual functions of one parent.
 type wiring struct {
 	config   Config
 	lender   *segment.Lender
@@ -134,13 +134,13 @@ type wiring struct {
 	taken    map[string]*virtual // by instance
 }
 
-// virtual is a virtual function that an instance has.
+// virtual is a virtual function that is in an instance.
 type virtual struct {
 	number int
 	loan   *segment.Loan
 }
 
-// Make makes the virtual functions, unless there are some.
+// Make makes the virtual functions, unless the parent has some.
 func (w *wiring) Make(*segment.Segment) error {
 	count, err := w.function.count()
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *wiring) Make(*segment.Segment) error {
 	return w.function.await(count)
 }
 
-// Join moves a virtual function that is free into the instance.
+// Join moves a free virtual function into the instance.
 func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 	count, err := w.function.count()
 	if err != nil {
@@ -178,11 +178,11 @@ func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 			return err
 		}
 		if name == "" {
-			continue // with an instance
+			continue // in an instance
 		}
 		loan, err := w.lender.Free(s.Name, name, false)
 		if vitrine.IsBadInput(err) {
-			continue // used by somebody else, or just taken by another run
+			continue // in use by somebody else, or just taken by another run
 		}
 		if err != nil {
 			return err
@@ -193,7 +193,7 @@ func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 		Want: "fewer instances, or more virtual functions (`vfs` where none are there before)"}
 }
 
-// take puts a virtual function into the VLAN and moves it.
+// take puts a virtual function into the VLAN and moves it into the instance.
 func (w *wiring) take(s *segment.Segment, end *segment.End, v *virtual) error {
 	if err := w.setVLAN(v.number); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (w *wiring) take(s *segment.Segment, end *segment.End, v *virtual) error {
 	return nil
 }
 
-// Cut puts the virtual function back.
+// Cut moves the virtual function back to the host and to its former VLAN.
 func (w *wiring) Cut(_ *segment.Segment, end *segment.End) error {
 	v, has := w.taken[end.Instance]
 	if !has {
@@ -222,12 +222,13 @@ func (w *wiring) Cut(_ *segment.Segment, end *segment.End) error {
 	return err
 }
 
-// setVLAN has the card keep a virtual function in the VLAN.
+// setVLAN makes the card keep a virtual function in the VLAN, and records the
+// VLAN that it was in before.
 func (w *wiring) setVLAN(number int) error {
 	if w.config.VLAN == 0 {
 		return nil
 	}
-	parent, err := w.lender.Links.LinkByIndex(w.parent.Attrs().Index) // as it is now
+	parent, err := w.lender.Links.LinkByIndex(w.parent.Attrs().Index) // its current state
 	if err != nil {
 		return fmt.Errorf("looking for the VLANs of %s: %w", w.config.Parent, err)
 	}
@@ -258,8 +259,9 @@ func (w *wiring) resetVLAN(number int) error {
 	return w.state.forget(number)
 }
 
-// Unmake removes the virtual functions that were made, unless another run has
-// use for them, and lets go of the host, once no instance has one.
+// Unmake does nothing while an instance has a virtual function. Otherwise it
+// removes the virtual functions that runs made, unless another run uses them,
+// and gives up the parent.
 func (w *wiring) Unmake(*segment.Segment) error {
 	if len(w.taken) > 0 {
 		return nil

@@ -22,17 +22,17 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A card stands for one that this host need not have: interfaces of a test's
-// host, cabled to its switch as those of virtual functions are to the card's,
-// and a folder with the files in which the kernel tells of them. Only these
+// A card stands for a network card that this host need not have. Its virtual
+// functions are interfaces of a test's host, cabled to the host's switch. A
+// folder has the files in which the kernel would show the card; only these
 // files are not the kernel's.
 type card struct {
 	host  fabrictest.Host
 	sysfs string
 }
 
-// newCard makes eno1 a physical function with virtual ones, of which some are
-// on already.
+// newCard makes eno1 a physical function with most virtual functions, of which
+// on are already switched on.
 func newCard(t *testing.T, most, on int) card {
 	t.Helper()
 	c := card{fabrictest.NewHost(t), t.TempDir()}
@@ -82,7 +82,7 @@ func (c card) cable(count int) error {
 	})
 }
 
-// on is how many virtual functions are on.
+// on returns how many virtual functions are on.
 func (c card) on(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(c.sysfs, "class/net/eno1/device/sriov_numvfs"))
@@ -92,7 +92,7 @@ func (c card) on(t *testing.T) string {
 	return strings.TrimSpace(string(b))
 }
 
-// interfaces are those of the host.
+// interfaces returns the names of the host's interfaces.
 func (c card) interfaces(t *testing.T) []string {
 	t.Helper()
 	names, err := fabrictest.Interfaces(c.host.Path)
@@ -109,8 +109,8 @@ func (c card) open(t *testing.T, config Config) *segment.Segment {
 	return fabrictest.OnHost(t, c.host, func() (*segment.Segment, error) { return open(config, c.sysfs) })
 }
 
-// sysfsEnv is the environment variable with the card's folder for TestSriovKilled's
-// other run.
+// sysfsEnv is the environment variable with the card's folder, for the run that
+// TestSriovKilled kills.
 const sysfsEnv = "SRIOV_TEST_SYSFS"
 
 func TestMain(m *testing.M) {
@@ -119,8 +119,9 @@ func TestMain(m *testing.M) {
 	}}}))
 }
 
-// TestSriovInstances: each has a virtual function, they reach each other and
-// what the card leads to, and all are put back.
+// TestSriovInstances checks that each instance has a virtual function, and that
+// instances reach each other and the card's switch. In the end all virtual
+// functions are put back.
 func TestSriovInstances(t *testing.T) {
 	c := newCard(t, 3, 0)
 	before := c.interfaces(t)
@@ -158,8 +159,8 @@ func TestSriovInstances(t *testing.T) {
 	}
 }
 
-// TestSriovTwoRuns: they share one card, and the last one to leave removes what
-// the first one made.
+// TestSriovTwoRuns checks that two runs share a card, and that the last one to
+// leave removes the virtual functions that the first one made.
 func TestSriovTwoRuns(t *testing.T) {
 	c := newCard(t, 3, 0)
 	root := t.TempDir() + "/runs"
@@ -186,7 +187,7 @@ func TestSriovTwoRuns(t *testing.T) {
 	}
 }
 
-// TestSriovKeeps: virtual functions that were there stay.
+// TestSriovKeeps checks that virtual functions that were there before stay.
 func TestSriovKeeps(t *testing.T) {
 	c := newCard(t, 2, 2)
 	f := c.open(t, Config{Run: fabrictest.NewRun(t, t.TempDir()+"/runs")})
@@ -198,8 +199,8 @@ func TestSriovKeeps(t *testing.T) {
 	}
 }
 
-// TestSriovKilled: cleaning puts the virtual function back that a killed run
-// had, and removes those that it made.
+// TestSriovKilled checks that cleaning puts back the virtual function that a
+// killed run had, and removes the virtual functions that it made.
 func TestSriovKilled(t *testing.T) {
 	c := newCard(t, 3, 0)
 	before := c.interfaces(t)
@@ -233,8 +234,9 @@ func TestSriovKilled(t *testing.T) {
 	clean(0)
 }
 
-// TestSriovPutsBackAgain what could not be put back at first, and keeps the virtual
-// functions until then.
+// TestSriovPutsBackAgain checks that a virtual function that cannot be put back
+// at first is put back by a second Close. Until then all virtual functions
+// stay.
 func TestSriovPutsBackAgain(t *testing.T) {
 	c := newCard(t, 3, 0)
 	before := c.interfaces(t)
@@ -282,8 +284,8 @@ func TestSriovRefuses(t *testing.T) {
 		}
 		return nil
 	})
-	// A veth takes no VLAN for virtual functions, as some drivers do not: the
-	// virtual function stays with the host.
+	// Like some drivers, a veth cannot set VLANs of virtual functions. The virtual
+	// function must then stay with the host.
 	before := c.interfaces(t)
 	f := c.open(t, Config{Run: run, VLAN: 7})
 	defer f.Close(context.Background())
@@ -296,7 +298,8 @@ func TestSriovRefuses(t *testing.T) {
 	}
 }
 
-// TestSriovSkipsInUse: a virtual function that has an address is somebody's.
+// TestSriovSkipsInUse checks that a virtual function with an address is left
+// alone, because somebody uses it.
 func TestSriovSkipsInUse(t *testing.T) {
 	c := newCard(t, 2, 2)
 	c.host.Do(t, func() error {
@@ -312,12 +315,13 @@ func TestSriovSkipsInUse(t *testing.T) {
 	if names := c.interfaces(t); !slices.Contains(names, "eno1v0") || slices.Contains(names, "eno1v1") {
 		t.Errorf("the host has %q", names)
 	}
-	if err := f.Close(t.Context()); err != nil { // before the instance goes, and what it has with it
+	if err := f.Close(t.Context()); err != nil { // before the instance's namespace is removed, and the interface with it
 		t.Error(err)
 	}
 }
 
-// TestSriovOfThisHost: the check and the fabric agree, and say what is missing.
+// TestSriovOfThisHost checks that the check and the fabric agree, and that they
+// name what is missing.
 func TestSriovOfThisHost(t *testing.T) {
 	found := Check(t.Context())[0]
 	names, err := capable(defaultSysfs)

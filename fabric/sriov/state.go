@@ -13,18 +13,18 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// recordKind is that of the record of an interface's virtual functions.
+// recordKind is the kind of the records of changes to virtual functions.
 const recordKind = "sriov"
 
-// state is what a run has changed of an interface's virtual functions, as it is
-// recorded.
+// state is what a run has changed about a parent's virtual functions. It is
+// kept as a record.
 type state struct {
 	run *runstate.Run
 
 	Parent  string      `json:"parent"`
-	Made    bool        `json:"made"`    // there were none before this run, or before the run that made them
-	Leaving bool        `json:"leaving"` // it has no use for them any more
-	VLANs   map[int]int `json:"vlans"`   // that they were in before, by number
+	Made    bool        `json:"made"`    // a run made them: this one, or an earlier one
+	Leaving bool        `json:"leaving"` // the run does not use them any more
+	VLANs   map[int]int `json:"vlans"`   // former VLANs, by number of the virtual function
 }
 
 func (s *state) record() error { return s.run.RecordJSON(recordKind, s.Parent, s) }
@@ -42,8 +42,8 @@ func (s *state) forget(number int) error {
 	return s.record()
 }
 
-// leave removes virtual functions that were made, by the last run that has use
-// for them.
+// leave records that the run does not use the virtual functions any more. If
+// runs made them and no other run uses them, leave removes them.
 func (s *state) leave(f *function) error {
 	s.Leaving = true
 	if err := s.record(); err != nil {
@@ -55,7 +55,7 @@ func (s *state) leave(f *function) error {
 	return s.run.Erase(recordKind, s.Parent)
 }
 
-// remove removes them unless a run that is alive has use for them.
+// remove removes virtual functions that runs made, unless a live run uses them.
 func (s *state) remove(root string, f *function) error {
 	if !s.Made {
 		return nil
@@ -75,7 +75,7 @@ func (s *state) remove(root string, f *function) error {
 	return f.set(0)
 }
 
-// inherits says whether the virtual functions of an interface were made by a run.
+// inherits reports whether a run made the virtual functions of an interface.
 func inherits(run *runstate.Run, parent string) (bool, error) {
 	all, err := states(run.Root, parent)
 	for _, s := range all {
@@ -86,7 +86,7 @@ func inherits(run *runstate.Run, parent string) (bool, error) {
 	return false, err
 }
 
-// states are the records of an interface, by run.
+// states returns the records of a parent's virtual functions, by run.
 func states(root, parent string) (map[string]*state, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -111,17 +111,18 @@ func states(root, parent string) (map[string]*state, error) {
 	return all, nil
 }
 
-// A Cleaner removes virtual functions that dead runs made. It comes after
-// segment.Cleaner, which puts them back to the host.
+// A Cleaner removes virtual functions that dead runs made. It must run after
+// segment.Cleaner, which moves them back to the host.
 type Cleaner struct {
-	Root string // where runs are known
+	Root string // the folder where runs are registered
 
 	sysfs string // empty: /sys
 }
 
 var _ vitrine.Cleaner = Cleaner{}
 
-// Clean removes them, and takes the others out of the VLANs that they are in.
+// Clean puts virtual functions back into their former VLANs, and removes those
+// that dead runs made unless a live run uses them.
 func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	if c.sysfs == "" {
 		c.sysfs = defaultSysfs
