@@ -11,30 +11,30 @@ import (
 	"vitrine/internal/netns"
 )
 
-// Of the two namespaces that stand for hosts.
+// Interfaces of the two namespaces that stand for hosts.
 const (
-	underlay = "wire"   // the interface by which each reaches the other
-	overlay  = "vxlan0" // its end of the tunnel
+	underlay = "wire"   // leads to the other host
+	overlay  = "vxlan0" // the host's end of the tunnel
 )
 
-// A host is a namespace that stands for one: a bridge, an interface that leads
-// to the other host, and an end of the tunnel.
+// A host is a namespace that stands for a host. It has a bridge, an interface
+// that leads to the other host, and an end of the tunnel.
 type host struct {
 	links  *netlink.Handle
 	bridge int
 }
 
 // pair is the Wiring of two such hosts. The first is the segment's namespace.
-// The second has no name: it goes when this process lets go of it, however
-// that ends.
+// The second has no name: the kernel removes it when this process closes it or
+// ends.
 type pair struct {
 	config Config
 	hosts  [2]host
-	far    *os.File // the second's namespace
-	joined int      // instances so far
+	far    *os.File // namespace of the second host
+	joined int      // number of instances joined so far
 }
 
-// Make makes the two hosts, with a network of their own between them.
+// Make makes the two hosts and a network between them.
 func (w *pair) Make(s *segment.Segment) error {
 	w.hosts[0].links = s.Links
 	if err := netns.Try(w.makeFar); err != nil {
@@ -67,7 +67,7 @@ func (w *pair) Make(s *segment.Segment) error {
 	return nil
 }
 
-// makeFar keeps the thread's namespace as that of the second host.
+// makeFar makes the calling thread's namespace that of the second host.
 func (w *pair) makeFar() (err error) {
 	if err := segment.Quiet(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (w *pair) makeFar() (err error) {
 	return err
 }
 
-// wire sets the host's interface to the other one up.
+// wire brings up the host's interface to the other host, with the address.
 func (h *host) wire(addr netip.Prefix) error {
 	wire, err := h.links.LinkByName(underlay)
 	if err != nil {
@@ -94,7 +94,7 @@ func (h *host) wire(addr netip.Prefix) error {
 	return nil
 }
 
-// Join joins the instance to the one host or, in turn, to the other.
+// Join joins instances to the first and the second host in turn.
 func (w *pair) Join(s *segment.Segment, end *segment.End) error {
 	h := &w.hosts[w.joined%len(w.hosts)]
 	end.Links = h.links
@@ -105,10 +105,9 @@ func (w *pair) Join(s *segment.Segment, end *segment.End) error {
 	return nil
 }
 
-// Cut removes what joins the instance.
 func (w *pair) Cut(s *segment.Segment, end *segment.End) error { return s.Unpair(end) }
 
-// Unmake lets go of the second host, which is then gone.
+// Unmake closes the second host's namespace, and so removes it.
 func (w *pair) Unmake(*segment.Segment) error {
 	if far := w.hosts[1].links; far != nil {
 		far.Close()

@@ -1,7 +1,7 @@
-// Package vxlan wires instances by a VXLAN tunnel (RFC 7348) between two
-// hosts: by default between two network namespaces that stand for hosts, with
-// the instances in turn on the one and on the other; or between this host and a
-// remote one.
+// Package vxlan wires instances by a VXLAN tunnel (RFC 7348) between two hosts.
+// By default these are two network namespaces that stand for hosts, and
+// instances are joined to them in turn. The tunnel can also lead from this host
+// to a remote one.
 package vxlan
 
 import (
@@ -29,7 +29,7 @@ const (
 	mostPort    = 1<<16 - 1
 )
 
-// NetworkingModel is what the fabric is, in the words of
+// NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
 const NetworkingModel = "kernel-space: a tunnel of the kernel's (VXLAN)"
 
@@ -37,16 +37,17 @@ const NetworkingModel = "kernel-space: a tunnel of the kernel's (VXLAN)"
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 
-	// VNI is the number of the network; the default is 1.
+	// VNI is the VXLAN network identifier; the default is 1.
 	VNI int `yaml:"vni,omitempty" json:"vni,omitempty" jsonschema:"minimum=1,maximum=16777215"`
 	// Port is the UDP port of the tunnel; the default is 4789.
 	Port int `yaml:"port,omitempty" json:"port,omitempty" jsonschema:"minimum=1,maximum=65535"`
 	// Remote is the IPv4 address of the other host's end. All instances are then
-	// on this host, and a run on the other host has this one for its remote; give
-	// the two different `first` addresses. The default is a second namespace.
+	// on this host, and a run on the other host has this one as its remote. Give
+	// the two different `first` addresses. By default the other host is a second
+	// namespace.
 	Remote string `yaml:"remote,omitempty" json:"remote,omitempty"`
-	// Parent is the interface of this host that leads to the remote one. It comes
-	// with remote.
+	// Parent is the interface of this host that leads to the remote one. It is
+	// required with remote, and not allowed without.
 	Parent string `yaml:"parent,omitempty" json:"parent,omitempty"`
 
 	segment.Options `yaml:",inline"`
@@ -56,9 +57,9 @@ func kind() segment.Kind {
 	return segment.Kind{Name: "vxlan", Needs: "CONFIG_VXLAN, CONFIG_BRIDGE, CONFIG_VETH", Do: "modprobe vxlan bridge veth, or use the fabric bridge"}
 }
 
-// New makes the fabric. Without the privilege, or without what it needs of the
-// kernel, it is a *vitrine.Unsupported. The parent is looked for in the calling
-// thread's network namespace.
+// New makes the fabric. It looks for the parent in the calling thread's network
+// namespace. Without the privilege, or without the kernel features that it
+// needs, the error is a *vitrine.Unsupported.
 func New(config Config) (*segment.Segment, error) {
 	if config.VNI == 0 {
 		config.VNI = defaultVNI
@@ -95,7 +96,7 @@ func New(config Config) (*segment.Segment, error) {
 	return s, nil
 }
 
-// Check says whether this host can have vxlan fabrics.
+// Check reports whether this host supports vxlan fabrics.
 func Check(context.Context) []vitrine.Check {
 	w := &pair{config: Config{VNI: defaultVNI, Port: defaultPort}}
 	c := segment.Check(kind(), w, "tunnels", "between two namespaces that stand for hosts, or to a remote host")
@@ -105,7 +106,7 @@ func Check(context.Context) []vitrine.Check {
 	return []vitrine.Check{c}
 }
 
-// device is one end of the tunnel.
+// device returns one end of the tunnel.
 func (c Config) device(attrs netlink.LinkAttrs, local, remote netip.Addr) *netlink.Vxlan {
 	v := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: c.VNI, Port: c.Port, Group: remote.AsSlice(), Learning: true}
 	if local.IsValid() {
@@ -115,7 +116,7 @@ func (c Config) device(attrs netlink.LinkAttrs, local, remote netip.Addr) *netli
 }
 
 // tunnel is the Wiring that leads to a remote host: a bridge, and an end of the
-// tunnel that is at the bridge but sends from the host's namespace.
+// tunnel. The end is a port of the bridge but sends from the host's namespace.
 type tunnel struct {
 	config Config
 	remote netip.Addr
@@ -124,7 +125,7 @@ type tunnel struct {
 	bridge int
 }
 
-// openTunnel finds the parent.
+// openTunnel finds the parent and makes a tunnel over it.
 func openTunnel(config Config, remote netip.Addr, c *segment.Config) (*tunnel, error) {
 	host, err := segment.Host()
 	if err != nil {
@@ -152,7 +153,7 @@ func (w *tunnel) Make(s *segment.Segment) (err error) {
 		return err
 	}
 	defer here.Close()
-	// The name has to be free on the host, where older kernels look for it.
+	// Older kernels need a name that is free on the host, too.
 	attrs := netlink.LinkAttrs{Name: "vt" + s.Run.ID, MTU: s.MTU, TxQLen: -1, Namespace: netlink.NsFd(here.Fd())}
 	device := w.config.device(attrs, netip.Addr{}, w.remote)
 	device.VtepDevIndex = w.parent
@@ -185,10 +186,10 @@ func plug(links *netlink.Handle, name string, bridge int) error {
 // Join joins the instance to the bridge.
 func (w *tunnel) Join(s *segment.Segment, end *segment.End) error { return s.Pair(end, w.bridge) }
 
-// Cut removes what joins the instance.
 func (w *tunnel) Cut(s *segment.Segment, end *segment.End) error { return s.Unpair(end) }
 
-// Unmake lets go of the host; the end of the tunnel goes with its namespace.
+// Unmake gives up the parent and removes the end of the tunnel. Without a
+// segment there is no end yet.
 func (w *tunnel) Unmake(s *segment.Segment) error {
 	var err error
 	if w.host != nil {
@@ -199,6 +200,6 @@ func (w *tunnel) Unmake(s *segment.Segment) error {
 	if s == nil || s.Links == nil || w.bridge == 0 {
 		return err
 	}
-	w.bridge = 0 // at once, so that its port is free again
+	w.bridge = 0 // not left to the end of the namespace, so that the UDP port is free at once
 	return errors.Join(err, s.RemoveByName("vt"+s.Run.ID))
 }
