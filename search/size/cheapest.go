@@ -22,7 +22,7 @@ func (k *known) cheapest() (next, best int, why string) {
 	for _, c := range k.costs {
 		most = max(most, c)
 	}
-	bound := 2 * most // with none that carries it, all sizings save something
+	bound := 2 * most // while no sizing carries it, every sizing saves something
 	if best >= 0 {
 		bound = k.costs[k.figures[best].sizing]
 	}
@@ -60,7 +60,7 @@ func (k *known) cheapest() (next, best int, why string) {
 	return -1, -1, fmt.Sprintf("no sizing within the limit can plausibly carry %s", k.rate(reach))
 }
 
-// cheaper says whether a is cheaper than b, or as cheap and carries more.
+// cheaper reports whether a is cheaper than b, or as cheap and carries more.
 func (k *known) cheaper(a, b figure) bool {
 	x, y := k.costs[a.sizing], k.costs[b.sizing]
 	if !sameVCPUs(x, y) {
@@ -69,9 +69,9 @@ func (k *known) cheaper(a, b figure) bool {
 	return a.measured.Rate > b.measured.Rate
 }
 
-// margin is how far below its capacity a measuring's lower bound lies, in the
-// middle, as a difference of logarithms: to carry a workload for sure takes as
-// much more.
+// margin returns the median distance of a measured lower bound below its
+// capacity, as a difference of logarithms. To carry a workload for sure, a sizing
+// must carry that much more.
 func (k *known) margin() float64 {
 	var widths []float64
 	for _, f := range k.figures {
@@ -85,7 +85,8 @@ func (k *known) margin() float64 {
 	return middle(widths)
 }
 
-// reaches is the chance that the sizing carries at least so much.
+// reaches returns the probability that the sizing carries at least need, a
+// logarithm.
 func (k *known) reaches(sizing int, need float64) (chance float64) {
 	for _, log := range k.drawn(sizing) {
 		if log >= need {
@@ -95,8 +96,9 @@ func (k *known) reaches(sizing int, need float64) (chance float64) {
 	return chance
 }
 
-// tooSmall says whether a measured sizing that has as many instances of every
-// component, and at least as much for each, cannot carry the workload.
+// tooSmall reports whether the sizing cannot carry the workload, because a
+// measured sizing cannot that has as many instances of every component, and at
+// least as much for each.
 func (k *known) tooSmall(sizing int) bool {
 	for _, f := range k.figures {
 		above := f.censored == vitrine.CensoredNone && f.measured.High < k.cfg.Reach
@@ -108,7 +110,7 @@ func (k *known) tooSmall(sizing int) bool {
 	return false
 }
 
-// saves tells an amount of what the objective has little of.
+// saves formats an amount of vCPUs or of the price, by the objective.
 func (m *model) saves(amount float64) string {
 	if m.cfg.Objective == LowestPrice {
 		return fmt.Sprintf("%.4g of the price", amount)

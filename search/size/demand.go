@@ -2,26 +2,27 @@ package size
 
 import "math"
 
-// What is believed of a component before anything is measured: each parameter
-// is a middle and a spread, most in logarithms, in units of standard deviations.
+// The parameters of a component. Each has a normal prior, most of them in
+// logarithms.
 const (
 	pWork       = iota // CPU seconds a call, of one instance of the smallest flavor
-	pIdle              // CPUs of an instance without load, of the smallest flavor's vCPUs
+	pIdle              // CPUs of an instance without load, as a share of the smallest flavor's vCPUs
 	pContention        // how much dearer a call gets with the second instance
 	pBend              // how contention grows with the instances
 	pCoherence         // what every pair of instances adds
-	pUse               // the use of its CPUs at which it saturates
-	pThreads           // most CPUs an instance can use, of the largest flavor's vCPUs
-	pSharp             // how sharply it does
-	pFlavor            // how much dearer a call is in larger flavors
-	params             // how many there are
+	pUse               // the share of its CPUs in use when it saturates
+	pThreads           // most CPUs that an instance can use, relative to the largest flavor's vCPUs
+	pSharp             // how sharply usable CPU bends towards that limit
+	pFlavor            // exponent of a call's cost over the flavor's vCPUs
+	params             // number of parameters
 )
 
 type belief struct{ middle, spread float64 }
 
-// beliefs are wide where functions differ widely: contention from none to more
-// than all that an instance adds, threads from a quarter of the largest flavor
-// to no limit.
+// beliefs returns the prior of each parameter: its mean (middle) and its standard
+// deviation (spread). Priors are wide where functions differ widely: contention
+// from none to more than an instance adds, threads from a quarter of the largest
+// flavor to no limit.
 func beliefs() [params]belief {
 	return [params]belief{
 		pWork:       {0, 1}, // around what the first trials show
@@ -37,22 +38,23 @@ func beliefs() [params]belief {
 }
 
 const (
-	countSpread = 0.04  // by how much a count's demand may leave the law of clustering
-	cellSpread  = 0.025 // by how much a cell's capacity may leave all of it
+	countSpread = 0.04  // standard deviation of a count's demand from the law of clustering, in logarithms
+	cellSpread  = 0.025 // standard deviation of a cell's capacity from all the laws, in logarithms
 )
 
-// A demand is one draw of a component's parameters.
+// A demand is one draw of a component's parameters. All values are in standard
+// deviations.
 type demand struct {
-	z      [params]float64 // in standard deviations from the middle
-	counts []float64       // by count: how far its demand leaves the law, likewise
-	cells  []float64       // by cell: how far its capacity does
+	z      [params]float64 // from the middle
+	counts []float64       // by count: how far its demand departs from the law
+	cells  []float64       // by cell: how far its capacity departs from the laws
 }
 
-// A costing turns draws into what the component carries. It holds what does not
+// A costing computes what a component carries from a draw. It holds what does not
 // change from draw to draw.
 type costing struct {
 	place
-	work    float64 // logarithm of the demand that pWork is around
+	work    float64 // logarithm of the demand at which pWork is zero
 	beliefs [params]belief
 }
 
@@ -60,13 +62,13 @@ func (c *costing) value(d *demand, p int) float64 {
 	return c.beliefs[p].middle + c.beliefs[p].spread*d.z[p]
 }
 
-// perCall is the CPU seconds that a call of the function costs the busiest of
-// the cell's instances: the demand of one instance alone, its share of the
+// perCall returns the CPU seconds that a call of the function costs the busiest
+// of the cell's instances: the demand of one instance alone, its share of the
 // calls, and the price of clustering. That price is the Universal Scalability
 // Law's contention and coherence (Gunther, Guerrilla Capacity Planning, 2007,
-// chapter 6), contention to a power, for in many functions each further
-// instance adds less than the one before. An uneven share of the calls shows as
-// contention too.
+// chapter 6). Contention is raised to a power, because in many functions each
+// further instance adds less than the one before. An uneven share of the calls
+// shows as contention too.
 func (c *costing) perCall(d *demand, at cell) float64 {
 	n := float64(at.count)
 	log := c.work + d.z[pWork] + c.value(d, pFlavor)*math.Log(at.vcpus/c.least)
@@ -78,11 +80,11 @@ func (c *costing) perCall(d *demand, at cell) float64 {
 	return math.Exp(log)
 }
 
-// idle is the CPUs that an instance uses without load.
+// idle returns the CPUs that an instance uses without load.
 func (c *costing) idle(d *demand) float64 { return c.least * math.Exp(c.value(d, pIdle)) }
 
-// usable is the CPUs that the busiest instance of the cell uses when it can do
-// no more: a share of what it is given, bent towards its limit of threads.
+// usable returns the CPUs that the busiest instance of the cell uses when it is
+// saturated: a share of its vCPUs, bent towards its limit of threads.
 func (c *costing) usable(d *demand, at cell) float64 {
 	given := math.Exp(c.value(d, pUse)) * at.vcpus
 	limit := c.most * math.Exp(c.value(d, pThreads))
@@ -90,21 +92,20 @@ func (c *costing) usable(d *demand, at cell) float64 {
 	return given * math.Exp(-math.Log1p(math.Pow(given/limit, sharp))/sharp)
 }
 
-// A rating is what a draw says of one cell.
+// A rating is what a draw predicts for one cell.
 type rating struct{ usable, idle, perCall float64 }
 
 func (c *costing) rate(d *demand, at cell) rating {
 	return rating{c.usable(d, at), c.idle(d), c.perCall(d, at)}
 }
 
-// carries is the logarithm of the rate at which the cell saturates.
+// carries returns the logarithm of the rate at which the cell saturates.
 func (r rating) carries() float64 {
-	const left = 0.01 // of what is usable, at least, is there for calls
+	const left = 0.01 // least share of the usable CPU that is left for calls
 	return math.Log(max(r.usable-r.idle, left*r.usable) / r.perCall)
 }
 
-// likely is the logarithm of how likely what the loads show is, but for a
-// constant.
+// likely returns the log-likelihood of the loads, up to an additive constant.
 func (r rating) likely(l *line) (like float64) {
 	if l.w > 0 {
 		a, b := r.idle, r.perCall
@@ -118,7 +119,7 @@ func (r rating) likely(l *line) (like float64) {
 	return like
 }
 
-// carries is the logarithm of the rate at which the cell saturates, with its
+// carries returns the logarithm of the rate at which cell i saturates, with its
 // own departure from the laws.
 func (c *costing) carries(d *demand, i int) float64 {
 	return c.rate(d, c.cells[i]).carries() + cellSpread*d.cells[i]

@@ -19,9 +19,9 @@ const (
 type DirectedConfig struct {
 	Scaling string // Up, Out or Hybrid
 	ScaleOn string // vitrine.CPU, Memory or Network: whose use finds the bottleneck
-	// Reach is the workload to reach, in the workload's unit; 0: none. It is
-	// reached when even the capacity's lower bound is: a size that is bought for
-	// a workload must carry it for sure.
+	// Reach is the workload to reach, in the workload's unit; 0: none. A size
+	// reaches it with the lower bound of its capacity, because a size that is
+	// bought for a workload must carry it for sure.
 	Reach     float64
 	Threshold int // which of the capacities counts: index into Measured.Capacities
 	Seed      uint64
@@ -33,12 +33,13 @@ type directed struct {
 	cfg   DirectedConfig
 }
 
-// NewDirected starts with the smallest sizing and grows, step by step, the
-// component that uses the most of what it was given when at capacity. It ends
-// when the workload is reached, when that component cannot grow within the
-// space, and when what was measured does not tell which one to grow. Scaling
-// out takes the space's first flavor, for it needs one size only (as there).
-// Hybrid scaling, which the paper leaves for later, is described at hybrid.
+// NewDirected returns a search that starts with the smallest sizing and grows,
+// step by step, the component that uses the largest share of its resources at
+// capacity. It ends when the workload is reached, when that component cannot grow
+// within the space, or when the measurements do not tell which one to grow.
+// Scaling out uses the space's first flavor, because it needs one size only (as
+// in the paper). Hybrid scaling, which the paper leaves for later, is described
+// at hybrid.
 func NewDirected(space Space, cfg DirectedConfig) (Search, error) {
 	if !slices.Contains([]string{Up, Out, Hybrid}, cfg.Scaling) {
 		return nil, invalid(fmt.Sprintf("scaling %q", cfg.Scaling), "want up, out or hybrid")
@@ -96,7 +97,8 @@ func (d directed) share(use float64) string {
 	return fmt.Sprintf("%.0f%% %s", 100*use, of)
 }
 
-// enough says why nothing larger needs to be, or can be, measured.
+// enough returns why nothing larger needs to be, or can be, measured; empty: go
+// on.
 func (d directed) enough(last vitrine.Measured) string {
 	if d.cfg.Threshold < 0 || d.cfg.Threshold >= len(last.Capacities) {
 		return fmt.Sprintf("%s: no capacity was found", last.Sizing)
@@ -108,7 +110,7 @@ func (d directed) enough(last vitrine.Measured) string {
 	return outOfRange(last.Sizing, c.Censored, fmt.Sprintf("%.4g", c.Rate))
 }
 
-// outOfRange says why nothing larger can be measured; empty: it can.
+// outOfRange returns why nothing larger can be measured; empty: it can.
 func outOfRange(sizing vitrine.Sizing, censored, rate string) string {
 	switch censored {
 	case vitrine.CensoredAbove:
@@ -119,8 +121,8 @@ func outOfRange(sizing vitrine.Sizing, censored, rate string) string {
 	return ""
 }
 
-// grow gives the sizing with the component one step larger and says what grew,
-// or why the component is stuck.
+// grow returns the sizing with the component one step larger and what grew, or
+// why the component cannot grow.
 func (d directed) grow(sizing vitrine.Sizing, name string) (next vitrine.Sizing, grown, stuck string) {
 	next = sizing.Clone()
 	part := d.part(next, name)
@@ -147,7 +149,7 @@ func (d directed) grow(sizing vitrine.Sizing, name string) (next vitrine.Sizing,
 	return next, grown, ""
 }
 
-// part finds the component's part by the component's name.
+// part returns the component's part, by the component's name; nil: none.
 func (d directed) part(sizing vitrine.Sizing, name string) *vitrine.Part {
 	for _, c := range d.space.Components {
 		if c.Name == name {
@@ -157,7 +159,7 @@ func (d directed) part(sizing vitrine.Sizing, name string) *vitrine.Part {
 	return nil
 }
 
-// larger is the next flavor that has more of what is scaled on.
+// larger returns the next flavor with more of the resource that is scaled on.
 func (d directed) larger(initial byte) (vitrine.Flavor, bool) {
 	at := d.space.flavor(initial)
 	if at < 0 {
@@ -176,14 +178,14 @@ func (d directed) larger(initial byte) (vitrine.Flavor, bool) {
 	return vitrine.Flavor{}, false
 }
 
-// bounds says whether the limit bounds the instances of the flavor.
+// bounds reports whether the limit bounds the instances of the flavor.
 func (s Space) bounds(f vitrine.Flavor) bool {
 	return s.Limit.VCPUs > 0 && f.VCPUs > 0 || s.Limit.Memory > 0 && f.Memory > 0
 }
 
-// Bottleneck is the component that uses the most of the resource, and how much
-// of what it was given, 0..1; of equals the first by name. An empty name: its
-// use was not measured.
+// Bottleneck returns the component that uses the largest share of the resource,
+// and that share, 0..1. Among equals it returns the first by name. An empty name
+// means that no use was measured.
 func Bottleneck(utilization map[string]map[string]float64, resource string) (component string, use float64) {
 	shares := utilization[resource]
 	for _, name := range slices.Sorted(maps.Keys(shares)) {

@@ -24,7 +24,7 @@ func directed(t *testing.T, space size.Space, cfg size.DirectedConfig) size.Sear
 	return search
 }
 
-// TestDirectedTakesThePapersPath is the demonstration of NFV-VITAL, III.B.1:
+// TestDirectedTakesThePapersPath repeats the demonstration of NFV-VITAL, III.B.1:
 // scaling up within 6 vCPUs.
 func TestDirectedTakesThePapersPath(t *testing.T) {
 	search := directed(t, ims(vitrine.Resources{VCPUs: 6}), size.DirectedConfig{Scaling: size.Up})
@@ -119,7 +119,8 @@ func TestDirectedRefusals(t *testing.T) {
 	}
 }
 
-// TestDirectedStopsWhereThereIsNoPlace, though the limit would allow more.
+// TestDirectedStopsWhereThereIsNoPlace checks that a search ends without room on
+// the CPUs, even if the limit would allow more.
 func TestDirectedStopsWhereThereIsNoPlace(t *testing.T) {
 	space := ims(vitrine.Resources{VCPUs: 6})
 	space.Place = func(s vitrine.Sizing) error {
@@ -138,7 +139,7 @@ func TestDirectedStopsWhereThereIsNoPlace(t *testing.T) {
 	}
 }
 
-// TestDirectedGrowsOneComponentWithinTheLimit, whatever the function does.
+// TestDirectedGrowsOneComponentWithinTheLimit checks this on random functions.
 func TestDirectedGrowsOneComponentWithinTheLimit(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -169,7 +170,7 @@ func TestDirectedGrowsOneComponentWithinTheLimit(t *testing.T) {
 	}
 }
 
-// changes counts the components that differ.
+// changes returns the number of components that differ.
 func changes(a, b vitrine.Sizing) (n int) {
 	for i := range a {
 		if a[i] != b[i] {
@@ -179,8 +180,8 @@ func changes(a, b vitrine.Sizing) (n int) {
 	return n
 }
 
-// TestDirectedEndsWithTheBest: under a limit of six small units the directed
-// search ends within the interval of the best that exhaustive search finds.
+// TestDirectedEndsWithTheBest checks that, within six small units, the directed
+// search ends within the interval of the best sizing of an exhaustive search.
 func TestDirectedEndsWithTheBest(t *testing.T) {
 	limit := vitrine.Resources{VCPUs: 6}
 	for seed := range uint64(10) {
@@ -209,7 +210,8 @@ func find(history []vitrine.Measured, objective size.Objective) vitrine.Measured
 	return history[i]
 }
 
-// TestDirectedReachesAWorkload with the fewest steps that do.
+// TestDirectedReachesAWorkload checks that the search ends with the first sizing
+// that reaches it.
 func TestDirectedReachesAWorkload(t *testing.T) {
 	cfg := ramp()
 	search := directed(t, ims(vitrine.Resources{}), size.DirectedConfig{Scaling: size.Up, Reach: 600})

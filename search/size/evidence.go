@@ -17,62 +17,62 @@ type cell struct {
 	memory int64
 }
 
-// A place is a component as the model sees it: all cells that it can have. One
-// that is not scalable has a single cell, and no short name.
+// A place is a component as the model sees it, with all cells that it can have. A
+// component that is not scalable has a single cell, and no short name.
 type place struct {
 	name, short string
 	cells       []cell
-	index       map[vitrine.Part]int // of the cells of a scalable one
+	index       map[vitrine.Part]int // index of the cells of a scalable component
 	least, most float64              // vCPUs of the smallest and largest flavor
 }
 
-// A line is the sums of a weighted regression of the busiest instance's CPU
-// over the rate, of one component in one sizing.
+// A line holds the sums of a weighted regression of the busiest instance's CPU
+// over the rate, for one component in one sizing.
 type line struct {
 	w, x, y, xx, xy, yy float64
 	peak                float64 // the most CPU that its busiest instance was seen to use
 }
 
-// add joins what two measurings showed.
+// add joins the sums of two measurements.
 func (l *line) add(other line) {
 	l.w, l.x, l.y = l.w+other.w, l.x+other.x, l.y+other.y
 	l.xx, l.xy, l.yy = l.xx+other.xx, l.xy+other.xy, l.yy+other.yy
 	l.peak = max(l.peak, other.peak)
 }
 
-// observed is one measuring of one sizing.
+// observed is one measurement of one sizing.
 type observed struct {
 	cells    []int // by place
 	lines    []line
 	capacity float64 // natural logarithm
-	error    float64 // standard deviation of it
+	error    float64 // standard deviation of capacity
 	least    bool    // the capacity is at least this
 	most     bool    // the capacity is at most this
 }
 
 const (
 	readError   = 0.03  // relative, of one trial's CPU reading
-	floorError  = 0.002 // of what the instance was given, likewise
-	mostPoints  = 6     // what a sizing's trials count for at most: they share its deployments' luck
-	heldBack    = 0.9   // of its quota: an instance that uses more works on a queue
-	leastError  = 0.015 // relative, of a capacity: no interval is surer
+	floorError  = 0.002 // the same, as a share of the instance's vCPUs
+	mostPoints  = 6     // largest weight of a sizing's trials together, because they share its deployments' luck
+	heldBack    = 0.9   // share of its quota above which an instance works on a queue
+	leastError  = 0.015 // smallest relative standard deviation of a capacity
 	mostError   = 0.2
-	usual       = 0.95 // of the intervals, where nothing else is said
+	usual       = 0.95 // confidence of the intervals by default
 	unknownPart = -1
 )
 
-// evidence is what a history says, in the model's terms.
+// evidence is a history in the model's terms.
 type evidence struct {
 	places []place
 	sizes  []observed
 	most   float64 // highest capacity seen, as a rate
-	// confidence is that of the intervals, what was measured and what is predicted.
+	// confidence is that of the intervals, both measured and predicted.
 	confidence float64
 }
 
-// gather reads the history. Components outside the space (those that are not
-// scalable) are known from their loads alone. A measuring without a capacity,
-// or outside the space, says nothing.
+// gather converts the history. Components outside the space (those that are not
+// scalable) are known from their loads alone. It skips a measurement without a
+// capacity, or outside the space.
 func gather(places []place, history []vitrine.Measured, threshold int) evidence {
 	e := evidence{places: slices.Clone(places), confidence: usual}
 	for _, m := range history {
@@ -113,7 +113,7 @@ func (e *evidence) addFixed(history []vitrine.Measured) {
 	}
 }
 
-// places are the space's components with the cells that its sizings have.
+// places returns the space's components with the cells that its sizings have.
 func (s Space) places(sizings []vitrine.Sizing) []place {
 	places := make([]place, len(s.Components))
 	for i, c := range s.Components {
@@ -140,7 +140,7 @@ func (s Space) places(sizings []vitrine.Sizing) []place {
 	return places
 }
 
-// largest is the most instances of any cell.
+// largest returns the most instances of any cell.
 func (p place) largest() (count int) {
 	for _, c := range p.cells {
 		count = max(count, c.count)
@@ -148,7 +148,7 @@ func (p place) largest() (count int) {
 	return count
 }
 
-// cellOf is the index of the sizing's cell; unknownPart: the space has none.
+// cellOf returns the index of the sizing's cell; unknownPart: the space has none.
 func (p place) cellOf(sizing vitrine.Sizing) int {
 	if p.short == "" {
 		return 0
@@ -163,8 +163,8 @@ func (p place) cellOf(sizing vitrine.Sizing) int {
 	return unknownPart
 }
 
-// lineOf sums the loads of the component. Where no load was read, its mean use
-// at capacity stands for one.
+// lineOf sums the loads of the component. Without a load reading, its mean use at
+// capacity stands in.
 func (p place) lineOf(m vitrine.Measured, c cell, capacity float64) line {
 	var l line
 	points := 0.0
@@ -197,11 +197,11 @@ func (p place) lineOf(m vitrine.Measured, c cell, capacity float64) line {
 	return l
 }
 
-// half is how many standard deviations an interval reaches to either side.
+// half returns how many standard deviations an interval reaches to either side.
 func (e *evidence) half() float64 { return distuv.UnitNormal.Quantile(0.5 + e.confidence/2) }
 
-// capacityOf reads the capacity, whose interval reaches so many standard
-// deviations to either side; false when it says nothing.
+// capacityOf reads the capacity, whose interval reaches half standard deviations
+// to either side; false: the capacity says nothing.
 func (o *observed) capacityOf(c vitrine.Capacity, half float64) bool {
 	rate := c.Rate
 	switch c.Censored {

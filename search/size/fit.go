@@ -9,14 +9,15 @@ import (
 	"vitrine"
 )
 
-// A Fit is what a history says of all sizings of a space, measured or not.
+// A Fit predicts all sizings of a space, measured or not, from a history.
 type Fit struct {
 	space    Space
 	ensemble *ensemble
 }
 
-// NewFit fits the model of NewModel to what any search measured. It is nil when
-// the history says nothing; the error is that of a space without bound.
+// NewFit fits the model of NewModel to the results of any search. It returns nil
+// when the history says nothing, and an error when the space is not bounded or
+// empty.
 func NewFit(space Space, history []vitrine.Measured, threshold int, seed uint64) (*Fit, error) {
 	sizings, err := space.sizings()
 	if err != nil {
@@ -29,16 +30,16 @@ func NewFit(space Space, history []vitrine.Measured, threshold int, seed uint64)
 	return &Fit{space, fit(e, seed)}, nil
 }
 
-// Sizings are all that the space has, ascending by vCPUs.
+// Sizings returns all sizings of the space, ascending by vCPUs.
 func (f *Fit) Sizings() []vitrine.Sizing {
 	sizings, err := f.space.sizings()
 	if err != nil {
-		return nil // NewFit has refused it
+		return nil // NewFit refuses such a space
 	}
 	return sizings
 }
 
-// Predict is what the sizing is believed to carry; false: it is not one of the
+// Predict returns what the sizing is predicted to carry; false: it is not in the
 // space.
 func (f *Fit) Predict(sizing vitrine.Sizing) (Prediction, bool) {
 	cells, ok := f.ensemble.cells(sizing)
@@ -48,8 +49,8 @@ func (f *Fit) Predict(sizing vitrine.Sizing) (Prediction, bool) {
 	return f.ensemble.predict(cells), true
 }
 
-// Components is what each component costs, in the order of the space; those
-// that are not scalable after the others.
+// Components returns what each component costs: first the components of the
+// space, in its order, then those that are not scalable.
 func (f *Fit) Components() []vitrine.ComponentProfile {
 	var all []vitrine.ComponentProfile
 	for place := range f.ensemble.places {
@@ -104,7 +105,7 @@ func (f *Fit) component(place int) vitrine.ComponentProfile {
 	return p
 }
 
-// counted says whether so many instances of the component were measured.
+// counted reports whether so many instances of the component were measured.
 func (e evidence) counted(place, count int) bool {
 	for _, s := range e.sizes {
 		if e.places[place].cells[s.cells[place]].count == count {
@@ -114,7 +115,7 @@ func (e evidence) counted(place, count int) bool {
 	return false
 }
 
-// finite says whether a figure can be written as JSON.
+// finite reports whether all values can be written as JSON.
 func finite(values ...float64) bool {
 	for _, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {

@@ -8,19 +8,18 @@ import (
 	"vitrine"
 )
 
-// hybrid is a directed search that grows the bottleneck up or out, whichever
-// brings more capacity for each vCPU that it adds. What the two bring is
-// predicted by the model of NewModel from what was measured on the way. Where
-// either may well be the better one, and where the likelier one brought nothing,
-// both are measured, and the search goes on from the one that brought more. It
-// ends where the directed search does, and where neither growth brought anything.
+// hybrid is a directed search that grows the bottleneck up or out, whichever adds
+// more capacity per vCPU. The model of NewModel predicts both growths from the
+// measurements so far. It measures both when either may well be the better one,
+// or when the likelier one brought nothing, and continues from the one that
+// brought more. It ends where the directed search does, and where neither growth
+// brought anything.
 type hybrid struct {
 	up, out directed
 	places  []place
 }
 
-// doubt is the chance of being the better growth from which on both are
-// measured.
+// doubt is the probability of being the better growth at which both are measured.
 const doubt = 0.25
 
 func newHybrid(space Space, cfg DirectedConfig) (Search, error) {
@@ -47,7 +46,7 @@ func (h *hybrid) Next(history []vitrine.Measured) Step {
 		return h.up.Next(nil)
 	}
 	at := 0
-	for { // along the path that the history took
+	for { // follow the path of the history
 		last := history[at]
 		if end := h.up.enough(last); end != "" {
 			return Step{Done: true, Why: end}
@@ -73,8 +72,8 @@ func (h *hybrid) Next(history []vitrine.Measured) Step {
 	}
 }
 
-// ways are the growths of the component that the space allows, with their
-// places in the rest of the history, which begins at the index from.
+// ways returns the growths of the component that the space allows, with their
+// index in the history. rest is the history from index from on.
 func (h *hybrid) ways(last vitrine.Measured, name string, rest []vitrine.Measured, from int) (ways []growth, stuck string) {
 	for _, d := range []directed{h.up, h.out} {
 		next, grown, why := d.grow(last.Sizing, name)
@@ -100,8 +99,8 @@ func join(a, b string) string {
 	return a + ", and " + b
 }
 
-// measured is the better of the growths that were measured, and the first that
-// was not; -1: none.
+// measured returns the better of the measured growths, and the first that was not
+// measured; -1: none.
 func (h *hybrid) measured(history []vitrine.Measured, last vitrine.Measured, ways []growth) (better, next int) {
 	better, next = -1, -1
 	for i, g := range ways {
@@ -115,13 +114,13 @@ func (h *hybrid) measured(history []vitrine.Measured, last vitrine.Measured, way
 	return better, next
 }
 
-// vain says whether a growth brought nothing worthwhile.
+// vain reports whether a growth brought nothing worthwhile.
 func (h *hybrid) vain(now, then vitrine.Measured) bool {
 	t := h.up.cfg.Threshold
 	return t >= len(now.Capacities) || !(now.Capacities[t].Rate > (1+worthwhile)*then.Capacities[t].Rate)
 }
 
-// brought is the capacity that a measured growth brought, per vCPU.
+// brought returns the capacity that a measured growth added, per vCPU.
 func (h *hybrid) brought(history []vitrine.Measured, last vitrine.Measured, g growth) float64 {
 	now, then := history[g.index].Capacities, last.Capacities
 	t := h.up.cfg.Threshold
@@ -131,8 +130,8 @@ func (h *hybrid) brought(history []vitrine.Measured, last vitrine.Measured, g gr
 	return worth(now[t].Rate-then[t].Rate, g.vcpus)
 }
 
-// worth is capacity per vCPU; a growth that adds none (more memory alone) is
-// worth what it brings.
+// worth returns capacity per vCPU. A growth that adds no vCPUs (more memory
+// alone) is worth its capacity.
 func worth(capacity, vcpus float64) float64 {
 	if vcpus <= 1e-9 {
 		return capacity
@@ -140,8 +139,8 @@ func worth(capacity, vcpus float64) float64 {
 	return capacity / vcpus
 }
 
-// chances are how likely each growth is to bring more per vCPU than the others,
-// and what it is predicted to carry; nil: the model cannot tell.
+// chances returns how probable it is that each growth adds more per vCPU than the
+// others, and what each is predicted to carry; nil: the model cannot tell.
 func (h *hybrid) chances(history []vitrine.Measured, last vitrine.Measured, ways []growth) ([]float64, []Prediction) {
 	e := gather(h.places, history, h.up.cfg.Threshold)
 	if len(h.places) == 0 || len(e.sizes) == 0 {
@@ -175,15 +174,15 @@ func (h *hybrid) chances(history []vitrine.Measured, last vitrine.Measured, ways
 	return chances, predictions
 }
 
-// unsure says whether, before any growth was measured, another than the one
-// that then was might well have been the better one.
+// unsure reports whether, before any growth was measured, another than the
+// measured one might well have been the better one.
 func (h *hybrid) unsure(before []vitrine.Measured, last vitrine.Measured, ways []growth, measured int) bool {
 	chances, _ := h.chances(before, last, ways)
 	return chances == nil || chances[measured] < 1-doubt
 }
 
-// choose names the growth to measure: the likelier one first, and the other,
-// the index next, when that was measured already.
+// choose returns the step that measures a growth: the likelier one first, or the
+// other one, with the index next, when the first was measured already.
 func (h *hybrid) choose(history []vitrine.Measured, last vitrine.Measured, ways []growth, next int, found string) Step {
 	chances, predictions := h.chances(history, last, ways)
 	why := "which growth brings more per vCPU is not known yet: both are measured"

@@ -10,8 +10,9 @@ import (
 	"vitrine/search/size"
 )
 
-// TestHybridGrowsTheBetterWay: where clustering is dear it goes up, where
-// threads are few it goes out, and it ends with at least what up alone finds.
+// TestHybridGrowsTheBetterWay checks that the search goes up where clustering is
+// expensive, and out where threads are few. It ends with at least the capacity
+// that up alone finds.
 func TestHybridGrowsTheBetterWay(t *testing.T) {
 	t.Parallel()
 	space := ims(vitrine.Resources{VCPUs: 8})
@@ -51,7 +52,8 @@ func TestHybridGrowsTheBetterWay(t *testing.T) {
 	}
 }
 
-// TestHybridMeasuresBothWhenUnsure, and goes on from the better one.
+// TestHybridMeasuresBothWhenUnsure checks that the search then continues from the
+// better one.
 func TestHybridMeasuresBothWhenUnsure(t *testing.T) {
 	space := ims(vitrine.Resources{VCPUs: 6})
 	search := directed(t, space, size.DirectedConfig{Scaling: size.Hybrid})

@@ -9,14 +9,15 @@ import (
 	"vitrine"
 )
 
-// MostSizings is how many sizings an exhaustive search may have: at a minute
-// each, they take ten weeks.
+// MostSizings is the most sizings of an exhaustive search: at a minute each, they
+// take ten weeks.
 const MostSizings = 100_000
 
-// list measures sizings that are known ahead, one after another.
+// list measures given sizings, one after another.
 type list struct{ sizings []vitrine.Sizing }
 
-// NewCustom measures the sizings in the order given, each once.
+// NewCustom returns a search that measures the sizings in the given order, each
+// once.
 func NewCustom(sizings []vitrine.Sizing) Search {
 	var l list
 	seen := map[string]bool{}
@@ -29,9 +30,9 @@ func NewCustom(sizings []vitrine.Sizing) Search {
 	return l
 }
 
-// NewExhaustive measures every combination of count and flavor of each
-// component that is within the space's limit, those with the fewest vCPUs
-// first. More than MostSizings are refused, and so is a space without bound.
+// NewExhaustive returns a search that measures every combination of count and
+// flavor of each component within the space's limit, those with the fewest vCPUs
+// first. It refuses a space without bound, or with more than MostSizings.
 func NewExhaustive(space Space) (Search, error) {
 	sizings, err := space.sizings()
 	if err != nil {
@@ -40,7 +41,7 @@ func NewExhaustive(space Space) (Search, error) {
 	return list{sizings}, nil
 }
 
-// sizings are all that the space has, those with the fewest vCPUs first.
+// sizings returns all sizings of the space, those with the fewest vCPUs first.
 func (s Space) sizings() ([]vitrine.Sizing, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (s Space) sizings() ([]vitrine.Sizing, error) {
 // Plan implements Planner.
 func (l list) Plan() []vitrine.Sizing { return slices.Clone(l.sizings) }
 
-// Next is the first of the list that is not measured yet.
+// Next returns the first sizing of the list that is not measured yet.
 func (l list) Next(history []vitrine.Measured) Step {
 	measured := make(map[string]bool, len(history))
 	for _, m := range history {
@@ -90,7 +91,7 @@ func (l list) Next(history []vitrine.Measured) Step {
 	return Step{Done: true, Why: fmt.Sprintf("all %d sizings are measured", len(l.sizings))}
 }
 
-// parts are the counts and flavors that one component may have, were it alone.
+// parts returns the counts and flavors that one component may have on its own.
 func (s Space) parts(c vitrine.Component) ([]vitrine.Part, error) {
 	var parts []vitrine.Part
 	most := s.most(c.Short)
@@ -114,7 +115,7 @@ func (s Space) parts(c vitrine.Component) ([]vitrine.Part, error) {
 }
 
 // combine appends all sizings that begin with start, are within the limit and
-// have a place, but stops soon after MostSizings.
+// have a place. It stops soon after MostSizings.
 func (s Space) combine(start vitrine.Sizing, choices [][]vitrine.Part, found []vitrine.Sizing) []vitrine.Sizing {
 	if len(choices) == 0 {
 		if s.noPlace(start) == nil {
@@ -138,8 +139,8 @@ func (s Space) combine(start vitrine.Sizing, choices [][]vitrine.Part, found []v
 	return found
 }
 
-// needed is the least that the components with these choices are given: no
-// start that leaves less need be tried.
+// needed returns the least resources of the components with these choices.
+// combine skips a start that leaves less.
 func (s Space) needed(choices [][]vitrine.Part) vitrine.Resources {
 	var total vitrine.Resources
 	for _, parts := range choices {

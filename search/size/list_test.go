@@ -28,7 +28,8 @@ func TestCustomMeasuresEachOnceInOrder(t *testing.T) {
 	}
 }
 
-// TestExhaustiveIsBruteForce compares with the counting of everything.
+// TestExhaustiveIsBruteForce compares the search with an enumeration of all
+// combinations.
 func TestExhaustiveIsBruteForce(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -81,7 +82,7 @@ func randomSpace(random *rand.Rand) size.Space {
 	return space
 }
 
-// bruteForce counts to 25 instances of each component and flavor.
+// bruteForce enumerates up to 25 instances of each component and flavor.
 func bruteForce(space size.Space) []string {
 	sizings := []vitrine.Sizing{nil}
 	for _, c := range space.Components {
@@ -128,7 +129,8 @@ func TestExhaustiveRefusals(t *testing.T) {
 	}
 }
 
-// TestExhaustiveOfManyComponents must not walk what cannot fit.
+// TestExhaustiveOfManyComponents checks that the search does not enumerate
+// combinations that cannot fit.
 func TestExhaustiveOfManyComponents(t *testing.T) {
 	space := ims(vitrine.Resources{VCPUs: 21})
 	space.Components = nil

@@ -24,15 +24,15 @@ type ModelConfig struct {
 	Seed      uint64
 }
 
-// A Chooser is a Search that says itself which of the measured is best, for it
-// knows more of a sizing than its own trials.
+// A Chooser is a Search that chooses the best of the measured sizings itself,
+// because it knows more about a sizing than its own trials show.
 type Chooser interface {
-	// Choose gives the index into history, -1 for none, and why.
+	// Choose returns the index into history, -1 for none, and why.
 	Choose(history []vitrine.Measured) (index int, why string)
 }
 
-// model fits what components cost to what was measured, and measures next where
-// most is to be gained.
+// model fits what components cost to the measurements, and measures next where
+// the expected gain is highest.
 type model struct {
 	space   Space
 	cfg     ModelConfig
@@ -44,27 +44,29 @@ type model struct {
 }
 
 const (
-	// worthwhile is by how much another sizing must carry more to be looked for.
+	// worthwhile is the least gain, as a share, that the search looks for.
 	worthwhile = 0.02
-	// plausible is the chance from which on a sizing may well be the better one.
+	// plausible is the least probability at which a sizing may well be the better
+	// one.
 	plausible = 0.05
-	// enough is the expected gain, as a share of the best, below which no more is
-	// measured.
+	// enough is the expected gain, as a share of the best, below which the search
+	// ends.
 	enough = 0.002
-	// alike is by how little capacities differ that count as the same: then the
-	// fewer vCPUs win.
+	// alike is the relative difference up to which capacities count as equal:
+	// then the fewer vCPUs win.
 	alike = 0.01
 )
 
-// NewModel begins with the smallest sizing. After each, it fits to all that was
-// measured: the demand of every component, with an intercept for idle work; the
-// use at which it saturates; the price of clustering. It gives no single answer
-// but an ensemble of beliefs that all fit, and so a capacity with an interval
-// for every sizing. The next sizing is the one with the highest expected gain
-// over the best so far (expected improvement: Jones et al., Efficient Global
-// Optimization, 1998, section 4.1, over the ensemble). It ends when no untried
-// sizing can plausibly beat the best, and measures that once more: the figure
-// that was chosen for being high is too high by its luck.
+// NewModel returns a search that begins with the smallest sizing. After each
+// measurement it fits a model to all of them: the demand of every component, with
+// an intercept for idle work; the use at which it saturates; the price of
+// clustering. The fit is not a single answer but an ensemble of draws from the
+// posterior, and so gives a capacity with an interval for every sizing. The next
+// sizing is the one with the highest expected gain over the best so far (expected
+// improvement: Jones et al., Efficient Global Optimization, 1998, section 4.1,
+// over the ensemble). The search ends when no untried sizing can plausibly beat
+// the best. It then measures the best once more, because a figure that was chosen
+// for being high is too high by luck.
 func NewModel(space Space, cfg ModelConfig) (Search, error) {
 	if !slices.Contains([]string{MostCapacity, FewestVCPUs, LowestPrice}, cfg.Objective) {
 		return nil, invalid(fmt.Sprintf("objective %q", cfg.Objective), "want capacity, vcpus or price")
@@ -99,7 +101,7 @@ func NewModel(space Space, cfg ModelConfig) (Search, error) {
 	return m, nil
 }
 
-// cost is what the objective has little of: vCPUs, or money.
+// cost returns the cost of a sizing: its price or its vCPUs, by the objective.
 func (m *model) cost(s vitrine.Sizing) float64 {
 	if m.cfg.Objective == LowestPrice {
 		return m.space.Price(s)
@@ -107,7 +109,7 @@ func (m *model) cost(s vitrine.Sizing) float64 {
 	return m.space.Resources(s).VCPUs
 }
 
-// Price is what the sizing's instances cost together.
+// Price returns the price of all instances of the sizing.
 func (s Space) Price(sizing vitrine.Sizing) (total float64) {
 	for _, p := range sizing {
 		if f := s.flavor(p.Initial); f >= 0 {
@@ -121,11 +123,11 @@ func (s Space) Price(sizing vitrine.Sizing) (total float64) {
 type known struct {
 	*model
 	*ensemble
-	figures []figure // of the sizings measured, in the order of the first time
+	figures []figure // of the measured sizings, in the order of their first measurement
 	tried   map[int]bool
 }
 
-// A figure is what counts of one measured sizing: its last measuring.
+// A figure is the last measurement of one sizing.
 type figure struct {
 	sizing   int // index into the model's sizings
 	history  int // index into the history
@@ -219,17 +221,18 @@ func (m *model) learn(history []vitrine.Measured) *known {
 	return k
 }
 
-// of is what the sizing is believed to carry.
+// of returns what the sizing is predicted to carry.
 func (k *known) of(sizing int) Prediction { return k.predict(k.all(sizing)) }
 
-// all are the sizing's cells, with those of components that do not scale.
+// all returns the sizing's cells, followed by those of components that do not
+// scale.
 func (k *known) all(sizing int) []int {
 	cells := slices.Clone(k.model.cells[sizing])
 	return append(cells, make([]int, len(k.ensemble.places)-len(cells))...)
 }
 
-// best gives the sizing to measure next, -1 for none, the figure that is the
-// best so far, -1 for none, and why.
+// best returns the sizing to measure next, -1 for none, the best figure so far,
+// -1 for none, and why.
 func (k *known) best() (next, best int, why string) {
 	if k.cfg.Objective == MostCapacity {
 		return k.most()
@@ -261,14 +264,14 @@ func (k *known) most() (next, best int, why string) {
 		k.rate(p.Rate), p.Low, p.High, 100*gains[next].chance, 100*worthwhile, name, k.rate(f.Rate))
 }
 
-// A gain is what measuring a sizing promises.
+// A gain is the expected benefit of measuring a sizing.
 type gain struct {
 	mean   float64 // expected improvement, as a share of the best
-	chance float64 // of one that is worthwhile
+	chance float64 // that the improvement is worthwhile
 }
 
-// gains is what measuring each sizing promises over the best, the chance that
-// any is worthwhile, and what the best of them all is expected to gain.
+// gains returns the gain of each sizing over the best, the chance that any of
+// them is worthwhile, and the expected gain of the best of them all.
 func (k *known) gains(best figure) (gains []gain, chance, expected float64) {
 	gains = make([]gain, len(k.sizings))
 	now := k.drawn(best.sizing)
@@ -301,8 +304,8 @@ func (k *known) gains(best figure) (gains []gain, chance, expected float64) {
 	return gains, chance, expected
 }
 
-// leanest is the sizing with the fewest vCPUs of those that promise nearly as
-// much as the top: what a component has beyond its need is wasted.
+// leanest returns the sizing with the fewest vCPUs among those with nearly the
+// highest gain: what a component has beyond its need is wasted.
 func (k *known) leanest(gains []gain) int {
 	const nearly = 0.9
 	top := 0.0
@@ -320,8 +323,8 @@ func (k *known) leanest(gains []gain) int {
 	return next
 }
 
-// highest is the figure with the highest capacity, of those alike the one with
-// the fewest vCPUs; -1: none carries anything.
+// highest returns the figure with the highest capacity, and among those alike the
+// cheapest; -1: none carries anything.
 func (k *known) highest() int {
 	best := -1
 	for i, f := range k.figures {
@@ -342,8 +345,8 @@ func (k *known) highest() int {
 	return best
 }
 
-// upward is the next sizing while none carried even the lowest rate: the one
-// that is believed to carry most.
+// upward returns the next sizing while none carried even the lowest rate: the one
+// with the highest upper bound of its prediction.
 func (k *known) upward() (next, best int, why string) {
 	next, most := -1, 0.0
 	for s := range k.sizings {
@@ -357,7 +360,7 @@ func (k *known) upward() (next, best int, why string) {
 	return next, -1, "nothing measured carries even the lowest rate: the one believed to carry most"
 }
 
-// drawn is the logarithm of the sizing's capacity in every draw.
+// drawn returns the logarithm of the sizing's capacity in every draw.
 func (k *known) drawn(sizing int) []float64 {
 	cells := k.all(sizing)
 	logs := make([]float64, len(k.draws))
@@ -367,10 +370,10 @@ func (k *known) drawn(sizing int) []float64 {
 	return logs
 }
 
-// dominated says whether a measured sizing that has as many instances of every
-// component, and at least as much for each, carries less than the best for sure.
-// Between sizings of different counts nothing is sure: more instances may carry
-// less (NFV-VITAL, Table II).
+// dominated reports whether a measured sizing carries less than the best for
+// sure, although it has as many instances of every component, and at least as
+// much for each. Between sizings of different counts nothing is sure: more
+// instances may carry less (NFV-VITAL, Table II).
 func (k *known) dominated(sizing int, best figure) bool {
 	for _, f := range k.figures {
 		if f.censored == vitrine.CensoredNone && f.measured.High < best.measured.Low && k.least(k.sizings[f.sizing], k.sizings[sizing]) {
@@ -380,7 +383,7 @@ func (k *known) dominated(sizing int, best figure) bool {
 	return false
 }
 
-// least says whether a has as many instances of every component as b, and at
+// least reports whether a has as many instances of every component as b, and at
 // least as much for each.
 func (m *model) least(a, b vitrine.Sizing) bool {
 	for i := range a {

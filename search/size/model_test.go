@@ -26,8 +26,8 @@ func model(t *testing.T, space size.Space, cfg size.ModelConfig) size.Search {
 	return search
 }
 
-// pursue drives a search with bisections on a simulated function, each sizing
-// that is measured again with another luck.
+// pursue drives a search with bisections on a simulated function. A sizing that
+// is measured again gets other random noise.
 func pursue(t *testing.T, search size.Search, f *sim.Function) ([]vitrine.Measured, []size.Step) {
 	t.Helper()
 	cfg := rate.Config{Min: 5, Max: 20_000, Duration: 10 * time.Second, Repeat: 3, Thresholds: []float64{0.9}, Seed: 1}
@@ -61,8 +61,9 @@ func best(f *sim.Function, sizings []vitrine.Sizing) (most float64) {
 	return most
 }
 
-// TestModelFindsTheBest with a tenth of the deployments of an exhaustive search,
-// measures it once more, and predicts what it did not measure.
+// TestModelFindsTheBest checks that the model finds the best with a tenth of the
+// deployments of an exhaustive search. It measures the best once more, and
+// predicts what it did not measure.
 func TestModelFindsTheBest(t *testing.T) {
 	t.Parallel()
 	const functions = 4
@@ -98,13 +99,13 @@ func TestModelFindsTheBest(t *testing.T) {
 		}
 		held += hold / functions
 	}
-	if held < 0.9 { // one function's errors come together: intervals hold over functions
+	if held < 0.9 { // one function's errors are correlated: intervals hold over functions
 		t.Errorf("%.2f of the intervals hold the truth", held)
 	}
 }
 
-// accuracy is the median relative error of the sizings that were not measured,
-// and the share of them whose interval holds the truth.
+// accuracy returns the median relative error of the sizings that were not
+// measured, and the share of them whose interval holds the truth.
 func accuracy(t *testing.T, fit *size.Fit, history []vitrine.Measured, truth func(vitrine.Sizing) float64) (middle, held float64) {
 	t.Helper()
 	measured := names(history)
@@ -127,9 +128,10 @@ func accuracy(t *testing.T, fit *size.Fit, history []vitrine.Measured, truth fun
 	return errors[len(errors)/2], held / float64(len(errors))
 }
 
-// bent is a function that follows neither the simulator's laws nor the model's:
-// twice the vCPUs carry 1.7 times as much (as in NFV-VITAL, Table II), clustered
-// components lose by the root of their instances, and one saturates at 70%.
+// bent is a function that follows neither the simulator's laws nor the model's.
+// Twice the vCPUs carry 1.7 times as much (as in NFV-VITAL, Table II). Clustered
+// components lose by the square root of their instances, and one saturates at
+// 70%.
 func bent(s vitrine.Sizing) (capacity float64, loads []vitrine.Load) {
 	vcpus := map[byte]float64{'s': 1, 'm': 2, 'l': 4}
 	parts := []struct {
@@ -153,7 +155,8 @@ func bent(s vitrine.Sizing) (capacity float64, loads []vitrine.Load) {
 	return capacity, loads
 }
 
-// TestModelSurvivesOtherLaws than its own.
+// TestModelSurvivesOtherLaws uses a function that follows other laws than the
+// model.
 func TestModelSurvivesOtherLaws(t *testing.T) {
 	t.Parallel()
 	space := ims(vitrine.Resources{VCPUs: 10})
@@ -196,11 +199,12 @@ func TestModelSurvivesOtherLaws(t *testing.T) {
 	}
 }
 
-// TestModelCarriesAWorkload with the fewest vCPUs, or at the lowest price.
+// TestModelCarriesAWorkload checks that it does so with the fewest vCPUs, or at
+// the lowest price.
 func TestModelCarriesAWorkload(t *testing.T) {
 	t.Parallel()
 	c := sim.DrawCluster(3)
-	for i, price := range []float64{1, 2.5, 3} { // large ones are cheap
+	for i, price := range []float64{1, 2.5, 3} { // large flavors are cheap
 		c.Space.Flavors[i].Price = price
 	}
 	sizings := c.Sizings()
@@ -221,7 +225,7 @@ func TestModelCarriesAWorkload(t *testing.T) {
 		}
 		least := math.Inf(1)
 		for _, s := range sizings {
-			if c.Capacity(s, 0.9) >= 1.1*reach { // with room for an interval
+			if c.Capacity(s, 0.9) >= 1.1*reach { // with margin for an interval
 				least = min(least, cost(s))
 			}
 		}
@@ -242,7 +246,8 @@ func TestModelCarriesAWorkload(t *testing.T) {
 	}
 }
 
-// TestModelEnds where more measuring would show nothing, and says so.
+// TestModelEnds checks that the search ends where further measurements would show
+// nothing, and says so.
 func TestModelEnds(t *testing.T) {
 	t.Parallel()
 	space := ims(vitrine.Resources{VCPUs: 6})
@@ -282,7 +287,7 @@ func TestModelEnds(t *testing.T) {
 	}
 }
 
-// TestModelIsPure: a resumed run asks the same questions.
+// TestModelIsPure checks that a resumed run asks the same questions.
 func TestModelIsPure(t *testing.T) {
 	t.Parallel()
 	c := sim.DrawCluster(1)

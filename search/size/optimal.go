@@ -8,9 +8,9 @@ import (
 	"vitrine"
 )
 
-// An Objective is what makes a sizing the best.
+// An Objective says what makes a sizing the best.
 type Objective struct {
-	Limit     vitrine.Resources // only sizings within it; zero fields do not bind
+	Limit     vitrine.Resources // only sizings within it; zero fields: no limit
 	Reach     float64           // the workload to reach; 0: the highest capacity is best
 	Threshold int               // index into Measured.Capacities
 	Unit      string            // of rates, for Why: "calls/s"
@@ -18,16 +18,16 @@ type Objective struct {
 	Price func(vitrine.Sizing) float64
 }
 
-// Optimal chooses the best of the measured sizings and says why; no sizing when
-// none will do, and why.
+// Optimal returns the best of the measured sizings and why, or no sizing and why
+// there is none.
 //
-// With a workload to reach it is the one with the fewest vCPUs of those whose
-// capacity's lower bound reaches it. Without, it is the one with the highest
-// capacity; but sizings that are not told apart from it (each capacity lies in
-// the other's interval) are tied with it, and of those the one with the fewest
-// vCPUs wins: more resources without a capacity that shows them are wasted.
-// Where there is a price, the lowest comes before the fewest vCPUs. Among equal
-// vCPUs the higher capacity wins, then less memory.
+// With a workload to reach, it is the sizing with the fewest vCPUs whose
+// capacity's lower bound reaches the workload. Without, it is the one with the
+// highest capacity. Sizings whose capacities lie in each other's intervals are
+// tied with it. Of those, the one with the fewest vCPUs wins: more resources
+// without a capacity that shows them are wasted. With a price, the lowest price
+// comes before the fewest vCPUs. Among equal vCPUs, the higher capacity wins,
+// then less memory.
 func Optimal(measured []vitrine.Measured, objective Objective) (vitrine.Sizing, string) {
 	i, why := Best(measured, objective)
 	if i < 0 {
@@ -36,8 +36,8 @@ func Optimal(measured []vitrine.Measured, objective Objective) (vitrine.Sizing, 
 	return measured[i].Sizing, why
 }
 
-// Best is Optimal by index into measured, -1 for none: where one sizing was
-// measured under several options, it says which of them is meant.
+// Best is like Optimal but returns the index into measured, -1 for none. The
+// index tells apart measurements of one sizing under several options.
 func Best(measured []vitrine.Measured, objective Objective) (index int, why string) {
 	candidates := objective.candidates(measured)
 	if len(candidates) == 0 {
@@ -74,7 +74,7 @@ type candidate struct {
 	vitrine.Capacity
 }
 
-// candidates are the sizings within the limit that carry some rate at least.
+// candidates returns the sizings within the limit that carry at least some rate.
 func (o Objective) candidates(measured []vitrine.Measured) []candidate {
 	var found []candidate
 	for i, m := range measured {
@@ -88,13 +88,13 @@ func (o Objective) candidates(measured []vitrine.Measured) []candidate {
 	return found
 }
 
-// tied says whether each capacity lies in the other's interval.
+// tied reports whether each capacity lies in the other's interval.
 func (c candidate) tied(other candidate) bool {
 	return c.Rate >= other.Low && c.Rate <= other.High && other.Rate >= c.Low && other.Rate <= c.High
 }
 
-// fewest is the candidate that costs the least of those that will do: vCPUs, or
-// money.
+// fewest returns the candidate with the lowest price or the fewest vCPUs of those
+// for which will returns true.
 func (o Objective) fewest(candidates []candidate, will func(candidate) bool) candidate {
 	fit := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return !will(c) })
 	return slices.MinFunc(fit, func(a, b candidate) int {
@@ -110,7 +110,7 @@ func (o Objective) fewest(candidates []candidate, will func(candidate) bool) can
 	})
 }
 
-// carries tells the candidate's capacity.
+// carries describes the candidate's capacity.
 func (o Objective) carries(c candidate) string {
 	least := ""
 	if c.Censored != vitrine.CensoredNone {

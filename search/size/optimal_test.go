@@ -48,7 +48,7 @@ func TestOptimal(t *testing.T) {
 	}
 }
 
-// TestBestTellsOptionsApart: one sizing, measured with pinning off and on.
+// TestBestTellsOptionsApart uses one sizing, measured with pinning off and on.
 func TestBestTellsOptionsApart(t *testing.T) {
 	off := measured(t, "bn1s", 1, vitrine.Capacity{Rate: 300, Low: 290, High: 310}, nil)
 	on := measured(t, "bn1s", 1, vitrine.Capacity{Rate: 350, Low: 340, High: 360}, nil)

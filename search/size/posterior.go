@@ -7,50 +7,51 @@ import (
 )
 
 const (
-	chains  = 4   // each from a start of its own
+	chains  = 4   // each from its own start
 	settle  = 200 // sweeps of a chain before its draws count
-	kept    = 75  // draws that count, of each chain
-	between = 3   // sweeps from one of them to the next
+	kept    = 75  // draws kept of each chain
+	between = 3   // sweeps from one kept draw to the next
 
 	limitTries = 3 // fresh limits of threads that a sweep tries
 )
 
-// What the whole function shares: how far the capacity lies from where the
-// bottleneck saturates (a success ratio of 0.9 is reached a little beyond, load
-// control sets in before), and what else may limit it that no component shows.
+// Parameters of the whole function. threshold says how far the capacity lies from
+// where the bottleneck saturates: a success ratio of 0.9 is reached a little
+// beyond, load control sets in before. other is a limit that no component shows.
 const (
 	thresholdSpread = 0.15
 	otherMiddle     = 3.0 // in logarithms above the highest capacity seen
 	otherSpread     = 1.0
 )
 
-// A draw is one belief about the function that fits what was measured.
+// A draw is one sample of the posterior.
 type draw struct {
 	demands   []demand // by place
 	threshold float64  // in standard deviations
 	other     float64  // likewise
 }
 
-// A posterior draws from what the evidence leaves possible, by Metropolis steps
-// on one parameter after another (Gelman et al., Bayesian Data Analysis, 3rd
-// edition, section 11.3).
+// A posterior samples the posterior distribution given the evidence, by
+// Metropolis steps on one parameter after another (Gelman et al., Bayesian Data
+// Analysis, 3rd edition, section 11.3).
 type posterior struct {
 	evidence
 	costings []costing
 	used     [][]int  // by place: the cells that were measured
-	shown    [][]line // by place and cell: all that its loads showed
+	shown    [][]line // by place and cell: the sum of its loads
 	random   *rand.Rand
 
 	draw
-	carried [][]float64 // by place and cell: what it carries, of those used
-	shows   []float64   // by place: how likely what its loads show is
-	others  []float64   // by measured size: what the places but the one being moved allow
-	before  []float64   // of the place being moved: what its cells carried
+	carried [][]float64 // by place and cell, for the used ones: logarithm of what it carries
+	shows   []float64   // by place: log-likelihood of its loads
+	others  []float64   // by measured size: what the places allow without the one being moved
+	before  []float64   // carried of the place being moved, before the move
 	steps   map[int]*step
 	adapt   bool
 }
 
-// A step is how far a parameter is moved, learned from what is accepted.
+// A step is how far a parameter is moved, learned from how often moves are
+// accepted.
 type step struct{ size float64 }
 
 func newPosterior(e evidence, seed uint64) *posterior {
@@ -70,7 +71,7 @@ func newPosterior(e evidence, seed uint64) *posterior {
 	return p
 }
 
-// work is a first guess of the logarithm of a component's demand: from its
+// work returns a first guess of the logarithm of a component's demand: from its
 // loads, or else as if it were the bottleneck.
 func (e evidence) work(place int) float64 {
 	sum, n := 0.0, 0.0
@@ -86,7 +87,7 @@ func (e evidence) work(place int) float64 {
 	return sum / max(n, 1)
 }
 
-// draws gives what is possible, chain after chain.
+// draws samples all chains, one after another.
 func (p *posterior) draws() []draw {
 	var all []draw
 	for range chains {
@@ -105,8 +106,8 @@ func (p *posterior) draws() []draw {
 	return all
 }
 
-// begin starts a chain: anywhere in what was believed, but with the demand that
-// the loads show.
+// begin starts a chain at random parameters from the prior, but near the demand
+// that the loads show.
 func (p *posterior) begin() {
 	p.draw = draw{}
 	p.steps, p.adapt = map[int]*step{}, true
@@ -123,8 +124,8 @@ func (p *posterior) begin() {
 	}
 }
 
-// price works out what the measured cells of a place carry, and how likely that
-// makes what its loads show.
+// price computes what the measured cells of a place carry, and the log-likelihood
+// of its loads.
 func (p *posterior) price(place int) {
 	c, d := &p.costings[place], &p.demands[place]
 	p.shows[place] = 0
@@ -135,7 +136,7 @@ func (p *posterior) price(place int) {
 	}
 }
 
-// Names of the steps of a place: its parameters, its counts, its cells.
+// Keys of the steps of a place: its parameters, its counts, its cells.
 const (
 	firstCount = 1 << 8
 	firstCell  = 1 << 20
@@ -167,9 +168,10 @@ func (p *posterior) sweep() {
 	}
 }
 
-// move tries another value of one parameter of a place and gives the likelihood
-// that now holds: one near the present, or a fresh one from what was believed
-// before, for a limit of threads far from the present one may fit as well.
+// move tries another value of one parameter of a place and returns the
+// log-likelihood after that. The value is near the present one, or if fresh,
+// drawn from the prior, because a limit of threads far from the present one may
+// fit as well.
 func (p *posterior) move(place, k int, z *float64, like float64, fresh bool) float64 {
 	old := *z
 	s := p.step(place*nextPlace + k)
@@ -193,7 +195,7 @@ func (p *posterior) move(place, k int, z *float64, like float64, fresh bool) flo
 	return like
 }
 
-// moveShared does so with a parameter of the whole function.
+// moveShared is like move for a parameter of the whole function.
 func (p *posterior) moveShared(k int, z *float64, like float64) float64 {
 	old := *z
 	s := p.step(-1 - k)
@@ -215,9 +217,9 @@ func (p *posterior) step(key int) *step {
 	return s
 }
 
-// accept decides a Metropolis step, and while the chain settles learns its size
-// such that 44% are accepted, the best for one parameter at a time (as there,
-// section 12.2).
+// accept decides a Metropolis step. While the chain settles, it adapts the step's
+// size until 44% are accepted, the best for one parameter at a time (Gelman et
+// al., section 12.2).
 func (p *posterior) accept(gain float64, s *step, fresh bool) bool {
 	ok := gain >= 0 || p.random.Float64() < math.Exp(gain)
 	if p.adapt && !fresh {
@@ -232,7 +234,8 @@ func (p *posterior) accept(gain float64, s *step, fresh bool) bool {
 	return ok
 }
 
-// leaveOut works out what all places but one allow: it stays while that one moves.
+// leaveOut computes what all places but one allow, which is constant while that
+// place moves.
 func (p *posterior) leaveOut(place int) {
 	p.others = p.others[:0]
 	for i := range p.sizes {
@@ -240,7 +243,7 @@ func (p *posterior) leaveOut(place int) {
 	}
 }
 
-// likely is how likely all is that depends on the place.
+// likely returns the log-likelihood of all that depends on the place.
 func (p *posterior) likely(place int) float64 {
 	like := p.shows[place]
 	shift := thresholdSpread * p.threshold
@@ -251,7 +254,7 @@ func (p *posterior) likely(place int) float64 {
 	return like
 }
 
-// capacities is how likely the measured capacities are.
+// capacities returns the log-likelihood of the measured capacities.
 func (p *posterior) capacities() float64 {
 	like := 0.0
 	for i := range p.sizes {
@@ -260,9 +263,9 @@ func (p *posterior) capacities() float64 {
 	return like
 }
 
-// likely is how likely the measured capacity is when the true one's logarithm
-// is log: Student's t with four degrees of freedom, which forgives a few that
-// are far off.
+// likely returns the log-likelihood of the measured capacity, up to a constant,
+// when log is the logarithm of the true one. It uses Student's t with four
+// degrees of freedom, which tolerates a few outliers.
 func (o *observed) likely(log float64) float64 {
 	miss := (log - o.capacity) / o.error
 	if o.least && miss > 0 || o.most && miss < 0 {
@@ -274,8 +277,8 @@ func (o *observed) likely(log float64) float64 {
 
 const none = -1
 
-// limit is the logarithm of the capacity under the present draw, of all places
-// but one.
+// limit returns the logarithm of the capacity under the present draw, leaving out
+// one place.
 func (p *posterior) limit(cells []int, without int) float64 {
 	lowest := p.ceiling(&p.draw)
 	shift := thresholdSpread * p.threshold
@@ -287,7 +290,7 @@ func (p *posterior) limit(cells []int, without int) float64 {
 	return lowest
 }
 
-// ceiling is the logarithm of what the function carries at the most, whatever
+// ceiling returns the logarithm of the most that the function carries, whatever
 // its components do.
 func (e evidence) ceiling(d *draw) float64 {
 	return math.Log(e.most) + otherMiddle + otherSpread*d.other

@@ -9,18 +9,18 @@ import (
 	"vitrine"
 )
 
-// A Prediction is what a sizing is believed to carry, as a campaign would
+// A Prediction is what a sizing is predicted to carry, as a campaign would
 // measure it.
 type Prediction struct {
-	Rate      float64 // the middle of what is believed
-	Low, High float64 // of the confidence that what was measured has
-	// Bottleneck is the component that most probably saturates first; empty:
-	// something that is no component's CPU.
+	Rate      float64 // median over the ensemble
+	Low, High float64 // interval, of the same confidence as measured ones
+	// Bottleneck is the component that most probably saturates first; empty: a
+	// limit that is not a component's CPU.
 	Bottleneck string
 }
 
-// An ensemble is many beliefs about a function that all fit what was measured:
-// by draw, place and cell, the logarithm of the capacity that the cell allows.
+// An ensemble is a set of draws from the posterior. allows is the logarithm of
+// the capacity that a cell allows, by draw, place and cell.
 type ensemble struct {
 	evidence
 	costings []costing
@@ -29,7 +29,7 @@ type ensemble struct {
 	ceilings []float64
 }
 
-// fit draws an ensemble. The evidence has at least one size.
+// fit samples an ensemble. The evidence has at least one size.
 func fit(e evidence, seed uint64) *ensemble {
 	p := newPosterior(e, seed)
 	en := &ensemble{evidence: e, costings: p.costings, draws: p.draws()}
@@ -46,7 +46,8 @@ func fit(e evidence, seed uint64) *ensemble {
 	return en
 }
 
-// imagine draws how far what was not measured leaves the laws.
+// imagine draws from the prior how far unmeasured counts and cells depart from
+// the laws.
 func (p *posterior) imagine(place int, d *demand) {
 	counted := map[int]bool{}
 	for i, c := range p.places[place].cells {
@@ -64,8 +65,8 @@ func (p *posterior) imagine(place int, d *demand) {
 	}
 }
 
-// table is what every cell carries. More of a resource never carries less at
-// the same count; more instances may.
+// table returns the logarithm of what every cell carries. More of a resource
+// never carries less at the same count; more instances may.
 func (c *costing) table(d *demand, shift float64) []float64 {
 	carries := make([]float64, len(c.cells))
 	for i, at := range c.cells {
@@ -79,8 +80,8 @@ func (c *costing) table(d *demand, shift float64) []float64 {
 	return carries
 }
 
-// capacity is the logarithm of the sizing's capacity in one draw, and the place
-// that limits it; -1: none does.
+// capacity returns the logarithm of the sizing's capacity in one draw, and the
+// place that limits it; -1: none does.
 func (en *ensemble) capacity(draw int, cells []int) (log float64, limits int) {
 	log, limits = en.ceilings[draw], -1
 	for place, c := range cells {
@@ -91,7 +92,8 @@ func (en *ensemble) capacity(draw int, cells []int) (log float64, limits int) {
 	return log, limits
 }
 
-// cells are the sizing's, by place; false: the space has not all of them.
+// cells returns the sizing's cells, by place; false: not all of them are in the
+// space.
 func (en *ensemble) cells(sizing vitrine.Sizing) ([]int, bool) {
 	cells := make([]int, len(en.places))
 	for i, p := range en.places {
@@ -102,11 +104,11 @@ func (en *ensemble) cells(sizing vitrine.Sizing) ([]int, bool) {
 	return cells, true
 }
 
-// luck is by how much deployments of one sizing differ, relative: no prediction
-// is surer.
+// luck is the relative standard deviation between deployments of one sizing: no
+// prediction is more certain.
 const luck = 0.02
 
-// predict sums the ensemble up for one sizing.
+// predict sums up the ensemble for one sizing.
 func (en *ensemble) predict(cells []int) Prediction {
 	logs := make([]float64, len(en.draws))
 	votes := make([]int, len(en.places)+1)
@@ -130,7 +132,7 @@ func (en *ensemble) predict(cells []int) Prediction {
 	return p
 }
 
-// middle is the median of values that are not empty.
+// middle returns the median of values, which must not be empty.
 func middle(values []float64) float64 {
 	return stat.Quantile(0.5, stat.Empirical, slices.Sorted(slices.Values(values)), nil)
 }

@@ -8,23 +8,22 @@ import (
 	"vitrine"
 )
 
-// mostPredicted is how many sizes of a setting a profile predicts: beyond it,
-// those that carry no more for sure than another of no more vCPUs are left out.
+// mostPredicted is how many sizes of a setting a profile predicts. Beyond that,
+// it leaves out a size when another one with no more vCPUs surely carries as
+// much.
 const mostPredicted = 5000
 
-// A Profiled is one measured sizing with what its trials showed beside the
-// capacity.
+// A Profiled is one measured sizing with further results of its trials.
 type Profiled struct {
 	vitrine.Measured
 	Boot    float64 // seconds; 0: not known
 	History []vitrine.Outcome
 }
 
-// Setting is what was found on one substrate with one set of options: what was
-// measured, and where the model can tell, what was not. A sizing that was
-// measured again counts as it was the last time. Where the space is without
-// bound, or the trials tell nothing of what components cost, only what was
-// measured is in it.
+// Setting returns the results for one substrate with one set of options: the
+// measured sizings, and predictions for the others where the model can tell. The
+// last measurement of a sizing counts. If the space is not bounded, or the trials
+// do not show what components cost, it holds only measured sizings.
 func Setting(space Space, measured []Profiled, seed uint64) vitrine.Setting {
 	s := vitrine.Setting{Components: []vitrine.ComponentProfile{}, Sizes: []vitrine.SizeProfile{}}
 	at := map[string]int{}
@@ -52,7 +51,7 @@ func Setting(space Space, measured []Profiled, seed uint64) vitrine.Setting {
 	return s
 }
 
-// size begins the entry of a sizing.
+// size returns a new entry for a sizing.
 func (s Space) size(sizing vitrine.Sizing, source string) vitrine.SizeProfile {
 	r := s.Resources(sizing)
 	return vitrine.SizeProfile{Sizing: sizing.String(), VCPUs: math.Round(r.VCPUs*1e9) / 1e9, Memory: r.Memory, Price: s.Price(sizing), Source: source}
@@ -93,8 +92,8 @@ func (f *Fit) untried(measured map[string]int) []vitrine.SizeProfile {
 	})
 }
 
-// latency takes, for rising shares of the capacity, the nearest trial that
-// passed; each once.
+// latency returns the nearest trial that passed for each of several rising shares
+// of the capacity, each trial once.
 func latency(history []vitrine.Outcome, c vitrine.Capacity) []vitrine.LatencyPoint {
 	if !(c.Rate > 0) {
 		return nil

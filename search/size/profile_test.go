@@ -11,8 +11,8 @@ import (
 	"vitrine/search/size"
 )
 
-// TestSettingTellsMeasuredFromPredicted, counts a second measuring in place of
-// the first, and finds what the components cost.
+// TestSettingTellsMeasuredFromPredicted also checks that a second measurement
+// replaces the first, and that the fit finds what the components cost.
 func TestSettingTellsMeasuredFromPredicted(t *testing.T) {
 	f := sim.IMS(1)
 	f.Components[1].Idle, f.Components[1].Cluster = 0.1, 0.3
@@ -62,7 +62,7 @@ func TestSettingTellsMeasuredFromPredicted(t *testing.T) {
 	within("two instances", sprout.Clustering[1].Factor, 1.3, 0.1)
 }
 
-// TestSettingWithoutBound has what was measured alone.
+// TestSettingWithoutBound checks that only measured sizings are in the setting.
 func TestSettingWithoutBound(t *testing.T) {
 	m := measured(t, "bn1s-sp1s-hs1s", 3, vitrine.Capacity{Rate: 350, Low: 340, High: 360}, nil)
 	s := size.Setting(ims(vitrine.Resources{}), []size.Profiled{{Measured: m}}, 1)
@@ -74,12 +74,13 @@ func TestSettingWithoutBound(t *testing.T) {
 	}
 }
 
-// TestPredictionsKnowHowSureIntervalsAre: the same knowledge, told with intervals
-// of 60% in place of 95%, predicts the same rates with narrower intervals.
+// TestPredictionsKnowHowSureIntervalsAre gives the same measurements with
+// intervals of 60% and of 95% confidence. Both predict the same rates; at 60%,
+// the predicted intervals are narrower.
 func TestPredictionsKnowHowSureIntervalsAre(t *testing.T) {
 	f := sim.IMS(1)
 	cfg := rate.Config{Min: 10, Max: 2000, Duration: 10 * time.Second, Repeat: 2, Thresholds: []float64{0.9}, Seed: 1}
-	const narrower = 0.8416212335729143 / 1.959963984540054 // standard deviations of 60% and of 95%
+	const narrower = 0.8416212335729143 / 1.959963984540054 // half widths of 60% and of 95%, in standard deviations
 	var usual, sixty []size.Profiled
 	for _, name := range []string{"bn1s-sp1s-hs1s", "bn1s-sp2s-hs1s", "bn1s-sp1m-hs1m"} {
 		m, history := f.Measure(sizing(t, name), rate.NewBisect(cfg), cfg)

@@ -12,8 +12,8 @@ import (
 
 const gib = 1 << 30
 
-// ims is the space of the paper's demonstration: three components, the flavors
-// of Table I.
+// ims returns the space of the paper's demonstration: three components, the
+// flavors of Table I.
 func ims(limit vitrine.Resources) size.Space {
 	f := sim.IMS(1)
 	space := size.Space{Flavors: f.Flavors, Limit: limit}
@@ -32,7 +32,7 @@ func sizing(t *testing.T, name string) vitrine.Sizing {
 	return s
 }
 
-// measured is what a campaign learned, by the capacity and the CPU use.
+// measured returns the result of one sizing, from its capacity and CPU use.
 func measured(t *testing.T, name string, vcpus float64, c vitrine.Capacity, cpu map[string]float64) vitrine.Measured {
 	t.Helper()
 	if c.Censored == "" {

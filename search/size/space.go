@@ -8,16 +8,16 @@ import (
 	"vitrine"
 )
 
-// A Space is what sizings are made of. All instances of one component have the
+// A Space defines the possible sizings. All instances of one component have the
 // same flavor.
 type Space struct {
 	Components []vitrine.Component // scalable ones, in the order of the sizing's name
 	Flavors    []vitrine.Flavor    // ascending by VCPUs; unique initials
-	Limit      vitrine.Resources   // of all instances together; zero fields do not bind
-	MaxCount   int                 // most instances of one component; 0: bound by Limit alone
-	Counts     map[string]Count    // by short name: what one component wants otherwise
-	// Place says why the sizing has no place on the CPUs there are, although it is
-	// within the Limit; nil: all have.
+	Limit      vitrine.Resources   // of all instances together; zero fields: no limit
+	MaxCount   int                 // most instances of one component; 0: only Limit bounds them
+	Counts     map[string]Count    // by short name: exceptions for single components
+	// Place returns why the sizing does not fit on the CPUs although it is within
+	// the Limit; nil: every sizing fits.
 	Place func(vitrine.Sizing) error
 }
 
@@ -27,7 +27,7 @@ type Count struct {
 	Max int // 0: the Space's MaxCount
 }
 
-// Minimal is the smallest sizing: the fewest instances of the first flavor.
+// Minimal returns the smallest sizing: the fewest instances of the first flavor.
 func (s Space) Minimal() vitrine.Sizing {
 	sizing := make(vitrine.Sizing, len(s.Components))
 	for i, c := range s.Components {
@@ -36,7 +36,7 @@ func (s Space) Minimal() vitrine.Sizing {
 	return sizing
 }
 
-// Resources is what the sizing's instances are given together.
+// Resources returns the resources of all instances of the sizing.
 func (s Space) Resources(sizing vitrine.Sizing) vitrine.Resources {
 	var total vitrine.Resources
 	for _, p := range sizing {
@@ -48,14 +48,15 @@ func (s Space) Resources(sizing vitrine.Sizing) vitrine.Resources {
 	return total
 }
 
-// flavor is the index of the flavor with the initial; -1: none.
+// flavor returns the index of the flavor with the initial; -1: none.
 func (s Space) flavor(initial byte) int {
 	return slices.IndexFunc(s.Flavors, func(f vitrine.Flavor) bool { return f.Initial() == initial })
 }
 
 func (s Space) least(short string) int { return max(1, s.Counts[short].Min) }
 
-// most is how many instances the component may have; 0: the Limit says.
+// most returns how many instances the component may have; 0: only the Limit
+// bounds them.
 func (s Space) most(short string) int {
 	if n := s.Counts[short].Max; n > 0 {
 		return n
@@ -63,7 +64,7 @@ func (s Space) most(short string) int {
 	return s.MaxCount
 }
 
-// check refuses what no sizing can be made of.
+// check refuses a space without sizings.
 func (s Space) check() error {
 	switch {
 	case len(s.Components) == 0:
@@ -80,7 +81,7 @@ func (s Space) check() error {
 	return nil
 }
 
-// noPlace says why the sizing has no place; nil: it has one.
+// noPlace returns why the sizing has no place; nil: it has one.
 func (s Space) noPlace(sizing vitrine.Sizing) error {
 	if s.Place == nil {
 		return nil
@@ -88,7 +89,7 @@ func (s Space) noPlace(sizing vitrine.Sizing) error {
 	return s.Place(sizing)
 }
 
-// tooLarge says why the sizing cannot be measured; empty: it can.
+// tooLarge returns why the sizing cannot be measured; empty: it can.
 func (s Space) tooLarge(sizing vitrine.Sizing) string {
 	if over := s.over(sizing); over != "" {
 		return "would be over the limit by " + over
@@ -99,7 +100,7 @@ func (s Space) tooLarge(sizing vitrine.Sizing) string {
 	return ""
 }
 
-// over says by how much the sizing exceeds the limit; empty: it does not.
+// over returns by how much the sizing exceeds the limit; empty: it does not.
 func (s Space) over(sizing vitrine.Sizing) string {
 	need := s.Resources(sizing)
 	var parts []string
