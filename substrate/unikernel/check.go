@@ -12,8 +12,8 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// Check says whether machines start here, and whether images can be built.
-// Nothing is built for that.
+// Check reports whether machines start on this host, and whether images can be
+// built. It builds nothing.
 func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 	builder := packed.Builder{Cache: s.config.Cache}
 	boots := vitrine.Check{Name: "unikernel: machines"}

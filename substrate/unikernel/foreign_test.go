@@ -24,9 +24,9 @@ func kernelOf(t *testing.T, options ...string) string {
 	return file
 }
 
-// TestUnikernelBroughtByUser starts kernels that know nothing of this program.
+// TestUnikernelBroughtByUser boots kernels that were not built for vitrine.
 func TestUnikernelBroughtByUser(t *testing.T) {
-	kernel(t) // by which the accelerator is found
+	kernel(t) // needed to probe the accelerator
 	t.Run("Multiboot", func(t *testing.T) {
 		s := onBridge(t, kernelOf(t), func(c *Config) { c.Append = "mode=fast" })
 		p := s.start("--listen", "80")
@@ -59,7 +59,7 @@ func TestUnikernelBroughtByUser(t *testing.T) {
 		s := onBridge(t, kernel(t).Kernel, func(*Config) {})
 		s.start()
 		s.logged("Linux version ")
-		s.logged("No working init found") // there are no files in it
+		s.logged("No working init found") // the kernel has no files
 	})
 }
 

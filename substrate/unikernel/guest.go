@@ -17,38 +17,36 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// The channels to an image that was built here; see guest/init.c of package
-// image/unikernel.
+// The serial ports of an image that was built here; see guest/init.c of package image/unikernel.
 const (
 	portControl = "vitrine.control"
 	portLog     = "vitrine.log"
 	portOut     = "vitrine.out"
 )
 
-// booting bounds how long a machine may take until its application runs:
-// emulated, and with a tenth of a CPU, it takes the better part of a minute.
+// booting bounds the time until a machine's application runs. Emulated, with a tenth of a
+// CPU, a machine takes nearly a minute.
 const booting = 3 * time.Minute
 
-// A guest is a machine that runs.
+// A guest is a running machine.
 type guest struct {
 	machine *machine.Machine
 	ours    bool
-	console string // file with what the kernel said
+	console string // file with the kernel's output
 
 	running chan struct{} // closed when the application runs
-	done    chan struct{} // closed when the machine has ended and all that it wrote is in files
+	done    chan struct{} // closed when the machine has ended and all its output is in files
 
 	mu    sync.Mutex
-	cause string // "exit 7", "signal 9", "memory", "failed WHY"; empty: not known
+	cause string // "exit 7", "signal 9", "memory", "failed WHY"; empty: unknown
 	cutBy bool   // Stop or Remove switched the machine off
-	err   error  // once done is closed
+	err   error  // set before done is closed
 }
 
 // Done is closed when the machine has ended.
 func (g *guest) Done() <-chan struct{} { return g.done }
 
-// Err is how the application ended; of a machine of which nothing is known, how
-// QEMU did.
+// Err returns how the application ended, or how QEMU ended if the image was not built here.
 func (g *guest) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,8 +104,8 @@ func (in *Instance) boot(ctx context.Context, spec machine.Spec, start *packed.S
 	return nil, errors.Join(err, g.cut(ctx))
 }
 
-// follow copies what the machine writes until it ends. The sinks, which are of
-// the log and of standard output, are closed at the end.
+// follow copies the machine's output until the machine ends, and then closes the sinks.
+// These are the log and, if there is one, the file for standard output.
 func (g *guest) follow(sinks []*os.File) {
 	defer close(g.done)
 	var all sync.WaitGroup
@@ -132,7 +130,7 @@ func (g *guest) follow(sinks []*os.File) {
 	g.err = errors.Join(append(failures, g.verdict())...)
 }
 
-// ignoreHangUp is nil for the ends that a port comes to when its machine does.
+// ignoreHangUp returns nil for the errors that a port returns when its machine ends.
 func ignoreHangUp(err error) error {
 	var op interface{ Timeout() bool }
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) || errors.As(err, &op) {
@@ -141,7 +139,7 @@ func ignoreHangUp(err error) error {
 	return err
 }
 
-// heard takes one line of the first program's.
+// heard handles one line from the first program.
 func (g *guest) heard(line string) {
 	if line == "running" {
 		close(g.running)
@@ -152,7 +150,7 @@ func (g *guest) heard(line string) {
 	g.cause = line
 }
 
-// verdict is the error that the end was.
+// verdict returns the error for the way the machine ended.
 func (g *guest) verdict() error {
 	word, rest, _ := strings.Cut(g.cause, " ")
 	switch {
@@ -181,23 +179,23 @@ func orNil(err error) error {
 	return err
 }
 
-// tail is the last that the kernel said.
+// tail returns the end of the kernel's output.
 func (g *guest) tail() string { return substrate.LastOutput(g.console, 1500) }
 
-// end asks the application to end, and waits for that or for grace to pass.
+// end asks the application to end, and waits until it ends or grace is over.
 func (g *guest) end(ctx context.Context, grace time.Duration) {
 	if !g.ours {
-		// A machine without a power button runs on until it is cut.
+		// A machine without a power button runs until cut.
 		_ = g.machine.PowerDown(ctx, grace)
 		return
 	}
 	if _, err := io.WriteString(g.machine.Port(portControl), "term\n"); err != nil {
-		return // it is ending
+		return // it has ended or is ending
 	}
 	substrate.Await(ctx, g, grace)
 }
 
-// cut switches the machine off and waits until all that it wrote is in files.
+// cut switches the machine off and waits until all its output is in files.
 func (g *guest) cut(ctx context.Context) error {
 	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()

@@ -18,14 +18,14 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// An Instance is the place of a machine, and what that is started from.
+// An Instance is the place of a machine, and what the machine boots from.
 type Instance struct {
 	substrate   *Substrate
 	spec        substrate.Spec
 	origin      origin
 	accelerator string
 	place       substrate.Instance
-	dir         string // of the machine: its sockets, its kernel and files
+	dir         string // the machine's folder: its sockets, its kernel and files
 
 	life    sync.Mutex // held by Start, Stop and Remove from beginning to end
 	removed bool
@@ -33,14 +33,13 @@ type Instance struct {
 	link    *machine.Link
 
 	mu    sync.Mutex
-	guest *guest // what Start started; nil: nothing since
+	guest *guest // what Start started; nil before Start and after Stop
 }
 
-// machineDir is the machine's folder, in the instance's.
+// machineDir is the machine's folder in the instance's folder.
 const machineDir = "machine"
 
-// make makes what the instance consists of. What is made when it fails is for
-// Remove.
+// make makes the instance's place. When it fails, Remove removes what it has made.
 func (in *Instance) make(ctx context.Context) (err error) {
 	s := in.substrate
 	if in.origin, err = s.find(ctx, in.spec.Image); err != nil {
@@ -62,8 +61,8 @@ func (in *Instance) make(ctx context.Context) (err error) {
 	return err
 }
 
-// accelerate finds the accelerator with the kernel that images are built with: an
-// image would start its application, and not end.
+// accelerate probes the accelerator with the kernel alone, because an image would start its
+// application and not end.
 func (in *Instance) accelerate(ctx context.Context) (string, error) {
 	if base := in.origin.base; base != nil {
 		return in.substrate.accelerator(ctx, base.Kernel)
@@ -71,11 +70,11 @@ func (in *Instance) accelerate(ctx context.Context) (string, error) {
 	return in.substrate.Accelerator(ctx)
 }
 
-// NetNS is the path of its network namespace.
+// NetNS returns the path of the network namespace.
 func (in *Instance) NetNS() string { return in.place.NetNS() }
 
-// Start boots the machine, and comes back once the application runs in it. Of an
-// image that was not built here nothing can be known, and it comes back at once.
+// Start boots the machine and returns when the application runs in it. For an image that
+// was not built here, Start returns at once, because it cannot know that.
 func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
 	in.life.Lock()
 	defer in.life.Unlock()
@@ -94,7 +93,7 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 		if !substrate.Ended(in.guest) {
 			return nil, errors.New("it runs already")
 		}
-		if err := in.halt(ctx, 0); err != nil { // what is left of one that ended by itself
+		if err := in.halt(ctx, 0); err != nil { // clean up after a machine that ended by itself
 			return nil, err
 		}
 	}
@@ -124,12 +123,12 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 	return g, nil
 }
 
-// console is the file of the first serial line of a machine whose application
-// has channels of its own.
+// console returns the file of the first serial line, for a machine whose
+// application has its own ports.
 func (in *Instance) console() string { return filepath.Join(in.dir, "console") }
 
-// machine is the machine as QEMU is to make it, and what runs in it; nil: what
-// the image says, of which nothing is known.
+// machine returns the machine's Spec for QEMU, and what runs in it; nil for an image
+// that was not built here.
 func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Start, error) {
 	spec := machine.Spec{
 		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.accelerator, Model: in.model(),
@@ -155,7 +154,7 @@ func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Star
 	return spec, start, nil
 }
 
-// files puts the kernel and the files that the machine has into its folder.
+// files writes the kernel and the machine's files into its folder.
 func (in *Instance) files(command vitrine.Command, spec *machine.Spec) (*packed.Start, error) {
 	start := &packed.Start{Args: command.Args, Dir: command.Dir}
 	if start.Dir == "" {
@@ -193,9 +192,8 @@ func (in *Instance) files(command vitrine.Command, spec *machine.Spec) (*packed.
 	return start, nil
 }
 
-// foreign is the command line of an image that was not built here: what Linux
-// reads of it, what Linux hands to its first program as environment, and the
-// arguments.
+// foreign returns the command line of an image that was not built here: Linux's parameters,
+// the command's variables, which Linux passes to its first program, and the arguments.
 func (in *Instance) foreign(command vitrine.Command) string {
 	words := append([]string{"console=ttyS0 panic=-1"}, in.network()...)
 	for _, entry := range command.Env {
@@ -211,7 +209,7 @@ func (in *Instance) foreign(command vitrine.Command) string {
 	return strings.Join(append(words, command.Args...), " ")
 }
 
-// network is the machine's address, in the words of Linux
+// network returns the machine's address as a parameter of Linux
 // (Documentation/admin-guide/nfs/nfsroot.rst).
 func (in *Instance) network() []string {
 	if in.link == nil || !in.link.Address.IsValid() {
@@ -238,8 +236,7 @@ func (in *Instance) model() string {
 	return machine.Q35
 }
 
-// Run is not possible: there is one program in the machine, and nothing that
-// could start another.
+// Run always fails: the machine runs one program, and nothing in it could start another.
 func (in *Instance) Run(_ context.Context, command vitrine.Command) error {
 	return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, &vitrine.Unsupported{
 		What: "a command beside the application of a unikernel", Missing: "it runs one program",
@@ -247,8 +244,8 @@ func (in *Instance) Run(_ context.Context, command vitrine.Command) error {
 	})
 }
 
-// Stop asks the application to end (SIGTERM), where the image was built here;
-// elsewhere it presses the machine's power button. After grace the power goes.
+// Stop sends SIGTERM to the application, or presses the power button of a machine whose
+// image was not built here. After grace it switches the machine off.
 func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	in.life.Lock()
 	defer in.life.Unlock()
@@ -293,7 +290,7 @@ func (in *Instance) Remove(ctx context.Context) error {
 	return nil
 }
 
-// Vantage says where the instance's use can be read: that of all of QEMU.
+// Vantage returns where to read the instance's use, which is that of the whole QEMU.
 func (in *Instance) Vantage() vitrine.Vantage {
 	v := in.place.Vantage()
 	v.Memory = in.spec.Memory

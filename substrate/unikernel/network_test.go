@@ -25,18 +25,17 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
-// A stand is one instance on a bridge, and a place on the same bridge from which
-// it is asked.
+// A stand is one instance on a bridge, and a client's namespace on the same bridge.
 type stand struct {
 	*testing.T
 	ctx      context.Context
 	instance substrate.Instance
 	address  string // of the instance
 	client   string // path of the client's network namespace
-	log      string // file with what the application prints
+	log      string // file with the application's output
 }
 
-// onBridge makes an instance of the image, not started.
+// onBridge makes an instance of the image and does not start it.
 func onBridge(t *testing.T, img string, change func(*Config)) *stand {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -76,7 +75,7 @@ func (s *stand) start(args ...string) substrate.Process {
 	return p
 }
 
-// dial connects to a port of the instance, which may not listen yet.
+// dial connects to a port of the instance, and waits until it listens.
 func (s *stand) dial(port int) net.Conn {
 	s.Helper()
 	var conn net.Conn
@@ -115,8 +114,7 @@ func (s *stand) logged(text string) {
 	})
 }
 
-// built builds an image from a description; the kernel is that of the cache which
-// all tests share.
+// built builds an image from a description, with the kernel from the cache that all tests share.
 func built(t *testing.T, description string) image.Image {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "application.yaml")
@@ -150,7 +148,7 @@ configuration:
 ports: {resp: 6379}
 `)
 	s := onBridge(t, img.File, func(*Config) {})
-	p := s.start() // what the image says
+	p := s.start() // the image's own command
 	conn := s.dial(6379)
 	answers := bufio.NewReader(conn)
 	for _, step := range []struct{ say, want string }{

@@ -1,14 +1,12 @@
-// Package unikernel runs instances in virtual machines that hold one application
-// and nothing else.
+// Package unikernel runs instances in virtual machines that hold one application and nothing else.
 //
-// An image is one that package image/unikernel built, from an application's
-// description or, where a component names no image, from the program of its
-// command; or it is any other that QEMU starts by itself (-kernel): a Linux
-// bzImage, a multiboot kernel, one with a PVH entry.
+// An image comes from package image/unikernel, built from an application's description or,
+// if a component names no image, from the program of its command. It may also be any other
+// file that QEMU starts directly (-kernel): a Linux bzImage, a multiboot kernel, or a
+// kernel with a PVH entry.
 //
-// The machine runs in a place of package process: the instance's network
-// namespace, and its quota, which holds for all of QEMU. Its memory is the
-// instance's limit.
+// The machine runs in a place of package process, with the instance's network namespace and
+// its quota, which covers all of QEMU. The machine's memory is the instance's limit.
 package unikernel
 
 import (
@@ -31,42 +29,41 @@ import (
 	"vitrine/substrate/qemu/machine"
 )
 
-// Name is what the substrate's images are kept under.
+// Name is the substrate's name in the image store.
 const Name = "unikernel"
 
-// Config is the part servers.unikernel of a deployment.
+// Config is the section servers.unikernel of a deployment.
 type Config struct {
-	// Accelerator is what machines run with: kvm, tcg, or auto for the better one
-	// that a kernel boots with here. Results under tcg, which emulates, cannot be
-	// compared with others.
+	// Accelerator is kvm, tcg, or auto for the better one that boots a kernel on this host.
+	// tcg emulates, so its results cannot be compared with others.
 	Accelerator string `yaml:"accelerator" json:"accelerator,omitempty" jsonschema:"enum=auto,enum=kvm,enum=tcg"`
-	// Machine is QEMU's model: microvm, q35, or auto, which is microvm for images
-	// built here and q35 for others, of which nobody knows what they can drive.
+	// Machine is QEMU's model: microvm, q35, or auto. auto is microvm for images built
+	// here, and q35 for others, whose drivers are unknown.
 	Machine string `yaml:"machine" json:"machine,omitempty" jsonschema:"enum=auto,enum=microvm,enum=q35"`
-	// Memory is what a machine has when its flavor does not say, in bytes; 0: 256 MiB.
+	// Memory is a machine's memory if its flavor sets none, in bytes; 0: 256 MiB.
 	Memory int64 `yaml:"memory" json:"memory,omitempty"`
-	// Append is put before an instance's arguments on the command line of an image
+	// Append comes before an instance's arguments on the command line of an image
 	// that was not built here.
 	Append string `yaml:"append" json:"append,omitempty"`
 
-	Run     *runstate.Run   `yaml:"-" json:"-"` // whose instances these are
-	Logger  *slog.Logger    `yaml:"-" json:"-"` // nil: none
-	Environ []string        `yaml:"-" json:"-"` // PATH and HOME of QEMU are taken from it
-	Folder  string          `yaml:"-" json:"-"` // relative paths of images are below it: the deployment's
-	Cache   image.Cache     `yaml:"-" json:"-"` // where kernels and images are kept
-	Prober  *machine.Prober `yaml:"-" json:"-"` // one for the whole process
+	Run     *runstate.Run   `yaml:"-" json:"-"` // the run of the instances
+	Logger  *slog.Logger    `yaml:"-" json:"-"` // nil: no log
+	Environ []string        `yaml:"-" json:"-"` // where PATH and HOME of QEMU come from
+	Folder  string          `yaml:"-" json:"-"` // the deployment's folder; relative paths of images are below it
+	Cache   image.Cache     `yaml:"-" json:"-"` // keeps kernels and images
+	Prober  *machine.Prober `yaml:"-" json:"-"` // shared by the whole process
 }
 
-// Memory of machines, in bytes.
+// Memory sizes of machines, in bytes.
 const (
 	usualMemory    = 256 << 20
-	leastMemory    = 48 << 20  // a kernel and a small program do not start in less
-	overheadMemory = 512 << 20 // of QEMU itself, most of it for code that TCG has translated
+	leastMemory    = 48 << 20  // a kernel and a small program need at least this much
+	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
 )
 
 const auto = "auto"
 
-// A Substrate makes instances as machines of one application.
+// A Substrate makes instances as machines with one application each.
 type Substrate struct {
 	config Config
 	places *process.Substrate
@@ -82,8 +79,8 @@ var (
 	_ substrate.Process   = (*guest)(nil)
 )
 
-// New makes a substrate. Without network namespaces, which a machine's tap is in,
-// the error is a *vitrine.Unsupported; whether there is QEMU shows at Create.
+// New makes a substrate. A machine's tap needs a network namespace; without those, the
+// error is a *vitrine.Unsupported. Create, not New, detects a missing QEMU.
 func New(config Config) (*Substrate, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -112,11 +109,11 @@ func New(config Config) (*Substrate, error) {
 	return &Substrate{config: config, places: places}, nil
 }
 
-// namePattern keeps names fit for files, namespaces and a machine's own name.
+// namePattern allows names that are safe for files, namespaces and the guest's hostname.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,60}$`)
 
-// Create makes the instance's place on the host, and sees to it that its image
-// is there, or what one is made from, which may be built first.
+// Create makes the instance's place on the host. It finds the instance's image, or the base
+// for making one, which it may first have to build.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
 	in, err := s.create(ctx, spec)
 	if err != nil {
@@ -149,7 +146,7 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	return in, nil
 }
 
-// accelerator is the one that was asked for, or the better one that works.
+// accelerator returns the requested accelerator, or the better one that works.
 func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, error) {
 	found, why, err := s.config.Prober.Choose(ctx, s.config.Accelerator, kernel)
 	if err != nil {
@@ -161,11 +158,11 @@ func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, err
 	return found, nil
 }
 
-// OwnKernel is true: each instance is a machine.
+// OwnKernel returns true: each instance is a machine.
 func (s *Substrate) OwnKernel() bool { return true }
 
-// Accelerator is what machines run with here. It builds the kernel if it is not
-// there, for the answer comes from booting.
+// Accelerator returns the accelerator of machines on this host. It may boot a machine to
+// find out, so it builds the kernel if that is missing.
 func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
 	base, err := packed.Builder{Cache: s.config.Cache, Logger: s.config.Logger}.Base(ctx)
 	if err != nil {
@@ -179,26 +176,24 @@ func (s *Substrate) Close(ctx context.Context) error {
 	return errors.Join(s.instances.Close(ctx), s.places.Close(ctx))
 }
 
-// recordKind is where a run records the folders of its machines.
+// recordKind is the kind of record for the folders of machines.
 const recordKind = "unikernel"
 
-// Clean removes what dead runs left: their machines with all that holds them, and
-// what these were started from.
+// Clean removes the machines and their folders that dead runs left, with their places.
 func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 	removed, err = s.places.Clean(ctx)
 	recorded, failed := runstate.RemoveRecorded(s.config.Run.Root, recordKind)
 	return append(removed, recorded...), errors.Join(err, failed)
 }
 
-// An origin is what an instance's machine is started from.
+// An origin is what an instance's machine boots from.
 type origin struct {
-	file string       // an image; empty: one is made of the command's program
-	ours bool         // it was built here
-	base *packed.Base // of the machine whose image is made of a program
+	file string       // an image; empty: made from the command's program
+	ours bool         // the image was built here
+	base *packed.Base // the base of an image that is made from a program
 }
 
-// find finds what a component's image is: a file, the name of one that was
-// built, or nothing.
+// find resolves a component's image: a file, the name of a built image, or empty.
 func (s *Substrate) find(ctx context.Context, name string) (origin, error) {
 	builder := packed.Builder{Cache: s.config.Cache, Logger: s.config.Logger}
 	if name == "" {

@@ -17,7 +17,7 @@ import (
 	"vitrine/substrate/substratetest"
 )
 
-// prober probes once for all tests.
+// prober is shared, so that all tests probe once.
 var prober machine.Prober
 
 func config(t *testing.T, run *runstate.Run) Config {
@@ -34,7 +34,7 @@ func TestUnikernelSubstrate(t *testing.T) {
 	substratetest.Run(t, open)
 }
 
-// needs skips the test where a program is missing.
+// needs skips the test if a program is missing.
 func needs(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -42,8 +42,8 @@ func needs(t *testing.T, program string) {
 	}
 }
 
-// kernel sees to it that the kernel is in the cache that tests share: the time
-// that building it takes is not that of a test.
+// kernel builds the kernel in the shared cache if it is missing, so that the build does not
+// count against a test's time limit.
 func kernel(t *testing.T) packed.Base {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -64,8 +64,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 	}}
 }
 
-// substrateOf makes a substrate with a run of its own, which is closed after the
-// test.
+// substrateOf makes a substrate with its own run, which is closed after the test.
 func substrateOf(t *testing.T, root string, change func(*Config)) (*Substrate, *runstate.Run) {
 	t.Helper()
 	run := fabrictest.NewRun(t, root)
