@@ -26,20 +26,20 @@ import (
 	"vitrine/spec"
 )
 
-// probeInterval is between two probes of readiness: more often than instances
-// with a period of 20 ms could make use of.
+// probeInterval is the time between two readiness probes. It is shorter than
+// instances with a CFS period of 20 ms can make use of.
 const probeInterval = time.Millisecond
 
-// A bare function has places made once: a cgroup with the flavor's quota, CPUs
-// and memory, and a network namespace at a bridge. Processes are started in
-// them as cheaply as is known: by a thread that is there already.
+// A bare is the function, started in places that are created once: a cgroup with
+// the flavor's quota, CPUs and memory, and a network namespace on a bridge. It
+// starts processes in the cheapest known way: from an existing thread.
 type bare struct {
 	ims       *ims
 	run       *runstate.Run
 	groups    *cgroup.Host
 	fabric    *segment.Segment
 	generator *bareInstance
-	functions []*bareInstance // in the order of starting
+	functions []*bareInstance // in start order
 }
 
 type bareInstance struct {
@@ -55,7 +55,8 @@ type bareInstance struct {
 	command   *exec.Cmd // nil: not running
 }
 
-// newBare also returns what was made before an error, to be removed.
+// newBare returns a partly built bare together with an error, so that the caller
+// can remove it.
 func newBare(ctx context.Context, f *ims) (b *bare, err error) {
 	b = &bare{ims: f}
 	if b.groups, err = cgroup.Detect(); err != nil {
@@ -86,7 +87,7 @@ func newBare(ctx context.Context, f *ims) (b *bare, err error) {
 	return b, nil
 }
 
-// place makes the instance's folder, cgroup and wired namespace.
+// place creates the instance's folder, cgroup and wired namespace.
 func (b *bare) place(ctx context.Context, in *bareInstance) error {
 	in.dir = filepath.Join(b.ims.dir, "bare", in.name)
 	if err := os.MkdirAll(in.dir, 0o755); err != nil {
@@ -109,7 +110,7 @@ func (b *bare) place(ctx context.Context, in *bareInstance) error {
 
 func (b *bare) namespace(in *bareInstance) string { return "vt-" + b.run.ID + "-" + in.name }
 
-// equip works out the instance's command.
+// equip sets the instance's command and environment.
 func (b *bare) equip(in *bareInstance) {
 	c := in.component
 	vars := map[string]string{"ADDRESS": in.addr.String(), "VITRINE_INSTANCE": in.name, "VITRINE_INDEX": "1", "VITRINE_DIR": in.dir}
@@ -132,7 +133,7 @@ func (b *bare) equip(in *bareInstance) {
 	}
 }
 
-// at is the address of a port of the component's instance.
+// at returns the address of a port of the component's instance.
 func (b *bare) at(component, port string) string {
 	for _, in := range b.functions {
 		if in.component.Name == component {
@@ -146,7 +147,8 @@ func (in *bareInstance) port(name string) string {
 	return netip.AddrPortFrom(in.addr, uint16(in.component.Ports[name])).String()
 }
 
-// redeploy is their side: it gives the median time between two generators, in ms.
+// redeploy measures their side. It returns the median time between two
+// generators, in ms.
 func (b *bare) redeploy(ctx context.Context) (ms float64, err error) {
 	defer func() { err = errors.Join(err, b.stop()) }()
 	for range redeployments + 1 {
@@ -163,7 +165,7 @@ func (b *bare) redeploy(ctx context.Context) (ms float64, err error) {
 	return b.ims.between()
 }
 
-// stop tells all that run to end, and reaps them.
+// stop sends SIGTERM to all running instances and reaps them.
 func (b *bare) stop() error {
 	for _, in := range b.functions {
 		if in.command == nil {
@@ -197,8 +199,8 @@ func (b *bare) start(ctx context.Context) error {
 	return nil
 }
 
-// start starts the instance's command, its output appended to a file. With the
-// context's end it is killed.
+// start starts the instance's command and appends its output to a file. The end
+// of the context kills the command.
 func (in *bareInstance) start(ctx context.Context, output string) error {
 	log, err := os.OpenFile(filepath.Join(in.dir, output), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
@@ -215,7 +217,7 @@ func (in *bareInstance) start(ctx context.Context, output string) error {
 	return nil
 }
 
-// generate runs the generator to its end.
+// generate runs the generator until it exits.
 func (b *bare) generate(ctx context.Context) error {
 	entry, _ := b.ims.deployment.Entry()
 	command := load.Command([]string{b.ims.self, answerCommand}, load.Trial{
@@ -231,7 +233,7 @@ func (b *bare) generate(ctx context.Context) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// await probes the instance, from where the generator is, until it is ready.
+// await probes the instance from the generator's namespace until it is ready.
 func (b *bare) await(ctx context.Context, in *bareInstance) error {
 	ready := in.component.Ready
 	ctx, cancel := context.WithTimeout(ctx, ready.Timeout)
@@ -247,7 +249,7 @@ func (b *bare) await(ctx context.Context, in *bareInstance) error {
 	})
 }
 
-// awaitTCP comes back when the port accepts a connection.
+// awaitTCP returns when the port accepts a connection.
 func awaitTCP(ctx context.Context, at string) error {
 	var d net.Dialer
 	for ctx.Err() == nil {
@@ -259,7 +261,7 @@ func awaitTCP(ctx context.Context, at string) error {
 	return context.Cause(ctx)
 }
 
-// awaitSIP comes back when the port answers OPTIONS (RFC 3261 section 11).
+// awaitSIP returns when the port answers OPTIONS (RFC 3261 section 11).
 func awaitSIP(ctx context.Context, at string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", at)
@@ -275,7 +277,8 @@ func awaitSIP(ctx context.Context, at string) error {
 	}, "\r\n")
 	answer := make([]byte, 2048)
 	for ctx.Err() == nil {
-		// A write fails by the refusal of an earlier one; the next one tells.
+		// A write may report the refusal of an earlier write. The next read or
+		// write shows the state.
 		_, _ = conn.Write([]byte(options))
 		if err := conn.SetReadDeadline(time.Now().Add(probeInterval)); err != nil {
 			return err
@@ -285,17 +288,17 @@ func awaitSIP(ctx context.Context, at string) error {
 		case err == nil && strings.HasPrefix(string(answer[:n]), "SIP/2.0 "):
 			return nil
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
-			time.Sleep(probeInterval) // refused: nobody is there yet
+			time.Sleep(probeInterval) // refused: the server does not listen yet
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// remove ends what runs and removes the places.
+// remove ends running processes and removes the places.
 func (b *bare) remove() (err error) {
 	for _, in := range b.functions {
-		if in.command != nil { // left by an error
-			_ = in.command.Process.Kill() // unless the end of the context did
+		if in.command != nil { // an error left it running
+			_ = in.command.Process.Kill() // may fail if the context's end has killed it
 			_ = in.command.Wait()
 		}
 	}

@@ -25,17 +25,17 @@ import (
 	"vitrine/testbed"
 )
 
-// A cable is a veth between two namespaces, near and far, and a core for all
-// that is sent over it: the receiving end's work is done there too.
+// A cable is a veth pair between the namespaces near and far; all its work,
+// including the receiving end's, runs on one core.
 type cable struct {
 	dir     string // for files
 	run     *runstate.Run
 	fabric  *segment.Segment
 	core    int
-	names   []string // of namespaces, to be removed
+	names   []string // names of the namespaces to remove
 	near    cableEnd
 	far     cableEnd
-	dropper *ebpf.Program // at the far end
+	dropper *ebpf.Program // XDP program at the far end
 	dropped link.Link
 }
 
@@ -45,7 +45,8 @@ type cableEnd struct {
 	mac   net.HardwareAddr
 }
 
-// newCable also returns what was made before an error, to be closed.
+// newCable returns a partly built cable together with an error, so that the
+// caller can close it.
 func newCable(ctx context.Context) (c *cable, err error) {
 	c = &cable{}
 	cpus, err := testbed.ShareCPUs(nil, nil)
@@ -68,7 +69,7 @@ func newCable(ctx context.Context) (c *cable, err error) {
 	if c.far, err = c.end(ctx, "far-1"); err != nil {
 		return c, err
 	}
-	for _, end := range []*cableEnd{&c.near, &c.far} { // the first one's interface came anew with the second
+	for _, end := range []*cableEnd{&c.near, &c.far} { // attaching the second end recreated the first end's interface
 		if end.mac, err = end.hardware(); err != nil {
 			return c, err
 		}
@@ -98,12 +99,14 @@ func (e cableEnd) hardware() (mac net.HardwareAddr, err error) {
 	return mac, err
 }
 
-// start starts a peer of our senders where they are, and with their standing.
+// start starts a peer of our senders in their namespace, on their core and with
+// their scheduling.
 func (c *cable) start(cmd *exec.Cmd) error {
 	return (&stage{netns: c.near.netns, devices: -1, firm: true}).start(cmd, c.core)
 }
 
-// received is how many frames the end's interface has counted.
+// received returns the number of received frames that the end's interface has
+// counted.
 func (e cableEnd) received() (n uint64, err error) {
 	err = netns.Do(e.netns, func() error {
 		at, err := netlink.LinkByName(segment.Inside)
@@ -115,8 +118,8 @@ func (e cableEnd) received() (n uint64, err error) {
 	return n, err
 }
 
-// drop has the far end drop all that comes as soon as it is there, by XDP,
-// which for every sender is the least that a receiver can cost.
+// drop makes the far end discard every frame on arrival, with an XDP program.
+// This is the lowest receive cost, and the same for every sender.
 func (c *cable) drop() (err error) {
 	const xdpDrop = 1
 	c.dropper, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
@@ -133,7 +136,7 @@ func (c *cable) drop() (err error) {
 	})
 }
 
-// take has the far end's stack take what XDP programs send.
+// take makes the far end's stack receive frames that XDP programs send.
 func (c *cable) take() error {
 	return netns.Do(c.far.netns, func() error {
 		e, err := ethtool.NewEthtool()
@@ -145,7 +148,7 @@ func (c *cable) take() error {
 	})
 }
 
-// ends are a stream's over the cable.
+// ends returns the addresses of a stream over the cable.
 func (c *cable) ends() packet.Ends {
 	const port = 7001
 	return packet.Ends{
@@ -154,8 +157,9 @@ func (c *cable) ends() packet.Ends {
 	}
 }
 
-// arrivals counts what arrives at the far end while send runs, which says how
-// many it sent and how long that took. It gives arrivals a second.
+// arrivals counts the frames that arrive at the far end while send runs, and
+// returns arrivals per second. send returns how many packets it sent and how
+// long it took.
 func (c *cable) arrivals(send func() (packets int, took time.Duration, err error)) (rate float64, err error) {
 	before, err := c.far.received()
 	if err != nil {
@@ -170,7 +174,7 @@ func (c *cable) arrivals(send func() (packets int, took time.Duration, err error
 		return 0, err
 	}
 	arrived := float64(after - before)
-	// A frame or two of the stack's own may have come along.
+	// The count may include a few frames of the stack's own.
 	if arrived > float64(packets)+10 || arrived < float64(packets)*(1-lossAllowed) {
 		return 0, fmt.Errorf("%d packets were sent and %.0f arrived", packets, arrived)
 	}

@@ -8,25 +8,27 @@ import (
 )
 
 const (
-	lossAllowed  = 0.001       // of the messages sent
-	rateTrial    = time.Second // of one rate
-	rateWidth    = 1.02        // the search ends when what failed is this near to what passed
-	rateStep     = 1.15        // until one rate has passed and one failed
-	lowestShare  = 1e-4        // of the load tool's own ceiling: below it nothing passes
-	rateAttempts = 2           // a rate fails when it has failed so often: noise only ever takes away
-	loadAttempts = 4           // the load tool has to keep to the rate
+	lossAllowed  = 0.001       // share of the sent messages
+	rateTrial    = time.Second // duration of a trial
+	rateWidth    = 1.02        // the search ends when the failed rate is within this factor of the passed rate
+	rateStep     = 1.15        // factor between rates, until one has passed and one has failed
+	lowestShare  = 1e-4        // share of the load tool's own ceiling, below which the search fails
+	rateAttempts = 2           // trials that must fail before a rate fails, because noise only lowers the result
+	loadAttempts = 4           // attempts of the load tool to keep to the rate
 )
 
-// A ceiling is the highest rate that passed, messages a second. When the load
-// tool could not send faster it says nothing of the device.
+// A ceiling is the highest rate that passed, in messages per second. limited is
+// true if the load tool could not send faster; then the device's own ceiling is
+// unknown.
 type ceiling struct {
 	rate    float64
 	limited bool
 }
 
-// highest finds the highest rate at which at most lossAllowed is lost: first
-// what comes through of too much, then steps from there to both sides of the
-// ceiling, then halves. most is the load tool's own ceiling.
+// highest finds the highest rate with a loss of at most lossAllowed. It starts
+// from the rate that arrives under too much load, steps until one rate has
+// passed and one has failed, and then bisects. most is the load tool's own
+// ceiling.
 func highest(ctx context.Context, send func(rate float64, lasting time.Duration) (flood, error), most float64) (ceiling, error) {
 	f, err := send(most, rateTrial)
 	if err != nil {
@@ -64,8 +66,8 @@ func highest(ctx context.Context, send func(rate float64, lasting time.Duration)
 	}
 }
 
-// passes says whether the rate passes. behind: it does not because the load
-// tool could not keep to it.
+// passes reports whether the rate passes. behind is true if the rate fails
+// because the load tool could not keep to it.
 func passes(send func(float64, time.Duration) (flood, error), rate float64) (ok, behind bool, err error) {
 	for failed, late := 0, 0; failed < rateAttempts && late < loadAttempts; {
 		f, err := send(rate, rateTrial)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// simulated is a device that forwards up to a rate, and loses more than the surplus beyond
-// it; the load tool sends up to a rate of its own.
+// simulated returns a send function. Its device forwards up to capacity and loses more
+// than the surplus beyond that. Its load tool sends up to most.
 func simulated(capacity, most float64, calls *int) func(float64, time.Duration) (flood, error) {
 	return func(rate float64, lasting time.Duration) (flood, error) {
 		*calls++

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// The load that devices are put under.
+// The load on devices under test.
 const (
 	callIDs   = 50_000
-	burstSize = 8 // messages that go in one system call
+	burstSize = 8 // messages per system call
 	padding   = "User-Agent: \r\n"
-	stampTail = "0000000000000000" // load.c writes the time there
-	sampled   = 8                  // one message of so many is a sample
+	stampTail = "0000000000000000" // load.c writes the send time here
+	sampled   = 8                  // one of this many messages is a latency sample
 )
 
 var (
@@ -29,19 +29,19 @@ const devicePort = 5060
 
 var methods = []string{"REGISTER", "INVITE", "SUBSCRIBE", "MESSAGE"}
 
-// A message is what a corpus is made of: bytes that can be made longer, as
-// those that go in one system call have to be of one size.
+// A message is an element of a corpus. It can be padded, because all messages
+// of one system call must have the same size.
 type message interface {
-	source() int // the port that it is sent from
-	length() int // the least
+	source() int // source port
+	length() int // length without padding
 	bytes(size int, stamp string, random *rand.Rand) []byte
 }
 
-// A sipMessage is SIP without its padding.
+// A sipMessage is a SIP message without padding.
 type sipMessage struct {
 	port  int
 	start string
-	lines []string // of the header, without line ends
+	lines []string // header lines, without line ends
 }
 
 func (m sipMessage) source() int { return m.port }
@@ -54,8 +54,8 @@ func (m sipMessage) length() int {
 	return n
 }
 
-// bytes writes the message, padded to a size. The padding comes last when it
-// holds a stamp; else it may come anywhere.
+// bytes returns the message, padded to a size. The padding is the last header
+// if it holds a stamp; otherwise its position is random.
 func (m sipMessage) bytes(size int, stamp string, random *rand.Rand) []byte {
 	line := strings.TrimSuffix(padding, "\r\n") + strings.Repeat(".", size-m.length()-len(stamp)+1) + stamp
 	at := len(m.lines)
@@ -66,8 +66,9 @@ func (m sipMessage) bytes(size int, stamp string, random *rand.Rand) []byte {
 	return []byte(m.start + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n")
 }
 
-// requests are as many requests as there are Call-IDs, of four methods, from
-// all clients in turn, their headers in any order and some in compact form.
+// requests returns callIDs requests, each with its own Call-ID. They use four
+// methods and come from all clients in turn. Header order is random, and some
+// headers have the compact form.
 func requests(random *rand.Rand) []message {
 	all := make([]message, callIDs)
 	for i := range all {
@@ -103,9 +104,10 @@ func newRequest(method string, user, port int, random *rand.Rand) sipMessage {
 	return m
 }
 
-// writeCorpus writes the messages as load.c reads them: bursts of messages from
-// one port and, as segmentation offload asks, of one size. sources are the load
-// tool's. With stamps, bursts are of one message, of which some are samples.
+// writeCorpus writes the messages in the format of load.c: bursts of messages
+// with one source port and one size, as UDP segmentation offload requires.
+// sources are the ports of the load tool. With stamps, each burst is one
+// message, and one in sampled messages is a latency sample.
 func writeCorpus(file string, messages []message, sources ports, stamps bool, random *rand.Rand) (err error) {
 	f, err := os.Create(file)
 	if err != nil {
@@ -144,8 +146,8 @@ func writeCorpus(file string, messages []message, sources ports, stamps bool, ra
 	return w.Flush()
 }
 
-// bursts parts the messages into groups of at most that many from one port, in
-// the order in which the groups fill; the ports' last ones come last.
+// bursts groups the messages by source port, at most that many per group.
+// Groups are in the order in which they fill; incomplete groups come last.
 func bursts(messages []message, most int) (all [][]message) {
 	open := map[int][]message{}
 	var order []int

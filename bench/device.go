@@ -14,26 +14,26 @@ import (
 	"vitrine"
 )
 
-// A device takes messages on devicePort and gives them to the instances.
+// A device receives messages on devicePort and forwards them to the instances.
 type device struct {
 	name    string
 	command func(ctx context.Context, s *stage) (*exec.Cmd, error)
-	beside  func(ctx context.Context, s *stage) *exec.Cmd // runs while it is measured; nil: nothing
+	beside  func(ctx context.Context, s *stage) *exec.Cmd // runs during the measurement; nil: nothing
 }
 
-// bareForwarder is the least that a device can do. It knows neither requests
-// from responses nor one destination from another: it goes through them all.
+// bareForwarder is the cheapest possible device. It does not look at messages
+// and sends them to all destinations in turn.
 func bareForwarder(to ports) device {
 	return device{name: "a bare recvmmsg/sendmmsg forwarder in C", command: func(ctx context.Context, s *stage) (*exec.Cmd, error) {
 		cmd := exec.CommandContext(ctx, s.forwarder, fmt.Sprint(devicePort), fmt.Sprint(to.first), fmt.Sprint(to.count))
-		stdin, err := cmd.StdinPipe() // it ends with this
+		stdin, err := cmd.StdinPipe() // the forwarder ends when this pipe closes
 		_ = stdin
 		return cmd, err
 	}}
 }
 
-// kamailioConfig is the least that dispatches statelessly: one process that
-// receives, over a hash of the Call-ID (algorithm 0).
+// kamailioConfig is a minimal configuration for stateless dispatching: one
+// receiving process and a hash of the Call-ID (algorithm 0).
 const kamailioConfig = `#!KAMAILIO
 debug=0
 log_stderror=yes
@@ -51,12 +51,12 @@ request_route {
 }
 `
 
-// kamailio is the peer, as it comes.
+// kamailio is the peer with its default settings.
 func kamailio(version string) device {
 	return device{name: "Kamailio " + version + ", dispatcher, one child, forward()", command: startKamailio("")}
 }
 
-// roomyKamailio has as large a receive buffer as the bare forwarder asks for.
+// roomyKamailio has a receive buffer as large as the bare forwarder requests.
 func roomyKamailio(version string) device {
 	d := kamailio(version)
 	d.name += ", 4 MiB of receive buffer"
@@ -74,7 +74,7 @@ func kamailioVersion(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// startKamailio adds lines to its configuration.
+// startKamailio returns a command with additional configuration lines.
 func startKamailio(more string) func(context.Context, *stage) (*exec.Cmd, error) {
 	return func(ctx context.Context, s *stage) (*exec.Cmd, error) { return commandKamailio(ctx, s, more) }
 }
@@ -102,8 +102,8 @@ func commandKamailio(ctx context.Context, s *stage, more string) (*exec.Cmd, err
 	return exec.CommandContext(ctx, program, "-f", config, "-DD", "-E", "-m", "64", "-M", "8", "-Y", dir, "-n", "1"), nil
 }
 
-// director is the product: one type, to which every rule sends, with an
-// instance at each of the ports. Nothing answers there, so nothing is probed.
+// director is the product. It has one type, used by every rule, with an
+// instance at each of the ports. No instance answers, so health probes are off.
 func director(to ports) device {
 	rules := ""
 	for _, method := range methods {
@@ -117,7 +117,7 @@ func gtpcDirector(to ports) device {
 	return directorDevice("gtpc", kind, "- {type: session}\n", to)
 }
 
-// controlPort is where the director's REST API is.
+// controlPort is the port of the director's REST API.
 const controlPort = 8090
 
 func directorDevice(protocol, kind, rules string, to ports) device {
@@ -141,7 +141,7 @@ func directorDevice(protocol, kind, rules string, to ports) device {
 	}}
 }
 
-// with runs the device while use does.
+// with runs the device while it calls use.
 func (s *stage) with(ctx context.Context, d device, use func() error) (err error) {
 	cmd, err := d.command(ctx, s)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *stage) with(ctx context.Context, d device, use func() error) (err error
 	return err
 }
 
-// ceiling is the device's highest rate under the corpus.
+// ceiling returns the device's highest rate under the corpus.
 func (s *stage) ceiling(ctx context.Context, d device, f floodPlan) (found ceiling, err error) {
 	err = s.under(ctx, d, f, func(l *udpLoad) (err error) {
 		found, err = s.beside(ctx, d, func() (ceiling, error) { return highest(ctx, l.send, f.most) })
@@ -171,7 +171,7 @@ func (s *stage) ceiling(ctx context.Context, d device, f floodPlan) (found ceili
 }
 
 // under runs the device and, once it forwards, the load tool with the corpus
-// while use does.
+// while it calls use.
 func (s *stage) under(ctx context.Context, d device, f floodPlan, use func(l *udpLoad) error) error {
 	return s.with(ctx, d, func() error {
 		if _, err := s.pass(ctx, f, burstSize); err != nil {
@@ -185,7 +185,7 @@ func (s *stage) under(ctx context.Context, d device, f floodPlan, use func(l *ud
 	})
 }
 
-// beside measures while what belongs beside the device runs.
+// beside runs the device's side process, if any, during the measurement.
 func (s *stage) beside(ctx context.Context, d device, measure func() (ceiling, error)) (ceiling, error) {
 	if d.beside == nil {
 		return measure()

@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// A floodPlan is what a device is put under.
+// A floodPlan is the load for a device.
 type floodPlan struct {
 	messages       []message
-	key            func(data []byte) (string, error) // tells the messages apart
+	key            func(data []byte) (string, error) // identifies a message
 	sources, sinks ports
 	corpus         string  // file
 	most           float64 // the load tool's own ceiling, messages a second
 }
 
-// plan writes the corpus and measures the load tool against a port that drops.
+// plan writes the corpus and measures the load tool's ceiling against a port
+// that drops messages.
 func (s *stage) plan(ctx context.Context, name string, f floodPlan, stamps bool) (floodPlan, error) {
 	f.corpus = filepath.Join(s.dir, name)
 	if err := writeCorpus(f.corpus, f.messages, f.sources, stamps, rand.New(rand.NewPCG(2, 2))); err != nil {
@@ -35,17 +36,17 @@ func (s *stage) plan(ctx context.Context, name string, f floodPlan, stamps bool)
 	return f, errors.Join(err, l.close())
 }
 
-// tooMuch is more messages a second than any load tool sends here.
+// tooMuch is a rate beyond any load tool on this host, in messages per second.
 const tooMuch = 20e6
 
-// A rival is a device under a plan, and the rates found.
+// A rival is a device with its plan.
 type rival struct {
 	device
 	floodPlan
-	limited int // searches that the load tool ended
+	limited int // number of searches that the load tool limited
 }
 
-// compare finds the rivals' highest rates, in turn.
+// compare measures the rivals' highest rates, in turn.
 func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer) ([][]float64, error) {
 	sides := make([]side, len(rivals))
 	for i, r := range rivals {
@@ -60,8 +61,8 @@ func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer
 	return turns(ctx, minRounds, sides, progress)
 }
 
-// rateRow compares two of the rivals. Where the load tool was the limit of one
-// in any round, there is no ratio.
+// rateRow compares two rivals. If the load tool limited one of them in any
+// round, the row has no ratio.
 func rateRow(name, aim string, ours, theirs *rival, p Pairs) (Row, error) {
 	row, err := p.row(name, "messages/s", fmt.Sprintf("%s; the load tool alone sends %.3g/s", theirs.name, min(ours.most, theirs.most)), aim)
 	if ours.limited+theirs.limited > 0 {
@@ -71,7 +72,7 @@ func rateRow(name, aim string, ours, theirs *rival, p Pairs) (Row, error) {
 	return row, err
 }
 
-// directorSIP compares the highest rate of requests.
+// directorSIP compares the highest rates of requests.
 func directorSIP(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	version, err := kamailioVersion(ctx)
 	if err != nil {
@@ -115,10 +116,11 @@ func (s *stage) requestPlan(ctx context.Context) (floodPlan, error) {
 	return s.plan(ctx, "requests", floodPlan{messages: all, key: callID, sources: clients, sinks: instances}, false)
 }
 
-// proofs is how many requests a device shows on that it proxies them.
+// proofs is the number of requests with which a device must prove that it
+// proxies.
 const proofs = 2000
 
-// prove has the device show that it does what is compared.
+// prove checks that the device proxies requests correctly.
 func (s *stage) prove(ctx context.Context, d device, f floodPlan) error {
 	return s.with(ctx, d, func() error {
 		first, err := s.pass(ctx, f, proofs)
@@ -133,8 +135,9 @@ func (s *stage) prove(ctx context.Context, d device, f floodPlan) error {
 	})
 }
 
-// directorResponses compares the highest rate of responses: the answers to what
-// each proxy made of the requests, from the instances to a thousand clients.
+// directorResponses compares the highest rates of responses. They answer the
+// requests as each proxy forwarded them, and go from the instances to a
+// thousand clients.
 func directorResponses(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	version, err := kamailioVersion(ctx)
 	if err != nil {
@@ -161,7 +164,7 @@ func directorResponses(ctx context.Context, s *stage, progress io.Writer) (rows 
 	return []Row{row, other}, err
 }
 
-// responder has the device forward all requests, and then gives it with the
+// responder makes the device forward all requests, and returns it with the
 // responses to them.
 func (s *stage) responder(ctx context.Context, name string, d device) (*rival, error) {
 	f := floodPlan{messages: requests(rand.New(rand.NewPCG(3, 3))), key: callID, sources: clients, sinks: instances}
@@ -183,8 +186,8 @@ func (s *stage) responder(ctx context.Context, name string, d device) (*rival, e
 	return &rival{device: d, floodPlan: back}, s.with(ctx, d, func() error { return s.proveResponses(ctx, back, f) })
 }
 
-// proveResponses has the device show that each response comes to the client
-// that the request was from, without the device's Via.
+// proveResponses checks that each response reaches the client that sent the
+// request, without the device's Via.
 func (s *stage) proveResponses(ctx context.Context, back, forth floodPlan) error {
 	arrived, err := s.pass(ctx, back, proofs)
 	if err != nil {
@@ -205,16 +208,16 @@ func (s *stage) proveResponses(ctx context.Context, back, forth floodPlan) error
 const (
 	latencyRounds = 31
 	latencyWarm   = time.Second
-	latencyShare  = 0.5 // of the director's highest rate
+	latencyShare  = 0.5 // share of the director's highest rate
 	latencyTries  = 20
-	latest        = time.Millisecond // the load tool may be; what it sends to catch up would wait for itself
+	latest        = time.Millisecond // allowed lateness of the load tool; a burst that catches up would queue behind itself
 	p99           = 2                // index into flood.latency
-	samples       = 5_000            // of a trial: fifty beyond the percentile
+	samples       = 5_000            // of a trial: fifty beyond the 99th percentile
 )
 
-// directorLatency compares the 99th percentile of the time that requests take
-// through the device, one by one with random gaps, at half of the director's
-// highest rate.
+// directorLatency compares the 99th percentile of the time of requests through
+// the device. Requests go one by one with random gaps, at half of the
+// director's highest rate.
 func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	f, err := s.requestPlan(ctx)
 	if err != nil {
@@ -229,7 +232,7 @@ func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []
 		top[i] = c.rate
 	}
 	rate := latencyShare * median(top)
-	s.firm = true // else the longest turns of other programs are what is measured
+	s.firm = true // else the result shows the longest time slices of other programs
 	stamped, err := s.plan(ctx, "stamped", f, true)
 	if err != nil {
 		return nil, err
@@ -248,7 +251,7 @@ func directorLatency(ctx context.Context, s *stage, progress io.Writer) (rows []
 	return []Row{row}, err
 }
 
-// latency is the 99th percentile at a rate, us.
+// latency returns the 99th percentile at a rate, in us.
 func (s *stage) latency(ctx context.Context, d device, f floodPlan, rate float64) (us float64, err error) {
 	err = s.under(ctx, d, f, func(l *udpLoad) (err error) {
 		us, err = l.calmLatency(rate)
@@ -257,10 +260,10 @@ func (s *stage) latency(ctx context.Context, d device, f floodPlan, rate float64
 	return us, err
 }
 
-// calmLatency tries until the load tool has kept to the rate and no more was
-// lost than may be.
+// calmLatency repeats the measurement until the load tool keeps to the rate and
+// the loss is within lossAllowed.
 func (l *udpLoad) calmLatency(rate float64) (us float64, err error) {
-	f, err := l.sample(rate, latencyWarm) // pages and caches that were never touched
+	f, err := l.sample(rate, latencyWarm) // warms up pages and caches
 	if err != nil {
 		return 0, err
 	}

@@ -14,7 +14,7 @@ import (
 // gtpcNumber is the aggregate type's number in TEIDs.
 const gtpcNumber = 1
 
-// A gtpcMessage is GTPv2-C, of a size that stays as it is.
+// A gtpcMessage is a GTPv2-C message, which is never padded.
 type gtpcMessage struct {
 	port int
 	data []byte
@@ -26,8 +26,8 @@ func (m gtpcMessage) length() int { return len(m.data) }
 
 func (m gtpcMessage) bytes(int, string, *rand.Rand) []byte { return m.data }
 
-// gtpcRequests are the requests of as many sessions as there are Call-IDs in
-// the others, six each: gtpctest.Mix.
+// gtpcRequests returns the requests of callIDs sessions, six per session:
+// gtpctest.Mix.
 func gtpcRequests() []message {
 	mix := gtpctest.NewMix(gtpctest.Config{Sessions: callIDs, TEID: func(session uint32) uint32 {
 		prefix, _ := steer.PrefixOf(gtpcNumber, uint16(session)%uint16(instances.count)+1)
@@ -40,7 +40,7 @@ func gtpcRequests() []message {
 	return all
 }
 
-// gtpcKey tells apart the messages that are under way together.
+// gtpcKey identifies a message among those that are in flight together.
 func gtpcKey(data []byte) (string, error) {
 	var m gtpc.Message
 	if _, err := m.Parse(data); err != nil {
@@ -68,8 +68,9 @@ func directorGTPC(ctx context.Context, s *stage, progress io.Writer) (rows []Row
 	return []Row{row}, err
 }
 
-// proveGTPC has the director show that what has a TEID goes to the instance
-// that gave it out, and that the rest is shared.
+// proveGTPC checks that a message with a TEID goes to the instance that
+// assigned the TEID, and that the other messages are shared among the
+// instances.
 func (s *stage) proveGTPC(ctx context.Context, f floodPlan) error {
 	arrived, err := s.pass(ctx, f, proofs)
 	if err != nil {

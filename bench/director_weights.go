@@ -14,19 +14,20 @@ import (
 	"vitrine/director/client"
 )
 
-// reweighCommand is the first argument of this program when it runs as the one
-// who changes weights.
+// reweighCommand is the first argument of this program when it runs as the
+// process that changes weights.
 const reweighCommand = "reweigh"
 
 const (
 	crowd          = 1000   // instances
-	weightChanges  = 10_000 // a minute
+	weightChanges  = 10_000 // per minute
 	weightLowest   = 50
 	weightVariance = 100
 )
 
-// directorWeights compares the highest rate of requests with many instances
-// whose weights change all the time to that with four whose weights stay.
+// directorWeights compares two highest rates of requests: with many instances
+// whose weights change all the time, and with four instances whose weights
+// stay.
 func directorWeights(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	few, err := s.requestPlan(ctx)
 	if err != nil {
@@ -49,8 +50,7 @@ func directorWeights(ctx context.Context, s *stage, progress io.Writer) (rows []
 	return []Row{row}, err
 }
 
-// reweigh changes the weight of one instance after the other until its input
-// ends.
+// reweigh changes the weight of one instance after the other until ctx ends.
 func reweigh(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("want the control address and the number of instances")

@@ -15,19 +15,19 @@ import (
 	"vitrine/load"
 )
 
-// The trial of the built-in generator, and the port of the server.
+// The trial of the built-in generator, and the server's port.
 const (
-	httpRate        = 8000 // calls per second; wrk knows no rate and takes all that it can
+	httpRate        = 8000 // calls per second; wrk has no rate and sends as fast as it can
 	httpDuration    = 5    // seconds
-	httpConnections = 64   // of both
+	httpConnections = 64   // of both generators
 	httpPort        = 28090
 )
 
-// loadHTTP compares how many requests the built-in generator and wrk make for a
-// second of their own CPU time, whole processes, against the same nginx, each
-// side on a core of its own. The built-in one keeps to a schedule and prints the
-// report of package load. wrk is a closed loop: its server is always saturated,
-// so wrk finds many answers at each look, which is as cheap as it gets.
+// loadHTTP compares how many requests the built-in generator and wrk send per
+// second of their own CPU time, whole processes, to the same nginx, each side on
+// its own core. The built-in generator keeps to a schedule and prints the report
+// of package load. wrk is a closed loop and always saturates the server. So it
+// finds many responses at each poll, the cheapest case.
 func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) {
 	if err := programs("wrk", "nginx"); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) 
 	return []Row{row}, err
 }
 
-// againstNginx measures against an nginx of its own.
+// againstNginx measures against a fresh nginx.
 func (s *stage) againstNginx(measure side) side {
 	return func(ctx context.Context) (got float64, err error) {
 		dir, err := os.MkdirTemp(s.dir, "nginx-")
@@ -76,7 +76,8 @@ http { access_log off; keepalive_requests 1000000000; open_file_cache max=16; se
 	}
 }
 
-// builtInRequests is the built-in generator's requests for a second of CPU time.
+// builtInRequests returns the built-in generator's requests per second of CPU
+// time.
 func (s *stage) builtInRequests(ctx context.Context, self string) (float64, error) {
 	c := load.Command([]string{self, generateCommand, "http"}, load.Trial{
 		Rate: httpRate, Duration: httpDuration, Targets: []string{fmt.Sprintf("127.0.0.1:%d", httpPort)},
@@ -99,7 +100,7 @@ func (s *stage) builtInRequests(ctx context.Context, self string) (float64, erro
 
 var wrkRequests = regexp.MustCompile(`(\d+) requests in `)
 
-// wrkRequests is wrk's requests for a second of CPU time.
+// wrkRequests returns wrk's requests per second of CPU time.
 func (s *stage) wrkRequests(ctx context.Context) (float64, error) {
 	cmd := exec.CommandContext(ctx, "wrk", "-t", "1", "-c", strconv.Itoa(httpConnections), "-d", fmt.Sprintf("%ds", httpDuration),
 		fmt.Sprintf("http://127.0.0.1:%d/index.html", httpPort))

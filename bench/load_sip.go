@@ -22,7 +22,7 @@ import (
 	"vitrine/load/sipp"
 )
 
-// The trial that both generators play: reg-dereg, at a rate that SIPp can hold.
+// The trial of both generators: reg-dereg, at a rate that SIPp can hold.
 const (
 	sipRate     = 4000 // calls per second
 	sipDuration = 5    // seconds
@@ -35,11 +35,11 @@ const generateCommand = "generate"
 //go:embed responder/responder.c
 var responderSource []byte
 
-// loadSIP compares how many calls the built-in generator and SIPp make for a
-// second of their own CPU time, whole processes, against the same responder in
-// C. The built-in one prints the report of package load. SIPp runs in two ways:
-// as itself, with its statistics and errors written, and with the log of
-// messages besides that the same report takes (package load/sipp).
+// loadSIP compares how many calls the built-in generator and SIPp make per
+// second of their own CPU time, whole processes, with the same responder in C.
+// The built-in generator prints the report of package load. SIPp runs in two
+// ways: with its own statistics and error log, and additionally with the
+// message log that the same report needs (package load/sipp).
 func loadSIP(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	version, err := sipp.Version(ctx)
 	if err != nil {
@@ -97,10 +97,10 @@ func writeSIPpFiles(dir string) error {
 		os.WriteFile(filepath.Join(dir, "users.csv"), users.Bytes(), 0o600))
 }
 
-// withResponder runs the measure against a responder of its own.
+// withResponder runs the measurement against a fresh responder.
 func withResponder(ctx context.Context, program string, measure func(context.Context, string) (float64, error)) (calls float64, err error) {
 	cmd := exec.CommandContext(ctx, program, "127.0.0.1", "0")
-	stdin, err := cmd.StdinPipe() // it ends when this does
+	stdin, err := cmd.StdinPipe() // the responder ends when this pipe closes
 	if err != nil {
 		return 0, err
 	}
@@ -119,12 +119,12 @@ func withResponder(ctx context.Context, program string, measure func(context.Con
 	return measure(ctx, "127.0.0.1:"+strings.TrimSpace(port))
 }
 
-// cpuSeconds is the CPU time of a process that has ended.
+// cpuSeconds returns the CPU time of a process that has exited.
 func cpuSeconds(cmd *exec.Cmd) float64 {
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 }
 
-// builtInCalls is the built-in generator's calls for a second of CPU time.
+// builtInCalls returns the built-in generator's calls per second of CPU time.
 func builtInCalls(ctx context.Context, self, target string) (float64, error) {
 	c := load.Command([]string{self, generateCommand, "sip"}, load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
@@ -143,7 +143,7 @@ func builtInCalls(ctx context.Context, self, target string) (float64, error) {
 	return float64(report.Succeeded) / cpuSeconds(cmd), nil
 }
 
-// sippCalls is SIPp's calls for a second of CPU time.
+// sippCalls returns SIPp's successful calls per second of CPU time.
 func sippCalls(ctx context.Context, dir, target string, more []string) (float64, error) {
 	calls := strconv.Itoa(sipRate * sipDuration)
 	args := append([]string{
@@ -156,7 +156,7 @@ func sippCalls(ctx context.Context, dir, target string, more []string) (float64,
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // some calls failed: they are not counted
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // exit code 1: some calls failed; they do not count
 		err = nil
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ func sippCalls(ctx context.Context, dir, target string, more []string) (float64,
 	return float64(made-failed) / cpuSeconds(cmd), nil
 }
 
-// generate is the process that is measured: `bench generate NAME OPTION...`.
+// generate is the measured process: `bench generate NAME OPTION...`.
 func generate(ctx context.Context, args []string) error {
 	trial, err := load.ReadTrial(args[1:], os.Environ())
 	if err != nil {

@@ -12,30 +12,30 @@ import (
 	"time"
 )
 
-// ports are count ports from first on, of 127.0.0.1.
+// ports are count ports of 127.0.0.1, starting with first.
 type ports struct{ first, count int }
 
 func (p ports) String() string { return fmt.Sprintf("%d+%d", p.first, p.count) }
 
-// A flood is what came of sending for a while.
+// A flood is the result of sending for a while.
 type flood struct {
 	wanted, sent, arrived float64 // messages
 	took                  time.Duration
-	late                  time.Duration // the most that a burst was, when latency was measured
+	late                  time.Duration // largest lateness of a burst, when latency is measured
 	samples               int
-	latency               [5]time.Duration // of the samples: percentiles 50, 90, 99, 99.9 and the greatest
+	latency               [5]time.Duration // of the samples: percentiles 50, 90, 99 and 99.9, and the maximum
 }
 
-// behind says that the load tool did not keep to its schedule.
+// behind reports whether the load tool failed to keep its schedule.
 func (f flood) behind(lasting time.Duration) bool {
 	return f.sent < f.wanted || f.took > lasting+lasting/100
 }
 
-// loss is the share of messages that never came.
+// loss returns the share of messages that did not arrive.
 func (f flood) loss() float64 { return 1 - f.arrived/f.sent }
 
-// A udpLoad is load.c, running: it sends a corpus to a port and counts what
-// comes to its sinks.
+// A udpLoad is a running load.c: it sends a corpus to a port and counts what
+// arrives at its sinks.
 type udpLoad struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -66,12 +66,12 @@ func (s *stage) drive(ctx context.Context, target int, sources, sinks ports, cor
 
 func (l *udpLoad) close() error { return errors.Join(l.in.Close(), l.cmd.Wait()) }
 
-// send sends at a rate, messages a second.
+// send sends at a rate, in messages per second.
 func (l *udpLoad) send(rate float64, lasting time.Duration) (flood, error) {
 	return l.command("rate", rate, lasting)
 }
 
-// sample is send with random gaps, and measures latency.
+// sample is like send, but with random gaps, and measures latency.
 func (l *udpLoad) sample(rate float64, lasting time.Duration) (flood, error) {
 	return l.command("latency", rate, lasting)
 }
@@ -95,7 +95,7 @@ func parseFlood(line string, wanted float64) (flood, error) {
 		return f, fmt.Errorf("the load tool said %q: %w", line, err)
 	}
 	f.took = time.Duration(took * float64(time.Second))
-	if len(strings.Fields(line)) <= 3 { // of a rate alone
+	if len(strings.Fields(line)) <= 3 { // the command was rate, without latency
 		return f, nil
 	}
 	if _, err := fmt.Fscan(rest, (*int64)(&f.late), &f.samples); err != nil {

@@ -1,10 +1,11 @@
-// Command bench measures what the product promises to be fast at, each figure
-// a ratio against something named, both sides run in turn in one go.
+// Command bench measures how fast the product is. Each figure is a ratio
+// against a named peer or baseline; both sides are measured alternately in the
+// same run.
 //
 //	go run ./bench [NAME]
 //
-// It prints a table and writes bench.json, one Row a line. A row whose aim does
-// not hold is a result, not a failure: the exit code is 0 unless a bench could
+// It prints a table and writes bench.json, one Row per line. A row that misses
+// its aim is a result, not a failure: the exit code is 0 unless a bench could
 // not run (1) or its name is unknown (2).
 package main
 
@@ -24,7 +25,7 @@ import (
 	"vitrine/fabric/impair"
 )
 
-// A bench measures one thing; its rows are named name or name/part.
+// A bench measures one thing. Its rows are named name or name/part.
 type bench struct {
 	name string
 	run  measurement
@@ -32,7 +33,7 @@ type bench struct {
 
 type measurement func(ctx context.Context, progress io.Writer) ([]Row, error)
 
-// inFolder gives the bench a folder for its files.
+// inFolder wraps a bench that needs a temporary folder.
 func inFolder(of func(ctx context.Context, dir string, progress io.Writer) ([]Row, error)) measurement {
 	return func(ctx context.Context, progress io.Writer) (rows []Row, err error) {
 		dir, err := os.MkdirTemp("", "bench-")
@@ -44,7 +45,7 @@ func inFolder(of func(ctx context.Context, dir string, progress io.Writer) ([]Ro
 	}
 }
 
-// benches is every bench, in the order that the table shows them.
+// benches returns every bench that runs by default, in the order of the table.
 func benches() []bench {
 	return append([]bench{
 		{"load/sip", inFolder(loadSIP)},
@@ -81,8 +82,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], "bench.json", os.Stdout, os.Stderr))
 }
 
-// part runs what a bench needs as a process of its own, when the arguments ask
-// for one.
+// part runs a helper process of a bench, if the arguments ask for one.
 func part(ctx context.Context, args []string) (is bool, err error) {
 	if len(args) < 2 {
 		return false, nil
@@ -104,11 +104,11 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 	return false, nil
 }
 
-// run is main without the edge; it returns the exit code.
+// run is main without the process boundary; it returns the exit code.
 func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
 	all := benches()
 	if len(args) > 0 && args[0] != "" {
-		all = append(append(all, truthBenches()...), realBenches()...) // they take long, and run only when they are named
+		all = append(append(all, truthBenches()...), realBenches()...) // these take long, so they run only by name
 	}
 	chosen, err := choose(all, args)
 	if err != nil {
@@ -127,7 +127,8 @@ func run(ctx context.Context, args []string, file string, out, progress io.Write
 	return 0
 }
 
-// choose gives the benches of the name, or all below it: load is load/sip.
+// choose returns the bench with the name, or all benches below the name: load
+// selects load/sip and load/http.
 func choose(all []bench, args []string) ([]bench, error) {
 	var names []string
 	for _, b := range all {
@@ -151,8 +152,9 @@ func choose(all []bench, args []string) ([]bench, error) {
 	return nil, fmt.Errorf("no bench %q; there are: %s", args[0], strings.Join(names, ", "))
 }
 
-// measure runs the benches one after the other. What this host cannot do
-// becomes a row that says so; any other failure leaves the other benches be.
+// measure runs the benches one after the other. If this host does not support a
+// bench, the result is a row with the reason. Any other error does not stop the
+// other benches.
 func measure(ctx context.Context, chosen []bench, progress io.Writer) (rows []Row, failed error) {
 	for _, b := range chosen {
 		fmt.Fprintf(progress, "bench: %s\n", b.name)
@@ -171,7 +173,7 @@ func measure(ctx context.Context, chosen []bench, progress io.Writer) (rows []Ro
 	return rows, failed
 }
 
-// writeRows writes one JSON object a line.
+// writeRows writes one JSON object per line.
 func writeRows(file string, rows []Row) (err error) {
 	f, err := os.Create(file)
 	if err != nil {

@@ -19,25 +19,26 @@ import (
 	"vitrine/monitor"
 )
 
-// What the bench of the monitor watches, and for how long in each round: long
-// enough that the start of a Go process does not count.
+// The size of the monitor bench. A round is long enough that the start of a Go
+// process does not matter.
 const (
 	watchedInstances = 50
 	watchInterval    = 100 * time.Millisecond
 	watchSamples     = 100
 )
 
-// watchCommand is the first argument of this program when it runs as the side
-// that watches.
+// watchCommand is the first argument of this program when it runs as the
+// monitoring process.
 const watchCommand = "watch"
 
 //go:embed reader/reader.c
 var readerSource []byte
 
-// monitorBench compares the CPU time of a process that watches 50 instances at
-// 10 Hz, rows and all, with that of a process in C that reads the same files as
-// often and does nothing else. Both count whole, from start to exit, by the
-// samples that they took: the monitor skips those that a busy host makes late.
+// monitorBench compares the CPU time of two processes. Ours watches 50 instances
+// at 10 Hz and writes the rows. Theirs is a C program that reads the same files
+// as often and does nothing else. The CPU time is of the whole process, from
+// start to exit, divided by the samples taken, because the monitor skips samples
+// that a busy host makes late.
 func monitorBench(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	reader, err := compileC(ctx, dir, "reader", readerSource)
 	if err != nil {
@@ -71,8 +72,8 @@ func monitorBench(ctx context.Context, dir string, progress io.Writer) (rows []R
 	return []Row{row}, err
 }
 
-// watch is the process that is measured: it watches the vantages on standard
-// input, writes the rows to the file and prints how many samples it took.
+// watch is the measured process. It watches the vantages from standard input,
+// writes the rows to the file and prints how many samples it took.
 func watch(ctx context.Context, file string, in io.Reader, samples io.Writer) (err error) {
 	var vantages []vitrine.Vantage
 	if err := json.NewDecoder(in).Decode(&vantages); err != nil {
@@ -118,8 +119,8 @@ func compileC(ctx context.Context, dir, name string, source []byte, libraries ..
 	return program, nil
 }
 
-// cpuPerSample runs the command to its end and divides the CPU time, user and
-// system, that the kernel accounts to it by the samples that it says it took; us.
+// cpuPerSample runs the command until it exits. It returns its CPU time, user and
+// system, per sample that it reports, in us.
 func cpuPerSample(command *exec.Cmd, stdin []byte) (float64, error) {
 	var stdout, stderr bytes.Buffer
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(stdin), &stdout, &stderr

@@ -21,22 +21,23 @@ import (
 
 const (
 	networkRounds  = 9
-	networkSize    = 64        // bytes of a frame
-	bulkPackets    = 2_000_000 // of one measure
-	replayFrames   = 1000      // in the capture that is replayed
+	networkSize    = 64        // frame size, bytes
+	bulkPackets    = 2_000_000 // of one measurement
+	replayFrames   = 1000      // in the replayed capture
 	replayLoops    = 400
-	scheduledSpan  = 500 * time.Millisecond // of one rate
-	scheduledStep  = 0.99                   // from a rate that was not held to the next
+	scheduledSpan  = 500 * time.Millisecond // duration of one rate
+	scheduledStep  = 0.99                   // factor from a rate that was not held to the next rate
 	scheduledSteps = 80
 )
 
-// networkBulk compares how many frames of 64 bytes a second one core sends over
-// a veth, counted at the far end: our bulk mode, and tcpreplay as fast as it
-// can. The far end drops them all by XDP, or has its stack take and drop them.
+// networkBulk compares how many 64-byte frames per second one core sends over a
+// veth, counted at the far end. It compares our bulk mode with tcpreplay at top
+// speed. The far end drops all frames by XDP, or its stack receives and drops
+// them.
 func networkBulk(ctx context.Context, progress io.Writer) (rows []Row, err error) {
 	peers := []struct{ name, far, aim string }{
 		{"network/bulk", "the far end drops by XDP", ">= 3"},
-		// Most of the time is the far end's then.
+		// Here the far end uses most of the time.
 		{"network/bulk/stack", "the far end's stack drops", ""},
 	}
 	for i, peer := range peers {
@@ -62,8 +63,8 @@ func networkBulk(ctx context.Context, progress io.Writer) (rows []Row, err error
 }
 
 // networkScheduled compares the highest rates at which our senders send every
-// packet at its own time, the one in the kernel and the one with a system call
-// for each packet, with what tcpreplay sends as fast as it can.
+// packet on schedule with tcpreplay at top speed. One sender schedules in the
+// kernel, the other makes a system call per packet.
 func networkScheduled(ctx context.Context, progress io.Writer) (rows []Row, err error) {
 	_, err = overCable(ctx, true, func(c *cable, replay side) (_ Row, err error) {
 		config := packet.SenderConfig{NetNS: c.near.netns, Interface: "eth0", CPU: c.core}
@@ -94,7 +95,7 @@ func networkScheduled(ctx context.Context, progress io.Writer) (rows []Row, err 
 	return rows, err
 }
 
-// overCable has a cable for use, and tcpreplay over it.
+// overCable creates a cable and tcpreplay over it, and calls use.
 func overCable(ctx context.Context, drop bool, use func(c *cable, replay side) (Row, error)) (row Row, err error) {
 	c, err := newCable(ctx)
 	defer func() { err = errors.Join(err, c.close()) }()
@@ -127,8 +128,9 @@ func (c *cable) bulk(ctx context.Context, b *packet.Bulk) (float64, error) {
 	})
 }
 
-// held is the highest rate that a sender holds, as a side: from what it sends
-// when too much is asked of it down to the first rate that it keeps to.
+// held returns a side that measures the highest rate that a sender holds. It
+// starts from the rate reached under an excessive request and goes down to the
+// first rate on schedule.
 func (c *cable) held(send func(context.Context, packet.Stream) (packet.Sent, error)) side {
 	const tooMuch = 1e8
 	return func(ctx context.Context) (float64, error) {
@@ -151,7 +153,8 @@ func (c *cable) held(send func(context.Context, packet.Stream) (packet.Sent, err
 	}
 }
 
-// replay is tcpreplay, as a side: it sends the same frame from the same core.
+// replay returns a side that measures tcpreplay: it sends the same frame from
+// the same core.
 func (c *cable) replay() (side, error) {
 	program, err := exec.LookPath("tcpreplay")
 	if err != nil {
@@ -177,8 +180,8 @@ func (c *cable) replay() (side, error) {
 	}, nil
 }
 
-// capture writes a file of the frames that tcpreplay sends, in the format of
-// pcap (draft-ietf-opsawg-pcap), a microsecond apart.
+// capture writes a pcap file (draft-ietf-opsawg-pcap) with the frames for
+// tcpreplay, one microsecond apart.
 func (c *cable) capture(file string) error {
 	frame := make([]byte, networkSize)
 	if err := packet.Build(frame, c.ends()); err != nil {
@@ -202,8 +205,8 @@ var (
 	replayRate = regexp.MustCompile(`([\d.]+) pps`)
 )
 
-// readReplay reads how many packets tcpreplay says that it sent, and in which
-// time.
+// readReplay reads how many packets tcpreplay reports, and the time that it
+// took.
 func readReplay(out []byte) (packets int, took time.Duration, err error) {
 	sent, rate := replaySent.FindSubmatch(out), replayRate.FindSubmatch(out)
 	if sent == nil || rate == nil {

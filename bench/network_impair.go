@@ -26,13 +26,13 @@ const (
 	impairDelay   = 5 * time.Millisecond
 	impairRate    = 50_000 // packets a second
 	impairPackets = 100_000
-	impairHead    = 1000 // packets that are not counted: they warm the path up
+	impairHead    = 1000 // packets that do not count, because they warm up the path
 )
 
-// networkImpair is how far the delay that the link emulator adds is from the one
-// asked for: the 99th percentile, over the packets of a stream, of the
-// difference to the median delay of the same path without it. The emulator has a
-// core for itself.
+// networkImpair measures the error of the delay that the link emulator adds. The
+// error is the difference between the added and the requested delay, against the
+// median delay of the same path without the emulator. The row has the 99th
+// percentile over a stream's packets. The emulator has its own core.
 func networkImpair(ctx context.Context, progress io.Writer) ([]Row, error) {
 	cpus, err := testbed.ShareCPUs(nil, nil)
 	if err != nil {
@@ -70,8 +70,8 @@ func networkImpair(ctx context.Context, progress io.Writer) ([]Row, error) {
 	return []Row{row}, err
 }
 
-// impairedDelays are those of a stream from one instance to another on a
-// bridge, in ns, and what was made of the sender's link.
+// impairedDelays returns the delays, in ns, of a stream between two instances on
+// a bridge, and the emulator's statistics of the sender's link.
 func impairedDelays(ctx context.Context, config impair.Config, cpu int) (delays []float64, made impair.Made, err error) {
 	run, err := runstate.New(runstate.DefaultRoot())
 	if err != nil {
@@ -103,7 +103,7 @@ func impairedDelays(ctx context.Context, config impair.Config, cpu int) (delays 
 		err = netns.Do(place, func() error {
 			link, err := net.InterfaceByName(end.Interface)
 			if err == nil {
-				ends.DestMAC = link.HardwareAddr // the latter's, in the end
+				ends.DestMAC = link.HardwareAddr // the last iteration sets the receiver's address
 			}
 			return err
 		})
@@ -122,7 +122,7 @@ func impairedDelays(ctx context.Context, config impair.Config, cpu int) (delays 
 	return delays, made, err
 }
 
-// streamDelays sends a stream and gives the delays of its packets, in ns.
+// streamDelays sends a stream and returns the delays of its packets, in ns.
 func streamDelays(ctx context.Context, places [2]string, ends packet.Ends, cpu int) (delays []float64, err error) {
 	r, err := packet.OpenReceiver(packet.ReceiverConfig{NetNS: places[1], Address: ends.Dest, CPU: -1, Run: 1})
 	if err != nil {

@@ -25,15 +25,15 @@ var namespacesSource []byte
 const (
 	namespacesCount  = 100
 	namespacesRounds = 9
-	// The kernel takes namespaces apart later than their names go.
+	// The kernel destroys namespaces some time after their names are removed.
 	namespacesPause = time.Second
 )
 
-// networkNamespaces compares how long 100 namespaces on a bridge take to be made
-// and removed: those that fabric/bridge and internal/netns make for processes,
-// and a program in C that makes the system and netlink calls only.
+// networkNamespaces compares the time to create and remove 100 namespaces on a
+// bridge. Ours are those of fabric/bridge and internal/netns for processes.
+// Theirs is a C program that makes only the system and netlink calls.
 func networkNamespaces(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
-	if err := netns.Possible(); err != nil { // it also makes their folder
+	if err := netns.Possible(); err != nil { // this also creates the namespaces' folder
 		return nil, err
 	}
 	program, err := compileC(ctx, dir, "namespaces", namespacesSource)
@@ -74,7 +74,7 @@ func networkNamespaces(ctx context.Context, dir string, progress io.Writer) (row
 	return rows, nil
 }
 
-// namespaces makes and removes ours, and gives the times in ms.
+// namespaces creates and removes our namespaces and returns the times in ms.
 func namespaces(ctx context.Context, root string) (made, removed float64, err error) {
 	run, err := runstate.New(root)
 	if err != nil {
@@ -109,7 +109,7 @@ func namespaces(ctx context.Context, root string) (made, removed float64, err er
 	return float64(middle.Sub(start)) / ms, float64(time.Since(middle)) / ms, err
 }
 
-// bareNamespaces runs the program in C, and gives the times in ms.
+// bareNamespaces runs the C program and returns the times in ms.
 func bareNamespaces(ctx context.Context, program string) (made, removed float64, err error) {
 	cmd := exec.CommandContext(ctx, program, fmt.Sprintf("vt-bench%d", os.Getpid()), fmt.Sprint(namespacesCount))
 	var out, said bytes.Buffer

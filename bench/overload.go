@@ -13,27 +13,28 @@ import (
 	"vitrine/reference/ims/overload"
 )
 
-// overloadFile keeps every window, so that a bench that was ended goes on where
-// it was. Windows of another build of the program are passed over.
+// overloadFile stores every window, so that an interrupted bench can resume.
+// Windows of another build of the program are ignored.
 const overloadFile = "bench-ims-overload.jsonl"
 
 const (
-	overloadSeconds = 10 // of a window
-	overloadRepeats = 3  // fresh deployments at each rate of a search
-	overloadFresh   = 30 // fresh deployments below and above the capacity
+	overloadSeconds = 10 // length of a window
+	overloadRepeats = 3  // fresh deployments per rate of a search
+	overloadFresh   = 30 // fresh deployments below and above the capacity, each
 	overloadSuccess = 0.9
-	overloadSteady  = 0.05 // of the rate: growth of the calls in flight that is none
-	overloadStep    = 1.08 // between two rates of a search
+	overloadSteady  = 0.05 // growth of the calls in flight, as a share of the rate, below which a window is steady
+	overloadStep    = 1.08 // factor between two rates of a search
 )
 
-// overloadGuess is about what each flavor carries in calls/s on the host that
-// this was written on; a search begins there.
+// overloadGuess is the approximate capacity of each flavor on the author's
+// host, in calls/s. A search begins there.
 var overloadGuess = map[string]float64{"small": 120, "medium": 280, "large": 620}
 
-// An overloadPart gives rows about one flavor.
+// An overloadPart returns rows about one flavor.
 type overloadPart func(ctx context.Context, m *overloadMeter) ([]Row, error)
 
-// overloadBenches ask whether the reference IMS degrades gracefully.
+// overloadBenches returns benches that test whether the reference IMS degrades
+// gracefully.
 func overloadBenches() (all []bench) {
 	for _, flavor := range []string{"small", "medium", "large"} {
 		for _, part := range []struct {
@@ -55,7 +56,7 @@ func overloadBenches() (all []bench) {
 	return all
 }
 
-// An overloadMeter drives windows that are not in its file yet.
+// An overloadMeter drives the windows that its file does not contain yet.
 type overloadMeter struct {
 	flavor, build, file string
 	drive               func(ctx context.Context, w window) (window, error)
@@ -86,7 +87,7 @@ func (m *overloadMeter) load() error {
 	}
 }
 
-// windows gives n windows on fresh deployments.
+// windows returns n windows, each on a fresh deployment.
 func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
 	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Seconds: overloadSeconds}
 	var got []window
@@ -120,9 +121,9 @@ func (m *overloadMeter) keep(w window) (err error) {
 	return json.NewEncoder(file).Encode(w)
 }
 
-// capacity is the highest rate whose mean success over fresh deployments is 0.9
-// in steady windows: interpolated between one that passes and one that fails, a
-// step apart. at are the windows of the one that passes.
+// capacity returns the highest rate whose mean success over fresh deployments
+// is 0.9 in steady windows. It interpolates between two rates one step apart:
+// one passes and one fails. at holds the windows of the rate that passes.
 func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64) (capacity float64, at []window, err error) {
 	probe, err := m.windows(ctx, mode, quota, 1.2*quota*overloadGuess[m.flavor], 1)
 	if err != nil {
@@ -144,7 +145,7 @@ func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64
 			rate = math.Floor(rate / overloadStep)
 		case high == 0:
 			rate = math.Ceil(rate * overloadStep)
-		case highSuccess >= overloadSuccess: // it fails by its backlog
+		case highSuccess >= overloadSuccess: // it fails because its backlog grows
 			return low, at, nil
 		default:
 			share := (lowSuccess - overloadSuccess) / (lowSuccess - highSuccess)
@@ -156,7 +157,7 @@ func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64
 	}
 }
 
-// sumUp gives the mean success, and whether the backlog stayed.
+// sumUp returns the mean success and whether the backlog was steady.
 func sumUp(all []window) (success float64, steady bool) {
 	var growth float64
 	for _, w := range all {
@@ -168,7 +169,7 @@ func sumUp(all []window) (success float64, steady bool) {
 
 func (m *overloadMeter) name(part string) string { return "ims/overload/" + m.flavor + "/" + part }
 
-// overloadGoodput compares the goodput in overload with the capacity.
+// overloadGoodput compares the goodput under overload with the capacity.
 func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
 	capacity, _, err := m.capacity(ctx, overload.Graceful, 1)
 	if err != nil {
@@ -192,8 +193,8 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 	return rows, nil
 }
 
-// overloadControl shows that no fixed cap does it: the control costs no
-// capacity, the bottleneck is used, and more quota carries more.
+// overloadControl shows that a fixed cap cannot pass: the control costs no
+// capacity, the bottleneck is used, and a larger quota carries more.
 func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
 	capacity, at, err := m.capacity(ctx, overload.Graceful, 1)
 	if err != nil {
@@ -234,7 +235,8 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 	return rows, nil
 }
 
-// overloadBelow and overloadAbove count fresh deployments that succeed.
+// overloadBelow and overloadAbove count the fresh deployments that succeed
+// below and above the capacity.
 func overloadBelow(ctx context.Context, m *overloadMeter) ([]Row, error) {
 	return m.count(ctx, "below", 0.85, 0.99, ">= 0.96")
 }

@@ -20,32 +20,32 @@ import (
 	"vitrine/testbed"
 )
 
-// A window is one fresh deployment that was driven once: a line of the file of
-// windows.
+// A window is one fresh deployment that was driven once. It is one line of the
+// windows file.
 type window struct {
-	Build  string  `json:"build"`  // of the program, its hash
+	Build  string  `json:"build"`  // hash of the program
 	Flavor string  `json:"flavor"` // of Bono, Sprout and Homestead
-	Quota  float64 `json:"quota"`  // of each, relative to the flavor's
-	Mode   string  `json:"mode"`   // of --overload
+	Quota  float64 `json:"quota"`  // of each component, relative to the flavor's quota
+	Mode   string  `json:"mode"`   // value of --overload
 	Rate   float64 `json:"rate"`   // calls/s
 
 	Seconds   float64            `json:"seconds"`
 	Success   float64            `json:"success"`
 	Goodput   float64            `json:"goodput"` // calls/s that succeeded
-	Growth    float64            `json:"growth"`  // of the calls in flight, per second, relative to the rate
+	Growth    float64            `json:"growth"`  // growth of the calls in flight per second, relative to the rate
 	Quotas    map[string]float64 `json:"quotas"`  // share of its quota that each component used
 	Failed    map[string]int64   `json:"failed"`  // by cause
 	Throttled map[string]float64 `json:"throttled"`
 }
 
-// An overloadSite runs the reference IMS, one instance of each component.
+// An overloadSite runs the reference IMS with one instance of each component.
 type overloadSite struct {
 	bare  *bare
 	build string
-	usage string // file of the last window's samples
+	usage string // file with the samples of the last window
 }
 
-// onOverloadSite gives the bench a site.
+// onOverloadSite wraps a bench that needs a site.
 func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite, progress io.Writer) ([]Row, error)) measurement {
 	return inFolder(func(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 		f := &ims{dir: dir, vitrine: filepath.Join(dir, "vitrine"), flavor: flavor}
@@ -72,8 +72,8 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 	})
 }
 
-// drive deploys the IMS afresh as the window says, drives it and fills in what
-// came of it.
+// drive deploys the IMS afresh for the window, drives it and fills in the
+// results.
 func (s *overloadSite) drive(ctx context.Context, w window) (_ window, err error) {
 	if err := s.deploy(ctx, w); err != nil {
 		return w, err
@@ -98,8 +98,8 @@ func (s *overloadSite) drive(ctx context.Context, w window) (_ window, err error
 	return w, nil
 }
 
-// deploy starts fresh processes. They have all of the CPU until they are ready,
-// which saves seconds a window.
+// deploy starts fresh processes. They have no CPU quota until they are ready,
+// which saves seconds per window.
 func (s *overloadSite) deploy(ctx context.Context, w window) error {
 	for _, in := range s.bare.functions {
 		in.limits = s.bare.ims.limits(in.component)
@@ -125,10 +125,11 @@ func (s *overloadSite) deploy(ctx context.Context, w window) error {
 	return nil
 }
 
-// overloadWarmup is the generator's, in seconds: half of it at the full rate.
+// overloadWarmup is the generator's warm-up in seconds: half of it at the full
+// rate.
 const overloadWarmup = 2
 
-// generate drives the deployment and watches it during the window.
+// generate drives the deployment and monitors it during the window.
 func (s *overloadSite) generate(ctx context.Context, w window) (report load.Report, uses map[string]vitrine.Use, err error) {
 	b := s.bare
 	entry, _ := b.ims.deployment.Entry()
@@ -175,8 +176,8 @@ func (s *overloadSite) generate(ctx context.Context, w window) (report load.Repo
 	return report, uses, nil
 }
 
-// inFlightGrowth is by how many calls a second the calls in flight grew from
-// the first second of the window to the last.
+// inFlightGrowth returns the growth of the calls in flight, in calls per
+// second, from the first second of the window to the last.
 func inFlightGrowth(each100ms []int64) float64 {
 	const second = 10
 	if len(each100ms) < 3*second {
@@ -190,7 +191,7 @@ func inFlightGrowth(each100ms []int64) float64 {
 	return float64(last-first) / second / (float64(len(each100ms)-second) / second)
 }
 
-// vantages are of the components that have a flavor of their own to fill.
+// vantages returns the vantages of all instances of the function.
 func (b *bare) vantages() []vitrine.Vantage {
 	var all []vitrine.Vantage
 	for _, in := range b.functions {

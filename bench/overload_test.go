@@ -9,7 +9,8 @@ import (
 	"vitrine/reference/ims/overload"
 )
 
-// meterOf is a meter of a function that carries goodput calls/s at quota 1.
+// meterOf returns a meter of a function that carries goodput calls/s at quota
+// 1.
 func meterOf(file string, goodput float64, driven *int) *overloadMeter {
 	return &overloadMeter{flavor: "small", build: "b", file: file, progress: io.Discard,
 		drive: func(_ context.Context, w window) (window, error) {

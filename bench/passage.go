@@ -14,21 +14,21 @@ import (
 	"vitrine/wire/sip"
 )
 
-// An arrival is a message as it came out of a device.
+// An arrival is a message that a device forwarded.
 type arrival struct {
-	port int // that it came to
+	port int // destination port
 	data []byte
 }
 
 const (
-	together  = 32                     // messages under way at once
-	readiness = 10 * time.Second       // a device has to start
-	patience  = 2 * time.Second        // for what a device that is ready forwards
-	knocking  = 20 * time.Millisecond  // between two tries of whether it is
-	silence   = 100 * time.Millisecond // after which nothing more comes of them
+	together  = 32                     // messages in flight at once
+	readiness = 10 * time.Second       // time limit for a device to start
+	patience  = 2 * time.Second        // time limit for a ready device to forward
+	knocking  = 20 * time.Millisecond  // between two readiness probes
+	silence   = 100 * time.Millisecond // after this, no more probes arrive
 )
 
-// A passage is a way through a device: all sockets on both sides.
+// A passage holds all sockets on both sides of a device.
 type passage struct {
 	key     func(data []byte) (string, error)
 	sources map[int]*net.UDPConn
@@ -36,15 +36,15 @@ type passage struct {
 	arrived chan arrival
 }
 
-// callID is what tells one SIP message of a corpus from the others.
+// callID returns the Call-ID, which identifies a SIP message within a corpus.
 func callID(data []byte) (string, error) {
 	var m sip.Message
 	_, err := m.Parse(slices.Clone(data))
 	return string(m.CallID), err
 }
 
-// pass waits until the device forwards, and gives what it makes of each of the
-// first messages of a plan: exactly one arrival.
+// pass waits until the device forwards. It then sends the first messages of a
+// plan and returns exactly one arrival for each.
 func (s *stage) pass(ctx context.Context, f floodPlan, first int) (all []arrival, err error) {
 	messages, sources, sinks := f.messages[:first], f.sources, f.sinks
 	p := &passage{key: f.key, sources: map[int]*net.UDPConn{}, arrived: make(chan arrival, 16*together)}
@@ -92,7 +92,7 @@ func (p *passage) read(conn *net.UDPConn, port int) {
 		}
 		select {
 		case p.arrived <- arrival{port, slices.Clone(data[:n])}:
-		default: // more than were sent: group will miss others and say so
+		default: // too many arrivals: group will miss other messages and report it
 		}
 	}
 }
@@ -103,7 +103,8 @@ func (p *passage) send(m message, random *rand.Rand) error {
 	return err
 }
 
-// await sends a message until it arrives, and then waits until no more come.
+// await sends a message until it arrives, and then waits until no more copies
+// arrive.
 func (p *passage) await(ctx context.Context, m message, random *rand.Rand) error {
 	late := time.After(readiness)
 	for wait := knocking; ; {
@@ -127,7 +128,7 @@ func (p *passage) await(ctx context.Context, m message, random *rand.Rand) error
 	}
 }
 
-// group sends a few messages and waits until each has arrived.
+// group sends a few messages and waits until each of them has arrived.
 func (p *passage) group(ctx context.Context, messages []message, random *rand.Rand) ([]arrival, error) {
 	index := map[string]int{}
 	for i, m := range messages {
@@ -163,7 +164,7 @@ func (p *passage) group(ctx context.Context, messages []message, random *rand.Ra
 	return all, nil
 }
 
-// vias are the values of all Via headers of a message, from the top.
+// vias returns the values of all Via headers of a message, from the top.
 func vias(data []byte) (all []string, err error) {
 	var m sip.Message
 	if _, err := m.Parse(data); err != nil {
@@ -180,8 +181,9 @@ func vias(data []byte) (all []string, err error) {
 	return all, nil
 }
 
-// proxied checks what a proxy made of requests: one Via more, on top, of its
-// own; and that it does the same when asked again.
+// proxied checks how a proxy forwarded requests. It must add one Via of its own
+// on top, choose the same instance when asked again, and share the requests
+// among the instances.
 func proxied(sent []message, first, again []arrival) error {
 	share := map[int]int{}
 	for i, a := range first {
@@ -206,7 +208,7 @@ func proxied(sent []message, first, again []arrival) error {
 	return nil
 }
 
-// viaPort is the port of a Via, of which 5060 may be left out.
+// viaPort returns the port of a Via. A Via without a port means 5060.
 func viaPort(via string) int {
 	hop, ok := sip.ParseViaHop([]byte(via))
 	switch {
@@ -218,7 +220,7 @@ func viaPort(via string) int {
 	return int(hop.Port)
 }
 
-// responses are the answers of the instances to what arrived there.
+// responses returns the instances' responses to the arrived requests.
 func responses(arrived []arrival, random *rand.Rand) ([]message, error) {
 	all := make([]message, len(arrived))
 	for i, a := range arrived {
@@ -263,7 +265,7 @@ func response(a arrival, random *rand.Rand) (sipMessage, error) {
 	}
 	add("Content-Length", "l", []byte("0"), "")
 	random.Shuffle(len(r.lines), func(i, j int) { r.lines[i], r.lines[j] = r.lines[j], r.lines[i] })
-	for i, line := range r.lines { // in their order, wherever they are
+	for i, line := range r.lines { // Via headers keep their order in the shuffled lines
 		if name := line[:2]; name == "v:" || name == "Vi" {
 			r.lines[i], top = "Via: "+top[0], top[1:]
 		}

@@ -14,22 +14,22 @@ import (
 	"vitrine"
 )
 
-// A pythonPeer is a search from PyPI that ours is compared with, behind a script
-// that speaks JSON, a line a message, on its standard input and output.
+// A pythonPeer is a search from PyPI that ours is compared with. A script wraps
+// it and speaks JSON on standard input and output, one message per line.
 type pythonPeer struct {
-	name     string // in words: "MLRsearch"
-	pkg      string // what pip installs: "MLRsearch==1.2.1"
+	name     string // for messages: "MLRsearch"
+	pkg      string // pip requirement: "MLRsearch==1.2.1"
 	script   []byte
-	settings []string // environment, KEY=value, beside this process's own
+	settings []string // additional environment, KEY=value
 }
 
-// A venv is a virtual environment with a peer's package and script in it.
+// A venv is a virtual environment with a peer's package and script.
 type venv struct {
 	pythonPeer
 	python, file string
 }
 
-// install makes the virtual environment in the folder.
+// install creates the virtual environment in the folder.
 func (p pythonPeer) install(ctx context.Context, dir string) (venv, error) {
 	system, err := exec.LookPath("python3")
 	if err != nil {
@@ -51,7 +51,7 @@ func (p pythonPeer) install(ctx context.Context, dir string) (venv, error) {
 	return v, os.WriteFile(v.file, p.script, 0o600)
 }
 
-// A dialogue is a peer's script, running.
+// A dialogue is a running script of a peer.
 type dialogue struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	realFolder    = "bench/real" // of the files of raw results, one a function
+	realFolder    = "bench/real" // raw results, one file per function
 	realThreshold = 0.9
-	realPeered    = 5 // MLRsearch runs once in so many runs
-	noisyTries    = 3 // at a block or run, while the host is too noisy
+	realPeered    = 5 // MLRsearch runs once in this many runs
+	noisyTries    = 3 // for a block or run, while the host is too noisy
 )
 
-// A realFunction is one whose capacity nobody knows beforehand.
+// A realFunction is a real function, whose capacity is unknown.
 type realFunction struct {
 	Name, Folder, Workload, Sizing string
 }
@@ -44,8 +44,8 @@ func realFunctions() []realFunction {
 
 func (f realFunction) file() string { return filepath.Join(realFolder, f.Name+".jsonl") }
 
-// realBenches compare the adaptive search on real functions with blocks of
-// trials that another estimator judges.
+// realBenches returns benches that compare the adaptive search on real functions
+// with blocks of trials, which another estimator evaluates.
 func realBenches() (all []bench) {
 	for _, f := range realFunctions() {
 		all = append(all, bench{"real/" + f.Name, inFolder(func(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
@@ -69,36 +69,36 @@ func realBenches() (all []bench) {
 	return append(all, bench{"real/pooled", realPooled})
 }
 
-// realKinds of records.
+// The kinds of records.
 const (
-	realPilot = "pilot" // a run that says where the first block is
+	realPilot = "pilot" // a run that finds the rates of the first block
 	realBlock = "block"
 	realRun   = "run"
 )
 
-// mlrDefault is our MLRsearch at its default precision.
+// mlrDefault is our MLRsearch with its default precision.
 const mlrDefault = "mlr by its default precision"
 
-// A realRecord is a line of a function's file: one block or one run.
+// A realRecord is one line of a function's file: one block or one run.
 type realRecord struct {
 	Plan    string // digest
 	Version string // of this program
-	Session string // time when the bench was started: blocks and runs of one are neighbours
+	Session string // start time of the bench; only blocks and runs of one session are compared
 	Began   time.Time
 	Kind    string
 	Search  string  `json:",omitempty"` // of a pilot or run
 	Number  int     `json:",omitempty"` // of a run
-	Centre  float64 `json:",omitempty"` // of a block: the estimate that its rates are around
+	Centre  float64 `json:",omitempty"` // of a block: the estimate at the centre of its rates
 
 	Trials    []realTrial
-	Disturbed int               // trials that were tried again
+	Disturbed int               // trials that were repeated
 	Load      float64           // seconds, of all windows
 	Wall      float64           // seconds
 	Capacity  *vitrine.Capacity `json:",omitempty"`
 	Why       string            `json:",omitempty"` // why the search ended
 }
 
-// A realUnit is what is measured next; an empty kind: nothing.
+// A realUnit is the next measurement; an empty kind means that nothing is left.
 type realUnit struct {
 	kind, search string
 	number       int
@@ -111,17 +111,17 @@ func (u realUnit) String() string {
 	return u.kind
 }
 
-// A realAsked is a campaign on one size.
+// A realAsked describes a campaign on one size.
 type realAsked struct {
-	search    string  // empty: the block
+	search    string  // empty: measure the block
 	precision float64 // 0: the search's default
 	block     *block
 }
 
-// A realGot is what came of it.
+// A realGot is the result of a campaign.
 type realGot struct {
-	outcomes []vitrine.Outcome // disturbed ones too
-	capacity *vitrine.Capacity // nil: of a block
+	outcomes []vitrine.Outcome // including disturbed ones
+	capacity *vitrine.Capacity // nil for a block
 	why      string
 	wall     time.Duration
 }
@@ -129,7 +129,7 @@ type realGot struct {
 // A realDrive runs a campaign.
 type realDrive func(context.Context, realAsked) (realGot, error)
 
-// A realBench is the blocks and runs of one function.
+// A realBench holds the blocks and runs of one function.
 type realBench struct {
 	function realFunction
 	counts   realCounts
@@ -144,10 +144,11 @@ type realBench struct {
 	workload *spec.Workload
 }
 
-// searchVersion changes with what the adaptive search does.
+// searchVersion returns a string that changes with the behaviour of the adaptive
+// search.
 func searchVersion() string { return truthVersion(queue.Refusal) + truthVersion(queue.Luck) }
 
-// newRealBench reads what is on record of the version of the search.
+// newRealBench reads the records made with this version of the search.
 func newRealBench(f realFunction, counts realCounts, search string, drive realDrive, progress io.Writer) (*realBench, error) {
 	plan, err := f.digest(counts, search)
 	if err != nil {
@@ -161,7 +162,7 @@ func newRealBench(f realFunction, counts realCounts, search string, drive realDr
 	return b, b.open()
 }
 
-// commit is the repository's; empty: this is none.
+// commit returns the repository's commit, or "" if it is unknown.
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {
@@ -170,8 +171,9 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// digest changes with what is measured, with how, and with what the search does.
-// How many runs and blocks there are may change within a plan.
+// digest returns a hash of what is measured, of the method, and of the search
+// version. The numbers of runs and blocks are not part of it and may change
+// within a plan.
 func (f realFunction) digest(c realCounts, search string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, f, c.Window, c.Precision, blockFactors(), search)
@@ -192,9 +194,9 @@ func (f realFunction) digest(c realCounts, search string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:6]), nil
 }
 
-// open reads the records of the plan. A last line that was cut short is lost.
-// When nothing is to be measured and there is none of this plan, the records of
-// the last plan are shown.
+// open reads the records of the plan. A truncated last line is lost. If nothing
+// is to be measured and the plan has no records, open loads the records of the
+// last plan.
 func (b *realBench) open() error {
 	every, err := readReal(b.file)
 	if err != nil {
@@ -218,7 +220,7 @@ func (b *realBench) open() error {
 	return nil
 }
 
-// readReal reads all whole lines of a file; there may be no file.
+// readReal reads all complete lines of a file, which may not exist.
 func readReal(name string) (all []realRecord, err error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -236,8 +238,8 @@ func readReal(name string) (all []realRecord, err error) {
 	return all, nil
 }
 
-// keep appends the record. What a killed bench left of a line stays a line of
-// its own.
+// keep appends the record. If a killed bench left a truncated line, keep ends
+// that line first.
 func (b *realBench) keep(r realRecord) (err error) {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -265,7 +267,7 @@ func (b *realBench) keep(r realRecord) (err error) {
 	return err
 }
 
-// measure does what is missing, until the time is over.
+// measure does the missing measurements until the time is over.
 func (b *realBench) measure(ctx context.Context) error {
 	b.announce()
 	for {
@@ -291,7 +293,7 @@ func (b *realBench) measure(ctx context.Context) error {
 	}
 }
 
-// do measures a unit.
+// do does one measurement.
 func (b *realBench) do(ctx context.Context, unit realUnit) (realRecord, error) {
 	r := realRecord{Plan: b.plan, Version: b.version, Session: b.session, Began: time.Now().UTC(), Kind: unit.kind, Search: unit.search, Number: unit.number}
 	asked := realAsked{search: unit.search, precision: b.counts.Precision}

@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	blockExtensions = 3 // of a window that is not steady, each twice as long
-	blockAttempts   = 3 // at a trial that is invalid
+	blockExtensions = 3 // of a window that is not steady; each doubles its length
+	blockAttempts   = 3 // for an invalid trial
 )
 
-// blockFactors are the rates of a block as shares of the estimate.
+// blockFactors returns the rates of a block as shares of the estimate.
 func blockFactors() []float64 { return []float64{0.9, 0.95, 1, 1.05, 1.1} }
 
-// A realTrial is one trial as the files keep it.
+// A realTrial is one trial in the form of the files.
 type realTrial struct {
 	Rate       float64 // offered
 	Seconds    float64 // of the window
 	Deployment int
 	Scheduled  int64
 	Succeeded  int64
-	Invalid    string  `json:",omitempty"` // why it says nothing of the function
-	Success    float64 `json:",omitempty"` // of a block: ratio in steady state
+	Invalid    string  `json:",omitempty"` // why the trial is invalid
+	Success    float64 `json:",omitempty"` // of a block: success ratio in steady state
 	Growth     float64 `json:",omitempty"` // of a block: growth of the calls in flight, as a share of the rate
 	Steady     bool    `json:",omitempty"` // of a block: the backlog does not grow
 }
 
-// newRealTrial keeps what every trial has.
+// newRealTrial returns the fields that every trial has.
 func newRealTrial(o vitrine.Outcome) realTrial {
 	t := realTrial{Rate: o.Rate, Seconds: o.Duration.Seconds(), Deployment: o.Repeat, Scheduled: o.Scheduled, Succeeded: o.Succeeded}
 	if !o.Valid {
@@ -39,14 +39,14 @@ func newRealTrial(o vitrine.Outcome) realTrial {
 	return t
 }
 
-// A block offers given rates, each to a fresh deployment: capacity is defined by
-// the mean over fresh deployments, and an earlier trial would leave something
-// behind. A window that meets the threshold and is not steady is extended. It
-// is a rate.Search, so that a campaign drives it.
+// A block offers given rates, each to a fresh deployment. Capacity is defined by the mean over
+// fresh deployments, and an earlier trial would leave effects behind. A window that meets the
+// threshold but is not steady is extended. A block is a rate.Search, so that a campaign can drive
+// it.
 type block struct {
 	rates     []float64
 	window    time.Duration
-	precision float64 // of what counts as growth
+	precision float64 // limit of what counts as growth
 	threshold float64
 }
 
@@ -56,7 +56,7 @@ func (b block) Next(history []vitrine.Outcome) rate.Step {
 	return next
 }
 
-// walk takes the trials from the history, and says what is next.
+// walk returns the trials in the history and the next step.
 func (b block) walk(history []vitrine.Outcome) (trials []realTrial, next rate.Step) {
 	for i, r := range b.rates {
 		window, fresh, invalid := b.lasts(r), true, 0
@@ -87,17 +87,18 @@ func (b block) walk(history []vitrine.Outcome) (trials []realTrial, next rate.St
 	return trials, rate.Step{Done: true, Why: "all rates were offered"}
 }
 
-// lasts is how long a window takes at the rate: its second half tells the growth
-// of a backlog of paced arrivals to the precision.
+// lasts returns the length of a window at the rate. Its second half is long enough to detect the
+// growth of a backlog of paced arrivals with the wanted precision.
 func (b block) lasts(r float64) time.Duration {
 	const calls, longest = 9, time.Minute
 	half := time.Duration(math.Ceil(calls/(b.precision*b.precision*r))) * time.Second
 	return max(b.window, min(2*half, longest))
 }
 
-// judge takes the success ratio of the second half of the window, by when queues
-// are full and caches warm, and gives it. In what is kept, where calls in flight grow, the calls by which they
-// grow do not count: a function in steady state could not take them.
+// judge returns the trial with its steady-state success, and the success ratio of the second half
+// of the window. By then queues are full and caches are warm. If the calls in flight grow, judge
+// subtracts their growth from the trial's success: a function in steady state could not carry those
+// calls.
 func (b block) judge(o vitrine.Outcome) (t realTrial, ratio float64) {
 	t = newRealTrial(o)
 	half := vitrine.Outcome{Key: o.Key, Valid: true, Seconds: o.Seconds[len(o.Seconds)/2:], InFlight: o.InFlight[len(o.InFlight)/2:]}
@@ -118,8 +119,8 @@ func (b block) judge(o vitrine.Outcome) (t realTrial, ratio float64) {
 	return t, ratio
 }
 
-// grown is by how many calls a second the calls in flight grew from the first
-// quarter to the last.
+// grown returns the growth of the calls in flight, in calls per second, from the first quarter to
+// the last.
 func grown(inFlight []int64) float64 {
 	n := len(inFlight) / 4
 	if n == 0 {

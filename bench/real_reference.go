@@ -12,7 +12,8 @@ import (
 // referenceDraws is the number of bootstrap samples of an interval.
 const referenceDraws = 1000
 
-// A reference is the capacity that blocks of trials show, with its 95% interval.
+// A reference is the capacity estimated from blocks of trials, with its 95%
+// interval.
 type reference struct {
 	Rate, Low, High float64
 	SD              float64 // of the logarithm of Rate, by the bootstrap
@@ -23,7 +24,7 @@ type reference struct {
 // deployments meets the threshold. It fits a decreasing step function (isotonic
 // regression) to success over rate, and interpolates between two rates in the
 // logarithm of the rate. The interval is a bootstrap over deployments; each
-// deployment had one trial. The result is false when the fit does not cross the
+// deployment had one trial. The result is false if the fit does not cross the
 // threshold within the rates.
 func newReference(trials []realTrial) (reference, bool) {
 	trials = slices.DeleteFunc(slices.Clone(trials), func(t realTrial) bool { return t.Invalid != "" })

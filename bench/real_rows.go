@@ -15,22 +15,23 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// A judged run is one with the blocks beside it.
+// A judged is a run with the estimate of its neighbouring blocks.
 type judged struct {
 	realRecord
-	beside reference // of the blocks before and after it in its session, together
+	beside reference // from the blocks before and after the run in its session, pooled
 }
 
-// covered says whether the interval holds the capacity that the blocks beside
-// the run show.
+// covered reports whether the run's interval contains the capacity estimated from
+// the neighbouring blocks.
 func (j judged) covered() bool {
 	return j.Capacity.Low <= j.beside.Rate && j.beside.Rate <= j.Capacity.High
 }
 
-const normal95 = 1.96 // half of a 95% interval, in standard deviations
+const normal95 = 1.96 // half width of a 95% interval, in standard deviations
 
-// agrees is the same with the error of the blocks, which is independent of the
-// run's: the two differ by no more than both explain.
+// agrees is like covered, but includes the error of the blocks, which is
+// independent of the run's error. It reports whether the two errors together
+// explain the difference.
 func (j judged) agrees() bool {
 	if !j.found() {
 		return false
@@ -42,17 +43,18 @@ func (j judged) agrees() bool {
 	return math.Abs(j.difference()) <= math.Hypot(half, normal95*j.beside.SD)
 }
 
-// found says that the run named a capacity.
+// found reports whether the run found a capacity.
 func (j judged) found() bool { return j.Capacity.Rate > 0 }
 
-// difference is the run's estimate over the blocks', as a logarithm.
+// difference returns the logarithm of the run's estimate over the blocks'
+// estimate.
 func (j judged) difference() float64 { return math.Log(j.Capacity.Rate / j.beside.Rate) }
 
 func (j judged) error() float64 { return math.Abs(j.difference()) }
 func (j judged) load() float64  { return j.Load }
 func (j judged) wall() float64  { return j.Wall }
 
-// figures is one of each run.
+// figures returns a figure of each run.
 func figures(runs []judged, of func(judged) float64) (all []float64) {
 	for _, j := range runs {
 		all = append(all, of(j))
@@ -60,8 +62,8 @@ func figures(runs []judged, of func(judged) float64) (all []float64) {
 	return all
 }
 
-// judge holds the runs of a search against the blocks beside them. without are
-// those that have none, or whose blocks do not enclose the capacity.
+// judge pairs the runs of a search with their neighbouring blocks. without counts
+// the runs that have no blocks, or whose blocks do not enclose the capacity.
 func (b *realBench) judge(search string) (runs []judged, without int) {
 	for i, r := range b.all {
 		if r.Kind != realRun || r.Search != search || r.Number > b.counts.Runs {
@@ -78,7 +80,8 @@ func (b *realBench) judge(search string) (runs []judged, without int) {
 	return runs, without
 }
 
-// nearest is the trials of the session's next block before or after the record.
+// nearest returns the trials of the session's next block before or after the
+// record.
 func (b *realBench) nearest(session string, from, step int) []realTrial {
 	for i := from + step; i >= 0 && i < len(b.all); i += step {
 		if r := b.all[i]; r.Session == session && r.Kind == realBlock {
@@ -88,7 +91,7 @@ func (b *realBench) nearest(session string, from, step int) []realTrial {
 	return nil
 }
 
-// blocks are the trials of all blocks, and what each block shows.
+// blocks returns the trials of all blocks, and the estimate of each block.
 func (b *realBench) blocks() (trials []realTrial, each []reference) {
 	for _, r := range b.all {
 		if r.Kind != realBlock {
@@ -114,7 +117,7 @@ func coverageRow(name string, runs []judged, holds func(judged) bool, against, a
 	return figure(name, "share of runs", against, aim, float64(held)/float64(len(runs)), truthConfidence, p, [2]float64{p, p}, len(runs))
 }
 
-// rows are the function's figures.
+// rows returns the function's figures.
 func (b *realBench) rows() ([]Row, error) {
 	name := func(what string) string { return "real/" + b.function.Name + "/" + what }
 	ours, without := b.judge(rate.Adaptive)
@@ -148,7 +151,8 @@ func (b *realBench) rows() ([]Row, error) {
 
 const binomialTest = "0.95; the ratio is the probability of so few, by the exact binomial test"
 
-// estimateRows are about how far the estimates are from each other and the blocks.
+// estimateRows returns rows about the differences between the estimates and the
+// blocks, and among themselves.
 func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows []Row, err error) {
 	trials, each := b.blocks()
 	whole, _ := newReference(trials)
@@ -186,7 +190,7 @@ func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows 
 	return rows, nil
 }
 
-// costRows are what a run takes beside what a block takes.
+// costRows returns rows that compare the cost of a run with the cost of a block.
 func (b *realBench) costRows(name func(string) string, ours []judged) (rows []Row, err error) {
 	for _, cost := range []struct {
 		name, unit string
@@ -202,7 +206,7 @@ func (b *realBench) costRows(name func(string) string, ours []judged) (rows []Ro
 	return rows, nil
 }
 
-// costs are those of the blocks.
+// costs returns the costs of the blocks.
 func (b *realBench) costs(unit string) (all []float64) {
 	for _, r := range b.all {
 		if r.Kind == realBlock {
@@ -212,8 +216,8 @@ func (b *realBench) costs(unit string) (all []float64) {
 	return all
 }
 
-// driftRow compares each block with the one before it; its ratio is that of the
-// last to the first.
+// driftRow compares each block with the one before it. Its ratio is that of the
+// last block to the first.
 func driftRow(name, unit string, each []reference) (Row, error) {
 	var steps []float64
 	for i, ref := range each[1:] {
@@ -224,7 +228,8 @@ func driftRow(name, unit string, each []reference) (Row, error) {
 		[2]float64{slices.Min(steps), slices.Max(steps)}, len(each))
 }
 
-// peerRows are cost and error of MLRsearch beside ours of the same numbers.
+// peerRows returns rows that compare cost and error of MLRsearch with our runs of
+// the same numbers.
 func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Row, err error) {
 	for i, search := range []string{rate.MLR, mlrDefault} {
 		found, without := b.judge(search)
@@ -252,7 +257,7 @@ func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Ro
 	return rows, nil
 }
 
-// summarize prints what became of a search.
+// summarize prints a summary of a search.
 func (b *realBench) summarize(search string, runs []judged, without int) {
 	held, agree, disturbed := 0, 0, 0
 	for _, j := range runs {
@@ -270,7 +275,7 @@ func (b *realBench) summarize(search string, runs []judged, without int) {
 		middle(func(j judged) float64 { return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate }), middle(judged.load), middle(judged.wall), disturbed)
 }
 
-// describe prints what a block or a run found.
+// describe prints the result of a block or a run.
 func (b *realBench) describe(r realRecord) {
 	spent := fmt.Sprintf("%d trials, %d disturbed, %.0f s of load, %.0f s in all", len(r.Trials), r.Disturbed, r.Load, r.Wall)
 	if r.Kind != realBlock {
@@ -286,7 +291,7 @@ func (b *realBench) describe(r realRecord) {
 	fmt.Fprintf(b.progress, "  block: %.4g [%.4g, %.4g] %s, %s\n", ref.Rate, ref.Low, ref.High, b.workload.Unit, spent)
 }
 
-// realPooled tests the coverage over all functions. It measures nothing.
+// realPooled tests the coverage over all functions, from existing records only.
 func realPooled(_ context.Context, progress io.Writer) ([]Row, error) {
 	counts, err := readRealCounts(func(string) string { return "" })
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 	"vitrine/search/rate"
 )
 
-// blocksMissed is how many blocks in a row may miss the capacity.
+// blocksMissed is how many consecutive blocks may miss the capacity.
 const blocksMissed = 3
 
-// noLimit is the time of a bench that measures all that is missing.
+// noLimit is the time limit of a bench that measures everything that is missing.
 const noLimit = time.Duration(math.MaxInt64)
 
-// realCounts are how much is measured. The environment sets them.
+// realCounts sets how much is measured. The environment sets the values.
 type realCounts struct {
 	Runs        int           // of the adaptive search
-	Between     int           // runs between two blocks
-	Deployments int           // fresh ones at each rate of a block
-	Window      time.Duration // of a block's trial, at least
-	Precision   float64       // that the searches are asked for
-	Estimate    float64       // that the first block is around; 0: a pilot run finds it
-	For         time.Duration // begin nothing that would end later; 0: measure nothing
+	Between     int           // number of runs between two blocks
+	Deployments int           // fresh deployments at each rate of a block
+	Window      time.Duration // least window of a block's trial
+	Precision   float64       // requested from the searches
+	Estimate    float64       // centre of the first block; 0: a pilot run finds it
+	For         time.Duration // time limit: begin nothing that would end later; 0: measure nothing
 }
 
 // readRealCounts reads RUNS, BETWEEN, DEPLOYMENTS, WINDOW, PRECISION, ESTIMATE and FOR.
@@ -56,8 +56,9 @@ func readRealCounts(getenv func(string) string) (c realCounts, err error) {
 	return c, nil
 }
 
-// next is what to measure next. Runs are between two blocks of the same session,
-// so that the host had no time to change: a session begins and ends with a block.
+// next returns the next measurement. Each run lies between two blocks of the same
+// session, so that the host has little time to change. A session begins and ends with a
+// block.
 func (b *realBench) next() realUnit {
 	if unit := b.wants(false); unit.kind == "" || b.leaves(unit) {
 		return unit
@@ -65,7 +66,8 @@ func (b *realBench) next() realUnit {
 	return b.wants(true)
 }
 
-// wants is what comes next. over says that no further run may begin.
+// wants returns the next measurement, whatever time is left. If over is true, no
+// further run may begin.
 func (b *realBench) wants(over bool) realUnit {
 	last, since, missed, piloted := "", 0, 0, b.counts.Estimate > 0
 	for _, r := range b.all {
@@ -91,7 +93,7 @@ func (b *realBench) wants(over bool) realUnit {
 	case last == realRun && (over || missing.kind == ""):
 		return block
 	case !over && last == realBlock && missed > 0 && missed < blocksMissed:
-		return block // around where the last one points
+		return block // around the estimate of the last block
 	case over || missing.kind == "":
 		return realUnit{}
 	case !piloted:
@@ -104,7 +106,7 @@ func (b *realBench) wants(over bool) realUnit {
 	return missing
 }
 
-// missing is the first run that is not on record.
+// missing returns the first run that is not on record.
 func (b *realBench) missing() realUnit {
 	done := map[realUnit]bool{}
 	for _, r := range b.all {
@@ -124,7 +126,7 @@ func (b *realBench) missing() realUnit {
 	return realUnit{}
 }
 
-// leaves says whether there is time for the unit and what has to follow it.
+// leaves reports whether there is time for the unit and for what must follow it.
 func (b *realBench) leaves(unit realUnit) bool {
 	if b.counts.For == noLimit {
 		return true
@@ -135,13 +137,13 @@ func (b *realBench) leaves(unit realUnit) bool {
 		needed += block
 	}
 	begun := slices.ContainsFunc(b.all, func(r realRecord) bool { return r.Session == b.session && r.Kind == realBlock })
-	if !begun { // the first block is worth nothing without a run and another block
+	if !begun { // the first block is useless without a run and another block
 		needed += b.expects(b.missing()) + block
 	}
 	return time.Since(b.began)+needed <= b.counts.For
 }
 
-// expects is about how long the unit takes, by those on record.
+// expects estimates how long the unit takes, from the records if possible.
 func (b *realBench) expects(unit realUnit) time.Duration {
 	sum, n := 0.0, 0.0
 	for _, r := range b.all {
@@ -158,7 +160,7 @@ func (b *realBench) expects(unit realUnit) time.Duration {
 	switch unit.search {
 	case "":
 		trials := len(blockFactors()) * b.counts.Deployments
-		return time.Duration(trials) * (trial + b.counts.Window*5/4) // a quarter for windows that are extended
+		return time.Duration(trials) * (trial + b.counts.Window*5/4) // a quarter more for extended windows
 	case rate.Adaptive:
 		trials := rate.NewAdaptive(b.config()).(rate.Planner).Trials()
 		return time.Duration(trials) * (trial + 2*w.Duration)
@@ -166,14 +168,14 @@ func (b *realBench) expects(unit realUnit) time.Duration {
 	return time.Duration(rate.NewMLR(b.config()).(rate.Planner).Trials()) * (trial + w.Duration)
 }
 
-// config is about what a campaign tells the search.
+// config returns approximately the configuration that a campaign gives the search.
 func (b *realBench) config() rate.Config {
 	w := b.workload
 	return rate.Config{Min: w.Range.Min(), Max: w.Range.Max(), Duration: w.Duration, Repeat: w.Repeat, Thresholds: []float64{realThreshold},
 		Precision: b.counts.Precision, Overhead: w.Warmup + w.Settle, Stateful: true, Seed: 1}
 }
 
-// announce says how long all of it would take.
+// announce prints the plan and its estimated total time.
 func (b *realBench) announce() {
 	done, blocks := 0, (b.counts.Runs+b.counts.Between-1)/b.counts.Between+1
 	for _, r := range b.all {
@@ -193,8 +195,8 @@ func (b *realBench) announce() {
 	}
 }
 
-// centre is the estimate that the next block's rates are around: the last one,
-// unless its block shows that the capacity is away from it.
+// centre returns the centre of the next block's rates. It is the last centre, unless
+// the last block shows that the capacity is elsewhere.
 func (b *realBench) centre() float64 {
 	const away = 0.05
 	for _, r := range slices.Backward(b.all) {
@@ -211,7 +213,7 @@ func (b *realBench) centre() float64 {
 	return b.counts.Estimate
 }
 
-// block is the block around the estimate, in an order drawn by its number.
+// block returns the block around the estimate, in an order drawn from its number.
 func (b *realBench) block(centre float64, number int) *block {
 	var rates []float64
 	for _, factor := range blockFactors() {
@@ -224,7 +226,7 @@ func (b *realBench) block(centre float64, number int) *block {
 	return &block{rates: rates, window: b.counts.Window, precision: b.counts.Precision, threshold: realThreshold}
 }
 
-// fourDigits rounds a positive rate.
+// fourDigits rounds a positive rate to four significant digits.
 func fourDigits(r float64) float64 {
 	digits := math.Pow(10, 3-math.Floor(math.Log10(r)))
 	return math.Round(r*digits) / digits

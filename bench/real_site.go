@@ -26,7 +26,7 @@ import (
 	"vitrine/trial"
 )
 
-// realKnown is what the functions' files may use.
+// realKnown returns the back ends that the functions' files may use.
 func realKnown() spec.Known {
 	return spec.Known{
 		Substrates: map[string]any{"process": process.Config{}, "docker": docker.Config{}},
@@ -34,7 +34,8 @@ func realKnown() spec.Known {
 	}
 }
 
-// workload is the catalog's, with one threshold and the search's precision.
+// workload returns the workload of the catalog, with one threshold and the
+// precision of the bench.
 func (f realFunction) workload(c realCounts) (*spec.Workload, error) {
 	w, err := spec.LoadWorkload(filepath.Join(f.Folder, f.Workload), realKnown())
 	if err != nil {
@@ -44,9 +45,9 @@ func (f realFunction) workload(c realCounts) (*spec.Workload, error) {
 	return w, nil
 }
 
-// A realSite deploys one function at one size and drives it by package trial,
-// as `vitrine characterize` does: on locked CPUs, each trial checked for
-// disturbance. It opens when something is first measured.
+// A realSite deploys one function at one size and drives it with package trial.
+// As in `vitrine characterize`, the CPUs are locked and each trial is checked
+// for disturbance. The site opens at the first measurement.
 type realSite struct {
 	function realFunction
 	counts   realCounts
@@ -54,7 +55,7 @@ type realSite struct {
 	progress io.Writer
 
 	opened     bool
-	vitrine    string // the product's program
+	vitrine    string // path of the product's program
 	deployment *spec.Deployment
 	workload   *spec.Workload
 	cpus       testbed.CPUs
@@ -94,7 +95,7 @@ func (s *realSite) open(ctx context.Context) (err error) {
 	return s.cpus.KeepOff()
 }
 
-// close gives the CPUs back.
+// close releases the CPUs.
 func (s *realSite) close() (err error) {
 	if s.opened {
 		everywhere := testbed.CPUs{Generator: slices.Concat(s.cpus.Generator, s.cpus.Function)}
@@ -137,7 +138,8 @@ func (s *realSite) drive(ctx context.Context, asked realAsked) (got realGot, err
 	return got, nil
 }
 
-// config is the campaign's. Runs differ in what they draw.
+// config returns the configuration of a campaign. Each campaign draws another
+// seed.
 func (s *realSite) config(asked realAsked, bed testbed.Config, results *result.Run, why *string) trial.Config {
 	bed.Self = s.vitrine
 	workload := *s.workload

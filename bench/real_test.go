@@ -19,7 +19,7 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// The fit is decreasing, and straight between rates.
+// TestCrossing checks that the fit is decreasing, and straight between rates.
 func TestCrossing(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates, success []float64
@@ -43,11 +43,12 @@ func TestCrossing(t *testing.T) {
 	}
 }
 
-// A curve is the success of a deployment of a capacity at a rate, as logarithms.
+// A curve returns the success ratio of a deployment. Rate and capacity are
+// logarithms.
 type curve func(x, capacity float64) float64
 
-// TestReferenceHoldsTruth: on deployments that differ by 3%, with curves of three
-// shapes, intervals hold the rate at which the mean success is 0.9.
+// TestReferenceHoldsTruth checks that intervals contain the rate at which the
+// mean success is 0.9. Deployments differ by 3%, and curves have three shapes.
 func TestReferenceHoldsTruth(t *testing.T) {
 	const spread, noise, runs = 0.03, 0.006, 60
 	for name, of := range map[string]curve{
@@ -86,7 +87,7 @@ func TestReferenceHoldsTruth(t *testing.T) {
 	}
 }
 
-// meanCrossing is where the mean over deployments is 0.9, by bisection.
+// meanCrossing finds, by bisection, where the mean over deployments is 0.9.
 func meanCrossing(of curve, spread float64, random *rand.Rand) float64 {
 	capacities := make([]float64, 20_000)
 	for i := range capacities {
@@ -107,8 +108,8 @@ func meanCrossing(of curve, spread float64, random *rand.Rand) float64 {
 	return low
 }
 
-// TestBlocksOnServers: blocks on simulated servers, which are no curves, find
-// their true capacities.
+// TestBlocksOnServers checks that blocks find the true capacities of simulated
+// servers, whose success is not a fixed curve.
 func TestBlocksOnServers(t *testing.T) {
 	for _, family := range []string{queue.Queue, queue.Refusal, queue.Luck} {
 		server := queue.Tuning.Server(family, 3)
@@ -129,15 +130,15 @@ func TestBlocksOnServers(t *testing.T) {
 	}
 }
 
-// A trial that passes while its backlog grows is extended three times, and an
-// invalid one is tried again on a fresh deployment.
+// TestBlockExtends checks that a passing trial with a growing backlog is extended
+// three times, and that an invalid trial is repeated on a fresh deployment.
 func TestBlockExtends(t *testing.T) {
 	b := block{rates: []float64{100, 90}, window: 20 * time.Second, precision: 0.1, threshold: 0.9}
 	growing := func(step rate.Step) vitrine.Outcome {
 		n := int64(step.Duration.Seconds() * step.Rate)
 		o := vitrine.Outcome{Key: vitrine.Key{Rate: step.Rate, Repeat: step.Repeat}, Duration: step.Duration, Scheduled: n, Succeeded: n, Valid: true}
 		for i := range int(step.Duration / vitrine.InFlightEvery) {
-			o.InFlight = append(o.InFlight, int64(2*i)) // 20 calls a second
+			o.InFlight = append(o.InFlight, int64(2*i)) // grows by 20 calls per second
 		}
 		return o
 	}
@@ -164,8 +165,8 @@ func TestBlockExtends(t *testing.T) {
 	}
 }
 
-// drawn is a function of capacity 100 whose deployments are alike; a search finds
-// 99 to 101. It fails after so many campaigns.
+// drawn returns a drive for a function of capacity 100 whose deployments are
+// alike; a search finds 99 to 101. It fails after the given number of campaigns.
 func drawn(after int) realDrive {
 	random := rand.New(rand.NewPCG(uint64(after), 1))
 	return func(_ context.Context, asked realAsked) (got realGot, err error) {
@@ -191,7 +192,7 @@ func drawn(after int) realDrive {
 	}
 }
 
-// realBenchOf is a session of a bench in the current folder.
+// realBenchOf returns a session of a bench in the current folder.
 func realBenchOf(t *testing.T, folder, session string, counts realCounts, drive realDrive) *realBench {
 	t.Helper()
 	b, err := newRealBench(realFunction{"nginx", folder, "workload.yaml", "ng1s"}, counts, "a", drive, io.Discard)
@@ -202,7 +203,7 @@ func realBenchOf(t *testing.T, folder, session string, counts realCounts, drive 
 	return b
 }
 
-// order is the units on record, a letter each.
+// order returns the recorded units, one letter each.
 func order(all []realRecord) string {
 	letters := map[string]string{realPilot: "p", realBlock: "b", rate.Adaptive: "r", rate.MLR: "m", mlrDefault: "d"}
 	text := ""
@@ -216,8 +217,9 @@ func order(all []realRecord) string {
 	return text
 }
 
-// A bench that was stopped goes on where it was, with a block first; what was cut
-// short is done again, and what another plan measured does not count.
+// TestRealResumes checks that a stopped bench resumes with a block, that
+// truncated records are measured again, and that records of another plan do not
+// count.
 func TestRealResumes(t *testing.T) {
 	folder, err := filepath.Abs("../catalog/nginx")
 	if err != nil {
@@ -241,7 +243,7 @@ func TestRealResumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, kept[:len(kept)-10], 0o644); err != nil { // the second run was cut short
+	if err := os.WriteFile(file, kept[:len(kept)-10], 0o644); err != nil { // truncate the second run
 		t.Fatal(err)
 	}
 	again := realBenchOf(t, folder, "2", counts, drawn(100))
@@ -273,7 +275,8 @@ func TestRealResumes(t *testing.T) {
 	}
 }
 
-// A session of limited time ends with a block after its last run.
+// TestRealTimeIsLimited checks that a session of limited time ends with a block
+// after its last run.
 func TestRealTimeIsLimited(t *testing.T) {
 	folder, err := filepath.Abs("../catalog/nginx")
 	if err != nil {
@@ -290,7 +293,7 @@ func TestRealTimeIsLimited(t *testing.T) {
 	drive := drawn(100)
 	b.drive = func(ctx context.Context, asked realAsked) (realGot, error) {
 		if len(b.all) == 3 {
-			b.began = now.Add(-counts.For) // time is over
+			b.began = now.Add(-counts.For) // the time is over
 		}
 		return drive(ctx, asked)
 	}
@@ -308,7 +311,7 @@ func TestRealTimeIsLimited(t *testing.T) {
 	}
 }
 
-// Rows fail by the binomial test.
+// TestCoverageRow checks that a row fails by the binomial test.
 func TestCoverageRow(t *testing.T) {
 	for held, holds := range map[int]bool{20: true, 16: true, 15: false} {
 		var runs []judged

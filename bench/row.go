@@ -11,33 +11,33 @@ import (
 	"text/tabwriter"
 )
 
-// A Row is one figure. The pointers are nil, and Reason says why, when this
-// host cannot measure it.
+// A Row is one figure. If this host cannot measure it, the pointers are nil and
+// Reason gives the cause.
 type Row struct {
 	Name    string      `json:"name"`             // "load/sip"
 	Ours    *float64    `json:"ours"`             // median over the rounds
 	Theirs  *float64    `json:"theirs"`           // median over the rounds
 	Unit    string      `json:"unit"`             // of ours and theirs
-	Against string      `json:"against"`          // what theirs is
-	Ratio   *float64    `json:"ratio"`            // median of each round's ours / theirs
-	Aim     string      `json:"aim"`              // ">= 3", "<= 1.5", of the ratio; empty: none, it is for information
-	Holds   *bool       `json:"holds"`            // whether the ratio meets the aim; nil: there is none
-	Spread  *[2]float64 `json:"spread"`           // lowest and highest ratio of any round
+	Against string      `json:"against"`          // description of theirs
+	Ratio   *float64    `json:"ratio"`            // median of the rounds' ratios ours / theirs
+	Aim     string      `json:"aim"`              // bound on the ratio: ">= 3", "<= 1.5"; empty: no aim, for information only
+	Holds   *bool       `json:"holds"`            // whether the ratio meets the aim; nil: no aim
+	Spread  *[2]float64 `json:"spread"`           // lowest and highest ratio of a round
 	Rounds  int         `json:"rounds"`           //
 	Reason  string      `json:"reason,omitempty"` // why there is no figure
 }
 
-// minRounds is the least that a median and a spread are worth.
+// minRounds is the least number of rounds for a useful median and spread.
 const minRounds = 5
 
-// A side measures one of the two things compared, once, in the row's unit.
+// A side measures one of the two compared things once, in the row's unit.
 type side func(ctx context.Context) (float64, error)
 
-// Pairs are the rounds of a comparison: Ours[i] and Theirs[i] ran next to each
-// other in time.
+// Pairs are the rounds of a comparison: Ours[i] and Theirs[i] were measured
+// directly one after the other.
 type Pairs struct{ Ours, Theirs []float64 }
 
-// interleave measures both sides in turn, at least minRounds times.
+// interleave measures both sides alternately, at least minRounds times.
 func interleave(ctx context.Context, rounds int, ours, theirs side, progress io.Writer) (Pairs, error) {
 	all, err := turns(ctx, max(rounds, minRounds), []side{ours, theirs}, progress)
 	if err != nil {
@@ -46,9 +46,9 @@ func interleave(ctx context.Context, rounds int, ours, theirs side, progress io.
 	return Pairs{all[0], all[1]}, nil
 }
 
-// turns measures all sides in every round, each of them first in its turn, so
-// that a drift of the host favours none. The first side is ours. It gives, for
-// each side, what was measured in each round.
+// turns measures all sides in every round. The side that goes first rotates, so
+// that a drift of the host favours no side. The first side is ours. turns
+// returns, for each side, the value of each round.
 func turns(ctx context.Context, rounds int, sides []side, progress io.Writer) ([][]float64, error) {
 	all := make([][]float64, len(sides))
 	for round := range rounds {
@@ -80,8 +80,9 @@ func turns(ctx context.Context, rounds int, sides []side, progress io.Writer) ([
 	return all, nil
 }
 
-// row sums the rounds up. The ratio is the median of the rounds' own ratios,
-// not the ratio of medians: a round's two sides share the host's mood.
+// row summarises the rounds. The ratio is the median of the rounds' ratios, not
+// the ratio of the medians, because both sides of a round see the same host
+// conditions.
 func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 	if len(p.Ours) == 0 || len(p.Ours) != len(p.Theirs) {
 		return Row{}, fmt.Errorf("%s: %d measures of ours, %d of theirs: want as many of both", name, len(p.Ours), len(p.Theirs))
@@ -97,7 +98,7 @@ func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 		[2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
 }
 
-// figure is a row of one ratio.
+// figure returns the row of one ratio.
 func figure(name, unit, against, aim string, ours, theirs, ratio float64, spread [2]float64, rounds int) (Row, error) {
 	row := Row{
 		Name: name, Unit: unit, Against: against, Aim: aim, Ours: &ours, Theirs: &theirs, Ratio: &ratio, Spread: &spread, Rounds: rounds,
@@ -113,7 +114,7 @@ func figure(name, unit, against, aim string, ours, theirs, ratio float64, spread
 	return row, nil
 }
 
-// median of a list that is not empty; the list is left as it was.
+// median returns the median of a non-empty list. It does not change the list.
 func median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	mid := len(s) / 2
@@ -123,7 +124,7 @@ func median(values []float64) float64 {
 	return (s[mid-1] + s[mid]) / 2
 }
 
-// meets says whether the ratio fulfils an aim such as ">= 3" or "<= 1.5".
+// meets reports whether the ratio meets an aim such as ">= 3" or "<= 1.5".
 func meets(ratio float64, aim string) (bool, error) {
 	op, text, _ := strings.Cut(aim, " ")
 	bound, err := strconv.ParseFloat(text, 64)

@@ -55,8 +55,9 @@ func TestMeets(t *testing.T) {
 	}
 }
 
-// One noisy round must not move the ratio, and the ratio is that of the pairs:
-// here the ratio of the medians would be 10/5.
+// TestRowIsMedianOfPairedRatios checks that one noisy round does not change the
+// ratio, and that the ratio is the median of the pairs' ratios. The ratio of
+// the medians would be 10/5.
 func TestRowIsMedianOfPairedRatios(t *testing.T) {
 	p := Pairs{Ours: []float64{10, 20, 9, 2, 1000}, Theirs: []float64{5, 20, 9, 2, 2}}
 	r, err := p.row("x", "s", "y", "<= 1.5")
@@ -119,8 +120,9 @@ func TestJSONFields(t *testing.T) {
 	}
 }
 
-// What the host cannot do is a row without figures and exit code 0; what broke
-// is an error that does not hide the rows measured before it.
+// TestUnsupportedAndFailed checks that an unsupported bench gives a row without
+// figures and exit code 0. A failed bench gives an error and keeps the rows
+// measured before it.
 func TestUnsupportedAndFailed(t *testing.T) {
 	good := bench{"good", func(context.Context, io.Writer) ([]Row, error) {
 		r, err := Pairs{Ours: []float64{1}, Theirs: []float64{1}}.row("good", "s", "y", ">= 1")

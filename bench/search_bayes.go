@@ -10,9 +10,10 @@ import (
 	"vitrine/search/sim"
 )
 
-// scikitVersion is the version on PyPI of the library whose Gaussian process
-// the sizes are searched with for comparison. It is well kept and installs as a
-// wheel; scikit-optimize, which has the whole search, was last released in 2024.
+// scikitVersion is the PyPI version of scikit-learn, whose Gaussian process
+// searches the sizes for comparison. scikit-learn is well maintained and
+// installs as a wheel. scikit-optimize has the whole search, but was last
+// released in 2024.
 const scikitVersion = "1.9.1"
 
 //go:embed bayes/bridge.py
@@ -23,16 +24,16 @@ func bayesPeer() pythonPeer {
 		settings: []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"}}
 }
 
-// A bayes is the Bayesian optimisation in a process of its own.
+// A bayes is the Bayesian optimisation in its own process.
 type bayes struct{ *dialogue }
 
-// bayesStart is how many sizings it tries before its first Gaussian process:
-// the smallest, and others at random.
+// bayesStart is the number of sizings that it tries before its first Gaussian
+// process: the smallest, and others at random.
 const bayesStart = 5
 
-// search counts the deployments until the first within reach of the best, which
-// it is not told: it has no rule of its own for when to stop, and is spared
-// measuring its winner again. At the most it is given so many.
+// search returns the number of deployments until the first sizing that enough
+// accepts, at most most. The peer does not know enough: it has no stopping rule
+// of its own, and does not measure its winner again.
 func (b bayes) search(c sim.Cluster, sizings []vitrine.Sizing, seed uint64, measure func(vitrine.Sizing) float64,
 	enough func(vitrine.Sizing) bool, most int) (int, error) {
 	random := rand.New(rand.NewPCG(seed, 6))
@@ -57,8 +58,8 @@ func (b bayes) search(c sim.Cluster, sizings []vitrine.Sizing, seed uint64, meas
 	return most, nil
 }
 
-// features are what a Gaussian process can see likeness in: for each component
-// the logarithms of its vCPUs in all and of its instances.
+// features returns the inputs of the Gaussian process: for each component, the
+// logarithms of its total vCPUs and of its instances.
 func features(c sim.Cluster, sizings []vitrine.Sizing) [][]float64 {
 	var all [][]float64
 	for _, s := range sizings {

@@ -10,7 +10,7 @@ import (
 	"vitrine/search/sim"
 )
 
-// mlrsearchVersion is the peer's on PyPI.
+// mlrsearchVersion is the version of MLRsearch on PyPI.
 const mlrsearchVersion = "1.2.1"
 
 //go:embed mlrsearch/bridge.py
@@ -20,11 +20,10 @@ func mlrsearchPeer() pythonPeer {
 	return pythonPeer{name: "MLRsearch", pkg: "MLRsearch==" + mlrsearchVersion, script: mlrsearchSource}
 }
 
-// A peer is MLRsearch in a process of its own, which asks for one trial after
-// the other.
+// A peer is MLRsearch in its own process. It asks for one trial at a time.
 type peer struct{ *dialogue }
 
-// A request is what the peer says: a trial that it wants, or its bounds.
+// A request is a message from the peer: a wanted trial, or its final bounds.
 type request struct {
 	Load     float64  `json:"load"`
 	Duration float64  `json:"duration"`
@@ -33,10 +32,10 @@ type request struct {
 	High     *float64 `json:"high"`
 }
 
-// search runs one search on the function, with its trials in simulated time:
-// the function rests for the overhead before each.
-// A configuration without a precision leaves all but the range and the threshold
-// to the package's defaults.
+// search runs one search on the function. Trials take simulated time, and the
+// function rests for the overhead before each of them. Without a precision in
+// the configuration, only the range and the threshold are ours; the rest are the
+// package's defaults.
 func (p peer) search(f sim.Subject, sizing vitrine.Sizing, cfg rate.Config) (sim.Score, error) {
 	asked := map[string]float64{"min": cfg.Min, "max": cfg.Max, "loss": 1 - cfg.Thresholds[0]}
 	if cfg.Precision > 0 {

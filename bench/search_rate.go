@@ -16,23 +16,23 @@ import (
 	"vitrine/search/sim"
 )
 
-// The functions that searches of rates are compared on: capacities log-uniform
-// over 100:1 within a range that holds them all, bad seconds in clusters, and
-// overloads that linger. They are the same for every search.
+// The functions on which rate searches are compared. Capacities are log-uniform over 100:1, inside
+// a range that contains all of them. Slow seconds come in clusters, and overloads linger. The
+// functions are the same for every search.
 const (
 	rateFunctions = 2000
-	rateRounds    = 10 // of as many functions each
+	rateRounds    = 10 // with equally many functions each
 	rateLowest    = 100.0
 	rateHighest   = 10000.0
-	rateTop       = 11500.0 // of the range
+	rateTop       = 11500.0 // upper end of the range
 	rateNoise     = 0.02
 	ratePrecision = 0.05
-	rateCoarse    = 0.1 // precision at which our errors are about MLRsearch's
+	rateCoarse    = 0.1 // precision at which our errors are about as large as MLRsearch's
 	rateThreshold = 0.9
-	rateOverhead  = 5 * time.Second // a trial, where there is any
+	rateOverhead  = 5 * time.Second // per trial, on grounds with overhead
 )
 
-// A ground is functions of one shape, and what starting a trial costs on it.
+// A ground is a set of functions of one shape, with the overhead of starting a trial.
 type ground struct {
 	shape    string
 	overhead time.Duration
@@ -51,7 +51,7 @@ func (g ground) config() rate.Config {
 		Thresholds: []float64{rateThreshold}, Precision: ratePrecision, Overhead: g.overhead, Seed: 1}
 }
 
-// The searches that are compared.
+// The compared searches.
 const (
 	ourSearch    = "adaptive"
 	coarseSearch = "adaptive, asked for 0.1"
@@ -62,7 +62,7 @@ const (
 	peerSearch   = "MLRsearch " + mlrsearchVersion + ", 1 to 10 s"
 )
 
-// ownSearch makes one of our searches, and the configuration that it takes.
+// ownSearch returns one of our searches and its configuration.
 func ownSearch(name string, cfg rate.Config) (rate.Search, rate.Config) {
 	switch name {
 	case ourSearch:
@@ -81,18 +81,17 @@ func ownSearch(name string, cfg rate.Config) (rate.Search, rate.Config) {
 	return rate.NewRamp(cfg), cfg
 }
 
-// compared are the scores by search, then by ground.
+// compared holds the scores by search, then by ground.
 type compared map[string]map[ground]sim.Scores
 
-// searchRate compares how much load and time searches of rates need. All of it
-// is simulated: the same in every run.
+// searchRate compares how much load and time rate searches need. Everything is simulated, so each
+// run gives the same result.
 //
-// MLRsearch is set up to be quick: one trial of the full duration decides on a
-// rate, and it is spared its warm-up trial at the highest one. Its estimate is
-// taken to be half-way between its bounds, and its width goal is the precision
-// that ours is asked for. Its errors are then larger than ours; a second row
-// asks ours for less, so that they are about as large. The ramp tries every rate, as the paper's does; a
-// second row has it stop where success is below 0.8.
+// MLRsearch is configured to be quick: one trial of the full duration decides on a rate, and it
+// skips its warm-up trial at the highest rate. Its estimate is the midpoint of its bounds, and its
+// width goal is the precision of our search. Its errors are then larger than ours. A second row
+// asks our search for less precision, so that the errors are about equal. The ramp tries every
+// rate, as the paper's does; a second row stops it where success is below 0.8.
 func searchRate(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	peer, unsupported := mlrsearchPeer().install(ctx, dir)
 	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
@@ -122,11 +121,11 @@ func searchRate(ctx context.Context, dir string, progress io.Writer) (rows []Row
 	return rows, errors.Join(err, unsupported)
 }
 
-// A scorer judges one search on the i-th function of a ground.
+// A scorer scores one search on the i-th function of a ground.
 type scorer func(i int) (sim.Score, error)
 
-// scored judges a search on all functions of a ground, on every CPU at once.
-// Each goroutine makes a scorer for itself, and ends it.
+// scored scores a search on all functions of a ground, in parallel on all CPUs. Each goroutine
+// creates its own scorer and ends it.
 func scored(ctx context.Context, name string, g ground, begin func() (scorer, func() error, error)) (sim.Scores, error) {
 	scores := make(sim.Scores, rateFunctions)
 	workers := runtime.GOMAXPROCS(0)
@@ -183,7 +182,7 @@ func describe(out io.Writer, name string, g ground, s sim.Scores) {
 		100*s.Quantile(0.5, sim.Error), 100*s.Quantile(0.9, sim.Error), 100*s.Coverage(), 100*s.Quantile(0.5, sim.Width))
 }
 
-// rows are the figures of our search against the others.
+// rows returns the figures of our searches against the others.
 func (c compared) rows() ([]Row, error) {
 	late := func(shape string) []ground { return []ground{{shape, rateOverhead}} }
 	var rows []Row
@@ -204,7 +203,7 @@ func (c compared) rows() ([]Row, error) {
 		{"mlr", mlrSearch, peerSearch, grounds(), "load-s", sim.Load, ""},
 	} {
 		if c[r.theirs] == nil {
-			continue // this host does not have it, which a row says
+			continue // this host lacks it; another row gives the reason
 		}
 		row, err := c.against("search/rate/"+r.name, r.ours, r.theirs, r.on, r.unit, r.aim, r.figure)
 		if err != nil {
@@ -227,8 +226,8 @@ func (c compared) rows() ([]Row, error) {
 	return rows, nil
 }
 
-// against compares what two searches spend, the mean over a round's functions.
-// The aim does not hold where our 90th-percentile error is the larger one.
+// against compares the cost of two searches, as the mean over a round's functions. The aim does not
+// hold if our 90th-percentile error is larger than theirs.
 func (c compared) against(name, ours, theirs string, on []ground, unit, aim string, figure func(sim.Score) float64) (Row, error) {
 	var p Pairs
 	for round := range rateRounds {
@@ -244,7 +243,7 @@ func (c compared) against(name, ours, theirs string, on []ground, unit, aim stri
 	return row, err
 }
 
-// part is one round's share of the scores.
+// part returns the scores of one round.
 func (c compared) part(name string, on []ground, round int) sim.Scores {
 	const size = rateFunctions / rateRounds
 	var part sim.Scores
@@ -262,8 +261,8 @@ func (c compared) all(name string, on []ground) sim.Scores {
 	return all
 }
 
-// interval is a figure of a search's intervals over all functions;
-// its spread is over the grounds.
+// interval returns a row about a search's intervals over all functions. Its spread is over the
+// grounds.
 func (c compared) interval(name, search, unit, against, aim string, theirs float64, of func(sim.Scores) float64) (Row, error) {
 	ours := of(c.all(search, grounds()))
 	var ratios []float64

@@ -8,8 +8,8 @@ import (
 	"vitrine/search/sim"
 )
 
-// TestMLRsearchAgrees: our mlr takes about as much load as the package that it
-// is after, and comes as near to the truth, on the very same functions.
+// TestMLRsearchAgrees compares our mlr with the MLRsearch package on the same
+// functions. Load and errors must be about the same.
 func TestMLRsearchAgrees(t *testing.T) {
 	dir := t.TempDir()
 	from, err := mlrsearchPeer().install(t.Context(), dir)
@@ -48,8 +48,8 @@ func TestMLRsearchAgrees(t *testing.T) {
 	}
 }
 
-// TestRowNeedsNoWorseError: a search that spends less but errs more does not
-// meet the aim.
+// TestRowNeedsNoWorseError checks that a search with less cost but larger
+// errors does not meet the aim.
 func TestRowNeedsNoWorseError(t *testing.T) {
 	g := grounds()[0]
 	scores := func(load, miss float64) map[ground]sim.Scores {

@@ -17,22 +17,22 @@ import (
 
 const (
 	sizeFunctions = 50
-	sizeWithin    = 0.03 // of the best true capacity
-	sizeMost      = 100  // deployments that Bayesian optimisation is given at the most
+	sizeWithin    = 0.03 // share of the best true capacity
+	sizeMost      = 100  // most deployments for Bayesian optimisation
 	sizeThreshold = 0.9
 )
 
-// A sized is what came of one function.
+// A sized is the result on one function.
 type sized struct {
-	sizings     int     // that it has: what an exhaustive search deploys
-	deployments int     // of the model search, until it ended of itself
-	reached     float64 // true capacity of what it chose, as a share of the best
-	bayes       int     // deployments of Bayesian optimisation, until the first within reach
+	sizings     int     // of the function; an exhaustive search deploys all of them
+	deployments int     // of the model search, until it ended
+	reached     float64 // true capacity of the chosen size, as a share of the best
+	bayes       int     // deployments of Bayesian optimisation until the first size within sizeWithin
 	errors      []float64
 }
 
-// searchSize compares ways to find the best size: how close the model search
-// ends to the best, with how many deployments, and what it predicts of the sizes
+// searchSize compares searches for the best size: how close the model search comes
+// to the best size, how many deployments it needs, and how well it predicts sizes
 // that it never tried.
 func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, err error) {
 	peer, peerless := bayesPeer().install(ctx, dir)
@@ -67,7 +67,8 @@ func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, e
 	return rows, err
 }
 
-// sizeOne searches one function with the model, and with the peer if there is one.
+// sizeOne searches one function with the model, and with the peer if it is not
+// nil.
 func sizeOne(seed uint64, peer *bayes) (s sized, err error) {
 	c := sim.DrawCluster(seed)
 	sizings := c.Sizings()
@@ -105,8 +106,8 @@ func sizeOne(seed uint64, peer *bayes) (s sized, err error) {
 	return s, err
 }
 
-// measureSize is one deployment's worth: the capacity of one sizing, by
-// bisection; again: with another luck.
+// measureSize measures the capacity of one sizing by bisection, as one deployment
+// would. again selects another random seed.
 func measureSize(c sim.Cluster, z vitrine.Sizing, again bool) vitrine.Measured {
 	cfg := rate.Config{Min: 5, Max: 20_000, Duration: 10 * time.Second, Repeat: 3, Thresholds: []float64{sizeThreshold}, Seed: 1}
 	f := *c.Function
@@ -117,8 +118,8 @@ func measureSize(c sim.Cluster, z vitrine.Sizing, again bool) vitrine.Measured {
 	return m
 }
 
-// untried is by how much the predictions of sizings that were not measured are
-// off, as a share of the truth.
+// untried returns the relative errors of the predictions for sizings that were not
+// measured.
 func untried(space size.Space, history []vitrine.Measured, truth func(vitrine.Sizing) float64) ([]float64, error) {
 	fit, err := size.NewFit(space, history, 0, 1)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// Sleepers are instances that do nothing: each a sleeping process with its own
-// cgroups and network namespace, in which it has lo and eth0. No substrate and
-// no fabric makes them, so that the bench measures the monitor alone.
+// sleepers are idle instances: each is a sleeping process with its own cgroups
+// and network namespace, which has lo and eth0. The bench creates them without
+// substrate and fabric, so that it measures only the monitor.
 type sleepers struct {
 	host *cgroup.Host
 	run  *runstate.Run
@@ -34,7 +34,8 @@ type sleeper struct {
 	command *exec.Cmd
 }
 
-// startSleepers also returns what was made before an error, to be removed.
+// startSleepers returns partly started sleepers together with an error, so that
+// the caller can remove them.
 func startSleepers(ctx context.Context, n int) (s *sleepers, err error) {
 	s = &sleepers{}
 	if os.Geteuid() != 0 {
@@ -75,7 +76,7 @@ func (s *sleepers) start(ctx context.Context, name string) error {
 	one.command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: see Leaf.Start
+		runtime.LockOSThread() // never unlocked: see Leaf.Start
 		started <- leaf.Start(one.command)
 	}()
 	if err := <-started; err != nil {
@@ -88,7 +89,7 @@ func (s *sleepers) start(ctx context.Context, name string) error {
 	return nil
 }
 
-// wire gives each of two sleepers an eth0, the ends of one cable.
+// wire gives each of two sleepers an eth0, the two ends of a veth pair.
 func wire(a, b *sleeper) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.Namespace = "eth0", netlink.NsPid(a.vantage.PID)
@@ -107,8 +108,9 @@ func (s *sleepers) vantages() (all []vitrine.Vantage) {
 	return all
 }
 
-// files lists, for reader.c, what the monitor reads: memory.stat once a second,
-// in turn, the rest in every sample.
+// files lists, for reader.c, the files that the monitor reads. It reads
+// memory.stat of each instance once per second, in turn, and the other files in
+// every sample.
 func (s *sleepers) files() []byte {
 	var b bytes.Buffer
 	list := func(every, turn int, namespace, folder, name string) {
@@ -133,11 +135,11 @@ func (s *sleepers) files() []byte {
 	return b.Bytes()
 }
 
-// remove ends the sleepers and removes what was made.
+// remove ends the sleepers and removes their cgroups and run.
 func (s *sleepers) remove() (err error) {
 	for _, one := range s.each {
 		err = errors.Join(err, one.command.Process.Kill())
-		_ = one.command.Wait() // killed, which is how it should end
+		_ = one.command.Wait() // always an error, because the process was killed
 	}
 	if s.run != nil {
 		err = errors.Join(err, s.host.RemoveRun(context.Background(), s.run.ID), s.run.Close())

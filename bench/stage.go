@@ -27,8 +27,8 @@ var forwarderSource []byte
 //go:embed forwarder/load.c
 var loadSource []byte
 
-// A stage is where a device under test and what drives it meet: a network
-// namespace with nothing but lo, and a core for each of the two.
+// A stage is the environment of a device under test and its load: a network
+// namespace that has only lo, and one core for each of the two.
 type stage struct {
 	dir       string // for files
 	netns     string // path
@@ -37,13 +37,14 @@ type stage struct {
 	run       *runstate.Run
 	devices   int // the core of the device under test
 	loads     int // the core of load and sinks
-	// firm has the two keep their cores: the device comes before all else
-	// (SCHED_FIFO), the load, which is never idle, has the most of a fair
-	// share, as everything does that sends packets for a measurement.
+	// firm makes both sides keep their cores. The device gets SCHED_FIFO. The
+	// load, which is never idle, gets the largest fair share, like everything
+	// that sends packets for a measurement.
 	firm bool
 }
 
-// newStage also returns what was made before an error, to be closed.
+// newStage returns a partly built stage together with an error, so that the
+// caller can close it.
 func newStage(ctx context.Context) (s *stage, err error) {
 	s = &stage{}
 	cpus, err := testbed.ShareCPUs(nil, nil)
@@ -69,7 +70,7 @@ func newStage(ctx context.Context) (s *stage, err error) {
 	return s, nil
 }
 
-// onStage gives the bench a stage.
+// onStage wraps a bench that needs a stage.
 func onStage(of func(ctx context.Context, s *stage, progress io.Writer) ([]Row, error)) measurement {
 	return func(ctx context.Context, progress io.Writer) (rows []Row, err error) {
 		s, err := newStage(ctx)
@@ -81,7 +82,7 @@ func onStage(of func(ctx context.Context, s *stage, progress io.Writer) ([]Row, 
 	}
 }
 
-// product is the program vitrine, built when it is first asked for.
+// product returns the vitrine program and builds it on first use.
 func (s *stage) product(ctx context.Context) (string, error) {
 	program := filepath.Join(s.dir, "vitrine")
 	if _, err := os.Stat(program); err == nil {
@@ -112,8 +113,8 @@ func (s *stage) close() (err error) {
 	return err
 }
 
-// start starts the command in the namespace, it and its children on that core,
-// in a process group of its own.
+// start starts the command in the namespace, with its children on that core, in a
+// process group of its own.
 func (s *stage) start(cmd *exec.Cmd, core int) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return netns.Do(s.netns, func() error {
@@ -130,8 +131,8 @@ func (s *stage) start(cmd *exec.Cmd, core int) error {
 	})
 }
 
-// rank gives the calling thread the standing of what runs on the core. back takes
-// it back.
+// rank gives the calling thread the scheduling of the core's programs. back
+// restores the old scheduling.
 func (s *stage) rank(core int) (back func(), err error) {
 	switch {
 	case !s.firm:
@@ -147,10 +148,10 @@ func (s *stage) rank(core int) (back func(), err error) {
 	return func() { _ = unix.SchedSetAttr(0, before, 0) }, unix.SchedSetAttr(0, &first, 0)
 }
 
-// stopWait is how long a program has to end when it is told to.
+// stopWait is how long a program may take to end after SIGTERM.
 const stopWait = 10 * time.Second
 
-// stop tells the command's process group to end, and reaps the command.
+// stop sends SIGTERM to the command's process group and reaps the command.
 func stop(cmd *exec.Cmd) error {
 	if err := unix.Kill(-cmd.Process.Pid, unix.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", cmd.Path, err)
@@ -158,13 +159,13 @@ func stop(cmd *exec.Cmd) error {
 	late := time.AfterFunc(stopWait, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	defer late.Stop()
 	err := cmd.Wait()
-	if _, ok := errors.AsType[*exec.ExitError](err); ok { // by the signal, or with a code that says so
+	if _, ok := errors.AsType[*exec.ExitError](err); ok { // ended by the signal, or with an exit code
 		return nil
 	}
 	return err
 }
 
-// listen opens a UDP socket of the namespace.
+// listen opens a UDP socket in the namespace.
 func (s *stage) listen(port int) (conn *net.UDPConn, err error) {
 	err = netns.Do(s.netns, func() error {
 		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})

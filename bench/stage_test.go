@@ -15,7 +15,8 @@ import (
 	"vitrine/wire/sip"
 )
 
-// The corpus is what the rows say that the load is.
+// TestRequestsAreAsPromised checks that the corpus matches its description in
+// the rows.
 func TestRequestsAreAsPromised(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	all := requests(random)
@@ -58,8 +59,8 @@ func TestBurstsAreOfOnePortAndLoseNothing(t *testing.T) {
 	}
 }
 
-// load.c and forwarder.c, at a rate that anything holds: all arrives, and the
-// samples have latencies.
+// TestForwarderUnderLoadInNetns runs load.c and forwarder.c at a rate that any
+// host holds. All messages must arrive, and the samples must have latencies.
 func TestForwarderUnderLoadInNetns(t *testing.T) {
 	s := testStage(t)
 	all := requests(rand.New(rand.NewPCG(1, 1)))[:4000]
@@ -101,8 +102,8 @@ func TestForwarderUnderLoadInNetns(t *testing.T) {
 	}
 }
 
-// What a device forwards after it was kept from its core for a while counts with
-// the messages that were sent to it, not with the next ones.
+// TestStalledDeviceIsWaitedForInNetns checks that messages that a stalled device
+// forwards late count for the round in which they were sent.
 func TestStalledDeviceIsWaitedForInNetns(t *testing.T) {
 	s := testStage(t)
 	f, err := s.plan(t.Context(), "corpus", floodPlan{messages: requests(rand.New(rand.NewPCG(1, 1)))[:4000], key: callID, sources: clients, sinks: instances}, false)
@@ -117,7 +118,7 @@ func TestStalledDeviceIsWaitedForInNetns(t *testing.T) {
 		return cmd, err
 	}
 	err = s.with(t.Context(), stalled, func() error {
-		if _, err := s.pass(t.Context(), f, 1); err != nil { // it is ready
+		if _, err := s.pass(t.Context(), f, 1); err != nil { // wait until it is ready
 			return err
 		}
 		l, err := s.drive(t.Context(), devicePort, f.sources, f.sinks, f.corpus)
@@ -145,7 +146,7 @@ func TestStalledDeviceIsWaitedForInNetns(t *testing.T) {
 	}
 }
 
-// The peer does what it is compared by, also with responses.
+// TestKamailioIsAProxy checks that the peer proxies requests.
 func TestKamailioIsAProxy(t *testing.T) {
 	s := testStage(t)
 	version, err := kamailioVersion(t.Context())

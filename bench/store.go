@@ -24,12 +24,12 @@ import (
 	"vitrine/store/kv"
 )
 
-// What the stores are put under: values of storeValue bytes, storeKeys keys.
+// The load on the stores: values of storeValue bytes, storeKeys keys.
 const (
 	storeClients = 64
 	storeKeys    = 100_000
 	storeValue   = 256
-	storeBatch   = 50 // writes of one request, of which it takes 64
+	storeBatch   = 50 // writes per request; the store accepts up to 64
 	storeTrial   = 5 * time.Second
 	redisReads   = 500_000 // reads of one trial of redis-benchmark
 )
@@ -37,14 +37,14 @@ const (
 //go:embed wrk/keys.lua
 var keysScript string
 
-// A kept is what a store did in one trial.
+// A kept is the result of one trial of a store.
 type kept struct {
 	rate float64 // operations a second
 	p99  float64 // ms
 }
 
-// A keeper is a store to be measured: start gives the command of a server with
-// nothing in it; measure drives one that is there.
+// A keeper is a store under test. command returns the command of a server with
+// no data; measure drives the running server.
 type keeper struct {
 	name    string
 	port    int
@@ -52,7 +52,7 @@ type keeper struct {
 	measure func(ctx context.Context, s *stage) (kept, error)
 }
 
-// trial is one round of a keeper, on a folder of its own on the same disk.
+// trial runs one round of a keeper, in a new folder on the same disk.
 func (s *stage) trial(ctx context.Context, k keeper) (got kept, err error) {
 	dir, err := os.MkdirTemp(s.dir, "store-")
 	if err != nil {
@@ -69,14 +69,14 @@ func (s *stage) trial(ctx context.Context, k keeper) (got kept, err error) {
 	return got, err
 }
 
-// awaitPort waits until the TCP port of the namespace accepts.
+// awaitPort waits until the TCP port in the namespace accepts connections.
 func (s *stage) awaitPort(ctx context.Context, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, readiness)
 	defer cancel()
 	return netns.Do(s.netns, func() error { return awaitTCP(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) })
 }
 
-// storeRow compares two keepers, their 99th percentiles beside.
+// storeRow compares two keepers. The row also names their 99th percentiles.
 func (s *stage) storeRow(ctx context.Context, name, unit, aim string, ours, theirs keeper, progress io.Writer) (Row, error) {
 	var late [2][]float64
 	sides := make([]side, 2)
@@ -95,8 +95,8 @@ func (s *stage) storeRow(ctx context.Context, name, unit, aim string, ours, thei
 	return Pairs{rates[0], rates[1]}.row(name, unit, against, aim)
 }
 
-// storeWrites compares durable writes a second: over REST, and those of etcd
-// over its own protocol.
+// storeWrites compares durable writes per second: ours over REST, etcd's over
+// its own protocol.
 func storeWrites(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	if err := programs("wrk", "etcd"); err != nil {
 		return nil, err
@@ -109,7 +109,8 @@ func storeWrites(ctx context.Context, s *stage, progress io.Writer) (rows []Row,
 	return []Row{row}, err
 }
 
-// storeReads compares reads a second: over REST, and those of redis-benchmark.
+// storeReads compares reads per second: ours over REST, those of redis by
+// redis-benchmark.
 func storeReads(ctx context.Context, s *stage, progress io.Writer) (rows []Row, err error) {
 	if err := programs("wrk", "redis-server", "redis-benchmark"); err != nil {
 		return nil, err
@@ -139,7 +140,8 @@ func firstLine(ctx context.Context, name, flag string) (string, error) {
 
 const storePort = 8070
 
-// ourStore is the product with its default engine, durable before it answers.
+// ourStore is the product with its default engine, which syncs a write before
+// it answers.
 func (s *stage) ourStore(measure func(context.Context, *stage) (kept, error)) keeper {
 	return keeper{"vitrine store", storePort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
 		program, err := s.product(ctx)
@@ -149,7 +151,7 @@ func (s *stage) ourStore(measure func(context.Context, *stage) (kept, error)) ke
 
 func putOverREST(ctx context.Context, s *stage) (kept, error) { return s.wrk(ctx, "PUT", storeTrial) }
 
-// getOverREST reads keys that are all there.
+// getOverREST reads keys after all keys are written.
 func getOverREST(ctx context.Context, s *stage) (kept, error) {
 	if err := s.fill(ctx); err != nil {
 		return kept{}, err
@@ -203,7 +205,7 @@ func postBatch(ctx context.Context, to *http.Client, b kv.Batch) error {
 	return errors.Join(err, response.Body.Close())
 }
 
-// wrk drives the REST API with wrk, one request under way for each client.
+// wrk drives the REST API with wrk, with one request in flight per client.
 func (s *stage) wrk(ctx context.Context, method string, lasting time.Duration) (kept, error) {
 	script := filepath.Join(s.dir, "keys.lua")
 	if err := os.WriteFile(script, []byte(keysScript), 0o644); err != nil {
@@ -217,7 +219,7 @@ func (s *stage) wrk(ctx context.Context, method string, lasting time.Duration) (
 	return parseWrk(out)
 }
 
-// output runs a load to its end, on its core.
+// output runs a load generator to its end, on its core, and returns its output.
 func (s *stage) output(cmd *exec.Cmd) (string, error) {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -236,7 +238,8 @@ var (
 	wrkAmiss = regexp.MustCompile(`(?m)^\s*(Non-2xx or 3xx responses|Socket errors):.*$`)
 )
 
-// parseWrk reads what wrk prints. Answers that are no success spoil it.
+// parseWrk parses wrk's output. Unsuccessful responses make the result an
+// error.
 func parseWrk(out string) (got kept, err error) {
 	rate, late := wrkRate.FindStringSubmatch(out), wrkP99.FindStringSubmatch(out)
 	if amiss := wrkAmiss.FindString(out); amiss != "" || rate == nil || late == nil {
@@ -252,7 +255,7 @@ func parseWrk(out string) (got kept, err error) {
 
 const redisPort = 6379
 
-// redis is the peer of reads, all in memory.
+// redis is the peer for reads, entirely in memory.
 func redis(version string) keeper {
 	port := strconv.Itoa(redisPort)
 	return keeper{version + ", redis-benchmark -t get, no pipelining", redisPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
@@ -272,7 +275,7 @@ func redis(version string) keeper {
 	}}
 }
 
-// parseRedisBenchmark reads the CSV of one test: a head and a line.
+// parseRedisBenchmark parses the CSV of one test: a header and a line.
 func parseRedisBenchmark(out string) (got kept, err error) {
 	lines, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	if err != nil || len(lines) != 2 {

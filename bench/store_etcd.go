@@ -24,11 +24,11 @@ const putCommand = "put"
 const (
 	etcdPort        = 2379
 	etcdPeerPort    = 2380
-	etcdConnections = 8 // that the clients share: one for each is slower
+	etcdConnections = 8 // shared by the clients, because one connection per client is slower
 )
 
-// etcd is the peer of durable writes: one member, which syncs its log before it
-// answers.
+// etcd is the peer for durable writes: one member, which syncs its log before
+// it answers.
 func etcd(version string) keeper {
 	at := func(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
 	return keeper{version, etcdPort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
@@ -50,8 +50,8 @@ func etcd(version string) keeper {
 	}}
 }
 
-// put is etcd's clients: each puts one key after the other. It prints the rate,
-// operations a second, and the 99th percentile, ms.
+// put runs etcd's clients; each writes one key after the other. It prints the
+// rate in operations per second and the 99th percentile in ms.
 func put(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("want etcd's address")

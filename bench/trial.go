@@ -25,9 +25,9 @@ import (
 	"vitrine/trial"
 )
 
-// The function that is redeployed: the reference IMS, one instance of each
-// component, all of the one flavor that takes the most of one CPU. What is
-// smaller takes longer to start, on both sides, and would flatter the ratio.
+// The redeployed function is the reference IMS, one instance of each component.
+// All have one flavor, the largest that fits one CPU. Smaller instances start
+// more slowly on both sides, which would flatter the ratio.
 const (
 	imsFile   = "catalog/ims-reference/deployment.yaml"
 	imsVCPUs  = 0.24
@@ -35,36 +35,38 @@ const (
 	imsSizing = "bn1e-sp1e-hs1e"
 )
 
-// redeployments is how many there are in one measure, of which the median counts.
+// redeployments is the number of redeployments in one measurement, which
+// returns their median.
 const redeployments = 9
 
 // answerCommand is the first argument of this program when it runs as the
 // generator.
 const answerCommand = "answer"
 
-// timesParam is the generator's parameter that names the file of its times.
+// timesParam is the generator's parameter for the file of its times.
 const timesParam = "times"
 
 // trialBench compares the wall time between two trials, each on a fresh
-// deployment, with that of the same programs stopped and started bare. Both are
-// from the last that one generator does to the first that the next one does.
+// deployment, with a bare stop and start of the same programs. Both times run
+// from the last action of one generator to the first action of the next.
 //
-// Ours is a campaign of package trial, on process substrate and bridge fabric,
-// without settling. In between it notes the generator's end, stops the monitor,
-// reads the report, puts usage, outcome and table on the disk, ends all
-// instances with whatever they started, empties their folders, starts them
-// afresh and waits until each is ready, starts the next monitor and generator.
+// Ours is a campaign of package trial on process substrate and bridge fabric,
+// without settling. Between two generators it notes the exit of the first,
+// stops the monitor, reads the report, and writes usage, outcome and table to
+// disk. It ends all instances with their child processes, empties their
+// folders, starts them again and waits until each is ready. Then it starts the
+// next monitor and generator.
 //
-// Theirs has the places already (see bare) and does no more than: reap the
-// generator, send SIGTERM to all instances, reap them, start them in the same
-// order with the same arguments, wait for each by the same check, start the
-// next generator.
+// Theirs has existing places (see bare) and does the minimum. It reaps the
+// generator, sends SIGTERM to all instances and reaps them. It starts them in
+// the same order with the same arguments, waits for each with the same check,
+// and starts the next generator.
 func trialBench(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
 	f, err := newIMS(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	// Both sides keep off the function's CPUs, as the product does.
+	// Both sides stay off the function's CPUs, as the product does.
 	if err := f.cpus.KeepOff(); err != nil {
 		return nil, err
 	}
@@ -83,15 +85,15 @@ func trialBench(ctx context.Context, dir string, progress io.Writer) (rows []Row
 	return []Row{row}, err
 }
 
-// An ims is what both sides run.
+// An ims is the function that both sides run.
 type ims struct {
 	dir        string // for all files
 	self       string // this program
-	vitrine    string // the product's
+	vitrine    string // the product's program
 	deployment *spec.Deployment
 	workload   *spec.Workload
 	cpus       testbed.CPUs
-	flavor     string // of the components that name none
+	flavor     string // of the components without a fixed flavor
 }
 
 // newIMS builds the product and reads the function from its catalog.
@@ -117,8 +119,8 @@ func newIMS(ctx context.Context, dir string) (*ims, error) {
 	return f, nil
 }
 
-// load builds the product, reads the function from its catalog and shares out
-// the CPUs.
+// load builds the product, reads the function from its catalog and assigns the
+// CPUs.
 func (f *ims) load(ctx context.Context) (err error) {
 	if err = buildVitrine(ctx, f.vitrine); err != nil {
 		return err
@@ -130,7 +132,7 @@ func (f *ims) load(ctx context.Context) (err error) {
 	return err
 }
 
-// limits are those of the component's flavor.
+// limits returns the limits of the component's flavor.
 func (f *ims) limits(c *spec.Component) cgroup.Limits {
 	name := cmp.Or(c.Flavor, f.flavor)
 	limits := cgroup.Limits{Period: spec.DefaultCFSPeriod, CPUs: f.cpus.Function}
@@ -142,10 +144,11 @@ func (f *ims) limits(c *spec.Component) cgroup.Limits {
 	return limits
 }
 
-// times is the file that generators write their times to.
+// times returns the path of the file that generators write their times to.
 func (f *ims) times() string { return filepath.Join(f.dir, "times") }
 
-// campaign is our side: it gives the median time between two trials, in ms.
+// campaign measures our side. It returns the median time between two trials, in
+// ms.
 func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 	run, err := runstate.New(runstate.DefaultRoot())
 	if err != nil {
@@ -179,7 +182,7 @@ func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 	return f.between()
 }
 
-// between reads and removes the file of times: the median over all
+// between reads and removes the file of times. It returns the median over all
 // redeployments, in ms.
 func (f *ims) between() (float64, error) {
 	file, err := os.Open(f.times())
@@ -197,8 +200,8 @@ func (f *ims) between() (float64, error) {
 	return median(all), os.Remove(f.times())
 }
 
-// gaps gives the times between the end of one line's generator and the start
-// of the next line's, in ms. A line is a start and an end in ns.
+// gaps returns the times between the end of one line's generator and the start
+// of the next line's, in ms. A line holds start and end in ns.
 func gaps(times io.Reader) ([]float64, error) {
 	var all []float64
 	var last int64
@@ -219,8 +222,8 @@ func gaps(times io.Reader) ([]float64, error) {
 	return all, lines.Err()
 }
 
-// answer is the generator: it reports at once that its calls have succeeded,
-// and writes down when it started and ended.
+// answer is the generator. It reports at once that its calls have succeeded,
+// and records its start and end times.
 func answer(args, environ []string, out io.Writer) error {
 	start, err := monotonic()
 	if err != nil {
@@ -253,7 +256,7 @@ func answer(args, environ []string, out io.Writer) error {
 	return errors.Join(err, file.Close())
 }
 
-// monotonic is the time on a clock that all processes share, in ns.
+// monotonic returns the time, in ns, of a clock that all processes share.
 func monotonic() (int64, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

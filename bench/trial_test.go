@@ -11,7 +11,7 @@ import (
 	"vitrine/load"
 )
 
-// What is between an end and the next start counts, nothing else of it.
+// TestGaps checks that only the time between an end and the next start counts.
 func TestGaps(t *testing.T) {
 	got, err := gaps(strings.NewReader("1000000 5000000\n8000000 8000001\n18000001 90000000\n"))
 	if want := []float64{3, 10}; err != nil || !slices.Equal(got, want) {
@@ -24,7 +24,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// The generator of the bench keeps to the contract, and leaves its times.
+// TestAnswer checks that the bench's generator keeps to the contract and
+// records its times.
 func TestAnswer(t *testing.T) {
 	times := filepath.Join(t.TempDir(), "times")
 	command := load.Command(nil, load.Trial{

@@ -23,22 +23,22 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// truthFile keeps the runs, so that a bench that was stopped goes on where it
-// was. Runs of another version of the search or the servers in it do not count.
+// truthFile stores the runs, so that a stopped bench can resume. Runs of another
+// version of the search or the servers do not count.
 const truthFile = "truth.jsonl"
 
 const (
-	truthRuns   = 2000 // of a family and a precision, unless RUNS says otherwise
-	truthPeered = 10   // MLRsearch runs once in so many runs
+	truthRuns   = 2000 // runs per family and precision, unless RUNS is set
+	truthPeered = 10   // MLRsearch runs on one of this many runs per server
 )
 
-// truthPrecisions are those that searches are asked for.
+// truthPrecisions returns the precisions that searches are asked for.
 func truthPrecisions() []float64 { return []float64{0.1, 0.05} }
 
-// defaultPeerSearch has only the range and the loss ratio of ours.
+// defaultPeerSearch is MLRsearch with only our range and loss ratio.
 const defaultPeerSearch = "MLRsearch " + mlrsearchVersion + " by its defaults"
 
-// A truthRun is one search on one server. Its numbers are finite.
+// A truthRun is one search on one server. All its numbers are finite.
 type truthRun struct {
 	Version       string // of the search and the servers
 	Family        string
@@ -52,7 +52,7 @@ type truthRun struct {
 	Trials        int
 	Deployments   int
 	Load, Wall    float64 // seconds
-	Oracle        float64 // width of the oracle's interval with as much load and as many deployments; 0: not asked
+	Oracle        float64 // width of the oracle's interval with the same load and number of deployments; 0: not computed
 	Contradiction string
 	Why           string
 }
@@ -71,8 +71,8 @@ func (r truthRun) width() float64 {
 	return (r.High - r.Low) / r.Rate
 }
 
-// truthBenches are one bench a family: how often the intervals of our search
-// hold the true capacities of servers that it was not tuned on.
+// truthBenches returns one bench per family. It measures how often our intervals
+// contain the true capacities of servers that the search was not tuned on.
 func truthBenches() (all []bench) {
 	for _, family := range queue.Families() {
 		all = append(all, bench{"truth/" + family, inFolder(func(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
@@ -89,7 +89,8 @@ func truthBenches() (all []bench) {
 	return all
 }
 
-// benchTruth runs what is missing of one family, and judges all of it.
+// benchTruth runs the missing searches of one family and returns the rows of all
+// its runs.
 func benchTruth(ctx context.Context, dir, file, family string, runs int, progress io.Writer) (rows []Row, err error) {
 	peer, unsupported := mlrsearchPeer().install(ctx, dir)
 	if unsupported != nil && !vitrine.IsUnsupported(unsupported) {
@@ -118,14 +119,15 @@ func benchTruth(ctx context.Context, dir, file, family string, runs int, progres
 	return rows, nil
 }
 
-// truthVersion changes with what the search does on a server of the family.
+// truthVersion returns a hash that changes with the behaviour of the search on a
+// server of the family.
 func truthVersion(family string) string {
 	h := fnv.New64a()
 	for _, precision := range truthPrecisions() {
 		cfg := queue.Config(precision)
 		r := queue.Tuning.Run(family, 0).Search(rate.NewAdaptive(cfg), cfg)
 		for _, o := range r.History {
-			o.Use = nil // pointers print as addresses, which differ from process to process
+			o.Use = nil // pointers print as addresses, which differ between processes
 			fmt.Fprintf(h, "%v", o)
 		}
 		fmt.Fprintf(h, "%v", r.Score)
@@ -133,22 +135,23 @@ func truthVersion(family string) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// A truthKey names a run.
+// A truthKey identifies a run.
 type truthKey struct {
 	precision float64
 	run       int
 	search    string
 }
 
-// A width is that of the oracle's interval on a server, as a share of the capacity.
+// A width returns the width of the oracle's interval on a server, as a share of the
+// capacity.
 type width func(deployments int, load float64) float64
 
-// A truthBench is the runs of one family.
+// A truthBench holds the runs of one family.
 type truthBench struct {
 	family   string
 	runs     int
 	version  string
-	oracle   func(*queue.Server) width // makes it ready for a server, which takes seconds
+	oracle   func(*queue.Server) width // prepares the oracle for a server, which takes seconds
 	peer     *venv                     // nil: this host has no MLRsearch
 	progress io.Writer
 
@@ -157,7 +160,7 @@ type truthBench struct {
 	file *os.File
 }
 
-// open reads the runs that were kept. A last line that was cut short is lost.
+// open reads the stored runs. A truncated last line is lost.
 func (t *truthBench) open(name string) (err error) {
 	t.done = map[truthKey]truthRun{}
 	if t.file, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
@@ -175,13 +178,13 @@ func (t *truthBench) open(name string) (err error) {
 	if len(t.done) > 0 {
 		fmt.Fprintf(t.progress, "  %s: %d runs are in %s\n", t.family, len(t.done), name)
 	}
-	if last != "" && !json.Valid([]byte(last)) { // it was cut short
+	if last != "" && !json.Valid([]byte(last)) { // the last line is truncated: end it
 		_, err = t.file.WriteString("\n")
 	}
 	return errors.Join(err, lines.Err())
 }
 
-// keep writes a run down.
+// keep stores a run.
 func (t *truthBench) keep(r truthRun) error {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -193,7 +196,7 @@ func (t *truthBench) keep(r truthRun) error {
 	return err
 }
 
-// missing says whether a run is still to be done.
+// missing reports whether a run is still to be done.
 func (t *truthBench) missing(precision float64, run int, search string) bool {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -201,7 +204,7 @@ func (t *truthBench) missing(precision float64, run int, search string) bool {
 	return !done
 }
 
-// all does every run, on every CPU at once.
+// all does every missing run, in parallel on all CPUs.
 func (t *truthBench) all(ctx context.Context) error {
 	workers := runtime.GOMAXPROCS(0)
 	for _, precision := range truthPrecisions() {
@@ -217,8 +220,8 @@ func (t *truthBench) all(ctx context.Context) error {
 	return nil
 }
 
-// work does every run whose number leaves the remainder. Runs come server by
-// server, for the oracle has to learn each.
+// work does every run of the servers whose number leaves the remainder. It goes
+// server by server, because the oracle must be prepared for each server.
 func (t *truthBench) work(ctx context.Context, precision float64, remainder, of int) (err error) {
 	var theirs *peer
 	if t.peer != nil {
@@ -254,7 +257,7 @@ func (t *truthBench) work(ctx context.Context, precision float64, remainder, of 
 	return nil
 }
 
-// ours is a run of our search.
+// ours runs our search once.
 func (t *truthBench) ours(precision float64, run int, oracle width) error {
 	cfg := queue.Config(precision)
 	result := queue.HeldOut.Run(t.family, run).Search(rate.NewAdaptive(cfg), cfg)
@@ -264,7 +267,7 @@ func (t *truthBench) ours(precision float64, run int, oracle width) error {
 	return t.keep(r)
 }
 
-// peers are runs of the searches that claim no confidence.
+// peers runs the searches that claim no confidence.
 func (t *truthBench) peers(precision float64, run int, theirs *peer) error {
 	cfg := queue.Config(precision)
 	server := queue.HeldOut.Run(t.family, run)

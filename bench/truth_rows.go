@@ -10,11 +10,11 @@ import (
 
 const (
 	truthConfidence = 0.95
-	truthAim        = ">= 0.01" // of the probability of so few intervals that hold the truth
-	truthWidth      = "<= 1.5"  // of the oracle's
+	truthAim        = ">= 0.01" // of the probability that so few intervals contain the truth
+	truthWidth      = "<= 1.5"  // relative to the oracle's width
 )
 
-// of are the runs of a search, in their order.
+// of returns the runs of a search, in order.
 func (t *truthBench) of(precision float64, search string) (all []truthRun) {
 	for run := range t.runs {
 		if r, done := t.done[truthKey{precision, run, search}]; done {
@@ -24,7 +24,7 @@ func (t *truthBench) of(precision float64, search string) (all []truthRun) {
 	return all
 }
 
-// counted is how many runs something holds of.
+// counted returns the number of runs for which holds is true.
 func counted(runs []truthRun, holds func(truthRun) bool) (n int) {
 	for _, r := range runs {
 		if holds(r) {
@@ -34,7 +34,7 @@ func counted(runs []truthRun, holds func(truthRun) bool) (n int) {
 	return n
 }
 
-// values is a figure of each run.
+// values returns a figure of each run.
 func values(runs []truthRun, figure func(truthRun) float64) (all []float64) {
 	for _, r := range runs {
 		all = append(all, figure(r))
@@ -45,7 +45,7 @@ func values(runs []truthRun, figure func(truthRun) float64) (all []float64) {
 func covered(r truthRun) bool      { return r.Covered }
 func contradicted(r truthRun) bool { return r.Contradiction != "" }
 
-// rows are the figures of one precision.
+// rows returns the figures of one precision.
 func (t *truthBench) rows(precision float64) ([]Row, error) {
 	name := func(what string) string { return fmt.Sprintf("truth/%s/%g/%s", t.family, precision, what) }
 	ours := t.of(precision, ourSearch)
@@ -79,14 +79,15 @@ func (t *truthBench) rows(precision float64) ([]Row, error) {
 	return t.peerRows(precision, rows)
 }
 
-// peerRows adds cost and error beside those of searches that claim no confidence.
+// peerRows adds rows that compare cost and error with those of searches that
+// claim no confidence.
 func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 	for i, search := range []string{mlrSearch, peerSearch, defaultPeerSearch} {
 		theirs := t.of(precision, search)
 		if len(theirs) == 0 {
 			continue
 		}
-		var ours []truthRun // on the same servers, with the same luck
+		var ours []truthRun // on the same servers, with the same random numbers
 		for _, r := range theirs {
 			ours = append(ours, t.done[truthKey{precision, r.Run, ourSearch}])
 		}
@@ -109,9 +110,9 @@ func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 	return rows, nil
 }
 
-// ratioOf is a row of the ratio of medians; its spread is over up to ten rounds
-// of as many runs each. Errors may be infinite where nothing was found: the
-// medians are not, or there is no row.
+// ratioOf returns a row with the ratio of the medians. The spread is over up to
+// ten rounds of equally many runs. Errors are infinite where nothing was found.
+// If the ratio is not finite, the row has a reason instead.
 func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, error) {
 	rounds := min(10, len(ours))
 	ratio := func(a, b []float64) float64 { return median(a) / median(b) }
@@ -132,7 +133,7 @@ func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, erro
 	return figure(name, unit, against, aim, median(ours), median(theirs), all, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
 }
 
-// describe prints what became of a precision.
+// describe prints a summary of the runs at a precision.
 func (t *truthBench) describe(precision float64) {
 	for _, search := range []string{ourSearch, mlrSearch, peerSearch, defaultPeerSearch} {
 		runs := t.of(precision, search)

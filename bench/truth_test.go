@@ -10,7 +10,7 @@ import (
 	"vitrine/search/sim/queue"
 )
 
-// truthBenchOf is a bench of a few runs, without a peer and with a simple oracle.
+// truthBenchOf returns a bench of a few runs, with no peer and a simple oracle.
 func truthBenchOf(t *testing.T, file, version string) *truthBench {
 	b := &truthBench{family: queue.Refusal, runs: 3, version: version, progress: io.Discard}
 	b.oracle = func(*queue.Server) width { return func(int, float64) float64 { return 0.05 } }
@@ -21,14 +21,15 @@ func truthBenchOf(t *testing.T, file, version string) *truthBench {
 	return b
 }
 
-// A bench that was stopped goes on where it was, unless the search has changed.
+// TestTruthResumes checks that a stopped bench resumes, unless the search has
+// changed.
 func TestTruthResumes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "truth.jsonl")
 	first := truthBenchOf(t, file, "a")
 	if err := first.all(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const all = 2 * (3 + 3) // runs of two precisions, each with one of mlr
+	const all = 2 * (3 + 3) // runs at two precisions, each with a run of mlr
 	if len(first.done) != all {
 		t.Fatalf("%d runs, want %d", len(first.done), all)
 	}
@@ -37,7 +38,7 @@ func TestTruthResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(string(kept), "\n")
-	// One run is missing, and the next was cut short.
+	// One run is missing, and another one is truncated.
 	if err := os.WriteFile(file, []byte(strings.Join(lines[2:], "")+lines[0][:40]), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +62,16 @@ func TestTruthResumes(t *testing.T) {
 	}
 }
 
-// The version is the same in every process, or no bench would ever go on.
+// TestTruthVersionStays checks that the version does not change between calls. If
+// it did, a bench could not resume.
 func TestTruthVersionStays(t *testing.T) {
 	if first, again := truthVersion(queue.Refusal), truthVersion(queue.Refusal); first != again {
 		t.Errorf("version %s, then %s, of one search", first, again)
 	}
 }
 
-// Rows fail by the binomial test, a single contradiction, and the oracle's width.
+// TestTruthRows checks that rows fail by the binomial test, by a single
+// contradiction, and by the oracle's width.
 func TestTruthRows(t *testing.T) {
 	b := &truthBench{family: queue.GC, runs: 1000, done: map[truthKey]truthRun{}}
 	fill := func(covered, contradicted int, wide float64) {
