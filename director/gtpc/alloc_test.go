@@ -14,8 +14,8 @@ import (
 	"vitrine/wire/gtpc/gtpctest"
 )
 
-// A bench is one worker of a director with four instances, and its sender,
-// without a socket loop.
+// A bench is one worker of a director with four instances, and its sender. No socket loop
+// runs.
 type bench struct {
 	worker datagram.Handler
 	sender *datagram.Sender
@@ -26,7 +26,7 @@ type bench struct {
 	meter  *meter.Meter
 }
 
-// limit bounds each of its memories; 0: the defaults.
+// newBench bounds each of the director's memories by limit; 0: the defaults.
 func newBench(tb testing.TB, number uint8, limit int) *bench {
 	tb.Helper()
 	sink, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{
@@ -81,7 +81,8 @@ func (b *bench) counters(tb testing.TB) director.Counters {
 	return n
 }
 
-// teids are those of four instances with prefixes, or any.
+// teids returns a function that gives TEIDs with the prefixes of four instances; nil
+// without prefixes.
 func teids(number uint8) func(uint32) uint32 {
 	if number == 0 {
 		return nil
@@ -92,7 +93,7 @@ func teids(number uint8) func(uint32) uint32 {
 	}
 }
 
-// Nothing is allocated for a message, whatever becomes of it.
+// TestNothingIsAllocated checks that no kind of message allocates.
 func TestNothingIsAllocated(t *testing.T) {
 	for _, number := range []uint8{0, 1} {
 		b := newBench(t, number, 1<<12)
@@ -104,7 +105,7 @@ func TestNothingIsAllocated(t *testing.T) {
 			gtpc.AppendEchoResponse(nil, 1, 1), plain(gtpc.CreateSessionResponse, 5, 5), plain(gtpc.UpdateBearerResponse, 5, 5|gtpc.CommandSequence),
 			plain(gtpc.Type(250), 1, 1),
 		}
-		for i := 0; i < 5000; i++ { // warm: tables full, timers in their rhythm
+		for i := 0; i < 5000; i++ { // warm up: fill the tables
 			b.handle(mix.Append(room[:0]), peer)
 		}
 		if n := testing.AllocsPerRun(2000, func() {

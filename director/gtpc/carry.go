@@ -12,10 +12,9 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// Carry writes what the Server remembers of exchanges and of TEIDs, for
-// another process on the same host, with the same clock and types, to take over.
-// Run must have returned. The memories of the workers are not in it: see
-// Steerings.
+// Carry writes the Server's exchanges and learned TEIDs, for another process on the same
+// host, with the same clock and types, to take over. Run must have returned. Carry does
+// not include the memories of the workers: see Steerings.
 func (s *Server) Carry(to io.Writer) error {
 	now := s.config.Now()
 	out := binary.BigEndian.AppendUint32(nil, s.exchanges.next.Load())
@@ -36,9 +35,9 @@ func (s *Server) Carry(to io.Writer) error {
 	return nil
 }
 
-// TakeOver reads what Carry wrote, before Run, and says how many
-// exchanges and TEIDs came. Where this Server has less room, the latest stay;
-// exchanges of listeners that it does not have are left.
+// TakeOver reads what Carry wrote, before Run, and returns the number of exchanges and
+// TEIDs taken over. If this Server has less room, the latest stay. Exchanges of listeners
+// that it does not have are dropped.
 func (s *Server) TakeOver(from io.Reader) (n int, err error) {
 	var next [4]byte
 	if _, err := io.ReadFull(from, next[:]); err != nil {
@@ -64,8 +63,8 @@ func (s *Server) TakeOver(from io.Reader) (n int, err error) {
 	return n, nil
 }
 
-// takeListeners reads the listeners of the process before: for each its number
-// here, or -1.
+// takeListeners reads the listeners of the previous process. It returns the index of each
+// in this process, or -1.
 func (s *Server) takeListeners(from io.Reader) ([]int, error) {
 	var in [placeSize]byte
 	if _, err := io.ReadFull(from, in[:1]); err != nil {
@@ -89,8 +88,7 @@ const (
 	carryChunk   = 1 << 16
 )
 
-// carry writes the exchanges that are still alive, the oldest first, after
-// their count.
+// carry writes the number of live exchanges and then the exchanges, the oldest first.
 func (x *exchanges) carry(now time.Duration, to io.Writer) error {
 	alive := make([]exchange, 0, len(x.ring))
 	next := x.next.Load()

@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// An exchange stays with its listener when another process has listeners of
-// another order, and is left when its listener has gone.
+// TestListenersCarried checks that an exchange stays with its listener if the next
+// process has its listeners in another order. It is dropped if the listener is gone.
 func TestListenersCarried(t *testing.T) {
 	one, two, three := netip.MustParseAddrPort("192.0.2.1:2123"), netip.MustParseAddrPort("192.0.2.2:2123"), netip.MustParseAddrPort("[2001:db8::3]:2123")
 	listening := func(at ...netip.AddrPort) *Server {

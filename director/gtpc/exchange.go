@@ -9,36 +9,35 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// An exchange is a request that was passed on, and the way back of what answers
-// it. GTPv2-C leaves a relay nowhere to write that but in the sequence number,
-// and 24 bits do not hold an address: so the director numbers what it passes on
-// itself, as every sender does, and remembers whose each number is.
+// An exchange is a request that was sent on, and the way back of its answer. In GTPv2-C,
+// a relay can write the way back only into the sequence number, and 24 bits do not hold
+// an address. So the director gives requests its own sequence numbers, as every sender
+// does, and remembers the exchange of each number.
 type exchange struct {
 	from, to place
 	began    uint32 // in units of moment
-	sequence uint32 // from's, with the command bit
-	number   uint32 // the director's, without it
+	sequence uint32 // the sender's, with the command bit
+	number   uint32 // the director's, without the command bit
 	teid     uint32 // of the request
 	key      uint64
-	receiver instance // who it went to, when that is an instance
-	sender   instance // who it came from, when that is one
-	listener uint8    // that it came to
+	receiver instance // of the request, if it is an instance
+	sender   instance // of the request, if it is an instance
+	listener uint8    // that received the request
 	kind     gtpc.Type
 	live     bool
 	answered bool
 	hasKey   bool
 }
 
-// moment is the unit of an exchange's time.
+// moment is the unit of time of exchanges.
 const moment = 64 * time.Microsecond
 
-// numbers is how many sequence numbers the director gives out before it begins
-// again: those without the command bit and ownBit.
+// numbers is how many sequence numbers the director uses before it starts again: those
+// without the command bit and ownBit.
 const numbers = 1 << 22
 
-// exchanges remembers the last exchanges, in a ring: the memory of the way back.
-// All workers share it, since the kernel may give an answer to another worker
-// than the request.
+// exchanges remembers the last exchanges, in a ring. All workers share it, because the
+// kernel may give an answer to another worker than the request.
 type exchanges struct {
 	ring     []exchange // by number, modulo its length
 	index    []indexBucket
@@ -46,12 +45,12 @@ type exchanges struct {
 	next     atomic.Uint32
 	ringLock [stripes]lock
 	idxLock  [stripes]lock
-	overflow atomic.Uint64 // forgotten for want of room: unanswered, and younger than lifetime
+	overflow atomic.Uint64 // forgotten for lack of room while unanswered and younger than lifetime
 }
 
-// An indexBucket finds exchanges by who began them: one cache line of entries.
-// An entry is 10 bits of the hash and the number, which tells the ring's entry
-// to compare; 0 is unused, since no exchange has the number 0.
+// An indexBucket finds exchanges by their sender. It is one cache line of entries. An
+// entry has 10 bits of the hash and the number, which tells the ring's entry to compare.
+// 0 is an unused entry, since no exchange has the number 0.
 type indexBucket [indexWays]uint32
 
 const (
@@ -61,11 +60,11 @@ const (
 
 func indexTag(h uint64) uint32 { return uint32(h>>54) << 22 }
 
-// newExchanges makes room for limit exchanges. first is the number to begin
-// with: another after each start, so that none comes again while an instance
-// may still remember it.
+// newExchanges makes room for limit exchanges, at most numbers/2. first is the first
+// number. It must differ after each start, so that no number comes again while an
+// instance may still remember it.
 func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
-	n := stripes // or one place would have two locks
+	n := stripes // with fewer, one place would have two locks
 	for n < limit && n < numbers/2 {
 		n *= 2
 	}
@@ -76,21 +75,21 @@ func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
 
 func momentOf(now time.Duration) uint32 { return uint32(now / moment) }
 
-// lives says whether an exchange that began then is not over. To a worker that is
-// behind another it may have begun a little later than now.
+// lives reports whether an exchange that began then is still alive. It may have begun up
+// to a second after now, because one worker may lag behind another.
 func (x *exchanges) lives(began uint32, now time.Duration) bool {
 	const behind = uint32(time.Second / moment)
 	return momentOf(now)-began+behind <= x.lifetime+behind
 }
 
-// hashSender spreads what names an exchange on the sender's side.
+// hashSender hashes what identifies an exchange on the sender's side.
 func hashSender(from *place, listener uint8, sequence uint32) uint64 {
 	a, b := binary.NativeEndian.Uint64(from.ip[:8]), binary.NativeEndian.Uint64(from.ip[8:])
 	return mix(mix(a^(uint64(from.port)<<48|uint64(listener)<<24|uint64(sequence))) ^ b)
 }
 
-// find looks up the exchange that a sender began, at a listener, with that
-// sequence number, of the type, or of any for type 0. It copies it.
+// find returns a copy of the exchange that a sender began at a listener with that
+// sequence number and message type; kind 0 means any type.
 func (x *exchanges) find(now time.Duration, from place, listener uint8, sequence uint32, kind gtpc.Type) (e exchange, found bool) {
 	h := hashSender(&from, listener, sequence)
 	at := h & uint64(len(x.index)-1)
@@ -114,7 +113,7 @@ func (x *exchanges) find(now time.Duration, from place, listener uint8, sequence
 	return e, found
 }
 
-// get copies the exchange of a number.
+// get returns a copy of the exchange with that number.
 func (x *exchanges) get(now time.Duration, number uint32) (exchange, bool) {
 	lock := &x.ringLock[number%stripes]
 	lock.Lock()
@@ -123,8 +122,8 @@ func (x *exchanges) get(now time.Duration, number uint32) (exchange, bool) {
 	return e, e.live && e.number == number && x.lives(e.began, now)
 }
 
-// answer finds the exchange that a message from there answers by its number,
-// and says whether it is the first answer.
+// answer returns the exchange that an answer from that address belongs to, by its number,
+// and reports whether the answer is the first.
 func (x *exchanges) answer(now time.Duration, number uint32, from netip.AddrPort) (e exchange, first, ok bool) {
 	if number >= numbers {
 		return e, false, false
@@ -142,7 +141,7 @@ func (x *exchanges) answer(now time.Duration, number uint32, from netip.AddrPort
 	return *at, first, true
 }
 
-// add remembers an exchange and gives it a number.
+// add remembers an exchange and returns its new number.
 func (x *exchanges) add(now time.Duration, e exchange) (number uint32) {
 	for number == 0 {
 		number = x.next.Add(1) & (numbers - 1)

@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// Peers count as they like: what has the same number is told apart, a
-// retransmission is seen as one, and each answer finds its peer.
+// TestSequenceNumbersPerPeer checks that equal numbers of different peers are told apart,
+// that a retransmission is recognized, and that each answer reaches its peer.
 func TestSequenceNumbersPerPeer(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 1 })
 	n := s.nodes["gateway-1"]
@@ -37,7 +37,7 @@ func TestSequenceNumbersPerPeer(t *testing.T) {
 			t.Errorf("the first peer got %+v", m)
 		}
 	}
-	// An answer from who was not asked goes nowhere.
+	// An answer from a node that got no request is dropped.
 	stranger := s.peer()
 	stranger.send(created(first, 21, n.address.Addr()))
 	stranger.quiet()
@@ -52,7 +52,8 @@ func TestSequenceNumbersPerPeer(t *testing.T) {
 	}
 }
 
-// What an instance begins goes to the peer that gave it the TEID.
+// TestInstanceBegins checks that an instance's request goes to the peer that gave the
+// TEID.
 func TestInstanceBegins(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +84,8 @@ func TestInstanceBegins(t *testing.T) {
 	}
 }
 
-// A command, the request that it triggers, and the answer to that have one
-// sequence number on each side.
+// TestCommands checks that a command, the request that it triggers and the answer have
+// one sequence number on each side.
 func TestCommands(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +114,7 @@ func TestCommands(t *testing.T) {
 				t.Fatalf("%+v", m)
 			}
 
-			// And one that the instance sends.
+			// Now a command that the instance sends.
 			own := uint32(6 | gtpc.CommandSequence)
 			if name == "prefix" {
 				own = at.prefix().Number(6) | gtpc.CommandSequence
@@ -133,8 +134,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Piggybacked messages stay together, each with its own sequence number, and
-// are answered each for itself.
+// TestPiggybacked checks that piggybacked messages stay together, that each has its own
+// sequence number, and that each is answered.
 func TestPiggybacked(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestPiggybacked(t *testing.T) {
 			peer.send(createSession("001010000000001", 1, peer.address, 1000))
 			at, request := s.whoGot("gateway")
 			teid := way.teid("001010000000001", 1)(at)
-			own := uint32(1) // the same as the director's may be, on purpose
+			own := uint32(1) // may equal the director's number, on purpose
 			if name == "prefix" {
 				own = at.prefix().Number(1)
 			}
@@ -173,7 +174,7 @@ func TestPiggybacked(t *testing.T) {
 	}
 }
 
-// An S-GW that is an instance speaks with a P-GW that is one, by interface.
+// TestInstancesAmongThemselves steers between an S-GW and a P-GW that are both instances.
 func TestInstancesAmongThemselves(t *testing.T) {
 	s := newStage(t, []string{"sgw", "pgw"}, func(c *stageConfig) {
 		c.each = 1
@@ -217,8 +218,8 @@ func TestInstancesAmongThemselves(t *testing.T) {
 	}
 }
 
-// What an instance sends to a TEID that no peer gave it is not given to another
-// instance.
+// TestInstanceKnowsBetter checks that an instance's request to an unknown TEID does not
+// go to another instance.
 func TestInstanceKnowsBetter(t *testing.T) {
 	s := newStage(t, []string{"gateway"})
 	n := s.nodes["gateway-1"]
@@ -230,7 +231,7 @@ func TestInstanceKnowsBetter(t *testing.T) {
 	}
 }
 
-// Peers over IPv4 and instances over IPv6 find each other, both ways.
+// TestBothFamilies connects peers over IPv4 with instances over IPv6, both ways.
 func TestBothFamilies(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.inside = netip.IPv6Loopback() })
 	peer := s.peer()

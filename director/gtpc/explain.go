@@ -11,31 +11,30 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// An Explanation says where a message would go, and why.
+// An Explanation tells where a message would go, and why.
 type Explanation struct {
 	Kind gtpc.Type
-	// Initial: it begins an exchange. All others are answered by the director
-	// (Echo), or go where the exchange that they belong to says; nothing below is
-	// of those.
+	// Initial: the message begins an exchange. The director answers other messages itself
+	// (Echo), or routes them by their exchange. The fields below do not apply to them.
 	Initial  bool
-	Again    bool           // it is a retransmission: it goes where it went
-	Owner    uint16         // the ID of the instance whose TEID it carries; 0: none
+	Again    bool           // a retransmission, which goes where the first message went
+	Owner    uint16         // the ID of the instance whose TEID the message carries; 0: none
 	OwnerOf  table.Type     // and that instance's type
-	Rule     int            // which of the policy's rules fits, from 0; -1: none
+	Rule     int            // the rule of the policy that matches, from 0; -1: none
 	Type     table.Type     // the rule's
-	Session  bool           // Key is its session's
-	Key      uint64         // by which the table chooses
-	Lost     bool           // an instance sends it to a TEID that no one gave it: dropped
-	Peer     netip.AddrPort // valid: an instance sends it to a TEID that this peer gave
-	Instance *table.Target  // nil: the type has none to be had
+	Session  bool           // Key is the session's
+	Key      uint64         // that the table chooses by
+	Lost     bool           // an instance sends it to a TEID that it did not get from anybody: dropped
+	Peer     netip.AddrPort // valid: an instance sends it to a TEID that it got from this peer
+	Instance *table.Target  // nil: the type has no available instance
 }
 
-// Explain says where a message from that address would go now. It is decided as
-// a worker would that has seen nothing before: one that saw the session's key
-// before a recent change of epoch may still send it to the instance from then.
-// Nothing is remembered of it; what is counted goes to the probe.
+// Explain tells where a message from that address would go now. It decides as a worker
+// with an empty memory would. A worker that saw the session's key before a recent change
+// of epoch may still send the message to the earlier instance. Explain remembers nothing.
+// Counts go to the probe.
 //
-// It fails for what is no GTPv2-C message.
+// Explain fails if data is not a GTPv2-C message.
 func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.AddrPort, data []byte) (Explanation, error) {
 	m := new(message)
 	if _, err := m.read(append([]byte(nil), data...)); err != nil {

@@ -9,9 +9,9 @@ import (
 	"vitrine/wire/gtpc/gtpctest"
 )
 
-// FuzzHandle gives a worker whatever comes, from a peer and from what may be an
-// instance: nothing panics, what is remembered stays within its bounds, and each
-// message is counted as one thing.
+// FuzzHandle gives a worker any input, from a peer and from a possible instance. Nothing
+// may panic, memories must stay within their bounds, and each message counts as one
+// thing.
 func FuzzHandle(f *testing.F) {
 	mix := gtpctest.NewMix(gtpctest.Config{Sessions: 64})
 	for i := range 64 * gtpctest.Kinds {
@@ -27,7 +27,7 @@ func FuzzHandle(f *testing.F) {
 	f.Add(createSession("001010000000001", 1, peer, 5), uint16(2123), piggyback, uint16(0))
 	f.Add(plain(gtpc.ModifyBearerCommand, 5, 6|gtpc.CommandSequence), uint16(1), plain(gtpc.UpdateBearerRequest, 7, 6|gtpc.CommandSequence), uint16(0))
 	f.Add([]byte{0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0}, uint16(9), gtpc.AppendEchoRequest(nil, 1, 1), uint16(9))
-	b := newBench(f, 1, 64) // what came before is remembered: that is the point
+	b := newBench(f, 1, 64) // it remembers earlier inputs, on purpose
 	probe := b.meter.Worker()
 	f.Fuzz(func(t *testing.T, first []byte, firstPort uint16, second []byte, secondPort uint16) {
 		before := done(b.counters(t))
@@ -56,7 +56,7 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// done is how many messages were dealt with.
+// done returns how many messages were handled.
 func done(n director.Counters) uint64 {
 	return n.Forwarded + n.Echoes + n.VersionsRefused + n.Malformed + n.Stray + n.Rejected + n.Unruled + n.Unreachable
 }

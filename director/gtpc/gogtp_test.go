@@ -11,11 +11,11 @@ import (
 	"vitrine"
 )
 
-// TestGoGTPPrograms sends the traffic of go-gtp's own eNB, MME, S-GW and P-GW
-// programs through a director, unchanged: MME to S-GW (S11) and S-GW to P-GW
-// (S5), two of each gateway. They choose TEIDs at random, so all of them are
-// learned. While subscribers attach, weights change and one S-GW drains; each
-// session stays where it was, to its end.
+// TestGoGTPPrograms sends the traffic of go-gtp's own eNB, MME, S-GW and P-GW programs
+// through a director, unchanged: MME to S-GW (S11) and S-GW to P-GW (S5), two of each
+// gateway. The programs choose TEIDs at random, so the director learns all of them. While
+// subscribers attach, weights change and one S-GW drains. Each session must stay at its
+// instance to its end.
 func TestGoGTPPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs four programs")
@@ -88,10 +88,10 @@ func TestGoGTPPrograms(t *testing.T) {
 	t.Logf("%d sessions at %v; %+v", len(at), sgws, counters)
 }
 
-// TestGoGTPThroughTwoDirectors: two directors side by side, each with MMEs of its
-// own, send a subscriber to the same S-GW. One of them is restarted, again and
-// again, while its MME modifies sessions and go-gtp's own MME attaches: nothing
-// is lost, for nothing of go-gtp's is sent again, and sessions stay where they are.
+// TestGoGTPThroughTwoDirectors runs two directors side by side, each with MMEs of its
+// own. Both send a subscriber to the same S-GW. One is restarted several times while its
+// MME modifies sessions and go-gtp's own MME attaches. No message may be lost, because
+// go-gtp retransmits nothing, and sessions must stay at their instances.
 func TestGoGTPThroughTwoDirectors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs four programs")
@@ -153,7 +153,7 @@ func TestGoGTPThroughTwoDirectors(t *testing.T) {
 	}
 }
 
-// What go-gtp's S-GW logs of a subscriber.
+// Log lines of go-gtp's S-GW for a subscriber.
 const made, ended = "Session created with MME and P-GW for Subscriber: ", "Session deleted for Subscriber: "
 
 func imsi(i int) string { return fmt.Sprintf("00101%010d", i) }

@@ -9,7 +9,7 @@ import (
 	"vitrine/director/table"
 )
 
-// An instance is named across epochs by its type and ID.
+// An instance identifies an instance across epochs by its type and ID.
 type instance struct {
 	ty table.Type
 	id uint16 // 0: none
@@ -17,16 +17,16 @@ type instance struct {
 
 func instanceOf(t *table.Target) instance { return instance{t.Type, t.ID} }
 
-// An owner is who a TEID belongs to: an instance, with the session's key, or a
-// peer, with its address.
+// An owner is whom a TEID belongs to: an instance, with the session's key, or a peer,
+// with its address.
 type owner struct {
 	instance
 	key     uint64
-	hasKey  bool // key counts
+	hasKey  bool // key is set
 	address place
 }
 
-// A place is an address in a form without pointers.
+// A place is a netip.AddrPort without pointers.
 type place struct {
 	ip   [16]byte
 	port uint16
@@ -45,14 +45,14 @@ func (p place) addrPort() netip.AddrPort {
 	return netip.AddrPortFrom(a, p.port)
 }
 
-// learned remembers whose a TEID is, for functions that cannot take a prefix:
-// at most so many, the ones not used for longest making room. All workers share
+// learned remembers the owners of TEIDs, for functions that cannot use a prefix. Its size
+// is fixed; in a full bucket, the least recently used TEID makes room. All workers share
 // it.
 type learned struct {
 	buckets  []learnedBucket
 	idle     uint32 // seconds without use after which a TEID is forgotten
 	locks    [stripes]lock
-	overflow atomic.Uint64 // forgotten for want of room
+	overflow atomic.Uint64 // forgotten for lack of room
 }
 
 const (
@@ -70,17 +70,18 @@ type learnedBucket [ways]learnedEntry
 
 type learnedEntry struct {
 	owner
-	space   uint32 // in which the TEID is unique; 0 in an unused entry
+	space   uint32 // within which the TEID is unique; 0 in an unused entry
 	teid    uint32
 	seconds uint32 // when it was last used
 }
 
-// age is for how long the TEID has not been used; seconds. To a worker that is
-// behind another, and as entries are taken over, it may be used later than now.
+// age returns how many seconds the TEID has not been used. It is 0 if the last use is
+// later than now. That happens to a worker that lags behind another, and when entries are
+// taken over.
 func (e *learnedEntry) age(seconds uint32) uint32 { return uint32(max(0, int32(seconds-e.seconds))) }
 
-// directorSpace is the space of the TEIDs that peers send to; those that an
-// instance sends to are in its own, by a hash of its address.
+// directorSpace is the space of the TEIDs that peers send to. The TEIDs that an instance
+// sends to are in the instance's own space, a hash of its address.
 const directorSpace = 1
 
 func spaceOf(instance netip.AddrPort) uint32 {
@@ -101,7 +102,7 @@ func (l *learned) bucket(space, teid uint32) (*learnedBucket, *lock) {
 	return &l.buckets[at], &l.locks[at%stripes]
 }
 
-// find says whose a TEID is, and that it was used.
+// find returns the owner of a TEID and notes that the TEID was used.
 func (l *learned) find(now time.Duration, space, teid uint32) (owner, bool) {
 	b, lock := l.bucket(space, teid)
 	seconds := uint32(now / time.Second)
@@ -117,7 +118,7 @@ func (l *learned) find(now time.Duration, space, teid uint32) (owner, bool) {
 	return owner{}, false
 }
 
-// put remembers whose a TEID is. Who had it before has it no longer.
+// put remembers the owner of a TEID, in place of an earlier owner.
 func (l *learned) put(now time.Duration, space, teid uint32, whose owner) {
 	b, lock := l.bucket(space, teid)
 	seconds := uint32(now / time.Second)
@@ -157,7 +158,7 @@ func (l *learned) forget(space, teid uint32) {
 	}
 }
 
-// len counts the TEIDs that are remembered.
+// len returns the number of TEIDs that are remembered.
 func (l *learned) len(now time.Duration) (n int) {
 	seconds := uint32(now / time.Second)
 	for i := range l.buckets {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// However unlike the times are at which TEIDs were used last, none makes room for
-// another while there is some: not as workers learn that are behind each other, and
-// not as a director takes over.
+// TestLearnedKeepsWhatFits checks that a TEID is not displaced while there is room,
+// whatever the times of last use: with workers that lag behind each other, and after a
+// take-over.
 func TestLearnedKeepsWhatFits(t *testing.T) {
 	for name, at := range map[string]func(i int) time.Duration{
 		"later and later":     func(i int) time.Duration { return time.Duration(i) * time.Second },

@@ -10,8 +10,8 @@ import (
 
 var somebody = netip.MustParseAddrPort("127.0.0.9:2123")
 
-// Learned TEIDs are forgotten when they are idle for long, and the ones not used
-// for longest when there are too many, which is counted.
+// TestLearnedIsBounded checks that idle TEIDs are forgotten. If there are too many, the
+// least recently used are forgotten and counted.
 func TestLearnedIsBounded(t *testing.T) {
 	const limit = 64
 	l := newLearned(limit, time.Hour)
@@ -46,11 +46,12 @@ func TestLearnedIsBounded(t *testing.T) {
 	}
 }
 
-// Exchanges are forgotten in the order in which they began; those that were not
-// answered in time are not found, those that made room are counted.
+// TestExchangesAreBounded checks that exchanges are forgotten in the order of their
+// begin. Exchanges without an answer in time are not found; those that made room are
+// counted.
 func TestExchangesAreBounded(t *testing.T) {
 	const limit = 256
-	x := newExchanges(limit, time.Minute, numbers-100) // numbers come round
+	x := newExchanges(limit, time.Minute, numbers-100) // numbers wrap around
 	begin := func(now time.Duration, sequence uint32) uint32 {
 		return x.add(now, exchange{from: placeOf(somebody), to: placeOf(somebody), sequence: sequence, kind: gtpc.ModifyBearerRequest})
 	}

@@ -5,7 +5,7 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A message is what the director looks at in one: nothing below the top level.
+// A message holds what the director reads of a message: elements of the top level only.
 type message struct {
 	gtpc.Message
 	key       uint64 // of the IMSI
@@ -18,7 +18,7 @@ type message struct {
 	recovery  []byte          // the one octet of the restart counter
 }
 
-// read parses the message that data begins with, and says how long it is.
+// read parses the message at the begin of data and returns its length.
 func (m *message) read(data []byte) (int, error) {
 	m.key, m.hasKey, m.hasSender, m.hasPGW, m.cause, m.recovery = 0, false, false, false, 0, nil
 	n, err := m.Parse(data)
@@ -45,8 +45,8 @@ func (m *message) read(data []byte) (int, error) {
 	return n, e.Err
 }
 
-// relocates says whether it is a Create Session Request that moves a session to
-// another S-GW.
+// relocates reports whether the message is a Create Session Request that moves a session
+// to another S-GW.
 func (m *message) relocates() bool {
 	return m.Type == gtpc.CreateSessionRequest && m.hasPGW && m.pgw.TEID != 0 && m.hasSender && m.sender.Interface != gtpc.S5SGW
 }

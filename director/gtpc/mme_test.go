@@ -13,7 +13,7 @@ import (
 	director "vitrine/director/gtpc"
 )
 
-// An ownMME is an MME made of go-gtp's library.
+// An ownMME is an MME built on go-gtp's library.
 type ownMME struct {
 	n        *network
 	through  *side

@@ -22,7 +22,7 @@ import (
 	"vitrine/director/table"
 )
 
-// A network is the addresses of one run, all on loopback, and what runs there.
+// A network is the addresses and programs of one run, all on loopback.
 type network struct {
 	t         *testing.T
 	folder    string
@@ -67,7 +67,7 @@ func (n *network) pgw(s5 byte) string {
 		n.ip(s5), n.ip(s5+100), n.ip(s5+110))
 }
 
-// gateways starts go-gtp's gateways, two of each, and gives the S-GWs.
+// gateways starts go-gtp's gateways, two of each, and returns the S-GWs.
 func (n *network) gateways() (sgws []*program) {
 	n.t.Helper()
 	for i := range byte(2) {
@@ -79,7 +79,7 @@ func (n *network) gateways() (sgws []*program) {
 	return sgws
 }
 
-// mme starts go-gtp's MME, before a director.
+// mme starts go-gtp's MME with a director.
 func (n *network) mme(through *side) *program {
 	n.t.Helper()
 	return n.program("mme", "mme", fmt.Sprintf(
@@ -87,7 +87,7 @@ func (n *network) mme(through *side) *program {
 		n.ip(11).String()+":36412", n.ip(11), through.s11, through.s5), "Started serving S11")
 }
 
-// enb is for the subscribers from first to before end.
+// enb returns the eNB's configuration for the subscribers from first to before end.
 func (n *network) enb(first, end int) string {
 	b := fmt.Sprintf("mcc: \"001\"\nmnc: \"01\"\nrat_type: 6\ntai: 1\neci: 257\nmme_addr: %q\nlocal_addresses:\n  s1c_ip: %q\n  s1u_ip: %q\nuse_kernel_gtp: false\nsubscribers:\n",
 		n.ip(11).String()+":36412", n.ip(12), n.ip(12))
@@ -107,8 +107,8 @@ type side struct {
 	stop    func()
 }
 
-// direct starts a director at two hosts; the first of the network before the
-// gateways.
+// direct starts a director on two host addresses. The first director must start before
+// the gateways.
 func (n *network) direct(s11, s5 byte) *side {
 	n.t.Helper()
 	types := []string{"sgw", "pgw"}
@@ -130,7 +130,7 @@ func (n *network) direct(s11, s5 byte) *side {
 	return d
 }
 
-// begin makes the table of both gateways, two of each.
+// begin publishes the first table, of two S-GWs and two P-GWs.
 func (n *network) begin(types []string) {
 	n.t.Helper()
 	for i := range byte(2) {
@@ -149,8 +149,8 @@ func (n *network) begin(types []string) {
 	n.epochs = table.NewEpochs(10*time.Second, 0, first, nil)
 }
 
-// restart puts another director in the place of this one, as a hand-over does:
-// with its sockets and its memory.
+// restart replaces this director by another one, as a hand-over does: with its sockets
+// and its memory.
 func (d *side) restart() error {
 	files, err := d.Files()
 	if err != nil {
@@ -196,9 +196,8 @@ func (n *network) change(change func(*vitrine.Instance)) {
 	}
 }
 
-// places says which program logged the line for each IMSI, once it was logged
-// for so many: all of them, where it was more than one. A gateway logs what it
-// has done after it has answered.
+// places returns the programs that logged the line for each IMSI, once count IMSIs have
+// it. A gateway logs after it has answered.
 func (n *network) places(programs []*program, line string, count int) map[string]string {
 	n.t.Helper()
 	limit := time.After(30 * time.Second)
@@ -216,7 +215,7 @@ func (n *network) places(programs []*program, line string, count int) map[string
 	}
 }
 
-// registered counts what the P-GWs have logged of a subscriber's sessions.
+// registered counts the sessions of a subscriber that the P-GWs have logged.
 func (n *network) registered(imsi string) (count int) {
 	for _, p := range n.pgws {
 		count += strings.Count(p.log(), "Session created with S-GW for subscriber: "+imsi)
@@ -224,8 +223,8 @@ func (n *network) registered(imsi string) (count int) {
 	return count
 }
 
-// awaitRegistered waits until they have logged so many. A P-GW of go-gtp answers
-// before it knows the session itself, and does not survive what comes in between.
+// awaitRegistered waits until the P-GWs have logged count sessions. A P-GW of go-gtp
+// answers before it knows the session itself, and crashes on messages in between.
 func (n *network) awaitRegistered(imsi string, count int) {
 	n.t.Helper()
 	limit := time.After(30 * time.Second)
@@ -252,7 +251,7 @@ func placesOf(programs []*program, line string) map[string]string {
 	return found
 }
 
-// A program is one of go-gtp's, running.
+// A program is a running program of go-gtp.
 type program struct {
 	t      *testing.T
 	name   string
@@ -281,7 +280,7 @@ func (p *program) log() string {
 
 func (p *program) String() string { return p.name }
 
-// program starts one and waits until it logs that it is ready.
+// program starts a program and waits until it logs that it is ready.
 func (n *network) program(binary, name, config, ready string) *program {
 	n.t.Helper()
 	p := &program{t: n.t, name: name, config: filepath.Join(n.folder, name+".yml"), news: make(chan struct{}, 1)}

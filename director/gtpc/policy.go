@@ -9,18 +9,17 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A Rule maps messages to an aggregate type. The first rule that fits counts.
+// A Rule maps messages to an aggregate type. The first rule that matches counts.
 type Rule struct {
-	// Message is one of the names of gtpc.Types, such as create-session; empty:
-	// any message.
+	// Message is a name in gtpc.Types, such as create-session; empty: any message.
 	Message string
-	// Interface is that of the sender's F-TEID: s11, s4, s5, s10, s3 or s16;
-	// empty: any. A message without F-TEID fits when its TEID is of the rule's
+	// Interface is the interface of the sender's F-TEID: s11, s4, s5, s10, s3 or s16;
+	// empty: any. A message without F-TEID matches if its TEID belongs to the rule's
 	// Type.
 	Interface string
-	// Relocation: only Create Session Requests that move a session to another
-	// S-GW, which is told by the TEID of the P-GW: 0 in an attach, given in a
-	// handover or tracking area update (TS 29.274 table 7.2.1-1).
+	// Relocation limits the rule to Create Session Requests that move a session to
+	// another S-GW. Their P-GW TEID tells: it is 0 in an attach, and given in a handover
+	// or tracking area update (TS 29.274 table 7.2.1-1).
 	Relocation bool
 	// Type is the name of the aggregate type.
 	Type string
@@ -29,19 +28,19 @@ type Rule struct {
 // A TypeOption says how an aggregate type is steered.
 type TypeOption struct {
 	Type string
-	// Number is that of the type in the prefixes of its instances' TEIDs, 1 to
-	// MaxNumber; 0: its functions cannot take prefixes.
+	// Number is the type's number in the TEID prefixes of its instances, 1 to MaxNumber;
+	// 0: its functions cannot use prefixes.
 	Number uint8
-	// Sessions: a draining instance keeps the sessions that it has until they
-	// end, not only the transactions.
+	// Sessions lets a draining instance keep its sessions until they end. Otherwise it
+	// keeps only its transactions.
 	Sessions bool
-	// Gate admits new transactions; nil: all.
+	// Gate admits new transactions; a nil Gate admits all.
 	Gate *overload.Gate
 }
 
-// DefaultRules are the rules of Table 1 of the Contain-ed paper for aggregates
-// of these types: attach and detach; handover and service request; setup of
-// bearers. Other messages are of the first.
+// DefaultRules returns the rules of Table 1 of the Contain-ed paper for three aggregate
+// types: attach and detach, handover and service request, and setup of bearers. Other
+// messages go to the first type.
 func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
 	rules := []Rule{{Message: "create-session", Relocation: true, Type: handoverSR}}
 	for _, name := range []string{
@@ -61,15 +60,14 @@ func DefaultRules(attachDetach, handoverSR, bearerCRT string) []Rule {
 	return append(rules, Rule{Type: attachDetach})
 }
 
-// A Policy is a director's rules, ready for use. It is never changed once it is
-// made.
+// A Policy is the prepared form of a director's rules. It is immutable.
 type Policy struct {
 	rules    []Rule
 	byType   [256][]rule
 	options  [table.MaxTypes]TypeOption
 	numbered [MaxNumber + 1]table.Type
 	has      [MaxNumber + 1]bool
-	learns   bool // a type that rules name takes no prefixes
+	learns   bool // the rules name a type without prefixes
 }
 
 type rule struct {
@@ -79,7 +77,8 @@ type rule struct {
 	relocation bool
 }
 
-// Interfaces are the names that rules may use, with the sender's ends.
+// Interfaces returns the names that rules may use, with the sender's ends of each
+// interface.
 func Interfaces() map[string][]gtpc.Interface {
 	return map[string][]gtpc.Interface{
 		"s11": {gtpc.S11MME, gtpc.S11SGW}, "s4": {gtpc.S4SGSN, gtpc.S11SGW}, "s5": {gtpc.S5SGW, gtpc.S5PGW},
@@ -87,7 +86,7 @@ func Interfaces() map[string][]gtpc.Interface {
 	}
 }
 
-// NewPolicy makes a policy of rules for a table's types.
+// NewPolicy prepares rules for a table's types.
 func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, error) {
 	p := &Policy{rules: slices.Clone(rules)}
 	for _, o := range options {
@@ -133,7 +132,7 @@ func NewPolicy(types []string, options []TypeOption, rules []Rule) (*Policy, err
 	return p, nil
 }
 
-// classify finds the rule that fits a message whose TEID is of the owner.
+// classify returns the rule that matches a message; of is the owner of its TEID.
 func (p *Policy) classify(m *message, of owner) (*rule, bool) {
 	rules := p.byType[m.Type]
 	for i := range rules {
@@ -153,5 +152,5 @@ func (p *Policy) classify(m *message, of owner) (*rule, bool) {
 	return nil, false
 }
 
-// prefixOf is the prefix of an instance under this policy.
+// prefixOf returns the prefix of an instance under this policy.
 func (p *Policy) prefixOf(i instance) (Prefix, bool) { return PrefixOf(p.options[i.ty].Number, i.id) }

@@ -1,13 +1,11 @@
-// Package gtpc steers GTPv2-C messages (3GPP TS 29.274) to instances of
-// aggregates: by message type to the aggregate type, then by session key to the
-// instance.
+// Package gtpc steers GTPv2-C messages (3GPP TS 29.274) to instances of aggregates: by
+// message type to the aggregate type, then by session key to the instance.
 //
-// Peers see one node: the director's address, one restart counter, sequence
-// numbers that never collide. The key of a session is its IMSI where the TEID is
-// 0; afterwards it is in the bits of the TEID, which the instances hand out by
-// the Prefix that they were started with, or it is learned, for functions that
-// take none. Everything that a message leaves open goes by the epoch's table, as
-// in package table.
+// Peers see one node: the director's address, one restart counter, and sequence numbers
+// that never collide. Where the TEID is 0, the key of a session is its IMSI. Afterwards
+// the key is in the bits of the TEID, because instances hand out TEIDs with the Prefix
+// that they were started with. For functions that cannot use a prefix, the director
+// learns TEIDs. Everything else goes by the epoch's table, as in package table.
 package gtpc
 
 import (
@@ -27,52 +25,51 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A Config says what a Server listens to and steers by. Limits are numbers of
-// entries that are allocated at once; 0 is the default that is named.
+// A Config configures a Server. Limits are numbers of entries, which are allocated at the
+// start; 0 is the default that is given here.
 type Config struct {
 	Addresses []netip.AddrPort // to bind; port 0: the kernel chooses one
-	Workers   int              // one a core is right
-	Inherited []*os.File       // sockets of the process before; those of Addresses are used; the caller closes them
+	Workers   int              // one per core is right
+	Inherited []*os.File       // sockets of the previous process; those of Addresses are used, and the caller closes all
 	Now       func() time.Duration
 	Epochs    *table.Epochs
 	Meter     *meter.Meter
 	Policy    *Policy
 
-	// Counter is the restart counter: it says to peers that all sessions are
-	// lost when it changes, so it outlives the director's own restarts (TS
-	// 23.007 clause 18).
+	// Counter is the restart counter. A change tells peers that all sessions are lost, so
+	// the counter must outlive the director's own restarts (TS 23.007 clause 18).
 	Counter uint8
-	// First is where the director's own sequence numbers begin: another after
-	// each start, such as the clock's seconds times 5000.
+	// First is the first of the director's own sequence numbers. It must differ after
+	// each start; use for example the clock's seconds times 5000.
 	First uint32
-	// PeerPort is where peers listen, whatever port they send from (TS 29.274
+	// PeerPort is the port that peers listen on, whatever port they send from (TS 29.274
 	// clause 4.2.2.1); 0: 2123.
 	PeerPort uint16
-	// Region is where a client is; nil: nowhere in particular.
+	// Region returns the region of a client; nil: no regions.
 	Region func(netip.Addr) table.Region
 
-	Exchanges int           // requests whose answer may still come; 262,144, of 96 bytes
-	Sessions  int           // TEIDs learned; 262,144, twice, of 56 bytes
-	Keys      int           // keys that each worker remembers; 131,072, of table.EntrySize
-	Lifetime  time.Duration // of an exchange: T3-RESPONSE times N3-REQUESTS and some; 15 s
-	Idle      time.Duration // without use, until a learned TEID is forgotten; 24 h
+	Exchanges int           // requests whose answer may still come; 262,144, of 96 bytes each
+	Sessions  int           // learned TEIDs, of instances and of peers; 262,144 of each, of 56 bytes
+	Keys      int           // keys that each worker remembers; 131,072, of table.EntrySize each
+	Lifetime  time.Duration // of an exchange: T3-RESPONSE times N3-REQUESTS and a margin; 15 s
+	Idle      time.Duration // time after its last use until a learned TEID is forgotten; 24 h
 }
 
-// Port is where GTP-C is spoken (TS 29.274 clause 4.2.2.1).
+// Port is the UDP port of GTP-C (TS 29.274 clause 4.2.2.1).
 const Port = 2123
 
-// A Server is the sockets of GTP-C listeners and what serves them.
+// A Server serves the GTP-C listeners.
 type Server struct {
-	config    Config // with the addresses that are bound
+	config    Config // with the bound addresses
 	group     *datagram.Group
 	workers   []*worker
 	policy    atomic.Pointer[Policy]
 	exchanges *exchanges
-	sessions  *learned // TEIDs that instances gave out, and
-	peers     *learned // those that peers gave to an instance
+	sessions  *learned // TEIDs that instances gave out
+	peers     *learned // TEIDs that peers gave to an instance
 }
 
-// Listen opens or takes over the sockets; messages wait in them until Run. The
+// Listen opens or takes over the sockets. Messages wait in the sockets until Run. The
 // caller closes the Server.
 func Listen(c Config) (*Server, error) {
 	if c.Epochs == nil || c.Meter == nil || c.Policy == nil || c.Now == nil || len(c.Addresses) == 0 {
@@ -107,15 +104,16 @@ func (s *Server) newWorker(keys int, m *meter.Worker) *worker {
 	return &worker{server: s, steering: table.NewSteering(s.config.Epochs, keys), meter: m, places: map[netip.AddrPort]instance{}}
 }
 
-// SetPolicy puts other rules in force, for the same types.
+// SetPolicy replaces the rules, for the same types.
 func (s *Server) SetPolicy(p *Policy) { s.policy.Store(p) }
 
-// Addresses are what is listened to, in the order of Config.Addresses, with the
-// ports that the kernel chose.
+// Addresses returns the addresses that the Server listens on, in the order of
+// Config.Addresses, with the ports that the kernel chose.
 func (s *Server) Addresses() []netip.AddrPort { return slices.Clone(s.config.Addresses) }
 
-// Run serves until ctx is done; a Server is run once. What came in is handled
-// and sent; what waits in the sockets stays there for who inherits them.
+// Run serves until ctx is done; a Server is run once. Run handles and sends everything
+// that it has received. Messages that still wait in the sockets stay there for the
+// process that inherits them.
 func (s *Server) Run(ctx context.Context) error {
 	return s.group.Run(ctx, func(i int) datagram.Handler { return s.workers[i] })
 }
@@ -124,8 +122,8 @@ func (s *Server) Run(ctx context.Context) error {
 // as Inherited. The caller closes them.
 func (s *Server) Files() ([]*os.File, error) { return s.group.Files() }
 
-// Steerings are those of the workers, in their order. They may be touched before
-// Run and after.
+// Steerings returns the memories of the workers, in their order. The caller may use them
+// only before and after Run.
 func (s *Server) Steerings() []*table.Steering {
 	all := make([]*table.Steering, len(s.workers))
 	for i, w := range s.workers {
@@ -137,8 +135,8 @@ func (s *Server) Steerings() []*table.Steering {
 // Close closes the sockets; Run must have returned.
 func (s *Server) Close() error { return s.group.Close() }
 
-// via is the listener to reach an address by: the one at hand when it is of the
-// address's family; -1: none is.
+// via returns the listener to send from: at, if it has the address family of to, else the
+// first that has; -1: none.
 func (s *Server) via(at int, to netip.Addr) int {
 	if s.config.Addresses[at].Addr().Is4() == to.Is4() {
 		return at
@@ -151,18 +149,18 @@ func (s *Server) via(at int, to netip.Addr) int {
 	return -1
 }
 
-// own says whether an address is one of the director's.
+// own reports whether an address is one of the director's.
 func (s *Server) own(a netip.Addr) bool {
 	return slices.ContainsFunc(s.config.Addresses, func(l netip.AddrPort) bool { return l.Addr() == a })
 }
 
-// isOwn says whether a message came from the director itself: an instance has
-// its address.
+// isOwn reports whether a message came from the director itself, because an instance has
+// the director's address.
 func (s *Server) isOwn(from netip.AddrPort) bool {
 	return slices.Contains(s.config.Addresses, from)
 }
 
-// ownerOf finds whose a TEID is that a peer sends to.
+// ownerOf returns the owner of a TEID that a peer sends to.
 func (s *Server) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
 	if teid == 0 {
 		return owner{}
@@ -171,15 +169,16 @@ func (s *Server) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
 	if prefixed.id != 0 && !p.learns {
 		return prefixed
 	}
-	// A function that takes no prefix may have drawn a TEID that looks like one.
+	// A function without prefixes may have chosen a TEID that looks like one with a
+	// prefix.
 	if o, ok := s.sessions.find(now, directorSpace, teid); ok {
 		return o
 	}
 	return prefixed
 }
 
-// prefixOwner is the instance whose prefix a TEID has; none: id is 0. It need
-// not be there any more: then the key still counts.
+// prefixOwner returns the instance whose prefix a TEID has; id 0: none. The key counts
+// even if that instance has gone.
 func prefixOwner(p *Policy, teid uint32) owner {
 	number, id, key := splitTEID(teid)
 	if number == 0 || id == 0 || !p.has[number] {
@@ -190,28 +189,28 @@ func prefixOwner(p *Policy, teid uint32) owner {
 
 // Counters count the messages of a Server since its start.
 type Counters struct {
-	Received        uint64 // messages; a piggybacked one counts with its carrier
+	Received        uint64 // messages; a piggybacked one counts together with its carrier
 	Forwarded       uint64
 	Echoes          uint64 // Echo Requests answered
-	VersionsRefused uint64 // answered by Version Not Supported
+	VersionsRefused uint64 // answered with Version Not Supported
 	Malformed       uint64 // dropped
-	Stray           uint64 // answers to nothing that is remembered, dropped
-	Retransmitted   uint64 // requests that came again, sent where they went before
-	Rejected        uint64 // requests that the director answered itself, for want of an instance or of tokens
-	Unruled         uint64 // requests that no rule fits, dropped
-	Unreachable     uint64 // requests of instances to a TEID that is not known, and messages to an address of a family that is not listened to
-	UnknownTEID     uint64 // requests steered by a hash of the TEID, whose owner is not known
+	Stray           uint64 // answers without a known request, dropped
+	Retransmitted   uint64 // retransmitted requests, sent to the first receiver
+	Rejected        uint64 // requests that the director answered itself, because no instance or token was available
+	Unruled         uint64 // requests that no rule matches, dropped
+	Unreachable     uint64 // requests of instances to an unknown TEID, and messages to an address of a family without listener
+	UnknownTEID     uint64 // requests to a TEID without a known owner, steered by a hash of the TEID
 	Keyless         uint64 // requests with neither TEID nor IMSI, steered by the sender's address
 	Piggybacked     uint64
 
-	ExchangesForgotten uint64 // unanswered ones that made room: their answer is lost
+	ExchangesForgotten uint64 // unanswered exchanges that made room: their answer is lost
 	SessionsForgotten  uint64 // learned TEIDs that made room
 	PeersForgotten     uint64
 	Sessions, Peers    int // TEIDs remembered now
 	Datagrams          datagram.Counters
 }
 
-// Counters adds up the workers.
+// Counters returns the sums over all workers.
 func (s *Server) Counters() (t Counters, err error) {
 	now := s.config.Now()
 	t = Counters{
@@ -239,7 +238,7 @@ func (s *Server) Counters() (t Counters, err error) {
 	return t, err
 }
 
-// outcome is what the meter calls the end of a request with that cause.
+// outcome returns the meter's outcome of a request that was answered with that cause.
 func outcome(cause gtpc.CauseValue) meter.Outcome {
 	switch {
 	case cause == 0 || cause.Accepted():

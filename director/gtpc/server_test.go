@@ -24,14 +24,14 @@ func TestAnswersItself(t *testing.T) {
 	if m := peer.receive(); m.Type != gtpc.VersionNotSupported || m.Sequence != 0x1234 || m.HasTEID {
 		t.Errorf("%+v", m)
 	}
-	// None of these is answered, nor passed on.
+	// The director neither answers these nor sends them on.
 	for _, b := range [][]byte{
 		{}, {0x48}, {0x48, 32, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0},
 		{0x2e, 1, 0, 0, 0x12, 0x34, 0, 0},                                      // GTP'
 		{0x32, 3, 0, 0, 0, 0, 0, 0},                                            // GTPv1's Version Not Supported
 		gtpc.AppendVersionNotSupported(nil, 1),                                 //
 		gtpc.AppendEchoResponse(nil, 1, 1),                                     //
-		plain(gtpc.CreateSessionResponse, 1, 1),                                // of nothing
+		plain(gtpc.CreateSessionResponse, 1, 1),                                // to no request
 		{0x58, 33, 0, 8, 0, 0, 0, 1, 0, 0, 1, 0},                               // carries nothing
 		append(createSession("1", 1, peer.address, 1)[:20:20], 1, 255, 255, 0), // an element too long
 	} {
@@ -44,7 +44,7 @@ func TestAnswersItself(t *testing.T) {
 	}
 }
 
-// Behind the director and before it, one restart counter is seen.
+// TestOneRestartCounter checks that both sides of the director see one restart counter.
 func TestOneRestartCounter(t *testing.T) {
 	s := newStage(t, []string{"gateway"})
 	peer := s.peer()
@@ -59,7 +59,8 @@ func TestOneRestartCounter(t *testing.T) {
 	}
 }
 
-// With no instance the director says so itself, to the TEID of who asks.
+// TestNobodyThere checks that the director answers if no instance is available, to the
+// TEID of the sender.
 func TestNobodyThere(t *testing.T) {
 	s := newStage(t, []string{"gateway"})
 	peer := s.peer()
@@ -70,7 +71,7 @@ func TestNobodyThere(t *testing.T) {
 	if cause, _ := gtpc.ParseCause(v); m.Type != gtpc.CreateSessionResponse || m.Sequence != 5 || m.TEID != 1000 || cause != gtpc.NoResourcesAvailable {
 		t.Errorf("%+v, cause %d", m, cause)
 	}
-	peer.send(plain(gtpc.ModifyBearerCommand, 7, 5|gtpc.CommandSequence)) // a command has no such answer
+	peer.send(plain(gtpc.ModifyBearerCommand, 7, 5|gtpc.CommandSequence)) // a command has no such response
 	peer.quiet()
 	if got := s.counters(); got.Rejected != 2 {
 		t.Errorf("%+v", got)
@@ -107,7 +108,7 @@ func TestPolicyErrors(t *testing.T) {
 	}
 }
 
-// Explain says where a message goes, and it goes there.
+// TestExplain checks that messages go where Explain says.
 func TestExplain(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 4; c.options[0].Number = 1 })
 	peer := s.peer()
@@ -155,8 +156,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What the gate does not admit is told so; a retransmission of what was admitted
-// is not asked again.
+// TestOverloaded checks that the gate's refusal is answered, and that a retransmission of
+// an admitted request does not ask the gate again.
 func TestOverloaded(t *testing.T) {
 	gate := overload.New(overload.Config{Target: time.Second, Initial: 1e-3, Burst: 1}, 0)
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Gate = gate })
@@ -174,8 +175,8 @@ func TestOverloaded(t *testing.T) {
 	s.whoGot("gateway")
 }
 
-// The command bit of the sequence number opens no gate: neither for types that
-// no command triggers, nor for a request that belongs to no command.
+// TestCommandBitDoesNotPassTheGate checks that the command bit alone does not bypass the
+// gate: neither for types that no command triggers, nor without a command.
 func TestCommandBitDoesNotPassTheGate(t *testing.T) {
 	gate := overload.New(overload.Config{Target: time.Second, Initial: 1e-3, Burst: 1}, 0)
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Gate, c.options[0].Number = gate, 1 })

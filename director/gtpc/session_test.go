@@ -9,8 +9,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// attach creates a session for an IMSI: the peer's TEID is mmeTEID; the
-// instance's is what teid says. It returns the instance and its TEID.
+// attach creates a session for an IMSI. The peer's TEID is mmeTEID; teid chooses the
+// instance's. attach returns the instance and its TEID.
 func attach(t *testing.T, s *stage, peer *node, imsi string, sequence, mmeTEID uint32, teid func(*node) uint32) (*node, uint32) {
 	t.Helper()
 	peer.send(createSession(imsi, sequence, peer.address, mmeTEID))
@@ -24,7 +24,7 @@ func attach(t *testing.T, s *stage, peer *node, imsi string, sequence, mmeTEID u
 	return n, given
 }
 
-// How functions give out TEIDs: by their prefix, or as they like.
+// ways are the ways in which functions choose TEIDs: with their prefix, or freely.
 func ways() map[string]struct {
 	option option
 	teid   func(imsi string, serial uint32) func(*node) uint32
@@ -42,8 +42,8 @@ func ways() map[string]struct {
 	}
 }
 
-// A session stays at its instance while others are added, weights change, and
-// the instance drains; new sessions do not go to one that drains.
+// TestSessionsStay checks that a session stays at its instance while instances are added,
+// weights change and the instance drains. New sessions avoid a draining instance.
 func TestSessionsStay(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestSessionsStay(t *testing.T) {
 	}
 }
 
-// With prefixes, a director that knows nothing sends a session to its instance.
+// TestPrefixNeedsNoMemory checks that prefixes alone lead a session to its instance.
 func TestPrefixNeedsNoMemory(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Number = 1; c.each = 5 })
 	peer := s.peer()
@@ -123,9 +123,9 @@ func TestPrefixNeedsNoMemory(t *testing.T) {
 	}
 }
 
-// Messages go by their type first, then by the session's key: the instance of
-// another type is the same one for all messages of a session, whichever
-// instance its attach was on.
+// TestTypesOfTheTable checks that messages go by their type first, then by the session's
+// key. All messages of a session for another type go to one instance, wherever it
+// attached.
 func TestTypesOfTheTable(t *testing.T) {
 	types := []string{"ATTACH-DETACH", "HANDOVER-SR", "BEARER-CRT"}
 	for _, numbers := range []uint8{1, 0} {
@@ -166,7 +166,7 @@ func TestTypesOfTheTable(t *testing.T) {
 		if len(handovers) < 2 {
 			t.Error("all sessions were handed over on one instance")
 		}
-		// An attach that brings the P-GW's TEID moves a session here.
+		// A Create Session Request with the P-GW's TEID moves a session here.
 		b := gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 99_999)
 		b = gtpc.AppendDigits(b, gtpc.IMSI, "001010000000001")
 		b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 5, V4: peer.address.Addr()})
@@ -176,8 +176,8 @@ func TestTypesOfTheTable(t *testing.T) {
 	}
 }
 
-// A session whose instance is down goes on at another, and its retransmissions
-// too.
+// TestInstanceGone checks that a session whose instance is down continues at another, and
+// so do its retransmissions.
 func TestInstanceGone(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestInstanceGone(t *testing.T) {
 	}
 }
 
-// A restart that hands over loses nothing: neither learned TEIDs nor answers on
-// their way. One that does not loses those, and only those.
+// TestRestart checks that a restart with a hand-over loses nothing. A restart without one
+// loses learned TEIDs and answers under way, and nothing else.
 func TestRestart(t *testing.T) {
 	for name, way := range ways() {
 		for _, carry := range []bool{true, false} {
@@ -218,11 +218,11 @@ func TestRestart(t *testing.T) {
 				s.restart(carry)
 				at.send(answered(request, 1000))
 				if !carry {
-					at.quiet() // it was thrown away by now
+					at.quiet() // discarded by now
 				} else if m := peer.receive(); m.Sequence != 2 || m.Type != gtpc.ModifyBearerResponse {
 					t.Fatalf("the answer: %+v", m)
 				}
-				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2)) // the peer sends it again
+				peer.send(plain(gtpc.ModifyBearerRequest, teid, 2)) // the peer retransmits
 				got, again := s.whoGot("gateway")
 				if carry && again.Sequence != request.Sequence || !carry && again.Sequence == request.Sequence {
 					t.Errorf("a retransmission has the number %#x, and had %#x", again.Sequence, request.Sequence)

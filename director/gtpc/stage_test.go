@@ -17,8 +17,8 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A stage is a director that listens on loopback, with sockets for the
-// instances behind it and the peers before it.
+// A stage is a director that listens on loopback, with sockets for its instances and
+// peers.
 type stage struct {
 	t         *testing.T
 	types     []string
@@ -58,7 +58,7 @@ type stageConfig struct {
 	inside  netip.Addr // of the instances
 }
 
-// newStage makes a director with n instances of each type, with IDs from 1.
+// newStage starts a director with instances of each type, with IDs from 1.
 func newStage(t *testing.T, types []string, options ...option) *stage {
 	t.Helper()
 	c := stageConfig{each: 2, weight: 1, firstID: 1, inside: netip.AddrFrom4([4]byte{127, 0, 0, 1}), config: director.Config{Workers: 2, Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
@@ -107,8 +107,8 @@ func newStage(t *testing.T, types []string, options ...option) *stage {
 	return s
 }
 
-// restart puts a new director in the place of the old one, with its sockets; it
-// takes over what the old one carries if that is said.
+// restart replaces the director by a new one with the same sockets. With carry, the new
+// one takes over what the old one carries.
 func (s *stage) restart(carry bool) {
 	s.t.Helper()
 	files, err := s.director.Files()
@@ -138,7 +138,6 @@ func (s *stage) restart(carry bool) {
 	s.stop = directortest.Serve(s.t, s.director.Run, s.director.Close)
 }
 
-// counters are those of the director.
 func (s *stage) counters() director.Counters {
 	s.t.Helper()
 	got, err := s.director.Counters()
@@ -192,21 +191,21 @@ func (s *stage) listen(at netip.AddrPort) *node {
 	return &node{t: s.t, conn: conn, address: conn.LocalAddr().(*net.UDPAddr).AddrPort(), stage: s}
 }
 
-// peer is another peer, with an address of its own and the port that peers have.
+// peer adds a peer with its own address and the common port of peers.
 func (s *stage) peer() *node {
 	s.t.Helper()
 	s.peerCount++
 	return s.listen(netip.AddrPortFrom(loopback(200+s.peerCount), s.peerPort))
 }
 
-// loopback is an address of this process's own part of loopback.
+// loopback returns an address in this process's own part of loopback.
 func loopback(host byte) netip.Addr {
 	pid := os.Getpid()
 	return netip.AddrFrom4([4]byte{127, byte(100 + pid%100), byte(1 + pid/100%250), host})
 }
 
-// free is an address with a port that nobody has. A socket with SO_REUSEPORT
-// that asks for any port may be given one that others of this user share.
+// free returns an address with an unused port. A socket with SO_REUSEPORT that asks for
+// any port may get one that other sockets of this user share.
 func free(tb testing.TB, at string) netip.AddrPort {
 	tb.Helper()
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(at)))
@@ -217,7 +216,7 @@ func free(tb testing.TB, at string) netip.AddrPort {
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// director is the director's address of the node's family.
+// director returns the director's address of the node's family.
 func (n *node) director() netip.AddrPort {
 	if n.address.Addr().Is6() {
 		return n.stage.config.Addresses[1]
@@ -263,8 +262,8 @@ func (n *node) receiveBoth() (*gtpc.Message, []byte) {
 	return m, b[size:k]
 }
 
-// quiet fails when something waits to be read. What was sent before and goes
-// the same way has arrived: an echo follows it.
+// quiet fails if a message waits to be read. An echo follows, so messages sent before on
+// the same path have arrived.
 func (n *node) quiet() {
 	n.t.Helper()
 	n.send(gtpc.AppendEchoRequest(nil, 77, 1))
@@ -282,7 +281,7 @@ func (n *node) prefix() director.Prefix {
 	return p
 }
 
-// whoGot is the instance that got the message, which is read.
+// whoGot returns the instance that received the next message, and the message.
 func (s *stage) whoGot(typeName string) (*node, *gtpc.Message) {
 	s.t.Helper()
 	type got struct {
@@ -292,7 +291,7 @@ func (s *stage) whoGot(typeName string) (*node, *gtpc.Message) {
 	found := make(chan got, len(s.nodes))
 	readers := 0
 	stop := time.Now().Add(10 * time.Second)
-	for _, n := range s.nodes { // all of them before the first is found, who ends the others
+	for _, n := range s.nodes { // for all nodes first, because the node that finds the message ends the others' waiting
 		_ = n.conn.SetReadDeadline(stop)
 	}
 	for _, n := range s.nodes {
@@ -343,7 +342,7 @@ func createSession(imsi string, sequence uint32, sender netip.AddrPort, teid uin
 	return gtpc.End(gtpc.AppendRecovery(b, 200), 0)
 }
 
-// created answers a Create Session Request with a TEID.
+// created returns a Create Session Response with a TEID.
 func created(request *gtpc.Message, teid uint32, address netip.Addr) []byte {
 	v, _ := request.Find(gtpc.FTEID, 0)
 	to, _ := gtpc.ParseFTEID(v)
@@ -357,7 +356,7 @@ func plain(kind gtpc.Type, teid, sequence uint32) []byte {
 	return gtpc.End(gtpc.AppendElement(gtpc.AppendHeader(nil, kind, teid, sequence), gtpc.EBI, 0, 5), 0)
 }
 
-// answered is a response that accepts.
+// answered returns a response that accepts a request.
 func answered(request *gtpc.Message, teid uint32) []byte {
 	kind, ok := request.Type.Response()
 	if !ok {

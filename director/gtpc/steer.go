@@ -10,20 +10,20 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A decision is where a request goes, and why.
+// A decision tells where a request goes, and why.
 type decision struct {
-	peer    netip.AddrPort // valid: to a peer, and nothing below counts
-	owner   owner          // whose the TEID is; none: id is 0
-	lost    bool           // an instance sent it to a TEID that is no one's here
-	rule    *rule          // nil: none fits
+	peer    netip.AddrPort // valid: the request goes to a peer, and the fields below do not count
+	owner   owner          // of the TEID; id 0: no owner
+	lost    bool           // an instance sent it to a TEID without an owner here
+	rule    *rule          // nil: no rule matches
 	key     uint64
 	session bool          // key is a session's
-	target  *table.Target // nil: the type has no instance to be had
+	target  *table.Target // nil: the type has no available instance
 }
 
-// decide finds where a request goes: to a peer, when an instance sends it to a
-// TEID that the peer gave it; else to the type that the rules name, and in it to
-// the instance of the session.
+// decide returns where a request goes. An instance's request to a TEID that a peer gave
+// it goes to the peer. Any other request goes to the type that the rules name, and there
+// to the instance of the session.
 func (w *worker) decide(t *turn) (x decision) {
 	s := w.server
 	if t.origin.id != 0 && t.TEID != 0 {
@@ -57,8 +57,8 @@ func (w *worker) decide(t *turn) (x decision) {
 	return x
 }
 
-// destination is the way of a request; target is nil when it goes to a peer.
-// When ok is false the request has been answered or counted.
+// destination returns the way of a request; target is nil if it goes to a peer. If ok is
+// false, the request has been answered or counted.
 func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 	x := w.decide(t)
 	to = way{listener: t.at, sender: t.origin, key: x.key, hasKey: x.session}
@@ -80,8 +80,9 @@ func (w *worker) destination(t *turn) (to way, target *table.Target, ok bool) {
 	return to, x.target, true
 }
 
-// keyOf is the session's key: the one that its TEID carries or was learned
-// with, else its IMSI; failing both, something that comes again.
+// keyOf returns the session's key: the key that its TEID carries or was learned with,
+// else the hash of its IMSI. Without either, it hashes the TEID or the sender, which a
+// retransmission has too.
 func (w *worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 	switch {
 	case whose.hasKey:
@@ -96,15 +97,15 @@ func (w *worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 	return hashSender(&t.from, t.at, 0), false
 }
 
-// reject answers a request in place of an instance; a message that has no
-// response of its own is dropped.
+// reject answers a request in place of an instance. It drops a message that has no
+// response type.
 func (w *worker) reject(t *turn, ty table.Type, why meter.Cause, cause gtpc.CauseValue) {
 	w.fail(ty, why, &w.counts.rejected)
 	response, ok := t.Type.Response()
 	if !ok {
 		return
 	}
-	var teid uint32 // 0 where the sender's is not known (clause 5.5.2)
+	var teid uint32 // 0 if the sender's TEID is not known (clause 5.5.2)
 	if t.hasSender {
 		teid = t.sender.TEID
 	}
@@ -112,11 +113,12 @@ func (w *worker) reject(t *turn, ty table.Type, why meter.Cause, cause gtpc.Caus
 	t.out.Send(t.in.Listener, t.in.From, gtpc.End(gtpc.AppendCause(b, cause), 0))
 }
 
-// refuse deals with what is no GTPv2-C message. One of another version is told
-// which one is spoken (clause 7.7.2), unless it says the same.
+// refuse handles a datagram that is not a GTPv2-C message. To another version of GTP it
+// answers Version Not Supported (clause 7.7.2), unless the message is such an answer or
+// GTP'.
 func (w *worker) refuse(in *datagram.Datagram, out *datagram.Sender, err error) {
-	// Prime is of the first octet whatever the error is: nothing is allocated to
-	// find out.
+	// Prime depends on the first octet alone, so it needs no error value, which errors.As
+	// would allocate.
 	if errors.Is(err, gtpc.ErrShort) || in.Data[0]>>5 == 2 || gtpc.VersionError(in.Data[0]).Prime() || gtpc.Type(in.Data[1]) == gtpc.VersionNotSupported {
 		w.fail(meter.NoType, meter.Malformed, &w.counts.malformed)
 		return

@@ -11,17 +11,16 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A worker steers the datagrams of one datagram worker: it is a
-// datagram.Handler.
+// A worker steers the datagrams of one datagram worker. It is a datagram.Handler.
 type worker struct {
 	server   *Server
 	steering *table.Steering
 	meter    *meter.Worker
 	counts   counts
 
-	message, carried message // here, so that they are not allocated
+	message, carried message // here, so that Handle does not allocate them
 
-	// The instances of the table by their address, as of the table.
+	// The instances of the table of, by their address.
 	places map[netip.AddrPort]instance
 	of     *table.Table
 }
@@ -31,7 +30,7 @@ type counts struct {
 	_                                                                                                                                 [64]byte
 }
 
-// A turn is one message on its way through the worker.
+// A turn is the state of one message while it is handled.
 type turn struct {
 	*message
 	in     *datagram.Datagram
@@ -40,16 +39,16 @@ type turn struct {
 	view   *table.View
 	policy *Policy
 	from   place
-	at     uint8    // the listener
-	origin instance // the instance that sent it; none: a peer did
+	at     uint8    // the listener that received it
+	origin instance // the instance that sent it; zero: a peer sent it
 }
 
-// A way is where a message goes, with the sequence number it leaves with.
+// A way is where a message goes, and what to remember about it.
 type way struct {
 	to       netip.AddrPort
-	listener uint8    // to leave by, when that is of the address's family
-	via      int      // as it turns out
-	receiver instance // when it is one
+	listener uint8    // to send from, if it has the address family of to
+	via      int      // the listener that is used
+	receiver instance // zero if the receiver is not an instance
 	sender   instance
 	key      uint64
 	hasKey   bool
@@ -97,8 +96,8 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	out.Send(to.via, to.to, data)
 }
 
-// route says where a message goes, gives it the sequence number it goes with,
-// and remembers what its answer will need.
+// route returns where a message goes. It also sets the sequence number that the message
+// leaves with, and remembers what the answer will need.
 func (w *worker) route(t *turn) (way, bool) {
 	switch {
 	case t.Type == gtpc.EchoRequest:
@@ -107,8 +106,8 @@ func (w *worker) route(t *turn) (way, bool) {
 		t.out.Send(t.in.Listener, t.in.From, reply)
 		return way{}, false
 	case t.Type < gtpc.CreateSessionRequest:
-		// Answers to Echo, and indications, concern two neighbours: nobody here
-		// asked.
+		// Echo Responses, and indications, concern two neighbours, and the director sends
+		// no Echo Request.
 		w.fail(meter.NoType, meter.Unroutable, &w.counts.stray)
 		return way{}, false
 	case t.IsCommand() && t.Type.FollowsCommand():
@@ -119,10 +118,10 @@ func (w *worker) route(t *turn) (way, bool) {
 	return w.request(t)
 }
 
-// answer routes what answers a request.
+// answer routes an answer to a request.
 func (w *worker) answer(t *turn) (way, bool) {
 	x := w.server.exchanges
-	// A request that had the command bit without need has kept it.
+	// The director preserves the command bit, even of a request that is not a command.
 	if e, first, ok := x.answer(t.now, t.Sequence&^gtpc.CommandSequence, t.in.From); ok {
 		return w.back(t, e, first), true
 	}
@@ -137,8 +136,8 @@ func (w *worker) answer(t *turn) (way, bool) {
 	return way{}, false
 }
 
-// triggered routes what a command triggered: a failure indication, or a request
-// and its response, all with the command's sequence number (clause 7.6).
+// triggered routes a message that a command triggered: a failure indication, or a request
+// and its response. All have the command's sequence number (clause 7.6).
 func (w *worker) triggered(t *turn) (way, bool) {
 	x := w.server.exchanges
 	if e, first, ok := x.answer(t.now, t.Sequence&^gtpc.CommandSequence, t.in.From); ok && e.kind.IsCommand() {
@@ -158,8 +157,8 @@ func (w *worker) triggered(t *turn) (way, bool) {
 	return to, true
 }
 
-// admit has the gate of the target's type admit a message that belongs to
-// nothing that is remembered. A message that is refused is answered.
+// admit asks the gate of the target's type to admit a message that belongs to no known
+// exchange. It answers a message that the gate refuses.
 func (w *worker) admit(t *turn, target *table.Target) bool {
 	if target == nil || t.policy.options[target.Type].Gate.Admit(t.now) {
 		return true
@@ -168,18 +167,18 @@ func (w *worker) admit(t *turn, target *table.Target) bool {
 	return false
 }
 
-// onward routes a message to where the exchange went that it belongs to.
+// onward routes a message to the receiver of its exchange.
 func (w *worker) onward(t *turn, e exchange) way {
 	t.SetSequence(e.number | e.sequence&gtpc.CommandSequence)
 	return way{to: e.to.addrPort(), listener: t.at, receiver: e.receiver, sender: e.sender, key: e.key, hasKey: e.hasKey}
 }
 
-// back routes an answer to who asked.
+// back routes an answer to the sender of the request.
 func (w *worker) back(t *turn, e exchange, first bool) way {
 	t.SetSequence(e.sequence)
 	to := way{to: e.from.addrPort(), listener: e.listener, receiver: e.sender, sender: e.receiver, key: e.key, hasKey: e.hasKey}
 	if e.receiver.id != 0 {
-		t.origin = e.receiver // of all instances at that address
+		t.origin = e.receiver // several instances may share the address
 	}
 	if first && e.receiver.id != 0 {
 		if latency, ok := w.meter.End(t.now, transaction(e.number), outcome(t.cause)); ok {
@@ -194,7 +193,7 @@ func (w *worker) back(t *turn, e exchange, first bool) way {
 	return to
 }
 
-// countSession counts a session that was made or deleted, as a dialog is.
+// countSession counts a created or deleted session like a dialog.
 func (w *worker) countSession(t *turn, e exchange) {
 	if e.kind != gtpc.CreateSessionRequest && e.kind != gtpc.DeleteSessionRequest || !t.cause.Accepted() {
 		return
@@ -204,7 +203,7 @@ func (w *worker) countSession(t *turn, e exchange) {
 	}
 }
 
-// toPrefix routes an answer to the instance that its sequence number names.
+// toPrefix routes an answer to the instance whose prefix is in its sequence number.
 func (w *worker) toPrefix(t *turn) (way, bool) {
 	number, id := splitSequence(t.Sequence &^ gtpc.CommandSequence)
 	if number == 0 || !t.policy.has[number] {
@@ -220,7 +219,7 @@ func (w *worker) toPrefix(t *turn) (way, bool) {
 	return to, true
 }
 
-// request routes what begins an exchange.
+// request routes a message that begins an exchange.
 func (w *worker) request(t *turn) (way, bool) {
 	x := w.server.exchanges
 	if e, ok := x.find(t.now, t.from, t.at, t.Sequence, t.Type); ok && e.teid == t.TEID {
@@ -243,7 +242,7 @@ func (w *worker) request(t *turn) (way, bool) {
 	return to, true
 }
 
-// number gives a request the director's sequence number and remembers it.
+// number gives a request a sequence number of the director and remembers the exchange.
 func (w *worker) number(t *turn, to way, target *table.Target) {
 	number := w.server.exchanges.add(t.now, exchange{
 		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey,
@@ -257,8 +256,8 @@ func (w *worker) number(t *turn, to way, target *table.Target) {
 	t.SetSequence(number | t.Sequence&gtpc.CommandSequence)
 }
 
-// again routes a request that was seen before to where it went, unless that
-// instance is no longer there.
+// again routes a retransmitted request to its first receiver, unless that instance has
+// gone.
 func (w *worker) again(t *turn, e exchange) (way, bool) {
 	if e.receiver.id != 0 {
 		target, ok := w.steering.Resume(t.now, e.receiver.ty, e.receiver.id, e.key, 0, true)
@@ -271,11 +270,11 @@ func (w *worker) again(t *turn, e exchange) (way, bool) {
 	return w.onward(t, e), true
 }
 
-// transaction is a request's name for the meter.
+// transaction returns the meter's hash of a request.
 func transaction(number uint32) uint64 { return mix(uint64(number) + 1) }
 
-// carry gives a piggybacked request, which goes where its carrier goes, its
-// sequence number.
+// carry sets the sequence number of a piggybacked request, which goes where its carrier
+// goes.
 func (w *worker) carry(t *turn, to way) {
 	w.counts.piggybacked.Add(1)
 	if prefix, ok := t.policy.prefixOf(t.origin); t.origin.id != 0 && ok && t.Sequence&^(gtpc.CommandSequence|MaxCount) == prefix.Sequence {
@@ -292,8 +291,8 @@ func (w *worker) carry(t *turn, to way) {
 	w.number(t, to, target)
 }
 
-// learn remembers whose the TEIDs of a message are: those that an instance
-// without prefix gives out, and those that a peer gives an instance.
+// learn remembers the owners of the TEIDs in a message: TEIDs that an instance without
+// prefix hands out, and TEIDs that a peer gives to an instance.
 func (w *worker) learn(t *turn, to way) {
 	if !t.hasSender && !t.hasPGW {
 		return
@@ -304,7 +303,7 @@ func (w *worker) learn(t *turn, to way) {
 		if t.hasSender {
 			w.learnOwn(t, o, t.sender)
 		}
-		// A P-GW that answers puts its own F-TEID there, an S-GW that of the P-GW.
+		// Here a P-GW that answers puts its own F-TEID, and an S-GW puts its P-GW's.
 		if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Addr() == t.in.From.Addr()) {
 			w.learnOwn(t, o, t.pgw)
 		}
@@ -328,15 +327,15 @@ func (w *worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
 	w.server.sessions.put(t.now, directorSpace, f.TEID, o)
 }
 
-// restamp puts the shared restart counter in place of the sender's: to each
-// side, all that is behind the director is one node.
+// restamp replaces the sender's restart counter by the shared one. All nodes behind the
+// director are one node to those on the other side.
 func (w *worker) restamp(m *message) {
 	if m.recovery != nil {
 		m.recovery[0] = w.server.config.Counter
 	}
 }
 
-// instanceAt finds the instance that sends from an address.
+// instanceAt returns the instance that sends from an address; zero: none.
 func (w *worker) instanceAt(v *table.View, from netip.AddrPort) instance {
 	if w.of != v.Table {
 		clear(w.places)
