@@ -17,13 +17,13 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A Checker says for `vitrine doctor` what can be read on this host.
+// A Checker tells `vitrine doctor` what the monitor can read on this host.
 type Checker struct{}
 
 var _ vitrine.Checker = Checker{}
 
-// Check looks at what instances of substrate/process would have; containers
-// have cgroups of their own.
+// Check checks what the monitor can read of instances of substrate/process. Containers have cgroups
+// of their own.
 func (Checker) Check(context.Context) []vitrine.Check {
 	groups, err := cgroup.Detect()
 	return []vitrine.Check{
@@ -74,8 +74,8 @@ func checkNetwork() vitrine.Check {
 	return vitrine.NewCheck("monitor: network of each instance", "/proc/net/dev in its network namespace", netns.Possible())
 }
 
-// checkSoftirq says how well interrupt time is known: with IRQ_TIME_ACCOUNTING
-// it is measured, else whatever runs when the timer ticks is charged the tick.
+// checkSoftirq checks the precision of interrupt time. With IRQ_TIME_ACCOUNTING the kernel measures
+// it. Otherwise each timer tick is charged to whatever runs at that moment.
 func checkSoftirq(config map[string]string) vitrine.Check {
 	c := vitrine.Check{Name: "monitor: softirq and steal time"}
 	if _, err := os.Stat("/proc/stat"); err != nil {
@@ -94,7 +94,7 @@ func checkSoftirq(config map[string]string) vitrine.Check {
 	return c
 }
 
-// checkCounters tries to count cycles. Nothing here uses such counters yet; who
+// checkCounters tries to count cycles. The monitor does not use hardware counters, but a user who
 // wants to explain a bottleneck with perf(1) needs to know.
 func checkCounters() vitrine.Check {
 	c := vitrine.Check{Name: "monitor: hardware performance counters"}
@@ -109,8 +109,7 @@ func checkCounters() vitrine.Check {
 	return c
 }
 
-// kernelConfig gives the options that the running kernel was built with; empty
-// where it does not tell.
+// kernelConfig returns the running kernel's build options; empty if they cannot be read.
 func kernelConfig() map[string]string {
 	if packed, err := os.Open("/proc/config.gz"); err == nil {
 		defer packed.Close()

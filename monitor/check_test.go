@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each line says either how or why not.
+// TestCheck checks that each line says either how or why not.
 func TestCheck(t *testing.T) {
 	checks := Checker{}.Check(t.Context())
 	if len(checks) == 0 {

@@ -26,7 +26,7 @@ import (
 
 const childVariable = "VITRINE_MONITOR_TEST_CHILD"
 
-// TestMain lets this program be the process that is watched.
+// TestMain runs this program as the watched process if childVariable is set.
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		if err := beChild(); err != nil {
@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// spinFor is the CPU time that a child spends when told to spin.
+// spinFor is the CPU time that a child uses for one spin.
 const spinFor = 300 * time.Millisecond
 
-// beChild does what standard input says, a line each, and answers with a line.
+// beChild reads commands from standard input, one per line, and answers each with a line.
 func beChild() error {
 	commands := bufio.NewScanner(os.Stdin)
 	for commands.Scan() {
@@ -48,12 +48,12 @@ func beChild() error {
 		switch name {
 		case "ready":
 			fmt.Println("yes")
-		case "spin": // answers the CPU time spent, ns
+		case "spin": // answers the CPU time spent, in ns
 			before := spent()
 			for spent()-before < spinFor {
 			}
 			fmt.Println(int64(spent() - before))
-		case "spin-in-child": // the child of the child stays
+		case "spin-in-child": // the grandchild keeps running
 			grandchild := exec.Command("/proc/self/exe")
 			in, err := grandchild.StdinPipe()
 			if err != nil {
@@ -66,7 +66,7 @@ func beChild() error {
 			if _, err := io.WriteString(in, "spin\n"); err != nil {
 				return err
 			}
-		case "allocate": // argument: bytes; answers by how much its own memory grew
+		case "allocate": // argument: bytes; answers the growth of its own memory
 			n, err := strconv.Atoi(argument)
 			if err != nil {
 				return err
@@ -80,7 +80,7 @@ func beChild() error {
 				memory[i] = 1
 			}
 			fmt.Println(resident() - before)
-		case "write": // argument: file; 32 MiB that stay in the file cache
+		case "write": // argument: file; writes 32 MiB that stay in the file cache
 			file, err := os.Create(argument)
 			if err != nil {
 				return err
@@ -105,7 +105,7 @@ func spent() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// resident is this process's memory as the kernel tells it; bytes.
+// resident returns this process's resident memory in bytes.
 func resident() int {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -124,7 +124,7 @@ type child struct {
 	out     *bufio.Scanner
 }
 
-// startChild starts one, by start when that is not nil.
+// startChild starts a child, with start if that is not nil.
 func startChild(t *testing.T, flags uintptr, start func(*exec.Cmd) error) *child {
 	t.Helper()
 	c := &child{command: exec.Command("/proc/self/exe")}
@@ -146,19 +146,19 @@ func startChild(t *testing.T, flags uintptr, start func(*exec.Cmd) error) *child
 		t.Fatal(err)
 	}
 	t.Cleanup(c.end)
-	c.do(t, "ready") // what it costs to start is behind it
+	c.do(t, "ready") // so that the cost of its start is over
 	return c
 }
 
 func (c *child) pid() int { return c.command.Process.Pid }
 
-// end may be called more than once.
+// end kills the child. It may be called more than once.
 func (c *child) end() {
 	c.command.Process.Kill()
 	c.command.Wait()
 }
 
-// do has the child do something, and gives its answer.
+// do sends the child a command and returns its answer.
 func (c *child) do(t *testing.T, what string) string {
 	t.Helper()
 	if _, err := io.WriteString(c.in, what+"\n"); err != nil {
@@ -174,7 +174,7 @@ func (c *child) do(t *testing.T, what string) string {
 	return answer
 }
 
-// spin has the child spend CPU time, and says how much it was by its own account.
+// spin makes the child use CPU time and returns how much it measured itself.
 func (c *child) spin(t *testing.T, how string) time.Duration {
 	t.Helper()
 	return time.Duration(c.number(t, how))
@@ -189,7 +189,7 @@ func (c *child) number(t *testing.T, what string) int {
 	return n
 }
 
-// startInCgroup starts a child in a cgroup of its own.
+// startInCgroup starts a child in its own cgroup.
 func startInCgroup(t *testing.T, limits cgroup.Limits) (*child, vitrine.Vantage) {
 	t.Helper()
 	host, err := cgroup.Detect()
@@ -213,7 +213,7 @@ func startInCgroup(t *testing.T, limits cgroup.Limits) (*child, vitrine.Vantage)
 	c := startChild(t, 0, func(command *exec.Cmd) error {
 		done := make(chan error)
 		go func() {
-			runtime.LockOSThread() // for good: see Leaf.Start
+			runtime.LockOSThread() // for good; see Leaf.Start
 			done <- leaf.Start(command)
 		}()
 		return <-done
@@ -228,7 +228,8 @@ func skipUnsupported(t *testing.T, err error) {
 	hosttest.Need(t, err)
 }
 
-// manual is a monitor that samples only when told, and writes a row for each.
+// manual returns a monitor that samples only when the test calls sample, and writes a row for each
+// sample.
 func manual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
 	t.Helper()
 	m, err := prepare(Config{}, vantages, &bytes.Buffer{}, "/proc")
@@ -240,8 +241,8 @@ func manual(t *testing.T, vantages ...vitrine.Vantage) *Monitor {
 	return m
 }
 
-// between gives the use of the only instance between its last two samples, and
-// how long that was.
+// between returns the use of the only instance between its last two samples, and the time between
+// them.
 func between(t *testing.T, m *Monitor) (vitrine.Use, time.Duration) {
 	t.Helper()
 	samples := m.instances[0].use.samples
@@ -252,8 +253,8 @@ func between(t *testing.T, m *Monitor) (vitrine.Use, time.Duration) {
 	return m.Use(m.began.Add(from), m.began.Add(to))[m.instances[0].use.vantage.Instance], to - from
 }
 
-// openFiles lists what this process has open but for what Go's runtime and the
-// test itself keep for good.
+// openFiles lists the open files of this process, except those that Go's runtime and the test keep
+// open.
 func openFiles(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

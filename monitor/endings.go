@@ -2,8 +2,8 @@ package monitor
 
 import "golang.org/x/sys/unix"
 
-// endings tells which main processes have ended, by their pidfds, which unlike
-// numbers stand for these processes alone. All of them cost one call a sample.
+// endings detects the end of main processes by their pidfds. Unlike a PID, a pidfd is never reused
+// for another process. One system call per sample covers all processes.
 type endings struct {
 	epoll  int
 	pidfds []int
@@ -15,8 +15,8 @@ func newEndings() (*endings, error) {
 	return &endings{epoll: fd}, err
 }
 
-// watch has the end of a process told by the index. ESRCH: it has ended. Other
-// errors: the kernel has no pidfds (before Linux 5.3).
+// watch makes ended report the end of a process with this index. It returns ESRCH if the process
+// has ended. Other errors mean that the kernel has no pidfds (before Linux 5.3).
 func (e *endings) watch(pid, index int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -26,8 +26,8 @@ func (e *endings) watch(pid, index int) error {
 	return unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(index)})
 }
 
-// ended calls end with the index of each process that ended since it was last
-// called; when many end at once, the rest are for the next time.
+// ended calls end with the index of each process that ended since the last call. If many end at the
+// same time, later calls report the rest.
 func (e *endings) ended(end func(index int)) {
 	n := epollLook(e.epoll, e.events[:])
 	for _, event := range e.events[:n] {

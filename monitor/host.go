@@ -5,12 +5,11 @@ import (
 	"strconv"
 )
 
-// tick is the unit of /proc/stat, ns: USER_HZ is 100 on every architecture
-// that Go runs on. What the kernel counts in it is coarser still where it has
-// no IRQ_TIME_ACCOUNTING: there interrupt time is sampled by the timer tick.
+// tick is the unit of /proc/stat in ns: USER_HZ is 100 on every architecture that Go supports.
+// Without IRQ_TIME_ACCOUNTING, interrupt time is even coarser, because the timer tick samples it.
 const tick = 1e7
 
-// host reads the whole host and each of its CPUs.
+// host reads the counters of the host and of each CPU.
 type host struct {
 	stat, meminfo *file
 	ticks         []ticks
@@ -43,7 +42,7 @@ func openHost(proc string, buf []byte) *host {
 	return h
 }
 
-// read reads the host's files, and puts its counters into the subjects.
+// read reads the host's files into the counters of its subjects.
 func (h *host) read(buf []byte) {
 	h.subjects[0].read(buf)
 	if h.meminfo != nil {
@@ -84,7 +83,7 @@ func (h *host) read(buf []byte) {
 	}
 }
 
-// readMemory counts as used what a new program could not get (proc_meminfo(5):
+// readMemory counts memory as used if a new program could not get it (proc_meminfo(5):
 // MemAvailable).
 func (h *host) readMemory(buf []byte) error {
 	data, err := h.meminfo.read(buf)

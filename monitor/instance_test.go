@@ -18,7 +18,7 @@ import (
 	"vitrine/internal/cgroup"
 )
 
-// near says whether got is within a share of want.
+// near reports whether got is within a share of want.
 func near(got, want, share float64) bool { return got > want*(1-share) && got < want*(1+share) }
 
 func TestCPUOfCgroup(t *testing.T) {
@@ -26,7 +26,7 @@ func TestCPUOfCgroup(t *testing.T) {
 	countsCPU(t, c, v)
 }
 
-// countsCPU holds the CPU time of a child's cgroup against what the child says.
+// countsCPU compares the CPU time of a child's cgroup with the child's own figure.
 func countsCPU(t *testing.T, c *child, v vitrine.Vantage) {
 	t.Helper()
 	m := manual(t, v)
@@ -42,8 +42,8 @@ func countsCPU(t *testing.T, c *child, v vitrine.Vantage) {
 	}
 }
 
-// A real group of version 2, if only for CPU time: it counts that without any
-// controller, so that also hosts that run on version 1 can show it.
+// TestCPUOfCgroupV2 uses a real cgroup v2. Such a group counts CPU time without any controller, so
+// this also works on hosts that use version 1.
 func TestCPUOfCgroupV2(t *testing.T) {
 	mounts, err := procfs.GetMounts()
 	if err != nil {
@@ -72,7 +72,8 @@ func TestCPUOfCgroupV2(t *testing.T) {
 	countsCPU(t, c, vitrine.Vantage{Instance: "child-1", CgroupV2: folder})
 }
 
-// Without a cgroup the process's own clock is read, and those of its descendants.
+// TestCPUOfProcesses checks that without a cgroup the CPU clocks of the process and its descendants
+// are read.
 func TestCPUOfProcesses(t *testing.T) {
 	c := startChild(t, 0, nil)
 	m := manual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid(), Missing: map[string]string{
@@ -87,7 +88,7 @@ func TestCPUOfProcesses(t *testing.T) {
 		if use.CPU == nil || use.Memory == nil {
 			t.Fatalf("%s: missing %v", how, use.Missing)
 		}
-		// A grandchild also spends some on its own start.
+		// A grandchild also uses CPU time for its own start.
 		if got := *use.CPU * window.Seconds(); got < spent.Seconds()*0.95 || got > spent.Seconds()*1.05+0.1 {
 			t.Errorf("%s: used %.3f CPU s, the process says %.3f", how, got, spent.Seconds())
 		}
@@ -106,7 +107,8 @@ func TestCPUOfProcesses(t *testing.T) {
 	}
 }
 
-// The CPU time of a descendant that ends stays counted.
+// TestEndedDescendantStaysCounted checks that the CPU time of a descendant stays counted after it
+// ends.
 func TestEndedDescendantStaysCounted(t *testing.T) {
 	c := startChild(t, 0, nil)
 	m := manual(t, vitrine.Vantage{Instance: "child-1", PID: c.pid()})
@@ -122,8 +124,8 @@ func TestEndedDescendantStaysCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	grandchild.Kill()
-	// The child does not wait for its own, which stays a zombie; a zombie still
-	// has its clock, so have the number fail as a process that is gone does.
+	// The child does not wait for the grandchild, which stays a zombie and still has a clock. So
+	// make its file fail, as that of a process that is gone does.
 	p.members[1].statm.close()
 	p.members[1].statm.fd = -1
 	m.sample()
@@ -143,7 +145,7 @@ func TestMemoryOfCgroup(t *testing.T) {
 	m := manual(t, v)
 	w := m.instances[0].sources[len(m.instances[0].sources)-1].(*workingSet)
 	read := func() float64 {
-		w.countdown = 0 // the cache as well
+		w.countdown = 0 // read the cache as well
 		m.sample()
 		return m.instances[0].total[memory]
 	}
@@ -151,7 +153,7 @@ func TestMemoryOfCgroup(t *testing.T) {
 	before := read()
 	grown := float64(c.number(t, "allocate "+strconv.Itoa(64*mebibyte)))
 	after := read()
-	// Page tables and what the kernel charges ahead come on top.
+	// Page tables and memory that the kernel charges ahead add to it.
 	if got := after - before; grown < 60*mebibyte || !near(got, grown, 0.06) {
 		t.Errorf("the child grew by %.0f bytes, %.0f are read", grown, got)
 	}
@@ -201,7 +203,7 @@ func TestThrottledOfCgroup(t *testing.T) {
 	}
 }
 
-// Killed in the middle: its samples end with a reason, those of others go on.
+// TestDeathOfInstance kills an instance. Its samples end with a reason, and those of others go on.
 func TestDeathOfInstance(t *testing.T) {
 	dies, lives := startChild(t, 0, nil), startChild(t, 0, nil)
 	m := manual(t,
@@ -245,17 +247,17 @@ func TestDeadBeforeStart(t *testing.T) {
 	}
 }
 
-// A cgroup that is removed under the monitor.
+// TestRemovedCgroup removes a cgroup while the monitor watches it.
 func TestRemovedCgroup(t *testing.T) {
 	c, v := startInCgroup(t, cgroup.Limits{})
-	v.PID = 0 // so that the end shows by the files
+	v.PID = 0 // so that only the files show the end
 	m := manual(t, v)
 	m.sample()
 	m.sample()
 	c.end()
 	host, err := cgroup.Detect()
 	skipUnsupported(t, err)
-	folder := v.CgroupV2 + v.CgroupCPUAcct // one of them
+	folder := v.CgroupV2 + v.CgroupCPUAcct // one of them is empty
 	run := filepath.Base(filepath.Dir(folder))
 	if err := host.RemoveRun(t.Context(), run); err != nil {
 		t.Fatal(err)
@@ -283,7 +285,7 @@ func TestSampleAllocatesNothing(t *testing.T) {
 	}
 }
 
-// count counts what is written.
+// count counts the bytes written to it.
 type count int
 
 func (c *count) Write(b []byte) (int, error) { *c += count(len(b)); return len(b), nil }

@@ -1,12 +1,10 @@
-// Package monitor watches instances and the host they run on, at a fixed rate:
-// it writes every sample as CSV and gives each instance's mean use over a
-// window.
+// Package monitor watches instances and their host at a fixed rate. It writes every sample as CSV
+// and computes each instance's mean use over a window.
 //
-// Counters are read where the kernel keeps them in nanoseconds or bytes: the
-// cgroup's, or the process's own CPU clock where there is no cgroup. Only the
-// host's own rows (busy, softirq and steal time from /proc/stat) come in ticks
-// of 10 ms, so over one interval of 100 ms they are good to a tenth of a CPU.
-// What cannot be read is empty and has a reason; it is never 0.
+// The monitor reads counters that the kernel keeps in nanoseconds or bytes: the cgroup's, or the
+// process's CPU clock if there is no cgroup. Only the host's rows (busy, softirq and steal time
+// from /proc/stat) come in ticks of 10 ms. Over an interval of 100 ms they are precise to a tenth
+// of a CPU. A value that cannot be read is empty and has a reason; it is never 0.
 package monitor
 
 import (
@@ -25,55 +23,55 @@ import (
 // DefaultInterval is 10 Hz.
 const DefaultInterval = 100 * time.Millisecond
 
-// Config is how to watch.
+// Config configures a Monitor.
 type Config struct {
 	Interval time.Duration // between samples; 0: DefaultInterval
-	Origin   time.Time     // where t_s is 0, may lie ahead: the trial's window; zero: the start of watching
+	Origin   time.Time     // where t_s is 0, may be in the future: the start of the trial's window; zero: the start of watching
 }
 
-// Header is the first line of the CSV. There is a row for each instance, one
-// for the "host" and one for each of its CPUs ("cpu0", of component "host"), at
-// each sample but the first, which only sets the counters:
+// Header is the first line of the CSV. Each sample but the first gives a row for each instance, one
+// for the "host", and one for each CPU ("cpu0", of component "host"). The first sample only sets
+// the counters. The columns:
 //
-//   - t_s: seconds since Config.Origin, negative before it; each rate is the
-//     mean since the subject's row before
-//   - cpu: CPUs in use; memory_bytes: the working set; rx_bytes_s, tx_bytes_s:
-//     over all interfaces but lo
-//   - throttled: share of the time that the CPU quota held the instance back,
-//     summed over CPUs, so that it can exceed 1
-//   - softirq, steal: CPUs that went to it
-//   - missing: why cells are empty, "network: why; throttled: why", and in the
-//     host's row how many samples were due before it and not taken
+//   - t_s: seconds since Config.Origin, negative before it. Each rate is the mean since the
+//     subject's previous row.
+//   - cpu: CPUs in use. memory_bytes: the working set. rx_bytes_s, tx_bytes_s: over all
+//     interfaces but lo.
+//   - throttled: share of the time that the CPU quota throttled the instance, summed over CPUs,
+//     so it can exceed 1.
+//   - softirq, steal: CPUs lost to softirqs and to the hypervisor.
+//   - missing: why cells are empty, "network: why; throttled: why"; in the host's row also how
+//     many samples were missed before it.
 const Header = "t_s,instance,component,cpu,memory_bytes,rx_bytes_s,tx_bytes_s,throttled,softirq,steal,missing"
 
-// flushAt is how many bytes of CSV gather before they are written: rarely
-// enough to stay off the sampling path, often enough that a crash loses little.
+// flushAt is how many bytes of CSV are buffered before a write. Writes are rare enough not to
+// disturb sampling, and frequent enough that a crash loses little.
 const flushAt = 1 << 16
 
-// A Monitor watches until Stop or the end of its context. It keeps some 50
-// bytes a sample and instance for Use.
+// A Monitor watches until Stop or the end of its context. It keeps about 50 bytes per sample and
+// instance for Use.
 type Monitor struct {
 	interval time.Duration
 	began    time.Time
-	offset   time.Duration // of began, from the origin
+	offset   time.Duration // from the origin to began
 	cancel   context.CancelFunc
 	done     chan struct{}
 
-	mu        sync.Mutex // guards what follows, of which Use reads the histories
+	mu        sync.Mutex // guards the fields below; Use reads the histories
 	host      *host
 	instances []*subject
 	endings   *endings
-	buf       []byte // what files are read into, one after the other
+	buf       []byte // for reading files, one at a time
 	out       io.Writer
-	rows      []byte // CSV not yet written
-	failed    error  // the first failure to write; nothing is written after it
-	missed    int    // deadlines without a sample
-	unsaid    int    // of those, not yet in a row
+	rows      []byte // CSV not written yet
+	failed    error  // the first write error; nothing is written after it
+	missed    int    // samples that were due and not taken
+	unsaid    int    // missed samples that no row reports yet
 }
 
-// Start begins to watch. What of a vantage cannot be read is missing in the
-// rows and in Use, with the reason; it fails no start. The caller must call
-// Stop, and csv is not written to after that.
+// Start starts to watch. If a part of a vantage cannot be read, it is missing in the rows and in
+// Use, with the reason, and Start does not fail. The caller must call Stop. The monitor does not
+// write to csv after Stop returns.
 func Start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv io.Writer) (*Monitor, error) {
 	m, err := prepare(config, vantages, csv, "/proc")
 	if err != nil {
@@ -91,7 +89,7 @@ func Start(ctx context.Context, config Config, vantages []vitrine.Vantage, csv i
 	return m, nil
 }
 
-// prepare opens everything and reads nothing yet.
+// prepare opens all files and reads nothing yet.
 func prepare(config Config, vantages []vitrine.Vantage, csv io.Writer, proc string) (*Monitor, error) {
 	if config.Interval < 0 {
 		return nil, fmt.Errorf("interval %v: want more than 0", config.Interval)
@@ -131,8 +129,8 @@ func (m *Monitor) open(vantages []vitrine.Vantage, proc string) {
 	m.host = openHost(proc, m.buf)
 }
 
-// loop samples at each tick; one that comes while a sample is taken is late,
-// and counted as missed once the next has come as well.
+// loop samples at each tick. A tick during a sample is only late; it counts as missed if another
+// tick follows before the sample ends.
 func (m *Monitor) loop(ticker *ticker) {
 	defer close(m.done)
 	defer ticker.close()
@@ -144,7 +142,7 @@ func (m *Monitor) loop(ticker *ticker) {
 		m.skip(missed)
 		m.sample()
 	}
-	m.sample() // what follows the last tick
+	m.sample() // for the time after the last tick
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.flush()
@@ -158,8 +156,7 @@ func (m *Monitor) skip(n int) {
 	m.unsaid += n
 }
 
-// sample reads everything once. It allocates nothing but, now and then, room
-// for the histories.
+// sample reads all counters once. It allocates only to grow the histories, now and then.
 func (m *Monitor) sample() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,9 +180,9 @@ func (m *Monitor) sample() {
 
 func (m *Monitor) bury(index int) { m.instances[index].end("the main process has ended") }
 
-// row appends the subject's row, once there is one before to take rates from.
-// A sample that came late is soon followed by one in time; that one's row is
-// left to the next, for over a sliver of time every rate is noise.
+// row appends the subject's row, if it has an earlier sample to compute rates from. A late sample
+// is soon followed by a punctual one. row then skips the punctual one, because rates over a short
+// time are noise.
 func (m *Monitor) row(s *subject) {
 	if !s.started {
 		s.started, s.lastAt, s.last = true, s.at, s.total
@@ -222,18 +219,17 @@ func (m *Monitor) close() {
 	m.endings.close()
 }
 
-// Missed is how many samples were due and not taken, because the host or the
-// disk was too slow.
+// Missed returns how many samples were due and not taken, because the host or the disk was too
+// slow.
 func (m *Monitor) Missed() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.missed
 }
 
-// Stop takes a last sample, ends the watching, writes what rows are left and
-// closes all files. Its error is the first failure to write rows, after which
-// sampling went on and no row was written. It may be called more than once;
-// Use keeps working.
+// Stop takes a last sample, ends the watching, writes the remaining rows and closes all files. It
+// returns the first write error; after such an error sampling goes on, but no rows are written.
+// Stop may be called more than once. Use still works after it.
 func (m *Monitor) Stop() error {
 	m.cancel()
 	<-m.done

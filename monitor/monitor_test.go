@@ -22,7 +22,7 @@ import (
 	"vitrine"
 )
 
-// A fake is a cgroup of version 2 and a /proc that are plain files.
+// A fake is a cgroup v2 and a /proc made of plain files.
 type fake struct {
 	t            *testing.T
 	cgroup, proc string
@@ -40,14 +40,14 @@ func newFake(t *testing.T) fake {
 
 func (f fake) write(folder, name, text string) {
 	f.t.Helper()
-	// In place, for the monitor has the file open.
+	// Write in place, because the monitor has the file open.
 	if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// set gives the cgroup's use and throttled time in us and its memory in bytes,
-// the host's busy, softirq and steal ticks, and the bytes that it received.
+// set sets the cgroup's CPU time and throttled time in us and its memory in bytes, the host's busy,
+// softirq and steal ticks, and the bytes that it received.
 func (f fake) set(use, throttled, memory, busy, softirq, steal, received int) {
 	f.t.Helper()
 	f.write(f.cgroup, "cpu.stat", fmt.Sprintf("usage_usec %d\nuser_usec 1\nsystem_usec 2\nnr_periods 3\nnr_throttled 4\nthrottled_usec %d\n", use, throttled))
@@ -100,7 +100,7 @@ func TestRowsAndUseOfCgroupV2(t *testing.T) {
 			t.Errorf("missed %d, want 2", m.Missed())
 		}
 
-		// The window's edges lie in the middle between samples.
+		// The window's edges lie halfway between samples.
 		use := m.Use(m.began.Add(50*time.Millisecond), m.began.Add(150*time.Millisecond))["sprout-1"]
 		for _, c := range []struct {
 			name string
@@ -131,7 +131,7 @@ func value(p *float64) any {
 	return *p
 }
 
-// Windows that were not sampled, or only in part.
+// TestUseOutsideSamples uses windows that were not sampled, or only in part.
 func TestUseOutsideSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -140,7 +140,7 @@ func TestUseOutsideSamples(t *testing.T) {
 			t.Cleanup(m.close)
 			f.set(0, 0, 2000, 0, 0, 0, 0)
 		}
-		// The files came after the opening: missing, for good.
+		// The files appear after the opening, so the metrics stay missing.
 		m.sample()
 		if use := m.Use(m.began, time.Now())["a-1"]; use.CPU != nil || !strings.Contains(use.Missing["cpu"], "cpu.stat") {
 			t.Errorf("use is %+v", use)
@@ -180,8 +180,8 @@ func TestUseOutsideSamples(t *testing.T) {
 	})
 }
 
-// Version 2 without the cpu controller has a cpu.stat without throttled_usec,
-// and without the memory controller no memory.current: the process tells it.
+// TestCgroupV2WithoutControllers: without the cpu controller cpu.stat has no throttled_usec, and
+// without the memory controller there is no memory.current. The memory then comes from the process.
 func TestCgroupV2WithoutControllers(t *testing.T) {
 	f := newFake(t)
 	f.set(0, 0, 0, 0, 0, 0, 0)
@@ -204,7 +204,7 @@ func TestCgroupV2WithoutControllers(t *testing.T) {
 	}
 }
 
-// A file that turns to garbage is missing from then on; the others are not.
+// TestGarbage checks that a file with garbage is missing from then on, and that others are not.
 func TestGarbage(t *testing.T) {
 	f := newFake(t)
 	f.set(0, 0, 5000, 0, 0, 0, 0)
@@ -220,7 +220,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// The whole thing, by its own clock.
+// TestStartToStop runs a monitor with its own ticker.
 func TestStartToStop(t *testing.T) {
 	c := startChild(t, 0, nil)
 	var out bytes.Buffer
@@ -288,7 +288,7 @@ func TestEndOfContextEndsSampling(t *testing.T) {
 	}
 }
 
-// A full disk is told by Stop, and nothing that was measured is lost to Use.
+// TestFullDisk checks that Stop reports a full disk, and that Use still has all samples.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -300,7 +300,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.mu.Lock()
-	m.flush() // as a full buffer would
+	m.flush() // like a full buffer
 	failed := time.Since(m.began)
 	m.mu.Unlock()
 	sampled := func() bool {
@@ -308,7 +308,7 @@ func TestFullDisk(t *testing.T) {
 		defer m.mu.Unlock()
 		return m.instances[0].at > failed+10*m.interval
 	}
-	for !sampled() { // goes on although the write failed
+	for !sampled() { // sampling goes on although the write failed
 		select {
 		case <-t.Context().Done():
 			t.Fatal("sampling stopped")
@@ -323,7 +323,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Ticks that pass while the monitor is held up are counted.
+// TestMissedTicks checks that ticks during a long sample are counted.
 func TestMissedTicks(t *testing.T) {
 	m, err := Start(t.Context(), Config{Interval: time.Millisecond}, nil, io.Discard)
 	if err != nil {

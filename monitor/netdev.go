@@ -7,12 +7,12 @@ import (
 	"vitrine/internal/netns"
 )
 
-// netDev is /proc/net/dev, opened in an instance's network namespace: the open
-// file stays with that namespace wherever it is read.
+// netDev is /proc/net/dev, opened in an instance's network namespace. The open file stays with that
+// namespace, whichever thread reads it.
 type netDev struct {
 	*file
 	only string // interface; empty: all but lo
-	why  string // there is no file
+	why  string // why there is no file
 }
 
 func (d netDev) tells() []metric { return []metric{rx, tx} }
@@ -26,7 +26,7 @@ func (d netDev) read(buf []byte, t *total) error {
 	if err != nil {
 		return d.wrap(err)
 	}
-	// NaN before the first sample compares as false.
+	// A comparison with NaN, before the first sample, is false.
 	if float64(received) < t[rx] || float64(sent) < t[tx] {
 		return fmt.Errorf("%s: an interface was taken away, and its counters with it", d.path)
 	}
@@ -34,7 +34,7 @@ func (d netDev) read(buf []byte, t *total) error {
 	return nil
 }
 
-// openNetDev opens an instance's counters; where it cannot, why says so.
+// openNetDev opens an instance's counters. If it cannot, why holds the reason.
 func openNetDev(v vitrine.Vantage) (d netDev) {
 	if v.NetNS == "" {
 		return netDev{why: reason(v, vitrine.Network, "shares the host's network")}

@@ -17,8 +17,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// startInNetNS starts a child in a network namespace of its own, in which
-// interfaces send nothing by themselves.
+// startInNetNS starts a child in its own network namespace. Interfaces there send nothing on their
+// own.
 func startInNetNS(t *testing.T) (*child, string) {
 	t.Helper()
 	skipUnsupported(t, netns.Possible())
@@ -89,7 +89,7 @@ func setUp(name string) error {
 	return netlink.LinkSetUp(link)
 }
 
-// sendFrames sends Ethernet frames that nobody listens to.
+// sendFrames sends Ethernet frames that no protocol handles.
 func sendFrames(name string, frames, size int) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -101,7 +101,7 @@ func sendFrames(name string, frames, size int) error {
 	}
 	defer unix.Close(fd)
 	frame := make([]byte, size)
-	copy(frame, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5") // to all; IEEE 802 local experimental
+	copy(frame, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5") // broadcast; IEEE 802 local experimental EtherType
 	for range frames {
 		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index}); err != nil {
 			return err
@@ -134,7 +134,8 @@ func TestNetNSThatIsNotThere(t *testing.T) {
 	}
 }
 
-// Counters that fall, because an interface was taken away, are no traffic.
+// TestNetworkCountersThatFall checks that falling counters, after an interface was removed, do not
+// count as traffic.
 func TestNetworkCountersThatFall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dev")
 	write := func(rx, tx int) {

@@ -13,7 +13,7 @@ var (
 	errNetDev = errors.New("not a table of network interfaces")
 )
 
-// parseNumber reads a file of one decimal number.
+// parseNumber parses a file with one decimal number.
 func parseNumber(data []byte) (uint64, error) {
 	v, rest, ok := number(data)
 	if !ok || len(bytes.TrimSpace(rest)) > 0 {
@@ -22,8 +22,8 @@ func parseNumber(data []byte) (uint64, error) {
 	return v, nil
 }
 
-// parseField finds the number in the line that begins with the key: "key 123"
-// (cgroup files) or "key: 123 kB" (meminfo, whose unit the caller knows).
+// parseField returns the number in the line that begins with key: "key 123" (cgroup files) or "key:
+// 123 kB" (meminfo; the caller knows the unit).
 func parseField(data []byte, key string) (uint64, error) {
 	for len(data) > 0 {
 		line, rest, _ := bytes.Cut(data, newline)
@@ -46,7 +46,7 @@ func parseField(data []byte, key string) (uint64, error) {
 	return 0, fmt.Errorf("no field %s", key)
 }
 
-// parseStatm finds the resident pages, the second number of /proc/PID/statm.
+// parseStatm returns the resident pages, the second number of /proc/PID/statm.
 func parseStatm(data []byte) (uint64, error) {
 	_, rest, ok := number(data)
 	if !ok {
@@ -59,8 +59,8 @@ func parseStatm(data []byte) (uint64, error) {
 	return v, nil
 }
 
-// parseNetDev adds up what all interfaces but lo, or only that one, received and sent: the first
-// and the ninth number after the name (proc_net(5)). Counters wrap at 2^64.
+// parseNetDev returns the received and sent bytes of all interfaces but lo, or of the interface
+// only: the first and ninth number after the name (proc_net(5)). Counters wrap at 2^64.
 func parseNetDev(data []byte, only string) (received, sent uint64, err error) {
 	for range 2 { // the table's head
 		_, rest, ok := bytes.Cut(data, newline)
@@ -72,7 +72,7 @@ func parseNetDev(data []byte, only string) (received, sent uint64, err error) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, newline)
 		data = rest
-		colon := bytes.LastIndexByte(line, ':') // an alias has one in its name
+		colon := bytes.LastIndexByte(line, ':') // an alias has a colon in its name
 		if colon < 0 || !whole {
 			return 0, 0, errNetDev
 		}
@@ -104,9 +104,9 @@ type ticks struct {
 	seen                 bool
 }
 
-// parseStat reads the CPU lines, at the start of /proc/stat (proc_stat(5)):
-// into all[0] the line of all CPUs, into all[n+1] that of CPU n. A CPU without
-// a line is off, and not seen. Busy is all but idle, iowait and steal.
+// parseStat parses the CPU lines at the start of /proc/stat (proc_stat(5)): all[0] is the line of
+// all CPUs, all[n+1] that of CPU n. A CPU without a line is offline and not seen. Busy time is all
+// time but idle, iowait and steal.
 func parseStat(data []byte, all []ticks) error {
 	for i := range all {
 		all[i].seen = false
@@ -121,7 +121,7 @@ func parseStat(data []byte, all []ticks) error {
 				return errStat
 			}
 			if n >= uint64(len(all)-1) {
-				continue // came after watching began
+				continue // this CPU came online after watching began
 			}
 			index, line = int(n)+1, after
 		}
@@ -140,7 +140,7 @@ func parseStat(data []byte, all []ticks) error {
 	return nil
 }
 
-// countCPUs is one more than the highest CPU number in /proc/stat.
+// countCPUs returns the highest CPU number in /proc/stat plus one.
 func countCPUs(data []byte) int {
 	count := 0
 	for len(data) > 3 && string(data[:3]) == "cpu" {
@@ -154,7 +154,7 @@ func countCPUs(data []byte) int {
 
 var newline = []byte{'\n'}
 
-// number skips blanks and reads a decimal number that fits 64 bits.
+// number skips blanks and parses a decimal number that fits 64 bits.
 func number(data []byte) (v uint64, rest []byte, ok bool) {
 	i := 0
 	for i < len(data) && (data[i] == ' ' || data[i] == '\t') {

@@ -91,7 +91,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// The parsers read what this kernel says as other code does.
+// TestParseThisKernel compares the parsers' results on this kernel's files with those of other
+// code.
 func TestParseThisKernel(t *testing.T) {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -119,7 +120,7 @@ func TestParseThisKernel(t *testing.T) {
 	}
 }
 
-// A file longer than one read of the kernel's gives is read whole.
+// TestReadLongFile checks that a file longer than one read of the kernel is read whole.
 func TestReadLongFile(t *testing.T) {
 	want, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -161,8 +162,7 @@ func TestAppendNumber(t *testing.T) {
 	}
 }
 
-// What the parsers read must never make them panic, and a number that they find
-// must be written there.
+// FuzzParsers checks that the parsers never panic, and that a number they return is in the input.
 func FuzzParsers(f *testing.F) {
 	for _, name := range []string{"/proc/net/dev", "/proc/stat", "/proc/meminfo", "/proc/self/statm"} {
 		if data, err := os.ReadFile(name); err == nil {

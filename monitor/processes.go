@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// processes reads an instance that has no cgroup: its main process and that
-// one's descendants, each by its own CPU clock (nanoseconds, all threads) and
-// its resident pages, of which shared ones count once in each process.
+// processes reads an instance without a cgroup: its main process and all descendants. It reads the
+// CPU clock of each process (nanoseconds, all threads) and its resident pages. Shared pages count
+// once in each process.
 //
-// Descendants are looked for once in `every` samples. One that lives less than
-// that, or that is handed to another parent before it was seen, is not counted.
+// It looks for descendants once in `every` samples. A descendant is not counted if it lives for
+// less than that, or if it gets another parent before it is seen.
 type processes struct {
 	proc        string // "/proc"
 	main        int
-	cpu, memory bool // which to tell
+	cpu, memory bool // metrics to read
 
 	every     int
 	countdown int
 	members   []process
-	ended     float64 // CPU time of members that are gone, ns
+	ended     float64 // CPU time of ended members, in ns
 }
 
 type process struct {
 	pid   int
-	statm *file   // stays with this process, should its number be given out again
-	spent float64 // CPU time, ns
+	statm *file   // stays with this process even if its PID is reused
+	spent float64 // CPU time, in ns
 }
 
 func (p *processes) tells() (told []metric) {
@@ -83,9 +83,8 @@ func (p *processes) read(buf []byte, t *total) error {
 	return nil
 }
 
-// sample updates the CPU time spent and returns the resident pages. statm comes
-// first: it fails once the process is gone, when the clock's number may be
-// another's already.
+// sample updates the CPU time and returns the resident pages. It reads statm first, because that
+// fails once the process is gone; the PID of the clock may then belong to another process.
 func (m *process) sample(buf []byte) (pages float64, err error) {
 	data, err := m.statm.read(buf)
 	if err != nil {
@@ -103,17 +102,17 @@ func (m *process) sample(buf []byte) (pages float64, err error) {
 	return float64(resident), nil
 }
 
-// processClock is the clock id of a process's CPU time: CPUCLOCK_SCHED of all
-// its threads (clock_getcpuclockid(3), and include/linux/posix-timers.h).
+// processClock returns the clock ID of a process's CPU time: CPUCLOCK_SCHED of all its threads
+// (clock_getcpuclockid(3), and include/linux/posix-timers.h).
 func processClock(pid int) int32 { return ^int32(pid)<<3 | 2 }
 
-// find adds the process and its descendants that are not members yet.
+// find adds a process and its descendants, unless they are members already.
 func (p *processes) find(pid int) {
 	if !p.has(pid) {
 		folder := filepath.Join(p.proc, strconv.Itoa(pid))
 		statm, err := openFile(filepath.Join(folder, "statm"))
 		if err != nil {
-			return // gone, or its main process is and read says so
+			return // gone; if it is the main process, read reports it
 		}
 		p.members = append(p.members, process{pid: pid, statm: statm})
 	}

@@ -6,10 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of a sample go to the kernel without telling Go's scheduler, which
-// would wake its watching thread for each: that costs more than the reading.
-// They are fit for it, for none of them waits: the files are the kernel's own
-// memory. Offsets fit one register: 64-bit Linux only.
+// The system calls of a sample bypass Go's scheduler, which would wake its monitor thread for each
+// of them. That costs more than the reading. This is safe because none of the calls blocks: the
+// files are in kernel memory. Offsets fit one register, so this works on 64-bit Linux only.
 
 func pread(fd int, buf []byte, offset int) (int, error) {
 	if len(buf) == 0 {
@@ -35,7 +34,7 @@ func read(fd int, buf []byte) (int, error) {
 	return int(n), nil
 }
 
-// epollLook gives what has happened, without waiting for anything.
+// epollLook returns how many events are ready. It does not wait.
 func epollLook(fd int, events []unix.EpollEvent) (n int) {
 	got, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {
@@ -44,7 +43,7 @@ func epollLook(fd int, events []unix.EpollEvent) (n int) {
 	return int(got)
 }
 
-// clock reads a clock; ns.
+// clock returns the time of a clock, in ns.
 func clock(id int32) (int64, error) {
 	var t unix.Timespec
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(id), uintptr(unsafe.Pointer(&t)), 0)

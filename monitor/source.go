@@ -11,8 +11,7 @@ import (
 	"vitrine"
 )
 
-// A file is a file of the kernel's that stays open and is read from its start
-// each time.
+// A file is a kernel file that stays open. Each read starts at its beginning.
 type file struct {
 	path string
 	fd   int
@@ -26,12 +25,12 @@ func openFile(path string) (*file, error) {
 	return &file{path, fd}, nil
 }
 
-// wholeBelow bounds what is surely all of a file. The kernel's sequence files
-// give at most a page a read, and end a read early only when the next line (of
-// less than a page's half) does not fit.
+// wholeBelow is a size in bytes. A read that returns fewer bytes has reached the end of the file.
+// The kernel's sequence files return at most a page per read, and end a read early only if the next
+// line (shorter than half a page) does not fit.
 const wholeBelow = 2048
 
-// read reads the file into buf. One that is larger is cut off.
+// read reads the file into buf. It truncates a larger file.
 func (f *file) read(buf []byte) ([]byte, error) {
 	n := 0
 	for n < len(buf) {
@@ -90,7 +89,7 @@ type statFile struct {
 type field struct {
 	key    string
 	metric metric
-	scale  float64 // to the metric's unit
+	scale  float64 // factor from the file's unit to the metric's unit
 }
 
 func (f statFile) tells() (told []metric) {
@@ -115,13 +114,13 @@ func (f statFile) read(buf []byte, t *total) error {
 	return nil
 }
 
-// workingSet is a cgroup's memory less its inactive file cache, as Docker and
-// the kubelet count it: that cache is given back before the limit bites. It
-// costs more to read than all the rest and moves slowly, so it is read once in
-// `every` samples, in different ones for different instances.
+// workingSet is a cgroup's memory less its inactive file cache, as Docker and the kubelet count it.
+// The kernel reclaims that cache before the limit takes effect. The cache costs more to read than
+// everything else and changes slowly. So it is read once in `every` samples, in different samples
+// for different instances.
 type workingSet struct {
 	usage, stat *file
-	key         string // of stat
+	key         string // key in stat
 	every       int
 	countdown   int
 	cache       uint64
@@ -161,9 +160,9 @@ func (w *workingSet) readCache(buf []byte) error {
 	return nil
 }
 
-// openInstance opens all that can be read of an instance, the cgroup's before
-// the process's. slow is how many samples go between readings of what moves
-// slowly; turn spreads those of different instances over the samples.
+// openInstance opens all files of an instance. It prefers the cgroup's over the process's. slow is
+// the number of samples between readings of slow values; turn spreads those of different instances
+// over the samples.
 func openInstance(v vitrine.Vantage, proc string, slow, turn int) *subject {
 	s := newSubject(v.Instance, v.Component)
 	s.use.vantage = v
@@ -197,8 +196,8 @@ func (s *subject) openCPU(v vitrine.Vantage) {
 	s.openStat(v.CgroupCPU, field{"throttled_time", throttled, 1})
 }
 
-// openStat reads of a cgroup's cpu.stat the fields that are there: version 2
-// has throttled_usec only where the cgroup has the cpu controller.
+// openStat opens a cgroup's cpu.stat for the fields that it has. Version 2 has throttled_usec only
+// if the cgroup has the cpu controller.
 func (s *subject) openStat(folder string, fields ...field) {
 	f, err := openFile(filepath.Join(folder, "cpu.stat"))
 	var data []byte
@@ -239,7 +238,7 @@ func (s *subject) openMemory(v vitrine.Vantage, every, countdown int) {
 	s.keep(w, w.open(filepath.Join(folder, usage), filepath.Join(folder, "memory.stat")), memory)
 }
 
-// open also reads the cache once, for the samples before its first turn.
+// open opens the files. It also reads the cache once, for the samples before its first turn.
 func (w *workingSet) open(usage, stat string) (err error) {
 	defer func() {
 		if err != nil {
@@ -255,7 +254,7 @@ func (w *workingSet) open(usage, stat string) (err error) {
 	return w.readCache(make([]byte, 1<<14))
 }
 
-// openProcesses reads from the processes what no cgroup told.
+// openProcesses makes the processes the source of the metrics that no cgroup provides.
 func (s *subject) openProcesses(v vitrine.Vantage, proc string, every int) {
 	p := &processes{proc: proc, main: v.PID, every: every, cpu: s.why[cpu] != "", memory: s.why[memory] != ""}
 	if v.PID <= 0 || !p.cpu && !p.memory {
@@ -267,7 +266,7 @@ func (s *subject) openProcesses(v vitrine.Vantage, proc string, every int) {
 	s.sources = append(s.sources, p)
 }
 
-// keep adds the source, or says why it could not be opened.
+// keep adds the source, or marks the metric as missing if err is not nil.
 func (s *subject) keep(src source, err error, told metric) {
 	if err != nil {
 		s.lose(err.Error(), told)
@@ -276,7 +275,7 @@ func (s *subject) keep(src source, err error, told metric) {
 	s.sources = append(s.sources, src)
 }
 
-// reason is the substrate's word on why something is missing, before our own.
+// reason returns the substrate's reason why a metric is missing, or otherwise.
 func reason(v vitrine.Vantage, name, otherwise string) string {
 	return cmp.Or(v.Missing[name], otherwise)
 }

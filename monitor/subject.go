@@ -10,51 +10,51 @@ import (
 	"time"
 )
 
-// A metric is one thing read of a subject.
+// A metric is one value read of a subject.
 type metric int
 
 const (
 	cpu       metric = iota // CPU time, ns
-	memory                  // bytes: a gauge, the others are counters
+	memory                  // bytes; a gauge, the others are counters
 	rx                      // bytes
 	tx                      // bytes
 	throttled               // ns
 	softirq                 // ns
 	steal                   // ns
-	metrics                 // how many there are
+	metrics                 // number of metrics
 
-	kept = throttled + 1 // metrics of an instance
+	kept = throttled + 1 // number of the metrics that instances have
 )
 
-// names are the metrics' names in column missing and in Use.Missing.
+// names are the metrics' names in the column missing and in Use.Missing.
 var names = [metrics]string{"cpu", "memory", "network", "network", "throttled", "softirq", "steal"}
 
-// A total holds a subject's counters at one time; NaN is missing. A float64
-// holds 104 days of CPU time to the nanosecond.
+// A total holds a subject's counters at one time. NaN means missing. A float64 holds 104 days of
+// CPU time in nanoseconds exactly.
 type total [metrics]float64
 
 // A source reads some metrics of a subject.
 type source interface {
-	// read puts the metrics that it tells into t. An error is final: the metrics
-	// are missing from then on, and only close is called.
+	// read stores the source's metrics in t. An error is final: the metrics are missing from then
+	// on, and only close is called.
 	read(buf []byte, t *total) error
 	tells() []metric
 	close()
 }
 
-// A subject is what has rows of its own: an instance, the host, one CPU.
+// A subject has rows of its own: an instance, the host, or one CPU.
 type subject struct {
-	label   []byte // ",sprout-1,sprout," as in its rows
+	label   []byte // ",sprout-1,sprout,", as in its rows
 	sources []source
 
-	at      time.Duration // of the newest sample, since the start of watching
-	total   total         // the newest sample
-	started bool          // there is a row to take rates from
-	lastAt  time.Duration // the newest row
+	at      time.Duration // time of the newest sample, since the start of watching
+	total   total         // counters of the newest sample
+	started bool          // there is an earlier row or sample to compute rates from
+	lastAt  time.Duration // time of the newest row
 	last    total
 
-	why    [metrics]string // why a metric is missing; empty: it is there
-	column []byte          // why as CSV; nil: to be written anew
+	why    [metrics]string // why a metric is missing; empty: not missing
+	column []byte          // why, as a CSV cell; nil: outdated
 
 	use history
 }
@@ -67,11 +67,12 @@ func newSubject(name, component string) *subject {
 	return s
 }
 
-// quote writes one CSV cell.
+// quote returns a CSV cell.
 func quote(cell string) string {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	// A buffer takes every write; an empty cell alone in a row would be quoted.
+	// A write to a buffer cannot fail. The second cell is there because a single empty cell would
+	// be quoted.
 	_ = w.Write([]string{cell, ""})
 	w.Flush()
 	return strings.TrimSuffix(b.String(), ",\n")
@@ -88,7 +89,7 @@ func (s *subject) read(buf []byte) {
 	})
 }
 
-// lose makes metrics missing for good.
+// lose marks metrics as missing for good.
 func (s *subject) lose(why string, lost ...metric) {
 	for _, m := range lost {
 		s.total[m] = math.NaN()
@@ -97,7 +98,7 @@ func (s *subject) lose(why string, lost ...metric) {
 	s.column = nil
 }
 
-// end makes everything missing that was not already.
+// end marks all remaining metrics as missing and closes the sources.
 func (s *subject) end(why string) {
 	for m := range metrics {
 		if s.why[m] == "" {
@@ -114,7 +115,7 @@ func (s *subject) close() {
 	s.sources = nil
 }
 
-// appendCells writes the columns cpu to steal, each with its comma.
+// appendCells appends the columns cpu to steal, each followed by a comma.
 func (s *subject) appendCells(b []byte) []byte {
 	ns := float64(s.at - s.lastAt)
 	for m := range metrics {
@@ -132,9 +133,9 @@ func (s *subject) appendCells(b []byte) []byte {
 	return b
 }
 
-// appendNumber writes a value to the nearest 1/denominator, 1 or 10,000, and
-// nothing for NaN. strconv takes many times as long for a fixed number of
-// decimals, and this is most of what a sample costs beside reading the files.
+// appendNumber appends a value rounded to 1/denominator, which is 1 or 10,000. It appends nothing
+// for NaN. strconv takes many times as long for a fixed number of decimals, and this is most of a
+// sample's cost besides reading the files.
 func appendNumber(b []byte, value float64, denominator int64) []byte {
 	if math.IsNaN(value) {
 		return b
@@ -154,8 +155,8 @@ func appendNumber(b []byte, value float64, denominator int64) []byte {
 
 func digit(n int64) byte { return byte('0' + n%10) }
 
-// missing is the column that says why cells are empty. Metrics that lie next to
-// each other and miss for the same reason share it: "softirq, steal: why".
+// missing returns the column that says why cells are empty. Adjacent metrics with the same reason
+// share it: "softirq, steal: why".
 func (s *subject) missing() []byte {
 	if s.column != nil {
 		return s.column
@@ -181,7 +182,7 @@ func (s *subject) missing() []byte {
 	return s.column
 }
 
-// missedTicks adds to the host's column that samples were not taken.
+// missedTicks adds the number of missed samples to the host's column.
 func missedTicks(n int, column []byte) []byte {
 	text := "samples: " + strconv.Itoa(n) + " due before this one and not taken"
 	if len(column) > 0 {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ticker is the kernel's periodic timer (timerfd_create(2)): it does not
-// drift, counts the ticks that nobody waited for, and wakes one thread. Go's own
-// timers wake three at a tick, which costs as much as a third of the reading.
+// A ticker is the kernel's periodic timer (timerfd_create(2)). It does not drift, it counts missed
+// ticks, and it wakes one thread. Go's timers wake three per tick, which costs up to a third of the
+// reading.
 type ticker struct {
 	file *os.File
 	wait syscall.RawConn
@@ -27,7 +27,7 @@ func newTicker(first, interval time.Duration) (*ticker, error) {
 	}
 	t := &ticker{file: os.NewFile(uintptr(fd), "timer")}
 	err = unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{
-		Value:    unix.NsecToTimespec(max(first, 1).Nanoseconds()), // 0 would be never
+		Value:    unix.NsecToTimespec(max(first, 1).Nanoseconds()), // 0 would disarm the timer
 		Interval: unix.NsecToTimespec(interval.Nanoseconds()),
 	}, nil)
 	if err == nil {
@@ -48,8 +48,8 @@ func newTicker(first, interval time.Duration) (*ticker, error) {
 	return t, nil
 }
 
-// next waits for a tick and says how many passed before it since the last one;
-// false: the ticker was stopped.
+// next waits for a tick and returns how many earlier ticks were missed since the last call. It
+// returns false if the ticker was stopped.
 func (t *ticker) next() (missed int, ok bool) {
 	if t.wait.Read(t.look) != nil {
 		return 0, false
@@ -57,7 +57,7 @@ func (t *ticker) next() (missed int, ok bool) {
 	return int(t.n - 1), true
 }
 
-// stop ends a next that waits, and all that follow.
+// stop ends a waiting next and all later ones.
 func (t *ticker) stop() { _ = t.file.SetReadDeadline(time.Unix(1, 0)) }
 
 func (t *ticker) close() { t.file.Close() }

@@ -9,16 +9,15 @@ import (
 	"vitrine"
 )
 
-// history is an instance's samples, for its use over a window that is known
-// only afterwards.
+// history holds an instance's samples, because the window of Use is known only afterwards.
 type history struct {
 	vantage vitrine.Vantage
 	samples []sample
 	gauge   float64 // memory at the newest sample
 }
 
-// A sample holds counters. Memory is one as well here: its integral over time,
-// in bytes x ns, so that means over any window are differences for all.
+// A sample holds counters. Memory is a counter here too: its integral over time in bytes x ns. So
+// the mean over a window is a difference for every metric.
 type sample struct {
 	at    time.Duration
 	total [kept]float64
@@ -32,16 +31,16 @@ func (s *subject) remember() {
 		before := h.samples[n-1]
 		next.total[memory] = before.total[memory] + (h.gauge+s.total[memory])/2*float64(s.at-before.at)
 	} else {
-		next.total[memory] *= 0 // 0, or NaN when missing
+		next.total[memory] *= 0 // 0, or NaN if missing
 	}
 	h.gauge = s.total[memory]
 	h.samples = append(h.samples, next)
 }
 
-// Use is the mean use of each instance from one time to another. Counters at
-// the edges are interpolated between the samples around them; a window that
-// reaches beyond what was sampled gives the mean of what was, unless too much
-// is missing: more than a tenth and more than two intervals.
+// Use returns the mean use of each instance from one time to another. Counters at the edges are
+// interpolated between samples. If the window is only partly sampled, Use returns the mean over the
+// sampled part. A metric is missing if more than a tenth of the window and more than two intervals
+// were not sampled.
 func (m *Monitor) Use(from, to time.Time) map[string]vitrine.Use {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,10 +89,10 @@ func (s *subject) whyNot(m metric, covered, window time.Duration) string {
 	}
 }
 
-// mean is the counter's mean growth per ns over the part of the window that was
-// sampled, and how long that part is.
+// mean returns the counter's mean growth per ns over the sampled part of the window, and the length
+// of that part.
 func (h *history) mean(m metric, from, to time.Duration) (mean float64, covered time.Duration) {
-	// What is lost is lost for good, so the samples that have it come first.
+	// A lost metric stays lost, so the samples that have it come first.
 	n := sort.Search(len(h.samples), func(i int) bool { return math.IsNaN(h.samples[i].total[m]) })
 	there := h.samples[:n]
 	if n < 2 {
@@ -106,7 +105,7 @@ func (h *history) mean(m metric, from, to time.Duration) (mean float64, covered 
 	return (counterAt(there, m, to) - counterAt(there, m, from)) / float64(to-from), to - from
 }
 
-// counterAt interpolates the counter at a time within the samples.
+// counterAt returns the counter at a time within the samples, by interpolation.
 func counterAt(samples []sample, m metric, at time.Duration) float64 {
 	i := sort.Search(len(samples), func(i int) bool { return samples[i].at >= at })
 	after := samples[i]
