@@ -58,7 +58,7 @@ func Load(file string) (*Application, error) {
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
-// OfProgram is the description of a program of this host and nothing else.
+// OfProgram returns the description of a single program of this host.
 func OfProgram(command []string) (*Application, error) {
 	if len(command) == 0 {
 		return nil, &vitrine.BadInput{File: "command", Found: "none", Want: "name a program, or an image that has one"}
@@ -95,14 +95,14 @@ func (a *Application) check() error {
 	return errors.Join(errs...)
 }
 
-// A fileList is one of the description's.
+// A fileList is one list of files in the description.
 type fileList struct {
 	name  string
 	files []File
 }
 
-// lists are in the order in which files are added: the configuration is what it
-// is, whatever else there is.
+// lists returns the lists in the order in which their files are added. The configuration
+// comes last, so that it replaces other files of the same path.
 func (a *Application) lists() []fileList {
 	return []fileList{{"files", a.Files}, {"configuration", a.Configuration}}
 }
@@ -119,7 +119,7 @@ func (f File) bad() string {
 	return ""
 }
 
-// environment is the command's, sorted, as KEY=value.
+// environment returns the command's variables, sorted, as KEY=value.
 func (a *Application) environment() []string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(a.Environment)) {
@@ -128,9 +128,9 @@ func (a *Application) environment() []string {
 	return list
 }
 
-// Tree gathers all that the application needs from this host: its program, the
-// libraries of every executable among the files, configuration, and folders
-// that programs expect. What is not there is a *vitrine.BadInput.
+// Tree collects all that the application needs from this host: its program, its
+// configuration and files, the libraries of every executable among them, and the folders
+// that programs expect. If something is missing, the error is a *vitrine.BadInput.
 func (a *Application) Tree() (*Tree, error) {
 	t := newTree()
 	for _, dir := range []string{"/dev", "/proc", "/sys", "/run", "/etc", "/var"} {
@@ -164,8 +164,8 @@ func (a *Application) Tree() (*Tree, error) {
 	return t, t.addLibraries()
 }
 
-// addProgram puts the program where the command looks for it; one that it does
-// not name by an absolute path comes to /usr/bin.
+// addProgram adds the program at the path where the command looks for it. A program without
+// an absolute path goes to /usr/bin.
 func (a *Application) addProgram(t *Tree) error {
 	named, source := a.Command[0], a.Program
 	target := named
@@ -196,7 +196,7 @@ func (a *Application) addProgram(t *Tree) error {
 	return nil
 }
 
-// bad is an error at a place of the description, if there is a file of it.
+// bad returns an error at a position in the description, if that was read from a file.
 func (a *Application) bad(found, want string, path ...string) error {
 	if a.file.Path == "" {
 		return &vitrine.BadInput{File: a.Name, Found: found, Want: want}

@@ -18,18 +18,17 @@ import (
 	"vitrine"
 )
 
-// A Cache is the folder of what is made once and used often: kernels, guest
-// bases, images. Several processes may use it at a time.
+// A Cache is a folder of build results that are used often: kernels, guest bases, images.
+// Several processes may use it at the same time.
 type Cache struct {
 	Dir string // absolute
 }
 
-// CacheEnv names the folder when nobody else does.
+// CacheEnv is the variable that names the folder if the caller does not.
 const CacheEnv = "VITRINE_CACHE"
 
-// FindCache is the cache in the folder that was named or, when none was, in
-// that of VITRINE_CACHE, else in "vitrine" of XDG_CACHE_HOME, else in that of
-// ~/.cache. Nothing is made yet.
+// FindCache returns the cache in the named folder. If named is empty, it uses $VITRINE_CACHE,
+// else $XDG_CACHE_HOME/vitrine, else ~/.cache/vitrine. It does not make the folder.
 func FindCache(named string, getenv func(string) string) (Cache, error) {
 	dir := named
 	if dir == "" {
@@ -53,12 +52,11 @@ func FindCache(named string, getenv func(string) string) (Cache, error) {
 
 var entryPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}$`)
 
-// Once gives the folder <kind>/<key> of the cache, which fill fills if it is
-// not there. One process makes it while the others wait for that, or for the
-// end of ctx; they see all of it or nothing, also when the process that makes
-// it is killed. fill is given an empty folder beside the final one, on the same
-// file system, that is renamed when it returns nil and removed when not: what
-// is put there must not hold that path.
+// Once returns the folder <kind>/<key> of the cache. If it does not exist, fill makes its
+// content. One process makes it while the others wait for that, or for the end of ctx. Other
+// processes see the whole folder or nothing, even if the process that makes it is killed. fill
+// gets an empty folder on the same file system. On success that folder is renamed to the final
+// path, and on failure it is removed, so its content must not contain the folder's path.
 func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (string, error) {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
 		return "", fmt.Errorf("cache: %q of kind %q: not a name", key, kind)
@@ -72,11 +70,11 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 		return "", fmt.Errorf("cache %s: %w", final, err)
 	}
 	defer unlock()
-	if _, err := os.Stat(final); err == nil { // somebody else has just made it
+	if _, err := os.Stat(final); err == nil { // another process has just made it
 		return final, nil
 	}
 	work := c.work(kind, key)
-	if err := remove(work); err != nil { // of a process that was killed
+	if err := remove(work); err != nil { // left by a process that was killed
 		return "", fmt.Errorf("cache: %w", err)
 	}
 	if err := os.Mkdir(work, 0o755); err != nil {
@@ -92,11 +90,11 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 	return final, nil
 }
 
-// mountNames undoes how the kernel writes the names of mount points.
+// mountNames undoes the kernel's escapes in names of mount points.
 var mountNames = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// remove removes a folder, but nothing of what is mounted below it: that is
-// detached. Programs that are killed may leave the like.
+// remove removes a folder. It detaches the mounts below the folder and does not remove
+// their content. Killed build programs may leave such mounts.
 func remove(dir string) error {
 	path, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,11 +119,11 @@ func remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// work is the folder that <kind>/<key> is before it is made, and while it is removed.
+// work returns the path of <kind>/<key> while it is being made or removed.
 func (c Cache) work(kind, key string) string { return filepath.Join(c.Dir, kind, "."+key+".new") }
 
-// Drop removes <kind>/<key>, all at once for who looks for it; one that is not
-// there is no error.
+// Drop removes <kind>/<key>, atomically for its readers. It is no error if the
+// folder does not exist.
 func (c Cache) Drop(ctx context.Context, kind, key string) error {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
 		return fmt.Errorf("cache: %q of kind %q: not a name", key, kind)
@@ -149,8 +147,7 @@ func (c Cache) Drop(ctx context.Context, kind, key string) error {
 	return remove(work)
 }
 
-// lock waits for the lock of <kind>/<key>. The kernel lets go of it however its
-// process ends.
+// lock waits for the lock of <kind>/<key>. The kernel releases it however its process ends.
 func (c Cache) lock(ctx context.Context, kind, key string) (unlock func(), err error) {
 	dir := filepath.Join(c.Dir, kind)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

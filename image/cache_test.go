@@ -87,8 +87,8 @@ func TestOnceThatFailedLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestOnceAfterMounts: what a build that was killed left mounted is detached, not
-// removed.
+// TestOnceAfterMounts: Once detaches a mount that a killed build left, and does not
+// remove the mounted content.
 func TestOnceAfterMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip(&vitrine.Unsupported{What: "mounting", Missing: "root"})

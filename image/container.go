@@ -17,18 +17,16 @@ import (
 	"time"
 )
 
-// A Container packs an application into a container image, from scratch: an
-// archive that `docker load` reads (Docker Image Specification v1.2). No engine
-// is needed to make it.
+// A Container packs an application into a container image, from scratch. The result is an
+// archive for `docker load` (Docker Image Specification v1.2). No engine is needed to make it.
 type Container struct{}
 
 var _ Packer = Container{}
 
-// Reference is what the engine calls the image once it is loaded.
+// Reference returns the engine's name for the loaded image.
 func Reference(application string) string { return "vitrine/" + application + ":latest" }
 
-// ContainerID is the image's own name in an archive: the digest of its
-// configuration.
+// ContainerID returns the ID of the image in an archive: the digest of its configuration.
 func ContainerID(archive string) (string, error) {
 	var id string
 	err := inArchive(archive, func(name string, _ io.Reader) error {
@@ -43,7 +41,7 @@ func ContainerID(archive string) (string, error) {
 	return id, err
 }
 
-// A configuration is an image's (Docker Image Specification v1.2).
+// A configuration is an image's configuration (Docker Image Specification v1.2).
 type configuration struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
@@ -59,7 +57,7 @@ type configuration struct {
 	} `json:"rootfs"`
 }
 
-// A manifestEntry is one image of an archive.
+// A manifestEntry describes one image of an archive.
 type manifestEntry struct {
 	Config   string   `json:"Config"`
 	RepoTags []string `json:"RepoTags"`
@@ -69,7 +67,7 @@ type manifestEntry struct {
 // LayerName is the file of a layer, in the folder of its image.
 const LayerName = "layer.tar"
 
-// Key is that of what the image holds besides the tree: nothing.
+// Key is constant, because the image holds only the tree.
 func (Container) Key(context.Context) (string, error) { return "1", nil }
 
 // Pack writes the archive.

@@ -10,23 +10,22 @@ import (
 	"strings"
 )
 
-// Digests say what two images must have in common to be compared: SHA-256, in
-// hexadecimal.
+// Digests are equal for two images that may be compared. They are SHA-256, in hexadecimal.
 type Digests struct {
 	Program       string `json:"program"`       // of the executable
 	Configuration string `json:"configuration"` // of the command, its environment, and the files of the configuration
 }
 
-// A Content is what an image holds, read back from it.
+// A Content is the content of an image, read back from it.
 type Content struct {
 	Command     []string
 	Environment []string // KEY=value
-	// Files gives every regular file, by its absolute path, until yield says that
-	// it wants no more.
+	// Files calls yield for every regular file, with its absolute path, until
+	// yield returns an error.
 	Files func(yield func(name string, content io.Reader) error) error
 }
 
-// Digests reads all of the image. The configuration is at, or below, the paths.
+// Digests reads the whole image. The configuration files are those at or below the paths.
 func (c Content) Digests(configuration []string) (Digests, error) {
 	var d Digests
 	files := make(map[string]string)
@@ -58,7 +57,7 @@ func (c Content) Digests(configuration []string) (Digests, error) {
 	return d, nil
 }
 
-// Digest is that of all that the tree holds.
+// Digest returns the digest of the tree's content and command.
 func (t *Tree) Digest() (string, error) {
 	all := sha256.New()
 	fmt.Fprintf(all, "%q %q %q\n", t.Command, t.Environment, t.Configuration)

@@ -26,7 +26,7 @@ func load(t *testing.T, text string) (*Application, error) {
 	return Load(file)
 }
 
-// tree is that of a description.
+// tree returns the tree of a description.
 func tree(t *testing.T, text string) *Tree {
 	t.Helper()
 	a, err := load(t, text)
@@ -91,8 +91,8 @@ func TestDigestsAreOfWhatCounts(t *testing.T) {
 	}
 }
 
-// TestBuildsAtATime: whoever waited for another to build the same application has
-// the image of his own description in the end.
+// TestBuildsAtATime: a Build that waits for another build of the same application returns
+// the image of its own description.
 func TestBuildsAtATime(t *testing.T) {
 	p := &slowPacker{began: make(chan struct{}), goOn: make(chan struct{})}
 	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": p}}
@@ -121,7 +121,7 @@ func TestBuildsAtATime(t *testing.T) {
 	}
 }
 
-// A slowPacker's first image is there when it is told to go on.
+// A slowPacker holds its first Pack until goOn is closed.
 type slowPacker struct {
 	Layer
 	began, goOn chan struct{}
@@ -136,8 +136,7 @@ func (p *slowPacker) Pack(ctx context.Context, a *Application, t *Tree, dir stri
 	return p.Layer.Pack(ctx, a, t, dir)
 }
 
-// waiting is the context of somebody who, once he waits for something, tells
-// another to go on.
+// waiting is a context that closes goOn as soon as its user waits for it.
 type waiting struct {
 	context.Context
 	goOn chan struct{}
@@ -149,7 +148,7 @@ func (w *waiting) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// needs skips the test where a program is missing.
+// needs skips the test if a program is missing.
 func needs(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -167,8 +166,8 @@ func compile(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// TestLibraries packs a program that finds a library beside itself, and that
-// one another, and runs it with nothing but what was packed.
+// TestLibraries packs a program that finds a library by a relative path, which needs
+// another library. It runs the program with only the packed files.
 func TestLibraries(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -202,8 +201,8 @@ func TestLibraries(t *testing.T) {
 	if err := Unpack(layer, root); err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() == 0 { // else nobody may have another root folder
-		// The loader finds the program's own folder, $ORIGIN, by /proc.
+	if os.Geteuid() == 0 { // only root may change the root folder
+		// The loader finds the program's own folder, $ORIGIN, through /proc.
 		script := `mount --bind /proc "$0/proc" && exec chroot "$0" /opt/found/bin/main`
 		out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, root).CombinedOutput()
 		if err != nil || string(out) != "both found\n" {
@@ -223,8 +222,8 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestLibrariesAmongFiles packs a program whose library is beside it in the image
-// and not on this host. Packing runs nothing that the program names.
+// TestLibrariesAmongFiles packs a program whose library is beside it in the image but not
+// on this host. Packing runs nothing that the program names.
 func TestLibrariesAmongFiles(t *testing.T) {
 	dir := t.TempDir()
 	ran := filepath.Join(dir, "ran")

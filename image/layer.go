@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// A Layer packs an application as an archive of its files, which are unpacked
-// where it runs, and among them one that says what runs.
+// A Layer packs an application as a tar archive of its files, which is unpacked where the
+// application runs. One of the files, startName, has the command.
 type Layer struct{}
 
 var _ Packer = Layer{}
 
 const startName = "/vitrine/start.json"
 
-// start is what runs.
+// A start is the content of startName.
 type start struct {
 	Command     []string `json:"command"`
 	Environment []string `json:"environment,omitempty"` // KEY=value
 }
 
-// Key is that of what the archive holds besides the tree: nothing.
+// Key is constant, because the archive holds only the tree.
 func (Layer) Key(context.Context) (string, error) { return "1", nil }
 
 // Pack writes the archive.
@@ -58,8 +58,8 @@ func (Layer) Content(file string) (Content, error) {
 	}, err
 }
 
-// WriteTar writes the tree as a tar archive: that of a container image's layer,
-// or to be unpacked in a virtual machine. The same tree gives the same bytes.
+// WriteTar writes the tree as a tar archive, for a container image's layer or for a virtual
+// machine. The same tree gives the same bytes.
 func (t *Tree) WriteTar(w io.Writer) error {
 	archive := tar.NewWriter(w)
 	for _, e := range t.Entries() {
@@ -85,7 +85,7 @@ func (t *Tree) WriteTar(w io.Writer) error {
 	return archive.Close()
 }
 
-// Permissions is a mode as chmod(1) has it.
+// Permissions returns a mode as in chmod(1).
 func Permissions(m fs.FileMode) uint32 {
 	p := uint32(m.Perm())
 	if m&fs.ModeSticky != 0 {
@@ -94,7 +94,7 @@ func Permissions(m fs.FileMode) uint32 {
 	return p
 }
 
-// readTar gives the regular files of what WriteTar wrote.
+// readTar calls yield for the regular files of an archive of WriteTar.
 func readTar(r io.Reader, yield func(name string, content io.Reader) error) error {
 	archive := tar.NewReader(r)
 	for {

@@ -16,10 +16,9 @@ import (
 	"vitrine"
 )
 
-// addLibraries adds the loader and the shared libraries that the tree's
-// executables and libraries name, and those that these name (ELF, System V ABI
-// chapter 5, DT_NEEDED). What a program opens by itself when it runs
-// (dlopen(3)) nothing names: it has to be among the files.
+// addLibraries adds the loader and the shared libraries that the tree's executables and libraries
+// need, and those that these need (ELF, System V ABI chapter 5, DT_NEEDED). No file names the
+// libraries that a program opens with dlopen(3), so they must be among the description's files.
 func (t *Tree) addLibraries() error {
 	l := linker{tree: t}
 	for _, e := range t.Entries() {
@@ -41,21 +40,21 @@ func (t *Tree) addLibraries() error {
 type linker struct {
 	tree   *Tree
 	todo   []object
-	system []string // folders that are searched for all
+	system []string // folders that are searched for every object
 }
 
 // An object is an ELF file.
 type object struct {
 	source string   // on this host
 	target string   // in the tree
-	rpath  []folder // searched for the one that needs it, and so for it
+	rpath  []folder // DT_RPATH of the objects that need this one, which also applies to it
 }
 
-// A folder of libraries; the two differ below that of a program which is
-// elsewhere in the tree.
+// A folder holds libraries. host and tree differ if the folder is relative to a program
+// that has another path in the tree.
 type folder struct{ host, tree string }
 
-// add adds what the object needs; a file that is none needs nothing.
+// add adds what the object needs. A file that is not ELF needs nothing.
 func (l *linker) add(o object) error {
 	f, err := elf.Open(o.source)
 	var format *elf.FormatError
@@ -78,7 +77,7 @@ func (l *linker) add(o object) error {
 	}
 	needed, err := f.ImportedLibraries()
 	if err != nil || len(needed) == 0 {
-		return nil // a static executable, or none of this kind
+		return nil // a static executable
 	}
 	search, inherited := searchPath(f, o)
 	for _, name := range needed {
@@ -89,7 +88,7 @@ func (l *linker) add(o object) error {
 	return nil
 }
 
-// Interpreter is the loader that an executable names; empty: it is static.
+// Interpreter returns the loader that an executable names; empty: it is static.
 func Interpreter(f *elf.File) (string, error) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
@@ -100,8 +99,8 @@ func Interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// searchPath is where the object's own libraries are looked for first.
-// DT_RUNPATH is for them alone, DT_RPATH for theirs too.
+// searchPath returns the folders to search first for the libraries of the object.
+// DT_RUNPATH applies to its own libraries, DT_RPATH to theirs too.
 func searchPath(f *elf.File, o object) (search, inherited []folder) {
 	in := func(dir, origin string) string {
 		return path.Clean(strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin).Replace(dir))
@@ -136,7 +135,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 	for _, dir := range search {
 		source, target := path.Join(dir.host, name), path.Join(dir.tree, name)
 		if l.tree.has(target) {
-			return nil // and it is looked at as one of the files
+			return nil // it is in todo as one of the files
 		}
 		if fits(f, source) {
 			return l.take(o, source, target, inherited)
@@ -153,7 +152,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 		}
 		target := source
 		if !standard(dir) {
-			// An image has no /etc/ld.so.cache, so it comes to where the loader looks.
+			// An image has no /etc/ld.so.cache, so the library goes where the loader looks.
 			target = path.Join("/usr/lib", name)
 		}
 		return l.take(o, source, target, inherited)
@@ -161,7 +160,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 	return &vitrine.BadInput{File: o.source, Found: "needs the library " + name + ", which is not on this host", Want: "install the package that has it"}
 }
 
-// take adds a library or loader and has it looked at in turn.
+// take adds a library or loader to the tree and to todo.
 func (l *linker) take(by object, source, target string, rpath []folder) error {
 	if l.tree.has(target) {
 		return nil
@@ -173,7 +172,7 @@ func (l *linker) take(by object, source, target string, rpath []folder) error {
 	return nil
 }
 
-// fits says whether there is a library at the path for the same machine.
+// fits reports whether the path is an ELF file for the same machine.
 func fits(f *elf.File, file string) bool {
 	lib, err := elf.Open(file)
 	if err != nil {
@@ -183,15 +182,15 @@ func fits(f *elf.File, file string) bool {
 	return lib.Class == f.Class && lib.Machine == f.Machine
 }
 
-// standard says whether every loader looks in the folder by itself.
+// standard reports whether every loader searches the folder by default.
 func standard(dir string) bool { return slices.Contains(standards(), dir) }
 
-// standards are the folders compiled into the loaders of Debian and others.
+// standards returns the folders compiled into the loaders of Debian and other distributions.
 func standards() []string {
 	return []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }
 
-// folders are those of /etc/ld.so.conf and the standard ones.
+// folders returns the standard folders and those of /etc/ld.so.conf.
 func (l *linker) folders() ([]string, error) {
 	if l.system != nil {
 		return l.system, nil
@@ -206,7 +205,7 @@ func (l *linker) folders() ([]string, error) {
 	return list, err
 }
 
-// readLoaderConf gives the folders of a file in the syntax of ldconfig(8).
+// readLoaderConf passes the folders of a file in the syntax of ldconfig(8) to found.
 func readLoaderConf(name string, depth int, found func(string)) error {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) || depth > 8 {

@@ -7,5 +7,5 @@ import _ "embed"
 //go:embed schema/application.schema.json
 var schema []byte
 
-// Schema is the JSON Schema (draft 2020-12) of an application's description.
+// Schema returns the JSON Schema (draft 2020-12) of an application's description.
 func Schema() []byte { return schema }

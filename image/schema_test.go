@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the published schema anew")
 
-// The published schema is what the types and their comments say today.
+// TestPublishedSchema: the published schema matches the types and their comments.
 func TestPublishedSchema(t *testing.T) {
 	schema := document.FileSchema(Application{}, "Vitrine application", schematest.Comments(t, "vitrine/image", "."))
 	schematest.Published(t, *update, "schema/application.schema.json", schema, "What its images are called.")

@@ -17,37 +17,36 @@ import (
 
 // A Packer makes a substrate's images.
 type Packer interface {
-	// Key changes with what the images hold besides the application, such as a
-	// kernel.
+	// Key changes when the images' content besides the application changes, such as a kernel.
 	Key(ctx context.Context) (string, error)
-	// Pack writes an image into the folder, which is empty, and gives its file.
+	// Pack writes an image into dir, which is empty, and returns its file.
 	Pack(ctx context.Context, a *Application, t *Tree, dir string) (file string, err error)
 	// Content reads an image back.
 	Content(file string) (Content, error)
 }
 
-// An Image is one that was built.
+// An Image is a built image.
 type Image struct {
 	Name      string         `json:"name"`      // the application's
 	Substrate string         `json:"substrate"` //
 	File      string         `json:"file"`      // absolute, in the cache
-	Size      int64          `json:"size"`      // bytes on disk: holes are none
-	Files     int64          `json:"files"`     // bytes of the application's files, all together
+	Size      int64          `json:"size"`      // bytes on disk, without holes
+	Files     int64          `json:"files"`     // total size of the application's files, in bytes
 	Ports     map[string]int `json:"ports,omitempty"`
 	Digests
 }
 
-// A Store keeps the images that were built, by application and substrate.
+// A Store keeps the built images, by application and substrate.
 type Store struct {
 	Cache   Cache
 	Packers map[string]Packer // by substrate
 }
 
-// built is what the store keeps beside an image.
+// A built is the store's record beside an image.
 type built struct {
 	File          string         `json:"file"` // its name in the folder
-	Tree          string         `json:"tree"` // digest of all that went in
-	Key           string         `json:"key"`  // the packer's
+	Tree          string         `json:"tree"` // the tree's Digest
+	Key           string         `json:"key"`  // the packer's key
 	Files         int64          `json:"files"`
 	Configuration []string       `json:"configuration"`
 	Ports         map[string]int `json:"ports,omitempty"`
@@ -58,8 +57,8 @@ const (
 	builtName  = "built.json"
 )
 
-// Build builds the application's image for a substrate, in place of one that
-// was built before. When nothing has changed since, it is that one.
+// Build builds the application's image for a substrate and replaces an older one. If
+// nothing has changed since, it returns the older one.
 func (s Store) Build(ctx context.Context, a *Application, substrate string) (Image, error) {
 	packer := s.Packers[substrate]
 	if packer == nil {
@@ -92,7 +91,7 @@ func (s Store) Build(ctx context.Context, a *Application, substrate string) (Ima
 		if err != nil {
 			return Image{}, fmt.Errorf("building image %s for %s: %w", a.Name, substrate, err)
 		}
-		if i.Name != "" { // else somebody else was faster, by whatever description
+		if i.Name != "" { // otherwise another process was faster, perhaps with another description
 			i.File = filepath.Join(folder, filepath.Base(i.File))
 			return i, nil
 		}
@@ -129,9 +128,8 @@ func (s Store) read(name, substrate string) (built, error) {
 	return b, err
 }
 
-// Find gives the image of an application for a substrate, with digests of what
-// is in it, read from the image itself. One that was not built is a
-// *vitrine.BadInput.
+// Find returns the image of an application for a substrate, with the digests of its content,
+// which it reads from the image. If there is no such image, the error is a *vitrine.BadInput.
 func (s Store) Find(name, substrate string) (Image, error) {
 	if !namePattern.MatchString(name) {
 		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not a name", Want: "lower-case letters, digits and . _ -"}
@@ -150,7 +148,7 @@ func (s Store) Find(name, substrate string) (Image, error) {
 	return i, nil
 }
 
-// image is the one that is in the folder.
+// image returns the image in the folder.
 func (s Store) image(name, substrate, folder string, b built) (Image, error) {
 	i := Image{Name: name, Substrate: substrate, File: filepath.Join(folder, b.File), Files: b.Files, Ports: b.Ports}
 	var err error
@@ -167,8 +165,8 @@ func (s Store) image(name, substrate, folder string, b built) (Image, error) {
 	return i, nil
 }
 
-// Of gives the images of one application, by substrate; without any it is a
-// *vitrine.BadInput.
+// Of returns the images of one application, by substrate. If there is none, the error
+// is a *vitrine.BadInput.
 func (s Store) Of(name string) ([]Image, error) {
 	var list []Image
 	var none error
@@ -189,7 +187,7 @@ func (s Store) Of(name string) ([]Image, error) {
 	return list, nil
 }
 
-// List gives all images, by name and substrate.
+// List returns all images, by name and substrate.
 func (s Store) List() ([]Image, error) {
 	var list []Image
 	for _, substrate := range slices.Sorted(maps.Keys(s.Packers)) {
@@ -214,7 +212,7 @@ func (s Store) List() ([]Image, error) {
 	return list, nil
 }
 
-// Remove removes an image; one that is not there is a *vitrine.BadInput.
+// Remove removes an image. If there is no such image, the error is a *vitrine.BadInput.
 func (s Store) Remove(ctx context.Context, name, substrate string) error {
 	if _, err := s.read(name, substrate); err != nil || !namePattern.MatchString(name) {
 		return &vitrine.BadInput{File: "image " + name, Found: "there is none for " + substrate, Want: "see vitrine image list"}

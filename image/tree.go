@@ -16,12 +16,11 @@ import (
 	"vitrine"
 )
 
-// A Tree is what an image holds: files by their absolute paths in it, and what
-// runs in it.
+// A Tree is the content of an image: its files by absolute path, and the command that runs in it.
 type Tree struct {
 	Command       []string // the first is the program, an absolute path in the tree
 	Environment   []string // KEY=value, sorted
-	Configuration []string // paths of the files that are the configuration
+	Configuration []string // paths of the configuration files
 
 	entries map[string]Entry
 }
@@ -30,12 +29,12 @@ type Tree struct {
 type Entry struct {
 	Path string      // absolute and clean
 	Mode fs.FileMode // a directory, a regular file or a symbolic link, with permissions
-	Link string      // where a symbolic link leads
+	Link string      // target of a symbolic link
 	Size int64       // of a regular file, bytes
 
 	source string // file of this host; empty: text
 	text   string
-	spare  bool // for systems that have none of their own
+	spare  bool // only for systems without their own file of that name
 }
 
 func (e Entry) open() (io.ReadCloser, error) {
@@ -45,7 +44,7 @@ func (e Entry) open() (io.ReadCloser, error) {
 	return os.Open(e.source)
 }
 
-// CopyTo writes a regular file's content, which must still be of its size.
+// CopyTo writes a regular file's content. It fails if the file's size has changed.
 func (e Entry) CopyTo(w io.Writer) error {
 	r, err := e.open()
 	if err != nil {
@@ -59,15 +58,15 @@ func (e Entry) CopyTo(w io.Writer) error {
 	return err
 }
 
-// Bare is the tree without what only an image from scratch needs, such as
-// /etc/passwd: what lies over a system must not replace that system's.
+// Bare returns the tree without the files that only an image from scratch needs, such as
+// /etc/passwd. Over a system, they would replace the system's own.
 func (t *Tree) Bare() *Tree {
 	bare := t.clone()
 	maps.DeleteFunc(bare.entries, func(_ string, e Entry) bool { return e.spare })
 	return bare
 }
 
-// with is the tree and one more file.
+// with returns a copy of the tree with one more file.
 func (t *Tree) with(name, text string) *Tree {
 	more := t.clone()
 	more.addText(name, text)
@@ -82,8 +81,8 @@ func (t *Tree) clone() *Tree {
 
 func newTree() *Tree { return &Tree{entries: make(map[string]Entry)} }
 
-// Entries are the tree's files, every folder before what is in it. The root
-// itself is not among them.
+// Entries returns the tree's files, every folder before its content. The root
+// itself is not in the list.
 func (t *Tree) Entries() []Entry {
 	list := make([]Entry, 0, len(t.entries))
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
@@ -92,7 +91,7 @@ func (t *Tree) Entries() []Entry {
 	return list
 }
 
-// Size is that of all regular files together, in bytes.
+// Size returns the size of all regular files together, in bytes.
 func (t *Tree) Size() int64 {
 	var n int64
 	for _, e := range t.entries {
@@ -114,7 +113,7 @@ func (t *Tree) add(e Entry) {
 	t.entries[e.Path] = e
 }
 
-// addDir adds a folder; mode is that of chmod(1).
+// addDir adds a folder; mode is as in chmod(1).
 func (t *Tree) addDir(name string, mode uint32) {
 	m := fs.ModeDir | fs.FileMode(mode&0o777)
 	if mode&0o1000 != 0 {
@@ -127,8 +126,8 @@ func (t *Tree) addText(name, text string) {
 	t.add(Entry{Path: name, Mode: 0o644, Size: int64(len(text)), text: text})
 }
 
-// addSource adds a file of this host, or a folder with all that is in it. A
-// symbolic link to start from is followed; those within a folder are kept.
+// addSource adds a file of this host, or a folder with its content. It follows a symbolic
+// link at the source itself, but keeps the links within a folder.
 func (t *Tree) addSource(target, source string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -153,7 +152,7 @@ func (t *Tree) addSource(target, source string) error {
 	})
 }
 
-// addOne adds what the source itself is, links and all.
+// addOne adds the source itself. It does not follow a link.
 func (t *Tree) addOne(target, source string, info fs.FileInfo) error {
 	e := Entry{Path: target, Mode: info.Mode() & (fs.ModeType | fs.ModePerm | fs.ModeSticky)}
 	switch info.Mode().Type() {
@@ -165,7 +164,7 @@ func (t *Tree) addOne(target, source string, info fs.FileInfo) error {
 		}
 		e.Link = link
 	case 0:
-		f, err := os.Open(source) // what cannot be read is said now
+		f, err := os.Open(source) // reports an unreadable file now, not when the image is written
 		if err != nil {
 			return err
 		}
@@ -178,10 +177,11 @@ func (t *Tree) addOne(target, source string, info fs.FileInfo) error {
 	return nil
 }
 
-// Where dpkg keeps the lists of files of the packages that are installed.
+// dpkgInfo is where dpkg keeps the file lists of installed packages.
 const dpkgInfo = "/var/lib/dpkg/info"
 
-// undocumented are folders that no program reads at work.
+// undocumented reports whether the file is documentation or the like, which no
+// program reads at run time.
 func undocumented(name string) bool {
 	dirs := []string{"/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/info/", "/lib/systemd/", "/usr/lib/systemd/"}
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(name+"/", dir) })
@@ -190,7 +190,7 @@ func undocumented(name string) bool {
 // addPackage adds the files of a Debian package that is installed on this host.
 func (t *Tree) addPackage(name string) error {
 	list, err := os.Open(filepath.Join(dpkgInfo, name+".list"))
-	if errors.Is(err, fs.ErrNotExist) { // those of several architectures
+	if errors.Is(err, fs.ErrNotExist) { // a package of several architectures
 		found, _ := filepath.Glob(filepath.Join(dpkgInfo, name+":*.list"))
 		if len(found) > 0 {
 			list, err = os.Open(found[0])
@@ -206,18 +206,18 @@ func (t *Tree) addPackage(name string) error {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
 		file := lines.Text()
-		if file == "/." || undocumented(file) || t.has(file) { // the program is followed where it is a link
+		if file == "/." || undocumented(file) || t.has(file) { // the program is already in the tree, with its link followed
 			continue
 		}
 		info, err := os.Lstat(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed here, as documentation often is
+			continue // removed on this host, as documentation often is
 		}
 		if err != nil {
 			return fmt.Errorf("the package %s: %w", name, err)
 		}
 		if dir, err := os.Stat(file); err == nil && dir.IsDir() {
-			info = dir // /lib, which is a link where folders are merged
+			info = dir // such as /lib, which is a link where /usr is merged
 		}
 		if err := t.addOne(file, file, info); err != nil {
 			return fmt.Errorf("the package %s: %w", name, err)

@@ -10,12 +10,12 @@ import (
 	"path"
 )
 
-// Unpack writes the files of a Layer below the folder, which is made.
+// Unpack writes the files of a Layer below dir, which it makes.
 func Unpack(layer, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("unpacking %s: %w", layer, err)
 	}
-	root, err := os.OpenRoot(dir) // no link of the archive leads out of it
+	root, err := os.OpenRoot(dir) // links in the archive cannot lead out of it
 	if err != nil {
 		return fmt.Errorf("unpacking %s: %w", layer, err)
 	}
