@@ -1,10 +1,9 @@
-// Package debian builds what virtual machines boot: a Debian system of the
-// least size (debootstrap's minbase) with the packages that are asked for, on a
-// disk image, with the distribution's own kernel for virtual machines and a
-// first file system that finds the disk. Nothing of it is installed on the host.
+// Package debian builds the files that virtual machines boot from. They are a minimal
+// Debian system (debootstrap's minbase) with the requested packages on a disk image, the
+// distribution's kernel for virtual machines, and an initrd that finds the disk. Nothing is
+// installed on the host.
 //
-// The system has no init of its own: the first process is the agent that the
-// machine is given on its second disk.
+// The system has no init of its own. The first process is the agent on the machine's second disk.
 package debian
 
 import (
@@ -30,40 +29,40 @@ import (
 	"vitrine/image"
 )
 
-// DefaultRelease is the one that is built when none is named.
+// DefaultRelease is the release to build if none is named.
 const DefaultRelease = "bookworm"
 
-// recipe changes with what a base is made of, so that an old one in the cache is
-// not taken for a new one.
+// recipe changes when the content of a base changes, so that an old base in the cache is
+// not used for a new one.
 const recipe = "1"
 
-// kind is what bases are in the cache.
+// kind is the kind of bases in the cache.
 const kind = "debian"
 
-// Options say what the system has.
+// Options configure the system.
 type Options struct {
 	// Release is Debian's code name; empty: DefaultRelease.
 	Release string `yaml:"release,omitempty" json:"release,omitempty"`
-	// Mirror is where packages are fetched from; empty: debootstrap's own choice.
+	// Mirror is the source of packages; empty: debootstrap's default.
 	Mirror string `yaml:"mirror,omitempty" json:"mirror,omitempty"`
-	// Packages are installed beside the least system, as redis-server.
+	// Packages are installed in addition to the minimal system, such as redis-server.
 	Packages []string `yaml:"packages,omitempty" json:"packages,omitempty"`
 }
 
-// A Builder builds bases and keeps them.
+// A Builder builds bases and keeps them in the cache.
 type Builder struct {
 	Cache   image.Cache
-	Logger  *slog.Logger // nil: none
-	Environ []string     // of the programs that build: PATH, HTTP_PROXY ...
+	Logger  *slog.Logger // nil: no log
+	Environ []string     // for the programs that build: PATH, HTTP_PROXY ...
 }
 
-// A Base is what machines are started from. Its files are shared: a machine
-// writes to an overlay.
+// A Base is the set of files that machines start from. Machines share them, so each
+// machine writes to an overlay.
 type Base struct {
 	Kernel  string // file of the Linux kernel
-	Initrd  string // its first file system
+	Initrd  string // its initrd
 	Disk    string // raw image of the ext4 file system
-	Tree    string // archive (tar) of the least system's files
+	Tree    string // archive (tar) of the minimal system's files
 	Version string // the kernel's release: "6.1.0-56-cloud-amd64"
 }
 
@@ -84,7 +83,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// resolve fills in the default release and orders the packages; plain has none.
+// resolve fills in the default release and sorts the packages. plain is o without packages.
 func (o Options) resolve() (plain, full Options) {
 	o.Release = cmp.Or(o.Release, DefaultRelease)
 	o.Packages = slices.Compact(slices.Sorted(slices.Values(o.Packages)))
@@ -93,9 +92,8 @@ func (o Options) resolve() (plain, full Options) {
 	return plain, o
 }
 
-// Base gives the base with the options, which is built if the cache has none.
-// Building takes about a minute, a network, and root; where it cannot be done
-// the error is a *vitrine.Unsupported.
+// Base returns the base with the options, and builds it if the cache has none. Building takes about
+// a minute, a network, and root. If this host cannot build it, the error is a *vitrine.Unsupported.
 func (b Builder) Base(ctx context.Context, o Options) (Base, error) {
 	plain, o := o.resolve()
 	if err := o.check(); err != nil {
@@ -118,9 +116,9 @@ func (b Builder) Base(ctx context.Context, o Options) (Base, error) {
 	return baseIn(least, disk)
 }
 
-// key names the base in the cache.
+// key returns the name of the base in the cache.
 func (o Options) key() string {
-	text, _ := json.Marshal(o) // strings alone
+	text, _ := json.Marshal(o) // cannot fail: only strings
 	sum := sha256.Sum256(append([]byte(recipe+initScript+strings.Join(modules, " ")), text...))
 	return o.Release + "-" + hex.EncodeToString(sum[:6])
 }
@@ -130,17 +128,17 @@ const (
 	kernelFile  = "vmlinuz"
 	initrdFile  = "initrd"
 	diskFile    = "disk.raw"
-	treeFile    = "tree.tar" // what the disk holds, for bases with packages
+	treeFile    = "tree.tar" // the disk's content, for bases with packages
 	versionFile = "version"
 )
 
-// diskSize is what machines see; the image has holes where nothing is written.
+// diskSize is the size that machines see; the image has holes where nothing is written.
 const diskSize = "8G"
 
-// Programs are what building needs of the host.
+// Programs returns the programs of the host that building needs.
 func Programs() []string { return []string{"debootstrap", "chroot", "mkfs.ext4", "tar"} }
 
-// Possible is nil where this host can build, else a *vitrine.Unsupported.
+// Possible returns nil if this host can build a guest, else a *vitrine.Unsupported.
 func Possible() error {
 	for _, p := range Programs() {
 		if _, err := exec.LookPath(p); err != nil {
@@ -153,7 +151,7 @@ func Possible() error {
 	return nil
 }
 
-// bootstrap builds the least system in dir.
+// bootstrap builds the minimal system in dir.
 func (b Builder) bootstrap(ctx context.Context, o Options, dir string) error {
 	if err := Possible(); err != nil {
 		return err
@@ -187,7 +185,7 @@ func (b Builder) bootstrap(ctx context.Context, o Options, dir string) error {
 	return b.disk(ctx, root, dir)
 }
 
-// install builds a system with packages from the least one.
+// install adds packages to a copy of the minimal system.
 func (b Builder) install(ctx context.Context, o Options, least, dir string) error {
 	if err := Possible(); err != nil {
 		return err
@@ -200,7 +198,7 @@ func (b Builder) install(ctx context.Context, o Options, least, dir string) erro
 	if err := b.run(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--file", filepath.Join(least, treeFile), "--directory", root); err != nil {
 		return err
 	}
-	// Names of hosts are looked up as the host does.
+	// The package mirror's name is resolved as on the host.
 	if text, err := os.ReadFile("/etc/resolv.conf"); err == nil {
 		if err := os.WriteFile(filepath.Join(root, "etc/resolv.conf"), text, 0o644); err != nil {
 			return err
@@ -215,7 +213,7 @@ func (b Builder) install(ctx context.Context, o Options, least, dir string) erro
 	return b.disk(ctx, root, dir)
 }
 
-// disk writes the tree to a file system, which needs no mount, and removes it.
+// disk writes the tree to a file system, which needs no mount, and removes the tree.
 func (b Builder) disk(ctx context.Context, root, dir string) error {
 	err := b.run(ctx, "mkfs.ext4", "-q", "-F", "-L", "vitrine", "-d", root, "-E", "lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0",
 		"-m", "0", filepath.Join(dir, diskFile), diskSize)
@@ -230,14 +228,15 @@ func (b Builder) chroot(ctx context.Context, root, script string, args ...string
 	return b.run(ctx, append([]string{"chroot", root, "/bin/sh", "-euc", script, "sh"}, args...)...)
 }
 
-// run runs a program; its error has the end of what it printed. All that it starts
-// and mounts, as debootstrap does in its target, ends with it, and it with ours.
+// run runs a program; its error has the end of the program's output. The program's
+// processes and mounts, such as debootstrap's in its target, end with the program, and the
+// program ends with this process.
 func (b Builder) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = append(slices.Clone(b.Environ), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid: true, Pdeathsig: syscall.SIGKILL,
-		Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, // whose mounts are private
+		Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, // its mounts are private
 	}
 	runtime.LockOSThread() // for Pdeathsig
 	defer runtime.UnlockOSThread()
@@ -252,15 +251,15 @@ func (b Builder) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// Built gives the base with the options if the cache has it.
+// Built returns the base with the options if the cache has it.
 func (b Builder) Built(o Options) (Base, bool) {
 	plain, o := o.resolve()
 	base, err := baseIn(filepath.Join(b.Cache.Dir, kind, plain.key()), filepath.Join(b.Cache.Dir, kind, o.key()))
 	return base, err == nil
 }
 
-// baseIn is the base of which the kernel is in the one folder and the disk in
-// the other, which may be the same.
+// baseIn returns the base with the kernel in the folder least and the disk in the folder
+// disk, which may be the same.
 func baseIn(least, disk string) (Base, error) {
 	base := Base{Kernel: filepath.Join(least, kernelFile), Initrd: filepath.Join(least, initrdFile), Disk: filepath.Join(disk, diskFile), Tree: filepath.Join(least, treeFile)}
 	version, err := os.ReadFile(filepath.Join(least, versionFile))

@@ -18,7 +18,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// builder has the cache that all tests of this machine share.
+// builder returns a Builder with the cache that all tests of this host share.
 func builder(t *testing.T) Builder {
 	t.Helper()
 	cache, err := image.FindCache("", os.Getenv)
@@ -28,7 +28,7 @@ func builder(t *testing.T) Builder {
 	return Builder{Cache: cache, Environ: os.Environ()}
 }
 
-// debugfs lists or shows what a disk holds, by the tool of its file system.
+// debugfs reads a disk with the debugfs tool of its file system.
 func debugfs(t *testing.T, disk, request string) string {
 	t.Helper()
 	if _, err := exec.LookPath("debugfs"); err != nil {
@@ -62,7 +62,7 @@ func TestQemuGuestBaseIsBuiltOnce(t *testing.T) {
 	}
 }
 
-// TestBuildLeavesNoMount: what a program that is killed has mounted is gone with it.
+// TestBuildLeavesNoMount: the mounts of a killed program end with it.
 func TestBuildLeavesNoMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip(&vitrine.Unsupported{What: "mounting", Missing: "root"})
@@ -109,8 +109,8 @@ func TestKeyTellsPackagesApart(t *testing.T) {
 	}
 }
 
-// TestQemuGuestBaseWithPackages: they are installed over the least system, which
-// stays as it is and is not built again.
+// TestQemuGuestBaseWithPackages: packages are installed over the minimal system, which does
+// not change and is not built again.
 func TestQemuGuestBaseWithPackages(t *testing.T) {
 	b := builder(t)
 	least, err := b.Base(t.Context(), Options{})

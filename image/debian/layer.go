@@ -11,18 +11,18 @@ import (
 	"vitrine/image"
 )
 
-// A Packer packs applications as disk images of virtual machines: the least
-// system with the application's files over it.
+// A Packer packs applications as disk images of virtual machines: the minimal system, with
+// the application's files over it.
 type Packer struct{ Builder Builder }
 
 var _ image.Packer = Packer{}
 
-// Key is that of the system.
+// Key is the key of the system.
 func (Packer) Key(context.Context) (string, error) {
 	return Options{Release: DefaultRelease}.key(), nil
 }
 
-// Pack writes the disk and, beside it, the layer that is over the system in it.
+// Pack writes the disk and, beside it, the layer of the application's files.
 func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, dir string) (string, error) {
 	b := p.Builder
 	if b.Logger == nil {
@@ -41,8 +41,7 @@ func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, d
 		return "", err
 	}
 	for _, archive := range []string{filepath.Join(filepath.Dir(base.Disk), treeFile), layer} {
-		// Folders stay as the system has them, also those that it has links for,
-		// as /lib.
+		// Keep the system's folders as they are, including those that are links, such as /lib.
 		err := b.run(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--keep-directory-symlink", "--no-overwrite-dir",
 			"--file", archive, "--directory", root)
 		if err != nil {
@@ -52,7 +51,7 @@ func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, d
 	return filepath.Join(dir, diskFile), b.disk(ctx, root, dir)
 }
 
-// Content reads the layer back. That the disk has it shows in a machine alone.
+// Content reads the layer back. Only a machine can show that the disk has the same files.
 func (Packer) Content(file string) (image.Content, error) {
 	layer, err := image.Layer{}.Content(filepath.Join(filepath.Dir(file), image.LayerName))
 	if errors.Is(err, os.ErrNotExist) {

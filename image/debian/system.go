@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// included is beside debootstrap's least system: what the first file system is
-// made of, and what install scripts expect of any Debian.
+// included are packages beyond debootstrap's minimal system: those that the initrd is made
+// from, and those that install scripts expect on every Debian.
 var included = []string{"busybox-static", "kmod", "iproute2", "procps", "netbase"}
 
-// modules is what the first file system needs: the kernel has no driver of a
-// virtual machine built in. Those of networking and of the agent's port are
-// there for images that have no modules of this kernel.
+// modules are the kernel modules of the initrd, because the kernel has no drivers for
+// virtual machines built in. Those for networking and the agent's port are there for images
+// without modules of this kernel.
 var modules = []string{"virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "virtio_net", "ext4", "button"}
 
-// kernelScript fetches the kernel for virtual machines and takes it apart: its
-// package would make a first file system of its own, and a boot loader.
+// kernelScript fetches the kernel for virtual machines and unpacks its package. Installing
+// the package would also make an initrd and install a boot loader.
 const kernelScript = `
 apt-get -q update
 cd /tmp
@@ -35,7 +35,7 @@ depmod "$version"
 rm -rf kernel ./*.deb
 `
 
-// installScript installs packages, and keeps their services from being started.
+// installScript installs packages and prevents the start of their services.
 const installScript = `
 printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
 chmod 755 /usr/sbin/policy-rc.d
@@ -43,15 +43,15 @@ apt-get -q update
 apt-get -q -y -o APT::Sandbox::User=root install --no-install-recommends "$@"
 `
 
-// tidyScript removes what a guest has no use for, and what is the host's.
+// tidyScript removes files that a guest does not need, and files that came from the host.
 const tidyScript = `
 apt-get clean
 rm -rf /var/lib/apt/lists/* /usr/share/doc /usr/share/man /usr/share/info /usr/share/locale /var/log/*.log /var/log/apt /etc/resolv.conf /etc/hostname
 mkdir -p /run /proc /sys /dev /tmp
 `
 
-// initrdScript packs the first file system from the tree: a shell, the modules
-// in the order in which they need each other, and the script that is its init.
+// initrdScript packs the initrd from the tree: a shell, the modules in the order of their
+// dependencies, and the init script.
 const initrdScript = `
 version=$(cat /boot/version)
 out=/tmp/initrd
@@ -73,10 +73,10 @@ find . | busybox cpio -o -H newc > /boot/initrd
 rm -rf $out /tmp/init
 `
 
-// initScript is the init of the first file system. The kernel's command line
-// says what to mount: vitrine.root, a device, or nothing for the first partition
-// of vda, or vda itself, that holds a file system with an etc. What follows
-// vitrine.init= is the program on the second disk, its words parted by commas.
+// initScript is the init of the initrd. The kernel's command line says what to mount:
+// vitrine.root is a device. Without it, the script mounts the first partition of vda, or
+// vda itself, that holds a file system with an etc. The value of vitrine.init is the
+// program on the second disk and its arguments, separated by commas.
 const initScript = `#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc
@@ -115,7 +115,7 @@ unset IFS
 exec $b switch_root /newroot /run/vitrine/"$@"
 `
 
-// initrd packs the first file system into the tree's boot/initrd.
+// initrd packs the initrd into the tree's boot/initrd.
 func (b Builder) initrd(ctx context.Context, root string) error {
 	if err := os.WriteFile(filepath.Join(root, "tmp/init"), []byte(initScript), 0o755); err != nil {
 		return err
