@@ -21,22 +21,21 @@ func compile(ctx context.Context, logger *slog.Logger, tree string) error {
 	return runWith(ctx, &compiled{logger: logger, said: time.Now()}, "make", "-C", tree, fmt.Sprintf("-j%d", runtime.NumCPU()), "bzImage")
 }
 
-// A compiled counts the files that make says it compiles, and says so now and
-// then.
+// A compiled counts the files in make's output, and logs the count at intervals.
 type compiled struct {
 	logger *slog.Logger
 	files  int
 	said   time.Time
 }
 
-// Progress is said this often, and there are about this many files.
+// Interval of progress messages, and the approximate number of files.
 const (
 	sayEvery    = 20 * time.Second
 	kernelFiles = 820
 )
 
-// Write reads make's lines. One that comes in two parts is not counted: it is
-// progress, not a result.
+// Write counts the files in make's output. It misses a line that is split between two
+// calls, because exact progress does not matter.
 func (c *compiled) Write(p []byte) (int, error) {
 	c.files += bytes.Count(p, []byte("  CC  ")) + bytes.Count(p, []byte("  AS  "))
 	if time.Since(c.said) >= sayEvery {
@@ -46,14 +45,13 @@ func (c *compiled) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run runs a program; all that it starts ends with ctx. Its error has the last
-// that it printed.
+// run runs a program. All its processes end with ctx. Its error has the end of the output.
 func run(ctx context.Context, args ...string) error { return runWith(ctx, nil, args...) }
 
-// runWith is run, of which what is printed is also watched.
+// runWith is like run but also copies standard output to watch.
 func runWith(ctx context.Context, watch io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	// The same kernel, whoever builds it and when.
+	// The kernel is the same, whoever builds it and when.
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=vitrine", "KBUILD_BUILD_HOST=vitrine")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
@@ -84,7 +82,7 @@ func runWith(ctx context.Context, watch io.Writer, args ...string) error {
 	return nil
 }
 
-// last is the end of what was printed.
+// last returns the end of the output.
 func last(f *os.File) string {
 	const most = 2000
 	size, err := f.Seek(0, io.SeekEnd)

@@ -13,7 +13,7 @@ import (
 // buildEnv names the pipe that a build holds open.
 const buildEnv = "UNIKERNEL_TEST_BUILD"
 
-// TestBuildEndsWithUs: what builds does not go on when who asked for it is killed.
+// TestBuildEndsWithUs: a build ends when the process that started it is killed.
 func TestBuildEndsWithUs(t *testing.T) {
 	if pipe := os.Getenv(buildEnv); pipe != "" {
 		t.Fatal(run(t.Context(), "/bin/sh", "-euc", `exec > "$0"; echo begun; exec sleep 3600`, pipe))
@@ -27,7 +27,7 @@ func TestBuildEndsWithUs(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // it is killed
+	t.Cleanup(func() { _ = cmd.Wait() }) // this test kills it
 	from, err := os.Open(pipe)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestBuildEndsWithUs(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadAll(from); err != nil { // its end is that of who holds the pipe
+	if _, err := io.ReadAll(from); err != nil { // ends when no process holds the pipe
 		t.Error(err)
 	}
 }

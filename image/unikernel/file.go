@@ -10,38 +10,37 @@ import (
 	"vitrine"
 )
 
-// Fields of the header of a bzImage that are used here (Linux,
-// Documentation/x86/boot.rst, "The Real-Mode Kernel Header"), by their offset
-// in the file.
+// Offsets of the fields of a bzImage header that this package uses (Linux,
+// Documentation/x86/boot.rst, "The Real-Mode Kernel Header"), and the fields' sizes.
 const (
 	setupSects   = 0x1f1 // 1 byte: sectors of real-mode code after the first
 	sysSize      = 0x1f4 // 4: the rest of the kernel, in paragraphs of 16 bytes
 	magic        = 0x202 // 4: "HdrS"
-	version      = 0x206 // 2: of the protocol
-	loadFlags    = 0x211 // 1: bit 0, the rest is loaded at loadAddress
-	ramdiskImage = 0x218 // 4: where in memory the files are
+	version      = 0x206 // 2: protocol version
+	loadFlags    = 0x211 // 1: bit 0: the protected-mode code is loaded at loadAddress
+	ramdiskImage = 0x218 // 4: address of the files in memory
 	ramdiskSize  = 0x21c // 4: bytes
-	prefAddress  = 0x258 // 8: where the kernel would unpack itself
-	initSize     = 0x260 // 4: bytes of memory from there that it needs until it runs
+	prefAddress  = 0x258 // 8: where the kernel prefers to unpack itself
+	initSize     = 0x260 // 4: bytes of memory from there that the kernel needs until it runs
 	headerEnd    = 0x264
 
-	loadAddress = 0x100000 // of all that follows the real-mode code
+	loadAddress = 0x100000 // of everything after the real-mode code
 	page        = 0x1000
 	sector      = 512
 )
 
-// A header is what the file of a kernel says of itself.
+// A header is the header of a kernel's file.
 type header struct {
 	raw      [headerEnd]byte
-	setup    int64 // bytes before what is loaded at loadAddress
-	end      int64 // of the kernel, in the file
-	ramdisk  int64 // where the files begin in the file; 0: there are none
+	setup    int64 // bytes before the part that is loaded at loadAddress
+	end      int64 // of the kernel in the file
+	ramdisk  int64 // offset of the files in the file; 0: no files
 	ramBytes int64
-	free     int64 // the first address that the kernel leaves alone
+	free     int64 // first address past the memory that the kernel needs to unpack itself
 }
 
-// readHeader reads the header of a bzImage; what is none, or of a protocol
-// before 2.12, is a *vitrine.BadInput.
+// readHeader reads the header of a bzImage. Any other file, or one with a protocol before
+// 2.12, is a *vitrine.BadInput.
 func readHeader(name string, r io.ReaderAt) (header, error) {
 	var h header
 	bad := func(found string) (header, error) {
@@ -80,9 +79,9 @@ func readHeader(name string, r io.ReaderAt) (header, error) {
 	return h, nil
 }
 
-// join writes the kernel and, as far behind it as it needs room to unpack
-// itself, the files into one bzImage. What loads it loads all of it, and its
-// header says where the files are. The gap is a hole in the file.
+// join writes the kernel and the files into one bzImage. A gap between them, a hole in the
+// file, gives the kernel room to unpack itself. Boot loaders load the whole file, and the
+// header says where the files are.
 func join(kernel, to string, files func(io.Writer) error) error {
 	from, err := os.Open(kernel)
 	if err != nil {
@@ -125,9 +124,9 @@ func (h header) join(f *os.File, kernel io.Reader, files func(io.Writer) error) 
 	return err
 }
 
-// Split writes the kernel and the files of an image into two files, for a
-// machine whose firmware does not heed where the header says that the files
-// are. An image without files, such as a kernel alone, is a *vitrine.BadInput.
+// Split writes the kernel and the files of an image into two files, for a machine whose
+// firmware ignores the header's address of the files. An image without files, such as a
+// kernel alone, is a *vitrine.BadInput.
 func Split(image, kernel, files string) error {
 	from, err := os.Open(image)
 	if err != nil {
@@ -158,7 +157,7 @@ func extract(from io.ReaderAt, begin, size int64, to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// IsImage says whether the file is one that Pack made.
+// IsImage reports whether the file is an image of Pack.
 func IsImage(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {

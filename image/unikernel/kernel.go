@@ -26,25 +26,24 @@ var kernelConfig []byte
 //go:embed guest/init.c
 var initSource []byte
 
-// Sources is where Debian's packages linux-source-* put the kernel's source.
+// Sources matches the kernel sources of Debian's packages linux-source-*.
 const Sources = "/usr/src/linux-source-*.tar.xz"
 
-// A Base is what every image is made of besides the application.
+// A Base is the content of every image besides the application.
 type Base struct {
 	Kernel string // file, a bzImage
 	Init   string // file, a static executable
 }
 
-// A Builder makes the base, once for all who use the cache.
+// A Builder makes the base, once for all users of the cache.
 type Builder struct {
 	Cache  image.Cache
 	Source string // the kernel's source, a .tar.xz; empty: the newest of Sources
 	Logger *slog.Logger
 }
 
-// Base finds the kernel and the first program in the cache, or makes them; the
-// kernel takes some minutes. A host without what that needs is a
-// *vitrine.Unsupported.
+// Base finds the kernel and the first program in the cache, or makes them, which takes minutes
+// for the kernel. If the host lacks something for that, the error is a *vitrine.Unsupported.
 func (b Builder) Base(ctx context.Context) (Base, error) {
 	kernel, err := b.kernel(ctx)
 	if err != nil {
@@ -57,8 +56,8 @@ func (b Builder) Base(ctx context.Context) (Base, error) {
 	return Base{Kernel: kernel, Init: first}, nil
 }
 
-// Cached is the base, if it is in the cache; else the error is os.ErrNotExist
-// or says why it cannot be made.
+// Cached returns the base, if it is in the cache. Otherwise the error is os.ErrNotExist, or
+// says why the base cannot be made.
 func (b Builder) Cached() (Base, error) {
 	_, key, err := b.source()
 	if err != nil {
@@ -76,7 +75,7 @@ func (b Builder) Cached() (Base, error) {
 	return base, nil
 }
 
-// Possible says what is missing here to make the base.
+// Possible returns an error that says what this host lacks to make the base.
 func (b Builder) Possible() error {
 	if _, _, err := b.source(); err != nil {
 		return err
@@ -88,7 +87,7 @@ func buildTools() []string {
 	return []string{"make", "gcc", "ld", "flex", "bison", "bc", "tar", "xz"}
 }
 
-// source is the archive of the kernel's source, and the kernel's key in the cache.
+// source returns the archive of the kernel's source, and the kernel's key in the cache.
 func (b Builder) source() (path, key string, err error) {
 	path = b.Source
 	if path == "" {
@@ -109,17 +108,17 @@ func (b Builder) source() (path, key string, err error) {
 	return path, fmt.Sprintf("%s-%x", name, digest.Sum(nil)[:6]), nil
 }
 
-// compareVersions orders linux-source-5.10 before linux-source-6.1, and that before
-// linux-source-6.12.
+// compareVersions orders linux-source-5.10 before linux-source-6.1, and that
+// before linux-source-6.12.
 func compareVersions(a, b string) int { return slices.Compare(versionOf(a), versionOf(b)) }
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// versionOf is the numbers in the name of a source.
+// versionOf returns the numbers in the name of a source.
 func versionOf(path string) []int {
 	var all []int
 	for _, text := range numbers.FindAllString(filepath.Base(path), -1) {
-		n, _ := strconv.Atoi(text) // digits alone
+		n, _ := strconv.Atoi(text) // cannot fail: only digits
 		all = append(all, n)
 	}
 	return all
@@ -146,7 +145,7 @@ func (b Builder) kernel(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "bzImage"), err
 }
 
-// tools says which programs are missing.
+// tools returns an error that lists the missing programs.
 func tools(names ...string) error {
 	var missing []string
 	for _, name := range names {
@@ -163,8 +162,8 @@ func tools(names ...string) error {
 	return nil
 }
 
-// unneeded is source that no build for this machine reads; the files that say
-// what can be configured stay.
+// unneeded returns patterns of source files that no build for this architecture reads.
+// Kconfig files and makefiles stay.
 func unneeded() []string {
 	list := []string{"*/Documentation/*/*", "*/tools/testing/*"}
 	for _, dir := range []string{
@@ -211,8 +210,8 @@ func buildKernel(ctx context.Context, logger *slog.Logger, source, dir string) e
 		os.RemoveAll(tree))
 }
 
-// honoured says which options the kernel's configuration did not take: another
-// version may name them otherwise.
+// honoured returns an error that lists the options that the kernel's configuration did not
+// accept. Another version may name them differently.
 func honoured(config string) error {
 	got, err := os.ReadFile(config)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// base is the base in the cache that all tests share; where it is not there
-// yet it is made, which takes minutes.
+// base returns the base from the cache that all tests share. If it is missing, base makes
+// it, which takes minutes.
 func base(t *testing.T) Base {
 	t.Helper()
 	cache, err := image.FindCache("", os.Getenv)

@@ -22,19 +22,19 @@ type Packer struct{ Builder Builder }
 
 var _ image.Packer = Packer{}
 
-// Where the kernel and the first program look.
+// Names that the kernel and the first program look for.
 const (
 	firstName = "init"
 	startName = "vitrine/start"
 )
 
-// Key is that of the kernel and the first program.
+// Key identifies the kernel and the first program.
 func (p Packer) Key(ctx context.Context) (string, error) {
 	base, err := p.Builder.Base(ctx)
 	return filepath.Base(filepath.Dir(base.Kernel)) + " " + filepath.Base(filepath.Dir(base.Init)), err
 }
 
-// Pack writes the image, one file that QEMU boots by -kernel.
+// Pack writes the image, one file that QEMU boots with -kernel.
 func (p Packer) Pack(ctx context.Context, _ *image.Application, t *image.Tree, dir string) (string, error) {
 	base, err := p.Builder.Base(ctx)
 	if err != nil {
@@ -44,8 +44,8 @@ func (p Packer) Pack(ctx context.Context, _ *image.Application, t *image.Tree, d
 	return file, join(base.Kernel, file, func(w io.Writer) error { return base.writeFiles(w, t) })
 }
 
-// WriteFiles writes what the kernel of the base has for its files: the tree,
-// the first program and what that runs.
+// WriteFiles writes the initial file system for the base's kernel: the tree, the first
+// program, and its command.
 func (b Base) WriteFiles(file string, t *image.Tree) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -129,7 +129,7 @@ func (Packer) Content(file string) (image.Content, error) {
 	}, err
 }
 
-// inFiles gives every regular file in an image.
+// inFiles calls yield for every regular file in an image.
 func inFiles(file string, yield func(name string, r io.Reader) error) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -158,14 +158,14 @@ func inFiles(file string, yield func(name string, r io.Reader) error) error {
 	}
 }
 
-// A Start is what the first program runs.
+// A Start is the command of the first program.
 type Start struct {
 	Args []string
 	Env  []string // KEY=value
-	Dir  string   // made when it is not there; empty: the root
+	Dir  string   // made if it does not exist; empty: the root
 }
 
-// records are a Start as the first program reads it; see guest/init.c.
+// records returns a Start in the format of the first program; see guest/init.c.
 func (s Start) records() []byte {
 	var b bytes.Buffer
 	put := func(kind byte, text string) {
@@ -185,7 +185,7 @@ func (s Start) records() []byte {
 	return b.Bytes()
 }
 
-// parseStart reads what records wrote.
+// parseStart reads the format of records.
 func parseStart(text []byte) Start {
 	var s Start
 	for record := range bytes.SplitSeq(text, []byte{0}) {
@@ -205,9 +205,8 @@ func parseStart(text []byte) Start {
 	return s
 }
 
-// Handover is what the host sends by the control port when the machine starts:
-// what to run in place of what the image says. One without arguments leaves it
-// to the image.
+// Handover returns the message that the host sends on the control port when the machine starts:
+// the command, which replaces the image's. Without arguments, the image's command runs.
 func (s Start) Handover() []byte {
 	var records []byte
 	if len(s.Args) > 0 {

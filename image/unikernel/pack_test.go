@@ -16,7 +16,7 @@ import (
 	"vitrine/image"
 )
 
-// application is one that uses shared libraries and prints what it finds.
+// application returns one that uses shared libraries and prints the paths that it finds.
 func application(t *testing.T) *image.Application {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "application.yaml")
@@ -37,7 +37,7 @@ configuration:
 	return a
 }
 
-// TestUnikernelImageBoots boots the one file by itself, as a user may.
+// TestUnikernelImageBoots boots the file without the substrate, as a user may.
 func TestUnikernelImageBoots(t *testing.T) {
 	base(t)
 	cache, err := image.FindCache("", os.Getenv)
@@ -102,7 +102,7 @@ func TestUnikernelSplitGivesWhatWasJoined(t *testing.T) {
 	if !same(files, want, 0) {
 		t.Error("other files came out than went in")
 	}
-	if !same(kernel, b.Kernel, headerEnd) { // but for where the files are
+	if !same(kernel, b.Kernel, headerEnd) { // except for the fields that locate the files
 		t.Error("another kernel came out than went in")
 	}
 	if !IsImage(whole) || IsImage(b.Kernel) {
