@@ -15,17 +15,18 @@ type Bracket struct {
 	Fail float64 // lowest rate that failed on most deployments; infinite: none
 }
 
-// NewBracket reads the bracket off the valid trials. A trial passes when its
-// success ratio meets the threshold and it is steady; it fails when the ratio
+// NewBracket returns the bracket of the valid trials. A trial passes when its
+// success ratio meets the threshold and it is steady. It fails when the ratio
 // does not meet the threshold. A deployment that passed at a rate counts as
 // passing below it, and one that failed at a rate as failing above it. A trial
-// that passed counts no more when a longer one failed later at its rate or below
-// on the same deployment: a trial that is not steady enough is extended.
+// that passed does not count when a longer one failed later on the same
+// deployment, at its rate or below: a trial that is not steady enough is
+// extended.
 func NewBracket(history []vitrine.Outcome, threshold float64, steady func(vitrine.Outcome) bool) Bracket {
 	return bracket(verdicts(history, threshold, steady))
 }
 
-// A verdict is what the trials of one deployment show.
+// A verdict is the bracket of one deployment.
 type verdict = Bracket
 
 func verdicts(history []vitrine.Outcome, threshold float64, steady func(vitrine.Outcome) bool) []verdict {
@@ -52,30 +53,30 @@ func verdicts(history []vitrine.Outcome, threshold float64, steady func(vitrine.
 	return all
 }
 
-// overruled says that a longer trial failed later at the rate or below it.
+// overruled reports whether a longer trial failed later at the rate or below it.
 func overruled(o vitrine.Outcome, later []vitrine.Outcome, threshold float64) bool {
 	return slices.ContainsFunc(later, func(l vitrine.Outcome) bool {
 		return l.Repeat == o.Repeat && l.Valid && l.Duration > o.Duration && l.Rate <= o.Rate && l.SuccessRatio() < threshold
 	})
 }
 
-// bracket is where more than half of the deployments pass and fail.
+// bracket returns where more than half of the deployments pass and fail.
 func bracket(all []verdict) Bracket {
 	if len(all) == 0 {
 		return Bracket{0, math.Inf(1)}
 	}
-	most := len(all) / 2 // so many others agree
+	most := len(all) / 2 // index up to which more than half agree
 	slices.SortFunc(all, func(a, b verdict) int { return cmp.Compare(b.Pass, a.Pass) })
 	pass := all[most].Pass
 	slices.SortFunc(all, func(a, b verdict) int { return cmp.Compare(a.Fail, b.Fail) })
 	return Bracket{pass, all[most].Fail}
 }
 
-// Contradicts says how the capacity's interval contradicts the trials that it
-// was estimated from: its upper end is below the highest rate that passed on
-// most deployments, or its lower end above the lowest that failed on most. Of
-// two states the lower one is judged, by the deployments that failed below the
-// middle of the two and did not pass above it.
+// Contradicts returns an error when the capacity's interval contradicts the
+// trials that it was estimated from: its upper end is below the highest rate that
+// passed on most deployments, or its lower end is above the lowest rate that
+// failed on most. With two states, it judges the lower one, by the deployments
+// that failed below the middle of the two and did not pass above it.
 func Contradicts(c vitrine.Capacity, history []vitrine.Outcome, steady func(vitrine.Outcome) bool) error {
 	all := verdicts(history, c.Threshold, steady)
 	if c.States != nil {

@@ -8,7 +8,8 @@ import (
 	"vitrine/search/sim"
 )
 
-// verdict is an outcome of a thousand calls; growing: one that is not steady.
+// verdict returns an outcome of a thousand calls; growing makes it one that is
+// not steady.
 func verdict(repeat int, rate, ratio float64) vitrine.Outcome {
 	return vitrine.Outcome{Key: vitrine.Key{Repeat: repeat, Rate: rate}, Scheduled: 1000, Succeeded: int64(1000 * ratio), Valid: true}
 }

@@ -9,21 +9,20 @@ import (
 	"vitrine/search/size"
 )
 
-// A Cluster is a function of several components, and what its sizings are made
-// of: ground for searches of sizes.
+// A Cluster is a function of several components and the space of its sizings, to
+// try searches of sizes on.
 type Cluster struct {
 	*Function
 	Space size.Space
 }
 
-// leastSizings is how many sizings a drawn cluster has at least.
+// leastSizings is the fewest sizings of a drawn cluster.
 const leastSizings = 250
 
 // DrawCluster draws a function of 3 to 5 components with hundreds of sizings.
-// Components differ in demand by up to 10:1 and in what clustering costs them
-// from nothing to as much as a second instance brings; some spread their calls
-// unevenly, some cannot use all CPUs of a large flavor. The same seed gives the
-// same one.
+// Components differ in demand by up to 10:1. Clustering costs them from nothing
+// to as much as a second instance brings. Some spread their calls unevenly, some
+// cannot use all CPUs of a large flavor. The same seed gives the same cluster.
 func DrawCluster(seed uint64) Cluster {
 	random := rand.New(rand.NewPCG(seed, 5))
 	between := func(low, high float64) float64 { return low + (high-low)*random.Float64() }
@@ -65,7 +64,7 @@ func DrawCluster(seed uint64) Cluster {
 	}
 }
 
-// Sizings are all that the cluster's space has.
+// Sizings returns all sizings of the cluster's space.
 func (c Cluster) Sizings() []vitrine.Sizing {
 	all, err := size.NewExhaustive(c.Space)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"vitrine/search/sim"
 )
 
-// slow saturates at 320 and needs 20 s to recover from an overload, in which it
-// carries 224.
+// slow returns a function that saturates at 320 and needs 20 s to recover from an
+// overload, in which it carries 224.
 func slow() *sim.Function {
 	f := sim.IMS(4)
 	f.Collapse = 1
@@ -55,8 +55,8 @@ func TestOverloadLingersUntilRestOrRedeployment(t *testing.T) {
 	}
 }
 
-// TestQueueIsCarriedOver: what waits at the end of a trial fails calls of the
-// next one, unless it is given the time to be served.
+// TestQueueIsCarriedOver checks that the queue at the end of a trial fails calls
+// of the next one, unless it gets the time to be served.
 func TestQueueIsCarriedOver(t *testing.T) {
 	f := sim.IMS(1)
 	f.Queue, f.Collapse = 5, 1
@@ -81,7 +81,7 @@ func TestDriftMovesTheCapacity(t *testing.T) {
 	}
 }
 
-// TestDriveCountsTime: load and wall time are those of the trials.
+// TestDriveCountsTime checks that load and wall time are those of the trials.
 func TestDriveCountsTime(t *testing.T) {
 	f := sim.IMS(9)
 	cfg := rate.Config{Min: 100, Max: 600, Increase: 100, Duration: 10 * time.Second, Repeat: 2, Thresholds: []float64{0.9}}
@@ -98,8 +98,8 @@ func TestDriveCountsTime(t *testing.T) {
 	}
 }
 
-// TestPopulations: capacities fill the range evenly in the logarithm, and every
-// shape's trials meet its truth.
+// TestPopulations checks that saturations fill the range evenly in the logarithm,
+// and that every shape's trials meet its truth.
 func TestPopulations(t *testing.T) {
 	for _, shape := range sim.Shapes() {
 		p := sim.Population{Shape: shape, Low: 100, High: 10000, Noise: 0.02, Remember: true, Seed: 7}

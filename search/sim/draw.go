@@ -11,17 +11,17 @@ import (
 const (
 	Saturating = "saturating" // past capacity the goodput stays
 	Collapsing = "collapsing" // past capacity the goodput falls as 1/rate
-	Rounded    = "rounded"    // calls come at random: success falls before the CPU is used up
+	Rounded    = "rounded"    // calls arrive at random: success falls before the CPU is used up
 	SlowToFill = "slow-to-fill"
 	SlowToHeal = "slow-to-heal"
 )
 
-// Shapes names all shapes.
+// Shapes returns all shapes.
 func Shapes() []string {
 	return []string{Saturating, Collapsing, Rounded, SlowToFill, SlowToHeal}
 }
 
-// A Population is functions of one component drawn at random, whose saturation
+// A Population is a set of random functions with one component, whose saturation
 // is log-uniform in a range of rates.
 type Population struct {
 	Shape    string
@@ -34,12 +34,12 @@ type Population struct {
 	Seed     uint64
 }
 
-// Sizing is the one that functions of a Population have.
+// Sizing returns the sizing of all functions of a Population.
 func (p Population) Sizing() vitrine.Sizing {
 	return vitrine.Sizing{{Short: "fn", Count: 1, Initial: 's'}}
 }
 
-// Function draws the i-th function. The same population gives the same ones.
+// Function draws the i-th function. The same population gives the same functions.
 func (p Population) Function(i int) *Function {
 	random := rand.New(rand.NewPCG(p.Seed, uint64(i)))
 	saturation := p.Low * math.Pow(p.High/p.Low, random.Float64())

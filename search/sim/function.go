@@ -9,7 +9,7 @@ import (
 	"vitrine"
 )
 
-// A Component is what one kind of instance costs.
+// A Component describes the cost of one kind of instance.
 type Component struct {
 	vitrine.Component
 	Demand  float64 // CPU seconds a call, of one instance alone
@@ -23,19 +23,19 @@ type Component struct {
 	BytesPerCall  float64 // received, and as much sent
 }
 
-// Noise is what makes trials differ. Every field is a relative standard
-// deviation but Hold and Drift.
+// Noise describes how trials differ. Every field except Hold and Drift is a
+// relative standard deviation.
 type Noise struct {
 	Deployment float64 // of the capacity, from one fresh deployment to the next
 	Second     float64 // of the capacity, from second to second
 	Hold       float64 // how much of a second's deviation the next one keeps, 0..1: bad seconds come in clusters
-	Use        float64 // of what is read of CPU, memory and network
+	Use        float64 // of the readings of CPU, memory and network
 	Drift      float64 // what the capacity gains in an hour, as a share of itself: the host changes
 }
 
-// Memory is what an overload leaves behind in a deployment. A function under
-// strain carries less, and the strain lasts as long as the calls that it fails
-// are many: less load, rest or a fresh deployment ends it.
+// Memory describes what an overload leaves behind in a deployment. A function
+// under strain carries less. The strain lasts as long as many calls fail: less
+// load, rest or a fresh deployment ends it.
 type Memory struct {
 	Damage   float64 // share of the capacity that full strain takes, 0..1; 0: nothing lingers
 	Bears    float64 // share of the calls that may fail without strain, 0..1
@@ -48,23 +48,23 @@ type Function struct {
 	Components []Component
 	Flavors    []vitrine.Flavor
 	Noise      Noise
-	// Collapse is how success falls beyond the capacity, as (capacity/rate) to
-	// this power. 1 saturates: goodput stays. 2 collapses: goodput falls as the
-	// rate grows, for refusing calls costs as well.
+	// Collapse is the exponent with which success falls beyond the capacity:
+	// (capacity/rate) to this power. 1 saturates: goodput stays. 2 collapses:
+	// goodput falls as the rate grows, because refusing calls costs as well.
 	Collapse float64
-	// Buffer rounds the knee: calls come at random and find so many places, so
-	// that some are lost before the bottleneck has no CPU to spare; 0: calls come
-	// evenly and none is.
+	// Buffer rounds the knee: calls arrive at random and find so many places, so
+	// that some are lost before the bottleneck's CPU is used up; 0: calls arrive
+	// evenly, and none are lost.
 	Buffer  int
 	Loss    float64 // share of the calls that fail at any rate
-	Queue   float64 // seconds' worth of calls that wait before one fails: overload is slow to show
+	Queue   float64 // seconds' worth of calls that wait before one fails: overload shows late
 	Memory  Memory
 	Warmup  int     // seconds of load before a trial's window
 	Ceiling float64 // highest rate the generator can offer; 0: any
 	Seed    uint64
 }
 
-// Resources is what the sizing's instances are given together.
+// Resources returns the resources of all instances of the sizing.
 func (f *Function) Resources(sizing vitrine.Sizing) vitrine.Resources {
 	var total vitrine.Resources
 	for _, p := range sizing {
@@ -84,7 +84,8 @@ func (f *Function) flavor(initial byte) vitrine.Flavor {
 	return vitrine.Flavor{}
 }
 
-// Saturation is the rate at which the sizing's bottleneck has no CPU to spare.
+// Saturation returns the rate at which the sizing's bottleneck has no CPU to
+// spare.
 func (f *Function) Saturation(sizing vitrine.Sizing) float64 {
 	lowest := math.Inf(1)
 	for _, c := range f.Components {
@@ -95,8 +96,8 @@ func (f *Function) Saturation(sizing vitrine.Sizing) float64 {
 	return lowest
 }
 
-// Success is the success ratio of an endless trial at the rate on a fresh
-// deployment, but for noise and drift.
+// Success returns the success ratio of an endless trial at the rate on a fresh
+// deployment, without noise and drift.
 func (f *Function) Success(sizing vitrine.Sizing, rate float64) float64 {
 	saturation := f.Saturation(sizing)
 	ok := f.carried(rate / saturation)
@@ -106,8 +107,8 @@ func (f *Function) Success(sizing vitrine.Sizing, rate float64) float64 {
 	return ok * (1 - f.Loss)
 }
 
-// Capacity is the true capacity: the highest rate with a Success of at least
-// the threshold. 0 when Loss alone is too much.
+// Capacity returns the true capacity: the highest rate with a Success of at least
+// the threshold. It is 0 when Loss alone is too much.
 func (f *Function) Capacity(sizing vitrine.Sizing, threshold float64) float64 {
 	low, high := 0.0, f.Saturation(sizing)
 	switch {
@@ -130,8 +131,8 @@ func (f *Function) Capacity(sizing vitrine.Sizing, threshold float64) float64 {
 	return low
 }
 
-// carried is the share of the calls that succeed in the long run at a load,
-// the rate over the saturation, of a function that is not strained.
+// carried returns the share of the calls that succeed in the long run at a load,
+// which is the rate over the saturation, without strain.
 func (f *Function) carried(load float64) float64 {
 	ok := f.chance(load)
 	if load > 1 {
@@ -140,10 +141,10 @@ func (f *Function) carried(load float64) float64 {
 	return ok
 }
 
-// chance is the share of the calls that are not lost for coming at random: of
-// those that a queue with Buffer places carries at the load (M/M/1/K; Gross and
-// Harris, Fundamentals of Queueing Theory, section 2.5), over those that it
-// would carry if they came evenly.
+// chance returns the share of the calls that are not lost because of random
+// arrivals: what a queue with Buffer places carries at the load (M/M/1/K; Gross
+// and Harris, Fundamentals of Queueing Theory, section 2.5), over what it would
+// carry with even arrivals.
 func (f *Function) chance(load float64) float64 {
 	k := float64(f.Buffer)
 	switch {
@@ -153,13 +154,13 @@ func (f *Function) chance(load float64) float64 {
 		return k / (k + 1)
 	case load < 1:
 		return 1 - (1-load)*math.Pow(load, k)/(1-math.Pow(load, k+1))
-	default: // by the inverse, whose powers stay small
+	default: // in terms of the inverse, whose powers stay small
 		inverse := 1 / load
 		return (1 - math.Pow(inverse, k)) / (1 - math.Pow(inverse, k+1))
 	}
 }
 
-// saturation is the rate at which the busiest of n instances is fully used.
+// saturation returns the rate at which the busiest of n instances is fully used.
 func (c Component) saturation(n int, flavor vitrine.Flavor) float64 {
 	usable := flavor.VCPUs
 	if c.Threads > 0 {
@@ -168,13 +169,13 @@ func (c Component) saturation(n int, flavor vitrine.Flavor) float64 {
 	return max(0, usable-c.Idle) / (c.demand(n) * c.share(n, 0))
 }
 
-// demand is the CPU seconds that a call costs one of n instances.
+// demand returns the CPU seconds that a call costs one of n instances.
 func (c Component) demand(n int) float64 {
 	return c.Demand * (1 + c.Cluster*math.Log2(float64(n)))
 }
 
-// share is the part of the calls that the i-th of n instances gets, from 0; the
-// first is the busiest.
+// share returns the part of the calls that the i-th of n instances gets, from 0;
+// the first is the busiest.
 func (c Component) share(n, i int) float64 {
 	busiest := min(1, (1+c.Skew*float64(n-1))/float64(n))
 	if i == 0 {

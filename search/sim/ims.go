@@ -2,10 +2,10 @@ package sim
 
 import "vitrine"
 
-// IMS is a function like the clustered IMS of NFV-VITAL, section II: its
-// flavors are those of Table I, and its demands and clustering penalties are
-// such that its capacities come in the order of Table II and the directed
-// search takes the path of section III.B.1. Calls are reg-dereg. No noise.
+// IMS returns a function like the clustered IMS of NFV-VITAL, section II. Its
+// flavors are those of Table I. Its demands and clustering penalties give
+// capacities in the order of Table II, and the directed search takes the path of
+// section III.B.1. Calls are reg-dereg. It has no noise.
 func IMS(seed uint64) *Function {
 	const mib, gib = 1 << 20, 1 << 30
 	component := func(name, short string, rate, cluster float64) Component {

@@ -8,28 +8,28 @@ import (
 	"vitrine/search/size"
 )
 
-// A Subject is what a search can be tried on in simulated time: a Function, or
-// a Trace of recorded trials.
+// A Subject is a simulation that a search can be tried on: a Function, or a Trace
+// of recorded trials.
 type Subject interface {
 	Resources(sizing vitrine.Sizing) vitrine.Resources
-	// Capacity is the true capacity for the threshold.
+	// Capacity returns the true capacity for the threshold.
 	Capacity(sizing vitrine.Sizing, threshold float64) float64
-	// Deploy makes a fresh deployment for the repeat, so long after the search
-	// began.
+	// Deploy makes a fresh deployment for the repeat. at is the time since the
+	// search began.
 	Deploy(sizing vitrine.Sizing, repeat int, at time.Duration) Deployment
 }
 
-// A Deployment runs trials in the order given, and may remember them.
+// A Deployment runs trials in the given order, and may remember them.
 type Deployment interface {
-	// Rest leaves it without load.
+	// Rest leaves the deployment without load.
 	Rest(idle time.Duration)
 	Run(Trial) vitrine.Outcome
 }
 
-// Costs are what a campaign spends beside the windows of its trials.
+// Costs is what a campaign spends outside the windows of its trials.
 type Costs struct {
 	Warmup  time.Duration // load before each window
-	Trial   time.Duration // of starting and ending one; the function rests for so long
+	Trial   time.Duration // of starting and ending a trial; the function rests that long
 	Restart time.Duration // of a fresh deployment
 }
 
@@ -42,10 +42,10 @@ type Measurement struct {
 	Wall    time.Duration // the load, warm-ups and all Costs
 }
 
-// Drive runs a search of rates on one sizing to its end, as a campaign does,
-// but no longer than most trials. Between trials the function rests for what a
-// trial costs, or for as long as the search asks; a stateful one that was
-// overloaded is deployed afresh.
+// Drive runs a search of rates on one sizing to its end, as a campaign does, with
+// at most most trials. Between trials the function rests for what a trial costs,
+// or for as long as the search asks. A stateful function that was overloaded is
+// deployed afresh.
 func Drive(s Subject, sizing vitrine.Sizing, search rate.Search, cfg rate.Config, costs Costs, most int) Measurement {
 	m := Measurement{Measured: vitrine.Measured{Sizing: sizing, Resources: s.Resources(sizing)}}
 	var on Deployment
@@ -93,10 +93,10 @@ func attempt(history []vitrine.Outcome, step rate.Step) int {
 	return n
 }
 
-// mostTrials is far beyond what a search of one sizing takes.
+// mostTrials is far more than a search of one sizing takes.
 const mostTrials = 1_000_000
 
-// Measure is Drive with the configuration's overhead between trials.
+// Measure is like Drive, with the configuration's overhead between trials.
 func (f *Function) Measure(sizing vitrine.Sizing, search rate.Search, cfg rate.Config) (vitrine.Measured, []vitrine.Outcome) {
 	costs := Costs{Warmup: time.Duration(f.Warmup) * time.Second, Trial: cfg.Overhead}
 	m := Drive(f, sizing, search, cfg, costs, mostTrials)

@@ -10,7 +10,7 @@ import (
 	"vitrine"
 )
 
-// A Score is how one search did on one function, at the first threshold.
+// A Score is the result of one search on one function, at the first threshold.
 type Score struct {
 	Trials   int
 	Restarts int     // fresh deployments
@@ -21,10 +21,10 @@ type Score struct {
 	Error    float64 // |ln(estimate/truth)|; infinite where nothing was found
 	Width    float64 // of the interval, as a share of the estimate
 	Covered  bool    // the interval holds the truth
-	Why      string  // it ended
+	Why      string  // why the search ended
 }
 
-// Judge holds a measurement against the truth.
+// Judge compares a measurement with the truth.
 func Judge(m Measurement, truth float64) Score {
 	s := Score{Trials: len(m.History), Load: m.Load.Seconds(), Wall: m.Wall.Seconds(), Truth: truth}
 	for _, step := range m.Steps {
@@ -38,9 +38,9 @@ func Judge(m Measurement, truth float64) Score {
 	return s.found(m.Capacities)
 }
 
-// JudgeBounds is the score of a search that runs elsewhere: of the trials that
-// it asked for and the interval that it found, whose middle in the logarithm
-// is its estimate.
+// JudgeBounds returns the score of a search that runs elsewhere, from its trials
+// and the interval that it found. Its estimate is the geometric mean of the
+// bounds.
 func JudgeBounds(low, high, truth float64, trials int, load, wall time.Duration) Score {
 	s := Score{Trials: trials, Load: load.Seconds(), Wall: wall.Seconds(), Truth: truth}
 	return s.found([]vitrine.Capacity{{Rate: math.Sqrt(low * high), Low: low, High: high}})
@@ -61,10 +61,10 @@ func (s Score) found(capacities []vitrine.Capacity) Score {
 	return s
 }
 
-// Scores are of one search on many functions.
+// Scores are the results of one search on many functions.
 type Scores []Score
 
-// Mean is of a figure over all functions.
+// Mean returns the mean of a figure over all functions.
 func (s Scores) Mean(figure func(Score) float64) float64 {
 	total := 0.0
 	for _, score := range s {
@@ -73,7 +73,7 @@ func (s Scores) Mean(figure func(Score) float64) float64 {
 	return total / float64(len(s))
 }
 
-// Quantile is of a figure over all functions; q in 0..1.
+// Quantile returns the quantile of a figure over all functions; q is 0..1.
 func (s Scores) Quantile(q float64, figure func(Score) float64) float64 {
 	values := make([]float64, len(s))
 	for i, score := range s {
@@ -83,7 +83,7 @@ func (s Scores) Quantile(q float64, figure func(Score) float64) float64 {
 	return stat.Quantile(q, stat.Empirical, values, nil)
 }
 
-// Coverage is the share of the functions whose interval holds the truth.
+// Coverage returns the share of the functions whose interval holds the truth.
 func (s Scores) Coverage() float64 {
 	return s.Mean(func(score Score) float64 {
 		if score.Covered {
@@ -93,10 +93,10 @@ func (s Scores) Coverage() float64 {
 	})
 }
 
-// Trials is a figure of a Score: how many there were.
+// Trials is a figure of a Score: the number of trials.
 func Trials(s Score) float64 { return float64(s.Trials) }
 
-// Restarts is a figure of a Score: fresh deployments.
+// Restarts is a figure of a Score: the number of fresh deployments.
 func Restarts(s Score) float64 { return float64(s.Restarts) }
 
 // Load is a figure of a Score, in seconds.

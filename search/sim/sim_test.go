@@ -20,8 +20,8 @@ func parse(t *testing.T, name string) vitrine.Sizing {
 	return s
 }
 
-// TestIMSOrdersAsTableII: NFV-VITAL's orderings, of which this one's capacities
-// are the model.
+// TestIMSOrdersAsTableII checks the orderings of NFV-VITAL, after which this
+// function is modelled.
 func TestIMSOrdersAsTableII(t *testing.T) {
 	f := sim.IMS(1)
 	at := func(name string) float64 { return f.Capacity(parse(t, name), 0.9) }
@@ -63,8 +63,8 @@ func TestTrialsMeetTheTruth(t *testing.T) {
 	}
 }
 
-// TestQueueHidesOverloadAtFirst: a slow queue lets a short trial pass, and a
-// warm-up or a longer one tells.
+// TestQueueHidesOverloadAtFirst checks that a slow queue lets a short trial pass,
+// and that a warm-up shows the overload.
 func TestQueueHidesOverloadAtFirst(t *testing.T) {
 	f := sim.IMS(1)
 	f.Queue, f.Collapse = 5, 1
@@ -102,8 +102,8 @@ func TestGeneratorCeilingIsInvalid(t *testing.T) {
 	}
 }
 
-// TestOutcomesAreConsistent: totals are those of the seconds, and a trial gives
-// the same outcome whatever was run before.
+// TestOutcomesAreConsistent checks that totals are the sums of the seconds, and
+// that a trial gives the same outcome whatever ran before.
 func TestOutcomesAreConsistent(t *testing.T) {
 	f := sim.IMS(9)
 	f.Noise = sim.Noise{Deployment: 0.1, Second: 0.2, Hold: 0.5, Use: 0.1}

@@ -11,31 +11,31 @@ import (
 )
 
 // A Trace replays recorded trials: at any rate it draws runs of consecutive
-// seconds out of the trials at the two recorded rates around it. Beyond the
-// highest one the goodput stays; below the lowest one the success ratio does.
+// seconds from the trials at the two recorded rates around it. Above the highest
+// rate the goodput stays; below the lowest rate the success ratio stays.
 //
-// The trials of one repeat come from the same recorded repeat, so that a
-// deployment's luck stays with it. A trace has no memory: what an overload left
-// behind is in what was recorded, if at all.
+// The trials of one repeat come from the same recorded repeat, so that
+// differences between deployments remain. A trace has no memory: it shows what an
+// overload leaves behind only if that was recorded.
 type Trace struct {
 	sizings []vitrine.Sizing
 	curves  map[string]*recorded
 	seed    uint64
 }
 
-// recorded are the trials of one sizing by rate, ascending.
+// recorded holds the trials of one sizing by rate, ascending.
 type recorded struct {
 	rates     []float64
 	trials    [][]vitrine.Outcome
-	ratios    []float64 // success at each rate, made to fall
-	shift     []float64 // what that took from or gave to the recorded ratio
+	ratios    []float64 // success at each rate, made monotonically falling
+	shift     []float64 // ratios less the recorded ratio
 	repeats   []int
 	resources vitrine.Resources
 }
 
-// NewTrace makes a Trace of the valid trials among outcomes, which must be of
-// one substrate and choice of options: of several, the searches would not know
-// which they are on. A sizing needs trials at two rates.
+// NewTrace makes a Trace of the valid trials among outcomes. They must be of one
+// substrate and one choice of options, because a search cannot tell them apart. A
+// sizing needs trials at two rates.
 func NewTrace(outcomes []vitrine.Outcome, seed uint64) (*Trace, error) {
 	t := &Trace{curves: map[string]*recorded{}, seed: seed}
 	by := map[string][]vitrine.Outcome{}
@@ -112,7 +112,8 @@ func record(outcomes []vitrine.Outcome) *recorded {
 	return c
 }
 
-// falling is midway between the lowest value so far and the highest to come.
+// falling returns the middle between the lowest value so far and the highest
+// value to come.
 func falling(raw []float64) []float64 {
 	lowest, highest := slices.Clone(raw), slices.Clone(raw)
 	for i := 1; i < len(raw); i++ {
@@ -127,10 +128,11 @@ func falling(raw []float64) []float64 {
 	return middle
 }
 
-// Sizings are those recorded, in order of their first trial.
+// Sizings returns the recorded sizings, in order of their first trial.
 func (t *Trace) Sizings() []vitrine.Sizing { return slices.Clone(t.sizings) }
 
-// Range is the lowest and the highest rate recorded for the sizing; zeros: none.
+// Range returns the lowest and the highest rate recorded for the sizing; zeros:
+// none.
 func (t *Trace) Range(sizing vitrine.Sizing) (low, high float64) {
 	c := t.curves[sizing.String()]
 	if c == nil {
@@ -139,7 +141,7 @@ func (t *Trace) Range(sizing vitrine.Sizing) (low, high float64) {
 	return c.rates[0], c.rates[len(c.rates)-1]
 }
 
-// Resources implements Subject, from what the instances were given.
+// Resources implements Subject: the resources given to the recorded instances.
 func (t *Trace) Resources(sizing vitrine.Sizing) vitrine.Resources {
 	if c := t.curves[sizing.String()]; c != nil {
 		return c.resources
@@ -147,9 +149,9 @@ func (t *Trace) Resources(sizing vitrine.Sizing) vitrine.Resources {
 	return vitrine.Resources{}
 }
 
-// Capacity implements Subject: where the recorded success ratio, pooled over
-// repeats and straight between rates, falls below the threshold. 0 when it
-// never reaches it, and for a sizing that was not recorded.
+// Capacity implements Subject. It returns where the recorded success ratio,
+// pooled over repeats and linear between rates, falls below the threshold. It is
+// 0 when the ratio never reaches it, and for a sizing that was not recorded.
 func (t *Trace) Capacity(sizing vitrine.Sizing, threshold float64) float64 {
 	c := t.curves[sizing.String()]
 	if c == nil || c.ratios[0] < threshold {
@@ -213,8 +215,8 @@ func (d *replayed) Run(t Trial) vitrine.Outcome {
 	return o
 }
 
-// around are the two recorded rates around one, and how far between them it is,
-// 0..1. Outside of them all both are the last.
+// around returns the two recorded rates around a rate, and how far it is between
+// them, 0..1. Outside of all recorded rates, both are the nearest one.
 func (c *recorded) around(rate float64) (below, above int, way float64) {
 	above = slices.IndexFunc(c.rates, func(r float64) bool { return r >= rate })
 	switch above {
@@ -227,16 +229,16 @@ func (c *recorded) around(rate float64) (below, above int, way float64) {
 	return below, above, (rate - c.rates[below]) / (c.rates[above] - c.rates[below])
 }
 
-// A tape gives one recorded second's success ratio after another, and begins
-// again at the start.
+// A tape returns the success ratios of recorded seconds, one after another, and
+// starts over at the end.
 type tape struct {
 	trial vitrine.Outcome
 	at    int
 	shift float64
 }
 
-// draw chooses a trial of the rate, of the recorded repeat when it has one, and
-// where in it to begin.
+// draw chooses a trial at the rate and the second to begin with. It prefers
+// trials of the recorded repeat.
 func (d *replayed) draw(random *rand.Rand, rate int) tape {
 	var own []vitrine.Outcome
 	for _, o := range d.curve.trials[rate] {
@@ -265,8 +267,8 @@ func (t *tape) next() float64 {
 	return min(max(0, ok+t.shift), 1)
 }
 
-// settled is a second whose success ratio is known: no more chance is added to
-// what the recorded second has.
+// settled returns a second with a known success ratio: the recorded second
+// already has its random variation.
 func settled(random *rand.Rand, scheduled, ok float64) vitrine.Second {
 	n := whole(random, scheduled)
 	succeeded := min(whole(random, float64(n)*ok), n)
@@ -278,7 +280,8 @@ func between(a, b vitrine.Latency, way float64) vitrine.Latency {
 	return vitrine.Latency{P50: at(a.P50, b.P50), P95: at(a.P95, b.P95), P99: at(a.P99, b.P99)}
 }
 
-// mix is the use between two trials', of the instances that both have.
+// mix interpolates between the use of two trials, for the instances that both
+// have.
 func mix(a, b map[string]vitrine.Use, way float64) map[string]vitrine.Use {
 	at := func(x, y *float64) *float64 {
 		if x == nil || y == nil {

@@ -15,7 +15,7 @@ import (
 	"vitrine/search/sim"
 )
 
-// recorded is a ramp over a function whose deployments differ.
+// recorded returns a ramp over a function whose deployments differ.
 func recorded(t *testing.T) []vitrine.Outcome {
 	f := sim.IMS(5)
 	f.Collapse = 1
@@ -57,8 +57,8 @@ func TestTraceHasTheRecordedCapacity(t *testing.T) {
 	}
 }
 
-// TestTraceInterpolates: at and between recorded rates, trials come as often as
-// recorded; beyond them the goodput stays.
+// TestTraceInterpolates checks that calls succeed as often as recorded, at and
+// between recorded rates. Beyond them the goodput stays.
 func TestTraceInterpolates(t *testing.T) {
 	tr := trace(t)
 	sizing := tr.Sizings()[0]
@@ -128,10 +128,10 @@ func TestTraceRefusesWhatItCannotReplay(t *testing.T) {
 	}
 }
 
-// TestSearchesOnTheRecordedIMS: on 734 trials of the reference IMS at 51 sizes
-// (catalog/ims-reference/trace), adaptive finds within a quarter what the
-// recorded ramp found, for most of them. The deployments of a small size differ
-// by more than that.
+// TestSearchesOnTheRecordedIMS uses 734 trials of the reference IMS at 51 sizes
+// (catalog/ims-reference/trace). For most sizes, adaptive finds the capacity of
+// the recorded ramp within a quarter. The deployments of a small size differ by
+// more than that.
 func TestSearchesOnTheRecordedIMS(t *testing.T) {
 	file, err := os.Open("../../catalog/ims-reference/trace/outcomes.jsonl")
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"vitrine"
 )
 
-// A Trial is what is asked of a simulated function.
+// A Trial describes one trial of a simulated function.
 type Trial struct {
 	Sizing   vitrine.Sizing
 	Rate     float64 // calls a second
 	Duration time.Duration
-	Poisson  bool // the calls of each second vary as those of a Poisson process do; what chance does within a second is Function.Buffer
-	Repeat   int  // the deployment: trials of one repeat share its luck
+	Poisson  bool // the number of calls in a second varies as in a Poisson process; Function.Buffer models chance within a second
+	Repeat   int  // the deployment: trials of one repeat share its deviation
 	Attempt  int
 }
 
-// Run gives the outcome of the trial on a deployment made for it alone. Seq and
+// Run returns the outcome of the trial on a deployment made for it alone. Seq and
 // Use's Missing are left empty.
 func (f *Function) Run(t Trial) vitrine.Outcome {
 	return f.Deploy(t.Sizing, t.Repeat, 0).Run(t)
 }
 
-// A deployed is a function that was created at a sizing and remembers its load.
+// A deployed is a function deployed at a sizing. It remembers its load.
 type deployed struct {
 	f        *Function
 	capacity float64 // calls a second, without strain and drift
@@ -41,7 +41,8 @@ func (f *Function) Deploy(sizing vitrine.Sizing, repeat int, at time.Duration) D
 	return &deployed{f: f, capacity: f.Saturation(sizing) * math.Exp(f.Noise.Deployment*luck), now: at.Seconds()}
 }
 
-// Rest implements Deployment: what waits is served, and strain goes.
+// Rest implements Deployment: the function serves its queue and recovers from
+// strain.
 func (d *deployed) Rest(idle time.Duration) {
 	seconds := idle.Seconds()
 	d.now += seconds
@@ -49,8 +50,8 @@ func (d *deployed) Rest(idle time.Duration) {
 	d.relax(seconds)
 }
 
-// Run implements Deployment. A load that lasts a part of a second more than
-// whole ones ends with a shorter second.
+// Run implements Deployment. A load that does not last whole seconds ends with a
+// shorter second.
 func (d *deployed) Run(t Trial) vitrine.Outcome {
 	f := d.f
 	random := f.random(t, "trial")
@@ -68,7 +69,7 @@ func (d *deployed) Run(t Trial) vitrine.Outcome {
 	end := float64(f.Warmup) + t.Duration.Seconds()
 	for begin := 0.0; begin < end; begin++ {
 		length := min(1, end-begin)
-		busy := 1.0 // calls of the second over their mean
+		busy := 1.0 // calls of the second, divided by their mean
 		if t.Poisson {
 			busy = poisson(random, t.Rate*length) / (t.Rate * length)
 		}
@@ -92,8 +93,8 @@ func (d *deployed) Run(t Trial) vitrine.Outcome {
 	return o
 }
 
-// waitingOver is the calls in flight over a second or a part of it, in which the
-// queue changes evenly and so many calls are being served.
+// waitingOver returns the calls in flight over at most a second, in which the
+// queue changes linearly and served calls are being served.
 func waitingOver(before, after, served, seconds float64) []int64 {
 	n := int(math.Round(seconds / vitrine.InFlightEvery.Seconds()))
 	counts := make([]int64, n)
@@ -103,14 +104,14 @@ func waitingOver(before, after, served, seconds float64) []int64 {
 	return counts
 }
 
-// serves is the rate that the deployment could carry now, but for noise.
+// serves returns the rate that the deployment could carry now, without noise.
 func (d *deployed) serves() float64 {
 	hours := d.now / 3600
 	return max(0, d.capacity*(1-d.f.Memory.Damage*d.strain)*(1+d.f.Noise.Drift*hours))
 }
 
-// pass offers calls for a second or a part of it, and gives the share of them
-// that will succeed.
+// pass offers calls for at most a second, and returns the share of them that will
+// succeed.
 func (d *deployed) pass(offered, luck, seconds float64) float64 {
 	f := d.f
 	if offered == 0 {
@@ -128,14 +129,14 @@ func (d *deployed) pass(offered, luck, seconds float64) float64 {
 	return ok * (1 - f.Loss)
 }
 
-// relax lets the strain go.
+// relax lets the function recover from strain.
 func (d *deployed) relax(seconds float64) {
 	if d.f.Memory.Recovery > 0 {
 		d.strain = approach(d.strain, 0, seconds, d.f.Memory.Recovery)
 	}
 }
 
-// approach moves a value towards another, by 63% in the time that it takes.
+// approach moves a value towards another, by 63% within takes seconds.
 func approach(from, to, seconds, takes float64) float64 {
 	if takes <= 0 {
 		return to
@@ -143,23 +144,23 @@ func approach(from, to, seconds, takes float64) float64 {
 	return to + (from-to)*math.Exp(-seconds/takes)
 }
 
-// random is a source of its own for each trial and purpose, so that its luck
-// does not depend on what was run before it.
+// random returns a separate source for each trial and purpose, so that random
+// numbers do not depend on earlier trials.
 func (f *Function) random(t Trial, purpose string) *rand.Rand {
 	return random(f.Seed, t, purpose)
 }
 
 func random(seed uint64, t Trial, purpose string) *rand.Rand {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %s %g %d %d", purpose, t.Sizing, t.Rate, t.Repeat, t.Attempt) // a hash takes every write
+	fmt.Fprintf(h, "%s %s %g %d %d", purpose, t.Sizing, t.Rate, t.Repeat, t.Attempt) // a hash accepts every write
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// A queue is the calls that wait for the bottleneck.
+// A queue holds the calls that wait for the bottleneck.
 type queue struct{ waiting float64 }
 
-// pass offers calls to a bottleneck that serves so many a second, and gives the
-// share that finds a place.
+// pass offers calls to a bottleneck that serves serves calls a second, and
+// returns the share that finds a place.
 func (q *queue) pass(offered, serves float64, f *Function, seconds float64) float64 {
 	carried := serves
 	if offered > serves {
@@ -172,19 +173,19 @@ func (q *queue) pass(offered, serves float64, f *Function, seconds float64) floa
 	return max(0, 1-lost/(offered*seconds))
 }
 
-// latency grows as a single server's does, and with what waits, in milliseconds.
+// latency grows as a single server's does, and with the queue, in milliseconds.
 func (q *queue) latency(offered, serves float64) vitrine.Latency {
 	mean := idleLatency(offered, serves) + 1000*q.waiting/serves
 	return vitrine.Latency{P50: mean * math.Ln2, P95: mean * -math.Log(0.05), P99: mean * -math.Log(0.01)}
 }
 
-// idleLatency is the mean latency when no call waits, in milliseconds.
+// idleLatency returns the mean latency when no call waits, in milliseconds.
 func idleLatency(offered, serves float64) float64 {
 	const idle = 2.0
 	return idle / (1 - min(offered/serves, 0.99))
 }
 
-// count draws the calls of a second or a part of it.
+// count draws the calls of at most a second.
 func count(random *rand.Rand, scheduled, offered, ok float64) vitrine.Second {
 	if scheduled == 0 {
 		return vitrine.Second{}
@@ -198,7 +199,7 @@ func count(random *rand.Rand, scheduled, offered, ok float64) vitrine.Second {
 	return s
 }
 
-// poisson draws how many calls come where so many are expected.
+// poisson draws a number of calls with the given mean.
 func poisson(random *rand.Rand, mean float64) float64 {
 	n := -1.0
 	for at := 0.0; at < mean; n++ {
@@ -207,7 +208,7 @@ func poisson(random *rand.Rand, mean float64) float64 {
 	return max(0, n)
 }
 
-// whole rounds up or down, so that the mean is kept.
+// whole rounds up or down at random, so that the mean is kept.
 func whole(random *rand.Rand, x float64) int64 {
 	n := math.Floor(x)
 	if random.Float64() < x-n {
@@ -216,7 +217,7 @@ func whole(random *rand.Rand, x float64) int64 {
 	return int64(n)
 }
 
-// total adds the seconds up.
+// total sums the seconds into the outcome's totals.
 func total(o *vitrine.Outcome) {
 	for _, s := range o.Seconds {
 		o.Scheduled += s.Scheduled
@@ -228,7 +229,7 @@ func total(o *vitrine.Outcome) {
 	}
 }
 
-// use is what the instances use while the function carries the rate.
+// use returns what the instances use while the function carries the rate.
 func (f *Function) use(sizing vitrine.Sizing, carried float64, random *rand.Rand) map[string]vitrine.Use {
 	use := map[string]vitrine.Use{}
 	for _, c := range f.Components {

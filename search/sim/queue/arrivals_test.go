@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// sojournCapacity is the rate at which one call in ten takes longer than the timeout,
-// in a queue with one worker and exponential service times. Sojourn times in G/M/1 are
-// exponential with rate mu (1 - sigma), so sigma = 1 - ln(10) / (mu timeout). It
-// solves sigma = L(mu (1 - sigma)), where L is the Laplace transform of the gaps
-// between calls (Kleinrock, Queueing Systems I, 1975, section 6.4).
+// sojournCapacity returns the rate at which one call in ten takes longer than the
+// timeout, in a queue with one worker and exponential service times. Sojourn
+// times in G/M/1 are exponential with rate mu (1 - sigma), so sigma = 1 - ln(10)
+// / (mu timeout). It solves sigma = L(mu (1 - sigma)), where L is the Laplace
+// transform of the gaps between calls (Kleinrock, Queueing Systems I, 1975,
+// section 6.4).
 func sojournCapacity(mu, timeout float64, poisson bool) float64 {
 	rest := math.Log(10) / (mu * timeout) // 1 - sigma
 	if poisson {                          // L(s) = rate / (rate + s)
@@ -21,8 +22,9 @@ func sojournCapacity(mu, timeout float64, poisson bool) float64 {
 	return -mu * rest / math.Log(1-rest) // L(s) = exp(-s / rate)
 }
 
-// Pacing flatters: simulated servers carry what queueing theory says under both kinds
-// of arrivals, and docs/generators.md states these figures.
+// TestPacingFlatters checks that simulated servers carry what queueing theory
+// says under both kinds of arrivals, and that docs/generators.md states these
+// figures.
 func TestPacingFlatters(t *testing.T) {
 	const mu = 100
 	capacity := func(timeout float64, poisson bool) float64 {

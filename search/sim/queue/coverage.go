@@ -9,10 +9,10 @@ import (
 	"vitrine/search/sim"
 )
 
-// A Tally adds results of one search on one family up.
+// A Tally holds the results of one search on one family.
 type Tally []Result
 
-// Held is how many intervals hold the truth.
+// Held returns how many intervals hold the truth.
 func (t Tally) Held() int {
 	n := 0
 	for _, r := range t {
@@ -23,7 +23,7 @@ func (t Tally) Held() int {
 	return n
 }
 
-// Contradictions is how many intervals contradict their trials.
+// Contradictions returns how many intervals contradict their trials.
 func (t Tally) Contradictions() int {
 	n := 0
 	for _, r := range t {
@@ -34,7 +34,7 @@ func (t Tally) Contradictions() int {
 	return n
 }
 
-// Median is of a figure over all results.
+// Median returns the median of a figure over all results.
 func (t Tally) Median(figure func(sim.Score) float64) float64 {
 	values := make([]float64, len(t))
 	for i, r := range t {
@@ -44,7 +44,7 @@ func (t Tally) Median(figure func(sim.Score) float64) float64 {
 	return stat.Quantile(0.5, stat.Empirical, values, nil)
 }
 
-// Mean is of a figure over all results.
+// Mean returns the mean of a figure over all results.
 func (t Tally) Mean(figure func(Result) float64) float64 {
 	sum := 0.0
 	for _, r := range t {
@@ -53,8 +53,8 @@ func (t Tally) Mean(figure func(Result) float64) float64 {
 	return sum / float64(len(t))
 }
 
-// TooFew is the probability of so few intervals that hold the truth, or fewer,
-// if each held it with the confidence: an exact binomial test.
+// TooFew returns the probability that at most held intervals hold the truth, if
+// each holds it with the confidence: an exact binomial test.
 func TooFew(held, runs int, confidence float64) float64 {
 	if held >= runs {
 		return 1

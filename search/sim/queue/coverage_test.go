@@ -20,7 +20,8 @@ var (
 	verbose   = flag.Bool("each", false, "print every run")
 )
 
-// fewRuns of a family take about half a minute together under the race detector.
+// fewRuns of each family take about half a minute together under the race
+// detector.
 const fewRuns = 20
 
 // tally runs searches on the tuning servers of a family.
@@ -38,9 +39,9 @@ func tally(family string, n int, cfg rate.Config) queue.Tally {
 	return results
 }
 
-// TestAdaptiveHoldsTheTruth: on servers that are no curves, the intervals of
-// each family hold the truth about as often as they say, and none contradicts
-// its trials.
+// TestAdaptiveHoldsTheTruth checks servers that do not follow a curve. The
+// intervals of each family hold the truth about as often as they say, and none
+// contradicts its trials.
 func TestAdaptiveHoldsTheTruth(t *testing.T) {
 	n := *runs
 	if n == 0 {

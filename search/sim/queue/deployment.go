@@ -9,9 +9,9 @@ import (
 	"vitrine/search/sim"
 )
 
-// A deployment is a server with its state. Its worker takes requests in the
-// order of their arrival, so that one pass over them is exact: a request begins
-// when it has arrived and the one before is done.
+// A deployment is a server with its state. Its worker takes requests in the order
+// of their arrival, so that one pass over them is exact: a request begins when it
+// has arrived and the previous one is done.
 type deployment struct {
 	*Server
 	random rand.PCG
@@ -19,23 +19,23 @@ type deployment struct {
 	first  float64 // the same without drift
 
 	now    float64 // since the first deployment of the search
-	free   float64 // when the worker has done all that waits
-	paused float64 // until when the worker pauses and answers nobody
+	free   float64 // when the worker is done with its backlog
+	paused float64 // end of the worker's pause, in which it answers nobody
 
-	period    float64 // of the quota, counted from 0
+	period    float64 // index of the quota's period
 	left      float64 // of this period's quota
 	collect   float64 // work until the next collection
 	collected int
 	cold      float64
 	stall     float64 // work until the next stall
 	load      float64 // of about the last second, 0..1
-	began     float64 // the last request
+	began     float64 // when the last request began
 
 	second, third line
 	busy          float64 // work of the window
 }
 
-// begin sets the deployment up to serve at a share of the server's rate.
+// begin initializes the deployment to serve at a share of the server's rate.
 func (d *deployment) begin(speed float64) {
 	d.first = d.vcpus() / (d.Rate * speed * float64(d.Requests))
 	d.unit = d.first
@@ -44,14 +44,14 @@ func (d *deployment) begin(speed float64) {
 	d.stall = d.StallAfter * -math.Log1p(-d.uniform())
 }
 
-// uniform is in [0, 1).
+// uniform returns a random number in [0, 1).
 func (d *deployment) uniform() float64 { return float64(d.random.Uint64()>>11) / (1 << 53) }
 
-// Rest implements sim.Deployment: the worker goes on with what waits.
+// Rest implements sim.Deployment: the worker continues with its backlog.
 func (d *deployment) Rest(idle time.Duration) { d.now += idle.Seconds() }
 
-// Run implements sim.Deployment. Calls of the window count to their ends, which
-// may come after the window.
+// Run implements sim.Deployment. It follows the calls of the window to their
+// ends, which may come after the window.
 func (d *deployment) Run(t sim.Trial) vitrine.Outcome {
 	w := newWindow(d.now+d.Warmup, t.Duration)
 	d.busy = 0
@@ -89,7 +89,7 @@ func (d *deployment) Run(t sim.Trial) vitrine.Outcome {
 	return o
 }
 
-// An arrivals gives the times of calls one after the other.
+// arrivals generates the times of calls, one after the other.
 type arrivals struct {
 	at      float64
 	begin   float64
@@ -133,8 +133,8 @@ func (d *deployment) offer(w *window, rate, end float64) {
 	}
 }
 
-// serve takes a request or turns it away, and says when it is answered. Work
-// that begins before a time counts as use of the window that ends then.
+// serve takes or refuses a request, and returns when it is answered. Work that
+// begins before until counts as use of the window that ends then.
 func (d *deployment) serve(at float64, random uint64, until float64) (done float64, accepted bool) {
 	start := max(at, d.free)
 	if start-at > d.Bound {
@@ -160,7 +160,7 @@ func (d *deployment) serve(at float64, random uint64, until float64) (done float
 	return d.free, true
 }
 
-// What became of a call.
+// A fate is the result of a call.
 type fate int
 
 const (
@@ -169,7 +169,7 @@ const (
 	late
 )
 
-// A window is what a trial's generator writes down.
+// A window is what a trial's generator records.
 type window struct {
 	begin, end    float64
 	seconds       []vitrine.Second
@@ -185,8 +185,8 @@ func newWindow(begin float64, duration time.Duration) *window {
 	}
 }
 
-// add writes a call down, when it was sent and when its client had an answer or
-// gave up.
+// add records a call: when it was sent, and when its client had an answer or gave
+// up.
 func (w *window) add(at, done float64, what fate) {
 	w.change(at, 1)
 	w.change(done, -1)
@@ -205,7 +205,7 @@ func (w *window) add(at, done float64, what fate) {
 	}
 }
 
-// change counts a call in or out.
+// change adds a call to the calls in flight, or removes it.
 func (w *window) change(at float64, by int64) {
 	const per = float64(time.Second / vitrine.InFlightEvery)
 	k := 0
@@ -217,7 +217,7 @@ func (w *window) change(at float64, by int64) {
 	}
 }
 
-// inFlight adds the changes up.
+// inFlight returns the running sum of the changes.
 func (w *window) inFlight() []int64 {
 	for k := 1; k < len(w.changes); k++ {
 		w.changes[k] += w.changes[k-1]

@@ -21,7 +21,7 @@ const (
 	Episodes = "episodes"  // stalls of 1 to 3 s, more often under load
 )
 
-// Families names all families.
+// Families returns all families.
 func Families() []string {
 	return []string{Queue, Refusal, Quota, GC, Warm, Steps, TwoState, Luck, Drift, Episodes}
 }
@@ -29,16 +29,16 @@ func Families() []string {
 // A Set is servers drawn from one seed, Size of each family.
 type Set string
 
-// The sets of servers. HeldOut is for judging alone: no search is tuned on it.
+// The sets of servers. HeldOut is for judging only: no search is tuned on it.
 const (
 	Tuning  Set = "tuning"
 	HeldOut Set = "held-out"
 )
 
-// Size is how many servers of a family a set has.
+// Size is the number of servers of a family in a set.
 const Size = 20
 
-// Sets names all sets.
+// Sets returns all sets.
 func Sets() []Set { return []Set{Tuning, HeldOut} }
 
 // Rates of the servers' workers, calls a second.
@@ -50,8 +50,8 @@ const (
 	Highest = 6000.0
 )
 
-// Server is the i-th of the family in the set, from 0. It panics at a family
-// that there is not.
+// Server returns the i-th server of the family in the set, from 0. It panics if
+// the family is unknown.
 func (set Set) Server(family string, i int) *Server {
 	name := fmt.Sprintf("%s/%s/%d", set, family, i)
 	h := fnv.New64a()
@@ -100,15 +100,16 @@ func (set Set) Server(family string, i int) *Server {
 	return s
 }
 
-// serveLate has the worker serve every call, however late. The backlog that fits
-// the timeout is bounded in calls, or overload would take minutes to show.
+// serveLate makes the worker serve every call, however late. The backlog that
+// fits the timeout is limited in calls. Otherwise overload would take minutes to
+// show.
 func (s *Server) serveLate(between func(low, high float64) float64) {
 	s.Timeout = min(max(between(0.3, 2), 20/s.Rate), 300/s.Rate)
 	s.Bound = s.Timeout * between(2, 5) // a full buffer
 	s.Silent = true
 }
 
-// refuse has calls turned away at once when they would wait long.
+// refuse makes the server refuse calls at once that would wait long.
 func (s *Server) refuse(between func(low, high float64) float64) {
 	s.Bound = max(between(0.03, 0.4), 6/s.Rate)
 	s.Timeout = s.Bound * between(2, 5)

@@ -9,12 +9,12 @@ import (
 	"vitrine/search/sim"
 )
 
-// Costs are those of a campaign on a server.
+// Costs returns the costs of a campaign on a server.
 func Costs() sim.Costs {
 	return sim.Costs{Warmup: 2 * time.Second, Trial: 3 * time.Second, Restart: 10 * time.Second}
 }
 
-// Config is what a search on a server is asked for.
+// Config returns the configuration of a search on a server.
 func Config(precision float64) rate.Config {
 	costs := Costs()
 	return rate.Config{
@@ -23,14 +23,14 @@ func Config(precision float64) rate.Config {
 	}
 }
 
-// mostTrials ends a search that does not end.
+// mostTrials stops a search that does not end.
 const mostTrials = 3000
 
-// A Result is what became of a search on a server.
+// A Result is the result of a search on a server.
 type Result struct {
 	sim.Score
 	Bias          float64 // ln(estimate/truth)
-	Contradiction string  // of the trials, by the interval; empty: none
+	Contradiction string  // how the interval contradicts the trials; empty: it does not
 	History       []vitrine.Outcome
 }
 
@@ -47,8 +47,8 @@ func (s *Server) Search(search rate.Search, cfg rate.Config) Result {
 	return r
 }
 
-// Run is the k-th search of many on a set's family: its server, with luck of its
-// own.
+// Run returns the server for the k-th search on a family of the set, with its own
+// seed.
 func (set Set) Run(family string, k int) *Server {
 	s := set.Server(family, k%Size)
 	return s.Seeded(s.Seed + uint64(k/Size+1)*0x9e3779b97f4a7c15)

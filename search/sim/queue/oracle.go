@@ -9,24 +9,24 @@ import (
 	"vitrine/search/sim"
 )
 
-// An Oracle knows a family but not the server: success over rate is one of the
-// curves of the family's Tuning servers or the server's own, it does not know
-// which, and stretched by a capacity that it does not know. It knows how much
-// trials scatter, is never disturbed by a cold cache, by drift or by an earlier
-// trial, and knows the state of each deployment.
+// An Oracle knows a family but not the server. It knows that success over rate is
+// one of the curves of the family's Tuning servers or the server's own, but not
+// which one, and not the capacity that stretches the curve. It knows how much
+// trials scatter, and the state of each deployment. A cold cache, drift or an
+// earlier trial never disturbs it.
 //
-// It has the deployments and the seconds of load of the search that it is held
-// against, and no capacity to look for: it places one long trial a deployment
-// around the truth. Its interval is that of maximum likelihood, with the
-// capacity profiled over the curves, on the data set that shows each trial's
-// mean success ("Asimov data set": Cowan, Cranmer, Gross, Vitells,
+// It has the deployments and the seconds of load of the search that it is
+// compared with, and does not need to look for the capacity: it places one long
+// trial per deployment around the truth. Its interval is that of the profile
+// likelihood of the capacity over the curves, on the data set that shows each
+// trial's mean success ("Asimov data set": Cowan, Cranmer, Gross, Vitells,
 // arXiv:1007.1727, section 3.2), which gives the median width.
 type Oracle struct {
 	threshold float64
 	members   []shape
 }
 
-// shapePoints are where shapes are known: logarithms of rate/truth.
+// shapePoints are the logarithms of rate/truth at which shapes are known.
 var shapePoints = []float64{-0.3, -0.2, -0.15, -0.1, -0.07, -0.05, -0.04, -0.03, -0.02, -0.015, -0.01, -0.005, 0,
 	0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3}
 
@@ -34,13 +34,13 @@ var shapePoints = []float64{-0.3, -0.2, -0.15, -0.1, -0.07, -0.05, -0.04, -0.03,
 type point struct {
 	mean    float64
 	between float64 // variance between deployments
-	within  float64 // variance of a second's mean within a deployment, by long windows
+	within  float64 // variance of one second's mean within a deployment, from long windows
 }
 
-// A shape is the success ratio around the capacity, by shapePoints.
+// A shape is the success ratio around the capacity, at shapePoints.
 type shape []point
 
-// NewOracle knows the family at the threshold.
+// NewOracle returns the oracle of the family at the threshold.
 func NewOracle(family string, threshold float64) *Oracle {
 	o := &Oracle{threshold: threshold}
 	for i := range Size {
@@ -49,7 +49,7 @@ func NewOracle(family string, threshold float64) *Oracle {
 	return o
 }
 
-// shape runs the server around its capacity.
+// shape runs the server at rates around its capacity.
 func (s *Server) shape(threshold float64) shape {
 	truth := s.Capacity(Sizing(), threshold)
 	still := s.still()
@@ -63,7 +63,7 @@ func (s *Server) shape(threshold float64) shape {
 	return points
 }
 
-// point runs equally likely deployments at the rate.
+// point runs deployments with equally likely speeds at the rate.
 func (s *Server) point(rate float64, seed uint64) point {
 	const (
 		deployments = 16
@@ -85,7 +85,7 @@ func (s *Server) point(rate float64, seed uint64) point {
 		means = append(means, mean)
 		p.within += batch * variance / deployments
 	}
-	p.within = max(p.within, 0.1/rate) // about what drawing calls alone does
+	p.within = max(p.within, 0.1/rate) // about the variance from sampling calls alone
 	var variance float64
 	p.mean, variance = stat.MeanVariance(means, nil)
 	if s.Luck > 0 {
@@ -94,7 +94,7 @@ func (s *Server) point(rate float64, seed uint64) point {
 	return p
 }
 
-// at is the shape between its points, and constant beyond them.
+// at returns the shape between its points, and a constant beyond them.
 func (s shape) at(x float64) point {
 	last := len(shapePoints) - 1
 	switch {
@@ -113,21 +113,21 @@ func (s shape) at(x float64) point {
 	return point{mix(a.mean, b.mean), mix(a.between, b.between), mix(a.within, b.within)}
 }
 
-// A Mark is what the oracle does on one server.
+// A Mark is an oracle on one server.
 type Mark struct {
 	oracle *Oracle
 	server *Server
 	own    shape
 }
 
-// On readies the oracle for a server.
+// On prepares the oracle for a server.
 func (o *Oracle) On(s *Server) *Mark { return &Mark{o, s, s.shape(o.threshold)} }
 
-// places is at how many rates the oracle has trials at most.
+// places is the most rates at which the oracle has trials.
 const places = 7
 
-// Width is the width of the oracle's 95% interval, as a share of the capacity.
-// Of two states it uses the deployments in the lower one.
+// Width returns the width of the oracle's 95% interval, as a share of the
+// capacity. With two states, it uses only the deployments in the lower one.
 func (m *Mark) Width(deployments int, load float64) float64 {
 	n := float64(max(deployments, 1))
 	window := load / n
@@ -141,7 +141,8 @@ func (m *Mark) Width(deployments int, load float64) float64 {
 	return width
 }
 
-// width places the trials evenly within the spread of the truth.
+// width returns the width with trials placed evenly within the spread of the
+// truth.
 func (m *Mark) width(deployments, window, spread float64) float64 {
 	rates := min(places, int(deployments))
 	xs := make([]float64, rates)
@@ -153,8 +154,8 @@ func (m *Mark) width(deployments, window, spread float64) float64 {
 		seen[j] = m.own.at(xs[j])
 	}
 	weight := deployments / float64(rates)
-	// excess is how much less likely than the best a shift is: twice the
-	// difference of log-likelihoods.
+	// excess returns how far the log-likelihood of a shift is below the best:
+	// twice the difference of log-likelihoods.
 	excess := func(shift float64) float64 {
 		least := math.Inf(1)
 		for k := -1; k < len(m.oracle.members); k++ {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// The oracle's interval narrows as the root of the load, where success falls
-// gently and deployments are alike, and no further than deployments differ.
+// TestOracleNarrowsWithLoad checks that the oracle's interval narrows with the
+// square root of the load, where success falls gently and deployments are alike.
+// It gets no narrower than the differences between deployments allow.
 func TestOracleNarrowsWithLoad(t *testing.T) {
 	line := make(shape, len(shapePoints))
 	for i, x := range shapePoints {
@@ -28,7 +29,7 @@ func TestOracleNarrowsWithLoad(t *testing.T) {
 	}
 }
 
-// Not knowing the curve costs the oracle.
+// TestOracleDoesNotKnowTheCurve checks that an unknown curve widens the interval.
 func TestOracleDoesNotKnowTheCurve(t *testing.T) {
 	gentle, steep := make(shape, len(shapePoints)), make(shape, len(shapePoints))
 	for i, x := range shapePoints {

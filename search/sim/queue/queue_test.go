@@ -24,7 +24,8 @@ func servers(t *testing.T, test func(t *testing.T, s *Server)) {
 	}
 }
 
-// Every call of the window is counted once, in its second and in flight.
+// TestCallsAddUp checks that every call of the window is counted once, in its
+// second and in flight.
 func TestCallsAddUp(t *testing.T) {
 	servers(t, func(t *testing.T, s *Server) {
 		for _, share := range []float64{0.3, 1, 1.5} {
@@ -59,8 +60,8 @@ func TestCallsAddUp(t *testing.T) {
 	})
 }
 
-// The same trials in the same order give the same outcomes, other seeds and
-// repeats others.
+// TestSameTrialsSameOutcomes checks that the same trials in the same order give
+// the same outcomes, and other seeds and repeats give others.
 func TestSameTrialsSameOutcomes(t *testing.T) {
 	servers(t, func(t *testing.T, s *Server) {
 		run := func(s *Server, repeat int) (outcomes []vitrine.Outcome) {
@@ -81,14 +82,14 @@ func TestSameTrialsSameOutcomes(t *testing.T) {
 	})
 }
 
-// ratio is of a fresh deployment with little luck of its own.
+// ratio returns the success ratio of a trial on the deployment.
 func ratio(d *deployment, rate float64, seconds int) float64 {
 	o := d.Run(trial(rate, seconds))
 	return o.SuccessRatio()
 }
 
-// A worker that serves late calls fails all calls after an overload, until its
-// backlog is gone.
+// TestLateCallsAreServed checks that a worker that serves late calls fails all
+// calls after an overload, until its backlog is gone.
 func TestLateCallsAreServed(t *testing.T) {
 	s := Tuning.Server(Queue, 0)
 	s.Warmup = 0
@@ -105,7 +106,8 @@ func TestLateCallsAreServed(t *testing.T) {
 	}
 }
 
-// Early refusal keeps the goodput, less what refusing costs.
+// TestRefusalKeepsGoodput checks that early refusal keeps the goodput, less the
+// cost of refusing.
 func TestRefusalKeepsGoodput(t *testing.T) {
 	s := Tuning.Server(Refusal, 0)
 	o := s.deployAt(1, 1).Run(trial(2*s.Rate, 30))
@@ -115,7 +117,8 @@ func TestRefusalKeepsGoodput(t *testing.T) {
 	}
 }
 
-// A quota is never exceeded, and the rate is what it lets through.
+// TestQuotaHolds checks that a quota is never exceeded, and that it determines
+// the rate.
 func TestQuotaHolds(t *testing.T) {
 	for i := range Size {
 		s := Tuning.Server(Quota, i)
@@ -125,7 +128,8 @@ func TestQuotaHolds(t *testing.T) {
 		if !s.Silent && math.Abs(got/s.Rate-1) > 0.15 {
 			t.Errorf("%s: %g calls a second succeed, want about %g", s.Name, got, s.Rate)
 		}
-		// A full period's quota runs at full speed, and the rest of it pauses.
+		// A full period's quota runs at full speed; the worker pauses for the
+		// rest of the period.
 		d = s.deployAt(1, 2)
 		done := d.throttled(0, s.Share*s.Period*2.5)
 		if want := s.Period*2 + s.Share*s.Period/2; math.Abs(done-want) > 1e-9 {
@@ -134,7 +138,7 @@ func TestQuotaHolds(t *testing.T) {
 	}
 }
 
-// Pauses take their share of the time.
+// TestCollectionsTakeTheirShare checks that pauses take their share of the time.
 func TestCollectionsTakeTheirShare(t *testing.T) {
 	s := Tuning.Server(GC, 0)
 	d := s.deployAt(1, 1)
@@ -149,7 +153,8 @@ func TestCollectionsTakeTheirShare(t *testing.T) {
 	}
 }
 
-// A fresh deployment is slower than one with a warm cache.
+// TestCachesWarm checks that a fresh deployment is slower than one with a warm
+// cache.
 func TestCachesWarm(t *testing.T) {
 	for i := range Size {
 		s := Tuning.Server(Warm, i)
@@ -167,14 +172,14 @@ func TestCachesWarm(t *testing.T) {
 	}
 }
 
-// One refused request of three fails the call.
+// TestStepsFailTogether checks that one refused request of three fails the call.
 func TestStepsFailTogether(t *testing.T) {
 	s := Tuning.Server(Steps, 0)
 	rate := 1.5 * s.Rate
 	o := s.deployAt(1, 1).Run(trial(rate, 60))
-	// Requests that are refused as often at each step leave q of them; a call of
-	// three offers 1+q+q^2 requests, and a worker with no cost of refusing serves
-	// q(1+q+q^2) of them a call.
+	// Each step refuses the same share of requests and leaves q of them. A call
+	// of three offers 1+q+q^2 requests, and a worker without a cost of refusing
+	// serves q(1+q+q^2) of them per call.
 	low, high := 0.0, 1.0
 	for range 50 {
 		q := (low + high) / 2
@@ -191,7 +196,8 @@ func TestStepsFailTogether(t *testing.T) {
 	}
 }
 
-// Deployments are in the lower state as often as they should be, and slower there.
+// TestStatesAndLuck checks that deployments are in the lower state as often as
+// they should be, and slower there.
 func TestStatesAndLuck(t *testing.T) {
 	s := Tuning.Server(TwoState, 0)
 	lower := 0
@@ -215,7 +221,8 @@ func TestStatesAndLuck(t *testing.T) {
 	}
 }
 
-// A drifting server is judged by its mean over the time of the search.
+// TestDrift checks that a drifting server is judged by its mean over the time of
+// the search.
 func TestDrift(t *testing.T) {
 	s := Tuning.Server(Drift, 0)
 	base := s.CapacityOver(0.9, 0)
@@ -227,7 +234,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// Stalls come the oftener the more the server works.
+// TestStallsComeWithLoad checks that stalls come more often the more the server
+// works.
 func TestStallsComeWithLoad(t *testing.T) {
 	s := Tuning.Server(Episodes, 0)
 	count := func(gap float64) (stalls float64) {

@@ -1,7 +1,7 @@
-// Package queue simulates servers call by call: arrivals, a queue, a worker,
-// and clients that give up. What succeeds follows from that and is no curve
-// that a search could fit, so that searches are judged here on what they do not
-// assume. It is pure: the same server and the same trials in the same order
+// Package queue simulates servers call by call: arrivals, a queue, a worker, and
+// clients that give up. Success is a result of these and does not follow a curve
+// that a search could fit. So searches are judged here without their own
+// assumptions. It is pure: the same server and the same trials in the same order
 // give the same outcomes.
 package queue
 
@@ -16,48 +16,49 @@ import (
 	"vitrine/search/sim"
 )
 
-// A Server is one simulated function. Times are in seconds, works in seconds of
+// A Server is one simulated function. Times are in seconds. Work is in seconds of
 // a worker that never pauses.
 type Server struct {
 	Family string
-	Name   string // "tuning/gc/7": of its truth
+	Name   string // "tuning/gc/7": key of its truth
 	Seed   uint64 // of deployments and calls
 
-	Rate     float64 // calls a second that the worker serves, without what follows
+	Rate     float64 // calls a second that the worker serves, without the effects below
 	CV       float64 // coefficient of variation of a call's work, about
-	Poisson  bool    // calls come at random; false: paced
+	Poisson  bool    // calls arrive at random; false: paced
 	Timeout  float64 // of the client, from sending a call to its answer
-	Bound    float64 // a call that would wait longer is turned away
-	Silent   bool    // turned away without an answer: the client waits for its timeout
-	Refusal  float64 // work of turning a call away, as a share of serving one
+	Bound    float64 // a call that would wait longer is refused
+	Silent   bool    // refused without an answer: the client waits for its timeout
+	Refusal  float64 // work of refusing a call, as a share of serving one
 	Warmup   float64 // load before a trial's window
 	Requests int     // of a call, one after the other
 	Think    float64 // between an answer and the next request of the call
 
 	Period, Share float64 // CPU quota: the worker runs for Share of each Period; 0: always
 
-	Collect, Pause float64 // a pause after about so much work, and its length as a share of that
+	Collect, Pause float64 // a pause after about so much work, and its length as a share of that work
 
-	Cold, Warming float64 // a fresh deployment's calls take this share more work, which so many served calls lower by 63%
+	Cold, Warming float64 // calls of a fresh deployment take this share more work; this many served calls lower it by 63%
 
-	Lower, Gap float64 // a deployment is with probability Lower in a state that serves this share less
+	Lower, Gap float64 // a deployment is with probability Lower in a state whose rate is lower by this share
 
 	Luck  float64 // standard deviation of the logarithm of the rate, between deployments
 	Drift float64 // what the rate gains in an hour, as a share of itself
 
-	StallAfter float64 // a stall comes on average after so much work at full load; 0: never
+	StallAfter float64 // mean work between two stalls at full load; 0: never
 
-	work [tableSize]float32 // equally likely works of a request, as shares of their mean
+	work [tableSize]float32 // equally likely work of a request, as a share of the mean
 }
 
-// tableSize is how many values stand for a distribution; a power of two.
+// tableSize is the number of values that represent a distribution; a power of
+// two.
 const tableSize = 4096
 
 // gaps are equally likely values of an exponential distribution with mean 1.
 var gaps = quantiles(func(p float64) float64 { return -math.Log1p(-p) })
 
-// quantiles are tableSize equally likely values of a distribution, scaled to a
-// mean of 1.
+// quantiles returns tableSize equally likely values of a distribution, scaled to
+// a mean of 1.
 func quantiles(inverse func(p float64) float64) (table [tableSize]float32) {
 	var values [tableSize]float64
 	sum := 0.0
@@ -71,20 +72,20 @@ func quantiles(inverse func(p float64) float64) (table [tableSize]float32) {
 	return table
 }
 
-// prepare draws up the table of works: log-normal ones.
+// prepare fills the table of work with log-normal values.
 func (s *Server) prepare() {
 	sigma := math.Sqrt(math.Log1p(s.CV * s.CV))
 	s.work = quantiles(func(p float64) float64 { return math.Exp(sigma * distuv.UnitNormal.Quantile(p)) })
 }
 
-// Seeded is the same server with other luck.
+// Seeded returns the same server with another seed.
 func (s *Server) Seeded(seed uint64) *Server {
 	other := *s
 	other.Seed = seed
 	return &other
 }
 
-// Sizing is the one that every server has.
+// Sizing returns the sizing of every server.
 func Sizing() vitrine.Sizing { return sim.Population{}.Sizing() }
 
 // Resources implements sim.Subject.
@@ -92,7 +93,7 @@ func (s *Server) Resources(vitrine.Sizing) vitrine.Resources {
 	return vitrine.Resources{VCPUs: s.vcpus(), Memory: 1 << 30}
 }
 
-// vcpus is what the server is given.
+// vcpus returns the CPUs of the server.
 func (s *Server) vcpus() float64 {
 	if s.Share > 0 {
 		return s.Share
@@ -113,8 +114,8 @@ func (s *Server) Deploy(_ vitrine.Sizing, repeat int, at time.Duration) sim.Depl
 	return d
 }
 
-// deployAt makes a deployment whose luck is known: its speed, and a warm cache.
-// Seed tells one from the other.
+// deployAt makes a deployment with a given speed and a warm cache. Deployments
+// differ by their seed.
 func (s *Server) deployAt(speed float64, seed uint64) *deployment {
 	d := &deployment{Server: s}
 	d.random.Seed(s.Seed, seed)
@@ -122,10 +123,10 @@ func (s *Server) deployAt(speed float64, seed uint64) *deployment {
 	return d
 }
 
-// driftEnds is when a drift ends, in seconds after the search began.
+// driftEnds is when a drift ends, in seconds since the search began.
 const driftEnds = 7200
 
-// drifted is the rate at a time as a share of the first one.
+// drifted returns the rate at a time as a share of the first one.
 func (s *Server) drifted(at float64) float64 {
 	return 1 + s.Drift/3600*min(at, driftEnds)
 }

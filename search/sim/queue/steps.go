@@ -1,9 +1,10 @@
 package queue
 
-// A request is the next one of a call: when it comes, and when the call began.
+// A request is the next request of a call: when it arrives, and when the call
+// began.
 type request struct{ at, since float64 }
 
-// A line is requests in the order of their arrival.
+// A line holds requests in the order of their arrival.
 type line struct {
 	requests []request
 	head     int
@@ -11,7 +12,7 @@ type line struct {
 
 func (l *line) empty() bool { return l.head == len(l.requests) }
 
-// peek is the first request; there must be one.
+// peek returns the first request; there must be one.
 func (l *line) peek() request { return l.requests[l.head] }
 
 func (l *line) push(r request) {
@@ -26,8 +27,8 @@ func (l *line) push(r request) {
 }
 
 // offerMany offers calls of three requests until end, and then serves the
-// requests that calls still send. Answers come in the order of the requests, so
-// that each stage is a line of its own and the earliest head is next.
+// requests that calls still send. Answers come in the order of the requests. So
+// each stage is a separate line, and the earliest head is next.
 func (d *deployment) offerMany(w *window, rate, end float64) {
 	a := d.arrivals(rate)
 	for a.at < end || !d.second.empty() || !d.third.empty() {
@@ -58,8 +59,8 @@ func (d *deployment) offerMany(w *window, rate, end float64) {
 // infinite is later than any call.
 const infinite = 1e300
 
-// step serves one request. Onward is the line of the call's next one; nil: it
-// was the last.
+// step serves one request. onward is the line of the call's next request; nil:
+// this is the last one.
 func (d *deployment) step(w *window, r request, onward *line, random uint64) {
 	done, accepted := d.serve(r.at, random, w.end)
 	limit := r.since + d.Timeout

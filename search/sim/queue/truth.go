@@ -16,13 +16,13 @@ import (
 	"vitrine/search/sim"
 )
 
-// Thresholds are those whose truths are known.
+// Thresholds returns the thresholds whose truths are known.
 func Thresholds() []float64 { return []float64{0.95, 0.9} }
 
 // A Truth is the capacity of a server at a threshold, found by long runs: the
-// highest rate at which the mean success ratio over fresh deployments, in
-// steady state, meets the threshold. Deployments are warm, two states count as
-// the lower one, and a drift has not begun.
+// highest rate at which the mean success ratio over fresh deployments, in steady
+// state, meets the threshold. Deployments are warm, only the lower of two states
+// counts, and a drift has not begun.
 type Truth struct {
 	Server    string
 	Threshold float64
@@ -43,7 +43,7 @@ type truthKey struct {
 	threshold float64
 }
 
-// truths are the committed ones.
+// truths returns the committed truths.
 var truths = sync.OnceValue(func() map[truthKey]Truth {
 	all := map[truthKey]Truth{}
 	for line := range bytes.Lines(truthsFile) {
@@ -56,14 +56,14 @@ var truths = sync.OnceValue(func() map[truthKey]Truth {
 	return all
 })
 
-// Capacity implements sim.Subject. It is 0 for a threshold that is not one of
-// Thresholds, and for servers of no Set.
+// Capacity implements sim.Subject. It returns 0 for a threshold that is not one
+// of Thresholds, and for servers of no Set.
 func (s *Server) Capacity(_ vitrine.Sizing, threshold float64) float64 {
 	return truths()[truthKey{s.Name, threshold}].Rate
 }
 
-// CapacityOver is the mean capacity over the time since the search began. It is
-// Capacity but for servers that drift.
+// CapacityOver returns the mean capacity over the time since the search began. It
+// equals Capacity except for servers that drift.
 func (s *Server) CapacityOver(threshold float64, wall time.Duration) float64 {
 	t := wall.Seconds()
 	mean := s.drifted(t / 2)
@@ -73,17 +73,17 @@ func (s *Server) CapacityOver(threshold float64, wall time.Duration) float64 {
 	return mean * s.Capacity(Sizing(), threshold)
 }
 
-// An effort is how long the runs are that look for a truth.
+// An effort says how long the runs are that look for a truth.
 type effort struct {
 	calls       int     // of a window, at least
 	stalls      float64 // of a window, about
 	windows     int     // independent searches, at least
 	mostWindows int
-	error       float64 // that ends the search
+	error       float64 // standard error that ends the search
 }
 
-// steady is how servers settle: deployments over whose luck the mean is taken,
-// and the calls before and in a window.
+// steady returns how to run the server in steady state: the number of deployments
+// over which the mean is taken, and the calls before and in a window.
 func (s *Server) steady(e effort) (deployments, before, calls int) {
 	deployments, before, calls = 1, e.calls/5, e.calls
 	if s.Silent { // the backlog moves slowly near the capacity
@@ -101,8 +101,8 @@ func (s *Server) steady(e effort) (deployments, before, calls int) {
 	return deployments, before, calls
 }
 
-// saturation is the rate that no steady state exceeds while the worker serves
-// every call; infinite where it refuses some, or deployments differ.
+// saturation returns the rate that no steady state exceeds while the worker
+// serves every call; infinite where it refuses some, or deployments differ.
 func (s *Server) saturation() float64 {
 	switch {
 	case !s.Silent || s.Luck > 0:
@@ -113,8 +113,8 @@ func (s *Server) saturation() float64 {
 	return s.Rate
 }
 
-// still is the server whose success rate has a steady state: in the lower state,
-// and without drift.
+// still returns the server with a steady success ratio: in the lower state, and
+// without drift.
 func (s *Server) still() *Server {
 	other := *s
 	other.Drift, other.Warmup = 0, 0
@@ -125,8 +125,8 @@ func (s *Server) still() *Server {
 	return &other
 }
 
-// success is the mean success ratio at a rate over deployments whose speeds are
-// equally likely.
+// success returns the mean success ratio at a rate over deployments with equally
+// likely speeds.
 func (s *Server) success(rate float64, seed uint64, e effort) float64 {
 	deployments, before, calls := s.steady(e)
 	var scheduled, ok int64
@@ -143,7 +143,7 @@ func (s *Server) success(rate float64, seed uint64, e effort) float64 {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// find looks for the capacity many times with other luck. The truth is the mean.
+// find looks for the capacity many times with other seeds. The truth is the mean.
 func (s *Server) find(threshold float64, e effort) Truth {
 	still := s.still()
 	low, high := math.Log(0.2*still.Rate), math.Log(2*still.Rate)
@@ -160,8 +160,8 @@ func (s *Server) find(threshold float64, e effort) Truth {
 	}
 }
 
-// crossing is the logarithm of the rate where success falls below the threshold,
-// by bisection; the bounds are moved apart until they hold it.
+// crossing returns the logarithm of the rate where success falls below the
+// threshold, by bisection. It moves the bounds until they hold that rate.
 func (s *Server) crossing(threshold, low, high float64, seed uint64, e effort) float64 {
 	const fine = 0.0003
 	passes := func(x float64) bool { return s.success(math.Exp(x), seed, e) >= threshold }

@@ -38,7 +38,7 @@ func each(sets []Set, families []string, servers int, run func(k int, s *Server)
 	group.Wait()
 }
 
-// TestUpdate writes the committed truths anew when it is asked to.
+// TestUpdate writes the committed truths again when it is asked to.
 func TestUpdate(t *testing.T) {
 	if *update == "" {
 		return
@@ -65,7 +65,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// Every server has its truths, precise enough.
+// TestTruthsAreThere checks that every server has its truths, precise enough.
 func TestTruthsAreThere(t *testing.T) {
 	for _, set := range Sets() {
 		for _, family := range Families() {
@@ -84,13 +84,14 @@ func TestTruthsAreThere(t *testing.T) {
 	}
 }
 
-// Shorter runs with other luck find the committed truths.
+// TestTruthsAreFoundAgain checks that shorter runs with another seed find the
+// committed truths.
 func TestTruthsAreFoundAgain(t *testing.T) {
 	quick := effort{calls: 20_000, stalls: 10, windows: 4, mostWindows: 4, error: 1}
 	each([]Set{Tuning}, Families(), 1, func(_ int, s *Server) {
 		want := truths()[truthKey{s.Name, 0.9}]
 		got := s.Seeded(s.Seed^12345).find(0.9, quick)
-		const coarse = 0.006 // what shorter windows may be off by
+		const coarse = 0.006 // error of shorter windows
 		sigma := math.Hypot(want.Error, got.Error)
 		if off := math.Abs(math.Log(got.Rate / want.Rate)); off > coarse+4*sigma {
 			t.Errorf("%s: found %g with an error of %g, committed is %g", s.Name, got.Rate, got.Error, want.Rate)
@@ -98,9 +99,9 @@ func TestTruthsAreFoundAgain(t *testing.T) {
 	})
 }
 
-// The truths of queues are those of heavy traffic: waits are exponential with
-// mean (ca^2 + cs^2) / (2 mu (1 - rho)) (Kingman, The single server queue in
-// heavy traffic, 1961).
+// TestQueuesAgreeWithHeavyTraffic compares the truths of queues with heavy
+// traffic, in which waits are exponential with mean (ca^2 + cs^2) / (2 mu (1 -
+// rho)) (Kingman, The single server queue in heavy traffic, 1961).
 func TestQueuesAgreeWithHeavyTraffic(t *testing.T) {
 	for _, set := range Sets() {
 		for i := range Size {

@@ -2,16 +2,17 @@ package queue
 
 import "math"
 
-// Stalls last between these, in seconds.
+// The shortest and the longest stall, in seconds.
 const stallShortest, stallLongest = 1.0, 3.0
 
-// Every so many collections one takes longer, by so much.
+// Each majorEvery-th collection takes majorLonger times as long.
 const majorEvery, majorLonger = 8, 3.0
 
-// meanPause is the mean length of a collection over that of an ordinary one.
+// meanPause is the mean length of a collection, divided by that of an ordinary
+// one.
 const meanPause = 1 + (majorLonger-1)/majorEvery
 
-// finish is when work that begins at start is done.
+// finish returns when work that begins at start is done.
 func (d *deployment) finish(start, work float64) float64 {
 	switch {
 	case d.Period > 0:
@@ -59,8 +60,8 @@ func (d *deployment) collecting(start, work float64) float64 {
 	return done
 }
 
-// stalling stops the worker at times, the oftener the more it works: so often
-// a work as the third power of the load.
+// stalling stops the worker at times. The chance of a stall per unit of work is
+// proportional to the third power of the load.
 func (d *deployment) stalling(start, work float64) float64 {
 	d.load = min(1, d.load*(1-min(1, start-d.began))+work)
 	d.began = start
