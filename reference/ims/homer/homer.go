@@ -1,4 +1,4 @@
-// Package homer is the document server of the reference IMS: it holds each
+// Package homer is the document server of the reference IMS. It stores each
 // user's telephony service settings, an XML document of TS 24.623.
 package homer
 
@@ -18,8 +18,8 @@ import (
 	"vitrine/reference/ims/rest"
 )
 
-// Run runs a Homer until ctx is done. The error is a *vitrine.BadInput when
-// the arguments are wrong.
+// Run runs a Homer until ctx is done. The error is a *vitrine.BadInput for wrong
+// arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("homer", "Homer is the document server of the reference IMS.", stdout, stderr)
 	var listen netip.AddrPort
@@ -40,8 +40,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return rest.Wait(ctx, group, c, listener.Addr())
 }
 
-// A server holds the documents that were put; every other user of the domain
-// has the default.
+// A server stores the documents that were put. Every other user of the domain has
+// the default document.
 type server struct {
 	limit    int
 	requests *prometheus.CounterVec
@@ -71,7 +71,8 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// user checks that the identity is of this domain; it answers when not.
+// user returns the identity in the path. If it is not of this domain, user
+// answers the request and returns false.
 func (s *server) user(w http.ResponseWriter, r *http.Request) (string, bool) {
 	s.requests.WithLabelValues(r.Method).Inc()
 	identity := r.PathValue("user")
