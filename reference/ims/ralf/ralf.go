@@ -1,4 +1,4 @@
-// Package ralf is the charging function of the reference IMS: it takes
+// Package ralf is the charging function of the reference IMS. It accepts
 // accounting records and writes one charging data record for each.
 package ralf
 
@@ -22,8 +22,8 @@ import (
 	"vitrine/reference/ims/rest"
 )
 
-// Run runs a Ralf until ctx is done. The error is a *vitrine.BadInput when the
-// arguments are wrong.
+// Run runs a Ralf until ctx is done. The error is a *vitrine.BadInput for wrong
+// arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	c := ims.NewCommand("ralf", "Ralf is the charging function of the reference IMS.", stdout, stderr)
 	var listen netip.AddrPort
@@ -73,8 +73,8 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// take writes a record out before it acknowledges it: a record that Sprout
-// believes taken is in the file.
+// take writes a record before it acknowledges it, so every record that Sprout
+// counts as accepted is in the file.
 func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, rest.MaxRequest))
 	if err != nil {
