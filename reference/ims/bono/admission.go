@@ -11,7 +11,7 @@ import (
 	wiresip "vitrine/wire/sip"
 )
 
-// admit has the window decide which calls are taken in.
+// admit makes the window decide which calls are admitted.
 func (p *proxy) admit(w *overload.Window, registry *prometheus.Registry) {
 	p.window = w
 	gauge := func(name, help string, value func() float64) {
@@ -21,9 +21,9 @@ func (p *proxy) admit(w *overload.Window, registry *prometheus.Registry) {
 	gauge("in_flight", "Requests admitted and not yet answered.", func() float64 { return float64(w.InFlight()) })
 }
 
-// refuse answers a new call with 503 when the window is full. It comes before
-// all other work and keeps no transaction: a retransmission is refused, or
-// admitted, afresh (RFC 3261 section 16.11).
+// refuse answers a new call with 503 if the window is full, and reports whether
+// it did. It runs before all other work and keeps no transaction: each
+// retransmission is decided on its own (RFC 3261 section 16.11).
 func (p *proxy) refuse(data []byte, a sipudp.Arrival) bool {
 	if !p.window.Full(time.Now(), a.At) {
 		return false
@@ -49,20 +49,21 @@ func (p *proxy) refuse(data []byte, a sipudp.Arrival) bool {
 	return true
 }
 
-// beginsCall says whether the message is the first of its call: a REGISTER that
-// answers no challenge. Whoever sends anything else has been let in before.
+// beginsCall reports whether the message is the first of its call: a REGISTER
+// without an answer to a challenge. A client that sends anything else was
+// admitted before.
 func beginsCall(m *wiresip.Message) bool {
 	return string(m.Method) == string(sip.REGISTER) && len(wiresip.AuthParam(m.Authorization, "response")) == 0
 }
 
-// control admits a request that begins something, by the mode's own rule. done
-// is called when Bono has sent it on.
+// control admits an initial request by the rule of the mode. The caller calls
+// done when Bono has forwarded the request.
 func (p *proxy) control(tx *sipudp.Transaction, a sipudp.Arrival) (done func(), ok bool) {
 	switch {
 	case p.load != nil:
 		return func() { now := time.Now(); p.load.Done(now, now.Sub(a.At)) }, p.load.Admit(a.At)
 	case p.window != nil && p.pool.fromSprout(a.From):
-		return func() {}, true // it was admitted where it came in
+		return func() {}, true // it was admitted at the Bono where it entered
 	case p.window != nil:
 		if p.window.Crowded(time.Now(), a.At) {
 			return nil, false
@@ -73,8 +74,8 @@ func (p *proxy) control(tx *sipudp.Transaction, a sipudp.Arrival) (done func(), 
 	return func() {}, true
 }
 
-// leave counts a transaction out of the window. A call that rings is no longer
-// on its way.
+// leave removes a transaction from the window at its first answer other than 100.
+// A ringing call has reached the callee and no longer counts.
 func (p *proxy) leave(tx *sipudp.Transaction, res *sip.Response) {
 	if res.StatusCode <= sip.StatusTrying || !tx.Counted.CompareAndSwap(true, false) {
 		return

@@ -16,7 +16,8 @@ import (
 	wiresip "vitrine/wire/sip"
 )
 
-// message is a request with the lines given, as a client at from sends it.
+// message returns a request with the given lines, as a client at address from
+// sends it.
 func message(method, branch, from string, lines ...string) string {
 	return strings.Join(append([]string{
 		method + " sip:ims.test SIP/2.0", "Via: SIP/2.0/UDP " + from + ";rport;branch=z9hG4bK" + branch, "Max-Forwards: 70",
@@ -24,7 +25,7 @@ func message(method, branch, from string, lines ...string) string {
 	}, append(lines, "Content-Length: 0", "", "")...), "\r\n")
 }
 
-// netipLoopback is any free port.
+// netipLoopback is a loopback address with any free port.
 var netipLoopback = netip.MustParseAddrPort("127.0.0.1:0")
 
 const credentials = `Authorization: Digest username="sub000001@ims.test", realm="ims.test", nonce="n", uri="sip:ims.test", response="00"`
@@ -51,7 +52,7 @@ func TestBeginsCall(t *testing.T) {
 	}
 }
 
-// entry is a Bono without Sprouts, and a client of it.
+// entry returns a Bono without Sprouts, and a client socket.
 func entry(t *testing.T) (*proxy, *net.UDPConn) {
 	client, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -71,7 +72,8 @@ func entry(t *testing.T) (*proxy, *net.UDPConn) {
 	return p, client
 }
 
-// A full window refuses new calls at once and nothing else.
+// TestFullWindowRefusesNewCallsAlone checks that a full window refuses new calls
+// at once and nothing else.
 func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	p, client := entry(t)
 	from := client.LocalAddr().String()
@@ -120,7 +122,8 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	}
 }
 
-// What is admitted counts until its first final answer, and once.
+// TestWindowCountsToTheAnswer checks that an admitted request counts once, until
+// its first final answer.
 func TestWindowCountsToTheAnswer(t *testing.T) {
 	p, client := entry(t)
 	a := sipudp.Arrival{From: client.LocalAddr().(*net.UDPAddr).AddrPort(), At: time.Now()}

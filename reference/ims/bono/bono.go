@@ -1,6 +1,6 @@
-// Package bono is the edge proxy of the reference IMS, the P-CSCF: clients
-// talk SIP over UDP to it, and it talks to all Sprouts through a pool of
-// connections. Instances do not know each other.
+// Package bono is the edge proxy of the reference IMS, the P-CSCF. It exchanges
+// SIP over UDP with clients and, through a pool of connections, with all Sprouts.
+// Instances do not know each other.
 package bono
 
 import (
@@ -22,8 +22,8 @@ import (
 	"vitrine/reference/ims/sipudp"
 )
 
-// Run runs a Bono until ctx is done. The error is a *vitrine.BadInput when the
-// arguments are wrong.
+// Run runs a Bono until ctx is done. The error is a *vitrine.BadInput for wrong
+// arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("bono", "Bono is the SIP edge proxy of the reference IMS.", stdout, stderr)
 	var listen netip.AddrPort
@@ -74,7 +74,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return rest.Wait(ctx, group, c, socket.Local())
 }
 
-// newProxy makes a proxy without its pool, transactions and load control.
+// newProxy returns a proxy without its pool, transactions and load control.
 func newProxy(socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Registry) *proxy {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails (crypto/rand)

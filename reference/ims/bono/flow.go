@@ -7,15 +7,15 @@ import (
 	"net/netip"
 )
 
-// A flow is where a client is reached: the address that its requests came
-// from. It travels as the user part of Bono's own Path and Record-Route URIs,
-// with a hash that only this Bono can make, so that Bono itself keeps no table
-// of clients (RFC 5626 section 5.2).
+// flows writes and reads flow tokens. A flow is the address at which a client is
+// reached: the source of its requests. It is the user part of Bono's own Path and
+// Record-Route URIs, with a hash that only this Bono can make, so Bono needs no
+// table of clients (RFC 5626 section 5.2).
 type flows struct{ secret []byte }
 
 const hashSize = 8
 
-// token writes a flow.
+// token returns the token of a client's flow.
 func (f flows) token(client netip.AddrPort) string {
 	addr, err := client.MarshalBinary()
 	if err != nil {
@@ -24,7 +24,8 @@ func (f flows) token(client netip.AddrPort) string {
 	return base64.RawURLEncoding.EncodeToString(append(f.hash(addr), addr...))
 }
 
-// client reads a flow; false when this Bono did not write it.
+// client returns the address in a token, or false if this Bono did not write the
+// token.
 func (f flows) client(token string) (netip.AddrPort, bool) {
 	var client netip.AddrPort
 	b, err := base64.RawURLEncoding.DecodeString(token)

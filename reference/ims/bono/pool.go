@@ -22,17 +22,17 @@ type poolConfig struct {
 	refresh     time.Duration // mean life of a connection
 	asideAfter  int
 	asideFor    time.Duration
-	buffer      int // receive queue of each, bytes
-	// busyIsFailure has a Sprout's 503 count against it, as in Clearwater.
+	buffer      int // bytes of each connection's receive queue
+	// busyIsFailure makes a Sprout's 503 count as a failure, as in Clearwater.
 	busyIsFailure bool
 }
 
-// drain is how long a replaced connection still takes answers.
+// drain is how long a replaced connection still receives answers.
 const drain = 10 * time.Second
 
-// A pool is the connections to all Sprouts. Each is a connected UDP socket to a
-// Sprout drawn at random; connections are replaced at random times, a Poisson
-// process, so the split among Sprouts is never quite even (NFV-VITAL, II.C.2).
+// A pool holds the connections to all Sprouts. Each is a connected UDP socket to
+// a randomly chosen Sprout. Connections are replaced at random times, a Poisson
+// process, so the load is never split quite evenly (NFV-VITAL, II.C.2).
 type pool struct {
 	config  poolConfig
 	receive func(data []byte, a sipudp.Arrival)
@@ -50,11 +50,11 @@ type connection struct {
 	sprout *sprout
 }
 
-// A sprout is what the pool knows of one Sprout.
+// A sprout is the pool's state of one Sprout.
 type sprout struct {
 	addr  netip.AddrPort
-	score int       // failures less successes, at least 0
-	until time.Time // set aside until
+	score int       // failures minus successes, at least 0
+	until time.Time // set aside until this time
 }
 
 func newPool(config poolConfig, receive func([]byte, sipudp.Arrival), log *slog.Logger, asides prometheus.Counter) (*pool, error) {
@@ -73,7 +73,7 @@ func newPool(config poolConfig, receive func([]byte, sipudp.Arrival), log *slog.
 	return p, nil
 }
 
-// connect opens a connection to a Sprout drawn at random and starts reading it.
+// connect opens a connection to a randomly chosen Sprout and starts reading it.
 func (p *pool) connect() (*connection, error) {
 	addr := p.config.sprouts[rand.IntN(len(p.config.sprouts))]
 	socket, err := sipudp.Dial(p.config.local, addr, p.config.buffer)
@@ -101,7 +101,7 @@ func (p *pool) close() {
 // run replaces connections until ctx is done, then closes all.
 func (p *pool) run(ctx context.Context) {
 	defer p.close()
-	var old []*connection // replaced, still open; the first is the oldest
+	var old []*connection // replaced but still open, oldest first
 	defer func() {
 		for _, c := range old {
 			c.socket.Close()
@@ -125,16 +125,18 @@ func (p *pool) run(ctx context.Context) {
 		old = append(old, p.slots[i])
 		p.slots[i] = fresh
 		p.mu.Unlock()
-		// Replacements come one each mean; those that drain are the latest few.
+		// There is one replacement per mean, so those within drain are the last
+		// few.
 		for keep := int(drain/mean) + 1; len(old) > keep; old = old[1:] {
 			old[0].socket.Close()
 		}
 	}
 }
 
-// choose draws a connection whose Sprout is not set aside and not in tried; to
-// the Sprout wanted when it has one (zero: any). When all are set aside it
-// draws among them: a Sprout that answers 503 is better than none.
+// choose returns a random connection to a Sprout that is not set aside and is not
+// tried. It prefers the Sprout wanted, unless that is zero. If all Sprouts are
+// set aside it uses one of them, because a Sprout that answers 503 is better than
+// none. It returns nil if tried is the only Sprout.
 func (p *pool) choose(wanted netip.AddrPort, tried *sprout) *connection {
 	now := time.Now()
 	p.mu.Lock()
@@ -165,14 +167,14 @@ func (p *pool) choose(wanted netip.AddrPort, tried *sprout) *connection {
 	return fallback
 }
 
-// failed notes that a Sprout did not serve a request, and sets it aside
-// when failures have kept ahead of successes.
+// failed records that a Sprout did not serve a request. It sets the Sprout aside
+// if failures exceed successes by asideAfter.
 func (p *pool) failed(s *sprout) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.score++
 	if s.score < p.config.asideAfter || len(p.sprouts) == 1 {
-		return // one that has no other beside it is never set aside
+		return // never set aside the only Sprout
 	}
 	now := time.Now()
 	if !s.until.After(now) {
@@ -182,17 +184,17 @@ func (p *pool) failed(s *sprout) {
 	s.score, s.until = 0, now.Add(p.config.asideFor)
 }
 
-// busy notes a 503 of a Sprout.
+// busy records a 503 from a Sprout.
 func (p *pool) busy(s *sprout) {
 	if p.config.busyIsFailure {
 		p.failed(s)
 	}
 }
 
-// fromSprout says whether a Sprout sends from the address.
+// fromSprout reports whether the address belongs to a Sprout.
 func (p *pool) fromSprout(from netip.AddrPort) bool { return p.sprouts[from] != nil }
 
-// served notes any other answer.
+// served records any other answer.
 func (p *pool) served(s *sprout) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

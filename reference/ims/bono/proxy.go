@@ -19,21 +19,21 @@ type proxy struct {
 	flows        flows
 	pool         *pool
 	transactions *sipudp.Transactions
-	window       *overload.Window  // nil but in mode graceful
-	load         *overload.Monitor // nil but in mode clearwater
-	answer       []byte            // of refuse, used again
+	window       *overload.Window  // nil except in mode graceful
+	load         *overload.Monitor // nil except in mode clearwater
+	answer       []byte            // buffer of refuse
 	log          *slog.Logger
 	counts       counts
 }
 
-// arrive takes one datagram from the socket that clients know.
+// arrive handles one datagram from the socket that clients use.
 func (p *proxy) arrive(data []byte, a sipudp.Arrival) {
 	if p.window == nil || !p.refuse(data, a) {
 		p.receive(data, a)
 	}
 }
 
-// receive takes one datagram from a client or from Sprout.
+// receive handles one datagram from a client or from Sprout.
 func (p *proxy) receive(data []byte, a sipudp.Arrival) {
 	msg, err := sipudp.Parse(p.parser, data)
 	if err != nil {
@@ -91,15 +91,15 @@ func (p *proxy) request(req *sip.Request, a sipudp.Arrival) {
 	p.route(tx, a.From)
 }
 
-// A way is where a request goes next.
+// A way is the next hop of a request.
 type way struct {
-	client netip.AddrPort // valid: to this client
-	sprout netip.AddrPort // else to a Sprout: this one if it can be
+	client netip.AddrPort // if valid, the request goes to this client
+	sprout netip.AddrPort // otherwise it goes to a Sprout, preferably this one
 }
 
-// next reads the request's way off its Route, and takes Bono's own entries
-// away. A Route that names a flow other than the sender's leads to that client;
-// everything else goes to Sprout.
+// next returns the request's next hop from its Route, and removes Bono's own
+// entries. A Route with a flow other than the sender's leads to that client.
+// Everything else goes to Sprout.
 func (p *proxy) next(req *sip.Request, from netip.AddrPort) (way, error) {
 	for route := req.Route(); route != nil; route = req.Route() {
 		addr, ok := sipudp.RouteAddr(&route.Address)
@@ -121,9 +121,9 @@ func (p *proxy) next(req *sip.Request, from netip.AddrPort) (way, error) {
 	return way{}, nil
 }
 
-// route sends a request on, or answers that it cannot be.
+// route forwards a request, or answers it with a failure.
 func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
-	// The request is changed on its way; answers need it as it came.
+	// Change a copy, because answers need the request as received.
 	out := tx.Request.Clone()
 	w, err := p.next(out, from)
 	if err != nil {
@@ -213,7 +213,7 @@ func (p *proxy) response(res *sip.Response) {
 	}
 }
 
-// timedOut answers for whoever did not.
+// timedOut answers 408 for the next hop that did not answer.
 func (p *proxy) timedOut(tx *sipudp.Transaction) {
 	p.counts.timeouts.Inc()
 	if s, ok := tx.Owner.(*sprout); ok {
@@ -231,7 +231,7 @@ func (p *proxy) respond(tx *sipudp.Transaction, res *sip.Response) {
 	}
 }
 
-// uri is Bono's own, with a flow.
+// uri returns Bono's own URI with a flow token.
 func (p *proxy) uri(token string) sip.Uri {
 	local := p.socket.Local()
 	return sip.Uri{
