@@ -1,5 +1,5 @@
-// Package homestead is the subscriber database of the reference IMS: it gives
-// Sprout authentication vectors and profiles, and remembers the state of
+// Package homestead is the subscriber database of the reference IMS. It gives
+// authentication vectors and profiles to Sprout, and stores the state of
 // registrations, replicated among its instances.
 package homestead
 
@@ -18,8 +18,8 @@ import (
 	"vitrine/reference/ims/rest"
 )
 
-// Run runs a Homestead until ctx is done. The error is a *vitrine.BadInput
-// when the arguments are wrong.
+// Run runs a Homestead until ctx is done. The error is a *vitrine.BadInput for
+// wrong arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("homestead", "Homestead is the subscriber database of the reference IMS.", stdout, stderr)
 	var listen netip.AddrPort

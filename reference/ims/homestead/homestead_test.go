@@ -35,7 +35,8 @@ func TestProvisioning(t *testing.T) {
 	}
 }
 
-// Subscribers that never change cost nothing.
+// TestProvisioningIsLazy checks that subscribers that never change cost no
+// memory.
 func TestProvisioningIsLazy(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -40,7 +40,7 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// row reads a row, and answers when it cannot.
+// row reads a row into into. On failure it answers the request and returns false.
 func (s *server) row(w http.ResponseWriter, r *http.Request, key string, into any) (replica.Record, bool) {
 	record, err := s.rows.Get(r.Context(), key)
 	switch {
@@ -63,7 +63,7 @@ func (s *server) fail(w http.ResponseWriter, status int, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// vector is the Multimedia-Auth of TS 29.228 section 6.3.
+// vector handles the Multimedia-Auth of TS 29.228 section 6.3.
 func (s *server) vector(w http.ResponseWriter, r *http.Request) {
 	s.requests.WithLabelValues("av").Inc()
 	var c credential
@@ -93,7 +93,7 @@ func (s *server) read(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// write is the Server-Assignment of TS 29.228 section 6.1.2.
+// write handles the Server-Assignment of TS 29.228 section 6.1.2.
 func (s *server) write(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, rest.MaxRequest))
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *server) write(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, http.StatusServiceUnavailable, fmt.Errorf("write %s: others keep writing it", key))
 }
 
-// parseRegRequest reads the body of a PUT of reg-data.
+// parseRegRequest parses the body of a PUT of reg-data.
 func parseRegRequest(body []byte) (ims.RegRequest, error) {
 	var request ims.RegRequest
 	if err := json.Unmarshal(body, &request); err != nil {
@@ -146,7 +146,7 @@ func parseRegRequest(body []byte) (ims.RegRequest, error) {
 	return request, fmt.Errorf("not a reg-data request: reqtype %q", request.Type)
 }
 
-// assign changes a row as asked, and says whether it is to be written.
+// assign changes a row as requested, and reports whether it must be written.
 func assign(row *registration, request ims.RegRequest, now time.Time) bool {
 	switch request.Type {
 	case ims.RequestReg:

@@ -10,8 +10,8 @@ import (
 	"vitrine/reference/ims"
 )
 
-// Rows of the subscriber database. Keys are "impi/IDENTITY" for what belongs
-// to a private identity and "impu/IDENTITY" for a public one.
+// Rows of the subscriber database. Keys are "impi/IDENTITY" for a private
+// identity and "impu/IDENTITY" for a public one.
 const (
 	privateRow = "impi/"
 	publicRow  = "impu/"
@@ -34,8 +34,8 @@ type registration struct {
 	Profile string    `json:"profile"` // an IMSSubscription document, as provisioned
 }
 
-// provision gives the row that a subscriber has before anything is written to
-// it. Nothing is stored for those that never change.
+// provision returns a function that computes the row of a subscriber before any
+// write. Nothing is stored for subscribers that never change.
 func provision(subscribers int) func(key string) ([]byte, bool) {
 	known := func(identity string) (string, bool) {
 		user := ims.UserOf(identity)
@@ -69,8 +69,8 @@ func provision(subscribers int) func(key string) ([]byte, bool) {
 	}
 }
 
-// subscription is the profile of a subscriber: its own identity, an alias that
-// registers with it, and the telephony server for its sessions.
+// subscription returns the profile of a subscriber: its own identity, an alias
+// that registers with it, and the telephony server for its sessions.
 func subscription(user string) ims.Subscription {
 	originating, terminating := 0, 1
 	invite := func(priority int, sessionCase *int) ims.Criterion {
@@ -95,7 +95,7 @@ func subscription(user string) ims.Subscription {
 	}
 }
 
-// document is the answer to a GET or PUT of reg-data.
+// document returns the answer to a GET or PUT of reg-data.
 func document(r registration, charging []string) ([]byte, error) {
 	data := ims.RegData{State: r.State, Server: r.Server, Charging: ims.Charging{CCF: charging}}
 	if err := xml.Unmarshal([]byte(r.Profile), &data.Subscription); err != nil {
