@@ -1,4 +1,4 @@
-// Package rest is how the components of the IMS ask each other over HTTP/1.1.
+// Package rest carries HTTP/1.1 requests between the components of the IMS.
 package rest
 
 import (
@@ -19,21 +19,21 @@ import (
 	"vitrine/reference/ims/socket"
 )
 
-// ErrLate is wrapped by the error of an answer that did not come in time, and
-// ErrUnreachable by that of a service none of whose instances could be reached.
+// ErrLate is wrapped by the error for a late answer. ErrUnreachable is wrapped by
+// the error for a service without a reachable instance.
 var (
 	ErrLate        = errors.New("no answer in time")
 	ErrUnreachable = errors.New("cannot be reached")
 )
 
-// setAside is how long an instance that could not be reached is passed over.
+// setAside is how long a failed instance is skipped.
 const setAside = 5 * time.Second
 
-// maxBody bounds the answers that are read, in bytes.
+// maxBody limits the answers that are read, in bytes.
 const maxBody = 1 << 20
 
-// A Client asks one service through a pool of connections kept open to all of
-// its instances. Its methods may be called at the same time.
+// A Client sends requests to one service through a pool of open connections to
+// all of its instances. Its methods may be called concurrently.
 type Client struct {
 	name      string
 	instances []*instance
@@ -44,11 +44,11 @@ type Client struct {
 
 type instance struct {
 	base  string
-	aside atomic.Int64 // until when it is passed over, unix nanoseconds
+	aside atomic.Int64 // skipped until this time, Unix nanoseconds
 }
 
-// NewClient makes a client of the service; name is for errors and metrics.
-// connections is how many are kept open to each instance.
+// NewClient returns a client of the service. name appears in errors and metrics.
+// connections is the number of idle connections kept open to each instance.
 func NewClient(name string, addrs []netip.AddrPort, connections int, timeout time.Duration, local netip.Addr, metrics prometheus.Registerer) *Client {
 	dialer := &net.Dialer{Timeout: timeout, LocalAddr: &net.TCPAddr{IP: local.AsSlice()}}
 	c := &Client{
@@ -76,18 +76,20 @@ func NewClient(name string, addrs []netip.AddrPort, connections int, timeout tim
 	return c
 }
 
-// Close lets go of the idle connections.
+// Close closes the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Do asks an instance chosen at random among those not set aside; another one
-// when it cannot be connected to. An answer of any status is no error. A late
-// answer is, and is not asked for again: the first may still do its work.
+// Do sends the request to an instance chosen at random among those not set aside.
+// If that fails before the timeout, it tries another instance. An answer of any
+// status is a success. After a late answer Do does not try again, because the
+// first instance may still do the work.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	first := rand.IntN(len(c.instances))
 	var failed error
-	// Twice round: first without the instances set aside, then with them alone.
+	// The first round skips the instances that are set aside; the second tries
+	// only those.
 	for round := range 2 {
 		now := time.Now().UnixNano()
 		for i := range c.instances {

@@ -18,7 +18,7 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 
 func addrOf(l net.Addr) netip.AddrPort { return l.(*net.TCPAddr).AddrPort() }
 
-// gone is an address where nobody listens.
+// gone returns an address without a listener.
 func gone(t *testing.T) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

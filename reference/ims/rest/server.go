@@ -16,10 +16,10 @@ import (
 	"vitrine/reference/ims/socket"
 )
 
-// MaxRequest bounds the bodies that servers read, in bytes.
+// MaxRequest limits the bodies that servers read, in bytes.
 const MaxRequest = 1 << 20
 
-// Serve answers on an open listener until ctx is done, and closes it.
+// Serve serves an open listener until ctx is done, and closes it.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -36,9 +36,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	return nil
 }
 
-// Wait serves the component's counters in group, in the text format of Prometheus
-// at /metrics, and says that it is ready at its address. It returns when the group
-// has ended.
+// Wait serves the component's counters in group, in the Prometheus text format at
+// /metrics, and prints that the component is ready at its address. It returns
+// when the group has ended.
 func Wait(ctx context.Context, group *errgroup.Group, c *ims.Command, at fmt.Stringer) error {
 	metrics, err := ims.Listen(ctx, "metrics", c.Metrics)
 	if err != nil {
