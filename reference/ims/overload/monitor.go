@@ -1,6 +1,6 @@
-// Package overload sheds load as Clearwater's load monitor does: requests take
-// tokens from a bucket, and the rate at which it fills follows the latency that
-// is measured (NFV-VITAL, II.B.2).
+// Package overload sheds load, by a Window or by a Monitor. A Monitor works as
+// Clearwater's load monitor: requests take tokens from a bucket, and the fill
+// rate follows the measured latency (NFV-VITAL, II.B.2).
 package overload
 
 import (
@@ -8,51 +8,54 @@ import (
 	"time"
 )
 
-// A Config says what a Monitor aims at. Rates are in requests per second.
+// A Config sets the aims of a Monitor. Rates are in requests per second.
 type Config struct {
 	Target  time.Duration // latency above which the rate falls
 	Initial float64       // rate at the start
 	Min     float64       // the rate never falls below
-	Bucket  float64       // tokens that a full bucket holds: the burst that is let through
+	Bucket  float64       // tokens in a full bucket: the largest admitted burst
 }
 
 const (
-	// period is how many requests complete at least between two adjustments,
-	// of those that came after the first; the target passes as well.
+	// period is the least number of completed requests between two adjustments,
+	// counting only requests that arrived after the earlier one. The time between
+	// them is at least the target.
 	period = 20
 	// smoothing is the weight of a new latency in the moving average.
 	smoothing = 1.0 / 8
-	// decrease is how hard the rate falls: at twice the target it is divided
-	// by 1+decrease.
+	// decrease sets how fast the rate falls: at twice the target or more it is
+	// divided by 1+decrease.
 	decrease = 1.0
-	// increase is the largest step up, as a share of the bucket, in requests per second.
+	// increase is the largest step up, as a share of the bucket, in requests per
+	// second.
 	increase = 0.5
-	// used is the share of the rate that must be in use before it may rise; an
-	// idle function has learnt nothing about what it could carry.
+	// used is the share of the rate that must be in use before the rate may rise.
+	// The latency of an idle function says nothing about its capacity.
 	used = 0.5
 )
 
-// A Monitor admits or refuses requests. It reads no clock: times are passed in
-// and must not go back by much. Its methods may be called at the same time.
+// A Monitor admits or rejects requests. It reads no clock: callers pass times,
+// which must not go back by much. Its methods may be called concurrently.
 type Monitor struct {
 	config Config
 
 	mu       sync.Mutex
 	rate     float64
 	tokens   float64
-	filled   time.Time // when tokens was last brought up to date
+	filled   time.Time // when tokens was last updated
 	smoothed float64   // seconds
 	admitted int       // since adjusted
 	done     int       // since adjusted
 	adjusted time.Time
 }
 
-// New is a Monitor with a full bucket.
+// New returns a Monitor with a full bucket.
 func New(config Config, now time.Time) *Monitor {
 	return &Monitor{config: config, rate: config.Initial, tokens: config.Bucket, filled: now, adjusted: now}
 }
 
-// Admit takes a token for a request that came at now; false when there is none.
+// Admit takes a token for a request that arrived at now, and reports whether
+// there was one.
 func (m *Monitor) Admit(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,15 +71,15 @@ func (m *Monitor) Admit(now time.Time) bool {
 	return true
 }
 
-// Done tells how long an admitted request took, from its arrival to its
-// answer, and adjusts the rate once every period: down by a factor
-// that grows with the excess over the target, up by a step that shrinks with
-// the distance to it.
+// Done records the latency of an admitted request, from its arrival to its
+// answer. It adjusts the rate once every period: down by a factor that grows with
+// the excess over the target, or up by a step that shrinks as the latency nears
+// the target.
 func (m *Monitor) Done(now time.Time, latency time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now.Add(-latency).Before(m.adjusted) {
-		return // it came before the last change, and tells nothing of it
+		return // the request arrived before the last change, so its latency does not reflect it
 	}
 	m.smoothed += (latency.Seconds() - m.smoothed) * smoothing
 	m.done++
@@ -94,14 +97,14 @@ func (m *Monitor) Done(now time.Time, latency time.Duration) {
 	m.admitted, m.done, m.adjusted = 0, 0, now
 }
 
-// Rate is the present rate, in requests per second.
+// Rate returns the present rate, in requests per second.
 func (m *Monitor) Rate() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rate
 }
 
-// Latency is the present moving average.
+// Latency returns the moving average.
 func (m *Monitor) Latency() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

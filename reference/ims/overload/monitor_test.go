@@ -11,8 +11,8 @@ func config() Config {
 	return Config{Target: 100 * time.Millisecond, Initial: 100, Min: 10, Bucket: 20}
 }
 
-// drive offers rate requests/s for d, each of which takes latency, and counts
-// those admitted.
+// drive offers rate requests/s for d, each with the given latency, and returns
+// the number admitted.
 func drive(m *Monitor, from time.Time, rate float64, d, latency time.Duration) (admitted int, end time.Time) {
 	gap := time.Duration(float64(time.Second) / rate)
 	end = from.Add(d)
@@ -54,7 +54,7 @@ func TestRateFallsMultiplicatively(t *testing.T) {
 	now := start
 	for before := m.Rate(); before > 10; {
 		_, now = drive(m, now, 200, 10*time.Millisecond, time.Second)
-		// At twice the target and more each step halves.
+		// At twice the target and above, each step halves the rate.
 		if rate := m.Rate(); rate != before {
 			if rate != max(before/2, 10) {
 				t.Errorf("the rate fell from %g to %g, want half", before, rate)
@@ -77,7 +77,8 @@ func TestRateRisesAdditively(t *testing.T) {
 	for range 10 {
 		_, now = drive(m, now, 300, time.Second, 10*time.Millisecond)
 		rise := m.Rate() - before
-		// Up to 10/s (half the bucket of 20) every 100 ms, and only while in use.
+		// The rate rises by up to 10/s (half the bucket of 20) every 100 ms, and
+		// only while in use.
 		if rise < 0 || rise > 101 {
 			t.Errorf("the rate rose from %g by %g in a second", before, rise)
 		}

@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// A model is calls of three requests in turn through one queue with one server,
-// behind a Window, as registrations are: only the first request may be refused.
+// A model simulates calls of three consecutive requests through one queue with
+// one server, behind a Window. As with registrations, only the first request may
+// be refused.
 type model struct {
 	w       *Window
 	now     time.Time
-	service func(now time.Time) time.Duration // of one request
+	service func(now time.Time) time.Duration // service time of one request
 	events  events
-	free    time.Time // when the server is
+	free    time.Time // when the server is free
 
 	offered, refused, done, crowded int
 }
 
-// An event is a request that arrives or is answered.
+// An event is the answer to a request.
 type event struct {
 	at      time.Time
 	arrived time.Time
@@ -42,7 +43,7 @@ func newModel(target time.Duration, service func(time.Time) time.Duration) *mode
 	return &model{w: NewWindow(target, start), now: start, free: start, service: service}
 }
 
-// drive offers rate calls/s for d and counts what became of them since.
+// drive offers rate calls/s for d and counts the results of that time.
 func (m *model) drive(rate float64, d time.Duration) {
 	m.offered, m.refused, m.done, m.crowded = 0, 0, 0, 0
 	gap := time.Duration(float64(time.Second) / rate)
@@ -85,15 +86,16 @@ func (m *model) until(end time.Time) {
 	m.now = end
 }
 
-// every takes d for each request.
+// every returns a service time of d for each request.
 func every(d time.Duration) func(time.Time) time.Duration {
 	return func(time.Time) time.Duration { return d }
 }
 
 const target = 200 * time.Millisecond
 
-// At each multiple of the capacity the window keeps the server busy and the
-// delay near the target, whatever the capacity is.
+// TestWindowHoldsGoodput checks that, at each multiple of the capacity, the
+// window keeps the server busy and the delay near the target, whatever the
+// capacity is.
 func TestWindowHoldsGoodput(t *testing.T) {
 	for _, capacity := range []float64{40, 150, 1000} {
 		for _, load := range []float64{1.25, 2, 4, 20} {
@@ -111,8 +113,8 @@ func TestWindowHoldsGoodput(t *testing.T) {
 	}
 }
 
-// Below the capacity nothing is refused, though the server stalls now and then
-// for as long as a collection takes.
+// TestWindowLetsStallsPass checks that below the capacity nothing is refused,
+// even if the server sometimes stalls for the time of a garbage collection.
 func TestWindowLetsStallsPass(t *testing.T) {
 	const capacity = 150
 	stalled := 0
@@ -131,7 +133,8 @@ func TestWindowLetsStallsPass(t *testing.T) {
 	}
 }
 
-// Two seconds after a stall of a second, and after an overload, all is carried.
+// TestWindowRecovers checks that every call is admitted two seconds after a stall
+// of one second, and two seconds after an overload.
 func TestWindowRecovers(t *testing.T) {
 	const capacity = 150
 	var outage time.Time
@@ -159,7 +162,8 @@ func TestWindowRecovers(t *testing.T) {
 	}
 }
 
-// More capacity is found while the overload lasts, and less is obeyed.
+// TestWindowFollowsCapacity checks that the window follows a rise and a fall of
+// the capacity during an overload.
 func TestWindowFollowsCapacity(t *testing.T) {
 	capacity := 100.0
 	m := newModel(target, nil)
@@ -177,7 +181,8 @@ func TestWindowFollowsCapacity(t *testing.T) {
 	}
 }
 
-// What waits in the receive queue counts, for the entry itself may be behind.
+// TestWindowCountsTheReceiveQueue checks that requests in the receive queue
+// count, because the entry itself may be slow.
 func TestWindowCountsTheReceiveQueue(t *testing.T) {
 	m := newModel(target, every(time.Millisecond))
 	m.drive(100, 5*time.Second)
@@ -189,8 +194,9 @@ func TestWindowCountsTheReceiveQueue(t *testing.T) {
 	}
 }
 
-// A request whose answer tells nothing leaves the delay alone, and later
-// requests are refused only far above the limit for new calls.
+// TestWindowAbandonAndCrowded checks that an abandoned request does not change
+// the delay, and that requests of admitted calls are refused only far above the
+// limit for new calls.
 func TestWindowAbandonAndCrowded(t *testing.T) {
 	w := NewWindow(target, start)
 	for range int(fresh) {
