@@ -1,12 +1,12 @@
-// Package socket reads and writes sockets without telling the Go scheduler.
+// Package socket reads and writes sockets without notifying the Go scheduler.
 //
-// A system call of package net is announced to the scheduler, for it might
-// block. In a process that is idle most of the time each announcement wakes
-// the scheduler's monitor thread, which then looks around every 20 us for a
-// while, and on a busy CPU it hands the processor on to another thread in the
-// middle of a send. Calls on a non-blocking socket never block, so that none of
-// it is needed; in a component of the IMS it is a quarter of the CPU, the more
-// of it the lower the rate.
+// Package net notifies the scheduler before each system call, because the call
+// might block. In a mostly idle process each notification wakes the scheduler's
+// monitor thread, which then polls every 20 us for a while. On a busy CPU the
+// monitor thread hands the processor to another thread in the middle of a send.
+// Calls on a non-blocking socket never block, so the notification is not needed.
+// In a component of the IMS it costs a quarter of the CPU, and a larger share at
+// lower rates.
 package socket
 
 import (
@@ -22,18 +22,18 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// A Socket is any socket of package net. Its methods may be called at the same
-// time. They return net.ErrClosed and os.ErrDeadlineExceeded wrapped, as those
-// of package net do.
+// A Socket wraps any socket of package net. Its methods may be called
+// concurrently. Their errors wrap net.ErrClosed and os.ErrDeadlineExceeded as
+// those of package net do.
 type Socket struct{ raw syscall.RawConn }
 
-// New gives the socket of a connection.
+// New returns the Socket of a connection.
 func New(conn syscall.Conn) (Socket, error) {
 	raw, err := conn.SyscallConn()
 	return Socket{raw}, err
 }
 
-// Read reads what there is, as recv(2) does; n is 0 at the end of a stream.
+// Read reads the available bytes, as recv(2) does. n is 0 at the end of a stream.
 func (s Socket) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -44,7 +44,8 @@ func (s Socket) Read(b []byte) (n int, err error) {
 	})
 }
 
-// ReadMsg reads a datagram, control messages and the sender, as recvmsg(2).
+// ReadMsg reads a datagram, its control messages and its sender, as recvmsg(2)
+// does.
 func (s Socket) ReadMsg(b, oob []byte) (n, oobn int, from netip.AddrPort, err error) {
 	var name mmsg.Name
 	vectors := []unix.Iovec{mmsg.Vector(b)}
@@ -60,10 +61,10 @@ func (s Socket) ReadMsg(b, oob []byte) (n, oobn int, from netip.AddrPort, err er
 	return n, int(msg.Header.Controllen), name.AddrPort(), err
 }
 
-// Write writes to the peer of a connected socket, as send(2).
+// Write writes to the peer of a connected socket, as send(2) does.
 func (s Socket) Write(b []byte) (int, error) { return s.send(b, nil, 0) }
 
-// WriteTo sends a datagram to an IPv4 address, as sendto(2).
+// WriteTo sends a datagram to an IPv4 address, as sendto(2) does.
 func (s Socket) WriteTo(b []byte, to netip.AddrPort) (int, error) {
 	var name mmsg.Name
 	return s.send(b, &name, name.Put(to))
@@ -77,7 +78,7 @@ func (s Socket) send(b []byte, to *mmsg.Name, size uint32) (int, error) {
 	})
 }
 
-// call makes the system call until it does not want to wait.
+// call repeats the system call until it no longer returns EAGAIN.
 func (s Socket) call(when func(func(fd uintptr) bool) error, name string, do func(fd uintptr) (uintptr, unix.Errno)) (int, error) {
 	var n uintptr
 	var errno unix.Errno
@@ -97,14 +98,14 @@ func (s Socket) call(when func(func(fd uintptr) bool) error, name string, do fun
 	return int(n), nil
 }
 
-// A conn is a TCP connection read and written so.
+// A conn is a TCP connection that reads and writes through a Socket.
 type conn struct {
 	*net.TCPConn
 	socket Socket
 }
 
-// TCP gives the connection that reads and writes so; what is no TCP connection
-// it gives back.
+// TCP returns a connection that reads and writes through a Socket. It returns any
+// connection other than TCP unchanged.
 func TCP(c net.Conn) (net.Conn, error) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -135,13 +136,13 @@ func (c conn) Write(b []byte) (int, error) {
 	return sent, nil
 }
 
-// WriteTo and ReadFrom hide those of net.TCPConn, which splice.
+// WriteTo and ReadFrom hide the methods of net.TCPConn, which splice.
 func (c conn) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{c}) }
 
-// ReadFrom copies what r has.
+// ReadFrom copies r to the connection.
 func (c conn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
 
-// A Listener accepts connections that read and write so.
+// A Listener accepts connections that read and write through a Socket.
 type Listener struct{ net.Listener }
 
 // Accept waits for a connection.

@@ -13,7 +13,7 @@ import (
 	"vitrine/reference/ims/socket"
 )
 
-// pair is two ends of a TCP connection, both read and written raw.
+// pair returns two ends of a TCP connection, both wrapped by this package.
 func pair(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +37,8 @@ func pair(t *testing.T) (net.Conn, net.Conn) {
 	return a, b
 }
 
-// More than the kernel's buffers hold goes through whole, and then the stream ends.
+// TestStream checks that more data than the kernel's buffers hold arrives
+// complete, and that the stream then ends.
 func TestStream(t *testing.T) {
 	a, b := pair(t)
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
@@ -83,7 +84,7 @@ func TestDeadlineAndClose(t *testing.T) {
 	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the peer has closed: %v", err)
 	}
-	for range 3 { // the first may still be taken by the kernel
+	for range 3 { // the kernel may still accept the first
 		if _, err := b.Write([]byte("x")); err != nil {
 			return
 		}
