@@ -19,14 +19,14 @@ func (p *phone) call(callee, callID string) *pending {
 	return p.ask("INVITE", ims.PublicID(callee), "To: <"+ims.PublicID(callee)+">", "Call-ID: "+callID)
 }
 
-// within sends a request of the dialog that an INVITE's 2xx made.
+// within returns a request of the dialog that an INVITE's 2xx created.
 func (p *phone) within(method string, ok *sip.Response, branch string) []byte {
 	p.t.Helper()
 	headers := append(routeLines(ok.GetHeaders("Record-Route"), true), "To: "+ok.To().Value(), "Call-ID: "+string(*ok.CallID()))
 	return p.message(method, ok.Contact().Address.String(), branch, headers...)
 }
 
-// talk makes a call and ends it from either side.
+// talk makes a call, and hangUp, one of the two phones, ends it.
 func talk(t *testing.T, a, b *phone, hangUp *phone) {
 	t.Helper()
 	call := a.call(b.user, "call-"+sip.GenerateBranch())
@@ -119,7 +119,7 @@ func TestCallIsCancelled(t *testing.T) {
 	a.send([]byte(cancel))
 	b.reply(b.expect("CANCEL"), 200, "OK")
 	b.reply(invite, 487, "Request Terminated")
-	b.expect("ACK") // from Bono: it ends hop by hop
+	b.expect("ACK") // from Bono: the ACK to a 487 is hop by hop
 	for {
 		res := call.final()
 		if res.CSeq().MethodName == sip.CANCEL {

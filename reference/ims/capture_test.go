@@ -13,8 +13,9 @@ import (
 	"vitrine/internal/capturetest"
 )
 
-// A second Sprout makes every registration cross the network once more: what
-// clustering costs is work, and a capture shows it (NFV-VITAL, II.C).
+// TestReplicationIsInACapture checks in a capture that with a second Sprout every
+// registration crosses the network once more. This is the real work that
+// clustering costs (NFV-VITAL, II.C).
 func TestReplicationIsInACapture(t *testing.T) {
 	for _, program := range []string{"tcpdump", "tshark"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -37,7 +38,7 @@ func TestReplicationIsInACapture(t *testing.T) {
 		phones = append(phones, p)
 	}
 	last := "sip:" + phones[len(phones)-1].user + "@ims.test"
-	eventually(t, "the capture has the last registration", func() bool { // stopped before, tcpdump would not write it
+	eventually(t, "the capture has the last registration", func() bool { // otherwise tcpdump could stop before it writes it
 		packets, err := os.ReadFile(file)
 		return err == nil && bytes.Contains(packets, []byte(last))
 	})
@@ -53,7 +54,7 @@ func TestReplicationIsInACapture(t *testing.T) {
 	}
 }
 
-// payloads joins what TCP carried in the capture.
+// payloads returns all TCP payloads in the capture, joined.
 func payloads(t *testing.T, file string) string {
 	t.Helper()
 	out, err := exec.Command("tshark", "-n", "-r", file, "-T", "fields", "-e", "tcp.payload").Output()

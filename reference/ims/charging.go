@@ -13,20 +13,20 @@ const (
 	StopRecord  = 4
 )
 
-// A ChargingRecord is what Sprout tells Ralf, in the manner of an
+// A ChargingRecord is a record from Sprout to Ralf, similar to an
 // Accounting-Request of TS 32.299: the body of a POST to /call-id/CALL-ID.
 type ChargingRecord struct {
 	Type    int       `json:"accounting_record_type"`
 	Method  string    `json:"sip_method"`
 	Calling string    `json:"calling_party"`
 	Called  string    `json:"called_party"`
-	ICID    string    `json:"icid,omitempty"` // charging identifier that Bono gave
+	ICID    string    `json:"icid,omitempty"` // charging identifier set by Bono
 	Node    string    `json:"node"`
 	Time    time.Time `json:"time"`
 	Cause   int       `json:"cause_code"` // SIP status
 }
 
-// ParseChargingRecord reads a record.
+// ParseChargingRecord parses a record.
 func ParseChargingRecord(body []byte) (ChargingRecord, error) {
 	var r ChargingRecord
 	if err := json.Unmarshal(body, &r); err != nil {

@@ -21,10 +21,10 @@ func TestSproutsShareChallengesAndRegistrations(t *testing.T) {
 	s := newSite(t)
 	s.homesteads(2)
 	s.sprouts(2, 2, "--peer-timeout", "10s")
-	// Each Bono knows one Sprout alone, so the test chooses who serves.
+	// Each Bono has only one Sprout, so the test chooses the serving Sprout.
 	first, second := s.bono(1, s.at(11, 5060)), s.bono(2, s.at(12, 5060))
 
-	for n := range 8 { // keys of both Sprouts are among them
+	for n := range 8 { // enough for keys on both Sprouts
 		p := s.phone(41+n, 20+n, first)
 		p.want(p.register(60), 401)
 		p.bono = netip.MustParseAddrPort(second)
@@ -87,7 +87,7 @@ func TestRegistrationsSurviveAKilledSprout(t *testing.T) {
 		caller.want(call.final(), 200)
 	}
 
-	// It comes back empty, and is given what it should hold.
+	// The restarted Sprout is empty and receives its share of the records.
 	before := s.metric(11, "replica_resynced_total") + s.metric(12, "replica_resynced_total")
 	start(t, "sprout", s.sprout(2, 3, 1)...)
 	s.whole(11, 3)
@@ -95,7 +95,7 @@ func TestRegistrationsSurviveAKilledSprout(t *testing.T) {
 		return s.metric(11, "replica_resynced_total")+s.metric(12, "replica_resynced_total") > before && s.metric(13, "sprout_records") > 0
 	})
 	for _, p := range phones[:4] {
-		p.want(p.register(60), 200) // with the nonce of before
+		p.want(p.register(60), 200) // with the earlier nonce
 	}
 }
 
@@ -146,9 +146,9 @@ func TestTimerFiresWithoutItsFirstReplica(t *testing.T) {
 	victim := spawn(t, "sprout", s.sprout(1, 2, 1)...)
 	s.whole(11, 2)
 	bono := s.bono(1, s.at(11, 5060))
-	const users = 6 // some of their timers belong to the victim first
+	const users = 6 // the victim is the first replica of some of their timers
 	for n := range users {
-		s.phone(41+n, 90+n, bono).signIn(10) // all before the first fires
+		s.phone(41+n, 90+n, bono).signIn(10) // all complete before the first timer fires
 	}
 	if err := victim.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,8 @@ func TestLateHomesteadIs408(t *testing.T) {
 	eventually(t, "nobody listens there any more", func() bool { return p.register(60).StatusCode == sip.StatusGatewayTimeout })
 }
 
-// answerer is a stand-in for a Sprout that gives every request one answer.
+// answerer starts a stand-in for a Sprout that answers every request with the
+// status. With status 0 it does not answer.
 func (s site) answerer(host, status int) {
 	s.t.Helper()
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(s.at(host, 5060))))
@@ -236,7 +237,7 @@ func TestSproutThatKeepsRejectingIsSetAside(t *testing.T) {
 		t.Errorf("set aside after %d rejections, want 5", rejected)
 	}
 	for range 50 {
-		p.want(p.register(60), 404) // always the other
+		p.want(p.register(60), 404) // always the other Sprout
 	}
 }
 
@@ -280,7 +281,7 @@ func TestOverloadIsRejected(t *testing.T) {
 	start(t, "sprout", append(s.sprout(0, 1, 1), "--initial-rate", "10")...)
 	p := s.phone(41, 1, s.bono(1, s.at(11, 5060)))
 	var all []*pending
-	for n := range 500 { // a burst of more than twice what the bucket holds
+	for n := range 500 { // a burst of more than twice the bucket
 		all = append(all, p.ask("REGISTER", "sip:"+ims.Domain, fmt.Sprintf("Call-ID: burst-%d", n)))
 	}
 	counts := map[int]int{}
@@ -288,7 +289,7 @@ func TestOverloadIsRejected(t *testing.T) {
 	defer again.Stop()
 	eventually(t, "all are answered", func() bool {
 		select {
-		case <-again.C: // a socket may have dropped some of the burst
+		case <-again.C: // the receive buffer may have dropped some of the burst
 			for _, a := range all {
 				p.send(a.data)
 			}
@@ -312,6 +313,6 @@ func TestOverloadIsRejected(t *testing.T) {
 		t.Errorf("answers by status: %v, want some 200 times 401 and the rest 503", counts)
 	}
 	if got := s.metric(11, "sprout_rejected_total") + s.metric(1, "bono_rejected_total"); int(got) < counts[503] {
-		t.Errorf("%g rejections counted, %d seen", got, counts[503]) // one whose answer was lost is counted too
+		t.Errorf("%g rejections counted, %d seen", got, counts[503]) // a rejection whose answer was lost is counted too
 	}
 }

@@ -19,21 +19,21 @@ import (
 	"vitrine"
 )
 
-// A Command is the command line of one component, and what every component has
-// beside its own work.
+// A Command is the command line of one component, with the logger and counters
+// that every component has.
 type Command struct {
 	*pflag.FlagSet
 	Log      *slog.Logger
-	Registry *prometheus.Registry // of the counters that --metrics serves
-	Metrics  netip.AddrPort       // zero: they are not served
+	Registry *prometheus.Registry // counters that --metrics serves
+	Metrics  netip.AddrPort       // zero if the counters are not served
 
 	name   string
 	stdout io.Writer
-	checks []func() error // of what the flags were given
+	checks []func() error // checks of the flags' values
 }
 
-// NewCommand starts the command line of a component; about says in one line
-// what it is.
+// NewCommand returns the command line of a component. about describes the
+// component in one line.
 func NewCommand(name, about string, stdout, stderr io.Writer) *Command {
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	flags.SortFlags = false
@@ -47,8 +47,8 @@ func NewCommand(name, about string, stdout, stderr io.Writer) *Command {
 	}
 }
 
-// Parse reads and checks the arguments. After it has printed the help that was
-// asked for, help is true. The error is a *vitrine.BadInput.
+// Parse parses and checks the arguments. help is true if it has printed the help.
+// The error is a *vitrine.BadInput.
 func (c *Command) Parse(args []string) (help bool, err error) {
 	c.Addr(&c.Metrics, "metrics", false, "serve counters over HTTP at IP:PORT/metrics")
 	err = c.FlagSet.Parse(args)
@@ -68,16 +68,16 @@ func (c *Command) Parse(args []string) (help bool, err error) {
 	return false, nil
 }
 
-// Bad is the error of a command line that the user must mend.
+// Bad returns the error for a command line that the user must correct.
 func (c *Command) Bad(found, want string) error {
 	return &vitrine.BadInput{File: "vitrine reference " + c.name, Found: found, Want: want}
 }
 
-// Ready says on standard output that the component serves the address.
+// Ready prints on standard output that the component serves the address.
 func (c *Command) Ready(at fmt.Stringer) { fmt.Fprintf(c.stdout, "%s: ready on %s\n", c.name, at) }
 
-// Addr declares a flag for an address; it stays zero when the flag is empty and
-// need not be given.
+// Addr declares a flag for an address. If the flag is optional and empty, the
+// address stays zero.
 func (c *Command) Addr(addr *netip.AddrPort, flag string, required bool, usage string) {
 	text := c.String(flag, "", usage)
 	c.checks = append(c.checks, func() (err error) {
@@ -91,8 +91,8 @@ func (c *Command) Addr(addr *netip.AddrPort, flag string, required bool, usage s
 	})
 }
 
-// Addrs declares a flag for comma-separated addresses, which are kept in their
-// order and without repetition.
+// Addrs declares a flag for comma-separated addresses. It keeps their order and
+// drops repetitions.
 func (c *Command) Addrs(addrs *[]netip.AddrPort, flag string, required bool, usage string) {
 	text := c.String(flag, "", usage)
 	c.checks = append(c.checks, func() error {
@@ -116,7 +116,7 @@ func (c *Command) Addrs(addrs *[]netip.AddrPort, flag string, required bool, usa
 	})
 }
 
-// OneOf declares a flag that takes one of the values, the first by default.
+// OneOf declares a flag that accepts one of the values; the first is the default.
 func (c *Command) OneOf(into *string, flag string, values []string, usage string) {
 	c.StringVar(into, flag, values[0], usage+": "+strings.Join(values, ", "))
 	c.checks = append(c.checks, func() error {
@@ -127,8 +127,8 @@ func (c *Command) OneOf(into *string, flag string, values []string, usage string
 	})
 }
 
-// Positive has Parse check that the durations and counts in the flags named are
-// above 0.
+// Positive makes Parse check that the named flags, durations or counts, are above
+// 0.
 func (c *Command) Positive(flags ...string) {
 	c.checks = append(c.checks, func() error { return c.positive(flags) })
 }
@@ -153,7 +153,8 @@ func (c *Command) positive(flags []string) error {
 	return nil
 }
 
-// Listen opens the TCP address in a flag; nil when addr is zero.
+// Listen listens on the TCP address given in a flag. It returns nil if addr is
+// zero.
 func Listen(ctx context.Context, flag string, addr netip.AddrPort) (net.Listener, error) {
 	if !addr.IsValid() {
 		return nil, nil
@@ -165,7 +166,8 @@ func Listen(ctx context.Context, flag string, addr netip.AddrPort) (net.Listener
 	return listener, nil
 }
 
-// ListenError names the flag to change when an address could not be bound.
+// ListenError returns the error for an address that could not be bound. It names
+// the flag to change.
 func ListenError(flag string, addr netip.AddrPort, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("listen on %s: the port is in use: stop what uses it or choose another --%s: %w", addr, flag, err)
@@ -176,14 +178,15 @@ func ListenError(flag string, addr netip.AddrPort, err error) error {
 	return fmt.Errorf("listen on %s (--%s): %w", addr, flag, err)
 }
 
-// A Cluster is an instance's address among those of all instances of its kind.
+// A Cluster holds an instance's own address and the addresses of all instances of
+// its kind.
 type Cluster struct {
-	Self  netip.AddrPort // zero: alone
+	Self  netip.AddrPort // zero if the instance is alone
 	Peers []netip.AddrPort
 }
 
-// Cluster declares --self and --peers; kind is what the instances are. Without
-// peers the instance is alone.
+// Cluster declares --self and --peers. kind is the name of the instances in the
+// help. Without peers the instance is alone.
 func (c *Command) Cluster(of *Cluster, kind string) {
 	c.Addr(&of.Self, "self", false, "address for the other "+kind+", as in --peers: IP:PORT")
 	c.Addrs(&of.Peers, "peers", false, "all "+kind+", this one included: IP:PORT,IP:PORT,...")

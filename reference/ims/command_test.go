@@ -99,7 +99,7 @@ func TestComponentsEndWhenTold(t *testing.T) {
 	}
 }
 
-// openPorts lists the local ends of the UDP sockets connected to an IPv4
+// openPorts returns the local addresses of the UDP sockets connected to an IPv4
 // address, from /proc/net/udp.
 func openPorts(t *testing.T, remote string) []string {
 	t.Helper()
@@ -119,7 +119,7 @@ func openPorts(t *testing.T, remote string) []string {
 	return ports
 }
 
-// hexLE and hexPort write as /proc/net/udp does: the address little-endian.
+// hexLE and hexPort format as /proc/net/udp does: the address is little-endian.
 func hexLE(ip []byte) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder

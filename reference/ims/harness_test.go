@@ -31,8 +31,9 @@ var components = map[string]run{
 	"bono": bono.Run, "sprout": sprout.Run, "homestead": homestead.Run, "homer": homer.Run, "ralf": ralf.Run,
 }
 
-// asComponent makes the test binary run a component instead of the tests, so
-// that one can be stopped and killed for real.
+// asComponent is the environment variable that makes the test binary run a
+// component instead of the tests, so that a test can stop and kill a real
+// process.
 const asComponent = "IMS_TEST_COMPONENT"
 
 func TestMain(m *testing.M) {
@@ -48,10 +49,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// patience bounds every wait of these tests; reaching it is a failure.
+// patience limits every wait of these tests. Reaching it is a failure.
 const patience = 30 * time.Second
 
-// output collects what a component writes.
+// output collects the output of a component.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -69,7 +70,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// eventually polls until ok holds.
+// eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	hosttest.Until(t, patience, what, ok)
@@ -111,7 +112,7 @@ func start(t testing.TB, name string, args ...string) (stop func()) {
 	return stop
 }
 
-// spawn runs a component in a process of its own.
+// spawn runs a component in a separate process.
 func spawn(t testing.TB, name string, args ...string) *os.Process {
 	t.Helper()
 	var out output
@@ -122,7 +123,7 @@ func spawn(t testing.TB, name string, args ...string) *os.Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // may have ended
+		_ = cmd.Process.Kill() // the process may have ended
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("%s:\n%s", name, out.String())
@@ -132,7 +133,7 @@ func spawn(t testing.TB, name string, args ...string) *os.Process {
 	return cmd.Process
 }
 
-// A site is the addresses of one test's IMS, all its own.
+// A site holds the addresses of one test's IMS. Tests do not share addresses.
 type site struct {
 	t      testing.TB
 	prefix string
@@ -152,8 +153,9 @@ func newSite(t testing.TB) site {
 
 func (s site) at(host, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, host, port) }
 
-// Hosts of a site: bono 1, 2; sprout 11, 12, ...; homestead 21, 22, ...; homer
-// 31; ralf 32; phones 41 and up.
+// list returns n addresses with consecutive hosts. The hosts of a site are: bono
+// 1, 2; sprout 11, 12, ...; homestead 21, 22, ...; homer 31; ralf 32; phones 41
+// and up.
 func (s site) list(first, n, port int) string {
 	addrs := make([]string, n)
 	for i := range n {
@@ -179,7 +181,7 @@ func (s site) homestead(i, n int) []string {
 func (s site) sprout(i, n, homesteads int) []string {
 	args := []string{
 		"--listen", s.at(11+i, 5060), "--homestead", s.list(21, homesteads, 8888), "--metrics", s.at(11+i, 9090),
-		"--initial-rate", "5000", "--target-latency", "5s", // a slow test host is no overload
+		"--initial-rate", "5000", "--target-latency", "5s", // a slow test host must not count as overload
 	}
 	if n > 1 {
 		args = append(args, "--self", s.at(11+i, 7000), "--peers", s.list(11, n, 7000))
@@ -187,7 +189,7 @@ func (s site) sprout(i, n, homesteads int) []string {
 	return args
 }
 
-// sprouts starts n of them, and waits until they see each other.
+// sprouts starts n Sprouts and waits until they see each other.
 func (s site) sprouts(n, homesteads int, extra ...string) {
 	s.t.Helper()
 	for i := range n {
@@ -209,7 +211,7 @@ func (s site) whole(first, n int) {
 	})
 }
 
-// bono starts one that knows the Sprouts given.
+// bono starts a Bono that uses the given Sprouts, and returns its address.
 func (s site) bono(host int, sprouts string, extra ...string) string {
 	s.t.Helper()
 	start(s.t, "bono", append([]string{
@@ -218,7 +220,7 @@ func (s site) bono(host int, sprouts string, extra ...string) string {
 	return s.at(host, 5060)
 }
 
-// metric reads a counter; the values of all its labels added up; -1 when it
+// metric returns the value of a counter, summed over all its labels, or -1 if it
 // cannot be read.
 func (s site) metric(host int, name string) float64 {
 	res, err := http.Get("http://" + s.at(host, 9090) + "/metrics")
@@ -241,7 +243,7 @@ func (s site) metric(host int, name string) float64 {
 	return sum
 }
 
-// state is the registration state that Homestead holds for a user.
+// state returns the registration state that Homestead holds for a user.
 func (s site) state(user string) string {
 	res, err := http.Get("http://" + s.at(21, 8888) + "/impu/sip:" + user + "@ims.test/reg-data")
 	if err != nil {

@@ -26,7 +26,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// Reckoned with md5sum of "sub000001@ims.test:ims.test:pw-sub000001".
+// TestHA1 compares with the md5sum of "sub000001@ims.test:ims.test:pw-sub000001".
 func TestHA1(t *testing.T) {
 	if got := HA1("sub000001@ims.test"); got != "67bb4d1c42bc474260811d852d02c6d5" {
 		t.Errorf("HA1 = %s", got)

@@ -9,20 +9,20 @@ import (
 
 const (
 	// heapGrowth is how far the heap grows between two collections, in percent of
-	// what is alive. A collection costs the same whenever it comes, and within a
-	// small CPU quota it takes the component several quota periods.
+	// the live heap. Every collection costs about the same, and within a small
+	// CPU quota it takes several quota periods.
 	heapGrowth = 400
-	// heapShare is the part of the cgroup's memory from which on collections come
-	// more often than heapGrowth says.
+	// heapShare is the share of the cgroup's memory above which collections are
+	// more frequent than heapGrowth sets.
 	heapShare = 0.7
 )
 
 // CollectRarely makes garbage collections of this process rare, as far as the
-// memory of its cgroup allows. GOGC and GOMEMLIMIT come first.
+// memory of its cgroup allows. GOGC and GOMEMLIMIT override it.
 func CollectRarely() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(heapGrowth)
 	}
-	// A host without cgroups has no limit to keep to.
+	// Without cgroups there is no limit to respect.
 	_, _ = memlimit.Set(memlimit.WithRatio(heapShare))
 }

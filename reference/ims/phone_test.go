@@ -82,8 +82,8 @@ func (p *phone) listen() {
 
 func (p *phone) contact() string { return "sip:" + p.user + "@" + p.conn.LocalAddr().String() }
 
-// message writes a request. Headers are lines; From, To, Call-ID, CSeq and
-// Contact are the phone's own unless among them.
+// message returns a request. headers are whole lines. From, To, Call-ID, CSeq,
+// Contact and Max-Forwards get the phone's own values unless headers sets them.
 func (p *phone) message(method, uri, branch string, headers ...string) []byte {
 	var b strings.Builder
 	given := "\r\n" + strings.ToLower(strings.Join(headers, "\r\n"))
@@ -114,7 +114,7 @@ func (p *phone) send(data []byte) {
 	}
 }
 
-// A pending request of a phone.
+// A pending is a request of a phone that waits for answers.
 type pending struct {
 	p       *phone
 	branch  string
@@ -135,7 +135,7 @@ func (p *phone) ask(method, uri string, headers ...string) *pending {
 	return a
 }
 
-// next is the next answer; the request is sent again until one comes.
+// next returns the next answer. It repeats the request until one arrives.
 func (a *pending) next() *sip.Response {
 	a.p.t.Helper()
 	deadline := time.After(patience)
@@ -153,8 +153,8 @@ func (a *pending) next() *sip.Response {
 	}
 }
 
-// until waits for a provisional answer; others may come before it, for a slow
-// host makes the phone ask twice.
+// until waits for the provisional answer status. Other provisional answers may
+// precede it, because on a slow host the phone repeats its request.
 func (a *pending) until(status int) {
 	a.p.t.Helper()
 	for {
@@ -168,7 +168,7 @@ func (a *pending) until(status int) {
 	}
 }
 
-// final is the next final answer.
+// final returns the next final answer.
 func (a *pending) final() *sip.Response {
 	a.p.t.Helper()
 	for {
@@ -178,7 +178,7 @@ func (a *pending) final() *sip.Response {
 	}
 }
 
-// register sends one REGISTER, with credentials when there was a challenge.
+// register sends one REGISTER, with credentials if there was a challenge.
 func (p *phone) register(expires int, headers ...string) *sip.Response {
 	p.t.Helper()
 	headers = append(headers, fmt.Sprintf("Expires: %d", expires))
@@ -207,7 +207,7 @@ func (p *phone) credentials(count int) string {
 	return c.String()
 }
 
-// signIn registers, challenge and all.
+// signIn registers and answers the challenge.
 func (p *phone) signIn(expires int) *sip.Response {
 	p.t.Helper()
 	p.auth = nil
@@ -223,7 +223,8 @@ func (p *phone) want(res *sip.Response, status int) *sip.Response {
 	return res
 }
 
-// expect is the next request that the phone receives, which is to be a method.
+// expect returns the next request that the phone receives. Its method must be
+// method.
 func (p *phone) expect(method string) *sip.Request {
 	p.t.Helper()
 	select {
@@ -238,7 +239,7 @@ func (p *phone) expect(method string) *sip.Request {
 	return nil
 }
 
-// reply answers a request, with this phone's tag and contact.
+// reply answers a request with this phone's tag and contact.
 func (p *phone) reply(req *sip.Request, status int, reason string) {
 	p.t.Helper()
 	res := sip.NewResponseFromRequest(req, status, reason, nil)
@@ -249,7 +250,7 @@ func (p *phone) reply(req *sip.Request, status int, reason string) {
 	p.send([]byte(res.String()))
 }
 
-// routeLines turns Record-Route headers into Route lines.
+// routeLines converts Record-Route headers to Route lines.
 func routeLines(headers []sip.Header, reverse bool) []string {
 	var lines []string
 	for _, h := range headers {

@@ -2,13 +2,13 @@ package ims
 
 import "encoding/xml"
 
-// What is asked of Homestead with a PUT of reg-data: the Server-Assignment-Type
-// of TS 29.229 section 6.3.15 in Clearwater's spelling.
+// Types of a PUT of reg-data to Homestead: the Server-Assignment-Type of TS
+// 29.229 section 6.3.15 in Clearwater's spelling.
 const (
 	RequestReg          = "reg"           // registration or re-registration
 	RequestDeregUser    = "dereg-user"    // the user deregistered
 	RequestDeregTimeout = "dereg-timeout" // the registration expired
-	RequestCall         = "call"          // a session of a user in whatever state: reads only
+	RequestCall         = "call"          // a session of a user in any state; only reads
 )
 
 // Registration states of a public identity, as Homestead reports them.
@@ -50,8 +50,8 @@ type Subscription struct {
 	Profile   Profile `xml:"ServiceProfile"`
 }
 
-// A Profile lists the public identities that register together, the first
-// being the default, and the initial filter criteria that apply to them.
+// A Profile lists the public identities that register together, the default
+// first, and the initial filter criteria that apply to them.
 type Profile struct {
 	Identities []Identity  `xml:"PublicIdentity"`
 	Criteria   []Criterion `xml:"InitialFilterCriteria"`
@@ -70,14 +70,15 @@ type Criterion struct {
 	Server   ApplicationServer `xml:"ApplicationServer"`
 }
 
-// A Trigger holds service point triggers; those of one Group are joined with
-// OR or AND by ConditionTypeCNF, the groups with the other (TS 29.228 annex C).
+// A Trigger holds service point triggers. With ConditionTypeCNF, the triggers of
+// one Group are joined with OR and the groups with AND; without it, the reverse
+// (TS 29.228 annex C).
 type Trigger struct {
 	CNF   bool  `xml:"ConditionTypeCNF"`
 	Spots []SPT `xml:"SPT"`
 }
 
-// An SPT matches a request's method, or, when Method is empty, its session case.
+// An SPT matches a request's method or, if Method is empty, its session case.
 type SPT struct {
 	Negated     bool   `xml:"ConditionNegated"`
 	Group       int    `xml:"Group"`
@@ -85,10 +86,10 @@ type SPT struct {
 	SessionCase *int   `xml:"SessionCase,omitempty"` // 0 originating, 1 terminating
 }
 
-// An ApplicationServer is where a Criterion sends a request.
+// An ApplicationServer is the destination of requests that match a Criterion.
 type ApplicationServer struct {
 	Name    string `xml:"ServerName"`
-	Default int    `xml:"DefaultHandling"` // 0: continue the session when it does not answer
+	Default int    `xml:"DefaultHandling"` // 0: continue the session if the server does not answer
 }
 
 // Charging names the charging functions of a user.
@@ -96,6 +97,6 @@ type Charging struct {
 	CCF []string `xml:"CCF"`
 }
 
-// TelephonyServer is the application server that Sprout itself hosts: the
-// multimedia telephony services of TS 24.173, whose settings Homer holds.
+// TelephonyServer is the application server inside Sprout: the multimedia
+// telephony services of TS 24.173, whose settings are stored in Homer.
 const TelephonyServer = "sip:mmtel." + Domain

@@ -8,7 +8,8 @@ import (
 	"vitrine/reference/ims"
 )
 
-// single starts one of each, without Ralf, and gives Bono's address.
+// single starts one instance of each component except Ralf, and returns Bono's
+// address.
 func (s site) single(extra ...string) string {
 	s.t.Helper()
 	s.homesteads(1)
@@ -70,7 +71,7 @@ func TestRegisterIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("unknown subscriber", func(t *testing.T) {
-		p := s.phone(41, 1000, bono) // there are 0 to 999
+		p := s.phone(41, 1000, bono) // subscribers are 0 to 999
 		p.want(p.register(60), 403)
 	})
 	t.Run("another's identity", func(t *testing.T) {
@@ -144,8 +145,8 @@ func TestSubscriptionIsNotified(t *testing.T) {
 	notified("terminated", `state="terminated"`)
 }
 
-// BenchmarkRegDereg is one reg-dereg call through all components, in one
-// process and one after the other, with the client's part in it.
+// BenchmarkRegDereg measures one reg-dereg call at a time through all components
+// in one process. The client's part is included.
 func BenchmarkRegDereg(b *testing.B) {
 	for n := 1; n <= 2; n++ {
 		b.Run(fmt.Sprint(n, "-sprout"), func(b *testing.B) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Services is a user's telephony settings: the simservs document of TS 24.623,
+// Services holds a user's telephony settings: the simservs document of TS 24.623,
 // with the services that Sprout's telephony server applies.
 type Services struct {
 	XMLName     xml.Name `xml:"http://uri.etsi.org/ngn/params/xml/simservs/xcap simservs"`
@@ -21,21 +21,21 @@ type Service struct {
 	Active bool `xml:"active,attr"`
 }
 
-// A Barring refuses sessions when it is active and one of its rules does not
-// allow them.
+// A Barring rejects sessions if it is active and one of its rules does not allow
+// them.
 type Barring struct {
 	Active bool   `xml:"active,attr"`
 	Rules  []Rule `xml:"ruleset>rule"`
 }
 
-// A Rule of a ruleset (RFC 4745). The only condition that is known is none,
-// which is always met.
+// A Rule of a ruleset (RFC 4745). Conditions are not supported: every rule
+// applies to every session.
 type Rule struct {
 	ID    string `xml:"id,attr"`
 	Allow bool   `xml:"actions>allow"`
 }
 
-// Bars says whether the service refuses every session.
+// Bars reports whether the service rejects every session.
 func (b Barring) Bars() bool {
 	if !b.Active {
 		return false
@@ -48,7 +48,8 @@ func (b Barring) Bars() bool {
 	return false
 }
 
-// DefaultServices are those of a user who never changed them: nothing barred.
+// DefaultServices returns the settings of a user who never changed them: nothing
+// is barred.
 func DefaultServices() Services {
 	return Services{
 		Presenting: Service{Active: true},
@@ -57,7 +58,7 @@ func DefaultServices() Services {
 	}
 }
 
-// ParseServices reads a simservs document.
+// ParseServices parses a simservs document.
 func ParseServices(document []byte) (Services, error) {
 	var s Services
 	if err := xml.Unmarshal(document, &s); err != nil {
@@ -66,7 +67,8 @@ func ParseServices(document []byte) (Services, error) {
 	return s, nil
 }
 
-// ServicesPath is where Homer holds a user's Services (RFC 4825 section 6).
+// ServicesPath returns the URL path of a user's Services on Homer (RFC 4825
+// section 6).
 func ServicesPath(user string) string {
 	return "/org.etsi.ngn.simservs/users/" + user + "/simservs.xml"
 }
