@@ -1,7 +1,7 @@
 // Package chain measures how the round trip and its variation grow with the
 // number of network functions that packets pass: section III.B of the container
 // networking paper. Probes go from the sender through each function in turn to
-// the receiver, whose replies go straight back (its figure 7).
+// the receiver, whose replies go straight back (the paper's figure 7).
 //
 //	sender -> hop 3 -> hop 2 -> hop 1 -> receiver
 //	   ^-----------------------------------'
@@ -9,9 +9,8 @@
 // All hops are deployed at once. Hops are numbered from the receiver, and each
 // sends to the one below: a chain of length 2 is entered at hop 2, and one of
 // length 0 is the receiver alone. So all lengths are measured in turn over the
-// same instances, and what the host does meanwhile falls on all of them alike.
-// Each repeat is a fresh deployment, and repeats are outermost, for the same
-// reason.
+// same instances, and changes of the host affect all of them alike. Each repeat
+// is a fresh deployment, and repeats are outermost, for the same reason.
 //
 // A trial is one stream of probes through one length. It becomes a
 // vitrine.Outcome whose Measured is a Stream.
@@ -32,10 +31,10 @@ import (
 	"vitrine/result"
 )
 
-// Kind is what a manifest's measurement says that it is of.
+// Kind marks a manifest's measurement as one of this package.
 const Kind = "chain"
 
-// What forwards at a hop.
+// The forwarders.
 const (
 	Packet = forwarder.Packet // the reference forwarder, a process
 	XDP    = forwarder.XDP    // the reference forwarder, a program in the kernel
@@ -43,52 +42,52 @@ const (
 	Script = "script"         // the user's own program
 )
 
-// What instances are called after, the sender aside: receiver-1, hop-2. The
-// sender is generator-1.
+// The components that instances are named after: receiver-1, hop-2. The sender is
+// generator-1.
 const (
 	Receiver = "receiver"
 	Hop      = "hop"
 )
 
-// Forwarders are what can forward.
+// Forwarders returns all forwarders.
 func Forwarders() []string { return []string{Packet, XDP, OVS, Script} }
 
 // Defaults of Settings.
 const (
 	DefaultPackets = 1000
-	DefaultRate    = 1000 // packets a second: a chain is empty again before the next packet
+	DefaultRate    = 1000 // packets a second: the chain is empty before the next packet
 	DefaultRepeat  = 5
 	DefaultMost    = 4  // hops
 	MaxLength      = 64 // hops
 )
 
-// Settings are what is measured, and how. It is kept in the manifest.
+// Settings say what to measure and how. The manifest keeps them.
 type Settings struct {
 	Kind       string           `json:"kind"`       // Kind
 	Substrates []string         `json:"substrates"` // of the hops; sender and receiver are on the host
 	Fabrics    []string         `json:"fabrics"`
 	Forwarders []string         `json:"forwarders"`
-	Program    []string         `json:"program,omitempty"` // of Script: program and arguments
-	Attach     string           `json:"attach,omitempty"`  // of XDP: auto, native, generic
-	Lengths    []int            `json:"lengths"`           // numbers of hops, rising
+	Program    []string         `json:"program,omitempty"` // for Script: program and arguments
+	Attach     string           `json:"attach,omitempty"`  // for XDP: auto, native, generic
+	Lengths    []int            `json:"lengths"`           // numbers of hops, ascending
 	Size       int              `json:"frame_size_without_fcs"`
-	Packets    int              `json:"packets"` // of each stream
+	Packets    int              `json:"packets"` // per stream
 	Rate       float64          `json:"rate"`    // packets a second
 	Repeat     int              `json:"repeat"`  // fresh deployments
-	Cut        delay.Cut        `json:"cut"`     // of each stream, left out
+	Cut        delay.Cut        `json:"cut"`     // packets left out at the ends of each stream
 	Inject     Injection        `json:"inject,omitzero"`
-	Platform   measure.Platform `json:"platform,omitzero"` // known once it runs
+	Platform   measure.Platform `json:"platform,omitzero"` // filled in when the measurement runs
 	Options    measure.Options  `json:"options,omitempty"`
 }
 
-// An Injection is a delay that a hop is given, to be found again: each repeat is
-// then measured with and without it.
+// An Injection is a delay that is added at a hop, to check that the measurement
+// finds it. Each repeat is then measured with and without the delay.
 type Injection struct {
 	Hop   int           `json:"hop"` // 0: none
 	Delay time.Duration `json:"delay_ns"`
 }
 
-// A Path is what a chain is made of.
+// A Path is the substrate, fabric and forwarder of a chain.
 type Path struct {
 	Substrate string `json:"substrate"`
 	Fabric    string `json:"fabric"`
@@ -97,7 +96,7 @@ type Path struct {
 
 func (p Path) String() string { return p.Substrate + " on " + p.Fabric + ", " + p.Forwarder }
 
-// Paths are all that the settings ask for, also those that no host can have.
+// Paths returns all paths of the settings, also those that no host can have.
 func (s *Settings) Paths() []Path {
 	var list []Path
 	for _, substrate := range s.Substrates {
@@ -110,7 +109,7 @@ func (s *Settings) Paths() []Path {
 	return list
 }
 
-// Check says what makes no measurement.
+// Check returns a *vitrine.BadInput for the first setting that is not allowed.
 func (s *Settings) Check() error {
 	bad := func(what string, found any, want string) error {
 		return &vitrine.BadInput{File: what, Found: fmt.Sprintf("%v", found), Want: want}
@@ -163,29 +162,29 @@ func (s *Settings) checkInjection() error {
 	return nil
 }
 
-// most is how many hops are needed.
+// most returns how many hops are needed.
 func (s *Settings) most() int { return s.Lengths[len(s.Lengths)-1] }
 
 // A Config is a measurement to run.
 type Config struct {
 	measure.Stage
 	Plan Plan
-	Wait time.Duration // for a chain to begin to answer; 0: what fits the substrate
+	Wait time.Duration // limit for a chain to begin to answer; 0: a default for the substrate
 }
 
-// A Stream is what the probes of one stream went through.
+// A Stream is the result of one stream of probes.
 type Stream struct {
 	Path
 	Length      int          `json:"length"`                // hops
 	Injected    bool         `json:"injected"`              // with the delay of Settings.Inject
-	Forwarding  []string     `json:"forwarding"`            // how the hops said that they do, such as "xdp, native"
+	Forwarding  []string     `json:"forwarding"`            // the modes that the hops logged, such as "xdp, native"
 	Accelerator string       `json:"accelerator,omitempty"` // of hops that are virtual machines: "kvm", "tcg"
 	Sent        packet.Sent  `json:"sent"`
 	Dropped     uint32       `json:"dropped_by_socket"`
 	Network     delay.Report `json:"network"` // Delay is the round trip
 }
 
-// ReadStream is the stream of an outcome of this package.
+// ReadStream decodes the Stream of an outcome of this package.
 func ReadStream(o vitrine.Outcome) (Stream, error) {
 	var s Stream
 	if err := json.Unmarshal(o.Measured, &s); err != nil {
@@ -194,8 +193,8 @@ func ReadStream(o vitrine.Outcome) (Stream, error) {
 	return s, nil
 }
 
-// ReadSettings reads what a manifest says of its measurement; ok is false where
-// that is of another kind.
+// ReadSettings reads the measurement of a manifest. ok is false if the manifest
+// has none, or one of another kind.
 func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
 	if len(m.Measurement) == 0 {
 		return s, false, nil

@@ -29,7 +29,7 @@ import (
 	"vitrine/testbed/testbedtest"
 )
 
-// TestMain lets the test binary be the forwarder: `... reference forwarder`.
+// TestMain lets the test binary act as the forwarder: `... reference forwarder`.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "reference" {
 		os.Exit(m.Run())
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// config is of a small measurement on processes of this host.
+// config returns a small measurement on processes of this host.
 func config(t *testing.T, s Settings) Config {
 	t.Helper()
 	run, err := runstate.New(filepath.Join(t.TempDir(), "runs"))
@@ -91,10 +91,10 @@ func config(t *testing.T, s Settings) Config {
 	return c
 }
 
-// onlyOVS says whose rules can forward.
+// onlyOVS reports whether a fabric's rules can forward.
 func onlyOVS(fabric string) bool { return fabric == "ovs" }
 
-// report runs the measurement and reads what it left.
+// report runs the measurement and reads its results.
 func report(t *testing.T, s Settings) (Report, error) {
 	t.Helper()
 	c := config(t, s)
@@ -116,8 +116,8 @@ func report(t *testing.T, s Settings) (Report, error) {
 	return r, nil
 }
 
-// Probes come back, through as many hops as were asked for, and each hop says how
-// it forwards. A few may be too late where the host is busy.
+// Probes come back through the hops, and each hop logs how it forwards. A few
+// probes may be too late if the host is busy.
 func TestChainOverEachForwarder(t *testing.T) {
 	for _, tt := range []struct{ forwarder, fabric, says string }{
 		{Packet, "bridge", "packet"},
@@ -146,8 +146,8 @@ func TestChainOverEachForwarder(t *testing.T) {
 	}
 }
 
-// What this host cannot have is a row with its reason, and the rest is measured.
-// What was measured is not measured again.
+// What this host cannot have is listed with its reason, and the rest is measured.
+// Recorded streams are not measured again.
 func TestMeasuresWhatItCan(t *testing.T) {
 	c := config(t, Settings{
 		Forwarders: []string{XDP}, Fabrics: []string{"warp", "bridge"}, Lengths: []int{0, 1}, Size: 64, Packets: 50, Rate: 1000, Repeat: 2,
@@ -161,7 +161,7 @@ func TestMeasuresWhatItCan(t *testing.T) {
 	for range 2 {
 		hosttest.Need(t, Run(t.Context(), c))
 	}
-	if streams < 4 || streams != len(c.Results.Outcomes()) { // 4, and those that were not valid
+	if streams < 4 || streams != len(c.Results.Outcomes()) { // 4, and invalid ones
 		t.Errorf("%d streams, %d outcomes", streams, len(c.Results.Outcomes()))
 	}
 	why := c.Results.Manifest().Unsupported
@@ -179,10 +179,9 @@ func TestMeasuresWhatItCan(t *testing.T) {
 	}
 }
 
-// A delay that is put into hop 2 is found in what hop 2 adds: not before it,
-// and as much as was put there. What else runs here delays packets by
-// milliseconds, but not all of them: it is the least round trips that tell, and
-// while none got through undelayed, repeats are added.
+// A delay injected at hop 2 is found there at its size, and not before hop 2. Other
+// work on the host delays packets by milliseconds, but not all of them. So the test
+// compares the least round trips, and adds repeats until some pass undisturbed.
 func TestInjectedDelayIsFound(t *testing.T) {
 	const put = 50.0 // us
 	for _, forwarder := range []string{Packet, XDP} {
@@ -206,7 +205,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 					t.Fatal(problem)
 				}
 				t.Logf("%d repeats: %s", more.Repeat, problem)
-				more.Repeat += 2 // those that there are stay
+				more.Repeat += 2 // recorded ones stay
 				if c.Plan, err = MakePlan(more, onlyOVS); err != nil {
 					t.Fatal(err)
 				}
@@ -215,7 +214,7 @@ func TestInjectedDelayIsFound(t *testing.T) {
 	}
 }
 
-// judge says what is wrong about how the delay put into hop 2 was found.
+// judge says what is wrong with the delay found at hop 2; empty: nothing.
 func judge(r Report, put float64) string {
 	if len(r.Chains) != 1 {
 		return "nothing measured"
@@ -260,7 +259,7 @@ func TestScriptForwards(t *testing.T) {
 	}
 }
 
-// A forwarder that ends, or does not forward, is an error that says so.
+// If a forwarder ends or does not forward, the error says so.
 func TestForwarderThatDoesNot(t *testing.T) {
 	for program, want := range map[string]string{
 		"echo nothing here >&2; exit 3": "nothing here",

@@ -35,7 +35,7 @@ type deployment struct {
 	*testbed.Site
 	config           *Config
 	path             Path
-	chainer          fabric.Chainer // nil: the hops themselves know where to send
+	chainer          fabric.Chainer // nil: the forwarders know where to send
 	sender, receiver *node
 	hops             []*node // hops[0] is hop 1
 	sending          *packet.Sender
@@ -44,7 +44,7 @@ type deployment struct {
 	stopEcho         context.CancelFunc
 }
 
-// deploy places all of it and starts the forwarders. When it fails nothing stays.
+// deploy places all instances and starts the forwarders. On error it leaves nothing behind.
 func deploy(ctx context.Context, c *Config, l leg) (_ *deployment, err error) {
 	d := &deployment{config: c, path: l.path, label: c.Label()}
 	choice := spec.Choice{Substrate: l.path.Substrate, Fabric: l.path.Fabric, CFSPeriod: substrate.DefaultCFSPeriod}
@@ -98,7 +98,7 @@ func (d *deployment) place(ctx context.Context, dir string) error {
 	return d.distinct(nodes)
 }
 
-// prepare reads the node's link-layer address, and turns routing off.
+// prepare reads the node's link-layer address and turns routing off.
 func (n *node) prepare() error {
 	i, err := net.InterfaceByName(n.Endpoint.Interface)
 	if err != nil {
@@ -108,9 +108,9 @@ func (n *node) prepare() error {
 	return noRouter()
 }
 
-// noRouter has the thread's namespace not forward what is addressed to others: it
-// is what its forwarder does, and a router in the kernel would do it once more.
-// A namespace begins as what the host's own is.
+// noRouter turns IP forwarding off in the thread's namespace. The forwarder already
+// forwards each packet; a router in the kernel would forward it a second time. A
+// new namespace starts with the host's setting.
 func noRouter() error {
 	err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0)
 	if err != nil {
@@ -119,8 +119,8 @@ func noRouter() error {
 	return nil
 }
 
-// distinct sees to it that every instance has a link-layer address of its own:
-// it is by those that frames find their way.
+// distinct checks that every instance has its own link-layer address, because
+// frames find their way by it.
 func (d *deployment) distinct(nodes []*node) error {
 	has := map[string]string{}
 	for _, n := range nodes {
@@ -134,7 +134,7 @@ func (d *deployment) distinct(nodes []*node) error {
 
 // start starts the receiver's echo, the forwarders and the sender.
 func (d *deployment) start(ctx context.Context) error {
-	// Static, so that no packet waits for an ARP answer, and no reply goes astray.
+	// A static neighbour, so that no packet waits for ARP and no reply goes astray.
 	if err := d.receiver.AddNeighbour(d.sender.Endpoint.Addr, d.sender.mac); err != nil {
 		return fmt.Errorf("make the sender known to the receiver: %w", err)
 	}
@@ -153,7 +153,7 @@ func (d *deployment) start(ctx context.Context) error {
 	return err
 }
 
-// echo has the receiver answer.
+// echo starts the receiver's echo.
 func (d *deployment) echo() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stopEcho, d.echoed = cancel, make(chan error, 1)
@@ -175,7 +175,7 @@ func (d *deployment) echo() error {
 func (d *deployment) source() netip.AddrPort { return d.sender.At(port) }
 func (d *deployment) dest() netip.AddrPort   { return d.receiver.At(port) }
 
-// after is where the hop sends to.
+// after returns the node that the hop sends to.
 func (d *deployment) after(number int) *node {
 	if number == 1 {
 		return d.receiver
@@ -183,10 +183,10 @@ func (d *deployment) after(number int) *node {
 	return d.hops[number-2]
 }
 
-// entry is where a chain of that length begins.
+// entry returns the node where a chain of that length begins.
 func (d *deployment) entry(length int) *node { return d.after(length + 1) }
 
-// forward starts the hop's forwarder, in place of the one that may run there.
+// forward starts the hop's forwarder, after it stops one that runs there.
 func (d *deployment) forward(ctx context.Context, number int, hold time.Duration) error {
 	hop := d.hops[number-1]
 	if err := hop.Stop(ctx, stopGrace); err != nil {
@@ -217,7 +217,7 @@ func (d *deployment) forward(ctx context.Context, number int, hold time.Duration
 	return hop.Start(ctx, command)
 }
 
-// forwarding is how the hops of a chain of that length said that they forward.
+// forwarding returns the modes that the hops of a chain of that length logged.
 func (d *deployment) forwarding(length int) []string {
 	var list []string
 	for _, p := range d.hops[:length] {
@@ -232,7 +232,7 @@ func (d *deployment) forwarding(length int) []string {
 	return slices.Compact(list)
 }
 
-// close takes all of it away.
+// close removes the deployment.
 func (d *deployment) close(ctx context.Context) error {
 	var errs []error
 	if d.sending != nil {

@@ -9,20 +9,20 @@ import (
 	"vitrine/measure/delay"
 )
 
-// confidence of all intervals.
+// confidence is the confidence level of all intervals.
 const confidence = 0.95
 
-// What is fitted against the length.
+// The values that are fitted against the length.
 const (
 	RoundTrip     = "round trip"       // the median of each stream
-	RoundTripMean = "mean round trip"  // its mean, as in the paper
-	RoundTripMin  = "least round trip" // of all repeats: what the path itself takes, whatever else the host does
-	Variation     = "delay variation"  // its mean jitter (RFC 3550)
-	leastFitted   = 3                  // lengths: two have no residuals
+	RoundTripMean = "mean round trip"  // the mean of each stream, as in the paper
+	RoundTripMin  = "least round trip" // of all repeats: the path's own time, whatever else the host does
+	Variation     = "delay variation"  // the mean jitter of each stream (RFC 3550)
+	leastFitted   = 3                  // lengths; a line through two has no residuals
 )
 
-// A Fit is the line through the means of each length, by least squares. Lengths
-// are hops, values µs.
+// A Fit is the least-squares line through the means of each length. Lengths are in
+// hops, values in µs.
 type Fit struct {
 	Of        string         `json:"of"`
 	Intercept float64        `json:"intercept_us"`
@@ -33,19 +33,19 @@ type Fit struct {
 	Residuals []Residual     `json:"residuals"`
 }
 
-// A Residual is what was measured at a length less what the line says.
+// A Residual is the measured value at a length less the line's value.
 type Residual struct {
 	Length int            `json:"length"`
 	Value  delay.Interval `json:"us"` // of repeats, each against the common line
 }
 
-// A series is values by repeat and length; us. NaN: there is none.
+// A series holds values by repeat and length; µs. NaN: no value.
 type series struct {
 	lengths []int
 	values  [][]float64 // [repeat][index of length]
 }
 
-// fit gives no line for fewer than three lengths.
+// fit returns the line, and false for fewer than three lengths.
 func (s series) fit(of string) (Fit, bool) {
 	var x, mean []float64
 	for i, length := range s.lengths {
@@ -59,7 +59,7 @@ func (s series) fit(of string) (Fit, bool) {
 	f := Fit{Of: of}
 	f.Intercept, f.PerHop = stat.LinearRegression(x, mean, nil, false)
 	f.R2 = stat.RSquared(x, mean, nil, f.Intercept, f.PerHop)
-	if math.IsNaN(f.R2) { // all means are the same: the line passes them all
+	if math.IsNaN(f.R2) { // all means are equal: the line passes through them
 		f.R2 = 1
 	}
 	slopes, squares := s.lines()
@@ -68,8 +68,8 @@ func (s series) fit(of string) (Fit, bool) {
 	return f, true
 }
 
-// lines are the slopes of each repeat's own line, and R squared of those that
-// have residuals.
+// lines returns the slopes of the repeats' own lines, and R squared of the lines
+// that have residuals.
 func (s series) lines() (slopes, squares []float64) {
 	for _, row := range s.values {
 		var x, y []float64
@@ -90,7 +90,7 @@ func (s series) lines() (slopes, squares []float64) {
 	return slopes, squares
 }
 
-// residuals are against the line of f, which may be of another series.
+// residuals returns the residuals against the line of f, which may be of another series.
 func (s series) residuals(f Fit) []Residual {
 	var list []Residual
 	for i, length := range s.lengths {
@@ -106,7 +106,7 @@ func (s series) residuals(f Fit) []Residual {
 	return list
 }
 
-// least has the least value of all repeats at each length, as one repeat.
+// least returns the least value of all repeats at each length, as one repeat.
 func (s series) least() series {
 	row := make([]float64, len(s.lengths))
 	for i := range row {
@@ -118,7 +118,7 @@ func (s series) least() series {
 	return series{lengths: s.lengths, values: [][]float64{row}}
 }
 
-// column is the repeats' values at a length.
+// column returns the repeats' values at a length.
 func (s series) column(i int) []float64 {
 	var column []float64
 	for _, row := range s.values {
@@ -129,18 +129,18 @@ func (s series) column(i int) []float64 {
 	return column
 }
 
-// A Finding is what an injected delay added.
+// A Finding is the measured effect of an injected delay.
 type Finding struct {
 	Of string `json:"of"`
-	// Added is, over the repeats, how much more the lengths that pass the hop took
-	// with the delay than without, less the same of those that do not pass it; us.
+	// Added is how much longer the lengths that pass the hop took with the delay than
+	// without, less the same for lengths that do not pass it; over the repeats; µs.
 	Added delay.Interval `json:"added_us"`
-	// Residuals of what was measured with the delay, against the line without.
+	// Residuals of the values with the delay, against the line without it.
 	Residuals []Residual `json:"residuals"`
 }
 
-// find holds the series with the delay against the one without, repeat by
-// repeat: the two sides of a repeat ran in turn.
+// find compares the series with and without the delay, repeat by repeat, because
+// the two sides of a repeat ran one after the other.
 func find(of string, hop int, without, with series) Finding {
 	f := Finding{Of: of}
 	var added []float64

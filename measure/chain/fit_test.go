@@ -24,11 +24,11 @@ func TestFitOfALine(t *testing.T) {
 	near(t, "interval of the slope", f.Slope.High-f.Slope.Low, 0)
 	for _, x := range f.Residuals {
 		near(t, "residual", x.Value.Mean, 0)
-		near(t, "its interval", x.Value.High, 12.706204736174694) // Student's t of 1 degree of freedom, a deviation of the root of 2
+		near(t, "its interval", x.Value.High, 12.706204736174694) // Student's t with 1 degree of freedom, for a standard deviation of the root of 2
 	}
 }
 
-// Anscombe's first set, whose figures are known: 3 + 0.5 x, R squared 0.6665.
+// Anscombe's first data set has known figures: 3 + 0.5 x, R squared 0.6665.
 func TestFitOfKnownData(t *testing.T) {
 	s := series{
 		lengths: []int{10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5},

@@ -10,7 +10,7 @@ import (
 	"vitrine/measure"
 )
 
-// A leg is one stream that is to be measured.
+// A leg is one stream to measure.
 type leg struct {
 	seq      int
 	path     Path
@@ -20,7 +20,7 @@ type leg struct {
 	settings *Settings
 }
 
-// Key is what the run folder knows the stream by.
+// Key returns the attempt's key in the run folder.
 func (l leg) Key(attempt int) vitrine.Key {
 	name := fmt.Sprintf("length-%d", l.length)
 	if l.injected {
@@ -37,13 +37,13 @@ type Plan struct {
 	Settings Settings      `json:"settings"`
 	Paths    []Path        `json:"paths"`
 	Streams  int           `json:"streams"`
-	Sending  time.Duration `json:"sending_ns"` // time of all streams, deploying aside
+	Sending  time.Duration `json:"sending_ns"` // time of all streams, without deployment
 
 	visits []measure.Visit[leg]
 }
 
-// MakePlan orders the streams. chains says of a fabric that its own rules can
-// forward: the forwarder OVS is for such a fabric only.
+// MakePlan orders the streams. chains reports whether a fabric's own rules can
+// forward; the forwarder OVS needs such a fabric.
 func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 	s.Kind = Kind
 	if err := s.Check(); err != nil {
@@ -58,8 +58,8 @@ func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 		for _, path := range p.Paths {
 			v := measure.Visit[leg]{Where: path.String(), Doing: fmt.Sprintf("deploying %d hops, %s", s.most(), path)}
 			for _, injected := range s.sides(repeat) {
-				// A repeat begins with another length each time, so that no length is
-				// always the first of a deployment.
+				// Each repeat begins with another length, so that no length is always
+				// the first of a deployment.
 				for i := range s.Lengths {
 					p.Streams++
 					length := s.Lengths[(i+repeat-1)%len(s.Lengths)]
@@ -73,8 +73,8 @@ func MakePlan(s Settings, chains func(fabric string) bool) (Plan, error) {
 	return p, nil
 }
 
-// sides are whether a repeat is measured without and with the injection, in
-// turn, so that a drift of the host favours none.
+// sides returns, for each side of a repeat, whether it has the injection. The order
+// alternates, so that a drift of the host favours neither side.
 func (s *Settings) sides(repeat int) []bool {
 	switch {
 	case s.Inject.Hop == 0:

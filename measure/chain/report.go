@@ -12,7 +12,7 @@ import (
 	"vitrine/result"
 )
 
-// A Report is what was measured, path by path.
+// A Report holds the results by path.
 type Report struct {
 	Settings    Settings          `json:"settings"`
 	Chains      []Chain           `json:"chains"`
@@ -20,12 +20,12 @@ type Report struct {
 	Notes       []string          `json:"notes,omitempty"`
 }
 
-// A Chain is what was measured of one path.
+// A Chain holds the results of one path.
 type Chain struct {
 	Path
-	Forwarding []string  `json:"forwarding"` // how the hops do
+	Forwarding []string  `json:"forwarding"` // the hops' modes
 	Points     []Point   `json:"points"`
-	Fits       []Fit     `json:"fits"`            // of at least three lengths
+	Fits       []Fit     `json:"fits"`            // empty for fewer than three lengths
 	Found      []Finding `json:"found,omitempty"` // of the injection
 
 	lengths []int
@@ -39,7 +39,7 @@ type measured struct {
 	repeat int
 }
 
-// A Point is one length. Intervals are of repeats.
+// A Point is one length. Intervals are over the repeats.
 type Point struct {
 	Length    int            `json:"length"`
 	Injected  bool           `json:"injected"`
@@ -53,7 +53,7 @@ type Point struct {
 	Reordered int            `json:"reordered"`
 }
 
-// Mark says why what was measured is not to be compared; empty: it may be.
+// Mark says why the chain's results are not comparable; empty: they are.
 func (c *Chain) Mark() string {
 	for _, s := range c.streams {
 		if mark := measure.Mark(s.Accelerator); mark != "" {
@@ -63,7 +63,7 @@ func (c *Chain) Mark() string {
 	return ""
 }
 
-// Fit is the line of that name; ok is false when there is none.
+// Fit returns the line of that name; ok is false if there is none.
 func (c *Chain) Fit(of string) (f Fit, ok bool) {
 	i := slices.IndexFunc(c.Fits, func(f Fit) bool { return f.Of == of })
 	if i < 0 {
@@ -72,7 +72,7 @@ func (c *Chain) Fit(of string) (f Fit, ok bool) {
 	return c.Fits[i], true
 }
 
-// Read makes the report of a run folder's data. That of another kind of run is a
+// Read makes the report of a run folder's data. A run of another kind is a
 // *vitrine.BadInput.
 func Read(d *result.Data) (Report, error) {
 	s, ok, err := ReadSettings(d.Manifest)
@@ -89,7 +89,7 @@ func Read(d *result.Data) (Report, error) {
 func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]string) (Report, error) {
 	r := Report{Settings: s, Unsupported: maps.Clone(unsupported)}
 	streams := map[Path][]measured{}
-	failed := map[int]vitrine.Outcome{} // by seq: no valid one until now
+	failed := map[int]vitrine.Outcome{} // by seq: trials without a valid outcome so far
 	for _, o := range outcomes {
 		stream, err := ReadStream(o)
 		if err != nil {
@@ -117,7 +117,7 @@ func Summarize(s Settings, outcomes []vitrine.Outcome, unsupported map[string]st
 	return r, nil
 }
 
-// fitted are the values that are fitted against the length.
+// fitted returns the values that are fitted against the length.
 func (c *Chain) fitted(injected bool) map[string]series {
 	return map[string]series{
 		RoundTrip:     c.series(injected, func(d delay.Report) float64 { return d.Delay.P50 }),
@@ -127,7 +127,7 @@ func (c *Chain) fitted(injected bool) map[string]series {
 	}
 }
 
-// summarize fills in what follows from the streams.
+// summarize computes points, fits and findings from the streams.
 func (c *Chain) summarize(hop int) {
 	for _, s := range c.streams {
 		c.Forwarding = append(c.Forwarding, s.Forwarding...)
@@ -151,7 +151,7 @@ func (c *Chain) summarize(hop int) {
 	}
 }
 
-// points adds a point of each length.
+// points adds a point for each length.
 func (c *Chain) points(injected bool, of map[string]series) {
 	tail := c.series(injected, func(d delay.Report) float64 { return d.Delay.P99 })
 	for i, length := range c.lengths {
@@ -173,7 +173,7 @@ func (c *Chain) points(injected bool, of map[string]series) {
 	}
 }
 
-// series takes a figure of the valid streams.
+// series returns a figure of the valid streams.
 func (c *Chain) series(injected bool, value func(delay.Report) float64) series {
 	s := series{lengths: c.lengths}
 	for repeat := 1; repeat <= c.repeats; repeat++ {

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	quiet     = 500 * time.Millisecond // without a reply, until those that lack are lost
-	patience  = 3 * time.Second        // for all of them
-	warmSize  = 20                     // probes that show that a chain answers
+	quiet     = 500 * time.Millisecond // without a reply, until missing replies count as lost
+	patience  = 3 * time.Second        // for all replies
+	warmSize  = 20                     // probes to show that a chain answers
 	warmQuiet = 50 * time.Millisecond
 
 	defaultWait = 30 * time.Second // for a chain to begin to answer
-	bootWait    = 5 * time.Minute  // where its hops are virtual machines
+	bootWait    = 5 * time.Minute  // if its hops are virtual machines
 )
 
-// Run measures all that the results do not have yet. A chain that this host
-// cannot have is noted in the manifest, with the reason, and the others are
-// measured. So is one that fails, whose error is given at the end.
+// Run measures the streams that the results do not have yet. If a chain fails, or
+// this host cannot have it, Run notes the reason in the manifest and measures the
+// others. At the end it returns the errors of the chains that failed.
 func Run(ctx context.Context, c Config) error {
 	r, err := measure.RunVisits(ctx, &c.Stage, c.Plan.visits, func(ctx context.Context, r *measure.Runner, open []leg) error {
 		return measureVisit(ctx, &c, r, open)
@@ -52,15 +52,15 @@ func measureVisit(ctx context.Context, c *Config, r *measure.Runner, open []leg)
 	return nil
 }
 
-// A measurement is of one deployment.
+// A measurement measures the streams of one deployment.
 type measurement struct {
 	*deployment
 	runner *measure.Runner
-	number uint16        // of the stream
-	held   time.Duration // by the hop with the injection, now
+	number uint16        // of the last stream
+	held   time.Duration // the delay that the injection's hop adds now
 }
 
-// inject has the hop hold frames, or not.
+// inject turns the injected delay on or off.
 func (m *measurement) inject(ctx context.Context, injected bool) error {
 	i := m.config.Plan.Settings.Inject
 	hold := time.Duration(0)
@@ -74,7 +74,7 @@ func (m *measurement) inject(ctx context.Context, injected bool) error {
 	return m.forward(ctx, i.Hop, hold)
 }
 
-// leg measures one stream, again where what it gave is not valid.
+// leg measures one stream, and again while its outcome is not valid.
 func (m *measurement) leg(ctx context.Context, l leg) error {
 	if err := m.inject(ctx, l.injected); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (m *measurement) leg(ctx context.Context, l leg) error {
 	return nil
 }
 
-// outcome is the stream as the run folder keeps it.
+// outcome returns the stream as the run folder keeps it.
 func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	n := s.Network
 	o := vitrine.Outcome{
@@ -136,8 +136,7 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	return o, nil
 }
 
-// route has the fabric's rules lead through so many hops, where it is they that
-// forward.
+// route sets the fabric's rules for a chain of that length, if the rules forward.
 func (m *measurement) route(ctx context.Context, length int) error {
 	if m.chainer == nil {
 		return nil
@@ -152,7 +151,7 @@ func (m *measurement) route(ctx context.Context, length int) error {
 	return m.chainer.Chain(ctx, append(path, m.receiver.Name))
 }
 
-// await returns once the chain answers. Its links may be slow: each try waits for
+// await returns once the chain answers. Its links may be slow, so each try waits
 // longer than the last.
 func (m *measurement) await(ctx context.Context, length int) error {
 	wait, silence := m.wait(), warmQuiet
@@ -176,7 +175,7 @@ func (m *measurement) await(ctx context.Context, length int) error {
 	}
 }
 
-// wait is how long a chain may take to begin to answer.
+// wait returns how long a chain may take to begin to answer.
 func (m *measurement) wait() time.Duration {
 	switch {
 	case m.config.Wait > 0:
@@ -187,7 +186,7 @@ func (m *measurement) wait() time.Duration {
 	return defaultWait
 }
 
-// stream sends probes into the chain and takes what comes back.
+// stream sends probes into the chain and takes the replies.
 func (m *measurement) stream(ctx context.Context, length, packets int, rate float64, silence time.Duration, cut delay.Cut) (Stream, error) {
 	m.number++
 	out := packet.Stream{

@@ -11,7 +11,7 @@ import (
 	"vitrine/result"
 )
 
-// Sections shows what a run measured.
+// Sections returns the report's sections on a run.
 func Sections(d *result.Data) ([]result.Section, error) {
 	r, err := Read(d)
 	if err != nil {
@@ -24,7 +24,7 @@ func Sections(d *result.Data) ([]result.Section, error) {
 	return append(list, r.settings(d.Manifest)), nil
 }
 
-// note is said in every table.
+// note returns the sentences that end every table's caption.
 func (r *Report) note() string {
 	return fmt.Sprintf("Frames of %d bytes without the frame check sequence, %.0f a second. Intervals are 95%%, of the repeats.", r.Settings.Size, r.Settings.Rate)
 }
@@ -54,7 +54,7 @@ func (r *Report) roundTrip() result.Section {
 	}
 }
 
-// name is the chain's in a table or figure.
+// name returns the chain's name in tables and figures.
 func (c *Chain) name(injected bool) string {
 	name := c.String()
 	if len(c.Forwarding) > 0 && strings.Join(c.Forwarding, "; ") != c.Forwarder {
@@ -66,7 +66,7 @@ func (c *Chain) name(injected bool) string {
 	return name
 }
 
-// curves are over the length, one for each chain.
+// curves returns a curve over the length for each chain, and one with the injected delay.
 func (r *Report) curves(of func(Point) delay.Interval) []result.Curve {
 	var list []result.Curve
 	for _, c := range r.Chains {
@@ -138,7 +138,7 @@ func (r *Report) linearity() result.Section {
 	}
 }
 
-// residuals are by length; one that was not measured has none.
+// residuals returns a cell for each length; a length without a value has a dash.
 func residuals(lengths []int, list []Residual) []result.Cell {
 	cells := make([]result.Cell, len(lengths))
 	for i, length := range lengths {
@@ -175,8 +175,8 @@ func (r *Report) injection() result.Section {
 	}
 }
 
-// settings says what the results were taken with, in the words of those who say
-// what is to be said (RFC 8172, draft-ietf-bmwg-containerized-infra).
+// settings shows the conditions of the results, in the terms of the documents that
+// ask for them (RFC 8172, draft-ietf-bmwg-containerized-infra).
 func (r *Report) settings(m result.Manifest) result.Section {
 	t := result.Table{Caption: "What the results were taken with, in the words of RFC 2544, RFC 8172 and draft-ietf-bmwg-containerized-infra.", Columns: measure.Columns(2, "what", "here")}
 	say := func(name, format string, v ...any) {
