@@ -1,5 +1,5 @@
-// Package capturetest records the packets of a network interface into a pcap
-// file with tcpdump. Only tests use it.
+// Package capturetest captures the packets of a network interface into a pcap file with tcpdump. It
+// is for tests.
 package capturetest
 
 import (
@@ -18,19 +18,18 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A Capture is one running tcpdump at one interface.
+// A Capture is a running tcpdump at one interface.
 type Capture struct {
-	name  string // of what is captured, for errors
+	name  string // namespace and interface, for errors
 	cmd   *exec.Cmd
-	ended chan struct{} // then said and err are whole
+	ended chan struct{} // closed when tcpdump has ended; then said and err are complete
 	said  bytes.Buffer
 	err   error
 }
 
-// Start returns once the capture has begun: of the packets at the interface of
-// the network namespace that the filter lets through (pcap-filter(7)), into the
-// file. namespace is its path, such as /run/netns/x; empty: that of this process.
-// options are further ones of tcpdump's.
+// Start captures into the file the packets that pass the filter (pcap-filter(7)), at an interface
+// of a network namespace. It returns once the capture has begun. namespace is a path such as
+// /run/netns/x; empty means this process's namespace. options are additional tcpdump options.
 func Start(namespace, iface, filter, file string, options ...string) (*Capture, error) {
 	program, err := exec.LookPath("tcpdump")
 	if err != nil {
@@ -55,7 +54,7 @@ func Start(namespace, iface, filter, file string, options ...string) (*Capture, 
 	}
 }
 
-// run runs tcpdump to its end. It closes began once packets are captured.
+// run runs tcpdump until it ends. It closes began once packets are captured.
 func (c *Capture) run(began chan<- struct{}) error {
 	printed, err := c.cmd.StderrPipe()
 	if err != nil {
@@ -77,8 +76,7 @@ func (c *Capture) run(began chan<- struct{}) error {
 
 var dropped = regexp.MustCompile(`(?m)^(\d+) packets? dropped by`)
 
-// Stop ends the capture; the file is whole then. One that packets are missing
-// of is an error.
+// Stop ends the capture and completes the file. It returns an error if tcpdump dropped packets.
 func (c *Capture) Stop() error {
 	select {
 	case <-c.ended:
