@@ -19,9 +19,8 @@ type Pair struct {
 	Key         *ecdsa.PrivateKey
 }
 
-// Write makes a certificate from the template, which holds from an hour ago for
-// two hours, and writes it and its key into PEM files. It is signed by another
-// pair, or by itself when that is nil.
+// Write makes a certificate from the template, valid from one hour ago until one hour from now. It
+// writes the certificate and its key to PEM files. by signs it; nil makes it self-signed.
 func Write(t testing.TB, template *x509.Certificate, by *Pair, certFile, keyFile string) *Pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
