@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// fakeProc makes a /proc that shows the mounts and groups of a host; MOUNT in
-// them is a folder that is made too, with the files of groups.
+// fakeProc makes a /proc with the mounts and cgroups of a host. MOUNT in them stands for a folder
+// that it also makes, with the given files.
 func fakeProc(t *testing.T, mounts, groups string, files map[string]string) (proc, mount string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestDetectVersion2Root(t *testing.T) {
 
 func allow(string) error { return nil }
 
-// only allows what is in a folder.
+// only returns a function that allows a folder and everything below it.
 func only(dir string) func(string) error {
 	return func(group string) error {
 		if group == dir || strings.HasPrefix(group, dir+"/") {
@@ -105,8 +105,8 @@ func only(dir string) func(string) error {
 	}
 }
 
-// A user's process is in a scope of the user's own service manager: all from
-// that downwards may be used, as far as what the manager was handed.
+// TestDetectVersion2Delegated has a user's process in a scope of the user's service manager. Groups
+// from that manager downwards may be used, with the controllers delegated to it.
 func TestDetectVersion2Delegated(t *testing.T) {
 	const service = "user.slice/user-1000.slice/user@1000.service"
 	const own = service + "/app.slice/run-1.scope"
@@ -123,7 +123,8 @@ func TestDetectVersion2Delegated(t *testing.T) {
 	}
 }
 
-// A login session's scope belongs to root, though the user has groups beside it.
+// TestDetectVersion2NotDelegated: a login session's scope belongs to root, although the user has
+// groups beside it.
 func TestDetectVersion2NotDelegated(t *testing.T) {
 	proc, mount := fakeProc(t, mountsV2, "0::/user.slice/user-1000.slice/session-1.scope\n", nil)
 	_, err := detect(proc, false, only(filepath.Join(mount, "user.slice/user-1000.slice/user@1000.service")))
@@ -147,7 +148,7 @@ func TestDetectNone(t *testing.T) {
 	}
 }
 
-// A read-only mount, as containers have, is a privilege that is missing.
+// TestDetectReadOnly: a read-only mount, as in containers, is reported as a missing privilege.
 func TestDetectReadOnly(t *testing.T) {
 	refuse := func(string) error { return os.ErrPermission }
 	for mounts, groups := range map[string]string{mountsV1: "7:memory:/docker/abc\n5:cpu,cpuacct:/\n3:freezer:/\n", mountsV2: "0::/\n"} {

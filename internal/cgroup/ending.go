@@ -17,7 +17,7 @@ import (
 	"vitrine/internal/pidfd"
 )
 
-// Groups lists the groups of a run, <run>/<instance>, that are on this host.
+// Groups lists the groups of a run on this host: <run> and <run>/<instance>.
 func (h *Host) Groups(run string) ([]string, error) {
 	var names []string
 	for _, t := range h.trees {
@@ -41,18 +41,17 @@ func (h *Host) Groups(run string) ([]string, error) {
 	return names, nil
 }
 
-// Remove ends all that is in the group and removes it. It may be called more
-// than once.
+// Remove ends all processes in the group and removes it. It may be called more than once.
 func (g *Group) Remove(ctx context.Context) error { return g.host.removeAll(ctx, g.name) }
 
-// RemoveRun ends all that is in the groups of a run and removes them, and what
-// of ours is then empty above them.
+// RemoveRun ends all processes in the groups of a run and removes the groups. It also removes
+// vitrine's groups above them that are then empty.
 func (h *Host) RemoveRun(ctx context.Context, run string) error {
 	if err := h.removeAll(ctx, run); err != nil {
 		return err
 	}
 	for _, t := range h.trees {
-		// Other runs may have groups there, or be about to: see Create.
+		// Other runs may have groups there, or be about to create some; see Create.
 		if os.Remove(filepath.Join(t.base, Name)) == nil && h.Version == 2 {
 			t.back()
 		}
@@ -60,8 +59,8 @@ func (h *Host) RemoveRun(ctx context.Context, run string) error {
 	return nil
 }
 
-// back undoes what enable did to a group that had this process, as far as it
-// did: others may use it by now.
+// back undoes enable for a group that held this process, as far as possible: other processes may
+// use the group by now.
 func (t tree) back() {
 	own := filepath.Join(t.base, selfName)
 	if _, err := os.Stat(own); err != nil {
@@ -93,8 +92,7 @@ func (h *Host) removeAll(ctx context.Context, name string) error {
 	return nil
 }
 
-// remove removes one group. A process that has just ended may keep it busy for
-// a moment.
+// remove removes one group. A process that has just ended may keep the group busy for a moment.
 func remove(ctx context.Context, dir string) error {
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		err := unix.Rmdir(dir)
@@ -112,8 +110,7 @@ func remove(ctx context.Context, dir string) error {
 	}
 }
 
-// kill ends all processes in the group and those below it and comes back when
-// they have ended.
+// kill ends all processes in the group and below it, and returns when they have ended.
 func (h *Host) kill(ctx context.Context, dir string) error {
 	for pass := 0; ; pass++ {
 		if err := context.Cause(ctx); pass > 0 && err != nil {
@@ -133,9 +130,9 @@ func (h *Host) kill(ctx context.Context, dir string) error {
 	}
 }
 
-// signal sends SIGKILL to the processes. Those that fork faster than they are
-// found, which another pass tells, are killed all at once where the kernel can
-// (cgroup.kill, Linux 5.14), else frozen meanwhile.
+// signal sends SIGKILL to the processes. If they fork faster than hold finds them, another pass
+// sets forking. signal then kills the whole group at once if the kernel can (cgroup.kill, Linux
+// 5.14), or else freezes it meanwhile.
 func (h *Host) signal(dir string, found pidfd.Set, forking bool) error {
 	if forking && h.Version == 2 {
 		if err := set(dir, "cgroup.kill", "1"); !errors.Is(err, fs.ErrNotExist) {
@@ -163,9 +160,8 @@ func (h *Host) signal(dir string, found pidfd.Set, forking bool) error {
 	return found.Kill()
 }
 
-// hold opens the processes in the group and below. A number that is in the
-// group before and after it is opened is of a process of the group; one that
-// is not may be anybody's by now.
+// hold opens the processes in the group and below it. If a PID is in the group before and after it
+// is opened, it is a process of the group. Otherwise the PID may have been reused.
 func hold(dir string) (found pidfd.Set, empty bool, err error) {
 	found = make(pidfd.Set)
 	before, err := all(dir)
@@ -186,8 +182,8 @@ func hold(dir string) (found pidfd.Set, empty bool, err error) {
 	return found, false, err
 }
 
-// all lists the processes in the group and below, but for this one: a thread
-// of it may be there to start a process.
+// all lists the processes in the group and below it, except this one: one of its threads may be
+// there to start a process.
 func all(dir string) ([]int, error) {
 	dirs, err := subtree(dir)
 	if err != nil {
@@ -205,7 +201,7 @@ func all(dir string) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == own }), nil
 }
 
-// procs lists the processes in one group; none when there is no such group.
+// procs lists the processes in one group; none if the group does not exist.
 func procs(dir string) ([]int, error) {
 	b, err := get(dir, "cgroup.procs")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -227,8 +223,7 @@ func procs(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// subtree lists the group and all below it, each before those below it; none
-// when there is no such group.
+// subtree lists the group and all groups below it, parents first; none if the group does not exist.
 func subtree(dir string) ([]string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); errors.Is(err, unix.ENOENT) {
@@ -237,7 +232,7 @@ func subtree(dir string) ([]string, error) {
 		return nil, fmt.Errorf("looking at the cgroup %s: %w", dir, err)
 	}
 	dirs := []string{dir}
-	if st.Nlink == 2 { // itself and its entry above: no folders in it
+	if st.Nlink == 2 { // a folder without subfolders has two links
 		return dirs, nil
 	}
 	entries, err := os.ReadDir(dir)

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of groups are many, small and never wait: they are opened by plain
-// system calls, for package os makes four more of each to learn that. Starting
-// and stopping a command goes through a dozen of them.
+// Cgroup files are many and small, and never block. So this package opens them with plain system
+// calls: package os makes four more calls per file to find that out, and starting and stopping a
+// command uses a dozen files.
 
-// set writes one of a group's files.
+// set writes one file of a group.
 func set(group, file, value string) error {
 	path := filepath.Join(group, file)
 	fd, err := open(path, unix.O_WRONLY)
@@ -27,7 +27,7 @@ func set(group, file, value string) error {
 	return nil
 }
 
-// get reads one of a group's files.
+// get reads one file of a group.
 func get(group, file string) ([]byte, error) {
 	path := filepath.Join(group, file)
 	fd, err := open(path, unix.O_RDONLY)

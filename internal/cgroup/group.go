@@ -16,23 +16,23 @@ import (
 	"vitrine"
 )
 
-// Limits is what a group is given.
+// Limits are the limits of a group.
 type Limits struct {
 	VCPUs  float64       // CPU quota in CPUs; 0: none
-	Period time.Duration // of the quota
+	Period time.Duration // period of the quota
 	Memory int64         // bytes; 0: no limit
 	CPUs   []int         // CPUs to run on; empty: any
 	Idle   bool          // run only when no other group wants the CPU
 }
 
-// The kernel's bounds on quotas (kernel/sched/core.c, min_cfs_quota_period and
+// Limits that the kernel sets for quotas (kernel/sched/core.c, min_cfs_quota_period and
 // max_cfs_quota_period).
 const (
 	leastQuota    = time.Millisecond
 	longestPeriod = time.Second
 )
 
-// Quota is the CPU time in a period, checked against what the kernel takes.
+// Quota returns the CPU time per period, checked against the kernel's limits.
 func (l Limits) Quota() (time.Duration, error) {
 	if l.Period < leastQuota || l.Period > longestPeriod {
 		return 0, &vitrine.Unsupported{
@@ -56,19 +56,19 @@ func (l Limits) Quota() (time.Duration, error) {
 // A Group is one instance's group, in every hierarchy.
 type Group struct {
 	host *Host
-	name string // below Name: "<run>/<instance>"
+	name string // path below Name: "<run>/<instance>"
 }
 
-// Create makes the group <run>/<instance>, which must not be there, and gives
-// it its limits. A memory limit without a memory controller, or CPUs without a
-// cpuset controller, are left out: see Has. When it fails it leaves nothing.
+// Create creates the group <run>/<instance>, which must not exist, and sets its limits. It skips a
+// memory limit if there is no memory controller, and CPUs if there is no cpuset controller; see
+// Has. If it fails, it leaves nothing behind.
 func (h *Host) Create(run, instance string, limits Limits) (*Group, error) {
 	g := &Group{host: h, name: filepath.Join(run, instance)}
 	if _, err := os.Stat(g.dir(h.trees[0])); err == nil {
 		return nil, fmt.Errorf("making the cgroup %s: there is one of that name", g)
 	}
-	// Another process that cleans may remove the groups above, while they are
-	// empty, between two of these steps.
+	// Between two of these steps, another process that cleans up may remove the groups above while
+	// they are empty. So try again.
 	var err error
 	for range 100 {
 		if err = g.make(); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
@@ -84,12 +84,12 @@ func (h *Host) Create(run, instance string, limits Limits) (*Group, error) {
 	return g, nil
 }
 
-// String is the group's name as the kernel has it.
+// String returns the group's name in the kernel.
 func (g *Group) String() string { return filepath.Join(Name, g.name) }
 
 func (g *Group) dir(t tree) string { return filepath.Join(t.base, Name, g.name) }
 
-// make makes the group's folders, and those above, where they are not there.
+// make creates the group's folders and those above, unless they exist.
 func (g *Group) make() error {
 	for _, t := range g.host.trees {
 		path := t.base
@@ -113,8 +113,8 @@ func (g *Group) make() error {
 	return nil
 }
 
-// inherit gives a new version 1 cpuset the CPUs and memory nodes of the one
-// above: without any it takes no process.
+// inherit sets the CPUs and memory nodes of a new version 1 cpuset to its parent's. A cpuset
+// without any accepts no process.
 func inherit(path string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := get(filepath.Dir(path), file)
@@ -128,7 +128,7 @@ func inherit(path string) error {
 	return nil
 }
 
-// enable lets the groups in a version 2 group have our controllers.
+// enable enables the tree's controllers for the groups in a version 2 group.
 func (t tree) enable(path string) error {
 	const file = "cgroup.subtree_control"
 	enabled, err := get(path, file)
@@ -148,8 +148,8 @@ func (t tree) enable(path string) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	// A group that has processes cannot hand controllers on ("no internal
-	// processes", cgroup-v2.rst). Where the process is this one, it moves down.
+	// A group that has processes cannot pass controllers on ("no internal processes",
+	// cgroup-v2.rst). If the process is this one, move it down.
 	own := filepath.Join(t.base, selfName)
 	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -167,7 +167,7 @@ func (t tree) enable(path string) error {
 	return nil
 }
 
-// limit writes the limits.
+// limit sets the limits.
 func (g *Group) limit(l Limits) error {
 	if l.VCPUs > 0 {
 		if err := g.SetQuota(l); err != nil {
@@ -190,8 +190,8 @@ func (g *Group) limit(l Limits) error {
 	return nil
 }
 
-// idle gives the group the least of the CPU: what others leave (Linux 5.15), or
-// before that the smallest weight.
+// idle gives the group only CPU time that other groups leave (Linux 5.15), or before that the
+// smallest weight.
 func (g *Group) idle() error {
 	dir := g.dir(g.host.tree(CPU))
 	err := set(dir, "cpu.idle", "1")
@@ -204,7 +204,7 @@ func (g *Group) idle() error {
 	return set(dir, "cpu.shares", "2")
 }
 
-// SetQuota changes the CPU quota, of the limits the only one, to what they say.
+// SetQuota changes only the CPU quota to that of the limits.
 func (g *Group) SetQuota(l Limits) error {
 	dir := g.dir(g.host.tree(CPU))
 	if l.VCPUs == 0 {
@@ -226,8 +226,8 @@ func (g *Group) SetQuota(l Limits) error {
 	return set(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota.Microseconds(), 10))
 }
 
-// memory limits memory, and swap to none where the kernel can: a function that
-// swaps is not one that has what it was given.
+// memory limits memory, and sets swap to none if the kernel can: a function that swaps has more
+// memory than it was given.
 func (g *Group) memory(limit string) error {
 	dir := g.dir(g.host.tree(Memory))
 	files := []string{"memory.limit_in_bytes", limit, "memory.memsw.limit_in_bytes", limit}
@@ -243,7 +243,7 @@ func (g *Group) memory(limit string) error {
 	return nil
 }
 
-// Vantage fills in where the group's use can be read.
+// Vantage sets the paths where the group's use can be read.
 func (g *Group) Vantage(v *vitrine.Vantage) {
 	if g.host.Version == 2 {
 		v.CgroupV2 = g.dir(g.host.trees[0])
@@ -256,8 +256,8 @@ func (g *Group) Vantage(v *vitrine.Vantage) {
 	}
 }
 
-// OutOfMemory is how many processes of the group the kernel killed for want of
-// memory; 0 also where it cannot be read.
+// OutOfMemory returns how many processes of the group the kernel killed because memory ran out; 0
+// if that cannot be read.
 func (g *Group) OutOfMemory() int {
 	file := "memory.oom_control"
 	if g.host.Version == 2 {
@@ -276,7 +276,7 @@ func (g *Group) OutOfMemory() int {
 	return 0
 }
 
-// list writes CPUs as the kernel reads them.
+// list formats CPUs as the kernel reads them.
 func list(cpus []int) string {
 	var b []string
 	for _, cpu := range cpus {

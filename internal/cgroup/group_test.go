@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// host finds this host's cgroups, or skips.
+// host returns this host's cgroups, or skips the test.
 func host(t *testing.T) *Host {
 	t.Helper()
 	h, err := Detect()
@@ -23,7 +23,7 @@ func host(t *testing.T) *Host {
 	return h
 }
 
-// run is a label that no other run has, whose groups go with the test.
+// run returns a unique run label. The test removes its groups at the end.
 func run(t *testing.T, h *Host) string {
 	t.Helper()
 	label := fmt.Sprintf("test%d%d", os.Getpid(), time.Now().UnixNano())
@@ -70,7 +70,7 @@ func TestCgroupLimits(t *testing.T) {
 	if h.Version == 2 {
 		want = map[string]string{"cpu.max": "3000 20000", "memory.max": "67108864", "cpuset.cpus": "0"}
 	}
-	for _, l := range []Limits{{}, {VCPUs: 0.15, Period: 20 * time.Millisecond}} { // taken away and given again
+	for _, l := range []Limits{{}, {VCPUs: 0.15, Period: 20 * time.Millisecond}} { // remove the quota, then set it again
 		if err := g.SetQuota(l); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestCgroupQuotaBounds(t *testing.T) {
 	}
 }
 
-// TestCgroupFailedCreate leaves nothing: the CPU does not exist.
+// TestCgroupFailedCreate checks that a failed Create leaves nothing behind. The CPU does not exist.
 func TestCgroupFailedCreate(t *testing.T) {
 	h := host(t)
 	if !h.Has(CPUSet) {
@@ -123,8 +123,8 @@ func TestCgroupFailedCreate(t *testing.T) {
 	}
 }
 
-// TestCgroupFirstInstruction: a command is in its groups before it runs, and
-// the thread that started it is not left there.
+// TestCgroupFirstInstruction checks that a command is in its groups before it runs, and that the
+// thread that started it is not left there.
 func TestCgroupFirstInstruction(t *testing.T) {
 	h := host(t)
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
@@ -198,8 +198,7 @@ func TestCgroupLeafStaysWhileUsed(t *testing.T) {
 	}
 }
 
-// TestCgroupKillsForkers ends a crowd that forks as fast as it can, at most 30
-// at once.
+// TestCgroupKillsForkers kills processes that fork as fast as they can, at most 30 at a time.
 func TestCgroupKillsForkers(t *testing.T) {
 	h := host(t)
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
@@ -227,8 +226,8 @@ func TestCgroupKillsForkers(t *testing.T) {
 	}
 }
 
-// TestCgroupsOfManyAtOnce makes and removes groups of several runs at once: one
-// that goes last takes our group above along, while others come.
+// TestCgroupsOfManyAtOnce creates and removes groups of several runs concurrently. The run that
+// removes its groups last removes vitrine's group too, while others create theirs.
 func TestCgroupsOfManyAtOnce(t *testing.T) {
 	h := host(t)
 	label := run(t, h)

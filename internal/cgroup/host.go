@@ -1,6 +1,6 @@
-// Package cgroup gives groups of processes CPU quotas, CPUs and memory limits,
-// starts processes in them and ends all that is in them, with version 1 and
-// version 2 of the kernel's control groups.
+// Package cgroup sets CPU quotas, CPUs and memory limits for groups of processes. It starts
+// processes in the groups and ends all processes in them. It supports versions 1 and 2 of the
+// kernel's control groups.
 //
 // Why no library: docs/decisions/0010-libraries-tried.md.
 package cgroup
@@ -20,11 +20,11 @@ import (
 	"vitrine"
 )
 
-// Name is the group that all of ours are below, in every hierarchy.
+// Name is the group above all of vitrine's groups, in every hierarchy.
 const Name = "vitrine"
 
-// selfName is the group that this process moves to where its own must be left
-// for ours to be made in it.
+// selfName is the group that this process moves to if its own group must be empty before vitrine
+// can make groups in it.
 const selfName = Name + "-self"
 
 // The controllers that groups use.
@@ -36,30 +36,30 @@ const (
 	Freezer = "freezer" // version 1; in version 2 every group can be killed
 )
 
-// A Host is the cgroups of this host, as far as this process may use them.
+// A Host is the cgroups of this host that this process may use.
 type Host struct {
 	Version int // 1 or 2
 
 	trees []tree
 }
 
-// A tree is one hierarchy that groups are made in: the only one of version 2,
-// or one of the several of version 1.
+// A tree is a hierarchy that groups are made in: the only one of version 2, or one of several of
+// version 1.
 type tree struct {
-	base        string   // folder that our group is made in
-	home        string   // folder of the group that this process is in
-	controllers []string // those of ours that it has
+	base        string   // folder in which vitrine's group is made
+	home        string   // folder of this process's own group
+	controllers []string // those of the controllers above that it has
 }
 
 func (t tree) has(controller string) bool { return slices.Contains(t.controllers, controller) }
 
-// Detect finds what cgroups this process may make groups in. Where there are
-// none the error is a *vitrine.Unsupported that says what is missing.
+// Detect finds the cgroups in which this process may make groups. If there are none, the error is a
+// *vitrine.Unsupported that says what is missing.
 func Detect() (*Host, error) {
 	return detect(procfs.DefaultMountPoint, os.Geteuid() == 0, writable)
 }
 
-// detect is Detect with another /proc, user and right to write groups.
+// detect is like Detect with another /proc, user and check of write access.
 func detect(proc string, root bool, writable func(group string) error) (*Host, error) {
 	pfs, err := procfs.NewFS(proc)
 	if err != nil {
@@ -77,14 +77,14 @@ func detect(proc string, root bool, writable func(group string) error) (*Host, e
 	if err != nil {
 		return nil, fmt.Errorf("reading the groups of this process: %w", err)
 	}
-	// A host that mounts both has its CPU controller in one of them only.
+	// A host that mounts both versions has its CPU controller in only one of them.
 	if i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return controls(m, CPU) }); i >= 0 {
 		return version1(mounts, own, writable)
 	}
 	return version2(mounts, own, root, writable)
 }
 
-// controls says whether the mount is a version 1 hierarchy of the controller.
+// controls reports whether the mount is a version 1 hierarchy of the controller.
 func controls(m *procfs.MountInfo, controller string) bool {
 	_, has := m.SuperOptions[controller]
 	return m.FSType == "cgroup" && has
@@ -106,7 +106,7 @@ func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup, writable func(str
 		}
 		home, ok := below(mounts[i], own[j].Path)
 		if !ok {
-			continue // this process is outside of what is mounted, and could not come back
+			continue // this process is outside the mount, and could not move back
 		}
 		if err := writable(base); err != nil {
 			refused = errors.Join(refused, err)
@@ -170,8 +170,8 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writab
 	return &Host{Version: 2, trees: []tree{t}}, nil
 }
 
-// delegated is the highest group, from one upwards, that this user may make
-// groups in: the kernel lets nobody move processes out of it.
+// delegated returns the highest group, from one upwards, in which this user may make groups. The
+// kernel lets nobody move processes out of it.
 func delegated(from, top string, writable func(string) error) (string, error) {
 	if err := writable(from); err != nil {
 		return "", err
@@ -182,7 +182,7 @@ func delegated(from, top string, writable func(string) error) (string, error) {
 	return from, nil
 }
 
-// writable says whether groups can be made in the group, and processes moved
+// writable returns an error unless this process may make groups in the group and move processes
 // within it.
 func writable(group string) error {
 	for _, path := range []string{group, filepath.Join(group, "cgroup.procs")} {
@@ -193,7 +193,7 @@ func writable(group string) error {
 	return nil
 }
 
-// below is where a group of the mount's hierarchy is found.
+// below returns the folder of a group of the mount's hierarchy.
 func below(m *procfs.MountInfo, path string) (string, bool) {
 	rel, err := filepath.Rel(m.Root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || strings.HasPrefix(path, "/..") {
@@ -202,12 +202,12 @@ func below(m *procfs.MountInfo, path string) (string, bool) {
 	return filepath.Join(m.MountPoint, rel), true
 }
 
-// Has says whether groups get the controller.
+// Has reports whether groups get the controller.
 func (h *Host) Has(controller string) bool {
 	return slices.ContainsFunc(h.trees, func(t tree) bool { return t.has(controller) })
 }
 
-// String says which version, which controllers and where, for people.
+// String describes the version, controllers and location for people.
 func (h *Host) String() string {
 	var has, bases []string
 	for _, t := range h.trees {
@@ -221,7 +221,7 @@ func (h *Host) String() string {
 	return fmt.Sprintf("v%d at %s: %s", h.Version, where, strings.Join(has, " "))
 }
 
-// tree finds the hierarchy of a controller; version 2 has one for all.
+// tree returns the hierarchy of a controller. Version 2 has one for all.
 func (h *Host) tree(controller string) tree {
 	for _, t := range h.trees {
 		if h.Version == 2 || t.has(controller) {

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Leaf holds one command of a group and all that descends from it, so that
-// the one can be ended and the others go on. The limits are the group's.
+// A Leaf holds one command of a group and its descendants, so that they can be ended while other
+// commands go on. The limits are the group's.
 type Leaf struct {
 	group *Group
-	dir   string // in the hierarchy that processes are found and ended by
+	dir   string // in the hierarchy used to find and end processes
 }
 
-// Leaf makes a leaf of that name.
+// Leaf makes a leaf with that name.
 func (g *Group) Leaf(name string) (*Leaf, error) {
 	dir := filepath.Join(g.dir(g.host.tree(Freezer)), name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -28,16 +28,16 @@ func (g *Group) Leaf(name string) (*Leaf, error) {
 	return &Leaf{group: g, dir: dir}, nil
 }
 
-// Start starts the command, which is in the leaf from its first instruction.
-// The calling goroutine must be locked to its thread; when this fails the
-// thread may be left in the group, so the goroutine must end without unlocking.
+// Start starts the command. It is in the leaf from its first instruction. The caller must lock its
+// goroutine to the thread. If Start fails, the thread may be left in the group, so the goroutine
+// must end without unlocking.
 func (l *Leaf) Start(cmd *exec.Cmd) error {
 	if l.group.host.Version == 2 {
 		return l.startInto(cmd)
 	}
-	// Version 1: a child begins in the groups of the thread that forks it. "0"
-	// is the writing thread, and the only one that is moved without waiting for
-	// all CPUs (kernel/cgroup/cgroup.c, cgroup_procs_write_start).
+	// Version 1: a child starts in the groups of the thread that forks it. "0" is the writing
+	// thread, the only one that the kernel moves without waiting for all CPUs
+	// (kernel/cgroup/cgroup.c, cgroup_procs_write_start).
 	err := l.join()
 	if err == nil {
 		err = cmd.Start()
@@ -54,7 +54,7 @@ func (l *Leaf) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// startInto is Start by clone3(2) with CLONE_INTO_CGROUP, Linux 5.7.
+// startInto is Start with clone3(2) and CLONE_INTO_CGROUP, Linux 5.7.
 func (l *Leaf) startInto(cmd *exec.Cmd) error {
 	dir, err := os.Open(l.dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func (l *Leaf) startInto(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// join takes the calling thread into the leaf.
+// join moves the calling thread into the leaf.
 func (l *Leaf) join() error {
 	for _, t := range l.group.host.trees {
 		dir := l.group.dir(t)
@@ -83,11 +83,11 @@ func (l *Leaf) join() error {
 	return nil
 }
 
-// Kill ends all that is in the leaf and comes back when it has ended.
+// Kill ends all processes in the leaf and returns when they have ended.
 func (l *Leaf) Kill(ctx context.Context) error { return l.group.host.kill(ctx, l.dir) }
 
-// Remove removes the leaf, if nothing runs in it: what a command left running
-// on purpose stays until the group goes.
+// Remove removes the leaf and reports whether it is gone. It keeps a leaf with running processes,
+// which a command left on purpose; the group's Remove ends them.
 func (l *Leaf) Remove() (gone bool, err error) {
 	if unix.Rmdir(l.dir) == nil {
 		return true, nil
