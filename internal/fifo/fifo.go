@@ -1,21 +1,20 @@
-// Package fifo has a queue for hot paths: it allocates only to grow.
+// Package fifo has a queue for hot paths. It allocates only to grow.
 package fifo
 
-// A Queue is a first-in, first-out queue in a ring that grows to what it must
-// hold and is then reused.
+// A Queue is a first-in, first-out queue in a ring. The ring grows as needed and is then reused.
 type Queue[T any] struct {
 	ring  []T
 	head  int
 	count int
 }
 
-// Len is how many elements wait.
+// Len returns the number of elements.
 func (f *Queue[T]) Len() int { return f.count }
 
-// Front is the oldest element; the queue must not be empty.
+// Front returns the oldest element. The queue must not be empty.
 func (f *Queue[T]) Front() *T { return &f.ring[f.head] }
 
-// Pop takes the oldest element; the queue must not be empty.
+// Pop removes and returns the oldest element. The queue must not be empty.
 func (f *Queue[T]) Pop() T {
 	var zero T
 	v := f.ring[f.head]
@@ -41,7 +40,7 @@ func (f *Queue[T]) Push(v T) {
 	f.count++
 }
 
-// Grow makes room for so many elements.
+// Grow makes room for that many elements.
 func (f *Queue[T]) Grow(room int) {
 	if room <= len(f.ring) {
 		return

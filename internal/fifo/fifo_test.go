@@ -2,7 +2,7 @@ package fifo
 
 import "testing"
 
-// TestQueue: first in, first out, while the ring wraps and grows.
+// TestQueue checks first in, first out while the ring wraps and grows.
 func TestQueue(t *testing.T) {
 	var f Queue[int]
 	next, want := 0, 0
