@@ -1,5 +1,5 @@
-// Package hosttest is what tests share that use the host: they are skipped where
-// something is missing, wait for what others do, and undo what they made.
+// Package hosttest has helpers for tests that use the host. They skip a test if something is
+// missing, wait for conditions, and undo changes.
 package hosttest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// Need skips the test where the error is a *vitrine.Unsupported: this host has not
-// what the test needs. Any other error fails it.
+// Need skips the test if the error is a *vitrine.Unsupported, because this host lacks what the test
+// needs. Any other error fails the test.
 func Need(t testing.TB, err error) {
 	t.Helper()
 	if vitrine.IsUnsupported(err) {
@@ -21,7 +21,7 @@ func Need(t testing.TB, err error) {
 	}
 }
 
-// AtEnd undoes something when the test has ended; an error fails the test.
+// AtEnd calls undo when the test has ended. An error fails the test.
 func AtEnd(t testing.TB, undo func() error) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -31,7 +31,7 @@ func AtEnd(t testing.TB, undo func() error) {
 	})
 }
 
-// Until polls until ok holds. To reach the limit is a failure.
+// Until polls until ok returns true. It fails the test after the limit.
 func Until(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
