@@ -32,8 +32,8 @@ func (m *Message) SetName(n *Name, length uint32) {
 	m.Header.Name, m.Header.Namelen = (*byte)(unsafe.Pointer(n)), length
 }
 
-// SetControl sets the buffer of the control messages. The kernel shortens it to
-// what it wrote, so a receiver sets it again before each call.
+// SetControl sets the buffer of the control messages. The kernel shortens it to the length that it
+// wrote, so a receiver sets it again before each call.
 func (m *Message) SetControl(buffer []byte) {
 	m.Header.Control = unsafe.SliceData(buffer)
 	m.Header.SetControllen(len(buffer))
@@ -46,8 +46,8 @@ func Vector(b []byte) unix.Iovec {
 	return v
 }
 
-// Send sends the messages in their order and returns how many the kernel took.
-// The errno is that of the first message, when the kernel took none.
+// Send sends the messages in order and returns how many the kernel accepted. If it accepted none,
+// the errno is that of the first message.
 func Send(fd int, messages []Message, flags int) (int, unix.Errno) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), uintptr(flags), 0, 0)
@@ -57,9 +57,9 @@ func Send(fd int, messages []Message, flags int) (int, unix.Errno) {
 	}
 }
 
-// Receive reads the datagrams that wait in a UDP socket, at most one into each
-// message, and returns how many it read. It passes over the ICMP errors that the
-// socket reports for earlier sends; any other error counts as nothing to read.
+// Receive reads the waiting datagrams of a UDP socket, at most one into each message, and returns
+// how many it read. It skips the ICMP errors that the socket reports for earlier sends; any other
+// error counts as nothing to read.
 func Receive(fd int, messages []Message) int {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
@@ -73,15 +73,15 @@ func Receive(fd int, messages []Message) int {
 	}
 }
 
-// Wait is like Receive, but blocks for the first message, for as long as the
-// socket does. It tells the Go scheduler, and returns every error, EINTR too.
+// Wait is like Receive, but blocks for the first message as long as the socket does. It tells the
+// Go scheduler, and returns every error, including EINTR.
 func Wait(fd int, messages []Message) (int, unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(messages))), uintptr(len(messages)), unix.MSG_WAITFORONE, 0, 0)
 	return int(n), errno
 }
 
-// Control finds a control message (cmsg(3)) in what the kernel wrote, and returns
-// its data; nil: it is not there.
+// Control returns the data of a control message (cmsg(3)) in a control buffer that the kernel
+// wrote; nil if it is not there.
 func Control(written []byte, level, kind int32) []byte {
 	for len(written) >= unix.SizeofCmsghdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&written[0]))
@@ -97,7 +97,7 @@ func Control(written []byte, level, kind int32) []byte {
 	return nil
 }
 
-// Nanoseconds reads a struct timespec of two 64-bit numbers.
+// Nanoseconds converts a struct timespec of two 64-bit numbers.
 func Nanoseconds(timespec []byte) int64 {
 	return int64(binary.NativeEndian.Uint64(timespec))*1e9 + int64(binary.NativeEndian.Uint64(timespec[8:]))
 }

@@ -85,7 +85,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestWait: Wait returns what there is, and gives up when the socket does.
+// TestWait checks that Wait returns waiting datagrams, and gives up at the socket's timeout.
 func TestWait(t *testing.T) {
 	fd, at := open(t, "127.0.0.1")
 	if err := unix.SetNonblock(fd, false); err != nil {
@@ -110,7 +110,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestDrops: what the buffer has no room for is counted.
+// TestDrops checks that datagrams beyond the receive buffer are counted.
 func TestDrops(t *testing.T) {
 	fd, at := open(t, "127.0.0.1")
 	if n, err := Drops(fd); n != 0 || err != nil {
@@ -128,7 +128,7 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// TestControl: only whole control messages count.
+// TestControl checks that only complete control messages count.
 func TestControl(t *testing.T) {
 	first, second := make([]byte, unix.CmsgSpace(1)), make([]byte, unix.CmsgSpace(4))
 	for i, b := range [][]byte{first, second} {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Name is an address as the kernel has it: room for IPv4 and IPv6.
+// A Name is an address in the kernel's format, with room for IPv4 and IPv6.
 type Name unix.RawSockaddrInet6
 
 // NameSize is the size of a Name in bytes.
@@ -26,7 +26,7 @@ func (n *Name) Put(a netip.AddrPort) uint32 {
 	return unix.SizeofSockaddrInet6
 }
 
-// AddrPort reads the address; an IPv6 address is without zone.
+// AddrPort returns the address; an IPv6 address has no zone.
 func (n *Name) AddrPort() netip.AddrPort {
 	if n.Family == unix.AF_INET {
 		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(n))
@@ -35,14 +35,14 @@ func (n *Name) AddrPort() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(n.Addr), NetworkOrder(n.Port))
 }
 
-// NetworkOrder turns a number into network byte order, or back.
+// NetworkOrder converts a number to network byte order, or back.
 func NetworkOrder(v uint16) uint16 {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], v)
 	return binary.BigEndian.Uint16(b[:])
 }
 
-// Sockaddr is the address as package unix takes it.
+// Sockaddr converts an address for package unix.
 func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
@@ -50,8 +50,7 @@ func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// Local is the address that an IP socket is bound to; not valid for another
-// kind of socket.
+// Local returns the address that an IP socket is bound to. It is not valid for other sockets.
 func Local(fd int) (netip.AddrPort, error) {
 	name, err := unix.Getsockname(fd)
 	if err != nil {
@@ -66,12 +65,11 @@ func Local(fd int) (netip.AddrPort, error) {
 	return netip.AddrPort{}, nil
 }
 
-// GrowReceive asks for a receive buffer of so many bytes. Only a privileged
-// process may pass the system's limit. The kernel may grant less: Drops counts
-// the loss.
+// GrowReceive asks for a receive buffer of that many bytes. Only a privileged process may exceed
+// the system's limit. The kernel may grant less; Drops counts the loss.
 func GrowReceive(fd, bytes int) { grow(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, bytes) }
 
-// GrowSend is GrowReceive for the send buffer.
+// GrowSend is like GrowReceive for the send buffer.
 func GrowSend(fd, bytes int) { grow(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, bytes) }
 
 func grow(fd, force, plain, bytes int) {
@@ -80,8 +78,8 @@ func grow(fd, force, plain, bytes int) {
 	}
 }
 
-// Drops counts the messages that the kernel threw away because the receive
-// buffer was full. SO_RXQ_OVFL would say the same, but only beside a message.
+// Drops returns the number of messages that the kernel dropped because the receive buffer was full.
+// SO_RXQ_OVFL says the same, but only together with a message.
 func Drops(fd int) (uint32, error) {
 	var info [9]uint32 // SO_MEMINFO: the last is SK_MEMINFO_DROPS
 	size := uint32(unsafe.Sizeof(info))
