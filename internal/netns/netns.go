@@ -1,6 +1,6 @@
-// Package netns makes, enters and removes named network namespaces, as
-// `ip netns` does: those made here are seen there. The three system calls it
-// needs are golang.org/x/sys/unix's; what it adds is care for Go's threads.
+// Package netns makes, enters and removes named network namespaces, as `ip netns` does; each sees
+// the namespaces of the other. It uses three system calls of golang.org/x/sys/unix and adds care
+// for Go's threads.
 package netns
 
 import (
@@ -18,18 +18,18 @@ import (
 	"vitrine"
 )
 
-// Dir is where iproute2 keeps names of network namespaces.
+// Dir is where iproute2 keeps the names of network namespaces.
 const Dir = "/run/netns"
 
 // own is the namespace of the calling thread.
 const own = "/proc/thread-self/ns/net"
 
-// Path is where the namespace of that name is, or would be.
+// Path returns the path of a namespace with that name, whether or not it exists.
 func Path(name string) string { return filepath.Join(Dir, name) }
 
-// Create makes a network namespace with a name and brings its loopback
-// interface up. The name must be free. It gives the namespace's path; when it
-// fails it leaves nothing. Without the privilege it is a *vitrine.Unsupported.
+// Create makes a network namespace with a name and brings its loopback interface up. The name must
+// be free. It returns the namespace's path. If it fails, it leaves nothing behind. Without the
+// privilege the error is a *vitrine.Unsupported.
 func Create(name string) (path string, err error) {
 	if name == "" || strings.ContainsAny(name, "/") || name[0] == '.' {
 		return "", fmt.Errorf("making network namespace %q: not a name", name)
@@ -64,8 +64,8 @@ func Create(name string) (path string, err error) {
 	return path, nil
 }
 
-// Possible says whether this process may make named network namespaces: nil,
-// or a *vitrine.Unsupported that says what is missing. It tries.
+// Possible reports whether this process may make named network namespaces: nil, or a
+// *vitrine.Unsupported that says what is missing. It tries to make one.
 func Possible() error {
 	if err := share(); err != nil {
 		return unsupported(fmt.Errorf("making the folder of network namespaces: %w", err))
@@ -73,8 +73,8 @@ func Possible() error {
 	return Try(func() error { return nil })
 }
 
-// Try calls f on a thread that is in a new network namespace without a name,
-// which goes when f has returned and its sockets are closed.
+// Try calls f on a thread in a new network namespace without a name. The namespace ends when f has
+// returned and its sockets are closed.
 func Try(f func() error) error {
 	return apart(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -84,9 +84,8 @@ func Try(f func() error) error {
 	})
 }
 
-// Delete removes the name. The namespace itself goes once nothing runs in it
-// and no interface is attached from outside. A name that is not there is no
-// error.
+// Delete removes the name. The namespace itself ends once nothing runs in it and no interface is
+// attached from outside. A missing name is no error.
 func Delete(name string) error {
 	path := Path(name)
 	err := unix.Unmount(path, unix.MNT_DETACH)
@@ -99,7 +98,7 @@ func Delete(name string) error {
 	return nil
 }
 
-// List gives the names of namespaces that begin with the prefix.
+// List returns the names of namespaces that begin with the prefix.
 func List(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,9 +116,9 @@ func List(prefix string) ([]string, error) {
 	return names, nil
 }
 
-// Do calls f on a thread that is in the network namespace at path, such as
-// /run/netns/x or /proc/1234/ns/net. Sockets that f opens stay in it. The
-// empty path is the namespace that the process is in already.
+// Do calls f on a thread in the network namespace at path, such as /run/netns/x or
+// /proc/1234/ns/net. Sockets that f opens stay in that namespace. The empty path means the
+// process's own namespace.
 func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
@@ -132,8 +131,8 @@ func Do(path string, f func() error) error {
 	})
 }
 
-// Enter moves the calling thread, which must be locked to its goroutine, into
-// the network namespace at path. The goroutine ends without unlocking it.
+// Enter moves the calling thread, which must be locked to its goroutine, into the network namespace
+// at path. The goroutine must end without unlocking it.
 func Enter(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -146,8 +145,8 @@ func Enter(path string) error {
 	return nil
 }
 
-// apart calls f on a thread of its own and takes the thread back to the
-// namespace that it was in; where that fails the thread is not used again.
+// apart calls f on a separate thread and then moves the thread back to its old namespace. If that
+// fails, the thread is not used again.
 func apart(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -166,9 +165,8 @@ func apart(f func() error) error {
 	return <-done
 }
 
-// share makes Dir a mount of its own that is shared between mount namespaces,
-// as `ip netns add` does: were it made so only later, names made before could
-// not be removed any more. iproute2 takes the same lock.
+// share makes Dir a shared mount, as `ip netns add` does. If that happened only later, names made
+// before could not be removed any more. iproute2 takes the same lock.
 func share() error {
 	if err := os.MkdirAll(Dir, 0o755); err != nil {
 		return err
@@ -191,7 +189,7 @@ func share() error {
 	return unix.Mount("", Dir, "none", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// unsupported turns a refusal by the kernel into what this host cannot do.
+// unsupported converts a refusal by the kernel to a *vitrine.Unsupported.
 func unsupported(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):

@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// create makes a namespace for one test.
+// create makes a namespace for a test.
 func create(t *testing.T, name string) string {
 	t.Helper()
 	path, err := Create(name)
@@ -51,7 +51,7 @@ func TestNetnsCreated(t *testing.T) {
 	} else if err != nil || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "lo") {
 		t.Errorf("ip netns exec sees %q, %v; want lo alone", out, err)
 	}
-	// A connection over lo shows that it is up.
+	// A connection over lo shows that lo is up.
 	if err := Do(path, dialSelf); err != nil {
 		t.Error(err)
 	}
