@@ -1,6 +1,6 @@
-// Package pidfd ends processes through file descriptors that stand for them
-// (pidfd_open(2), Linux 5.3), so that a number that has meanwhile become
-// another's is never signalled, and their end is waited for, not polled.
+// Package pidfd ends processes through pidfds (pidfd_open(2), Linux 5.3). A pidfd never refers to
+// another process, even if the PID is reused, and the end of its process can be awaited without
+// polling.
 package pidfd
 
 import (
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Set is processes by number, each with the descriptor that stands for it.
+// A Set maps PIDs to pidfds.
 type Set map[int]int
 
-// Where opens all processes that are so.
+// Where opens all processes for which so returns true.
 func Where(so func(procfs.Proc) bool) (Set, error) {
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -30,14 +30,14 @@ func Where(so func(procfs.Proc) bool) (Set, error) {
 			found.Close()
 			return nil, err
 		}
-		if !so(p) { // the number is another's meanwhile
+		if !so(p) { // the PID was reused meanwhile
 			found.Drop(p.PID)
 		}
 	}
 	return found, nil
 }
 
-// Add opens a process. One that has ended is not added, and no error.
+// Add opens a process. It ignores a process that has ended.
 func (s Set) Add(pid int) error {
 	if _, has := s[pid]; has {
 		return nil
@@ -53,7 +53,7 @@ func (s Set) Add(pid int) error {
 	return nil
 }
 
-// Drop closes one process's descriptor.
+// Drop closes one process's pidfd.
 func (s Set) Drop(pid int) {
 	if fd, has := s[pid]; has {
 		_ = unix.Close(fd)
@@ -61,14 +61,14 @@ func (s Set) Drop(pid int) {
 	}
 }
 
-// Close drops all.
+// Close closes all pidfds.
 func (s Set) Close() {
 	for pid := range s {
 		s.Drop(pid)
 	}
 }
 
-// Kill sends SIGKILL to all that have not ended.
+// Kill sends SIGKILL to all processes that have not ended.
 func (s Set) Kill() error {
 	for pid, fd := range s {
 		err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
@@ -79,7 +79,7 @@ func (s Set) Kill() error {
 	return nil
 }
 
-// End kills all and waits until they have ended.
+// End kills all processes and waits until they have ended.
 func (s Set) End(ctx context.Context) error {
 	if err := s.Kill(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s Set) End(ctx context.Context) error {
 	return s.Wait(ctx)
 }
 
-// Wait waits until all have ended.
+// Wait waits until all processes have ended.
 func (s Set) Wait(ctx context.Context) error {
 	const slice = 50 // milliseconds between looks at the context
 	for pid, fd := range s {
@@ -107,7 +107,7 @@ func (s Set) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Alive says whether a process of the set has not ended.
+// Alive reports whether a process of the set exists. A zombie exists until it is reaped.
 func (s Set) Alive(pid int) bool {
 	fd, has := s[pid]
 	return has && unix.PidfdSendSignal(fd, 0, nil, 0) == nil

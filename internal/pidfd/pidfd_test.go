@@ -43,7 +43,7 @@ func TestPidfdKillsAndWaits(t *testing.T) {
 	if s.Alive(pid) {
 		t.Error("a reaped process is alive")
 	}
-	if err := s.Kill(); err != nil { // the number may be another's: it is not hit
+	if err := s.Kill(); err != nil { // the PID may have been reused: no other process is hit
 		t.Errorf("killing what has ended: %v", err)
 	}
 	if err := s.Add(second.Process.Pid); err != nil || !s.Alive(second.Process.Pid) {
