@@ -1,6 +1,5 @@
-// Package repeat limits lines of a log that repeat, so that nobody can fill a disk by
-// doing again and again what is logged. What is left out is counted, and the count is
-// logged.
+// Package repeat limits repeated log lines, so that nobody can fill a disk by repeating an action
+// that is logged. It counts the lines that it leaves out and logs the count.
 package repeat
 
 import (
@@ -15,15 +14,15 @@ import (
 
 const (
 	burst    = 50               // lines of one message at once
-	every    = time.Second      // between two lines, then
-	reports  = 10 * time.Second // between two counts of what was left out
-	messages = 1024             // that are told apart; the others share a limit
-	longest  = 256              // bytes of a message by which it is told apart
+	every    = time.Second      // between two lines after that
+	reports  = 10 * time.Second // between two counts of omitted lines
+	messages = 1024             // messages with a limit of their own; all others share one
+	longest  = 256              // bytes of a message that distinguish it
 	others   = "other messages"
 )
 
-// Limit is a handler that passes lines on to next within the limit of their level and
-// message. A line's attributes do not tell it apart.
+// Limit returns a handler that passes lines to next within the limit of their level and message. A
+// line's attributes do not matter.
 func Limit(next slog.Handler) slog.Handler {
 	return &handler{Handler: next, limits: &limits{next: next, lines: map[key]*line{}}}
 }
@@ -51,8 +50,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.limits}
 }
 
-// constant is the part of a message before what may vary: a number, an address or a
-// quoted name. Libraries that know no attributes write those into the message.
+// constant returns the part of a message before anything that may vary: a number, an address or a
+// quoted name. Libraries without attributes write those into the message.
 func constant(message string) string {
 	message = message[:min(len(message), longest)]
 	if end := strings.IndexAny(message, "0123456789[\"'`"); end >= 0 {
@@ -66,23 +65,23 @@ type key struct {
 	message string
 }
 
-// limits are those of all messages.
+// limits holds the limits of all messages.
 type limits struct {
-	next slog.Handler // for the counts
+	next slog.Handler // logs the counts
 
 	mu     sync.Mutex
 	lines  map[key]*line
 	forgot time.Time // when forget last ran
 }
 
-// A line is what is known of one message.
+// A line is the state of one message.
 type line struct {
 	limiter *rate.Limiter
-	left    int       // out, since the last count
-	since   time.Time // of the first of them
+	left    int       // lines omitted since the last count
+	since   time.Time // time of the first of them
 }
 
-// admit says whether a line is within its limit, and counts it if it is not.
+// admit reports whether a line is within its limit, and counts it if not.
 func (l *limits) admit(k key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +94,7 @@ func (l *limits) admit(k key) bool {
 		one = l.lines[k]
 	}
 	if one == nil {
-		k.message = strings.Clone(k.message) // not all of a long line
+		k.message = strings.Clone(k.message) // so that a long line is not kept
 		one = &line{limiter: rate.NewLimiter(rate.Every(every), burst)}
 		l.lines[k] = one
 	}
@@ -110,8 +109,8 @@ func (l *limits) admit(k key) bool {
 	return false
 }
 
-// forget drops the messages that did not come for so long that their limit is whole again.
-// It looks for them once a second at most.
+// forget drops messages that were absent so long that their limit is full again. It runs at most
+// once a second.
 func (l *limits) forget() {
 	now := time.Now()
 	if now.Sub(l.forgot) < every {
@@ -125,7 +124,7 @@ func (l *limits) forget() {
 	}
 }
 
-// report logs how many lines were left out.
+// report logs how many lines were omitted.
 func (l *limits) report(k key, one *line) {
 	l.mu.Lock()
 	left, since := one.left, one.since
@@ -133,5 +132,5 @@ func (l *limits) report(k key, one *line) {
 	l.mu.Unlock()
 	r := slog.NewRecord(time.Now(), k.level, strings.TrimSpace(k.message), 0)
 	r.AddAttrs(slog.Int("more_lines_left_out", left), slog.Duration("within", r.Time.Sub(since)))
-	_ = l.next.Handle(context.Background(), r) // nobody to tell
+	_ = l.next.Handle(context.Background(), r) // there is nowhere to report an error
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A book is what was logged.
+// A book holds the logged text.
 type book struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -24,7 +24,7 @@ func (b *book) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// lines are those that contain all of the texts.
+// lines returns the number of lines that contain all of the texts.
 func (b *book) lines(texts ...string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func limited(b *book) *slog.Logger {
 	return slog.New(Limit(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelInfo})))
 }
 
-// TestFlood: of 30,000 lines in 3 s some are written, and the others are counted.
+// TestFlood logs 30,000 lines in 3 s. Some are written, and the others are counted.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -77,8 +77,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestVarying: what a library writes into its message does not make it another one, and
-// more messages than are told apart share a limit.
+// TestVarying checks that varying text in a library's message does not make a new message, and that
+// messages beyond the bound share a limit.
 func TestVarying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -104,8 +104,8 @@ func TestVarying(t *testing.T) {
 	})
 }
 
-// TestForgets: after a flood of made-up messages, however long, a new one has a limit of its
-// own again.
+// TestForgets checks that after a flood of invented messages, however long, a new message gets its
+// own limit again.
 func TestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -122,7 +122,7 @@ func TestForgets(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for range 2 * burst {
-			l.Info("one more") // takes what the others share
+			l.Info("one more") // uses up the shared limit
 			l.Info("and another")
 		}
 		if n, m := b.lines("one more"), b.lines("and another"); n != burst || m != burst {
@@ -134,7 +134,7 @@ func TestForgets(t *testing.T) {
 	})
 }
 
-// made is a message that somebody made up.
+// made returns an invented message.
 func made(i int) string { return fmt.Sprintf("x%c%c%c", 'a'+i/676, 'a'+i/26%26, 'a'+i%26) }
 
 type slogWriter struct{ *slog.Logger }
@@ -144,7 +144,7 @@ func (w slogWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLevels: lines below the level are not counted either.
+// TestLevels checks that lines below the level are not counted.
 func TestLevels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
