@@ -1,7 +1,7 @@
-// Package ring receives the frames of an interface in memory that it shares with
-// the kernel: the receive ring of a packet socket, of the kind TPACKET_V2 (the
-// kernel's Documentation/networking/packet_mmap.rst). V2 hands over each frame as
-// soon as it is written; V3 hands over blocks, whole milliseconds late.
+// Package ring receives frames of an interface in memory that it shares with the kernel: the
+// receive ring of a packet socket, version TPACKET_V2 (the kernel's
+// Documentation/networking/packet_mmap.rst). V2 passes on each frame as soon as it is written. V3
+// passes on blocks, whole milliseconds late.
 package ring
 
 import (
@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// blockSize is how many bytes the kernel needs in one piece.
+// blockSize is the size in bytes of the contiguous blocks that the kernel allocates.
 const blockSize = 1 << 18
 
 // A Config describes a Ring.
@@ -23,20 +23,20 @@ type Config struct {
 	Interface int      // index, in the network namespace of the calling thread
 	Slots     int      // frames that can wait; a power of two
 	SlotSize  int      // bytes; a power of two
-	Head      int      // how many bytes before the Ethernet frame Frame.Bytes begins
+	Head      int      // bytes in Frame.Bytes before the Ethernet frame
 	Options   []Option // set before the ring is made
 }
 
 // An Option is a socket option.
 type Option struct{ Level, Name, Value int }
 
-// A Ring is a packet socket with its receive ring. It receives all frames that
-// come in by the interface, and none that leave.
+// A Ring is a packet socket with its receive ring. It receives the frames that arrive at the
+// interface, not those that leave.
 type Ring struct {
 	fd     int
 	config Config
 	memory []byte
-	at     int // slot that Next looks at
+	at     int // slot that Next reads
 }
 
 // A Frame is a received frame. Bytes is valid until its slot is released.
@@ -44,7 +44,7 @@ type Frame struct {
 	Bytes   []byte // Head bytes and the Ethernet frame, as far as it fits the slot
 	Length  int    // bytes of the whole Ethernet frame
 	Arrived int64  // nanoseconds of CLOCK_REALTIME
-	Tag     uint32 // VLAN tag that the kernel took out: TPID<<16 | TCI; 0: none
+	Tag     uint32 // VLAN tag that the kernel removed: TPID<<16 | TCI; 0: none
 	Queued  bool   // the whole frame also waits in the socket (PACKET_COPY_THRESH)
 }
 
@@ -81,7 +81,7 @@ func Open(config Config) (r *Ring, err error) {
 	if err != nil {
 		return r, fmt.Errorf("map the receive ring: %w", err)
 	}
-	// Last, so that nothing comes in before the ring is there.
+	// Bind last, so that no frame arrives before the ring exists.
 	err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: mmsg.NetworkOrder(unix.ETH_P_ALL), Ifindex: config.Interface})
 	if err != nil {
 		return r, fmt.Errorf("bind a packet socket to interface %d: %w", config.Interface, err)
@@ -89,7 +89,7 @@ func Open(config Config) (r *Ring, err error) {
 	return r, nil
 }
 
-// FD is the socket, to poll and to send by.
+// FD returns the socket, for polling and sending.
 func (r *Ring) FD() int { return r.fd }
 
 // Close unmaps the memory and closes the socket.
@@ -102,8 +102,8 @@ func (r *Ring) Close() error {
 	return errors.Join(err, unix.Close(r.fd))
 }
 
-// Next gives the next frame and its slot, once the kernel has handed it over.
-// Fewer than Slots frames may be held when it is called.
+// Next returns the next frame and its slot once the kernel has passed it on. The caller must hold
+// fewer than Slots frames.
 func (r *Ring) Next(f *Frame) (slot int, ok bool) {
 	slot = r.at
 	head := r.header(slot)
@@ -130,7 +130,7 @@ func (r *Ring) Next(f *Frame) (slot int, ok bool) {
 	return slot, true
 }
 
-// Release gives a slot back to the kernel.
+// Release returns a slot to the kernel.
 func (r *Ring) Release(slot int) {
 	atomic.StoreUint32(&r.header(slot).Status, unix.TP_STATUS_KERNEL)
 }
@@ -139,7 +139,7 @@ func (r *Ring) header(slot int) *unix.Tpacket2Hdr {
 	return (*unix.Tpacket2Hdr)(unsafe.Pointer(&r.memory[slot*r.config.SlotSize]))
 }
 
-// Dropped counts the frames that found no free slot since the last call.
+// Dropped returns how many frames found no free slot since the last call.
 func (r *Ring) Dropped() (uint64, error) {
 	s, err := unix.GetsockoptTpacketStats(r.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *Ring) Dropped() (uint64, error) {
 	return uint64(s.Drops), nil
 }
 
-// Err is the socket's pending error, such as ENETDOWN; it clears it.
+// Err returns and clears the socket's pending error, such as ENETDOWN.
 func (r *Ring) Err() error {
 	code, err := unix.GetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && code != 0 {

@@ -17,8 +17,8 @@ import (
 
 const slots, head = 128, 4
 
-// TestRing: frames come in their order, around the ring's end, and those that
-// find no free slot are counted.
+// TestRing checks that frames come in order, also around the ring's end, and that those without a
+// free slot are counted.
 func TestRing(t *testing.T) {
 	if err := netns.Possible(); vitrine.IsUnsupported(err) {
 		t.Skip(err)
@@ -45,7 +45,7 @@ func TestRing(t *testing.T) {
 		}
 		defer c.Close()
 		for round := range 3 {
-			sent := slots/2 + round*slots/2 // the last round is more than fits
+			sent := slots/2 + round*slots/2 // the last round exceeds the ring
 			for i := range sent {
 				if _, err := c.WriteTo(fmt.Appendf(nil, "%d of %d", i, sent), c.LocalAddr()); err != nil {
 					return err
@@ -70,7 +70,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// drain reads the frames that wait and counts them.
+// drain reads and counts the waiting frames.
 func drain(r *ring.Ring, sent int) (n int, err error) {
 	for ; ; n++ {
 		var f ring.Frame
