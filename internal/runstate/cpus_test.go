@@ -19,7 +19,7 @@ const (
 	limit          = time.Minute // far beyond what a busy host needs
 )
 
-// TestHoldCPUs is another process: it locks the CPUs 3 and 4 of the folder until its
+// TestHoldCPUs is the code of another process: it locks CPUs 3 and 4 in the folder until its
 // standard input ends.
 func TestHoldCPUs(t *testing.T) {
 	dir := os.Getenv(holderVariable)
@@ -39,7 +39,7 @@ func TestHoldCPUs(t *testing.T) {
 	}
 }
 
-// hold starts another process that holds the CPUs 3 and 4.
+// hold starts another process that holds CPUs 3 and 4.
 func hold(t *testing.T, dir string) (pid int, stop io.Closer) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHoldCPUs$")
@@ -99,7 +99,7 @@ func TestAnotherProcessHoldsCPU(t *testing.T) {
 	}
 }
 
-// The kernel drops the locks of a process that is killed.
+// TestKilledProcessHoldsNoCPU checks that the kernel drops the locks of a killed process.
 func TestKilledProcessHoldsNoCPU(t *testing.T) {
 	dir := t.TempDir()
 	pid, _ := hold(t, dir)

@@ -9,16 +9,15 @@ import (
 	"path/filepath"
 )
 
-// Record keeps something about the run that nothing on the host shows, such
-// as a process that no cgroup holds, so that cleaning finds it when the run is
-// dead. The kind groups records of one sort; both names are file names. What
-// was kept under the same name is replaced, at once and whole.
+// Record keeps something about the run that the host itself does not show, such as a process
+// outside any cgroup, so that cleaning finds it when the run is dead. kind groups records of one
+// sort; kind and name are file names. Record replaces an older record of the same name atomically.
 func (r *Run) Record(kind, name string, value []byte) error {
 	dir := filepath.Join(r.Dir(), kind)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("recording %s %s: %w", kind, name, err)
 	}
-	// Names with a dot first are being written and are no records yet.
+	// A name with a leading dot is still being written and is no record yet.
 	writing := filepath.Join(dir, "."+name)
 	if err := os.WriteFile(writing, value, 0o600); err != nil {
 		return fmt.Errorf("recording %s %s: %w", kind, name, err)
@@ -29,7 +28,7 @@ func (r *Run) Record(kind, name string, value []byte) error {
 	return nil
 }
 
-// RecordJSON is Record of a value that is kept as JSON.
+// RecordJSON is like Record for a value that is kept as JSON.
 func (r *Run) RecordJSON(kind, name string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -38,10 +37,10 @@ func (r *Run) RecordJSON(kind, name string, value any) error {
 	return r.Record(kind, name, text)
 }
 
-// Erase drops a record. Dropping one that is not there is no error.
+// Erase deletes a record. A missing record is no error.
 func (r *Run) Erase(kind, name string) error { return Erase(r.Root, r.ID, kind, name) }
 
-// Erase drops a record of any run, for cleaning.
+// Erase deletes a record of any run, for cleaning.
 func Erase(root, id, kind, name string) error {
 	err := os.Remove(filepath.Join(root, id, kind, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,11 +1,9 @@
-// Package runstate keeps what the host must know of each run: its label, whether
-// it is alive, and what is to be undone once it is dead. Whatever a run makes on
-// the host carries its label, so that cleaning finds what a dead run left behind
-// and leaves alone what a live one uses.
+// Package runstate keeps what the host must know about each run: its label, whether it is alive,
+// and what to undo once it is dead. Everything that a run makes on the host carries its label. So
+// cleaning finds what a dead run left behind and does not touch what a live run uses.
 //
-// A run is a folder, <root>/<id>, with a file that the run holds an flock(2)
-// on: the kernel lets go of it however the run ends, so no run that is dead
-// looks alive and no run that is alive looks dead.
+// A run is a folder, <root>/<id>, with a file on which the run holds an flock(2). The kernel
+// releases the lock however the run ends. So no dead run looks alive, and no live run looks dead.
 package runstate
 
 import (
@@ -30,19 +28,19 @@ const (
 
 var idPattern = regexp.MustCompile(`^[a-z0-9]{8}$`)
 
-// A Run is a run that this process holds. It is alive from New to Close or
-// Abandon, or to the end of the process.
+// A Run is a run that this process holds. It is alive from New until Close, Abandon or the end of
+// the process.
 type Run struct {
-	ID   string // 8 characters of a-z and 0-9: the label of all that the run makes
-	Root string // the folder that the run's own folder is in
+	ID   string // label of everything that the run makes: 8 characters of a-z and 0-9
+	Root string // parent of the run's own folder
 
 	lock  *os.File
 	close sync.Once
 	err   error
 }
 
-// DefaultRoot is the folder where runs are known by: one for the whole host
-// when this is root, else one of the user's own.
+// DefaultRoot returns the folder that holds the runs: one for the whole host if this user is root,
+// else one of the user's own.
 func DefaultRoot() string {
 	if os.Geteuid() == 0 {
 		return "/run/vitrine"
@@ -53,15 +51,14 @@ func DefaultRoot() string {
 	return filepath.Join(os.TempDir(), "vitrine-"+strconv.Itoa(os.Geteuid()))
 }
 
-// New starts a run: it takes a label that is not in use and makes the run's
-// folder below root, which is made when it does not exist. A root that others
-// could write to is refused.
+// New starts a run. It chooses an unused label and makes the run's folder below root. It makes root
+// if it does not exist, and refuses a root that other users can write to.
 func New(root string) (*Run, error) {
 	if err := MakeRoot(root); err != nil {
 		return nil, err
 	}
-	// The folder is made under another name and renamed once its lock is held,
-	// so that nobody ever sees a new run that looks dead.
+	// Make the folder under another name and rename it once its lock is held, so that a new run
+	// never looks dead.
 	making, err := os.MkdirTemp(root, ".new-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the run: %w", err)
@@ -83,16 +80,15 @@ func New(root string) (*Run, error) {
 	}
 }
 
-// Dir is the run's own folder.
+// Dir returns the run's own folder.
 func (r *Run) Dir() string { return filepath.Join(r.Root, r.ID) }
 
-// Close ends the run and forgets its folder, unless something recorded is still
-// to be undone. Call it last, once all that carries the label is removed. It may
-// be called more than once.
+// Close ends the run and removes its folder, unless records are still to be undone. Call it last,
+// when everything with the label is removed. It may be called more than once.
 func (r *Run) Close() error { return r.end(r.forget) }
 
-// Abandon ends the run but keeps its folder: something that carries the label may
-// be left, and cleaning finds the run dead.
+// Abandon ends the run but keeps its folder. Use it if something with the label may be left;
+// cleaning then finds the run dead.
 func (r *Run) Abandon() error { return r.end(func() error { return nil }) }
 
 func (r *Run) end(first func() error) error {
@@ -116,15 +112,14 @@ func (r *Run) forget() error {
 	return nil
 }
 
-// Alive says whether a process holds the run now.
+// Alive reports whether a process holds the run now.
 func Alive(root, id string) bool {
 	held, err := isHeld(filepath.Join(root, id, lockName))
 	return err == nil && held
 }
 
-// Dead lists the runs that root knows and that no process holds any more. A
-// label that root does not know is not in the list: it may be of a live run
-// that is kept elsewhere.
+// Dead lists the runs below root that no process holds any more. It does not list labels without a
+// folder below root, because a live run may keep its folder elsewhere.
 func Dead(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,9 +141,8 @@ func Dead(root string) ([]string, error) {
 	return dead, nil
 }
 
-// Forget removes the folder of a dead run, and with it what it recorded. Call
-// it once every back end has removed what carries the label. A live run is
-// left alone, which is an error.
+// Forget removes the folder of a dead run, with its records. Call it once every back end has
+// removed what carries the label. For a live run it returns an error.
 func Forget(root, id string) error {
 	if !idPattern.MatchString(id) {
 		return fmt.Errorf("forgetting run %q: not the label of a run", id)
@@ -162,7 +156,7 @@ func Forget(root, id string) error {
 	return nil
 }
 
-// MakeRoot makes the root, and refuses one that is not this user's alone.
+// MakeRoot makes the root, and refuses one that other users can write to.
 func MakeRoot(root string) error {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return fmt.Errorf("making the folder of runs: %w", err)
@@ -170,8 +164,8 @@ func MakeRoot(root string) error {
 	return Private(root)
 }
 
-// Private says why a root is not this user's alone, or nil: a folder in /tmp can be
-// made by anybody first.
+// Private returns an error unless the root belongs to this user alone. Anybody can be the first to
+// make a folder in /tmp.
 func Private(root string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(root, &st); err != nil {

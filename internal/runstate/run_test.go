@@ -14,7 +14,7 @@ import (
 
 const holderRoot = "RUNS_TEST_ROOT"
 
-// TestMain lets the test binary be a run of its own that can be killed.
+// TestMain runs the test binary as a run that can be killed, if holderRoot is set.
 func TestMain(m *testing.M) {
 	if root := os.Getenv(holderRoot); root != "" {
 		run, err := New(root)
@@ -128,8 +128,8 @@ func TestRecordsOutliveNothingButTheRun(t *testing.T) {
 	}
 }
 
-// TestRemainsOfDeadRunsAreUndone: each once, those of others although one fails,
-// and what failed again the next time.
+// TestRemainsOfDeadRunsAreUndone checks that each record is undone once, that a failure for one
+// does not stop the others, and that a failed one is tried again the next time.
 func TestRemainsOfDeadRunsAreUndone(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	alive, err := New(root)
@@ -213,8 +213,8 @@ func TestDeadLeavesUnknownNamesAlone(t *testing.T) {
 	}
 }
 
-// TestRunThatLeavesSomethingStaysKnown: one that is closed with records, and one
-// that is abandoned, are dead runs to cleaning.
+// TestRunThatLeavesSomethingStaysKnown checks that a run closed with records and an abandoned run
+// are dead runs.
 func TestRunThatLeavesSomethingStaysKnown(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	recorded, err := New(root)
@@ -238,8 +238,8 @@ func TestRunThatLeavesSomethingStaysKnown(t *testing.T) {
 	}
 }
 
-// TestErrorsSayOfWhichRunTheyAre, however they are wrapped, and whether there are
-// others.
+// TestErrorsSayOfWhichRunTheyAre checks that Uncleaned finds the runs in wrapped errors, and
+// whether there are other errors.
 func TestErrorsSayOfWhichRunTheyAre(t *testing.T) {
 	stuck := errors.New("stuck")
 	of := func(id string) error { return &uncleaned{id, stuck} }
