@@ -1,10 +1,10 @@
-// Package source tells the senders of traffic apart, for limits per source.
+// Package source tells senders of traffic apart, for limits per source.
 package source
 
 import "net/netip"
 
-// Of is the source that an address belongs to: an IPv4 address itself, and the /64
-// of an IPv6 address, since one host may use all addresses of its /64.
+// Of returns the source of an address: an IPv4 address itself, or the /64 of an IPv6 address,
+// because one host may use all addresses of its /64.
 func Of(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if p, err := a.Prefix(64); err == nil && a.Is6() {
