@@ -1,5 +1,5 @@
-// Package thread sets up threads whose time counts: those that send, receive and
-// forward packets.
+// Package thread configures threads that send, receive and forward packets, and whose timing
+// matters.
 package thread
 
 import (
@@ -12,14 +12,15 @@ import (
 	"vitrine"
 )
 
-// The names by which a BPF meter knows threads that are part of the measuring.
+// The thread names by which the BPF meter (measure/cpu) recognises the measurement's own threads.
+// The meter does not count them as work.
 const (
-	Sender = "vt-send" // in user mode, where it waits; what the kernel does for it counts
-	Soaker = "vt-soak" // altogether
+	Sender = "vt-send" // excluded in user mode, where it waits; its kernel time counts
+	Soaker = "vt-soak" // excluded entirely
 )
 
-// Name names the calling thread, which must be locked to its goroutine. The name
-// counts from when the thread runs next after another did.
+// Name names the calling thread, which must be locked to its goroutine. The name takes effect when
+// the thread is next scheduled after another thread.
 func Name(name string) error {
 	text, err := unix.BytePtrFromString(name)
 	if err == nil {
@@ -31,10 +32,10 @@ func Name(name string) error {
 	return nil
 }
 
-// Pin keeps the calling thread on one CPU, unless that is below 0, and asks for
-// timers without slack: the default of 50 µs is added to every sleep.
+// Pin binds the calling thread to one CPU, unless cpu is negative, and asks for timers without
+// slack: the default slack of 50 µs is added to every sleep.
 func Pin(cpu int) error {
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // nanoseconds; without it sleeps are longer
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // 1 ns; without it sleeps are longer
 	if cpu < 0 {
 		return nil
 	}
@@ -44,7 +45,7 @@ func Pin(cpu int) error {
 	return nil
 }
 
-// Allowed lists the CPUs that the calling thread may run on.
+// Allowed returns the CPUs that the calling thread may run on.
 func Allowed() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -59,8 +60,8 @@ func Allowed() ([]int, error) {
 	return cpus, nil
 }
 
-// Keep keeps the calling thread, which must be locked to its goroutine, to the CPUs;
-// what it starts inherits them. back lets it run where it could before.
+// Keep binds the calling thread, which must be locked to its goroutine, to the CPUs. Threads and
+// processes that it starts inherit them. back restores the old CPUs.
 func Keep(cpus ...int) (back func() error, err error) {
 	var before, only unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -75,8 +76,8 @@ func Keep(cpus ...int) (back func() error, err error) {
 	return func() error { return unix.SchedSetaffinity(0, &before) }, nil
 }
 
-// Idle has the calling thread, which must be locked to its goroutine, take no time
-// that anyone else wants (SCHED_IDLE, sched(7)).
+// Idle gives the calling thread, which must be locked to its goroutine, only CPU time that nobody
+// else wants (SCHED_IDLE, sched(7)).
 func Idle() error {
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
 		return fmt.Errorf("take the scheduling policy for idle time: %w", err)
@@ -84,14 +85,13 @@ func Idle() error {
 	return nil
 }
 
-// slice is the shortest turn that Linux gives a thread of the fair classes; ns.
+// slice is the shortest time slice that Linux gives a thread of the fair classes, in ns.
 const slice = 100_000
 
-// Prefer asks that the calling thread, which must be locked to its goroutine, runs
-// as soon as it wakes: by short turns (Linux 6.12), for which others interrupt
-// theirs, of some milliseconds; and, with the privilege, by the highest priority of
-// the fair classes. What the kernel does not grant is done without. back has it as
-// it was.
+// Prefer asks the kernel to run the calling thread, which must be locked to its goroutine, as soon
+// as it wakes. It asks for short time slices (Linux 6.12), so that the thread preempts others,
+// whose slices are some milliseconds. With the privilege it also asks for the highest priority of
+// the fair classes. It ignores refusals. back restores the old settings.
 func Prefer() (back func()) {
 	before, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
@@ -106,14 +106,13 @@ func Prefer() (back func()) {
 	return func() { _ = unix.SchedSetAttr(0, before, 0) }
 }
 
-// Nanotime is the steady clock, CLOCK_MONOTONIC, which BPF's is too; ns. It grows no
-// stack.
+// Nanotime returns CLOCK_MONOTONIC, the clock of BPF, in ns. It does not grow the stack.
 //
 //go:linkname Nanotime runtime.nanotime
 func Nanotime() int64
 
-// Sleep waits for so long, or until a signal comes. Go's scheduler does not
-// learn that the thread blocks, so the sleep must be short.
+// Sleep waits for d or until a signal arrives. Go's scheduler does not learn that the thread
+// blocks, so the sleep must be short.
 func Sleep(d time.Duration) {
 	if d <= 0 {
 		return
