@@ -2,7 +2,8 @@ package result_test
 
 import "testing"
 
-// A trial is done with once an attempt was valid, or there may be no more.
+// TestAttempts checks that a trial is done once an attempt was valid or no more attempts are
+// allowed.
 func TestAttempts(t *testing.T) {
 	r := create(t, t.TempDir())
 	appendAll(t, r, 1)

@@ -18,13 +18,13 @@ type Data struct {
 	Outcomes []vitrine.Outcome // in the order of the trials
 	Summary  *Summary          // nil: the run is not finished
 	Profile  *vitrine.Profile  // nil: the run has none
-	Sections []Section         // of a run that measured something else; Load leaves them to the package that measured
-	Warnings []string          // what of the folder could not be read
+	Sections []Section         // of a run that measures something else; Load leaves them to the package that measured it
+	Warnings []string          // which parts of the folder could not be read
 }
 
-// Load reads a run folder and changes nothing in it. It may be one that is
-// being written, or whose run was killed: what is whole is read, and Warnings
-// says what is not. A folder that is no run, or of another schema, is an error.
+// Load reads a run folder and changes nothing in it. The run may still be written, or may have been
+// killed: Load reads what is complete, and Warnings lists the rest. A folder without a run, or with
+// another schema, is an error.
 func Load(dir string) (*Data, error) {
 	m, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,8 +43,7 @@ func Load(dir string) (*Data, error) {
 	return d, nil
 }
 
-// readProfile takes the profile if there is one; without it, only what was
-// predicted is not shown.
+// readProfile reads the profile if there is one. Without it the report only lacks predictions.
 func (d *Data) readProfile() {
 	text, err := os.ReadFile(filepath.Join(d.Dir, profileFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +93,8 @@ func (d *Data) readSummary() error {
 	return nil
 }
 
-// Usage hands every sample of one trial to each; fs.ErrNotExist when the trial
-// was not watched.
+// Usage calls each for every sample of one trial. The error is fs.ErrNotExist if the trial was not
+// monitored.
 func (d *Data) Usage(key vitrine.Key, each func(Sample) error) error {
 	f, err := os.Open(filepath.Join(d.Dir, usageName(key)))
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"vitrine/result"
 )
 
-// smallDisk mounts a file system of the size, for this process and its own
-// mount namespace's life.
+// smallDisk mounts a file system of that size. The test unmounts it.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,8 +110,8 @@ func TestNoPermissionSaysSo(t *testing.T) {
 	})
 }
 
-// asNobody calls f where files are opened as an ordinary user would (fsuid is
-// of the thread alone, and gives up root's passage through permissions).
+// asNobody calls f with files opened as an ordinary user. fsuid belongs to the thread alone and
+// removes root's access past permissions.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Getuid() != 0 {

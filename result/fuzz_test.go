@@ -11,8 +11,8 @@ import (
 	"vitrine"
 )
 
-// Whatever outcomes.jsonl holds, reading ends, what is read can be written and
-// read again, and the whole part of the file holds exactly what was read.
+// FuzzJournal checks that reading any outcomes.jsonl ends, that what was read can be written and
+// read again, and that the whole part of the file holds exactly what was read.
 func FuzzJournal(f *testing.F) {
 	line, err := json.Marshal(vitrine.Outcome{
 		Key: vitrine.Key{Seq: 1, Attempt: 1, Subject: "bn1s", Repeat: 1, Rate: 50}, Duration: time.Second,
@@ -54,8 +54,8 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// Whatever a usage file holds, reading ends and no sample has a number that is
-// none; cutting a readable file at a line's end keeps the lines before it.
+// FuzzUsage checks that reading any usage file ends and that no sample holds a NaN or infinity. A
+// readable file cut at a line's end keeps the lines before it.
 func FuzzUsage(f *testing.F) {
 	for _, seed := range []string{
 		"", UsageHeader, UsageHeader + "\n0,a-1,a,1,2,3,4,5,6,7,\n", UsageHeader + "\n0,a-1,a,,,,,,,,\"no, none\"\n1,a",

@@ -9,7 +9,7 @@ import (
 	"vitrine/result"
 )
 
-// TestMain is also the process that TestKilledRunsLoseNothing kills.
+// TestMain also runs the process that TestKilledRunsLoseNothing kills.
 func TestMain(m *testing.M) {
 	dir := os.Getenv("RESULT_TEST_RUN")
 	if dir == "" {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0) // without Close, as if killed
 }
 
-// writeTrials continues the run and prints a dot for every trial on the disk.
+// writeTrials continues the run and prints a dot for every trial that is on the disk.
 func writeTrials(dir, trials string) error {
 	n, err := strconv.Atoi(trials)
 	if err != nil {

@@ -15,29 +15,29 @@ import (
 	"github.com/prometheus/procfs/sysfs"
 )
 
-// A Host is the machine a run was on. A field that could not be read is empty,
-// and Missing says why under the field's name.
+// A Host describes the machine of a run. If a field could not be read it is empty, and Missing says
+// why under the field's JSON name.
 type Host struct {
 	Name           string   `json:"name"`
 	Kernel         string   `json:"kernel"` // release
 	OS             string   `json:"os"`     // PRETTY_NAME of os-release(5)
 	CPUModel       string   `json:"cpu_model"`
-	CPUs           int      `json:"cpus"`           // online; 0: not known
-	Governor       string   `json:"governor"`       // of CPU frequency; several joined by comma
+	CPUs           int      `json:"cpus"`           // online; 0: unknown
+	Governor       string   `json:"governor"`       // of CPU frequency; several joined by commas
 	Turbo          string   `json:"turbo"`          // "on", "off"
-	SMT            string   `json:"smt"`            // as /sys/devices/system/cpu/smt/control says
+	SMT            string   `json:"smt"`            // the content of /sys/devices/system/cpu/smt/control
 	Siblings       []string `json:"siblings"`       // CPU lists that share a core: "0,4"
 	IsolatedCPUs   []int    `json:"isolated_cpus"`  // isolcpus=
-	MemoryBytes    int64    `json:"memory_bytes"`   // 0: not known
-	Virtualization string   `json:"virtualization"` // "none", or what kind of virtual machine
-	Clocksource    string   `json:"clocksource"`    // what the kernel takes the time from
+	MemoryBytes    int64    `json:"memory_bytes"`   // 0: unknown
+	Virtualization string   `json:"virtualization"` // "none", or the kind of virtual machine
+	Clocksource    string   `json:"clocksource"`    // the kernel's current time source
 	Cgroup         string   `json:"cgroup"`         // "v1", "v2", "hybrid"
 
 	Missing map[string]string `json:"missing"`
 }
 
-// ReadHost reads the machine from the proc, sys and etc folders below root,
-// which is "/" but in tests.
+// ReadHost reads the machine from the folders proc, sys and etc below root. root is "/" except in
+// tests.
 func ReadHost(root string) Host {
 	p := probe{root: root, host: Host{Missing: map[string]string{}}}
 	p.host.Name = p.line("name", "proc/sys/kernel/hostname")
@@ -51,7 +51,7 @@ func ReadHost(root string) Host {
 	return p.host
 }
 
-// A probe fills in a Host.
+// A probe reads a Host.
 type probe struct {
 	root string
 	host Host
@@ -59,7 +59,7 @@ type probe struct {
 
 func (p *probe) path(name string) string { return filepath.Join(p.root, name) }
 
-// miss keeps the reason why fields are empty, with the path as it is on the host.
+// miss stores why fields are empty, with the path as on the host.
 func (p *probe) miss(err error, fields ...string) {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		if name, relErr := filepath.Rel(p.root, pe.Path); relErr == nil {
@@ -137,8 +137,8 @@ func (p *probe) readCPUs(fs procfs.FS) {
 	p.readVirtualization(cpus[0])
 }
 
-// readVirtualization goes by the CPU's own flag (CPUID leaf 1, ECX bit 31),
-// which a hypervisor sets for its guests, and names it by the firmware's tables.
+// readVirtualization uses the CPU's flag (CPUID leaf 1, ECX bit 31), which a hypervisor sets for
+// its guests. The firmware's tables give the hypervisor's name.
 func (p *probe) readVirtualization(cpu procfs.CPUInfo) {
 	if len(cpu.Flags) == 0 {
 		p.miss(errors.New("/proc/cpuinfo has no flags"), "virtualization")
@@ -186,7 +186,7 @@ func (p *probe) readSys() {
 	if isolated, err := fs.IsolatedCPUs(); err != nil {
 		p.miss(err, "isolated_cpus")
 	} else {
-		p.host.IsolatedCPUs = make([]int, 0, len(isolated)) // none is not the same as not known
+		p.host.IsolatedCPUs = make([]int, 0, len(isolated)) // an empty list means none; nil means unknown
 		for _, cpu := range isolated {
 			p.host.IsolatedCPUs = append(p.host.IsolatedCPUs, int(cpu))
 		}
@@ -202,8 +202,8 @@ func (p *probe) readSys() {
 	p.host.Clocksource = sources[0].Current
 }
 
-// readGovernor reads one file a CPU; sysfs.SystemCpufreq wants a dozen others
-// beside it, of which drivers lack some.
+// readGovernor reads one file per CPU. sysfs.SystemCpufreq needs a dozen other files, some of which
+// drivers lack.
 func (p *probe) readGovernor() {
 	files, err := filepath.Glob(p.path("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
 	if err == nil && len(files) == 0 {
@@ -249,7 +249,7 @@ func (p *probe) readSiblings(fs sysfs.FS) {
 	}
 }
 
-// readTurbo knows the two switches that kernels have for it.
+// readTurbo reads the two switches that kernels have for turbo.
 func (p *probe) readTurbo() {
 	if text, err := os.ReadFile(p.path("sys/devices/system/cpu/intel_pstate/no_turbo")); err == nil {
 		p.host.Turbo = map[string]string{"0": "on", "1": "off"}[strings.TrimSpace(string(text))]

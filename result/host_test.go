@@ -12,7 +12,7 @@ import (
 	"vitrine/result"
 )
 
-// plant makes the files of a host below a new root.
+// plant creates the files of a host below a new root.
 func plant(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

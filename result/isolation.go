@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// NotIsolated lists what could have disturbed a run on this host, in words for
-// its readers: what shares the machine with the function and was not kept off.
+// NotIsolated lists, in words for readers, what could have disturbed a run on this host: what
+// shares the machine with the function and was not isolated.
 func NotIsolated(h Host, r Reservation) []string {
 	var list []string
 	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -66,7 +66,7 @@ func siblings(h Host, r Reservation, say func(string, ...any)) {
 	}
 }
 
-// parseCPUList reads the kernel's list form: "0-2,4".
+// parseCPUList parses the kernel's list format: "0-2,4".
 func parseCPUList(text string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(text, ",") {

@@ -10,15 +10,15 @@ import (
 	"vitrine"
 )
 
-// A journal is what the bytes of outcomes.jsonl hold.
+// A journal is the decoded content of outcomes.jsonl.
 type journal struct {
 	outcomes []vitrine.Outcome
-	whole    int64 // length of the part that is whole lines
-	unended  bool  // the last outcome is whole, only its newline is missing
-	torn     int   // bytes after whole that are no outcome
+	whole    int64 // length of the part with whole lines, in bytes
+	unended  bool  // the last outcome is whole but lacks its newline
+	torn     int   // bytes after whole that are not an outcome
 }
 
-// A lineError says which line of outcomes.jsonl is not an outcome.
+// A lineError names the line of outcomes.jsonl that is not an outcome.
 type lineError struct {
 	line int
 	err  error
@@ -30,9 +30,9 @@ func (e *lineError) Error() string {
 
 func (e *lineError) Unwrap() error { return e.err }
 
-// readJournal reads outcomes.jsonl. What a killed process leaves is a last line
-// without its newline: that is told apart from damage, which is an error of the
-// line. With skip, damaged lines are handed to it and passed over.
+// readJournal reads outcomes.jsonl. A killed process leaves a last line without a newline, which is
+// not damage. Any other bad line is damage and gives a lineError. With skip, readJournal passes the
+// error to it and continues after the damaged line.
 func readJournal(data []byte, skip func(error)) (journal, error) {
 	var j journal
 	for line := 1; len(data) > 0; line++ {
@@ -56,7 +56,7 @@ func readJournal(data []byte, skip func(error)) (journal, error) {
 	return j, nil
 }
 
-// parseOutcome reads one line and refuses what Append would never have written.
+// parseOutcome parses one line. It rejects what Append would never have written.
 func parseOutcome(line []byte) (vitrine.Outcome, error) {
 	var o vitrine.Outcome
 	if err := json.Unmarshal(line, &o); err != nil {
@@ -82,8 +82,8 @@ func checkOutcome(o vitrine.Outcome) error {
 	return nil
 }
 
-// clean makes an outcome fit for JSON, which has no NaN and no infinity: a use
-// that is not a number was not read, a latency that is not a number is unknown.
+// clean makes an outcome fit for JSON, which has no NaN and no infinity. A use that is not a number
+// becomes missing, and a latency that is not a number becomes 0, unknown.
 func clean(o vitrine.Outcome) vitrine.Outcome {
 	for _, v := range []*float64{&o.Latency.P50, &o.Latency.P95, &o.Latency.P99} {
 		if !finite(*v) {

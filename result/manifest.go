@@ -12,8 +12,8 @@ import (
 	"vitrine"
 )
 
-// Schema is the version of the run folder's form. It grows when a reader of the
-// older form would misread the newer.
+// Schema is the version of the run folder's format. It increases when readers of the older format
+// would misread the newer one.
 const Schema = 1
 
 // A Manifest is manifest.json: where a run's numbers come from.
@@ -36,44 +36,44 @@ type Manifest struct {
 
 	Host         Host              `json:"host"`
 	CPUs         Reservation       `json:"cpus"`
-	Substrates   map[string]string `json:"substrates"`             // name -> version of what it drives
+	Substrates   map[string]string `json:"substrates"`             // name -> version of the software that it drives
 	Fabrics      []string          `json:"fabrics"`                //
-	Accelerator  string            `json:"accelerator"`            // of virtual machines: "kvm", "tcg" where any has that; "none"
+	Accelerator  string            `json:"accelerator"`            // of virtual machines: "tcg" if any has it, else "kvm"; "none" without machines
 	Accelerators map[string]string `json:"accelerators,omitempty"` // by substrate of virtual machines
-	CFSPeriods   []string          `json:"cfs_periods"`            // of CPU quotas: "20ms"
+	CFSPeriods   []string          `json:"cfs_periods"`            // periods of CPU quotas: "20ms"
 	Generator    Generator         `json:"generator"`              //
 	NotIsolated  []string          `json:"not_isolated"`           // see NotIsolated
-	IdleHost     []string          `json:"idle_host,omitempty"`    // what trials were held against, at each start; empty: nobody checked for disturbance
-	Unsupported  map[string]string `json:"unsupported,omitempty"`  // what was asked for and left out -> why
+	IdleHost     []string          `json:"idle_host,omitempty"`    // the limits that trials were checked against, at each start; empty: no check for disturbance
+	Unsupported  map[string]string `json:"unsupported,omitempty"`  // requested and left out -> why
 
-	// Measurement is what is measured where it is not a function's capacity, in
-	// the form of the package that measures: packet streams, measure.Settings.
+	// Measurement holds the settings of a run that measures something other than a function's
+	// capacity, in the format of the measuring package: for packet streams, measure.Settings.
 	Measurement json.RawMessage `json:"measurement,omitempty"`
 }
 
-// A Component is what a report must know of a vitrine.Component.
+// A Component holds what a report needs of a vitrine.Component.
 type Component struct {
 	Name     string `json:"name"`
 	Short    string `json:"short"`
 	Scalable bool   `json:"scalable"`
 }
 
-// A Spec is a file that the user wrote, as it was given, or what a flag put in its place.
+// A Spec is a file that the user wrote, unchanged, or the content that a flag put in its place.
 type Spec struct {
 	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "generator", "--substrate"
-	Path   string `json:"path"` // as the user named it
+	Path   string `json:"path"` // as the user wrote it
 	SHA256 string `json:"sha256"`
 	Text   string `json:"text"`
 }
 
-// NewSpec keeps a file's bytes and their digest.
+// NewSpec returns a Spec with a file's bytes and their digest.
 func NewSpec(role, path string, text []byte) Spec {
 	sum := sha256.Sum256(text)
 	return Spec{Role: role, Path: path, SHA256: hex.EncodeToString(sum[:]), Text: string(text)}
 }
 
-// SameSpecs is nil when both manifests are of the same files: the same bytes in
-// the same roles, wherever they lie. Otherwise the error names the first that differs.
+// SameSpecs returns nil if both manifests have the same files: the same bytes in the same roles, in
+// any place. Otherwise the error names the first that differs.
 func (m Manifest) SameSpecs(now Manifest) error {
 	then := map[string]Spec{}
 	for _, s := range m.Specs {
@@ -97,7 +97,7 @@ func (m Manifest) SameSpecs(now Manifest) error {
 	return nil
 }
 
-// Measures says whether the run is a measurement of that kind.
+// Measures reports whether the run is a measurement of that kind.
 func (m Manifest) Measures(kind string) bool {
 	var x struct {
 		Kind string `json:"kind"`
@@ -105,8 +105,8 @@ func (m Manifest) Measures(kind string) bool {
 	return len(m.Measurement) > 0 && json.Unmarshal(m.Measurement, &x) == nil && x.Kind == kind
 }
 
-// NotComparable says why the run's figures cannot be compared with those of
-// other runs; empty: they can. It belongs to every table and figure made of them.
+// NotComparable says why the run's figures cannot be compared with those of other runs; empty if
+// they can. Show it with every table and figure made from them.
 func (m Manifest) NotComparable() string {
 	if vitrine.NotComparable(m.Accelerator) == "" {
 		return ""
@@ -114,19 +114,19 @@ func (m Manifest) NotComparable() string {
 	return "virtual machines were emulated (accelerator " + m.Accelerator + ")"
 }
 
-// A Generator is what made the load.
+// A Generator is the load generator of a run.
 type Generator struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// A Reservation says which CPUs did what.
+// A Reservation lists the CPUs of the function and of the generator.
 type Reservation struct {
 	Function  []int `json:"function"`
 	Generator []int `json:"generator"`
 }
 
-// readManifest reads dir's manifest; fs.ErrNotExist when dir is no run folder.
+// readManifest reads the manifest of dir. The error is fs.ErrNotExist if dir is no run folder.
 func readManifest(dir string) (Manifest, error) {
 	path := filepath.Join(dir, manifestFile)
 	var m Manifest

@@ -12,7 +12,7 @@ import (
 	"vitrine"
 )
 
-// parquetKey is a vitrine.Key as columns, named as in trials.csv.
+// parquetKey is a vitrine.Key as columns, with the names of trials.csv.
 type parquetKey struct {
 	Seq       int64   `parquet:"seq"`
 	Attempt   int64   `parquet:"attempt"`
@@ -27,7 +27,7 @@ func newParquetKey(k vitrine.Key) parquetKey {
 	return parquetKey{int64(k.Seq), int64(k.Attempt), k.Substrate, k.Options, k.Subject, int64(k.Repeat), k.Rate}
 }
 
-// trialRow is one line of trials.csv; what is empty there is null here.
+// trialRow is one line of trials.csv. Cells that are empty there are null here.
 type trialRow struct {
 	parquetKey
 	Duration     float64  `parquet:"duration_s"`
@@ -59,7 +59,7 @@ func newTrialRow(o vitrine.Outcome) trialRow {
 	}
 }
 
-// usageRow is one line of a usage file, with the trial it belongs to.
+// usageRow is one line of a usage file, with its trial.
 type usageRow struct {
 	parquetKey
 	Time      float64  `parquet:"t_s"`
@@ -79,8 +79,8 @@ func newUsageRow(k parquetKey, s Sample) usageRow {
 	return usageRow{k, s.Time, s.Instance, s.Component, s.CPU, s.Memory, s.RxBytes, s.TxBytes, s.Throttled, s.Softirq, s.Steal, s.Missing}
 }
 
-// writeParquet writes both files anew. A usage file that cannot be read is left
-// out from where it is damaged and said in the error; the rest is written.
+// writeParquet writes both files anew. If a usage file is damaged, it keeps the lines before the
+// damage, writes the rest of the files, and reports the damage in the error.
 func writeParquet(dir string, outcomes []vitrine.Outcome) error {
 	err := writeRows(filepath.Join(dir, trialsParquet), func(w *parquet.GenericWriter[trialRow]) error {
 		for _, o := range outcomes {
@@ -106,11 +106,11 @@ func writeParquet(dir string, outcomes []vitrine.Outcome) error {
 	return errors.Join(err, usageErr, errors.Join(damaged...))
 }
 
-// joinUsage copies one trial's samples; damaged is what is wrong with its file.
+// joinUsage copies one trial's samples. damaged says what is wrong with the file.
 func joinUsage(dir string, key vitrine.Key, w *parquet.GenericWriter[usageRow]) (damaged, err error) {
 	f, err := os.Open(filepath.Join(dir, usageName(key)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // not watched
+		return nil, nil // not monitored
 	} else if err != nil {
 		return err, nil
 	}

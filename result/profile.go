@@ -10,12 +10,12 @@ import (
 	"vitrine"
 )
 
-// SaveProfile writes profile.json, whole or not at all.
+// SaveProfile writes profile.json atomically.
 func (r *Run) SaveProfile(p vitrine.Profile) error {
 	return saveJSON(filepath.Join(r.dir, profileFile), p)
 }
 
-// Profile is the folder's profile so far; nil: there is none.
+// Profile returns the folder's profile; nil if there is none yet.
 func (r *Run) Profile() (*vitrine.Profile, error) {
 	text, err := os.ReadFile(filepath.Join(r.dir, profileFile))
 	if errors.Is(err, fs.ErrNotExist) {

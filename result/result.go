@@ -1,19 +1,18 @@
-// Package result keeps what a campaign measures in one folder, the run folder,
-// so that nothing measured is lost: outcomes.jsonl is the truth, one
-// vitrine.Outcome a line, and everything else is derived from it or stands
-// beside it.
+// Package result keeps a campaign's measurements in one folder, the run folder, so that nothing
+// measured is lost. outcomes.jsonl is authoritative, with one vitrine.Outcome per line. The other
+// files are derived from it or add to it.
 //
-//	manifest.json       where the numbers come from (Manifest)
-//	outcomes.jsonl      one vitrine.Outcome a line, in the order of the trials
-//	trials.csv          the same as a flat table
-//	usage/<seq>-<attempt>.csv   what the monitor sampled in one trial
+//	manifest.json                   where the numbers come from (Manifest)
+//	outcomes.jsonl                  one vitrine.Outcome per line, in the order of the trials
+//	trials.csv                      the same as a flat table
+//	usage/<seq>-<attempt>.csv       the monitor's samples of one trial
 //	trials.parquet, usage.parquet   both as Parquet, once the run is closed
-//	summary.json        what came of it (Summary)
-//	profile.json        what every size carries, of searches that predict (vitrine.Profile)
-//	logs/               of every instance and generator
+//	summary.json                    the result of the campaign (Summary)
+//	profile.json                    what every size carries, for searches that predict (vitrine.Profile)
+//	logs/                           of every instance and generator
 //
-// Create and Open give the one writer of a folder; Load reads it for reports,
-// also while it is being written.
+// Create and Open return the only writer of a folder. Load reads a folder for reports, also while
+// it is being written.
 package result
 
 import (
@@ -25,7 +24,7 @@ import (
 	"syscall"
 )
 
-// The names of the files of a run folder.
+// Names of the files of a run folder.
 const (
 	manifestFile = "manifest.json"
 	journalFile  = "outcomes.jsonl"
@@ -39,10 +38,10 @@ const (
 	usageParquet  = "usage.parquet"
 )
 
-// ErrLocked is in the error of opening a run that another process writes.
+// ErrLocked is wrapped in the error of opening a run that another process writes.
 var ErrLocked = errors.New("another vitrine is writing to this run")
 
-// advise adds to an error of the file system what the user can do about it.
+// advise adds to a file system error what the user can do about it.
 func advise(action string, err error) error {
 	if err == nil {
 		return nil
@@ -57,8 +56,8 @@ func advise(action string, err error) error {
 	return fmt.Errorf("%s: %w%s", action, err, do)
 }
 
-// replace writes a file whole or not at all: into a temporary file beside it,
-// flushed to the disk, renamed over the old one.
+// replace writes a file atomically: it writes a temporary file beside it, syncs that to disk, and
+// renames it over the old file.
 func replace(path string, write func(*os.File) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -66,7 +65,7 @@ func replace(path string, write func(*os.File) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			// The file may be closed already; only its removal matters.
+			// The file may be closed already. Only its removal matters.
 			_ = f.Close()
 			_ = os.Remove(f.Name())
 			err = advise("writing "+path, err)

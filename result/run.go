@@ -16,8 +16,8 @@ import (
 	"vitrine"
 )
 
-// A Run is a run folder being written. Only one Run of a folder exists at a
-// time, on the whole machine. Its methods may be called from any goroutine.
+// A Run is a run folder that is being written. Only one Run of a folder exists on the machine at a
+// time. Its methods may be called from any goroutine.
 type Run struct {
 	dir      string
 	repaired []string
@@ -29,15 +29,15 @@ type Run struct {
 	outcomes []vitrine.Outcome
 	byKey    map[vitrine.Key]int
 	byTrial  map[trial]vitrine.Key
-	stale    bool // trials.csv lacks what outcomes.jsonl has
+	stale    bool // trials.csv lacks outcomes of outcomes.jsonl
 	closed   bool
 }
 
-// A trial is what names the files of one trial.
+// A trial identifies the files of one trial.
 type trial struct{ seq, attempt int }
 
-// Create begins a run in a folder that is new or empty. A folder that holds a
-// run already, or anything else, is refused and left as it is.
+// Create begins a run in a new or empty folder. It refuses a folder that holds a run or anything
+// else, and leaves it unchanged.
 func Create(dir string, m Manifest) (*Run, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, advise("making the run folder", err)
@@ -50,7 +50,7 @@ func Create(dir string, m Manifest) (*Run, error) {
 		return nil, err
 	}
 	m.Schema = Schema
-	err := vacant(dir) // again, now that nobody else can be creating it
+	err := vacant(dir) // again, now that no other process can be creating it
 	if err == nil {
 		err = r.begin(m)
 	}
@@ -61,8 +61,8 @@ func Create(dir string, m Manifest) (*Run, error) {
 	return r, nil
 }
 
-// vacant refuses a folder in which a run cannot begin. An outcomes.jsonl that
-// is empty, with no manifest, is what a Create that was killed leaves behind.
+// vacant returns an error if a run cannot begin in the folder. A killed Create leaves an empty
+// outcomes.jsonl and no manifest, which is accepted.
 func vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -85,7 +85,8 @@ func vacant(dir string) error {
 	return nil
 }
 
-// begin writes the first files; the manifest last, for it makes the folder a run.
+// begin writes the first files. It writes the manifest last, because the manifest makes the folder
+// a run.
 func (r *Run) begin(m Manifest) error {
 	if err := r.rewriteTable(); err != nil {
 		return err
@@ -93,9 +94,9 @@ func (r *Run) begin(m Manifest) error {
 	return r.SaveManifest(m)
 }
 
-// Open continues a run. What a killed process left half written is mended, and
-// Repairs says what. The folder of a run that another process is writing gives
-// ErrLocked; a manifest of another schema is refused.
+// Open continues a run. It repairs what a killed process left half written; Repairs lists the
+// repairs. The error is ErrLocked if another process is writing the run. Open refuses a manifest
+// with another schema.
 func Open(dir string) (*Run, error) {
 	m, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +120,8 @@ func newRun(dir string) *Run {
 	return &Run{dir: dir, byKey: map[vitrine.Key]int{}, byTrial: map[trial]vitrine.Key{}}
 }
 
-// lock opens outcomes.jsonl and takes the folder's lock, which the kernel lets
-// go of when the process ends, however it ends.
+// lock opens outcomes.jsonl and takes the folder's lock. The kernel releases the lock however the
+// process ends.
 func (r *Run) lock() error {
 	path := filepath.Join(r.dir, journalFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
@@ -128,7 +129,7 @@ func (r *Run) lock() error {
 		return advise("opening "+path, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close() // nothing written
+		_ = f.Close() // nothing was written
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = ErrLocked
 		}
@@ -138,7 +139,7 @@ func (r *Run) lock() error {
 	return nil
 }
 
-// unlock gives up a folder in which nothing was written through this Run.
+// unlock releases a folder in which this Run has written nothing.
 func (r *Run) unlock() {
 	_ = r.journal.file.Close()
 	if r.table != nil {
@@ -146,8 +147,8 @@ func (r *Run) unlock() {
 	}
 }
 
-// recover reads what the folder holds and mends it: a torn last line of
-// outcomes.jsonl is cut off, and trials.csv is made to say the same.
+// recover reads the folder and repairs it. It cuts a torn last line off outcomes.jsonl and makes
+// trials.csv match it.
 func (r *Run) recover() error {
 	path := filepath.Join(r.dir, journalFile)
 	data, err := os.ReadFile(path)
@@ -180,7 +181,7 @@ func (r *Run) recover() error {
 	return r.mendTable()
 }
 
-// mendTable rebuilds trials.csv when it is not what the outcomes say.
+// mendTable rebuilds trials.csv if it does not match the outcomes.
 func (r *Run) mendTable() error {
 	want, err := formatTable(r.outcomes)
 	if err != nil {
@@ -208,7 +209,7 @@ func (r *Run) rewriteTable() error {
 
 func (r *Run) openTable() error {
 	if r.table != nil {
-		_ = r.table.file.Close() // replaced; everything in it was flushed
+		_ = r.table.file.Close() // replaced; all of it is on disk
 	}
 	path := filepath.Join(r.dir, tableFile)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
@@ -224,20 +225,20 @@ func (r *Run) openTable() error {
 	return nil
 }
 
-// Dir is the run folder.
+// Dir returns the run folder.
 func (r *Run) Dir() string { return r.dir }
 
-// Repairs says what Open had to mend, one line each; empty when nothing.
+// Repairs lists what Open repaired, one line each.
 func (r *Run) Repairs() []string { return r.repaired }
 
-// Manifest is what the folder says about where its numbers come from.
+// Manifest returns the folder's manifest.
 func (r *Run) Manifest() Manifest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.manifest
 }
 
-// SaveManifest replaces the manifest, whole or not at all.
+// SaveManifest replaces the manifest atomically.
 func (r *Run) SaveManifest(m Manifest) error {
 	m.Schema = Schema
 	r.mu.Lock()
@@ -249,8 +250,8 @@ func (r *Run) SaveManifest(m Manifest) error {
 	return nil
 }
 
-// SaveSummary replaces summary.json, whole or not at all. A summary with a
-// number that is none (NaN, infinity) is refused by its name.
+// SaveSummary replaces summary.json atomically. It refuses a summary with a NaN or infinity and
+// names that number.
 func (r *Run) SaveSummary(s Summary) error {
 	if err := s.check(); err != nil {
 		return err
@@ -266,14 +267,14 @@ func saveJSON(path string, v any) error {
 	return replaceText(path, append(text, '\n'))
 }
 
-// Outcomes are the trials so far, in the order in which they were appended.
+// Outcomes returns the trials so far, in the order in which they were appended.
 func (r *Run) Outcomes() []vitrine.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.outcomes)
 }
 
-// Find gives the outcome of a trial that is finished.
+// Find returns the outcome of a finished trial.
 func (r *Run) Find(key vitrine.Key) (vitrine.Outcome, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,10 +285,9 @@ func (r *Run) Find(key vitrine.Key) (vitrine.Outcome, bool) {
 	return r.outcomes[i], true
 }
 
-// Attempts looks for those at a trial, whose keys differ in that number alone:
-// how many were made, what the last of them gave, and whether the trial is done
-// with: that was valid, or there may be no more than most. Disturbed attempts do not
-// count towards most.
+// Attempts looks up the attempts at a trial; their keys differ only in the attempt. It returns how
+// many were made, the outcome of the last one, and whether the trial is done: the last attempt was
+// valid, or most attempts were made. Disturbed attempts do not count towards most.
 func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcome, done bool) {
 	for counted := 0; counted < most; {
 		key.Attempt = made + 1
@@ -305,9 +305,8 @@ func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcom
 	return made, last, true
 }
 
-// Append adds a finished trial and returns once it is on the disk. When it
-// fails, what was there before is whole and readable. A trial (seq and attempt)
-// that the run has already is refused.
+// Append adds a finished trial and returns once it is on disk. If it fails, the older trials stay
+// intact. It refuses a trial (seq and attempt) that the run already has.
 func (r *Run) Append(o vitrine.Outcome) error {
 	o = clean(o)
 	if err := checkOutcome(o); err != nil {
@@ -362,15 +361,15 @@ func (r *Run) remember(o vitrine.Outcome) {
 	r.outcomes = append(r.outcomes, o)
 }
 
-// LogDir is a folder below logs/, which need not exist yet: LogDir("generator"),
-// LogDir(sizing, "1"). No name leads out of logs/.
+// LogDir returns a folder below logs/, which need not exist yet: LogDir("generator"),
+// LogDir(sizing, "1"). The folder is always inside logs/, whatever the names.
 func (r *Run) LogDir(names ...string) string {
 	inside := filepath.Clean("/" + filepath.Join(names...))
 	return filepath.Join(r.dir, logsFolder, inside)
 }
 
-// Close writes the Parquet files and lets go of the folder. It may be called
-// more than once. When it fails, the other files are whole all the same.
+// Close writes the Parquet files and releases the folder. It may be called more than once. If it
+// fails, the other files are still intact.
 func (r *Run) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -387,13 +386,13 @@ func (r *Run) Close() error {
 	return errors.Join(errs...)
 }
 
-// An appender adds to a file all of a line or nothing of it.
+// An appender appends a whole line to a file, or nothing.
 type appender struct {
 	file *os.File
-	size int64 // of what is whole
+	size int64 // length of the intact part, in bytes
 }
 
-// append returns once the line is on the disk.
+// append returns once the line is on disk.
 func (a *appender) append(line []byte) error {
 	_, err := a.file.Write(line)
 	if err == nil {
@@ -406,7 +405,7 @@ func (a *appender) append(line []byte) error {
 	return nil
 }
 
-// rewind cuts off what is not whole; shrinking a file works on a full disk too.
+// rewind cuts off an incomplete line. Shrinking a file works on a full disk too.
 func (a *appender) rewind() error {
 	if err := a.file.Truncate(a.size); err != nil {
 		return err

@@ -254,7 +254,8 @@ func TestATrialIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// A run is continued whose table was written before it had all columns.
+// TestTablesWithFewerColumnsAreMended continues a run whose table was written by a version with
+// fewer columns.
 func TestTablesWithFewerColumnsAreMended(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
@@ -277,7 +278,7 @@ func TestTablesWithFewerColumnsAreMended(t *testing.T) {
 	}
 }
 
-// Cut as SIGKILL or a crash of the machine may leave them.
+// TestTornEndsAreMended cuts files as SIGKILL or a crash of the machine may leave them.
 func TestTornEndsAreMended(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)
@@ -297,7 +298,7 @@ func TestTornEndsAreMended(t *testing.T) {
 		write(t, journal[:cut], dir, "outcomes.jsonl")
 		write(t, table[:len(table)*cut/len(journal)], dir, "trials.csv")
 		want := 1
-		if cut >= len(journal)-1 { // all but the newline is a whole outcome
+		if cut >= len(journal)-1 { // the whole outcome without its newline
 			want = 2
 		}
 		r := reopen(t, dir)
@@ -427,8 +428,8 @@ func TestSpecsAreCompared(t *testing.T) {
 	wantError(t, other.SameSpecs(m), "workload")
 }
 
-// The process that writes the run is killed again and again; each next one
-// goes on where it stopped, and in the end every trial is there once.
+// TestKilledRunsLoseNothing kills the writing process again and again. Each new process continues,
+// and in the end every trial must be there once.
 func TestKilledRunsLoseNothing(t *testing.T) {
 	const trials = 40
 	dir := t.TempDir()
@@ -443,7 +444,7 @@ func TestKilledRunsLoseNothing(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// Kill it while it writes: after it said that some trials are finished.
+		// Kill it while it writes: after it has reported some trials as finished.
 		promised := make([]byte, 5)
 		_, readErr := io.ReadFull(out, promised)
 		_ = cmd.Process.Kill()

@@ -1,69 +1,67 @@
 package result
 
-// A Section is a part of a report about what is no capacity: the package that
-// measured it makes tables and charts of a run's outcomes, and package report
-// shows them.
+// A Section is a part of a report about something other than capacity. The package that measured it
+// makes tables and charts from a run's outcomes, and package report shows them.
 type Section struct {
-	Name   string // of its files and links: "latency"; [a-z0-9-]
+	Name   string // of its files and links, for example "latency"; [a-z0-9-]
 	Title  string
 	Text   []string // paragraphs
 	Charts []Chart
 	Tables []Table
 }
 
-// A Table has a heading column and others.
+// A Table has a heading column and further columns.
 type Table struct {
-	Caption string // units, and what the figures are of
+	Caption string // units, and what the figures describe
 	Columns []Column
 	Rows    []Line
 }
 
-// A Column is one of a table.
+// A Column is a column of a table.
 type Column struct {
 	Name   string
-	Number bool // figures, set to the right
+	Number bool // holds figures, aligned right
 }
 
-// A Line is a row of a table: as many cells as there are columns, or fewer where
-// Instead says why there are none.
+// A Line is a row of a table. It has a cell for each column, or fewer if Instead says why cells are
+// missing.
 type Line struct {
 	Cells   []Cell
-	Instead string // in place of the columns that have no cell
-	Mark    string // why it cannot be compared with others; empty: it can
+	Instead string // shown in place of the missing cells
+	Mark    string // why the row cannot be compared with others; empty: it can
 }
 
-// A Cell is one figure or word.
+// A Cell is a figure or a word.
 type Cell struct {
 	Text string
-	Note string // beside it, smaller: an interval
+	Note string // shown beside it, smaller: an interval
 }
 
-// A Chart is drawn from numbers. Either its curves go over numbers, or its bars
-// stand at names.
+// A Chart shows numbers. It has either curves over numbers or bars at names.
 type Chart struct {
-	Name    string // of its files; [a-z0-9-], and begins with that of its section
+	Name    string // of its files; [a-z0-9-], begins with its section's name
 	Title   string
 	Caption string
-	X, Y    string // what the axes show, with the unit
+	X, Y    string // labels of the axes, with units
 	Curves  []Curve
 	Bars    []Bar
-	Parts   []string // names of what bars are made of; empty: of one
+	Parts   []string // names of the parts of each bar; empty: bars have one part
 }
 
-// A Curve is values over numbers.
+// A Curve is a series of values over numbers.
 type Curve struct {
 	Name   string
 	Points []Point
 }
 
-// A Point is a value and the interval that it lies in.
+// A Point is a value with its interval.
 type Point struct{ X, Y, Low, High float64 }
 
-// A Bar is a value at a name, of as many parts as the chart names. Where its
-// parts are not known, Whole is all that is.
+// A Bar is a value at a name. It has one part for each of the chart's Parts. If its parts are
+// unknown, only Whole is set.
 type Bar struct {
 	Name      string
 	Parts     []float64
-	Whole     float64 // the sum of the parts, or what is known instead of them
-	Low, High float64 // where Whole lies
+	Whole     float64 // the sum of the parts, or the known total
+	Low, High float64 // interval of Whole
 }

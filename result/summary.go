@@ -14,77 +14,77 @@ type Summary struct {
 	VNF            string    `json:"vnf"`
 	Unit           string    `json:"unit"`               // of rates: "calls/s"
 	Thresholds     []float64 `json:"thresholds"`         // of the success ratio
-	ScaleOn        string    `json:"scale_on,omitempty"` // what Utilization is of: vitrine.CPU (also when empty), ...
-	Sizings        []Sizing  `json:"sizings"`            // in the order of measuring
+	ScaleOn        string    `json:"scale_on,omitempty"` // the resource of Utilization: vitrine.CPU (also when empty), ...
+	Sizings        []Sizing  `json:"sizings"`            // in the order in which they were measured
 	Path           []Step    `json:"path"`               // of the search, in order
-	Optimal        *Optimal  `json:"optimal"`            // null: none was found
+	Optimal        *Optimal  `json:"optimal"`            // null: none found
 	InvalidTrials  int       `json:"invalid_trials"`
 	StoppedBecause string    `json:"stopped_because"`
-	Partial        bool      `json:"partial,omitempty"` // the search had not ended: what is optimal is the best so far
+	Partial        bool      `json:"partial,omitempty"` // the search had not ended: optimal is the best so far
 }
 
-// A Sizing is one size as measured on one substrate with one set of options.
+// A Sizing is one size, measured on one substrate with one set of options.
 type Sizing struct {
 	Name        string  `json:"name"` // "bn1s-sp2m-hs1l"
 	VCPUs       float64 `json:"vcpus"`
 	MemoryBytes int64   `json:"memory_bytes"`
 	Substrate   string  `json:"substrate"`
-	Options     string  `json:"options"`         // "pinning=on"; empty when none vary
-	Again       bool    `json:"again,omitempty"` // it was measured before, and this time counts
+	Options     string  `json:"options"`         // "pinning=on"; empty if none vary
+	Again       bool    `json:"again,omitempty"` // measured before; this entry counts
 
-	// For the first threshold, flat: capacity, capacity_low, capacity_high,
-	// capacity_censored. Written, it is taken from Capacities.
+	// The capacity at the first threshold as flat fields: capacity, capacity_low, capacity_high,
+	// capacity_censored. MarshalJSON copies it from Capacities.
 	vitrine.Capacity
 
 	Capacities  []vitrine.Capacity `json:"capacities"`  // one per threshold
-	Bottleneck  string             `json:"bottleneck"`  // component; empty: not known
+	Bottleneck  string             `json:"bottleneck"`  // component; empty: unknown
 	Utilization map[string]float64 `json:"utilization"` // component -> used / given at capacity, 0..1
 	Trials      int                `json:"trials"`
 	LoadSeconds float64            `json:"load_seconds"` // time under load, warm-up included
 	Search      *Search            `json:"search,omitempty"`
 }
 
-// A Search is how the rates of a sizing's trials were chosen: what the search
-// was told, so that what it knew after any trial can be worked out again.
+// A Search is the input of the search that chose the rates of a sizing's trials. With it a reader
+// can recompute what the search knew after any trial.
 type Search struct {
 	Name       string  `json:"name"` // the workload's: "ramp", "adaptive", ...
-	Min        float64 `json:"min"`  // of the range
+	Min        float64 `json:"min"`  // of the range of rates
 	Max        float64 `json:"max"`
 	Increase   float64 `json:"increase,omitempty"`
 	Duration   float64 `json:"duration_seconds"` // of the longest window
 	Repeat     int     `json:"repeat"`
-	Precision  float64 `json:"precision,omitempty"`        // wanted width of the interval, as a share of the capacity; 0: the search's default
+	Precision  float64 `json:"precision,omitempty"`        // wanted width of the interval as a share of the capacity; 0: the search's default
 	Confidence float64 `json:"confidence,omitempty"`       // of the interval, 0..1; 0: the search's default
-	Overhead   float64 `json:"overhead_seconds,omitempty"` // of a trial beside its window
+	Overhead   float64 `json:"overhead_seconds,omitempty"` // of a trial, besides its window
 	Stateful   bool    `json:"stateful,omitempty"`
-	PriorLow   float64 `json:"prior_low,omitempty"` // where neighbours put the capacity
+	PriorLow   float64 `json:"prior_low,omitempty"` // capacity range that neighbouring sizes suggest
 	PriorHigh  float64 `json:"prior_high,omitempty"`
 }
 
 // Label names the sizing among those of other substrates and options.
 func (z Sizing) Label() string { return Label(z.Substrate, z.Options, z.Name) }
 
-// Label joins what is not empty: "bn1s-sp1s process pinning=on".
+// Label joins the non-empty parts: "bn1s-sp1s process pinning=on".
 func Label(substrate, options, sizing string) string {
 	return strings.Join(strings.Fields(sizing+" "+substrate+" "+options), " ")
 }
 
-// A Step is what the search chose, and why; Substrate and Options tell steps
-// apart when the plan varies them. A step without a sizing is the search's end.
+// A Step is a choice of the search, and why. Substrate and Options distinguish steps if the plan
+// varies them. A step without a sizing is the search's end.
 type Step struct {
 	Sizing    string `json:"sizing"`
 	Why       string `json:"why"`
 	Substrate string `json:"substrate,omitempty"`
 	Options   string `json:"options,omitempty"`
-	// Predicted is what the sizing was believed to carry at the first threshold
-	// before it was measured; nil: nothing was.
+	// Predicted is the capacity at the first threshold that the search predicted before it measured
+	// the sizing; nil: no prediction.
 	Predicted *vitrine.Capacity `json:"predicted,omitempty"`
 }
 
-// Optimal is the best sizing of all that were measured, and why.
+// Optimal is the best of all measured sizings, and why.
 type Optimal Step
 
-// Best is the entry of the optimal sizing; nil when there is none.
+// Best returns the entry of the optimal sizing; nil if there is none.
 func (s *Summary) Best() *Sizing {
 	if s.Optimal == nil {
 		return nil
@@ -92,9 +92,9 @@ func (s *Summary) Best() *Sizing {
 	return s.Find(Step(*s.Optimal))
 }
 
-// Find gives the entry of the sizing that a step names; nil when there is none.
-// A step that leaves substrate or options open gets the first that fits, of the
-// highest capacity. Of a sizing that was measured again it is the last entry.
+// Find returns the entry of the sizing that a step names; nil if there is none. If the step leaves
+// substrate or options open, Find returns the matching entry with the highest capacity. For a
+// sizing that was measured again, it returns the last entry.
 func (s *Summary) Find(step Step) *Sizing {
 	var found *Sizing
 	for i := range s.Sizings {
@@ -109,8 +109,8 @@ func (s *Summary) Find(step Step) *Sizing {
 	return found
 }
 
-// MarshalJSON writes empty lists as [] and repeats the first threshold's capacity
-// where flat readers look for it.
+// MarshalJSON writes empty lists as [] and copies the first threshold's capacity to the flat
+// fields.
 func (s Summary) MarshalJSON() ([]byte, error) {
 	type plain Summary // without this method
 	s.Thresholds = append([]float64{}, s.Thresholds...)
@@ -130,7 +130,7 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(s))
 }
 
-// check names the first number that JSON could not say.
+// check returns an error that names the first number that JSON cannot represent.
 func (s Summary) check() error {
 	for _, z := range s.Sizings {
 		numbers := map[string]float64{

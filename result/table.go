@@ -9,17 +9,15 @@ import (
 	"vitrine"
 )
 
-// TableHeader is the first line of trials.csv. The first seven columns are the
-// vitrine.Key.
+// TableHeader is the first line of trials.csv. The first seven columns are the vitrine.Key.
 const TableHeader = "seq,attempt,substrate,options,sizing,repeat,rate,duration_s," +
 	"scheduled,offered,succeeded,failed,success_ratio," +
 	"latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator," +
 	"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio"
 
-// tableRow is one outcome in the columns of TableHeader. What is not known is
-// empty: the ratio when nothing was scheduled, a latency when nothing succeeded,
-// the accelerator where there was no virtual machine, the host's columns where
-// nobody read the host.
+// tableRow returns one outcome in the columns of TableHeader. Unknown values are empty: the ratio
+// if nothing was scheduled, a latency if nothing succeeded, the accelerator without virtual
+// machines, the host's columns if the host was not read.
 func tableRow(o vitrine.Outcome) []string {
 	host := newHostCells(o.Host)
 	return []string{
@@ -35,7 +33,7 @@ func tableRow(o vitrine.Outcome) []string {
 	}
 }
 
-// ratio is the success ratio to six digits; nil when nothing was scheduled.
+// ratio returns the success ratio to six digits; nil if nothing was scheduled.
 func ratio(o vitrine.Outcome) *float64 {
 	if o.Scheduled == 0 {
 		return nil
@@ -43,7 +41,7 @@ func ratio(o vitrine.Outcome) *float64 {
 	return sixDigits(o.SuccessRatio())
 }
 
-// sixDigits rounds to six digits after the point.
+// sixDigits rounds to six digits after the decimal point.
 func sixDigits(v float64) *float64 { return new(math.Round(v*1e6) / 1e6) }
 
 // hostCells are a vitrine.HostReading as columns; nil: not read.
@@ -72,7 +70,7 @@ func newHostCells(host *vitrine.HostReading) hostCells {
 	return cells
 }
 
-// latency is a quantile in milliseconds; nil when no call has one.
+// latency returns a quantile in milliseconds; nil if no call has one.
 func latency(o vitrine.Outcome, ms float64) *float64 {
 	if o.Succeeded == 0 || ms <= 0 {
 		return nil
@@ -89,7 +87,7 @@ func optional(v *float64) string {
 	return shortest(*v)
 }
 
-// formatRow is one line of the table, with its newline.
+// formatRow returns one line of the table, with its newline.
 func formatRow(o vitrine.Outcome) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -100,7 +98,7 @@ func formatRow(o vitrine.Outcome) ([]byte, error) {
 	return b.Bytes(), w.Error()
 }
 
-// formatTable is the whole of trials.csv.
+// formatTable returns the whole trials.csv.
 func formatTable(outcomes []vitrine.Outcome) ([]byte, error) {
 	b := []byte(TableHeader + "\n")
 	for _, o := range outcomes {

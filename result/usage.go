@@ -17,9 +17,8 @@ import (
 // UsageHeader is the first line of usage/*.csv.
 const UsageHeader = "t_s,instance,component,cpu,memory_bytes,rx_bytes_s,tx_bytes_s,throttled,softirq,steal,missing"
 
-// A Sample is one line of usage/*.csv: one instance at one time. The host is
-// the instances "host", "cpu0", "cpu1", ... of the component "host". A nil
-// field was not read, and Missing says why.
+// A Sample is one line of usage/*.csv: one instance at one time. The host has the instances "host",
+// "cpu0", "cpu1", ... of the component "host". A nil field was not read, and Missing says why.
 type Sample struct {
 	Time      float64 // seconds since the window began; negative in the warm-up
 	Instance  string
@@ -28,7 +27,7 @@ type Sample struct {
 	Memory    *float64 // bytes
 	RxBytes   *float64 // per second
 	TxBytes   *float64 // per second
-	Throttled *float64 // share of time, 0..
+	Throttled *float64 // share of time, summed over CPUs: may exceed 1
 	Softirq   *float64 // CPUs; host only
 	Steal     *float64 // CPUs; host only
 	Missing   string
@@ -37,15 +36,14 @@ type Sample struct {
 // HostComponent is the component of samples of the machine itself.
 const HostComponent = "host"
 
-// usageName is the file of one trial, below the run folder.
+// usageName returns the file of one trial, relative to the run folder.
 func usageName(key vitrine.Key) string {
 	return filepath.Join(usageFolder, fmt.Sprintf("%d-%d.csv", key.Seq, key.Attempt))
 }
 
-// CreateUsage begins the file for what the monitor samples in one trial, and
-// gives its path. A file left by a trial that did not finish is begun anew; the
-// file of a finished trial is never touched. What was written is on the disk
-// once Close has returned without error.
+// CreateUsage creates the file for the monitor's samples of one trial, and returns its path. It
+// replaces the file of an unfinished trial, and never touches that of a finished one. The data is
+// on disk once Close has returned without error.
 func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	r.mu.Lock()
 	err := r.distinct(key)
@@ -64,7 +62,7 @@ func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	return &usageWriter{file: f, buffer: bufio.NewWriterSize(f, 1<<16)}, path, nil
 }
 
-// A usageWriter keeps the monitor's lines off the disk while the load runs.
+// A usageWriter buffers the monitor's lines, so that it seldom writes while the load runs.
 type usageWriter struct {
 	file   *os.File
 	buffer *bufio.Writer
@@ -83,15 +81,14 @@ func (w *usageWriter) Close() error {
 	return advise("writing "+w.file.Name(), errors.Join(err, w.file.Close()))
 }
 
-// ReadUsage hands every sample of a usage file to each, in order. Columns are
-// found by name; those it does not know are passed over. A last line that was
-// not written whole is left out. Errors name the line.
+// ReadUsage calls each for every sample of a usage file, in order. It finds columns by name and
+// ignores unknown ones. It ignores an incomplete last line. Errors name the line.
 func ReadUsage(r io.Reader, each func(Sample) error) error {
 	rows := csv.NewReader(r)
 	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
-		return nil // begun, nothing sampled
+		return nil // created, nothing sampled
 	}
 	if err != nil {
 		return err
@@ -122,7 +119,7 @@ func ReadUsage(r io.Reader, each func(Sample) error) error {
 	}
 }
 
-// usageIndex is where each column of a usage file is; -1: not there.
+// usageIndex is the position of each column in a usage file; -1: absent.
 type usageIndex struct {
 	time, instance, component, missing int
 	numbers                            [7]int // cpu ... steal
@@ -149,7 +146,7 @@ func (x usageIndex) sample(row []string) (Sample, error) {
 	if x.missing >= 0 {
 		s.Missing = row[x.missing]
 	}
-	values := new([7]float64) // one allocation for all of a sample's numbers
+	values := new([7]float64) // one allocation for all numbers of a sample
 	fields := [7]**float64{&s.CPU, &s.Memory, &s.RxBytes, &s.TxBytes, &s.Throttled, &s.Softirq, &s.Steal}
 	for i, column := range x.numbers {
 		if column < 0 || row[column] == "" {

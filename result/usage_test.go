@@ -173,7 +173,7 @@ func TestDamagedUsageDoesNotCostTheRest(t *testing.T) {
 	}
 }
 
-// TestParquetInPandas reads the files with what analysts have, where it is.
+// TestParquetInPandas reads the files with pandas, if that is installed.
 func TestParquetInPandas(t *testing.T) {
 	python := os.Getenv("VITRINE_TEST_PYTHON")
 	if python == "" {
