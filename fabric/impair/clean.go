@@ -19,7 +19,8 @@ import (
 
 var _ vitrine.Cleaner = (*Fabric)(nil)
 
-// Clean removes what dead runs left of impaired links, and of the fabric.
+// Clean removes what dead runs left of impaired links and of the wrapped
+// fabric.
 func (f *Fabric) Clean(ctx context.Context) ([]string, error) {
 	removed, err := Cleaner{Root: f.config.Run.Root}.Clean(ctx)
 	if c, can := f.inner.(vitrine.Cleaner); can && err == nil {
@@ -30,15 +31,16 @@ func (f *Fabric) Clean(ctx context.Context) ([]string, error) {
 	return removed, err
 }
 
-// A Cleaner removes what is left of impaired links of dead runs. It comes before
-// those of fabrics, whose interfaces it puts back.
+// A Cleaner removes what dead runs left of impaired links. It must run before
+// the Cleaners of fabrics, because it gives back the fabrics' interfaces.
 type Cleaner struct {
-	Root string // where runs are known
+	Root string // the folder where runs are registered
 }
 
 var _ vitrine.Cleaner = Cleaner{}
 
-// Clean removes the namespaces of emulators.
+// Clean removes the emulators' namespaces. Before that it ends emulators and
+// gives lent interfaces back to the host.
 func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	return runstate.EachDead(c.Root, func(run string) (removed []string, err error) {
 		if of, absent := os.Stat(netns.Path(middle(run))); absent == nil {
@@ -49,8 +51,9 @@ func (c Cleaner) Clean(ctx context.Context) (removed []string, err error) {
 	})
 }
 
-// end kills the emulator of a namespace, which ended with the program that started
-// it, by its stdin, unless it was being stopped just then.
+// end kills the emulator of a namespace. An emulator normally ends with the
+// program that started it, because its stdin ends. One that was just being
+// stopped then may be left.
 func end(ctx context.Context, of os.FileInfo) error {
 	found, err := pidfd.Where(func(p procfs.Proc) bool {
 		args, err := p.CmdLine()
@@ -68,8 +71,8 @@ func end(ctx context.Context, of os.FileInfo) error {
 }
 
 // release moves interfaces of the host that the fabric had lent to an instance
-// (segment.Lender marks them) back to the host, where the fabric's cleaning finds
-// them: those that are not real would go with the namespace.
+// back to the host, where the fabric's cleaning finds them. segment.Lender has
+// marked them. Virtual ones would otherwise be removed with the namespace.
 func release(run string) error {
 	here, err := segment.OpenHere()
 	if err != nil {
@@ -92,12 +95,13 @@ func release(run string) error {
 	})
 }
 
-// isLent says whether an interface has a mark of segment.Lender.
+// isLent reports whether an interface has a mark of segment.Lender.
 func isLent(run string, link netlink.Link) bool {
 	return strings.HasPrefix(link.Attrs().Alias, "vitrine "+run+" ")
 }
 
-// giveBack moves an interface of the thread's namespace to the host.
+// giveBack moves an interface of the thread's namespace to the host's, which is
+// here.
 func giveBack(link netlink.Link, here *os.File) error {
 	if err := netlink.LinkSetNsFd(link, int(here.Fd())); err != nil {
 		return fmt.Errorf("giving the host %s back: %w", link.Attrs().Alias, err)
@@ -105,8 +109,8 @@ func giveBack(link netlink.Link, here *os.File) error {
 	return nil
 }
 
-// Check says whether this host can have impaired links. It tries, in a
-// namespace that is gone at once.
+// Check reports whether this host can impair links. It tries in a temporary
+// namespace.
 func Check(context.Context) []vitrine.Check {
 	err := netns.Try(func() error {
 		s, err := openSocket("lo")

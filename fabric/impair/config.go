@@ -17,28 +17,29 @@ import (
 )
 
 // Config is the part servers.impair of a deployment: what links do to packets,
-// whatever the fabric. What is said beside links is of every instance's link.
+// on any fabric. The inline Link is for every instance's link.
 type Config struct {
 	Link  `yaml:",inline"`
-	Links map[string]Link `yaml:"links" json:"links,omitempty"`                                                                            // By generator, component or instance (sprout-1): what its link does instead; {} leaves it as it is.
-	By    string          `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What does it: the kernel's netem, or a process of this program. auto: netem where the kernel has it, and it does what is asked in order.
-	CPU   *int            `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the scheduler's choice unless said.
-	Seed  uint64          `yaml:"seed" json:"seed,omitempty"`                                                                              // Of the emulator's loss, jitter and reordering; the same seed loses the same packets.
+	Links map[string]Link `yaml:"links" json:"links,omitempty"`                                                                            // By generator, component or instance (sprout-1): its link instead of the inline one; {} impairs nothing.
+	By    string          `yaml:"by" json:"by,omitempty" jsonschema:"enum=auto,enum=netem,enum=emulator" jsonschema_extras:"default=auto"` // What impairs links: the kernel's netem, or a process of this program. auto: netem if the kernel has it and the link has neither jitter nor rate.
+	CPU   *int            `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the default is the scheduler's choice.
+	Seed  uint64          `yaml:"seed" json:"seed,omitempty"`                                                                              // For the emulator's loss, jitter and reordering; the same seed loses the same packets.
 
 	Run     *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
 	Command []string      `yaml:"-" json:"-"` // the program that runs the verb Verb, and the verb
 	Logger  *slog.Logger  `yaml:"-" json:"-"` // may be nil
 }
 
-// What impairs links.
+// Values of Config.By.
 const (
 	Auto     = "auto"
 	Netem    = "netem"
 	Emulator = "emulator"
 )
 
-// Read reads the part servers.impair of a deployment that has these components;
-// what cannot be is a *vitrine.BadInput with its place.
+// Read reads the part servers.impair of a deployment that has these components.
+// If an option is invalid, the error is a *vitrine.BadInput with its place in
+// the file.
 func Read(part document.Node, components []string) (Config, error) {
 	var c Config
 	if err := part.Decode(&c); err != nil {
@@ -55,8 +56,8 @@ func Read(part document.Node, components []string) (Config, error) {
 	return c, nil
 }
 
-// check checks the options and fills in what is not said. part is where they
-// come from, for errors.
+// check checks the options and fills in the defaults. part is their source, for
+// errors.
 func (c *Config) check(part document.Node) error {
 	at := func(path ...string) func(field, found, want string) error {
 		return func(field, found, want string) error {
@@ -93,13 +94,13 @@ func (c *Config) check(part document.Node) error {
 
 const netemWant = "want auto or emulator: netem reorders packets by jitter and counts its queue in packets"
 
-// checkCPU sees that this process may run where the emulator is to.
+// checkCPU checks that this process may run on the emulator's CPU.
 func (c *Config) checkCPU(bad func(field, found, want string) error) error {
 	if c.CPU == nil {
 		return nil
 	}
 	var allowed unix.CPUSet
-	// Of the process, not of a thread that was pinned.
+	// The CPUs of the process: this thread may be pinned.
 	if err := unix.SchedGetaffinity(os.Getpid(), &allowed); err != nil {
 		return fmt.Errorf("reading the CPUs of this process: %w", err)
 	}
@@ -109,13 +110,13 @@ func (c *Config) checkCPU(bad func(field, found, want string) error) error {
 	return nil
 }
 
-// component is that of an instance: sprout of sprout-1.
+// component returns the component of an instance: sprout of sprout-1.
 func component(instance string) string {
 	dash := strings.LastIndexByte(instance, '-')
 	return instance[:max(dash, 0)]
 }
 
-// of is what the link of an instance does.
+// of returns the link of an instance.
 func (c *Config) of(instance string) Link {
 	for _, name := range []string{instance, component(instance)} {
 		if link, is := c.Links[name]; is {
@@ -125,7 +126,8 @@ func (c *Config) of(instance string) Link {
 	return c.Link
 }
 
-// seed is of one instance's link, so that links do not lose the same packets.
+// seed returns the seed for an instance's link. It differs between links, so
+// that they do not lose the same packets.
 func (c *Config) seed(instance string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", c.Seed, instance)

@@ -14,18 +14,18 @@ type direction struct {
 	line     *line
 
 	ordered  *lane
-	express  *lane // of those that overtake; nil: none do
-	latest   int64 // arrival
+	express  *lane // for packets that overtake; nil: none do
+	latest   int64 // latest arrival so far
 	batch    batch
 	made     Made
 	lateness *hdrhistogram.Histogram // nanoseconds
-	began    int64                   // first packet sent, last packet sent
+	began    int64                   // when the first packet was sent; ended: the last
 	ended    int64
 }
 
-// room is how many bytes a direction may have to hold.
+// room returns how many bytes a direction may have to hold.
 func (l Link) room() int {
-	const fastest = 10e9 / 8 // bytes a second, where no rate is asked for
+	const fastest = 10e9 / 8 // bytes per second, if no rate is set
 	rate := fastest
 	if l.Rate > 0 {
 		rate = min(rate, float64(l.Rate)/8)
@@ -60,8 +60,8 @@ func (d *direction) close() error {
 	return err
 }
 
-// onLine is how many bytes the frame is on a line: one that the kernel has still
-// to cut into segments has a header for each.
+// onLine returns the size of a frame on a line, in bytes. If the kernel has
+// still to cut the frame into segments, each segment gets a header.
 func onLine(bytes []byte) int {
 	frame := len(bytes) - vnetSize
 	headers, payload := int(binary.LittleEndian.Uint16(bytes[2:])), int(binary.LittleEndian.Uint16(bytes[4:]))
@@ -71,8 +71,10 @@ func onLine(bytes []byte) int {
 	return frame + headers*((frame-headers-1)/payload)
 }
 
-// take reads at most limit frames. behind is CLOCK_REALTIME less our clock; a frame
-// came no later than our clock says, wherever the time of day was moved to.
+// take reads at most limit frames and reports whether there were any. behind is
+// CLOCK_REALTIME minus the emulator's clock, in nanoseconds. An arrival is
+// never later than the emulator's clock, even if the time of day was set
+// meanwhile.
 func (d *direction) take(now, behind int64, clock func() int64, limit int) (took bool) {
 	var f frame
 	for range limit {
@@ -82,7 +84,7 @@ func (d *direction) take(now, behind int64, clock func() int64, limit int) (took
 		took = true
 		d.made.Packets++
 		arrived := f.Arrived - behind
-		if arrived > now { // since the round began
+		if arrived > now { // after the round began
 			arrived = min(arrived, clock())
 		}
 		if f.cut {
@@ -95,7 +97,8 @@ func (d *direction) take(now, behind int64, clock func() int64, limit int) (took
 	return took
 }
 
-// impair asks the line what becomes of a frame, and keeps it when it is to go on.
+// impair gets a frame's fate from the line, and stores the frame if it is to be
+// sent.
 func (d *direction) impair(f *frame, arrived int64) {
 	d.latest = max(d.latest, arrived)
 	leaves, what := d.line.offer(d.latest, onLine(f.Bytes))
@@ -121,7 +124,8 @@ func (d *direction) impair(f *frame, arrived int64) {
 	to.commit(len(room), leaves)
 }
 
-// give sends what is due, at most a batch of each lane.
+// give sends the packets that are due, at most one batch of each lane. It
+// reports whether there were any.
 func (d *direction) give(now int64, clock func() int64) (gave bool) {
 	gave = d.giveFrom(d.ordered, now, clock)
 	if d.express != nil {
@@ -156,7 +160,7 @@ func (d *direction) giveFrom(l *lane, now int64, clock func() int64) bool {
 	return true
 }
 
-// due is when the next packet leaves; the end of time when there is none.
+// due returns when the next packet leaves, or math.MaxInt64 if there is none.
 func (d *direction) due() int64 {
 	due := int64(math.MaxInt64)
 	if p := d.ordered.peek(0); p != nil {
@@ -170,7 +174,7 @@ func (d *direction) due() int64 {
 	return due
 }
 
-// result sums up what was made so far.
+// result returns the counts so far.
 func (d *direction) result() (Made, error) {
 	missed, err := d.from.Dropped()
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"vitrine/internal/netns"
 )
 
-// TestImpairDelayBeginsWithTheArrival: also that of a frame that comes while a round
-// is under way, however long that takes, or after the time of day was put forward.
+// TestImpairDelayBeginsWithTheArrival checks that the delay begins when the
+// frame arrives. This includes frames that arrive during a round, however long
+// that takes, or after the time of day was put forward.
 func TestImpairDelayBeginsWithTheArrival(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	place := fabrictest.Place(t, run.ID, "generator")
@@ -32,7 +33,7 @@ func TestImpairDelayBeginsWithTheArrival(t *testing.T) {
 	}
 }
 
-// onLoopback is a direction from lo of a namespace and back.
+// onLoopback returns a direction from lo of a namespace back to lo.
 func onLoopback(t *testing.T, place string, link Link) (d *direction) {
 	t.Helper()
 	err := netns.Do(place, func() error {

@@ -14,33 +14,34 @@ import (
 )
 
 const (
-	// spin is how long before a packet is due its sender stays awake: waking up
+	// spin is how long before a packet is due the thread stays awake. Waking up
 	// takes a thread tens of microseconds, more in a virtual machine.
 	spin = 60 * time.Microsecond
-	// takeMost bounds the frames that are taken from one direction before the next
-	// has its turn.
+	// takeMost bounds the frames that a round takes from one direction, so that
+	// the others get their turn.
 	takeMost = 64
 )
 
-// A wire is one link: two interfaces and what is between them.
+// A wire is one link: two interfaces, and a direction each way between them.
 type wire struct {
 	name         string
 	outer, inner *socket
 	out, in      *direction
 }
 
-// An emulator moves frames between the interfaces of its wires. One thread does
-// so for all of them; others change it meanwhile.
+// An emulator moves frames between the interfaces of its wires. One thread
+// moves the frames of all wires. Other goroutines change the wires meanwhile,
+// by change.
 type emulator struct {
 	now   func() time.Time
 	began time.Time
-	bell  int // eventfd: something was changed
+	bell  int // eventfd: wakes the thread after a change
 
-	mu      sync.Mutex // held for a round, not while the thread sleeps
+	mu      sync.Mutex // held during a round, but not while the thread sleeps
 	wires   []*wire
 	ended   bool
-	polls   []unix.PollFd // what ends a sleep; the bell is the first
-	timeout unix.Timespec // of a sleep; here so that it makes no garbage
+	polls   []unix.PollFd // these end a sleep; the bell is the first
+	timeout unix.Timespec // of a sleep; a field, so that sleep does not allocate
 }
 
 func newEmulator(now func() time.Time) (*emulator, error) {
@@ -53,7 +54,7 @@ func newEmulator(now func() time.Time) (*emulator, error) {
 	return e, nil
 }
 
-// change does something between two rounds.
+// change calls do between two rounds and wakes the thread.
 func (e *emulator) change(do func()) error {
 	e.mu.Lock()
 	do()
@@ -65,9 +66,10 @@ func (e *emulator) change(do func()) error {
 	return nil
 }
 
-// run is the thread. cpu is the one that it keeps to; nil: any.
+// run is the thread: it moves frames until the emulator is ended. cpu is the
+// CPU that the thread runs on; nil: any.
 func (e *emulator) run(cpu *int) error {
-	runtime.LockOSThread() // ends with the goroutine, and what it prefers with it
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and so do its settings
 	only := -1
 	if cpu != nil {
 		only = *cpu
@@ -75,7 +77,7 @@ func (e *emulator) run(cpu *int) error {
 	if err := thread.Pin(only); err != nil {
 		return err
 	}
-	thread.Prefer() // other work is to wait for packets, as it does for the kernel's own
+	thread.Prefer() // packets come before other work, as they do in the kernel
 	for {
 		e.mu.Lock()
 		t := e.now()
@@ -95,8 +97,8 @@ func (e *emulator) run(cpu *int) error {
 	}
 }
 
-// round takes and gives once in every direction, and says when there is more to
-// give.
+// round takes and gives once in every direction. It reports whether there was
+// work, and returns when the next packet is due.
 func (e *emulator) round(now, behind int64) (worked bool, due int64) {
 	due = math.MaxInt64
 	for _, w := range e.wires {
@@ -109,10 +111,10 @@ func (e *emulator) round(now, behind int64) (worked bool, due int64) {
 	return worked, due
 }
 
-// clock is nanoseconds since the emulator began.
+// clock returns the time since the emulator began, in nanoseconds.
 func (e *emulator) clock() int64 { return int64(e.now().Sub(e.began)) }
 
-// sleep waits for a frame, a change, or the time.
+// sleep waits for a frame, a change, or the end of the time.
 func (e *emulator) sleep(polls []unix.PollFd, nanos int64) error {
 	var timeout *unix.Timespec
 	if nanos < int64(time.Hour) {
@@ -123,7 +125,7 @@ func (e *emulator) sleep(polls []unix.PollFd, nanos int64) error {
 		return fmt.Errorf("waiting for frames: %w", err)
 	}
 	for _, p := range polls[1:] {
-		if p.Revents&unix.POLLERR != 0 { // its interface has gone; told once, or no sleep would last
+		if p.Revents&unix.POLLERR != 0 { // its interface is gone; this clears the error, which would end every sleep
 			_, _ = unix.GetsockoptInt(int(p.Fd), unix.SOL_SOCKET, unix.SO_ERROR)
 		}
 	}
@@ -136,7 +138,8 @@ func (e *emulator) sleep(polls []unix.PollFd, nanos int64) error {
 	return nil
 }
 
-// listen notes what ends a sleep, in a new list: the thread may be using the old.
+// listen lists the files that end a sleep. It makes a new list, because the
+// thread may be using the old one.
 func (e *emulator) listen() {
 	e.polls = []unix.PollFd{{Fd: int32(e.bell), Events: unix.POLLIN}}
 	for _, w := range e.wires {
@@ -146,7 +149,7 @@ func (e *emulator) listen() {
 	}
 }
 
-// openWire opens a link's interfaces, which are in this process's namespace.
+// openWire opens the two interfaces of a link, in this process's namespace.
 func openWire(a addition) (_ *wire, err error) {
 	w := &wire{name: a.Instance}
 	defer func() {

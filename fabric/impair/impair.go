@@ -1,11 +1,10 @@
 // Package impair makes the links of any fabric lose, delay, reorder and queue
-// packets, as a long or a thin line would, exactly and so that it can be
-// repeated.
+// packets, as a long or a slow line would, exactly and repeatably.
 //
-// An instance's link is cut and joined again in a namespace of the run's own,
-// by the kernel's netem where there is one and it keeps packets in order, else by
-// an emulator: a process of this program, one for all links of a run, that moves
-// frames between packet sockets (docs/impair.md).
+// It cuts an instance's link and joins the ends in a namespace of the run. The
+// kernel's netem joins them if the kernel has it and it keeps packets in order.
+// Otherwise an emulator does: a process of this program, one for all links of a
+// run, that moves frames between packet sockets (docs/impair.md).
 package impair
 
 import (
@@ -27,19 +26,19 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A Fabric is another one whose links are impaired.
+// A Fabric wraps another fabric and impairs its links.
 type Fabric struct {
 	config Config
 	inner  fabric.Fabric
-	middle string // the name of the emulators' namespace
-	netem  bool   // the kernel has it, and it may be used
+	middle string // name of the emulators' namespace
+	netem  bool   // the kernel has netem, and the config allows it
 
 	mu       sync.Mutex
 	closed   bool
 	process  *process // nil until a link is emulated
-	number   int      // of links so far
+	number   int      // number of links impaired so far
 	attached map[string]*port
-	made     []Made // of links that are no more
+	made     []Made // of links that no longer exist
 }
 
 // A port is an attached instance.
@@ -47,8 +46,8 @@ type port struct {
 	at     fabric.Port
 	end    fabric.Endpoint
 	link   Link
-	splice *splice // nil: its link is left as it is
-	netem  bool    // not the emulator
+	splice *splice // nil: its link is not impaired
+	netem  bool    // netem impairs the link, not the emulator
 }
 
 var (
@@ -56,10 +55,10 @@ var (
 	_ fabric.Mirrorer = (*Fabric)(nil)
 )
 
-// Wrap impairs links of a fabric, whose instances must have network namespaces.
-// The fabric is closed with it, and by Wrap when it fails. What the config asks
-// for and cannot be is a *vitrine.BadInput, netem where the kernel has none a
-// *vitrine.Unsupported.
+// Wrap impairs the links of a fabric, whose instances must have network
+// namespaces. Closing the new fabric closes inner too; Wrap closes inner when
+// it fails. If the config is invalid, the error is a *vitrine.BadInput. If it
+// requires netem and the kernel has none, the error is a *vitrine.Unsupported.
 func Wrap(ctx context.Context, inner fabric.Fabric, config Config) (*Fabric, error) {
 	f := &Fabric{config: config, inner: inner, middle: middle(config.Run.ID), attached: make(map[string]*port)}
 	if err := f.resolve(); err != nil {
@@ -76,7 +75,7 @@ func Wrap(ctx context.Context, inner fabric.Fabric, config Config) (*Fabric, err
 	return f, nil
 }
 
-// resolve checks the config and finds out whether netem may be used.
+// resolve checks the config and finds out whether netem can be used.
 func (f *Fabric) resolve() error {
 	if f.config.Logger == nil {
 		f.config.Logger = slog.New(slog.DiscardHandler)
@@ -92,10 +91,11 @@ func (f *Fabric) resolve() error {
 	return err
 }
 
-// middle is the name of the emulators' namespace of a run.
+// middle returns the name of the emulators' namespace of a run.
 func middle(run string) string { return "vt-" + run + "-impair" }
 
-// quiet keeps the thread's namespace from taking part in what passes.
+// quiet keeps the thread's namespace from answering or forwarding the packets
+// that pass through it.
 func quiet() error {
 	for key, value := range map[string]string{
 		"net/ipv6/conf/all/disable_ipv6": "1", "net/ipv6/conf/default/disable_ipv6": "1", "net/ipv4/ip_forward": "0",
@@ -109,8 +109,8 @@ func quiet() error {
 	return nil
 }
 
-// Attach attaches the instance to the fabric and, when its link is to be
-// impaired, puts what does so into it.
+// Attach attaches the instance to the wrapped fabric and then impairs its link,
+// if the config says so.
 func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,8 +142,8 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	return end, nil
 }
 
-// impair cuts the link of an instance that is attached and joins it again by netem
-// or the emulator.
+// impair cuts the link of an attached instance and joins it again by netem or
+// the emulator.
 func (f *Fabric) impair(ctx context.Context, made *port) error {
 	f.number++
 	made.splice = &splice{
@@ -172,7 +172,7 @@ func (f *Fabric) impair(ctx context.Context, made *port) error {
 	return err
 }
 
-// Mirror asks the fabric.
+// Mirror mirrors by the wrapped fabric, if that can mirror.
 func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 	m, can := f.inner.(fabric.Mirrorer)
 	if !can {
@@ -181,8 +181,8 @@ func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 	return m.Mirror(ctx, of, to)
 }
 
-// Detach takes out what impairs the instance's link, and the instance off the
-// fabric.
+// Detach ends the impairment of the instance's link and detaches the instance
+// from the wrapped fabric.
 func (f *Fabric) Detach(ctx context.Context, instance string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,8 +210,8 @@ func (f *Fabric) detach(ctx context.Context, instance string) error {
 	return nil
 }
 
-// again sees to the links that the fabric has made anew, as the cable of the one
-// that stays.
+// again impairs links again whose interfaces the wrapped fabric has replaced,
+// such as the cable of the remaining instance.
 func (f *Fabric) again(ctx context.Context) error {
 	for name, p := range f.attached {
 		err := f.redo(ctx, name, p)
@@ -222,8 +222,9 @@ func (f *Fabric) again(ctx context.Context) error {
 	return nil
 }
 
-// redo impairs a link again of which the fabric's interface has gone: the new one
-// is where the pair was. The instance may have gone too.
+// redo impairs a link again if the fabric has replaced its interface. The new
+// interface is in the instance, in place of the veth pair. The instance may be
+// gone too.
 func (f *Fabric) redo(ctx context.Context, name string, p *port) error {
 	if _, err := os.Stat(p.at.NetNS); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -240,13 +241,14 @@ func (f *Fabric) redo(ctx context.Context, name string, p *port) error {
 	return f.impair(ctx, p)
 }
 
-// whole has the instance's interface send packets as a line would.
+// whole makes the instance's interface send packets of one segment, as on a
+// line.
 func (p *port) whole() error {
 	return netns.Do(p.at.NetNS, func() error { return whole(p.end.Interface) })
 }
 
-// finish ends an instance's link and keeps what was made of it. An emulator that
-// has ended can say nothing any more.
+// finish ends an instance's link and keeps its counts. If the emulator has
+// ended, the counts are lost.
 func (f *Fabric) finish(ctx context.Context, instance string, p *port) {
 	made, err := f.ask(ctx, p, order{Remove: instance}, instance)
 	if err != nil {
@@ -264,7 +266,7 @@ func (f *Fabric) finish(ctx context.Context, instance string, p *port) {
 	}
 }
 
-// ask asks netem or the emulator what an instance's link made.
+// ask returns the counts of an instance's link. The emulator gets the order o.
 func (f *Fabric) ask(ctx context.Context, p *port, o order, instance string) (made []Made, err error) {
 	switch {
 	case p.netem:
@@ -273,14 +275,14 @@ func (f *Fabric) ask(ctx context.Context, p *port, o order, instance string) (ma
 			return err
 		})
 		return made, err
-	case f.process == nil: // it could not be started
+	case f.process == nil: // the emulator could not be started
 		return nil, nil
 	}
 	return f.process.do(ctx, o)
 }
 
-// Made says what became of packets, link by link: of those that were detached,
-// and of those that are attached.
+// Made returns what became of packets on each link, whether its instance is
+// still attached or was detached.
 func (f *Fabric) Made(ctx context.Context) ([]Made, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -299,7 +301,8 @@ func (f *Fabric) Made(ctx context.Context) ([]Made, error) {
 	return all, nil
 }
 
-// Close ends the emulator, closes the fabric and removes what was made.
+// Close detaches all instances, ends the emulator, closes the wrapped fabric
+// and removes the emulators' namespace.
 func (f *Fabric) Close(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -310,7 +313,7 @@ func (f *Fabric) Close(ctx context.Context) error {
 	for _, name := range slices.Collect(maps.Keys(f.attached)) {
 		err = errors.Join(err, f.detach(ctx, name))
 	}
-	if err != nil { // the fabric's interfaces may be in the namespace still
+	if err != nil { // the fabric's interfaces may still be in the namespace
 		return fmt.Errorf("closing an impaired fabric: %w", err)
 	}
 	if f.process != nil {

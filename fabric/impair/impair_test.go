@@ -31,7 +31,7 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// TestMain lets the test binary be the emulator, and a run that can be killed.
+// TestMain lets the test binary be the emulator, or a run that a test kills.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == Verb {
 		if err := Serve(context.Background(), time.Now, os.Stdin, os.Stdout); err != nil {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(fabrictest.Main(m, cases()))
 }
 
-// wrap impairs the links of a fabric, which may be nil with an error.
+// wrap impairs the links of a fabric. inner is nil if err is not.
 func wrap(run *runstate.Run, c Config, inner fabric.Fabric, err error) (*Fabric, error) {
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func wrap(run *runstate.Run, c Config, inner fabric.Fabric, err error) (*Fabric,
 	return Wrap(context.Background(), inner, c)
 }
 
-// opened skips the test where the host cannot have the fabric.
+// opened skips the test if the host does not support the fabric.
 func opened(t *testing.T, err error) {
 	t.Helper()
 	hosttest.Need(t, err)
@@ -63,7 +63,9 @@ func onBridge(run *runstate.Run, c Config) (*Fabric, error) {
 	return wrap(run, c, b, err)
 }
 
-// cases are links of which one end is emulated, the other one, both, none.
+// cases returns a fabric with an interface of the host, and a bridge. The
+// bridge's links are emulated both ways, one way (generator) or not at all
+// (sprout-1).
 func cases() fabrictest.Cases {
 	emulated := func(run *runstate.Run, inner fabric.Fabric, err error) (fabric.Fabric, error) {
 		return wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, inner, err)
@@ -83,12 +85,12 @@ func cases() fabrictest.Cases {
 	}}
 }
 
-// TestImpairFabric: an impaired fabric is a fabric.
+// TestImpairFabric runs the suite of all fabrics on an impaired one.
 func TestImpairFabric(t *testing.T) {
 	fabrictest.RunAll(t, fabrictest.Cases{"bridge": cases()["bridge"]})
 }
 
-// TestImpairFabrics: links of every fabric that gives instances interfaces.
+// TestImpairFabrics checks that links of other kinds of fabric can be impaired.
 func TestImpairFabrics(t *testing.T) {
 	for name, open := range map[string]func(*runstate.Run) (fabric.Fabric, error){
 		"direct":  func(run *runstate.Run) (fabric.Fabric, error) { return direct.New(direct.Config{Run: run}) },
@@ -106,7 +108,7 @@ func TestImpairFabrics(t *testing.T) {
 			opened(t, err)
 			b := fabrictest.NewBench(t, f, run)
 			one, two := b.Attach("generator"), b.Attach("sprout-1")
-			for range 2 { // once both know each other's link-layer address
+			for range 2 { // once with ARP, once without
 				began := time.Now()
 				if err := b.Reach(one, two); err != nil {
 					t.Fatal(err)
@@ -128,8 +130,9 @@ func TestImpairFabrics(t *testing.T) {
 	}
 }
 
-// TestImpairStays: a link is as it was when the instance at the other end of its
-// cable was detached and attached again: that gives it a new interface.
+// TestImpairStays detaches and attaches the instance at the other end of a
+// cable several times, which gives the remaining instance a new interface. The
+// remaining instance's link must stay as it was.
 func TestImpairStays(t *testing.T) {
 	for name, c := range map[string]Config{
 		"emulator": {Link: Link{Delay: 10 * time.Millisecond}, By: Emulator},
@@ -164,7 +167,7 @@ func TestImpairStays(t *testing.T) {
 	}
 }
 
-// sent is how many packets of an instance's links were sent on so far.
+// sent returns how many packets of an instance's link were sent on so far.
 func sent(t *testing.T, f *Fabric, instance string) (packets int64) {
 	t.Helper()
 	made, err := f.Made(t.Context())
@@ -179,7 +182,8 @@ func sent(t *testing.T, f *Fabric, instance string) (packets int64) {
 	return packets
 }
 
-// cuts is how many segments an interface cuts a packet into at most.
+// cuts returns the largest number of segments that an interface cuts a packet
+// into.
 func cuts(t *testing.T, path, name string) (most uint32) {
 	t.Helper()
 	err := netns.Do(path, func() error {
@@ -195,7 +199,8 @@ func cuts(t *testing.T, path, name string) (most uint32) {
 	return most
 }
 
-// TestImpairNeedsInterfaces: links of the host's own network are not touched.
+// TestImpairNeedsInterfaces checks that instances in the host's own network are
+// refused.
 func TestImpairNeedsInterfaces(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, loopback.New(loopback.Config{Run: run}), nil)
@@ -208,7 +213,7 @@ func TestImpairNeedsInterfaces(t *testing.T) {
 	}
 }
 
-// inside are the processes in a namespace that have not ended.
+// inside returns the processes in a namespace that have not ended.
 func inside(t *testing.T, path string) (pids []int) {
 	t.Helper()
 	want, err := os.Stat(path)
@@ -220,7 +225,7 @@ func inside(t *testing.T, path string) (pids []int) {
 		t.Fatal(err)
 	}
 	for _, ns := range all {
-		is, err := os.Stat(ns) // not of one that has ended
+		is, err := os.Stat(ns) // fails for a process that has ended
 		if err == nil && os.SameFile(is, want) {
 			pid, err := strconv.Atoi(strings.Split(ns, "/")[2])
 			if err != nil {
@@ -232,8 +237,8 @@ func inside(t *testing.T, path string) (pids []int) {
 	return pids
 }
 
-// stop stops a process, and returns when all of its threads are: before that, the
-// kernel does not know of it.
+// stop stops a process and returns when all of its threads have stopped. Until
+// then the kernel does not treat the process as stopped.
 func stop(t *testing.T, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
@@ -256,7 +261,8 @@ func stop(t *testing.T, pid int) {
 	}
 }
 
-// asleep is a stopped process in a namespace, whose last argument is told.
+// asleep starts a process in a namespace, with argument as its last argument,
+// and stops it.
 func asleep(t *testing.T, namespace, argument string) (pid int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read unless_killed", argument)
@@ -274,9 +280,9 @@ func asleep(t *testing.T, namespace, argument string) (pid int) {
 	return cmd.Process.Pid
 }
 
-// TestImpairKilled: an emulator ends with the run that started it, also one that
-// is stopped; cleaning removes the rest, and ends one that did not, but nothing that
-// others run there.
+// TestImpairKilled checks that an emulator, even a stopped one, ends with the
+// run that started it. Cleaning removes the rest and ends an emulator that is
+// still there, but no other process in the namespace.
 func TestImpairKilled(t *testing.T) {
 	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -320,8 +326,8 @@ func TestImpairKilled(t *testing.T) {
 	}
 }
 
-// TestImpairLent: an interface of the host that the run had lent to an instance
-// whose link was impaired is the host's again after cleaning.
+// TestImpairLent checks that cleaning gives an interface back to the host that
+// a killed run had lent to an instance with an impaired link.
 func TestImpairLent(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	root := t.TempDir() + "/runs"
@@ -341,7 +347,8 @@ func TestImpairLent(t *testing.T) {
 	}
 }
 
-// TestImpairLentIsPutBack as it was, also when the instance has gone.
+// TestImpairLentIsPutBack checks that a lent interface is put back as it was,
+// even if the instance's namespace is gone.
 func TestImpairLentIsPutBack(t *testing.T) {
 	for name, gone := range map[string]bool{"detached": false, "gone": true} {
 		t.Run(name, func(t *testing.T) {
@@ -369,7 +376,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 	}
 }
 
-// TestImpairGone: an emulator whose interfaces have gone sleeps on.
+// TestImpairGone checks that an emulator whose interfaces are gone sleeps on.
 func TestImpairGone(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})
@@ -394,7 +401,7 @@ func TestImpairGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, task := range tasks { // the kernel's name of where the thread sleeps
+		for _, task := range tasks { // the kernel function in which the thread sleeps
 			if at, err := os.ReadFile(task); err == nil && strings.Contains(string(at), "poll") && !strings.Contains(string(at), "ep_poll") {
 				return
 			}

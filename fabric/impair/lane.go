@@ -6,27 +6,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A lane holds packets that leave in the order in which they came, each a run of
-// bytes in one ring. It makes no garbage.
+// A lane holds packets that leave in the order of their arrival. The bytes of
+// all packets are in one ring. A lane does not allocate per packet.
 type lane struct {
-	bytes   []byte // mapped, so that what is never used takes no memory
-	packets []held // a ring; a power of two
+	bytes   []byte // mapped, so that unused parts take no memory
+	packets []held // a ring; its length is a power of two
 	first   int    // the packet that leaves next: packets[first&mask]
 	after   int    // one past the latest
-	write   int    // where in bytes the next one goes
+	write   int    // where the next packet goes in bytes
 }
 
-// A held packet is bytes[at:at+length], to leave at leaves.
+// A held packet is bytes[at:at+length]. It leaves at the time leaves.
 type held struct {
 	leaves     int64
 	at, length int
 }
 
-// bytesPerPacket is what a lane has room for on average: packets shorter than
-// that fill its list before its bytes.
+// bytesPerPacket is the average packet length that a lane has room for. With
+// shorter packets the list of packets fills before the bytes.
 const bytesPerPacket = 128
 
-// newLane makes room for so many bytes, rounded up to a power of two.
+// newLane makes a lane with room for so many bytes, rounded up to a power of
+// two.
 func newLane(room int) (*lane, error) {
 	size := 1 << 16
 	for size < room {
@@ -43,7 +44,7 @@ func (l *lane) close() error { return unix.Munmap(l.bytes) }
 
 func (l *lane) empty() bool { return l.first == l.after }
 
-// peek is the packet n after the head; nil when there are not so many.
+// peek returns the packet n after the head, or nil if there is none.
 func (l *lane) peek(n int) *held {
 	if l.first+n >= l.after {
 		return nil
@@ -54,8 +55,8 @@ func (l *lane) peek(n int) *held {
 // pop drops the first n packets. Their bytes may be written over.
 func (l *lane) pop(n int) { l.first += n }
 
-// reserve finds room for a packet of at most length bytes; nil when there is
-// none. The packet counts once it is committed.
+// reserve returns room for a packet of length bytes, or nil if there is none.
+// The packet counts only after commit, which may use fewer bytes.
 func (l *lane) reserve(length int) []byte {
 	if l.empty() {
 		l.first, l.after, l.write = 0, 0, 0
@@ -63,7 +64,7 @@ func (l *lane) reserve(length int) []byte {
 	if l.after-l.first == len(l.packets) || length > len(l.bytes) {
 		return nil
 	}
-	oldest := l.write // of an empty lane: all is free
+	oldest := l.write // in an empty lane all is free
 	if !l.empty() {
 		oldest = l.peek(0).at
 	}
@@ -72,7 +73,7 @@ func (l *lane) reserve(length int) []byte {
 		if l.write+length <= len(l.bytes) {
 			return l.bytes[l.write : l.write+length]
 		}
-		if length < oldest { // strictly: were write to meet oldest, full would look empty
+		if length < oldest { // strictly less: if write met oldest, a full lane would look empty
 			l.write = 0
 			return l.bytes[:length]
 		}
@@ -82,7 +83,7 @@ func (l *lane) reserve(length int) []byte {
 	return nil
 }
 
-// commit adds the packet that was written into what reserve gave.
+// commit adds the packet that the caller wrote into the room from reserve.
 func (l *lane) commit(length int, leaves int64) {
 	l.packets[l.after&(len(l.packets)-1)] = held{leaves: leaves, at: l.write, length: length}
 	l.after++

@@ -9,22 +9,22 @@ import (
 type fate uint8
 
 const (
-	kept      fate = iota // it leaves after those before it
-	overtakes             // it leaves before some of them
+	kept      fate = iota // it leaves after all earlier kept packets
+	overtakes             // it leaves before some earlier packets
 	lost                  // by chance
 	dropped               // at the tail of the queue
 )
 
 // A line decides what becomes of each packet in one direction, and when it
-// leaves. It keeps no packet and reads no clock. The n-th packet's chance of loss
-// depends on the seed and n alone, so that a run can be repeated.
+// leaves. It keeps no packet and reads no clock. Whether the n-th packet is
+// lost depends on the seed and n alone, so that a run can be repeated.
 type line struct {
 	link             Link
 	loss, vary, skip *rand.Rand
 	perByte          float64 // nanoseconds; 0: no rate
-	queue            float64 // nanoseconds at the rate
-	free             float64 // when the rate has carried all bytes so far
-	last             int64   // when the latest packet that keeps order leaves
+	queue            float64 // its length, in nanoseconds at the rate
+	free             float64 // when all bytes so far have been sent at the rate
+	last             int64   // when the latest kept packet leaves
 }
 
 // newLine makes a line from a link that was checked.
@@ -41,10 +41,10 @@ func newLine(link Link, seed uint64) *line {
 	return l
 }
 
-// offer is a packet of so many bytes that arrived then. It says what becomes of
-// it and when it leaves; times are nanoseconds of one clock, and arrivals do not
-// go back. Packets that are kept leave in the order of their arrival, and so do,
-// among themselves, those that overtake.
+// offer returns what becomes of a packet of so many bytes that arrives at the
+// time at, and when it leaves. Times are nanoseconds of one clock, and arrivals
+// must not go back. Kept packets leave in the order of their arrival, and so do
+// overtaking packets among themselves.
 func (l *line) offer(at int64, bytes int) (leaves int64, what fate) {
 	if l.link.Loss > 0 && l.loss.Float64() < l.link.Loss {
 		return 0, lost

@@ -11,27 +11,27 @@ import (
 	"vitrine/document"
 )
 
-// A Link is what happens to packets on what joins an instance to its fabric, in
-// each direction and in this order: some are lost; the rest wait for their turn
-// at the rate, in a queue with an end; then they travel for the delay.
+// A Link is what happens to packets between an instance and its fabric, in each
+// direction and in this order. Some packets are lost. The rest wait in a
+// bounded queue for their turn at the rate. Then they travel for the delay.
 type Link struct {
 	Delay   time.Duration `yaml:"delay" json:"delay,omitempty"`                                                                      // Added to each packet.
-	Jitter  time.Duration `yaml:"jitter" json:"jitter,omitempty"`                                                                    // The delay varies by at most this to both sides, evenly; order is kept.
-	Loss    float64       `yaml:"loss" json:"loss,omitempty" jsonschema:"minimum=0,maximum=1"`                                       // Share of packets that is lost, each by itself.
+	Jitter  time.Duration `yaml:"jitter" json:"jitter,omitempty"`                                                                    // The delay varies uniformly by at most this to either side; order is kept.
+	Loss    float64       `yaml:"loss" json:"loss,omitempty" jsonschema:"minimum=0,maximum=1"`                                       // Share of packets that are lost, each independently.
 	Reorder float64       `yaml:"reorder" json:"reorder,omitempty" jsonschema:"minimum=0,maximum=1"`                                 // Share of packets that skip the delay and so overtake others.
-	Rate    Rate          `yaml:"rate" json:"rate,omitempty" jsonschema:"pattern=^[0-9]+([.][0-9]+)?[kmg]?bit$"`                     // Bits of frames a second, such as 100mbit; frames count from the Ethernet header to the end of the data, without FCS.
-	Queue   document.Size `yaml:"queue" json:"queue,omitempty"`                                                                      // Bytes that may wait for the rate, the packet under way among them; more are dropped at its tail. 50 ms of the rate unless said, and at least 15140.
-	Way     string        `yaml:"way" json:"way,omitempty" jsonschema:"enum=both,enum=out,enum=in" jsonschema_extras:"default=both"` // Which packets: out are those that leave the instance, in those that come to it.
+	Rate    Rate          `yaml:"rate" json:"rate,omitempty" jsonschema:"pattern=^[0-9]+([.][0-9]+)?[kmg]?bit$"`                     // Bits of frames per second, such as 100mbit; frames count from the Ethernet header to the end of the data, without FCS.
+	Queue   document.Size `yaml:"queue" json:"queue,omitempty"`                                                                      // Bytes that may wait for the rate, including the packet being sent; more are dropped at its tail. The default is 50 ms of the rate, and at least 15140.
+	Way     string        `yaml:"way" json:"way,omitempty" jsonschema:"enum=both,enum=out,enum=in" jsonschema_extras:"default=both"` // Which packets: out are those that leave the instance, in are those that arrive at it.
 }
 
-// The ways of packets on a link.
+// Values of Link.Way.
 const (
 	Both = "both"
 	Out  = "out"
 	In   = "in"
 )
 
-// frameMost is the longest frame of an Ethernet MTU of 1500 bytes.
+// frameMost is the longest frame with an Ethernet MTU of 1500, in bytes.
 const frameMost = 1514
 
 const (
@@ -40,8 +40,8 @@ const (
 	queueTime  = 50 * time.Millisecond
 )
 
-// check finds what cannot be, and fills in the queue and the way. bad makes the
-// error of a field.
+// check checks the link and fills in the queue and the way. bad makes the error
+// of a field.
 func (l *Link) check(bad func(field, found, want string) error) error {
 	for field, share := range map[string]float64{"loss": l.Loss, "reorder": l.Reorder} {
 		if math.IsNaN(share) || share < 0 || share > 1 {
@@ -72,10 +72,11 @@ func (l *Link) check(bad func(field, found, want string) error) error {
 	return nil
 }
 
-// plain says whether nothing happens to packets.
+// plain reports whether the link does nothing to packets.
 func (l Link) plain() bool { return l.Delay == 0 && l.Loss == 0 && l.Rate == 0 }
 
-// on is what happens on the one way: nothing, unless the link is for it.
+// on returns what the link does in one direction: nothing, if the link is for
+// the other.
 func (l Link) on(way string) Link {
 	if l.Way != Both && l.Way != way {
 		return Link{Way: way}
@@ -84,7 +85,7 @@ func (l Link) on(way string) Link {
 	return l
 }
 
-// A Rate is bits a second, as text: "100mbit".
+// A Rate is in bits per second; as text: "100mbit".
 type Rate float64
 
 const (
@@ -94,8 +95,8 @@ const (
 
 var ratePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kmg]?)bit$`)
 
-// UnmarshalText reads a number with bit, kbit, mbit or gbit, by powers of 1000,
-// as tc(8) writes rates.
+// UnmarshalText parses a number with bit, kbit, mbit or gbit, by powers of
+// 1000, as tc(8) writes rates.
 func (r *Rate) UnmarshalText(text []byte) error {
 	m := ratePattern.FindSubmatch(text)
 	if m == nil {
@@ -106,10 +107,10 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText returns the text that UnmarshalText parses.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// String writes the rate in the largest unit that leaves at least 1.
+// String returns the rate in the largest unit in which it is at least 1.
 func (r Rate) String() string {
 	unit, size := "bit", 1.0
 	switch {
@@ -123,7 +124,7 @@ func (r Rate) String() string {
 	return strconv.FormatFloat(float64(r)/size, 'f', -1, 64) + unit
 }
 
-// String says what the link does, for logs and reports.
+// String describes the link, for logs and reports.
 func (l Link) String() string {
 	var says []string
 	add := func(format string, args ...any) { says = append(says, fmt.Sprintf(format, args...)) }

@@ -14,15 +14,17 @@ import (
 	"vitrine/internal/netns"
 )
 
-// suitsNetem says whether tc-netem(8) does what is asked, in order: its jitter
-// reorders packets, and its queue for a rate counts packets, those that travel
-// among them.
+// suitsNetem reports whether tc-netem(8) can do what the link asks for and keep
+// packets in order. netem's jitter reorders packets. Its queue for a rate
+// counts packets, including those that only travel.
 func (l Link) suitsNetem() bool { return l.Jitter == 0 && l.Rate == 0 }
 
-// netemMost bounds the packets that travel: 10 s of 50,000 a second.
+// netemMost bounds the packets that travel at once: 10 s of 50,000 packets a
+// second.
 const netemMost = 500_000
 
-// hasNetem tries, in a namespace that is gone at once.
+// hasNetem returns nil if the kernel has netem. It tries in a temporary
+// namespace.
 func hasNetem() error {
 	err := netns.Try(func() error {
 		lo, err := netlink.LinkByName("lo")
@@ -37,13 +39,13 @@ func hasNetem() error {
 	return unsupported(err)
 }
 
-// addNetem has netem impair what leaves by an interface.
+// addNetem makes netem impair the frames that leave by an interface.
 func addNetem(link netlink.Link, l Link) error {
 	q := netlink.NewNetem(
 		netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
 		netlink.NetemQdiscAttrs{Latency: uint32(l.Delay.Microseconds()), Limit: netemMost},
 	)
-	// By itself: the library rounds percentages to 32 bits of floating point.
+	// Set here, because the library rounds percentages to 32-bit floating point.
 	q.Loss = share32(l.Loss)
 	if l.Reorder > 0 {
 		q.ReorderProb, q.Gap = share32(l.Reorder), 1
@@ -54,11 +56,12 @@ func addNetem(link netlink.Link, l Link) error {
 	return nil
 }
 
-// share32 is a share in the kernel's unit: 2^32-1 is all.
+// share32 returns a share in the kernel's unit: 2^32-1 is all.
 func share32(share float64) uint32 { return uint32(math.Round(share * math.MaxUint32)) }
 
-// byNetem has the kernel join the two interfaces of a splice, on a thread in
-// their namespace: what one receives leaves by the other, through netem.
+// byNetem makes the kernel join the two interfaces of a splice: frames that one
+// receives leave by the other, through netem. It runs on a thread in their
+// namespace.
 func (s *splice) byNetem(l Link) error {
 	links, err := segment.Host()
 	if err != nil {
@@ -89,7 +92,7 @@ func (s *splice) byNetem(l Link) error {
 	return nil
 }
 
-// redirect has what one interface receives leave by another.
+// redirect makes the frames that one interface receives leave by another.
 func redirect(links *netlink.Handle, from, to int) error {
 	err := links.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: from, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
@@ -105,8 +108,8 @@ func redirect(links *netlink.Handle, from, to int) error {
 	return err
 }
 
-// netemMade reads what netem counted, on a thread in the splice's namespace. It
-// does not tell loss from want of room.
+// netemMade returns what netem counted. It runs on a thread in the splice's
+// namespace. netem does not distinguish loss from a lack of room.
 func (s *splice) netemMade(instance string, l Link) ([]Made, error) {
 	var all []Made
 	for _, d := range []struct {

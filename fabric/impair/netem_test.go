@@ -9,8 +9,8 @@ import (
 	"vitrine/fabric/fabrictest"
 )
 
-// TestNetem: where the kernel has netem it does what is asked; elsewhere it is
-// refused to who asks for it.
+// TestNetem checks that netem does what is asked, if the kernel has it.
+// Otherwise a config that requires netem is refused.
 func TestNetem(t *testing.T) {
 	err := hasNetem()
 	if vitrine.IsUnsupported(err) {
@@ -60,7 +60,7 @@ func netemReordering(t *testing.T) {
 	within(t, "came without the delay", float64(early), n*share-5*math.Sqrt(n*share), n*share+5*math.Sqrt(n*share))
 }
 
-// netemBesideEmulator: links of which one is netem's and one the emulator's.
+// netemBesideEmulator impairs one link by netem and another by the emulator.
 func netemBesideEmulator(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := onBridge(run, Config{

@@ -60,8 +60,8 @@ func newPathBy(t *testing.T, l Link, by string) path {
 	return p
 }
 
-// stream sends frames of 1000 bytes along the path, and says what they went
-// through and what the emulator says of that.
+// stream sends frames of 1000 bytes along the path. It returns what they went
+// through, as the receiver saw it, and what netem or the emulator counted.
 func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []delay.Packet, Made) {
 	t.Helper()
 	r, err := packet.OpenReceiver(packet.ReceiverConfig{NetNS: p.to, Address: p.ends.Dest, CPU: -1, Run: 5})
@@ -93,7 +93,8 @@ func (p path) stream(t *testing.T, packets int, rate float64) (delay.Report, []d
 	return delay.Analyze(packets, arrivals, delay.Cut{}), arrivals, made
 }
 
-// made is what the emulator says of the packets from the generator.
+// made returns what netem or the emulator counted of the packets from the
+// generator.
 func (p path) made(t *testing.T) Made {
 	t.Helper()
 	made, err := p.fabric.Made(t.Context())
@@ -111,12 +112,13 @@ func within(t *testing.T, what string, got, low, high float64) {
 	}
 }
 
-// drift is how much, in µs, the clock of the kernel's stamps may be put right by,
-// against the sender's, while a stream is under way.
+// drift is how far the clock of the kernel's time stamps may be adjusted
+// against the sender's clock during a stream, in µs.
 const drift = 200
 
-// calm streams until the least delay is at most most, in µs, or for ten times: a
-// busy machine makes all packets late at times, but not always.
+// calm repeats the stream until the least delay is at most most, in µs, and at
+// most ten times. A busy machine delays all packets of some streams, but not of
+// every stream.
 func (p path) calm(t *testing.T, packets int, rate, most float64) (r delay.Report, arrivals []delay.Packet, made Made) {
 	t.Helper()
 	for range 10 {
@@ -137,7 +139,7 @@ func TestImpairDelayIsReadBack(t *testing.T) {
 	if made.Sent != made.Packets || made.Bytes != 1000*made.Sent || made.Lost > 0 {
 		t.Errorf("the emulator sent %d packets, %d bytes", made.Sent, made.Bytes)
 	}
-	// What it says of how late it was is what was read back.
+	// The lateness that the emulator reports is in the delays that were read back.
 	within(t, "latest, µs", r.Delay.Max-20000, float64(made.Lateness.Most.Microseconds())/2-drift, math.Inf(1))
 }
 
@@ -149,7 +151,7 @@ func TestImpairWays(t *testing.T) {
 }
 
 func TestImpairJitterIsReadBackInOrder(t *testing.T) {
-	// Packets are further apart than two can come close.
+	// Packets are 10 ms apart. Jitter brings two of them closer by at most 8 ms.
 	r, arrivals, _ := newPath(t, Link{Delay: 20 * time.Millisecond, Jitter: 4 * time.Millisecond}).calm(t, 150, 100, 17000)
 	within(t, "least delay, µs", r.Delay.Min, 16000-drift, 17000)
 	early := 0
@@ -159,7 +161,7 @@ func TestImpairJitterIsReadBackInOrder(t *testing.T) {
 		}
 	}
 	within(t, "share below the mean", float64(early)/float64(len(arrivals)), 0.1, 0.65)
-	// And here many would overtake others.
+	// Here many packets would overtake others.
 	r, _, _ = newPath(t, Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond}).stream(t, 2000, 4000)
 	if r.Reordered > 0 || r.Lost > 0 {
 		t.Errorf("jitter reordered %d and lost %d", r.Reordered, r.Lost)
@@ -187,7 +189,8 @@ func TestImpairReorderingIsReadBack(t *testing.T) {
 		}
 	}
 	within(t, "came without the delay", float64(early), float64(made.Overtook)*0.9, float64(made.Overtook))
-	// 100 packets travel at any time, so hardly one is overtaken by none: only the last.
+	// 100 packets travel at any time, so nearly every packet is overtaken. Only
+	// the last ones may not be.
 	within(t, "reordered", float64(r.Reordered), float64(n-made.Overtook)*0.9, float64(n-made.Overtook))
 }
 
@@ -209,8 +212,8 @@ func TestImpairRateIsReadBack(t *testing.T) {
 	within(t, "arrived", float64(r.Received), 10, 400)
 }
 
-// TestImpairTCP: what TCP carries arrives whole, also where the kernel leaves
-// checksums and segments to the interface.
+// TestImpairTCP checks that data over TCP arrives whole, even if the kernel
+// leaves checksums and segmentation to the interface.
 func TestImpairTCP(t *testing.T) {
 	p := newPath(t, Link{Delay: 2 * time.Millisecond, Loss: 0.001, Rate: 500e6})
 	sent := make([]byte, 8<<20)
@@ -252,8 +255,8 @@ func TestImpairTCP(t *testing.T) {
 	}
 }
 
-// TestImpairVLAN: frames keep their tags, which the kernel takes off where a
-// program reads them.
+// TestImpairVLAN checks that frames keep their VLAN tags, which the kernel
+// takes out when a program reads a frame.
 func TestImpairVLAN(t *testing.T) {
 	p := newPath(t, Link{Delay: time.Millisecond})
 	open := func(place string) (s *socket) {
@@ -268,7 +271,7 @@ func TestImpairVLAN(t *testing.T) {
 		return s
 	}
 	from, to := open(p.from), open(p.to)
-	const tpid, vlan, kind = 0x8100, 5, 0x88b5 // the last for experiments
+	const tpid, vlan, kind = 0x8100, 5, 0x88b5 // kind: an EtherType for experiments
 	bytes := make([]byte, vnetSize, vnetSize+64)
 	bytes = append(append(bytes, p.ends.DestMAC...), 2, 0, 0, 0, 0, 1)
 	for _, v := range []uint16{tpid, vlan, kind} {
@@ -286,7 +289,7 @@ func TestImpairVLAN(t *testing.T) {
 			t.Fatal("the frame did not arrive")
 		}
 		if f.Bytes = nil; to.next(&f) {
-			to.release() // and no other frame comes into its place meanwhile
+			to.release() // f stays valid, because no other frame takes its place meanwhile
 		}
 	}
 	if f.Tag != tpid<<16|vlan || len(f.Bytes) != len(bytes)-tagSize {

@@ -16,27 +16,28 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A process is an emulator that runs beside this program.
+// A process is a running emulator.
 type process struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	answers *json.Decoder
-	said    bytes.Buffer // on standard error
-	mu      sync.Mutex   // an order and its answer
-	failed  error        // it does not answer any more
+	said    bytes.Buffer // its standard error
+	mu      sync.Mutex   // held during an order and its answer
+	failed  error        // set when the emulator does not answer any more
 }
 
-// startProcess starts an emulator in a network namespace. command is the program
-// and its arguments, the verb at the end.
+// startProcess starts an emulator in a network namespace. command is the
+// program and its arguments, with Verb as the last.
 func startProcess(command []string, namespace string, cpu *int) (*process, error) {
 	p := &process{cmd: exec.CommandContext(context.Background(), command[0], command[1:]...)}
 	p.cmd.Stderr = &p.said
-	// A Ctrl-C at a terminal is for this program, which then ends the emulator. And
-	// a group of its own that is stopped is woken and ended by the kernel when this
-	// program ends.
+	// A Ctrl-C at a terminal must reach only this program, which then ends the
+	// emulator. Besides, if the emulator is stopped when this program ends, the
+	// kernel wakes and ends the emulator's process group.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// The program is this one, for which all of the environment was meant; a
-	// garbage collection would hold the thread up, and there is nothing to collect.
+	// The emulator is this program too, so it gets the whole environment. Garbage
+	// collection is off: it would delay the thread, and there is nothing to
+	// collect.
 	p.cmd.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=off")
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -62,7 +63,7 @@ const patience = 10 * time.Second
 // kill ends the emulator at once; it may have ended already.
 func (p *process) kill() { _ = p.cmd.Process.Kill() }
 
-// do gives an order and waits for the answer.
+// do sends an order and waits for the answer.
 func (p *process) do(ctx context.Context, o order) ([]Made, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,14 +79,14 @@ func (p *process) do(ctx context.Context, o order) ([]Made, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	defer context.AfterFunc(ctx, p.kill)() // one that does not answer is of no use any more
+	defer context.AfterFunc(ctx, p.kill)() // an emulator that does not answer is of no use any more
 	var a answer
 	if _, err = p.stdin.Write(append(line, '\n')); err == nil {
 		err = p.answers.Decode(&a)
 	}
 	if err != nil {
 		p.failed = fmt.Errorf("the link emulator has ended (%w); links are cut; it said: %s", err, bytes.TrimSpace(p.said.Bytes()))
-		p.kill() // so that it is true
+		p.kill() // so that the message is true
 		return nil, p.failed
 	}
 	if a.Error != "" {

@@ -13,12 +13,13 @@ import (
 // Verb is the hidden verb of the program that runs an emulator.
 const Verb = "impair-link"
 
-// An order is a line of JSON to an emulator; each is answered by a line.
+// An order is a line of JSON to an emulator, which answers each order by a
+// line.
 type order struct {
-	Start  *start    `json:"start,omitempty"` // the first one
+	Start  *start    `json:"start,omitempty"` // the first order
 	Add    *addition `json:"add,omitempty"`
-	Result string    `json:"result,omitempty"` // of the instance's link so far
-	Remove string    `json:"remove,omitempty"` // the instance's link
+	Result string    `json:"result,omitempty"` // instance: return the counts of its link so far
+	Remove string    `json:"remove,omitempty"` // instance: remove its link and return the counts
 }
 
 type start struct {
@@ -34,15 +35,15 @@ type addition struct {
 	Seed     uint64 `json:"seed"`
 }
 
-// An answer says how an order went.
+// An answer is the result of an order.
 type answer struct {
 	Error string `json:"error,omitempty"`
 	Made  []Made `json:"made,omitempty"`
 }
 
-// Serve is the verb: it runs an emulator between interfaces of the network
-// namespace that the process is in, by the orders on stdin, until that ends: it
-// does with whoever started the program, however that ends.
+// Serve is the verb. It runs an emulator between interfaces of the process's
+// network namespace, by the orders on stdin, until stdin ends. stdin ends with
+// the program that started the emulator, however that ends.
 func Serve(ctx context.Context, now func() time.Time, stdin io.Reader, stdout io.Writer) error {
 	orders, answers := json.NewDecoder(stdin), json.NewEncoder(stdout)
 	var first order
@@ -64,14 +65,14 @@ func Serve(ctx context.Context, now func() time.Time, stdin io.Reader, stdout io
 		return err
 	}
 	select {
-	case err := <-ran: // stdin's reader ends with the process
+	case err := <-ran: // the reader of stdin ends with the process
 		return err
 	case err := <-served:
 		return errors.Join(err, e.stop(ran))
 	}
 }
 
-// stop ends the thread and closes what it used.
+// stop ends the thread and closes the wires.
 func (e *emulator) stop(ran <-chan error) error {
 	err := e.change(func() { e.ended = true })
 	err = errors.Join(err, <-ran)

@@ -14,20 +14,20 @@ import (
 
 const (
 	slots     = 1 << 12 // 80 ms of 50,000 packets a second
-	slotSize  = 2048    // bytes; a longer frame, as those that the kernel has not cut into segments yet are, comes by the socket itself
+	slotSize  = 2048    // bytes; a longer frame, such as one that is not cut into segments yet, is read from the socket itself
 	vnetSize  = 10      // bytes of struct virtio_net_hdr before each frame
 	wholeMost = vnetSize + 1<<16 + 64
 	tagSize   = 4  // bytes of a VLAN tag
 	macSize   = 12 // bytes of both MAC addresses
 )
 
-// A socket takes all frames that an interface receives, and sends frames by it.
-// Both have a virtio_net_hdr before them, by which checksums and segments that
-// are still to be made are passed on as they are.
+// A socket receives all frames that an interface receives, and sends frames by
+// it. Each frame has a virtio_net_hdr before it, so that checksums and segments
+// that are still to be made are passed on as they are.
 type socket struct {
 	*ring.Ring
 	slot  int    // of the latest frame
-	whole []byte // a frame that was longer than a slot
+	whole []byte // buffer for a frame longer than a slot
 }
 
 // openSocket opens the socket of an interface in the thread's network namespace.
@@ -54,15 +54,15 @@ func openSocket(name string) (*socket, error) {
 	return &socket{Ring: r, whole: make([]byte, wholeMost)}, nil
 }
 
-// A frame is one that was received: virtio_net_hdr and Ethernet frame; valid
+// A frame is a received frame: virtio_net_hdr and Ethernet frame. It is valid
 // until release.
 type frame struct {
 	ring.Frame
-	cut bool // it did not fit and there was no room for the whole of it
+	cut bool // incomplete: longer than a slot, and not whole in the socket either
 }
 
-// next gives the frame that came next, to be released before the one after it
-// is asked for; false: there is none yet.
+// next reads the next frame and reports whether there was one. The frame must
+// be released before the next call.
 func (s *socket) next(f *frame) (ok bool) {
 	if s.slot, ok = s.Next(&f.Frame); !ok {
 		return false
@@ -77,10 +77,10 @@ func (s *socket) next(f *frame) (ok bool) {
 	return true
 }
 
-// release gives the slot of the latest frame back to the kernel.
+// release returns the slot of the latest frame to the kernel.
 func (s *socket) release() { s.Release(s.slot) }
 
-// length is how many bytes the frame needs in a lane.
+// length returns how many bytes the frame needs in a lane.
 func (f *frame) length() int {
 	if f.Tag != 0 {
 		return len(f.Bytes) + tagSize
@@ -88,8 +88,8 @@ func (f *frame) length() int {
 	return len(f.Bytes)
 }
 
-// copyTo writes the frame, with its VLAN tag back in its place, where the
-// kernel took it from.
+// copyTo copies the frame to b and puts its VLAN tag back where the kernel took
+// it out.
 func (f *frame) copyTo(b []byte) {
 	if f.Tag == 0 {
 		copy(b, f.Bytes)
@@ -107,22 +107,22 @@ func (f *frame) copyTo(b []byte) {
 	}
 }
 
-// A batch is what one sendmmsg(2) sends.
+// A batch holds the frames that one sendmmsg(2) sends.
 type batch struct {
 	messages [batchSize]mmsg.Message
 	vectors  [batchSize]unix.Iovec
 }
 
-// batchSize bounds how long one direction keeps the other waiting.
+// batchSize bounds how long one direction keeps the others waiting.
 const batchSize = 32
 
-// set makes the n-th message of the bytes.
+// set sets the n-th message to the bytes.
 func (b *batch) set(n int, bytes []byte) {
 	b.vectors[n] = mmsg.Vector(bytes)
 	b.messages[n].SetVectors(b.vectors[n : n+1])
 }
 
-// send sends the first n messages; it gives how many the kernel did not take.
+// send sends the first n messages and returns how many the kernel refused.
 func (b *batch) send(s *socket, n int) (refused int) {
 	for at := 0; at < n; {
 		done, errno := mmsg.Send(s.FD(), b.messages[at:n], unix.MSG_DONTWAIT)
@@ -135,7 +135,8 @@ func (b *batch) send(s *socket, n int) (refused int) {
 	return refused
 }
 
-// unsupported turns a refusal by the kernel into what this host cannot do.
+// unsupported turns a missing kernel feature or privilege into a
+// *vitrine.Unsupported.
 func unsupported(err error) error {
 	switch {
 	case vitrine.IsUnsupported(err):

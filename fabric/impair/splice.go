@@ -16,28 +16,28 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A splice is a cut in an instance's link: the fabric's interface is in the
-// emulators' namespace, under the name outer, and the instance has one end of a
-// pair in its place, whose other end is inner.
+// A splice is a cut in an instance's link. The fabric's interface is in the
+// emulators' namespace, under the name outer. In its place the instance has one
+// end of a veth pair, whose other end, inner, is in the emulators' namespace.
 type splice struct {
 	run          string
-	middle       string // the emulators' namespace, by path
-	netns        string // the instance's, by path
+	middle       string // path of the emulators' namespace
+	netns        string // path of the instance's namespace
 	name         string // of the interface in the instance: "eth0"
 	outer, inner string
-	was          *face // nil until it is known
-	moved        bool  // the fabric's interface is in the middle
+	was          *face // the fabric's interface before the cut; nil: not read yet
+	moved        bool  // the fabric's interface is in the emulators' namespace
 }
 
-// A face is what an interface shows of itself in its namespace.
+// A face is the settings of an interface in its namespace.
 type face struct {
 	attrs  netlink.LinkAttrs
 	addrs  []netlink.Addr
-	routes []netlink.Route // that the kernel did not make by itself
-	quiet  string          // whether it has no IPv6, as the kernel writes it
+	routes []netlink.Route // without those that the kernel made itself
+	quiet  string          // disable_ipv6, as the kernel writes it
 }
 
-// cut makes the splice. What it could not finish, undo undoes.
+// cut makes the splice. If it fails, undo removes what it made.
 func (s *splice) cut() error {
 	err := netns.Do(s.netns, func() (err error) {
 		s.was, err = look(s.name)
@@ -74,7 +74,7 @@ func (s *splice) cut() error {
 	return err
 }
 
-// settle waits until interfaces of a namespace work.
+// settle waits until the interfaces of a namespace work.
 func settle(namespace string, names ...string) error {
 	return segment.In(namespace, func(links *netlink.Handle) error {
 		for _, name := range names {
@@ -90,7 +90,7 @@ func settle(namespace string, names ...string) error {
 	})
 }
 
-// look reads an interface of the thread's namespace.
+// look returns the settings of an interface of the thread's namespace.
 func look(name string) (*face, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -124,7 +124,7 @@ func quietKey(name string) string {
 	return filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6")
 }
 
-// move takes an interface of the thread's namespace to another one, under
+// move moves an interface of the thread's namespace to another namespace, under
 // another name.
 func move(name, as string, to int) error {
 	link, err := netlink.LinkByName(name)
@@ -143,7 +143,8 @@ func move(name, as string, to int) error {
 	return nil
 }
 
-// pair makes the pair of interfaces and brings the middle's ends up.
+// pair makes the veth pair and brings up the interfaces in the emulators'
+// namespace.
 func (s *splice) pair(place int) error {
 	veth := netlink.NewVeth(netlink.LinkAttrs{Name: s.inner, MTU: s.was.attrs.MTU, TxQLen: -1})
 	veth.PeerName, veth.PeerNamespace = s.name, netlink.NsFd(place)
@@ -163,7 +164,7 @@ func (s *splice) pair(place int) error {
 	return nil
 }
 
-// put gives an interface of the thread's namespace what another one had.
+// put applies the settings to an interface of the thread's namespace.
 func (f *face) put(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -192,9 +193,10 @@ func (f *face) put(name string) error {
 	return nil
 }
 
-// undo takes the pair away and gives the instance the fabric's interface back,
-// without its addresses, so that the fabric can take it off. When the instance's
-// namespace has gone, the interface goes, or to the host when it is the host's.
+// undo removes the veth pair and gives the fabric's interface back to the
+// instance, without its addresses, so that the fabric can detach it. If the
+// instance's namespace is gone, undo removes the interface, or moves it to the
+// host if it is the host's.
 func (s *splice) undo() error {
 	err := netns.Do(s.middle, func() error { return remove(s.inner) })
 	if err != nil || !s.moved {
@@ -218,7 +220,8 @@ func (s *splice) undo() error {
 	return err
 }
 
-// drop removes the fabric's interface from the middle, or gives it back.
+// drop removes the fabric's interface from the emulators' namespace, or moves
+// it to the host if it is lent.
 func (s *splice) drop() error {
 	here, err := segment.OpenHere()
 	if err != nil {
@@ -234,7 +237,7 @@ func (s *splice) drop() error {
 	})
 }
 
-// isStale says whether the fabric has removed its interface.
+// isStale reports whether the fabric has removed its interface.
 func (s *splice) isStale() (stale bool, err error) {
 	err = netns.Do(s.middle, func() error {
 		_, err := netlink.LinkByName(s.outer)
@@ -246,8 +249,8 @@ func (s *splice) isStale() (stale bool, err error) {
 	return stale, err
 }
 
-// remove removes an interface of the thread's namespace; one that is not there
-// is no error.
+// remove removes an interface of the thread's namespace. If it does not exist,
+// that is no error.
 func remove(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err == nil {
@@ -259,8 +262,8 @@ func remove(name string) error {
 	return fmt.Errorf("removing interface %s: %w", name, err)
 }
 
-// whole keeps an interface of the thread's namespace from handing on what is
-// still to be cut into segments, so that a link sees packets as a line would.
+// whole limits the packets that an interface of the thread's namespace sends to
+// one segment, so that a link sees packets as a line would.
 func whole(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
