@@ -21,8 +21,8 @@ import (
 // nonceLife is how long a challenge may stay unanswered.
 const nonceLife = 40 * time.Second
 
-// A challenge is what the cluster remembers of a nonce, so that any Sprout can
-// check the answer to it.
+// A challenge is the cluster's state of a nonce. With it any Sprout can check the
+// answer.
 type challenge struct {
 	Username string `json:"username"`
 	HA1      string `json:"ha1"`
@@ -31,19 +31,19 @@ type challenge struct {
 
 func challengeKey(nonce string) string { return "auth/" + nonce }
 
-// A verdict is what authentication comes to.
+// A verdict is the result of authentication.
 type verdict int
 
 const (
 	accepted verdict = iota
-	wrong            // the password is wrong
-	unknown          // challenge, for the first time
-	stale            // challenge again: the nonce is not known or was used before
+	wrong            // the password, username or realm is wrong
+	unknown          // no usable credentials: send a first challenge
+	stale            // the nonce is unknown or its count was used before: challenge again
 )
 
-// parseCredentials reads an Authorization header. Credentials without nonce or
-// response, which IMS clients send first to say who they are (TS 24.229 section
-// 5.1.1.2), have but their Username.
+// parseCredentials parses an Authorization header. IMS clients first send
+// credentials without nonce or response, to identify themselves (TS 24.229
+// section 5.1.1.2). Only the Username of those is used.
 func parseCredentials(header sip.Header) (digest.Credentials, error) {
 	if header == nil {
 		return digest.Credentials{}, nil
@@ -55,9 +55,9 @@ func parseCredentials(header sip.Header) (digest.Credentials, error) {
 	return *c, nil
 }
 
-// authenticate checks the credentials of a request (RFC 7616 with MD5, as
-// TS 24.229 annex N's SIP digest). until is when the nonce may be forgotten if
-// it is accepted.
+// authenticate checks the credentials of a request (RFC 7616 with MD5, as in the
+// SIP digest of TS 24.229 annex N). An accepted nonce is kept until nonceLife
+// after until.
 func (s *server) authenticate(ctx context.Context, method string, c digest.Credentials, until time.Time) (verdict, error) {
 	if c.Nonce == "" || c.Response == "" {
 		return unknown, nil
@@ -79,7 +79,7 @@ func (s *server) authenticate(ctx context.Context, method string, c digest.Crede
 		return wrong, nil
 	}
 	count := c.Nc
-	if c.QOP == "" { // RFC 2069 clients count nothing: one use
+	if c.QOP == "" { // RFC 2069 clients send no count, so they may use a nonce once
 		count = 1
 	}
 	if count <= known.Count {
@@ -92,12 +92,12 @@ func (s *server) authenticate(ctx context.Context, method string, c digest.Crede
 	}
 	_, err = s.store.Put(ctx, challengeKey(c.Nonce), replica.Record{Value: value, Expires: until.Add(nonceLife)}, record.Version)
 	if errors.Is(err, replica.ErrConflict) {
-		return stale, nil // the same answer came twice
+		return stale, nil // the same answer arrived twice
 	}
 	return accepted, err
 }
 
-// digestResponse is the response of RFC 7616 section 3.4.1.
+// digestResponse returns the response of RFC 7616 section 3.4.1.
 func digestResponse(ha1, method string, c digest.Credentials) string {
 	ha2 := md5Hex(method + ":" + c.URI)
 	if c.QOP == "" {
@@ -111,8 +111,8 @@ func md5Hex(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// challenge makes a nonce from a fresh authentication vector, remembers it in
-// the cluster, and gives the header to challenge with.
+// challenge makes a nonce, stores it in the cluster with a new authentication
+// vector, and returns the challenge header.
 func (s *server) challenge(ctx context.Context, impi, impu string, isStale bool) (sip.Header, error) {
 	vector, err := s.vector(ctx, impi, impu)
 	if err != nil {

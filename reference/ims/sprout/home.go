@@ -16,8 +16,9 @@ import (
 	"vitrine/reference/ims/rest"
 )
 
-// homestead asks Homestead. A late answer is refused with 408, which is what
-// the client sees of an overloaded Homestead; none at all with 504.
+// homestead sends a request to Homestead. It returns a refusal with 408 for a
+// late answer, which is what a client sees of an overloaded Homestead, and with
+// 504 for no connection.
 func (s *server) homestead(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	status, answer, err := s.home.Do(ctx, method, path, body)
 	switch {
@@ -39,7 +40,7 @@ func (s *server) homestead(ctx context.Context, method, path string, body []byte
 	return nil, fmt.Errorf("homestead answered %s %s with %d: %.200s", method, path, status, answer)
 }
 
-// errNoSubscriber is the error of an identity that Homestead does not know.
+// errNoSubscriber is the error for an identity that Homestead does not have.
 var errNoSubscriber = errors.New("no such subscriber")
 
 // vector fetches an authentication vector.
@@ -58,7 +59,7 @@ func (s *server) vector(ctx context.Context, impi, impu string) (ims.AuthVector,
 	return v, nil
 }
 
-// assign tells Homestead of a change, and fetches the profile.
+// assign reports a change to Homestead and returns the profile.
 func (s *server) assign(ctx context.Context, impu, kind string) (ims.RegData, error) {
 	var data ims.RegData
 	body, err := json.Marshal(ims.RegRequest{Type: kind, Server: s.uri("")})
@@ -75,7 +76,7 @@ func (s *server) assign(ctx context.Context, impu, kind string) (ims.RegData, er
 	return parseRegData(answer)
 }
 
-// parseRegData reads Homestead's document.
+// parseRegData parses Homestead's document.
 func parseRegData(document []byte) (ims.RegData, error) {
 	var data ims.RegData
 	if err := xml.Unmarshal(document, &data); err != nil {
@@ -90,8 +91,8 @@ const (
 	terminating = 1
 )
 
-// telephony says whether a profile sends such a request to the telephony
-// server, by its initial filter criteria (TS 29.228 annex C).
+// telephony reports whether a profile's initial filter criteria (TS 29.228 annex
+// C) send this request to the telephony server.
 func telephony(p ims.Profile, method string, sessionCase int) bool {
 	for _, c := range p.Criteria {
 		if c.Server.Name == ims.TelephonyServer && matches(c.Trigger, method, sessionCase) {
@@ -101,8 +102,8 @@ func telephony(p ims.Profile, method string, sessionCase int) bool {
 	return false
 }
 
-// matches evaluates a trigger point: with CNF an AND of ORs, else an OR of
-// ANDs, over the groups.
+// matches evaluates a trigger point over its groups: an AND of ORs with CNF,
+// otherwise an OR of ANDs.
 func matches(t ims.Trigger, method string, sessionCase int) bool {
 	groups := map[int]bool{}
 	for _, spot := range t.Spots {
@@ -127,8 +128,9 @@ func matches(t ims.Trigger, method string, sessionCase int) bool {
 	return t.CNF
 }
 
-// services fetches a user's telephony settings. Without Homer nothing is
-// barred, as the criteria's default handling says that sessions go on.
+// services returns a user's telephony settings. Without an answer from Homer
+// nothing is barred, because the criteria's default handling is to continue the
+// session.
 func (s *server) services(ctx context.Context, impu string) ims.Services {
 	if s.homer == nil {
 		return ims.DefaultServices()
@@ -145,8 +147,8 @@ func (s *server) services(ctx context.Context, impu string) ims.Services {
 	return ims.DefaultServices()
 }
 
-// charge queues a record for Ralf; when the queue is full it is lost and
-// counted, for charging is offline and must not hold up calls.
+// charge queues a record for Ralf. If the queue is full, the record is lost and
+// counted: charging is offline and must not delay calls.
 func (s *server) charge(req *sip.Request, kind, cause int) {
 	if s.ralf == nil {
 		return

@@ -16,10 +16,10 @@ import (
 	wiresip "vitrine/wire/sip"
 )
 
-// defaultExpires applies to contacts that name no time.
+// defaultExpires applies to contacts without an expiry time.
 const defaultExpires = 300 * time.Second
 
-// A refusal is an error that says how the request is to be answered.
+// A refusal is an error that holds the answer to the request.
 type refusal struct {
 	status int
 	reason string
@@ -29,7 +29,7 @@ func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.status, r.reaso
 
 func refuse(status int, reason string) error { return &refusal{status, reason} }
 
-// register is the registrar: RFC 3261 section 10.3, TS 24.229 section 5.4.1.
+// register handles a REGISTER (RFC 3261 section 10.3, TS 24.229 section 5.4.1).
 func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {
 	req := tx.Request
 	impu, err := identity(&req.To().Address)
@@ -73,7 +73,7 @@ func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {
 	return s.bind(ctx, tx, impu, contacts)
 }
 
-// identity is the public identity in a To, From or request URI.
+// identity returns the public identity in a To, From or request URI.
 func identity(uri *sip.Uri) (string, error) {
 	if uri.Host != ims.Domain || uri.User == "" {
 		return "", refuse(sip.StatusNotFound, "Not Found")
@@ -81,13 +81,13 @@ func identity(uri *sip.Uri) (string, error) {
 	return ims.PublicID(uri.User), nil
 }
 
-// contacts is what a REGISTER asks for.
+// contacts holds the changes that a REGISTER requests.
 type contacts struct {
 	all      bool // "*": remove every binding
 	bindings []binding
 }
 
-// contacts reads the Contact headers with the Path that Bono put above them.
+// contacts parses the Contact headers, and the Path that Bono added.
 func (s *server) contacts(req *sip.Request, now time.Time) (contacts, error) {
 	var out contacts
 	expires := defaultExpires
@@ -131,7 +131,7 @@ func (s *server) contacts(req *sip.Request, now time.Time) (contacts, error) {
 	return out, nil
 }
 
-// routes reads Path, Route or Record-Route headers into URIs.
+// routes parses Path, Route or Record-Route headers into URIs.
 func routes(headers []sip.Header) ([]string, error) {
 	var out []string
 	for _, h := range headers {
@@ -149,7 +149,7 @@ func routes(headers []sip.Header) ([]string, error) {
 	return out, nil
 }
 
-// bind carries out a REGISTER that is authenticated.
+// bind applies an authenticated REGISTER.
 func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, c contacts) error {
 	now := time.Now()
 	leaving := c.all || (len(c.bindings) > 0 && !slices.ContainsFunc(c.bindings, func(b binding) bool { return b.Expires > now.UnixMilli() }))
@@ -202,7 +202,7 @@ func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, 
 	return nil
 }
 
-// registeredReply is the 200 that lists the bindings there are now.
+// registeredReply returns the 200 that lists the present bindings.
 func (s *server) registeredReply(req *sip.Request, r registration) *sip.Response {
 	res := sipudp.Reply(req, sip.StatusOK, "OK")
 	for _, b := range r.Bindings {

@@ -12,19 +12,19 @@ import (
 	"vitrine/reference/ims/replica"
 )
 
-// A registration is what the cluster holds of one public identity: who can
-// reach it, and who wants to know. It is a JSON record of the replicated store.
+// A registration is the cluster's state of one public identity: its contacts and
+// the subscriptions to its changes. It is a JSON record of the replicated store.
 type registration struct {
 	Identities    []string       `json:"identities"` // the implicit registration set, the default first
 	Bindings      []binding      `json:"bindings"`
 	Subscriptions []subscription `json:"subscriptions,omitempty"`
-	Version       int            `json:"version"` // of the reg event document
+	Version       int            `json:"version"` // version of the reg event document
 }
 
 // A binding is a contact with the path to it.
 type binding struct {
 	URI     string   `json:"uri"`
-	Path    []string `json:"path"` // URIs, the one nearest to Sprout first (RFC 3327)
+	Path    []string `json:"path"` // URIs, the nearest to Sprout first (RFC 3327)
 	CallID  string   `json:"call_id"`
 	CSeq    uint32   `json:"cseq"`
 	Expires int64    `json:"expires"` // Unix milliseconds
@@ -34,21 +34,21 @@ type binding struct {
 type subscription struct {
 	CallID  string   `json:"call_id"`
 	Local   string   `json:"local"`  // our name-addr with tag: the From of NOTIFYs
-	Remote  string   `json:"remote"` // the subscriber's
-	Target  string   `json:"target"` // its contact
+	Remote  string   `json:"remote"` // the subscriber's name-addr: the To of NOTIFYs
+	Target  string   `json:"target"` // contact of the subscriber
 	Route   []string `json:"route"`
-	CSeq    uint32   `json:"cseq"` // of the last NOTIFY
+	CSeq    uint32   `json:"cseq"` // CSeq of the last NOTIFY
 	Expires int64    `json:"expires"`
 }
 
 // keepAfter is how long a record outlives its last binding, so that the timer
-// finds it.
+// still finds it.
 const keepAfter = time.Minute
 
 func registrationKey(impu string) string { return "reg/" + impu }
 func timerKey(impu string) string        { return "timer/" + impu }
 
-// parseRegistration reads a record.
+// parseRegistration parses a record.
 func parseRegistration(value []byte) (registration, error) {
 	var r registration
 	if len(value) == 0 {
@@ -60,7 +60,8 @@ func parseRegistration(value []byte) (registration, error) {
 	return r, nil
 }
 
-// prune drops what has expired, and says whether anything had.
+// prune removes expired bindings and subscriptions, and reports whether there
+// were any.
 func (r *registration) prune(now time.Time) bool {
 	at := now.UnixMilli()
 	bindings, subscriptions := len(r.Bindings), len(r.Subscriptions)
@@ -69,7 +70,7 @@ func (r *registration) prune(now time.Time) bool {
 	return len(r.Bindings) != bindings || len(r.Subscriptions) != subscriptions
 }
 
-// expiry is when the first binding expires, and when the last does; zero
+// expiry returns when the first and the last binding expire, or zero times
 // without bindings.
 func (r *registration) expiry() (next, last time.Time) {
 	for _, b := range r.Bindings {
@@ -84,10 +85,10 @@ func (r *registration) expiry() (next, last time.Time) {
 	return next, last
 }
 
-// errStale is the error of a REGISTER that a later one has overtaken.
+// errStale is the error for a REGISTER that a later one has overtaken.
 var errStale = errors.New("a later REGISTER of this call has been seen")
 
-// update replaces the binding of b's contact; one that has expired is removed.
+// update replaces the binding of b's contact, or removes it if b has expired.
 func (r *registration) update(b binding, now time.Time) error {
 	i := slices.IndexFunc(r.Bindings, func(have binding) bool { return have.URI == b.URI })
 	if i >= 0 {
@@ -102,8 +103,8 @@ func (r *registration) update(b binding, now time.Time) error {
 	return nil
 }
 
-// registered reads an identity's registration; without bindings it is not
-// registered.
+// registered returns an identity's registration and the version of its record.
+// Without bindings the identity is not registered.
 func (s *server) registered(ctx context.Context, impu string) (registration, uint64, error) {
 	record, err := s.store.Get(ctx, registrationKey(impu))
 	if err != nil {
@@ -117,8 +118,8 @@ func (s *server) registered(ctx context.Context, impu string) (registration, uin
 	return r, record.Version, nil
 }
 
-// change reads, changes and writes an identity's registration until nobody
-// else has changed it meanwhile, and sets its timer.
+// change reads, edits and writes an identity's registration, and sets its timer.
+// It starts again, up to ten times, if the record has changed in the meantime.
 func (s *server) change(ctx context.Context, impu string, edit func(*registration, time.Time) error) (registration, error) {
 	for range 10 {
 		r, version, err := s.registered(ctx, impu)
@@ -154,7 +155,7 @@ func (s *server) change(ctx context.Context, impu string, edit func(*registratio
 	return registration{}, fmt.Errorf("registration of %s: others keep changing it", impu)
 }
 
-// expire is called when an identity's timer is due, on one Sprout alone.
+// expire is called when an identity's timer is due, on one Sprout only.
 func (s *server) expire(ctx context.Context, _ string, value []byte) {
 	impu := string(value)
 	s.counts.expired.Inc()
@@ -179,7 +180,7 @@ func (s *server) expire(ctx context.Context, _ string, value []byte) {
 	s.notify(impu, r, watchers)
 }
 
-// advance counts a NOTIFY in every subscription.
+// advance increments the CSeq of every subscription for the next NOTIFY.
 func (r *registration) advance() {
 	for i := range r.Subscriptions {
 		r.Subscriptions[i].CSeq++

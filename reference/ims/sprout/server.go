@@ -17,26 +17,26 @@ import (
 	"vitrine/reference/ims/sipudp"
 )
 
-// A server is Sprout's logic. One goroutine reads and parses; what needs no
-// one else it does itself, and the requests that begin something it admits to
-// a bounded queue that workers serve.
+// A server is Sprout's logic. One goroutine reads and parses. It handles requests
+// that need no other component, and queues the others, up to a limit, for the
+// workers.
 type server struct {
 	socket       *sipudp.Socket
-	ours         map[netip.AddrPort]bool // addresses that mean this Sprout
+	ours         map[netip.AddrPort]bool // addresses of this Sprout
 	parser       *sip.Parser
 	transactions *sipudp.Transactions
-	load         *overload.Monitor // nil but in mode clearwater
+	load         *overload.Monitor // nil except in mode clearwater
 	queue        chan *sipudp.Transaction
 	store        *replica.Store
 	home         *rest.Client
-	homer, ralf  *rest.Client // nil: there is none
+	homer, ralf  *rest.Client // nil if there is none
 	charges      chan chargeable
 	maxExpires   time.Duration
 	log          *slog.Logger
 	counts       counts
 }
 
-// receive takes one datagram from Bono.
+// receive handles one datagram from Bono.
 func (s *server) receive(data []byte, a sipudp.Arrival) {
 	msg, err := sipudp.Parse(s.parser, data)
 	if err != nil {
@@ -90,7 +90,8 @@ func (s *server) request(req *sip.Request, a sipudp.Arrival) {
 	}
 }
 
-// method bounds the label that outsiders could otherwise make up.
+// method returns the label of a request. It limits the labels, because clients
+// can send any method.
 func method(req *sip.Request) string {
 	switch req.Method {
 	case sip.REGISTER, sip.INVITE, sip.BYE, sip.SUBSCRIBE, sip.OPTIONS, sip.MESSAGE:
@@ -99,7 +100,7 @@ func method(req *sip.Request) string {
 	return "other"
 }
 
-// enqueue hands a request to the workers, or rejects it when they are behind.
+// enqueue queues a request for the workers, or rejects it if the queue is full.
 func (s *server) enqueue(tx *sipudp.Transaction) {
 	select {
 	case s.queue <- tx:
@@ -113,9 +114,9 @@ func (s *server) reject(tx *sipudp.Transaction) {
 	s.respond(tx, sipudp.Reply(tx.Request, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
 }
 
-// work serves the queue until ctx is done. What it measures is the time from
-// the kernel's receive queue to the end of the work: as in Clearwater, waiting
-// for a slow Homestead counts.
+// work serves the queue until ctx is done. It measures the time from the kernel's
+// receive queue to the end of the work. As in Clearwater, the wait for a slow
+// Homestead counts.
 func (s *server) work(ctx context.Context) {
 	for {
 		select {
@@ -142,7 +143,8 @@ func (s *server) serve(ctx context.Context, tx *sipudp.Transaction) error {
 	return s.session(ctx, tx)
 }
 
-// answer answers a request that could not be served.
+// answer answers a request that could not be served. It does nothing if err is
+// nil.
 func (s *server) answer(tx *sipudp.Transaction, err error) {
 	if err == nil {
 		return
@@ -161,7 +163,7 @@ func (s *server) respond(tx *sipudp.Transaction, res *sip.Response) {
 	}
 }
 
-// timedOut answers for whoever did not.
+// timedOut answers 408 for the next hop that did not answer.
 func (s *server) timedOut(tx *sipudp.Transaction) {
 	s.counts.timeouts.Inc()
 	if !tx.Own() {
@@ -169,7 +171,7 @@ func (s *server) timedOut(tx *sipudp.Transaction) {
 	}
 }
 
-// uri is this Sprout's own, with lr, and the parameter given if any.
+// uri returns this Sprout's own URI with lr, and with param if it is not empty.
 func (s *server) uri(param string) string {
 	uri := "sip:" + s.socket.Local().String() + ";lr"
 	if param != "" {

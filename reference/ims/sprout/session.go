@@ -11,9 +11,9 @@ import (
 	"vitrine/reference/ims/sipudp"
 )
 
-// session routes a request that begins something, an INVITE above all, from a
-// registered user to another's latest contact: originating services, then
-// terminating ones, both here (TS 24.229 section 5.4.3).
+// session routes an initial request, usually an INVITE, from a registered user to
+// the latest contact of another user. It applies originating services, then
+// terminating ones, both in this Sprout (TS 24.229 section 5.4.3).
 func (s *server) session(ctx context.Context, tx *sipudp.Transaction) error {
 	req := tx.Request
 	caller, err := identity(&req.From().Address)
@@ -72,15 +72,15 @@ func (s *server) terminate(ctx context.Context, tx *sipudp.Transaction, caller s
 	return s.send(tx, out)
 }
 
-// retarget points a request at a contact, by its path.
+// retarget sets a request's URI to the contact and its Route to the contact's
+// path.
 func retarget(out *sip.Request, b binding) error {
 	var target sip.Uri
 	if err := sip.ParseUri(b.URI, &target); err != nil {
 		return fmt.Errorf("contact %q: %w", b.URI, err)
 	}
 	out.Recipient = target
-	// One at a time, the first at last: the request takes what was prepended last
-	// for its topmost Route.
+	// Prepend the Routes in reverse order, so that the first one ends on top.
 	for _, p := range slices.Backward(b.Path) {
 		var uri sip.Uri
 		if err := sip.ParseUri(p, &uri); err != nil {
@@ -91,7 +91,7 @@ func retarget(out *sip.Request, b binding) error {
 	return nil
 }
 
-// dropOwnRoutes takes this Sprout's entries off the top of the Route.
+// dropOwnRoutes removes this Sprout's entries from the top of the Route.
 func (s *server) dropOwnRoutes(req *sip.Request) {
 	for route := req.Route(); route != nil; route = req.Route() {
 		addr, ok := sipudp.RouteAddr(&route.Address)
@@ -102,7 +102,7 @@ func (s *server) dropOwnRoutes(req *sip.Request) {
 	}
 }
 
-// nextHop is where a request's first Route, or else its URI, leads.
+// nextHop returns the destination of a request: its first Route, or else its URI.
 func (s *server) nextHop(req *sip.Request) (sipudp.Peer, error) {
 	uri := &req.Recipient
 	if route := req.Route(); route != nil {
@@ -153,7 +153,7 @@ func (s *server) ack(req *sip.Request) {
 	}
 }
 
-// response passes an answer back, and starts or ends the charging of a call.
+// response forwards an answer, and starts or ends the charging of a call.
 func (s *server) response(res *sip.Response) {
 	tx, pass, first := s.transactions.Answered(res)
 	if tx == nil || !pass {

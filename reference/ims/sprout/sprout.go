@@ -21,7 +21,7 @@ import (
 	"vitrine/reference/ims/sipudp"
 )
 
-// A config is Sprout's command line.
+// A config holds the values of Sprout's command line.
 type config struct {
 	listen                 netip.AddrPort
 	homestead, homer, ralf []netip.AddrPort
@@ -31,7 +31,7 @@ type config struct {
 	copies                 int
 	peerTimeout            time.Duration
 	workers, queue         int
-	overload               string // mode
+	overload               string // mode of load control
 	target                 time.Duration
 	initialRate            float64
 	maxExpires, timeout    time.Duration
@@ -61,8 +61,8 @@ func (k *config) flags(c *ims.Command) {
 		"target-latency", "initial-rate", "max-expires", "timeout", "receive-queue")
 }
 
-// Run runs a Sprout until ctx is done. The error is a *vitrine.BadInput when
-// the arguments are wrong.
+// Run runs a Sprout until ctx is done. The error is a *vitrine.BadInput for wrong
+// arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("sprout", "Sprout is the registrar and router of the reference IMS.", stdout, stderr)
 	var k config

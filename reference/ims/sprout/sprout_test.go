@@ -25,7 +25,7 @@ func TestDigestResponse(t *testing.T) {
 	if got := digestResponse(ha1, "GET", c); got != "8ca523f5e9506fed4657c9700eebdbec" {
 		t.Errorf("response %s", got)
 	}
-	// RFC 2069 as corrected (erratum 749): without qop.
+	// RFC 2069 as corrected (erratum 749), without qop.
 	c = digest.Credentials{Nonce: "dcd98b7102dd2f0e8b11d0f600bfb0c093", URI: "/dir/index.html"}
 	if got := digestResponse(md5Hex("Mufasa:testrealm@host.com:CircleOfLife"), "GET", c); got != "1949323746fe6a43ef61f9606e7febea" {
 		t.Errorf("response without qop %s", got)
@@ -40,7 +40,7 @@ func TestBindings(t *testing.T) {
 		{URI: "a", CallID: "1", CSeq: 1, Expires: at(time.Minute)},
 		{URI: "b", CallID: "2", CSeq: 1, Expires: at(time.Hour)},
 		{URI: "a", CallID: "1", CSeq: 2, Expires: at(2 * time.Minute)}, // refreshed
-		{URI: "c", CallID: "3", CSeq: 1, Expires: at(0)},               // was never there
+		{URI: "c", CallID: "3", CSeq: 1, Expires: at(0)},               // has already expired
 	} {
 		if err := r.update(b, now); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,8 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// TS 29.228 annex C: conjunctive and disjunctive normal form, negation.
+// TestTriggers checks conjunctive and disjunctive normal form and negation (TS
+// 29.228 annex C).
 func TestTriggers(t *testing.T) {
 	orig, term := originating, terminating
 	invite := ims.SPT{Group: 0, Method: "INVITE"}
@@ -110,7 +111,7 @@ func TestRegInfo(t *testing.T) {
 	}
 }
 
-// request parses a REGISTER with more header lines.
+// request parses a REGISTER with additional header lines.
 func request(lines string) (*sip.Request, bool) {
 	msg, err := sip.ParseMessage([]byte("REGISTER sip:ims.test SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:a@ims.test>;tag=1\r\n" +
 		"To: <sip:a@ims.test>\r\nCall-ID: c\r\nCSeq: 1 REGISTER\r\n" + lines + "\r\n\r\n"))

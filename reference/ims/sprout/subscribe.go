@@ -16,7 +16,7 @@ import (
 	wiresip "vitrine/wire/sip"
 )
 
-// subscribe is the notifier of the reg event package (RFC 6665, RFC 3680).
+// subscribe handles a SUBSCRIBE to the reg event package (RFC 6665, RFC 3680).
 func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 	req := tx.Request
 	event := req.GetHeader("Event")
@@ -31,7 +31,7 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 		return err
 	}
 	if watcher, err := identity(&req.From().Address); err != nil || watcher != impu {
-		return refuse(sip.StatusForbidden, "Forbidden") // only the user may watch itself
+		return refuse(sip.StatusForbidden, "Forbidden") // users may watch only themselves
 	}
 	dialog, err := s.dialog(req, time.Now())
 	if err != nil {
@@ -64,12 +64,12 @@ func (s subscription) same(other subscription) bool {
 	return s.CallID == other.CallID && s.Remote == other.Remote
 }
 
-// seconds is the time left, rounded, at least 0.
+// seconds returns the remaining time, rounded, at least 0.
 func seconds(expires int64) int64 {
 	return max((expires-time.Now().UnixMilli()+500)/1000, 0)
 }
 
-// dialog is the subscription that a SUBSCRIBE asks for.
+// dialog returns the subscription that a SUBSCRIBE requests.
 func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	contact := req.Contact()
 	if contact == nil {
@@ -98,8 +98,8 @@ func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	}, nil
 }
 
-// watch adds a subscription, or refreshes or ends the one it belongs to, and
-// counts the NOTIFY that is due. One that ends stays for that NOTIFY, expired.
+// watch adds, refreshes or ends a subscription, and counts the NOTIFY that is
+// due. A subscription that ends stays, expired, for that NOTIFY.
 func watch(r *registration, dialog subscription, refresh bool) error {
 	i := slices.IndexFunc(r.Subscriptions, func(have subscription) bool { return have.same(dialog) })
 	switch {
@@ -116,8 +116,9 @@ func watch(r *registration, dialog subscription, refresh bool) error {
 	return nil
 }
 
-// notify tells watchers of the registration as it is now; their CSeq has been
-// counted. A NOTIFY is sent again until it is answered, like any request.
+// notify sends the present registration to the watchers, whose CSeq has already
+// been incremented. A NOTIFY is retransmitted until it is answered, like any
+// request.
 func (s *server) notify(impu string, r registration, watchers []subscription) {
 	for _, w := range watchers {
 		state := fmt.Sprintf("active;expires=%d", seconds(w.Expires))
@@ -139,7 +140,7 @@ func (s *server) notify(impu string, r registration, watchers []subscription) {
 	}
 }
 
-// notification makes a NOTIFY, and says to whom it goes.
+// notification returns a NOTIFY and its destination.
 func (s *server) notification(impu string, r registration, w subscription, state string) (*sip.Request, sipudp.Peer, error) {
 	var target sip.Uri
 	if err := sip.ParseUri(w.Target, &target); err != nil {
@@ -173,7 +174,7 @@ func (s *server) notification(impu string, r registration, w subscription, state
 	return req, to, err
 }
 
-// The document of RFC 3680 section 5.
+// regInfoDocument is the document of RFC 3680 section 5.
 type regInfoDocument struct {
 	XMLName       xml.Name              `xml:"urn:ietf:params:xml:ns:reginfo reginfo"`
 	Version       int                   `xml:"version,attr"`
@@ -196,7 +197,7 @@ type regInfoContact struct {
 	URI     string `xml:"uri"`
 }
 
-// regInfo is the full state of a registration.
+// regInfo returns the full state of a registration.
 func regInfo(impu string, r registration) ([]byte, error) {
 	doc := regInfoDocument{Version: r.Version, State: "full"}
 	identities := r.Identities
