@@ -14,12 +14,13 @@ import (
 	wiresip "vitrine/wire/sip"
 )
 
-// ErrMessage is what every error of Parse wraps.
+// ErrMessage is wrapped by every error of Parse.
 var ErrMessage = errors.New("not a usable SIP message")
 
-// Parse reads a datagram. Beyond sipgo's own checks it wants the header fields
-// that RFC 3261 section 8.1.1 makes mandatory and a Via with a branch of
-// section 8.1.1.7. An empty keep-alive (RFC 5626 section 4.4.1) gives nil, nil.
+// Parse parses a datagram. In addition to sipgo's own checks it requires the
+// mandatory header fields of RFC 3261 section 8.1.1 and a Via with a branch of
+// section 8.1.1.7. It returns nil, nil for an empty keep-alive (RFC 5626 section
+// 4.4.1).
 func Parse(parser *sip.Parser, data []byte) (sip.Message, error) {
 	if len(bytes.Trim(data, "\r\n\x00")) == 0 {
 		return nil, nil
@@ -40,7 +41,7 @@ func Parse(parser *sip.Parser, data []byte) (sip.Message, error) {
 	return msg, nil
 }
 
-// Bytes is the message as sent.
+// Bytes returns the encoded message.
 func Bytes(msg sip.Message) []byte {
 	var b bytes.Buffer
 	b.Grow(1024)
@@ -48,12 +49,12 @@ func Bytes(msg sip.Message) []byte {
 	return b.Bytes()
 }
 
-// NewToken is a random text fit for branches and tags.
+// NewToken returns a random text for a branch or a tag.
 func NewToken() string { return strconv.FormatUint(rand.Uint64(), 36) }
 
-// ReturnPath notes on the top Via where the request came from, and says where
-// its answers go: to the source port when the sender asked for that with rport,
-// else to the port in the Via (RFC 3581 section 4, RFC 3261 section 18.2).
+// ReturnPath records the request's source in the top Via, and returns the address
+// for its answers: the source port if the Via has rport, otherwise the port in
+// the Via (RFC 3581 section 4, RFC 3261 section 18.2).
 func ReturnPath(req *sip.Request, from netip.AddrPort) netip.AddrPort {
 	via := req.Via()
 	host := from.Addr().String()
@@ -72,7 +73,7 @@ func ReturnPath(req *sip.Request, from netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(from.Addr(), uint16(port))
 }
 
-// Reply makes an answer to a request whose ReturnPath is known.
+// Reply returns an answer to a request that has passed through ReturnPath.
 func Reply(req *sip.Request, status int, reason string, headers ...sip.Header) *sip.Response {
 	res := sip.NewResponseFromRequest(req, status, reason, nil)
 	for _, h := range headers {
@@ -81,8 +82,8 @@ func Reply(req *sip.Request, status int, reason string, headers ...sip.Header) *
 	return res
 }
 
-// pushVia puts this node on top of the Vias, asking for answers to the port
-// that the request is sent from.
+// pushVia adds this node's Via on top, with rport so that answers go to the
+// source port.
 func pushVia(req *sip.Request, local netip.AddrPort, branch string) {
 	req.PrependHeader(&sip.ViaHeader{
 		ProtocolName: "SIP", ProtocolVersion: "2.0", Transport: "UDP",
@@ -91,8 +92,9 @@ func pushVia(req *sip.Request, local netip.AddrPort, branch string) {
 	})
 }
 
-// RouteAddr is the address in a Route, Record-Route or Path URI; false when it
-// holds a name or no port, which nothing in this IMS writes.
+// RouteAddr returns the address in a Route, Record-Route or Path URI; without a
+// port it is the default port. It returns false for a host name, which no node of
+// this IMS writes.
 func RouteAddr(uri *sip.Uri) (netip.AddrPort, bool) {
 	addr, ok := wiresip.ParseHost([]byte(uri.Host))
 	port := uri.Port
@@ -105,8 +107,8 @@ func RouteAddr(uri *sip.Uri) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, uint16(port)), true
 }
 
-// HopsLeft takes one from Max-Forwards, and says whether the request may go on
-// (RFC 3261 section 16.3, 16.6).
+// HopsLeft decrements Max-Forwards, and reports whether the request may be
+// forwarded (RFC 3261 section 16.3, 16.6).
 func HopsLeft(req *sip.Request) bool {
 	left := req.MaxForwards()
 	if left == nil {
@@ -121,8 +123,8 @@ func HopsLeft(req *sip.Request) bool {
 	return true
 }
 
-// Initial says whether the request begins something, rather than belonging to
-// a dialog or ending a transaction. Only such requests may be shed.
+// Initial reports whether the request is outside a dialog and does not end a
+// transaction. Only such requests may be shed.
 func Initial(req *sip.Request) bool {
 	return req.Method != sip.ACK && req.Method != sip.CANCEL && !req.To().Params.Has("tag")
 }

@@ -48,7 +48,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// RFC 3581 section 4, RFC 3261 section 18.2.2.
+// TestReturnPath checks RFC 3581 section 4 and RFC 3261 section 18.2.2.
 func TestReturnPath(t *testing.T) {
 	req := parse(t, register).(*sip.Request)
 	if got := ReturnPath(req, client); got != client {
@@ -81,7 +81,8 @@ func TestHopsLeft(t *testing.T) {
 	}
 }
 
-// Torture tests of RFC 4475 that a proxy must live through, among the seeds.
+// FuzzParse includes torture tests of RFC 4475 that a proxy must survive among
+// its seeds.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(register))
 	f.Add([]byte(strings.Replace(register, "10.0.0.1:5070;rport", "[2001:db8::1]:99999;rport=1", 1)))

@@ -1,8 +1,8 @@
 // Package sipudp carries SIP over UDP from one node to the next: sockets that
-// know when each datagram reached the kernel, and the transactions of a proxy
-// (RFC 3261 sections 16 and 17). Messages are sipgo's; sipgo's own transport and
-// transaction layers are not used, because they hide the arrival time and cost
-// about three times the CPU per message (see README).
+// report when each datagram reached the kernel, and the transactions of a proxy
+// (RFC 3261 sections 16 and 17). Messages are sipgo's. The package does not use
+// sipgo's transport and transaction layers, because they hide the arrival time
+// and cost about three times the CPU per message (see README).
 package sipudp
 
 import (
@@ -18,18 +18,18 @@ import (
 // maxDatagram is the largest UDP payload.
 const maxDatagram = 65535
 
-// A Socket is a UDP socket, connected or not. Its methods may be called at the
-// same time.
+// A Socket is a UDP socket, connected or not. Its methods may be called
+// concurrently.
 type Socket struct {
 	conn   *net.UDPConn
 	raw    socket.Socket
 	local  netip.AddrPort
-	remote netip.AddrPort // zero: not connected
+	remote netip.AddrPort // zero if not connected
 }
 
-// Listen binds a socket to an address. buffer is the size asked for the
-// kernel's receive queue, in bytes; the kernel may grant less, and drops what
-// does not fit.
+// Listen returns a socket bound to an address. buffer is the requested size of
+// the kernel's receive queue, in bytes. The kernel may grant less, and drops
+// datagrams that do not fit.
 func Listen(local netip.AddrPort, buffer int) (*Socket, error) {
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(local))
 	if err != nil {
@@ -38,8 +38,8 @@ func Listen(local netip.AddrPort, buffer int) (*Socket, error) {
 	return newSocket(conn, netip.AddrPort{}, buffer)
 }
 
-// Dial makes a socket from a free port of local to remote; it receives from
-// remote alone.
+// Dial returns a socket from a free port of local to remote. It receives from
+// remote only.
 func Dial(local netip.Addr, remote netip.AddrPort, buffer int) (*Socket, error) {
 	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)), net.UDPAddrFromAddrPort(remote))
 	if err != nil {
@@ -66,23 +66,23 @@ func newSocket(conn *net.UDPConn, remote netip.AddrPort, buffer int) (*Socket, e
 	return &Socket{conn: conn, raw: raw, local: netip.AddrPortFrom(local.Addr().Unmap(), local.Port()), remote: remote}, nil
 }
 
-// Local is the address that the socket is bound to.
+// Local returns the address that the socket is bound to.
 func (s *Socket) Local() netip.AddrPort { return s.local }
 
-// Close ends Serve.
+// Close closes the socket, which ends Serve.
 func (s *Socket) Close() error { return s.conn.Close() }
 
-// An Arrival says whence and when a datagram came. At is the wall-clock time at
-// which the kernel took it in, where the kernel tells, so that the time spent
-// in the receive queue can be measured; else the time at which it was read.
+// An Arrival is the source and time of a datagram. At is the wall-clock time at
+// which the kernel received the datagram, so that the time in the receive queue
+// can be measured. If the kernel does not report it, At is the time of the read.
 type Arrival struct {
 	From netip.AddrPort
 	At   time.Time
 }
 
 // Serve calls handle for each datagram, one at a time, until the socket is
-// closed; data is valid until handle returns. refused, which may be nil, is
-// called when the kernel reports that nobody listens at the connected remote.
+// closed. data is valid until handle returns. refused, which may be nil, is
+// called when the kernel reports that no socket listens at the connected remote.
 func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) error {
 	buf := make([]byte, maxDatagram)
 	oob := make([]byte, oobSize)
@@ -107,8 +107,8 @@ func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) erro
 	}
 }
 
-// A Peer is somebody whom messages can be sent to: an address behind a socket,
-// or, with a zero address, the remote of a connected socket.
+// A Peer is a destination of messages: an address reached through a socket or,
+// with a zero address, the remote of a connected socket.
 type Peer struct {
 	Socket *Socket
 	To     netip.AddrPort

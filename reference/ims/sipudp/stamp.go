@@ -11,11 +11,11 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// oobSize holds one control message with a timespec.
+// oobSize is the size of one control message with a timespec.
 var oobSize = unix.CmsgSpace(int(unsafe.Sizeof(unix.Timespec{})))
 
-// stampArrivals makes the kernel attach to each datagram the time at which it
-// took it in (socket(7), SO_TIMESTAMPNS).
+// stampArrivals makes the kernel attach the arrival time to each datagram
+// (socket(7), SO_TIMESTAMPNS).
 func stampArrivals(conn *net.UDPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -30,7 +30,7 @@ func stampArrivals(conn *net.UDPConn) error {
 	return opt
 }
 
-// arrivalTime reads the time out of a datagram's control messages.
+// arrivalTime returns the arrival time in a datagram's control messages.
 func arrivalTime(oob []byte) (time.Time, bool) {
 	stamp := mmsg.Control(oob, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS)
 	if len(stamp) < int(unsafe.Sizeof(unix.Timespec{})) {

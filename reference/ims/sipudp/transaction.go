@@ -13,63 +13,66 @@ import (
 	wiresip "vitrine/wire/sip"
 )
 
-// Times of RFC 3261 section 17. linger is how long an answered transaction
-// stays to absorb retransmissions: they come at most every t2, so that one of
-// them is due within it. (The RFC's 64*T1 would hold six times the memory.)
+// Times of RFC 3261 section 17. linger is how long an answered transaction stays
+// to absorb retransmissions. It is longer than t2, the largest interval between
+// retransmissions, so at least one falls into it. (The RFC's 64*T1 would need six
+// times the memory.)
 const (
 	t1     = 500 * time.Millisecond
 	t2     = 4 * time.Second
 	timerC = 180 * time.Second
 	linger = 5 * time.Second
-	// grain is the least time between two looks at the timers.
+	// grain is the shortest time that Run sleeps before a timer.
 	grain = 50 * time.Millisecond
 )
 
 // A Transaction is one request on its way through this node: the server
-// transaction that it came in by, if any, and the client transaction that it
-// went out by, if any. Its fields belong to Transactions; Request, Owner and
-// Arrived do not change once it has been handed out.
+// transaction that received it, if any, and the client transaction that forwarded
+// it, if any. Transactions guards its fields. Callers may read Request and
+// Arrived, which do not change, and Owner, which Forward sets.
 type Transaction struct {
-	Request *sip.Request // as received; as sent, for one that this node began
+	Request *sip.Request // as received, or as sent if this node began the transaction
 	Arrived time.Time
-	Owner   any // whatever the caller noted when it forwarded
-	// Counted is the caller's: it counts the transaction as in flight.
+	Owner   any // set by the caller of Forward
+	// Counted belongs to the caller, which sets it while it counts the
+	// transaction as in flight.
 	Counted atomic.Bool
 
 	key, branch string
-	upstream    Peer // zero for a request that this node began
+	upstream    Peer // zero if this node began the transaction
 	downstream  Peer
 	out         *sip.Request // as forwarded
 	forwarded   []byte
-	reply       []byte // last sent upstream
-	final       int    // status of the final answer; 0: none yet
+	reply       []byte // last answer sent upstream
+	final       int    // status of the final answer; 0 before it
 	provisional bool
-	began       time.Time // forwarded, or received when it never was
+	began       time.Time // when the request was forwarded, or received if it was not
 	finished    time.Time
 	interval    time.Duration
 	due         time.Time
-	index       int // in the heap
+	index       int // index in the heap
 }
 
 func (tx *Transaction) invite() bool { return tx.Request.Method == sip.INVITE }
 
-// Transactions are those of one node. Its methods may be called at the same time.
+// Transactions holds the transactions of one node. Its methods may be called
+// concurrently.
 type Transactions struct {
-	timeout   time.Duration // a forwarded request without any answer
+	timeout   time.Duration // for a forwarded request without an answer
 	onTimeout func(*Transaction)
 
 	mu     sync.Mutex
 	server map[string]*Transaction // by serverKey
 	client map[string]*Transaction // by branch
 	timers timers
-	next   time.Time // when Run looks again; zero: when woken
+	next   time.Time // when Run checks again; zero if it waits for wake
 	wake   chan struct{}
 
 	retransmissions int
 }
 
-// NewTransactions makes an empty table. onTimeout is called, from Run, for each
-// forwarded request that had no answer within timeout, and is to answer it.
+// NewTransactions returns an empty table. Run calls onTimeout for each forwarded
+// request that had no answer within timeout. onTimeout must answer the request.
 func NewTransactions(timeout time.Duration, onTimeout func(*Transaction)) *Transactions {
 	return &Transactions{
 		timeout: timeout, onTimeout: onTimeout,
@@ -90,8 +93,8 @@ func serverKey(req *sip.Request) string {
 	return branch + " " + via.SentBy() + " " + string(method)
 }
 
-// Receive enters a request that is neither ACK nor CANCEL. It is false for a
-// retransmission, which has been dealt with.
+// Receive enters a request other than ACK or CANCEL. It returns false for a
+// retransmission, after it has repeated the last answer.
 func (t *Transactions) Receive(req *sip.Request, upstream Peer, arrived time.Time) (*Transaction, bool) {
 	key := serverKey(req)
 	now := time.Now()
@@ -101,7 +104,7 @@ func (t *Transactions) Receive(req *sip.Request, upstream Peer, arrived time.Tim
 		reply, peer := tx.reply, tx.upstream
 		t.mu.Unlock()
 		if reply != nil {
-			_ = peer.Send(reply) // lost like any datagram; it will be asked for again
+			_ = peer.Send(reply) // if it is lost, the client retransmits again
 		}
 		return tx, false
 	}
@@ -112,8 +115,8 @@ func (t *Transactions) Receive(req *sip.Request, upstream Peer, arrived time.Tim
 	return tx, true
 }
 
-// Holds says whether the request with that top Via is here: what comes now is a
-// retransmission of it.
+// Holds reports whether there is a transaction for a request with this top Via,
+// so that a further request is a retransmission.
 func (t *Transactions) Holds(via *wiresip.ViaHop, method string) bool {
 	var port string
 	if via.Port > 0 {
@@ -125,15 +128,16 @@ func (t *Transactions) Holds(via *wiresip.ViaHop, method string) bool {
 	return t.server[key] != nil
 }
 
-// ReceiveAck is false for the ACK of an answer that ended here (RFC 3261
-// section 17.1.1.3); any other is to be forwarded without a transaction.
+// ReceiveAck returns false for the ACK to an answer whose transaction ended here
+// (RFC 3261 section 17.1.1.3). Any other ACK is forwarded without a transaction.
 func (t *Transactions) ReceiveAck(req *sip.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.server[serverKey(req)] == nil
 }
 
-// ReceiveCancel answers a CANCEL, and passes it on when its INVITE is here.
+// ReceiveCancel answers a CANCEL, and cancels its INVITE downstream if the INVITE
+// is here.
 func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) error {
 	t.mu.Lock()
 	invite := t.server[serverKey(cancel)]
@@ -142,16 +146,17 @@ func (t *Transactions) ReceiveCancel(cancel *sip.Request, upstream Peer) error {
 		_ = upstream.Send(Bytes(Reply(cancel, sip.StatusCallTransactionDoesNotExists, "No Such Transaction")))
 		return nil
 	}
-	_ = upstream.Send(Bytes(Reply(cancel, sip.StatusOK, "OK"))) // asked for again if lost
+	_ = upstream.Send(Bytes(Reply(cancel, sip.StatusOK, "OK"))) // if it is lost, the client retransmits
 	return t.Cancel(invite)
 }
 
-// Begin makes a transaction for a request of this node's own.
+// Begin returns a transaction for a request from this node itself.
 func Begin(req *sip.Request) *Transaction { return &Transaction{Request: req} }
 
-// Forward sends out on the transaction, with this node's Via on top, and sends
-// again until an answer comes. The caller must no longer touch out. An error
-// is that of the first sending; no timeout follows it.
+// Forward sends out on the transaction, with this node's Via on top, and
+// retransmits it until there is an answer. The caller must not use out
+// afterwards, unless Forward fails. An error means that the first send failed; no
+// timeout follows.
 func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Peer, owner any) error {
 	branch := sip.RFC3261BranchMagicCookie + NewToken()
 	pushVia(out, downstream.Socket.Local(), branch)
@@ -177,14 +182,14 @@ func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Pee
 	return err
 }
 
-// ForwardAck sends an ACK on its way; nothing answers it.
+// ForwardAck forwards an ACK, which has no answer.
 func ForwardAck(out *sip.Request, downstream Peer) error {
 	pushVia(out, downstream.Socket.Local(), sip.RFC3261BranchMagicCookie+NewToken())
 	return downstream.Send(Bytes(out))
 }
 
-// Cancel asks the next hop to give up an INVITE that has no final answer
-// (RFC 3261 section 9.1, 16.10).
+// Cancel sends a CANCEL to the next hop for an INVITE without a final answer (RFC
+// 3261 section 9.1, 16.10).
 func (t *Transactions) Cancel(tx *Transaction) error {
 	t.mu.Lock()
 	pending := tx.out != nil && tx.final == 0
@@ -199,7 +204,7 @@ func (t *Transactions) Cancel(tx *Transaction) error {
 	now := time.Now()
 	branch, _ := cancel.Via().Params.Get("branch")
 	t.mu.Lock()
-	// The CANCEL shares the INVITE's branch, hence the other key.
+	// The CANCEL has the INVITE's branch, so it needs a different key.
 	ctx.branch, ctx.downstream, ctx.forwarded, ctx.began, ctx.interval = branch+" CANCEL", downstream, data, now, t1
 	t.client[ctx.branch] = ctx
 	t.schedule(ctx, now.Add(t1))
@@ -207,7 +212,7 @@ func (t *Transactions) Cancel(tx *Transaction) error {
 	return downstream.Send(data)
 }
 
-// hopByHop makes an ACK or CANCEL for the forwarded INVITE.
+// hopByHop returns an ACK or CANCEL for the forwarded INVITE.
 func hopByHop(invite *sip.Request, method sip.RequestMethod, to *sip.ToHeader) *sip.Request {
 	req := sip.NewRequest(method, *invite.Recipient.Clone())
 	req.AppendHeader(invite.Via().Clone())
@@ -222,9 +227,10 @@ func hopByHop(invite *sip.Request, method sip.RequestMethod, to *sip.ToHeader) *
 	return req
 }
 
-// Answered enters a response. It gives the transaction that it belongs to, nil
-// when there is none; whether the response is to be passed on with Respond,
-// this node's Via having been taken off; and whether it is the first final one.
+// Answered enters a response. It returns the transaction, or nil if there is
+// none. pass reports whether the caller must forward the response with Respond;
+// this node's Via is then removed. first reports whether the response is the
+// first final one.
 func (t *Transactions) Answered(res *sip.Response) (tx *Transaction, pass, first bool) {
 	branch, _ := res.Via().Params.Get("branch")
 	if res.CSeq().MethodName == sip.CANCEL {
@@ -247,20 +253,20 @@ func (t *Transactions) Answered(res *sip.Response) (tx *Transaction, pass, first
 	t.mu.Unlock()
 
 	if res.StatusCode >= 300 && tx.invite() && out != nil {
-		_ = downstream.Send(Bytes(hopByHop(out, sip.ACK, res.To()))) // answered again if lost
+		_ = downstream.Send(Bytes(hopByHop(out, sip.ACK, res.To()))) // if it is lost, the next hop answers again
 	}
 	switch {
 	case res.StatusCode == sip.StatusTrying:
 		return tx, false, false
 	case before != 0 && (!tx.invite() || !res.IsSuccess()):
-		return tx, false, false // a retransmission of what has been passed on
+		return tx, false, false // a retransmission of a forwarded answer
 	}
 	res.RemoveHeader("Via")
 	return tx, !tx.Own(), first
 }
 
-// Respond sends an answer upstream, and sends it again when the request comes
-// again.
+// Respond sends an answer upstream, and stores it for retransmissions of the
+// request.
 func (t *Transactions) Respond(tx *Transaction, res *sip.Response) error {
 	data := Bytes(res)
 	t.mu.Lock()
@@ -279,12 +285,12 @@ func (t *Transactions) Respond(tx *Transaction, res *sip.Response) error {
 	return tx.upstream.Send(data)
 }
 
-// Own says whether this node began the transaction, so that nobody upstream
-// waits for its answer.
+// Own reports whether this node began the transaction, so that no answer goes
+// upstream.
 func (tx *Transaction) Own() bool { return tx.upstream.Socket == nil }
 
-// Pending is how many transactions are held, and Retransmissions how many
-// requests came more than once.
+// Pending returns the number of transactions held and the number of requests that
+// were retransmissions.
 func (t *Transactions) Pending() (held, retransmissions int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -311,7 +317,7 @@ func (t *Transactions) Run(ctx context.Context) {
 	}
 }
 
-// expire does what is due, and says when to look again.
+// expire handles the timers that are due, and returns when the next one is due.
 func (t *Transactions) expire(now time.Time) (next time.Time, some bool) {
 	var late []*Transaction
 	t.mu.Lock()
@@ -324,7 +330,7 @@ func (t *Transactions) expire(now time.Time) (next time.Time, some bool) {
 				continue
 			}
 			t.drop(tx)
-		case tx.branch == "": // never forwarded nor answered
+		case tx.branch == "": // neither forwarded nor answered
 			t.drop(tx)
 		case tx.provisional && tx.invite():
 			if end := tx.began.Add(timerC); end.After(now) {
@@ -355,7 +361,8 @@ func (t *Transactions) expire(now time.Time) (next time.Time, some bool) {
 	return next, some
 }
 
-// giveUp marks a transaction timed out; it lingers to absorb what still comes.
+// giveUp marks a transaction as timed out. It stays for linger to absorb late
+// messages.
 func (t *Transactions) giveUp(tx *Transaction, now time.Time, late []*Transaction) []*Transaction {
 	tx.final, tx.finished = sip.StatusRequestTimeout, now
 	t.schedule(tx, now.Add(linger))
@@ -370,7 +377,7 @@ func (t *Transactions) drop(tx *Transaction) {
 	}
 }
 
-// schedule sets the transaction's one timer; the caller holds the lock.
+// schedule sets the transaction's one timer. The caller holds the lock.
 func (t *Transactions) schedule(tx *Transaction, due time.Time) {
 	if tx.due.IsZero() {
 		tx.due = due

@@ -10,7 +10,7 @@ import (
 	"github.com/emiago/sipgo/sip"
 )
 
-// A wire is a socket and what it has received.
+// A wire is a socket and the datagrams it has received.
 type wire struct {
 	*Socket
 	mu   sync.Mutex
@@ -44,7 +44,7 @@ func (w *wire) serve(t *testing.T) *wire {
 	return w
 }
 
-// await waits until n datagrams have come.
+// await waits until n datagrams have arrived.
 func (w *wire) await(t *testing.T, n int) []string {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -64,7 +64,7 @@ func (w *wire) await(t *testing.T, n int) []string {
 	}
 }
 
-// A rig is a proxy's table between an upstream and a downstream.
+// A rig is the transaction table of a proxy between an upstream and a downstream.
 type rig struct {
 	up, down, self *wire
 	table          *Transactions
@@ -131,7 +131,7 @@ func TestRetransmissionsAreAbsorbed(t *testing.T) {
 	}
 }
 
-// The timers are looked at with times of the test's own.
+// TestTimers calls expire with chosen times instead of waiting.
 func TestTimers(t *testing.T) {
 	r := newRig(t)
 	began := time.Now()
@@ -177,7 +177,7 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 	if _, pass, _ := r.table.Answered(answerTo(t, sent, 100)); pass {
 		t.Error("100 was passed on")
 	}
-	r.table.expire(time.Now().Add(2 * time.Minute)) // past the timeout: the next hop has it
+	r.table.expire(time.Now().Add(2 * time.Minute)) // past the timeout, but the next hop has answered 100
 	if len(r.late) != 0 {
 		t.Error("gave up an INVITE that is under way")
 	}
@@ -199,7 +199,8 @@ func TestInviteIsAcknowledgedHopByHop(t *testing.T) {
 	}
 }
 
-// The kernel's time is that of the arrival, not that of the reading.
+// TestArrivalIsTheKernels checks that the reported time is that of the arrival,
+// not of the read.
 func TestArrivalIsTheKernels(t *testing.T) {
 	from, to := newWire(t).serve(t), newWire(t)
 	if oobSize == 0 {
