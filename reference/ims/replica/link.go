@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// errDown is the error of asking a peer that is not connected.
+// errDown is the error for a peer that is not connected.
 var errDown = errors.New("peer is down")
 
 const (
 	heartbeat  = time.Second
-	deadAfter  = 3 * time.Second // without an answer to a heartbeat
+	deadAfter  = 3 * time.Second // time without an answer to a heartbeat
 	dialAfter  = 200 * time.Millisecond
 	dialAtMost = 2 * time.Second
 )
 
-// A link is this instance's connection to one peer. Requests of many
-// goroutines share it; a frame is written with one system call.
+// A link is this instance's connection to one peer. Many goroutines share it.
+// Each frame is written with one system call.
 type link struct {
 	self, peer netip.AddrPort
 	ask        time.Duration // how long an answer may take
 	onUp       func(context.Context, *link)
 
 	up    atomic.Bool
-	dirty atomic.Bool // a write may have been missed
+	dirty atomic.Bool // the peer may have missed a write
 
 	mu      sync.Mutex
 	conn    net.Conn
@@ -52,7 +52,7 @@ type call struct {
 	got  chan answer
 }
 
-// start sends a request whose body write appends.
+// start sends a request. write appends its body.
 func (l *link) start(op byte, write func([]byte) []byte) (call, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,14 +69,14 @@ func (l *link) start(op byte, write func([]byte) []byte) (call, error) {
 	_ = l.conn.SetWriteDeadline(time.Now().Add(l.ask))
 	if _, err := l.conn.Write(endFrame(l.buf, op, c.id)); err != nil {
 		delete(l.pending, c.id)
-		l.conn.Close() // a part may have gone out: nothing after it could be read
+		l.conn.Close() // part of the frame may have been sent, so the peer could not read the next one
 		return call{}, fmt.Errorf("write to peer %s: %w", l.peer, err)
 	}
 	return c, nil
 }
 
-// wait gives the answer. One that does not come in time is a missed write or
-// read, and leaves the link to the heartbeat to judge.
+// wait returns the answer. A late answer fails only this read or write; the
+// heartbeat decides whether the link is down.
 func (c call) wait(ctx context.Context) (byte, []byte, error) {
 	timer := time.NewTimer(c.link.ask)
 	defer timer.Stop()
@@ -137,7 +137,7 @@ func (l *link) converse(ctx context.Context, conn net.Conn) {
 
 	r := bufio.NewReaderSize(conn, 16<<10)
 	for {
-		f, _, err := readFrame(r, nil) // a body of its own: it is handed over
+		f, _, err := readFrame(r, nil) // no shared buffer, because the body goes to the caller
 		if err != nil {
 			break
 		}
@@ -160,8 +160,8 @@ func (l *link) converse(ctx context.Context, conn net.Conn) {
 	wg.Wait()
 }
 
-// keepUp greets the peer, brings it up to date, and then asks every heartbeat
-// whether it is still there.
+// keepUp sends the hello, resyncs the peer, and then sends a ping every
+// heartbeat.
 func (l *link) keepUp(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	op, _, err := l.roundTrip(ctx, opHello, func(b []byte) []byte { return append(append(b, magic...), l.self.String()...) })

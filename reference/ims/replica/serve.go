@@ -30,15 +30,15 @@ func (s *Store) serve(ctx context.Context, listener net.Listener) error {
 			stop := context.AfterFunc(serving, func() { conn.Close() })
 			defer stop()
 			defer conn.Close()
-			if err := s.answer(conn); errors.Is(err, errWire) { // any other: it went away
+			if err := s.answer(conn); errors.Is(err, errWire) { // any other error: the peer disconnected
 				s.config.Log.Warn("a peer was refused", "from", conn.RemoteAddr(), "error", err)
 			}
 		})
 	}
 }
 
-// answer serves one connection until it fails. Answers are written when no more requests are
-// at hand, so that a burst of them costs one system call.
+// answer serves one connection until it fails. It flushes the answers when no
+// more requests are buffered, so that a burst costs one system call.
 func (s *Store) answer(conn net.Conn) error {
 	r := bufio.NewReaderSize(conn, 16<<10)
 	w := bufio.NewWriterSize(conn, 16<<10)
@@ -55,7 +55,7 @@ func (s *Store) answer(conn net.Conn) error {
 		}
 		greeted = true
 		out, err = s.handle(beginFrame(out), f, time.Now())
-		_, _ = w.Write(out) // Flush tells
+		_, _ = w.Write(out) // Flush returns the error
 		if err != nil {
 			_ = w.Flush()
 			return err

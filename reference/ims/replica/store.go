@@ -1,14 +1,14 @@
-// Package replica is a map replicated synchronously among the instances of a
-// cluster, with timers. It plays the part that memcached and Chronos have for
-// Clearwater's Sprout, and Cassandra for its Homestead.
+// Package replica is a map with timers, replicated synchronously among the
+// instances of a cluster. It has the role of memcached and Chronos for
+// Clearwater's Sprout, and of Cassandra for its Homestead.
 //
-// Each key belongs to Copies of the instances, ordered by rendezvous hashing.
-// A write is compared and set at the first of them that lives, and then copied
-// to the others before it is acknowledged. A read asks the first that lives
-// and goes on to the next when it knows nothing (One), or asks a majority and
-// takes the newest (Quorum). Instances that do not answer are skipped and
-// counted, and get what they missed when they are back; the newest version
-// wins. During a partition both sides accept writes.
+// Each key belongs to Copies of the instances, ordered by rendezvous hashing. A
+// write is compared and set at the first live one, and copied to the others
+// before it is acknowledged. A read asks the first live one and goes on to the
+// next if the first does not have the key (One), or asks a majority and takes the
+// newest answer (Quorum). Instances that do not answer are skipped and counted,
+// and receive the missed records when they are back. The newest version wins.
+// During a partition both sides accept writes.
 package replica
 
 import (
@@ -27,36 +27,37 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// ErrConflict is the error of a write whose expected version is not the
-// present one.
+// ErrConflict is the error for a write whose expected version is not the present
+// one.
 var ErrConflict = errors.New("the record has changed")
 
-// A Level says how many replicas a read asks.
+// A Level is the number of replicas that a read asks.
 type Level int
 
-// The levels there are, after Cassandra's.
+// The levels, named after Cassandra's.
 const (
-	One    Level = iota // the first that lives and knows the key
-	Quorum              // a majority of the copies, or all that live when they are fewer
+	One    Level = iota // the first live replica that has the key
+	Quorum              // a majority of the copies, or all live replicas if they are fewer
 )
 
-// A Config describes an instance's part in its cluster.
+// A Config configures one instance of a cluster.
 type Config struct {
-	Self   netip.AddrPort   // where this instance listens for its peers; zero: it is alone
-	Peers  []netip.AddrPort // of all instances; Self may be among them
-	Copies int              // of each record, this instance's included
+	Self   netip.AddrPort   // where this instance listens for its peers; zero if it is alone
+	Peers  []netip.AddrPort // addresses of all instances; may include Self
+	Copies int              // copies of each record, including this instance's
 	Read   Level
 	Ask    time.Duration // how long a peer's answer may take
-	// Derive gives what is held for a key that was never written; nil: nothing.
+	// Derive returns the value of a key that was never written. If Derive is nil,
+	// such a key has no value.
 	Derive func(key string) ([]byte, bool)
-	// OnTimer is called on exactly one instance for each timer that is due.
+	// OnTimer is called for each due timer, on one instance only.
 	OnTimer func(ctx context.Context, key string, value []byte)
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
 
-// A Store is one instance's view of the map. Its methods may be called at the
-// same time.
+// A Store is one instance's view of the map. Its methods may be called
+// concurrently.
 type Store struct {
 	config  Config
 	members []member
@@ -66,8 +67,8 @@ type Store struct {
 }
 
 type member struct {
-	name uint64 // hash of its address
-	link *link  // nil: this instance
+	name uint64 // hash of the member's address
+	link *link  // nil for this instance
 }
 
 type due struct {
@@ -79,7 +80,7 @@ type counts struct {
 	writes, copies, missed, remote, conflicts, fired, resynced prometheus.Counter
 }
 
-// New makes a Store; Run connects it.
+// New returns a Store; Run connects it.
 func New(config Config) *Store {
 	s := &Store{config: config, due: make(chan due, 1024)}
 	s.table = newTable(config.Derive, s.rank, s.whenDue)
@@ -109,8 +110,8 @@ func New(config Config) *Store {
 	return s
 }
 
-// Run listens for peers and connects to them until ctx is done. listener may
-// be nil when the instance is alone.
+// Run listens for peers and connects to them until ctx is done. listener may be
+// nil if the instance is alone.
 func (s *Store) Run(ctx context.Context, listener net.Listener) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -134,7 +135,7 @@ func (s *Store) Run(ctx context.Context, listener net.Listener) error {
 	return s.serve(ctx, listener)
 }
 
-// hash is FNV-1a with a finalizer, for FNV alone mixes the last bytes little.
+// hash is FNV-1a with a finalizer, because FNV alone mixes the last bytes poorly.
 func hash(text string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(text) {
@@ -150,7 +151,7 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// replicas orders the members that hold key.
+// replicas returns the members that hold key, in their order.
 func (s *Store) replicas(key string) []member {
 	if len(s.members) == 1 {
 		return s.members
@@ -166,14 +167,15 @@ func (s *Store) replicas(key string) []member {
 	return order[:min(max(s.config.Copies, 1), len(order))]
 }
 
-// living are the replicas of key that can be asked now.
+// living returns the replicas of key that can be reached now.
 func (s *Store) living(key string) []member {
 	return slices.DeleteFunc(slices.Clone(s.replicas(key)), func(m member) bool {
 		return m.link != nil && !m.link.up.Load()
 	})
 }
 
-// rank is this instance's place among the replicas of key, or their number.
+// rank returns this instance's place among the replicas of key, or the number of
+// replicas if it is not one.
 func (s *Store) rank(key string) int {
 	replicas := s.replicas(key)
 	for i, m := range replicas {
@@ -184,8 +186,8 @@ func (s *Store) rank(key string) int {
 	return len(replicas)
 }
 
-// Get reads a record; Version 0 says that there is none. A deleted record has
-// no value, but a version to write with.
+// Get returns a record; Version 0 means that there is none. A deleted record has
+// no value, but has the version that the next write expects.
 func (s *Store) Get(ctx context.Context, key string) (Record, error) {
 	living := s.living(key)
 	want := 1
@@ -233,8 +235,8 @@ func (s *Store) read(ctx context.Context, m member, key string) (Record, error) 
 	return r, err
 }
 
-// Put writes r if key's version is expect (0: there is no such record), and
-// gives the new version. The error is ErrConflict when it is not.
+// Put writes r if key's version is expect (0 for no such record), and returns the
+// new version. Otherwise the error is ErrConflict.
 func (s *Store) Put(ctx context.Context, key string, r Record, expect uint64) (uint64, error) {
 	if len(key) > maxKey || len(r.Value) > maxFrame/2 {
 		return 0, fmt.Errorf("write %.80s: key of %d bytes, value of %d: too long", key, len(key), len(r.Value))
@@ -293,7 +295,7 @@ func (s *Store) compareAndSet(ctx context.Context, m member, key string, r Recor
 	return version, err
 }
 
-// copyTo gives the other replicas their copies, and waits for them.
+// copyTo sends the record to the other replicas and waits for them.
 func (s *Store) copyTo(ctx context.Context, others []member, key string, r Record) {
 	var calls []call
 	for _, m := range others {
@@ -326,8 +328,8 @@ func (s *Store) miss(l *link) {
 	l.dirty.Store(true)
 }
 
-// Living is how many of the cluster's instances can be asked now, this one
-// included.
+// Living returns how many of the cluster's instances can be reached now,
+// including this one.
 func (s *Store) Living() int {
 	n := 0
 	for _, m := range s.members {
@@ -338,5 +340,5 @@ func (s *Store) Living() int {
 	return n
 }
 
-// Held is how many records this instance holds itself.
+// Held returns the number of records that this instance holds itself.
 func (s *Store) Held() int { return s.table.len() }

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A cluster is Stores that are connected over the loopback.
+// A cluster is a set of Stores connected over loopback.
 type cluster struct {
 	t      *testing.T
 	addrs  []netip.AddrPort
@@ -23,7 +23,7 @@ type cluster struct {
 	stores []*Store
 	stops  []func()
 	mu     sync.Mutex
-	fired  map[string][]int // timer -> on which instances
+	fired  map[string][]int // timer -> instances on which it fired
 }
 
 func newCluster(t *testing.T, n int, config Config) *cluster {
@@ -78,7 +78,7 @@ func (c *cluster) start(i int, l net.Listener) {
 	c.t.Cleanup(c.stops[i])
 }
 
-// restart starts an instance that was stopped, empty.
+// restart starts a stopped instance again, with an empty table.
 func (c *cluster) restart(i int) {
 	c.t.Helper()
 	l, err := net.Listen("tcp", c.addrs[i].String())
@@ -163,10 +163,11 @@ func TestConflict(t *testing.T) {
 	if r := c.get(0, "k"); r.Value != nil || r.Version <= v {
 		t.Errorf("after its deletion there is %q, version %d", r.Value, r.Version)
 	}
-	c.put(1, "k", "again", 0) // as if it had never been
+	c.put(1, "k", "again", 0) // as if the record had never existed
 }
 
-// Concurrent read-change-write from all instances loses no change.
+// TestCountersAddUp checks that concurrent read-change-write from all instances
+// loses no change.
 func TestCountersAddUp(t *testing.T) {
 	c := newCluster(t, 3, Config{Copies: 2})
 	const each = 30
@@ -248,7 +249,7 @@ func TestAwayAndBack(t *testing.T) {
 func TestTimersFireOnce(t *testing.T) {
 	c := newCluster(t, 3, Config{Copies: 2})
 	const n = 60
-	due := time.Now().Add(2 * time.Second) // later than all is scheduled, on a slow host too
+	due := time.Now().Add(2 * time.Second) // after all timers are scheduled, even on a slow host
 	for k := range n {
 		key := fmt.Sprint("timer", k)
 		if err := c.stores[k%3].Schedule(t.Context(), key, due, []byte("wrong")); err != nil {
@@ -268,7 +269,7 @@ func TestTimersFireOnce(t *testing.T) {
 		defer c.mu.Unlock()
 		return len(c.fired) >= n-n/3
 	})
-	// Once every copy of every timer is deleted none can fire again.
+	// Once every copy of every timer is deleted, no timer can fire again.
 	c.await("no timer is left", func() bool {
 		for _, s := range c.stores {
 			for _, e := range s.table.all(func(string) bool { return true }) {
@@ -302,7 +303,7 @@ func TestTimersFireOnce(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	c := newCluster(t, 3, Config{Copies: 1})
 	key := "k"
-	for c.stores[0].rank(key) == 0 { // one that the first instance does not hold
+	for c.stores[0].rank(key) == 0 { // find a key that the first instance does not hold
 		key += "k"
 	}
 	c.put(0, key, "v", 0)

@@ -10,52 +10,53 @@ import (
 // A Record is a value with its version. Versions of a key only grow.
 type Record struct {
 	Value   []byte
-	Version uint64    // 0: no such record
-	Expires time.Time // zero: never; for a timer, when it is due
-	Timer   bool      // to be handed to one instance's OnTimer when due
+	Version uint64    // 0 if there is no such record
+	Expires time.Time // zero for never; for a timer, when it is due
+	Timer   bool      // call OnTimer on one instance when due
 
 	deleted bool
 }
 
-// A table is the records that one instance holds itself.
+// A table holds the records of one instance.
 type table struct {
 	derive func(key string) ([]byte, bool)
-	rank   func(key string) int // of this instance among the key's replicas
+	rank   func(key string) int // rank of this instance among the key's replicas
 	due    func(key string, r Record)
 
 	mu      sync.Mutex
 	entries map[string]*entry
 	heap    entries
-	next    time.Time // when run looks again; zero: when woken
+	next    time.Time // when run checks again; zero if it waits for wake
 	wake    chan struct{}
 }
 
 type entry struct {
 	key   string
 	r     Record
-	at    time.Time // when something is due; zero: never
-	index int       // in the heap; -1: not in it
+	at    time.Time // when the entry expires or its timer is due; zero for never
+	index int       // index in the heap; -1 if not in it
 }
 
-// anyVersion is what a write expects that is to replace whatever is there.
+// anyVersion is the expected version of a write that replaces any record.
 const anyVersion = 1<<64 - 1
 
-// deletedFor is how long a deletion is remembered, so that an older copy of
-// the record does not come back from a replica that was away.
+// deletedFor is how long a deletion is stored, so that an older copy of the
+// record does not come back from a replica that was down.
 const deletedFor = time.Minute
 
-// stagger is how much later each further replica of a timer looks after it
-// (Chronos does the same, so that the first that lives pops it).
+// stagger is the delay of each further replica of a timer after the one before
+// it. (As in Chronos, the first live replica claims the timer.)
 const stagger = time.Second
 
-// grain is the least time between two looks at what is due.
+// grain is the shortest time that run sleeps before an entry is due.
 const grain = 20 * time.Millisecond
 
 func newTable(derive func(string) ([]byte, bool), rank func(string) int, due func(string, Record)) *table {
 	return &table{derive: derive, rank: rank, due: due, entries: map[string]*entry{}, wake: make(chan struct{}, 1)}
 }
 
-// get is the record of key, deletions included; Version 0 when there is none.
+// get returns the record of key, including deletions. Version is 0 if there is
+// none.
 func (t *table) get(key string, now time.Time) Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,10 +78,10 @@ func (t *table) look(key string, now time.Time) Record {
 	return Record{}
 }
 
-// compareAndSet writes the record if key's version is expect (or expect is
-// anyVersion), and gives the
-// new version. A replica that knows less than the caller, having been away,
-// takes the write.
+// compareAndSet writes the record unless key has a version newer than expect, and
+// returns the new version. If expect is anyVersion it always writes. A deleted
+// record may be written with expect 0. A replica with an older version than
+// expect, after an outage, accepts the write.
 func (t *table) compareAndSet(key string, expect uint64, r Record, now time.Time) (uint64, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +97,8 @@ func (t *table) compareAndSet(key string, expect uint64, r Record, now time.Time
 	return r.Version, true
 }
 
-// set takes a copy of a record unless what is there is as new.
+// set stores a copy of a record unless it already has that version or a newer
+// one.
 func (t *table) set(key string, r Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,14 +140,15 @@ func (t *table) schedule(e *entry) {
 	}
 }
 
-// expire forgets what has expired and hands over the timers that are due.
+// expire deletes expired records and passes on the timers that are due.
 func (t *table) expire(now time.Time) time.Time {
 	var timers []*entry
 	t.mu.Lock()
 	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
 		e := t.heap[0]
 		if e.r.Timer && !e.r.deleted {
-			// Another look later, in case whoever pops it fails to say so.
+			// Check again later, in case the instance that claims the timer does
+			// not delete it.
 			e.at = now.Add(deletedFor)
 			heap.Fix(&t.heap, 0)
 			timers = append(timers, &entry{key: e.key, r: e.r})
@@ -166,7 +169,7 @@ func (t *table) expire(now time.Time) time.Time {
 	return next
 }
 
-// run watches over what is due until ctx is done.
+// run calls expire whenever an entry is due, until ctx is done.
 func (t *table) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -185,7 +188,7 @@ func (t *table) run(ctx context.Context) {
 	}
 }
 
-// all copies the entries that want chooses.
+// all returns copies of the entries whose key want accepts.
 func (t *table) all(want func(key string) bool) []entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ func TestRecordsExpire(t *testing.T) {
 		table.set("a", Record{Value: []byte("v"), Version: 1, Expires: expires})
 		table.set("b", Record{Value: []byte("v"), Version: 1, Expires: expires.Add(time.Minute)})
 		table.set("c", Record{Value: []byte("v"), Version: 1})
-		table.set("a", Record{Value: []byte("old"), Version: 1, Expires: expires.Add(time.Hour)}) // no newer
+		table.set("a", Record{Value: []byte("old"), Version: 1, Expires: expires.Add(time.Hour)}) // not newer
 		time.Sleep(59 * time.Second)
 		if r := table.get("a", time.Now()); string(r.Value) != "v" {
 			t.Errorf("read %q before its time", r.Value)

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Schedule sets the timer of a key, replacing an earlier one. It is kept by
-// the key's replicas like any record; when it is due, the first of them that
-// lives deletes it and calls OnTimer with the value. (A timer whose instance
-// dies between the two is lost, as the price of never firing twice.)
+// Schedule sets the timer of a key, replacing an earlier one. The key's replicas
+// store it like any record. When it is due, the first live replica deletes it and
+// calls OnTimer with the value. (If that instance dies between the two, the timer
+// is lost. This is the price of never firing twice.)
 func (s *Store) Schedule(ctx context.Context, key string, at time.Time, value []byte) error {
 	return s.replace(ctx, key, Record{Value: value, Expires: at, Timer: true})
 }
 
-// Cancel takes the timer of a key away; there need be none.
+// Cancel removes the timer of a key, if there is one.
 func (s *Store) Cancel(ctx context.Context, key string) error {
 	return s.replace(ctx, key, Record{deleted: true, Expires: time.Now().Add(deletedFor)})
 }
@@ -24,7 +24,8 @@ func (s *Store) replace(ctx context.Context, key string, r Record) error {
 	return err
 }
 
-// whenDue queues a timer for fire. A full queue leaves it to the next look.
+// whenDue queues a timer for fire. If the queue is full, a later expire passes
+// the timer on again.
 func (s *Store) whenDue(key string, r Record) {
 	select {
 	case s.due <- due{key, r}:
@@ -33,8 +34,8 @@ func (s *Store) whenDue(key string, r Record) {
 	}
 }
 
-// fire claims due timers by deleting them, which only one instance can do for
-// a version, and hands over those that it got.
+// fire claims due timers by deleting them, and calls OnTimer for those it
+// claimed. Only one instance can delete a given version.
 func (s *Store) fire(ctx context.Context) {
 	for {
 		select {
@@ -55,8 +56,8 @@ func (s *Store) fire(ctx context.Context) {
 	}
 }
 
-// resync sends a peer that has come (back) up the records of which it is a
-// replica; it keeps those that are newer than its own.
+// resync sends a connected peer the records of which it is a replica. The peer
+// keeps those that are newer than its own.
 func (s *Store) resync(ctx context.Context, l *link) {
 	theirs := s.table.all(func(key string) bool {
 		for _, m := range s.replicas(key) {
@@ -66,7 +67,7 @@ func (s *Store) resync(ctx context.Context, l *link) {
 		}
 		return false
 	})
-	const window = 64 // requests under way
+	const window = 64 // requests in flight
 	var calls []call
 	settle := func(n int) bool {
 		for len(calls) > n {

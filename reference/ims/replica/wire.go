@@ -11,9 +11,9 @@ import (
 
 // The protocol between the instances of a cluster: frames over TCP, big-endian.
 //
-//	uint32 length of what follows | uint8 op | uint32 id | body
+//	uint32 length of the rest | uint8 op | uint32 id | body
 //
-// An answer carries the id of its request; answers may come in any order.
+// An answer has the id of its request. Answers may arrive in any order.
 const (
 	opHello    = 1 // body: magic, sender's address        -> opOK
 	opPing     = 2 // no body                              -> opOK
@@ -23,9 +23,9 @@ const (
 	opOK       = 0x81
 	opRecord   = 0x82 // body: record
 	opMissing  = 0x83
-	opVersion  = 0x84 // body: uint64 the version written
+	opVersion  = 0x84 // body: uint64 the new version
 	opConflict = 0x85
-	opRefused  = 0x86 // body: why; the connection then ends
+	opRefused  = 0x86 // body: the reason; the connection then ends
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 	recordHeader = 2 + 1 + 8 + 8 + 4
 )
 
-// errWire is what every error of reading the protocol wraps.
+// errWire is wrapped by every protocol error.
 var errWire = errors.New("cluster protocol")
 
 // A frame is one message of the protocol.
@@ -48,7 +48,7 @@ type frame struct {
 	body []byte
 }
 
-// beginFrame leaves room for the header, and endFrame fills it.
+// beginFrame reserves space for the header, and endFrame fills it.
 func beginFrame(b []byte) []byte { return append(b[:0], make([]byte, frameHeader)...) }
 
 func endFrame(b []byte, op byte, id uint32) []byte {
@@ -58,7 +58,7 @@ func endFrame(b []byte, op byte, id uint32) []byte {
 	return b
 }
 
-// readFrame reads one frame; its body is buf's, valid until the next.
+// readFrame reads one frame. Its body is in buf and valid until the next call.
 func readFrame(r *bufio.Reader, buf []byte) (frame, []byte, error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -79,7 +79,7 @@ func readFrame(r *bufio.Reader, buf []byte) (frame, []byte, error) {
 	return frame{op: header[4], id: binary.BigEndian.Uint32(header[5:]), body: buf}, buf, nil
 }
 
-// appendRecord writes a record.
+// appendRecord appends a record.
 func appendRecord(b []byte, key string, r Record) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(len(key)))
 	b = append(b, key...)
@@ -101,7 +101,7 @@ func appendRecord(b []byte, key string, r Record) []byte {
 	return append(b, r.Value...)
 }
 
-// parseRecord reads a record that fills b. The value is a copy.
+// parseRecord parses a record that fills b. The value is a copy.
 func parseRecord(b []byte) (key string, r Record, err error) {
 	if len(b) < recordHeader {
 		return "", r, fmt.Errorf("%w: record of %d bytes", errWire, len(b))
@@ -127,7 +127,7 @@ func parseRecord(b []byte) (key string, r Record, err error) {
 	return key, r, nil
 }
 
-// parseVersion reads the uint64 that begins b.
+// parseVersion parses the uint64 at the start of b.
 func parseVersion(b []byte) (uint64, []byte, error) {
 	if len(b) < 8 {
 		return 0, nil, fmt.Errorf("%w: version of %d bytes", errWire, len(b))

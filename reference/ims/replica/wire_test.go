@@ -34,7 +34,7 @@ func TestRecordsTravel(t *testing.T) {
 	}
 }
 
-// FuzzPeer feeds what a peer may send to the code that answers peers.
+// FuzzPeer feeds the bytes of a peer to the code that answers peers.
 func FuzzPeer(f *testing.F) {
 	record := appendRecord(nil, "key", Record{Value: []byte("value"), Version: 3, Expires: time.UnixMilli(1)})
 	hello := endFrame(append(beginFrame(nil), magic...), opHello, 1)
