@@ -8,7 +8,7 @@ import (
 // The modes of load control.
 const (
 	Graceful   = "graceful"   // a Window refuses new calls at the entry
-	Clearwater = "clearwater" // a Monitor refuses any request (NFV-VITAL, II.B.2)
+	Clearwater = "clearwater" // a Monitor refuses requests of new and admitted calls alike (NFV-VITAL, II.B.2)
 	Off        = "off"        // nothing is refused
 )
 
@@ -26,7 +26,7 @@ const (
 	// two seconds. A stall is shorter, so the rate before it is still known after
 	// it.
 	remembered = 8
-	// fresh is the limit of a Window before its first overload.
+	// fresh is the initial limit of a Window.
 	fresh = 100
 	// least is the lowest limit. It is high enough for the next interval to show
 	// whether the function can carry more.
