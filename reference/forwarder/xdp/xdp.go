@@ -1,6 +1,6 @@
-// Package xdp forwards frames in the kernel, by an XDP program at the
-// interface that they come in by. forwarder.bpf.c is compiled into the objects
-// beside it by `go generate`, which needs clang; users need none.
+// Package xdp forwards frames in the kernel, with an XDP program on the incoming
+// interface. `go generate`, which needs clang, compiles forwarder.bpf.c into the
+// objects beside it. Users need no clang.
 package xdp
 
 import (
@@ -18,27 +18,27 @@ import (
 	"vitrine"
 )
 
-// Where a program runs.
+// The modes of a program.
 const (
-	Auto    = "auto"    // native if frames get through so, else generic
+	Auto    = "auto"    // native if its frames get through, otherwise generic
 	Native  = "native"  // in the driver
-	Generic = "generic" // in the stack, after a socket buffer was made
+	Generic = "generic" // in the stack, after the socket buffer is allocated
 )
 
-// MaxDelay is the longest that a frame can be held: a CPU is busy with nothing
-// else meanwhile.
+// MaxDelay is the longest time that a frame can be held, because the CPU does
+// nothing else meanwhile.
 const MaxDelay = time.Millisecond
 
-// Config is what a forwarder in the kernel needs. Interfaces are those of the
-// calling thread's network namespace, which stays the same until Close.
+// Config configures a forwarder in the kernel. The interfaces are those of the
+// calling thread's network namespace, which must stay the same until Close.
 type Config struct {
 	In, Out           int     // indices of interfaces
-	Own, Source, Next [6]byte // address of In, address of Out, address of who comes next
+	Own, Source, Next [6]byte // addresses of In, of Out and of the next hop
 	Delay             time.Duration
 	Attach            string // Auto, Native, Generic
 }
 
-// Counters count the frames. All but forwarded ones were left to the host.
+// Counters count the frames. All but the forwarded frames were left to the host.
 type Counters struct {
 	Forwarded, ForwardedBytes uint64
 	Short, NotOurs, NotIP     uint64
@@ -47,13 +47,14 @@ type Counters struct {
 // A Forwarder is attached from New to Close.
 type Forwarder struct {
 	Attached string // Native or Generic
-	Why      string // it is generic, when Auto was asked for
+	Why      string // why Attached is Generic although Config.Attach is Auto
 
 	objects programObjects
 	at      link.Link
 }
 
-// New attaches the program to the interface; an error leaves nothing there.
+// New attaches the program to the interface. After an error nothing stays
+// attached.
 func New(c Config) (*Forwarder, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, unsupported(err)
@@ -119,20 +120,20 @@ func (f *Forwarder) attachTo(in int, mode string, flags link.XDPAttachFlags) (er
 	return nil
 }
 
-// What gets sends.
+// The probes that gets sends.
 const (
 	probes    = 8
-	probeSize = 60             // bytes: the least of Ethernet, without the check sequence
+	probeSize = 60             // bytes: the Ethernet minimum without the frame check sequence
 	probeKind = uint16(0x88b5) // local experimental EtherType 1 (IEEE 802)
 )
 
 // nearest is an address that no bridge forwards (IEEE 802.1Q table 8-1).
 var nearest = [6]byte{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
 
-// gets says whether frames that a driver's XDP sends out of the interface get
-// through. A veth takes them only where its other end receives by NAPI (it has
-// generic receive offload on, or a program of its own), and drops them else
-// without a word; that end may be in a namespace which cannot be seen from here.
+// gets returns nil if frames that a driver's XDP sends out of the interface get
+// through. A veth accepts them only if its other end receives by NAPI (generic
+// receive offload is on, or it has a program of its own). Otherwise it drops them
+// without an error. That end may be in a namespace that is not visible from here.
 func (f *Forwarder) gets(out int) error {
 	frame := make([]byte, probeSize)
 	copy(frame, nearest[:])
@@ -148,7 +149,7 @@ func (f *Forwarder) gets(out int) error {
 	if err != nil {
 		return fmt.Errorf("send a probe out of interface %d: %w", out, err)
 	}
-	// They are counted when the other end takes them up.
+	// The frames are counted when the other end receives them.
 	for deadline := time.Now().Add(50 * time.Millisecond); ; time.Sleep(time.Millisecond) {
 		after, err := sent(out)
 		if err != nil {
@@ -177,7 +178,7 @@ func sent(index int) (uint64, error) {
 	return l.Attrs().Statistics.TxPackets, nil
 }
 
-// Counters counts from New.
+// Counters returns the counts since New.
 func (f *Forwarder) Counters() (c Counters, err error) {
 	read := func(verdict uint32) (frames, bytes uint64) {
 		var each []programCount
@@ -196,7 +197,7 @@ func (f *Forwarder) Counters() (c Counters, err error) {
 	return c, err
 }
 
-// Close takes the program off the interface.
+// Close detaches the program from the interface.
 func (f *Forwarder) Close() (err error) {
 	if f.at != nil {
 		err = f.at.Close()
@@ -205,8 +206,8 @@ func (f *Forwarder) Close() (err error) {
 	return errors.Join(err, f.objects.Close())
 }
 
-// unsupported turns what the kernel has not, or does not let us, into what
-// this host cannot do.
+// unsupported converts an error about a missing kernel feature or privilege into
+// a *vitrine.Unsupported.
 func unsupported(err error) error {
 	switch {
 	case vitrine.IsUnsupported(err):

@@ -25,7 +25,8 @@ func packet(size int, kinds ...uint16) []byte {
 	return p[:size]
 }
 
-// The program and frame.go agree on what is what.
+// TestProgramClassifies checks that the program and frame.go classify frames
+// alike.
 func TestProgramClassifies(t *testing.T) {
 	f := load(t)
 	const pass, redirect = 2, 4
