@@ -13,8 +13,8 @@ func BenchmarkRewrite(b *testing.B) {
 	}
 }
 
-// BenchmarkPacket has 64-byte frames come in as fast as one socket sends them;
-// what it says of the forwarder is the CPU time of its thread for each.
+// BenchmarkPacket sends 64-byte frames as fast as one socket can. It reports the
+// CPU time of the forwarder's thread per frame.
 func BenchmarkPacket(b *testing.B) {
 	before, at := namespace(b), namespace(b)
 	pair(b, before, "far", at, "in", 1500)

@@ -1,6 +1,6 @@
-// Package forwarder is the reference network function of service chains: it
-// rewrites the link-layer addresses of what comes in and sends it on to the
-// next one, as the Click elements of the paper "Performance Considerations of
+// Package forwarder is the reference network function of service chains. It
+// rewrites the link-layer addresses of incoming frames and sends them to the next
+// function, as the Click elements of the paper "Performance Considerations of
 // Network Functions Virtualization using Containers" (section III.B) do.
 package forwarder
 
@@ -29,46 +29,47 @@ const (
 	XDP    = "xdp"    // a program in the kernel
 )
 
-// maxDelay is the longest that a frame is held: the ring's frames wait behind it.
+// maxDelay is the longest time that a frame may be held, because the other frames
+// in the ring wait behind it.
 const maxDelay = 100 * time.Millisecond
 
-// Options are what a forwarder is told.
+// Options configure a forwarder.
 type Options struct {
-	In, Out string           // names of interfaces; they may be the same
-	Next    net.HardwareAddr // where frames go
+	In, Out string           // names of interfaces; may be the same
+	Next    net.HardwareAddr // address of the next hop
 	Mode    string           // Packet or XDP
-	Attach  string           // of XDP: xdp.Auto, xdp.Native, xdp.Generic
-	CPU     int              // that the thread keeps to; -1: any
-	Delay   time.Duration    // that each frame is held
+	Attach  string           // XDP only: xdp.Auto, xdp.Native, xdp.Generic
+	CPU     int              // CPU that the thread is pinned to; -1 for any
+	Delay   time.Duration    // time that each frame is held
 
 	in, out *net.Interface
 }
 
-// Counters are what became of frames.
+// Counters count frames by result.
 type Counters struct {
-	Received       uint64 `json:"received"`        // frames that came in, whatever became of them
-	Forwarded      uint64 `json:"forwarded"`       // sent on
-	ForwardedBytes uint64 `json:"forwarded_bytes"` // of those, without check sequences
-	NotOurs        uint64 `json:"not_ours"`        // to other addresses, or to many: left to the host
+	Received       uint64 `json:"received"`        // all received frames
+	Forwarded      uint64 `json:"forwarded"`       // forwarded frames
+	ForwardedBytes uint64 `json:"forwarded_bytes"` // bytes of the forwarded frames, without frame check sequences
+	NotOurs        uint64 `json:"not_ours"`        // to other, multicast or broadcast addresses: left to the host
 	NotIP          uint64 `json:"not_ip"`          // neither IPv4 nor IPv6: left to the host
 	Short          uint64 `json:"short"`           // ended inside the headers: left to the host
 	TooLong        uint64 `json:"too_long"`        // larger than the interface takes: dropped
-	Refused        uint64 `json:"refused"`         // by the interface to send on: dropped
-	Lost           uint64 `json:"lost"`            // came in while all of the ring was taken: dropped
+	Refused        uint64 `json:"refused"`         // refused by the outgoing interface: dropped
+	Lost           uint64 `json:"lost"`            // arrived while the ring was full: dropped
 }
 
 // A Report is printed at the end, as JSON.
 type Report struct {
 	Mode     string `json:"mode"`
-	Attached string `json:"attached,omitempty"` // of XDP: native or generic
-	Why      string `json:"why,omitempty"`      // it is generic
+	Attached string `json:"attached,omitempty"` // XDP only: native or generic
+	Why      string `json:"why,omitempty"`      // why the mode is generic
 	Counters
-	CPU float64 `json:"cpu_seconds,omitempty"` // of the forwarding thread; XDP runs in no thread of ours
+	CPU float64 `json:"cpu_seconds,omitempty"` // of the forwarding thread; 0 for XDP, which runs in the kernel
 }
 
-// Run forwards until ctx is done: `vitrine reference forwarder`. It prints a
-// line once it forwards, and a Report at the end. The error is a
-// *vitrine.BadInput when the arguments are wrong.
+// Run runs `vitrine reference forwarder`: it forwards until ctx is done. It
+// prints a line once it forwards, and a Report at the end. The error is a
+// *vitrine.BadInput for wrong arguments.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -144,8 +145,8 @@ func bad(flag, found, want string) error {
 }
 
 // Forward forwards until ctx is done, between interfaces of the calling
-// goroutine's network namespace. ready is called once frames are taken, with
-// what to say of it.
+// goroutine's network namespace. It calls ready once it takes frames, with a
+// description of the forwarder.
 func Forward(ctx context.Context, o Options, ready func(string)) (Report, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -179,7 +180,8 @@ func Forward(ctx context.Context, o Options, ready func(string)) (Report, error)
 	return Report{Mode: Packet, Counters: counters, CPU: used.Seconds()}, errors.Join(err, countErr, f.close())
 }
 
-// threadTime is the CPU time of the calling thread; 0 where it cannot be read.
+// threadTime returns the CPU time of the calling thread, or 0 if it cannot be
+// read.
 func threadTime() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &u)
@@ -211,7 +213,8 @@ func (o Options) addresses() addresses {
 	return addresses{own: [macSize]byte(o.in.HardwareAddr), source: [macSize]byte(o.out.HardwareAddr), next: [macSize]byte(o.Next)}
 }
 
-// wired is the interface of that name, which must be an Ethernet that is up.
+// wired returns the interface with that name, which must be an Ethernet interface
+// that is up.
 func wired(name string) (*net.Interface, error) {
 	i, err := net.InterfaceByName(name)
 	switch {
@@ -225,7 +228,8 @@ func wired(name string) (*net.Interface, error) {
 	return i, nil
 }
 
-// unsupported turns a refusal by the kernel into what this host cannot do.
+// unsupported converts an error of the kernel that means that this host cannot
+// forward into a *vitrine.Unsupported.
 func unsupported(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):

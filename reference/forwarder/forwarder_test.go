@@ -15,7 +15,7 @@ import (
 
 var nextHop = net.HardwareAddr{0x02, 0, 0, 0, 0, 0x99}
 
-// frame is one to that address: size bytes, IPv4 by its type, with a number.
+// frame returns a frame to that address: size bytes, type IPv4, with a number.
 func frame(to, from [6]byte, size int, number uint32) []byte {
 	f := make([]byte, size)
 	copy(f, to[:])
@@ -32,8 +32,8 @@ func TestRewritesAndSendsOn(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		args []string
-		turn bool // out of the interface that it came in by
-		gro  bool // at the far ends
+		turn bool // send out of the incoming interface
+		gro  bool // generic receive offload at the far ends
 		mode string
 	}{
 		{"packet", []string{"--mode", "packet"}, false, false, "packet: in"},
@@ -63,8 +63,8 @@ func TestRewritesAndSendsOn(t *testing.T) {
 			if !strings.Contains(f.ready, tt.mode) {
 				t.Errorf("says %q, want %q", f.ready, tt.mode)
 			}
-			to.drain()                      // of probes
-			const frames, window = 4000, 32 // sent before the first must be back
+			to.drain()                      // discard probes
+			const frames, window = 4000, 32 // frames sent before the first must be back
 			total := uint64(0)
 			size := func(i int) int { return 60 + i*7%(1514-60+1) }
 			for i := range frames + window {
@@ -92,7 +92,8 @@ func TestRewritesAndSendsOn(t *testing.T) {
 	}
 }
 
-// What is not an IP frame for the forwarder is not sent on, and counted.
+// TestLeavesTheRestAlone checks that frames other than IP frames for the
+// forwarder are counted and not forwarded.
 func TestLeavesTheRestAlone(t *testing.T) {
 	for _, mode := range []string{Packet, XDP} {
 		t.Run(mode, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestLeavesTheRestAlone(t *testing.T) {
 			pair(t, before, "far", at, "in", 1500)
 			from, own := openPort(t, before, "far"), openPort(t, at, "in").addr
 			f := start(t, at, "--in", "in", "--mode", mode, "--next-mac", nextHop.String())
-			from.drain() // of probes
+			from.drain() // discard probes
 			tagged := func(f []byte, tags ...byte) []byte {
 				return append(append(append([]byte(nil), f[:12]...), tags...), f[12:]...)
 			}
@@ -117,7 +118,7 @@ func TestLeavesTheRestAlone(t *testing.T) {
 			for _, sent := range [][]byte{
 				frame(own, from.addr, 18, 1),
 				tagged(frame(own, from.addr, 60, 2), 0x81, 0x00, 0x00, 0x05),
-				tagged(frame(own, from.addr, 1514, 3), 0x81, 0x00, 0x00, 0x05), // the MTU, and a tag
+				tagged(frame(own, from.addr, 1514, 3), 0x81, 0x00, 0x00, 0x05), // a frame of the MTU with a tag
 				tagged(frame(own, from.addr, 60, 4), 0x88, 0xa8, 0x00, 0x07, 0x81, 0x00, 0x00, 0x05),
 				last,
 			} {
@@ -140,8 +141,8 @@ func TestLeavesTheRestAlone(t *testing.T) {
 	}
 }
 
-// dropped is 1 where the kernel itself threw the frame away that ends inside
-// its tag, before a packet socket saw it.
+// dropped returns 1 if the kernel itself dropped the frame that ends inside its
+// tag, before a packet socket saw it.
 func dropped(r Report) int { return 1 - int(r.Short) }
 
 func TestTooLongIsCounted(t *testing.T) {
@@ -160,7 +161,7 @@ func TestTooLongIsCounted(t *testing.T) {
 	}
 }
 
-// A held frame is never early.
+// TestDelayHolds checks that a held frame is never early.
 func TestDelayHolds(t *testing.T) {
 	for mode, delay := range map[string]time.Duration{Packet: 5 * time.Millisecond, XDP: 500 * time.Microsecond} {
 		t.Run(mode, func(t *testing.T) {
@@ -168,7 +169,7 @@ func TestDelayHolds(t *testing.T) {
 			pair(t, before, "far", at, "in", 1500)
 			from, own := openPort(t, before, "far"), openPort(t, at, "in").addr
 			f := start(t, at, "--in", "in", "--mode", mode, "--delay", delay.String(), "--next-mac", nextHop.String())
-			from.drain() // of probes
+			from.drain() // discard probes
 			for i := range 20 {
 				sent := time.Now()
 				from.send(frame(own, from.addr, 60, uint32(i)))
@@ -184,7 +185,8 @@ func TestDelayHolds(t *testing.T) {
 	}
 }
 
-// The interface is taken away while frames are waited for.
+// TestInterfaceGoesAway removes the interface while the forwarder waits for
+// frames.
 func TestInterfaceGoesAway(t *testing.T) {
 	before, at := namespace(t), namespace(t)
 	pair(t, before, "far", at, "in", 1500)

@@ -6,22 +6,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addresses are what a forwarder needs to know of the link layer.
+// addresses holds the link-layer addresses of a forwarder.
 type addresses struct {
-	own    [6]byte // of the interface that is read: only frames to it are forwarded
-	source [6]byte // of the interface that is sent on
-	next   [6]byte // of who comes next
+	own    [6]byte // incoming interface: only frames to this address are forwarded
+	source [6]byte // outgoing interface
+	next   [6]byte // next hop
 }
 
-// A verdict is what becomes of a frame. All but forwarded ones are left to the
-// host's own stack, as they came.
+// A verdict is the treatment of a frame. All frames but forwarded ones are left
+// unchanged to the host's own stack.
 type verdict uint8
 
 const (
 	forwarded verdict = iota
-	short             // it ends inside its Ethernet header or VLAN tags
-	notOurs           // to another address, or to many: ARP requests, flooded frames
-	notIP             // ARP answers, LLDP and the like
+	short             // the frame ends inside its Ethernet header or VLAN tags
+	notOurs           // to another, multicast or broadcast address: ARP requests, flooded frames
+	notIP             // ARP answers, LLDP and similar
 	verdicts
 )
 
@@ -32,7 +32,7 @@ const (
 	maxTags    = 2  // IEEE 802.1ad
 )
 
-// classify says what becomes of the frame, which begins with its Ethernet
+// classify returns the verdict on a frame. The frame begins with its Ethernet
 // header and has no frame check sequence.
 func (a *addresses) classify(frame []byte) verdict {
 	if len(frame) < headerSize {
@@ -58,14 +58,14 @@ func (a *addresses) classify(frame []byte) verdict {
 	return notIP
 }
 
-// rewrite puts the next hop's address and our own in place of those of the
-// frame, which classify has called forwarded.
+// rewrite sets the frame's destination to the next hop and its source to our own
+// address. classify must have returned forwarded for the frame.
 func (a *addresses) rewrite(frame []byte) {
 	copy(frame, a.next[:])
 	copy(frame[macSize:], a.source[:])
 }
 
-// retag puts a VLAN tag into the frame that follows tagSize free bytes.
+// retag inserts a VLAN tag into the frame that follows tagSize free bytes.
 func retag(free []byte, tag uint32) []byte {
 	copy(free, free[tagSize:][:2*macSize])
 	binary.BigEndian.PutUint32(free[2*macSize:], tag)

@@ -24,16 +24,16 @@ import (
 	"vitrine/internal/netns"
 )
 
-// numbers tell the namespaces of tests of one process apart.
+// numbers distinguishes the namespaces of the tests in one process.
 var numbers atomic.Int64
 
-// namespace makes a network namespace for the test.
+// namespace creates a network namespace for the test.
 func namespace(t testing.TB) string {
 	t.Helper()
 	return fabrictest.Place(t, fmt.Sprintf("forward%d", os.Getpid()), fmt.Sprint(numbers.Add(1)))
 }
 
-// pair joins two namespaces by a veth whose ends have these names.
+// pair connects two namespaces with a veth pair whose ends have these names.
 func pair(t testing.TB, from, fromName, to, toName string, mtu int) {
 	t.Helper()
 	fd, err := unix.Open(to, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -49,7 +49,7 @@ func pair(t testing.TB, from, fromName, to, toName string, mtu int) {
 	for _, end := range []struct{ netns, name string }{{from, fromName}, {to, toName}} {
 		in(t, end.netns, func() error {
 			quiet := "/proc/sys/net/ipv6/conf/" + end.name + "/disable_ipv6"
-			if err := os.WriteFile(quiet, []byte("1"), 0); err != nil && !os.IsNotExist(err) { // there is none below 1280 bytes
+			if err := os.WriteFile(quiet, []byte("1"), 0); err != nil && !os.IsNotExist(err) { // below an MTU of 1280 bytes there is no IPv6
 				return err
 			}
 			l, err := netlink.LinkByName(end.name)
@@ -64,8 +64,8 @@ func pair(t testing.TB, from, fromName, to, toName string, mtu int) {
 	}
 }
 
-// awaitUp polls: a link drops what is sent until the kernel has taken note
-// that both of its ends are up.
+// awaitUp waits until the link is up. A link drops frames until the kernel has
+// noticed that both of its ends are up.
 func awaitUp(name string) error {
 	for end := time.Now().Add(10 * time.Second); ; {
 		l, err := netlink.LinkByName(name)
@@ -85,12 +85,12 @@ func in(t testing.TB, path string, f func() error) {
 	}
 }
 
-// A port is a raw socket at an interface.
+// A port is a raw socket on an interface.
 type port struct {
 	t    testing.TB
 	fd   int
 	addr [6]byte
-	got  int // frames
+	got  int // frames received
 }
 
 func openPort(t testing.TB, path, name string) *port {
@@ -127,7 +127,7 @@ func (p *port) send(frame []byte) {
 	}
 }
 
-// receive gives the next frame, its VLAN tag where it was.
+// receive returns the next frame, with its VLAN tag put back.
 func (p *port) receive() []byte {
 	p.t.Helper()
 	frame, control := make([]byte, 1<<16), make([]byte, 256)
@@ -152,19 +152,19 @@ func (p *port) receive() []byte {
 	return append(append(append([]byte(nil), frame[:12]...), tag...), frame[12:]...)
 }
 
-// silent says whether nothing more has come in.
+// silent reports whether no frame is waiting.
 func (p *port) silent() bool {
 	_, _, err := unix.Recvfrom(p.fd, make([]byte, 1<<16), unix.MSG_DONTWAIT)
 	return errors.Is(err, unix.EAGAIN)
 }
 
-// drain forgets what has come in.
+// drain discards the received frames.
 func (p *port) drain() {
 	for !p.silent() {
 	}
 }
 
-// running is a forwarder that was started by its command line.
+// running is a forwarder started by its command line.
 type running struct {
 	t     testing.TB
 	end   context.CancelFunc
@@ -173,7 +173,7 @@ type running struct {
 	done  chan error
 }
 
-// start returns when the forwarder says that it is ready.
+// start returns when the forwarder has printed that it is ready.
 func start(t testing.TB, path string, args ...string) *running {
 	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
@@ -186,7 +186,7 @@ func start(t testing.TB, path string, args ...string) *running {
 	}()
 	t.Cleanup(func() {
 		end()
-		_ = out.Close() // nobody reads any more
+		_ = out.Close() // unblocks the writer
 	})
 	line := make([]byte, 512)
 	n, err := out.Read(line)
@@ -201,7 +201,7 @@ func start(t testing.TB, path string, args ...string) *running {
 	return r
 }
 
-// stop ends the forwarder and gives its report.
+// stop ends the forwarder and returns its report.
 func (r *running) stop() Report {
 	r.t.Helper()
 	r.end()
@@ -215,7 +215,7 @@ func (r *running) stop() Report {
 	return report
 }
 
-// receiveOffload turns generic receive offload on, and so NAPI.
+// receiveOffload turns on generic receive offload, and with it NAPI.
 func receiveOffload(t testing.TB, path, name string) {
 	in(t, path, func() error {
 		e, err := ethtool.NewEthtool()

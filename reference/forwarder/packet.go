@@ -15,18 +15,17 @@ import (
 )
 
 const (
-	batch     = 64   // frames sent by one system call at most
-	ringSlots = 2048 // frames that can wait: a tenth of a second of 20,000 a second
-	slotHead  = 128  // bytes that lie in a slot before the frame at most
+	batch     = 64   // most frames sent by one system call
+	ringSlots = 2048 // frames that can wait: a tenth of a second at 20,000 frames/s
+	slotHead  = 128  // most bytes in a slot before the frame
 )
 
-// A packetForwarder reads frames in a ring that it shares with the kernel,
-// rewrites them there and sends them from there: no frame is copied or
-// allocated for on the way.
+// A packetForwarder reads frames from a ring shared with the kernel. It rewrites
+// and sends them there, without a copy or an allocation per frame.
 type packetForwarder struct {
 	addresses
 	delay  time.Duration
-	maxLen int // bytes of a frame that fits the interface to send on, tags aside
+	maxLen int // largest frame for the outgoing interface, in bytes, without tags
 	in     *ring.Ring
 	out    int // socket
 	wake   int // eventfd
@@ -36,12 +35,12 @@ type packetForwarder struct {
 	verdicts [verdicts]uint64
 	vectors  [batch]unix.Iovec
 	messages [batch]mmsg.Message
-	slots    [batch]int // of the ring, that the vectors lie in
-	held     int        // slots that wait to be sent
+	slots    [batch]int // slots of the ring that hold the vectors
+	held     int        // slots waiting to be sent
 }
 
-// newPacketForwarder opens both sockets, in the network namespace of the
-// calling thread.
+// newPacketForwarder opens both sockets in the network namespace of the calling
+// thread.
 func newPacketForwarder(o Options) (f *packetForwarder, err error) {
 	f = &packetForwarder{addresses: o.addresses(), delay: o.Delay, maxLen: o.out.MTU + headerSize, out: -1, wake: -1}
 	defer func() {
@@ -64,8 +63,8 @@ func newPacketForwarder(o Options) (f *packetForwarder, err error) {
 	return f, nil
 }
 
-// openRing receives frames of the interface, with room before each for the VLAN
-// tag that the kernel has taken out.
+// openRing returns a ring that receives frames of the interface. Before each
+// frame there is room for the VLAN tag that the kernel has removed.
 func openRing(index, mtu int) (*ring.Ring, error) {
 	size := 1 << 11
 	for size < mtu+headerSize+maxTags*tagSize+slotHead {
@@ -77,13 +76,15 @@ func openRing(index, mtu int) (*ring.Ring, error) {
 	})
 }
 
-// outSocket sends frames on the interface, and receives none.
+// outSocket returns a socket that sends frames on the interface and receives
+// none.
 func outSocket(index int) (int, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open a packet socket: %w", err)
 	}
-	// Past the queueing discipline: what cannot be sent is known here, at once.
+	// Bypass the queueing discipline, so that a send fails at once if the frame
+	// cannot be sent.
 	err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: index})
@@ -106,8 +107,8 @@ func (f *packetForwarder) close() (err error) {
 	return err
 }
 
-// run forwards frames until ctx is done. The calling goroutine is locked to a
-// thread.
+// run forwards frames until ctx is done. The calling goroutine must be locked to
+// a thread.
 func (f *packetForwarder) run(ctx context.Context) error {
 	woken := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
@@ -116,7 +117,7 @@ func (f *packetForwarder) run(ctx context.Context) error {
 		woken <- err
 	})
 	err := f.loop()
-	if !stop() { // it has begun, and uses the eventfd
+	if !stop() { // the function has started, and uses the eventfd
 		err = errors.Join(err, <-woken)
 	}
 	return err
@@ -137,7 +138,7 @@ func (f *packetForwarder) loop() error {
 		if _, err := unix.Poll(ready, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait for frames: %w", err)
 		}
-		if ready[0].Revents&unix.POLLERR != 0 { // ENETDOWN: it went down; ENODEV: it is gone
+		if ready[0].Revents&unix.POLLERR != 0 { // ENETDOWN: the interface went down; ENODEV: it was removed
 			if err := f.in.Err(); err != nil {
 				return fmt.Errorf("read frames: %w", err)
 			}
@@ -146,7 +147,8 @@ func (f *packetForwarder) loop() error {
 	return nil
 }
 
-// take deals with the ring's next frame; false: there is none.
+// take handles the ring's next frame. It returns false if there is none or if a
+// flush fails.
 func (f *packetForwarder) take() bool {
 	var in ring.Frame
 	slot, ok := f.in.Next(&in)
@@ -181,22 +183,21 @@ func (f *packetForwarder) take() bool {
 	return true
 }
 
-// hold comes back when the frame, which was taken just now, has been here for
-// the delay: what the forwarder takes without one comes on top, so that the
-// delay is what is added. The last stretch is waited for awake: a sleeping
-// thread is woken tens of µs late.
+// hold returns when the frame just taken has been here for the delay. The
+// forwarder's own time comes on top, so the delay is exactly the added time. hold
+// spins at the end, because a sleeping thread wakes up tens of µs late.
 func (f *packetForwarder) hold() {
 	const awake = 150 * time.Microsecond
 	until := time.Now().Add(f.delay)
 	if f.delay > awake {
 		nap := unix.NsecToTimespec((f.delay - awake).Nanoseconds())
-		_ = unix.Nanosleep(&nap, nil) // woken early, the rest is waited for awake
+		_ = unix.Nanosleep(&nap, nil) // after an early wake-up, the loop below waits for the rest
 	}
 	for time.Now().Before(until) {
 	}
 }
 
-// flush sends what is held and gives its slots back.
+// flush sends the held frames and releases their slots.
 func (f *packetForwarder) flush() error {
 	for at := 0; at < f.held; {
 		n, errno := mmsg.Send(f.out, f.messages[at:f.held], unix.MSG_DONTWAIT)
@@ -208,7 +209,7 @@ func (f *packetForwarder) flush() error {
 			}
 			at += n
 		case unix.ENOBUFS, unix.EAGAIN, unix.EMSGSIZE, unix.ENETDOWN:
-			f.count.Refused++ // the first of them; the rest is tried
+			f.count.Refused++ // skip the first unsent frame and try the others
 			at++
 		default:
 			return fmt.Errorf("send frames: %w", errno)
@@ -221,7 +222,7 @@ func (f *packetForwarder) flush() error {
 	return nil
 }
 
-// counters are those since the start; it is called once, at the end.
+// counters returns the counts since the start. It is called once, at the end.
 func (f *packetForwarder) counters() (Counters, error) {
 	lost, err := f.in.Dropped()
 	c := f.count
