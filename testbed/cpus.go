@@ -13,15 +13,15 @@ import (
 	"vitrine/internal/thread"
 )
 
-// CPUs is who may run where.
+// CPUs are the CPUs of the function and of the generator.
 type CPUs struct {
 	Function  []int `json:"function"` // reserved for the function's instances
 	Generator []int `json:"generator"`
 }
 
-// ShareCPUs divides the CPUs that this process may use. Unless said, the
-// generator has the first and the function the rest; they never share one, for
-// then the generator would measure itself.
+// ShareCPUs divides the CPUs that this process may use. By default, the generator
+// gets the first and the function the rest. They never share a CPU, because the
+// generator would then measure itself.
 func ShareCPUs(function, generator []int) (CPUs, error) {
 	allowed, err := thread.Allowed()
 	if err != nil {
@@ -69,7 +69,7 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 	return c, nil
 }
 
-// firstNot is the first CPU that is not taken.
+// firstNot returns the first CPU that is not taken.
 func firstNot(allowed, taken []int) []int {
 	for _, cpu := range allowed {
 		if !slices.Contains(taken, cpu) {
@@ -79,16 +79,15 @@ func firstNot(allowed, taken []int) []int {
 	return nil
 }
 
-// KeepOff moves this process, every thread of it, to the generator's CPUs, so
-// that watching takes nothing from the function. Threads that are made later
-// are made by these and stay with them.
+// KeepOff moves every thread of this process to the generator's CPUs, so that
+// monitoring takes nothing from the function. Later threads inherit these CPUs.
 func (c CPUs) KeepOff() error {
 	var set unix.CPUSet
 	for _, cpu := range c.Generator {
 		set.Set(cpu)
 	}
 	moved := map[string]bool{}
-	for { // until no thread was made meanwhile by one that was not moved yet
+	for { // until a pass finds no new thread: one that was not moved yet may have made it
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return fmt.Errorf("list this process's threads: %w", err)

@@ -22,12 +22,11 @@ import (
 
 const (
 	removeGrace = 2 * time.Second
-	tailBytes   = 2048 // that are read of a log
+	tailBytes   = 2048 // read from a log's end
 )
 
-// A pause between probes is a fraction of the time waited so far, so that the
-// wait is too long by that fraction at most, whether an instance takes
-// milliseconds or minutes.
+// The pause between probes is a fraction of the time waited so far. So the wait is
+// at most that fraction too long, whether an instance takes milliseconds or minutes.
 const (
 	probeShare = 20                     // the fraction is 1/20,
 	probeLeast = time.Millisecond       // but no less than this
@@ -35,15 +34,15 @@ const (
 	probeLimit = time.Second            // of one probe
 )
 
-// An Instance is one instance of a placement. One goroutine at a time may call
-// its methods; Ended, Done and Log may be called beside it.
+// An Instance is one instance of a placement. Only one goroutine at a time may call
+// its methods, but any goroutine may call Ended, Done and Log.
 type Instance struct {
 	Spec
 	Endpoint fabric.Endpoint // zero: it is not wired
 
 	place     substrate.Instance
-	process   substrate.Process // what was started last; nil: nothing
-	logBegins int64             // the log goes on from start to start
+	process   substrate.Process // started last; nil: none
+	logBegins int64             // offset of the last start in the log, which has all starts
 }
 
 // create makes the place that the instance runs in, with its folder.
@@ -63,11 +62,11 @@ func (in *Instance) create(ctx context.Context, s *Site) error {
 	return nil
 }
 
-// Scratch is the folder on the host that the instance may write to. It goes when
-// the instance is removed.
+// Scratch returns the folder on the host that the instance may write to. It is
+// removed with the instance.
 func (in *Instance) Scratch() string { return filepath.Join(in.Dir, "scratch") }
 
-// ClearScratch empties the folder.
+// ClearScratch empties the scratch folder.
 func (in *Instance) ClearScratch() error {
 	if err := errors.Join(os.RemoveAll(in.Scratch()), os.MkdirAll(in.Scratch(), 0o755)); err != nil {
 		return fmt.Errorf("empty %s's folder: %w", in.Name, err)
@@ -75,19 +74,18 @@ func (in *Instance) ClearScratch() error {
 	return nil
 }
 
-// NetNS is the path of the instance's network namespace; empty: the host's.
+// NetNS returns the path of the instance's network namespace; empty: the host's.
 func (in *Instance) NetNS() string { return in.place.NetNS() }
 
 // Inside calls f on a thread that is in the instance's network namespace.
 func (in *Instance) Inside(f func() error) error { return netns.Do(in.NetNS(), f) }
 
-// At is a port of the instance at its address on the fabric.
+// At returns a port at the instance's address on the fabric.
 func (in *Instance) At(port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(in.Endpoint.Addr, port)
 }
 
-// AddNeighbour makes an address known at its MAC for good, so that no packet
-// waits for an answer of ARP.
+// AddNeighbour adds a permanent neighbour entry, so that no packet waits for ARP.
 func (in *Instance) AddNeighbour(addr netip.Addr, mac net.HardwareAddr) error {
 	return in.Inside(func() error {
 		link, err := netlink.LinkByName(in.Endpoint.Interface)
@@ -100,7 +98,7 @@ func (in *Instance) AddNeighbour(addr netip.Addr, mac net.HardwareAddr) error {
 	})
 }
 
-// Vantage says where the instance's use can be read. Fixed from Start to Stop.
+// Vantage says where the instance's resource use can be read. It is fixed from Start to Stop.
 func (in *Instance) Vantage() vitrine.Vantage { return in.place.Vantage() }
 
 // Start starts the command and returns once it runs, not once it is ready.
@@ -118,15 +116,15 @@ func (in *Instance) Start(ctx context.Context, command vitrine.Command) error {
 	return nil
 }
 
-// Run runs a command in the instance to its end, beside what Start started or
-// before it.
+// Run runs a command in the instance to its end. It may run before Start, or beside
+// the command that Start started.
 func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	return in.place.Run(ctx, command)
 }
 
-// Await probes until the instance is ready: the probe gives nil. It fails when
-// what was started ends or the limit passes, with the end of the log, and when
-// the context ends.
+// Await probes until the instance is ready, that is, until the probe returns nil. It
+// fails if the started command ends or the limit passes; the error then has the end
+// of the log. It also fails if the context ends.
 func (in *Instance) Await(ctx context.Context, limit time.Duration, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -155,14 +153,14 @@ func probeOnce(ctx context.Context, probe func(context.Context) error) error {
 	return probe(ctx)
 }
 
-// Done is closed when what Start started has ended.
+// Done is closed when the command that Start started has ended.
 func (in *Instance) Done() <-chan struct{} { return in.process.Done() }
 
-// Err is how it ended, once Done is closed: nil for exit status 0.
+// Err returns how that command ended, once Done is closed: nil for exit status 0.
 func (in *Instance) Err() error { return in.process.Err() }
 
-// Ended says how what was started last has ended, with the end of its log; nil:
-// it runs, or nothing was started.
+// Ended returns an error that says how the command started last has ended, with the
+// end of its log; nil: it runs, or nothing was started.
 func (in *Instance) Ended() error {
 	if in.process == nil {
 		return nil
@@ -179,8 +177,8 @@ func (in *Instance) Ended() error {
 	return fmt.Errorf("%s ended (%s); its log ends:\n%s", in.Name, how, in.Log())
 }
 
-// Stop ends what was started: SIGTERM, SIGKILL after grace. The place and its
-// wiring stay. Stopping what does not run is no error.
+// Stop ends the started command: SIGTERM, SIGKILL after grace. The place and its
+// wiring stay. It is no error if nothing runs.
 func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	if err := in.place.Stop(ctx, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", in.Name, err)
@@ -190,7 +188,7 @@ func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 
 func (in *Instance) logFile() string { return filepath.Join(in.Dir, "log") }
 
-// Log is what the instance has logged since its last start, at most the last 2 KiB.
+// Log returns what the instance has logged since its last start, at most the last 2 KiB.
 func (in *Instance) Log() string {
 	f, err := os.Open(in.logFile())
 	if err != nil {
@@ -204,7 +202,7 @@ func (in *Instance) Log() string {
 	return strings.TrimSpace(string(tail))
 }
 
-// remove takes the instance down; what does not exist is skipped.
+// remove takes the instance down, if it was created.
 func (in *Instance) remove(ctx context.Context, fab fabric.Fabric) error {
 	if in.place == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 
 // A Spec is one instance to place.
 type Spec struct {
-	substrate.Spec      // Run, CFSPeriod and Dir are the placement's to fill in
+	substrate.Spec      // the placement fills in Run, CFSPeriod and Dir
 	OnHost         bool // runs on the host, beside the function
 	Unwired        bool // is attached to no fabric
 }
@@ -24,15 +24,15 @@ type Spec struct {
 //
 // Place -> (Start -> Await -> Stop, any number of times) -> Remove.
 type Placement struct {
-	Instances []*Instance // in the order in which they were asked for
+	Instances []*Instance // in the order of the specs
 
 	site *Site
 }
 
-// Place creates the instances, all at once, and then attaches them to the fabric
-// in their order, so that their addresses follow it too. Each instance has a
-// folder of its own below dir, with its log. Nothing runs in the instances yet.
-// When Place fails nothing of the placement stays.
+// Place creates all instances at once and then attaches them to the fabric in
+// order, so that their addresses have the same order. Each instance has its own
+// folder below dir, with its log. Nothing runs in the instances yet. On error
+// nothing of the placement stays.
 func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placement, err error) {
 	p := &Placement{site: s}
 	s.mu.Lock()
@@ -64,7 +64,7 @@ func (s *Site) Place(ctx context.Context, dir string, specs ...Spec) (_ *Placeme
 	return p, nil
 }
 
-// Ended says which instance has ended, with the end of its log; nil: none has.
+// Ended returns an error that names an instance that has ended, with the end of its log; nil: none has.
 func (p *Placement) Ended() error {
 	for _, in := range p.Instances {
 		if err := in.Ended(); err != nil {
@@ -80,8 +80,8 @@ func (p *Placement) Stop(ctx context.Context, grace time.Duration) error {
 	return p.each(func(in *Instance) error { return in.Stop(ctx, grace) })
 }
 
-// Remove ends and detaches the instances and removes them; their logs stay.
-// What cannot be removed does not keep the others. Idempotent.
+// Remove stops, detaches and removes the instances; their logs stay. If it cannot
+// remove one, it still removes the others. It is idempotent.
 func (p *Placement) Remove(ctx context.Context) error {
 	err := p.each(func(in *Instance) error { return in.remove(ctx, p.site.fabric) })
 	if err == nil {
@@ -90,7 +90,7 @@ func (p *Placement) Remove(ctx context.Context) error {
 	return err
 }
 
-// each calls f for all instances at once and gives all errors.
+// each calls f for all instances at once and returns all errors.
 func (p *Placement) each(f func(*Instance) error) error {
 	errs := make([]error, len(p.Instances))
 	var group errgroup.Group
@@ -100,6 +100,6 @@ func (p *Placement) each(f func(*Instance) error) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // every error is kept, not the first alone
+	_ = group.Wait() // errs has every error, the group only the first
 	return errors.Join(errs...)
 }

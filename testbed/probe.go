@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ProbeTCP connects to the address. It and the other probes dial from the calling
+// ProbeTCP connects to the address. Like the other probes, it dials from the calling
 // thread, and so from its network namespace: see Instance.Inside.
 func ProbeTCP(ctx context.Context, at netip.AddrPort) error {
 	var d net.Dialer
@@ -22,8 +22,8 @@ func ProbeTCP(ctx context.Context, at netip.AddrPort) error {
 	return conn.Close()
 }
 
-// ProbeHTTP asks for the path and wants a status of 200 to 399. It speaks over a
-// connection of its own, because net/http would dial from another thread.
+// ProbeHTTP requests the path and expects a status of 200 to 399. It dials by itself,
+// because net/http would dial from another thread.
 func ProbeHTTP(ctx context.Context, at netip.AddrPort, path string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", at.String())
@@ -53,8 +53,8 @@ func ProbeHTTP(ctx context.Context, at netip.AddrPort, path string) error {
 	return nil
 }
 
-// A SIPProber sends OPTIONS (RFC 3261 section 11) from one socket. Any answer
-// will do, a late answer to an earlier probe too.
+// A SIPProber sends OPTIONS (RFC 3261 section 11) from one socket. It accepts any
+// answer, also a late one to an earlier probe.
 type SIPProber struct{ conn net.Conn }
 
 // Close closes the socket.
@@ -64,9 +64,9 @@ func (p *SIPProber) Close() {
 	}
 }
 
-// Probe sends one request and reads for a millisecond. It must not wait for an
-// answer that does not come: a host without anyone at the port says so only about
-// once a second, because ICMP is limited (icmp(7)).
+// Probe sends one request and reads for a millisecond. It must not wait longer: if
+// nobody listens at the port, the host says so only about once a second, because
+// ICMP is rate-limited (icmp(7)).
 func (p *SIPProber) Probe(ctx context.Context, at netip.AddrPort) error {
 	if p.conn == nil {
 		var d net.Dialer

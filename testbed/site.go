@@ -27,9 +27,9 @@ type Site struct {
 	placed []*Placement // in the order in which they were placed
 }
 
-// Open makes the back ends of one choice. A choice without a substrate is of the
-// host alone, one without a fabric leaves its instances unwired. What this host
-// cannot do is a *vitrine.Unsupported. When Open fails nothing stays.
+// Open makes the back ends of one choice. A choice without a substrate is the host
+// alone; a choice without a fabric leaves its instances unwired. Open returns a
+// *vitrine.Unsupported if this host cannot do it. On error it leaves nothing behind.
 func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error) {
 	s := &Site{config: c, choice: choice}
 	defer func() {
@@ -37,7 +37,7 @@ func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	// A back end is the site's, to be closed, once it was made without an error.
+	// The site owns, and closes, every back end that was made without an error.
 	if choice.Substrate != "" {
 		function, err := c.Substrate(ctx, choice, c.Parts[choice.Substrate])
 		if err != nil {
@@ -63,14 +63,14 @@ func Open(ctx context.Context, c Config, choice spec.Choice) (_ *Site, err error
 	return s, nil
 }
 
-// Substrate is where the function's instances run; nil on a site of the host alone.
+// Substrate returns where the function's instances run; nil on a site of the host alone.
 func (s *Site) Substrate() substrate.Substrate { return s.function }
 
-// Fabric is what wires the instances; nil where nothing does.
+// Fabric returns the fabric that wires the instances; nil if they are unwired.
 func (s *Site) Fabric() fabric.Fabric { return s.fabric }
 
-// Close removes the placements that are still there, the last first, and then
-// the back ends. It may be called more than once.
+// Close removes the remaining placements, the last first, and then closes the back
+// ends. It may be called more than once.
 func (s *Site) Close(ctx context.Context) error {
 	s.mu.Lock()
 	placed := slices.Clone(s.placed)

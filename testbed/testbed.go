@@ -1,8 +1,8 @@
-// Package testbed runs instances. A Site is one choice of substrate and fabric;
-// a Placement is a set of instances on a site, which are created, attached,
-// started, awaited, logged and torn down in that order. Whoever composes
-// measurements or functions from instances (trial, measure, measure/chain) does
-// so through this package and never knows a back end by name.
+// Package testbed runs instances. A Site is one choice of substrate and fabric. A
+// Placement is a set of instances on a site. They are created, attached, started,
+// awaited, logged and torn down, in that order. Packages that compose measurements
+// or functions from instances (trial, measure, measure/chain) use this package and
+// never name a back end.
 package testbed
 
 import (
@@ -14,11 +14,11 @@ import (
 	"vitrine/substrate"
 )
 
-// A Config is what all sites of a run are opened with.
+// A Config holds what all sites of a run are opened with.
 type Config struct {
 	// Substrate makes the choice's substrate; part holds its own options.
 	Substrate func(ctx context.Context, choice spec.Choice, part document.Node) (substrate.Substrate, error)
-	// Host makes the substrate of what runs on the host beside the function: generators, senders.
+	// Host makes the substrate for generators and senders, which run on the host beside the function.
 	Host func(ctx context.Context, choice spec.Choice) (substrate.Substrate, error)
 	// Fabric makes the choice's fabric; part holds its own options.
 	Fabric func(ctx context.Context, choice spec.Choice, part document.Node) (fabric.Fabric, error)
