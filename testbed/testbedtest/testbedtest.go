@@ -1,5 +1,5 @@
-// Package testbedtest is what every pair of substrate and fabric must pass to
-// serve as a site. A test opens a Harness and calls Run.
+// Package testbedtest is the suite that every pair of substrate and fabric must pass
+// to serve as a site. A test opens a Harness and calls Run.
 package testbedtest
 
 import (
@@ -25,15 +25,15 @@ import (
 	"vitrine/testbed"
 )
 
-// A Harness is what a site is opened with.
+// A Harness holds what a site is opened with.
 type Harness struct {
 	Config testbed.Config
 	Choice spec.Choice
-	// Left lists what carries the run's label after the site was closed.
+	// Left lists what still carries the run's label after the site was closed.
 	Left func() ([]string, error)
 }
 
-// Local is a testbed of processes on a bridge, whatever the choice.
+// Local returns a testbed of processes on a bridge, whatever the choice.
 func Local(run *runstate.Run) testbed.Config {
 	place := func() (substrate.Substrate, error) {
 		return process.New(process.Config{Run: run, Environ: os.Environ()})
@@ -48,8 +48,8 @@ func Local(run *runstate.Run) testbed.Config {
 	}
 }
 
-// Run runs the suite: open makes a Harness with a run of its own, and skips the
-// test when its back ends are a *vitrine.Unsupported here.
+// Run runs the suite. open makes a Harness with a run of its own, and skips the test
+// if its back ends are a *vitrine.Unsupported here.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	program := substratetest.Build(t)
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ type suite struct {
 	site    *testbed.Site
 }
 
-// begin opens a site, at whose end nothing of the run may be left.
+// begin opens a site. When the test ends, it closes the site and checks that nothing of the run is left.
 func begin(t *testing.T, h Harness, program string) *suite {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -113,7 +113,7 @@ func (s *suite) check(err error) {
 	}
 }
 
-// refused wants an error that says all of it.
+// refused checks that the error contains all words.
 func (s *suite) refused(err error, words ...string) {
 	s.Helper()
 	for _, word := range words {
@@ -187,8 +187,8 @@ func testLife(s *suite) {
 	s.place(instance("life-1")) // the name is free again
 }
 
-// testAddresses: every wired instance has an address of its own, in the order in
-// which they are placed, and is reached there from where the others are.
+// testAddresses: every wired instance has its own address, in the order of placement,
+// and the other instances can reach it there.
 func testAddresses(s *suite) {
 	host, unwired := instance("generator"), instance("apart-1")
 	host.OnHost, unwired.OnHost, unwired.Unwired = true, true, true
@@ -228,7 +228,7 @@ func testNotReady(s *suite) {
 	s.refused(in.Await(s.ctx, time.Minute, never), "slow-1 ended before it was ready", "7", "words")
 }
 
-// testEnded: a placement knows which of its instances has ended.
+// testEnded: a placement says which of its instances has ended.
 func testEnded(s *suite) {
 	placed := s.place(instance("lives-1"), instance("ends-1"))
 	if err := placed.Ended(); err != nil {
@@ -240,7 +240,7 @@ func testEnded(s *suite) {
 	s.refused(placed.Ended(), "ends-1 ended", "3", "words")
 }
 
-// testFailureLeavesNothing: a placement that cannot be made whole is not made.
+// testFailureLeavesNothing: a placement that cannot be completed leaves nothing.
 func testFailureLeavesNothing(s *suite) {
 	s.place(instance("there-1"))
 	before, err := s.Left()
@@ -264,14 +264,14 @@ func testFailureLeavesNothing(s *suite) {
 	s.place(instance("new-1")) // the names are free
 }
 
-// testCloseRemovesAll: a site takes all its placements with it, whatever runs.
+// testCloseRemovesAll: closing a site removes all its placements, whatever runs.
 func testCloseRemovesAll(s *suite) {
 	for _, name := range []string{"first-1", "second-1"} {
 		in := s.place(instance(name)).Instances[0]
 		s.start(in, "stubborn", "a-mark")
 		s.ready(in)
 	}
-} // begin closes the site and looks
+} // begin closes the site and checks
 
 // testHostAlone: a choice without substrate and fabric is a site of the host.
 func testHostAlone(s *suite) {
