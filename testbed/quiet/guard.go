@@ -1,8 +1,7 @@
 // Package quiet says whether something on the host disturbed a trial. It times a
 // fixed amount of work on each CPU of a run before, during and after a trial, and
-// reads what the hypervisor and other processes took of these CPUs. Both are held
-// against a baseline of the idle host. What is read and what it means are apart:
-// judge.go decides and reads nothing.
+// reads how much of these CPUs the hypervisor and other processes took. It compares
+// both with a baseline of the idle host. Only judge.go decides; it reads nothing.
 package quiet
 
 import (
@@ -24,19 +23,19 @@ import (
 
 // How the host is read.
 const (
-	// A trial is read at this pause: 35 µs in 50 ms are 0.07% of a CPU.
+	// Pause between bursts during a trial: 35 µs in 50 ms are 0.07% of a CPU.
 	duringPause = 50 * time.Millisecond
-	// Before and after a trial are this many bursts at this pause.
+	// Bursts before a trial, and again after it, and the pause between them.
 	aroundBursts = 20
 	aroundPause  = time.Millisecond
-	// The baseline is this many bursts, 2 s, and as many again afterwards.
+	// Bursts of each half of the baseline, 2 s, and the pause between them.
 	baseBursts = 200
 	basePause  = 10 * time.Millisecond
-	// Between the two all CPUs of the run work without a pause, for some 200 ms.
+	// Bursts between the halves: all CPUs of the run work without a pause, for some 200 ms.
 	togetherBursts = 5000
 	// baseTries is how often the baseline is taken while the host is not idle.
 	baseTries = 5
-	// backOff is the pause after a disturbed trial. It doubles with each in a row.
+	// backOff is the pause after a disturbed trial. It doubles with each in a row, up to mostRest.
 	backOff  = time.Second
 	mostRest = 8 * time.Second
 )
@@ -50,9 +49,9 @@ type Guard struct {
 	row  int // disturbed trials in a row
 }
 
-// New takes the baseline of the CPUs, which the caller has locked and on which
-// nothing of the run runs yet. It takes some 5 s. A host that is not idle is tried
-// again, and then is an error that says what was seen.
+// New takes the baseline of the CPUs. The caller has locked them, and nothing of the
+// run uses them yet. It takes some 5 s. If the host is not idle, New tries again, up
+// to baseTries times, and then returns an error that says what it saw.
 func New(ctx context.Context, cpus ...int) (*Guard, error) {
 	cpus = slices.Compact(slices.Sorted(slices.Values(cpus)))
 	fs, err := procfs.NewDefaultFS()
@@ -72,7 +71,7 @@ func New(ctx context.Context, cpus ...int) (*Guard, error) {
 	return nil, fmt.Errorf("%w: the host should be idle before the run starts, and of %d readings none was; the last: %s", ErrTooNoisy, baseTries, strings.Join(seen, "; "))
 }
 
-// readIdle takes the baseline. What it saw is why it is not one of an idle host.
+// readIdle takes the baseline. seen says why the host was not idle; empty: it was.
 func (g *Guard) readIdle(ctx context.Context) (seen []string, err error) {
 	first, before, err := g.readAlone(ctx)
 	if err != nil {
@@ -104,13 +103,13 @@ func (g *Guard) readAlone(ctx context.Context) (use, [][]pace, error) {
 	return after.since(before, g.cpus, 0), bursts, err
 }
 
-// everywhere calls the function once on each CPU, all at the same time.
+// everywhere calls read once on each CPU, all at the same time.
 func (g *Guard) everywhere(read func() ([]pace, error)) ([][]pace, error) {
 	all := make([][]pace, len(g.cpus))
 	var group errgroup.Group
 	for i, cpu := range g.cpus {
 		group.Go(func() (err error) {
-			runtime.LockOSThread() // for good: the thread ends with its affinity
+			runtime.LockOSThread() // never unlocked: the thread, with its affinity, ends with the goroutine
 			if _, err := thread.Keep(cpu); err != nil {
 				return fmt.Errorf("run on CPU %d: %w", cpu, err)
 			}
@@ -140,7 +139,7 @@ func take(ctx context.Context, bursts int, pause time.Duration) ([]pace, error) 
 	return all, nil
 }
 
-// String says what the idle host was like.
+// String describes the idle host.
 func (g *Guard) String() string {
 	var all []string
 	for i, cpu := range g.cpus {
@@ -169,7 +168,7 @@ type hostWatch struct {
 }
 
 // Watch reads the host and begins to watch it. After disturbed trials it waits
-// first: what disturbs may end.
+// first, because the disturbance may end.
 func (g *Guard) Watch(ctx context.Context) (_ Watch, err error) {
 	if g.row > 0 {
 		select {
@@ -193,12 +192,12 @@ func (g *Guard) Watch(ctx context.Context) (_ Watch, err error) {
 	return w, nil
 }
 
-// around is a reading before or after a trial.
+// around reads the CPUs before or after a trial.
 func (g *Guard) around(ctx context.Context) ([][]pace, error) {
 	return g.everywhere(func() ([]pace, error) { return take(ctx, aroundBursts, aroundPause) })
 }
 
-// until times bursts at a pause until the context is over.
+// until times a burst every duringPause until the context ends.
 func until(ctx context.Context) (all []pace, err error) {
 	ticker := time.NewTicker(duringPause)
 	defer ticker.Stop()
@@ -216,7 +215,7 @@ func until(ctx context.Context) (all []pace, err error) {
 	}
 }
 
-// End ends the watching, and says which time it covers.
+// End ends the watching and returns the time that it covers.
 func (w *hostWatch) End(ctx context.Context) (from, to time.Time, err error) {
 	w.stop()
 	w.done.Wait()
@@ -232,9 +231,9 @@ func (w *hostWatch) End(ctx context.Context) (from, to time.Time, err error) {
 	return w.first.at, w.last.at, nil
 }
 
-// Judge says what was read, and why the trial was disturbed; empty: it was not. own
-// is what the run's instances used of their CPUs over the time that End says, in
-// CPUs; NaN: not known, and then other processes are not known either.
+// Judge returns the reading, and why the trial was disturbed; empty: it was not. own
+// is how many CPUs the run's instances used in the time that End returned. NaN: not
+// known; then the use of other processes is not known either.
 func (w *hostWatch) Judge(own float64) (vitrine.HostReading, string) {
 	g := w.guard
 	w.reading.use = w.last.since(w.first, g.cpus, own)

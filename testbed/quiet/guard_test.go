@@ -16,7 +16,7 @@ import (
 	"vitrine/internal/thread"
 )
 
-// TestSpin is another process, which computes on a CPU until it is killed.
+// TestSpin is another process, which computes on a CPU for a minute or until it is killed.
 func TestSpin(t *testing.T) {
 	if os.Getenv("VITRINE_QUIET_TEST_SPIN") == "" {
 		t.Skip("run by the test of a busy CPU")
@@ -42,7 +42,7 @@ func TestBusyProcessIsSeen(t *testing.T) {
 	if text := g.String(); !strings.Contains(text, "does the fixed work at best in") {
 		t.Errorf("%q", text)
 	}
-	g.idle.use.other = 0 // a host that is busy already would have a high one
+	g.idle.use.other = 0 // it would be high on a host that is busy already
 	stop := spin(t)
 	const trial = 200 * time.Millisecond // the kernel counts CPU time in units of 10 ms
 	seen := ""

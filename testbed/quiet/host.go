@@ -20,8 +20,8 @@ const mostNamed = 2
 // kthreadd is the process that all threads of the kernel descend from.
 const kthreadd = 2
 
-// serves says of a daemon that it works for a run without being its child: user
-// space switches and what starts containers.
+// serves reports whether a daemon works for runs without being their child: switches
+// in user space, and daemons that start containers.
 func serves(name string) bool {
 	return slices.Contains([]string{"ovs-vswitchd", "dockerd", "containerd", "containerd-shim"}, name)
 }
@@ -33,17 +33,17 @@ type count struct {
 	processes map[int]process
 }
 
-// A process is what is read of one.
+// A process is what is read about one process.
 type process struct {
 	name    string
-	started uint64  // clock ticks after boot: two processes of one number differ in it
+	started uint64  // clock ticks after boot; tells apart processes with the same PID
 	cpu     float64 // seconds of CPU time
-	ours    bool    // its CPU time is the run's, and is in no instance's
-	counted bool    // it is in a cgroup of an instance, which is counted there
+	ours    bool    // its CPU time is the run's but not an instance's
+	counted bool    // it is in an instance's cgroup, which counts its CPU time
 }
 
 // readCount reads the counters of all CPUs and processes. It allocates, so it is
-// read before and after a trial, never within.
+// called before and after a trial, never during it.
 func readCount(fs procfs.FS) (count, error) {
 	stat, err := fs.Stat()
 	if err != nil {
@@ -70,7 +70,7 @@ func readCount(fs procfs.FS) (count, error) {
 	return c, nil
 }
 
-// inInstance says whether the process is in one of the cgroups that instances have.
+// inInstance reports whether the process is in an instance's cgroup.
 func inInstance(p procfs.Proc) bool {
 	groups, err := p.Cgroups()
 	return err == nil && slices.ContainsFunc(groups, func(g procfs.Cgroup) bool {
@@ -78,9 +78,9 @@ func inInstance(p procfs.Proc) bool {
 	})
 }
 
-// descends says whether the process is the other or one of its descendants.
+// descends reports whether the process is from or one of its descendants.
 func descends(parents map[int]int, pid, from int) bool {
-	for range len(parents) + 1 { // no more than there are: what is read meanwhile may go round
+	for range len(parents) + 1 { // bounded: PIDs that change during the reading may form a loop
 		if pid == from {
 			return true
 		}
@@ -93,12 +93,12 @@ func descends(parents map[int]int, pid, from int) bool {
 	return false
 }
 
-// since is what others took of the run's CPUs since the earlier count. own is what
-// the run's instances used, in CPUs; NaN: not known.
+// since returns what others took of the run's CPUs since the earlier count. own is
+// how many CPUs the run's instances used; NaN: not known.
 //
-// Busy is what is left of the time when idle time and interrupts are taken off. The
-// kernel measures idle time, whereas it samples user and system time by its tick,
-// which misses what runs between ticks. Interrupts are mostly the run's own packets.
+// Busy time is the elapsed time less idle time, steal and interrupts. The kernel
+// measures idle time, but samples user and system time by its tick, which misses
+// what runs between ticks. Interrupts are mostly the run's own packets.
 func (c count) since(before count, cpus []int, own float64) use {
 	elapsed := c.at.Sub(before.at).Seconds()
 	var u use
@@ -133,7 +133,7 @@ type consumer struct {
 	used float64
 }
 
-// busiest names those that used the most CPU time, on any CPU.
+// busiest names the processes that used the most CPU time, on any CPU.
 func busiest(all []consumer) (names []string) {
 	const worth = otherLimit / 10
 	slices.SortFunc(all, func(a, b consumer) int {

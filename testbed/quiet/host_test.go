@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// What others used is what is busy less what is the run's, on the run's CPUs alone.
+// Others' use is the busy time of the run's CPUs less the use of the run itself.
 func TestOthersUse(t *testing.T) {
 	at := time.Unix(1000, 0)
 	before := count{at: at, cpus: map[int64]procfs.CPUStat{
@@ -26,10 +26,10 @@ func TestOthersUse(t *testing.T) {
 		10: {name: "vitrine", started: 1, cpu: 6, ours: true},
 		11: {name: "server", started: 1, cpu: 7, counted: true},
 		12: {name: "make", started: 1, cpu: 7},
-		13: {name: "cc", started: 9, cpu: 3}, // another process of the same number
+		13: {name: "cc", started: 9, cpu: 3}, // another process with the same PID
 		14: {name: "sleep", started: 9, cpu: 0},
 	}}
-	// CPU 0 was busy for 2 s and CPU 1 for 6 s. Of those the run's instances used 2 s
+	// CPU 0 was busy for 2 s and CPU 1 for 6 s. The run's instances used 2 s of these
 	// and its own process 1 s.
 	got := after.since(before, []int{0, 1}, 0.2)
 	if math.Abs(got.other-0.5) > 1e-9 || got.steal[0] != 0 || math.Abs(got.steal[1]-0.1) > 1e-9 {

@@ -9,8 +9,8 @@ import (
 	"vitrine"
 )
 
-// The limits up to which a trial may differ from the idle host. The measurements that
-// they rest on are in docs/decisions/0011-disturbed-trials.md.
+// The limits up to which a trial may differ from the idle host. The measurements behind
+// them are in docs/decisions/0011-disturbed-trials.md.
 const (
 	// chainLimit is how much longer the dependent work may take than at the CPU's best
 	// speed. Clocks that follow the load and the temperature stay within it.
@@ -49,7 +49,7 @@ type baseline struct {
 type use struct {
 	steal   []float64 // CPUs, by CPU
 	other   float64   // CPUs, of all of the run's; NaN: not known
-	busiest []string  // the processes that used most, for people
+	busiest []string  // the processes that used most, for the reason
 }
 
 // A reading is the reading of the host around and during one trial.
@@ -58,7 +58,7 @@ type reading struct {
 	use                   use
 }
 
-// parts are the bursts of one CPU as numbers in ascending order.
+// parts returns the times of one CPU's bursts, each part of the work in ascending order.
 func parts(bursts []pace) (chain, wide []float64) {
 	for _, b := range bursts {
 		chain, wide = append(chain, b.chain), append(wide, b.wide)
@@ -68,7 +68,7 @@ func parts(bursts []pace) (chain, wide []float64) {
 	return chain, wide
 }
 
-// mean is the mean of the bursts. Each part leaves out its slowest tenth. Without
+// mean returns the mean of the bursts. Each part leaves out its slowest tenth. Without
 // bursts it is NaN.
 func mean(bursts []pace) pace {
 	trimmed := func(sorted []float64) float64 {
@@ -83,15 +83,15 @@ func mean(bursts []pace) pace {
 	return pace{trimmed(chain), trimmed(wide)}
 }
 
-// bestOf is the best quantile of the bursts. There is at least one burst.
+// bestOf returns the best quantile of the bursts, of which there must be at least one.
 func bestOf(bursts []pace) pace {
 	chain, wide := parts(bursts)
 	i := int(best * float64(len(bursts)-1))
 	return pace{chain[i], wide[i]}
 }
 
-// makeBaseline makes a baseline from bursts by CPU. CPUs were idle before and after
-// all CPUs of the run worked together.
+// makeBaseline makes a baseline from bursts by CPU. The host was idle for before and
+// after; for together, all CPUs of the run worked.
 func makeBaseline(before, together, after [][]pace, taken use) baseline {
 	b := baseline{use: taken}
 	for i := range before {
@@ -107,8 +107,8 @@ func makeBaseline(before, together, after [][]pace, taken use) baseline {
 	return b
 }
 
-// improve lowers the best where a trial's bursts were faster. A neighbour may have
-// been busy while the baseline was read.
+// improve lowers the best where a trial's bursts were faster, because a neighbour may
+// have been busy while the baseline was read.
 func (b baseline) improve(got reading) {
 	for i := range b.best {
 		seen := bestOf(slices.Concat(got.before[i], got.during[i], got.after[i]))
@@ -116,7 +116,7 @@ func (b baseline) improve(got reading) {
 	}
 }
 
-// normal is the pace that a trial's bursts on a CPU are compared with.
+// normal returns the pace that a trial's bursts on a CPU are compared with.
 func (b baseline) normal(i int) pace {
 	return pace{max(b.best[i].chain, b.shared[i].chain), max(b.best[i].wide, b.shared[i].wide)}
 }
@@ -147,8 +147,8 @@ func judge(cpus []int, idle baseline, got reading) (vitrine.HostReading, string)
 	return host, "disturbed: " + strings.Join(seen, "; ")
 }
 
-// speed is the lowest over CPUs and parts of the work, as a share of the best speed.
-// It is 0 when a CPU has no burst.
+// speed returns the lowest speed over CPUs and parts of the work, as a share of the
+// best. It is 0 if a CPU has no burst.
 func (b baseline) speed(bursts [][]pace) float64 {
 	slowest := math.Inf(1)
 	for i, of := range bursts {
@@ -164,7 +164,7 @@ func (b baseline) speed(bursts [][]pace) float64 {
 	return slowest
 }
 
-// beyond says what others took beyond what they take on the idle host.
+// beyond lists where others took too much beyond what they take on the idle host.
 func (u use) beyond(cpus []int, idle use) (seen []string) {
 	for i, cpu := range cpus {
 		usual := 0.0

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// steady makes bursts that all take equally long.
+// steady returns n bursts that all take equally long.
 func steady(n int, chain, wide float64) []pace {
 	all := make([]pace, n)
 	for i := range all {
@@ -15,7 +15,7 @@ func steady(n int, chain, wide float64) []pace {
 	return all
 }
 
-// mixed makes bursts. A share of them, spread evenly, takes longer in the wide part.
+// mixed returns n bursts. A share of them, spread evenly, takes longer in the wide part.
 func mixed(n int, share float64, wide, slow float64) []pace {
 	all := steady(n, 5000, wide)
 	for i := range all {

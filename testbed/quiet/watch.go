@@ -9,7 +9,7 @@ import (
 	"vitrine"
 )
 
-// ErrTooNoisy is the error of a run that found no quiet on the host.
+// ErrTooNoisy is the error of a run whose host stayed noisy.
 var ErrTooNoisy = errors.New("this host is too noisy")
 
 // A Watch reads the host during one trial.
@@ -45,8 +45,8 @@ const mostDisturbed = 5
 type Row struct{ disturbed int }
 
 // Add counts the outcome. After too many disturbed ones in a row it returns an
-// ErrTooNoisy. The error calls them by a plural, such as trials, and the last one
-// by its name.
+// ErrTooNoisy. The error uses plural, such as "trials", for the outcomes, and name
+// for the last one.
 func (r *Row) Add(o vitrine.Outcome, plural, name string) error {
 	if !o.Disturbed {
 		r.disturbed = 0

@@ -55,7 +55,7 @@ func threadTime() (int64, error) {
 	return now.Nano(), err
 }
 
-// chain is a chain of multiplications. The constants are Knuth's for MMIX.
+// chain computes a chain of multiplications. The constants are Knuth's for MMIX.
 //
 //go:noinline
 func chain(turns int, x uint64) uint64 {
@@ -65,7 +65,7 @@ func chain(turns int, x uint64) uint64 {
 	return x
 }
 
-// wide is three independent chains of multiplications beside five of additions.
+// wide computes three independent chains of multiplications beside five of additions.
 //
 //go:noinline
 func wide(turns int, seed uint64) uint64 {
