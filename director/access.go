@@ -15,11 +15,11 @@ import (
 	"vitrine"
 )
 
-// tokens are the digests of those that open the control interface.
+// tokens are the SHA-256 digests of the accepted tokens.
 type tokens [][sha256.Size]byte
 
-// readTokens reads a file of tokens, one a line; empty lines and those that
-// begin with # do not count.
+// readTokens reads a file of tokens, one per line. It ignores empty lines and lines that
+// begin with #.
 func readTokens(path string) (all tokens, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func readTokens(path string) (all tokens, err error) {
 
 const leastToken = 16
 
-// have says whether a request carries one of the tokens (RFC 6750 section 2.1).
+// have reports whether a request carries one of the tokens (RFC 6750 section 2.1).
 func (t tokens) have(r *http.Request) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
@@ -57,7 +57,7 @@ func (t tokens) have(r *http.Request) bool {
 	return found == 1
 }
 
-// readAccess reads a configuration's tokens; none, when it has no file of them.
+// readAccess returns a configuration's tokens; nil without a token file.
 func readAccess(c *Config) (tokens, error) {
 	if c.Control.TokenFile == "" {
 		return nil, nil
@@ -65,9 +65,9 @@ func readAccess(c *Config) (tokens, error) {
 	return readTokens(c.Control.TokenFile)
 }
 
-// guarded lets requests in by where they come from: by the unix socket, which is this
-// user's own, all of them; by TCP those with a token, if there are tokens. Without
-// tokens, TCP reads only, unless a client certificate was shown. Certificates have been
+// guarded admits requests by their origin. It admits all requests by the unix socket,
+// which is this user's own. If there are tokens, a TCP request needs one. Without tokens,
+// TCP requests may only read, unless the client presented a certificate. Certificates are
 // checked before a request is read.
 func (d *Director) guarded(next http.Handler) http.Handler {
 	origins := http.NewCrossOriginProtection()
@@ -79,7 +79,7 @@ func (d *Director) guarded(next http.Handler) http.Handler {
 		t := *d.tokens.Load()
 		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 		switch crossed := origins.Check(r); {
-		case r.TLS == nil && r.Host != "" && !isAddress(r.Host): // without one it is no browser
+		case r.TLS == nil && r.Host != "" && !isAddress(r.Host): // a request without Host is not from a browser
 			d.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
 		case crossed != nil:
 			d.deny(w, r, http.StatusForbidden, crossed.Error())
@@ -103,13 +103,13 @@ func (d *Director) deny(w http.ResponseWriter, r *http.Request, status int, why 
 	refuse(w, status, why)
 }
 
-// isLocal says whether a request came by the unix socket.
+// isLocal reports whether a request came by the unix socket.
 func isLocal(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && at.Network() == "unix"
 }
 
-// changes says whether a request may change anything. POST /v1/explain does not.
+// changes reports whether a request may change anything. POST /v1/explain does not.
 func changes(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -118,8 +118,8 @@ func changes(r *http.Request) bool {
 	return r.Method != http.MethodPost || r.URL.Path != explainPath
 }
 
-// isAddress says whether a Host names an address. A web page whose name was made to
-// resolve to this host would send its own name.
+// isAddress reports whether a Host names an address or localhost. A web page whose name
+// was made to resolve to this host would send its own name.
 func isAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -128,7 +128,7 @@ func isAddress(host string) bool {
 	return err == nil || strings.EqualFold(host, "localhost")
 }
 
-// tlsConfig is that of the control interface; nil: none.
+// tlsConfig returns the TLS configuration of the control interface; nil: no TLS.
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	o := c.Control
 	if o.Certificate == "" {

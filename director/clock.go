@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Clock is where the director takes the time from.
+// A Clock gives the director the time.
 type Clock struct {
-	// Now is the time since the host booted, suspension included: it never jumps,
-	// and a director that takes over from another reads on where that one was.
+	// Now returns the time since the host booted, suspension included. It never jumps,
+	// and continues in a process that takes over.
 	Now func() time.Duration
-	// Boot names the host's boot that Now counts from.
+	// Boot identifies the boot that Now counts from.
 	Boot string
-	// Wall is the calendar time, which can jump. It matters only where the host
-	// was booted between two starts.
+	// Wall returns the calendar time, which can jump. Signing keys depend on it. The age
+	// of an epoch depends on it only if the host was booted between two starts.
 	Wall func() time.Time
 }
 
-// HostClock is the host's own.
+// HostClock returns the host's clock.
 func HostClock() (Clock, error) {
 	var at unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &at); err != nil {

@@ -184,13 +184,13 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// Path is the file as the user named it.
+// Path returns the file name as the user gave it.
 func (c *Config) Path() string { return c.file.Path }
 
-// Digest is the SHA-256 of the file, in hexadecimal.
+// Digest returns the SHA-256 of the file, in hexadecimal.
 func (c *Config) Digest() string { return c.file.Digest }
 
-// Type finds an aggregate type by name; nil when there is none.
+// Type returns the aggregate type with that name, or nil.
 func (c *Config) Type(name string) *Type {
 	return typeOf(c.Types, name)
 }
@@ -206,7 +206,7 @@ func typeOf(types []Type, name string) *Type {
 
 func (c *Config) typeNames() []string { return names(c.Types) }
 
-// gate is the type's gate as the file has it; nil: none.
+// gate returns the overload options of the type; nil: none.
 func (c *Config) gate(t *Type) *Overload {
 	if t.Overload != nil {
 		return t.Overload

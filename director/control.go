@@ -23,10 +23,10 @@ import (
 // explainPath is the one POST that changes nothing.
 const explainPath = "/v1/explain"
 
-// maxBody is the most that a request may bring, in bytes.
+// maxBody is the maximum size of a request body, in bytes.
 const maxBody = 4 << 20
 
-// openControl opens the listener of the control interface, or takes it over.
+// openControl opens or takes over the listener of the control interface.
 func (d *Director) openControl(ctx context.Context, c *Config) error {
 	opening, err := readAccess(c)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *Director) openControl(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// Control is the address of the control interface.
+// Control returns the address of the control interface.
 func (d *Director) Control() string { return d.control.Addr().String() }
 
 // serveControl serves the control interface until ctx is done.
@@ -74,7 +74,7 @@ func (d *Director) serveControl(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := server.Shutdown(end); err != nil {
-		_ = server.Close() // who is still there has had the time
+		_ = server.Close() // remaining clients have had their time
 	}
 	for range listeners {
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
@@ -118,14 +118,14 @@ func answer(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that has gone needs no answer
+	_, _ = w.Write(append(text, '\n')) // an error means that the client has gone
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {
 	answer(w, status, map[string]string{"error": message})
 }
 
-// fail answers an error by its kind.
+// fail answers with the status for the kind of error.
 func fail(w http.ResponseWriter, err error) {
 	var absent *Absent
 	switch {
@@ -141,7 +141,8 @@ func fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// read reads a request's body; it answers itself when it cannot.
+// read decodes a request's body. If that fails, read answers the request and returns
+// false.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	in.DisallowUnknownFields()
@@ -185,8 +186,7 @@ func (d *Director) status() client.Status {
 	return s
 }
 
-// listening are the listeners of a protocol, with the ports that the kernel
-// chose for those of the configuration.
+// listening returns the listeners of a protocol with the ports that the kernel chose.
 func (d *Director) listening(protocol string, configured []string) (all []string) {
 	for _, p := range d.protocols {
 		if p.name != protocol {
@@ -201,7 +201,7 @@ func (d *Director) listening(protocol string, configured []string) (all []string
 	return all
 }
 
-// digest tells tables apart that steer differently.
+// digest returns a hash that differs between tables that steer differently.
 func (e *epochState) digest() string {
 	same := *e
 	same.Epoch = 0
@@ -238,7 +238,7 @@ func (d *Director) postRestart(w http.ResponseWriter, _ *http.Request) {
 	}
 	select {
 	case d.restarts <- struct{}{}:
-	default: // one is asked for already
+	default: // a restart is pending already
 	}
 	answer(w, http.StatusAccepted, map[string]string{"state": "handing over"})
 }

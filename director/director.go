@@ -1,13 +1,11 @@
-// Package director is the service in front of the aggregates (Contain-ed,
-// section 3.2): it classifies each message by its type of transaction, picks an
-// instance of the aggregate that serves it, and keeps every message of a
-// transaction there while instances come, drain and go, and while it is itself
-// restarted.
+// Package director is the service in front of the aggregates (Contain-ed, section 3.2).
+// It classifies each message by its type of transaction, and picks an instance of the
+// aggregate that serves that type. It keeps every message of a transaction at that
+// instance while instances come, drain and go, and across its own restart.
 //
-// The messages are handled by packages sip and gtpc, by the tables of package
-// table. This package is everything around them: the configuration file, what
-// outlives a restart, the change from epoch to epoch, health, overload, and the
-// control interface.
+// Packages sip and gtpc handle the messages, by the tables of package table. This package
+// is everything around them: the configuration file, the state that outlives a restart,
+// the change from epoch to epoch, health, overload, and the control interface.
 package director
 
 import (
@@ -29,13 +27,13 @@ import (
 	"vitrine/director/table"
 )
 
-// Options say what a Director runs with.
+// Options configure a Director.
 type Options struct {
 	Path     string // of the configuration file
 	Clock    Clock
 	Log      *slog.Logger
-	Reload   <-chan struct{} // asks to read the configuration file again; may be nil
-	Restart  <-chan struct{} // asks to hand over to a new process; may be nil
+	Reload   <-chan struct{} // requests to read the configuration file again; may be nil
+	Restart  <-chan struct{} // requests to hand over to a new process; may be nil
 	Handover *Handover       // nil: no hand-over, and Restart is refused
 }
 
@@ -53,29 +51,29 @@ type Director struct {
 	protocols []*protocol
 
 	control    net.Listener
-	local      net.Listener  // of control, at a unix socket; nil: none
-	socket     string        // where that is
-	socketFile fs.FileInfo   // of the socket; nil: this director has none there
-	madeSocket bool          // this process did, and took none over
-	restarts   chan struct{} // asked for by REST
+	local      net.Listener  // the control interface's unix socket; nil: none
+	socket     string        // path of the unix socket
+	socketFile fs.FileInfo   // of the unix socket; nil: this director has none there
+	madeSocket bool          // this process created the unix socket and did not take it over
+	restarts   chan struct{} // requested by REST
 
-	publishing sync.Mutex // over what follows
+	publishing sync.Mutex // guards the fields down to frozen
 	state      state
-	published  uint64 // the roster's version
+	published  uint64 // version of the roster
 	gates      map[string]*overload.Gate
-	frozen     bool // amid a hand-over
+	frozen     bool // during a hand-over
 
 	tokens  atomic.Pointer[tokens]
 	keys    atomic.Pointer[[]key]
 	reloads reloads
 	counts  struct{ epochs, publications, stateFailures atomic.Uint64 }
-	busy    atomic.Pointer[map[string]bool] // instances that bounded load takes for full
+	busy    atomic.Pointer[map[string]bool] // instances that count as full by bounded load
 
 	begun time.Time
 }
 
-// New reads the configuration and opens the listeners; Run serves. Whoever calls
-// New closes the Director.
+// New reads the configuration and opens the listeners; Run serves. The caller closes the
+// Director.
 func New(ctx context.Context, o Options) (_ *Director, err error) {
 	c, err := Load(o.Path)
 	if err != nil {
@@ -116,8 +114,8 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	return d, o.Handover.keep(d)
 }
 
-// restore publishes the first table: that of the state file, unless the
-// configuration file has changed since, which then counts, as in a reload.
+// restore publishes the first table: that of the state file. If the configuration file
+// has changed since, its instances count instead, as in a reload.
 func (d *Director) restore(c *Config) error {
 	old, err := readState(c.State)
 	if err != nil {
@@ -149,8 +147,8 @@ func (d *Director) restore(c *Config) error {
 	return d.firstTable(c, old)
 }
 
-// firstTable publishes the first table of this process. With a state file, the
-// one before it counts for transactions that are amid a change.
+// firstTable publishes the first table of this process. If the state file tells of a
+// recent change, the table before it still counts for the transactions amid that change.
 func (d *Director) firstTable(c *Config, old *state) error {
 	s, age := &d.state, time.Duration(0)
 	clock := d.options.Clock
@@ -200,8 +198,8 @@ func (d *Director) Run(ctx context.Context) error {
 	}
 	d.log.Info("serving", "control", d.control.Addr().String(), "epoch", d.epochs.View().Table.Epoch())
 	g.Go(func() error {
-		// What the workers remember is handed over as soon as they stop: until
-		// then the new process lets messages wait.
+		// Hand over the workers' memories as soon as they stop, because the new process
+		// lets messages wait until then.
 		return errors.Join(d.runProtocols(ctx), d.options.Handover.finish(d))
 	})
 	if err := g.Wait(); !errors.Is(err, errHandedOver) && !errors.Is(err, context.Canceled) {
@@ -216,19 +214,19 @@ func (d *Director) Close() error {
 	if d.control != nil {
 		err = d.control.Close()
 		if errors.Is(err, net.ErrClosed) {
-			err = nil // serving it closed it
+			err = nil // its server has closed it
 		}
 	}
 	if d.madeSocket && !d.options.Handover.isDone() {
-		d.removeSocket() // Run did, unless it never ran
+		d.removeSocket() // Run did this, unless it never ran
 	}
 	if d.local != nil {
-		_ = d.local.Close() // serving it closed it, mostly
+		_ = d.local.Close() // usually its server has closed it
 	}
 	return errors.Join(err, d.closeProtocols())
 }
 
-// tick does what is done once or several times a second.
+// tick does the periodic work, ten times or once a second.
 func (d *Director) tick(ctx context.Context) error {
 	fast := time.NewTicker(100 * time.Millisecond)
 	defer fast.Stop()
@@ -249,6 +247,6 @@ func (d *Director) tick(ctx context.Context) error {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // duplicates; what was taken over is open elsewhere
+		_ = f.Close() // duplicates; sockets that were taken over stay open elsewhere
 	}
 }

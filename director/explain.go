@@ -11,8 +11,8 @@ import (
 	"vitrine/director/table"
 )
 
-// postExplain answers where a message would go. Nothing is sent, counted or
-// remembered.
+// postExplain answers where a message would go. It sends and remembers nothing. An
+// overload gate may lose a token.
 func (d *Director) postExplain(w http.ResponseWriter, r *http.Request) {
 	var q client.Question
 	if !read(w, r, &q) {
@@ -55,7 +55,7 @@ func (d *Director) explain(q client.Question) (client.Explanation, error) {
 	return e, nil
 }
 
-// regionName is where a client is; empty: nowhere in particular.
+// regionName returns the region of a client; empty: none.
 func (d *Director) regionName(a netip.Addr) string {
 	for _, n := range regionNetworks(d.config.Load()) {
 		if n.prefix.Contains(a) {
@@ -65,7 +65,7 @@ func (d *Director) regionName(a netip.Addr) string {
 	return ""
 }
 
-// explainPick says what the table makes of a key.
+// explainPick adds the choices that the table has for a key.
 func (d *Director) explainPick(v *table.View, e *client.Explanation, ty table.Type, key uint64, region string) {
 	say := func(format string, args ...any) { e.Steps = append(e.Steps, fmt.Sprintf(format, args...)) }
 	if region != "" {
@@ -106,14 +106,14 @@ func (d *Director) explainPick(v *table.View, e *client.Explanation, ty table.Ty
 	}
 }
 
-// explainMessage says where a message would go: it is handled as if it came,
-// but for being sent.
+// explainMessage tells where a message would go. It handles the message without sending
+// it.
 func (d *Director) explainMessage(message []byte, from netip.AddrPort) (client.Explanation, error) {
 	name := SIP
 	if message[0]>>5 == 2 && !isText(message) {
 		name = GTPC
 	}
-	spoken := d.protocols[0] // what it is taken for when its own protocol is not spoken
+	spoken := d.protocols[0] // default if the message's own protocol is not configured
 	for _, p := range d.protocols {
 		if p.name == name {
 			spoken = p
@@ -122,8 +122,8 @@ func (d *Director) explainMessage(message []byte, from netip.AddrPort) (client.E
 	return spoken.explain(message, from)
 }
 
-// isText tells SIP, which begins with a word, from GTP-C, whose second byte is
-// the type of the message and whose length follows.
+// isText distinguishes SIP from GTP-C. SIP begins with a word. The second byte of GTP-C
+// is the message type, and the length follows.
 func isText(message []byte) bool {
 	for _, c := range message[:min(len(message), 4)] {
 		if c < ' ' || c > '~' {
@@ -133,7 +133,7 @@ func isText(message []byte) bool {
 	return true
 }
 
-// rulesOf are the rules of a protocol.
+// rulesOf returns the rules of a protocol.
 func (d *Director) rulesOf(protocol string) (rules []Rule) {
 	c := d.config.Load()
 	all, _ := d.roster.rest()
@@ -145,7 +145,7 @@ func (d *Director) rulesOf(protocol string) (rules []Rule) {
 	return rules
 }
 
-// text writes a rule as the file does.
+// text returns a rule in the format of the configuration file.
 func (r Rule) text() string {
 	var parts []string
 	for _, p := range [][2]string{{"method", r.Method}, {"event", r.Event}, {"key", r.Key}, {"message", r.Message}, {"interface", r.Interface}, {"type", r.Type}} {

@@ -8,7 +8,7 @@ import (
 	"vitrine/director/overload"
 )
 
-// makeGates makes the gates of the types, those that changed anew.
+// makeGates makes a gate for each type with overload options.
 func (d *Director) makeGates(c *Config) {
 	for i := range c.Types {
 		t := &c.Types[i]
@@ -20,7 +20,7 @@ func (d *Director) makeGates(c *Config) {
 	}
 }
 
-// adjustGates tells each gate how its type's instances answered.
+// adjustGates gives each gate the latencies of its type's instances.
 func (d *Director) adjustGates() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()

@@ -9,7 +9,7 @@ import (
 	"vitrine/director/gtpc"
 )
 
-// openGTPC opens the GTP-C listeners, or takes them over.
+// openGTPC opens or takes over the GTP-C listeners.
 func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) {
 	var addresses []netip.AddrPort
 	for _, text := range c.Listen.GTPC {
@@ -44,11 +44,11 @@ func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) 
 	}, nil
 }
 
-// sequencesPerStart keeps the sequence numbers of one start clear of those that
-// the one before used last.
+// sequencesPerStart is the distance of the first sequence numbers of two starts. It keeps
+// them clear of the numbers that the previous start used last.
 const sequencesPerStart = 1 << 20
 
-// gtpcPolicy are the rules of the types that speak GTP-C.
+// gtpcPolicy returns the policy for the types that speak GTP-C.
 func (d *Director) gtpcPolicy(c *Config, rules []Rule) (*gtpc.Policy, error) {
 	var options []gtpc.TypeOption
 	for i := range c.Types {

@@ -12,23 +12,23 @@ import (
 	"github.com/cloudflare/tableflip"
 )
 
-// errHandedOver ends a director whose sockets another process serves now.
+// errHandedOver ends a director whose sockets a new process serves.
 var errHandedOver = errors.New("handed over to a new process")
 
-// A Handover is how a director is replaced by a new process with no packet
-// refused: the new one inherits the sockets and says when it is ready; then the
-// old one stops to read, hands its workers' memories over, and ends. What comes
-// in between waits in the sockets.
+// A Handover replaces a director by a new process without refusing a packet. The new
+// process inherits the sockets and tells when it is ready. Then the old process stops
+// reading, hands over its workers' memories, and ends. Meanwhile messages wait in the
+// sockets.
 //
-// A program has one. A nil Handover hands nothing over.
+// A program has one Handover. A nil Handover hands nothing over.
 type Handover struct {
 	upgrader *tableflip.Upgrader
-	memory   *os.File // the new process reads from here
-	to       *os.File // the old one writes here
+	memory   *os.File // the new process reads from it
+	to       *os.File // the old process writes to it
 }
 
-// NewHandover prepares for one, and takes over if this process was started by
-// one. pidFile, if it is not empty, has the number of the process that serves.
+// NewHandover prepares a hand-over, and takes over if this process was started by one. If
+// pidFile is not empty, the file has the number of the serving process.
 func NewHandover(pidFile string) (*Handover, error) {
 	u, err := tableflip.New(tableflip.Options{PIDFile: pidFile, UpgradeTimeout: 30 * time.Second})
 	if err != nil {
@@ -39,13 +39,13 @@ func NewHandover(pidFile string) (*Handover, error) {
 
 const (
 	memoryName = "memory"
-	// takeOverTime bounds how long the new process waits for the old one's
-	// memories, while messages wait in the sockets.
+	// takeOverTime limits how long the new process waits for the old one's memories.
+	// Messages wait in the sockets meanwhile.
 	takeOverTime = 5 * time.Second
 )
 
-// inherited are the sockets of the process before for the listeners that are
-// still wanted. The others are closed when this process is ready.
+// inherited returns the previous process's sockets for the listeners that are still
+// configured. The others are closed when this process is ready.
 func (h *Handover) inherited(c *Config) (files []*os.File, err error) {
 	if h == nil {
 		return nil, nil
@@ -64,7 +64,7 @@ func (h *Handover) inherited(c *Config) (files []*os.File, err error) {
 	return files, nil
 }
 
-// sockets are those of one listener.
+// sockets returns the sockets of one listener.
 func (h *Handover) sockets(listener string) (files []*os.File, err error) {
 	l, err := ParseListener(listener)
 	if err != nil {
@@ -79,14 +79,14 @@ func (h *Handover) sockets(listener string) (files []*os.File, err error) {
 	}
 }
 
-// socketName is the name under which a listener's socket is handed over.
+// socketName returns the name under which a listener's socket is handed over.
 func socketName(l Listener, i int) string {
 	return fmt.Sprintf("%s %d", l, i)
 }
 
-// listenerOf is what a socket was opened for.
+// listenerOf returns the listener that a socket was opened for.
 func listenerOf(f *os.File) (Listener, error) {
-	if l, err := net.FileListener(f); err == nil { // duplicates; fails for what is no listener
+	if l, err := net.FileListener(f); err == nil { // duplicates; fails if f is not a listener
 		defer l.Close()
 		return ParseListener(TCP + "://" + l.Addr().String())
 	}
@@ -98,7 +98,7 @@ func listenerOf(f *os.File) (Listener, error) {
 	return ParseListener(UDP + "://" + c.LocalAddr().String())
 }
 
-// listen opens the control listener, or takes it over.
+// listen opens or takes over the control listener.
 func (h *Handover) listen(ctx context.Context, address string) (net.Listener, error) {
 	if h == nil {
 		var c net.ListenConfig
@@ -107,7 +107,7 @@ func (h *Handover) listen(ctx context.Context, address string) (net.Listener, er
 	return h.upgrader.Listen("tcp", address)
 }
 
-// listenLocal opens the control interface's unix socket, or takes it over.
+// listenLocal opens or takes over the control interface's unix socket.
 func (h *Handover) listenLocal(path string, open func(network, path string) (net.Listener, error)) (net.Listener, error) {
 	if h == nil {
 		return open("unix", path)
@@ -115,10 +115,10 @@ func (h *Handover) listenLocal(path string, open func(network, path string) (net
 	return h.upgrader.ListenWithCallback("unix", path, open)
 }
 
-// isDone says whether a new process has the sockets.
+// isDone reports whether a new process has the sockets.
 func (h *Handover) isDone() bool { return h != nil && h.to != nil }
 
-// keep notes the sockets for the next process.
+// keep registers the sockets for the next process.
 func (h *Handover) keep(d *Director) error {
 	if h == nil {
 		return nil
@@ -142,8 +142,8 @@ func (h *Handover) keep(d *Director) error {
 	return nil
 }
 
-// ready tells the process before that this one serves, and takes its workers'
-// memories over.
+// ready tells the previous process that this one serves, and takes over its workers'
+// memories.
 func (h *Handover) ready(d *Director) error {
 	if h == nil {
 		return nil
@@ -167,8 +167,8 @@ func (h *Handover) ready(d *Director) error {
 	return nil
 }
 
-// listenToRestart starts a new process when that is asked for, and ends this one
-// when the new one is ready.
+// listenToRestart starts a new process on request, and ends this one when the new one is
+// ready.
 func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCauseFunc) error {
 	for {
 		select {
@@ -185,14 +185,14 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 	}
 }
 
-// restart starts the new process. While that starts, no epoch changes, for both
-// must steer alike.
+// restart starts the new process. While that starts, no epoch may change, because both
+// processes must steer alike.
 func (d *Director) restart(ctx context.Context) error {
 	h := d.options.Handover
 	if h == nil {
 		return errors.New("this director was started without a way to hand over")
 	}
-	// The process before may not have ended yet.
+	// The previous process may not have ended yet.
 	if err := h.upgrader.WaitForParent(ctx); err != nil {
 		return fmt.Errorf("hand over: %w", err)
 	}
@@ -200,7 +200,7 @@ func (d *Director) restart(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hand over: %w", err)
 	}
-	defer r.Close() // a duplicate is passed on
+	defer r.Close() // the new process gets a duplicate
 	if err := h.upgrader.AddFile(memoryName, r); err != nil {
 		return errors.Join(fmt.Errorf("hand over: %w", err), w.Close())
 	}
@@ -215,9 +215,8 @@ func (d *Director) restart(ctx context.Context) error {
 	return nil
 }
 
-// freeze puts in force what was told, for the new process knows what is in the
-// state file, and has nothing told or published from then on. A reload comes to
-// its end first.
+// freeze applies pending changes, because the new process reads the state file, and then
+// rejects further changes and publications. It first waits for a reload to end.
 func (d *Director) freeze(ctx context.Context) error {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
@@ -248,7 +247,7 @@ func (d *Director) thaw() {
 	d.roster.thaw()
 }
 
-// finish hands the memories over, once the workers have stopped.
+// finish hands over the memories after the workers have stopped.
 func (h *Handover) finish(d *Director) error {
 	if !h.isDone() {
 		d.removeSocket()
@@ -260,7 +259,7 @@ func (h *Handover) finish(d *Director) error {
 	if h.to == nil {
 		return nil
 	}
-	// The new process may have given up waiting.
+	// The new process may no longer be waiting.
 	err := h.to.SetWriteDeadline(time.Now().Add(takeOverTime))
 	err = errors.Join(err, d.handOver(h.to), h.to.Close())
 	if err != nil {

@@ -55,7 +55,7 @@ func (d *Director) parts() (all []part) {
 	return all
 }
 
-// handOver writes what the workers remember; they have stopped.
+// handOver writes the memories of the workers, which have stopped.
 func (d *Director) handOver(to io.Writer) error {
 	out := bufio.NewWriterSize(to, 1<<16)
 	for _, p := range d.parts() {
@@ -74,7 +74,7 @@ func (d *Director) handOver(to io.Writer) error {
 	return out.Flush()
 }
 
-// takeOver reads what handOver wrote. A section that is wrong costs no other.
+// takeOver reads what handOver wrote. A section with an error does not affect the others.
 func (d *Director) takeOver(from io.Reader) (keys int, err error) {
 	in := bufio.NewReaderSize(from, 1<<16)
 	for last := false; !last; {
@@ -113,8 +113,9 @@ func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
 	return 0, nil
 }
 
-// takeMemory gives a worker's memory to the same one, or to all where there were
-// more or fewer: the kernel then chooses others for the same clients.
+// takeMemory gives a worker's memory to the worker with the same index. If the number of
+// workers differs, it gives the memory to all of them, because the kernel then chooses
+// other workers for the same clients.
 func takeMemory(to []*table.Steering, s section, body []byte) (keys int, err error) {
 	for i, own := range to {
 		if len(to) == int(s.Of) && i != int(s.Index) {

@@ -18,20 +18,20 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A watch asks the instances how they are. Its findings are local: they have a
-// key skip to its next choice, and change no weight.
+// A watch checks the health of the instances. Its findings are local: they make a key
+// skip to its next choice, and change no weight.
 type watch struct {
 	now     func() time.Duration
 	log     *slog.Logger
-	changed chan struct{} // something to publish
+	changed chan struct{} // signals that findings are to be published
 
 	mu      sync.Mutex
 	health  Health
 	watched map[string]*watched
-	wake    chan struct{} // who is to be watched has changed
+	wake    chan struct{} // signals that the watched instances have changed
 }
 
-// A watched is one instance under watch.
+// A watched is one watched instance.
 type watched struct {
 	instance vitrine.Instance
 	how      string // options, tcp, echo or off
@@ -39,16 +39,15 @@ type watched struct {
 	failed   int // in a row
 	rose     int // in a row
 	reason   string
-	stop     context.CancelFunc // nil: no one asks it yet
+	stop     context.CancelFunc // nil: not checked yet
 }
 
 func newWatch(now func() time.Duration, log *slog.Logger) *watch {
 	return &watch{now: now, log: log, changed: make(chan struct{}, 1), watched: map[string]*watched{}, wake: make(chan struct{}, 1)}
 }
 
-// follow watches a table's instances, in the way that the configuration says.
-// Those that are new, or are asked in another way, count as up until they are
-// found away.
+// follow watches a table's instances as the configuration says. Instances that are new,
+// or are checked in another way, count as up until checks find them away.
 func (w *watch) follow(t *table.Table, c *Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,8 +84,8 @@ func (w *watch) follow(t *table.Table, c *Config) {
 	}
 }
 
-// howWatched is how the instances of a type are asked. One that the file does
-// not have yet is asked when it has.
+// howWatched returns how the instances of a type are checked. A type that the file does
+// not have yet is not checked.
 func (c *Config) howWatched(typeName string) string {
 	switch t := c.Type(typeName); {
 	case t == nil:
@@ -99,7 +98,7 @@ func (c *Config) howWatched(typeName string) string {
 	return c.Health.SIP
 }
 
-// tell has the findings published.
+// tell requests a publication of the findings.
 func (w *watch) tell() {
 	select {
 	case w.changed <- struct{}{}:
@@ -107,7 +106,7 @@ func (w *watch) tell() {
 	}
 }
 
-// away says whether an instance does not answer.
+// away reports whether an instance counts as away.
 func (w *watch) away(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +114,7 @@ func (w *watch) away(name string) bool {
 	return in != nil && in.away
 }
 
-// reason says why an instance counts as away; empty when it does not.
+// reason returns why an instance counts as away; empty if it does not.
 func (w *watch) reason(name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +124,7 @@ func (w *watch) reason(name string) string {
 	return ""
 }
 
-// run asks until ctx is done, one goroutine per instance.
+// run checks until ctx is done, with one goroutine per instance.
 func (w *watch) run(ctx context.Context) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -152,13 +151,13 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// ask checks one instance again and again.
+// ask checks one instance periodically.
 func (w *watch) ask(ctx context.Context, in *watched, health Health) {
 	w.mu.Lock()
 	address, how, name := in.instance.Address, in.how, in.instance.Name
 	w.mu.Unlock()
 	check := map[string]func(context.Context, netip.AddrPort) error{"options": askOptions, "tcp": askTCP, "echo": askEcho}[how]
-	// Instances are asked at different moments.
+	// Spread the checks of the instances over the period.
 	phase := time.Duration(table.Key([]byte(name)) % uint64(health.Every))
 	timer := time.NewTimer(phase)
 	defer timer.Stop()
@@ -179,7 +178,7 @@ func (w *watch) ask(ctx context.Context, in *watched, health Health) {
 	}
 }
 
-// found notes the result of one check.
+// found records the result of one check.
 func (w *watch) found(in *watched, err error, health Health) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,7 +201,7 @@ func (w *watch) found(in *watched, err error, health Health) {
 	w.tell()
 }
 
-// askTCP connects.
+// askTCP checks that the instance accepts a TCP connection.
 func askTCP(ctx context.Context, to netip.AddrPort) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", to.String())
@@ -212,15 +211,15 @@ func askTCP(ctx context.Context, to netip.AddrPort) error {
 	return c.Close()
 }
 
-// exchange sends a message over UDP, again after a third of the time, and gives
-// the first answer that is right.
+// exchange sends a message over UDP up to three times, a third of the time apart, until
+// right accepts an answer.
 func exchange(ctx context.Context, to netip.AddrPort, message []byte, right func([]byte) bool) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", to.String())
 	if err != nil {
 		return err
 	}
-	defer c.Close() // nothing is kept in it
+	defer c.Close() // an error loses nothing
 	end, _ := ctx.Deadline()
 	again := time.Until(end) / 3
 	answer := make([]byte, 65536)
@@ -256,8 +255,8 @@ func timedOut(err error) bool {
 	return ok && n.Timeout()
 }
 
-// askOptions sends OPTIONS (RFC 3261 section 11): any final answer but 503
-// shows that the instance serves.
+// askOptions sends OPTIONS (RFC 3261 section 11). Any final answer except 503 shows that
+// the instance serves.
 func askOptions(ctx context.Context, to netip.AddrPort) error {
 	var random [16]byte
 	if _, err := rand.Read(random[:]); err != nil {

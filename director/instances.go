@@ -11,8 +11,8 @@ import (
 	"vitrine/director/table"
 )
 
-// instances are all instances with their health and counts. What was told and is
-// not in force yet is among them.
+// instances returns all instances with their health and counts. It includes changes that
+// are not in force yet.
 func (d *Director) instances() []client.Instance {
 	counts := map[string]meter.Instance{}
 	for _, in := range d.meter.Instances() {
@@ -26,7 +26,7 @@ func (d *Director) instances() []client.Instance {
 	return all
 }
 
-// view is one instance with its health and counts.
+// view returns one instance with its health and counts.
 func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	out := client.Instance{
 		Instance: in, Health: "up", Reason: d.watch.reason(in.Name),
@@ -60,7 +60,7 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	over := d.now()-d.state.Changed >= d.epochs.Transition() && !d.epochs.Straggling(d.now())
 	d.publishing.Unlock()
 	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
-		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0 && out.Quiet) // the last BYE may be sent again
+		(ty == nil || ty.Drain == DrainTransactions || out.Dialogs <= 0 && out.Quiet) // quiet, because the last BYE may be retransmitted
 	return out
 }
 
@@ -88,7 +88,7 @@ func (d *Director) getInstance(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, in)
 }
 
-// settled refuses changes amid a hand-over: the new process would not know.
+// settled refuses changes during a hand-over, because the new process would not see them.
 func (d *Director) settled(w http.ResponseWriter) bool {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
@@ -99,7 +99,7 @@ func (d *Director) settled(w http.ResponseWriter) bool {
 	return true
 }
 
-// complete checks an instance that was told by REST and fills in its defaults.
+// complete checks an instance from REST and fills in its defaults.
 func (d *Director) complete(in *vitrine.Instance, name string) error {
 	bad := func(found, want string) error {
 		return &vitrine.BadInput{File: "instance " + name, Found: found, Want: want}
@@ -123,7 +123,7 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 	return nil
 }
 
-// isName is the file's format "name".
+// isName reports whether text has the configuration file's format "name".
 func isName(text string) bool {
 	if text == "" || len(text) > 32 || text[0] < 'a' || text[0] > 'z' {
 		return false
@@ -206,8 +206,8 @@ func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	// Without its counts: an orchestrator that changes thousands of weights a
-	// minute needs none.
+	// Leave out the counts: an orchestrator that changes thousands of weights a minute
+	// does not need them.
 	answer(w, http.StatusOK, client.Instance{Instance: in, Health: "up", Reason: d.watch.reason(in.Name)})
 }
 
@@ -273,7 +273,7 @@ func (d *Director) putRules(w http.ResponseWriter, r *http.Request) {
 
 // changeRules puts rules from REST in force.
 func (d *Director) changeRules(rules []Rule) error {
-	d.reloads.one.Lock() // not between a reload's parts, nor a hand-over's
+	d.reloads.one.Lock() // not during a reload, nor while a hand-over freezes changes
 	defer d.reloads.one.Unlock()
 	c := d.config.Load()
 	for _, e := range validateRules(rules, c.Types) {

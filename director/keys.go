@@ -18,8 +18,8 @@ import (
 	"vitrine/director/sip"
 )
 
-// A key signs what the director writes into SIP messages for itself, from since
-// until the next key does.
+// A key signs what the director writes into SIP messages for its own use, from since
+// until the next key begins.
 type key struct {
 	id     uint8
 	secret [16]byte
@@ -28,8 +28,8 @@ type key struct {
 
 const keyWant = "want an ID from 1 to 255, 32 hexadecimal digits, and since when the key signs, such as 2 000102030405060708090a0b0c0d0e0f 2026-01-02T15:04:05Z"
 
-// readKeys reads a file of keys, one a line, and sorts them by since; empty lines
-// and those that begin with # do not count. Secrets are in no error.
+// readKeys reads a file of keys, one per line, and sorts them by since. It ignores empty
+// lines and lines that begin with #. Errors never contain a secret.
 func readKeys(path string) (all []key, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func readKeys(path string) (all []key, err error) {
 	return all, nil
 }
 
-// parseKey reads one line; found says what is wrong with it.
+// parseKey reads one line; found describes what is wrong with it.
 func parseKey(line string) (k key, found string) {
 	fields := strings.Fields(line)
 	if len(fields) != 3 {
@@ -80,11 +80,11 @@ func parseKey(line string) (k key, found string) {
 	return k, ""
 }
 
-// makeKeys makes the file with one key, unless it is there. It appears whole or
-// not at all.
+// makeKeys creates the file with one key, unless the file exists. The file appears
+// complete or not at all.
 func makeKeys(path string, now time.Time) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // readKeys says what is wrong with it
+		return nil // readKeys reports what is wrong with the file
 	}
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
@@ -110,9 +110,10 @@ func makeKeys(path string, now time.Time) (err error) {
 	return nil
 }
 
-// loadKeys reads the keys of a configuration; without keys.file they are in a
-// file beside the state. That is made when there is none, but not in place of one that
-// was in use, old being the configuration in force: what it signed would not verify.
+// loadKeys reads the keys of a configuration. Without keys.file, the keys are in a file
+// beside the state file, which loadKeys creates if necessary. It does not create the file
+// if old, the configuration in force, used it already: what the lost key signed would not
+// verify.
 func loadKeys(c, old *Config, now time.Time) ([]key, error) {
 	if len(c.Listen.SIP) == 0 {
 		return nil, nil
@@ -129,10 +130,10 @@ func loadKeys(c, old *Config, now time.Time) ([]key, error) {
 	return readKeys(path)
 }
 
-// signing returns the keys in force at a time; the first of them signs. That is the
-// last key that has begun, or the first key before any has: this host's clock may
-// be behind. An older key verifies for as long as what it signed may come back. A
-// later key verifies, too: another host's clock may be ahead.
+// signing returns the keys in force at a time; the first of them signs. That is the last
+// key that has begun. If none has, it is the first key, because this host's clock may be
+// behind. An older key verifies as long as messages that it signed may come back. A later
+// key verifies too, because another host's clock may be ahead.
 func signing(keys []key, c *Config, now time.Time) (all []sip.SigningKey) {
 	for i, k := range keys {
 		s := sip.SigningKey{ID: k.id, Secret: k.secret, Via: true, Route: true}
@@ -149,8 +150,8 @@ func signing(keys []key, c *Config, now time.Time) (all []sip.SigningKey) {
 	return all
 }
 
-// keyring is that of a time. What has no MAC is accepted for some time after the
-// first start of a director that writes them.
+// keyring returns the Keyring for now. Entries without a MAC are accepted for some time
+// after an upgrade from a director that wrote no MACs.
 func (d *Director) keyring(c *Config, keys []key) (*sip.Keyring, error) {
 	now := d.options.Clock.Wall()
 	since := now.Sub(d.state.Upgraded)
@@ -158,7 +159,7 @@ func (d *Director) keyring(c *Config, keys []key) (*sip.Keyring, error) {
 	return sip.NewKeyring(signing(keys, c, now), upgraded && since < time.Duration(c.Transition), upgraded && since < time.Duration(c.Keys.Dialogs))
 }
 
-// turnKeys puts in force the keys of this time.
+// turnKeys puts the keys for now in force.
 func (d *Director) turnKeys() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
@@ -167,7 +168,7 @@ func (d *Director) turnKeys() {
 			continue
 		}
 		r, err := d.keyring(d.config.Load(), *d.keys.Load())
-		if err != nil { // they were checked when they were read
+		if err != nil { // the keys were checked when they were read
 			d.log.Error("the keys stay as they were", "error", err)
 			return
 		}
@@ -175,8 +176,8 @@ func (d *Director) turnKeys() {
 	}
 }
 
-// noteUpgrade notes when a director began to write MACs that has gone on from one
-// that did not.
+// noteUpgrade notes that this director writes MACs, and when it took over the state of
+// one that did not.
 func (s *state) noteUpgrade(old *state, now time.Time) {
 	s.Signs = true
 	switch {

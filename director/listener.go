@@ -12,7 +12,7 @@ const (
 	TCP = "tcp"
 )
 
-// A Listener is an address of the director that messages are sent to.
+// A Listener is an address on which the director receives messages.
 type Listener struct {
 	Network string
 	Address netip.AddrPort

@@ -15,8 +15,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// openLocal opens the unix socket of the control interface, or takes it over. Where
-// the default one cannot be made, the director serves without.
+// openLocal opens or takes over the unix socket of the control interface. If the default
+// socket cannot be created, the director serves without one.
 func (d *Director) openLocal(c *Config) error {
 	path := c.Control.Socket
 	var err error
@@ -38,7 +38,7 @@ func (d *Director) openLocal(c *Config) error {
 	}
 	if err == nil {
 		d.socket = path
-		d.socketFile, _ = os.Lstat(path) // not there: somebody removed it
+		d.socketFile, _ = os.Lstat(path) // nil if somebody has removed it
 		return nil
 	}
 	if c.Control.Socket != "" {
@@ -48,7 +48,8 @@ func (d *Director) openLocal(c *Config) error {
 	return nil
 }
 
-// defaultSocket is where clients of this user look for the socket of the control address.
+// defaultSocket returns where this user's clients look for the socket of the control
+// address.
 func (d *Director) defaultSocket() (string, error) {
 	at, err := netip.ParseAddrPort(d.control.Addr().String())
 	if err != nil {
@@ -63,10 +64,10 @@ func (d *Director) defaultSocket() (string, error) {
 
 const (
 	longestSocket = 107                  // bytes of a path, unix(7)
-	madeSocket    = "/.new-4294967295/s" // the longest name that openSocket first gives a socket
+	madeSocket    = "/.new-4294967295/s" // the longest temporary name of a socket in openSocket
 )
 
-// fits says why a path is too long for a unix socket, or nil.
+// fits returns an error if a path is too long for a unix socket.
 func fits(path string) error {
 	if made := len(filepath.Dir(path)) + len(madeSocket); len(path) > longestSocket || made > longestSocket {
 		return fmt.Errorf("%s is too long for a unix socket: it may have %d bytes, and its folder %d", path, longestSocket, longestSocket-len(madeSocket))
@@ -74,9 +75,9 @@ func fits(path string) error {
 	return nil
 }
 
-// openSocket makes a unix socket that its owner alone may use. It is made in a folder of
-// its own and moved to its place, so that nobody connects before its mode is set. A dead
-// director's is replaced.
+// openSocket creates a unix socket that only its owner may use. It creates the socket in
+// a new folder and then moves it, so that nobody connects before its mode is set. It
+// replaces the socket of a dead director.
 func openSocket(network, path string) (net.Listener, error) {
 	if old, err := os.Lstat(path); err == nil && old.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s is there and no socket: remove it, or name another under control.socket", path)
@@ -97,7 +98,7 @@ func openSocket(network, path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // it is moved
+	l.SetUnlinkOnClose(false) // the socket is moved
 	err = os.Chmod(made, 0o600)
 	if err == nil {
 		err = os.Rename(made, path)
@@ -108,13 +109,13 @@ func openSocket(network, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeSocket removes the unix socket, when no other process serves it. It leaves alone
-// what another director has put in its place.
+// removeSocket removes the unix socket, unless another director has put its own there. No
+// other process may serve the socket.
 func (d *Director) removeSocket() {
 	if now, err := os.Lstat(d.socket); err != nil || !os.SameFile(now, d.socketFile) {
 		return
 	}
-	d.socketFile = nil // another may come to be the same file
+	d.socketFile = nil // a later file may have the same inode
 	if err := os.Remove(d.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.log.Warn("remove the unix socket of control", "error", err)
 	}

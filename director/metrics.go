@@ -13,8 +13,8 @@ import (
 	"vitrine/director/meter"
 )
 
-// metricsHandler serves /metrics in Prometheus's formats. All counts are read
-// when they are asked for; the workers do nothing more for it.
+// metricsHandler serves /metrics in Prometheus's formats. It reads all counts on request,
+// so the workers do no extra work.
 func (d *Director) metricsHandler() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&collector{d}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -24,7 +24,7 @@ func (d *Director) metricsHandler() http.Handler {
 // A collector reads a director's counts.
 type collector struct{ d *Director }
 
-// Describe sends nothing: which series there are depends on the instances.
+// Describe sends nothing, because the series depend on the instances.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends all counts.
@@ -38,7 +38,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// An emitter sends metrics; names are without their prefix, labels are in pairs.
+// An emitter sends metrics. Names come without their prefix, labels in pairs.
 type emitter struct{ to chan<- prometheus.Metric }
 
 func (e emitter) send(kind prometheus.ValueType, name, help string, value float64, labels ...string) {

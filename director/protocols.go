@@ -15,19 +15,18 @@ import (
 	"vitrine/director/table"
 )
 
-// A server owns the listening sockets of one protocol, from Listen of its package
-// to Close, and steers the messages that come to them. Messages wait in the
-// sockets until Run, and again after it.
+// A server owns the listening sockets of one protocol, from its package's Listen to
+// Close, and steers their messages. Messages wait in the sockets before Run and after it.
 type server interface {
 	Addresses() []netip.AddrPort  // in the order of the configuration
 	Run(context.Context) error    // once, until the context is done
-	Files() ([]*os.File, error)   // duplicates of the sockets, in an order that does not change; the caller closes them
-	Steerings() []*table.Steering // of the workers, in an order that does not change; not to be changed during Run
+	Files() ([]*os.File, error)   // duplicates of the sockets, in a fixed order; the caller closes them
+	Steerings() []*table.Steering // memories of the workers, in a fixed order; not to be changed during Run
 	Close() error                 // after Run
 }
 
-// A carrier has memory that all workers of a server share. It is carried and
-// taken over while no worker runs.
+// A carrier has memory that all workers of a server share. Carry and TakeOver are called
+// only while no worker runs.
 type carrier interface {
 	Carry(io.Writer) error
 	TakeOver(io.Reader) (n int, err error)
@@ -37,17 +36,17 @@ type carrier interface {
 type protocol struct {
 	server
 	name    string  // SIP or GTPC
-	section byte    // that the memory of a worker is handed over in
+	section byte    // of the hand-over, for the memory of a worker
 	shared  carrier // nil: the workers share no memory
 
-	// prepare checks rules; put puts them in force.
+	// prepare checks rules and returns put, which puts them in force.
 	prepare func(c *Config, rules []Rule) (put func(), err error)
 	collect func(emitter)
-	setKeys func(*sip.Keyring) // nil: the protocol has none
+	setKeys func(*sip.Keyring) // nil: the protocol needs no keys
 	explain func(message []byte, from netip.AddrPort) (client.Explanation, error)
 }
 
-// openProtocols opens the listeners of all protocols, or takes them over.
+// openProtocols opens or takes over the listeners of all protocols.
 func (d *Director) openProtocols(c *Config, inherited []*os.File) error {
 	for _, of := range []struct {
 		listeners []string
@@ -72,7 +71,7 @@ type regionNetwork struct {
 	region table.Region
 }
 
-// regionNetworks are all networks of regions, the longest prefix first.
+// regionNetworks returns all networks of regions, the longest prefix first.
 func regionNetworks(c *Config) (all []regionNetwork) {
 	for _, r := range c.Regions {
 		for _, n := range r.Networks {
@@ -83,7 +82,7 @@ func regionNetworks(c *Config) (all []regionNetwork) {
 	return all
 }
 
-// regionFinder finds the region of a client's address; 0: none.
+// regionFinder returns a function that finds the region of a client's address; 0: none.
 func regionFinder(c *Config) func(netip.Addr) table.Region {
 	all := regionNetworks(c)
 	return func(a netip.Addr) table.Region {
@@ -96,7 +95,7 @@ func regionFinder(c *Config) func(netip.Addr) table.Region {
 	}
 }
 
-// prepareRules checks rules; put puts them in force.
+// prepareRules checks rules and returns put, which puts them in force.
 func (d *Director) prepareRules(c *Config, rules []Rule) (put func(), err error) {
 	var all []func()
 	for _, p := range d.protocols {
@@ -139,8 +138,7 @@ func (d *Director) closeProtocols() (err error) {
 	return err
 }
 
-// files are duplicates of the listening sockets, in an order that does not
-// change.
+// files returns duplicates of the listening sockets, in a fixed order.
 func (d *Director) files() (all []*os.File, err error) {
 	for _, p := range d.protocols {
 		more, err := p.Files()

@@ -10,11 +10,11 @@ import (
 	"vitrine/director/table"
 )
 
-// gather is how long changes of weights alone are gathered into one epoch.
+// gather is how long changes of weights alone are collected for one epoch.
 const gather = time.Second
 
-// publishChanges makes an epoch of what the roster was told, and publishes what
-// the watch found. It builds tables beside the workers, never in their way.
+// publishChanges makes epochs from the changes of the roster, and publishes the findings
+// of the watch. It builds tables in its own goroutine, so workers do not wait.
 func (d *Director) publishChanges(ctx context.Context) error {
 	last := d.now()
 	timer := time.NewTimer(0)
@@ -44,8 +44,8 @@ func (d *Director) publishChanges(ctx context.Context) error {
 	}
 }
 
-// publish puts in force what the roster and the watch have, or says how long to
-// wait with that.
+// publish puts the changes of the roster and the watch in force, or returns how long to
+// wait first.
 func (d *Director) publish() (wait time.Duration, err error) {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
@@ -79,8 +79,8 @@ func (d *Director) publish() (wait time.Duration, err error) {
 	return d.epochs.Publish(d.now(), next, d.condition), nil
 }
 
-// remember notes the new epoch on disk before it is in force. Without the disk
-// the director goes on: only a restart would not know of the change.
+// remember writes the new epoch to disk before it is in force. The director continues if
+// that fails: only a restart would miss the change.
 func (d *Director) remember(fresh epochState, rules []Rule) {
 	s := &d.state
 	before := s.Current
@@ -97,7 +97,7 @@ func (d *Director) save() {
 	}
 }
 
-// condition is how this director finds an instance.
+// condition returns the condition of an instance as this director sees it.
 func (d *Director) condition(t *table.Target) table.Condition {
 	if d.watch.away(t.Name) {
 		return table.Away
@@ -108,12 +108,12 @@ func (d *Director) condition(t *table.Target) table.Condition {
 	return table.Up
 }
 
-// leastBounded is how many transactions an instance may have in flight in any
-// case: below, shares are noise.
+// leastBounded is how many transactions in flight never make an instance full: with
+// fewer, shares are noise.
 const leastBounded = 16
 
-// boundLoad finds the instances that have more than their share of the
-// transactions in flight, if that was asked for.
+// boundLoad finds the instances that have more than their share of the transactions in
+// flight, if bounded_load is set.
 func (d *Director) boundLoad() {
 	bound := d.config.Load().Bounded
 	busy := map[string]bool{}
@@ -162,13 +162,13 @@ func (s *state) instances() map[string]vitrine.Instance {
 	return all
 }
 
-// sameTypes says whether a table of those types means the same by their numbers
-// as the configuration: it may have more, at the end.
+// sameTypes reports whether the configuration begins with those types, in order. Then
+// type numbers mean the same in both.
 func sameTypes(c *Config, types []string) bool {
 	return len(types) <= len(c.Types) && slices.Equal(types, c.typeNames()[:len(types)])
 }
 
-// keepIDs gives instances without an ID the one that they had before.
+// keepIDs gives instances without an ID the ID that they had before.
 func (d *draft) keepIDs(before map[string]vitrine.Instance) {
 	for name, in := range d.instances {
 		if old, ok := before[name]; ok && in.ID == 0 && old.Type == in.Type {

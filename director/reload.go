@@ -15,9 +15,9 @@ import (
 	"vitrine/director/overload"
 )
 
-// reloads are what came of reading the configuration file again.
+// reloads holds the results of reading the configuration file again.
 type reloads struct {
-	one sync.Mutex // one at a time
+	one sync.Mutex // serializes reloads, changes of rules, and freeze
 
 	mu     sync.Mutex
 	done   uint64
@@ -26,23 +26,23 @@ type reloads struct {
 	err    error // of the last
 }
 
-// settle is how long the file must rest before it is read: editors write it in
-// several steps.
+// settle is how long the file must be unchanged before it is read, because editors write
+// it in several steps.
 const settle = 100 * time.Millisecond
 
-// listenToFile reloads when asked to, and when the file changes.
+// listenToFile reloads on request and when the file changes.
 func (d *Director) listenToFile(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch the configuration file: %w", err)
 	}
-	defer watcher.Close() // nothing is lost in it
-	// The folder, since many editors put a new file in the old one's place.
+	defer watcher.Close() // an error loses nothing
+	// Watch the folder, because many editors replace the file.
 	path := d.options.Path
 	if err := watcher.Add(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("watch the configuration file %s: %w", path, err)
 	}
-	timer := time.NewTimer(0) // it may have changed since it was read
+	timer := time.NewTimer(0) // the file may have changed since it was read
 	defer timer.Stop()
 	for {
 		select {
@@ -65,9 +65,9 @@ func (d *Director) listenToFile(ctx context.Context) error {
 	}
 }
 
-// reload puts the configuration file in force, whole, or leaves everything as it
-// was. A file that has not changed changes nothing but the tokens and keys, which
-// are in others: what REST said since stays.
+// reload puts the whole configuration file in force, or changes nothing. If the file has
+// not changed, reload only reads the tokens and keys again, which are in other files.
+// Changes by REST then stay.
 func (d *Director) reload() error {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
@@ -108,7 +108,7 @@ func (d *Director) load() (changed bool, err error) {
 	if err := c.after(old); err != nil {
 		return false, err
 	}
-	// Everything that can fail has been tried when the first thing changes.
+	// Try everything that can fail before the first change.
 	if _, err := d.prepareRules(c, c.Rules); err != nil {
 		return false, err
 	}
@@ -125,11 +125,10 @@ func (d *Director) load() (changed bool, err error) {
 	return true, d.takeEffect(c)
 }
 
-// takeEffect puts a checked configuration in force whose instances the roster
-// has.
+// takeEffect puts a checked configuration in force, after the roster has its instances.
 func (d *Director) takeEffect(c *Config) error {
 	old := d.config.Swap(c)
-	for { // types that are new must be in the table before rules name them
+	for { // new types must be in the table before rules name them
 		wait, err := d.publish()
 		if err != nil {
 			return err
@@ -148,7 +147,7 @@ func (d *Director) takeEffect(c *Config) error {
 	return d.setRules(c, c.Rules)
 }
 
-// after says what of the file cannot change while the director runs.
+// after returns an error if options changed that cannot change while the director runs.
 func (c *Config) after(old *Config) error {
 	var errs []*vitrine.BadInput
 	fixed := func(same bool, path ...string) {
@@ -171,8 +170,7 @@ func (c *Config) after(old *Config) error {
 	return join(errs)
 }
 
-// remakeGates makes the gates anew whose options changed; others keep what they
-// have learned.
+// remakeGates makes new gates where the options changed. Other gates keep their state.
 func (d *Director) remakeGates(old, c *Config) {
 	gates := map[string]*overload.Gate{}
 	for i := range c.Types {
@@ -190,7 +188,8 @@ func (d *Director) remakeGates(old, c *Config) {
 	d.gates = gates
 }
 
-// lastReload is what came of the last reload; a zero time: there was none.
+// lastReload returns when the last reload was, and its error; a zero time: there was
+// none.
 func (d *Director) lastReload() (at time.Time, err error) {
 	d.reloads.mu.Lock()
 	defer d.reloads.mu.Unlock()

@@ -13,17 +13,17 @@ import (
 	"vitrine/director/table"
 )
 
-// A roster is the instances, types and rooms as they were last told, by file or
-// REST: what the next epoch is made of.
+// A roster holds the latest instances, types, rules and rooms from the file and REST. The
+// next epoch is made from it.
 type roster struct {
 	mu        sync.Mutex
 	types     []Type
 	instances map[string]vitrine.Instance
 	rooms     []table.Room
 	rules     []Rule
-	version   uint64 // grows with each change
-	urgent    bool   // what changed is more than weights
-	frozen    bool   // amid a hand-over nothing changes
+	version   uint64 // increases with each change
+	urgent    bool   // more than weights has changed
+	frozen    bool   // during a hand-over; rejects changes
 	changed   chan struct{}
 }
 
@@ -31,20 +31,20 @@ func newRoster() *roster {
 	return &roster{instances: map[string]vitrine.Instance{}, changed: make(chan struct{}, 1)}
 }
 
-// An Absent is the error of a name that leads nowhere.
+// An Absent is the error for an instance that does not exist.
 type Absent struct{ Instance string }
 
 func (e *Absent) Error() string { return fmt.Sprintf("no instance %s", e.Instance) }
 
-// A Change is what may be changed of an instance; nil fields stay.
+// A Change lists changes of an instance; nil fields stay.
 type Change struct {
 	Weight *float64
 	State  *vitrine.State
 	Region *string
 }
 
-// alter changes one instance. It is cheap: orchestrators change weights
-// thousands of times a minute.
+// alter changes one instance. It is cheap, because orchestrators change weights thousands
+// of times a minute.
 func (r *roster) alter(name string, c Change) (vitrine.Instance, error) {
 	all, err := r.alterAll(map[string]Change{name: c})
 	if err != nil {
@@ -95,10 +95,11 @@ func (r *roster) alterAll(changes map[string]Change) ([]vitrine.Instance, error)
 	return altered, nil
 }
 
-// errFrozen refuses a change amid a hand-over: the new process would not know.
+// errFrozen rejects a change during a hand-over, because the new process would not see
+// it.
 var errFrozen = errors.New("handing over to a new process: ask that one, in a second")
 
-// freeze refuses changes from now on, if the version is still the one given.
+// freeze rejects changes from now on, if the version is still the one given.
 func (r *roster) freeze(version uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +113,7 @@ func (r *roster) thaw() {
 	r.frozen = false
 }
 
-// touch says that there is something to publish.
+// touch signals a change to publish.
 func (r *roster) touch(urgent bool) {
 	r.version++
 	r.urgent = r.urgent || urgent
@@ -122,8 +123,8 @@ func (r *roster) touch(urgent bool) {
 	}
 }
 
-// edit changes everything at once: to works on a copy, which counts when it
-// makes a table.
+// edit changes everything at once. to works on a copy, which replaces the roster if a
+// table can be made from it.
 func (r *roster) edit(to func(*draft) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +146,7 @@ func (r *roster) edit(to func(*draft) error) error {
 	return nil
 }
 
-// A draft is a roster in the making.
+// A draft is a copy of a roster that is being changed.
 type draft struct {
 	types     []Type
 	instances map[string]vitrine.Instance
@@ -153,8 +154,8 @@ type draft struct {
 	rules     []Rule
 }
 
-// finish gives IDs, those that an instance had before if it was there, and says
-// whether a table can be made of the draft.
+// finish assigns IDs, and keeps the ID that an instance had before. It returns an error
+// if no table can be made from the draft.
 func (d *draft) finish(before map[string]vitrine.Instance) error {
 	list := sorted(d.instances)
 	for i := range list {
@@ -192,7 +193,7 @@ func sorted(instances map[string]vitrine.Instance) []vitrine.Instance {
 	return slices.SortedFunc(maps.Values(instances), func(a, b vitrine.Instance) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// snapshot is what the next epoch is made of.
+// snapshot returns the data of the next epoch.
 func (r *roster) snapshot() (e epochState, rules []Rule, version uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,35 +201,35 @@ func (r *roster) snapshot() (e epochState, rules []Rule, version uint64) {
 	return epochState{Types: names(r.types), Instances: sorted(r.instances), Rooms: slices.Clone(r.rooms)}, slices.Clone(r.rules), r.version
 }
 
-// now is the version as of now.
+// now returns the current version.
 func (r *roster) now() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
 }
 
-// rest are the rules and rooms as they were last told.
+// rest returns the latest rules and rooms.
 func (r *roster) rest() ([]Rule, []table.Room) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.rules), slices.Clone(r.rooms)
 }
 
-// list are all instances as they were last told.
+// list returns the latest instances.
 func (r *roster) list() []vitrine.Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return sorted(r.instances)
 }
 
-// hurry says whether what changed since the last snapshot is more than weights.
+// hurry reports whether more than weights has changed since the last snapshot.
 func (r *roster) hurry() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.urgent
 }
 
-// apply makes the draft what a configuration file says.
+// apply replaces the draft's content by that of a configuration file.
 func (d *draft) apply(c *Config) {
 	d.types, d.rules, d.rooms = slices.Clone(c.Types), slices.Clone(c.Rules), nil
 	for i := range c.Types {

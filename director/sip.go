@@ -11,7 +11,7 @@ import (
 	"vitrine/director/table"
 )
 
-// openSIP opens the SIP listeners, or takes them over.
+// openSIP opens or takes over the SIP listeners.
 func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 	var listeners []sip.Listener
 	for _, text := range c.Listen.SIP {
@@ -55,7 +55,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 	}, nil
 }
 
-// sipRules are the rules of the types that speak SIP.
+// sipRules returns the rules for the types that speak SIP.
 func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
 	all := sip.RulesConfig{Types: c.typeNames(), Options: map[string]sip.TypeOptions{}, Names: c.Listen.Names, Region: regionFinder(c), Feedback: c.Feedback, Trusted: c.Trusted}
 	for i := range c.Types {
@@ -140,7 +140,7 @@ func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort
 	return e, nil
 }
 
-// explainSent says what is sent in the end.
+// explainSent adds what is sent in the end.
 func (d *Director) explainSent(v *table.View, e *client.Explanation, sends bool, to netip.AddrPort, message []byte) {
 	if !sends {
 		e.Instance, e.Address = "", ""

@@ -13,21 +13,21 @@ import (
 	"vitrine/director/table"
 )
 
-// stateVersion grows when older directors would misread the file.
+// stateVersion increases when older directors would misread the file.
 const stateVersion = 1
 
-// A state is what outlives a restart: what was told by REST, the epoch, and the
-// table before it, for transactions that were amid the change.
+// A state is what outlives a restart: changes by REST, the epoch, and the table before
+// it, for transactions amid the change.
 type state struct {
 	Version  int         `json:"vitrine_director_state"`
-	Digest   string      `json:"file_sha256"` // of the configuration file that it began with
+	Digest   string      `json:"file_sha256"` // of the configuration file in force
 	Starts   uint32      `json:"starts"`
 	Current  epochState  `json:"current"`
 	Previous *epochState `json:"previous,omitempty"`
 	Rules    []Rule      `json:"rules"`
 
-	Signs    bool      `json:"signs"`             // what it writes into SIP messages has MACs
-	Upgraded time.Time `json:"upgraded,omitzero"` // since then; zero: since its first start
+	Signs    bool      `json:"signs"`             // the director writes MACs into SIP messages
+	Upgraded time.Time `json:"upgraded,omitzero"` // when it began to write MACs; zero: at its first start
 
 	Boot    string        `json:"boot_id"`
 	Changed time.Duration `json:"changed_ns"` // since that boot
@@ -46,8 +46,8 @@ func (e *epochState) table() (*table.Table, error) {
 	return table.New(e.Epoch, e.Types, e.Instances, e.Rooms...)
 }
 
-// age is how long ago the change to the current epoch was. Within one boot no
-// jump of the calendar's clock matters; across boots a jump back counts as 0.
+// age returns the time since the change to the current epoch. Within one boot, jumps of
+// the calendar clock do not matter. Across boots, a jump back counts as 0.
 func (s *state) age(c Clock) time.Duration {
 	if s.Boot == c.Boot {
 		return max(0, c.Now()-s.Changed)
@@ -55,7 +55,7 @@ func (s *state) age(c Clock) time.Duration {
 	return max(0, c.Wall().Sub(s.Wall))
 }
 
-// readState reads the file; nil when there is none.
+// readState reads the file; it returns nil if there is none.
 func readState(path string) (*state, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,8 +74,8 @@ func readState(path string) (*state, error) {
 	return s, nil
 }
 
-// write replaces the file in one step and has it on the disk when it returns:
-// what a worker does by an epoch, a director that is started again must know.
+// write replaces the file in one step, after it has synced the content. A restarted
+// director must know every epoch that workers have used.
 func (s *state) write(path string) (err error) {
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -129,7 +129,7 @@ func (c *validator) rules() {
 	}
 }
 
-// A ruleError is what is wrong with a rule, from the file or by REST.
+// A ruleError describes what is wrong with a rule from the file or from REST.
 type ruleError struct {
 	rule               int
 	field, found, want string
@@ -194,7 +194,7 @@ func (c *validator) instances() {
 	}
 }
 
-// highestID is the highest ID that an instance of the type may have.
+// highestID returns the highest ID that an instance of the type may have.
 func highestID(t *Type) uint16 {
 	if t.Protocol == GTPC && t.Number > 0 {
 		return gtpc.MaxID

@@ -18,11 +18,11 @@ import (
 	"vitrine"
 )
 
-// An Access is where a director is and how it is asked.
+// An Access says where a director is and how to authenticate.
 type Access struct {
 	URL         string // such as http://127.0.0.1:8090, or unix:/run/vitrine/director.sock
 	Token       string // sent as Authorization: Bearer; empty: none
-	Authorities string // PEM file of those that certify the director; empty: the host's
+	Authorities string // PEM file of the authorities that certify the director; empty: the host's
 	Certificate string // PEM file of the client's own certificate; empty: none
 	Key         string // PEM file of its key
 }
@@ -34,7 +34,7 @@ type Client struct {
 	http  *http.Client
 }
 
-// An Error is a director's refusal.
+// An Error is the director's error response.
 type Error struct {
 	Status  int // of HTTP
 	Message string
@@ -47,8 +47,8 @@ func (e *Error) Error() string {
 // timeout bounds each call.
 const timeout = 30 * time.Second
 
-// New makes a client; it connects when it is first used. Without a token, and in clear,
-// it asks by the director's unix socket where this user has one of that address.
+// New returns a client, which connects on first use. With http and without a token, it
+// uses the director's unix socket if this user has one for that address.
 func New(a Access) (*Client, error) {
 	text := a.URL
 	socket, isSocket := strings.CutPrefix(text, "unix:")
@@ -85,8 +85,8 @@ func New(a Access) (*Client, error) {
 	case isSocket:
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, socket) }
 	case base.Scheme == "http" && a.Token == "":
-		// A director that starts may answer by TCP before it has its socket: each
-		// call looks for the socket anew.
+		// A starting director may answer over TCP before it has its socket, so each call
+		// looks for the socket again.
 		transport.DialContext, transport.DisableKeepAlives = dialControl, true
 	}
 	return &Client{base: base, token: a.Token, http: &http.Client{Timeout: timeout, Transport: transport}}, nil
@@ -137,28 +137,28 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// Status is the director's state.
+// Status returns the director's state.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, c.call(ctx, http.MethodGet, "/v1/status", nil, &s)
 }
 
-// Instances are all instances, by name.
+// Instances returns all instances, by name.
 func (c *Client) Instances(ctx context.Context) (all []Instance, err error) {
 	return all, c.call(ctx, http.MethodGet, "/v1/instances", nil, &all)
 }
 
-// Instance is one instance.
+// Instance returns one instance.
 func (c *Client) Instance(ctx context.Context, name string) (in Instance, err error) {
 	return in, c.call(ctx, http.MethodGet, "/v1/instances/"+url.PathEscape(name), nil, &in)
 }
 
-// Put adds an instance, or replaces the one of that name. The answer has its ID:
-// give that to the other directors that steer beside this one.
+// Put adds an instance, or replaces the instance of that name. The result has its ID:
+// give that ID to the other directors beside this one.
 func (c *Client) Put(ctx context.Context, in vitrine.Instance) (out Instance, err error) {
 	return out, c.call(ctx, http.MethodPut, "/v1/instances/"+url.PathEscape(in.Name), in, &out)
 }
 
-// PutAll replaces all instances, in one epoch.
+// PutAll replaces all instances in one epoch.
 func (c *Client) PutAll(ctx context.Context, all []vitrine.Instance) error {
 	if all == nil {
 		all = []vitrine.Instance{}
@@ -171,23 +171,23 @@ func (c *Client) Alter(ctx context.Context, name string, change Change) (out Ins
 	return out, c.call(ctx, http.MethodPatch, "/v1/instances/"+url.PathEscape(name), change, &out)
 }
 
-// AlterAll changes instances by their names, in one epoch: all or none.
+// AlterAll changes instances by their names in one epoch: all or none.
 func (c *Client) AlterAll(ctx context.Context, changes map[string]Change) error {
 	return c.call(ctx, http.MethodPatch, "/v1/instances", changes, nil)
 }
 
-// Drain has an instance finish what it has and take nothing new.
+// Drain lets an instance finish its work and take nothing new.
 func (c *Client) Drain(ctx context.Context, name string) (Instance, error) {
 	state := vitrine.Draining
 	return c.Alter(ctx, name, Change{State: &state})
 }
 
-// Remove takes an instance out of the table.
+// Remove removes an instance from the table.
 func (c *Client) Remove(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/instances/"+url.PathEscape(name), nil, nil)
 }
 
-// Rules are those in force.
+// Rules returns the rules in force.
 func (c *Client) Rules(ctx context.Context) (all []Rule, err error) {
 	return all, c.call(ctx, http.MethodGet, "/v1/rules", nil, &all)
 }
@@ -202,7 +202,7 @@ func (c *Client) PutRooms(ctx context.Context, all []Room) error {
 	return c.call(ctx, http.MethodPut, "/v1/rooms", all, nil)
 }
 
-// Explain says where a message would go and why.
+// Explain tells where a message would go and why.
 func (c *Client) Explain(ctx context.Context, q Question) (e Explanation, err error) {
 	return e, c.call(ctx, http.MethodPost, "/v1/explain", q, &e)
 }
@@ -212,7 +212,7 @@ func (c *Client) Reload(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/reload", nil, nil)
 }
 
-// Restart hands over to a new process. It returns when that is begun.
+// Restart hands over to a new process. It returns when the hand-over has begun.
 func (c *Client) Restart(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/restart", nil, nil)
 }

@@ -16,27 +16,27 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// socketEnd ends the names of sockets.
+// socketEnd is the suffix of socket names.
 const socketEnd = ".sock"
 
-// SocketPath is the unix socket of the director whose control address this is: of this
-// user, and of this network namespace, as the address is.
+// SocketPath returns the unix socket of this user's director with that control address in
+// this network namespace, which the address belongs to.
 func SocketPath(control netip.AddrPort) string {
 	return filepath.Join(socketFolder(runstate.DefaultRoot()), namespace()+control.String()+socketEnd)
 }
 
 func socketFolder(root string) string { return filepath.Join(root, "director") }
 
-// namespace is the prefix of what is this network namespace's.
+// namespace returns the name prefix for this network namespace.
 func namespace() string {
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
-		return "0-" // without /proc all namespaces are one
+		return "0-" // without /proc, all namespaces count as one
 	}
 	return fmt.Sprintf("%d-", st.Ino)
 }
 
-// Sockets are the unix sockets of this user's directors that serve in this network
+// Sockets returns the unix sockets of this user's running directors in this network
 // namespace.
 func Sockets(ctx context.Context) []string { return sockets(ctx, runstate.DefaultRoot()) }
 
@@ -59,8 +59,8 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 }
 
-// dialControl connects to a control address by its director's unix socket, which is
-// open to this user without a token, or else by TCP.
+// dialControl connects to a control address by its director's unix socket, which this
+// user may use without a token, or else by TCP.
 func dialControl(ctx context.Context, network, address string) (net.Conn, error) {
 	if port, ok := strings.CutPrefix(address, "localhost:"); ok {
 		address = "127.0.0.1:" + port
@@ -69,7 +69,7 @@ func dialControl(ctx context.Context, network, address string) (net.Conn, error)
 		path := SocketPath(at)
 		if _, err := os.Lstat(path); err == nil {
 			if c, err := dialSocket(ctx, path); err == nil {
-				return c, nil // a dead director's socket stays, and refuses
+				return c, nil // the socket of a dead director remains, and refuses
 			}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// TestSocketThatComesLate: a director answers by TCP before it has its socket. What is
-// asked after that goes by the socket.
+// TestSocketThatComesLate checks that calls use the socket as soon as it exists, although
+// the director answered over TCP before.
 func TestSocketThatComesLate(t *testing.T) {
 	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
 		t.Skip(err)
@@ -58,10 +58,10 @@ func TestSocketThatComesLate(t *testing.T) {
 	ask("unix")
 }
 
-// TestSockets: those that answer, of this network namespace, in a folder that is this
-// user's alone.
+// TestSockets checks that only sockets are found that answer, belong to this network
+// namespace and are in a private folder of this user.
 func TestSockets(t *testing.T) {
-	root, err := os.MkdirTemp("", "vt") // short: a socket's path has 107 bytes at most
+	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

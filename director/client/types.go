@@ -12,28 +12,28 @@ import (
 type Instance struct {
 	vitrine.Instance
 	Health       string            `json:"health"`                // up, full or away.
-	Reason       string            `json:"reason,omitempty"`      // Why it is away.
+	Reason       string            `json:"reason,omitempty"`      // Why it is not up.
 	Messages     uint64            `json:"messages"`              // Requests sent to it, since the director's start.
 	Transactions uint64            `json:"transactions"`          // Of those, transactions begun.
 	Ended        map[string]uint64 `json:"ended,omitempty"`       // Transactions, by outcome.
 	InFlight     uint64            `json:"in_flight"`             // Transactions, now; add it up over directors to drain.
-	Dialogs      int64             `json:"dialogs"`               // Begun less ended here; only the sum over directors means anything.
-	Quiet        bool              `json:"quiet"`                 // Nothing was sent to it for a transition.
+	Dialogs      int64             `json:"dialogs"`               // Begun less ended at this director; only the sum over directors is meaningful.
+	Quiet        bool              `json:"quiet"`                 // No request was sent to it for a transition.
 	Latency      float64           `json:"latency_seconds"`       // Mean, from request to final answer.
-	Drained      bool              `json:"drained"`               // It is draining and has nothing left to do here: neither transactions in flight, nor a transition in which old ones could come. With drain: dialog, that transition begins with the last request of a dialog.
+	Drained      bool              `json:"drained"`               // It is draining and has nothing left to do here: no transactions in flight, and a transition in which old ones could come is over. With drain: dialog, that transition begins with the last request of a dialog.
 	TEIDPrefix   uint32            `json:"teid_prefix,omitempty"` // GTP-C: the high bits of the TEIDs that it must hand out.
 	Sequence     uint32            `json:"sequence_prefix,omitempty"`
 }
 
-// A Change is what may be changed of an instance; nil fields stay.
+// A Change lists changes of an instance; nil fields stay.
 type Change struct {
 	Weight *float64       `json:"weight,omitempty"`
 	State  *vitrine.State `json:"state,omitempty"`
 	Region *string        `json:"region,omitempty"`
 }
 
-// A Rule maps messages to an aggregate type; the first that fits counts. The
-// fields are those of the configuration file.
+// A Rule maps messages to an aggregate type; the first that matches counts. The fields
+// are those of the configuration file.
 type Rule struct {
 	Method     string `json:"method,omitempty"`
 	Event      string `json:"event,omitempty"`
@@ -44,22 +44,22 @@ type Rule struct {
 	Type       string `json:"type"`
 }
 
-// A Room is how much of its own traffic a region has room for.
+// A Room says how much of its own traffic a region keeps.
 type Room struct {
 	Type   string  `json:"type"`
 	Region string  `json:"region"`
 	Share  float64 `json:"share"` // 0..1
 }
 
-// A Status is a director's.
+// A Status is the state of a director.
 type Status struct {
 	Epoch        uint64           `json:"epoch"`
 	Digest       string           `json:"digest"`             // Of the table: directors with the same steer alike.
-	Pending      bool             `json:"pending"`            // There are changes that the next epoch will bring.
+	Pending      bool             `json:"pending"`            // The next epoch will bring changes.
 	Changed      float64          `json:"changed_seconds"`    // Since the change to this epoch.
-	Transition   float64          `json:"transition_seconds"` // For which keys that moved stay where they were.
+	Transition   float64          `json:"transition_seconds"` // For which a moved key stays at its old instance.
 	InTransition bool             `json:"in_transition"`
-	Restarted    bool             `json:"restarted"` // Amid a transition: unknown keys that moved go by the epoch before.
+	Restarted    bool             `json:"restarted"` // Restarted amid a transition: unknown keys that moved go by the epoch before.
 	Types        []string         `json:"types"`
 	SIP          []string         `json:"sip,omitempty"`  // Addresses.
 	GTPC         []string         `json:"gtpc,omitempty"` // Addresses.
@@ -69,24 +69,23 @@ type Status struct {
 	Steering     SteeringCounters `json:"steering"`
 }
 
-// A Reload is what came of reading the configuration file again.
+// A Reload is the result of reading the configuration file again.
 type Reload struct {
 	At    time.Time `json:"at"`
-	Error string    `json:"error,omitempty"` // Why the old one stays in force.
+	Error string    `json:"error,omitempty"` // Why the old configuration stays in force.
 }
 
-// SteeringCounters count messages that went otherwise than by the table in force
-// alone.
+// SteeringCounters count the messages that did not simply go by the table in force.
 type SteeringCounters struct {
-	Kept      uint64 `json:"kept"`      // Went to where their key was before a change moved it.
+	Kept      uint64 `json:"kept"`      // Went to their key's instance from before a change.
 	Moved     uint64 `json:"moved"`     // Were the first of their key to go by a new table.
-	Gone      uint64 `json:"gone"`      // Of those, had their old instance go away too early.
+	Gone      uint64 `json:"gone"`      // Of those, had an old instance that went away too early.
 	Unknown   uint64 `json:"unknown"`   // Went by the table before a restart.
-	Forgotten uint64 `json:"forgotten"` // Had the memory forget a younger key than it should.
+	Forgotten uint64 `json:"forgotten"` // Made the memory forget a key too early.
 	None      uint64 `json:"none"`      // Found no instance.
 }
 
-// A Question is what explain is asked: a message, or a type and a key.
+// A Question is the input of explain: a message, or a type and a key.
 type Question struct {
 	Message []byte `json:"message,omitempty"` // As on the wire; base64 in JSON.
 	From    string `json:"from,omitempty"`    // Its sender's address and port.
@@ -95,7 +94,7 @@ type Question struct {
 	Region  string `json:"region,omitempty"`  // and where the client is.
 }
 
-// An Explanation is where a message would go and why.
+// An Explanation tells where a message would go and why.
 type Explanation struct {
 	Epoch    uint64   `json:"epoch"`
 	Type     string   `json:"type,omitempty"`

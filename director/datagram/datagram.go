@@ -1,10 +1,9 @@
-// Package datagram moves UDP messages in batches: one worker a core, each with
-// its own sockets (SO_REUSEPORT), recvmmsg(2) and sendmmsg(2), and messages
-// sent as vectors of what was received and what was added, so that nothing is
-// copied and nothing is allocated for a message.
+// Package datagram moves UDP messages in batches. There is one worker per core, each with
+// its own sockets (SO_REUSEPORT), recvmmsg(2) and sendmmsg(2). A message is sent as
+// vectors of received and added parts, so that no message is copied or allocated.
 //
-// System calls that cannot block are made without telling the Go scheduler; a
-// worker with nothing to do sleeps in ppoll(2), which is told.
+// System calls that cannot block are made without telling the Go scheduler. A worker that
+// has been idle for a while sleeps in ppoll(2), which the scheduler knows of.
 package datagram
 
 import (
@@ -13,41 +12,41 @@ import (
 )
 
 const (
-	// batch is the most datagrams of one system call.
+	// batch is the maximum number of datagrams per system call.
 	batch = 64
-	// Largest is the most bytes of a datagram's payload (RFC 768 over IPv4 and IPv6).
+	// Largest is the maximum payload of a datagram in bytes (RFC 768 over IPv4 and IPv6).
 	Largest = 65535 - 8
-	// RoomSize is how many bytes of a Sender's Room are there without allocation.
+	// RoomSize is the size of a Sender's Room in bytes; more is allocated.
 	RoomSize = 1024
 )
 
-// A Datagram is one message as it came.
+// A Datagram is one received message.
 type Datagram struct {
-	// Data is the payload. It may be changed in place and be part of what is
-	// sent; it is valid until Handle returns, and as part of a message passed to
-	// Sender.Send until that is sent.
+	// Data is the payload. The handler may change it in place and send parts of it. It is
+	// valid until Handle returns; parts that were passed to Sender.Send are valid until
+	// they are sent.
 	Data []byte
-	// From is the sender's address; an IPv6 address is without zone.
+	// From is the sender's address; an IPv6 address has no zone.
 	From netip.AddrPort
-	// Listener is the index, in Config.Addresses, of the address it came to.
+	// Listener is the index, in Config.Addresses, of the receiving address.
 	Listener int
-	// At is when its batch was read, by Config.Now.
+	// At is the time when its batch was read, by Config.Now.
 	At time.Duration
 }
 
-// A Handler takes the datagrams of one worker. It is called by that worker
-// only; in is overwritten when Handle has returned.
+// A Handler handles the datagrams of one worker. Only that worker calls it. in is
+// overwritten after Handle returns.
 type Handler interface {
 	Handle(in *Datagram, out *Sender)
 }
 
-// Counters are totals since the sockets were opened (Dropped) and since Listen
-// (all others).
+// Counters are totals since the sockets were opened (Dropped) and since Listen (all
+// others).
 type Counters struct {
 	Received uint64 // datagrams read
-	Sent     uint64 // datagrams that the kernel took
-	Unsent   uint64 // datagrams that it refused: no route, too long, no room for long
-	Dropped  uint64 // datagrams that the kernel threw away because a socket's buffer was full
-	Reads    uint64 // recvmmsg calls that brought something
+	Sent     uint64 // datagrams that the kernel accepted
+	Unsent   uint64 // datagrams that the kernel refused: no route, too long, or no buffer space for long
+	Dropped  uint64 // datagrams that the kernel discarded because a socket's buffer was full
+	Reads    uint64 // recvmmsg calls that returned datagrams
 	Writes   uint64 // sendmmsg calls
 }

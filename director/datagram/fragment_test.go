@@ -18,8 +18,8 @@ import (
 	"vitrine/internal/netns"
 )
 
-// TestFragments: datagrams that are too long for the link come whole and go
-// whole, in fragments of IPv4 and IPv6 (RFC 3261, section 18.1.1).
+// TestFragments checks that datagrams longer than the link's MTU arrive whole, in
+// fragments of IPv4 and IPv6 (RFC 3261, section 18.1.1).
 func TestFragments(t *testing.T) {
 	err := netns.Try(func() error {
 		lo, err := netlink.LinkByName("lo")
@@ -44,7 +44,7 @@ func TestFragments(t *testing.T) {
 	hosttest.Need(t, err)
 }
 
-// echoes has a group of this thread's network namespace answer messages of each size.
+// echoes lets a group in this thread's network namespace echo messages of each size.
 func echoes(ctx context.Context, sizes []int) (err error) {
 	g, err := Listen(Config{Addresses: loopback, Workers: 1, Now: clock()})
 	if err != nil {
@@ -87,8 +87,8 @@ func echoes(ctx context.Context, sizes []int) (err error) {
 	return nil
 }
 
-// reassembled gives how many datagrams this thread's network namespace has put
-// together, of IPv4 and of IPv6.
+// reassembled returns how many datagrams this thread's network namespace has reassembled,
+// of IPv4 and of IPv6.
 func reassembled() (four, six string, err error) {
 	v4, err := os.ReadFile("/proc/thread-self/net/snmp") // a line of names, and one of values
 	if err != nil {

@@ -15,37 +15,36 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// A Config says what a Group listens to.
+// A Config configures a Group.
 type Config struct {
-	// Addresses are listened to; port 0: the kernel chooses, the same port for
-	// every worker.
+	// Addresses to listen on; port 0: the kernel chooses one port for all workers.
 	Addresses []netip.AddrPort
-	// Workers is how many goroutines read; at least 1. One a core is right.
+	// Workers is the number of goroutines that read, at least 1. One per core is right.
 	Workers int
-	// Inherited are descriptors from the process before: those that are UDP
-	// sockets bound to one of Addresses are used (duplicated) instead of opened,
-	// with the datagrams that wait in them. The caller closes the files.
+	// Inherited are descriptors of the previous process. UDP sockets bound to one of
+	// Addresses are duplicated and used instead of new ones, with the datagrams that wait
+	// in them. The caller closes the files.
 	Inherited []*os.File
 	// Now is a monotonic clock, read once for each batch.
 	Now func() time.Duration
 }
 
-// A Group is the sockets of some addresses and the workers that serve them.
+// A Group is the sockets of some addresses, and the workers that serve them.
 type Group struct {
 	addresses []netip.AddrPort
 	now       func() time.Duration
 	workers   []*worker
-	wake      int // an eventfd; readable: stop
+	wake      int // an eventfd; readable means stop
 	stopped   atomic.Bool
 
-	mu      sync.Mutex // over closing, and senders
+	mu      sync.Mutex // guards closing, and senders
 	closed  bool
-	dropped uint64 // by sockets that are closed
+	dropped uint64 // by the kernel, at sockets that are closed
 	senders []*counts
 }
 
-// Listen opens or takes over the sockets; datagrams wait in them until Run.
-// The caller closes the Group.
+// Listen opens or takes over the sockets. Datagrams wait in the sockets until Run. The
+// caller closes the Group.
 func Listen(config Config) (_ *Group, err error) {
 	if len(config.Addresses) == 0 || config.Workers < 1 || config.Now == nil {
 		return nil, errors.New("datagram: a Config needs addresses, a worker and a clock")
@@ -75,8 +74,8 @@ func Listen(config Config) (_ *Group, err error) {
 	return g, nil
 }
 
-// adopt deals the inherited sockets out to the workers, all of them: the kernel
-// goes on putting datagrams into each.
+// adopt distributes all inherited sockets to the workers, because the kernel still puts
+// datagrams into each of them.
 func (g *Group) adopt(files []*os.File) error {
 	given := make([]int, len(g.addresses))
 	for _, file := range files {
@@ -102,8 +101,8 @@ func (g *Group) adopt(files []*os.File) error {
 	return nil
 }
 
-// listener is the index of an address that is listened to; -1: none. Port 0
-// stands for any.
+// listener returns the index of the address in g.addresses; -1: none. Port 0 there
+// matches any port.
 func (g *Group) listener(local netip.AddrPort) int {
 	for i, a := range g.addresses {
 		if a == local || a.Port() == 0 && a.Addr() == local.Addr() {
@@ -113,7 +112,7 @@ func (g *Group) listener(local netip.AddrPort) int {
 	return -1
 }
 
-// open gives a socket to each worker that inherited none, for each address.
+// open opens a socket for each address and worker that inherited none.
 func (g *Group) open() error {
 	for listener := range g.addresses {
 		for _, w := range g.workers {
@@ -144,7 +143,7 @@ func (w *worker) has(listener int) bool {
 	return false
 }
 
-// prepare makes a worker's buffers, once it has its sockets.
+// prepare makes a worker's buffers, after the worker has its sockets.
 func (w *worker) prepare(listeners, wake int) {
 	w.inbox = newInbox()
 	w.out = newSender(listeners, &w.count)
@@ -157,17 +156,17 @@ func (w *worker) prepare(listeners, wake int) {
 	w.fds = append(w.fds, unix.PollFd{Fd: int32(wake), Events: unix.POLLIN})
 }
 
-// Addresses are what is listened to, in the order of Config.Addresses, with the
-// ports that the kernel chose.
+// Addresses returns the addresses that the Group listens on, in the order of
+// Config.Addresses, with the ports that the kernel chose.
 func (g *Group) Addresses() []netip.AddrPort { return append([]netip.AddrPort(nil), g.addresses...) }
 
-// Run serves with one handler for each worker until ctx is done; a Group is run
-// once. What was read is handled and sent; what waits in the sockets stays there
-// for who else holds them.
+// Run serves with one handler per worker until ctx is done; a Group is run once. Run
+// handles and sends everything that it has read. Datagrams that still wait in the sockets
+// stay there for other holders of the sockets.
 func (g *Group) Run(ctx context.Context, handler func(worker int) Handler) error {
 	stop := context.AfterFunc(ctx, func() {
 		g.stopped.Store(true)
-		_, _ = unix.Write(g.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only when it is readable already
+		_, _ = unix.Write(g.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only if it is readable already
 	})
 	defer stop()
 	var workers sync.WaitGroup
@@ -179,8 +178,8 @@ func (g *Group) Run(ctx context.Context, handler func(worker int) Handler) error
 	return context.Cause(ctx)
 }
 
-// NewSender makes a Sender for a goroutine that is no worker; it sends through
-// the first worker's sockets. It may be used until the Group is closed.
+// NewSender returns a Sender for a goroutine that is not a worker. It sends through the
+// first worker's sockets, and is valid until the Group is closed.
 func (g *Group) NewSender() *Sender {
 	count := new(counts)
 	g.mu.Lock()
@@ -213,7 +212,7 @@ func (g *Group) Files() (files []*os.File, err error) {
 	return files, nil
 }
 
-// Counters adds up the workers, the senders and the kernel's counts.
+// Counters returns the sums over the workers and senders, and the kernel's counts.
 func (g *Group) Counters() (Counters, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,8 +244,8 @@ func (c *Counters) add(of *counts) {
 	c.Writes += of.writes.Load()
 }
 
-// Close closes the sockets; Run must have returned, and no Sender be in use.
-// The counters stay.
+// Close closes the sockets. Run must have returned, and no Sender may be in use. Counters
+// still works afterwards.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// clock is a monotonic clock.
 func clock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }
@@ -95,7 +94,7 @@ func TestBothFamiliesAndAllSizes(t *testing.T) {
 	}
 }
 
-// TestManySources: all workers together answer everything, each to who asked.
+// TestManySources checks that the workers together answer every sender.
 func TestManySources(t *testing.T) {
 	g, e, _ := serve(t, Config{Addresses: loopback, Workers: 2})
 	const sources, rounds = 50, 40
@@ -127,8 +126,8 @@ func TestManySources(t *testing.T) {
 	}
 }
 
-// TestHandOver: what waits in the sockets when one group stops is served by the
-// next, and nothing is refused in between.
+// TestHandOver checks that the next group serves what waits in the sockets when one group
+// stops, and that nothing is refused in between.
 func TestHandOver(t *testing.T) {
 	first, _, stop := serve(t, Config{Addresses: loopback, Workers: 3})
 	address := first.Addresses()[0]
@@ -143,7 +142,7 @@ func TestHandOver(t *testing.T) {
 	}
 	stop()
 	var waiting []*net.UDPConn
-	for range 20 { // no one is running; the kernel deals them out to all three sockets
+	for range 20 { // no group runs; the kernel spreads them over all three sockets
 		w := dial(t, address)
 		if _, err := w.Write([]byte("2")); err != nil {
 			t.Fatal(err)
@@ -154,7 +153,7 @@ func TestHandOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = append(files, pipe, other) // not ours: left alone
+	files = append(files, pipe, other) // not sockets of ours: must be left alone
 	second, _, _ := serve(t, Config{Addresses: first.Addresses(), Workers: 2, Inherited: files})
 	for _, f := range files {
 		if err := f.Close(); err != nil {
@@ -195,7 +194,7 @@ func TestRefusedIsCountedAndTheRestSent(t *testing.T) {
 	}
 }
 
-// TestFullQueue: more messages and parts than a queue holds are all sent.
+// TestFullQueue checks that all messages are sent if a queue gets more than it holds.
 func TestFullQueue(t *testing.T) {
 	g, _, _ := serve(t, Config{Addresses: loopback[:1], Workers: 1})
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
@@ -229,7 +228,7 @@ func fdOf(t *testing.T, c *net.UDPConn) (fd int) {
 	return fd
 }
 
-// TestKernelDropsAreCounted: nobody reads, and the buffer is full some time.
+// TestKernelDropsAreCounted fills a socket's buffer that nobody reads.
 func TestKernelDropsAreCounted(t *testing.T) {
 	g, err := Listen(Config{Addresses: loopback[:1], Workers: 1, Now: clock()})
 	if err != nil {
@@ -266,7 +265,8 @@ func TestAddressTakenByAStrangerIsRefused(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: a round trip of a batch through a worker allocates nothing.
+// TestNoAllocation checks that a round trip of a batch through a worker allocates
+// nothing.
 func TestNoAllocation(t *testing.T) {
 	g, err := Listen(Config{Addresses: loopback[:1], Workers: 1, Now: clock()})
 	if err != nil {
@@ -299,8 +299,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestBurst: datagrams that their sender gave the kernel in one piece come one
-// by one, the last one shorter.
+// TestBurst checks that datagrams sent in one piece (UDP_SEGMENT) arrive one by one, the
+// last one shorter.
 func TestBurst(t *testing.T) {
 	g, e, _ := serve(t, Config{Addresses: loopback, Workers: 1})
 	for _, address := range g.Addresses() {

@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// vectors is how many parts the messages of one queue have together.
+	// vectors is the maximum number of parts of all messages in one queue.
 	vectors = 8 * batch
-	// patience is how long a full socket buffer is waited for, in milliseconds.
+	// patience is how long to wait for a full socket buffer, in milliseconds.
 	patience = 10
 )
 
-// A Sender queues messages and sends them in batches. It belongs to one
-// goroutine.
+// A Sender queues messages and sends them in batches. Only one goroutine may use it.
 type Sender struct {
 	queues []*queue // by listener
 	length int      // of all queues together
@@ -25,7 +24,7 @@ type Sender struct {
 	count  *counts
 }
 
-// A queue is what waits to be sent through one socket.
+// A queue holds the messages for one socket.
 type queue struct {
 	fd       int
 	length   int
@@ -35,7 +34,7 @@ type queue struct {
 	names    [batch]mmsg.Name
 }
 
-// newSender makes a Sender that has no queues yet.
+// newSender returns a Sender without queues.
 func newSender(listeners int, count *counts) *Sender {
 	s := &Sender{queues: make([]*queue, listeners), count: count}
 	room := make([]byte, batch*RoomSize)
@@ -45,19 +44,18 @@ func newSender(listeners int, count *counts) *Sender {
 	return s
 }
 
-// Room is empty room to append to, for parts of the next message that is sent;
-// what is built there is valid until the message has gone. An append past
-// RoomSize bytes allocates.
+// Room returns empty room to append to, for parts of the next message. What is built
+// there is valid until the message is sent. An append past RoomSize bytes allocates.
 func (s *Sender) Room() []byte { return s.room[s.length] }
 
-// Send queues a message from the listener's address: its parts one after the
-// other, at most 64 of them. Parts are not copied: they may not change before
-// the message is sent, which is when a batch is full or Flush is called. The
-// address must be of the listener's family.
+// Send queues a message from the listener's address. The message is its parts one after
+// the other, at most 64 of them. Parts are not copied, so they must not change until the
+// message is sent, which happens when a batch is full or on Flush. The address must be of
+// the listener's family.
 func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 	q := s.queues[listener]
 	if q.used+len(parts) > vectors {
-		q.flush(s.count) // what other queues hold keeps its room
+		q.flush(s.count) // the room of messages in other queues stays in use
 	}
 	first := q.used
 	for _, part := range parts {
@@ -76,7 +74,7 @@ func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 	}
 }
 
-// Flush sends what is queued. A worker calls it after each batch it read.
+// Flush sends the queued messages. A worker calls it after each batch that it read.
 func (s *Sender) Flush() {
 	for _, q := range s.queues {
 		if q.length > 0 {
@@ -86,7 +84,7 @@ func (s *Sender) Flush() {
 	s.length = 0
 }
 
-// flush sends the queue. What the kernel refuses is counted and left out.
+// flush sends the queue. It counts and skips messages that the kernel refuses.
 func (q *queue) flush(count *counts) {
 	waited := false
 	sent, refused, calls := 0, 0, 0
@@ -99,7 +97,7 @@ func (q *queue) flush(count *counts) {
 			sent += n
 			waited = false
 		case errno == unix.EAGAIN && !waited:
-			waited = true // once for each message at most, so that a dead link holds nothing up for long
+			waited = true // at most once per message, so that a dead link does not block for long
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(q.fd), Events: unix.POLLOUT}}, patience)
 		default:
 			i++
@@ -114,7 +112,7 @@ func (q *queue) flush(count *counts) {
 	}
 }
 
-// counts are one worker's; the padding keeps workers off each other's cache lines.
+// counts are those of one worker; the padding keeps workers off each other's cache lines.
 type counts struct {
 	received, sent, unsent, reads, writes atomic.Uint64
 	_                                     [88]byte

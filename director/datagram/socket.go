@@ -11,8 +11,8 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// socketRoom is how many bytes of kernel buffer are asked for in each
-// direction, so that a burst outlives the time that a worker is not run.
+// socketRoom is the kernel buffer size to ask for in each direction, in bytes. It holds a
+// burst while the worker is not scheduled.
 const socketRoom = 8 << 20
 
 // A socket is one UDP socket of a listener.
@@ -22,7 +22,7 @@ type socket struct {
 	local    netip.AddrPort
 }
 
-// open binds a socket that shares its address with others of the same user.
+// open binds a socket that shares its address with other sockets of the same user.
 func open(address netip.AddrPort) (fd int, err error) {
 	family := unix.AF_INET6
 	if address.Addr().Is4() {
@@ -47,8 +47,8 @@ func open(address netip.AddrPort) (fd int, err error) {
 	}
 	mmsg.GrowReceive(fd, socketRoom)
 	mmsg.GrowSend(fd, socketRoom)
-	// A burst of one sender may come in one piece, which spares its way through
-	// the kernel once for each datagram. Kernels before 5.0 do not know it.
+	// A burst of one sender may then come in one piece, and passes the kernel once
+	// instead of once per datagram. Kernels before 5.0 do not support this.
 	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
 	if err := unix.Bind(fd, mmsg.Sockaddr(address)); err != nil {
 		return -1, fmt.Errorf("bind UDP %v: %w; is another program listening there?", address, err)
@@ -56,8 +56,8 @@ func open(address netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-// adopt duplicates an inherited descriptor when it is a UDP socket; local is
-// its address. Another kind of descriptor gives fd -1 and no error.
+// adopt duplicates an inherited descriptor if it is a UDP socket; local is its address.
+// For another kind of descriptor it returns fd -1 and no error.
 func adopt(file *os.File) (fd int, local netip.AddrPort, err error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -67,7 +67,7 @@ func adopt(file *os.File) (fd int, local netip.AddrPort, err error) {
 	controlErr := raw.Control(func(old uintptr) {
 		kind, kindErr := unix.GetsockoptInt(int(old), unix.SOL_SOCKET, unix.SO_TYPE)
 		if kindErr != nil || kind != unix.SOCK_DGRAM {
-			return // a file, a pipe or a listener of TCP: somebody else's
+			return // a file, a pipe or a TCP listener: for others
 		}
 		if local, err = mmsg.Local(int(old)); err == nil && local.IsValid() {
 			fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// front is how many bytes of a datagram lie close to those of its
-	// neighbours; the rest of a longer one goes to pages of its own.
+	// front is how many bytes of each datagram are stored close to those of its
+	// neighbours. The rest of a longer datagram goes to pages of its own.
 	front = 4096
-	// spread moves each front by a cache line, so that the start lines of a
-	// batch do not all fall into the same cache set.
+	// spread is the distance of the fronts: one cache line more than front, so that the
+	// start lines of a batch do not all fall into the same cache set.
 	spread = front + 64
-	tail   = front + Largest // room for front, then what is longer
+	tail   = front + Largest // room for a front, then for the rest of a long datagram
 )
 
 // An inbox is the buffers of one batch.
@@ -30,8 +30,8 @@ type inbox struct {
 	tails    []byte // touched by long datagrams only
 }
 
-// A control is room for the control message that gives the size of the
-// datagrams that the kernel gave in one piece (UDP_GRO): a 32-bit number.
+// A control is room for the control message with the size of the datagrams that the
+// kernel gave in one piece (UDP_GRO): a 32-bit number.
 type control [unix.SizeofCmsghdr + 8]byte
 
 func newInbox() *inbox {
@@ -51,8 +51,8 @@ func (b *inbox) reset(i int) {
 	b.messages[i].SetControl(b.controls[i][:])
 }
 
-// segment is the size of the datagrams in the i-th piece of n bytes; the last
-// one may be shorter.
+// segment returns the size of the datagrams in the i-th piece of n bytes; the last
+// datagram may be shorter.
 func (b *inbox) segment(i, n int) int {
 	data := mmsg.Control(b.controls[i][:b.messages[i].Header.Controllen], unix.SOL_UDP, unix.UDP_GRO)
 	if len(data) < 4 {
@@ -64,10 +64,10 @@ func (b *inbox) segment(i, n int) int {
 	return n
 }
 
-// receive reads up to batch datagrams and says how many.
+// receive reads up to batch datagrams and returns their number.
 func (b *inbox) receive(fd int) int { return mmsg.Receive(fd, b.messages[:]) }
 
-// data is the i-th datagram read, in one piece.
+// data returns the i-th datagram in one piece.
 func (b *inbox) data(i int) []byte {
 	n := int(b.messages[i].Length)
 	if n <= front {
@@ -78,16 +78,16 @@ func (b *inbox) data(i int) []byte {
 	return whole
 }
 
-// A worker reads its sockets and hands what came to its handler.
+// A worker reads its sockets and passes the datagrams to its handler.
 type worker struct {
 	sockets []socket
 	inbox   *inbox
 	out     *Sender
 	count   counts
-	fds     []unix.PollFd // the sockets, then what wakes it to stop
+	fds     []unix.PollFd // the sockets, then the wake-up descriptor
 }
 
-// run works until stopped says so.
+// run works until stopped returns true.
 func (w *worker) run(now func() time.Duration, handler Handler, stopped func() bool) {
 	in := new(Datagram)
 	for !stopped() {
@@ -101,21 +101,22 @@ func (w *worker) run(now func() time.Duration, handler Handler, stopped func() b
 	}
 }
 
-// lingering is how long a worker that has nothing to do keeps its place in the
-// Go scheduler. To give it up and to take it again costs a change of threads or
-// two, each a delay of up to some milliseconds on a core that is in use.
+// lingering is how long an idle worker keeps its place in the Go scheduler. Giving it up
+// and taking it again costs a change of threads or two. Each is a delay of up to some
+// milliseconds on a busy core.
 const lingering = time.Millisecond
 
-// linger waits for something to do, but not for long, without the Go scheduler
-// knowing. It says whether something may have come.
+// linger waits for a datagram or a wake-up for at most lingering, unseen by the Go
+// scheduler. It reports whether something may have come.
 func (w *worker) linger() bool {
-	wait := unix.NsecToTimespec(lingering.Nanoseconds()) // what is left is written into it
+	wait := unix.NsecToTimespec(lingering.Nanoseconds()) // the kernel writes the rest of the time into it
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.fds[0])), uintptr(len(w.fds)),
 		uintptr(unsafe.Pointer(&wait)), 0, 0, 0)
 	return n > 0 || errno != 0
 }
 
-// turn reads one batch from a socket, sends what came of it, and says how much was read.
+// turn reads one batch from a socket, sends the results, and returns the number of pieces
+// read.
 func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler Handler) int {
 	n := w.inbox.receive(s.fd)
 	if n == 0 {

@@ -1,5 +1,4 @@
-// Package directortest holds what the tests of the director and of its packages
-// share.
+// Package directortest holds helpers that the tests of the director's packages share.
 package directortest
 
 import (
@@ -12,8 +11,8 @@ import (
 	"testing"
 )
 
-// Serve calls run in the background until the test ends or stop is called; then
-// run must return context.Canceled. After that it calls end.
+// Serve calls run in the background until the test ends or stop is called. run must then
+// return context.Canceled. Afterwards Serve calls end.
 func Serve(t testing.TB, run func(context.Context) error, end func() error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -32,8 +31,8 @@ func Serve(t testing.TB, run func(context.Context) error, end func() error) (sto
 	return stop
 }
 
-// Answer answers the datagrams that come to an address until the test ends, and
-// gives the address that is bound. An empty reply is not sent.
+// Answer answers the datagrams to an address until the test ends, and returns the bound
+// address. An empty reply is not sent.
 func Answer(t testing.TB, address string, reply func(message []byte) []byte) (bound string) {
 	t.Helper()
 	var l net.ListenConfig
@@ -57,7 +56,7 @@ func Answer(t testing.TB, address string, reply func(message []byte) []byte) (bo
 	return c.LocalAddr().String()
 }
 
-// Response is a response with the status to a SIP request.
+// Response returns a response with the status to a SIP request.
 func Response(request []byte, status int64) []byte {
 	_, headers, _ := bytes.Cut(request, []byte("\r\n"))
 	return append(fmt.Appendf(nil, "SIP/2.0 %d OK\r\n", status), headers...)

@@ -9,13 +9,13 @@ import (
 	"vitrine/director/table"
 )
 
-// carried is what one process tells the next.
+// carried is what one process hands over to the next.
 type carried struct {
-	Lines     int      // there are
+	Lines     int      // number of lines
 	Line      []uint32 // of each flight
 	Entry     []uint64 // with the slot of the process that wrote it
 	Instances []carriedInstance
-	Types     []carriedType // by table.Type; the last is of messages without one
+	Types     []carriedType // by table.Type; the last is for messages without a type
 }
 
 type carriedInstance struct {
@@ -26,8 +26,8 @@ type carriedInstance struct {
 
 type carriedType struct{ Counts []uint64 } // as typeCounts.all has them
 
-// Carry writes all counts and what is in flight, for another process on the same
-// host and with the same clock to go on with. The workers must have stopped.
+// Carry writes all counts and the transactions in flight, for another process on the same
+// host and with the same clock to continue. The workers must have stopped.
 func (m *Meter) Carry(to io.Writer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,9 +59,9 @@ func (m *Meter) Carry(to io.Writer) error {
 	return nil
 }
 
-// TakeOver reads what Carry wrote, after the table was registered and the
-// workers made, and before they run. Counts of instances that are not in the
-// table are left. If from is no io.ByteReader, more may be read.
+// TakeOver reads what Carry wrote. Call it after the table is registered and the workers
+// are made, and before they run. Counts of instances that are not in the table are
+// dropped. If from is not an io.ByteReader, TakeOver may read too much from it.
 func (m *Meter) TakeOver(from io.Reader) error {
 	var c carried
 	if err := gob.NewDecoder(from).Decode(&c); err != nil {
@@ -94,7 +94,7 @@ func (m *Meter) TakeOver(from io.Reader) error {
 		slot, ok := slots[slotOf(entry)]
 		switch {
 		case slotOf(entry) == 0 && same:
-			m.flights.put(line, entry) // what finds no room may be counted twice
+			m.flights.put(line, entry) // an ended transaction without room may be counted twice
 		case ok && (!same || !m.flights.put(line, entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits)):
 			w.counts(slot).untimed.Add(1)
 		}
@@ -112,7 +112,7 @@ func (f *flights) put(n uint32, entry uint64) bool {
 	return false
 }
 
-// all are the counts in an order that does not change.
+// all returns the counts in a fixed order.
 func (c *instanceCounts) all() []*atomic.Uint64 {
 	all := []*atomic.Uint64{&c.messages, &c.begun, &c.microseconds, &c.dialogsBegun, &c.dialogsEnded, &c.untimed}
 	for o := range c.ended {
@@ -121,7 +121,7 @@ func (c *instanceCounts) all() []*atomic.Uint64 {
 	return all
 }
 
-// all are the counts in an order that does not change.
+// all returns the counts in a fixed order.
 func (c *typeCounts) all() []*atomic.Uint64 {
 	all := []*atomic.Uint64{&c.microseconds}
 	for i := range c.failures[:Unverified] {
@@ -130,7 +130,7 @@ func (c *typeCounts) all() []*atomic.Uint64 {
 	for i := range c.latency {
 		all = append(all, &c.latency[i])
 	}
-	// A process of another version may know no more than the above.
+	// A process of another version may know only the counts above.
 	return append(all, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified])
 }
 

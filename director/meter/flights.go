@@ -6,17 +6,19 @@ import (
 	"time"
 )
 
-// flights are the transactions in flight, and as many of those that have ended
-// as there is room for, so that what is sent again after its answer (which was
-// lost) begins nothing: a table of cache lines that all workers change without a
-// lock. What First was told of is there as what has ended. An entry is, from the
-// high bits, one that is set when a response came, 21 of the transaction's hash,
-// 14 of the slot, 0 when it has ended, 28 of the time it began, in units of 8
-// microseconds, which come round after 36 minutes. 0 is an empty entry.
+// flights is a table of the transactions in flight. It also keeps ended transactions
+// while there is room, so that a retransmission after a lost answer begins nothing. All
+// workers change it without a lock. The hashes given to First are kept as ended
+// transactions.
 //
-// Two transactions of a line with the same 21 bits are taken for one: four in a
-// million. Where a line is full, the oldest that has ended makes room; where none
-// has, the oldest is forgotten and counted.
+// The table consists of cache lines. An entry has, from the high bits: 1 bit that is set
+// when a response came, 21 of the transaction's hash, 14 of the slot, which is 0 after
+// the end, and 28 of the begin in units of 8 microseconds, which wrap after 36 minutes. 0
+// is an empty entry.
+//
+// Two transactions of a line with the same 21 bits count as one: four in a million. In a
+// full line, the oldest ended transaction makes room. If none has ended, the oldest is
+// forgotten and counted.
 type flights struct {
 	lines    []line
 	lifetime time.Duration
@@ -39,13 +41,13 @@ func newFlights(limit int, lifetime time.Duration) *flights {
 }
 
 func (f *flights) line(transaction uint64) *line {
-	// The low bits are in the entry.
+	// The low bits are in the entry, so the line depends on the high bits.
 	n, _ := bits.Mul64(transaction, uint64(len(f.lines)))
 	return &f.lines[n]
 }
 
-// begin enters a transaction; begun is false when it is there already, or has
-// been. displaced is the slot of the one that was forgotten for it; 0: none.
+// begin enters a transaction. begun is false if it is or was there already. displaced is
+// the slot of the transaction that was forgotten to make room; 0: none.
 func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (begun bool, displaced uint16) {
 	l := f.line(transaction)
 	at := uint64(now/timeUnit) & timeMask
@@ -74,7 +76,7 @@ func (f *flights) begin(now time.Duration, transaction uint64, slot uint16) (beg
 	}
 }
 
-// end has a transaction be one that has ended.
+// end marks a transaction as ended.
 func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, latency time.Duration, ok bool) {
 	l := f.line(transaction)
 	for i := range l {
@@ -90,8 +92,7 @@ func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, laten
 	return 0, 0, false
 }
 
-// hear notes that a response came to a transaction in flight. first is false when
-// one came before.
+// hear notes a response to a transaction in flight. first is false if one came before.
 func (f *flights) hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
 	l := f.line(transaction)
 	for i := range l {
@@ -107,7 +108,7 @@ func (f *flights) hear(now time.Duration, transaction uint64) (latency time.Dura
 	return 0, false
 }
 
-// sinceOf is how long ago an entry began.
+// sinceOf returns how long ago an entry began.
 func sinceOf(e uint64, now time.Duration) time.Duration {
 	age := (uint64(now/timeUnit) - e) & timeMask
 	if age > timeMask/2 {
@@ -116,8 +117,8 @@ func sinceOf(e uint64, now time.Duration) time.Duration {
 	return time.Duration(age) * timeUnit
 }
 
-// expire takes out what began more than a lifetime ago. heard says whether a
-// response came.
+// expire removes what began more than a lifetime ago, and calls each for transactions in
+// flight. heard tells whether a response came.
 func (f *flights) expire(now time.Duration, each func(slot uint16, heard bool)) {
 	at := uint64(now/timeUnit) & timeMask
 	for n := range f.lines {

@@ -1,10 +1,10 @@
-// Package meter counts what the workers of a director do, by aggregate type and
-// instance, and times transactions, without a lock and without allocation per
-// message: what an orchestrator needs to scale and to drain.
+// Package meter counts what the workers of a director do, by aggregate type and instance,
+// and times transactions. These are the figures that an orchestrator needs to scale and
+// to drain. Per message, the meter takes no lock and allocates nothing.
 //
-// Counts are written by one worker each and added up when they are read. What is
-// in flight is in one table that all workers share, since the kernel may give
-// the response to another worker than the request.
+// Each count is written by one worker; readers add the workers up. The transactions in
+// flight are in one table that all workers share, because the kernel may give the
+// response to another worker than the request.
 package meter
 
 import (
@@ -17,20 +17,20 @@ import (
 	"vitrine/director/table"
 )
 
-// A Cause is why a message was not served.
+// A Cause tells why a message was not served.
 type Cause uint8
 
 // The causes.
 const (
-	NoInstance Cause = iota // the type has no instance to be had
+	NoInstance Cause = iota // the type has no available instance
 	Overloaded              // the gate of the type refused it
 	Malformed               // it does not parse, or is not allowed
 	Unruled                 // no rule maps it to a type
 	TooManyHops
 	Looped
-	Unsent     // the kernel did not take it, or the connection broke
-	Unroutable // a response or a request that belongs nowhere here
-	Unverified // a response to nothing that a director sent: without a right MAC
+	Unsent     // the kernel refused it, or the connection broke
+	Unroutable // a response or a request without a destination
+	Unverified // a response without a valid MAC, to nothing that a director sent
 	causes
 )
 
@@ -43,14 +43,13 @@ func (c Cause) String() string {
 	return fmt.Sprintf("Cause(%d)", uint8(c))
 }
 
-// An Outcome is how a transaction ended.
+// An Outcome tells how a transaction ended.
 type Outcome uint8
 
-// The outcomes.
 const (
 	Succeeded  Outcome = iota
-	Declined           // the function answered that it will not: 3xx to 6xx but for those below
-	Failed             // the function answered that it cannot: 5xx but 503
+	Declined           // the function answered that it will not: 3xx to 6xx except those below
+	Failed             // the function answered that it cannot: 5xx except 503
 	Busy               // the function is overloaded: 503
 	Unanswered         // no final answer within a transition
 	outcomes
@@ -65,30 +64,30 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Bounds are the upper bounds of the latency histogram's buckets, in
-// microseconds; one more bucket holds what is above the last.
+// Bounds returns the upper bounds of the latency histogram's buckets, in microseconds.
+// One more bucket holds all above the last.
 func Bounds() []uint64 { return bounds[:] }
 
 var bounds = [...]uint64{250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000}
 
-// instanceCounts are one worker's of one instance.
+// instanceCounts are the counts of one worker for one instance.
 type instanceCounts struct {
 	messages     atomic.Uint64 // requests sent there, retransmissions and ACKs included
 	begun        atomic.Uint64
 	ended        [outcomes]atomic.Uint64
-	microseconds atomic.Uint64 // from request to final answer, in all
+	microseconds atomic.Uint64 // sum from request to final answer
 	dialogsBegun atomic.Uint64
 	dialogsEnded atomic.Uint64
-	untimed      atomic.Uint64 // begun, and forgotten for want of room
+	untimed      atomic.Uint64 // begun, and forgotten for lack of room
 }
 
-// typeCounts are one worker's of one type.
+// typeCounts are the counts of one worker for one type.
 type typeCounts struct {
 	failures     [causes]atomic.Uint64
 	latency      [len(bounds) + 1]atomic.Uint64
 	microseconds atomic.Uint64
 
-	// What the gate goes by.
+	// Input of the gate.
 	samples            atomic.Uint64
 	sampleMicroseconds atomic.Uint64
 	timeouts           atomic.Uint64
@@ -96,12 +95,12 @@ type typeCounts struct {
 
 const (
 	chunkSize = 64
-	maxSlots  = 1 << slotBits // 16384 instances since the start, those of removed ones reused
+	maxSlots  = 1 << slotBits // 16384 instances since the start; slots of removed ones are reused
 )
 
 type chunk [chunkSize]instanceCounts
 
-// A Meter is a director's counts.
+// A Meter holds the counts of a director.
 type Meter struct {
 	flights *flights
 
@@ -110,33 +109,33 @@ type Meter struct {
 	mu      sync.Mutex
 	workers []*Worker
 	slots   map[owner]uint16
-	owners  [maxSlots]owner // of each slot; slot 0 is no one's
-	present map[uint16]bool // slots whose instance is in the table
-	looks   map[uint16]look // at slots of present ones
-	removed []uint16        // slots whose instance has gone, the longest gone first
+	owners  [maxSlots]owner // of each slot; slot 0 is unused
+	present map[uint16]bool // slots of the instances in the table
+	looks   map[uint16]look // at slots of present instances
+	removed []uint16        // slots of removed instances, the longest removed first
 	next    int
 	types   []string
 }
 
 type owner struct{ ty, name string }
 
-// A Worker is one worker's counts. Only one goroutine may use it.
+// A Worker holds the counts of one worker. Only one goroutine may use it.
 type Worker struct {
 	meter  *Meter
 	chunks [maxSlots / chunkSize]atomic.Pointer[chunk]
-	types  [table.MaxTypes + 1]typeCounts // the last is of messages without a type
+	types  [table.MaxTypes + 1]typeCounts // the last is for messages without a type
 }
 
-// NoType is the type of a message that has none.
+// NoType is the type of a message without a type.
 const NoType table.Type = table.MaxTypes
 
-// New makes a meter that times at most limit transactions at once, in 8 bytes
-// each. A transaction without final answer ends after lifetime.
+// New returns a Meter that times at most limit transactions at once, in 8 bytes each. A
+// transaction without final answer ends after lifetime.
 func New(limit int, lifetime time.Duration) *Meter {
 	return &Meter{flights: newFlights(limit, lifetime), slots: map[owner]uint16{}, present: map[uint16]bool{}, next: 1}
 }
 
-// Worker makes the counts of one more worker.
+// Worker returns the counts of a new worker.
 func (m *Meter) Worker() *Worker {
 	w := &Worker{meter: m}
 	m.mu.Lock()
@@ -154,9 +153,9 @@ func (w *Worker) reserve(slot uint16) {
 	}
 }
 
-// Register makes room for the counts of a table's instances and sets their
-// Slot; it is called before the table is published. An instance that was there
-// before, by type and name, goes on counting; one that is back has no dialogs.
+// Register makes room for the counts of a table's instances and sets their Slot. Call it
+// before the table is published. An instance that is or was known by type and name keeps
+// its counts. One that comes back has no dialogs.
 func (m *Meter) Register(t *table.Table) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,7 +183,7 @@ func (m *Meter) Register(t *table.Table) error {
 	return nil
 }
 
-// slot finds the slot of an instance, or gives it one.
+// slot returns the slot of an instance, and assigns one to a new instance.
 func (m *Meter) slot(o owner) (uint16, error) {
 	if slot, ok := m.slots[o]; ok {
 		if i := slices.Index(m.removed, slot); i >= 0 {
@@ -211,7 +210,7 @@ func (m *Meter) slot(o owner) (uint16, error) {
 	return slot, nil
 }
 
-// forgetDialogs has those end that an instance had when it was removed.
+// forgetDialogs ends the dialogs that an instance had when it was removed.
 func (c *instanceCounts) forgetDialogs() {
 	c.dialogsEnded.Store(c.dialogsBegun.Load())
 }
@@ -220,8 +219,7 @@ func (w *Worker) counts(slot uint16) *instanceCounts {
 	return &w.chunks[slot/chunkSize].Load()[slot%chunkSize]
 }
 
-// Probe makes the counts of a worker that only tries what would happen: they
-// are those of no one.
+// Probe returns counts that are part of no total, for a worker that only explains.
 func (m *Meter) Probe() *Worker {
 	apart := New(1, m.flights.lifetime)
 	for i := range m.typeOf {
@@ -236,15 +234,14 @@ func (m *Meter) Probe() *Worker {
 	return w
 }
 
-// Sent counts a request that goes to the target and has no answer of its own,
-// such as an ACK.
+// Sent counts a request to the target that does not begin a transaction, such as an ACK.
 func (w *Worker) Sent(target *table.Target) {
 	w.counts(target.Slot).messages.Add(1)
 }
 
-// Begin counts a request that goes to the target and awaits an answer.
-// transaction is a hash that its final answer shares, and that no other
-// transaction has in the same time. A retransmission begins nothing.
+// Begin counts a request to the target that expects an answer. transaction is a hash that
+// is the same for its final answer, and that no other transaction shares at the time. A
+// retransmission begins nothing.
 func (w *Worker) Begin(now time.Duration, target *table.Target, transaction uint64) {
 	c := w.counts(target.Slot)
 	c.messages.Add(1)
@@ -257,8 +254,8 @@ func (w *Worker) Begin(now time.Duration, target *table.Target, transaction uint
 	}
 }
 
-// End counts the final answer to a transaction that Begin was told of and says
-// how long it took. ok is false for one that has ended, or was never told of.
+// End counts the final answer to a transaction in flight, and returns how long the
+// transaction took. ok is false if the transaction has ended or is unknown.
 func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (latency time.Duration, ok bool) {
 	slot, latency, ok := w.meter.flights.end(now, transaction)
 	if !ok {
@@ -275,10 +272,10 @@ func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (la
 	return latency, true
 }
 
-// Hear notes a response to a transaction in flight, and returns the time since
-// Begin. first is false when an earlier response came, and for a transaction that
-// is not in flight. A transaction with a response does not count as timed out when
-// it has no final answer within a lifetime.
+// Hear notes a response to a transaction in flight, and returns the time since Begin.
+// first is false if an earlier response came or the transaction is not in flight. A
+// transaction with a response does not count as timed out if it has no final answer
+// within a lifetime.
 func (w *Worker) Hear(now time.Duration, transaction uint64) (latency time.Duration, first bool) {
 	return w.meter.flights.hear(now, transaction)
 }
@@ -289,8 +286,8 @@ func (w *Worker) Sample(ty table.Type, latency time.Duration) {
 	w.types[ty].sampleMicroseconds.Add(uint64(latency / time.Microsecond))
 }
 
-// First says whether it is told of something, a hash, for the first time in a
-// lifetime. The hash is no transaction's.
+// First reports whether a hash is given for the first time within a lifetime. The hash
+// must not be a transaction's.
 func (w *Worker) First(now time.Duration, what uint64) bool {
 	first, displaced := w.meter.flights.begin(now, what, 0)
 	if displaced != 0 {
@@ -299,9 +296,9 @@ func (w *Worker) First(now time.Duration, what uint64) bool {
 	return first
 }
 
-// Dialog counts a dialog with the target that began or ended. A dialog may end
-// at another director than it began at: only the sum over all directors tells
-// how many there are.
+// Dialog counts the begin or end of a dialog with the target. A dialog may end at another
+// director than it began at. So only the sum over all directors gives the number of
+// dialogs.
 func (w *Worker) Dialog(target *table.Target, began bool) {
 	if began {
 		w.counts(target.Slot).dialogsBegun.Add(1)
@@ -310,5 +307,5 @@ func (w *Worker) Dialog(target *table.Target, began bool) {
 	w.counts(target.Slot).dialogsEnded.Add(1)
 }
 
-// Fail counts a message of that type (or NoType) that was not served.
+// Fail counts a message of a type (or NoType) that was not served.
 func (w *Worker) Fail(ty table.Type, cause Cause) { w.types[ty].failures[cause].Add(1) }

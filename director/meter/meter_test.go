@@ -51,8 +51,8 @@ func of(m *Meter, name string) Instance {
 
 func hash(i int) uint64 { return table.Key(fmt.Appendf(nil, "%d", i)) }
 
-// TestLife: a transaction is in flight from its first request to its final
-// answer, whichever worker has the answer, and however often either comes.
+// TestLife checks that a transaction is in flight from its first request to its final
+// answer, on any worker, and with retransmissions.
 func TestLife(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a", "b")
@@ -104,8 +104,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestSentAgain: a request whose answer was lost comes again, and its answer, too.
-// Neither counts, also in the next process, until a lifetime is over.
+// TestSentAgain checks that a retransmission after a lost answer, and its answer, do not
+// count until a lifetime is over. That holds in the next process, too.
 func TestSentAgain(t *testing.T) {
 	m := New(1000, lifetime)
 	a := registered(t, m, "a").ByName("a")
@@ -141,7 +141,7 @@ func TestSentAgain(t *testing.T) {
 	}
 }
 
-// TestEndedMakesRoom: what has ended is forgotten before what is in flight.
+// TestEndedMakesRoom checks that ended transactions are forgotten before those in flight.
 func TestEndedMakesRoom(t *testing.T) {
 	m := New(8, lifetime) // one line
 	a := registered(t, m, "a").ByName("a")
@@ -158,8 +158,8 @@ func TestEndedMakesRoom(t *testing.T) {
 	}
 }
 
-// TestExpire: what has no answer ends as unanswered, and as timed out unless a
-// response came.
+// TestExpire checks that a transaction without answer ends as unanswered, and as timed
+// out unless a response came.
 func TestExpire(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a")
@@ -186,8 +186,8 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// TestSamplesGrow: what an instance answered counts also when it has gone, for
-// the gate goes by what is added.
+// TestSamplesGrow checks that samples of removed instances still count, because the gate
+// uses the increase.
 func TestSamplesGrow(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a", "b")
@@ -203,7 +203,7 @@ func TestSamplesGrow(t *testing.T) {
 	}
 }
 
-// TestQuiet: an instance is quiet when nothing was sent there for a lifetime.
+// TestQuiet checks that an instance is quiet after a lifetime without a request.
 func TestQuiet(t *testing.T) {
 	m := New(1000, lifetime)
 	a := registered(t, m, "a").ByName("a")
@@ -214,7 +214,7 @@ func TestQuiet(t *testing.T) {
 		if now == start+lifetime/2 {
 			w.Sent(a)
 		}
-		// Looked at again lifetime/8 after it was sent.
+		// Expire looks lifetime/8 after the last message.
 		if got := of(m, "a"); got.Quiet != (now >= start+lifetime/2+lifetime/8+lifetime) {
 			t.Errorf("quiet: %v, %s after the last but one message", got.Quiet, now-start)
 		}
@@ -225,8 +225,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestBounded: past the limit transactions are forgotten and counted, and do not
-// stay in flight.
+// TestBounded checks that transactions beyond the limit are forgotten and counted, and do
+// not stay in flight.
 func TestBounded(t *testing.T) {
 	m := New(64, lifetime)
 	made := registered(t, m, "a")
@@ -240,8 +240,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestRegister: an instance that stays goes on counting, one that goes is not
-// shown, and one that is back has its counts, but no dialogs.
+// TestRegister checks that an instance that stays keeps its counts, that a removed one is
+// not listed, and that one that comes back has its counts, but no dialogs.
 func TestRegister(t *testing.T) {
 	m := New(8, lifetime)
 	made := registered(t, m, "a", "b")
@@ -267,7 +267,7 @@ func TestRegister(t *testing.T) {
 	if c := of(m, "c"); c.DialogsBegun-c.DialogsEnded != 1 {
 		t.Errorf("what stays has lost its dialogs: %+v", c)
 	}
-	for round := range 6 { // more names than there are slots: those of the longest gone are used again
+	for round := range 6 { // more names than slots: the slots of the longest removed are reused
 		var names []string
 		for i := range 3500 {
 			names = append(names, fmt.Sprintf("i-%d-%d", round, i))
@@ -280,8 +280,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestWorkersTogether: workers that begin and end each other's transactions at
-// once lose none.
+// TestWorkersTogether checks that workers that begin and end each other's transactions
+// concurrently lose none.
 func TestWorkersTogether(t *testing.T) {
 	const each, workers = 20000, 4
 	m := New(1<<18, lifetime)
@@ -303,7 +303,7 @@ func TestWorkersTogether(t *testing.T) {
 		for range 20 {
 			m.Expire(start)
 			for _, in := range m.Instances() {
-				if in.InFlight > each*workers { // counts go on while they are read
+				if in.InFlight > each*workers { // counts change while they are read
 					t.Errorf("%d in flight", in.InFlight)
 				}
 			}
@@ -317,12 +317,12 @@ func TestWorkersTogether(t *testing.T) {
 			t.Errorf("%+v", in)
 		}
 	}
-	if total < each*workers-5 { // two hashes may be taken for one
+	if total < each*workers-5 { // two hashes may count as one
 		t.Errorf("%d of %d ended", total, each*workers)
 	}
 }
 
-// TestCarry: counts and what is in flight go on in the next process.
+// TestCarry checks that counts and transactions in flight continue in the next process.
 func TestCarry(t *testing.T) {
 	m := New(1000, lifetime)
 	made := registered(t, m, "a", "b", "gone")

@@ -5,46 +5,46 @@ import (
 	"time"
 )
 
-// An Instance is the counts of one instance, all workers together, since the
-// director's start.
+// An Instance holds the counts of one instance since the director's start, over all
+// workers.
 type Instance struct {
 	Type, Name   string
 	Messages     uint64            // requests sent there, retransmissions and ACKs included
 	Begun        uint64            // transactions
 	Ended        map[string]uint64 // transactions, by the Outcome's name
 	InFlight     uint64            // transactions, now
-	Untimed      uint64            // transactions that were forgotten for want of room; not in Ended
-	Latency      time.Duration     // of all that were answered, added up
+	Untimed      uint64            // transactions that were forgotten for lack of room; not in Ended
+	Latency      time.Duration     // sum over the answered transactions
 	DialogsBegun uint64
 	DialogsEnded uint64
-	Quiet        bool // nothing was sent there for as long as a transaction lives, by Expire's looks
+	Quiet        bool // the last calls of Expire saw no request for a transaction's lifetime
 }
 
-// A Type is the counts of one type; the one without a name is of messages that
-// have none.
+// A Type holds the counts of one type. The one without a name is for messages without a
+// type.
 type Type struct {
 	Name     string
 	Failures map[string]uint64 // messages, by the Cause's name
 	Latency  []uint64          // answers in each bucket of Bounds, and above
-	Total    time.Duration     // of all latencies, added up
+	Total    time.Duration     // sum of all latencies
 }
 
-// A look is how much had been sent to an instance when Expire looked.
+// A look is the number of requests to an instance when Expire looked.
 type look struct {
 	messages uint64
-	since    time.Duration // that is so
+	since    time.Duration // of that number
 	quiet    bool
 }
 
-// Expire ends the transactions that had no final answer within their lifetime, and
-// finds the instances that are quiet. It is called about once a second.
+// Expire ends the transactions without a final answer within their lifetime, and finds
+// the instances that are quiet. Call it about once a second.
 func (m *Meter) Expire(now time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.workers) == 0 {
 		return
 	}
-	w := m.workers[0] // its counts are atomic; that two add to them is rare
+	w := m.workers[0] // its counts are atomic, and concurrent adds are rare
 	m.flights.expire(now, func(slot uint16, heard bool) {
 		w.counts(slot).ended[Unanswered].Add(1)
 		if !heard {
@@ -63,7 +63,7 @@ func (m *Meter) Expire(now time.Duration) {
 	m.looks = looks
 }
 
-// messages is how many requests were sent to the instance of a slot.
+// messages returns how many requests were sent to the instance of a slot.
 func (m *Meter) messages(slot uint16) (n uint64) {
 	for _, w := range m.workers {
 		n += w.counts(slot).messages.Load()
@@ -71,15 +71,15 @@ func (m *Meter) messages(slot uint16) (n uint64) {
 	return n
 }
 
-// Samples are what the gate of a type goes by.
+// Samples are the input of a type's gate.
 type Samples struct {
 	Count    uint64        // latencies
-	Total    time.Duration // of them, added up
-	Timeouts uint64        // transactions that had no response within a lifetime
+	Total    time.Duration // sum of the latencies
+	Timeouts uint64        // transactions without any response within a lifetime
 }
 
-// Samples are those of each type, by its name. They only grow: those of an
-// instance count also when it has gone.
+// Samples returns the samples of each type, by name. They only grow: they include those
+// of removed instances.
 func (m *Meter) Samples() map[string]Samples {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *Meter) Samples() map[string]Samples {
 	return all
 }
 
-// Instances are the counts of the instances in the table, by type and name.
+// Instances returns the counts of the instances in the table, by type and name.
 func (m *Meter) Instances() []Instance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +120,7 @@ func (m *Meter) Instances() []Instance {
 				ended += n
 			}
 		}
-		for _, w := range m.workers { // after the ends, so that no end is without its beginning
+		for _, w := range m.workers { // after the ends, so that no end counts without its begin
 			in.Begun += w.counts(slot).begun.Load()
 		}
 		in.InFlight = in.Begun - min(in.Begun, ended+in.Untimed)
@@ -135,7 +135,7 @@ func (m *Meter) Instances() []Instance {
 	return all
 }
 
-// Types are the counts of the types, in the table's order, and of messages
+// Types returns the counts of the types, in the table's order, and then those of messages
 // without a type.
 func (m *Meter) Types() []Type {
 	m.mu.Lock()

@@ -1,7 +1,7 @@
-// Package overload is the gate at an aggregate's ingress: new transactions take
-// tokens from a bucket, and the rate at which it fills follows the latency that
-// is measured, as Clearwater's load monitor does (Contain-ed, section 6). Inside
-// the aggregate no function needs a gate of its own.
+// Package overload is the gate at an aggregate's ingress. New transactions take tokens
+// from a bucket. The fill rate of the bucket follows the measured latency, as in
+// Clearwater's load monitor (Contain-ed, section 6). So no function inside the aggregate
+// needs a gate of its own.
 package overload
 
 import (
@@ -9,47 +9,46 @@ import (
 	"time"
 )
 
-// A Config says what a Gate aims at. Rates are in transactions per second.
+// A Config sets the aims of a Gate. Rates are in transactions per second.
 type Config struct {
 	Target  time.Duration // mean latency above which the rate falls
 	Initial float64       // rate at the start
-	Min     float64       // the rate never falls below
-	Max     float64       // nor rises above; 0: no bound
-	Burst   float64       // how many are let through at once
+	Min     float64       // lower bound of the rate
+	Max     float64       // upper bound of the rate; 0: none
+	Burst   float64       // how many are admitted at once
 }
 
 const (
-	// period is how many transactions must have been answered at least since
-	// the last adjustment.
+	// period is the minimum number of answered transactions between two adjustments.
 	period = 20
 	// smoothing is the weight of the newest mean in the moving average.
 	smoothing = 0.5
 	// increase is the largest step up, as a share of the rate.
 	increase = 0.1
-	// used is the share of the rate that must be in use before it may rise: an
-	// idle function has learnt nothing about what it could carry.
+	// used is the share of the rate that must be in use before the rate may rise, because
+	// an idle function shows nothing about its capacity.
 	used = 0.5
-	// timeout is how many targets a transaction without answer counts as: a gate
-	// whose latencies are within the target closes when one in ten has none.
+	// timeout is how many targets a transaction without answer counts as. A gate with
+	// latencies within the target closes if one transaction in ten has no answer.
 	timeout = 10
-	// retry is what a refused client is told to wait: RFC 3261 section 20.33;
-	// the rate has been adjusted by then.
+	// retry is the Retry-After value (RFC 3261 section 20.33); the rate has been adjusted
+	// by then.
 	retry = time.Second
 )
 
-// A Gate admits or refuses transactions. Any number of workers may use it at the
-// same time, without a lock. One goroutine calls Adjust. Times are monotonic,
-// since any fixed moment.
+// A Gate admits or refuses transactions. Any number of workers may use it concurrently,
+// without a lock. One goroutine calls Adjust. Times are monotonic, since any fixed
+// moment.
 type Gate struct {
 	config   Config
 	interval atomic.Int64 // nanoseconds between two tokens
-	empty    atomic.Int64 // when the bucket will hold what it holds at most, less one burst: the theoretical arrival time of GCRA
+	empty    atomic.Int64 // the theoretical arrival time of GCRA: when the bucket will be full, less one burst
 	admitted atomic.Uint64
 	refused  atomic.Uint64
-	loss     atomic.Uint32 // percent refused in the last adjustment's time
+	loss     atomic.Uint32 // percent refused before the last adjustment
 	sequence atomic.Uint64
 
-	// Adjust's own.
+	// Only Adjust uses these.
 	smoothed             float64 // seconds
 	rate                 float64
 	done                 uint64
@@ -58,7 +57,7 @@ type Gate struct {
 	admittedAt, refuseAt uint64
 }
 
-// New is a Gate with a full bucket.
+// New returns a Gate with a full bucket.
 func New(config Config, now time.Duration) *Gate {
 	g := &Gate{config: config, adjusted: now}
 	g.empty.Store(int64(now))
@@ -75,8 +74,8 @@ func (g *Gate) set(rate float64) {
 	g.interval.Store(max(1, int64(float64(time.Second)/rate)))
 }
 
-// Admit takes a token for a new transaction; false when there is none. A nil
-// Gate admits all.
+// Admit takes a token for a new transaction and reports whether there was one. A nil Gate
+// admits all.
 func (g *Gate) Admit(now time.Duration) bool {
 	if g == nil {
 		return true
@@ -97,17 +96,17 @@ func (g *Gate) Admit(now time.Duration) bool {
 	}
 }
 
-// Totals are of the transactions since the start. What a transaction waits for
-// beside the function, such as a person who lifts a phone, is not in them.
+// Totals are totals of the transactions since the start. They exclude time that a
+// transaction spends waiting outside of the function, such as for a person to answer.
 type Totals struct {
 	Answered uint64
-	Latency  time.Duration // of the answered ones, added up
+	Latency  time.Duration // sum over the answered transactions
 	TimedOut uint64        // transactions without answer
 }
 
-// Adjust sets the rate by the totals. It is called several times a second. The
-// rate falls by a factor that grows with the excess over the target, and rises
-// by a step that shrinks with the distance to it.
+// Adjust sets the rate by the totals. Call it several times a second. The rate falls by a
+// factor that grows with the excess over the target. It rises by a step that shrinks with
+// the distance to the target.
 func (g *Gate) Adjust(now time.Duration, t Totals) {
 	answered := t.Answered + t.TimedOut
 	total := t.Latency + time.Duration(t.TimedOut)*timeout*g.config.Target
@@ -137,8 +136,8 @@ func (g *Gate) Adjust(now time.Duration, t Totals) {
 	g.adjusted = now
 }
 
-// measureLoss notes the share refused since it was last called, and returns how
-// many were admitted.
+// measureLoss records the share refused since its last call, and returns how many were
+// admitted.
 func (g *Gate) measureLoss() (admitted uint64) {
 	a, r := g.admitted.Load(), g.refused.Load()
 	admitted, refused := a-g.admittedAt, r-g.refuseAt
@@ -153,10 +152,9 @@ func (g *Gate) measureLoss() (admitted uint64) {
 	return admitted
 }
 
-// Feedback is what an upstream that supports RFC 7339 is told: the share of
-// requests, in percent, that it should hold back (oc), for how long that holds
-// (oc-validity), and a number that grows with each change (oc-seq). A nil Gate
-// asks for nothing.
+// Feedback returns the overload control values for an upstream that supports RFC 7339:
+// the share of requests to hold back in percent (oc), for how long (oc-validity), and a
+// number that grows with each change (oc-seq). A nil Gate asks for nothing.
 func (g *Gate) Feedback() (loss int, validity time.Duration, sequence uint64) {
 	if g == nil {
 		return 0, 0, 0
@@ -164,7 +162,7 @@ func (g *Gate) Feedback() (loss int, validity time.Duration, sequence uint64) {
 	return int(g.loss.Load()), retry, g.sequence.Load()
 }
 
-// RetryAfter is what a refused client is told to wait.
+// RetryAfter returns the Retry-After value for refused clients.
 func (g *Gate) RetryAfter() time.Duration { return retry }
 
 // A Reading is a Gate's state at one moment.
@@ -174,7 +172,7 @@ type Reading struct {
 	Loss              int // percent
 }
 
-// Read gives the state.
+// Read returns the state.
 func (g *Gate) Read() Reading {
 	return Reading{Rate: float64(time.Second) / float64(g.interval.Load()), Admitted: g.admitted.Load(), Refused: g.refused.Load(), Loss: int(g.loss.Load())}
 }

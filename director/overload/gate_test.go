@@ -13,14 +13,14 @@ func config() Config {
 	return Config{Target: 100 * time.Millisecond, Initial: 100, Min: 10, Max: 1000, Burst: 20}
 }
 
-// A load drives a gate: rate a second are offered, each takes latency.
+// A load drives a gate: it offers transactions at a rate, and each takes latency.
 type load struct {
 	gate     *Gate
 	now      time.Duration
 	answered uint64
 	total    time.Duration
 	timedOut uint64
-	lose     int // every so many are not answered; 0: none
+	lose     int // one in lose is not answered; 0: none
 }
 
 func (l *load) drive(rate float64, d, latency time.Duration) (admitted int) {
@@ -67,7 +67,7 @@ func TestBucket(t *testing.T) {
 		t.Error("more tokens came than time")
 	}
 	admitted = 0
-	for range 100 { // a long pause fills it once, not more
+	for range 100 { // a long pause fills the bucket no further
 		if g.Admit(start + time.Hour) {
 			admitted++
 		}
@@ -84,8 +84,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestFallsAndRecovers: past the target the rate falls to the least; below it,
-// it rises to what is offered and no higher than the most.
+// TestFallsAndRecovers checks that the rate falls to the minimum above the target. Below
+// it, the rate rises to the offered rate and at most to the maximum.
 func TestFallsAndRecovers(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start}
 	l.drive(200, 10*time.Second, time.Second)
@@ -110,8 +110,8 @@ func TestFallsAndRecovers(t *testing.T) {
 	}
 }
 
-// TestTimeouts: a function that answers quickly, but one in five not at all, is
-// overloaded; one in a hundred is not.
+// TestTimeouts checks that a function that answers quickly, but leaves one in five
+// without an answer, counts as overloaded. One in a hundred does not.
 func TestTimeouts(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start, lose: 100}
 	l.drive(90, 20*time.Second, 5*time.Millisecond)
@@ -125,7 +125,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestIdle: a function that is hardly used does not have its rate raised.
+// TestIdle checks that the rate of a function that is hardly used does not rise.
 func TestIdle(t *testing.T) {
 	l := &load{gate: New(config(), start), now: start}
 	l.drive(30, time.Minute, time.Millisecond)
@@ -134,8 +134,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestBusySystem: a function that serves 150/s at most settles near that,
-// whatever more is offered.
+// TestBusySystem checks that a function that serves at most 150/s settles near that under
+// any load.
 func TestBusySystem(t *testing.T) {
 	const capacity = 150.0
 	l := &load{gate: New(config(), start), now: start}
@@ -159,7 +159,7 @@ func TestBusySystem(t *testing.T) {
 	}
 }
 
-// TestWorkersTogether: workers at once take no token twice.
+// TestWorkersTogether checks that concurrent workers never take the same token.
 func TestWorkersTogether(t *testing.T) {
 	g := New(Config{Target: time.Second, Initial: 1000, Min: 10, Burst: 500}, start)
 	var admitted atomic.Int64
