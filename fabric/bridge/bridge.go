@@ -17,7 +17,7 @@ const NetworkingModel = "kernel-space: the kernel's bridge"
 
 // Config is the part servers.bridge of a deployment.
 type Config struct {
-	Run             *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run             *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 	segment.Options `yaml:",inline"`
 }
 

@@ -23,7 +23,7 @@ const NetworkingModel = "none: a link of the kernel's between the two, or an int
 
 // Config is the part servers.direct of a deployment.
 type Config struct {
-	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 
 	// Interfaces names the interface of the host that each instance gets:
 	// {generator: enp3s0, sprout-1: enp4s0}. If it is empty, a cable joins two

@@ -30,7 +30,7 @@ const NetworkingModel = "none: the host's own network stack"
 
 // Config is the part servers.host of a deployment.
 type Config struct {
-	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 
 	// Interface is an interface of the host; the default is lo.
 	Interface string `yaml:"interface,omitempty" json:"interface,omitempty"`

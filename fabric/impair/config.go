@@ -25,7 +25,7 @@ type Config struct {
 	CPU   *int            `yaml:"cpu" json:"cpu,omitempty" jsonschema:"minimum=0"`                                                         // The emulator's own CPU; the default is the scheduler's choice.
 	Seed  uint64          `yaml:"seed" json:"seed,omitempty"`                                                                              // For the emulator's loss, jitter and reordering; the same seed loses the same packets.
 
-	Run     *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run     *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 	Command []string      `yaml:"-" json:"-"` // the program that runs the verb Verb, and the verb
 	Logger  *slog.Logger  `yaml:"-" json:"-"` // may be nil
 }

@@ -21,7 +21,7 @@ const NetworkingModel = "kernel-space: a virtual device of the kernel's, without
 
 // Config is the part servers.ipvlan of a deployment.
 type Config struct {
-	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 
 	// Mode is l2 (the default), in which instances do ARP, or l3, in which the
 	// parent's side routes for them.

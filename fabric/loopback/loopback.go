@@ -25,7 +25,7 @@ const NetworkingModel = "none: the host's own network stack"
 
 // Config configures a loopback fabric.
 type Config struct {
-	Run *runstate.Run // whose instances it wires
+	Run *runstate.Run // the run whose instances are wired
 }
 
 // A Fabric claims blocks of 254 addresses and gives the addresses out.

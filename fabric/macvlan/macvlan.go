@@ -21,7 +21,7 @@ const NetworkingModel = "kernel-space: a virtual device of the kernel's, without
 
 // Config is the part servers.macvlan of a deployment.
 type Config struct {
-	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 
 	// Mode is how instances on the same parent reach each other: bridge (the
 	// default), directly; vepa, through the switch that the parent is connected

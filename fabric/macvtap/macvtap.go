@@ -22,7 +22,7 @@ const NetworkingModel = "kernel-space: a virtual device of the kernel's, without
 
 // Config is the part servers.macvtap of a deployment.
 type Config struct {
-	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 
 	// Mode is how instances reach each other: bridge (the default), directly;
 	// vepa, through the switch that the parent is connected to, which has to send

@@ -67,7 +67,7 @@ type Config struct {
 	// both.
 	Server string `yaml:"server,omitempty" json:"server,omitempty"`
 
-	Run    *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run    *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 	Logger *slog.Logger  `yaml:"-" json:"-"` // nil: none
 }
 

@@ -48,7 +48,7 @@ type Options struct {
 
 // Config configures a segment.
 type Config struct {
-	Run *runstate.Run // whose instances it wires
+	Run *runstate.Run // the run whose instances are wired
 	Kind
 	Options
 	// Outward says that the segment is connected to more than this run. No two

@@ -28,7 +28,7 @@ const NetworkingModel = "Smart-NIC: virtual functions (SR-IOV)"
 
 // Config is the part servers.sriov of a deployment.
 type Config struct {
-	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 
 	// Parent is the interface of the host whose virtual functions the instances
 	// get.

@@ -35,7 +35,7 @@ const NetworkingModel = "kernel-space: a tunnel of the kernel's (VXLAN)"
 
 // Config is the part servers.vxlan of a deployment.
 type Config struct {
-	Run *runstate.Run `yaml:"-" json:"-"` // whose instances it wires
+	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
 
 	// VNI is the VXLAN network identifier; the default is 1.
 	VNI int `yaml:"vni,omitempty" json:"vni,omitempty" jsonschema:"minimum=1,maximum=16777215"`
