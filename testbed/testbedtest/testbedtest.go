@@ -77,7 +77,7 @@ type suite struct {
 	site    *testbed.Site
 }
 
-// begin opens a site. When the test ends, it closes the site and checks that nothing of the run is left.
+// begin opens a site. At the test's end it closes the site; nothing of the run may be left.
 func begin(t *testing.T, h Harness, program string) *suite {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
