@@ -24,13 +24,13 @@ import (
 // file.
 const AwakeVerb = "keep-awake"
 
-// spunFile is in the folder of a process that keeps a CPU awake. It holds the CPU
-// time of the process so far: nanoseconds in 8 bytes, little-endian.
+// spunFile is a file in the folder of a process that keeps a CPU awake. It holds the
+// CPU time of the process so far: nanoseconds in 8 bytes, little-endian.
 const spunFile = "spun"
 
-// Spin keeps the CPU it runs on from going idle until ctx is done, and takes
-// no time that anyone else wants (SCHED_IDLE, sched(7)). It writes its CPU time into
-// the file over and over.
+// Spin keeps the CPU that it runs on from going idle until ctx is done. It takes no
+// time that anyone else wants (SCHED_IDLE, sched(7)). It writes its CPU time into the
+// file again and again.
 func Spin(ctx context.Context, file string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -60,7 +60,7 @@ func Spin(ctx context.Context, file string) error {
 	return nil
 }
 
-// work turns a loop that touches no memory, so that it takes no cache from the
+// work runs a loop that touches no memory, so that it takes no cache from the
 // function.
 func work(turns int) {
 	x, y := uint64(1), uint64(2)
@@ -74,10 +74,10 @@ func work(turns int) {
 // An awake is a process that keeps one of the function's CPUs awake.
 type awake struct{ *testbed.Instance }
 
-// keepAwake puts a spinning process on each of the function's CPUs. What wakes
-// an idle CPU (leaving the sleep state, and under a hypervisor a round trip to
-// the host) is work that a busy function does not have, so that CPU per call
-// would fall as the rate rises.
+// keepAwake puts a spinning process on each of the function's CPUs. Waking an idle
+// CPU is work: it leaves the sleep state, which under a hypervisor takes a round trip
+// to the host. A busy function does not have that work, so CPU per call would fall as
+// the rate rises.
 func (s *site) keepAwake(ctx context.Context) error {
 	if !substrate.OutranksIdle(s.bed.Substrate()) {
 		return &vitrine.Unsupported{
@@ -112,7 +112,7 @@ func (s *site) keepAwake(ctx context.Context) error {
 
 func (a awake) spunFile() string { return filepath.Join(a.Scratch(), spunFile) }
 
-// asleep says which of the processes that keep CPUs awake has ended, if one has.
+// asleep returns an error if one of the processes that keep CPUs awake has ended.
 func (s *site) asleep() error {
 	for _, in := range s.awake {
 		if err := in.Ended(); err != nil {
@@ -122,8 +122,8 @@ func (s *site) asleep() error {
 	return nil
 }
 
-// spun is the CPU time of all spinning processes so far. One that has written
-// nothing yet has none.
+// spun returns the CPU time of all spinning processes so far. A process that has
+// written nothing yet counts as 0.
 func (s *site) spun() (sum time.Duration) {
 	for _, in := range s.awake {
 		text, err := os.ReadFile(in.spunFile())

@@ -14,8 +14,8 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// The CPU time of the processes that keep CPUs awake is the run's own, that of the
-// trial and no other.
+// The CPU time of the processes that keep CPUs awake counts as the run's own, but only
+// the time during the trial.
 func TestSpinningIsTheRunsOwn(t *testing.T) {
 	in := awake{&testbed.Instance{Spec: testbed.Spec{Spec: substrate.Spec{Dir: t.TempDir()}}}}
 	if err := os.Mkdir(filepath.Dir(in.spunFile()), 0o755); err != nil {
@@ -51,7 +51,7 @@ func TestSpinningIsTheRunsOwn(t *testing.T) {
 	}
 }
 
-// A waiting watch reads a trial of 2 s, and takes time beside it.
+// A waiting is a watch that reads a trial of 2 s, and takes more time itself.
 type waiting struct {
 	spin func(time.Duration)
 	own  float64

@@ -1,5 +1,5 @@
 // Package trial runs campaigns: it deploys a function at one sizing after the
-// other, drives each at the rates that a search asks for, watches it, and
+// other, drives each at the rates that a search asks for, monitors it, and
 // appends every outcome to the results (NFV-VITAL, section III).
 package trial
 
@@ -20,50 +20,50 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// A Config is a campaign to run. New needs the first four fields alone; the
-// others may be set until Run.
+// A Config is a campaign to run. New needs only the first four fields; the others
+// may be set until Run.
 type Config struct {
 	Deployment *spec.Deployment
 	Workload   *spec.Workload
 	CPUs       testbed.CPUs
-	Seed       uint64 // of whatever is drawn
+	Seed       uint64 // of all random draws
 
 	Testbed testbed.Config
 	// Generator is the program of the workload's generator with its first arguments.
 	Generator func(name string) ([]string, error)
 	Results   *result.Run
-	MaxTime   time.Duration // begin no trial after it; 0: no limit
-	Grace     time.Duration // a generator that has not ended so long after its trial's time is hung; 0: a minute
+	MaxTime   time.Duration // no trial begins after it; 0: no limit
+	Grace     time.Duration // a generator that runs longer than this after its trial's time is hung; 0: a minute
 	Observe   func(Event)   // progress; called from one goroutine
-	// Watch begins to read the host during one trial. Nil: nobody checks whether
+	// Watch begins to read the host for one trial. Nil: nobody checks whether
 	// something on the host disturbs the trials.
 	Watch quiet.Watcher
-	// Rates makes the search of rates. Nil: the one that the workload names.
+	// Rates makes the search for rates. Nil: the search that the workload names.
 	Rates func(rate.Config) (rate.Search, error)
 	Log   *slog.Logger
 }
 
-// A Campaign is a Config with its plan. It is run once.
+// A Campaign is a Config with its plan. It runs once.
 type Campaign struct {
 	Config
 	Plan Plan
 
 	choices []spec.Choice
 	space   size.Space
-	search  size.Search // of sizings, for every choice: it keeps no state
+	search  size.Search // for sizings, for every choice: it keeps no state
 
 	program   []string          // of the generator
 	params    map[string]string // of the generator
 	began     time.Time
 	seq       int
 	disturbed quiet.Row
-	found     []finding // as in summary.Sizings
+	found     []finding // in the order of summary.Sizings
 	summary   result.Summary
 }
 
-// New plans a campaign without starting anything. What the files ask for and
-// cannot be is a *vitrine.BadInput, what this host's CPUs cannot hold a
-// *vitrine.Unsupported.
+// New plans a campaign without starting anything. It returns a *vitrine.BadInput if
+// the files ask for the impossible, and a *vitrine.Unsupported if this host's CPUs
+// cannot hold the campaign.
 func New(cfg Config) (*Campaign, error) {
 	c := &Campaign{Config: cfg, choices: cfg.Deployment.Servers.Choices()}
 	c.space = c.sizeSpace()
@@ -79,7 +79,7 @@ func New(cfg Config) (*Campaign, error) {
 var errEnough = errors.New("the time given with --max-time is over")
 
 // Run runs the campaign to its end, or until ctx is done. The summary holds
-// whatever was measured, also when there is an error.
+// everything that was measured, also if there is an error.
 func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 	c.began = time.Now()
 	c.summary = result.Summary{VNF: c.Deployment.VNFName, Unit: c.Workload.Unit, Thresholds: c.Workload.Thresholds, ScaleOn: c.Deployment.Mode.ScaleOn}
@@ -107,7 +107,7 @@ func (c *Campaign) prepare() (err error) {
 	return err
 }
 
-// generator is the program that makes the load.
+// generator returns the program that makes the load.
 func (c *Campaign) generator() ([]string, error) {
 	if c.Workload.Program != "" {
 		return []string{c.Workload.Program}, nil
@@ -115,8 +115,9 @@ func (c *Campaign) generator() ([]string, error) {
 	return c.Generator(c.Workload.Generator)
 }
 
-// parameters are the generator's own, as text. One whose name ends in _file is
-// a path from the workload's folder, for the generator runs elsewhere.
+// parameters returns the generator's own parameters as text. It resolves paths,
+// which are parameters whose names end in _file, from the workload's folder,
+// because the generator runs elsewhere.
 func (c *Campaign) parameters() (map[string]string, error) {
 	given, err := c.Workload.Parameters.Strings()
 	if err != nil {
@@ -161,7 +162,7 @@ func (c *Campaign) choose(ctx context.Context, choice spec.Choice) (err error) {
 	}
 }
 
-// predicted is what the search believed of the sizing before it was measured.
+// predicted returns the capacity that the search predicted for the sizing.
 func (c *Campaign) predicted(step size.Step) *vitrine.Capacity {
 	if step.Predicted == nil {
 		return nil
@@ -170,7 +171,7 @@ func (c *Campaign) predicted(step size.Step) *vitrine.Capacity {
 		Low: step.Predicted.Low, High: step.Predicted.High, Censored: vitrine.CensoredNone}
 }
 
-// stopped says why the search under one choice ended.
+// stopped records why the search under one choice ended.
 func (c *Campaign) stopped(choice spec.Choice, why string) {
 	if len(c.choices) > 1 {
 		why = strings.TrimSpace(choice.Substrate+" "+choice.Options) + ": " + why
@@ -181,8 +182,8 @@ func (c *Campaign) stopped(choice spec.Choice, why string) {
 	c.summary.StoppedBecause = why
 }
 
-// sizing runs the rate search of one sizing. What is on record is not run
-// again. What was measured counts also when the search could not be ended.
+// sizing runs the rate search of one sizing. Recorded trials are not run again.
+// Measured trials count even if the search cannot be completed.
 func (c *Campaign) sizing(ctx context.Context, at *site, chosen size.Step) (_ vitrine.Measured, err error) {
 	sizing := chosen.Sizing
 	rates, err := c.seek(chosen)
@@ -237,7 +238,7 @@ func (c *Campaign) key(at *site, step rate.Step, history []vitrine.Outcome) vitr
 	}
 }
 
-// trial takes the trial from the record, or runs it and puts it there.
+// trial takes the trial from the record, or runs it and records it.
 func (c *Campaign) trial(ctx context.Context, at *site, key vitrine.Key, step rate.Step) (_ vitrine.Outcome, recorded bool, err error) {
 	if outcome, ok := c.Results.Find(key); ok {
 		return outcome, true, nil

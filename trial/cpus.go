@@ -9,14 +9,14 @@ import (
 	"vitrine"
 )
 
-// A demand is one instance's wish for CPUs.
+// A demand is one instance's demand for CPUs.
 type demand struct {
 	instance  string
 	vcpus     float64
 	exclusive bool // the flavor asks for CPUs of its own
 }
 
-// whole is what the demand takes from the others: an exclusive one, whole CPUs.
+// whole returns how many CPUs the demand takes from the others. An exclusive one takes whole CPUs.
 func (d demand) whole() float64 {
 	if d.exclusive {
 		return math.Ceil(d.vcpus - floatSlack)
@@ -27,9 +27,9 @@ func (d demand) whole() float64 {
 // floatSlack forgives the rounding of decimal CPUs: 0.1+0.2 is not 0.3.
 const floatSlack = 1e-9
 
-// assign says which of the function's CPUs each instance may run on. Pinned,
-// an instance keeps to as few CPUs as hold it and no CPU is promised more than
-// once; floating, it may run on all that are not exclusively another's. A sum
+// assign returns which of the function's CPUs each instance may run on. If pinned,
+// an instance gets as few CPUs as hold it, and no CPU is promised more than once.
+// Otherwise it may run on all CPUs that are not exclusive to another instance. A sum
 // beyond the CPUs is refused: sharing would measure the shortage, not the size.
 func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error) {
 	var sum float64
@@ -78,8 +78,8 @@ func assign(cpus []int, pinned bool, demands []demand) (map[string][]int, error)
 	return out, nil
 }
 
-// take finds the CPUs for one pinned instance: whole ones, then the fullest
-// CPU that still has room for the fraction (best fit).
+// take finds the CPUs for one pinned or exclusive instance: whole CPUs first, then
+// the fullest CPU that still has room for the fraction (best fit).
 func take(cpus []int, free map[int]float64, d demand) ([]int, error) {
 	var got []int
 	rest := d.whole()
@@ -98,7 +98,7 @@ func take(cpus []int, free map[int]float64, d demand) ([]int, error) {
 		free[best] -= want
 		rest -= want
 	}
-	if len(got) == 0 { // no quota asked for: anywhere
+	if len(got) == 0 { // no quota: any CPU
 		return slices.Clone(cpus), nil
 	}
 	slices.Sort(got)

@@ -26,14 +26,14 @@ const stopGrace = 2 * time.Second
 type deployment struct {
 	*testbed.Placement
 	config    *Config
-	instances []*instance // as they are placed
+	instances []*instance // in the order of placement
 }
 
 // An instance is one running copy of a component.
 type instance struct {
 	*testbed.Instance
 	component *spec.Component
-	vars      map[string]string // what ${VAR} stands for in its command
+	vars      map[string]string // values of ${VAR} in its command
 	env       []string
 }
 
@@ -66,8 +66,8 @@ func newDeployment(c *Config, sizing vitrine.Sizing, placed *testbed.Placement, 
 	return d
 }
 
-// equip adds to the instance's variables where other components are, and what
-// the component's own environment says.
+// equip adds to the instance's variables the addresses of other components and the
+// component's own environment.
 func (d *deployment) equip(in *instance) {
 	c := in.component
 	for _, dep := range c.Dependencies {
@@ -108,9 +108,9 @@ func (d *deployment) targets() []string {
 	return strings.Split(d.addresses(entry.Name, entry.Entry), ",")
 }
 
-// boot installs and starts the components in the order of their dependencies,
-// each ready before those that need it, and gives how long that took. Readiness
-// is probed from where the generator is.
+// boot installs and starts the components in the order of their dependencies, each
+// ready before those that need it, and returns how long that took. It probes
+// readiness from the generator's network namespace.
 func (d *deployment) boot(ctx context.Context, from *testbed.Instance) (took time.Duration, err error) {
 	began := time.Now()
 	for _, c := range d.config.Deployment.Order() {
@@ -146,7 +146,7 @@ func (d *deployment) bootInstance(ctx context.Context, in *instance, from *testb
 func (in *instance) install(ctx context.Context, i spec.Install) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, i.TimeLimit, fmt.Errorf("took longer than its time_limit of %s", i.TimeLimit))
 	defer cancel()
-	// Into the instance's own folder, which is all that a container sees.
+	// A container sees only the instance's own folder, so the script goes there.
 	script := filepath.Join(in.Scratch(), filepath.Base(i.Script))
 	text, err := os.ReadFile(i.Script)
 	if err != nil {
@@ -162,7 +162,7 @@ func (in *instance) install(ctx context.Context, i spec.Install) error {
 	return err
 }
 
-// awaitReady probes the instance as its component says.
+// awaitReady probes the instance as its component specifies.
 func (d *deployment) awaitReady(ctx context.Context, in *instance, from *testbed.Instance) error {
 	r := in.component.Ready
 	if r == nil {
@@ -190,8 +190,8 @@ func (d *deployment) awaitReady(ctx context.Context, in *instance, from *testbed
 	})
 }
 
-// clear makes a fresh deployment possible on the same places: every process is
-// ended and what it wrote is gone.
+// clear prepares a fresh deployment on the same places: it ends every process and
+// deletes what the processes wrote.
 func (d *deployment) clear(ctx context.Context) error {
 	if err := d.Stop(ctx, stopGrace); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (d *deployment) clear(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// expand puts the instance's variables into a command's arguments; the program
-// "vitrine" is this very executable. No arguments stand for the image's own.
+// expand replaces variables in a command's arguments by the instance's values. The
+// program "vitrine" is this executable. No arguments means the image's own command.
 func (d *deployment) expand(in *instance, args []string) []string {
 	out := spec.Args(args).Expand(in.vars)
 	if len(out) > 0 && out[0] == "vitrine" {

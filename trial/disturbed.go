@@ -14,7 +14,7 @@ import (
 type lookout struct {
 	watch    quiet.Watch
 	from, to time.Time
-	spun     time.Duration // CPU time of what keeps CPUs awake: when the trial began, then during it
+	spun     time.Duration // CPU time of the processes that keep CPUs awake: before the trial; after end, during it
 	ended    bool
 }
 
@@ -43,8 +43,8 @@ func (l *lookout) end(ctx context.Context, s *site) (err error) {
 	return nil
 }
 
-// judge marks the outcome when the trial was disturbed. use is what the instances
-// used while the host was watched.
+// judge adds the host's reading to the outcome and marks the outcome if the trial was
+// disturbed. use is the instances' use while the host was watched.
 func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
 	if l.watch == nil {
 		return
@@ -53,8 +53,8 @@ func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
 	quiet.Mark(out, host, why)
 }
 
-// own is what the instances used, with what keeps CPUs awake, in CPUs; NaN: that is
-// not known of one.
+// own returns how many CPUs the instances and the processes that keep CPUs awake used;
+// NaN: one instance's use is not known.
 func (l *lookout) own(use map[string]vitrine.Use) float64 {
 	var sum float64
 	for _, u := range use {
@@ -66,13 +66,13 @@ func (l *lookout) own(use map[string]vitrine.Use) float64 {
 	return sum + float64(l.spun)/float64(l.to.Sub(l.from))
 }
 
-// tooNoisy is the error that ends the campaign after too many disturbed trials in a
+// tooNoisy returns the error that ends the campaign after too many disturbed trials in a
 // row. Recorded ones do not count: the host may be quiet when a run is resumed.
 func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
 	return c.disturbed.Add(last, "trials", fmt.Sprintf("at %g %s", last.Rate, c.Workload.Unit))
 }
 
-// undisturbed are the outcomes that a search may see. A disturbed trial says nothing
+// undisturbed returns the outcomes that a search may see. A disturbed trial says nothing
 // about the function or the generator.
 func undisturbed(all []vitrine.Outcome) []vitrine.Outcome {
 	var kept []vitrine.Outcome

@@ -14,7 +14,7 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// A noise disturbs the trials that it says, by their number from 0.
+// A noise disturbs the trials for which disturbs is true, by their number from 0.
 type noise struct {
 	disturbs func(trial int) bool
 	trials   int
@@ -39,7 +39,7 @@ func (n *noise) Judge(own float64) (vitrine.HostReading, string) {
 	return host, ""
 }
 
-// setUpNoise makes a short campaign of the rates 10 and 20.
+// setUpNoise makes a short campaign with the rates 10 and 20.
 func setUpNoise(t *testing.T, disturbs func(trial int) bool) (*campaign, *noise) {
 	t.Helper()
 	c := setUp(t, "", "[fr1s]", "ceiling: 15")
@@ -50,7 +50,7 @@ func setUpNoise(t *testing.T, disturbs func(trial int) bool) (*campaign, *noise)
 }
 
 // A disturbed trial is kept and tried again at its rate, more often than a search
-// allows for invalid ones, and the search never hears of it.
+// allows for invalid trials. The search never sees it.
 func TestDisturbedTrialsAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	c, n := setUpNoise(t, func(trial int) bool { return trial > 0 && trial < 5 })
@@ -91,8 +91,8 @@ func TestDisturbedTrialsAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A host that does not come to rest ends the run, which says what was seen. Resumed
-// on a quiet host it repeats no trial and reaches the end.
+// A host that stays noisy ends the run with an error that says what was seen. Resumed
+// on a quiet host, the run repeats no trial and reaches its end.
 func TestTooNoisyHost(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, func(int) bool { return true })
@@ -126,8 +126,8 @@ func TestTooNoisyHost(t *testing.T) {
 	}
 }
 
-// A trial that failed on a disturbed host says both, and does not count as the
-// generator's fault.
+// The outcome of a failed trial on a disturbed host gives both reasons, and does not
+// count as the generator's fault.
 func TestFailedTrialOnDisturbedHost(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, func(int) bool { return true })
@@ -143,7 +143,7 @@ func TestFailedTrialOnDisturbedHost(t *testing.T) {
 	}
 }
 
-// What cannot watch ends the run with the reason.
+// If the host cannot be watched, the run ends with the reason.
 func TestWatchFails(t *testing.T) {
 	t.Parallel()
 	c, _ := setUpNoise(t, nil)

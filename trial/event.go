@@ -8,10 +8,10 @@ import (
 	"vitrine/spec"
 )
 
-// A Kind says what happened.
+// A Kind is the kind of an Event.
 type Kind string
 
-// What happens in a campaign, in this order, the inner ones many times.
+// The events of a campaign, in this order; inner ones repeat.
 const (
 	SizingChosen Kind = "sizing-chosen" // or the end of the size search
 	TrialBegins  Kind = "trial-begins"
@@ -20,7 +20,7 @@ const (
 	SizingDone   Kind = "sizing-done"
 )
 
-// An Event is progress of a campaign. Fields that do not belong to its kind are zero.
+// An Event reports progress of a campaign. Fields that do not belong to its kind are zero.
 type Event struct {
 	Kind     Kind
 	Elapsed  time.Duration
@@ -30,7 +30,7 @@ type Event struct {
 	Step     rate.Step
 	Key      vitrine.Key
 	Outcome  *vitrine.Outcome
-	Recorded bool // the outcome was on record and not measured again
+	Recorded bool // the outcome was on record, not measured now
 	Measured *vitrine.Measured
 }
 

@@ -17,9 +17,8 @@ import (
 	"vitrine/trial"
 )
 
-// TestModelCampaign: the winner is measured once more and that is the figure,
-// the profile tells measured from predicted, and a resumed run asks the same
-// questions.
+// TestModelCampaign: the winner is measured once more, and that figure counts. The
+// profile tells measured from predicted sizes. A resumed run asks the same questions.
 func TestModelCampaign(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
 	c.config.Deployment.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 0.6}}
@@ -76,7 +75,7 @@ func TestModelCampaign(t *testing.T) {
 	}
 }
 
-// conforms fails unless the profile is what its published schema says.
+// conforms checks the profile against its published schema.
 func conforms(t *testing.T, profile []byte) {
 	t.Helper()
 	text, err := spec.Schema(spec.KindProfile, spec.Known{})

@@ -16,11 +16,11 @@ import (
 	"vitrine/monitor"
 )
 
-// A generator that has not ended this long after its trial's time is hung.
+// defaultGrace is how long after its trial's time a generator counts as hung.
 const defaultGrace = 60 * time.Second
 
-// one runs one trial on the sizing that is deployed. What the generator or the
-// function did wrong makes the outcome invalid; an error is the end of the campaign.
+// one runs one trial on the deployed sizing. A fault of the generator or the function
+// makes the outcome invalid; an error ends the campaign.
 func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (out vitrine.Outcome, err error) {
 	scratch := filepath.Join(s.generator.Dir, fmt.Sprintf("%d-%d", key.Seq, key.Attempt))
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
@@ -73,7 +73,7 @@ func (s *site) one(ctx context.Context, key vitrine.Key, window time.Duration) (
 	return out, nil
 }
 
-// command is what the generator is asked to do.
+// command returns the generator's command for the trial, and removes an older report.
 func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (vitrine.Command, error) {
 	command := load.Command(s.program, load.Trial{
 		Rate: key.Rate, Duration: window.Seconds(), Warmup: s.Workload.Warmup.Seconds(),
@@ -84,8 +84,8 @@ func (s *site) command(key vitrine.Key, window time.Duration, scratch string) (v
 	return command, os.RemoveAll(command.Stdout)
 }
 
-// drive waits for the generator's report. The error says why there is none, or
-// why it is no verdict.
+// drive waits for the generator's report. The error says why there is no report, or
+// why the report is no verdict.
 func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Duration) (load.Report, error) {
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -106,8 +106,8 @@ func (s *site) drive(ctx context.Context, command vitrine.Command, limit time.Du
 	return readReport(command.Stdout)
 }
 
-// wait returns once the generator has ended or the context is over; at once,
-// with the reason, when an instance dies before.
+// wait returns once the generator has ended or the context is over. If an instance
+// dies before that, it returns the reason at once.
 func (d *deployment) wait(ctx context.Context, generator <-chan struct{}) error {
 	over, stop := context.WithCancel(ctx)
 	defer stop()

@@ -13,19 +13,19 @@ import (
 	"vitrine/testbed"
 )
 
-// A Plan is what a campaign would do, as far as it is known beforehand.
+// A Plan is what a campaign will do, as far as that is known beforehand.
 type Plan struct {
-	Combinations []spec.Choice    `json:"combinations"` // of the options given several values
-	Sizings      []vitrine.Sizing `json:"-"`            // all of them, or what a directed search starts from
+	Combinations []spec.Choice    `json:"combinations"` // of the options with several values
+	Sizings      []vitrine.Sizing `json:"-"`            // all of them, or the first of an open search
 	Names        []string         `json:"sizings"`
-	Open         bool             `json:"open"`              // more sizings follow from what is measured
+	Open         bool             `json:"open"`              // more sizings follow from the measurements
 	MostSizings  int              `json:"most_sizings"`      // per combination
-	Trials       int              `json:"trials_per_sizing"` // about, invalid ones aside
+	Trials       int              `json:"trials_per_sizing"` // estimate, without invalid ones
 	Trial        time.Duration    `json:"trial_ns"`          // warm-up, window and settling of one
-	About        time.Duration    `json:"about_ns"`          // of the whole campaign, deploying aside
+	About        time.Duration    `json:"about_ns"`          // estimate for the whole campaign, without deployment
 }
 
-// plan works out what the campaign will do. It refuses what this host's CPUs
+// plan works out what the campaign will do. It refuses sizings that this host's CPUs
 // cannot hold.
 func (c *Campaign) plan() (p Plan, err error) {
 	p = Plan{Combinations: c.choices, Open: true}
@@ -63,7 +63,7 @@ func (c *Campaign) plan() (p Plan, err error) {
 	return p, nil
 }
 
-// located gives an error of the search for sizes the place of the mode.
+// located adds the position of the mode in the file to an error of the size search.
 func (c *Campaign) located(err error) error {
 	if bad := (*vitrine.BadInput)(nil); errors.As(err, &bad) {
 		return c.Deployment.BadInput(bad.Found, bad.Want, "mode")
@@ -71,7 +71,7 @@ func (c *Campaign) located(err error) error {
 	return err
 }
 
-// A planned instance is one of a sizing: what to place, and which component runs
+// A planned is one instance of a sizing: what to place, and which component runs
 // there.
 type planned struct {
 	testbed.Spec
@@ -79,9 +79,9 @@ type planned struct {
 	index     int // 1, 2, ... among the component's instances
 }
 
-// place lists the instances of a sizing under one choice of the options, in the
-// order in which components start, each with its CPUs. A sizing that the
-// function's CPUs cannot hold is a *vitrine.Unsupported.
+// place lists the instances of a sizing under one choice of the options, with their
+// CPUs, in the order in which components start. It returns a *vitrine.Unsupported if
+// the function's CPUs cannot hold the sizing.
 func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, error) {
 	var all []planned
 	var demands []demand
@@ -105,8 +105,8 @@ func (c *Campaign) place(sizing vitrine.Sizing, choice spec.Choice) ([]planned, 
 	return all, nil
 }
 
-// fits checks the sizing against the CPUs reserved for the function, whatever
-// the options.
+// fits checks the sizing against the CPUs reserved for the function, under every
+// choice of the options.
 func (c *Campaign) fits(s vitrine.Sizing) error {
 	for _, choice := range c.choices {
 		if _, err := c.place(s, choice); err != nil {
@@ -116,9 +116,9 @@ func (c *Campaign) fits(s vitrine.Sizing) error {
 	return nil
 }
 
-// mostSizings is how many sizings an open search measures at the most: one by a
-// model all of them, and each of the best once more; a directed one grows one
-// component by one flavor or by one instance each step.
+// mostSizings returns how many sizings an open search measures at most. A search by a
+// model measures each sizing, and the best one again. A directed search grows one
+// component by one flavor or by one instance in each step.
 func (c *Campaign) mostSizings() (int, error) {
 	space := c.space
 	if c.Deployment.Mode.Name == spec.Model {
@@ -140,8 +140,8 @@ func (c *Campaign) mostSizings() (int, error) {
 	return steps + 1, nil
 }
 
-// sizeSpace is what the deployment's sizings are made of. Its limit is never
-// beyond what the unscalable components leave of the function's CPUs.
+// sizeSpace returns the space of the deployment's sizings. Its limit is at most what
+// the unscalable components leave of the function's CPUs.
 func (c *Campaign) sizeSpace() size.Space {
 	from := c.Deployment.Space()
 	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}, Place: c.fits}
@@ -165,7 +165,7 @@ func (c *Campaign) sizeSearch(space size.Space) (size.Search, error) {
 	case spec.Custom:
 		return size.NewCustom(c.Deployment.Sizings()), nil
 	case spec.Exhaustive:
-		space.Place = nil // all are asked for: one without a place is refused, not left out
+		space.Place = nil // all sizings are asked for: one that does not fit is refused, not left out
 		return size.NewExhaustive(space)
 	case spec.Directed:
 		return size.NewDirected(space, size.DirectedConfig{Scaling: m.Scaling, ScaleOn: m.ScaleOn, Reach: m.Reach, Seed: c.Seed})
@@ -175,7 +175,7 @@ func (c *Campaign) sizeSearch(space size.Space) (size.Search, error) {
 	return nil, fmt.Errorf("mode %q: want custom, exhaustive, directed or model", m.Name)
 }
 
-// rateConfig is what the workload says about the rates.
+// rateConfig returns the workload's configuration of the rate search.
 func (c *Campaign) rateConfig() rate.Config {
 	w := c.Workload
 	return rate.Config{
@@ -186,7 +186,7 @@ func (c *Campaign) rateConfig() rate.Config {
 	}
 }
 
-// rateSearch makes the search that the campaign is given, or the workload names.
+// rateSearch makes the rate search that the Config gives or the workload names.
 func (c *Campaign) rateSearch(cfg rate.Config) (rate.Search, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"vitrine/search/size"
 )
 
-// saveProfile writes what every size carries, measured or predicted, into the
-// run folder. A campaign that measured nothing has no profile.
+// saveProfile writes the capacity of every size, measured or predicted, into the run
+// folder. A campaign that measured nothing has no profile.
 func (c *Campaign) saveProfile() error {
 	if len(c.found) == 0 {
 		return nil
@@ -29,8 +29,8 @@ func (c *Campaign) saveProfile() error {
 	return c.Results.SaveProfile(p)
 }
 
-// keepBoots takes the boot times of sizes that a resumed run did not deploy
-// again from its profile before, and how its instances boot.
+// keepBoots copies from the profile before the resume the boot times of sizes that
+// the resumed run did not deploy again, and whether instances boot without quota.
 func keepBoots(p, before *vitrine.Profile) {
 	if before == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"vitrine/spec"
 )
 
-// deaf is a function that leaves so many SIP requests without an answer, as one
-// does that is starting, then answers all.
+// deaf is a function that ignores as many SIP requests as its second argument says,
+// like a function that is starting, and then answers all.
 func deaf(args []string) error {
 	ignored, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -34,8 +34,8 @@ func deaf(args []string) error {
 	}
 }
 
-// A probe that stays without an answer holds the next one up for no time that
-// matters: twenty of them fit into a time limit that has room for five seconds.
+// A lost probe hardly delays the next one: twenty lost probes fit into a time limit
+// of 5 s.
 func TestReadyDespiteLostProbes(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	front := c.config.Deployment.Component("front")

@@ -7,15 +7,15 @@ import (
 	"vitrine/search/size"
 )
 
-// A seeking is the search of one sizing's rates.
+// A seeking is the search for one sizing's rates.
 type seeking struct {
 	search rate.Search
 	cfg    rate.Config
 	again  bool // the sizing was measured before, and this time counts
 }
 
-// seek makes the search of the sizing's rates. What the search of sizings
-// believes of it is where it begins.
+// seek makes the search for the sizing's rates. It begins at the capacity that the
+// search for sizings expects.
 func (c *Campaign) seek(chosen size.Step) (seeking, error) {
 	cfg := c.rateConfig()
 	const doubled = 2 // growth by one flavor or instance seldom more than doubles the capacity
@@ -29,7 +29,7 @@ func (c *Campaign) seek(chosen size.Step) (seeking, error) {
 	return seeking{search, cfg, chosen.Again}, err
 }
 
-// estimate is what the trials show: by the search's own estimate where it has one.
+// estimate returns the capacities that the trials show. It prefers the search's own estimate.
 func (s seeking) estimate(history []vitrine.Outcome) []vitrine.Capacity {
 	if own, ok := s.search.(rate.Estimator); ok {
 		return own.Estimate(history)
@@ -37,7 +37,7 @@ func (s seeking) estimate(history []vitrine.Outcome) []vitrine.Capacity {
 	return rate.Estimate(history, s.cfg)
 }
 
-// searched is what the search of a sizing's rates was told, for the report.
+// searched returns the configuration of a sizing's rate search, for the report.
 func searched(name string, cfg rate.Config) *result.Search {
 	return &result.Search{
 		Name: name, Min: cfg.Min, Max: cfg.Max, Increase: cfg.Increase, Duration: cfg.Duration.Seconds(), Repeat: cfg.Repeat,

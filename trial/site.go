@@ -12,16 +12,16 @@ import (
 	"vitrine/testbed"
 )
 
-// A site is where one choice of the options is measured: the function, deployed
-// at one sizing after the other, and the generator beside it. It opens when a
-// trial is really run, so that a resumed campaign walks through its record
-// without starting anything.
+// A site is where one choice of the options is measured: the function, deployed at
+// one sizing after the other, and the generator beside it. It opens when the first
+// trial really runs, so a resumed campaign reads its recorded trials without
+// starting anything.
 type site struct {
 	*Campaign
 	choice    spec.Choice
-	bed       *testbed.Site // nil: no trial was run yet
+	bed       *testbed.Site // nil: no trial has run yet
 	generator *testbed.Instance
-	awake     []awake // what keeps the function's CPUs awake
+	awake     []awake // the processes that keep the function's CPUs awake
 
 	sizing     vitrine.Sizing
 	deployment *deployment // nil: the sizing is not deployed
@@ -47,8 +47,8 @@ func (s *site) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// ready brings the sizing up for the next trial: deployed, afresh where asked
-// for or needed, else settled.
+// ready prepares the sizing for the next trial: it deploys it afresh if asked or
+// needed, and otherwise lets it settle.
 func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) error {
 	if s.bed == nil {
 		if err := s.open(ctx); err != nil {
@@ -82,10 +82,10 @@ func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) er
 	return nil
 }
 
-// begin makes the sizing the one that ready deploys.
+// begin sets the sizing that ready deploys.
 func (s *site) begin(sizing vitrine.Sizing) { s.sizing, s.boots = sizing, nil }
 
-// end takes the sizing's deployment down.
+// end removes the sizing's deployment.
 func (s *site) end(ctx context.Context) error {
 	if s.deployment == nil {
 		return nil
@@ -102,14 +102,14 @@ func (s *site) close(ctx context.Context) error {
 	return errors.Join(s.end(ctx), s.bed.Close(ctx))
 }
 
-// after notes what a trial leaves behind: a stateful function that was
-// overloaded, or one that lost an instance, is deployed afresh.
+// after decides whether the next trial needs a fresh deployment: a stateful function
+// does after an overload, and every function does after it lost an instance.
 func (s *site) after(overloaded bool) {
 	stateful := s.Deployment.Stateful && overloaded
 	s.stale = stateful || (s.deployment != nil && s.deployment.Ended() != nil)
 }
 
-// boot is the median time, in seconds, that the sizing's deployments took to
+// boot returns the median time, in seconds, that the sizing's deployments took to
 // boot; 0: all its trials are on record, and none was deployed.
 func (s *site) boot() float64 {
 	if len(s.boots) == 0 {
@@ -119,13 +119,13 @@ func (s *site) boot() float64 {
 	return sorted[len(sorted)/2].Seconds()
 }
 
-// unlimited says whether the function's instances boot without their quota, as
+// unlimited reports whether the function's instances boot without their quota, as
 // far as is known.
 func (s *site) unlimited() bool {
 	return s.bed != nil && substrate.BootsUnlimited(s.bed.Substrate())
 }
 
-// vantages lists where the use of the generator and the instances can be read.
+// vantages lists where the resource use of the generator and the instances can be read.
 func (s *site) vantages() []vitrine.Vantage {
 	all := []vitrine.Vantage{s.generator.Vantage()}
 	for _, in := range s.deployment.instances {
@@ -134,7 +134,7 @@ func (s *site) vantages() []vitrine.Vantage {
 	return all
 }
 
-// wait lets the time pass, or ends early with the context.
+// wait waits for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,15 +8,15 @@ import (
 	"vitrine/spec"
 )
 
-// A finding is what was found of one sizing under one choice of the options.
+// A finding is the result for one sizing under one choice of the options.
 type finding struct {
 	choice    spec.Choice
 	unlimited bool // its instances booted without their quota
 	size.Profiled
 }
 
-// learn says what the trials of one sizing show, and enters it in the summary. Of
-// disturbed trials only their number and their time count.
+// learn evaluates the trials of one sizing and enters the result in the summary. Of
+// disturbed trials only the number and the time count.
 func (c *Campaign) learn(s *site, rates seeking, all []vitrine.Outcome) vitrine.Measured {
 	choice, sizing, history := s.choice, s.sizing, undisturbed(all)
 	m := vitrine.Measured{
@@ -45,7 +45,7 @@ func (c *Campaign) learn(s *site, rates seeking, all []vitrine.Outcome) vitrine.
 	return m
 }
 
-// conclude names the best of what was measured.
+// conclude names the best of the measured sizings.
 func (c *Campaign) conclude() {
 	finalists, why := c.finalists()
 	var measured []vitrine.Measured
@@ -80,9 +80,9 @@ func (c *Campaign) objective() size.Objective {
 	return o
 }
 
-// finalists are the findings, by index, that may be the best: of a search that
-// chooses itself its choice under each choice of the options, and why it chose
-// the last; else all that were not measured again later.
+// finalists returns the indices of the findings that may be the best. If the search
+// chooses by itself, these are its choices, at most one under each choice of the
+// options, and why is its reason for the last of them. Otherwise they are all findings.
 func (c *Campaign) finalists() (finalists []int, why string) {
 	chooser, chooses := c.search.(size.Chooser)
 	for _, choice := range c.choices {

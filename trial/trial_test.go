@@ -35,8 +35,8 @@ import (
 	"vitrine/trial"
 )
 
-// The test binary is also the function under test and the generator: real
-// processes in real places.
+// The test binary is also the function under test and the generator, which run as
+// real processes in real places.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -66,8 +66,8 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// serve is a function: it answers one byte per connection, and dies after so
-// many when told to.
+// serve is a function that answers one byte per connection. It dies after as many
+// connections as its second argument says, if there is one.
 func serve(args []string) error {
 	address, dieAfter := args[0], -1
 	if len(args) > 1 {
@@ -103,7 +103,7 @@ func serve(args []string) error {
 	}
 }
 
-// drive is a generator under the contract. param "fault" makes it misbehave;
+// drive is a generator under the contract. Parameter "fault" makes it misbehave;
 // above "ceiling" calls per second every second call fails.
 func drive(args []string) error {
 	t, err := load.ReadTrial(args, os.Environ())
@@ -176,7 +176,7 @@ func call(target string) error {
 	return err
 }
 
-// A campaign under test: files, back ends, results.
+// A campaign is a campaign under test: files, back ends, results.
 type campaign struct {
 	t      *testing.T
 	run    *runstate.Run
@@ -220,7 +220,7 @@ repeat: 2
 stop: success_ratio < 0.6
 `
 
-// setUp makes a campaign of the test binary's own function and generator.
+// setUp makes a campaign with the test binary's own function and generator.
 func setUp(t *testing.T, function, sizes, params string) *campaign {
 	t.Helper()
 	if err := netns.Possible(); vitrine.IsUnsupported(err) {
@@ -264,7 +264,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// measure runs the campaign into its folder; resumed when it is there already.
+// measure runs the campaign into its folder, or resumes it if it is there already.
 func (c *campaign) measure(ctx context.Context) (result.Summary, error) {
 	c.t.Helper()
 	var err error
@@ -288,7 +288,7 @@ func (c *campaign) measure(ctx context.Context) (result.Summary, error) {
 	return summary, err
 }
 
-// nothingLeft fails when a namespace or a cgroup of the run is still there.
+// nothingLeft fails if a namespace or a cgroup of the run is still there.
 func (c *campaign) nothingLeft() {
 	c.t.Helper()
 	left, err := netns.List("vt-" + c.run.ID)
@@ -346,17 +346,17 @@ func TestCampaignFindsCapacity(t *testing.T) {
 	}
 }
 
-// An emulated is a substrate that says of itself that it emulates machines, which
-// boot without their quota.
+// An emulated is a substrate that claims to emulate machines that boot without their
+// quota.
 type emulated struct{ substrate.Substrate }
 
 func (emulated) BootsUnlimited() bool { return true }
 
 func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Emulation, nil }
 
-// TestEmulationIsMarked: every trial says what its virtual machines ran with, and
-// the profile made of them does and says how they booted, also when all are on
-// record.
+// TestEmulationIsMarked: every trial names the accelerator of its virtual machines. So
+// does the profile, which also says that they boot without quota, even if all trials
+// are on record.
 func TestEmulationIsMarked(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
@@ -434,7 +434,7 @@ func TestComponentThatNeverGetsReady(t *testing.T) {
 	}
 }
 
-// Something that an install script left running has the port already.
+// A process that an install script left running already has the port.
 func TestPortInUse(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	front := c.config.Deployment.Component("front")
@@ -443,7 +443,7 @@ func TestPortInUse(t *testing.T) {
 		front.Command[0], front.Ports["tcp"], front.Command[0], front.Ports["tcp"]), 0o755)
 	c.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: 10 * time.Second}}
 	_, err := c.measure(t.Context())
-	// What holds the port may answer the readiness check before front has ended.
+	// That process may answer the readiness check before front has ended.
 	said := fmt.Sprint(err)
 	for _, o := range c.outcomes() {
 		said = o.Reason
@@ -528,7 +528,7 @@ func TestResumeRepeatsNoTrial(t *testing.T) {
 	if len(summary.Sizings) != 2 {
 		t.Errorf("%d sizings, want 2", len(summary.Sizings))
 	}
-	// A run that is complete starts nothing at all.
+	// A complete run starts nothing at all.
 	fresh = 0
 	again, err := c.measure(t.Context())
 	if err != nil || fresh != 0 {
@@ -550,8 +550,8 @@ func lines(t *testing.T, path string) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 }
 
-// While a trial runs, each of the function's CPUs is kept from going idle by a
-// process that takes only idle time.
+// While a trial runs, a process that takes only idle time keeps each of the function's
+// CPUs from going idle.
 func TestKeepAwake(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	self, err := os.Executable()
@@ -590,7 +590,7 @@ func TestKeepAwake(t *testing.T) {
 	}
 }
 
-// running lists the processes whose arguments begin with these.
+// running lists the processes whose arguments begin with args.
 func running(t *testing.T, args ...string) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -601,7 +601,7 @@ func running(t *testing.T, args ...string) []int {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil || !strings.HasPrefix(string(text), strings.Join(args, "\x00")+"\x00") {
-			continue // others end as we look
+			continue // other processes may end meanwhile
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
@@ -612,7 +612,7 @@ func running(t *testing.T, args ...string) []int {
 	return pids
 }
 
-// idlePolicy says whether a thread of the process is scheduled in idle time.
+// idlePolicy reports whether a thread of the process has the scheduling policy SCHED_IDLE.
 func idlePolicy(t *testing.T, pid int) bool {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
@@ -635,7 +635,7 @@ func TestInterruptInsideATrial(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "fault: hang")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted by the test")
-	go func() { // once the generator runs: its report's file is there
+	go func() { // cancels once the generator runs: its report's file is there
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for running := []string(nil); len(running) == 0 && ctx.Err() == nil; <-tick.C {
@@ -663,8 +663,8 @@ func TestMaxTimeEndsInOrder(t *testing.T) {
 	}
 }
 
-// TestSizesWithoutAPlaceAreNotChosen: four of 0.4 CPUs beside another of 0.4 are
-// within two CPUs, but each must have its own part of one.
+// TestSizesWithoutAPlaceAreNotChosen: four instances of 0.4 CPUs beside another of 0.4
+// fit in two CPUs, but not if each is pinned to one.
 func TestSizesWithoutAPlaceAreNotChosen(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	d := c.config.Deployment
@@ -680,8 +680,8 @@ func TestSizesWithoutAPlaceAreNotChosen(t *testing.T) {
 	}
 }
 
-// TestModeIsNamedWithItsPlace: what only the search finds wrong is told as what
-// the file's reader finds.
+// TestModeIsNamedWithItsPlace: an error that only the search finds has a position in
+// the file, like an error of the file's reader.
 func TestModeIsNamedWithItsPlace(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	d := c.config.Deployment
