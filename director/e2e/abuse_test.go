@@ -20,7 +20,7 @@ import (
 	"vitrine/wire/sip"
 )
 
-// memory is the director's resident set, in bytes: of the process that serves.
+// memory returns the resident set of the serving process, in bytes.
 func (d *steward) memory() int64 {
 	d.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.status().PID))
@@ -37,14 +37,14 @@ func (d *steward) memory() int64 {
 	return 0
 }
 
-// request builds a request for the director.
+// request returns a request for the director.
 func request(method, callID, headers string) []byte {
 	return fmt.Appendf(nil, "%s sip:user@proof.test SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1;rport;branch=z9hG4bK%s\r\nMax-Forwards: 70\r\n"+
 		"From: <sip:user@proof.test>;tag=1\r\nTo: <sip:user@proof.test>\r\nCall-ID: %s\r\nCSeq: 1 %s\r\nContact: <sip:user@127.0.0.1>\r\n%sContent-Length: 0\r\n\r\n",
 		method, callID, callID, method, headers)
 }
 
-// vandals are kinds of what should never come.
+// vandals are generators of different kinds of bad input.
 func vandals(r *rand.Rand) map[string]func(int) []byte {
 	register := func(n int) []byte { return request("REGISTER", fmt.Sprintf("v%d", n), "") }
 	return map[string]func(int) []byte{
@@ -91,9 +91,8 @@ func vandals(r *rand.Rand) map[string]func(int) []byte {
 	}
 }
 
-// TestDirectorOutlivesBadInput: what is malformed, too large or a flood from one
-// source ends nothing, lets nothing grow without end, and phones beside it are
-// served.
+// TestDirectorOutlivesBadInput sends malformed and too large messages, and floods from
+// one source. The director must survive, use bounded memory, and serve other phones.
 func TestDirectorOutlivesBadInput(t *testing.T) {
 	requirePrograms(t, "kamailio", "sipp")
 	s := newSite(t)
@@ -104,7 +103,7 @@ func TestDirectorOutlivesBadInput(t *testing.T) {
 	d := s.director(firstDirector, options{Instances: table})
 	r := rand.New(rand.NewPCG(1, 2))
 	times, room := 1000, int64(32<<20)
-	if raced { // whose own memory grows with what is touched
+	if raced { // the race detector's memory grows with what is touched
 		times, room = 100, 128<<20
 	}
 	flood := func() {
@@ -127,7 +126,7 @@ func TestDirectorOutlivesBadInput(t *testing.T) {
 		s.garbageByTCP(d, r)
 	}
 	phones := s.phone(kinds[0], drive{target: d.address, host: firstPhone, rate: 50, think: true})
-	flood() // fills the director's bounded memories
+	flood() // fill the director's bounded memories
 	flood()
 	first := d.memory()
 	for range 3 {
@@ -154,7 +153,7 @@ func TestDirectorOutlivesBadInput(t *testing.T) {
 	}
 }
 
-// garbageByTCP opens connections that send what is no SIP, or nothing.
+// garbageByTCP opens connections that send garbage, or nothing.
 func (s site) garbageByTCP(d *steward, r *rand.Rand) {
 	s.t.Helper()
 	var open []net.Conn
@@ -175,7 +174,7 @@ func (s site) garbageByTCP(d *steward, r *rand.Rand) {
 			garbage = append([]byte("REGISTER sip:proof.test SIP/2.0\r\nX: "), bytes.Repeat([]byte("x"), 200_000)...)
 		}
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = c.Write(garbage) // the director may hang up amid it
+		_, _ = c.Write(garbage) // the director may close the connection meanwhile
 	}
 	for _, c := range open {
 		c.Close()
@@ -216,9 +215,8 @@ func (s site) ask(from, to string, message []byte) (status int, text string) {
 	return 0, ""
 }
 
-// TestNoInstanceIs503: with no instance alive, requests are answered 503 with
-// Retry-After, and counted; tables with duplicates are refused and change
-// nothing.
+// TestNoInstanceIs503 checks that without a live instance requests are answered 503 with
+// Retry-After, and counted. Tables with duplicates are refused and change nothing.
 func TestNoInstanceIs503(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio")
@@ -290,8 +288,8 @@ func mustRead(t *testing.T, path string) []byte {
 	return text
 }
 
-// TestRegionsAndHealth: clients are served in their own region; when its
-// instance is gone, in the other, and at home again when it is back.
+// TestRegionsAndHealth checks that clients are served in their own region. If its
+// instance is down, the other region serves them, and their own again when it is back.
 func TestRegionsAndHealth(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio")
@@ -331,8 +329,8 @@ func TestRegionsAndHealth(t *testing.T) {
 	}
 }
 
-// TestOverloadIsHeldAtTheIngress: with a gate, more than the type carries is
-// refused with 503 and Retry-After, and what is let in is served.
+// TestOverloadIsHeldAtTheIngress checks that a gate refuses load above its rate with 503
+// and Retry-After, and that admitted load is served.
 func TestOverloadIsHeldAtTheIngress(t *testing.T) {
 	requirePrograms(t, "kamailio", "sipp")
 	s := newSite(t)

@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// A balancer stands before directors and knows nothing of SIP: each datagram of a
-// phone goes to any of them, so that the messages of one transaction do.
+// A balancer stands in front of directors and does not know SIP. It sends each datagram
+// of a phone to a random director, so the messages of one transaction pass different
+// directors.
 type balancer struct {
 	t         testing.TB
 	front     *net.UDPConn
 	directors []netip.AddrPort
 	mu        sync.Mutex
-	backs     map[netip.AddrPort]*net.UDPConn // a phone's socket towards the directors
+	backs     map[netip.AddrPort]*net.UDPConn // a phone's socket to the directors
 	done      sync.WaitGroup
 }
 
-// balance starts one at a site's host, which the directors are named by.
+// balance starts a balancer at a site's host, whose address the directors advertise.
 func (s site) balance(host int, fleet fleet) *balancer {
 	s.t.Helper()
 	front, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(s.at(host, sipPort))))
@@ -52,7 +53,7 @@ func (b *balancer) close() {
 	b.done.Wait()
 }
 
-// forth passes on what phones send.
+// forth forwards what phones send.
 func (b *balancer) forth() {
 	message := make([]byte, 1<<16)
 	for {
@@ -60,14 +61,14 @@ func (b *balancer) forth() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		} else if err != nil {
-			continue // a phone that is gone
+			continue // a phone has gone
 		}
 		back, err := b.back(phone)
 		if err != nil {
 			b.t.Errorf("balance: %v", err)
 			return
 		}
-		// A socket of a director that is being replaced takes it in any case.
+		// A socket of a director that is being replaced accepts the message in any case.
 		_, _ = back.WriteToUDPAddrPort(message[:n], b.directors[rand.IntN(len(b.directors))])
 	}
 }
@@ -100,10 +101,10 @@ func (b *balancer) back(phone netip.AddrPort) (*net.UDPConn, error) {
 	return back, nil
 }
 
-// TestTransactionsOverTwoDirectors: the messages of one transaction come to
-// either of two directors, which do not talk. In one epoch, restarts and all,
-// each stays on its instance. A change of epoch can cost only what was amid it:
-// a director knows of no key that the other alone has seen.
+// TestTransactionsOverTwoDirectors sends the messages of one transaction to either of two
+// directors, which do not communicate. Within one epoch each transaction stays on its
+// instance, also across restarts. A change of epoch may move only transactions amid it,
+// because a director does not know the keys that only the other has seen.
 func TestTransactionsOverTwoDirectors(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")

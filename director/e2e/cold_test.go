@@ -14,9 +14,9 @@ func (d *steward) again(name, dir string) (when time.Time) {
 	return when
 }
 
-// TestColdRestart: a director is killed amid a transition and started again. All
-// it knows is its state file; what it loses is at most what began on an instance
-// that its key had just moved to, and is within what it counts.
+// TestColdRestart kills a director amid a transition and starts it again from its state
+// file alone. It may lose only transactions that began on an instance that their key had
+// just moved to, and no more than it counts.
 func TestColdRestart(t *testing.T) {
 	t.Parallel()
 	m := newMotion(t, 1, "10s")

@@ -48,8 +48,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runTests runs those that mostly wait, for transitions to be over, at the same
-// time.
+// runTests runs the tests that mostly wait for transitions in parallel.
 func runTests(m *testing.M) int {
 	err := errors.Join(os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin"), flag.Set("test.parallel", "4"))
 	if err != nil {
@@ -59,7 +58,7 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// runDirector is `vitrine director run FILE`, without the signals.
+// runDirector is `vitrine director run FILE`, without signal handling.
 func runDirector(ctx context.Context, args []string, _, stderr io.Writer) error {
 	clock, err := director.HostClock()
 	if err != nil {
@@ -76,7 +75,7 @@ func runDirector(ctx context.Context, args []string, _, stderr io.Writer) error 
 	return errors.Join(d.Run(ctx), d.Close())
 }
 
-// spawnSelf runs one of this binary's programs in a process of its own.
+// spawnSelf runs one of this binary's programs in its own process.
 func spawnSelf(t testing.TB, program, name, dir string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -86,8 +85,8 @@ func spawnSelf(t testing.TB, program, name, dir string, args ...string) *process
 	return spawn(t, name, dir, []string{asProgram + "=" + program}, self, args...)
 }
 
-// The aggregate types of these tests. The one serves REGISTER, the other calls
-// and subscriptions.
+// The aggregate types of these tests. registration serves REGISTER, and session serves
+// calls and subscriptions.
 const (
 	registration = "registration"
 	session      = "session"
@@ -117,21 +116,21 @@ health: {every: 200ms, timeout: {{.Timeout}}, fail: {{.Fail}}, rise: 1}
 {{range .Instances}}- {name: {{.Name}}, type: {{.Type}}, address: "{{.Address}}", weight: {{.Weight}}, id: {{.ID}}{{if .Region}}, region: {{.Region}}{{end}}}
 {{end}}{{end}}`))
 
-// options are what a director's configuration differs in.
+// options are the variable parts of a director's configuration.
 type options struct {
 	SIP, Control          string // set by the site
 	Advertise             string // host that messages name the director by
 	Transition            string // default 4s
 	Registration, Session string // further fields of the types, after a comma
-	Timeout               string // of a health check; default 2s, for a busy host
-	Fail                  int    // checks; default 3
-	GTPC                  string // address, if it takes that too
-	Types, Rules          string // more of them
-	More                  string // of the file
+	Timeout               string // of a health check; default 2s, because the host may be busy
+	Fail                  int    // failed checks; default 3
+	GTPC                  string // address, if GTP-C is used
+	Types, Rules          string // additional ones
+	More                  string // appended to the file
 	Instances             []vitrine.Instance
 }
 
-// A steward is one director, run in a process, and how it is controlled.
+// A steward is one director in a process, and its client.
 type steward struct {
 	*process
 	t       testing.TB
@@ -188,7 +187,7 @@ func (d *steward) begin(name, dir string) {
 	})
 }
 
-// try repeats what a director refuses amid a hand-over.
+// try repeats a request that the director refuses during a hand-over.
 func (d *steward) try(what string, do func(context.Context) error) {
 	d.t.Helper()
 	var err error
@@ -213,7 +212,7 @@ func (d *steward) status() (s client.Status) {
 	return s
 }
 
-// instance is an instance as the director sees it.
+// instance returns an instance as the director sees it.
 func (d *steward) instance(name string) (in client.Instance) {
 	d.t.Helper()
 	d.try("instance "+name, func(ctx context.Context) (err error) {
@@ -223,7 +222,7 @@ func (d *steward) instance(name string) (in client.Instance) {
 	return in
 }
 
-// restart has a new process take over and returns when that serves.
+// restart hands over to a new process and returns when that serves.
 func (d *steward) restart() {
 	d.t.Helper()
 	before := d.status()
@@ -241,7 +240,7 @@ func (d *steward) restart() {
 // fleet are directors side by side.
 type fleet []*steward
 
-// put adds an instance to all directors, with one ID, and gives what they answer.
+// put adds an instance to all directors, with one ID, and returns the last answer.
 func (f fleet) put(in vitrine.Instance) (out client.Instance) {
 	for _, d := range f {
 		d.try("put "+in.Name, func(ctx context.Context) error {
@@ -269,8 +268,7 @@ func (f fleet) remove(name string) {
 	}
 }
 
-// drain has an instance finish what it has, at all directors, and returns when
-// it has.
+// drain drains an instance at all directors, and returns when it is drained.
 func (f fleet) drain(name string) {
 	state := vitrine.Draining
 	f.alter(name, client.Change{State: &state})
@@ -279,7 +277,7 @@ func (f fleet) drain(name string) {
 	}
 }
 
-// agree waits until all directors steer by one table.
+// agree waits until all directors have the same table.
 func (f fleet) agree() {
 	eventually(f[0].t, "the directors steer alike", func() bool {
 		first := f[0].status()
@@ -292,8 +290,8 @@ func (f fleet) agree() {
 	})
 }
 
-// metric adds up what the director's /metrics has of a name whose labels
-// contain all of those given.
+// metric returns the sum of the director's series with that name whose labels contain all
+// the given ones.
 func (d *steward) metric(name string, labels ...string) (sum float64) {
 	d.t.Helper()
 	for line := range strings.Lines(d.metrics()) {
@@ -315,7 +313,7 @@ func (d *steward) metric(name string, labels ...string) (sum float64) {
 	return sum
 }
 
-// metrics is what the director tells Prometheus.
+// metrics returns the director's /metrics.
 func (d *steward) metrics() string {
 	d.t.Helper()
 	res, err := http.Get("http://" + d.control + "/metrics")
@@ -330,7 +328,7 @@ func (d *steward) metrics() string {
 	return string(text)
 }
 
-// entry is an instance for the table.
+// entry returns the table entry of an instance.
 func entry(in *instance, id uint16) vitrine.Instance {
 	return vitrine.Instance{Name: in.name, Type: in.ty, Address: netip.MustParseAddrPort(in.address), Weight: 100, ID: id}
 }

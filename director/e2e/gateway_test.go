@@ -26,7 +26,7 @@ import (
 	"vitrine/store/service"
 )
 
-// runStore is `vitrine store run` with the plain API alone: ADDRESS FOLDER.
+// runStore is `vitrine store run` with only the plain API: ADDRESS FOLDER.
 func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	engine, err := embedded.Open(embedded.Config{Dir: args[1], Now: time.Now, Logger: log})
@@ -45,12 +45,12 @@ func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return errors.Join(s.Serve(ctx, l), engine.Close())
 }
 
-// A gateway is an S-GW's side of S11, made of go-gtp's library: one instance of an
-// aggregate, in a process of its own. What a transaction leaves behind goes into
-// the store; the gateway itself keeps nothing. It does only what is of its type.
+// A gateway is the S-GW's side of S11, built on go-gtp's library: one instance of an
+// aggregate, in its own process. The state that outlives a transaction is in the store;
+// the gateway keeps none. It serves only the transactions of its type.
 type gateway struct {
 	ty       string
-	self     string // the director's IP address, which its F-TEIDs have
+	self     string // the director's IP address, for F-TEIDs
 	prefix   director.Prefix
 	sessions *client.KV
 	serials  atomic.Uint32
@@ -58,7 +58,7 @@ type gateway struct {
 	ctx      context.Context //nolint:containedctx // go-gtp's handlers are given none
 }
 
-// A bearer is what outlives a transaction: a session with its one bearer.
+// A bearer is the state that outlives a transaction: a session with its only bearer.
 type bearer struct {
 	IMSI    string
 	MME     uint32   // TEID of the MME's end, on S11
@@ -66,7 +66,7 @@ type bearer struct {
 	ENodeBs []uint32 // TEIDs of the eNodeBs' ends, on S1-U, in the order of the handovers
 }
 
-// runGateway runs one until ctx is done.
+// runGateway runs a gateway until ctx is done.
 func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	g := &gateway{said: stdout, ctx: ctx}
 	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
@@ -89,7 +89,7 @@ func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	conn := gtpv2.NewConn(net.UDPAddrFromAddrPort(at), gtpv2.IFTypeS11S4SGWGTPC, 0)
-	conn.DisableValidation() // which asks the library's own memory for the TEID
+	conn.DisableValidation() // it looks up TEIDs in the library's own memory
 	conn.AddHandlers(map[uint8]gtpv2.HandlerFunc{
 		message.MsgTypeCreateSessionRequest: g.create,
 		message.MsgTypeModifyBearerRequest:  g.modify,
@@ -104,7 +104,7 @@ func runGateway(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return serving.Wait()
 }
 
-// create attaches: the session is in the store before the answer goes.
+// create attaches. The session is in the store before the answer is sent.
 func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	request := m.(*message.CreateSessionRequest)
 	mme, err := request.SenderFTEIDC.TEID()
@@ -129,7 +129,7 @@ func (g *gateway) create(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 		ie.NewCause(gtpv2.CauseRequestAccepted, 0, 0, 0, nil), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS11S4SGWGTPC, teid, g.self, ""), g.context(&b)))
 }
 
-// modify hands over to the eNodeB whose end the request names.
+// modify hands over to the eNodeB whose TEID is in the request.
 func (g *gateway) modify(c *gtpv2.Conn, from net.Addr, m message.Message) error {
 	request := m.(*message.ModifyBearerRequest)
 	b, tag, cause := g.find(m.TEID(), handoverSR)
@@ -161,8 +161,8 @@ func (g *gateway) remove(c *gtpv2.Conn, from net.Addr, m message.Message) error 
 	return c.RespondTo(from, m, message.NewDeleteSessionResponse(b.MME, 0, ie.NewCause(cause, 0, 0, 0, nil)))
 }
 
-// find reads a session, for a transaction that is of one type of aggregate; a
-// cause other than accepted says why there is none.
+// find reads a session for a transaction of one aggregate type. A cause other than
+// accepted tells why there is no session.
 func (g *gateway) find(teid uint32, of string) (b *bearer, tag string, cause uint8) {
 	b = &bearer{}
 	if g.ty != of {
@@ -185,7 +185,7 @@ func (g *gateway) put(teid uint32, b *bearer, when client.Conditions) error {
 	return err
 }
 
-// context tells the MME the gateway's end of the bearer, which is in the store
+// context returns the gateway's end of the bearer for the MME. It comes from the store
 // alone.
 func (g *gateway) context(b *bearer) *ie.IE {
 	return ie.NewBearerContext(ie.NewEPSBearerID(5), ie.NewFullyQualifiedTEID(gtpv2.IFTypeS1USGWGTPU, b.User, g.self, ""))

@@ -25,12 +25,12 @@ const (
 
 const gtpcPort = 2123
 
-// An epc is a director before aggregates of gateways, the store that these share,
-// and an MME.
+// An epc is a director in front of aggregates of gateways, the store that the gateways
+// share, and an MME.
 type epc struct {
 	site
 	behind   *steward // the director
-	store    string   // its address
+	store    string   // the store's address
 	kept     *store.KV
 	gateways map[string]*instance
 	mme      *gtpv2.Conn
@@ -76,7 +76,7 @@ func newEPC(t *testing.T) *epc {
 	return e
 }
 
-// ready waits until a program says that it is.
+// ready waits until a program prints that it is ready.
 func (s site) ready(p *process) *process {
 	s.t.Helper()
 	eventually(s.t, p.name+" is ready", func() bool {
@@ -88,7 +88,7 @@ func (s site) ready(p *process) *process {
 	return p
 }
 
-// gateway starts an instance with the prefix that the director has for it.
+// gateway starts an instance with the prefix that the director assigns to it.
 func (e *epc) gateway(host int, name, ty string) {
 	e.t.Helper()
 	in := &instance{name: name, ty: ty, address: e.at(host, gtpcPort)}
@@ -102,12 +102,12 @@ func (e *epc) gateway(host int, name, ty string) {
 	e.gateways[name] = in
 }
 
-// An attached subscriber, as the MME knows it.
+// An attached is a subscriber that is attached, as the MME knows it.
 type attached struct {
 	imsi           string
 	own, peer      uint32 // TEIDs on S11
 	user           uint32 // the gateway's TEID on S1-U
-	at, over       string // the instances that attached it, and handed it over last
+	at, over       string // the instances that attached it, and that handed it over last
 	*gtpv2.Session        // go-gtp's
 	ends           []uint32
 }
@@ -131,7 +131,7 @@ func answer[M message.Message](e *epc, of *attached, sequence uint32, cause func
 	}
 }
 
-// userEnd is the gateway's TEID on S1-U that a bearer context has.
+// userEnd returns the gateway's TEID on S1-U in a bearer context.
 func (e *epc) userEnd(contexts ...*ie.IE) (teid uint32) {
 	e.t.Helper()
 	for _, c := range contexts {
@@ -164,7 +164,7 @@ func (e *epc) attach(imsi string) *attached {
 	return a
 }
 
-// handOver moves a subscriber to another eNodeB, and says who did it.
+// handOver moves a subscriber to another eNodeB, and returns the instance that did it.
 func (e *epc) handOver(a *attached) (at string) {
 	e.t.Helper()
 	before := e.count(a.imsi, "handed-over")
@@ -197,8 +197,8 @@ func (e *epc) detach(a *attached) (at string) {
 	return e.who(a.imsi, "detached")
 }
 
-// count is how often each gateway has done something for a subscriber. They say
-// so before they answer.
+// count returns how often each gateway has done something for a subscriber. Gateways
+// print that before they answer.
 func (e *epc) count(imsi, what string) map[string]int {
 	n := map[string]int{}
 	for name, in := range e.gateways {
@@ -207,7 +207,7 @@ func (e *epc) count(imsi, what string) map[string]int {
 	return n
 }
 
-// who are the gateways that did something for a subscriber.
+// who returns the gateways that did something for a subscriber.
 func (e *epc) who(imsi, what string) (names string) {
 	for name, n := range e.count(imsi, what) {
 		names += strings.Repeat(name, n)
@@ -215,7 +215,7 @@ func (e *epc) who(imsi, what string) (names string) {
 	return names
 }
 
-// record is what the store has of a subscriber.
+// record returns the store's record of a subscriber.
 func (e *epc) record(a *attached) (b bearer) {
 	e.t.Helper()
 	v, err := e.kept.Get(e.t.Context(), key(a.peer), store.Conditions{})
@@ -228,10 +228,10 @@ func (e *epc) record(a *attached) (b bearer) {
 	return b
 }
 
-// TestHandoverReadsTheStore: subscribers attach at one type of aggregate, which
-// leaves the session in the store, and are handed over by another type's, which
-// finds it there: also when those that attached them have drained or were killed.
-// The detach is done by whoever is left.
+// TestHandoverReadsTheStore attaches subscribers at aggregates of one type, which leave
+// the session in the store. Aggregates of another type hand them over and find the
+// session there, even if the instances of the attach have drained or were killed. Any
+// remaining instance can do the detach.
 func TestHandoverReadsTheStore(t *testing.T) {
 	t.Parallel()
 	e := newEPC(t)
@@ -298,8 +298,8 @@ func TestHandoverReadsTheStore(t *testing.T) {
 	t.Logf("%d subscribers, attached at %v, handed over at %v", subscribers, attachedAt, handedOverAt)
 }
 
-// noContext checks that a session that is not in the store is not known to those
-// that have served it.
+// noContext checks that instances that have served a session do not know it once it is no
+// longer in the store.
 func (e *epc) noContext(a *attached) {
 	e.t.Helper()
 	if _, err := e.mme.ModifyBearer(a.peer, a.Session, ie.NewBearerContext(ie.NewEPSBearerID(5))); err != nil {

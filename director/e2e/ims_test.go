@@ -21,16 +21,16 @@ import (
 	"vitrine/load/sipp"
 )
 
-// Hosts of the parts of an IMS that stand behind the instances' ingresses.
+// Hosts of the parts of an IMS behind the instances' ingresses.
 const (
 	homesteadHost = 20
 	firstSprout   = 40
 	sprouts       = 6
 )
 
-// An ims is aggregates of the reference IMS: each a Bono, where the director
-// sends to, and a Sprout of its own. Registrations are shared by the Sprouts,
-// subscribers by Homestead: the state that outlives a transaction.
+// An ims is a set of aggregates of the reference IMS. Each is a Bono, which the director
+// sends to, and its own Sprout. The state that outlives a transaction is shared: the
+// Sprouts share registrations, and Homestead the subscribers.
 type ims struct {
 	site
 	instances []*instance
@@ -44,7 +44,7 @@ func (s site) sprouts(port int) string {
 	return strings.Join(all, ",")
 }
 
-// newIMS starts what all aggregates share, and their Sprouts.
+// newIMS starts the shared parts and the Sprouts of all aggregates.
 func newIMS(t *testing.T) *ims {
 	t.Helper()
 	m := &ims{site: newSite(t)}
@@ -56,7 +56,7 @@ func newIMS(t *testing.T) *ims {
 	return m
 }
 
-// component runs a part of the IMS in a process of its own.
+// component runs a part of the IMS in its own process.
 func (m *ims) component(name string, host int, args ...string) *process {
 	m.t.Helper()
 	return m.ready(spawnSelf(m.t, name, fmt.Sprintf("%s-%d", name, host), m.dir, args...))
@@ -73,10 +73,10 @@ func (m *ims) aggregate(ty string) *instance {
 	return in
 }
 
-// TestIMSThroughDirectors: SIPp registers, subscribes and calls through two
-// directors to aggregates of the reference IMS. Meanwhile aggregates are added
-// and drained and both directors restarted: every call succeeds, and each
-// transaction stays on one aggregate.
+// TestIMSThroughDirectors lets SIPp register, subscribe and call through two directors to
+// aggregates of the reference IMS. Meanwhile aggregates are added and drained, and both
+// directors restart. Every call must succeed, and each transaction must stay on one
+// aggregate.
 func TestIMSThroughDirectors(t *testing.T) {
 	requirePrograms(t, "sipp", "tcpdump")
 	const transition = 6 * time.Second
@@ -94,9 +94,9 @@ func TestIMSThroughDirectors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
-	var changed atomic.Bool // all that there is to change
+	var changed atomic.Bool // all changes have been made
 	reports := make([][]load.Report, 3)
-	rate, users := 40.0, 10_000 // calls a second; a trial of 5 s with a timeout of 20 s needs 240 users for each
+	rate, users := 40.0, 10_000 // calls per second; a trial of 5 s with a timeout of 20 s needs 240 users per call/s
 	if raced {
 		rate, users = 8, 4000
 	}
@@ -112,8 +112,8 @@ func TestIMSThroughDirectors(t *testing.T) {
 		g.Go(func() error {
 			for last := false; !last; trial.Seed++ {
 				last = changed.Load()
-				// Others than before, at other addresses, for those have subscribed
-				// to news of themselves.
+				// Use new users at new addresses, because the earlier ones have
+				// subscribed to notifications about themselves.
 				trial.Params["local"] = m.host(129 + 3*(int(trial.Seed)%40) + i)
 				trial.Params["first_user"] = fmt.Sprint(1 + users*(3*int(trial.Seed)+i))
 				trial.Scratch = filepath.Join(folder, fmt.Sprint(trial.Seed))

@@ -15,7 +15,7 @@ import (
 	"vitrine/internal/netns"
 )
 
-// requirePrograms skips the test where what it drives is not installed.
+// requirePrograms skips the test if a program that it drives is not installed.
 func requirePrograms(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
@@ -23,11 +23,10 @@ func requirePrograms(t *testing.T, programs ...string) {
 			t.Skip(&vitrine.Unsupported{What: "the proof of the director", Missing: "the program " + program, Do: "run .ci/install"})
 		}
 	}
-	hosttest.Need(t, netns.Possible()) // for tcpdump's sake, which needs as much
+	hosttest.Need(t, netns.Possible()) // tcpdump needs the same privileges
 }
 
-// An instance is one Kamailio that is an aggregate of its own: see
-// testdata/instance.cfg.
+// An instance is one Kamailio that forms an aggregate: see testdata/instance.cfg.
 type instance struct {
 	*process
 	name, ty string
@@ -44,9 +43,9 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	in := &instance{name: name, ty: ty, address: s.at(host, sipPort)}
 	at := netip.MustParseAddrPort(in.address)
 	address := strings.TrimSuffix(in.address, fmt.Sprintf(":%d", at.Port())) // with the brackets of IPv6
-	again, most := 500, 4000                                                 // ms until a message is sent again
+	again, most := 500, 4000                                                 // ms until a retransmission
 	if s.tcp {
-		again, most = 20000, 20000 // SIPp takes each for another
+		again, most = 20000, 20000 // SIPp takes each retransmission for a new message
 	}
 	in.process = spawn(s.t, name, s.dir, []string{"NAME=" + name, "ADDRESS=" + address, fmt.Sprintf("PORT=%d", at.Port()), fmt.Sprintf("AGAIN=%d", again), fmt.Sprintf("MOST=%d", most)},
 		"kamailio", "-DD", "-E", "-f", config, "-m", "768", "-M", "4", "-w", s.dir, "-P", filepath.Join(s.dir, name+".pid"))
@@ -59,7 +58,7 @@ func (s site) kamailio(host int, name, ty string) *instance {
 	return in
 }
 
-// answers says whether an OPTIONS is answered within the time.
+// answers reports whether an OPTIONS is answered within the time.
 func answers(address string, within time.Duration) bool {
 	conn, err := net.Dial("udp", address)
 	if err != nil {

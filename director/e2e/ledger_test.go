@@ -23,21 +23,20 @@ import (
 	"vitrine/wire/sip"
 )
 
-// A ledger follows, in a capture of what passes between directors and instances,
-// where each transaction was and when it was over. The capture is read while it
-// is made.
+// A ledger follows, in a capture of the traffic between directors and instances, where
+// each transaction was and when it ended. It reads the capture while tcpdump writes it.
 type ledger struct {
 	t         testing.TB
 	capture   *capturetest.Capture
 	site      site
 	directors map[netip.Addr]bool
 	read      chan error
-	over      atomic.Int64 // transactions that are
+	over      atomic.Int64 // transactions that have ended
 
 	mu           sync.Mutex
 	transactions map[uint64]*record
 	messages     int64
-	again        int64 // requests to instances that were sent again
+	again        int64 // retransmitted requests to instances
 	refused      int64 // ICMP errors from a director's address
 	bad          int64 // messages that do not parse
 }
@@ -45,18 +44,18 @@ type ledger struct {
 // A record is one transaction.
 type record struct {
 	class        class
-	at           netip.AddrPort   // the instance that it began at
-	others       []netip.AddrPort // others that it was sent to
-	by           netip.AddrPort   // the director that its first message came by
-	both         bool             // others came by another
-	began, ended time.Time        // ended is zero until it is over
-	moved        time.Time        // first sent to another
+	at           netip.AddrPort   // the instance where it began
+	others       []netip.AddrPort // other instances that it was sent to
+	by           netip.AddrPort   // the director that its first message passed
+	both         bool             // later messages passed another director
+	began, ended time.Time        // ended is zero until it has ended
+	moved        time.Time        // first sent to another instance
 	requests     uint16           // kinds of requests that it has had: see kindOf
 	notified     bool             // SUBSCRIBE: the NOTIFY was sent
-	answered     bool             // SUBSCRIBE: it was answered
+	answered     bool             // SUBSCRIBE: its response was sent
 }
 
-// follow begins a ledger of the site's instances.
+// follow starts a ledger of the site's instances.
 func (s site) follow(directors ...*steward) *ledger {
 	s.t.Helper()
 	l := &ledger{t: s.t, site: s, directors: map[netip.Addr]bool{}, read: make(chan error, 1),
@@ -70,7 +69,7 @@ func (s site) follow(directors ...*steward) *ledger {
 	}
 	go func() { l.read <- l.readAll(fifo) }()
 	var err error
-	// Slots of the capture's ring are as large as the longest packet kept.
+	// Slots of the capture's ring have the size of the longest packet kept.
 	if l.capture, err = capturetest.Start("", "lo", s.filter(directors), fifo, "-s", "4096", "-B", "131072"); err != nil {
 		if w, open := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); open == nil {
 			_ = w.Close() // lets the reader end
@@ -81,11 +80,11 @@ func (s site) follow(directors ...*steward) *ledger {
 		}
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = l.capture.Stop() }) // an error was seen by close, if the test got there
+	s.t.Cleanup(func() { _ = l.capture.Stop() }) // close has reported an error, if the test got there
 	return l
 }
 
-// close ends the capture and waits until all of it was read.
+// close ends the capture and waits until it has been read.
 func (l *ledger) close() {
 	l.t.Helper()
 	if err := l.capture.Stop(); err != nil {
@@ -99,7 +98,7 @@ func (l *ledger) close() {
 	}
 }
 
-// readAll reads a capture in pcap's format, of Ethernet, with UDP.
+// readAll reads a capture in pcap format: Ethernet, UDP.
 func (l *ledger) readAll(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -167,9 +166,9 @@ func (l *ledger) datagram(at time.Time, from, to netip.Addr, p []byte) {
 	l.message(at, netip.AddrPortFrom(from, binary.BigEndian.Uint16(p)), netip.AddrPortFrom(to, binary.BigEndian.Uint16(p[2:])), &m)
 }
 
-// message enters one message. A REGISTER is over with an answer that is no
-// challenge, INVITE with the ACK, BYE with an answer, SUBSCRIBE when it was
-// answered and the NOTIFY sent.
+// message enters one message. A REGISTER ends with an answer that is not a challenge, an
+// INVITE with the ACK, a BYE with an answer, and a SUBSCRIBE when it is answered and the
+// NOTIFY sent.
 func (l *ledger) message(at time.Time, from, to netip.AddrPort, m *sip.Message) {
 	k, ok := classOf(m)
 	if !ok {
@@ -216,7 +215,7 @@ func (l *ledger) end(r *record, at time.Time) {
 	}
 }
 
-// sent notes that a request of the transaction went to an instance.
+// sent records that a request of the transaction went to an instance.
 func (r *record) sent(at time.Time, to netip.AddrPort) {
 	if to == r.at && len(r.others) == 0 || len(r.others) > 0 && r.others[len(r.others)-1] == to {
 		return
@@ -227,7 +226,7 @@ func (r *record) sent(at time.Time, to netip.AddrPort) {
 	r.others = append(r.others, to)
 }
 
-// A class tells the transactions of one Call-ID apart.
+// A class distinguishes the transactions of one Call-ID.
 type class uint64
 
 const (
@@ -240,7 +239,8 @@ const (
 
 func (k class) of(callID []byte) uint64 { return xxhash.Sum64(callID) + uint64(k) }
 
-// classOf is a message's class; ok is false for what is of none, such as OPTIONS.
+// classOf returns a message's class; ok is false for messages without one, such as
+// OPTIONS.
 func classOf(m *sip.Message) (k class, ok bool) {
 	switch string(m.SequenceMethod) {
 	case "REGISTER":
@@ -266,8 +266,8 @@ func (r *record) String() string {
 	return text + fmt.Sprintf(", over after %s", r.ended.Sub(r.began))
 }
 
-// kindOf is a bit for the requests that one transaction may have one of each: the
-// REGISTER with credentials is told from the one without by its number.
+// kindOf returns a bit for each request that a transaction may have once. The sequence
+// number distinguishes the REGISTER with credentials from the one without.
 func kindOf(m *sip.Message) uint16 {
 	method := string(m.SequenceMethod)
 	if method == "REGISTER" && m.Sequence == 2 {
@@ -276,7 +276,7 @@ func kindOf(m *sip.Message) uint16 {
 	return 1 << slices.Index([]string{"REGISTER", "credentials", "SUBSCRIBE", "INVITE", "CANCEL", "ACK", "BYE", "NOTIFY"}, method)
 }
 
-// of are the records of a call's transactions.
+// of returns the records of a call's transactions.
 func (l *ledger) of(callID string) (all []*record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -301,7 +301,7 @@ func (l *ledger) began(in *instance) (n int) {
 	return n
 }
 
-// inFlight counts the transactions that an instance had at a time.
+// inFlight counts the transactions that an instance had in flight at a time.
 func (l *ledger) inFlight(in *instance, when time.Time) (n int) {
 	at := netip.MustParseAddrPort(in.address)
 	l.mu.Lock()
@@ -314,8 +314,8 @@ func (l *ledger) inFlight(in *instance, when time.Time) (n int) {
 	return n
 }
 
-// hadOpen says whether a call had a transaction open at one of the instances at
-// a time.
+// hadOpen reports whether a call had a transaction open at one of the instances at a
+// time.
 func (l *ledger) hadOpen(callID string, at []*instance, when time.Time) bool {
 	for _, r := range l.of(callID) {
 		for _, in := range at {
@@ -331,20 +331,20 @@ func (r *record) open(when time.Time) bool {
 	return !r.began.After(when) && (r.ended.IsZero() || r.ended.After(when))
 }
 
-// amid says whether a transaction began before to and was not over at from. One
-// whose answer was lost is not over for its phone, which sends the request again.
+// amid reports whether a transaction began before to and had not ended at from. If its
+// answer was lost, it has not ended for its phone, which sends the request again.
 func (r *record) amid(from, to time.Time) bool {
 	return r.began.Before(to) && (r.ended.IsZero() || r.ended.After(from) || r.moved.After(from))
 }
 
-// longer says whether a transaction took longer than a transition, as it may on a
-// host that stalls: what is promised to a transaction ends with that.
+// longer reports whether a transaction took longer than a transition, as it may on a host
+// that stalls. The director makes no promise for such a transaction.
 func (r *record) longer(than time.Duration) bool {
 	return r.moved.Sub(r.began) > than || r.ended.Sub(r.began) > than
 }
 
-// strayed are the transactions that were at more than one instance, but for
-// those that began at one of the excepted.
+// strayed returns the transactions that were at more than one instance, except those that
+// began at one of the excepted instances.
 func (l *ledger) strayed(except ...*instance) []string {
 	excepted := map[netip.AddrPort]bool{}
 	for _, in := range except {
@@ -353,7 +353,7 @@ func (l *ledger) strayed(except ...*instance) []string {
 	return l.strayedBut(func(r *record) bool { return excepted[r.at] })
 }
 
-// strayedBut excepts what is told.
+// strayedBut is strayed with a condition for exceptions.
 func (l *ledger) strayedBut(excepted func(*record) bool) (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -365,7 +365,7 @@ func (l *ledger) strayedBut(excepted func(*record) bool) (all []string) {
 	return all
 }
 
-// shared counts the transactions whose messages came by more than one director.
+// shared counts the transactions whose messages passed more than one director.
 func (l *ledger) shared() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -377,9 +377,9 @@ func (l *ledger) shared() (n int) {
 	return n
 }
 
-// elsewhere are the records of calls whose BYE was at another instance than their
-// INVITE, of those that ended after a time, which all counts; but for those that
-// changed instances later than is promised.
+// elsewhere returns the records of calls whose BYE was at another instance than their
+// INVITE. It considers calls whose BYE began after a time; all is their number. It leaves
+// out calls that moved later than the promised time after their begin.
 func (l *ledger) elsewhere(after time.Time, promised time.Duration) (strayed []string, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,24 +14,24 @@ import (
 	"vitrine/director/client"
 )
 
-// howMany is the environment variable that makes the proof in motion as long as
-// wanted, with the transition of RFC 3261: so many transactions, half of them
-// through one director and half through two.
+// howMany is the environment variable that sets the length of the proof in motion, with
+// the transition of RFC 3261. It is the number of transactions, half of them through one
+// director and half through two.
 const howMany = "VITRINE_PROOF_TRANSACTIONS"
 
-// A motion is instances and directors under load, and how they change.
+// A motion is a set of instances and directors under load, and the changes to it.
 type motion struct {
 	site
 	transition time.Duration
 	fleet      fleet
-	targets    []string // of the phones: the directors, or what stands before them
+	targets    []string // of the phones: the directors, or a balancer in front of them
 	ledger     *ledger
-	instances  []*instance // that serve, the oldest first
+	instances  []*instance // serving, the oldest first
 	stopped    []*instance
 	next       int // host of the next instance
 	phones     []*phones
-	lose       float64                 // percent of the messages
-	steering   client.SteeringCounters // of the processes that were replaced
+	lose       float64                 // percent of the messages that phones lose
+	steering   client.SteeringCounters // of the replaced processes
 }
 
 // newMotion starts two instances of each type and n directors.
@@ -69,15 +69,15 @@ func (s site) motion(n int, o options) *motion {
 func (m *motion) start(ty string) *instance {
 	in := m.kamailio(m.next, fmt.Sprintf("%s-%d", ty, m.next), ty)
 	m.next++
-	if m.next >= firstInstance+62 { // those of the first hosts are long gone
+	if m.next >= firstInstance+62 { // the instances of the first hosts have long been stopped
 		m.next = firstInstance
 	}
 	m.instances = append(m.instances, in)
 	return in
 }
 
-// capacity is how many transactions a second the whole carries, phones and all,
-// when as many are open as it likes.
+// capacity returns how many transactions per second the whole setup carries, phones
+// included, with many calls open.
 func (m *motion) capacity() float64 {
 	m.t.Helper()
 	const calls = 500
@@ -110,8 +110,8 @@ func (m *motion) load(give time.Duration) {
 	m.call(kinds, min(m.capacity(), 8000)/2/float64(perRound*len(m.targets)), give)
 }
 
-// call starts phones of these kinds at every target, at so many calls a second
-// of each.
+// call starts phones of these kinds at every target, at that rate of calls per second for
+// each.
 func (m *motion) call(of []kind, rate float64, give time.Duration) {
 	m.t.Helper()
 	for i, target := range m.targets {
@@ -123,14 +123,14 @@ func (m *motion) call(of []kind, rate float64, give time.Duration) {
 	}
 }
 
-// after waits until so many more transactions are over.
+// after waits until n more transactions have ended.
 func (m *motion) after(n int64) {
 	m.t.Helper()
 	until := m.ledger.over.Load() + n
 	eventually(m.t, fmt.Sprintf("%d transactions more", n), func() bool { return m.ledger.over.Load() >= until })
 }
 
-// finish lets the calls come to their ends and adds them up.
+// finish waits for the calls to end and returns their sum.
 func (m *motion) finish() (sum tally) {
 	m.t.Helper()
 	for _, p := range m.phones {
@@ -151,7 +151,7 @@ func (m *motion) grow() {
 	m.fleet.agree()
 }
 
-// shift changes the weights of all instances, in turn.
+// shift changes the weights of all instances, one after the other.
 func (m *motion) shift(times int) {
 	m.t.Helper()
 	for range times {
@@ -162,8 +162,8 @@ func (m *motion) shift(times int) {
 	}
 }
 
-// shrink drains the oldest instance of each type, all at a time, takes it out of
-// the table and stops it.
+// shrink drains the oldest instance of each type at the same time, removes them from the
+// table and stops them.
 func (m *motion) shrink() {
 	m.t.Helper()
 	old := m.instances[:2]
@@ -195,8 +195,7 @@ func (m *motion) restart() {
 	}
 }
 
-// count adds up what the directors' steering counted, which begins anew with
-// each process.
+// count adds up the directors' steering counters, which start at zero in each process.
 func (m *motion) count() {
 	for _, d := range m.fleet {
 		s := d.status().Steering
@@ -209,7 +208,7 @@ func (m *motion) count() {
 	}
 }
 
-// A count is what came of a motion.
+// A count is the result of a motion.
 type count struct{ transactions, lost, again, moved int64 }
 
 func (c *count) add(o count) {
@@ -223,10 +222,10 @@ func (c count) String() string {
 	return fmt.Sprintf("%d transactions; %d calls lost, %d requests sent again, %d transactions moved to another instance", c.transactions, c.lost, c.again, c.moved)
 }
 
-// TestKamailioThroughDirectors: registrations, subscriptions, calls and cancelled
-// calls, with one message in a hundred lost and sent again, through directors to
-// Kamailios. Instances are added and drained, weights change, and directors are
-// restarted: nothing is lost, and each transaction stays on one instance.
+// TestKamailioThroughDirectors runs registrations, subscriptions, calls and cancelled
+// calls through directors to Kamailios, with 1% message loss. Instances are added and
+// drained, weights change, and directors restart. No call may fail, and each transaction
+// must stay on one instance.
 func TestKamailioThroughDirectors(t *testing.T) {
 	transactions, transition := int64(10_000), "4s"
 	if raced {
@@ -246,7 +245,7 @@ func TestKamailioThroughDirectors(t *testing.T) {
 		n    int
 	}{{"one", 1}, {"two side by side", 2}} {
 		t.Run(c.name, func(t *testing.T) {
-			together := raced && c.n == 1 // with others, which leave no half of the capacity
+			together := raced && c.n == 1 // in parallel with other tests, which do not leave half of the capacity
 			if together {
 				t.Parallel()
 			}
@@ -261,8 +260,8 @@ func TestKamailioThroughDirectors(t *testing.T) {
 	}
 }
 
-// keepChanging adds, drains and restarts while the phones call, until so many
-// more transactions are over, and holds what came of them to what is promised.
+// keepChanging adds and drains instances and restarts directors while the phones call,
+// until that many more transactions have ended. Then it checks the promises.
 func (m *motion) keepChanging(transactions int64) count {
 	m.t.Helper()
 	begun, until, rounds := time.Now(), m.ledger.over.Load()+transactions, 0
@@ -274,7 +273,7 @@ func (m *motion) keepChanging(transactions int64) count {
 		m.after(500)
 		m.restart()
 		m.after(500)
-		m.shrink() // within a transition of the other changes
+		m.shrink() // within a transition after the other changes
 		m.after(500)
 		m.restart()
 	}
@@ -294,18 +293,18 @@ func (m *motion) keepChanging(transactions int64) count {
 	return c
 }
 
-// captured fails the test if the capture has less than the phones counted, or
-// packets that a director refused.
+// captured fails the test if the capture has fewer transactions than the phones counted,
+// or if a director refused packets.
 func (m *motion) captured(sum tally) {
 	m.t.Helper()
-	// Of one ACK in a hundred, which is lost, a phone knows nothing.
+	// A phone does not notice the 1% of ACKs that are lost.
 	if over := m.ledger.over.Load(); over < sum.transactions*97/100 || m.ledger.refused > 0 {
 		m.t.Errorf("%d transactions by the phones, the capture has %d; directors refused %d packets", sum.transactions, over, m.ledger.refused)
 	}
 }
 
-// judge holds what the phones counted against the capture, and the instances to
-// their share.
+// judge compares the phones' counts with the capture, and checks that each instance had
+// transactions.
 func (m *motion) judge(sum tally) {
 	m.t.Helper()
 	m.captured(sum)
@@ -318,7 +317,7 @@ func (m *motion) judge(sum tally) {
 	m.t.Logf("%d epochs; messages steered otherwise than by the table in force alone: %+v", m.fleet[0].status().Epoch, m.steering)
 }
 
-// report fails the test for each of what should not be, and shows the first few.
+// report fails the test for each violation, and shows the first few.
 func (m *motion) report(what string, all []string, show func(string) string) {
 	m.t.Helper()
 	for i, one := range all {
@@ -333,8 +332,8 @@ func (m *motion) report(what string, all []string, show func(string) string) {
 	}
 }
 
-// lost fails the test for each call that failed, but for those that had a
-// transaction that is excused, or that took longer than what is promised to one.
+// lost fails the test for each failed call. It excuses calls with an excused transaction,
+// or with one that took longer than a transition.
 func (m *motion) lost(sum tally, excused func(*record) bool) {
 	m.t.Helper()
 	var lost []string
@@ -349,7 +348,7 @@ func (m *motion) lost(sum tally, excused func(*record) bool) {
 	m.report("lost", lost, m.history)
 }
 
-// history is what the capture has of a call.
+// history returns what the capture has of a call.
 func (m *motion) history(callID string) string {
 	text := callID
 	for _, r := range m.ledger.of(callID) {
@@ -358,11 +357,11 @@ func (m *motion) history(callID string) string {
 	return text
 }
 
-// TestKilledInstancesLoseWhatTheyHad: an instance of each type is killed under
-// load. Each call that fails had its transaction there and open at that moment.
+// TestKilledInstancesLoseWhatTheyHad kills an instance of each type under load. Each
+// failed call must have had a transaction open there at that moment.
 func TestKilledInstancesLoseWhatTheyHad(t *testing.T) {
 	m := newMotion(t, 2, "4s")
-	m.lose = 0 // the capture does not tell what a phone did not get
+	m.lose = 0 // the capture does not show which messages a phone lost
 	m.grow()
 	m.load(10 * time.Second)
 	m.after(1000)

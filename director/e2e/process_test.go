@@ -20,7 +20,7 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// patience bounds every wait of these tests; reaching it is a failure.
+// patience limits every wait of these tests; reaching it fails the test.
 const patience = 60 * time.Second
 
 // eventually polls until ok holds.
@@ -29,25 +29,26 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	hosttest.Until(t, patience, what, ok)
 }
 
-// A process is a program and its children, in a group of their own.
+// A process is a program and its children, in their own process group.
 type process struct {
 	t     testing.TB
 	name  string
 	cmd   *exec.Cmd
-	log   string        // file of what it and its children write
-	ended chan struct{} // then err is set
+	log   string        // output file of the process and its children
+	ended chan struct{} // closed when the process has ended; then err is set
 	err   error
 	once  sync.Once
 }
 
-// spawn starts a program that is stopped when the test ends, if not before.
+// spawn starts a program and stops it when the test ends, if it has not been stopped
+// before.
 func spawn(t testing.TB, name, dir string, environ []string, program string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, ended: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), environ...)
-	// Not a pipe: a director's first process ends long before those that follow it.
+	// Not a pipe: a director's first process ends long before its successors.
 	out, err := os.CreateTemp(dir, name+"-*.log")
 	if err != nil {
 		t.Fatal(err)
@@ -65,14 +66,14 @@ func spawn(t testing.TB, name, dir string, environ []string, program string, arg
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if said := p.said(); t.Failed() && program != "sipp" { // which draws screens
+		if said := p.said(); t.Failed() && program != "sipp" { // sipp draws screens
 			t.Logf("%s:\n%s", name, said[max(0, len(said)-4000):])
 		}
 	})
 	return p
 }
 
-// said is what it and its children wrote.
+// said returns the output of the process and its children.
 func (p *process) said() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -96,7 +97,7 @@ func (p *process) kill() {
 	})
 }
 
-// stop asks the group to end and waits for that.
+// stop asks the group to end and waits for the first process.
 func (p *process) stop() {
 	p.once.Do(func() {
 		p.signal(syscall.SIGTERM)
@@ -105,7 +106,7 @@ func (p *process) stop() {
 		case <-time.After(patience):
 			p.t.Errorf("%s does not end", p.name)
 		}
-		p.signal(syscall.SIGKILL) // what may be left of it
+		p.signal(syscall.SIGKILL) // remaining children
 		<-p.ended
 	})
 }
@@ -119,13 +120,13 @@ func (p *process) running() bool {
 	}
 }
 
-// A site is the loopback addresses of one test, all its own: of IPv4 one for
-// each host; of IPv6, which has but one, a range of ports.
+// A site is the loopback addresses of one test. On IPv4, each host has its own address. On
+// IPv6, which has only one loopback address, the site has its own range of ports.
 type site struct {
 	t      testing.TB
-	prefix string // of IPv4
-	base   int    // first port, of IPv6; 0: IPv4
-	tcp    bool   // from and to the phones
+	prefix string // of the IPv4 addresses
+	base   int    // first port on IPv6; 0: IPv4
+	tcp    bool   // between the phones and the directors
 	dir    string
 }
 
@@ -147,15 +148,15 @@ func numberedSite(t testing.TB) (s site, n int) {
 	return s, sites.n
 }
 
-// newSite6 is of IPv6.
+// newSite6 returns a site on IPv6.
 func newSite6(t testing.TB) site {
 	s, n := numberedSite(t)
 	s.base = 10000 + 512*((os.Getpid()*3+n)%40)
 	return s
 }
 
-// Hosts of a site: directors 1 and up; phones 31 and up; instances 65 to 126,
-// which a capture tells by their network.
+// Hosts of a site: directors from 1; phones from 31; instances 65 to 126, which a capture
+// recognizes by their network.
 const (
 	firstDirector = 1
 	firstPhone    = 31
@@ -169,7 +170,7 @@ func (s site) host(n int) string {
 	return fmt.Sprintf("%s%d", s.prefix, n)
 }
 
-// at is a port of a host. On IPv6, hosts have 5060, another and 0 alone.
+// at returns a port of a host. On IPv6, a host has only 5060, one other port, and 0.
 func (s site) at(n, port int) string {
 	if s.base > 0 && port == sipPort {
 		port = s.base + n
@@ -181,7 +182,7 @@ func (s site) at(n, port int) string {
 
 const sipPort = 5060
 
-// isInstance says whether an address is an instance's.
+// isInstance reports whether an address is an instance's.
 func (s site) isInstance(a netip.AddrPort) bool {
 	if s.base > 0 {
 		return a.Addr() == netip.IPv6Loopback() && int(a.Port()) >= s.base+firstInstance && int(a.Port()) < s.base+firstInstance+62
@@ -189,8 +190,8 @@ func (s site) isInstance(a netip.AddrPort) bool {
 	return netip.MustParsePrefix(s.prefix + "64/26").Contains(a.Addr())
 }
 
-// filter is the capture's: what passes between instances and directors, and what
-// these directors refuse.
+// filter returns the capture's filter: the traffic between instances and directors, and
+// the packets that these directors refuse.
 func (s site) filter(directors []*steward) string {
 	if s.base > 0 {
 		return fmt.Sprintf("ip6 host ::1 and udp portrange %d-%d and portrange %d-%d", s.base, s.base+firstPhone-1, s.base+firstInstance, s.base+firstInstance+61)

@@ -2,5 +2,5 @@
 
 package e2e
 
-// raced says that the detector of races slows everything that this binary runs.
+// raced tells that the race detector slows everything that this binary runs.
 const raced = true

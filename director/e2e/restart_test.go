@@ -10,8 +10,8 @@ import (
 	"vitrine/director/directortest"
 )
 
-// TestRestartChanged: a restart with other workers and listeners takes over what is
-// remembered and counted, and the listeners that are gone are closed.
+// TestRestartChanged checks a restart with other workers and listeners. The new process
+// takes over memories and counts, and closes the removed listeners.
 func TestRestartChanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -18,8 +18,8 @@ import (
 // A kind is one of the scenarios in testdata.
 type kind struct {
 	scenario     string
-	transactions int           // of one call; the paper's, so that a REGISTER with its challenge is one
-	think        time.Duration // that the phone takes between two messages
+	transactions int           // per call, counted as in the paper: a REGISTER with its challenge is one
+	think        time.Duration // pause of the phone between two messages
 }
 
 var kinds = []kind{
@@ -29,7 +29,7 @@ var kinds = []kind{
 	{"cancel", 1, 100 * time.Millisecond},
 }
 
-// phones is one SIPp.
+// phones is one SIPp process.
 type phones struct {
 	*process
 	t     testing.TB
@@ -38,17 +38,17 @@ type phones struct {
 	kind
 }
 
-// A drive is what SIPp is to do.
+// A drive is a task for SIPp.
 type drive struct {
 	target string
-	host   int           // of the site, of the phones
+	host   int           // of the phones, in the site
 	calls  int           // 0: until finish
-	rate   float64       // calls a second
-	open   int           // calls at most at one time; 0: what the rate needs, and plenty
-	think  bool          // whether phones take their time
-	lose   float64       // percent of the messages, to have some sent again
-	give   time.Duration // up, when no answer came; 0: 60 s
-	tcp    bool          // one connection, on which nothing is sent again
+	rate   float64       // calls per second
+	open   int           // maximum of open calls; 0: more than the rate needs
+	think  bool          // phones pause
+	lose   float64       // percent of the messages, to force retransmissions
+	give   time.Duration // time limit for an answer; 0: 60 s
+	tcp    bool          // one connection, without retransmissions
 }
 
 // phone starts a SIPp that retransmits.
@@ -69,7 +69,7 @@ func (s site) phone(k kind, d drive) *phones {
 	if d.give == 0 {
 		d.give = time.Minute
 	}
-	if d.open == 0 { // a call that is sent again may take seconds
+	if d.open == 0 { // a call with retransmissions may take seconds
 		d.open = 100 + int(d.rate*2)
 	}
 	args := []string{
@@ -77,7 +77,7 @@ func (s site) phone(k kind, d drive) *phones {
 		"-r", strconv.Itoa(int(math.Ceil(d.rate))), "-l", strconv.Itoa(d.open),
 		"-d", strconv.FormatInt(think.Milliseconds(), 10), "-recv_timeout", strconv.FormatInt(d.give.Milliseconds(), 10),
 		"-default_behaviors", "abortunexp", "-buff_size", strconv.Itoa(8 << 20), "-timeout", "7200s",
-		"-watchdog_minor_maxtriggers", "1000000", "-watchdog_major_maxtriggers", "1000000", // on a host that stalls, go on
+		"-watchdog_minor_maxtriggers", "1000000", "-watchdog_major_maxtriggers", "1000000", // continue on a host that stalls
 		"-cid_str", fmt.Sprintf("%%u-%%p@%s", s.host(d.host)),
 		"-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "statistics.csv", "-fd", "1",
 	}
@@ -94,10 +94,10 @@ func (s site) phone(k kind, d drive) *phones {
 	return p
 }
 
-// finish has SIPp begin no more calls.
+// finish stops SIPp from starting more calls.
 func (p *phones) finish() { p.signal(syscall.SIGUSR1) }
 
-// A tally is what became of calls.
+// A tally is the outcome of calls.
 type tally struct {
 	made, failed, transactions int64
 	lost                       []string // Call-IDs of the calls that failed
@@ -110,7 +110,7 @@ func (t *tally) add(o tally) {
 	t.lost = append(t.lost, o.lost...)
 }
 
-// wait waits until all calls are over.
+// wait waits until all calls have ended.
 func (p *phones) wait(limit time.Duration) (c tally) {
 	p.t.Helper()
 	hosttest.Until(p.t, limit, p.name+" ends", func() bool { return !p.running() })
@@ -136,7 +136,7 @@ func (p *phones) wait(limit time.Duration) (c tally) {
 	return c
 }
 
-// failure matches what SIPp 3.6 writes of a call that it gives up.
+// failure matches what SIPp 3.6 logs for a call that it gives up.
 var failure = regexp.MustCompile(
 	`Aborting call on unexpected message for Call-Id '([^']+)'` +
 		`|Call-Id: (\S+), receive timeout on message` +

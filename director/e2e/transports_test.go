@@ -18,9 +18,9 @@ import (
 	"vitrine/director/client"
 )
 
-// TestTransportsInMotion: TCP from the phones, and IPv6, while instances are
-// added and drained, weights change, and, where no connection ends by it,
-// directors are restarted: nothing is lost.
+// TestTransportsInMotion uses TCP from the phones, and IPv6. Meanwhile instances are
+// added and drained, and weights change. Directors restart, unless that would end
+// connections. No call may fail.
 func TestTransportsInMotion(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")
@@ -37,7 +37,7 @@ func TestTransportsInMotion(t *testing.T) {
 			s.tcp = c.tcp
 			m := s.motion(2, options{Transition: "4s"})
 			if c.tcp {
-				m.lose = 0 // since nothing is sent again
+				m.lose = 0 // because there are no retransmissions
 			}
 			m.call(kinds, 10, 0)
 			m.after(200)
@@ -65,8 +65,9 @@ func TestTransportsInMotion(t *testing.T) {
 	}
 }
 
-// TestRestartUnderTCP: a restart ends connections, and phones make them again:
-// each loses at most the one request that was under way, and none is refused.
+// TestRestartUnderTCP checks that a restart ends connections, and that phones can connect
+// again at once. Each loses at most the request in progress, and no connection is
+// refused.
 func TestRestartUnderTCP(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio")
@@ -112,8 +113,8 @@ func TestRestartUnderTCP(t *testing.T) {
 	}
 }
 
-// challenges sends REGISTERs one after the other, and counts those that were
-// challenged until the connection ended or ctx was over.
+// challenges sends REGISTERs one after the other, and counts those that were challenged,
+// until the connection or ctx ends.
 func challenges(ctx context.Context, c net.Conn, name string, served *atomic.Int64) {
 	answer := bufio.NewReader(c)
 	for n := 0; ctx.Err() == nil; n++ {
@@ -132,13 +133,13 @@ func challenges(ctx context.Context, c net.Conn, name string, served *atomic.Int
 	}
 }
 
-// TestDialogsDrainInMotion: with `drain: dialog`, an instance that drains keeps
-// its calls to their BYE, gets no new ones, and is drained when the last is over.
+// TestDialogsDrainInMotion checks that with `drain: dialog` a draining instance keeps its
+// calls to their BYE and gets no new ones. It is drained when the last call has ended.
 func TestDialogsDrainInMotion(t *testing.T) {
 	t.Parallel()
 	requirePrograms(t, "kamailio", "sipp", "tcpdump")
 	m := newSite(t).motion(2, options{Transition: "4s", Session: ", drain: dialog"})
-	m.lose = 5                                  // so that a BYE is sent again as the last dialog is over
+	m.lose = 5                                  // so that a BYE is retransmitted as the last dialog ends
 	calls := kind{"invite", 2, 6 * time.Second} // longer than a transition
 	m.call([]kind{calls}, 20, 0)
 	m.after(200)
@@ -183,8 +184,8 @@ func TestDialogsDrainInMotion(t *testing.T) {
 	if byes == 0 {
 		t.Error("no call ended since the draining began: this shows nothing")
 	}
-	// Since it drains, all that begins there is the BYEs of its calls; some of the
-	// latter may have begun while directors agreed.
+	// While the instance drains, only the BYEs of its calls begin there. Some of the
+	// calls may have begun while the directors agreed.
 	if n := after - before; n < int(open)/2 || n > int(open)+10 {
 		t.Errorf("%d transactions began at the draining instance, which had %d dialogs", n, open)
 	}
