@@ -20,8 +20,8 @@ import (
 
 const token = "0123456789abcdef0123456789abcdef"
 
-// TestTokens: without a token nothing but /healthz is answered, and who tried is
-// logged; a reload changes the tokens, also where nothing else has changed.
+// TestTokens checks that without a token only /healthz answers, and that refusals are
+// logged. A reload changes the tokens even if nothing else has changed.
 func TestTokens(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tokens"), "# operators\n\n"+token+"\n")
@@ -69,7 +69,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// certify makes a certificate for loopback, by an authority or by itself.
+// certify makes a certificate for loopback, signed by an authority or by itself.
 func certify(t *testing.T, dir, name string, by *certtest.Pair) *certtest.Pair {
 	t.Helper()
 	return certtest.Write(t, &x509.Certificate{
@@ -79,8 +79,8 @@ func certify(t *testing.T, dir, name string, by *certtest.Pair) *certtest.Pair {
 	}, by, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
 }
 
-// TestCertificates: with client authorities, who has no certificate of theirs
-// comes nowhere.
+// TestCertificates checks that with client authorities, only clients with their
+// certificates get access.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	authority := certify(t, dir, "authority", nil)
@@ -99,7 +99,7 @@ func TestCertificates(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		_, err = c.Drain(ctx, "reg-1") // a certificate does for changes, too
+		_, err = c.Drain(ctx, "reg-1") // a certificate also permits changes
 		return err
 	}
 	if err := with("operator"); err != nil {
@@ -115,7 +115,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestNoHost: who names no Host is asked for no name: health checks of HTTP/1.0 have
+// TestNoHost checks that a request without Host is served: HTTP/1.0 health checks have
 // none, and browsers always send one.
 func TestNoHost(t *testing.T) {
 	r := runGood(t)
@@ -132,7 +132,7 @@ func TestNoHost(t *testing.T) {
 	}
 }
 
-// TestNoSocketIsNamed: a director that has no unix socket does not refer to one.
+// TestNoSocketIsNamed checks that a director without a unix socket does not mention one.
 func TestNoSocketIsNamed(t *testing.T) {
 	d := &Director{log: slog.New(slog.DiscardHandler)}
 	d.tokens.Store(new(tokens))

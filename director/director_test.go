@@ -46,7 +46,6 @@ func write(t testing.TB, path, text string) string {
 	return path
 }
 
-// A running is a director under test.
 type running struct {
 	*Director
 	client *client.Client
@@ -75,7 +74,7 @@ func (s *safe) String() string {
 
 func (s *safe) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
-// run starts a director by a file.
+// run starts a director with a file.
 func run(t testing.TB, path string, change ...func(*Options)) *running {
 	t.Helper()
 	clock, err := HostClock()
@@ -113,7 +112,7 @@ func run(t testing.TB, path string, change ...func(*Options)) *running {
 	return r
 }
 
-// A skipper is the host's clock, which can be set forward.
+// A skipper is the host's clock, which skip sets forward.
 type skipper struct{ by atomic.Int64 }
 
 func (s *skipper) options(o *Options) {
@@ -121,10 +120,9 @@ func (s *skipper) options(o *Options) {
 	o.Clock.Now = func() time.Duration { return now() + time.Duration(s.by.Load()) }
 }
 
-// skip has a time be over.
 func (s *skipper) skip(d time.Duration) { s.by.Add(int64(d)) }
 
-// long is a file whose transition does not end by itself while a test runs.
+// long is a file with a transition that does not end during a test.
 var long = strings.Replace(good, "transition: 2s", "transition: 30s", 1)
 
 func runGood(t testing.TB) *running {
@@ -132,7 +130,7 @@ func runGood(t testing.TB) *running {
 	return run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good))
 }
 
-// until polls a condition, for as long as a test may take.
+// until polls a condition until the test's time limit.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	hosttest.Until(t, 20*time.Second, what, ok)
@@ -147,7 +145,7 @@ func (r *running) epoch(t testing.TB) uint64 {
 	return s.Epoch
 }
 
-// settled waits until everything told is in force.
+// settle waits until all changes are in force.
 func (r *running) settle(t testing.TB) client.Status {
 	t.Helper()
 	var s client.Status
@@ -161,8 +159,7 @@ func (r *running) settle(t testing.TB) client.Status {
 	return s
 }
 
-// TestBadFiles: each mistake is told with its place, what is there and what is
-// wanted.
+// TestBadFiles checks that each error names the place, what it found and what it wants.
 func TestBadFiles(t *testing.T) {
 	for from, to := range map[string][2]string{
 		"protocol: sip}":                       {"protocol: sup}", `6:36: types[0].protocol is "sup"`},
@@ -201,7 +198,7 @@ func TestBadListeners(t *testing.T) {
 	}
 }
 
-// TestControl: instances come, change and go by REST, each change in an epoch.
+// TestControl adds, changes and removes instances by REST, each in one epoch.
 func TestControl(t *testing.T) {
 	var clock skipper
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), long), clock.options)
@@ -226,7 +223,7 @@ func TestControl(t *testing.T) {
 		t.Errorf("%+v, epoch %d", s, v.Epoch())
 	}
 	before := s.Epoch
-	if _, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil { // as it is
+	if _, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil { // its present weight
 		t.Error(err)
 	}
 	if err := r.client.Remove(ctx, "reg-3"); err != nil {
@@ -245,7 +242,7 @@ func TestControl(t *testing.T) {
 	})
 }
 
-// TestRefusals: what cannot be is refused with a reason, and nothing changes.
+// TestRefusals checks that invalid requests are refused with a reason and change nothing.
 func TestRefusals(t *testing.T) {
 	r := runGood(t)
 	ctx := t.Context()
@@ -298,7 +295,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRules: rules that REST puts count at once, and after a restart.
+// TestRules checks that rules from REST count at once, and after a restart.
 func TestRules(t *testing.T) {
 	r := runGood(t)
 	ctx := t.Context()
@@ -325,8 +322,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestMetrics: counts of instances, types and the service are there, in
-// Prometheus's form.
+// TestMetrics checks that counts of instances, types and the service are there in
+// Prometheus's format.
 func TestMetrics(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"overload: {target: 100ms}\n"))
 	c, err := net.Dial("udp", r.protocols[0].Addresses()[0].String())
@@ -365,7 +362,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestBoundedLoad: one with more than its share in flight is full.
+// TestBoundedLoad checks that an instance with more than its share in flight is full.
 func TestBoundedLoad(t *testing.T) {
 	r := runGood(t)
 	table := r.epochs.View().Table
@@ -379,8 +376,8 @@ func TestBoundedLoad(t *testing.T) {
 	}
 }
 
-// TestThousands: a thousand instances whose weights change all the time are
-// gathered into few epochs.
+// TestThousands checks that continuous changes of a thousand weights are collected into
+// few epochs.
 func TestThousands(t *testing.T) {
 	r := runGood(t)
 	ctx := t.Context()

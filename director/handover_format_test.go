@@ -12,7 +12,7 @@ import (
 	"vitrine/director/table"
 )
 
-// newDirector makes a director that does not run.
+// newDirector returns a director that does not run.
 func newDirector(t *testing.T, text string, change ...func(*Options)) *Director {
 	t.Helper()
 	clock, err := HostClock()
@@ -35,7 +35,7 @@ func newDirector(t *testing.T, text string, change ...func(*Options)) *Director 
 	return d
 }
 
-// remembered is how many keys a memory has.
+// remembered returns how many keys a memory holds.
 func remembered(t *testing.T, d *Director, s *table.Steering) int {
 	t.Helper()
 	var none, all bytes.Buffer
@@ -48,8 +48,8 @@ func remembered(t *testing.T, d *Director, s *table.Steering) int {
 	return (all.Len() - none.Len()) / 16
 }
 
-// TestSections: a process with other workers and listeners takes over what it has
-// a use for.
+// TestSections checks that a process with other workers and listeners takes over the
+// sections that it can use.
 func TestSections(t *testing.T) {
 	both := strings.Replace(long, "listen:\n", "listen:\n  gtpc: [\"udp://127.0.0.1:0\"]\n", 1)
 	both = strings.Replace(both, "rules:\n", "  - {name: attach, protocol: gtpc, number: 1}\nrules:\n  - {type: attach}\n", 1)

@@ -13,11 +13,11 @@ import (
 	"vitrine/wire/gtpc"
 )
 
-// A fake instance answers health checks as long as it is well: SIP's and
-// GTP-C's, which are told apart by their first byte.
+// A fakeInstance answers health checks of SIP and GTP-C, which differ in their first
+// byte.
 type fakeInstance struct {
 	address string
-	status  atomic.Int64 // of answers to OPTIONS; 0: none
+	status  atomic.Int64 // of answers to OPTIONS; 0: no answer
 }
 
 func newInstance(t *testing.T) *fakeInstance {
@@ -28,7 +28,7 @@ func newInstance(t *testing.T) *fakeInstance {
 	return f
 }
 
-// reply answers a health check; status 0: not.
+// reply returns the answer to a health check; nil for status 0.
 func reply(message []byte, status int64) []byte {
 	if status == 0 {
 		return nil
@@ -40,7 +40,7 @@ func reply(message []byte, status int64) []byte {
 	return directortest.Response(message, status)
 }
 
-// TestHealth: an instance that does not answer, or answers that it is
+// TestHealth checks that an instance that does not answer, or answers that it is
 // unavailable, is away and gets nothing until it is back.
 func TestHealth(t *testing.T) {
 	for _, protocol := range []string{SIP, GTPC} {
@@ -87,15 +87,15 @@ health: {every: 20ms, timeout: 500ms, fail: 2, rise: 2}
 				if r.epoch(t) != 1 {
 					t.Error("local health made an epoch")
 				}
-				one.status.Store(404) // any other final answer shows that it serves
+				one.status.Store(404) // any other final answer shows that the instance serves
 				until(t, "it is back", func() bool { return health() == "up" })
 			}
 		})
 	}
 }
 
-// TestHealthChanges: an instance that was away gets its keys back when it is to be
-// asked in another way.
+// TestHealthChanges checks that an instance that was away gets its keys back when the way
+// of checking changes.
 func TestHealthChanges(t *testing.T) {
 	d := newDirector(t, good)
 	served := func() bool {
@@ -137,7 +137,7 @@ func TestHealthChanges(t *testing.T) {
 	}
 }
 
-// keyOf finds a key whose first choice is the instance.
+// keyOf returns a key whose first choice is the instance.
 func keyOf(r *running, name string) string {
 	for i := range 1000 {
 		text := fmt.Sprint(i)

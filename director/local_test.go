@@ -14,7 +14,7 @@ import (
 	"vitrine/director/client"
 )
 
-// bySocket asks by a director's unix socket.
+// bySocket returns a client that uses the director's unix socket.
 func (r *running) bySocket(t testing.TB) *http.Client {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -24,7 +24,7 @@ func (r *running) bySocket(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// ask gives the status of an answer.
+// ask returns the status of the answer to a request.
 func ask(t testing.TB, c *http.Client, method, url string, headers ...string) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
@@ -43,7 +43,7 @@ func ask(t testing.TB, c *http.Client, method, url string, headers ...string) in
 	return a.StatusCode
 }
 
-// changing are all requests that change something, and none that only asks.
+// changing returns all requests that change something.
 func changing() map[string]string {
 	return map[string]string{
 		"/v1/restart": http.MethodPost, "/v1/reload": http.MethodPost, "/v1/rules": http.MethodPut, "/v1/rooms": http.MethodPut,
@@ -51,8 +51,8 @@ func changing() map[string]string {
 	}
 }
 
-// TestLoopbackChangesNothing: without a token loopback reads, and changes nothing; nor
-// does it by another spelling of the path.
+// TestLoopbackChangesNothing checks that loopback without a token can read and not
+// change, whatever the spelling of the path.
 func TestLoopbackChangesNothing(t *testing.T) {
 	r := runGood(t)
 	base := "http://" + r.Control()
@@ -79,8 +79,9 @@ func TestLoopbackChangesNothing(t *testing.T) {
 	}
 }
 
-// TestSocket: by its own socket, which is its user's alone, a director does what it is
-// asked, with and without tokens; the socket goes with it.
+// TestSocket checks that a director accepts all requests by its own socket, with and
+// without tokens. Only its user can open the socket, and the director removes it at the
+// end.
 func TestSocket(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tokens"), token+"\n")
@@ -110,10 +111,10 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketPath: the file may say where the socket is; a dead director's is replaced, a
-// live one's and what is no socket are left alone.
+// TestSocketPath checks control.socket. A director replaces the socket of a dead
+// director, and leaves alone the socket of a live one and other files.
 func TestSocketPath(t *testing.T) {
-	dir, err := os.MkdirTemp("", "vt") // short: a socket's path has 107 bytes at most
+	dir, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,8 @@ func TestSocketPath(t *testing.T) {
 	}
 }
 
-// TestSocketTooLong: a path that no unix socket can have is refused where it is written.
+// TestSocketTooLong checks that a path that is too long for a unix socket is refused with
+// its place in the file.
 func TestSocketTooLong(t *testing.T) {
 	clock, err := HostClock()
 	if err != nil {
@@ -157,7 +159,7 @@ func TestSocketTooLong(t *testing.T) {
 	}
 }
 
-// TestSocketOfNone: a director that is closed before it runs leaves no socket.
+// TestSocketOfNone checks that a director that is closed before Run leaves no socket.
 func TestSocketOfNone(t *testing.T) {
 	clock, err := HostClock()
 	if err != nil {
@@ -178,8 +180,8 @@ func TestSocketOfNone(t *testing.T) {
 	}
 }
 
-// TestSocketOfAnother: a director that ends leaves alone the socket that another has put in
-// the place of its own.
+// TestSocketOfAnother checks that a director that ends leaves alone a socket that another
+// has put in the place of its own.
 func TestSocketOfAnother(t *testing.T) {
 	r := runGood(t)
 	if err := os.Remove(r.socket); err != nil {
@@ -197,7 +199,8 @@ func TestSocketOfAnother(t *testing.T) {
 	}
 }
 
-// TestOrigins: a page of the web can neither read nor change, whatever its name resolves to.
+// TestOrigins checks that a web page can neither read nor change, whatever its name
+// resolves to.
 func TestOrigins(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tokens"), token+"\n")

@@ -11,8 +11,8 @@ import (
 	"vitrine/director/client"
 )
 
-// TestReload: a changed file is put in force whole; a broken one changes
-// nothing and says why.
+// TestReload checks that a changed file comes into force whole. A broken one changes
+// nothing, and the error is reported.
 func TestReload(t *testing.T) {
 	r := runGood(t)
 	path, ctx := r.options.Path, t.Context()
@@ -47,7 +47,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 
-	// The same file again, by signal: what REST said since stays.
+	// The same file again, by signal: changes by REST stay.
 	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestReloadBeforeHandOver: a hand-over waits for a reload that is under way, which
-// could not come to its end afterwards.
+// TestReloadBeforeHandOver checks that a hand-over waits for a reload in progress, which
+// could not finish afterwards.
 func TestReloadBeforeHandOver(t *testing.T) {
 	var freezing, apart bool
 	var d *Director
@@ -93,7 +93,7 @@ func TestReloadBeforeHandOver(t *testing.T) {
 	}
 }
 
-// request is a SIP request.
+// request returns a SIP request.
 func request(method, callID string) []byte {
 	return fmt.Appendf(nil, "%s sip:bob@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:9;branch=z9hG4bK%s\r\nMax-Forwards: 70\r\n"+
 		"From: <sip:alice@example.com>;tag=1\r\nTo: <sip:bob@example.com>\r\nCall-ID: %s\r\nCSeq: 1 %s\r\nContent-Length: 0\r\n\r\n", method, callID, callID, method)

@@ -10,8 +10,8 @@ import (
 	"vitrine"
 )
 
-// TestRestart: what was told by REST, and the table before the last change,
-// outlive the process; a file that was changed meanwhile counts instead.
+// TestRestart checks that changes by REST, and the table before the last change, outlive
+// the process. If the file has changed meanwhile, the file counts instead.
 func TestRestart(t *testing.T) {
 	var clock skipper
 	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), long)
@@ -69,8 +69,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestStateFile: a state that cannot be read stops the start with a way out, and
-// a jump of the calendar's clock does not prolong a transition.
+// TestStateFile checks that an unreadable state stops the start with advice, and that a
+// jump of the calendar clock does not prolong a transition.
 func TestStateFile(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
 	clock, err := HostClock()

@@ -12,7 +12,7 @@ import (
 	"vitrine"
 )
 
-// An agent is one end of SIP over UDP.
+// An agent is one endpoint of SIP over UDP.
 type agent struct {
 	t testing.TB
 	*net.UDPConn
@@ -28,7 +28,6 @@ func newAgent(t testing.TB, host string) agent {
 	return agent{t, c}
 }
 
-// send sends a message to the director.
 func (a agent) send(to *running, text string) {
 	a.t.Helper()
 	if _, err := a.WriteToUDPAddrPort([]byte(text), to.protocols[0].Addresses()[0]); err != nil {
@@ -36,7 +35,7 @@ func (a agent) send(to *running, text string) {
 	}
 }
 
-// receive is the next message that comes.
+// receive returns the next message.
 func (a agent) receive() string {
 	a.t.Helper()
 	if err := a.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -50,14 +49,14 @@ func (a agent) receive() string {
 	return string(text[:n])
 }
 
-// dialog is what a request within a dialog looks like.
+// dialog returns a request within a dialog.
 func dialog(to, route string, cseq int) string {
 	return fmt.Sprintf("BYE sip:bob@%s SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:9;branch=z9hG4bK%d\r\nRoute: <%s;lr>\r\nMax-Forwards: 70\r\n"+
 		"From: <sip:alice@example.com>;tag=1\r\nTo: <sip:bob@example.com>;tag=2\r\nCall-ID: one\r\nCSeq: %d BYE\r\nContent-Length: 0\r\n\r\n", to, cseq, route, cseq)
 }
 
-// TestTrusted: what comes by Record-Route from a network that the file trusts is
-// sent outward; from elsewhere it goes to the instance. A reload changes who is.
+// TestTrusted checks that a request by Record-Route from a trusted network goes outward,
+// and from elsewhere to the instance. A reload changes what is trusted.
 func TestTrusted(t *testing.T) {
 	client, instance, egress := newAgent(t, "127.0.0.1"), newAgent(t, "127.0.0.2"), newAgent(t, "127.0.9.9")
 	file := strings.Replace(good, "127.0.0.1:15063", instance.LocalAddr().String(), 1)
