@@ -46,8 +46,8 @@ func (f fake) write(folder, name, text string) {
 	}
 }
 
-// set sets the cgroup's CPU time and throttled time in us and its memory in bytes, the host's busy,
-// softirq and steal ticks, and the bytes that it received.
+// set sets the cgroup's CPU time and throttled time in us, and its memory in bytes. It also sets
+// the host's busy, softirq and steal ticks, and its received bytes.
 func (f fake) set(use, throttled, memory, busy, softirq, steal, received int) {
 	f.t.Helper()
 	f.write(f.cgroup, "cpu.stat", fmt.Sprintf("usage_usec %d\nuser_usec 1\nsystem_usec 2\nnr_periods 3\nnr_throttled 4\nthrottled_usec %d\n", use, throttled))

@@ -11,8 +11,8 @@ import (
 	"vitrine"
 )
 
-// FuzzJournal checks that reading any outcomes.jsonl ends, that what was read can be written and
-// read again, and that the whole part of the file holds exactly what was read.
+// FuzzJournal checks that reading any outcomes.jsonl ends, and that what was read can be written
+// and read again. The whole part of the file must hold exactly what was read.
 func FuzzJournal(f *testing.F) {
 	line, err := json.Marshal(vitrine.Outcome{
 		Key: vitrine.Key{Seq: 1, Attempt: 1, Subject: "bn1s", Repeat: 1, Rate: 50}, Duration: time.Second,

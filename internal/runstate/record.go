@@ -10,7 +10,7 @@ import (
 )
 
 // Record keeps something about the run that the host itself does not show, such as a process
-// outside any cgroup, so that cleaning finds it when the run is dead. kind groups records of one
+// outside any cgroup. Cleaning finds the record when the run is dead. kind groups records of one
 // sort; kind and name are file names. Record replaces an older record of the same name atomically.
 func (r *Run) Record(kind, name string, value []byte) error {
 	dir := filepath.Join(r.Dir(), kind)

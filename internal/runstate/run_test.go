@@ -128,8 +128,8 @@ func TestRecordsOutliveNothingButTheRun(t *testing.T) {
 	}
 }
 
-// TestRemainsOfDeadRunsAreUndone checks that each record is undone once, that a failure for one
-// does not stop the others, and that a failed one is tried again the next time.
+// TestRemainsOfDeadRunsAreUndone checks that each record is undone once. A failure for one must not
+// stop the others, and must be tried again the next time.
 func TestRemainsOfDeadRunsAreUndone(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	alive, err := New(root)

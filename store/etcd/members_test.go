@@ -87,7 +87,8 @@ func watched(t *testing.T, e store.Engine) <-chan error {
 }
 
 // TestMembers kills the leader of three members amid operations, starts it again, and kills the
-// next leader. The history must be linearizable. With one member alone, no operation may succeed.
+// next leader. The history must be linearizable. With one member alone, a watch must end with an
+// error and a read must fail.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	all := members(storetest.Etcd(t, 3))
