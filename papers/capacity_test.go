@@ -9,7 +9,8 @@ import (
 	"vitrine/result"
 )
 
-// trialAt is a valid trial of the sizing: what the two components used, of 1 each.
+// trialAt returns a valid trial of the sizing. bono and sprout are the CPU that
+// the two components used, of 1 each.
 func trialAt(sizing string, repeat int, rate, success, bono, sprout float64) vitrine.Outcome {
 	scheduled := int64(1000)
 	return vitrine.Outcome{
@@ -65,7 +66,8 @@ func TestCapacityReadings(t *testing.T) {
 	}
 }
 
-// A swing is of windows of ten seconds and more, below and past the capacity.
+// TestSwings checks swings in windows of ten seconds, below and past the
+// capacity.
 func TestSwings(t *testing.T) {
 	dir := t.TempDir()
 	run, err := result.Create(dir, result.Manifest{})
@@ -116,8 +118,8 @@ func TestSwings(t *testing.T) {
 	}
 }
 
-// writeUsage writes what the monitor would: Sprout busy in every second second, or
-// in all.
+// writeUsage writes samples as the monitor does: Sprout is busy in every other
+// second, or in all.
 func writeUsage(t *testing.T, run *result.Run, o vitrine.Outcome, swings bool) {
 	t.Helper()
 	w, _, err := run.CreateUsage(o.Key)

@@ -9,19 +9,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Claim is one statement of the paper: that one quantity is below another, or
-// what a quantity is.
+// A Claim is one statement of the paper: one quantity is below another, or has a
+// given value.
 //
-// Less, More and Value name readings, or are numbers. A * in a name is whatever
-// readings there are; in both names it is the same. The order must then hold for
-// each, and the ratio is their geometric mean. "figure-6: NAME" is a reading of
-// another run of the same paper.
+// Less, More and Value name readings, or are numbers. A * in a name stands for
+// every reading that matches; in both names it stands for the same text. The
+// order must then hold for each, and the ratio is their geometric mean.
+// "figure-6: NAME" is a reading of another run of the same paper.
 type Claim struct {
 	Says   string  `yaml:"says" json:"says"`                         // in words, with the section
 	Less   string  `yaml:"less,omitempty" json:"less,omitempty"`     // the lower quantity
 	More   string  `yaml:"more,omitempty" json:"more,omitempty"`     // the higher one
 	Value  string  `yaml:"value,omitempty" json:"value,omitempty"`   // in place of both
-	Paper  *Span   `yaml:"paper,omitempty" json:"paper,omitempty"`   // More / Less in the paper, or Value; nil: not said
+	Paper  *Span   `yaml:"paper,omitempty" json:"paper,omitempty"`   // More / Less in the paper, or Value; nil: not given
 	Within float64 `yaml:"within,omitempty" json:"within,omitempty"` // above 1: Less and More are alike, at most this factor apart
 	Free   bool    `yaml:"free,omitempty" json:"free,omitempty"`     // the paper claims nothing: the ratio is printed
 }
@@ -60,8 +60,9 @@ func (s *Span) String() string {
 
 const wildcard = "*"
 
-// instances are the claim for each thing that its * stands for, in order; itself
-// where it has none, or where nothing that it names was measured.
+// instances returns the claim for each text that its * stands for, in order. It
+// returns the claim itself when it has no *, or when none of its readings was
+// measured.
 func (c Claim) instances(r Readings) (list []Claim, of []string) {
 	patterns := slices.DeleteFunc([]string{c.Less, c.More, c.Value}, func(name string) bool { return !strings.Contains(name, wildcard) })
 	for _, p := range patterns {
@@ -88,7 +89,8 @@ func (c Claim) instances(r Readings) (list []Claim, of []string) {
 	return list, of
 }
 
-// match gives what * is in the name, if the name fits the pattern.
+// match returns the text that * stands for in the name, if the name fits the
+// pattern.
 func match(pattern, name string) (what string, ok bool) {
 	before, after, ok := strings.Cut(pattern, wildcard)
 	if !ok || len(name) <= len(before)+len(after) || !strings.HasPrefix(name, before) || !strings.HasSuffix(name, after) {
@@ -98,7 +100,7 @@ func match(pattern, name string) (what string, ok bool) {
 	return what, !strings.Contains(what, " ")
 }
 
-// natural orders numbers by value, and all else as text.
+// natural orders numbers by value, and other names as text.
 func natural(a, b string) int {
 	x, errX := strconv.Atoi(a)
 	y, errY := strconv.Atoi(b)
@@ -108,7 +110,7 @@ func natural(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// check says what makes no claim.
+// check returns an error if the claim makes no sense.
 func (c Claim) check() error {
 	two := c.Less != "" && c.More != ""
 	switch {

@@ -37,8 +37,8 @@ func historyFile(base string) string {
 	return path.Join(path.Dir(base), "history", path.Base(base)+".yaml")
 }
 
-// ReadHistory reads the history of the exhibit that a run is of. The folder is laid
-// out as this package's. Without a file the history is empty.
+// ReadHistory reads the history of a run's exhibit from a folder with this
+// package's layout. Without a file the history is empty.
 func ReadHistory(from fs.FS, base string) (h History, err error) {
 	text, err := fs.ReadFile(from, historyFile(base))
 	if errors.Is(err, fs.ErrNotExist) {

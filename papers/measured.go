@@ -15,7 +15,7 @@ type Network struct {
 	Measure    []string              `yaml:"measure"` // of measure.Metrics
 	Substrates []string              `yaml:"substrates"`
 	Fabrics    []string              `yaml:"fabrics"`
-	Also       []measure.Combination `yaml:"also"`    // beside every substrate on every fabric
+	Also       []measure.Combination `yaml:"also"`    // in addition to every substrate on every fabric
 	Frames     []int                 `yaml:"frames"`  // bytes without the frame check sequence; none: 64
 	Inside     bool                  `yaml:"inside"`  // the sender runs in the substrate too
 	Rate       float64               `yaml:"rate"`    // packets a second
@@ -32,12 +32,12 @@ type Chain struct {
 	Packets    int      `yaml:"packets"` // of each stream
 }
 
-// A Scale is how much is measured.
+// A Scale says how much is measured.
 type Scale string
 
 // Scales.
 const (
-	Quick Scale = "quick" // to see that all runs: short, and nothing of it is judged
+	Quick Scale = "quick" // short, to see that everything runs; never judged
 	Full  Scale = "full"  // the plan
 )
 
@@ -46,12 +46,12 @@ const (
 	quickRepeats = 2
 	quickPackets = 500
 	quickMost    = 3 // hops
-	// small is the size of the paper's small frames; bytes without the frame check
-	// sequence, as all sizes.
+	// small is the size of the paper's small frames; bytes without the frame
+	// check sequence, like all sizes.
 	small = 64
 )
 
-// NetworkSettings are the exhibit's at a scale.
+// NetworkSettings returns the exhibit's settings at a scale.
 func (e Exhibit) NetworkSettings(scale Scale) measure.Settings {
 	n := e.Network
 	s := measure.Settings{
@@ -70,7 +70,7 @@ func (e Exhibit) NetworkSettings(scale Scale) measure.Settings {
 	return s
 }
 
-// ChainSettings are the exhibit's at a scale.
+// ChainSettings returns the exhibit's settings at a scale.
 func (e Exhibit) ChainSettings(scale Scale) chain.Settings {
 	c := e.Chain
 	most := c.Most
@@ -88,8 +88,8 @@ func (e Exhibit) ChainSettings(scale Scale) chain.Settings {
 	return s
 }
 
-// What deploying and ending two instances, or one hop of a chain, takes about,
-// by substrate, on two CPUs. A fabric that a program switches takes longer.
+// Approximate times to deploy and end two instances, or one hop of a chain, by
+// substrate, on two CPUs. A fabric that a program switches takes longer.
 const (
 	deployProcess = 1500 * time.Millisecond
 	deployDocker  = 4 * time.Second
@@ -97,7 +97,7 @@ const (
 	perStream     = 700 * time.Millisecond
 )
 
-// Deploying estimates the wall time of a run of packets beside its sending.
+// Deploying estimates the wall time of a run of packets, apart from sending them.
 func Deploying(substrates []string, streams, instances int) time.Duration {
 	each := deployProcess
 	for _, s := range substrates {

@@ -8,13 +8,13 @@ import (
 	"vitrine"
 )
 
-// marks are the lines of a page between which an exhibit stands.
+// marks returns the lines of a page between which an exhibit stands.
 func marks(name string) (begin, end string) {
 	return "<!-- " + Prefix + name + ": begin -->", "<!-- " + Prefix + name + ": end -->"
 }
 
-// Fill writes every exhibit that the page has marks for between them, from the
-// committed histories and records below from. path names the page in errors.
+// Fill writes every exhibit that the page has marks for between those marks, from
+// the committed histories and records below from. path names the page in errors.
 func Fill(path, page string, from fs.FS) (string, error) {
 	exhibits, err := List()
 	if err != nil {
@@ -45,13 +45,13 @@ func Fill(path, page string, from fs.FS) (string, error) {
 	return page, nil
 }
 
-// Shows says whether the page has marks for the exhibit.
+// Shows reports whether the page has marks for the exhibit.
 func (e Exhibit) Shows(page string) bool {
 	begin, _ := marks(e.Name)
 	return strings.Contains(page, begin)
 }
 
-// section is the exhibit as it stands in a page.
+// section returns the exhibit as it stands in a page.
 func (e Exhibit) section(from fs.FS) (string, error) {
 	h, err := ReadHistory(from, e.Base())
 	if err != nil {
@@ -79,7 +79,7 @@ func (e Exhibit) section(from fs.FS) (string, error) {
 	return text, nil
 }
 
-// unrun is what stands for an exhibit without a run.
+// unrun returns the text for an exhibit without a run.
 func (e Exhibit) unrun(h History) string {
 	text := "Not run since these rules."
 	if p := h.Committed(); p != nil {

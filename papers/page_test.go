@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the pages and golden files")
 
-// Every plan is put down in its history, so that it is committed before a run.
+// TestPlansArePutDown checks that the history has every plan, so that it is
+// committed before a run.
 func TestPlansArePutDown(t *testing.T) {
 	for _, e := range exhibits(t) {
 		if e.As != "" {
@@ -44,7 +45,8 @@ func TestPlansArePutDown(t *testing.T) {
 	}
 }
 
-// The pages are what the committed records and histories make of them.
+// TestPages checks that the pages are made of the committed records and
+// histories.
 func TestPages(t *testing.T) {
 	var shown []string
 	for _, name := range []string{"nfv-vital", "container-networking"} {
@@ -77,7 +79,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// library is a folder with the exhibit's plan put down, two runs and a record.
+// library returns a folder with the exhibit's plan, two runs and a record.
 func library(t *testing.T, e Exhibit) (fstest.MapFS, *Record) {
 	t.Helper()
 	date := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
@@ -191,8 +193,8 @@ func TestHistoryRefuses(t *testing.T) {
 	}
 }
 
-// Flags that change what is measured make another plan, which is never the
-// committed one.
+// TestDeviationsMakeAnotherPlan checks that flags that change what is measured
+// make another plan, which is never the committed one.
 func TestDeviationsMakeAnotherPlan(t *testing.T) {
 	for _, name := range []string{"nfv-vital/table-2", "container-networking/table-1", "container-networking/figure-8"} {
 		e, err := Find(name)

@@ -1,6 +1,6 @@
 // Package papers holds the tables and figures of the papers that this product
-// implements: the plan that measures each again, what the paper states, and how
-// that is judged. docs/reproducing.md has the rules.
+// implements: the plan that measures each one again, the paper's statements, and
+// how they are judged. docs/reproducing.md has the rules.
 package papers
 
 import (
@@ -23,7 +23,7 @@ import (
 //go:embed nfv-vital container-networking
 var files embed.FS
 
-// Files are the committed exhibits, histories and records, by the layout of
+// Files returns the committed exhibits, histories and records, in the layout of
 // this folder.
 func Files() fs.FS { return files }
 
@@ -39,7 +39,7 @@ type Exhibit struct {
 	Title string `yaml:"title"` // what it shows
 
 	// Of capacities:
-	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field; null takes a field away
+	Deployment map[string]any `yaml:"deployment"` // laid over the paper's deployment.yaml, field by field; null removes a field
 	Workload   map[string]any `yaml:"workload"`   // likewise
 	Expect     *Expect        `yaml:"expect"`
 
@@ -52,11 +52,11 @@ type Exhibit struct {
 	Claims []Claim `yaml:"claims"` // what the paper states
 }
 
-// Expect is what a run of capacities takes, for the estimate of its wall time.
+// Expect estimates the wall time of a run of capacities.
 type Expect struct {
 	Sizings  int           `yaml:"sizings"`  // over all choices of the options
 	Trials   int           `yaml:"trials"`   // of each sizing
-	Overhead time.Duration `yaml:"overhead"` // of a trial beside warm-up, window and settling: deploying, and extended windows
+	Overhead time.Duration `yaml:"overhead"` // of a trial, in addition to warm-up, window and settling: deploying, and extended windows
 }
 
 // Wall estimates the wall time of the run; trial is warm-up, window and settling.
@@ -64,7 +64,7 @@ func (e Expect) Wall(trial time.Duration) time.Duration {
 	return time.Duration(e.Sizings*e.Trials) * (trial + e.Overhead)
 }
 
-// List gives all exhibits by name.
+// List returns all exhibits, sorted by name.
 func List() ([]Exhibit, error) {
 	found, err := fs.Glob(files, "*/*.yaml")
 	if err != nil {
@@ -87,7 +87,7 @@ func List() ([]Exhibit, error) {
 // Prefix may stand before the names of exhibits.
 const Prefix = "papers/"
 
-// Find gives the exhibit of that name.
+// Find returns the exhibit with that name.
 func Find(name string) (Exhibit, error) {
 	name = strings.TrimPrefix(name, Prefix)
 	e := Exhibit{Name: name}
@@ -109,10 +109,11 @@ func Find(name string) (Exhibit, error) {
 	return e, nil
 }
 
-// Measured says whether the exhibit is of packets, not of capacities.
+// Measured reports whether the exhibit is of packets, not of capacities.
 func (e Exhibit) Measured() bool { return e.Network != nil || e.Chain != nil }
 
-// Base is the exhibit whose run this one shows: its own name, or that of As.
+// Base returns the name of the exhibit whose run this one shows: its own name, or
+// that of As.
 func (e Exhibit) Base() string {
 	if e.As == "" {
 		return e.Name
@@ -120,10 +121,10 @@ func (e Exhibit) Base() string {
 	return path.Join(path.Dir(e.Name), e.As)
 }
 
-// Paper is the name of the exhibit's paper: the folder.
+// Paper returns the name of the exhibit's paper: the folder.
 func (e Exhibit) Paper() string { return path.Dir(e.Name) }
 
-// sharing lists the exhibits that show the run of base.
+// sharing returns the exhibits that show the run of base.
 func sharing(base string) ([]Exhibit, error) {
 	all, err := List()
 	if err != nil {
@@ -138,7 +139,7 @@ func sharing(base string) ([]Exhibit, error) {
 	return list, nil
 }
 
-// Unpack writes the exhibit's specs into a folder and gives their paths.
+// Unpack writes the exhibit's specs into a folder and returns their paths.
 func (e Exhibit) Unpack(dir string, scale Scale) (deployment, workload string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", err
@@ -154,7 +155,7 @@ func (e Exhibit) Unpack(dir string, scale Scale) (deployment, workload string, e
 	return deployment, workload, os.WriteFile(workload, w, 0o644)
 }
 
-// specs are the texts of the deployment and the workload.
+// specs returns the texts of the deployment and the workload.
 func (e Exhibit) specs(scale Scale) (deployment, workload []byte, err error) {
 	if deployment, err = e.overlay(deploymentFile, e.Deployment); err != nil {
 		return nil, nil, err
@@ -170,7 +171,7 @@ func (e Exhibit) specs(scale Scale) (deployment, workload []byte, err error) {
 	return deployment, workload, err
 }
 
-// overlay is the paper's spec with the exhibit's fields in place of its own.
+// overlay returns the paper's spec with the exhibit's fields in place of its own.
 func (e Exhibit) overlay(base string, fields map[string]any) ([]byte, error) {
 	text, err := files.ReadFile(path.Join(e.Paper(), base))
 	if err != nil {

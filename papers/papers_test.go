@@ -23,7 +23,8 @@ func exhibits(t *testing.T) []Exhibit {
 	return list
 }
 
-// Every claim can be judged, and every exhibit has an estimate of its time.
+// TestClaimsAreValid checks that every claim can be judged, and that every
+// exhibit has an estimate of its time.
 func TestClaimsAreValid(t *testing.T) {
 	packets := 0
 	for _, e := range exhibits(t) {
@@ -49,7 +50,8 @@ func TestClaimsAreValid(t *testing.T) {
 	}
 }
 
-// The specs are valid at every scale, and claims name sizes that they measure.
+// TestSpecsAreValid checks that the specs are valid at every scale, and that
+// claims name sizes that they measure.
 func TestSpecsAreValid(t *testing.T) {
 	for _, e := range exhibits(t) {
 		if e.Measured() {
@@ -84,7 +86,7 @@ func checkSizing(t *testing.T, e Exhibit, d *spec.Deployment, name string) {
 	where, _, _ := strings.Cut(name, " ")
 	where, _, _ = strings.Cut(where, "/")
 	if !strings.HasPrefix(where, "bn") {
-		return // a number, a *, or of another run
+		return // a number, a *, or a reading of another run
 	}
 	s, err := vitrine.ParseSizing(where)
 	if err != nil {
@@ -98,7 +100,8 @@ func checkSizing(t *testing.T, e Exhibit, d *spec.Deployment, name string) {
 	}
 }
 
-// everything is what a run of the exhibit reads when nothing is missing.
+// everything returns the readings of a run of the exhibit in which nothing is
+// missing.
 func everything(t *testing.T, e Exhibit) Readings {
 	t.Helper()
 	r := newReadings()
@@ -146,8 +149,8 @@ func everything(t *testing.T, e Exhibit) Readings {
 	return r
 }
 
-// Every value that an exhibit of packets shows or judges is one that its run
-// gives, at every scale.
+// TestPacketExhibitsAreMeasured checks that a run gives every value that an
+// exhibit of packets shows or judges, at every scale.
 func TestPacketExhibitsAreMeasured(t *testing.T) {
 	for _, e := range exhibits(t) {
 		if !e.Measured() {
@@ -182,7 +185,8 @@ func TestPacketExhibitsAreMeasured(t *testing.T) {
 	}
 }
 
-// CPU time is split for all paths or for none, and then the table says why.
+// TestSplitForAllOrNone checks that CPU time is split for all paths or for none,
+// and that the table then says why.
 func TestSplitForAllOrNone(t *testing.T) {
 	e, err := Find("container-networking/figure-5")
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"vitrine/result"
 )
 
-// A Plan is all that decides what a run measures and how it is judged.
+// A Plan is everything that decides what a run measures and how it is judged.
 type Plan struct {
 	Exhibit    string            `json:"exhibit"` // whose run it is
 	Deployment string            `json:"deployment,omitempty"`
 	Workload   string            `json:"workload,omitempty"`
 	Network    *measure.Settings `json:"network,omitempty"`
 	Chain      *chain.Settings   `json:"chain,omitempty"`
-	Shown      []Shown           `json:"shown"`                // by each exhibit that shows the run
-	Deviations []string          `json:"deviations,omitempty"` // flags that change what is measured: never of a committed plan
+	Shown      []Shown           `json:"shown"`                // one per exhibit that shows the run
+	Deviations []string          `json:"deviations,omitempty"` // flags that change what is measured; a committed plan has none
 }
 
-// Shown is what one exhibit makes of a run.
+// Shown says how one exhibit shows and judges a run.
 type Shown struct {
 	Name   string  `json:"name"`
 	Table  Table   `json:"table"`
 	Claims []Claim `json:"claims"`
 }
 
-// Plan is the plan of the run that the exhibit shows. A plan with deviations
-// differs from every committed one.
+// Plan returns the plan of the run that the exhibit shows. A plan with deviations
+// differs from every committed plan.
 func (e Exhibit) Plan(scale Scale, deviations ...string) (Plan, error) {
 	p := Plan{Exhibit: e.Base(), Deviations: deviations}
 	if scale != Full {
@@ -60,10 +60,11 @@ func (e Exhibit) Plan(scale Scale, deviations ...string) (Plan, error) {
 	return p, nil
 }
 
-// Role is what the plan is called among the specifications of a run's manifest.
+// Role is the role of the plan among the specifications of a run's manifest.
 const Role = "plan"
 
-// Spec is the plan as a specification of the run: with its text and its digest.
+// Spec returns the plan as a specification of the run, with its text and its
+// digest.
 func (p Plan) Spec() (result.Spec, error) {
 	text, err := json.MarshalIndent(p, "", " ")
 	if err != nil {
@@ -72,7 +73,7 @@ func (p Plan) Spec() (result.Spec, error) {
 	return result.NewSpec(Role, Prefix+p.Exhibit, text), nil
 }
 
-// Digest names the plan: 16 hexadecimal digits of its SHA-256.
+// Digest returns the name of the plan: 16 hexadecimal digits of its SHA-256.
 func (p Plan) Digest() (string, error) {
 	s, err := p.Spec()
 	if err != nil {
@@ -86,7 +87,7 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// PlanOf is the digest of the plan that a run was made by; empty: it kept none.
+// PlanOf returns the digest of the plan of a run; empty: the run kept none.
 func PlanOf(m result.Manifest) (digestOf string, deviations []string, err error) {
 	for _, s := range m.Specs {
 		if s.Role != Role {

@@ -12,7 +12,7 @@ import (
 // quantity is only bounded; High may be infinite.
 type Ratio struct{ Mean, Low, High float64 }
 
-// MarshalJSON writes null for what is not a number.
+// MarshalJSON writes null for values that are not finite numbers.
 func (r Ratio) MarshalJSON() ([]byte, error) {
 	number := func(v float64) *float64 {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -34,10 +34,10 @@ func (r Ratio) String() string {
 	return fmt.Sprintf("%s [%s, %s]", short(r.Mean), short(r.Low), high)
 }
 
-// ratio is more / less. Of two intervals its own is MOVER's on logarithms (Zou
-// and Donner 2008): the distances of the bounds from the means, squared and
-// added. Of quantities that are only bounded it is what the bounds allow. ok is
-// false where a quantity is not positive.
+// ratio returns more / less. The interval is that of MOVER on logarithms (Zou and
+// Donner 2008): the distances of the bounds from the means, squared and added. If
+// a quantity is only bounded, the interval is what the bounds allow. ok is false
+// where a quantity is not positive.
 func ratio(less, more Reading) (r Ratio, ok bool) {
 	lessLow, lessHigh := less.bounds()
 	moreLow, moreHigh := more.bounds()
@@ -53,7 +53,7 @@ func ratio(less, more Reading) (r Ratio, ok bool) {
 	return Ratio{math.Exp(mean), math.Exp(mean - down), math.Exp(mean + up)}, true
 }
 
-// difference is more - less with MOVER's interval.
+// difference returns more - less with MOVER's interval.
 func difference(less, more Reading) Ratio {
 	lessLow, lessHigh := less.bounds()
 	moreLow, moreHigh := more.bounds()
@@ -61,7 +61,7 @@ func difference(less, more Reading) Ratio {
 	return Ratio{mean, mean - math.Hypot(more.Mean-moreLow, lessHigh-less.Mean), mean + math.Hypot(moreHigh-more.Mean, less.Mean-lessLow)}
 }
 
-// average is the geometric mean of independent ratios.
+// average returns the geometric mean of independent ratios.
 func average(list []Ratio) Ratio {
 	var mean, down, up float64
 	for _, r := range list {
@@ -73,7 +73,8 @@ func average(list []Ratio) Ratio {
 	return Ratio{math.Exp(mean / n), math.Exp((mean - down) / n), math.Exp((mean + up) / n)}
 }
 
-// bounds is an interval that holds the quantity, bounded on one side or both.
+// bounds returns an interval that holds the quantity, bounded on one side or
+// both.
 func (r Reading) bounds() (low, high float64) {
 	return vitrine.Capacity{Low: r.Low, High: r.High, Censored: r.Bound}.Bounds()
 }

@@ -14,23 +14,23 @@ import (
 	"vitrine/result"
 )
 
-// A Reading is one quantity that was measured.
+// A Reading is one measured quantity.
 type Reading struct {
 	delay.Interval
-	Lost  float64 `json:"lost_percent,omitempty"` // of the packets that it rests on
+	Lost  float64 `json:"lost_percent,omitempty"` // of its packets
 	Mark  string  `json:"mark,omitempty"`         // why it is not comparable
 	Bound string  `json:"bound,omitempty"`        // vitrine.CensoredBelow, ...: the quantity is only bounded
 
 	given bool // a number of the claim, which has no interval
 }
 
-// What a verdict wants of a reading.
+// What a verdict requires of a reading.
 const (
 	LeastRepeats = 5   // fresh deployments
 	MostLost     = 0.1 // percent of the packets
 )
 
-// unfit says why no verdict may rest on the reading; empty: it may.
+// unfit returns why no verdict may rest on the reading; empty: one may.
 func (r Reading) unfit() string {
 	switch {
 	case r.given:
@@ -47,7 +47,7 @@ func (r Reading) unfit() string {
 	return ""
 }
 
-// figure is a reading in words.
+// figure returns the reading as text.
 func (r Reading) figure(name string) string {
 	if r.given {
 		return name
@@ -66,7 +66,7 @@ func (r Reading) String() string {
 	return text
 }
 
-// short is a number to about three digits, below 1 too.
+// short formats a number with about three digits, also below 1.
 func short(v float64) string {
 	if a := max(v, -v); 0 < a && a < 1 {
 		return strconv.FormatFloat(v, 'f', 3, 64)
@@ -74,21 +74,22 @@ func short(v float64) string {
 	return measure.Figure(v)
 }
 
-// Readings are the quantities of a run by name: "docker/bridge rtt.mean@64" of a
-// stream of a size, "docker/bridge/packet rtt.mean@3" of a chain's length,
-// "bn1s-sp1m-hs1s/pinning=on capacity@0.9" of a sizing. Times are µs, of the CPU ns.
+// Readings are the quantities of a run by name: "docker/bridge rtt.mean@64" for a
+// stream and its frame size, "docker/bridge/packet rtt.mean@3" for a chain and
+// its length, "bn1s-sp1m-hs1s/pinning=on capacity@0.9" for a sizing. Times are in
+// µs, CPU times in ns.
 type Readings struct {
 	of      map[string]Reading
 	missing map[string]string   // "docker/sriov" -> why nothing was measured
 	beside  map[string]Readings // other runs of the paper, by the last part of their names
-	Notes   []string            // what a table must say
+	Notes   []string            // remarks that a table must show
 }
 
 func newReadings() Readings {
 	return Readings{of: map[string]Reading{}, missing: map[string]string{}}
 }
 
-// Read takes the readings from a run folder's data, of whichever kind.
+// Read takes the readings from the data of any kind of run folder.
 func Read(d *result.Data) (Readings, error) {
 	r := newReadings()
 	if _, ok, err := chain.ReadSettings(d.Manifest); err != nil {
@@ -110,7 +111,8 @@ func Read(d *result.Data) (Readings, error) {
 	return r, err
 }
 
-// Beside gives claims what the committed records of the paper's other runs say.
+// Beside adds the committed records of the paper's other runs that the claims
+// name.
 func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
 	r.beside = map[string]Readings{}
 	for _, c := range e.Claims {
@@ -131,7 +133,7 @@ func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
 	return r, nil
 }
 
-// read gives the reading of that name, or says why there is none.
+// read returns the reading with that name, or why there is none.
 func (r Readings) read(name string) (x Reading, missing string) {
 	if v, err := strconv.ParseFloat(name, 64); err == nil {
 		return Reading{Interval: delay.Interval{Mean: v, Low: v, High: v}, given: true}, ""
@@ -151,7 +153,7 @@ func (r Readings) read(name string) (x Reading, missing string) {
 	return x, strings.Join(strings.Fields("not measured: "+cmp.Or(r.missing[where], "the run has no such value")), " ")
 }
 
-// matching gives what the * of the pattern stands for.
+// matching returns the texts that the * of the pattern stands for.
 func (r Readings) matching(pattern string) []string {
 	if other, rest, ok := strings.Cut(pattern, ": "); ok {
 		return r.beside[other].matching(rest)
@@ -165,7 +167,7 @@ func (r Readings) matching(pattern string) []string {
 	return list
 }
 
-// alone is a value without an interval.
+// alone returns a value without an interval.
 func alone(v float64) delay.Interval {
 	return delay.Interval{Mean: v, Low: v, High: v, Repeats: 1}
 }

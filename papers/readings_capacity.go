@@ -141,8 +141,8 @@ func (x sized) each() [][]vitrine.Outcome {
 	return list
 }
 
-// utilization is the CPU that each component's instances used, as a share of their
-// limits. It leaves out the generator and instances without a limit.
+// utilization returns the CPU that each component's instances used, as a share of
+// their limits. It leaves out the generator and instances without a limit.
 func utilization(o vitrine.Outcome) map[string]float64 {
 	used, given := map[string]float64{}, map[string]float64{}
 	for _, u := range o.Use {
@@ -260,8 +260,8 @@ func swing(o vitrine.Outcome, d *result.Data) (map[string]float64, error) {
 	return found, err
 }
 
-// cpuSeconds is the CPU of each component in each second of the window, from the
-// monitor's samples. It is empty when the trial has none.
+// cpuSeconds returns the CPU of each component in each second of the window, from
+// the monitor's samples. It is empty when the trial has none.
 func cpuSeconds(o vitrine.Outcome, d *result.Data) (map[string][]float64, error) {
 	type cell struct {
 		instance string
@@ -303,7 +303,7 @@ func mean(list []float64) float64 {
 	return sum / float64(max(1, len(list)))
 }
 
-// deviation is the standard deviation.
+// deviation returns the standard deviation.
 func deviation(list []float64) float64 {
 	m, squares := mean(list), 0.0
 	for _, v := range list {

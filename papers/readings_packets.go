@@ -10,7 +10,7 @@ import (
 	"vitrine/measure/delay"
 )
 
-// network takes the readings of streams between two instances.
+// network adds the readings of streams between two instances.
 func (r *Readings) network(s measure.Summary) {
 	for name, why := range s.Unsupported {
 		r.missing[strings.ReplaceAll(name, " on ", "/")] = why
@@ -49,7 +49,7 @@ func (r *Readings) network(s measure.Summary) {
 	}
 }
 
-// splits says whether the CPU time is split: for every path or for none.
+// splits reports whether the CPU time is split: for every path or for none.
 func (r *Readings) splits(s measure.Summary) bool {
 	var without []string
 	for _, row := range s.Rows {
@@ -64,7 +64,7 @@ func (r *Readings) splits(s measure.Summary) bool {
 	return len(without) == 0
 }
 
-// spread takes the readings of a distribution.
+// spread adds the readings of a distribution.
 func spread(put func(string, delay.Interval), name, size string, s measure.Spread) {
 	put(name+".least"+size, alone(s.Min))
 	put(name+".min"+size, s.MinEach)
@@ -75,7 +75,7 @@ func spread(put func(string, delay.Interval), name, size string, s measure.Sprea
 	put(name+".p99"+size, s.P99)
 }
 
-// use takes the readings of CPU time.
+// use adds the readings of CPU time.
 func use(put func(string, delay.Interval), u *measure.Use, split bool) {
 	if u == nil {
 		return
@@ -98,7 +98,7 @@ func share(part, whole int) float64 {
 	return float64(part) / float64(whole)
 }
 
-// chains takes the readings of chains.
+// chains adds the readings of chains.
 func (r *Readings) chains(report chain.Report) {
 	for _, path := range report.Settings.Paths() {
 		if why := report.Unsupported[path.String()]; why != "" {

@@ -19,8 +19,8 @@ import (
 	"vitrine/result"
 )
 
-// A Record is what is committed of a run: all that its tables and verdicts are
-// made of.
+// A Record is the part of a run that is committed: everything that its tables and
+// verdicts are made of.
 type Record struct {
 	Exhibit     string             `json:"exhibit"`
 	Plan        string             `json:"plan"` // digest
@@ -39,8 +39,8 @@ func recordFile(base string) string {
 	return path.Join(path.Dir(base), "results", path.Base(base)+".json")
 }
 
-// ReadRecord gives the record of a run's exhibit from a folder laid out as this
-// package's; nil where there is none.
+// ReadRecord returns the record of a run's exhibit from a folder with this
+// package's layout, or nil when there is none.
 func ReadRecord(from fs.FS, base string) (*Record, error) {
 	text, err := fs.ReadFile(from, recordFile(base))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,8 +69,8 @@ func (r *Record) Write(dir string) error {
 	return os.WriteFile(to, append(text, '\n'), 0o644)
 }
 
-// NewRecord is the record of a run of the exhibit. It keeps the readings that the
-// exhibits of the run name, to five digits.
+// NewRecord returns the record of a run of the exhibit. It keeps the readings
+// that the exhibits of the run name, to five digits.
 func (e Exhibit) NewRecord(d *result.Data, r Readings) (*Record, error) {
 	m := d.Manifest
 	plan, _, err := PlanOf(m)
@@ -100,8 +100,8 @@ func (e Exhibit) NewRecord(d *result.Data, r Readings) (*Record, error) {
 	return record, nil
 }
 
-// named are the readings that the exhibits of a run show or judge, as names and
-// patterns.
+// named returns the readings that the exhibits of a run show or judge, as names
+// and patterns.
 func named(base string) ([]string, error) {
 	exhibits, err := sharing(base)
 	if err != nil {
@@ -121,7 +121,8 @@ func named(base string) ([]string, error) {
 	return names, nil
 }
 
-// rounded has five digits, so that what is judged is what is committed.
+// rounded returns the reading with five digits, so that verdicts rest on
+// committed values.
 func (x Reading) rounded() Reading {
 	for _, v := range []*float64{&x.Mean, &x.Low, &x.High, &x.Lost} {
 		*v, _ = strconv.ParseFloat(strconv.FormatFloat(*v, 'g', 5, 64), 64)
@@ -129,12 +130,13 @@ func (x Reading) rounded() Reading {
 	return x
 }
 
-// readings are those of the record.
+// readings returns the record's readings.
 func (r *Record) readings() Readings {
 	return Readings{of: r.Readings, missing: r.Missing, Notes: r.Notes}
 }
 
-// circumstances say how the run came about: with what, and after how many others.
+// circumstances returns what the run was made with, and how many runs came
+// before.
 func (r *Record) circumstances(h History) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Run of %s, %s, on %s, by %s. Plan `%s`", r.Started.UTC().Format("2006-01-02 15:04 UTC"),
@@ -155,7 +157,7 @@ func (r *Record) circumstances(h History) string {
 	return b.String()
 }
 
-// account says how many runs came before this one, and what changed.
+// account returns how many runs came before this one, and what changed.
 func (h History) account(r *Record) string {
 	at := max(0, h.run(r.Plan, r.Started))
 	text := "No run came before under these rules."
@@ -185,5 +187,5 @@ func (h History) account(r *Record) string {
 	return text + "."
 }
 
-// sortedKeys are the keys of the map in order.
+// sortedKeys returns the keys of the map in order.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -9,20 +9,20 @@ import (
 	"text/tabwriter"
 )
 
-// A Table is how an exhibit shows what was measured.
+// A Table says how an exhibit shows its readings.
 type Table struct {
-	Columns []string `yaml:"columns" json:"columns"` // names of readings, without what they are of
+	Columns []string `yaml:"columns" json:"columns"` // names of readings, without their subjects
 	Rows    []Row    `yaml:"rows" json:"rows"`
 }
 
 // A Row is a row of a Table.
 type Row struct {
 	On     string     `yaml:"on" json:"on"`                             // "docker/bridge"; with a *: a row for each that was measured, the highest first
-	Stands string     `yaml:"stands,omitempty" json:"stands,omitempty"` // what of the paper it stands for, where that is something else
+	Stands string     `yaml:"stands,omitempty" json:"stands,omitempty"` // what it stands for in the paper, if that is something else
 	Paper  []*float64 `yaml:"paper,omitempty" json:"paper,omitempty"`   // the paper's figures in the columns' order, as far as it gives them
 }
 
-// rows are the table's, with those that a * stands for.
+// rows returns the table's rows, with one for each match of a *.
 func (t Table) rows(r Readings) []Row {
 	var rows []Row
 	for _, row := range t.Rows {
@@ -53,8 +53,8 @@ func (t Table) rows(r Readings) []Row {
 	return rows
 }
 
-// columns are those in which there is anything, or in which the paper has a
-// figure: the split of CPU time is shown for all paths or for none.
+// columns returns the columns that have a reading, or a figure of the paper. The
+// split of CPU time is shown for all paths or for none.
 func (t Table) columns(r Readings, rows []Row) []int {
 	var list []int
 	for i, c := range t.Columns {
@@ -68,7 +68,7 @@ func (t Table) columns(r Readings, rows []Row) []int {
 	return list
 }
 
-// grid is the table as text, its head first.
+// grid returns the table as text, header first.
 func (t Table) grid(r Readings) [][]string {
 	rows := t.rows(r)
 	columns := t.columns(r, rows)
@@ -83,8 +83,8 @@ func (t Table) grid(r Readings) [][]string {
 	return grid
 }
 
-// line is one row: its values, each followed by the paper's where it has one. A
-// row that was not measured says why.
+// line returns one row: its values, each followed by the paper's figure if there
+// is one. A row that was not measured says why.
 func (t Table) line(r Readings, row Row, columns []int) []string {
 	name, measured, mark := displayed(row.On), false, ""
 	if row.Stands != "" {
@@ -111,7 +111,7 @@ func (t Table) line(r Readings, row Row, columns []int) []string {
 	return append([]string{name}, cells...)
 }
 
-// displayed is what a row is of, in words.
+// displayed returns the subject of a row in words.
 func displayed(on string) string {
 	parts := strings.Split(on, "/")
 	switch {
@@ -120,7 +120,7 @@ func displayed(on string) string {
 	case len(parts) == 1:
 		return on
 	}
-	return parts[0] + " on " + parts[1] // of a chain, all rows have one forwarder
+	return parts[0] + " on " + parts[1] // all rows of a chain have the same forwarder
 }
 
 const (
@@ -135,7 +135,7 @@ func (e Exhibit) legend() string {
 	return legendCapacity
 }
 
-// verdicts are the verdicts as a table, its head first.
+// verdictGrid returns the verdicts as a table, header first.
 func verdictGrid(list []Verdict) [][]string {
 	grid := [][]string{{"the paper states", "order", "quantity", "here", "in the paper", "figures"}}
 	for _, v := range list {
@@ -156,7 +156,7 @@ func verdictGrid(list []Verdict) [][]string {
 	return grid
 }
 
-// Text shows the exhibit for a terminal.
+// Text writes the exhibit for a terminal.
 func (e Exhibit) Text(out io.Writer, r Readings, found []Verdict) error {
 	fmt.Fprintf(out, "\n%s%s\n%s\n%s\n", Prefix, e.Name, e.Title, e.legend())
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -179,7 +179,7 @@ func (e Exhibit) Text(out io.Writer, r Readings, found []Verdict) error {
 	return w.Flush()
 }
 
-// markdown is a grid as a table of Markdown.
+// markdown formats a grid as a Markdown table.
 func markdown(grid [][]string) string {
 	var b strings.Builder
 	for i, line := range grid {

@@ -6,34 +6,35 @@ import (
 	"strings"
 )
 
-// A Verdict is what this host says about a claim: of its order and of its
-// quantity, each apart.
+// A Verdict is the result of a claim on this host: one for its order and one for
+// its quantity.
 type Verdict struct {
 	Claim
-	Order    string `json:"order,omitempty"`    // Holds, Tied, Contrary, NotJudged; empty: none is claimed
-	Quantity string `json:"quantity,omitempty"` // Agrees, Open, Differs, NotJudged; empty: none is claimed
-	Why      string `json:"why,omitempty"`      // of NotJudged
+	Order    string `json:"order,omitempty"`    // Holds, Tied, Contrary, NotJudged; empty: no order is claimed
+	Quantity string `json:"quantity,omitempty"` // Agrees, Open, Differs, NotJudged; empty: no quantity is claimed
+	Why      string `json:"why,omitempty"`      // reason for NotJudged
 	Ratio    *Ratio `json:"ratio,omitempty"`    // More / Less, or Value, as measured
-	Figures  string `json:"figures,omitempty"`  // with their intervals
+	Figures  string `json:"figures,omitempty"`  // the readings with their intervals
 }
 
 // Results of a Verdict.
 const (
 	Holds     = "holds"      // the whole interval of the ratio is as stated
-	Tied      = "tied"       // it lies on both sides
+	Tied      = "tied"       // the interval lies on both sides
 	Contrary  = "contrary"   // the whole interval is the other way
 	Agrees    = "agrees"     // the interval holds the paper's figure, or the paper's span holds the interval
-	Open      = "open"       // the interval holds the paper's figure, and so much else that it tells nothing
-	Differs   = "differs"    // the interval is apart from the paper's
-	NotJudged = "not judged" // for the reason given
-	NoClaim   = "no claim"   // by the paper
+	Open      = "open"       // the interval holds the paper's figure, but does not decide
+	Differs   = "differs"    // the interval does not hold the paper's figure
+	NotJudged = "not judged" // Why has the reason
+	NoClaim   = "no claim"   // the paper claims nothing
 )
 
-// widest is the greatest ratio of an interval's ends that says what a quantity is.
+// widest is the largest ratio of an interval's ends that still determines a
+// quantity.
 const widest = 2
 
-// Judge holds what was measured against what the paper states. refused says why
-// nothing of the run may be judged; empty: it may.
+// Judge compares the readings with the paper's statements. refused says why
+// nothing of the run may be judged; empty: it may be judged.
 func (e Exhibit) Judge(r Readings, refused string) []Verdict {
 	list := make([]Verdict, 0, len(e.Claims))
 	for _, c := range e.Claims {
@@ -89,7 +90,8 @@ func (c Claim) judge(r Readings) Verdict {
 	return all
 }
 
-// badness orders results: one contrary instance refutes a claim about all.
+// badness orders results: one contrary instance refutes a claim about all
+// instances.
 func badness(result string) int {
 	return slices.Index([]string{"", NoClaim, Holds, Agrees, Tied, Open, NotJudged, Differs, Contrary}, result)
 }
@@ -126,7 +128,7 @@ func (c Claim) judgeOne(r Readings) Verdict {
 	return v
 }
 
-// refuse leaves everything that is claimed unjudged.
+// refuse marks everything that is claimed as not judged.
 func (v *Verdict) refuse() {
 	switch {
 	case v.Free:
@@ -139,8 +141,8 @@ func (v *Verdict) refuse() {
 	}
 }
 
-// compare judges by the interval of the ratio; where there is none because a
-// quantity is not positive, by that of the difference.
+// compare judges by the interval of the ratio or, if a quantity is not positive,
+// by the interval of the difference.
 func (v *Verdict) compare(less, more Reading) {
 	x, ok := ratio(less, more)
 	if ok {
@@ -169,7 +171,7 @@ func (v *Verdict) compare(less, more Reading) {
 	}
 }
 
-// order judges that the interval is above the limit.
+// order judges whether the interval is above the limit.
 func order(x Ratio, limit float64) string {
 	switch {
 	case x.Low > limit:
@@ -180,7 +182,7 @@ func order(x Ratio, limit float64) string {
 	return Tied
 }
 
-// alike judges that the ratio is within the factor of 1, either way.
+// alike judges whether the ratio is within the factor of 1, either way.
 func alike(x Ratio, factor float64) string {
 	switch {
 	case x.Low >= 1/factor && x.High <= factor:
@@ -191,8 +193,8 @@ func alike(x Ratio, factor float64) string {
 	return Tied
 }
 
-// quantity holds the interval against the paper's figure. An interval of a ratio
-// that also holds 1, no difference, does not confirm a difference.
+// quantity compares the interval with the paper's figure. An interval of a ratio
+// that also holds 1 (no difference) does not confirm a difference.
 func (c Claim) quantity(x Ratio) string {
 	p := c.Paper
 	figure := p.Low == p.High
@@ -208,7 +210,7 @@ func (c Claim) quantity(x Ratio) string {
 	return Open
 }
 
-// subject is what a reading is of.
+// subject returns the subject of a reading.
 func subject(name string) string {
 	beside, rest, ok := strings.Cut(name, ": ")
 	if !ok {

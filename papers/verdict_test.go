@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 		{Claim{Less: "above x", More: "a x"}, Contrary, "", ""},
 		{Claim{Less: "below x", More: "a x"}, Holds, "", ""},
 		{Claim{Less: "below x", More: "five x"}, Tied, "", ""},
-		// quantity, apart from the order
+		// quantity, separate from the order
 		{Claim{Less: "a x", More: "b x", Paper: &Span{2, 2}}, Holds, Agrees, ""},
 		{Claim{Less: "a x", More: "b x", Paper: &Span{1.049, 1.049}}, Holds, Differs, ""},
 		{Claim{Less: "a x", More: "b x", Paper: &Span{1.5, 2.5}}, Holds, Agrees, ""},
@@ -96,7 +96,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The best size is held against each other one, not against itself.
+// TestBestOfAll checks that the best size is compared with each other size, not
+// with itself.
 func TestBestOfAll(t *testing.T) {
 	r := testReadings()
 	delete(r.of, "s4 cap")
@@ -106,7 +107,8 @@ func TestBestOfAll(t *testing.T) {
 	}
 }
 
-// A run that may not be judged leaves every verdict open, and says why.
+// TestRefusedRun checks that a run that may not be judged leaves every verdict
+// open, and says why.
 func TestRefusedRun(t *testing.T) {
 	e := Exhibit{Claims: []Claim{
 		{Less: "a x", More: "b x", Paper: &Span{2, 2}}, {Value: "use y", Paper: &Span{0.75, 0.85}}, {Less: "a x", More: "b x", Free: true},
