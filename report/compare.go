@@ -11,7 +11,7 @@ import (
 	"vitrine/result"
 )
 
-// A Comparison is what Compare says, for programs.
+// A Comparison is the result of Compare, for programs.
 type Comparison struct {
 	Unit      string  `json:"unit"`
 	Threshold float64 `json:"threshold"`      // of the success ratio
@@ -29,24 +29,24 @@ type Row struct {
 	VCPUs     float64 `json:"vcpus,omitempty"` // absent: not known
 	vitrine.Capacity
 	Bottleneck string `json:"bottleneck"`
-	// To the first row: "best" of itself, "tied" when the intervals overlap,
-	// else "lower"; "unknown" when it was not measured.
+	// Relation to the first row: "best" for the first row itself, "tied" when the
+	// intervals overlap, else "lower"; "unknown" when it was not measured.
 	Relation string `json:"relation"`
 }
 
 // A Pair compares the same size in two runs.
 type Pair struct {
 	Sizing string `json:"sizing"`
-	From   string `json:"from"` // what it is called in the one
-	To     string `json:"to"`   // and in the other
-	// Of To's capacity to From's: "higher", "lower", "tied" when the intervals
-	// overlap, "unknown" when either was not measured.
+	From   string `json:"from"` // its name in the first run
+	To     string `json:"to"`   // its name in the other run
+	// Relation of To's capacity to From's: "higher", "lower", "tied" when the
+	// intervals overlap, "unknown" when either was not measured.
 	Relation string   `json:"relation"`
 	Ratio    *float64 `json:"ratio"` // To / From; null where either was not enclosed
 }
 
-// Compare writes a table of the sizes of one run or several, the highest
-// capacity first, and how the same sizes differ from run to run.
+// Compare writes a table of the sizes of one or more runs, the highest capacity
+// first, and how the same sizes differ from run to run.
 func Compare(w io.Writer, datas ...*result.Data) error {
 	s, err := newSet(datas)
 	if err != nil {
@@ -82,7 +82,7 @@ func Compare(w io.Writer, datas ...*result.Data) error {
 	return nil
 }
 
-// CompareJSON writes a Comparison.
+// CompareJSON writes a Comparison as JSON.
 func CompareJSON(w io.Writer, datas ...*result.Data) error {
 	s, err := newSet(datas)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p Pair) text() string {
 	return s
 }
 
-// Times is the ratio in words.
+// Times returns the ratio in words.
 func (p Pair) Times() string {
 	if p.Ratio == nil {
 		return missing
@@ -135,7 +135,8 @@ func (s *set) comparison() Comparison {
 	return c
 }
 
-// relationTo is that of the subject's capacity to the best one's.
+// relationTo returns the relation of the subject's capacity to that of the best
+// subject.
 func (s *subject) relationTo(best *subject) string {
 	if s == best && !s.capacity().Unmeasured() {
 		return "best"
@@ -143,8 +144,8 @@ func (s *subject) relationTo(best *subject) string {
 	return relation(s.capacity(), best.capacity())
 }
 
-// pairs compares every size with the same size of the first run, or variant,
-// that has it.
+// pairs compares every size with the same size in the first run, or variant, that
+// has it.
 func (s *set) pairs() []Pair {
 	pairs := []Pair{}
 	first := map[string]*subject{}
@@ -210,7 +211,7 @@ func (s *set) capacityTable() capacityTable {
 	return t
 }
 
-// describe fills in what only a finished size has.
+// describe fills in the fields that only a finished size has.
 func (row *capacityRow) describe(z *result.Sizing, tone string) {
 	row.VCPUs, row.Memory, row.MemoryBytes = tidy(z.VCPUs), byteCount(z.MemoryBytes), z.MemoryBytes
 	row.Trials = max(row.Trials, z.Trials)

@@ -28,7 +28,7 @@ type demandView struct {
 	Threshold float64
 	Figures   []*figure // the first is always shown, the others on demand
 	Rows      []demandRow
-	Notes     []string // what has no line, and why
+	Notes     []string // components without a line, and why
 }
 
 // A demandRow is one component in one size.
@@ -58,7 +58,7 @@ type demandLine struct {
 	points plotter.XYs // succeeded per second, CPUs
 }
 
-// demands fits lines through the subject's trials that kept the report's first
+// demands fits lines through the subject's trials that met the report's first
 // threshold, in the order of the report's components.
 func (s *subject) demands() []demandLine {
 	var lines []demandLine
@@ -75,8 +75,8 @@ func (s *subject) demands() []demandLine {
 	return lines
 }
 
-// demandFigures show CPU against the accepted rate, a panel a size, the highest
-// capacity first. Sizes without any line have no panel.
+// demandFigures returns figures of CPU against the accepted rate, with a panel
+// per size, the highest capacity first. Sizes without any line have no panel.
 func (s *set) demandFigures() []*figure {
 	var panels []panel
 	for _, x := range s.ranked() {
@@ -146,7 +146,7 @@ func (s *set) drawDemand(c draw.Canvas, t *tips, panels []panel) error {
 	return nil
 }
 
-// addDemand draws each component's marks and line; the line is dotted below the
+// addDemand draws each component's marks and line. The line is dotted below the
 // lowest rate that was measured.
 func (s *set) addDemand(p *plot.Plot, x panel) error {
 	for _, l := range x.lines {
@@ -173,13 +173,14 @@ func (s *set) addDemand(p *plot.Plot, x panel) error {
 	return nil
 }
 
-// demandMark is a component's: of its colour, and of a shape that colour-blind
-// readers can tell apart.
+// demandMark returns the component's mark: its colour, and a shape that
+// colour-blind readers can tell apart.
 func (s *set) demandMark(component string) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.componentTone(component).color(), Radius: 2.8, Shape: glyphs()[s.rank(component)%len(glyphs())]}
 }
 
-// pointOut names the panel above it, and has its lines say their numbers.
+// pointOut writes the panel's name above it, and adds the numbers of its lines as
+// tips.
 func (s *set) pointOut(p *plot.Plot, area draw.Canvas, x panel, t *tips) {
 	style := sans(ink(), 12, false)
 	style.YAlign = draw.YBottom
@@ -196,7 +197,7 @@ func (s *set) pointOut(p *plot.Plot, area draw.Canvas, x panel, t *tips) {
 	}
 }
 
-// demandKeys are the components that the panels show.
+// demandKeys returns the legend of the components that the panels show.
 func (s *set) demandKeys(panels []panel) []key {
 	shown := map[string]bool{}
 	for _, x := range panels {
@@ -216,10 +217,10 @@ func (s *set) demandKeys(panels []panel) []key {
 	return keys
 }
 
-// at is the line's CPUs at a rate.
+// at returns the line's CPUs at a rate.
 func (l demandLine) at(rate float64) float64 { return l.Idle + l.PerCall*rate }
 
-// span is the lowest and the highest rate that the line rests on.
+// span returns the lowest and the highest rate that the line rests on.
 func (l demandLine) span() (low, high float64) {
 	low = math.Inf(1)
 	for _, p := range l.points {
@@ -228,7 +229,7 @@ func (l demandLine) span() (low, high float64) {
 	return low, high
 }
 
-// fit is R squared; of a CPU that never changed there is nothing to explain.
+// fit returns R squared. A CPU that never changed has none.
 func (l demandLine) fit() string {
 	if l.PerCall == 0 {
 		return missing
@@ -236,7 +237,7 @@ func (l demandLine) fit() string {
 	return strconv.FormatFloat(l.R2, 'f', 3, 64)
 }
 
-// fitMedians is R squared of the medians.
+// fitMedians returns R squared of the medians.
 func (l demandLine) fitMedians() string {
 	if l.PerCall == 0 || math.IsNaN(l.R2Medians) {
 		return missing
@@ -244,7 +245,7 @@ func (l demandLine) fitMedians() string {
 	return strconv.FormatFloat(l.R2Medians, 'f', 3, 64)
 }
 
-// millis is CPU-seconds as milliseconds, to three digits.
+// millis formats CPU-seconds as milliseconds, to three digits.
 func millis(seconds float64) string {
 	ms := seconds * 1000
 	if math.Abs(ms) < 1e-6 {
@@ -254,7 +255,7 @@ func millis(seconds float64) string {
 	return strconv.FormatFloat(ms, 'f', min(max(digits, 0), 6), 64)
 }
 
-// sortable is the number to as many digits as tell lines apart.
+// sortable formats a number with enough digits to sort lines by.
 func sortable(v float64) string {
 	if math.IsNaN(v) {
 		return ""
@@ -262,13 +263,13 @@ func sortable(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// cpuText is CPUs to a thousandth.
+// cpuText formats CPUs to a thousandth.
 func cpuText(cpus float64) string {
 	return strconv.FormatFloat(math.Round(cpus*1000)/1000+0, 'f', 3, 64) // + 0: no -0
 }
 
-// demandView has a row for every line, the highest capacity first, and says
-// what has none.
+// demandView returns a row for every line, the highest capacity first, and notes
+// for components without a line.
 func (s *set) demandView(figures []*figure) demandView {
 	v := demandView{Threshold: s.thresholds[0], Figures: figures}
 	var reasons []string
@@ -306,7 +307,8 @@ func (s *set) tooFew() string {
 	return fmt.Sprintf("Too few valid trials with a success ratio of at least %s, or too few different rates among them, to draw a line through", shortest(s.thresholds[0]))
 }
 
-// components are those of the function that the subject's trials name.
+// components returns the components of the function that the subject's trials
+// name.
 func (s *subject) components() []string {
 	var names []string
 	for _, o := range s.outcomes {
@@ -321,8 +323,9 @@ func (s *subject) components() []string {
 	return names
 }
 
-// cpuUnread says why a component's CPU, or any's for "", is not known in a
-// trial that a line would be drawn through; empty when it is known in all.
+// cpuUnread returns why the CPU of a component, or of any component for "", is
+// unknown in a trial that a line would use. It is empty when the CPU is known in
+// all of these trials.
 func (s *subject) cpuUnread(component string) string {
 	for _, o := range s.outcomes {
 		if !o.Valid || o.SuccessRatio() < s.run.set.thresholds[0] {

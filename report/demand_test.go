@@ -18,7 +18,7 @@ import (
 var demandRow = regexp.MustCompile(`<tr[^>]*><th scope="row" class="mono">([^<]*)</th><td><i class="dot"[^>]*></i>([^<]*)</td>` +
 	`<td class="n strong" data-sort="[^"]*">([^<]*)</td><td class="n" data-sort="[^"]*">([^<]*)</td><td class="n" data-sort="[^"]*">([^<]*)</td><td class="n" data-sort="[^"]*">([^<]*)</td><td class="n">(\d+)</td></tr>`)
 
-// demandSection is the page's part on CPU per call.
+// demandSection returns the page's section on CPU per call.
 func demandSection(t *testing.T, page string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, `<section id="demand">`)
@@ -56,11 +56,12 @@ func fitted(d *result.Data, sizing, component string) int {
 	return n
 }
 
-// What a call costs, which the simulation knows, is found again.
+// TestCPUPerCallIsFound checks that the report finds the cost of a call that the
+// simulation uses.
 func TestCPUPerCallIsFound(t *testing.T) {
 	m := directed()
 	d := simulate(t, m, "run")
-	for i := range d.Outcomes { // idle work of a fixed amount, which must not pass for work
+	for i := range d.Outcomes { // a fixed amount of idle work, which must not count as work for calls
 		for instance, u := range d.Outcomes[i].Use {
 			if u.Component == "bono" {
 				cpu := *u.CPU + 0.02
@@ -103,7 +104,8 @@ func TestCPUPerCallIsFound(t *testing.T) {
 	}
 }
 
-// Every trial that a line goes through has its mark, and no other has.
+// TestCPUPerCallShowsItsTrials checks that every trial of a line has its mark,
+// and no other trial has one.
 func TestCPUPerCallShowsItsTrials(t *testing.T) {
 	t.Parallel()
 	d := simulate(t, directed(), "run")
@@ -156,7 +158,8 @@ func TestCPUPerCallThatIsNotKnownIsSaid(t *testing.T) {
 	}
 }
 
-// Time's percentages are of what each instance was given.
+// TestCPUOverTimeIsOfWhatWasGiven checks that percentages over time are shares of
+// what each instance was given.
 func TestCPUOverTimeIsOfWhatWasGiven(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	page := pageOf(t, d)

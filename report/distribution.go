@@ -12,16 +12,16 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Distribution is the values of one figure that several contestants reached.
+// A Distribution holds the values of one figure, by contestant.
 type Distribution struct {
 	Axis   string // what the values are, with their unit
 	Log    bool   // the axis is logarithmic
 	Values [][]float64
 }
 
-// Distributions draws how large a share of each contestant's values lies below
-// every value, one panel a Distribution side by side, in the format svg or png.
-// Values that are no numbers count, but lie beyond the axis.
+// Distributions draws what share of each contestant's values lies below every
+// value, with one panel per Distribution side by side, in the format svg or png.
+// Values that are not numbers count, but lie beyond the axis.
 func Distributions(format, title string, contestants []string, panels []Distribution) ([]byte, error) {
 	if len(contestants) == 0 || len(panels) == 0 {
 		return nil, fmt.Errorf("draw %q: nothing to draw", title)
@@ -76,8 +76,8 @@ func (d Distribution) plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// bounds hold all numbers but the last hundredth, which would leave the rest no
-// room.
+// bounds returns limits that hold all numbers except the highest hundredth, which
+// would leave the rest no room.
 func (d Distribution) bounds() (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, values := range d.Values {
@@ -105,8 +105,8 @@ func (d Distribution) bounds() (low, high float64) {
 	return 0, high * 1.02
 }
 
-// steps is the share of the values up to each, as points of a staircase between
-// the bounds.
+// steps returns the share of the values up to each value, as points of a
+// staircase between the bounds.
 func steps(values []float64, low, high float64) plotter.XYs {
 	sorted := slices.Sorted(slices.Values(values))
 	points := plotter.XYs{{X: low, Y: 0}}
@@ -123,7 +123,7 @@ func steps(values []float64, low, high float64) plotter.XYs {
 	return append(points, plotter.XY{X: high, Y: share})
 }
 
-// powers are ticks at 1, 2 and 5 times the powers of ten.
+// powers places ticks at 1, 2 and 5 times the powers of ten.
 type powers struct{}
 
 func (powers) Ticks(low, high float64) []plot.Tick {

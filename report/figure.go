@@ -15,22 +15,23 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A figure is drawn three times alike: into the page, as SVG and as PNG.
+// A figure is drawn in three forms that look alike: in the page, as SVG and as
+// PNG.
 type figure struct {
 	Name    string // of its files, without extension
 	title   string // drawn at its top
 	Caption string // what the reader should know to read it
 	Shows   string // which sizes, where a section has several
-	alt     string // what it shows, for those who cannot see it
+	alt     string // text for readers who cannot see it
 	width   vg.Length
 	height  vg.Length
 	draw    func(draw.Canvas, *tips) error
-	Mark    string   // what keeps it from being compared with others; empty: nothing
+	Mark    string   // why it cannot be compared with others; empty: it can
 	section string   // of the page
-	subject *subject // that it is about; nil: about all
+	subject *subject // nil: the figure is about all subjects
 
 	Linked bool          // the page links to its files
-	Inline template.HTML // once drawn by vector
+	Inline template.HTML // set by vector
 }
 
 // The sections of the page that have figures.
@@ -51,7 +52,7 @@ const (
 	titleHeight = 30
 )
 
-// tips are places of a figure that say more when pointed at.
+// tips are points of a figure that show a text when pointed at.
 type tips struct{ at []tip }
 
 type tip struct {
@@ -81,7 +82,7 @@ func (f *figure) vector() ([]byte, error) {
 	return svg, err
 }
 
-// forXML replaces what XML cannot hold, in whatever names came in.
+// forXML replaces characters that XML cannot hold, in names from outside.
 func forXML(c rune) rune {
 	if c < ' ' && c != '\n' && c != '\t' {
 		return '?'
@@ -128,7 +129,7 @@ func (f *figure) forPage(svg string, t tips) (template.HTML, error) {
 		body = strings.ReplaceAll(body, tone.light, "var(--"+tone.name+")")
 	}
 	var b strings.Builder
-	// The page has headings of its own: the figure's title is left outside.
+	// The page has its own headings, so the figure's title is left out.
 	fmt.Fprintf(&b, `<svg viewBox="0 %v %v %v" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg">`+"\n",
 		titleHeight, f.width.Points(), f.height.Points()-titleHeight, html.EscapeString(plain(f.alt)))
 	b.WriteString(body)
@@ -146,7 +147,7 @@ type key struct {
 	thumb []plot.Thumbnailer
 }
 
-// withLegend draws the legend at the right and leaves the rest of the canvas.
+// withLegend draws the legend on the right and returns the rest of the canvas.
 func withLegend(c draw.Canvas, keys []key) draw.Canvas {
 	l := plot.NewLegend()
 	l.TextStyle = sans(ink(), 11.5, false)
@@ -162,7 +163,7 @@ func withLegend(c draw.Canvas, keys []key) draw.Canvas {
 	return draw.Crop(c, 0, -width-18, 0, 0)
 }
 
-// lineKey is a legend's entry of a line, and markKey one of a mark.
+// lineKey returns a legend entry for a line.
 func lineKey(label string, t tone, width vg.Length, dash []vg.Length) key {
 	return key{label, []plot.Thumbnailer{&plotter.Line{LineStyle: stroke(t, width, dash...)}}}
 }
@@ -177,7 +178,7 @@ type glyphThumb draw.GlyphStyle
 // Thumbnail implements plot.Thumbnailer.
 func (g glyphThumb) Thumbnail(c *draw.Canvas) { c.DrawGlyph(draw.GlyphStyle(g), c.Center()) }
 
-// numbered tells apart the figures that show parts of the same.
+// numbered numbers the figures that show parts of the same data.
 func numbered(figures []*figure) []*figure {
 	for i, f := range figures {
 		if len(figures) > 1 {
@@ -188,7 +189,7 @@ func numbered(figures []*figure) []*figure {
 	return figures
 }
 
-// A line through points, in a tone.
+// newLine returns a line through points, in a tone.
 func newLine(t tone, width vg.Length, dash []vg.Length, points plotter.XYs) (*plotter.Line, error) {
 	line, err := plotter.NewLine(points)
 	if err != nil {
@@ -198,7 +199,7 @@ func newLine(t tone, width vg.Length, dash []vg.Length, points plotter.XYs) (*pl
 	return line, nil
 }
 
-// A spread is a value with its interval, and what its mark says when pointed at.
+// A spread is a value with its interval, and the tip of its mark.
 type spread struct {
 	x, y, low, high float64
 	bar             bool // the interval is drawn
@@ -235,12 +236,12 @@ func (m *marksPlotter) style() draw.GlyphStyle {
 // Thumbnail draws the mark in the legend.
 func (m *marksPlotter) Thumbnail(c *draw.Canvas) { c.DrawGlyph(m.style(), c.Center()) }
 
-// fillBar draws a bar that lies from one place to another.
+// fillBar draws a bar between two positions.
 func fillBar(c draw.Canvas, t tone, from, to, middle, half vg.Length) {
 	c.FillPolygon(t.color(), []vg.Point{{X: from, Y: middle + half}, {X: to, Y: middle + half}, {X: to, Y: middle - half}, {X: from, Y: middle - half}})
 }
 
-// words are texts at points of a plot, for which it leaves room.
+// words are texts at points of a plot, which leaves room for them.
 type words struct {
 	at     plotter.XYs
 	text   []string
@@ -248,7 +249,7 @@ type words struct {
 	offset vg.Point
 }
 
-// A look is that of words.
+// A look is the style of words.
 type look struct {
 	tone  tone
 	size  vg.Length
@@ -269,7 +270,7 @@ func (w words) labels() *plotter.Labels {
 	return l
 }
 
-// thinGrid are light lines at the ticks of the axes asked for.
+// thinGrid returns light lines at the ticks of the given axes.
 func thinGrid(x, y bool) *plotter.Grid {
 	g := plotter.NewGrid()
 	g.Horizontal, g.Vertical = stroke(grid(), 0.8), stroke(grid(), 0.8)

@@ -19,16 +19,17 @@ const (
 	mostBars    = 60  // predicted sizes whose intervals can still be told apart
 )
 
-// An untried size was predicted and not measured.
+// An untried size was predicted but not measured.
 type untried struct {
 	vitrine.SizeProfile
 	variant string
-	name    string // as told apart from the others of the report
+	name    string // unique in the report
 }
 
-// untried are the sizes that the runs' profiles predict, and no trial is of,
-// the highest capacity first; of very many, those that carry the most for
-// their vCPUs. All says how many there are.
+// untried returns the sizes that the runs' profiles predict and that have no
+// trial, the highest capacity first. If there are more than mostUntried, it
+// returns those that carry the most for their vCPUs. all is the number of such
+// sizes.
 func (s *set) untried() (shown []untried, all int) {
 	for _, r := range s.runs {
 		if r.Profile == nil {
@@ -50,7 +51,7 @@ func (s *set) untried() (shown []untried, all int) {
 	if all <= mostUntried {
 		return shown, all
 	}
-	rank, better := make([]int, all), map[float64]int{} // by vCPUs: the first, the second, ...
+	rank, better := make([]int, all), map[float64]int{} // rank of each size among those with equal vCPUs
 	order := make([]int, all)
 	for i, u := range shown {
 		rank[i], order[i] = better[u.VCPUs], i
@@ -65,21 +66,22 @@ func (s *set) untried() (shown []untried, all int) {
 	return kept, all
 }
 
-// has says whether the run measured the setting's sizing.
+// has reports whether the run measured the setting's sizing.
 func (r *run) has(setting vitrine.Setting, sizing string) bool {
 	return slices.ContainsFunc(r.subjects, func(x *subject) bool {
 		return x.sizing == sizing && x.substrate == setting.Substrate && x.options == setting.Options && x.summary != nil
 	})
 }
 
-// A flock is the sizes of one variant, those with the fewest vCPUs first.
+// A flock holds the sizes of one variant; the measured ones ascend by vCPUs.
 type flock struct {
 	variant   string
 	measured  []*subject
 	predicted []untried
 }
 
-// flocks are those that have vCPUs, in the order of the report.
+// flocks returns the sizes with known vCPUs by variant, in the order of the
+// report.
 func (s *set) flocks() []*flock {
 	var variants []string
 	var all []*flock
@@ -107,13 +109,14 @@ func (s *set) flocks() []*flock {
 	return all
 }
 
-// best are the measured sizes that carry more than every one of no more vCPUs.
+// best returns the measured sizes that carry more than every size with as many
+// vCPUs or fewer.
 func (f *flock) best() []*subject {
 	var list []*subject
 	for _, x := range f.measured {
 		c := x.capacity()
 		if c.Censored == vitrine.CensoredBelow {
-			continue // what it carries, if anything, is not known
+			continue // its capacity, if any, is not known
 		}
 		n := len(list)
 		switch {
@@ -129,8 +132,8 @@ func (f *flock) best() []*subject {
 	return list
 }
 
-// frontierFigures show what the sizes carry for their vCPUs; none where there
-// is nothing to compare.
+// frontierFigures returns a figure of what the sizes carry for their vCPUs, or
+// none when there is nothing to compare.
 func (s *set) frontierFigures() []*figure {
 	flocks := s.flocks()
 	measured, predicted := 0, 0
@@ -207,17 +210,17 @@ func (s *set) drawFrontier(c draw.Canvas, t *tips, flocks []*flock) error {
 }
 
 // A frontierPlotter draws the marks of sizes, their intervals and the names of
-// the best.
+// the best sizes.
 type frontierPlotter struct {
 	set    *set
 	tips   *tips
 	flocks []*flock
-	bars   bool // of predicted ones too
+	bars   bool // draw the intervals of predicted sizes too
 	aside  map[*subject]vg.Length
 }
 
-// aside is how far a measured size stands to the right of its vCPUs, so that
-// the intervals of those that have as many can be told apart.
+// aside returns how far each measured size is moved to the right of its vCPUs, so
+// that the intervals of sizes with equal vCPUs can be told apart.
 func aside(flocks []*flock) map[*subject]vg.Length {
 	const apart, most = 8, 48
 	alike := map[float64][]*subject{}
@@ -294,7 +297,7 @@ func (r *frontierPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// bar is an interval; an arrow at its end says that it goes on.
+// bar draws an interval; an arrow at its end means that it continues.
 func (r *frontierPlotter) bar(c draw.Canvas, p *plot.Plot, line draw.LineStyle, at vg.Length, low, high float64) {
 	_, y := p.Transforms(&c)
 	bottom, top := y(clamp(low, p)), y(clamp(high, p))
@@ -307,8 +310,8 @@ func (r *frontierPlotter) bar(c draw.Canvas, p *plot.Plot, line draw.LineStyle, 
 	c.StrokeLine2(line, at-3, bottom, at+3, bottom)
 }
 
-// nameAt writes a name to the upper left of a point, or to its right where
-// there is no room, unless another name is there already.
+// nameAt writes a name to the upper left of a point, or to its right if there is
+// no room. It writes nothing if other names are in both places.
 func nameAt(c draw.Canvas, at vg.Point, name string, bold bool, placed []vg.Rectangle) []vg.Rectangle {
 	style := sans(ink(), 10.5, bold)
 	width := style.Width(name)
@@ -330,8 +333,8 @@ func nameAt(c draw.Canvas, at vg.Point, name string, bold bool, placed []vg.Rect
 type frontierView struct {
 	Figures  []*figure
 	Variants bool
-	Rows     []frontierRow // sizes that were predicted and not measured
-	All      int           // of those, shown or not
+	Rows     []frontierRow // sizes that were predicted but not measured
+	All      int           // number of such sizes, shown or not
 }
 
 type frontierRow struct {

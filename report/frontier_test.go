@@ -12,7 +12,7 @@ import (
 	"vitrine/result"
 )
 
-// frontierOf are the names in the figure, and its text.
+// frontierOf returns the names in the figure, and its text.
 func frontierOf(t *testing.T, d *result.Data) (named map[string]bool, svg string) {
 	t.Helper()
 	dir, _ := writeReport(t, d)
@@ -41,23 +41,24 @@ func row(name string, vcpus, capacity float64, censored string) result.Sizing {
 	return result.Sizing{Name: name, VCPUs: vcpus, Capacity: vitrine.Capacity{Rate: capacity, Low: capacity * 0.95, High: capacity * 1.05, Censored: censored}}
 }
 
-// The best are those that no size of as many vCPUs or fewer matches.
+// TestFrontierNamesTheBest checks that the best sizes are those that no other
+// size with as many vCPUs or fewer matches.
 func TestFrontierNamesTheBest(t *testing.T) {
 	t.Parallel()
 	named, svg := frontierOf(t, listed(
 		row("bn1s-sp1s-hs1s", 0.3, 100, vitrine.CensoredNone),
-		row("bn2s-sp1s-hs1s", 0.4, 90, vitrine.CensoredNone),   // more, for less
-		row("bn1m-sp1s-hs1s", 0.4, 110, vitrine.CensoredNone),  // the better of two alike
+		row("bn2s-sp1s-hs1s", 0.4, 90, vitrine.CensoredNone),   // more vCPUs, less capacity
+		row("bn1m-sp1s-hs1s", 0.4, 110, vitrine.CensoredNone),  // the next size has as many vCPUs and is better
 		row("bn1s-sp1m-hs1s", 0.4, 140, vitrine.CensoredNone),  //
 		row("bn1s-sp1s-hs1m", 0.4, 600, vitrine.CensoredBelow), // failed already at 600: no capacity
-		row("bn1m-sp1m-hs1s", 0.5, 140, vitrine.CensoredNone),  // no more, for more
+		row("bn1m-sp1m-hs1s", 0.5, 140, vitrine.CensoredNone),  // more vCPUs, no more capacity
 		row("bn1m-sp1m-hs1m", 0.6, 200, vitrine.CensoredAbove),
 	))
 	want := map[string]bool{"bn1s-sp1s-hs1s": true, "bn1s-sp1m-hs1s": true, "bn1m-sp1m-hs1m": true}
 	if fmt.Sprint(named) != fmt.Sprint(want) {
 		t.Errorf("named are %v, want %v", named, want)
 	}
-	if n := strings.Count(svg, "fill:#0072B2"); n != 7+1+1 { // sizes, the legend, the arrow of what goes on
+	if n := strings.Count(svg, "fill:#0072B2"); n != 7+1+1 { // sizes, the legend, the arrow of an open interval
 		t.Errorf("%d marks, want 9", n)
 	}
 	if !strings.Contains(svg, ">optimal</text>") || strings.Contains(svg, ">predicted</text>") {
@@ -72,14 +73,14 @@ func TestFrontierOfOneSizeIsNone(t *testing.T) {
 	}
 }
 
-// Predicted sizes are told apart from measured ones, and leave the table once
-// they are measured.
+// TestFrontierTellsPredictedApart checks that predicted sizes look different from
+// measured ones, and leave the table once they are measured.
 func TestFrontierTellsPredictedApart(t *testing.T) {
 	t.Parallel()
 	m := modelled()
 	d := simulate(t, m, "run")
 	sizes := d.Profile.Settings[0].Sizes
-	for i := range sizes { // a profile of before the last size was measured
+	for i := range sizes { // a profile from before the last size was measured
 		if sizes[i].Sizing == "bn1s-sp1m-hs1m" {
 			sizes[i].Source = vitrine.SourcePredicted
 		}
@@ -104,7 +105,8 @@ func TestFrontierTellsPredictedApart(t *testing.T) {
 	}
 }
 
-// Of very many predicted sizes the best of each number of vCPUs stay.
+// TestFrontierOfVeryManySizes checks that of very many predicted sizes, the best
+// of each number of vCPUs stay.
 func TestFrontierOfVeryManySizes(t *testing.T) {
 	t.Parallel()
 	d := simulate(t, modelled(), "run")

@@ -12,10 +12,10 @@ import (
 	"vitrine/spec"
 )
 
-// missing stands where nothing is known.
+// missing stands for unknown values.
 const missing = "–"
 
-// number is about three digits, which is what a capacity is known to.
+// number formats a number with about three digits, the precision of a capacity.
 func number(v float64) string {
 	digits := 2
 	switch a := math.Abs(v); {
@@ -27,15 +27,15 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// shortest is the number as it is.
+// shortest formats a number without rounding.
 func shortest(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// tidy is the number without what binary fractions add to it: 0.1+0.2 is 0.3.
+// tidy formats a number without binary rounding errors: 0.1+0.2 is 0.3.
 func tidy(v float64) string { return shortest(math.Round(v*1e9)/1e9 + 0) } // + 0: no -0
 
 func percent(share float64) string { return number(math.Round(share*100)) + "%" }
 
-// byteCount is in binary units, as flavors are given.
+// byteCount formats bytes in binary units, as flavors do.
 func byteCount(n int64) string {
 	if n == 0 {
 		return missing
@@ -47,7 +47,7 @@ func byteCount(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " " + units[0]
 }
 
-// capacityText is the capacity, with < or ≥ where it was not enclosed.
+// capacityText formats the capacity, with < or ≥ if it was not enclosed.
 func capacityText(c vitrine.Capacity) string {
 	switch {
 	case c.Unmeasured():
@@ -60,8 +60,9 @@ func capacityText(c vitrine.Capacity) string {
 	return number(c.Rate)
 }
 
-// sure is how sure the intervals of the capacities are, to be put before their
-// name: "95% ". Nothing, where search mlr claims nothing or runs differ.
+// sure returns the confidence of the capacities' intervals as a prefix of the
+// word interval: "95% ". It is empty when search mlr claims no confidence, or
+// when runs differ.
 func (s *set) sure() string {
 	var kinds []string
 	for _, r := range s.runs {
@@ -92,7 +93,7 @@ func sureOf(s *result.Search) string {
 	return "95% "
 }
 
-// intervalText is the interval in words.
+// intervalText formats the interval in words.
 func intervalText(c vitrine.Capacity) string {
 	switch low, high := c.Bounds(); {
 	case c.Unmeasured():
@@ -104,8 +105,8 @@ func intervalText(c vitrine.Capacity) string {
 	}
 }
 
-// deploymentsText says how fresh deployments differ; empty when the search did
-// not tell them apart.
+// deploymentsText describes how fresh deployments differ; empty when the search
+// did not tell them apart.
 func deploymentsText(c vitrine.Capacity, unit string) string {
 	if c.Deployments == 0 || c.Censored != vitrine.CensoredNone {
 		return ""
@@ -122,7 +123,7 @@ func deploymentsText(c vitrine.Capacity, unit string) string {
 	return text
 }
 
-// censoredText says why a capacity was not enclosed; empty when it was.
+// censoredText returns why a capacity was not enclosed; empty when it was.
 func censoredText(c vitrine.Capacity, unit string) string {
 	switch {
 	case c.Unmeasured():
@@ -137,8 +138,8 @@ func censoredText(c vitrine.Capacity, unit string) string {
 	return ""
 }
 
-// relation says how a compares to b: "tied" when their intervals overlap,
-// "higher" or "lower" when they do not, "unknown" when either was not measured.
+// relation compares a with b: "tied" when their intervals overlap, "higher" or
+// "lower" when they do not, "unknown" when either was not measured.
 func relation(a, b vitrine.Capacity) string {
 	if a.Unmeasured() || b.Unmeasured() {
 		return "unknown"

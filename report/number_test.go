@@ -133,8 +133,8 @@ func TestTonesAreToldApart(t *testing.T) {
 	}
 }
 
-// TestIntervalsSayHowSureTheyAre: by what the search was asked for, and not at all
-// where it claims nothing.
+// TestIntervalsSayHowSureTheyAre checks that intervals show the confidence of the
+// search, or none when the search claims none.
 func TestIntervalsSayHowSureTheyAre(t *testing.T) {
 	of := func(searches ...*result.Search) *set {
 		var z []result.Sizing

@@ -45,16 +45,16 @@ type page struct {
 	Times     []timeView
 	Table     capacityTable
 	Pairs     []Pair
-	Sections  []sectionView // of what was measured in place of capacities
+	Sections  []sectionView // of runs that measured something other than capacities
 	Load      bool          // there are runs that measured capacities
 	Runs      []runView
 }
 
-// A heading is what one run found, in a few words.
+// A heading sums up what one run found.
 type heading struct {
 	Run, VNF, When string
 	Optimal        string
-	Size           string // what the optimal sizing is made of
+	Size           string // resources of the optimal sizing, and where it ran
 	Capacity       string
 	Unit           string
 	Interval       string
@@ -72,7 +72,7 @@ type timeView struct {
 	Open   bool
 }
 
-// A runView is what is told run by run.
+// A runView is the part of the page about one run.
 type runView struct {
 	Name     string
 	Warnings []string
@@ -80,7 +80,7 @@ type runView struct {
 	Trials   []trialView
 	Invalid  int
 	Facts    []fact
-	Isolated []string // what was not
+	Isolated []string // what was not isolated
 	Specs    []result.Spec
 }
 
@@ -89,7 +89,7 @@ type pathView struct {
 	Sizing     string
 	Capacity   string
 	Interval   string
-	Predicted  string // before it was measured; empty: it was not
+	Predicted  string // before it was measured; empty: it was not predicted
 	Bottleneck string
 	Tone       string
 	Why        string
@@ -106,7 +106,8 @@ type trialView struct {
 // A fact is one line of provenance.
 type fact struct{ Name, Value string }
 
-// page writes the whole page; with files, it links to the figures' files.
+// page writes the whole page. If files is set, the page links to the figures'
+// files.
 func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"number": number, "shortest": shortest, "bytes": byteCount, "percent": percent,
@@ -150,7 +151,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	return t.Execute(w, p)
 }
 
-// figures are all of the page's, in its order.
+// figures returns all figures of the page, in its order.
 func (s *set) figures() []*figure {
 	all := s.sectionFigures()
 	if len(s.subjects()) == 0 {
@@ -167,7 +168,7 @@ func (s *set) figures() []*figure {
 	all = append(all, s.timeFigures()...)
 	taken := map[string]int{}
 	mark := s.mark()
-	for _, f := range all { // names that differ in what files cannot have
+	for _, f := range all { // names may differ only in characters that file names cannot have
 		f.Mark = mark
 		taken[f.Name]++
 		if n := taken[f.Name]; n > 1 {
@@ -184,10 +185,10 @@ func (r *run) vnf() string {
 	return cmp.Or(r.Manifest.VNF, r.name)
 }
 
-// finished says whether the search came to its end, or was ended.
+// finished reports whether the search ended, by itself or because it was stopped.
 func (r *run) finished() bool { return r.Summary != nil && r.Summary.StoppedBecause != "" }
 
-// best is the subject that the summary calls optimal; nil when there is none.
+// best returns the subject that the summary calls optimal; nil: none.
 func (r *run) best() *subject {
 	if i := slices.IndexFunc(r.subjects, (*subject).optimal); i >= 0 {
 		return r.subjects[i]
@@ -237,7 +238,7 @@ func (s *set) heading(r *run) heading {
 	return h
 }
 
-// sizeText is what a size costs and where it ran.
+// sizeText describes the resources of a size and where it ran.
 func sizeText(z *result.Sizing) string {
 	parts := []string{tidy(z.VCPUs) + " CPUs", byteCount(z.MemoryBytes), z.Substrate, z.Options}
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" || p == missing }), ", ")
@@ -291,8 +292,8 @@ func latencyText(o trialView, ms float64) string {
 	return number(ms)
 }
 
-// mark says of every table and figure which runs' figures cannot be compared
-// with others, and why; empty: all can.
+// mark returns which runs' figures cannot be compared with others, and why;
+// empty: all can. Every table and figure shows it.
 func (s *set) mark() string {
 	var which []string
 	why := "" // there is but one reason
@@ -310,7 +311,7 @@ func (s *set) mark() string {
 	return "not comparable: " + strings.Join(which, ", ") + ": " + why
 }
 
-// warnings are what a reader must know before believing the numbers.
+// warnings returns what a reader must know before believing the numbers.
 func (s *set) warnings(r *run) []string {
 	list := slices.Clone(r.Warnings)
 	list = append(list, r.invalid()...)
@@ -331,8 +332,8 @@ func (s *set) warnings(r *run) []string {
 	return list
 }
 
-// invalid says how many trials are no verdict, by reason; of many reasons the
-// most frequent.
+// invalid returns how many trials are invalid, by reason. Of many reasons it
+// names only the most frequent.
 func (r *run) invalid() []string {
 	counts := map[string]int{}
 	for _, o := range r.Outcomes {
@@ -391,7 +392,7 @@ func (s *set) path(r *run) []pathView {
 	return path
 }
 
-// unread says why a component's use at capacity is not known.
+// unread returns why a component's use at capacity is not known.
 func (s *subject) unread(component string) string {
 	p := rate.At(s.outcomes, s.capacity())
 	if p.Capacity == nil {

@@ -14,11 +14,11 @@ import (
 	"vitrine/result"
 )
 
-// near is how far predictions should be from what is measured, as a share of it.
+// near is how close predictions should be to measurements, as a share of these.
 const near = 0.1
 
-// A prediction is what a size was believed to carry just before it was
-// measured, and what it then carried.
+// A prediction compares the predicted capacity of a size, just before it was
+// measured, with the measured one.
 type prediction struct {
 	*subject
 	number    int // 1, 2, ... in the order of measuring
@@ -27,8 +27,8 @@ type prediction struct {
 	measured  vitrine.Capacity
 }
 
-// err is by what share the prediction was too high; false: not known, for
-// what was measured is no figure.
+// err returns the relative error of the prediction, positive when it was too
+// high; false: not known, because the measured capacity is not a figure.
 func (p prediction) err() (share float64, ok bool) {
 	if p.measured.Censored != vitrine.CensoredNone || !(p.measured.Rate > 0) {
 		return 0, false
@@ -36,13 +36,13 @@ func (p prediction) err() (share float64, ok bool) {
 	return p.predicted.Rate/p.measured.Rate - 1, true
 }
 
-// within says whether what was measured lies in the predicted interval.
+// within reports whether the measured capacity lies in the predicted interval.
 func (p prediction) within() bool {
 	return p.measured.Rate >= p.predicted.Low && p.measured.Rate <= p.predicted.High
 }
 
-// predictions are those of the runs' paths, in their order. A size that was
-// measured before is known, not predicted.
+// predictions returns the predictions of the runs' paths, in their order. A size
+// that was measured before is known, not predicted.
 func (s *set) predictions() []prediction {
 	var all []prediction
 	for _, r := range s.runs {
@@ -59,14 +59,14 @@ func (s *set) predictions() []prediction {
 			if step.Predicted == nil {
 				continue
 			}
-			z := x.entries[0] // the first measuring
+			z := x.entries[0] // the first measurement
 			all = append(all, prediction{x, len(all) + 1, z.VCPUs, *step.Predicted, z.Capacity})
 		}
 	}
 	return all
 }
 
-// of is the subject that a step of the path measured; nil: none.
+// of returns the subject that a step of the path measured; nil: none.
 func (r *run) of(step result.Step) *subject {
 	i := slices.IndexFunc(r.subjects, func(x *subject) bool {
 		return x.summary != nil && x.sizing == step.Sizing &&
@@ -116,7 +116,7 @@ func (s *set) predictionView(figures []*figure) predictionView {
 	return v
 }
 
-// accuracy sums up how far predictions were from what was measured.
+// accuracy sums up how far predictions were from measurements.
 func accuracy(all []prediction) string {
 	var shares []float64
 	within := 0
@@ -138,7 +138,7 @@ func accuracy(all []prediction) string {
 		n, median*100, shares[n-1]*100, within, n)
 }
 
-// predictionFigures show what was predicted against what was then measured.
+// predictionFigures returns a figure of predicted against measured capacities.
 func (s *set) predictionFigures() []*figure {
 	all := s.predictions()
 	all = slices.DeleteFunc(all, func(p prediction) bool { return p.measured.Unmeasured() })
@@ -188,7 +188,8 @@ func (s *set) drawPredictions(c draw.Canvas, t *tips, all []prediction) error {
 	return nil
 }
 
-// A predictionPlotter draws each size with both its intervals.
+// A predictionPlotter draws each size with its predicted and its measured
+// interval.
 type predictionPlotter struct {
 	set  *set
 	tips *tips

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// facts are a run's provenance, in the order in which one would ask. A field of
-// the host that could not be read says why.
+// facts returns a run's provenance, in the order in which a reader would ask for
+// it. A field of the host that could not be read says why.
 func (r *run) facts() []fact {
 	m := r.Manifest
 	var list []fact

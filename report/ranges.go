@@ -12,11 +12,11 @@ import (
 	"vitrine"
 )
 
-// mostRows are as many sizes as one figure of rows shows.
+// mostRows is the most sizes in one figure of rows.
 const mostRows = 40
 
-// capacityFigures show every size's capacity with its interval, the highest
-// first, so that what is tied can be seen.
+// capacityFigures returns figures of every size's capacity with its interval, the
+// highest first, so that ties can be seen.
 func (s *set) capacityFigures() []*figure {
 	ranked := s.ranked()
 	most := 0.0
@@ -42,7 +42,7 @@ func (s *set) capacityFigures() []*figure {
 	return figures
 }
 
-// reach is the highest finite number that the subject's row shows.
+// reach returns the highest finite number that the subject's row shows.
 func (s *set) reach(x *subject) float64 {
 	most := 0.0
 	for _, threshold := range s.thresholds {
@@ -133,7 +133,8 @@ func (r *rangesPlotter) drawRange(c draw.Canvas, p *plot.Plot, s *subject, capac
 	r.tips.add(x(capacity.Rate), y, "%s: %s %s at success ratio %s, %sinterval %s", s.name, capacityText(capacity), r.set.unit, shortest(capacity.Threshold), r.set.sure(), intervalText(capacity))
 }
 
-// arrow is a head of the length at the point, to the left when negative.
+// arrow draws an arrow head of the given length at the point; it points left when
+// the length is negative.
 func arrow(c draw.Canvas, t tone, x, y, length vg.Length) {
 	half := vg.Length(math.Abs(float64(length))) * 0.7
 	c.FillPolygon(t.color(), []vg.Point{{X: x, Y: y + half}, {X: x + length, Y: y}, {X: x, Y: y - half}})
@@ -144,7 +145,8 @@ const (
 	barWidth = 10
 )
 
-// useFigures show what each component used of what it was given, at capacity.
+// useFigures returns figures of the share of its resources that each component
+// used at capacity.
 func (s *set) useFigures() []*figure {
 	var rows []*subject
 	for _, x := range s.ranked() {
@@ -171,7 +173,8 @@ func (s *set) useFigures() []*figure {
 	return numbered(figures)
 }
 
-// resourceName is what utilization is of, at the start of a sentence.
+// resourceName returns the resource that utilization refers to, for the start of
+// a sentence.
 func (s *set) resourceName() string {
 	if r := s.runs[0]; r.Summary != nil {
 		switch r.Summary.ScaleOn {
@@ -184,7 +187,8 @@ func (s *set) resourceName() string {
 	return "CPU"
 }
 
-// shownComponents are those that any of the sizes has a use of, or should.
+// shownComponents returns the components that are scalable, or that any of the
+// sizes has a use of.
 func (s *set) shownComponents(rows []*subject) []string {
 	scalable := map[string]bool{}
 	for _, r := range s.runs {
@@ -226,7 +230,7 @@ func (s *set) drawUse(c draw.Canvas, t *tips, rows []*subject) error {
 	return nil
 }
 
-// componentTone is the same for a component wherever it is shown.
+// componentTone returns the same tone for a component wherever it is shown.
 func (s *set) componentTone(name string) tone {
 	if i := slices.Index(s.components, name); i >= 0 {
 		return pick(componentTones(), i)

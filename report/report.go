@@ -1,10 +1,9 @@
-// Package report shows what runs found: one self-contained page with figures
-// and tables (Write), a few lines for a terminal (Text), and sizes of several
-// runs side by side (Compare).
+// Package report shows the results of runs: as one self-contained page with
+// figures and tables (Write), as a few lines for a terminal (Text), and as a
+// comparison of the sizes of several runs (Compare).
 //
-// It shows what was measured and nothing else: what is missing is shown as
-// missing, with its reason, and every number that comes from the outside is
-// escaped on its way into the page.
+// It shows only what the runs recorded. A missing value is shown as missing, with
+// its reason. Text from outside is escaped in the page.
 package report
 
 import (
@@ -22,15 +21,15 @@ import (
 	"vitrine/result"
 )
 
-// The names of what Write makes in its folder.
+// The names of the files that Write makes in its folder.
 const (
 	PageFile     = "report.html"
 	figureFolder = "figures"
 )
 
-// Write makes report.html in dir, one file that opens offline, and its figures
-// as SVG and PNG in dir/figures. Several runs are shown in one page and
-// compared; they must be in one unit.
+// Write makes report.html in dir, one file that opens offline, and its figures as
+// SVG and PNG in dir/figures. Several runs are shown and compared in one page;
+// they must have the same unit.
 func Write(dir string, datas ...*result.Data) error {
 	set, err := newSet(datas)
 	if err != nil {
@@ -54,7 +53,7 @@ func Write(dir string, datas ...*result.Data) error {
 	return nil
 }
 
-// Page writes the page alone, without files of its figures.
+// Page writes only the page, without files of its figures.
 func Page(w io.Writer, datas ...*result.Data) error {
 	set, err := newSet(datas)
 	if err != nil {
@@ -104,8 +103,8 @@ func writeFigures(dir string, figures []*figure) error {
 	return group.Wait()
 }
 
-// prune removes what an earlier report of the folder drew, which may have had
-// figures that this one has not.
+// prune removes the figures of an earlier report in the folder, because this one
+// may have fewer.
 func prune(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -122,5 +121,5 @@ func prune(dir string) error {
 	return nil
 }
 
-// drawn are the names of figures' files.
+// drawn matches the names of figures' files.
 var drawn = regexp.MustCompile(`^(measured|success|capacity|frontier|prediction|use|demand|search|time)(-.*)?\.(svg|png)$`)

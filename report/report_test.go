@@ -88,7 +88,8 @@ func pageOf(t *testing.T, datas ...*result.Data) string {
 	return b.String()
 }
 
-// withoutDrawings leaves the figures' insides out, which have golden files of their own.
+// withoutDrawings removes the contents of figures, which have their own golden
+// files.
 func withoutDrawings(page string) []byte {
 	page = regexp.MustCompile(`(?s)(<svg [^>]*>).*?</svg>`).ReplaceAllString(page, "$1…</svg>")
 	page = regexp.MustCompile(`(?s)<style>.*?</style>`).ReplaceAllString(page, "<style>…</style>")
@@ -166,7 +167,7 @@ func checkPNG(t *testing.T, path string) {
 	}
 }
 
-// Nothing in the page asks for anything from elsewhere.
+// TestPageIsOneFile checks that the page loads nothing from elsewhere.
 func TestPageIsOneFile(t *testing.T) {
 	t.Parallel()
 	page := pageOf(t, simulate(t, modelled(), "run"))
@@ -176,13 +177,14 @@ func TestPageIsOneFile(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile(`https?://[^"' ]*`).FindAllString(page, -1) {
-		if !strings.HasPrefix(m, "http://www.w3.org/") { // names of XML's, not addresses
+		if !strings.HasPrefix(m, "http://www.w3.org/") { // XML namespaces, not addresses
 			t.Errorf("the page names %s", m)
 		}
 	}
 }
 
-// What the user or a function wrote is shown as text, wherever it comes up.
+// TestEverythingFromOutsideIsEscaped checks that text from the user or a function
+// is shown as text everywhere.
 func TestEverythingFromOutsideIsEscaped(t *testing.T) {
 	t.Parallel()
 	const evil = "</title><script>alert(\"1\")</script>\n<img src=x onerror='x'>&amp;\x01"
@@ -277,7 +279,8 @@ func TestUnfinishedRunShowsWhatThereIs(t *testing.T) {
 	}
 }
 
-// A summary is saved after every size, so a killed run has one without an end.
+// TestKilledRunIsNotFinished checks a run whose summary has no end: the summary
+// is saved after every size.
 func TestKilledRunIsNotFinished(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	d.Summary.StoppedBecause, d.Summary.Optimal = "", nil
@@ -295,7 +298,7 @@ func TestRunsOfDifferentThresholdsAreComparedAtOne(t *testing.T) {
 	runs := twoRuns(t)
 	z := runs[1].Summary.Sizings
 	for i := range z {
-		z[i].Capacities = z[i].Capacities[1:] // 0.8 alone
+		z[i].Capacities = z[i].Capacities[1:] // only 0.8
 		z[i].Capacity = z[i].Capacities[0]
 	}
 	runs[1].Summary.Thresholds = []float64{0.8}
@@ -374,7 +377,7 @@ func TestTextIsShort(t *testing.T) {
 	golden(t, "directed.txt", bytes.ReplaceAll(b.Bytes(), []byte(d.Dir), []byte("runs/demo")))
 }
 
-// twoRuns are the same sizes on a slow machine and on a fast one.
+// twoRuns returns runs of the same sizes on a slow machine and on a fast one.
 func twoRuns(t *testing.T) []*result.Data {
 	t.Helper()
 	slow, fast := directed(), directed()
@@ -417,7 +420,8 @@ func TestRunsOfDifferentUnitsAreRefused(t *testing.T) {
 	}
 }
 
-// Table II's ten sizes: more than one figure of curves can hold.
+// TestManySizesAreSplit shows Table II's ten sizes, more than one figure of
+// curves can hold.
 func TestManySizesAreSplit(t *testing.T) {
 	t.Parallel()
 	m := directed()
@@ -457,7 +461,8 @@ func TestManySizesAreSplit(t *testing.T) {
 	}
 }
 
-// Of a run in emulation every table and figure says so; of another none does.
+// TestEmulationIsMarkedEverywhere checks that every table and figure of a run in
+// emulation says so, and none of another run does.
 func TestEmulationIsMarkedEverywhere(t *testing.T) {
 	t.Parallel()
 	emulated, hardware := simulate(t, directed(), "emulated"), simulate(t, directed(), "hardware")

@@ -13,22 +13,22 @@ import (
 	"vitrine/search/rate"
 )
 
-// mostEstimates is after how many trials of one size the interval is worked
-// out: of longer searches, after every second trial, every third, ...
+// mostEstimates is the most estimates of the capacity in one search. In longer searches
+// only every second trial gets one, or every third, ...
 const mostEstimates = 60
 
 // A tried is one trial of a size, as its search saw it.
 type tried struct {
 	vitrine.Outcome
 	number int               // 1, 2, ... in the order in which they were chosen
-	load   float64           // seconds of load so far, this trial's with it
+	load   float64           // seconds of load so far, including this trial
 	fresh  bool              // of a fresh deployment
-	again  bool              // the first of another measuring of the size, which began from nothing
-	after  *vitrine.Capacity // at the report's first threshold, by this trial and those before; nil: not worked out
+	again  bool              // the first of another measurement of the size, which started from nothing
+	after  *vitrine.Capacity // at the report's first threshold, by this trial and earlier ones; nil: not computed
 	why    string            // empty: not known
 }
 
-// searched works out the searches of all subjects.
+// searched replays the searches of all subjects.
 func (s *set) searched() {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -38,11 +38,11 @@ func (s *set) searched() {
 			return nil
 		})
 	}
-	_ = group.Wait() // none of them gives an error
+	_ = group.Wait() // no function returns an error
 }
 
-// search goes through the subject's trials again. A size that was measured
-// more than once was searched anew each time.
+// search replays the search over the subject's trials. A size that was measured
+// more than once was searched from the beginning each time.
 func (s *subject) search() []tried {
 	var all []tried
 	load := 0.0
@@ -66,8 +66,8 @@ func (s *subject) search() []tried {
 	return all
 }
 
-// measurings parts the subject's trials by the times that it was measured; the
-// last part may be of one that did not end.
+// measurings splits the subject's trials by measurement. The last measurement may
+// not have ended.
 func (s *subject) measurings() [][]vitrine.Outcome {
 	left := s.outcomes
 	var parts [][]vitrine.Outcome
@@ -82,8 +82,8 @@ func (s *subject) measurings() [][]vitrine.Outcome {
 	return parts
 }
 
-// searcher is the search of the subject's i-th measuring, as far as the run
-// tells; nil when it does not.
+// searcher returns the search of the subject's i-th measurement; nil: the run did
+// not record it.
 func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	none := rate.Config{Thresholds: []float64{s.run.set.thresholds[0]}, Seed: s.run.Manifest.Seed}
 	if i >= len(s.entries) || s.entries[i].Search == nil {
@@ -92,16 +92,17 @@ func (s *subject) searcher(i int) (rate.Search, rate.Config) {
 	told := s.entries[i].Search
 	cfg := asked(told)
 	cfg.Thresholds, cfg.Seed = s.run.thresholds(), s.run.Manifest.Seed
-	// A ramp is without its condition to stop, which is an expression: the rates
+	// A ramp has no stop condition here, because that is an expression; the rates
 	// tell where it held.
 	search, err := rate.New(told.Name, cfg)
 	if err != nil {
-		return nil, none // of a later version
+		return nil, none // a search of a later version
 	}
 	return search, cfg
 }
 
-// asked is what the search was told, but for what is the run's.
+// asked returns the recorded configuration of the search, without the fields that
+// the whole run shares.
 func asked(s *result.Search) rate.Config {
 	return rate.Config{
 		Min: s.Min, Max: s.Max, Increase: s.Increase, Duration: duration(s.Duration), Repeat: s.Repeat,
@@ -112,8 +113,9 @@ func asked(s *result.Search) rate.Config {
 
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// capacityAfter estimates the capacity at the report's first threshold, by the
-// search's own estimate where it has one for it.
+// capacityAfter returns a function that estimates the capacity at the report's
+// first threshold. It uses the search's own estimate if there is one for that
+// threshold.
 func (s *subject) capacityAfter(search rate.Search, cfg rate.Config) func([]vitrine.Outcome) vitrine.Capacity {
 	threshold := s.run.set.thresholds[0]
 	own, has := search.(rate.Estimator)
@@ -125,8 +127,8 @@ func (s *subject) capacityAfter(search rate.Search, cfg rate.Config) func([]vitr
 	return func(history []vitrine.Outcome) vitrine.Capacity { return rate.Estimate(history, plain)[0] }
 }
 
-// why asks the search why it chose the trial; empty when it would choose
-// another one now, for it was told something else then.
+// why returns the search's reason for the trial. It is empty when the search
+// would now choose another trial, because its configuration was different then.
 func why(search rate.Search, before []vitrine.Outcome, o vitrine.Outcome) string {
 	if search == nil {
 		return ""
@@ -138,7 +140,7 @@ func why(search rate.Search, before []vitrine.Outcome, o vitrine.Outcome) string
 	return step.Why
 }
 
-// A verdict is what a trial says of the capacity.
+// A verdict is what a trial says about the capacity.
 type verdict int
 
 const (
@@ -151,7 +153,7 @@ func verdicts() []verdict { return []verdict{passed, failed, invalid} }
 
 func (v verdict) String() string { return [...]string{"passed", "failed", "invalid"}[v] }
 
-// verdict judges by the threshold. Where nothing was due, nothing was seen.
+// verdict judges by the threshold. A trial without due calls is invalid.
 func (t tried) verdict(threshold float64) verdict {
 	switch {
 	case !t.Valid || t.Scheduled == 0:
@@ -162,14 +164,14 @@ func (t tried) verdict(threshold float64) verdict {
 	return failed
 }
 
-// A searchView is one size's search: its figure and the same as a table.
+// A searchView is one size's search: its figure and a table of the same data.
 type searchView struct {
 	Figure  *figure
 	Name    string
 	Open    bool
 	Summary string
 	Rows    []searchRow
-	Reasons bool // of any trial
+	Reasons bool // at least one trial has a reason
 }
 
 type searchRow struct {
@@ -204,7 +206,7 @@ func (s *set) searchView(f *figure) searchView {
 	return v
 }
 
-// knownText is a capacity with its interval, in a few words.
+// knownText formats a capacity with its interval, in a few words.
 func knownText(c vitrine.Capacity) string {
 	if c.Unmeasured() {
 		return missing

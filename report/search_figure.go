@@ -11,12 +11,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// manyfold is how often a search's highest rate must hold its capacity for a
-// logarithmic scale: on a linear one, what matters would be a line at the bottom.
+// manyfold is the ratio of a search's highest rate to its capacity above which
+// the scale is logarithmic. On a linear scale, the interesting part would be a
+// line at the bottom.
 const manyfold = 4
 
-// searchFigures show, for each size, its trials in the order in which they were
-// chosen, and what was known of the capacity after each.
+// searchFigures returns a figure for each size: its trials in the order in which
+// they were chosen, and the estimate of the capacity after each.
 func (s *set) searchFigures() []*figure {
 	var figures []*figure
 	for _, x := range s.subjects() {
@@ -49,7 +50,7 @@ func (s *set) searchCaption(x *subject) string {
 	return strings.Join(parts, " ")
 }
 
-// windows are the shortest and the longest trial, in seconds.
+// windows returns the shortest and the longest trial, in seconds.
 func (s *subject) windows() (low, high float64) {
 	low = math.Inf(1)
 	for _, t := range s.trace {
@@ -77,7 +78,7 @@ func (s *set) drawSearch(c draw.Canvas, t *tips, x *subject) error {
 	return nil
 }
 
-// A trailPlotter draws a search's trials and what was known after each.
+// A trailPlotter draws a search's trials and the estimate after each.
 type trailPlotter struct {
 	set     *set
 	subject *subject
@@ -89,7 +90,7 @@ type bandPlotter struct{ *trailPlotter }
 
 func (b bandPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	var above, below []vg.Point // of one piece, so that no seams show
+	var above, below []vg.Point // outlines of one piece, so that no seams show
 	piece := func() {
 		slices.Reverse(below)
 		c.FillPolygon(band().color(), append(above, below...))
@@ -111,17 +112,17 @@ func (b bandPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// clamp keeps a rate within what the plot shows.
+// clamp limits a rate to the range of the plot.
 func clamp(rate float64, p *plot.Plot) float64 { return min(max(rate, p.Y.Min), p.Y.Max) }
 
-// A span is how long something was known: from the mark of one trial to that of
-// the next after which more was.
+// A span is how long an estimate was the latest: from the mark of its trial to
+// the mark of the next trial with an estimate.
 type span struct {
 	tried
 	from, to float64
 }
 
-// spans are those of what was known after each trial, where anything was.
+// spans returns the spans of all estimates of the capacity.
 func (r *trailPlotter) spans() []span {
 	var all []span
 	open := false
@@ -170,7 +171,8 @@ func (r *trailPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// weight makes a mark's area go with its trial's time, within bounds.
+// weight scales a mark so that its area is proportional to its trial's time,
+// within bounds.
 func (r *trailPlotter) weight(t tried) float64 {
 	_, longest := r.subject.windows()
 	if longest <= 0 {
@@ -179,8 +181,8 @@ func (r *trailPlotter) weight(t tried) float64 {
 	return max(0.6, 1.35*math.Sqrt(t.Duration.Seconds()/longest))
 }
 
-// mark is a verdict's: of a colour, and of a shape that colour-blind readers can
-// tell apart.
+// mark returns the mark of a verdict: a colour, and a shape that colour-blind
+// readers can tell apart.
 func (r *trailPlotter) mark(v verdict) draw.GlyphStyle {
 	tones := componentTones()
 	switch v {
@@ -225,7 +227,7 @@ func (r *trailPlotter) keys() []key {
 	return keys
 }
 
-// wholeTicks are ticks at whole numbers.
+// wholeTicks places ticks at whole numbers.
 type wholeTicks struct{}
 
 func (wholeTicks) Ticks(low, high float64) []plot.Tick {

@@ -16,7 +16,7 @@ import (
 	"vitrine/search/rate"
 )
 
-// part is the page's section of that name.
+// part returns the page's section with that id.
 func part(t *testing.T, page, id string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, `<section id="`+id+`">`)
@@ -39,7 +39,7 @@ var (
 	knownCell = regexp.MustCompile(`^[<≥]? ?([\d.]+) \((?:from )?([\d.]+) (?:to ([\d.]+)|up)\)$`)
 )
 
-// searchOf is the table of one size.
+// searchOf returns the table of one size.
 func searchOf(t *testing.T, page, sizing string) []known {
 	t.Helper()
 	_, rest, found := strings.Cut(part(t, page, "search"), "<summary>Table of "+sizing+"</summary>")
@@ -61,7 +61,7 @@ func searchOf(t *testing.T, page, sizing string) []known {
 	return rows
 }
 
-// shows says whether the row has the capacity, to the digits that are shown.
+// shows reports whether the row has the capacity, to the digits that are shown.
 func (k known) shows(c vitrine.Capacity) bool {
 	low, high := c.Low, c.High
 	switch c.Censored {
@@ -95,7 +95,8 @@ func TestPageOfAModelSearch(t *testing.T) {
 	}
 }
 
-// After every trial, the page has the estimate by it and those before it.
+// TestSearchShowsWhatWasKnown checks that the page has, after every trial, the
+// estimate by the trials so far.
 func TestSearchShowsWhatWasKnown(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	page := pageOf(t, d)
@@ -167,7 +168,7 @@ func TestSearchMarksItsTrials(t *testing.T) {
 	}
 }
 
-// searched drives a simulated function by a real search.
+// searched runs a real search on a simulated function.
 func searched(m simulation, search rate.Search, told result.Search, cfg rate.Config) *result.Data {
 	const sizing = "bn1s-sp1m-hs1m"
 	size, _ := vitrine.ParseSizing(sizing)
@@ -190,8 +191,8 @@ func searched(m simulation, search rate.Search, told result.Search, cfg rate.Con
 		Summary: &result.Summary{Unit: "calls/s", Thresholds: cfg.Thresholds, Sizings: []result.Sizing{z}, StoppedBecause: step.Why}}
 }
 
-// A search with an estimate of its own is shown by that, and every trial with
-// the reason that the search had.
+// TestSearchIsShownByItsOwnEstimate checks that a search with its own estimate is
+// shown with it, and every trial with the reason that the search had.
 func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 	m := directed()
 	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9, 0.8}, Seed: m.seed, Precision: 0.02}
@@ -226,7 +227,8 @@ func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 	}
 }
 
-// A reason that does not belong to the trial is not shown.
+// TestSearchOfOtherRatesHasNoReasons checks that a reason that does not belong to
+// the trial is not shown.
 func TestSearchOfOtherRatesHasNoReasons(t *testing.T) {
 	m := modelled()
 	m.search.Increase = 7
@@ -241,8 +243,8 @@ func TestSearchOfOtherRatesHasNoReasons(t *testing.T) {
 	}
 }
 
-// What was measured again began from nothing, and each step of the path has its
-// own figure.
+// TestSizeMeasuredAgain checks that another measurement began from nothing, and
+// that each step of the path has its own figure.
 func TestSizeMeasuredAgain(t *testing.T) {
 	d := simulate(t, modelled(), "run")
 	first := d.Summary.Sizings[2]

@@ -16,22 +16,22 @@ import (
 	"vitrine/result"
 )
 
-// measured says whether the run measured something else than what sizes carry:
-// it then has sections in place of capacities.
+// measured reports whether the run measured something other than capacities. It
+// then has sections instead.
 func (r *run) measured() bool { return len(r.Manifest.Measurement) > 0 }
 
-// A sectionView is a section of what was measured.
+// A sectionView is a section of such a run.
 type sectionView struct {
 	result.Section
 	ID      string
-	Run     string // where there are several
+	Run     string // empty: there is only one
 	Figures []*figure
 }
 
-// sectionName is what the figures of a section are kept under.
+// sectionName returns the key of the figures of a section.
 func sectionName(run int, name string) string { return fmt.Sprintf("measured-%d-%s", run, name) }
 
-// sectionFigures are the charts of all runs' sections.
+// sectionFigures returns the charts of all runs' sections.
 func (s *set) sectionFigures() []*figure {
 	var all []*figure
 	for i, r := range s.runs {
@@ -59,7 +59,7 @@ func (s *set) sectionViews(figures map[string][]*figure) []sectionView {
 	return list
 }
 
-// chartFigure is a figure of a chart.
+// chartFigure returns the figure of a chart.
 func chartFigure(chart result.Chart, section string) *figure {
 	f := &figure{
 		Name: "measured-" + chart.Name, title: chart.Title, Caption: chart.Caption, section: section,
@@ -127,7 +127,7 @@ func drawBars(c draw.Canvas, t *tips, chart result.Chart) error {
 	return nil
 }
 
-// partTone is that of a bar's part; what is not split has one of its own.
+// partTone returns the tone of a bar's part; a bar that is not split has its own.
 func partTone(chart result.Chart, i int) tone {
 	if i >= len(chart.Parts) {
 		return rule()
@@ -230,7 +230,7 @@ func textTable(w io.Writer, t result.Table) error {
 	return err
 }
 
-// rest is how many columns of a table the line has no cell for.
+// rest returns how many columns of a table the line has no cell for, at least 1.
 func rest(columns []result.Column, l result.Line) int {
 	return int(math.Max(float64(len(columns)-len(l.Cells)), 1))
 }

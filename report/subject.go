@@ -13,15 +13,15 @@ import (
 	"vitrine/search/rate"
 )
 
-// A set is the runs of one report.
+// A set holds the runs of one report.
 type set struct {
 	runs       []*run
 	unit       string
 	thresholds []float64 // of the first run
-	components []string  // names, in the deployments' order: colours go by it
+	components []string  // names, in the deployments' order, which decides their colours
 }
 
-// A run is one run and what it is called among the others.
+// A run is one run with its name among the others.
 type run struct {
 	*result.Data
 	set      *set
@@ -29,20 +29,20 @@ type run struct {
 	subjects []*subject
 }
 
-// A subject is one sizing on one substrate with one set of options in one run:
-// what has a capacity.
+// A subject is one sizing on one substrate with one set of options in one run. It
+// has a capacity.
 type subject struct {
 	run                *run
-	name               string // as told apart from the others of the report
+	name               string // unique in the report
 	sizing             string
 	variant            string // substrate, options and run, as far as they differ in the report
 	substrate, options string
 	outcomes           []vitrine.Outcome
 
-	summary    *result.Sizing     // nil: the run did not finish with it
-	entries    []*result.Sizing   // one per measuring, summary is the last
-	trace      []tried            // once searched
-	capacities []vitrine.Capacity // one per threshold of the run, then what at added
+	summary    *result.Sizing     // nil: the run did not finish it
+	entries    []*result.Sizing   // one per measurement; summary is the last
+	trace      []tried            // set by set.searched
+	capacities []vitrine.Capacity // one per threshold of the run, then those that at added
 }
 
 // newSet groups the trials of runs by what was measured.
@@ -65,7 +65,8 @@ func newSet(datas []*result.Data) (*set, error) {
 	return s, nil
 }
 
-// runNames takes as much of each folder's path as tells the runs apart.
+// runNames returns as much of each folder's path as is needed to tell the runs
+// apart.
 func runNames(datas []*result.Data) []string {
 	names := make([]string, len(datas))
 	for depth := 1; depth <= 16; depth++ {
@@ -85,7 +86,7 @@ func runNames(datas []*result.Data) []string {
 	return names
 }
 
-// plain is text of one line that can be printed, for figures.
+// plain returns the text as one printable line, for figures.
 func plain(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	return strings.Map(func(c rune) rune {
@@ -103,7 +104,7 @@ func (r *run) unit() string {
 	return cmp.Or(r.Manifest.Unit, "calls/s")
 }
 
-// thresholds are descending; 0.9 when nothing says.
+// thresholds returns the run's thresholds, descending; 0.9 by default.
 func (r *run) thresholds() []float64 {
 	switch {
 	case r.Summary != nil && len(r.Summary.Thresholds) > 0:
@@ -115,9 +116,9 @@ func (r *run) thresholds() []float64 {
 }
 
 // group makes a subject of every sizing, in the order in which they were
-// measured; also of those that the summary has and no trial is left of.
+// measured, including sizings of the summary without trials.
 func (r *run) group() {
-	if r.measured() { // its trials are of no size
+	if r.measured() { // its trials have no sizing
 		return
 	}
 	type id struct{ substrate, options, sizing string }
@@ -147,8 +148,8 @@ func (r *run) group() {
 	}
 }
 
-// known takes the capacities from the summary, or, where the run did not come
-// to it, from the trials there are.
+// known returns the capacities from the summary or, if the run did not finish the
+// size, an estimate from its trials.
 func (s *subject) known() []vitrine.Capacity {
 	switch {
 	case s.summary == nil:
@@ -163,8 +164,8 @@ func (s *subject) estimate(thresholds ...float64) []vitrine.Capacity {
 	return rate.Estimate(s.outcomes, rate.Config{Thresholds: thresholds, Seed: s.run.Manifest.Seed})
 }
 
-// at is the capacity at a threshold. One that the run was not asked for, but
-// another of the report was, is estimated from its trials.
+// at returns the capacity at a threshold. A threshold that only another run of
+// the report has is estimated from this run's trials.
 func (s *subject) at(threshold float64) vitrine.Capacity {
 	for _, c := range s.capacities {
 		if c.Threshold == threshold {
@@ -176,15 +177,15 @@ func (s *subject) at(threshold float64) vitrine.Capacity {
 	return c
 }
 
-// capacity is that at the report's first threshold.
+// capacity returns the capacity at the report's first threshold.
 func (s *subject) capacity() vitrine.Capacity { return s.at(s.run.set.thresholds[0]) }
 
-// optimal says whether the run's summary names this one the best.
+// optimal reports whether the run's summary names this subject the best.
 func (s *subject) optimal() bool {
 	return s.summary != nil && slices.Contains(s.entries, s.run.Summary.Best())
 }
 
-// addComponents keeps the order of the first run that names a component.
+// addComponents appends the run's components that earlier runs did not name.
 func (s *set) addComponents(r *run) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(s.components, name) {
@@ -215,7 +216,7 @@ func (s *set) addComponents(r *run) {
 	}
 }
 
-// rank is the component's place among the report's; unknown ones come last.
+// rank returns the component's place among the report's; unknown ones come last.
 func (s *set) rank(component string) int {
 	if i := slices.Index(s.components, component); i >= 0 {
 		return i
@@ -223,7 +224,7 @@ func (s *set) rank(component string) int {
 	return len(s.components)
 }
 
-// nameSubjects names each subject by its sizing and by what else tells it apart.
+// nameSubjects names each subject by its sizing and its variant.
 func (s *set) nameSubjects() {
 	for _, x := range s.subjects() {
 		x.variant = s.variant(x.run, x.substrate, x.options)
@@ -231,8 +232,8 @@ func (s *set) nameSubjects() {
 	}
 }
 
-// variant is what tells sizes apart beside their sizing, as far as it differs in
-// the report.
+// variant returns what else tells sizes apart, as far as it differs in the
+// report.
 func (s *set) variant(r *run, substrate, options string) string {
 	substrates, choices := map[string]bool{}, map[string]bool{}
 	for _, x := range s.subjects() {
@@ -258,7 +259,7 @@ func named(sizing, variant string) string {
 	return sizing + " (" + variant + ")"
 }
 
-// subjects are those of all runs.
+// subjects returns the subjects of all runs.
 func (s *set) subjects() []*subject {
 	var all []*subject
 	for _, r := range s.runs {
@@ -267,8 +268,8 @@ func (s *set) subjects() []*subject {
 	return all
 }
 
-// ranked is the highest capacity first; those of equal capacity stay in the
-// order of measuring.
+// ranked returns the subjects, the highest capacity first. Those of equal
+// capacity stay in the order of measuring.
 func (s *set) ranked() []*subject {
 	all := s.subjects()
 	slices.SortStableFunc(all, func(a, b *subject) int { return cmp.Compare(b.capacity().Rate, a.capacity().Rate) })

@@ -15,7 +15,7 @@ import (
 	"vitrine/search/rate"
 )
 
-// mostCurves are as many as can be told apart in one figure.
+// mostCurves is the most curves that can be told apart in one figure.
 const mostCurves = 8
 
 // A curve is what one subject carried at each rate.
@@ -28,15 +28,16 @@ type curve struct {
 	fit   plotter.XYs
 }
 
-// A mark is the valid trials at one rate: succeeded per second.
+// A mark sums up the valid trials at one rate: calls that succeeded per second.
 type mark struct {
 	rate            float64
 	mean, low, high float64
 	repeats         int
 }
 
-// successFigures show success against offered rate (NFV-VITAL's figures 1, 3,
-// 4 and 6), the highest capacities first, sizes that are alike together.
+// successFigures returns figures of success against offered rate (NFV-VITAL's
+// figures 1, 3, 4 and 6), the highest capacities first, with variants of a sizing
+// together.
 func (s *set) successFigures() []*figure {
 	var figures []*figure
 	for _, part := range split(s.curves()) {
@@ -45,8 +46,8 @@ func (s *set) successFigures() []*figure {
 	return numbered(figures)
 }
 
-// split shares curves out over as few figures as hold them, alike full, and
-// keeps the variants of one sizing together where they fit.
+// split distributes curves over as few figures as possible, about equally full,
+// and keeps the variants of one sizing together if they fit.
 func split(curves []curve) [][]curve {
 	parts := (len(curves) + mostCurves - 1) / mostCurves
 	var figures [][]curve
@@ -68,8 +69,8 @@ func split(curves []curve) [][]curve {
 	return figures
 }
 
-// curves are those of all subjects with valid trials. Sizings differ in colour
-// and mark, variants of one in dash.
+// curves returns the curves of all subjects with valid trials. Sizings differ in
+// colour and mark, variants of one sizing in dash.
 func (s *set) curves() []curve {
 	best := map[string]float64{} // of a sizing's variants
 	for _, x := range s.subjects() {
@@ -98,7 +99,8 @@ func (s *set) curves() []curve {
 	return curves
 }
 
-// index is where the name is in the list, to which it is added.
+// index returns the position of the name in the list, and appends it if it is
+// missing.
 func index(list *[]string, name string) int {
 	if i := slices.Index(*list, name); i >= 0 {
 		return i
@@ -178,7 +180,7 @@ func (s *set) drawSuccess(c draw.Canvas, t *tips, curves []curve) error {
 	return nil
 }
 
-// spreads are the curve's marks, as they are drawn.
+// spreads returns the curve's marks as they are drawn.
 func (c curve) spreads() []spread {
 	list := make([]spread, len(c.marks))
 	for i, m := range c.marks {
@@ -192,8 +194,8 @@ func (c curve) spreads() []spread {
 	return list
 }
 
-// addReferences adds the line of full success and those of the thresholds, up
-// to the edge of the plot.
+// addReferences adds the line of full success and those of the thresholds, up to
+// the edge of the plot.
 func (s *set) addReferences(p *plot.Plot) error {
 	add := func(ratio float64, label string, dash []vg.Length) error {
 		end := plotter.XY{X: p.X.Max, Y: p.X.Max * ratio}

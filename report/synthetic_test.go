@@ -18,8 +18,8 @@ import (
 	"vitrine/search/rate"
 )
 
-// A simulation is a seeded network function whose trials fill a run folder the
-// way a campaign does, so that reports are tested on real folders.
+// A simulation is a seeded network function whose trials fill a run folder like a
+// campaign, so that reports are tested on real folders.
 type simulation struct {
 	seed       uint64
 	substrate  string
@@ -34,7 +34,8 @@ type simulation struct {
 	untried    []string      // sizes that a profile predicts
 }
 
-// cost is CPU-seconds a call; capacity follows from it and from what is given.
+// cost returns CPU-seconds per call; the capacity follows from it and from the
+// CPU given.
 func cost(component string) float64 {
 	return map[string]float64{"bono": 0.0006, "sprout": 0.0012, "homestead": 0.0009, "homer": 0.0001}[component]
 }
@@ -48,7 +49,7 @@ func ims() []vitrine.Component {
 	}
 }
 
-// directed is NFV-VITAL's own demonstration (section III.B.1).
+// directed returns NFV-VITAL's own demonstration (section III.B.1).
 func directed() simulation {
 	return simulation{
 		seed: 7, substrate: "process", speed: 1, repeats: 3, seconds: 3, components: ims(),
@@ -62,7 +63,8 @@ func directed() simulation {
 	}
 }
 
-// modelled is the same function searched by a model of what components cost.
+// modelled returns the same function, searched by a model of what components
+// cost.
 func modelled() simulation {
 	m := directed()
 	believed := func(rate, low, high float64) *vitrine.Capacity {
@@ -79,7 +81,7 @@ func modelled() simulation {
 	return m
 }
 
-// limit is the rate at which the sizing's bottleneck is fully used.
+// limit returns the rate at which the sizing's bottleneck is fully used.
 func (m simulation) limit(sizing vitrine.Sizing) (rate float64, bottleneck string) {
 	rate = 1e9
 	for _, c := range m.components {
@@ -95,7 +97,7 @@ func (m simulation) limit(sizing vitrine.Sizing) (rate float64, bottleneck strin
 	return rate, bottleneck
 }
 
-// build writes the run and gives its folder.
+// build writes the run and returns its folder.
 func (m simulation) build(t *testing.T, dir string) string {
 	t.Helper()
 	r, err := result.Create(dir, m.manifest())
@@ -184,7 +186,8 @@ func (m simulation) sizing(step result.Step, sizing vitrine.Sizing, history []vi
 	return z
 }
 
-// profile has what was measured, and of what was not the truth.
+// profile returns the measured sizes, and the true capacities as predictions of
+// the untried ones.
 func (m simulation) profile(t *testing.T, s result.Summary) vitrine.Profile {
 	t.Helper()
 	p := vitrine.Profile{Version: vitrine.ProfileVersion, Function: "ims", Unit: s.Unit, Thresholds: s.Thresholds, Confidence: 0.95}
@@ -242,7 +245,7 @@ func (m simulation) trial(t *testing.T, r *result.Run, key vitrine.Key, sizing v
 	return o
 }
 
-// watch writes what a monitor would sample and sets the trial's means.
+// watch writes the samples of a monitor and sets the trial's means.
 func (m simulation) watch(t *testing.T, r *result.Run, o *vitrine.Outcome, sizing vitrine.Sizing, limit float64, random *rand.Rand) {
 	t.Helper()
 	w, _, err := r.CreateUsage(o.Key)
@@ -323,7 +326,7 @@ func load(t *testing.T, dir string) *result.Data {
 	return d
 }
 
-// simulate gives a fresh copy of the simulation's run; each is built once.
+// simulate returns a fresh copy of the simulation's run; each run is built once.
 func simulate(t *testing.T, m simulation, name string) *result.Data {
 	t.Helper()
 	built := filepath.Join(shared, fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%+v", m))))

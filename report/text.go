@@ -55,17 +55,17 @@ func Text(w io.Writer, d *result.Data) error {
 	return nil
 }
 
-// A summary is lines of a name and what is to say.
+// A summary writes lines of a name and a value.
 type summary struct{ *tabwriter.Writer }
 
-// line writes one, unless there is nothing to say.
+// line writes one line, unless the value is empty.
 func (t summary) line(name, value string) {
 	if value != "" {
 		fmt.Fprintf(t, "%s\t%s\n", name, strings.Join(strings.Fields(value), " "))
 	}
 }
 
-// optimal writes what was found of the best sizing.
+// optimal writes the results of the best sizing.
 func (s *set) optimal(t summary, x *subject) {
 	r, c := s.runs[0], x.capacity()
 	name := "optimal sizing"
@@ -90,7 +90,7 @@ func (s *set) optimal(t summary, x *subject) {
 	t.line("why", r.Summary.Optimal.Why)
 }
 
-// trials is how many there were, and how many are no verdict.
+// trials returns how many trials there were, and how many of them are invalid.
 func (r *run) trials() string {
 	invalid := 0
 	for _, o := range r.Outcomes {

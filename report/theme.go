@@ -14,8 +14,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A tone is a colour by day and by night. Figures are drawn in the first; on
-// the page each becomes the CSS variable of its name, which knows both.
+// A tone is a colour in the light and the dark theme. Figures are drawn in the
+// light one. In the page, each becomes the CSS variable of its name, which has
+// both.
 type tone struct {
 	name, light, dark string // light: unique
 }
@@ -35,11 +36,12 @@ func rule() tone  { return tone{"rule", "#B9C3CE", "#4A5766"} }
 func band() tone  { return tone{"band", "#CBDDEE", "#24405C"} }
 func grid() tone  { return tone{"grid", "#E7EBF0", "#29323D"} }
 
-// markTone is that of what must not be overlooked.
+// markTone returns the tone of marks that must not be overlooked.
 func markTone() tone { return pick(componentTones(), 1) }
 
-// componentTones are told apart by the colour-blind (after Okabe and Ito, 2008).
-// The first three are blue, red and green, as in NFV-VITAL's figure 2.
+// componentTones returns tones that colour-blind readers can tell apart (after
+// Okabe and Ito, 2008). The first three are blue, red and green, as in
+// NFV-VITAL's figure 2.
 func componentTones() []tone {
 	return []tone{
 		{"c0", "#0072B2", "#58ACE6"}, {"c1", "#D55E00", "#F39149"}, {"c2", "#009E73", "#43C9A0"},
@@ -48,8 +50,8 @@ func componentTones() []tone {
 	}
 }
 
-// sizeTones are for curves of sizes, of other hues than the components (after
-// Tol's muted scheme, 2021); marks differ in shape too.
+// sizeTones returns the tones for curves of sizes, in other hues than the
+// components (after Tol's muted scheme, 2021). Marks differ in shape too.
 func sizeTones() []tone {
 	return []tone{
 		{"s0", "#3B3FA0", "#9CA3FF"}, {"s1", "#CC6677", "#F093A2"}, {"s2", "#117733", "#54C07C"},
@@ -65,7 +67,7 @@ func tones() []tone {
 
 func pick(tones []tone, i int) tone { return tones[i%len(tones)] }
 
-// variables are the tones as CSS declarations.
+// variables returns the tones as CSS declarations.
 func variables(value func(tone) string) string {
 	var b strings.Builder
 	for _, t := range tones() {
@@ -97,7 +99,7 @@ func sans(t tone, size vg.Length, bold bool) text.Style {
 	return text.Style{Color: t.color(), Font: f, Handler: plot.DefaultTextHandler, YAlign: text.YCenter}
 }
 
-// newPlot is an empty plot in the house style: no box, light lines, ticks
+// newPlot returns an empty plot in the house style: no box, light lines, ticks
 // without marks.
 func newPlot(x, y string) *plot.Plot {
 	p := plot.New()
@@ -120,7 +122,7 @@ func newPlot(x, y string) *plot.Plot {
 	return p
 }
 
-// ticks are about six, at round numbers.
+// ticks places about six ticks at round numbers.
 type ticks struct{}
 
 func (ticks) Ticks(low, high float64) []plot.Tick {

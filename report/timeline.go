@@ -24,20 +24,20 @@ import (
 type moment struct {
 	level   string // "underload", "capacity", "overload"
 	outcome *vitrine.Outcome
-	why     string // there is no outcome, or no samples of it
+	why     string // why there is no outcome, or why it has no samples
 	series  []series
 }
 
 // A series is the CPU of one instance over the window.
 type series struct {
 	instance, component string
-	given               float64     // CPUs that are 100%
-	quota               bool        // it can use no more than that
+	given               float64     // CPUs that count as 100%
+	quota               bool        // given is its quota
 	points              plotter.XYs // seconds, percent
 }
 
-// timeFigures show success and CPU over time at underload, capacity and
-// overload (NFV-VITAL's figure 2), one figure a size.
+// timeFigures returns figures of success and CPU over time at underload, capacity
+// and overload (NFV-VITAL's figure 2), one per size.
 func (s *set) timeFigures() []*figure {
 	var figures []*figure
 	for _, x := range s.subjects() {
@@ -64,12 +64,12 @@ func (s *set) timeFigures() []*figure {
 
 var notSlug = regexp.MustCompile(`[^A-Za-z0-9.=_-]+`)
 
-// slug is a name made fit for a file.
+// slug turns a name into a file name.
 func slug(name string) string {
 	return strings.Trim(notSlug.ReplaceAllString(name, "-"), "-.")
 }
 
-// cpuCaption says what the lower plots' percentages are of.
+// cpuCaption explains what the lower plots' percentages refer to.
 func cpuCaption(moments []moment) string {
 	quota, free, generator := false, false, false
 	for _, m := range moments {
@@ -99,7 +99,7 @@ func cpuCaption(moments []moment) string {
 	return text
 }
 
-// cpuLabel is short for cpuCaption.
+// cpuLabel is a short form of cpuCaption.
 func cpuLabel(moments []moment) string {
 	for _, m := range moments {
 		if slices.ContainsFunc(m.series, func(x series) bool { return x.quota }) {
@@ -109,10 +109,10 @@ func cpuLabel(moments []moment) string {
 	return "CPU, % of one CPU"
 }
 
-// ofGenerator says whether this is no instance of the function.
+// ofGenerator reports whether the series is of the load generator.
 func (x series) ofGenerator() bool { return x.instance == vitrine.Generator }
 
-// newSeries knows what the instance's percentages are of: its quota; for the
+// newSeries returns a series with what 100% means: the instance's quota; for the
 // generator the CPUs set aside for it; else one CPU.
 func (s *subject) newSeries(instance string, use vitrine.Use) series {
 	x := series{instance: instance, component: use.Component, given: 1}
@@ -125,8 +125,8 @@ func (s *subject) newSeries(instance string, use vitrine.Use) series {
 	return x
 }
 
-// label names the instance, and what its percentages are of when that is not
-// its quota.
+// label returns the name, with what the percentages refer to if that is not its
+// quota.
 func (x series) label(name string) string {
 	if x.quota {
 		return name
@@ -180,7 +180,7 @@ func (s *subject) sample(m *moment) {
 	}
 }
 
-// thin takes means so that a line has no more points than can be seen.
+// thin averages points so that a line has no more of them than can be seen.
 func thin(points plotter.XYs) plotter.XYs {
 	const most = 120
 	per := (len(points) + most - 1) / most
@@ -301,7 +301,7 @@ func (s *set) addCalls(p *plot.Plot, m moment) error {
 
 func (s *set) addCPU(p *plot.Plot, m moment) error {
 	if m.outcome == nil {
-		return nil // said above
+		return nil // addCalls says why
 	}
 	if !m.watched() {
 		say(p, m.why)
@@ -329,7 +329,8 @@ func (s *set) addCPU(p *plot.Plot, m moment) error {
 	return nil
 }
 
-// generatorWidth is thin: the generator is beside the point, until it is the limit.
+// generatorWidth is thin, because the generator does not matter until it is the
+// limit.
 const generatorWidth = 0.8
 
 func (s *set) seriesTone(x series) tone {
@@ -339,12 +340,12 @@ func (s *set) seriesTone(x series) tone {
 	return s.componentTone(x.component)
 }
 
-// watched says whether the CPU of any of the function's instances was read.
+// watched reports whether the CPU of any of the function's instances was read.
 func (m moment) watched() bool {
 	return slices.ContainsFunc(m.series, func(x series) bool { return !x.ofGenerator() })
 }
 
-// say writes in the middle of an empty plot, in as many lines as it takes.
+// say writes a text in the middle of an empty plot, in as many lines as it takes.
 func say(p *plot.Plot, what string) {
 	const width = 34
 	var lines []string
@@ -367,8 +368,8 @@ func say(p *plot.Plot, what string) {
 	p.Add(w.labels())
 }
 
-// timeKeys are the calls' lines and every instance, or every component when
-// there are too many instances to name.
+// timeKeys returns the legend: the lines of calls and every instance, or every
+// component when there are too many instances to name.
 func (s *set) timeKeys(moments []moment) []key {
 	keys := []key{lineKey("due", muted(), 1.7, []vg.Length{6, 3}), lineKey("succeeded", ink(), 1.7, nil)}
 	var all []series
