@@ -32,8 +32,7 @@ var components = map[string]run{
 }
 
 // asComponent is the environment variable that makes the test binary run a
-// component instead of the tests, so that a test can stop and kill a real
-// process.
+// component instead of the tests. So a test can stop and kill a real process.
 const asComponent = "IMS_TEST_COMPONENT"
 
 func TestMain(m *testing.M) {

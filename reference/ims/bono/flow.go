@@ -8,9 +8,9 @@ import (
 )
 
 // flows writes and reads flow tokens. A flow is the address at which a client is
-// reached: the source of its requests. It is the user part of Bono's own Path and
-// Record-Route URIs, with a hash that only this Bono can make, so Bono needs no
-// table of clients (RFC 5626 section 5.2).
+// reached: the source of its requests. The token is the user part of Bono's own
+// Path and Record-Route URIs. It includes a hash that only this Bono can make, so
+// Bono needs no table of clients (RFC 5626 section 5.2).
 type flows struct{ secret []byte }
 
 const hashSize = 8

@@ -3,10 +3,10 @@
 // Clearwater's Sprout, and of Cassandra for its Homestead.
 //
 // Each key belongs to Copies of the instances, ordered by rendezvous hashing. A
-// write is compared and set at the first live one, and copied to the others
-// before it is acknowledged. A read asks the first live one and goes on to the
-// next if the first does not have the key (One), or asks a majority and takes the
-// newest answer (Quorum). Instances that do not answer are skipped and counted,
+// write is compared and set at the first live replica, and copied to the others
+// before it is acknowledged. At level One a read asks the first live replica, and
+// the next if that does not have the key. At level Quorum it asks a majority and
+// takes the newest answer. Instances that do not answer are skipped and counted,
 // and receive the missed records when they are back. The newest version wins.
 // During a partition both sides accept writes.
 package replica
