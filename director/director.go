@@ -148,7 +148,7 @@ func (d *Director) restore(c *Config) error {
 }
 
 // firstTable publishes the first table of this process. If the state file tells of a
-// recent change, the table before it still counts for the transactions amid that change.
+// recent change, the table before it still counts for the transactions during that change.
 func (d *Director) firstTable(c *Config, old *state) error {
 	s, age := &d.state, time.Duration(0)
 	clock := d.options.Clock

@@ -9,5 +9,5 @@ import _ "embed"
 //go:embed schema/director.schema.json
 var published []byte
 
-// Schema is the JSON Schema (draft 2020-12) of the configuration file.
+// Schema returns the JSON Schema (draft 2020-12) of the configuration file.
 func Schema() []byte { return published }

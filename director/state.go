@@ -17,7 +17,7 @@ import (
 const stateVersion = 1
 
 // A state is what outlives a restart: changes by REST, the epoch, and the table before
-// it, for transactions amid the change.
+// it, for transactions during the change.
 type state struct {
 	Version  int         `json:"vitrine_director_state"`
 	Digest   string      `json:"file_sha256"` // of the configuration file in force

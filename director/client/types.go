@@ -59,7 +59,7 @@ type Status struct {
 	Changed      float64          `json:"changed_seconds"`    // Since the change to this epoch.
 	Transition   float64          `json:"transition_seconds"` // For which a moved key stays at its old instance.
 	InTransition bool             `json:"in_transition"`
-	Restarted    bool             `json:"restarted"` // Restarted amid a transition: unknown keys that moved go by the epoch before.
+	Restarted    bool             `json:"restarted"` // Restarted during a transition: unknown keys that moved go by the epoch before.
 	Types        []string         `json:"types"`
 	SIP          []string         `json:"sip,omitempty"`  // Addresses.
 	GTPC         []string         `json:"gtpc,omitempty"` // Addresses.

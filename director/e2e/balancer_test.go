@@ -103,7 +103,7 @@ func (b *balancer) back(phone netip.AddrPort) (*net.UDPConn, error) {
 
 // TestTransactionsOverTwoDirectors sends the messages of one transaction to either of two
 // directors, which do not communicate. Within one epoch each transaction stays on its
-// instance, also across restarts. A change of epoch may move only transactions amid it,
+// instance, also across restarts. A change of epoch may move only transactions that it meets,
 // because a director does not know the keys that only the other has seen.
 func TestTransactionsOverTwoDirectors(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ func (d *steward) again(name, dir string) (when time.Time) {
 	return when
 }
 
-// TestColdRestart kills a director amid a transition and starts it again from its state
+// TestColdRestart kills a director during a transition and starts it again from its state
 // file alone. It may lose only transactions that began on an instance that their key had
 // just moved to, and no more than it counts.
 func TestColdRestart(t *testing.T) {

@@ -6,16 +6,16 @@ import (
 	"vitrine/director/table"
 )
 
-// sources are the instances of one table by their addresses.
+// sources indexes the instances of one table by their addresses.
 type sources struct {
 	table  *table.Table
 	exact  map[netip.AddrPort]*table.Target
 	hosts  map[netip.Addr]struct{}
-	filter [1 << 10]uint64 // of hashed addresses: most clients' are not in it
+	filter [1 << 10]uint64 // bitmap of hashed addresses; most clients are not in it
 }
 
-// sources gives those of the table in force. Who first sees a new table makes
-// them, for all workers.
+// sources returns the index of the table in force. The first worker that sees a new table
+// builds the index for all.
 func (c *core) sources() *sources {
 	t := c.epochs.View().Table
 	if s := c.known.Load(); s != nil && s.table == t {
@@ -31,7 +31,7 @@ func newSources(t *table.Table) *sources {
 	for i := range int32(t.Len()) {
 		target := t.Target(i)
 		if _, ok := s.exact[target.Address]; !ok {
-			s.exact[target.Address] = target // the first of those that serve several types
+			s.exact[target.Address] = target // the first, if several types share the address
 		}
 		s.hosts[target.Address.Addr()] = struct{}{}
 		n := filterOf(target.Address)
@@ -40,7 +40,7 @@ func newSources(t *table.Table) *sources {
 	return s
 }
 
-// find gives the instance that sends from its own address; nil: it is none.
+// find returns the instance that sends from its own address, or nil.
 func (s *sources) find(a netip.AddrPort) *table.Target {
 	if n := filterOf(a); s.filter[n>>6]&(1<<(n&63)) == 0 {
 		return nil
@@ -48,13 +48,13 @@ func (s *sources) find(a netip.AddrPort) *table.Target {
 	return s.exact[a]
 }
 
-// trusted says whether an instance has that IP address.
+// trusted reports whether an instance has that IP address.
 func (s *sources) trusted(a netip.Addr) bool {
 	_, ok := s.hosts[a]
 	return ok
 }
 
-// filterOf is a hash of 16 bits.
+// filterOf returns a 16-bit hash of an address.
 func filterOf(a netip.AddrPort) uint16 {
 	ip := a.Addr().As16()
 	h := uint64(a.Port())<<32 | uint64(ip[12])<<24 | uint64(ip[13])<<16 | uint64(ip[14])<<8 | uint64(ip[15])

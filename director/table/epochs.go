@@ -31,7 +31,7 @@ type View struct {
 	until          time.Duration // when previous stops to count; 0: no such restart
 }
 
-// Previous returns the table in force before a restart amid a transition, while it
+// Previous returns the table in force before a restart during a transition, while it
 // counts; else nil. Unknown keys that the new table moves go by it.
 func (v *View) Previous(now time.Duration) *Table {
 	if v.previous == nil || now >= v.until {

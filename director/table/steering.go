@@ -36,7 +36,7 @@ type Steering struct {
 // with the ID, and 12 of the time when the key was last seen, in ticks. 0 is an empty
 // entry, since no ID is 0.
 //
-// Two keys of a bucket with the same 28 bits count as one. This matters only amid a
+// Two keys of a bucket with the same 28 bits count as one. This matters only during a
 // transition: one new key in 33 million then goes to another key's instance. A key last
 // seen 4096 ticks ago looks fresh, which at worst keeps it where it was for a transition
 // longer.
