@@ -61,9 +61,9 @@ type Config struct {
 	// and Confidence the probability that it holds the capacity; 0:
 	// defaultPrecision, confidence.
 	Precision, Confidence float64
-	// Overhead is the expected time under load of a trial outside its window
-	// (warm-up, settling). The adaptive search uses it to choose how long a
-	// function rests after an overload.
+	// Overhead is the expected time of a trial outside its window (warm-up, settling).
+	// The adaptive search counts it as load when it chooses how long a function rests
+	// after an overload.
 	Overhead time.Duration
 	// Stateful says that an overload lingers in the function. Searches then do
 	// not begin at the top, and adaptive deploys afresh after a trial that
