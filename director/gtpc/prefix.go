@@ -4,9 +4,12 @@ import (
 	"vitrine/director/table"
 )
 
-// A TEID that an instance hands out has, from the high bits: 3 bits of the number of its
-// aggregate type (1 to 7), 7 of the instance's ID (1 to 127), 12 of the session's key,
-// and 10 that the instance chooses.
+// A TEID that an instance hands out has, from the high bits:
+//
+//   - 3 bits of the number of its aggregate type, 1 to 7
+//   - 7 bits of the instance's ID, 1 to 127
+//   - 12 bits of the session's key
+//   - 10 bits that the instance chooses
 //
 // A sequence number has 23 bits below the command bit (TS 29.274 clause 7.6). The highest
 // tells the numbers of instances (1) from those of the director (0). In an instance's

@@ -11,10 +11,14 @@ import (
 // workers change it without a lock. The hashes given to First are kept as ended
 // transactions.
 //
-// The table consists of cache lines. An entry has, from the high bits: 1 bit that is set
-// when a response came, 21 of the transaction's hash, 14 of the slot, which is 0 after
-// the end, and 28 of the begin in units of 8 microseconds, which wrap after 36 minutes. 0
-// is an empty entry.
+// The table consists of cache lines. An entry has, from the high bits:
+//
+//   - 1 bit that is set when a response came
+//   - 21 bits of the transaction's hash
+//   - 14 bits of the slot, 0 after the end
+//   - 28 bits of the begin, in units of 8 microseconds, which wrap after 36 minutes
+//
+// 0 is an empty entry.
 //
 // Two transactions of a line with the same 21 bits count as one: four in a million. In a
 // full line, the oldest ended transaction makes room. If none has ended, the oldest is

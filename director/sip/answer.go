@@ -83,8 +83,8 @@ func (p *Proxy) reply(b []byte, to netip.AddrPort) bool {
 	return true
 }
 
-// malformed answers a message that does not parse, if its five mandatory headers are
-// readable and it is a request other than ACK (RFC 3261 sections 8.2.7 and 16.3).
+// malformed answers a request that does not parse, except an ACK, if its five mandatory
+// headers are readable (RFC 3261 sections 8.2.7 and 16.3).
 func (p *Proxy) malformed(err error) bool {
 	if errors.Is(err, sip.ErrEmpty) {
 		p.counts.KeepAlives.Add(1)

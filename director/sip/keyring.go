@@ -154,9 +154,10 @@ func appendAddress(b []byte, a netip.AddrPort) []byte {
 	return binary.BigEndian.AppendUint16(append(b, ip[:]...), a.Port())
 }
 
-// replyOf returns where the response to a request with the Via v goes: to the source IP
-// address, and over UDP to the source port if the client asks for that (rport), else to
-// the port in sent-by (RFC 3261 section 18.2.2, RFC 3581 section 4). maddr is ignored.
+// replyOf returns where the response to a request with the Via v goes. That is the source
+// IP address. Over UDP, the port is the source port if the client asks for that (rport);
+// otherwise it is the port in sent-by (RFC 3261 section 18.2.2, RFC 3581 section 4). maddr
+// is ignored.
 func replyOf(v *sip.ViaHop, from netip.AddrPort, stream bool) netip.AddrPort {
 	if v.RPort != nil && !stream {
 		return from

@@ -31,10 +31,14 @@ type Steering struct {
 	counts  counts
 }
 
-// A bucket is one cache line of entries. An entry has, from the high bits: 28 bits of the
-// key's hash, 16 of the instance's ID, 8 of the generation in which the table last agreed
-// with the ID, and 12 of the time when the key was last seen, in ticks. 0 is an empty
-// entry, since no ID is 0.
+// A bucket is one cache line of entries. An entry has, from the high bits:
+//
+//   - 28 bits of the key's hash
+//   - 16 bits of the instance's ID
+//   - 8 bits of the generation in which the table last agreed with the ID
+//   - 12 bits of the time when the key was last seen, in ticks
+//
+// 0 is an empty entry, since no ID is 0.
 //
 // Two keys of a bucket with the same 28 bits count as one. This matters only during a
 // transition: one new key in 33 million then goes to another key's instance. A key last

@@ -96,9 +96,9 @@ type regional struct {
 // New makes the table of an epoch. A type may have no instances, or none that is active;
 // Pick finds nothing for it.
 //
-// New fails for duplicate names, duplicate addresses or IDs within a type, types that are
-// not in the list, weights that are not above 0, room shares outside of 0 to 1, and
-// beyond the limits above.
+// New fails for duplicate names, for duplicate addresses or IDs within a type, and for types
+// that are not in the list. It fails for weights that are not above 0, for room shares
+// outside of 0 to 1, and beyond the limits above.
 func New(epoch uint64, types []string, instances []Instance, rooms ...Room) (*Table, error) {
 	t, err := prepare(epoch, types, instances, rooms)
 	if err != nil {
