@@ -39,9 +39,9 @@ func TestGuestKernel(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			binary, said := built(t, "test", "-c", "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "said")
-			err := in.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.run=" + c.tests}, Stdout: said})
-			text, reading := os.ReadFile(said)
+			binary, output := build(t, "test", "-c", "vitrine/fabric/"+c.name), filepath.Join(t.TempDir(), "output")
+			err := in.Run(t.Context(), vitrine.Command{Args: []string{binary, "-test.v", "-test.run=" + c.tests}, Stdout: output})
+			text, reading := os.ReadFile(output)
 			t.Logf("in the machine:\n%s", text)
 			if err != nil || reading != nil {
 				t.Error(err, reading)
@@ -55,8 +55,8 @@ func TestGuestKernel(t *testing.T) {
 	}
 }
 
-// built builds a static program of this module and returns its path.
-func built(t *testing.T, args ...string) string {
+// build builds a static program of this module and returns its path.
+func build(t *testing.T, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
 	build := exec.CommandContext(t.Context(), "go", append(args[:len(args)-1], "-o", path, args[len(args)-1])...)
@@ -78,7 +78,7 @@ func boot(t *testing.T) substrate.Instance {
 	}
 	s, err := qemu.New(qemu.Config{
 		Run: run, Environ: os.Environ(), Cache: cache, Prober: new(machine.Prober),
-		Agent: []string{built(t, "build", "vitrine/substrate/qemu/guest/program")},
+		Agent: []string{build(t, "build", "vitrine/substrate/qemu/guest/program")},
 	})
 	hosttest.Need(t, err)
 	hosttest.AtEnd(t, func() error { return s.Close(context.Background()) })

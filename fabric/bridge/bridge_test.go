@@ -98,7 +98,7 @@ func TestBridgeFabricCheck(t *testing.T) {
 			t.Errorf("%+v, yet namespaces: %v", c, err)
 		}
 		if c.OK == (c.Missing != "") {
-			t.Errorf("%+v says that and why not", c)
+			t.Errorf("%+v: Missing must be set exactly when OK is not", c)
 		}
 	}
 }

@@ -142,8 +142,8 @@ func (w *lent) Make(*segment.Segment) error { return nil }
 func (w *lent) Join(s *segment.Segment, end *segment.End) error {
 	name, has := w.config.Interfaces[end.Instance]
 	if !has {
-		return &vitrine.BadInput{File: "fabric direct", Found: fmt.Sprintf("no interface for %s", end.Instance),
-			Want: "`interfaces` with one for each instance; it has " + strings.Join(slices.Sorted(maps.Keys(w.config.Interfaces)), ", ")}
+		return &vitrine.BadInput{File: "fabric direct", Found: fmt.Sprintf("no interface for the instance %s", end.Instance),
+			Want: "`interfaces` with one interface for each instance; it names " + strings.Join(slices.Sorted(maps.Keys(w.config.Interfaces)), ", ")}
 	}
 	loan, err := w.lender.Free("direct", name, w.config.InUse)
 	if err != nil {

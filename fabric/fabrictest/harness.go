@@ -86,23 +86,23 @@ func begin(t *testing.T, open Open, root string) *suite {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	s := &suite{T: t, h: open(t, root), ctx: ctx, open: open, root: root}
-	t.Cleanup(s.closed)
+	t.Cleanup(s.closeAndCheck)
 	return s
 }
 
-// closed closes the fabric twice, because Close is idempotent, and checks that
-// nothing is left.
-func (s *suite) closed() {
+// closeAndCheck closes the fabric twice, because Close is idempotent, and
+// checks that nothing is left.
+func (s *suite) closeAndCheck() {
 	s.Helper()
 	for range 2 {
 		if err := s.h.Fabric.Close(context.WithoutCancel(s.ctx)); err != nil {
 			s.Errorf("Close: %v", err)
 		}
 	}
-	s.nothingLeft()
+	s.checkNothingLeft()
 }
 
-func (s *suite) nothingLeft() {
+func (s *suite) checkNothingLeft() {
 	s.Helper()
 	left, err := s.h.Left()
 	if err != nil {
@@ -236,9 +236,9 @@ func (s *suite) ask(in instance, transport string, server netip.AddrPort) (answe
 	return answer, err
 }
 
-// reaches checks that one instance reaches another by its address, and that the
-// server sees the client's own address.
-func (s *suite) reaches(from, to instance, transport string) {
+// checkReaches checks that one instance reaches another by its address, and
+// that the server sees the client's own address.
+func (s *suite) checkReaches(from, to instance, transport string) {
 	s.Helper()
 	server := s.serve(to, transport, to.port.Instance, 0)
 	got, err := s.ask(from, transport, server)

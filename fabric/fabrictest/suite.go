@@ -24,7 +24,7 @@ func testReach(s *suite) {
 	for _, transport := range []string{"tcp", "udp"} {
 		for _, from := range instances {
 			for _, to := range instances {
-				s.reaches(from, to, transport)
+				s.checkReaches(from, to, transport)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func testDistinct(s *suite) {
 		}
 		had[in.Addr] = in.port.Instance
 	}
-	s.reaches(instances[0], instances[many-1], "tcp")
+	s.checkReaches(instances[0], instances[many-1], "tcp")
 }
 
 func testDetachAndAttach(s *suite) {
@@ -101,8 +101,8 @@ func testDetachAndAttach(s *suite) {
 			s.Errorf("the address %s was given out again while there were others", again.Addr)
 		}
 		goes = again
-		s.reaches(stays, goes, "tcp")
-		s.reaches(goes, stays, "udp")
+		s.checkReaches(stays, goes, "tcp")
+		s.checkReaches(goes, stays, "udp")
 	}
 }
 
@@ -118,7 +118,7 @@ func testDetachGone(s *suite) {
 	if err := s.h.Fabric.Detach(s.ctx, "sprout-1"); err != nil {
 		s.Errorf("Detach: %v", err)
 	}
-	s.reaches(stays, s.attach("sprout-2"), "tcp")
+	s.checkReaches(stays, s.attach("sprout-2"), "tcp")
 }
 
 func testRefusals(s *suite) {
@@ -137,13 +137,13 @@ func testRefusals(s *suite) {
 		s.Error("attached with a context that has ended")
 	}
 	// The failed calls left nothing behind that prevents this one.
-	s.reaches(first, s.attachTo(port), "tcp")
+	s.checkReaches(first, s.attachTo(port), "tcp")
 }
 
 func testCloseLeavesNothing(s *suite) {
 	first := s.attach("bono-1")
 	s.attach("sprout-1")
-	s.closed()
+	s.closeAndCheck()
 	if _, err := s.h.Fabric.Attach(s.ctx, first.port); err == nil {
 		s.Error("a closed fabric attached an instance")
 	}

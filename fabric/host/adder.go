@@ -30,11 +30,11 @@ type adder struct {
 	link  netlink.Link
 	first netip.Prefix // the first address, and the prefix length of its network
 	count int          // number of addresses, from the first on
-	route *made        // nil: none yet
+	route *addition    // nil: none yet
 }
 
 // made is an address or a route that was added.
-type made struct {
+type addition struct {
 	Interface string       `json:"interface"`
 	Prefix    netip.Prefix `json:"prefix"`
 	Priority  int          `json:"priority,omitempty"` // of a route; 0: an address
@@ -76,7 +76,7 @@ const (
 func (a *adder) addRoute() error {
 	h := fnv.New32a()
 	fmt.Fprint(h, a.run.ID)
-	m := &made{Interface: a.link.Attrs().Name, Prefix: a.first.Masked(), Priority: leastPriority + int(h.Sum32()%priorities)}
+	m := &addition{Interface: a.link.Attrs().Name, Prefix: a.first.Masked(), Priority: leastPriority + int(h.Sum32()%priorities)}
 	for {
 		if err := a.note(routeRecord, m); err != nil {
 			return err
@@ -116,7 +116,7 @@ func (a *adder) add(addr netip.Addr) (added bool, err error) {
 			return false, nil
 		}
 	}
-	m := &made{Interface: a.link.Attrs().Name, Prefix: netip.PrefixFrom(addr, addr.BitLen())}
+	m := &addition{Interface: a.link.Attrs().Name, Prefix: netip.PrefixFrom(addr, addr.BitLen())}
 	if err := a.note(addr.String(), m); err != nil {
 		return false, err
 	}
@@ -134,13 +134,13 @@ func (a *adder) add(addr netip.Addr) (added bool, err error) {
 	return false, errors.Join(explain(err, "giving "+m.Interface+" the address "+addr.String()), erased)
 }
 
-func (a *adder) note(name string, m *made) error {
+func (a *adder) note(name string, m *addition) error {
 	return a.run.RecordJSON(recordKind, name, m)
 }
 
 // remove takes an address off the interface.
 func (a *adder) remove(addr netip.Addr) error {
-	m := &made{Interface: a.link.Attrs().Name, Prefix: netip.PrefixFrom(addr, addr.BitLen())}
+	m := &addition{Interface: a.link.Attrs().Name, Prefix: netip.PrefixFrom(addr, addr.BitLen())}
 	if err := m.remove(a.links); err != nil {
 		return err
 	}
@@ -159,15 +159,15 @@ func (a *adder) close() error {
 	return a.run.Erase(recordKind, routeRecord)
 }
 
-func (m *made) address() *netlink.Addr { return &netlink.Addr{IPNet: segment.IPNet(m.Prefix)} }
+func (m *addition) address() *netlink.Addr { return &netlink.Addr{IPNet: segment.IPNet(m.Prefix)} }
 
-func (m *made) route(link netlink.Link) *netlink.Route {
+func (m *addition) route(link netlink.Link) *netlink.Route {
 	return &netlink.Route{LinkIndex: link.Attrs().Index, Dst: segment.IPNet(m.Prefix), Scope: netlink.SCOPE_LINK, Priority: m.Priority}
 }
 
 // remove removes the address or route from the host. If it is already gone,
 // that is no error.
-func (m *made) remove(links *netlink.Handle) error {
+func (m *addition) remove(links *netlink.Handle) error {
 	link, err := links.LinkByName(m.Interface)
 	if segment.IsGone(err) {
 		return nil
@@ -189,7 +189,7 @@ func (m *made) remove(links *netlink.Handle) error {
 	return nil
 }
 
-func (m *made) String() string {
+func (m *addition) String() string {
 	if m.Priority != 0 {
 		return "the route to " + m.Prefix.String() + " by " + m.Interface
 	}
@@ -201,7 +201,7 @@ func (m *made) String() string {
 func explain(err error, action string) error {
 	if errors.Is(err, unix.EPERM) {
 		return &vitrine.Unsupported{What: "the host fabric: " + action, Missing: "the privilege (CAP_NET_ADMIN)",
-			Do: "run as root, or leave out `first`: instances then get the addresses that the interface has"}
+			Do: "run as root, or leave out `first`: instances then use the addresses of the interface"}
 	}
 	return fmt.Errorf("%s: %w", action, err)
 }

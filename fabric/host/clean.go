@@ -31,7 +31,7 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 	defer links.Close()
 	return runstate.EachDead(c.Root, func(run string) ([]string, error) {
 		return runstate.Undo(c.Root, run, recordKind, func(_ string, record []byte) (string, error) {
-			var m made
+			var m addition
 			if err := json.Unmarshal(record, &m); err != nil {
 				return "", err
 			}
@@ -50,7 +50,7 @@ func Check(context.Context) []vitrine.Check {
 	shared := vitrine.NewCheck("host: interfaces", strings.Join(names, " "), err)
 	added := vitrine.Check{Name: "host: adding addresses", OK: true, Detail: "`first` can be given"}
 	if !mayAdminister() {
-		added.OK, added.Detail, added.Missing = false, "", "the privilege (CAP_NET_ADMIN): instances get addresses that the interface has"
+		added.OK, added.Detail, added.Missing = false, "", "the privilege (CAP_NET_ADMIN): instances can only use the addresses of the interface"
 	}
 	return []vitrine.Check{shared, added}
 }

@@ -58,7 +58,7 @@ func New(config Config) (fabric.Fabric, error) {
 		}
 		return f, nil
 	case config.First != "":
-		return nil, &vitrine.BadInput{File: "fabric host", Found: "first: " + config.First + " without an interface", Want: "`interface: NAME`; lo has addresses enough"}
+		return nil, &vitrine.BadInput{File: "fabric host", Found: "first: " + config.First + " without an interface", Want: "`interface: NAME`; lo has enough addresses"}
 	}
 	return loopback.New(loopback.Config{Run: config.Run}), nil
 }
@@ -89,7 +89,7 @@ func open(config Config) (_ *Fabric, err error) {
 	f := &Fabric{config: config, attached: make(map[string]*place)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("making the host fabric: %w", err), f.letGo())
+			err = errors.Join(fmt.Errorf("making the host fabric: %w", err), f.release())
 		}
 	}()
 	if f.claims, err = segment.NewClaims(); err != nil {
@@ -122,7 +122,7 @@ func addressesOf(links *netlink.Handle, link netlink.Link) (all []netip.Addr, er
 		}
 	}
 	if len(all) == 0 {
-		return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("the interface %s has no IPv4 address", link.Attrs().Name), Want: "one, or `first: ADDRESS/LENGTH`, from which on addresses are added to it"}
+		return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("the interface %s has no IPv4 address", link.Attrs().Name), Want: "an address, or `first: ADDRESS/LENGTH` to add addresses from ADDRESS on"}
 	}
 	return all, nil
 }
@@ -145,13 +145,13 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (*place, error) {
 	}
 	if port.NetNS != "" {
 		return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("%s has a network namespace, %s", port.Instance, port.NetNS),
-			Want: "an instance that shares the host's network; for others use the fabric macvlan or macvtap with the parent " + f.config.Interface}
+			Want: "an instance that shares the host's network; otherwise use the fabric macvlan or macvtap with the parent " + f.config.Interface}
 	}
 	if f.links == nil {
 		return nil, errors.New("the fabric is closed")
 	}
 	if _, has := f.attached[port.Instance]; has {
-		return nil, errors.New("it is attached already")
+		return nil, errors.New("it is already attached")
 	}
 	for range f.count() {
 		p, err := f.take(f.at(f.next))
@@ -160,8 +160,8 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (*place, error) {
 			return p, err
 		}
 	}
-	return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("%s has no address left of %d: instances of this run and of others have them", f.config.Interface, f.count()),
-		Want: "fewer instances, or `first: ADDRESS/LENGTH`, from which on addresses are added to it"}
+	return nil, &vitrine.BadInput{File: "fabric host", Found: fmt.Sprintf("%s has no free address: instances of this run and others use all %d", f.config.Interface, f.count()),
+		Want: "fewer instances, or `first: ADDRESS/LENGTH` to add addresses from ADDRESS on"}
 }
 
 // count returns the number of addresses to choose from.
@@ -234,11 +234,11 @@ func (f *Fabric) Close(context.Context) error {
 			return fmt.Errorf("closing the host fabric: %w", err)
 		}
 	}
-	return f.letGo()
+	return f.release()
 }
 
-// letGo closes the claims and the netlink handle, and gives up the interface.
-func (f *Fabric) letGo() error {
+// release closes the claims and the netlink handle, and gives up the interface.
+func (f *Fabric) release() error {
 	err := f.claims.Close()
 	if f.links != nil {
 		f.links.Close()

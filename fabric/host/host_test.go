@@ -30,14 +30,14 @@ func TestMain(m *testing.M) {
 	}}}))
 }
 
-// make1 makes a fabric on the host.
-func make1(t *testing.T, host fabrictest.Host, config Config) fabric.Fabric {
+// newFabric makes a fabric on the host.
+func newFabric(t *testing.T, host fabrictest.Host, config Config) fabric.Fabric {
 	t.Helper()
 	return fabrictest.OnHost(t, host, func() (fabric.Fabric, error) { return New(config) })
 }
 
-// give gives eno1 of the host count addresses, from 192.0.2.1 on.
-func give(t *testing.T, host fabrictest.Host, count int) {
+// addAddresses gives eno1 of the host count addresses, from 192.0.2.1 on.
+func addAddresses(t *testing.T, host fabrictest.Host, count int) {
 	t.Helper()
 	host.Do(t, func() error {
 		eno1, err := netlink.LinkByName("eno1")
@@ -84,12 +84,12 @@ func TestHostFabric(t *testing.T) {
 				host, has := hosts[root]
 				if !has {
 					host = fabrictest.NewHost(t)
-					give(t, host, 32)
+					addAddresses(t, host, 32)
 					hosts[root] = host
 				}
 				run := fabrictest.NewRun(t, root)
 				return fabrictest.Harness{
-					Fabric: make1(t, host, Config{Run: run, Interface: "eno1", First: first}), Run: run, Host: host.Path,
+					Fabric: newFabric(t, host, Config{Run: run, Interface: "eno1", First: first}), Run: run, Host: host.Path,
 					Place: func(*testing.T, string) string { return "" },
 					Left:  func() ([]string, error) { return recorded(run) },
 				}
@@ -119,7 +119,7 @@ func TestHostInterface(t *testing.T) {
 	var others []fabric.Fabric
 	for range 2 { // runs at the same time, with the same addresses
 		run := fabrictest.NewRun(t, root)
-		f := make1(t, host, Config{Run: run, Interface: "eno1", First: "198.18.0.1/16"})
+		f := newFabric(t, host, Config{Run: run, Interface: "eno1", First: "198.18.0.1/16"})
 		others = append(others, f)
 		bench := fabrictest.NewHostBench(t, f, run, host)
 		for range 2 {
@@ -152,11 +152,11 @@ func TestHostInterface(t *testing.T) {
 // added.
 func TestHostAddressesTaken(t *testing.T) {
 	host := fabrictest.NewHost(t)
-	give(t, host, 3)
+	addAddresses(t, host, 3)
 	root := filepath.Join(t.TempDir(), "runs")
 	var all []fabric.Fabric
 	for range 2 {
-		f := make1(t, host, Config{Run: fabrictest.NewRun(t, root), Interface: "eno1"})
+		f := newFabric(t, host, Config{Run: fabrictest.NewRun(t, root), Interface: "eno1"})
 		defer f.Close(context.Background())
 		all = append(all, f)
 	}
@@ -168,7 +168,7 @@ func TestHostAddressesTaken(t *testing.T) {
 		}
 		had[end.Addr.String()] = true
 	}
-	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has no address left of 3") {
+	if _, err := all[1].Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "eno1 has no free address: instances of this run and others use all 3") {
 		t.Errorf("a fourth instance: %v", err)
 	}
 	if err := all[0].Detach(t.Context(), "bono-0"); err != nil {
@@ -178,7 +178,7 @@ func TestHostAddressesTaken(t *testing.T) {
 		t.Errorf("once one is free again: %v", err)
 	}
 	before := state(t, host)
-	f := make1(t, host, Config{Run: fabrictest.NewRun(t, root), Interface: "eno1", First: "192.0.2.1/24"})
+	f := newFabric(t, host, Config{Run: fabrictest.NewRun(t, root), Interface: "eno1", First: "192.0.2.1/24"})
 	end, err := f.Attach(t.Context(), fabric.Port{Instance: "bono-1"})
 	if err != nil || end.Addr.String() != "192.0.2.4" || end.Interface != "eno1" {
 		t.Errorf("attached at %v, %v; want 192.0.2.4", end, err)
@@ -195,7 +195,7 @@ func TestHostAddressesTaken(t *testing.T) {
 // and nothing else.
 func TestHostFabricKilled(t *testing.T) {
 	host := fabrictest.NewHost(t)
-	give(t, host, 1)
+	addAddresses(t, host, 1)
 	before := state(t, host)
 	root := filepath.Join(t.TempDir(), "runs")
 	t.Setenv(firstEnv, "198.18.0.1/16")
@@ -227,7 +227,7 @@ func TestHostFabricKilled(t *testing.T) {
 // privilege.
 func TestHostFabricUnprivileged(t *testing.T) {
 	host := fabrictest.NewHost(t)
-	give(t, host, 1)
+	addAddresses(t, host, 1)
 	const nobody = 65534
 	dir, err := os.MkdirTemp("", "unprivileged-") // others cannot see into t.TempDir
 	if err != nil {
@@ -260,7 +260,7 @@ func TestHostFabricBadInput(t *testing.T) {
 		`no interface "eno3"`: {Interface: "eno3"},
 		"no IPv4 address":     {Interface: "eno1"},
 		"prefix length":       {Interface: "eno1", First: "198.18.0.1"},
-		"lo has addresses":    {First: "198.18.0.1/16"},
+		"lo has enough":       {First: "198.18.0.1/16"},
 	} {
 		c.Run = run
 		host.Do(t, func() error {
@@ -270,8 +270,8 @@ func TestHostFabricBadInput(t *testing.T) {
 			return nil
 		})
 	}
-	give(t, host, 1)
-	f := make1(t, host, Config{Run: run, Interface: "eno1"})
+	addAddresses(t, host, 1)
+	f := newFabric(t, host, Config{Run: run, Interface: "eno1"})
 	defer f.Close(context.Background())
 	port := fabric.Port{Instance: "vm-1", NetNS: fabrictest.Place(t, run.ID, "vm-1")}
 	if _, err := f.Attach(t.Context(), port); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "macvtap") {
@@ -304,7 +304,7 @@ func TestHostCheck(t *testing.T) {
 	}
 	for _, c := range found {
 		if c.OK == (c.Missing != "") {
-			t.Errorf("%+v says that and why not", c)
+			t.Errorf("%+v: Missing must be set exactly when OK is not", c)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func isLent(run string, link netlink.Link) bool {
 // here.
 func giveBack(link netlink.Link, here *os.File) error {
 	if err := netlink.LinkSetNsFd(link, int(here.Fd())); err != nil {
-		return fmt.Errorf("giving the host %s back: %w", link.Attrs().Alias, err)
+		return fmt.Errorf("moving interface %s (%s) back to the host: %w", link.Attrs().Name, link.Attrs().Alias, err)
 	}
 	return nil
 }

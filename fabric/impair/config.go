@@ -105,7 +105,7 @@ func (c *Config) checkCPU(bad func(field, found, want string) error) error {
 		return fmt.Errorf("reading the CPUs of this process: %w", err)
 	}
 	if *c.CPU < 0 || *c.CPU >= len(allowed)*64 || !allowed.IsSet(*c.CPU) {
-		return bad("cpu", fmt.Sprint(*c.CPU), "name a CPU that this process may run on")
+		return bad("cpu", fmt.Sprint(*c.CPU), "want a CPU that this process may run on")
 	}
 	return nil
 }
@@ -116,8 +116,8 @@ func component(instance string) string {
 	return instance[:max(dash, 0)]
 }
 
-// of returns the link of an instance.
-func (c *Config) of(instance string) Link {
+// linkOf returns the link of an instance.
+func (c *Config) linkOf(instance string) Link {
 	for _, name := range []string{instance, component(instance)} {
 		if link, is := c.Links[name]; is {
 			return link

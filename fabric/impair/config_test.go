@@ -42,7 +42,7 @@ links:
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := Link{Delay: 5 * time.Millisecond, Jitter: time.Millisecond, Loss: 0.01, Rate: 1.5e6, Queue: queueLeast, Way: Both}
+	all := Link{Delay: 5 * time.Millisecond, Jitter: time.Millisecond, Loss: 0.01, Rate: 1.5e6, Queue: minQueue, Way: Both}
 	for instance, want := range map[string]Link{
 		"bono-1":    all,
 		"bono-2":    {Way: Both},
@@ -50,7 +50,7 @@ links:
 		"sprout-1":  {Rate: 100e6, Queue: 65536, Way: Both},
 		"sprout-12": {Rate: 100e6, Queue: 65536, Way: Both},
 	} {
-		if got := c.of(instance); got != want {
+		if got := c.linkOf(instance); got != want {
 			t.Errorf("%s: %+v, want %+v", instance, got, want)
 		}
 	}

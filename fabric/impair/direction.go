@@ -60,9 +60,9 @@ func (d *direction) close() error {
 	return err
 }
 
-// onLine returns the size of a frame on a line, in bytes. If the kernel has
+// lineSize returns the size of a frame on a line, in bytes. If the kernel has
 // still to cut the frame into segments, each segment gets a header.
-func onLine(bytes []byte) int {
+func lineSize(bytes []byte) int {
 	frame := len(bytes) - vnetSize
 	headers, payload := int(binary.LittleEndian.Uint16(bytes[2:])), int(binary.LittleEndian.Uint16(bytes[4:]))
 	if bytes[1] == 0 || payload == 0 || headers >= frame {
@@ -101,7 +101,7 @@ func (d *direction) take(now, behind int64, clock func() int64, limit int) (took
 // sent.
 func (d *direction) impair(f *frame, arrived int64) {
 	d.latest = max(d.latest, arrived)
-	leaves, what := d.line.offer(d.latest, onLine(f.Bytes))
+	leaves, what := d.line.offer(d.latest, lineSize(f.Bytes))
 	to := d.ordered
 	switch what {
 	case lost:
@@ -150,8 +150,8 @@ func (d *direction) giveFrom(l *lane, now int64, clock func() int64) bool {
 	sent := clock()
 	for i := range n {
 		p := l.peek(i)
-		d.made.Bytes += int64(onLine(l.bytes[p.at : p.at+p.length]))
-		_ = d.lateness.RecordValue(min(max(sent-p.leaves, 0), lateMost))
+		d.made.Bytes += int64(lineSize(l.bytes[p.at : p.at+p.length]))
+		_ = d.lateness.RecordValue(min(max(sent-p.leaves, 0), maxLateness))
 	}
 	d.made.Sent += int64(n - refused)
 	d.made.Refused += int64(refused)

@@ -17,9 +17,9 @@ const (
 	// spin is how long before a packet is due the thread stays awake. Waking up
 	// takes a thread tens of microseconds, more in a virtual machine.
 	spin = 60 * time.Microsecond
-	// takeMost bounds the frames that a round takes from one direction, so that
+	// takeLimit bounds the frames that a round takes from one direction, so that
 	// the others get their turn.
-	takeMost = 64
+	takeLimit = 64
 )
 
 // A wire is one link: two interfaces, and a direction each way between them.
@@ -47,7 +47,7 @@ type emulator struct {
 func newEmulator(now func() time.Time) (*emulator, error) {
 	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("making the emulator's bell: %w", err)
+		return nil, fmt.Errorf("making the emulator's eventfd: %w", err)
 	}
 	e := &emulator{now: now, began: now(), bell: bell}
 	e.listen()
@@ -61,7 +61,7 @@ func (e *emulator) change(do func()) error {
 	e.listen()
 	e.mu.Unlock()
 	if _, err := unix.Write(e.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
-		return fmt.Errorf("ringing the emulator's bell: %w", err)
+		return fmt.Errorf("writing to the emulator's eventfd: %w", err)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (e *emulator) round(now, behind int64) (worked bool, due int64) {
 	due = math.MaxInt64
 	for _, w := range e.wires {
 		for _, d := range [...]*direction{w.out, w.in} {
-			worked = d.take(now, behind, e.clock, takeMost) || worked
+			worked = d.take(now, behind, e.clock, takeLimit) || worked
 			worked = d.give(now, e.clock) || worked
 			due = min(due, d.due())
 		}
@@ -132,7 +132,7 @@ func (e *emulator) sleep(polls []unix.PollFd, nanos int64) error {
 	if polls[0].Revents != 0 {
 		var rings [8]byte
 		if _, err := unix.Read(e.bell, rings[:]); err != nil {
-			return fmt.Errorf("reading the emulator's bell: %w", err)
+			return fmt.Errorf("reading the emulator's eventfd: %w", err)
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func Wrap(ctx context.Context, inner fabric.Fabric, config Config) (*Fabric, err
 		err = netns.Do(path, quiet)
 	}
 	if err != nil {
-		err = fmt.Errorf("making the place of impaired links: %w", err)
+		err = fmt.Errorf("making the network namespace of impaired links: %w", err)
 		return nil, errors.Join(err, netns.Delete(f.middle), inner.Close(ctx))
 	}
 	return f, nil
@@ -123,21 +123,21 @@ func (f *Fabric) Attach(ctx context.Context, p fabric.Port) (fabric.Endpoint, er
 	case p.NetNS == "":
 		return fail(&vitrine.Unsupported{What: "impaired links of instances in the host's network", Missing: "an interface of the instance's own", Do: "use a fabric of network namespaces, such as bridge"})
 	case f.attached[p.Instance] != nil:
-		return fail(errors.New("it is attached already"))
+		return fail(errors.New("it is already attached"))
 	}
 	end, err := f.inner.Attach(ctx, p)
 	if err != nil {
 		return fabric.Endpoint{}, err
 	}
-	made := &port{at: p, end: end, link: f.config.of(p.Instance)}
+	made := &port{at: p, end: end, link: f.config.linkOf(p.Instance)}
 	f.attached[p.Instance] = made
 	err = made.whole()
-	if err == nil && !made.link.plain() {
+	if err == nil && !made.link.isPlain() {
 		err = f.impair(ctx, made)
 	}
 	if err != nil {
 		ctx := context.WithoutCancel(ctx)
-		return fail(errors.Join(err, f.detach(ctx, p.Instance), f.again(ctx)))
+		return fail(errors.Join(err, f.detach(ctx, p.Instance), f.redoReplaced(ctx)))
 	}
 	return end, nil
 }
@@ -189,7 +189,7 @@ func (f *Fabric) Detach(ctx context.Context, instance string) error {
 	if f.attached[instance] == nil {
 		return nil
 	}
-	if err := errors.Join(f.detach(ctx, instance), f.again(ctx)); err != nil {
+	if err := errors.Join(f.detach(ctx, instance), f.redoReplaced(ctx)); err != nil {
 		return fmt.Errorf("detaching %s from an impaired fabric: %w", instance, err)
 	}
 	return nil
@@ -210,9 +210,9 @@ func (f *Fabric) detach(ctx context.Context, instance string) error {
 	return nil
 }
 
-// again impairs links again whose interfaces the wrapped fabric has replaced,
+// redoReplaced impairs links again whose interfaces the wrapped fabric has replaced,
 // such as the cable of the remaining instance.
-func (f *Fabric) again(ctx context.Context) error {
+func (f *Fabric) redoReplaced(ctx context.Context) error {
 	for name, p := range f.attached {
 		err := f.redo(ctx, name, p)
 		if err != nil && (p.splice != nil || !segment.IsGone(err)) {
@@ -250,24 +250,24 @@ func (p *port) whole() error {
 // finish ends an instance's link and keeps its counts. If the emulator has
 // ended, the counts are lost.
 func (f *Fabric) finish(ctx context.Context, instance string, p *port) {
-	made, err := f.ask(ctx, p, order{Remove: instance}, instance)
+	made, err := f.counts(ctx, p, order{Remove: instance}, instance)
 	if err != nil {
-		f.config.Logger.Warn("what an impaired link made is not known", "instance", instance, "error", err)
+		f.config.Logger.Warn("the counts of an impaired link are lost", "instance", instance, "error", err)
 		return
 	}
 	f.made = append(f.made, made...)
 	for _, m := range made {
 		level, says := slog.LevelInfo, "impaired link"
-		if !m.asAsked() {
-			level, says = slog.LevelWarn, "an impaired link was not as asked: give the emulator a CPU of its own (servers.impair.cpu)"
+		if !m.isAsConfigured() {
+			level, says = slog.LevelWarn, "an impaired link did not do what servers.impair asks for: give the emulator a CPU of its own (servers.impair.cpu)"
 		}
 		f.config.Logger.Log(ctx, level, says, "instance", m.Instance, "way", m.Way, "by", m.By, "asked", m.Asked, "packets", m.Packets, "sent", m.Sent,
 			"lost", m.Lost, "dropped", m.Dropped, "missed", m.Missed, "refused", m.Refused, "p99 late", m.Lateness.P99)
 	}
 }
 
-// ask returns the counts of an instance's link. The emulator gets the order o.
-func (f *Fabric) ask(ctx context.Context, p *port, o order, instance string) (made []Made, err error) {
+// counts returns the counts of an instance's link. The emulator gets the order o.
+func (f *Fabric) counts(ctx context.Context, p *port, o order, instance string) (made []Made, err error) {
 	switch {
 	case p.netem:
 		err = netns.Do(netns.Path(f.middle), func() error {
@@ -291,7 +291,7 @@ func (f *Fabric) Made(ctx context.Context) ([]Made, error) {
 		if p.splice == nil {
 			continue
 		}
-		made, err := f.ask(ctx, p, order{Result: name}, name)
+		made, err := f.counts(ctx, p, order{Result: name}, name)
 		if err != nil {
 			return nil, err
 		}
@@ -318,7 +318,7 @@ func (f *Fabric) Close(ctx context.Context) error {
 	}
 	if f.process != nil {
 		if err := f.process.stop(); err != nil {
-			f.config.Logger.Warn("the link emulator did not end well", "error", err)
+			f.config.Logger.Warn("the link emulator ended with an error", "error", err)
 		}
 		f.process = nil
 	}

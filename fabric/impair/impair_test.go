@@ -52,8 +52,8 @@ func wrap(run *runstate.Run, c Config, inner fabric.Fabric, err error) (*Fabric,
 	return Wrap(context.Background(), inner, c)
 }
 
-// opened skips the test if the host does not support the fabric.
-func opened(t *testing.T, err error) {
+// skipUnsupported skips the test if the host does not support the fabric.
+func skipUnsupported(t *testing.T, err error) {
 	t.Helper()
 	hosttest.Need(t, err)
 }
@@ -105,7 +105,7 @@ func TestImpairFabrics(t *testing.T) {
 			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 			inner, err := open(run)
 			f, err := wrap(run, Config{Link: Link{Delay: 10 * time.Millisecond}, By: Emulator}, inner, err)
-			opened(t, err)
+			skipUnsupported(t, err)
 			b := fabrictest.NewBench(t, f, run)
 			one, two := b.Attach("generator"), b.Attach("sprout-1")
 			for range 2 { // once with ARP, once without
@@ -142,7 +142,7 @@ func TestImpairStays(t *testing.T) {
 			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 			inner, err := direct.New(direct.Config{Run: run})
 			f, err := wrap(run, c, inner, err)
-			opened(t, err)
+			skipUnsupported(t, err)
 			b := fabrictest.NewBench(t, f, run)
 			generator, sprout := b.Attach("generator"), fabrictest.Place(t, run.ID, "sprout-1")
 			for range 2 {
@@ -153,11 +153,11 @@ func TestImpairStays(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before, segments := sent(t, f, "generator"), cuts(t, netns.Path("vt-"+run.ID+"-generator"), "eth0")
+			before, segments := sent(t, f, "generator"), maxSegments(t, netns.Path("vt-"+run.ID+"-generator"), "eth0")
 			if err := b.Reach(generator, b.Attach("sprout-2")); err != nil {
 				t.Fatal(err)
 			}
-			if passed := sent(t, f, "generator") - before; (passed > 0) == f.config.of("generator").plain() {
+			if passed := sent(t, f, "generator") - before; (passed > 0) == f.config.linkOf("generator").isPlain() {
 				t.Errorf("%d packets passed the emulator", passed)
 			}
 			if segments != 1 {
@@ -182,9 +182,9 @@ func sent(t *testing.T, f *Fabric, instance string) (packets int64) {
 	return packets
 }
 
-// cuts returns the largest number of segments that an interface cuts a packet
+// maxSegments returns the largest number of segments that an interface cuts a packet
 // into.
-func cuts(t *testing.T, path, name string) (most uint32) {
+func maxSegments(t *testing.T, path, name string) (most uint32) {
 	t.Helper()
 	err := netns.Do(path, func() error {
 		link, err := netlink.LinkByName(name)
@@ -204,7 +204,7 @@ func cuts(t *testing.T, path, name string) (most uint32) {
 func TestImpairNeedsInterfaces(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := wrap(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator}, loopback.New(loopback.Config{Run: run}), nil)
-	opened(t, err)
+	skipUnsupported(t, err)
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1"}); !vitrine.IsUnsupported(err) {
 		t.Errorf("loopback: %v, want it not to be supported", err)
 	}
@@ -213,8 +213,8 @@ func TestImpairNeedsInterfaces(t *testing.T) {
 	}
 }
 
-// inside returns the processes in a namespace that have not ended.
-func inside(t *testing.T, path string) (pids []int) {
+// processesIn returns the processes in a namespace that have not ended.
+func processesIn(t *testing.T, path string) (pids []int) {
 	t.Helper()
 	want, err := os.Stat(path)
 	if err != nil {
@@ -261,9 +261,9 @@ func stop(t *testing.T, pid int) {
 	}
 }
 
-// asleep starts a process in a namespace, with argument as its last argument,
+// startStopped starts a process in a namespace, with argument as its last argument,
 // and stops it.
-func asleep(t *testing.T, namespace, argument string) (pid int) {
+func startStopped(t *testing.T, namespace, argument string) (pid int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read unless_killed", argument)
 	if _, err := cmd.StdinPipe(); err != nil {
@@ -286,11 +286,11 @@ func asleep(t *testing.T, namespace, argument string) (pid int) {
 func TestImpairKilled(t *testing.T) {
 	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
-			opened(t, netns.Possible())
+			skipUnsupported(t, netns.Possible())
 			root := t.TempDir() + "/runs"
 			run, kill := fabrictest.Killable(t, "bridge", root, "")
 			hosttest.AtEnd(t, func() error { return netns.Delete("vt-" + run + "-bono-1") })
-			emulators := inside(t, netns.Path(middle(run)))
+			emulators := processesIn(t, netns.Path(middle(run)))
 			if len(emulators) != 1 {
 				t.Fatalf("processes in the run's namespace: %d, want the emulator", emulators)
 			}
@@ -298,12 +298,12 @@ func TestImpairKilled(t *testing.T) {
 				stop(t, emulators[0])
 			}
 			kill()
-			for deadline := time.Now().Add(time.Minute); len(inside(t, netns.Path(middle(run)))) > 0; {
+			for deadline := time.Now().Add(time.Minute); len(processesIn(t, netns.Path(middle(run)))) > 0; {
 				if time.Now().After(deadline) {
 					t.Fatal("the emulator did not end with its run")
 				}
 			}
-			left, mine := asleep(t, middle(run), Verb), asleep(t, middle(run), "mine")
+			left, mine := startStopped(t, middle(run), Verb), startStopped(t, middle(run), "mine")
 			f, err := onBridge(fabrictest.NewRun(t, root), Config{})
 			if err != nil {
 				t.Fatal(err)
@@ -311,7 +311,7 @@ func TestImpairKilled(t *testing.T) {
 			if _, err := f.Clean(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if is := inside(t, "/proc/"+strconv.Itoa(mine)+"/ns/net"); !slices.Equal(is, []int{mine}) {
+			if is := processesIn(t, "/proc/"+strconv.Itoa(mine)+"/ns/net"); !slices.Equal(is, []int{mine}) {
 				t.Errorf("processes in the namespace after cleaning: %v; there were %d of an emulator that had not ended and %d of a user", is, left, mine)
 			}
 			for _, left := range []string{middle(run), "vt-" + run + "-fabric"} {
@@ -353,7 +353,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 	for name, gone := range map[string]bool{"detached": false, "gone": true} {
 		t.Run(name, func(t *testing.T) {
 			host := fabrictest.NewHost(t)
-			before := cuts(t, host.Path, "eno1")
+			before := maxSegments(t, host.Path, "eno1")
 			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 			host.Do(t, func() error {
 				f, err := cases()["lent"].Make(run)
@@ -369,7 +369,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 			if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
 				t.Errorf("the host has %q, %v", links, err)
 			}
-			if after := cuts(t, host.Path, "eno1"); after != before || before <= 1 {
+			if after := maxSegments(t, host.Path, "eno1"); after != before || before <= 1 {
 				t.Errorf("eno1 cut packets into %d segments, and cuts them into %d", before, after)
 			}
 		})
@@ -380,7 +380,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 func TestImpairGone(t *testing.T) {
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	f, err := onBridge(run, Config{Link: Link{Delay: time.Millisecond}, By: Emulator})
-	opened(t, err)
+	skipUnsupported(t, err)
 	b := fabrictest.NewBench(t, f, run)
 	b.Attach("sprout-1")
 	err = netns.Do(netns.Path(middle(run.ID)), func() error {
@@ -395,7 +395,7 @@ func TestImpairGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := inside(t, netns.Path(middle(run.ID)))[0]
+	pid := processesIn(t, netns.Path(middle(run.ID)))[0]
 	for deadline := time.Now().Add(time.Minute); ; {
 		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
 		if err != nil {

@@ -140,12 +140,12 @@ func TestImpairLane(t *testing.T) {
 func TestImpairSaysWhatWasNotAsAsked(t *testing.T) {
 	asked := Link{Delay: 5 * time.Millisecond}
 	for _, m := range []Made{{Asked: asked, Missed: 1}, {Asked: asked, Refused: 1}, {Asked: asked, Lateness: Late{P99: 251 * time.Microsecond}}} {
-		if m.asAsked() {
+		if m.isAsConfigured() {
 			t.Errorf("%+v is as asked", m)
 		}
 	}
 	for _, m := range []Made{{Asked: asked, Lost: 1, Lateness: Late{P99: 250 * time.Microsecond}}, {Lateness: Late{P99: time.Second}}} {
-		if !m.asAsked() {
+		if !m.isAsConfigured() {
 			t.Errorf("%+v is not as asked", m)
 		}
 	}

@@ -31,13 +31,13 @@ const (
 	In   = "in"
 )
 
-// frameMost is the longest frame with an Ethernet MTU of 1500, in bytes.
-const frameMost = 1514
+// maxFrame is the longest frame with an Ethernet MTU of 1500, in bytes.
+const maxFrame = 1514
 
 const (
-	delayMost  = 10 * time.Second
-	queueLeast = 10 * frameMost
-	queueTime  = 50 * time.Millisecond
+	maxDelay  = 10 * time.Second
+	minQueue  = 10 * maxFrame
+	queueTime = 50 * time.Millisecond
 )
 
 // check checks the link and fills in the queue and the way. bad makes the error
@@ -49,31 +49,31 @@ func (l *Link) check(bad func(field, found, want string) error) error {
 		}
 	}
 	switch {
-	case l.Delay < 0 || l.Delay > delayMost:
-		return bad("delay", l.Delay.String(), "want 0s to "+delayMost.String())
+	case l.Delay < 0 || l.Delay > maxDelay:
+		return bad("delay", l.Delay.String(), "want 0s to "+maxDelay.String())
 	case l.Jitter < 0 || l.Jitter > l.Delay:
-		return bad("jitter", fmt.Sprintf("%s of a delay of %s", l.Jitter, l.Delay), "want at most the delay, for no packet arrives before it was sent")
+		return bad("jitter", fmt.Sprintf("%s of a delay of %s", l.Jitter, l.Delay), "want at most the delay, because no packet arrives before it is sent")
 	case l.Reorder > 0 && l.Delay == 0:
-		return bad("reorder", "no delay with it", "want a delay, for packets that skip it to overtake others")
-	case l.Rate != 0 && (!(l.Rate >= rateLeast) || l.Rate > rateMost):
+		return bad("reorder", "no delay with it", "want a delay: packets overtake others by skipping it")
+	case l.Rate != 0 && (!(l.Rate >= minRate) || l.Rate > maxRate):
 		return bad("rate", l.Rate.String(), "want 1kbit to 1000gbit a second")
 	case l.Queue != 0 && l.Rate == 0:
-		return bad("queue", "no rate with it", "name a rate, for packets to wait for")
-	case l.Queue != 0 && l.Queue < frameMost:
-		return bad("queue", fmt.Sprintf("%d bytes", l.Queue), fmt.Sprintf("want at least %d, or no full frame would pass", frameMost))
+		return bad("queue", "no rate with it", "want a rate: packets wait in the queue for it")
+	case l.Queue != 0 && l.Queue < maxFrame:
+		return bad("queue", fmt.Sprintf("%d bytes", l.Queue), fmt.Sprintf("want at least %d, or no full frame would pass", maxFrame))
 	case l.Way == "":
 		l.Way = Both
 	case l.Way != Both && l.Way != Out && l.Way != In:
 		return bad("way", strconv.Quote(l.Way), "want both, out or in")
 	}
 	if l.Rate > 0 && l.Queue == 0 {
-		l.Queue = max(queueLeast, document.Size(float64(l.Rate)/8*queueTime.Seconds()))
+		l.Queue = max(minQueue, document.Size(float64(l.Rate)/8*queueTime.Seconds()))
 	}
 	return nil
 }
 
-// plain reports whether the link does nothing to packets.
-func (l Link) plain() bool { return l.Delay == 0 && l.Loss == 0 && l.Rate == 0 }
+// isPlain reports whether the link does nothing to packets.
+func (l Link) isPlain() bool { return l.Delay == 0 && l.Loss == 0 && l.Rate == 0 }
 
 // on returns what the link does in one direction: nothing, if the link is for
 // the other.
@@ -89,8 +89,8 @@ func (l Link) on(way string) Link {
 type Rate float64
 
 const (
-	rateLeast = Rate(1e3)
-	rateMost  = Rate(1e12)
+	minRate = Rate(1e3)
+	maxRate = Rate(1e12)
 )
 
 var ratePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kmg]?)bit$`)

@@ -40,8 +40,9 @@ type Late struct {
 // the delay.
 const lateShare = 0.05
 
-// asAsked reports whether the link did what the config asks for, and no more.
-func (m Made) asAsked() bool {
+// isAsConfigured reports whether the link did what the config asks for, and no
+// more.
+func (m Made) isAsConfigured() bool {
 	return m.Missed == 0 && m.Refused == 0 && (m.Asked.Delay == 0 || float64(m.Lateness.P99) <= lateShare*float64(m.Asked.Delay))
 }
 
@@ -51,8 +52,8 @@ func quantiles(h *hdrhistogram.Histogram) Late {
 	return Late{Median: at(50), P90: at(90), P99: at(99), P999: at(99.9), Most: time.Duration(h.Max())}
 }
 
-// lateMost is the largest lateness that the histogram records, in nanoseconds.
-// Larger values count as lateMost.
-const lateMost = int64(time.Second)
+// maxLateness is the largest lateness that the histogram records, in nanoseconds.
+// Larger values count as maxLateness.
+const maxLateness = int64(time.Second)
 
-func newLateness() *hdrhistogram.Histogram { return hdrhistogram.New(1, lateMost, 3) }
+func newLateness() *hdrhistogram.Histogram { return hdrhistogram.New(1, maxLateness, 3) }

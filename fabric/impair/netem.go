@@ -19,9 +19,9 @@ import (
 // counts packets, including those that only travel.
 func (l Link) suitsNetem() bool { return l.Jitter == 0 && l.Rate == 0 }
 
-// netemMost bounds the packets that travel at once: 10 s of 50,000 packets a
+// netemLimit bounds the packets that travel at once: 10 s of 50,000 packets a
 // second.
-const netemMost = 500_000
+const netemLimit = 500_000
 
 // hasNetem returns nil if the kernel has netem. It tries in a temporary
 // namespace.
@@ -43,7 +43,7 @@ func hasNetem() error {
 func addNetem(link netlink.Link, l Link) error {
 	q := netlink.NewNetem(
 		netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-		netlink.NetemQdiscAttrs{Latency: uint32(l.Delay.Microseconds()), Limit: netemMost},
+		netlink.NetemQdiscAttrs{Latency: uint32(l.Delay.Microseconds()), Limit: netemLimit},
 	)
 	// Set here, because the library rounds percentages to 32-bit floating point.
 	q.Loss = share32(l.Loss)
@@ -51,7 +51,7 @@ func addNetem(link netlink.Link, l Link) error {
 		q.ReorderProb, q.Gap = share32(l.Reorder), 1
 	}
 	if err := netlink.QdiscAdd(q); err != nil {
-		return fmt.Errorf("giving %s netem: %w", link.Attrs().Name, err)
+		return fmt.Errorf("adding netem to %s: %w", link.Attrs().Name, err)
 	}
 	return nil
 }
@@ -80,13 +80,13 @@ func (s *splice) byNetem(l Link) error {
 		from, to netlink.Link
 		link     Link
 	}{{inner, outer, l.on(Out)}, {outer, inner, l.on(In)}} {
-		if !d.link.plain() {
+		if !d.link.isPlain() {
 			if err := addNetem(d.to, d.link); err != nil {
 				return err
 			}
 		}
 		if err := redirect(links, d.from.Attrs().Index, d.to.Attrs().Index); err != nil {
-			return fmt.Errorf("leading %s to %s: %w", d.from.Attrs().Name, d.to.Attrs().Name, err)
+			return fmt.Errorf("redirecting %s to %s: %w", d.from.Attrs().Name, d.to.Attrs().Name, err)
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (s *splice) netemMade(instance string, l Link) ([]Made, error) {
 		}
 		qdiscs, err := netlink.QdiscList(link)
 		if err != nil {
-			return nil, fmt.Errorf("reading what netem of %s counted: %w", d.name, err)
+			return nil, fmt.Errorf("reading the netem counters of %s: %w", d.name, err)
 		}
 		for _, q := range qdiscs {
 			if stats := q.Attrs().Statistics; q.Type() == "netem" && stats != nil {

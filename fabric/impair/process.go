@@ -21,7 +21,7 @@ type process struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	answers *json.Decoder
-	said    bytes.Buffer // its standard error
+	stderr  bytes.Buffer // its standard error
 	mu      sync.Mutex   // held during an order and its answer
 	failed  error        // set when the emulator does not answer any more
 }
@@ -30,7 +30,7 @@ type process struct {
 // program and its arguments, with Verb as the last.
 func startProcess(command []string, namespace string, cpu *int) (*process, error) {
 	p := &process{cmd: exec.CommandContext(context.Background(), command[0], command[1:]...)}
-	p.cmd.Stderr = &p.said
+	p.cmd.Stderr = &p.stderr
 	// A Ctrl-C at a terminal must reach only this program, which then ends the
 	// emulator. Besides, if the emulator is stopped when this program ends, the
 	// kernel wakes and ends the emulator's process group.
@@ -85,7 +85,7 @@ func (p *process) do(ctx context.Context, o order) ([]Made, error) {
 		err = p.answers.Decode(&a)
 	}
 	if err != nil {
-		p.failed = fmt.Errorf("the link emulator has ended (%w); links are cut; it said: %s", err, bytes.TrimSpace(p.said.Bytes()))
+		p.failed = fmt.Errorf("the link emulator has ended (%w); its links carry no packets; its output: %s", err, bytes.TrimSpace(p.stderr.Bytes()))
 		p.kill() // so that the message is true
 		return nil, p.failed
 	}
@@ -103,7 +103,7 @@ func (p *process) stop() error {
 	}
 	defer time.AfterFunc(patience, p.kill).Stop()
 	if ended := p.cmd.Wait(); ended != nil && p.failed == nil {
-		err = errors.Join(err, fmt.Errorf("the link emulator: %w: %s", ended, bytes.TrimSpace(p.said.Bytes())))
+		err = errors.Join(err, fmt.Errorf("the link emulator: %w: %s", ended, bytes.TrimSpace(p.stderr.Bytes())))
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func Serve(ctx context.Context, now func() time.Time, stdin io.Reader, stdout io
 		return fmt.Errorf("reading the first order: %w", err)
 	}
 	if first.Start == nil {
-		return errors.New("the first order does not start the emulator; it is `vitrine characterize` that gives them")
+		return errors.New("the first order does not start the emulator; only `vitrine characterize` runs this verb")
 	}
 	e, err := newEmulator(now)
 	if err != nil {
@@ -117,7 +117,7 @@ func (e *emulator) do(o order) (made []Made, err error) {
 	found := e.change(func() {
 		at := slices.IndexFunc(e.wires, func(w *wire) bool { return w.name == o.Result+o.Remove })
 		if at < 0 {
-			err = fmt.Errorf("no link of %q", o.Result+o.Remove)
+			err = fmt.Errorf("no link of instance %q", o.Result+o.Remove)
 			return
 		}
 		w = e.wires[at]

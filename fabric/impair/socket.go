@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	slots     = 1 << 12 // 80 ms of 50,000 packets a second
-	slotSize  = 2048    // bytes; a longer frame, such as one that is not cut into segments yet, is read from the socket itself
-	vnetSize  = 10      // bytes of struct virtio_net_hdr before each frame
-	wholeMost = vnetSize + 1<<16 + 64
-	tagSize   = 4  // bytes of a VLAN tag
-	macSize   = 12 // bytes of both MAC addresses
+	slots    = 1 << 12 // 80 ms of 50,000 packets a second
+	slotSize = 2048    // bytes; a longer frame, such as one that is not cut into segments yet, is read from the socket itself
+	vnetSize = 10      // bytes of struct virtio_net_hdr before each frame
+	maxWhole = vnetSize + 1<<16 + 64
+	tagSize  = 4  // bytes of a VLAN tag
+	macSize  = 12 // bytes of both MAC addresses
 )
 
 // A socket receives all frames that an interface receives, and sends frames by
@@ -51,7 +51,7 @@ func openSocket(name string) (*socket, error) {
 	if err != nil {
 		return nil, unsupported(fmt.Errorf("receiving by %s: %w", name, err))
 	}
-	return &socket{Ring: r, whole: make([]byte, wholeMost)}, nil
+	return &socket{Ring: r, whole: make([]byte, maxWhole)}, nil
 }
 
 // A frame is a received frame: virtio_net_hdr and Ethernet frame. It is valid

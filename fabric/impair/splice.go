@@ -25,12 +25,12 @@ type splice struct {
 	netns        string // path of the instance's namespace
 	name         string // of the interface in the instance: "eth0"
 	outer, inner string
-	was          *face // the fabric's interface before the cut; nil: not read yet
-	moved        bool  // the fabric's interface is in the emulators' namespace
+	was          *settings // the fabric's interface before the cut; nil: not read yet
+	moved        bool      // the fabric's interface is in the emulators' namespace
 }
 
-// A face is the settings of an interface in its namespace.
-type face struct {
+// settings are those of an interface in its namespace.
+type settings struct {
 	attrs  netlink.LinkAttrs
 	addrs  []netlink.Addr
 	routes []netlink.Route // without those that the kernel made itself
@@ -40,7 +40,7 @@ type face struct {
 // cut makes the splice. If it fails, undo removes what it made.
 func (s *splice) cut() error {
 	err := netns.Do(s.netns, func() (err error) {
-		s.was, err = look(s.name)
+		s.was, err = readSettings(s.name)
 		return err
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *splice) cut() error {
 	if err := netns.Do(s.middle, func() error { return s.pair(place) }); err != nil {
 		return err
 	}
-	err = netns.Do(s.netns, func() error { return s.was.put(s.name) })
+	err = netns.Do(s.netns, func() error { return s.was.apply(s.name) })
 	if err == nil {
 		err = settle(s.netns, s.name)
 	}
@@ -90,13 +90,13 @@ func settle(namespace string, names ...string) error {
 	})
 }
 
-// look returns the settings of an interface of the thread's namespace.
-func look(name string) (*face, error) {
+// readSettings returns the settings of an interface of the thread's namespace.
+func readSettings(name string) (*settings, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the instance's %s: %w", name, err)
 	}
-	f := &face{attrs: *link.Attrs()}
+	f := &settings{attrs: *link.Attrs()}
 	if f.attrs.RawFlags&unix.IFF_NOARP != 0 {
 		return nil, &vitrine.Unsupported{What: "impaired links of a fabric without ARP", Missing: "link-layer addresses of " + name, Do: "use ipvlan in mode l2, or another fabric"}
 	}
@@ -164,8 +164,8 @@ func (s *splice) pair(place int) error {
 	return nil
 }
 
-// put applies the settings to an interface of the thread's namespace.
-func (f *face) put(name string) error {
+// apply applies the settings to an interface of the thread's namespace.
+func (f *settings) apply(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("looking for the new %s: %w", name, err)

@@ -72,7 +72,7 @@ func (f *Fabric) attach(ctx context.Context, port fabric.Port) (netip.Addr, erro
 		return netip.Addr{}, errors.New("the fabric is closed")
 	}
 	if _, has := f.attached[port.Instance]; has {
-		return netip.Addr{}, errors.New("it is attached already")
+		return netip.Addr{}, errors.New("it is already attached")
 	}
 	if len(f.fresh) == 0 {
 		if err := f.claim(); err != nil && len(f.returned) == 0 {

@@ -34,7 +34,7 @@ const priority = 1
 // lacks mirred, the error is a *vitrine.Unsupported.
 func Port(links *netlink.Handle, of, to int) error {
 	if of == to {
-		return &vitrine.BadInput{File: "mirror", Found: "an interface to be mirrored to itself", Want: "another one to listen at"}
+		return &vitrine.BadInput{File: "mirror", Found: "an interface mirrored to itself", Want: "another interface as the listener"}
 	}
 	for _, direction := range directions {
 		copies, err := targets(links, to, direction)
@@ -42,7 +42,7 @@ func Port(links *netlink.Handle, of, to int) error {
 			return err
 		}
 		if len(copies) > 0 {
-			return &vitrine.BadInput{File: "mirror", Found: "a listener that is itself mirrored", Want: "one that is not: copies of copies could go round for ever"}
+			return &vitrine.BadInput{File: "mirror", Found: "a listener that is itself mirrored", Want: "a listener that is not mirrored: copies could circulate for ever"}
 		}
 	}
 	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
@@ -51,7 +51,7 @@ func Port(links *netlink.Handle, of, to int) error {
 	err := links.QdiscAdd(qdisc)
 	made := err == nil
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("mirroring interface %d: making the place for filters: %w", of, unsupported(err))
+		return fmt.Errorf("mirroring interface %d: adding the clsact qdisc: %w", of, unsupported(err))
 	}
 	var added []netlink.Filter
 	for _, direction := range directions {

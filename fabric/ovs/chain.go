@@ -43,14 +43,14 @@ func (f *Fabric) setChain(path []string) error {
 		return &vitrine.BadInput{File: "chain", Found: fmt.Sprintf("%q", path), Want: want}
 	}
 	if len(path) == 1 {
-		return bad("two instances at least")
+		return bad("at least two instances")
 	}
 	for i, instance := range path {
 		if _, has := f.ports[instance]; !has {
-			return bad(instance + " to be attached first")
+			return bad(instance + " attached before the chain is set")
 		}
 		if slices.Contains(path[:i], instance) {
-			return bad(instance + " once: what it sends can go to one next instance only")
+			return bad(instance + " only once: an instance has one next instance")
 		}
 	}
 	f.chain = slices.Clone(path)

@@ -159,10 +159,10 @@ func possible(ctx context.Context) (string, error) {
 		// The datapath in user space makes tap interfaces.
 		tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 		if err != nil {
-			return "", fmt.Errorf("the datapath in user space needs it: %w", err)
+			return "", fmt.Errorf("opening a device that the datapath in user space needs: %w", err)
 		}
 		_ = tun.Close()
-		return version + ", datapath netdev: in user space, for the kernel has none", nil
+		return version + ", datapath netdev (in user space), because the kernel has none", nil
 	}
 	return version + ", datapath kernel", segment.Try(kind(), pair{})
 }

@@ -13,9 +13,9 @@ import (
 	"vitrine"
 )
 
-// patience is the time limit of a command. A command returns only after the
+// commandTimeout is the time limit of a command. A command returns only after the
 // switch has applied it.
-const patience = 30 * time.Second
+const commandTimeout = 30 * time.Second
 
 // A client controls a switch by the programs of Open vSwitch.
 type client struct {
@@ -47,25 +47,25 @@ func find(names ...string) (map[string]string, error) {
 
 // run runs a program to its end and returns its output.
 func (c *client) run(ctx context.Context, input, program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.programs[program], args...) //nolint:gosec // found by newClient
 	// The programs look here for the switch's other sockets.
 	cmd.Env = []string{"OVS_RUNDIR=" + filepath.Dir(c.socket), "OVS_SYSLOG_METHOD=null"}
 	cmd.Stdin = strings.NewReader(input)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
-	if err == nil && strings.Contains(said.String(), "Error detected") {
+	if err == nil && strings.Contains(stderr.String(), "Error detected") {
 		// ovs-vsctl prints this but succeeds when the switch cannot apply the new
 		// contents of the database.
-		err = errors.New("the switch refuses")
+		err = errors.New("the switch cannot apply it")
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return out.String(), nil
 }

@@ -20,11 +20,11 @@ func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 	f.mu.Unlock()
 	switch {
 	case !hasFrom:
-		return fmt.Errorf("mirroring %s: it is not attached to the ovs fabric", of)
+		return fmt.Errorf("mirroring %s to %s: %s is not attached to the ovs fabric", of, to, of)
 	case !hasListener:
-		return fmt.Errorf("mirroring %s to %s: the latter is not attached to the ovs fabric", of, to)
+		return fmt.Errorf("mirroring %s to %s: %s is not attached to the ovs fabric", of, to, to)
 	case of == to:
-		return &vitrine.BadInput{File: "mirror", Found: of + " to be mirrored to itself", Want: "another instance to listen"}
+		return &vitrine.BadInput{File: "mirror", Found: of + " mirrored to itself", Want: "another instance as the listener"}
 	case done:
 		return nil
 	}

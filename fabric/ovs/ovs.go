@@ -119,7 +119,7 @@ func New(ctx context.Context, config Config) (*Fabric, error) {
 	}
 	s, err := segment.New(segment.Config{Run: config.Run, Kind: kind(), Options: config.Options, Outward: config.Server != ""}, &wiring{f, ctx})
 	if err != nil {
-		f.leave()
+		f.closeHost()
 		return nil, err
 	}
 	f.Segment = s
@@ -147,14 +147,14 @@ func (f *Fabric) resolve() error {
 		}
 	}
 	if c.Server != "" && len(c.CPUs) > 0 {
-		return bad("cpus together with server", "leave cpus out: which CPUs a switch of yours runs on is not changed")
+		return bad("cpus together with server", "no cpus: Vitrine does not change the CPUs of your switch")
 	}
 	if c.Ports == PortsAFXDP {
 		switch {
 		case c.Server != "":
-			return bad("ports: afxdp together with server", "leave one of them out: a switch of yours is not given polling threads")
+			return bad("ports: afxdp together with server", "only one of them: Vitrine does not add polling threads to your switch")
 		case len(c.CPUs) == 0:
-			return bad("ports: afxdp without cpus", "cpus for the polling threads, which take all of them")
+			return bad("ports: afxdp without cpus", "cpus for the polling threads, which use them fully")
 		case c.Datapath == DatapathKernel:
 			return bad("ports: afxdp with datapath: kernel", "datapath: netdev")
 		}
@@ -289,7 +289,7 @@ func (w *wiring) make(s *segment.Segment) (err error) {
 // Unmake removes the bridge from the user's switch, or ends the run's own
 // switch.
 func (w *wiring) Unmake(*segment.Segment) error {
-	ctx, cancel := ending()
+	ctx, cancel := changeContext()
 	defer cancel()
 	if w.server != nil {
 		return w.server.stop(ctx)
@@ -297,12 +297,12 @@ func (w *wiring) Unmake(*segment.Segment) error {
 	if _, err := w.client.vsctl(ctx, "--if-exists", "del-br", w.bridge); err != nil {
 		return err
 	}
-	w.leave()
+	w.closeHost()
 	return w.config.Run.Erase(recordKind, "bridge")
 }
 
-// leave closes the netlink handle of this process's namespace. Idempotent.
-func (f *Fabric) leave() {
+// closeHost closes the netlink handle of this process's namespace. Idempotent.
+func (f *Fabric) closeHost() {
 	if f.host != nil {
 		f.host.Close()
 	}

@@ -46,7 +46,7 @@ func (w *wiring) join(end *segment.End, p port) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := ending()
+	ctx, cancel := changeContext()
 	defer cancel()
 	args := []string{"add-port", w.bridge, p.name, "--", "set", "Interface", p.name, "ofport_request=" + strconv.Itoa(p.number), "external_ids:instance=" + strconv.Quote(end.Instance)}
 	if w.config.Ports == PortsAFXDP {
@@ -101,7 +101,7 @@ func prepare(name, datapath string) (mac string, err error) {
 // Cut removes the port, its mirrors and its chain, and then the veth pair. If
 // the run's own switch has ended, only the pair is left to remove.
 func (w *wiring) Cut(s *segment.Segment, end *segment.End) error {
-	ctx, cancel := ending()
+	ctx, cancel := changeContext()
 	defer cancel()
 	if err := w.cut(ctx, end.Instance); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (w *wiring) cut(ctx context.Context, instance string) error {
 	if !has {
 		return nil
 	}
-	err := w.server.unlessEnded(func() error {
+	err := w.server.ifRunning(func() error {
 		_, err := w.client.vsctl(ctx, args...)
 		return err
 	})
@@ -140,5 +140,5 @@ func (w *wiring) cut(ctx context.Context, instance string) error {
 		w.chain = nil
 	}
 	w.mu.Unlock()
-	return w.server.unlessEnded(func() error { return w.install(ctx) })
+	return w.server.ifRunning(func() error { return w.install(ctx) })
 }

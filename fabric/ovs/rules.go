@@ -106,7 +106,7 @@ func (f *Fabric) Counters(ctx context.Context) ([]Counters, error) {
 	counting := f.config.Rules == RulesFlows || len(f.chain) > 0
 	f.mu.Unlock()
 	if !counting {
-		return nil, errors.New("the ovs fabric has no counters of pairs of instances with rules: normal; say rules: flows")
+		return nil, errors.New("the ovs fabric has no counters of pairs of instances with rules: normal; use rules: flows")
 	}
 	dump, err := f.client.dumpFlows(ctx, f.bridge)
 	if err != nil {

@@ -76,7 +76,7 @@ func (s *server) initialize(ctx context.Context, c *client) error {
 	if len(s.cpus) > 0 {
 		args = append(args, "--", "set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask="+mask(s.cpus))
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -128,13 +128,13 @@ func (s *server) launch(namespace, name string, args ...string) error {
 	// A Ctrl-C at a terminal must not reach the daemons. This program stops them
 	// after everything else is undone.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	said, err := os.OpenFile(s.path(name+".err"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	stderr, err := os.OpenFile(s.path(name+".err"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	d.cmd.Stderr = said
-	err = netns.Do(namespace, func() error { return bound(s.cpus, d.cmd.Start) })
-	if err := errors.Join(err, said.Close()); err != nil {
+	d.cmd.Stderr = stderr
+	err = netns.Do(namespace, func() error { return onCPUs(s.cpus, d.cmd.Start) })
+	if err := errors.Join(err, stderr.Close()); err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
 	go func() {
@@ -145,9 +145,9 @@ func (s *server) launch(namespace, name string, args ...string) error {
 	return nil
 }
 
-// bound calls f on this thread, which may run only on the CPUs meanwhile.
+// onCPUs calls f on this thread, which may run only on the CPUs meanwhile.
 // Processes that f starts inherit this. No CPUs means any.
-func bound(cpus document.CPUs, f func() error) error {
+func onCPUs(cpus document.CPUs, f func() error) error {
 	if len(cpus) == 0 {
 		return f()
 	}
@@ -185,9 +185,9 @@ func (d *daemon) hasEnded() bool {
 	}
 }
 
-// unlessEnded calls change, which changes the switch. If one of the daemons has
-// ended, there is no switch to change, and unlessEnded returns nil.
-func (s *server) unlessEnded(change func() error) error {
+// ifRunning calls change, which changes the switch. If one of the daemons has
+// ended, there is no switch to change, and ifRunning returns nil.
+func (s *server) ifRunning(change func() error) error {
 	ended := func() bool { return s != nil && slices.ContainsFunc(s.daemons, (*daemon).hasEnded) }
 	if ended() {
 		return nil
@@ -228,11 +228,11 @@ func (s *server) stop(ctx context.Context) error {
 	return nil
 }
 
-// grace is how long a daemon has to end after SIGTERM.
-const grace = 5 * time.Second
+// stopTimeout is how long a daemon has to end after SIGTERM.
+const stopTimeout = 5 * time.Second
 
 func (d *daemon) stop(ctx context.Context) error {
-	timeout := time.NewTimer(grace)
+	timeout := time.NewTimer(stopTimeout)
 	defer timeout.Stop()
 	// An error means that the daemon has ended; the wait below sees that.
 	_ = d.cmd.Process.Signal(unix.SIGTERM)
@@ -250,8 +250,8 @@ func (d *daemon) stop(ctx context.Context) error {
 	}
 }
 
-// ending returns a context for changes to the switch by methods that get none.
-// It ends after 20 s, whether or not the run is cancelled.
-func ending() (context.Context, context.CancelFunc) {
+// changeContext returns a context for changes to the switch by methods that get
+// none. It ends after 20 s, whether or not the run is cancelled.
+func changeContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 20*time.Second)
 }

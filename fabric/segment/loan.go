@@ -79,16 +79,16 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	}
 	link, err := find(l.Links, fabric, name)
 	if vitrine.IsBadInput(err) {
-		if all := l.recorded(recordKind, name); len(all) > 0 {
-			return bad(fmt.Sprintf("the interface %s is in use: run %s has it", name, all[0]), "another one, or wait for that run's end; if it was killed, `vitrine clean`")
+		if all := l.runsWithRecord(recordKind, name); len(all) > 0 {
+			return bad(fmt.Sprintf("the interface %s is in use: run %s has it", name, all[0]), "another interface, or wait until that run ends; if it was killed, run `vitrine clean`")
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, run := range l.recorded(uplinkKind, name) {
+	for _, run := range l.runsWithRecord(uplinkKind, name) {
 		if runstate.Alive(l.run.Root, run) {
-			return bad(fmt.Sprintf("the interface %s is in use: instances of run %s go out by it", name, run), "another one, or wait for that run's end")
+			return bad(fmt.Sprintf("the interface %s is in use: instances of run %s go out by it", name, run), "another interface, or wait until that run ends")
 		}
 	}
 	a := link.Attrs()
@@ -108,9 +108,9 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	}
 	for _, route := range routes {
 		if ones := maskLength(route); ones == 0 {
-			return bad(fmt.Sprintf("the interface %s carries the default route", name), "one that this host can do without")
+			return bad(fmt.Sprintf("the interface %s carries the default route", name), "an interface that this host does not need")
 		}
-		if route.Protocol != unix.RTPROT_KERNEL || alone(route, loan.Addrs) {
+		if route.Protocol != unix.RTPROT_KERNEL || isSeparateRoute(route, loan.Addrs) {
 			loan.Routes = append(loan.Routes, route)
 		}
 	}
@@ -121,13 +121,14 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	case a.MasterIndex != 0 || over != "":
 		return bad(fmt.Sprintf("the interface %s is in use: it is part of a bridge or bond, or has %q over it", name, over), "take it out first")
 	case len(loan.Addrs) > 0 && !inUse:
-		return bad(fmt.Sprintf("the interface %s is in use: it has the address %s", name, loan.Addrs[0].IPNet), "another one, or `in_use: true`, with which its addresses and routes are put back at the end")
+		return bad(fmt.Sprintf("the interface %s is in use: it has the address %s", name, loan.Addrs[0].IPNet), "another interface, or `in_use: true`; its addresses and routes are then put back at the end")
 	}
 	return loan, nil
 }
 
-// recorded returns the runs, alive or dead, that have a record of an interface.
-func (l *Lender) recorded(kind, name string) (ids []string) {
+// runsWithRecord returns the runs, alive or dead, that have a record of an
+// interface.
+func (l *Lender) runsWithRecord(kind, name string) (ids []string) {
 	records, _ := filepath.Glob(filepath.Join(l.run.Root, "*", kind, name)) // the only error is a bad pattern
 	for _, record := range records {
 		ids = append(ids, filepath.Base(filepath.Dir(filepath.Dir(record))))
@@ -157,9 +158,9 @@ func maskLength(route netlink.Route) int {
 	return ones
 }
 
-// alone reports whether a route leads to the network of an address that does
-// not bring this route along (IFA_F_NOPREFIXROUTE).
-func alone(route netlink.Route, addrs []netlink.Addr) bool {
+// isSeparateRoute reports whether a route leads to the network of an address
+// that does not bring this route along (IFA_F_NOPREFIXROUTE).
+func isSeparateRoute(route netlink.Route, addrs []netlink.Addr) bool {
 	return route.Type == unix.RTN_UNICAST && route.Dst != nil && slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
 		return a.Flags&unix.IFA_F_NOPREFIXROUTE != 0 && route.Dst.Contains(a.IP)
 	})
@@ -213,7 +214,7 @@ func (l *Lender) Lend(s *Segment, loan *Loan, end *End) error {
 const backLimit = 5 * time.Second
 
 // ErrNowhere means that a lent interface does not exist any more.
-var ErrNowhere = errors.New("it is neither in its instance nor on the host: was it removed?")
+var ErrNowhere = errors.New("it is neither in the instance nor on the host; it may have been removed")
 
 // PutBack moves the interface from wherever it is back to the host and restores
 // its settings. Then it erases the record of the loan. After an error,
@@ -239,7 +240,7 @@ func (l *Lender) PutBack(loan *Loan) error {
 // name back. It reports whether the interface is on the host.
 func (l *Lender) fetch(loan *Loan) (back bool, err error) {
 	err = In(loan.NetNS, func(links *netlink.Handle) error {
-		link, err := loan.named(links)
+		link, err := loan.findMarked(links)
 		if err != nil || link == nil {
 			return err
 		}
@@ -248,16 +249,16 @@ func (l *Lender) fetch(loan *Loan) (back bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("putting the interface %s back: %w", loan.Name, err)
 	}
-	link, err := loan.named(l.Links)
+	link, err := loan.findMarked(l.Links)
 	if link == nil && err == nil { // the run may have been killed before it marked the interface
 		link, _ = l.Links.LinkByName(loan.Name)
 	}
 	return link != nil, err
 }
 
-// named finds the interface by its mark, brings it down and gives it its name
+// findMarked finds the interface by its mark, brings it down and gives it its name
 // back. It returns nil if there is no such interface.
-func (loan *Loan) named(links *netlink.Handle) (netlink.Link, error) {
+func (loan *Loan) findMarked(links *netlink.Handle) (netlink.Link, error) {
 	all, err := links.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
@@ -324,11 +325,11 @@ func putBackDead(run string) func(string, []byte) (string, error) {
 		defer l.Close()
 		err = l.PutBack(&loan)
 		if errors.Is(err, ErrNowhere) {
-			return "the record of interface " + name + ", which run " + run + " had: it is nowhere any more", nil
+			return "the record of interface " + name + " of run " + run + ": the interface no longer exists", nil
 		}
 		if err != nil {
 			return "", err
 		}
-		return "interface " + name + " from an instance of run " + run + ": it is the host's again", nil
+		return "interface " + name + " from an instance of run " + run + ", and put it back on the host", nil
 	}
 }

@@ -94,7 +94,7 @@ func Uplink(links *netlink.Handle, run *runstate.Run, fabric, name string) (netl
 	case link.Attrs().MasterIndex != 0:
 		return bad(fmt.Sprintf("the interface %s is in use: it is part of a bridge or bond", name), "name the bridge or bond, or take it out (ip link set "+name+" nomaster)")
 	case link.Attrs().Flags&net.FlagLoopback != 0:
-		return bad(fmt.Sprintf("the interface %s leads nowhere", name), "one that leads out")
+		return bad(fmt.Sprintf("the interface %s leads to no other host", name), "an interface that does")
 	case link.Attrs().Flags&net.FlagUp == 0:
 		return bad(fmt.Sprintf("the interface %s is down", name), "bring it up (ip link set "+name+" up)")
 	}
@@ -112,7 +112,7 @@ func LeaveUplink(run *runstate.Run, name string) error { return run.Erase(uplink
 // the user set a larger MTU, the error is a *vitrine.BadInput.
 func (c *Config) Fit(most int, name string) error {
 	if c.MTU > most {
-		return &vitrine.BadInput{File: "fabric " + c.Name, Found: fmt.Sprintf("mtu: %d", c.MTU), Want: fmt.Sprintf("at most %d, what %s carries", most, name)}
+		return &vitrine.BadInput{File: "fabric " + c.Name, Found: fmt.Sprintf("mtu: %d", c.MTU), Want: fmt.Sprintf("at most %d, the limit of %s", most, name)}
 	}
 	if c.MTU == 0 && most < defaultMTU {
 		c.MTU = most
@@ -160,7 +160,7 @@ func (o *Over) Put(s *Segment, end *End, links *netlink.Handle, parent int) erro
 	link := o.Link(netlink.LinkAttrs{Name: end.Inner, MTU: s.MTU, TxQLen: -1, ParentIndex: parent, Namespace: netlink.NsFd(end.NS)})
 	if err := links.LinkAdd(link); err != nil {
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) && o.host {
-			return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("the interface %s cannot be a parent: %v", o.Parent, err), Want: "one that no other kind of virtual interface is over"}
+			return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("the interface %s cannot be a parent: %v", o.Parent, err), Want: "an interface without virtual interfaces of another kind over it"}
 		}
 		return fmt.Errorf("making an interface of type %s: %w", link.Type(), err)
 	}

@@ -9,8 +9,8 @@ import (
 
 const (
 	defaultMTU = 1500 // bytes
-	leastMTU   = 68   // bytes: RFC 791
-	mostMTU    = 65535
+	minMTU     = 68   // bytes: RFC 791
+	maxMTU     = 65535
 )
 
 // network is the default network of instances: the range for benchmarking
@@ -31,8 +31,8 @@ func (s *Segment) resolve() error {
 	if s.MTU == 0 {
 		s.MTU = defaultMTU
 	}
-	if s.MTU < leastMTU || s.MTU > mostMTU {
-		return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("mtu: %d", s.MTU), Want: fmt.Sprintf("%d to %d bytes", leastMTU, mostMTU)}
+	if s.MTU < minMTU || s.MTU > maxMTU {
+		return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("mtu: %d", s.MTU), Want: fmt.Sprintf("%d to %d bytes", minMTU, maxMTU)}
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func (s *Segment) resolve() error {
 func ParseFirst(fabric, first, example string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(first)
 	if err != nil || !p.Addr().Is4() || p.Bits() > 30 || p.Masked() == p {
-		return p, &vitrine.BadInput{File: "fabric " + fabric, Found: fmt.Sprintf("first: %q", first), Want: "an IPv4 address and prefix length of at most 30, as " + example}
+		return p, &vitrine.BadInput{File: "fabric " + fabric, Found: fmt.Sprintf("first: %q", first), Want: "an IPv4 address with a prefix length of at most 30, such as " + example}
 	}
 	return p, nil
 }
@@ -77,8 +77,8 @@ func (p *pool) next() (netip.Prefix, error) {
 // of addresses to give out.
 func (p *pool) size() int { return 1 << (32 - p.first.Bits()) }
 
-// pass skips an address that another run has.
-func (p *pool) pass(addr netip.Prefix) { p.last = addr.Addr() }
+// skip skips an address that another run has.
+func (p *pool) skip(addr netip.Prefix) { p.last = addr.Addr() }
 
 func (p *pool) take(addr netip.Prefix) { p.taken[addr.Addr()], p.last = true, addr.Addr() }
 

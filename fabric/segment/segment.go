@@ -181,17 +181,17 @@ func (s *Segment) attach(ctx context.Context, p fabric.Port) (*End, error) {
 		return nil, err
 	}
 	if p.NetNS == "" {
-		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: p.Instance + " shares the host's network, which this fabric does not touch",
+		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: p.Instance + " shares the host's network, which this fabric does not use",
 			Want: "an instance with a network namespace, or the fabric loopback or host"}
 	}
 	if s.closed {
 		return nil, errors.New("the fabric is closed")
 	}
 	if _, has := s.attached[p.Instance]; has {
-		return nil, errors.New("it is attached already")
+		return nil, errors.New("it is already attached")
 	}
 	if s.Limit > 0 && len(s.attached) >= s.Limit {
-		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("a further instance, %s", p.Instance),
+		return nil, &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("one more instance, %s", p.Instance),
 			Want: fmt.Sprintf("at most %d at once; use the fabric bridge", s.Limit)}
 	}
 	s.number++
@@ -220,7 +220,7 @@ func (s *Segment) address(end *End) (err error) {
 		if end.claim, err = s.claims.Take(end.Addr.Addr()); err != nil || end.claim != nil {
 			return err
 		}
-		s.pool.pass(end.Addr)
+		s.pool.skip(end.Addr)
 	}
 	return fmt.Errorf("other runs have all addresses of %s", s.pool.first.Masked())
 }
@@ -266,7 +266,7 @@ func (s *Segment) Mirror(_ context.Context, of, to string) error {
 		case !has:
 			return fmt.Errorf("mirroring %s to %s: %s is not attached to the %s fabric", of, to, instance, s.Name)
 		case end.Index == 0 || i == 1 && ends[0].Links != end.Links:
-			return &vitrine.Unsupported{What: "mirroring " + of + " to " + to, Missing: "ports of both at one switch, which the " + s.Name + " fabric has not", Do: "use the fabric bridge"}
+			return &vitrine.Unsupported{What: "mirroring " + of + " to " + to, Missing: "a switch with ports of both instances, which the " + s.Name + " fabric does not have", Do: "use the fabric bridge"}
 		}
 		ends[i] = end
 	}

@@ -34,7 +34,7 @@ func openFunction(sysfs, name string) (*function, error) {
 	most, err := f.read("sriov_totalvfs")
 	if errors.Is(err, fs.ErrNotExist) || err == nil && most == 0 {
 		return nil, &vitrine.Unsupported{What: "virtual functions of " + name,
-			Missing: "a device that has them, by its driver and by a kernel with CONFIG_PCI_IOV: none are told of in " + filepath.Join(f.dir, "sriov_totalvfs"),
+			Missing: "a device and a driver that have them, and a kernel with CONFIG_PCI_IOV: none in " + filepath.Join(f.dir, "sriov_totalvfs"),
 			Do:      "take an interface that `vitrine doctor` lists, enable SR-IOV in the firmware's set-up, or use the fabric macvlan"}
 	}
 	f.most = most
@@ -65,11 +65,11 @@ func functions(sysfs string) (found []*function, err error) {
 func (f *function) read(name string) (int, error) {
 	b, err := os.ReadFile(filepath.Join(f.dir, name))
 	if err != nil {
-		return 0, fmt.Errorf("asking about virtual functions of %s: %w", f.name, err)
+		return 0, fmt.Errorf("reading the virtual functions of %s: %w", f.name, err)
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil {
-		return 0, fmt.Errorf("asking about virtual functions of %s: %s: %w", f.name, name, err)
+		return 0, fmt.Errorf("reading the virtual functions of %s: %s: %w", f.name, name, err)
 	}
 	return n, nil
 }

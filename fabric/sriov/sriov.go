@@ -19,7 +19,7 @@ import (
 
 const (
 	defaultVFs = 16
-	mostVLAN   = 4094
+	maxVLAN    = 4094
 )
 
 // NetworkingModel describes the fabric in the terms of
@@ -89,23 +89,23 @@ func (c Config) check(sysfs string) error {
 		return &vitrine.BadInput{File: "fabric sriov", Found: found, Want: want}
 	}
 	switch {
-	case c.VLAN < 0 || c.VLAN > mostVLAN:
-		return bad(fmt.Sprintf("vlan: %d", c.VLAN), fmt.Sprintf("1 to %d", mostVLAN))
+	case c.VLAN < 0 || c.VLAN > maxVLAN:
+		return bad(fmt.Sprintf("vlan: %d", c.VLAN), fmt.Sprintf("1 to %d", maxVLAN))
 	case c.VFs < 0:
 		return bad(fmt.Sprintf("vfs: %d", c.VFs), "at least 1")
 	case c.Parent != "":
 		return nil
 	}
-	names, err := capable(sysfs)
+	names, err := capableNames(sysfs)
 	if err != nil {
 		return err
 	}
 	return bad("no parent", "`parent: NAME`, one of "+strings.Join(names, ", "))
 }
 
-// capable returns the names of the host's interfaces that can have virtual
+// capableNames returns the names of the host's interfaces that can have virtual
 // functions. If there are none, the error is a *vitrine.Unsupported.
-func capable(sysfs string) (names []string, err error) {
+func capableNames(sysfs string) (names []string, err error) {
 	found, err := functions(sysfs)
 	for _, f := range found {
 		names = append(names, f.name)
@@ -120,7 +120,7 @@ func capable(sysfs string) (names []string, err error) {
 func Check(context.Context) []vitrine.Check { return []vitrine.Check{check(defaultSysfs)} }
 
 func check(sysfs string) vitrine.Check {
-	names, err := capable(sysfs)
+	names, err := capableNames(sysfs)
 	return vitrine.NewCheck("sriov: virtual functions", strings.Join(names, " "), err)
 }
 
@@ -158,7 +158,7 @@ func (w *wiring) Make(*segment.Segment) error {
 		count = min(defaultVFs, w.function.most)
 	}
 	if count > w.function.most {
-		return &vitrine.BadInput{File: "fabric sriov", Found: fmt.Sprintf("vfs: %d", count), Want: fmt.Sprintf("at most %d, what %s can have", w.function.most, w.config.Parent)}
+		return &vitrine.BadInput{File: "fabric sriov", Found: fmt.Sprintf("vfs: %d", count), Want: fmt.Sprintf("at most %d, the limit of %s", w.function.most, w.config.Parent)}
 	}
 	if err := w.function.set(count); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (w *wiring) Join(s *segment.Segment, end *segment.End) error {
 		return w.take(s, end, &virtual{number: number, loan: loan})
 	}
 	return &vitrine.BadInput{File: "fabric sriov", Found: fmt.Sprintf("%s has %d virtual functions, and none is free", w.config.Parent, count),
-		Want: "fewer instances, or more virtual functions (`vfs` where none are there before)"}
+		Want: "fewer instances, or more virtual functions (`vfs` if the interface has none before the run)"}
 }
 
 // take puts a virtual function into the VLAN and moves it into the instance.

@@ -324,7 +324,7 @@ func TestSriovSkipsInUse(t *testing.T) {
 // name what is missing.
 func TestSriovOfThisHost(t *testing.T) {
 	found := Check(t.Context())[0]
-	names, err := capable(defaultSysfs)
+	names, err := capableNames(defaultSysfs)
 	if found.OK != (err == nil) || found.OK == (found.Missing != "") {
 		t.Errorf("%+v, yet %q, %v", found, names, err)
 	}

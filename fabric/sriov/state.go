@@ -136,7 +136,7 @@ func (c Cleaner) Clean(context.Context) (removed []string, err error) {
 			if err := c.undo(&s); err != nil {
 				return "", err
 			}
-			return "what run " + run + " had changed of the virtual functions of " + parent, nil
+			return "changes of run " + run + " to the virtual functions of " + parent, nil
 		})
 	})
 }

@@ -24,9 +24,9 @@ const Overhead = 50
 
 const (
 	defaultVNI  = 1
-	mostVNI     = 1<<24 - 1
+	maxVNI      = 1<<24 - 1
 	defaultPort = 4789 // RFC 7348, section 5
-	mostPort    = 1<<16 - 1
+	maxPort     = 1<<16 - 1
 )
 
 // NetworkingModel describes the fabric in the terms of
@@ -72,10 +72,10 @@ func New(config Config) (*segment.Segment, error) {
 	}
 	remote, err := netip.ParseAddr(config.Remote)
 	switch {
-	case config.VNI < 1 || config.VNI > mostVNI:
-		return bad(fmt.Sprintf("vni: %d", config.VNI), fmt.Sprintf("1 to %d", mostVNI))
-	case config.Port < 1 || config.Port > mostPort:
-		return bad(fmt.Sprintf("port: %d", config.Port), fmt.Sprintf("1 to %d", mostPort))
+	case config.VNI < 1 || config.VNI > maxVNI:
+		return bad(fmt.Sprintf("vni: %d", config.VNI), fmt.Sprintf("1 to %d", maxVNI))
+	case config.Port < 1 || config.Port > maxPort:
+		return bad(fmt.Sprintf("port: %d", config.Port), fmt.Sprintf("1 to %d", maxPort))
 	case (config.Remote == "") != (config.Parent == ""):
 		return bad("one of remote and parent", "both or neither")
 	case config.Remote != "" && (err != nil || !remote.Is4()):
