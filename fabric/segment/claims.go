@@ -19,6 +19,7 @@ import (
 // of the thread that calls NewClaims.
 type Claims struct{ here *os.File }
 
+// NewClaims returns claims in the calling thread's network namespace.
 func NewClaims() (*Claims, error) {
 	here, err := OpenHere()
 	if err != nil {
