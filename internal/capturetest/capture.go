@@ -20,11 +20,11 @@ import (
 
 // A Capture is a running tcpdump at one interface.
 type Capture struct {
-	name  string // namespace and interface, for errors
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when tcpdump has ended; then said and err are complete
-	said  bytes.Buffer
-	err   error
+	name   string // namespace and interface, for errors
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when tcpdump has ended; then output and err are complete
+	output bytes.Buffer
+	err    error
 }
 
 // Start captures into the file the packets that pass the filter (pcap-filter(7)), at an interface
@@ -50,7 +50,7 @@ func Start(namespace, iface, filter, file string, options ...string) (*Capture, 
 	case <-began:
 		return c, nil
 	case <-c.ended:
-		return nil, errors.Join(fmt.Errorf("capture at %s: tcpdump ended: %s", c.name, c.said.String()), c.err)
+		return nil, errors.Join(fmt.Errorf("capture at %s: tcpdump ended: %s", c.name, c.output.String()), c.err)
 	}
 }
 
@@ -65,7 +65,7 @@ func (c *Capture) run(began chan<- struct{}) error {
 	}
 	lines := bufio.NewScanner(printed)
 	for listening := false; lines.Scan(); {
-		fmt.Fprintln(&c.said, lines.Text())
+		fmt.Fprintln(&c.output, lines.Text())
 		if !listening && strings.Contains(lines.Text(), "listening on") {
 			listening = true
 			close(began)
@@ -87,9 +87,9 @@ func (c *Capture) Stop() error {
 	}
 	<-c.ended
 	if c.err != nil {
-		return fmt.Errorf("the capture at %s: %w: %s", c.name, c.err, c.said.String())
+		return fmt.Errorf("the capture at %s: %w: %s", c.name, c.err, c.output.String())
 	}
-	for _, match := range dropped.FindAllStringSubmatch(c.said.String(), -1) {
+	for _, match := range dropped.FindAllStringSubmatch(c.output.String(), -1) {
 		if match[1] != "0" {
 			return fmt.Errorf("the capture at %s is not whole: %s", c.name, match[0])
 		}
