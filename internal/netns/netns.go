@@ -21,8 +21,8 @@ import (
 // Dir is where iproute2 keeps the names of network namespaces.
 const Dir = "/run/netns"
 
-// own is the namespace of the calling thread.
-const own = "/proc/thread-self/ns/net"
+// threadNamespace is the namespace of the calling thread.
+const threadNamespace = "/proc/thread-self/ns/net"
 
 // Path returns the path of a namespace with that name, whether or not it exists.
 func Path(name string) string { return filepath.Join(Dir, name) }
@@ -45,11 +45,11 @@ func Create(name string) (path string, err error) {
 	if err := f.Close(); err != nil {
 		return "", errors.Join(err, os.Remove(path))
 	}
-	err = apart(func() error {
+	err = onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making network namespace %s: %w", name, err)
 		}
-		if err := unix.Mount(own, path, "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(threadNamespace, path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("naming network namespace %s: %w", name, err)
 		}
 		lo := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}
@@ -76,7 +76,7 @@ func Possible() error {
 // Try calls f on a thread in a new network namespace without a name. The namespace ends when f has
 // returned and its sockets are closed.
 func Try(f func() error) error {
-	return apart(func() error {
+	return onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return unsupported(fmt.Errorf("making a network namespace: %w", err))
 		}
@@ -123,7 +123,7 @@ func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
 	}
-	return apart(func() error {
+	return onOwnThread(func() error {
 		if err := Enter(path); err != nil {
 			return err
 		}
@@ -145,13 +145,13 @@ func Enter(path string) error {
 	return nil
 }
 
-// apart calls f on a separate thread and then moves the thread back to its old namespace. If that
-// fails, the thread is not used again.
-func apart(f func() error) error {
+// onOwnThread calls f on a separate thread and then moves the thread back to its old namespace. If
+// that fails, the thread is not used again.
+func onOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		home, err := unix.Open(own, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		home, err := unix.Open(threadNamespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			done <- fmt.Errorf("opening the network namespace to come back to: %w", err)
 			return

@@ -82,7 +82,7 @@ func TestNetnsDoComesBack(t *testing.T) {
 		wg.Go(func() {
 			var inside string
 			err := Do(path, func() error {
-				inside, _ = os.Readlink(own)
+				inside, _ = os.Readlink(threadNamespace)
 				return failed
 			})
 			if !errors.Is(err, failed) || inside == before {
