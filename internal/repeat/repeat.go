@@ -77,7 +77,7 @@ type limits struct {
 // A line is the state of one message.
 type line struct {
 	limiter *rate.Limiter
-	left    int       // lines omitted since the last count
+	omitted int       // lines omitted since the last count
 	since   time.Time // time of the first of them
 }
 
@@ -101,11 +101,11 @@ func (l *limits) admit(k key) bool {
 	if one.limiter.Allow() {
 		return true
 	}
-	if one.left == 0 {
+	if one.omitted == 0 {
 		one.since = time.Now()
 		time.AfterFunc(reports, func() { l.report(k, one) })
 	}
-	one.left++
+	one.omitted++
 	return false
 }
 
@@ -118,7 +118,7 @@ func (l *limits) forget() {
 	}
 	l.forgot = now
 	for k, one := range l.lines {
-		if one.left == 0 && one.limiter.TokensAt(now) >= burst {
+		if one.omitted == 0 && one.limiter.TokensAt(now) >= burst {
 			delete(l.lines, k)
 		}
 	}
@@ -127,10 +127,10 @@ func (l *limits) forget() {
 // report logs how many lines were omitted.
 func (l *limits) report(k key, one *line) {
 	l.mu.Lock()
-	left, since := one.left, one.since
-	one.left = 0
+	omitted, since := one.omitted, one.since
+	one.omitted = 0
 	l.mu.Unlock()
 	r := slog.NewRecord(time.Now(), k.level, strings.TrimSpace(k.message), 0)
-	r.AddAttrs(slog.Int("more_lines_left_out", left), slog.Duration("within", r.Time.Sub(since)))
+	r.AddAttrs(slog.Int("more_lines_left_out", omitted), slog.Duration("within", r.Time.Sub(since)))
 	_ = l.next.Handle(context.Background(), r) // there is nowhere to report an error
 }
