@@ -57,16 +57,16 @@ type Monitor struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 
-	mu        sync.Mutex // guards the fields below; Use reads the histories
-	host      *host
-	instances []*subject
-	endings   *endings
-	buf       []byte // for reading files, one at a time
-	out       io.Writer
-	rows      []byte // CSV not written yet
-	failed    error  // the first write error; nothing is written after it
-	missed    int    // samples that were due and not taken
-	unsaid    int    // missed samples that no row reports yet
+	mu         sync.Mutex // guards the fields below; Use reads the histories
+	host       *host
+	instances  []*subject
+	endings    *endings
+	buf        []byte // for reading files, one at a time
+	out        io.Writer
+	rows       []byte // CSV not written yet
+	failed     error  // the first write error; nothing is written after it
+	missed     int    // samples that were due and not taken
+	unreported int    // missed samples that no row reports yet
 }
 
 // Start starts to watch. If a part of a vantage cannot be read, it is missing in the rows and in
@@ -153,14 +153,14 @@ func (m *Monitor) skip(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.missed += n
-	m.unsaid += n
+	m.unreported += n
 }
 
 // sample reads all counters once. It allocates only to grow the histories, now and then.
 func (m *Monitor) sample() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.endings.ended(m.bury)
+	m.endings.ended(m.endInstance)
 	at := time.Since(m.began)
 	m.host.read(m.buf)
 	for _, s := range m.host.subjects {
@@ -178,7 +178,7 @@ func (m *Monitor) sample() {
 	}
 }
 
-func (m *Monitor) bury(index int) { m.instances[index].end("the main process has ended") }
+func (m *Monitor) endInstance(index int) { m.instances[index].end("the main process has ended") }
 
 // row appends the subject's row, if it has an earlier sample to compute rates from. A late sample
 // is soon followed by a punctual one. row then skips the punctual one, because rates over a short
@@ -195,9 +195,9 @@ func (m *Monitor) row(s *subject) {
 	b = append(b, s.label...)
 	b = s.appendCells(b)
 	missing := s.missing()
-	if s == m.host.subjects[0] && m.unsaid > 0 {
-		missing = missedTicks(m.unsaid, missing)
-		m.unsaid = 0
+	if s == m.host.subjects[0] && m.unreported > 0 {
+		missing = missedTicks(m.unreported, missing)
+		m.unreported = 0
 	}
 	b = append(b, missing...)
 	m.rows = append(b, '\n')

@@ -15,7 +15,7 @@ type netDev struct {
 	why  string // why there is no file
 }
 
-func (d netDev) tells() []metric { return []metric{rx, tx} }
+func (d netDev) provides() []metric { return []metric{rx, tx} }
 
 func (d netDev) read(buf []byte, t *total) error {
 	data, err := d.file.read(buf)

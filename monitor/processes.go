@@ -32,14 +32,14 @@ type process struct {
 	spent float64 // CPU time, in ns
 }
 
-func (p *processes) tells() (told []metric) {
+func (p *processes) provides() (provided []metric) {
 	if p.cpu {
-		told = append(told, cpu)
+		provided = append(provided, cpu)
 	}
 	if p.memory {
-		told = append(told, memory)
+		provided = append(provided, memory)
 	}
-	return told
+	return provided
 }
 
 func (p *processes) close() {

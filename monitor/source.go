@@ -65,7 +65,7 @@ type numberFile struct {
 	metric metric
 }
 
-func (f numberFile) tells() []metric { return []metric{f.metric} }
+func (f numberFile) provides() []metric { return []metric{f.metric} }
 
 func (f numberFile) read(buf []byte, t *total) error {
 	data, err := f.file.read(buf)
@@ -92,11 +92,11 @@ type field struct {
 	scale  float64 // factor from the file's unit to the metric's unit
 }
 
-func (f statFile) tells() (told []metric) {
+func (f statFile) provides() (provided []metric) {
 	for _, field := range f.fields {
-		told = append(told, field.metric)
+		provided = append(provided, field.metric)
 	}
-	return told
+	return provided
 }
 
 func (f statFile) read(buf []byte, t *total) error {
@@ -126,7 +126,7 @@ type workingSet struct {
 	cache       uint64
 }
 
-func (w *workingSet) tells() []metric { return []metric{memory} }
+func (w *workingSet) provides() []metric { return []metric{memory} }
 
 func (w *workingSet) close() { w.usage.close(); w.stat.close() }
 
@@ -260,16 +260,16 @@ func (s *subject) openProcesses(v vitrine.Vantage, proc string, every int) {
 	if v.PID <= 0 || !p.cpu && !p.memory {
 		return
 	}
-	for _, m := range p.tells() {
+	for _, m := range p.provides() {
 		s.why[m] = ""
 	}
 	s.sources = append(s.sources, p)
 }
 
 // keep adds the source, or marks the metric as missing if err is not nil.
-func (s *subject) keep(src source, err error, told metric) {
+func (s *subject) keep(src source, err error, m metric) {
 	if err != nil {
-		s.lose(err.Error(), told)
+		s.lose(err.Error(), m)
 		return
 	}
 	s.sources = append(s.sources, src)

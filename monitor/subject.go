@@ -38,7 +38,7 @@ type source interface {
 	// read stores the source's metrics in t. An error is final: the metrics are missing from then
 	// on, and only close is called.
 	read(buf []byte, t *total) error
-	tells() []metric
+	provides() []metric
 	close()
 }
 
@@ -82,7 +82,7 @@ func (s *subject) read(buf []byte) {
 	s.sources = slices.DeleteFunc(s.sources, func(src source) bool {
 		err := src.read(buf, &s.total)
 		if err != nil {
-			s.lose(err.Error(), src.tells()...)
+			s.lose(err.Error(), src.provides()...)
 			src.close()
 		}
 		return err != nil

@@ -67,7 +67,7 @@ func (s *subject) over(from, to, interval time.Duration) vitrine.Use {
 	} {
 		mean, covered := s.use.mean(field.metric, from, to)
 		if lost := to - from - covered; covered <= 0 || lost > max(2*interval, (to-from)/10) {
-			use.Missing[names[field.metric]] = s.whyNot(field.metric, covered, to-from)
+			use.Missing[names[field.metric]] = s.missingReason(field.metric, covered, to-from)
 			continue
 		}
 		*field.into = new(mean * field.scale)
@@ -75,7 +75,7 @@ func (s *subject) over(from, to, interval time.Duration) vitrine.Use {
 	return use
 }
 
-func (s *subject) whyNot(m metric, covered, window time.Duration) string {
+func (s *subject) missingReason(m metric, covered, window time.Duration) string {
 	switch why := s.why[m]; {
 	case covered <= 0 && why != "":
 		return why
