@@ -39,7 +39,7 @@ const (
 )
 
 // ErrLocked is wrapped in the error of opening a run that another process writes.
-var ErrLocked = errors.New("another vitrine is writing to this run")
+var ErrLocked = errors.New("another vitrine process is writing to this run")
 
 // advise adds to a file system error what the user can do about it.
 func advise(action string, err error) error {

@@ -42,7 +42,7 @@ func Create(dir string, m Manifest) (*Run, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, advise("making the run folder", err)
 	}
-	if err := vacant(dir); err != nil {
+	if err := checkVacant(dir); err != nil {
 		return nil, err
 	}
 	r := newRun(dir)
@@ -50,7 +50,7 @@ func Create(dir string, m Manifest) (*Run, error) {
 		return nil, err
 	}
 	m.Schema = Schema
-	err := vacant(dir) // again, now that no other process can be creating it
+	err := checkVacant(dir) // again, now that no other process can be creating it
 	if err == nil {
 		err = r.begin(m)
 	}
@@ -61,9 +61,9 @@ func Create(dir string, m Manifest) (*Run, error) {
 	return r, nil
 }
 
-// vacant returns an error if a run cannot begin in the folder. A killed Create leaves an empty
+// checkVacant returns an error if a run cannot begin in the folder. A killed Create leaves an empty
 // outcomes.jsonl and no manifest, which is accepted.
-func vacant(dir string) error {
+func checkVacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return advise("reading the run folder", err)
@@ -157,7 +157,7 @@ func (r *Run) recover() error {
 	}
 	j, err := readJournal(data, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w; mend that line or take it out", r.dir, err)
+		return fmt.Errorf("%s: %w; correct or remove that line", r.dir, err)
 	}
 	r.journal.size = j.whole
 	if j.torn > 0 {
@@ -173,8 +173,8 @@ func (r *Run) recover() error {
 		r.repaired = append(r.repaired, journalFile+": ended the last line")
 	}
 	for _, o := range j.outcomes {
-		if err := r.distinct(o.Key); err != nil {
-			return fmt.Errorf("%s: %s: %w; take one of them out", r.dir, journalFile, err)
+		if err := r.checkDistinct(o.Key); err != nil {
+			return fmt.Errorf("%s: %s: %w; remove one of them", r.dir, journalFile, err)
 		}
 		r.remember(o)
 	}
@@ -326,7 +326,7 @@ func (r *Run) Append(o vitrine.Outcome) error {
 	if r.closed {
 		return fmt.Errorf("%s: the run is closed: %w", r.dir, os.ErrClosed)
 	}
-	if err := r.distinct(o.Key); err != nil {
+	if err := r.checkDistinct(o.Key); err != nil {
 		return fmt.Errorf("%s: %w", r.dir, err)
 	}
 	if err := r.journal.append(append(line, '\n')); err != nil {
@@ -343,7 +343,7 @@ func (r *Run) Append(o vitrine.Outcome) error {
 	return nil
 }
 
-func (r *Run) distinct(key vitrine.Key) error {
+func (r *Run) checkDistinct(key vitrine.Key) error {
 	old, ok := r.byTrial[trial{key.Seq, key.Attempt}]
 	switch {
 	case !ok:

@@ -332,7 +332,7 @@ func TestADamagedLineIsNotThrownAway(t *testing.T) {
 	write(t, damaged, dir, "outcomes.jsonl")
 
 	_, err := result.Open(dir)
-	wantError(t, err, "outcomes.jsonl:2", "mend")
+	wantError(t, err, "outcomes.jsonl:2", "correct or remove that line")
 	if !bytes.Equal(read(t, dir, "outcomes.jsonl"), damaged) {
 		t.Error("the file was changed")
 	}

@@ -145,13 +145,13 @@ func (s Summary) check() error {
 			numbers[fmt.Sprintf("capacity_low at %v", c.Threshold)] = c.Low
 			numbers[fmt.Sprintf("capacity_high at %v", c.Threshold)] = c.High
 		}
-		if err := numeric(z.Name, numbers); err != nil {
+		if err := checkFinite(z.Name, numbers); err != nil {
 			return err
 		}
 	}
 	for _, p := range s.Path {
 		if c := p.Predicted; c != nil {
-			if err := numeric(p.Sizing, map[string]float64{"predicted capacity": c.Rate, "its low": c.Low, "its high": c.High}); err != nil {
+			if err := checkFinite(p.Sizing, map[string]float64{"predicted capacity": c.Rate, "its low": c.Low, "its high": c.High}); err != nil {
 				return err
 			}
 		}
@@ -159,7 +159,7 @@ func (s Summary) check() error {
 	return nil
 }
 
-func numeric(sizing string, numbers map[string]float64) error {
+func checkFinite(sizing string, numbers map[string]float64) error {
 	for name, v := range numbers {
 		if !finite(v) {
 			return fmt.Errorf("%s: %s: %s is %v, not a number that can be reported", summaryFile, sizing, name, v)

@@ -46,7 +46,7 @@ func usageName(key vitrine.Key) string {
 // on disk once Close has returned without error.
 func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	r.mu.Lock()
-	err := r.distinct(key)
+	err := r.checkDistinct(key)
 	r.mu.Unlock()
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", r.dir, err)
