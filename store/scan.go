@@ -41,7 +41,7 @@ func SweepEvery(ctx context.Context, interval time.Duration, log *slog.Logger, s
 		case <-ticker.C:
 		}
 		if err := sweep(); err != nil && ctx.Err() == nil {
-			log.Error("expired records are not removed", "error", err)
+			log.Error("cannot remove expired records", "error", err)
 		}
 	}
 }

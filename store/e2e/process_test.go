@@ -66,14 +66,14 @@ func start(t *testing.T, arguments ...string) *running {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	address, is := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if err != nil || !is {
-		t.Fatalf("the store said %q, %v: %s", line, err, r.said(t))
+		t.Fatalf("the store said %q, %v: %s", line, err, r.logText(t))
 	}
 	r.address = address
 	return r
 }
 
-// said returns the store's log.
-func (r *running) said(t *testing.T) string {
+// logText returns the store's log.
+func (r *running) logText(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(r.log.Name())
 	if err != nil {

@@ -127,8 +127,8 @@ func TestStoreTLS(t *testing.T) {
 	if err := ask(t, "http://"+s.address, nil, token); err == nil {
 		t.Error("it answers in clear")
 	}
-	if said := s.said(t); strings.Contains(said, token) || !strings.Contains(said, "access refused") || strings.Contains(said, "in clear") {
-		t.Errorf("it said: %s", said)
+	if text := s.logText(t); strings.Contains(text, token) || !strings.Contains(text, "access refused") || strings.Contains(text, "in clear") {
+		t.Errorf("the log: %s", text)
 	}
 	old := own.trusting(t, nil)
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11

@@ -287,12 +287,12 @@ func (e *Engine) remove(g *group, s *state, why store.Change) uint64 {
 	e.deletedStripe(g.key).Store(revision)
 	_ = g.batch.Delete(g.key, nil)
 	e.records.Add(-1)
-	gone := s.record
-	gone.Version = revision
+	removed := s.record
+	removed.Version = revision
 	g.bytes += len(s.raw)
-	g.events = append(g.events, store.Event{Change: why, Existed: true, Record: gone})
+	g.events = append(g.events, store.Event{Change: why, Existed: true, Record: removed})
 	*s = state{}
-	g.seen[gone.Key] = s
+	g.seen[removed.Key] = s
 	return revision
 }
 

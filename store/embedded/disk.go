@@ -17,29 +17,29 @@ const (
 // disk watches free space. The reserve is for answered writes, which still have to move from the
 // log into tables. Only the committer calls check and wrote.
 type disk struct {
-	full  atomic.Bool
-	asked time.Time
-	since int // bytes written since asked
-	blind bool
+	full    atomic.Bool
+	checked time.Time
+	written int // bytes since checked
+	unknown bool
 }
 
-func (d *disk) wrote(n int) { d.since += n }
+func (d *disk) wrote(n int) { d.written += n }
 
 func (d *disk) check(e *Engine) {
 	now := time.Now() // measures an interval; config.Now is the clock that expires records
-	if d.since < diskBytes && now.Sub(d.asked) < diskEvery {
+	if d.written < diskBytes && now.Sub(d.checked) < diskEvery {
 		return
 	}
-	d.asked, d.since = now, 0
+	d.checked, d.written = now, 0
 	usage, err := e.config.FS.GetDiskUsage(e.config.Dir)
 	if err != nil {
-		if !d.blind && !errors.Is(err, vfs.ErrUnsupported) {
-			d.blind = true
-			e.log.Warn("free space is not known, and so no longer watched for", "dir", e.config.Dir, "error", err)
+		if !d.unknown && !errors.Is(err, vfs.ErrUnsupported) {
+			d.unknown = true
+			e.log.Warn("free disk space is unknown: the reserve is not kept", "dir", e.config.Dir, "error", err)
 		}
 		return
 	}
-	d.blind = false
+	d.unknown = false
 	full := usage.AvailBytes < e.config.ReserveBytes
 	if d.full.Swap(full) == full {
 		return

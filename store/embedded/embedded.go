@@ -286,10 +286,10 @@ func (e *Engine) Promises() store.Promises {
 
 // fail ends writing, because the contents of the log are no longer known.
 func (e *Engine) fail(cause error) {
-	err := fmt.Errorf("store: writing ended by an error of the disk; mend it and start the store again: %w", cause)
+	err := fmt.Errorf("store: a disk error ended writing; repair the disk and restart the store: %w", cause)
 	if e.failure.CompareAndSwap(nil, &err) {
 		e.durable.fail(err)
-		e.log.Error("writing ended by an error of the disk", "dir", e.config.Dir, "error", cause)
+		e.log.Error("a disk error ended writing", "dir", e.config.Dir, "error", cause)
 	}
 }
 

@@ -24,7 +24,7 @@ type history struct {
 	next    uint64 // number of the next event
 	bytes   int
 	limit   int           // bytes
-	gone    uint64        // revision of the last event that was dropped
+	dropped uint64        // revision of the last event that was dropped
 	last    uint64        // revision of the last event
 	watched int           // watchers that wait for more
 	more    chan struct{} // closed when there are more events, or when closed
@@ -36,7 +36,7 @@ func newHistory(events, bytes int) *history {
 }
 
 // start sets the revision at which the history begins.
-func (h *history) start(revision uint64) { h.gone, h.last = revision, revision }
+func (h *history) start(revision uint64) { h.dropped, h.last = revision, revision }
 
 func (h *history) add(events []store.Event) {
 	h.mu.Lock()
@@ -45,7 +45,7 @@ func (h *history) add(events []store.Event) {
 		size := events[i].Record.Held()
 		for h.next-h.first == uint64(len(h.ring)) || (h.bytes+size > h.limit && h.first < h.next) {
 			old := &h.ring[h.first%uint64(len(h.ring))]
-			h.gone = old.Record.Version
+			h.dropped = old.Record.Version
 			h.bytes -= old.Record.Held()
 			*old = store.Event{}
 			h.first++
@@ -79,8 +79,8 @@ func (h *history) seek(revision uint64) (number, from uint64, err error) {
 	if revision == 0 || revision == h.last {
 		return h.next, h.last, nil
 	}
-	if revision < h.gone || revision > h.last {
-		return 0, 0, &store.Behind{Oldest: h.gone}
+	if revision < h.dropped || revision > h.last {
+		return 0, 0, &store.Behind{Oldest: h.dropped}
 	}
 	number = h.next
 	for number > h.first && h.ring[(number-1)%uint64(len(h.ring))].Record.Version > revision {
@@ -94,7 +94,7 @@ func (h *history) take(number uint64, into []store.Event) (n int, more <-chan st
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if number < h.first {
-		return 0, nil, &store.Behind{Oldest: h.gone}
+		return 0, nil, &store.Behind{Oldest: h.dropped}
 	}
 	for bytes := 0; n < len(into) && number+uint64(n) < h.next; n++ {
 		v := &h.ring[(number+uint64(n))%uint64(len(h.ring))]

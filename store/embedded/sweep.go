@@ -34,7 +34,7 @@ func (e *Engine) sweepLoop() {
 		from := e.nextDue.Swap(math.MaxInt64)
 		next, err := e.sweep(from)
 		if err != nil {
-			e.log.Error("expired records are not removed", "dir", e.config.Dir, "error", err)
+			e.log.Error("cannot remove expired records", "dir", e.config.Dir, "error", err)
 			e.lowerDue(from)
 			timer.Reset(sweepMax)
 			continue

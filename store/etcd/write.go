@@ -17,8 +17,8 @@ const (
 	attempts = 64  // at a write that others come before, every time
 )
 
-// An old is a record before a write.
-type old struct {
+// A storedRecord is a record before a write.
+type storedRecord struct {
 	record   store.Record
 	revision int64 // 0: none
 }
@@ -51,14 +51,14 @@ func (e *Engine) bound(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (done bool, err error) {
-	olds, err := e.read(ctx, space, ops)
+	stored, err := e.read(ctx, space, ops)
 	if err != nil {
 		return false, err
 	}
 	now := e.config.Now()
 	for i := range ops {
-		if olds[i].revision != 0 && olds[i].record.Expired(now) {
-			if err := e.expire(ctx, &olds[i]); err != nil {
+		if stored[i].revision != 0 && stored[i].record.Expired(now) {
+			if err := e.expire(ctx, &stored[i]); err != nil {
 				return false, err
 			}
 			return false, nil // read again: another store may have changed the record
@@ -67,7 +67,7 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 	var guards []clientv3.Cmp
 	var changes []clientv3.Op
 	for i := range ops {
-		o, was := &ops[i], &olds[i]
+		o, was := &ops[i], &stored[i]
 		o.Existed, o.Version = was.revision != 0, uint64(was.revision)
 		guards = append(guards, clientv3.Compare(clientv3.ModRevision(e.recordKey(space, o.Name)), "=", was.revision))
 		if !o.If.Holds(o.Version) {
@@ -95,7 +95,7 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 }
 
 // read returns the records of the ops, all at one revision.
-func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]old, error) {
+func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]storedRecord, error) {
 	gets := make([]clientv3.Op, len(ops))
 	for i := range ops {
 		gets[i] = clientv3.OpGet(e.recordKey(space, ops[i].Name))
@@ -104,22 +104,22 @@ func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]old,
 	if err != nil {
 		return nil, e.translate(err)
 	}
-	olds := make([]old, len(ops))
+	stored := make([]storedRecord, len(ops))
 	for i, r := range answer.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
-			olds[i].revision = kv.ModRevision
-			olds[i].record.Key = store.Key{Space: space, Name: ops[i].Name}
-			olds[i].record.Version = uint64(kv.ModRevision)
-			if err := olds[i].record.Decode(kv.Value); err != nil {
+			stored[i].revision = kv.ModRevision
+			stored[i].record.Key = store.Key{Space: space, Name: ops[i].Name}
+			stored[i].record.Version = uint64(kv.ModRevision)
+			if err := stored[i].record.Decode(kv.Value); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return olds, nil
+	return stored, nil
 }
 
 // change appends the etcd operations of one op.
-func (e *Engine) change(changes []clientv3.Op, space string, o *store.Op, was *old) []clientv3.Op {
+func (e *Engine) change(changes []clientv3.Op, space string, o *store.Op, was *storedRecord) []clientv3.Op {
 	if o.Action == store.Check {
 		return changes
 	}
@@ -152,7 +152,7 @@ func (e *Engine) change(changes []clientv3.Op, space string, o *store.Op, was *o
 }
 
 // expire deletes an expired record unless it has changed since was.
-func (e *Engine) expire(ctx context.Context, was *old) error {
+func (e *Engine) expire(ctx context.Context, was *storedRecord) error {
 	key := was.record.Key
 	changes := e.change(nil, key.Space, &store.Op{Action: store.Delete, Name: key.Name}, was)
 	changes = append(changes, clientv3.OpPut(e.markerKey(key.Space), ""))
@@ -186,13 +186,13 @@ func (e *Engine) sweepOne(entry, key string) error {
 		return err
 	}
 	space, name, _ := strings.Cut(entry[16:], "\x00")
-	olds, err := e.read(e.ctx, space, []store.Op{{Name: name}})
+	stored, err := e.read(e.ctx, space, []store.Op{{Name: name}})
 	if err != nil {
 		return err
 	}
-	if olds[0].revision == 0 || store.Milliseconds(olds[0].record.Expires) != ms {
+	if stored[0].revision == 0 || store.Milliseconds(stored[0].record.Expires) != ms {
 		_, err := e.client.Delete(e.ctx, key) // another store was faster: the entry is stale
 		return e.translate(err)
 	}
-	return e.expire(e.ctx, &olds[0])
+	return e.expire(e.ctx, &stored[0])
 }

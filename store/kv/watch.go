@@ -46,7 +46,7 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 	case a.watches <- struct{}{}:
 		defer func() { <-a.watches }()
 	default:
-		return &Error{Status: http.StatusTooManyRequests, Title: "as many watches as this store allows", retry: 10 * time.Second}
+		return &Error{Status: http.StatusTooManyRequests, Title: "too many watches at the same time", retry: 10 * time.Second}
 	}
 	s := &stream{w: w, control: http.NewResponseController(w), stall: a.config.Stall, values: values}
 	ctx, cancel := context.WithCancel(r.Context())

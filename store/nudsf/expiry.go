@@ -53,14 +53,14 @@ func (a *API) expireSubscription(ctx context.Context, space string, r *store.Rec
 		return nil
 	}
 	var letter *due.Letter
-	if s.ExpiryCallbackReference != "" && !s.told {
+	if s.ExpiryCallbackReference != "" && !s.notified {
 		if letter, err = a.endLetter(space, s); err != nil {
 			return err
 		}
 	}
 	op := store.Op{Action: store.Delete, Name: r.Key.Name}
 	if !s.expired(now) {
-		s.told = true
+		s.notified = true
 		if op, err = s.op(); err != nil {
 			return err
 		}

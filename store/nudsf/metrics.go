@@ -16,7 +16,7 @@ func (f *Function) Collector() prometheus.Collector {
 	return &collector{
 		function: f,
 		callbacks: prometheus.NewDesc("vitrine_store_callbacks_total",
-			"Callbacks by outcome: sent, retried, failed, refused, dropped for want of room in their receiver's queue.", []string{"outcome"}, nil),
+			"Callbacks by outcome: sent, retried, failed, refused, dropped because their receiver's queue was full.", []string{"outcome"}, nil),
 		waiting: prometheus.NewDesc("vitrine_store_callbacks_waiting", "Callbacks in queues.", nil, nil),
 		due: prometheus.NewDesc("vitrine_store_due_total",
 			"Records, subscriptions and timers that fell due (handled, error), and notifications kept until sent: delivered, postponed, refused, given_up.", []string{"outcome"}, nil),

@@ -153,7 +153,7 @@ func (a *API) notify(ctx context.Context, at place, operation string, r *wire.Re
 	list, err := a.subscribersOf(context.WithoutCancel(ctx), at.space)
 	if err != nil {
 		a.dropped.Add(1)
-		a.Log.Error("notify of a change", "record", at.id, "error", err)
+		a.Log.Error("cannot notify subscribers of a change", "record", at.id, "error", err)
 		return
 	}
 	now := a.Clock()

@@ -293,12 +293,12 @@ func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind b
 			a.Agenda.Planned(at.space, *after.Meta.TTL)
 		}
 	}
-	a.tell(ctx, at, kept, after, existed, expired)
+	a.notifyChange(ctx, at, kept, after, existed, expired)
 	return existed, nil
 }
 
-// tell notifies subscribers of a change.
-func (a *API) tell(ctx context.Context, at place, kept, after *entry, existed, expired bool) {
+// notifyChange notifies subscribers of a change.
+func (a *API) notifyChange(ctx context.Context, at place, kept, after *entry, existed, expired bool) {
 	if expired {
 		a.notify(ctx, at, wire.Deleted, &kept.Record)
 	}

@@ -149,7 +149,7 @@ func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if filter == nil {
-		return wire.BadParam(wire.CauseQueryMissing, "filter", "is needed; GTE of the empty tag and value chooses everything")
+		return wire.BadParam(wire.CauseQueryMissing, "filter", "is needed; GTE of the empty tag and value matches everything")
 	}
 	deleted, err := rest.Long(w, func() ([]string, error) { return a.deleteMatching(r.Context(), at.Space(), filter) })
 	if err != nil {

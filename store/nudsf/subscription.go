@@ -21,7 +21,7 @@ type subscription struct {
 	wire.Subscription
 	id       string
 	modified time.Time
-	told     bool // the owner was notified of the end
+	notified bool // the owner was notified of the end
 	version  uint64
 }
 
@@ -40,13 +40,13 @@ func loadSubscription(r *store.Record) (*subscription, error) {
 	if err := rest.Load("subscription "+s.id, r, &s.Subscription, &meta); err != nil {
 		return nil, err
 	}
-	s.modified, s.told = time.Unix(meta.Modified, 0), meta.Told
+	s.modified, s.notified = time.Unix(meta.Modified, 0), meta.Told
 	return s, nil
 }
 
 // op returns the Op that stores the subscription.
 func (s *subscription) op() (store.Op, error) {
-	op, err := rest.Put("subscription "+s.id, kindSubscription+s.id, s.Subscription, subscriptionMeta{Modified: s.modified.Unix(), Told: s.told})
+	op, err := rest.Put("subscription "+s.id, kindSubscription+s.id, s.Subscription, subscriptionMeta{Modified: s.modified.Unix(), Told: s.notified})
 	if at := s.due(); !at.IsZero() {
 		op.Tags = []store.Tag{due.At(at)}
 	}
@@ -59,7 +59,7 @@ func (s *subscription) due() time.Time {
 	if s.Expiry == nil {
 		return time.Time{}
 	}
-	if s.told || s.ExpiryCallbackReference == "" || s.ExpiryNotification == nil {
+	if s.notified || s.ExpiryCallbackReference == "" || s.ExpiryNotification == nil {
 		return *s.Expiry
 	}
 	return s.Expiry.Add(-time.Duration(*s.ExpiryNotification) * time.Second)

@@ -271,7 +271,7 @@ func event(space string, m redis.XMessage) (*store.Event, error) {
 	v.Record.Key = store.Key{Space: space, Name: field("n")}
 	v.Change = map[string]store.Change{"w": store.Written, "d": store.Deleted, "x": store.Expired}[field("c")]
 	if v.Change == 0 {
-		return nil, fmt.Errorf("store: redis: log entry %s is none of this version", m.ID)
+		return nil, fmt.Errorf("store: redis: log entry %s has an unknown kind of change: was it written by another version?", m.ID)
 	}
 	if err := decode(&v.Record, []byte(field("r"))); err != nil {
 		return nil, err

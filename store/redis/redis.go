@@ -59,12 +59,12 @@ type Engine struct {
 
 // LogTo sends the log of the Redis client library to log, for the whole process. Call it before
 // Open.
-func LogTo(log *slog.Logger) { redis.SetLogger(library{log}) }
+func LogTo(log *slog.Logger) { redis.SetLogger(libraryLogger{log}) }
 
-type library struct{ *slog.Logger }
+type libraryLogger struct{ *slog.Logger }
 
 // Printf implements the library's logging interface.
-func (l library) Printf(_ context.Context, format string, v ...any) {
+func (l libraryLogger) Printf(_ context.Context, format string, v ...any) {
 	l.Warn("redis: " + fmt.Sprintf(format, v...))
 }
 
@@ -120,20 +120,20 @@ func (e *Engine) check() {
 			return
 		}
 		if err != nil { // the configuration of the server that answers next is unknown
-			e.config.Logger.Warn("what Redis holds to is not known", "error", err)
-			p = e.nothing("the last check of Redis failed, and the log says why") // the error holds addresses, which not every client may see
+			e.config.Logger.Warn("the guarantees of Redis are unknown", "error", err)
+			p = e.noPromises("the last check of Redis failed, and the log says why") // the error holds addresses, which not every client may see
 		}
 		if old := e.promises.Swap(&p); *old != p {
-			e.config.Logger.Warn("Redis holds to something else now", "durability", p.Durability, "survives", p.Survives)
+			e.config.Logger.Warn("the guarantees of Redis changed", "durability", p.Durability, "survives", p.Survives)
 		}
 	}
 }
 
-// nothing returns the promises of a server that guarantees no durability.
-func (e *Engine) nothing(because string) store.Promises {
+// noPromises returns the promises of a server that guarantees no durability.
+func (e *Engine) noPromises(reason string) store.Promises {
 	return store.Promises{
 		Engine: "redis", Durability: store.Memory, AtomicBatch: true, Shared: true,
-		Survives: "nothing is promised: " + because,
+		Survives: "nothing is promised: " + reason,
 	}
 }
 
@@ -143,14 +143,14 @@ func (e *Engine) ask(ctx context.Context) (store.Promises, error) {
 		return store.Promises{}, fmt.Errorf("reach Redis at %s: %w", strings.Join(e.config.Addresses, ", "), err)
 	}
 	if e.config.Cluster || len(e.config.Addresses) > 1 {
-		return e.nothing("a failover of the cluster may lose answered writes"), nil // whatever the nodes' configuration
+		return e.noPromises("a failover of the cluster may lose answered writes"), nil // whatever the nodes' configuration
 	}
 	settings := map[string]string{}
 	for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"} {
 		got, err := e.client.ConfigGet(ctx, name).Result()
 		if err != nil {
-			e.config.Logger.Warn("Redis does not tell its configuration: nothing is promised", "error", err)
-			return e.nothing("Redis does not tell its configuration"), nil // CONFIG may be forbidden, and the engine works without it
+			e.config.Logger.Warn("the configuration of Redis cannot be read: nothing is promised", "error", err)
+			return e.noPromises("the configuration of Redis cannot be read"), nil // CONFIG may be forbidden, and the engine works without it
 		}
 		settings[name] = got[name]
 	}
@@ -170,13 +170,13 @@ func (e *Engine) ask(ctx context.Context) (store.Promises, error) {
 func (e *Engine) promise(settings map[string]string, alone bool) store.Promises {
 	switch {
 	case !alone:
-		return e.nothing("the server has replicas, or is one, and a failover may lose answered writes")
+		return e.noPromises("the server has replicas, or is one, and a failover may lose answered writes")
 	case settings["appendonly"] != "yes":
-		return e.nothing("appendonly is not yes")
+		return e.noPromises("appendonly is not yes")
 	case settings["appendfsync"] != "always":
-		return e.nothing("appendfsync is " + settings["appendfsync"] + ", not always")
+		return e.noPromises("appendfsync is " + settings["appendfsync"] + ", not always")
 	case settings["no-appendfsync-on-rewrite"] != "no":
-		return e.nothing("no-appendfsync-on-rewrite is not no")
+		return e.noPromises("no-appendfsync-on-rewrite is not no")
 	}
 	return store.Promises{
 		Engine: "redis", Durability: store.Synced, Linearizable: true, AtomicBatch: true, Shared: true,

@@ -47,7 +47,7 @@ func (t *Tokens) Reload() error {
 			continue
 		}
 		if len(token) < minToken {
-			return &vitrine.BadInput{File: t.path, Line: n, Column: 1, Found: "a token of fewer than 16 bytes", Want: "a longer one, at random"}
+			return &vitrine.BadInput{File: t.path, Line: n, Column: 1, Found: "a token of fewer than 16 bytes", Want: "a longer random token"}
 		}
 		known[sha256.Sum256([]byte(token))] = struct{}{}
 	}

@@ -101,7 +101,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("before: %d", got)
 	}
 	put("short\n")
-	read("stay as they were", 1)
+	read("the old ones stay in use", 1)
 	if got := answers(old, token); got != http.StatusOK {
 		t.Errorf("after a broken file: %d", got)
 	}

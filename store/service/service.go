@@ -52,11 +52,11 @@ type Route struct {
 
 // Service is an http.Handler with limits, access control and metrics.
 type Service struct {
-	config  Config
-	flying  atomic.Int64
-	bodies  atomic.Int64
-	refused *prometheus.CounterVec
-	watch   *Watch
+	config   Config
+	inFlight atomic.Int64
+	bodies   atomic.Int64
+	refused  *prometheus.CounterVec
+	watch    *Watch
 }
 
 // New returns a service for the routes.
@@ -78,8 +78,8 @@ func New(c Config) *Service {
 	}
 	c.Registry.MustRegister(s.refused, s.watch,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "vitrine_store_requests_in_flight", Help: "Requests in work.",
-		}, func() float64 { return float64(s.flying.Load()) }))
+			Name: "vitrine_store_requests_in_flight", Help: "Requests in progress.",
+		}, func() float64 { return float64(s.inFlight.Load()) }))
 	for _, cause := range []string{"token", "requests", "bodies", "source"} {
 		s.refused.WithLabelValues(cause)
 	}
@@ -129,8 +129,8 @@ func (s *Service) route(path string) *Route {
 // measured serves a request within the limits and measures its duration.
 func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route, operation string) {
 	began := time.Now()
-	defer s.flying.Add(-1)
-	if s.flying.Add(1) > int64(s.config.InFlight) {
+	defer s.inFlight.Add(-1)
+	if s.inFlight.Add(1) > int64(s.config.InFlight) {
 		s.overload(w, "requests")
 		return
 	}
@@ -152,7 +152,7 @@ func (s *Service) measured(w http.ResponseWriter, r *http.Request, route *Route,
 func (s *Service) overload(w http.ResponseWriter, cause string) {
 	s.refused.WithLabelValues(cause).Inc()
 	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, "as many "+cause+" in work as this store allows")
+	refuse(w, http.StatusServiceUnavailable, "too many "+cause+" at the same time")
 }
 
 func refuse(w http.ResponseWriter, status int, title string) {
@@ -251,7 +251,7 @@ func (s *Service) reload(ctx context.Context) {
 		}
 		switch {
 		case err != nil:
-			s.config.Logger.Error("tokens or certificates stay as they were", "error", err)
+			s.config.Logger.Error("cannot reload tokens or certificates: the old ones stay in use", "error", err)
 		case asked:
 			s.config.Logger.Info("tokens and certificates were read again")
 		}

@@ -19,7 +19,7 @@ import (
 var (
 	ErrFull   = errors.New("callback: the receiver's queue is full")
 	ErrClosed = errors.New("callback: the sender has ended")
-	ErrLate   = errors.New("callback: not sent before its time was over")
+	ErrLate   = errors.New("callback: not sent before its deadline")
 )
 
 // A Down is the error of a message to a receiver that has just failed.

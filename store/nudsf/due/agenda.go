@@ -233,7 +233,7 @@ type rewind struct {
 func (r *rewind) look(a *Agenda) bool {
 	wall, now := a.Clock().Round(0), time.Now()
 	if wall.Before(r.wall.Add(-time.Second)) {
-		a.Log.Warn("the clock was set back: what waits to be sent does not wait for it", "by", r.wall.Sub(wall))
+		a.Log.Warn("the clock was set back: waiting notifications are sent now", "by", r.wall.Sub(wall))
 		a.began, r.suspect, r.again = wall, now.Add(a.Lease), now
 	}
 	r.wall = wall
@@ -318,7 +318,7 @@ func (a *Agenda) visit(ctx context.Context, space string, first bool) {
 	}
 	if err != nil && ctx.Err() == nil {
 		a.failed.Add(1)
-		a.Log.Error("do what is due; trying again", "storage", space, "error", err)
+		a.Log.Error("cannot handle a due record; trying again", "storage", space, "error", err)
 		a.Planned(space, a.Clock().Add(max(time.Second, a.Clock().Sub(began))))
 	}
 }
@@ -393,7 +393,7 @@ func (a *Agenda) handle(ctx context.Context, key store.Key, h Handler) bool {
 	case ctx.Err() != nil:
 	default:
 		a.failed.Add(1)
-		a.Log.Error("do what is due; trying again", "storage", key.Space, "record", key.Name, "error", err)
+		a.Log.Error("cannot handle a due record; trying again", "storage", key.Space, "record", key.Name, "error", err)
 		return false
 	}
 	return true

@@ -121,7 +121,7 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 		l.delivery.Tries++
 		next := Letter{delivery: l.delivery, op: l.op}
 		if err := a.address(&next); err != nil {
-			a.Log.Error("put off a notification", "error", err)
+			a.Log.Error("cannot postpone a notification", "error", err)
 			return
 		}
 		next.until = a.Clock().Add(a.delay(l.delivery.Tries, outcome))
@@ -134,7 +134,7 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 	var conflict *store.Conflict
 	if err != nil && !errors.As(err, &conflict) && !errors.Is(err, store.ErrClosed) {
 		// The letter stays. It falls due again when the lease ends.
-		a.Log.Error("note the outcome of a notification", "target", l.delivery.Target, "error", err)
+		a.Log.Error("cannot record the outcome of a notification", "target", l.delivery.Target, "error", err)
 	}
 }
 

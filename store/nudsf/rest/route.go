@@ -96,7 +96,7 @@ func Problem(err error) *wire.Problem {
 		p.RetryAfter = busy.RetryAfter
 		return p
 	case errors.As(err, &conflict):
-		p := wire.NewProblem(http.StatusServiceUnavailable, wire.CauseCongestion, "others change this resource all the time: try again")
+		p := wire.NewProblem(http.StatusServiceUnavailable, wire.CauseCongestion, "too many concurrent changes of this resource: try again")
 		p.RetryAfter = time.Second
 		return p
 	case errors.As(err, &large):

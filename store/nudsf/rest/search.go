@@ -37,7 +37,7 @@ func Records(ctx context.Context, e store.Engine, space, prefix string, f *wire.
 				continue
 			}
 			if len(seen) >= maxFound {
-				yield(nil, wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect, "the filter chooses more than %d records: narrow it", maxFound))
+				yield(nil, wire.NewProblem(http.StatusForbidden, wire.CauseQueryIncorrect, "the filter matches more than %d records: narrow it", maxFound))
 				return
 			}
 			if seen != nil {

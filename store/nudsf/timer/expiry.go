@@ -26,7 +26,7 @@ func (a *API) expire(ctx context.Context, space string, r *store.Record) error {
 		return nil
 	}
 	at := place{space, t.id}
-	if t.gone(now) {
+	if t.ended(now) {
 		return a.replace(ctx, at, t, nil, true)
 	}
 	next := *t
@@ -37,9 +37,9 @@ func (a *API) expire(ctx context.Context, space string, r *store.Record) error {
 // letter returns the notification of a timer's expiry: the Timer with its ID and without the
 // callback URI.
 func (a *API) letter(space string, t *timer) (*due.Letter, error) {
-	told := t.Timer
-	told.TimerID, told.CallbackReference = t.id, ""
-	body, err := json.Marshal(told)
+	notification := t.Timer
+	notification.TimerID, notification.CallbackReference = t.id, ""
+	body, err := json.Marshal(notification)
 	if err != nil {
 		return nil, fmt.Errorf("write the expiry of timer %s: %w", t.id, err)
 	}

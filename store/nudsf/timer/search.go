@@ -34,7 +34,7 @@ func (a *API) readChoice(r *http.Request) (c choice, chosen bool, err error) {
 // passes reports whether the choice selects a timer. It never selects a timer past its end.
 func (a *API) passes(c *choice, t *timer) bool {
 	now := a.Clock()
-	return t != nil && !t.gone(now) && (!c.expired || !now.Before(t.Expires)) && c.filter.Matches(t.id, t.MetaTags)
+	return t != nil && !t.ended(now) && (!c.expired || !now.Before(t.Expires)) && c.filter.Matches(t.id, t.MetaTags)
 }
 
 func (a *API) searchTimers(w http.ResponseWriter, r *http.Request) error {
@@ -104,7 +104,7 @@ func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !chosen {
-		return wire.BadParam(wire.CauseQueryMissing, "filter", "or expired-filter is needed; GTE of the empty tag and value chooses everything")
+		return wire.BadParam(wire.CauseQueryMissing, "filter", "or expired-filter is needed; GTE of the empty tag and value matches everything")
 	}
 	ids, err := rest.Long(w, func() ([]string, error) { return a.deleteChosen(r.Context(), at.Space(), &c) })
 	if err != nil {

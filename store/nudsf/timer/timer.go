@@ -72,8 +72,8 @@ func (t *timer) ends() time.Time {
 	return time.Time{}
 }
 
-// gone reports whether the timer is past its end. Consumers do not see such a timer.
-func (t *timer) gone(now time.Time) bool {
+// ended reports whether the timer is past its end. Consumers do not see such a timer.
+func (t *timer) ended(now time.Time) bool {
 	end := t.ends()
 	return !end.IsZero() && !now.Before(end)
 }
@@ -117,7 +117,7 @@ func (a *API) getTimer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if t == nil || t.gone(a.Clock()) {
+	if t == nil || t.ended(a.Clock()) {
 		return notFound(at.id)
 	}
 	return rest.JSON(w, http.StatusOK, t.Timer)
@@ -181,7 +181,7 @@ func (a *API) change(ctx context.Context, at place, decide func(before *timer) (
 			return nil, err
 		}
 		before := kept
-		if kept != nil && kept.gone(a.Clock()) {
+		if kept != nil && kept.ended(a.Clock()) {
 			before = nil
 		}
 		after, err := decide(before)

@@ -138,7 +138,7 @@ func (f *Filter) checkComparison() error {
 	case f.Tag == nil || f.Value == nil:
 		return badFilter("op %s needs tag and value", f.Op)
 	case *f.Tag == "" && !f.IsAll():
-		return badFilter("the tag is empty; only GTE of the empty tag and value may, and chooses everything")
+		return badFilter("the tag is empty; that is allowed only for GTE of the empty tag and value, which matches everything")
 	}
 	return nil
 }
