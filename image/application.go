@@ -17,30 +17,29 @@ import (
 	"vitrine/document"
 )
 
-// An Application is the description that the images for all substrates are made
-// from: the file application.yaml.
+// An Application is the content of application.yaml, from which the images for all
+// substrates are built.
 type Application struct {
-	Name        string            `yaml:"name" json:"name" jsonschema:"required,pattern=^[a-z0-9][a-z0-9_.-]*$"` // What its images are called.
-	Command     []string          `yaml:"command" json:"command" jsonschema:"required,minItems=1"`               // What runs in them; the first is the program, looked up on this host.
-	Environment map[string]string `yaml:"environment" json:"environment,omitempty"`                              // Of the command.
+	Name        string            `yaml:"name" json:"name" jsonschema:"required,pattern=^[a-z0-9][a-z0-9_.-]*$"` // Name of the images.
+	Command     []string          `yaml:"command" json:"command" jsonschema:"required,minItems=1"`               // Command that runs in the images; the first word is the program, looked up on this host.
+	Environment map[string]string `yaml:"environment" json:"environment,omitempty"`                              // Variables of the command.
 
-	// Program is the executable on this host, where it is not the one that the
-	// command names.
+	// Program is the executable on this host, if the command does not name it.
 	Program string `yaml:"program" json:"program,omitempty"`
 
-	Configuration []File         `yaml:"configuration" json:"configuration,omitempty"` // What makes two images of it behave alike; its digest is shown.
-	Files         []File         `yaml:"files" json:"files,omitempty"`                 // Whatever else it needs; folders with all that is in them.
-	Packages      []string       `yaml:"packages" json:"packages,omitempty"`           // Debian packages, installed on this host, of which all files but documentation are needed.
-	Ports         map[string]int `yaml:"ports" json:"ports,omitempty"`                 // Where it listens.
+	Configuration []File         `yaml:"configuration" json:"configuration,omitempty"` // Files that configure the application; part of the digest by which images are compared.
+	Files         []File         `yaml:"files" json:"files,omitempty"`                 // Other files that the application needs; folders with their content.
+	Packages      []string       `yaml:"packages" json:"packages,omitempty"`           // Debian packages, installed on this host, with all their files except documentation.
+	Ports         map[string]int `yaml:"ports" json:"ports,omitempty"`                 // Ports on which the application listens.
 
 	file document.File
 }
 
-// A File is one of an application: of this host, or with text of its own.
+// A File is a file of an application: from this host, or with its own text.
 type File struct {
-	Target string  `yaml:"target" json:"target" jsonschema:"required,pattern=^/"` // Where it is in the image.
+	Target string  `yaml:"target" json:"target" jsonschema:"required,pattern=^/"` // Absolute path in the image.
 	Source string  `yaml:"source" json:"source,omitempty"`                        // File or folder of this host; relative to the description.
-	Text   *string `yaml:"text" json:"text,omitempty"`                            // Its content, in place of a source.
+	Text   *string `yaml:"text" json:"text,omitempty"`                            // The file's content, instead of a source.
 }
 
 // Load reads and checks a description.
@@ -82,7 +81,7 @@ func (a *Application) check() error {
 	}
 	for _, list := range a.lists() {
 		for i, f := range list.files {
-			if bad := f.bad(); bad != "" {
+			if bad := f.problem(); bad != "" {
 				errs = append(errs, a.file.BadInput(bad, "", list.name, fmt.Sprint(i)))
 			}
 		}
@@ -107,14 +106,14 @@ func (a *Application) lists() []fileList {
 	return []fileList{{"files", a.Files}, {"configuration", a.Configuration}}
 }
 
-func (f File) bad() string {
+func (f File) problem() string {
 	switch {
 	case !path.IsAbs(f.Target) || path.Clean(f.Target) != f.Target || f.Target == "/":
 		return fmt.Sprintf("target %q: want a clean absolute path", f.Target)
 	case slices.Contains([]string{"vitrine", "init", "dev", "proc", "sys"}, strings.Split(f.Target, "/")[1]):
-		return fmt.Sprintf("target %q: that place is the image's own", f.Target)
+		return fmt.Sprintf("target %q: the image reserves that path", f.Target)
 	case (f.Source == "") == (f.Text == nil):
-		return fmt.Sprintf("%s: want a source or a text, one of them", f.Target)
+		return fmt.Sprintf("%s: want either a source or a text", f.Target)
 	}
 	return ""
 }
@@ -158,7 +157,7 @@ func (a *Application) Tree() (*Tree, error) {
 		"/etc/hosts":  "127.0.0.1 localhost\n",
 	} {
 		if !t.has(target) {
-			t.add(Entry{Path: target, Mode: 0o644, Size: int64(len(text)), text: text, spare: true})
+			t.add(Entry{Path: target, Mode: 0o644, Size: int64(len(text)), text: text, fallback: true})
 		}
 	}
 	return t, t.addLibraries()
@@ -191,13 +190,13 @@ func (a *Application) addProgram(t *Tree) error {
 		if a.Program != "" {
 			at = "program"
 		}
-		return a.bad(err.Error(), "want a program on this host", at)
+		return a.badInput(err.Error(), "want a program on this host", at)
 	}
 	return nil
 }
 
-// bad returns an error at a position in the description, if that was read from a file.
-func (a *Application) bad(found, want string, path ...string) error {
+// badInput returns an error at a position in the description, if that was read from a file.
+func (a *Application) badInput(found, want string, path ...string) error {
 	if a.file.Path == "" {
 		return &vitrine.BadInput{File: a.Name, Found: found, Want: want}
 	}
@@ -215,7 +214,7 @@ func (a *Application) addFile(t *Tree, list string, i int, f File) error {
 	source := a.resolve(f.Source)
 	if err := t.addSource(f.Target, source); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return a.bad(err.Error(), "want a file or folder of this host for "+f.Target, list, strconv.Itoa(i), "source")
+			return a.badInput(err.Error(), "want a file or folder of this host for "+f.Target, list, strconv.Itoa(i), "source")
 		}
 		return err
 	}

@@ -41,7 +41,7 @@ func FindCache(named string, getenv func(string) string) (Cache, error) {
 		dir = filepath.Join(home, ".cache", "vitrine")
 	}
 	if dir == "" {
-		return Cache{}, &vitrine.BadInput{File: "cache", Found: "no folder: neither " + CacheEnv + " nor XDG_CACHE_HOME nor HOME is set", Want: "name one by --cache"}
+		return Cache{}, &vitrine.BadInput{File: "cache", Found: "no folder: neither " + CacheEnv + " nor XDG_CACHE_HOME nor HOME is set", Want: "name one with --cache"}
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ var entryPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}$`)
 // path, and on failure it is removed, so its content must not contain the folder's path.
 func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (string, error) {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
-		return "", fmt.Errorf("cache: %q of kind %q: not a name", key, kind)
+		return "", fmt.Errorf("cache: %q of kind %q: not a valid name", key, kind)
 	}
 	final := filepath.Join(c.Dir, kind, key)
 	if _, err := os.Stat(final); err == nil {
@@ -126,7 +126,7 @@ func (c Cache) work(kind, key string) string { return filepath.Join(c.Dir, kind,
 // folder does not exist.
 func (c Cache) Drop(ctx context.Context, kind, key string) error {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
-		return fmt.Errorf("cache: %q of kind %q: not a name", key, kind)
+		return fmt.Errorf("cache: %q of kind %q: not a valid name", key, kind)
 	}
 	final := filepath.Join(c.Dir, kind, key)
 	if _, err := os.Stat(final); errors.Is(err, fs.ErrNotExist) {

@@ -36,7 +36,7 @@ func ContainerID(archive string) (string, error) {
 		return nil
 	})
 	if err == nil && id == "" {
-		err = fmt.Errorf("%s: no archive of an image", archive)
+		err = fmt.Errorf("%s: not an image archive", archive)
 	}
 	return id, err
 }

@@ -40,7 +40,7 @@ func (Layer) Pack(_ context.Context, _ *Application, t *Tree, dir string) (strin
 	if err != nil {
 		return "", err
 	}
-	return file, errors.Join(t.with(startName, string(text)).WriteTar(f), f.Close())
+	return file, errors.Join(t.withFile(startName, string(text)).WriteTar(f), f.Close())
 }
 
 // Content reads an archive back.

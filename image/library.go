@@ -137,7 +137,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 		if l.tree.has(target) {
 			return nil // it is in todo as one of the files
 		}
-		if fits(f, source) {
+		if isCompatible(f, source) {
 			return l.take(o, source, target, inherited)
 		}
 	}
@@ -147,7 +147,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 	}
 	for _, dir := range folders {
 		source := path.Join(dir, name)
-		if !fits(f, source) {
+		if !isCompatible(f, source) {
 			continue
 		}
 		target := source
@@ -172,8 +172,8 @@ func (l *linker) take(by object, source, target string, rpath []folder) error {
 	return nil
 }
 
-// fits reports whether the path is an ELF file for the same machine.
-func fits(f *elf.File, file string) bool {
+// isCompatible reports whether the path is an ELF file for the same machine.
+func isCompatible(f *elf.File, file string) bool {
 	lib, err := elf.Open(file)
 	if err != nil {
 		return false
@@ -212,7 +212,7 @@ func readLoaderConf(name string, depth int, found func(string)) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading where libraries are: %w", err)
+		return fmt.Errorf("reading the folders of libraries: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
@@ -224,7 +224,7 @@ func readLoaderConf(name string, depth int, found func(string)) error {
 			}
 			files, err := filepath.Glob(pattern)
 			if err != nil {
-				return fmt.Errorf("reading where libraries are: %s: %w", name, err)
+				return fmt.Errorf("reading the folders of libraries: %s: %w", name, err)
 			}
 			for _, more := range files {
 				if err := readLoaderConf(more, depth+1, found); err != nil {

@@ -13,5 +13,5 @@ var update = flag.Bool("update", false, "write the published schema anew")
 // TestPublishedSchema: the published schema matches the types and their comments.
 func TestPublishedSchema(t *testing.T) {
 	schema := document.FileSchema(Application{}, "Vitrine application", schematest.Comments(t, "vitrine/image", "."))
-	schematest.Published(t, *update, "schema/application.schema.json", schema, "What its images are called.")
+	schematest.Published(t, *update, "schema/application.schema.json", schema, "Name of the images.")
 }

@@ -132,11 +132,11 @@ func (s Store) read(name, substrate string) (built, error) {
 // which it reads from the image. If there is no such image, the error is a *vitrine.BadInput.
 func (s Store) Find(name, substrate string) (Image, error) {
 	if !namePattern.MatchString(name) {
-		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not a name", Want: "lower-case letters, digits and . _ -"}
+		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not a valid name", Want: "lower-case letters, digits and . _ -"}
 	}
 	b, err := s.read(name, substrate)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "there is none for " + substrate, Want: "build it by vitrine image build, or see vitrine image list"}
+		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not built for " + substrate, Want: "build it with vitrine image build, or see vitrine image list"}
 	}
 	if err != nil {
 		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
@@ -215,7 +215,7 @@ func (s Store) List() ([]Image, error) {
 // Remove removes an image. If there is no such image, the error is a *vitrine.BadInput.
 func (s Store) Remove(ctx context.Context, name, substrate string) error {
 	if _, err := s.read(name, substrate); err != nil || !namePattern.MatchString(name) {
-		return &vitrine.BadInput{File: "image " + name, Found: "there is none for " + substrate, Want: "see vitrine image list"}
+		return &vitrine.BadInput{File: "image " + name, Found: "not built for " + substrate, Want: "see vitrine image list"}
 	}
 	return s.Cache.Drop(ctx, imagesKind+substrate, name)
 }

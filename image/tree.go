@@ -32,9 +32,9 @@ type Entry struct {
 	Link string      // target of a symbolic link
 	Size int64       // of a regular file, bytes
 
-	source string // file of this host; empty: text
-	text   string
-	spare  bool // only for systems without their own file of that name
+	source   string // file of this host; empty: text
+	text     string
+	fallback bool // only for systems without their own file of that name
 }
 
 func (e Entry) open() (io.ReadCloser, error) {
@@ -53,7 +53,7 @@ func (e Entry) CopyTo(w io.Writer) error {
 	defer r.Close()
 	n, err := io.Copy(w, r)
 	if err == nil && n != e.Size {
-		err = fmt.Errorf("%s: had %d bytes and has %d now", e.Path, e.Size, n)
+		err = fmt.Errorf("%s: its size changed from %d to %d bytes", e.Path, e.Size, n)
 	}
 	return err
 }
@@ -62,12 +62,12 @@ func (e Entry) CopyTo(w io.Writer) error {
 // /etc/passwd. Over a system, they would replace the system's own.
 func (t *Tree) Bare() *Tree {
 	bare := t.clone()
-	maps.DeleteFunc(bare.entries, func(_ string, e Entry) bool { return e.spare })
+	maps.DeleteFunc(bare.entries, func(_ string, e Entry) bool { return e.fallback })
 	return bare
 }
 
-// with returns a copy of the tree with one more file.
-func (t *Tree) with(name, text string) *Tree {
+// withFile returns a copy of the tree with one more file.
+func (t *Tree) withFile(name, text string) *Tree {
 	more := t.clone()
 	more.addText(name, text)
 	return more
@@ -180,9 +180,9 @@ func (t *Tree) addOne(target, source string, info fs.FileInfo) error {
 // dpkgInfo is where dpkg keeps the file lists of installed packages.
 const dpkgInfo = "/var/lib/dpkg/info"
 
-// undocumented reports whether the file is documentation or the like, which no
+// isDocumentation reports whether the file is documentation or the like, which no
 // program reads at run time.
-func undocumented(name string) bool {
+func isDocumentation(name string) bool {
 	dirs := []string{"/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/info/", "/lib/systemd/", "/usr/lib/systemd/"}
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(name+"/", dir) })
 }
@@ -206,7 +206,7 @@ func (t *Tree) addPackage(name string) error {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
 		file := lines.Text()
-		if file == "/." || undocumented(file) || t.has(file) { // the program is already in the tree, with its link followed
+		if file == "/." || isDocumentation(file) || t.has(file) { // the program is already in the tree, with its link followed
 			continue
 		}
 		info, err := os.Lstat(file)

@@ -49,7 +49,7 @@ func unpack(archive *tar.Reader, root *os.Root) error {
 		case tar.TypeReg:
 			err = write(root, name, mode.Perm(), archive)
 		default:
-			err = fmt.Errorf("%s is of the kind %c", name, h.Typeflag)
+			err = fmt.Errorf("%s has the unsupported type %c", name, h.Typeflag)
 		}
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ func (r *Roster) Admit(name string, in Instance) error {
 	case r.closed:
 		return errors.New("the substrate is closed")
 	case r.instances[name] != nil:
-		return errors.New("there is one of that name")
+		return errors.New("the name is in use")
 	case r.instances == nil:
 		r.instances = make(map[string]Instance)
 	}

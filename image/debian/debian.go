@@ -73,7 +73,7 @@ var (
 
 func (o Options) check() error {
 	if !releasePattern.MatchString(o.Release) {
-		return &vitrine.BadInput{File: "release", Found: fmt.Sprintf("%q", o.Release), Want: "a code name of Debian, as " + DefaultRelease}
+		return &vitrine.BadInput{File: "release", Found: fmt.Sprintf("%q", o.Release), Want: "a Debian code name, such as " + DefaultRelease}
 	}
 	for _, p := range o.Packages {
 		if !packagePattern.MatchString(p) {
@@ -146,7 +146,7 @@ func Possible() error {
 		}
 	}
 	if os.Geteuid() != 0 {
-		return &vitrine.Unsupported{What: "building a Debian guest", Missing: "the right to change the root folder", Do: "run as root once; what was built is kept"}
+		return &vitrine.Unsupported{What: "building a Debian guest", Missing: "the privilege to change the root folder (chroot)", Do: "run as root once; the result is kept"}
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, d
 func (Packer) Content(file string) (image.Content, error) {
 	layer, err := image.Layer{}.Content(filepath.Join(filepath.Dir(file), image.LayerName))
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%s is none that was built here: %w", file, err)
+		err = fmt.Errorf("%s was not built here: %w", file, err)
 	}
 	return layer, err
 }

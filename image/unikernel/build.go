@@ -18,28 +18,28 @@ import (
 
 // compile compiles the kernel that the tree is configured for.
 func compile(ctx context.Context, logger *slog.Logger, tree string) error {
-	return runWith(ctx, &compiled{logger: logger, said: time.Now()}, "make", "-C", tree, fmt.Sprintf("-j%d", runtime.NumCPU()), "bzImage")
+	return runWith(ctx, &progress{logger: logger, logged: time.Now()}, "make", "-C", tree, fmt.Sprintf("-j%d", runtime.NumCPU()), "bzImage")
 }
 
-// A compiled counts the files in make's output, and logs the count at intervals.
-type compiled struct {
+// A progress counts the files in make's output, and logs the count at intervals.
+type progress struct {
 	logger *slog.Logger
 	files  int
-	said   time.Time
+	logged time.Time
 }
 
 // Interval of progress messages, and the approximate number of files.
 const (
-	sayEvery    = 20 * time.Second
+	logInterval = 20 * time.Second
 	kernelFiles = 820
 )
 
 // Write counts the files in make's output. It misses a line that is split between two
 // calls, because exact progress does not matter.
-func (c *compiled) Write(p []byte) (int, error) {
+func (c *progress) Write(p []byte) (int, error) {
 	c.files += bytes.Count(p, []byte("  CC  ")) + bytes.Count(p, []byte("  AS  "))
-	if time.Since(c.said) >= sayEvery {
-		c.said = time.Now()
+	if time.Since(c.logged) >= logInterval {
+		c.logged = time.Now()
 		c.logger.Info("building the kernel", "compiled", fmt.Sprintf("%d of about %d files", c.files, kernelFiles))
 	}
 	return len(p), nil
@@ -77,13 +77,13 @@ func runWith(ctx context.Context, watch io.Writer, args ...string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w:\n%s", strings.Join(args[:min(3, len(args))], " "), err, last(out))
+		return fmt.Errorf("%s: %w:\n%s", strings.Join(args[:min(3, len(args))], " "), err, lastOutput(out))
 	}
 	return nil
 }
 
-// last returns the end of the output.
-func last(f *os.File) string {
+// lastOutput returns the end of the output.
+func lastOutput(f *os.File) string {
 	const most = 2000
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -48,13 +48,13 @@ func readHeader(name string, r io.ReaderAt) (header, error) {
 	}
 	if _, err := r.ReadAt(h.raw[:], 0); err != nil {
 		if errors.Is(err, io.EOF) {
-			return bad("no kernel: it is too short")
+			return bad("not a kernel: it is too short")
 		}
 		return header{}, err
 	}
 	u32 := func(at int) int64 { return int64(binary.LittleEndian.Uint32(h.raw[at:])) }
 	if string(h.raw[magic:magic+4]) != "HdrS" || h.raw[loadFlags]&1 == 0 {
-		return bad("no bzImage: it has no header of one")
+		return bad("not a bzImage: it has no bzImage header")
 	}
 	if v := binary.LittleEndian.Uint16(h.raw[version:]); v < 0x20c {
 		return bad(fmt.Sprintf("a bzImage of boot protocol %d.%02d", v>>8, v&0xff))
@@ -67,13 +67,13 @@ func readHeader(name string, r io.ReaderAt) (header, error) {
 	h.end = h.setup + u32(sysSize)*16
 	pref := binary.LittleEndian.Uint64(h.raw[prefAddress:])
 	if pref > 1<<32 {
-		return bad("a bzImage that wants to be beyond 4 GiB")
+		return bad("a bzImage with a load address beyond 4 GiB")
 	}
 	h.free = (max(int64(pref), loadAddress) + u32(initSize) + page - 1) &^ (page - 1)
 	if at, n := u32(ramdiskImage), u32(ramdiskSize); n > 0 {
 		h.ramdisk, h.ramBytes = at-loadAddress+h.setup, n
 		if at < loadAddress || h.ramdisk < h.end {
-			return bad("a bzImage with files where the kernel is")
+			return bad("a bzImage whose files overlap the kernel")
 		}
 	}
 	return h, nil
@@ -138,7 +138,7 @@ func Split(image, kernel, files string) error {
 		return err
 	}
 	if h.ramBytes == 0 {
-		return &vitrine.BadInput{File: image, Found: "a kernel alone", Want: "an image of vitrine image build"}
+		return &vitrine.BadInput{File: image, Found: "a kernel without files", Want: "an image from vitrine image build"}
 	}
 	return errors.Join(
 		extract(from, 0, h.end, kernel),

@@ -80,7 +80,7 @@ func (b Builder) Possible() error {
 	if _, _, err := b.source(); err != nil {
 		return err
 	}
-	return tools(buildTools()...)
+	return requireTools(buildTools()...)
 }
 
 func buildTools() []string {
@@ -132,7 +132,7 @@ func (b Builder) kernel(ctx context.Context) (string, error) {
 		return "", err
 	}
 	dir, err := b.Cache.Once(ctx, kernelKind, key, func(ctx context.Context, dir string) error {
-		if err := tools(buildTools()...); err != nil {
+		if err := requireTools(buildTools()...); err != nil {
 			return err
 		}
 		logger := b.Logger
@@ -145,8 +145,8 @@ func (b Builder) kernel(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "bzImage"), err
 }
 
-// tools returns an error that lists the missing programs.
-func tools(names ...string) error {
+// requireTools returns an error that lists the missing programs.
+func requireTools(names ...string) error {
 	var missing []string
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
@@ -162,9 +162,9 @@ func tools(names ...string) error {
 	return nil
 }
 
-// unneeded returns patterns of source files that no build for this architecture reads.
+// excludePatterns returns patterns of source files that no build for this architecture reads.
 // Kconfig files and makefiles stay.
-func unneeded() []string {
+func excludePatterns() []string {
 	list := []string{"*/Documentation/*/*", "*/tools/testing/*"}
 	for _, dir := range []string{
 		"arch/a*", "arch/[b-w]*", "drivers/gpu", "drivers/media", "drivers/staging", "drivers/infiniband", "drivers/scsi",
@@ -182,7 +182,7 @@ func buildKernel(ctx context.Context, logger *slog.Logger, source, dir string) e
 		return err
 	}
 	unpack := []string{"tar", "-xf", source, "-C", tree, "--strip-components=1"}
-	for _, pattern := range unneeded() {
+	for _, pattern := range excludePatterns() {
 		unpack = append(unpack, "--exclude="+pattern)
 	}
 	if err := run(ctx, unpack...); err != nil {
@@ -198,7 +198,7 @@ func buildKernel(ctx context.Context, logger *slog.Logger, source, dir string) e
 	if err := run(ctx, "make", "-C", tree, "olddefconfig"); err != nil {
 		return err
 	}
-	if err := honoured(config); err != nil {
+	if err := checkOptions(config); err != nil {
 		return err
 	}
 	if err := compile(ctx, logger, tree); err != nil {
@@ -210,9 +210,9 @@ func buildKernel(ctx context.Context, logger *slog.Logger, source, dir string) e
 		os.RemoveAll(tree))
 }
 
-// honoured returns an error that lists the options that the kernel's configuration did not
+// checkOptions returns an error that lists the options that the kernel's configuration did not
 // accept. Another version may name them differently.
-func honoured(config string) error {
+func checkOptions(config string) error {
 	got, err := os.ReadFile(config)
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func honoured(config string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("this kernel does not take the options %s; name another source", strings.Join(missing, ", "))
+		return fmt.Errorf("this kernel does not accept the options %s; name another source", strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func firstKey() string { return fmt.Sprintf("init-%x", sha256.Sum256(initSource)
 // first makes the first program from its source.
 func (b Builder) first(ctx context.Context) (string, error) {
 	dir, err := b.Cache.Once(ctx, kernelKind, firstKey(), func(ctx context.Context, dir string) error {
-		if err := tools("gcc"); err != nil {
+		if err := requireTools("gcc"); err != nil {
 			return err
 		}
 		source := filepath.Join(dir, "init.c")

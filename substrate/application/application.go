@@ -114,13 +114,13 @@ func (s *Substrate) find(name string) (*image.Image, error) {
 		}
 		if mine != nil && other != nil && mine.Digests != other.Digests {
 			return nil, &vitrine.BadInput{
-				File: "image " + name, Found: fmt.Sprintf("those for %s and %s differ in program or configuration", mine.Substrate, other.Substrate),
-				Want: "build them again from one description, by vitrine image build",
+				File: "image " + name, Found: fmt.Sprintf("the images for %s and %s differ in program or configuration", mine.Substrate, other.Substrate),
+				Want: "build them again from one description with vitrine image build",
 			}
 		}
 	}
 	if mine == nil && other != nil {
-		return nil, &vitrine.BadInput{File: "image " + name, Found: "there is one for " + other.Substrate + " and none for " + s.config.Name, Want: "build it by vitrine image build --" + s.config.Name}
+		return nil, &vitrine.BadInput{File: "image " + name, Found: "built for " + other.Substrate + " but not for " + s.config.Name, Want: "build it with vitrine image build --" + s.config.Name}
 	}
 	return mine, nil
 }
@@ -135,7 +135,7 @@ const recordKind = "image"
 func (s *Substrate) unpacked(ctx context.Context, spec substrate.Spec, built image.Image, content image.Content) (substrate.Instance, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("creating instance %s: %w", spec.Name, &vitrine.Unsupported{
-			What: "the image " + built.Name + " on this host itself", Missing: "the right to change the root folder", Do: "run as root, or in docker, qemu or a unikernel",
+			What: "running the image " + built.Name + " directly on the host", Missing: "the privilege to change the root folder (chroot)", Do: "run as root, or use the substrate docker, qemu or unikernel",
 		})
 	}
 	dir, err := filepath.Abs(spec.Dir)

@@ -36,11 +36,11 @@ import (
 	"vitrine/substrate/unikernel"
 )
 
-// insideEnv is the first argument that makes the test binary call Inside.
-const insideEnv = "IMAGED_TEST_INSIDE"
+// insideArg is the first argument that makes the test binary call Inside.
+const insideArg = "IMAGED_TEST_INSIDE"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == insideEnv {
+	if len(os.Args) > 1 && os.Args[1] == insideArg {
 		fmt.Fprintln(os.Stderr, Inside(os.Args[2:], os.Environ()))
 		os.Exit(127)
 	}
@@ -130,7 +130,7 @@ func (b *bench) open(name string) *Substrate {
 	case "process":
 		self, err := os.Executable()
 		b.check(err)
-		c.Inside = []string{self, insideEnv}
+		c.Inside = []string{self, insideArg}
 		c.Substrate, err = process.New(process.Config{Network: process.NetworkNamespace, Run: b.run, Environ: os.Environ()})
 		b.check(err)
 	case "docker":
@@ -260,7 +260,7 @@ func TestImagesMustAgree(t *testing.T) {
 		b.check(err)
 	}
 	build(description, "docker")
-	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "none for process") {
+	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "not for process") {
 		t.Errorf("an image for docker alone: %v", err)
 	}
 	build(strings.ReplaceAll(description, "12345678", "87654321"), "process")

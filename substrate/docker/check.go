@@ -45,6 +45,6 @@ func (s *Substrate) Check(context.Context) []vitrine.Check {
 		check("CPU quotas", i.CPUCfsQuota && i.CPUCfsPeriod, cgroups, controller),
 		check("binding to CPUs", i.CPUSet, cgroups, controller),
 		check("memory limits", i.MemoryLimit, cgroups+", "+swap, controller),
-		vitrine.NewCheck("docker: network namespaces", "those of containers can be wired", netns.Possible()),
+		vitrine.NewCheck("docker: network namespaces", "fabrics can wire containers", netns.Possible()),
 	}
 }

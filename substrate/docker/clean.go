@@ -40,8 +40,8 @@ func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 		removed = append(removed, "docker container "+nameOf(c.Names, c.ID))
 	}
 	made, err := s.cleanImages(ctx, dead)
-	loaded, left := s.cleanLoaded(ctx)
-	return slices.Concat(removed, made, loaded), errors.Join(failed, err, left)
+	loaded, loadErr := s.cleanLoaded(ctx)
+	return slices.Concat(removed, made, loaded), errors.Join(failed, err, loadErr)
 }
 
 // elsewhere returns the runs whose containers run, but not on this host. Such a host has
@@ -50,8 +50,8 @@ func (s *Substrate) elsewhere(ctx context.Context, containers []container.Summar
 	elsewhere := make(map[string]bool)
 	for _, c := range containers {
 		run := c.Labels[labelRun]
-		away, known := elsewhere[run]
-		if known && !away || runstate.Alive(s.config.Runs, run) {
+		remote, known := elsewhere[run]
+		if known && !remote || runstate.Alive(s.config.Runs, run) {
 			continue
 		}
 		state, err := s.inspect(ctx, c.ID)

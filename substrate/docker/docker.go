@@ -103,7 +103,7 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	}
 	return &Substrate{
 		config: config, engine: e, pause: pause, namespaces: namespaces,
-		images:    gallery{e: e, root: config.Runs, run: config.Run, have: make(map[string]picture)},
+		images:    gallery{e: e, root: config.Runs, run: config.Run, have: make(map[string]localImage)},
 		instances: substrate.Roster{Limit: removals},
 	}, nil
 }

@@ -24,8 +24,8 @@ import (
 // container's end) or move whole images are bounded by their context alone.
 const callLimit = time.Minute
 
-// errSilent is the cause of a call that callLimit ended.
-var errSilent = errors.New("no answer")
+// errNoAnswer is the cause of a call that callLimit ended.
+var errNoAnswer = errors.New("no answer")
 
 // An engine is a connection to the Docker Engine.
 type engine struct {
@@ -64,9 +64,9 @@ func dialEngine(ctx context.Context, host string) (*engine, error) {
 		return nil, fmt.Errorf("docker: connect to %s: %w", host, err)
 	}
 	e := &engine{api: api, host: host, limit: callLimit}
-	e.info, err = call(ctx, e, "ask the engine what it can do", api.Info)
+	e.info, err = call(ctx, e, "query the engine", api.Info)
 	if err == nil && e.info.OSType != "linux" {
-		err = &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine that runs Linux containers: %s runs %s ones", host, e.info.OSType)}
+		err = &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine that runs Linux containers: %s runs %s containers", host, e.info.OSType)}
 	}
 	if err != nil {
 		api.Close()
@@ -96,7 +96,7 @@ func unreachable(host, socket string, err error) error {
 
 // call makes one bounded call of the engine's API; what names the action in errors.
 func call[T any](ctx context.Context, e *engine, what string, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, errNoAnswer)
 	defer cancel()
 	v, err := f(ctx)
 	return v, e.explain(ctx, what, err)
@@ -114,7 +114,7 @@ func (e *engine) explain(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(context.Cause(ctx), errSilent):
+	case errors.Is(context.Cause(ctx), errNoAnswer):
 		return fmt.Errorf("docker: %s: the engine at %s has not answered for %v: restart it", what, e.host, e.limit)
 	case ctx.Err() != nil:
 		return fmt.Errorf("docker: %s: %w", what, context.Cause(ctx))

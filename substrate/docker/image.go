@@ -15,9 +15,9 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// A picture is an image that containers can be made from, with the part of its
+// A localImage is an image that containers can be made from, with the part of its
 // configuration that decides how a command runs.
-type picture struct {
+type localImage struct {
 	id         string   // or the tag
 	entrypoint []string // runs, with cmd, when the command is empty
 	cmd        []string
@@ -28,11 +28,11 @@ type picture struct {
 // A gallery holds the images that one Substrate has found, pulled or made.
 type gallery struct {
 	e    *engine
-	root string             // of the runs, for the images' label
-	mu   sync.Mutex         // held while an image is pulled or made, so that this happens once
-	have map[string]picture // by reference, or by file identity for static programs
-	run  *runstate.Run      // records the loaded images; nil: no record
-	made []made             // the images that this gallery added, for removeMade
+	root string                // of the runs, for the images' label
+	mu   sync.Mutex            // held while an image is pulled or made, so that this happens once
+	have map[string]localImage // by reference, or by file identity for static programs
+	run  *runstate.Run         // records the loaded images; nil: no record
+	made []made                // the images that this gallery added, for removeMade
 }
 
 // A made image did not exist in the engine before.
@@ -43,7 +43,7 @@ type made struct {
 
 // byReference finds a local image, or pulls it. It keeps the ID, so that all instances run
 // the same image even if the tag moves meanwhile.
-func (g *gallery) byReference(ctx context.Context, reference string) (picture, error) {
+func (g *gallery) byReference(ctx context.Context, reference string) (localImage, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p, ok := g.have[reference]; ok {
@@ -52,7 +52,7 @@ func (g *gallery) byReference(ctx context.Context, reference string) (picture, e
 	p, err := g.inspect(ctx, reference)
 	if cerrdefs.IsNotFound(err) {
 		if err := g.pull(ctx, reference); err != nil {
-			return picture{}, err
+			return localImage{}, err
 		}
 		p, err = g.inspect(ctx, reference)
 	}
@@ -65,11 +65,11 @@ func (g *gallery) byReference(ctx context.Context, reference string) (picture, e
 	return p, err
 }
 
-func (g *gallery) inspect(ctx context.Context, reference string) (picture, error) {
+func (g *gallery) inspect(ctx context.Context, reference string) (localImage, error) {
 	i, err := call(ctx, g.e, "look for the image "+reference, func(ctx context.Context) (image.InspectResponse, error) {
 		return g.e.api.ImageInspect(ctx, reference)
 	})
-	p := picture{id: i.ID}
+	p := localImage{id: i.ID}
 	if c := i.Config; err == nil && c != nil {
 		p.entrypoint, p.cmd, p.env, p.user = c.Entrypoint, c.Cmd, c.Env, c.User
 	}
@@ -91,8 +91,8 @@ func (g *gallery) pull(ctx context.Context, reference string) error {
 	}
 	return &vitrine.BadInput{
 		File:  "image " + reference,
-		Found: "neither on this host nor to be pulled: " + err.Error(),
-		Want:  "bring it here with docker pull, docker load or docker import, or mend the reference",
+		Found: "not on this host, and pulling it failed: " + err.Error(),
+		Want:  "add it with docker pull, docker load or docker import, or correct the reference",
 	}
 }
 

@@ -30,11 +30,11 @@ type Instance struct {
 	netns   string
 
 	mu        sync.Mutex
-	image     picture  // of Spec.Image, or the last of installed
-	installed []string // IDs of the images with the changes of install scripts
-	scripts   []string // names of the variables that install scripts had
-	runs      int      // number of one-off containers, for their names
-	proc      *process // the process that Start started last; nil after Stop
+	image     localImage // of Spec.Image, or the last of installed
+	installed []string   // IDs of the images with the changes of install scripts
+	scripts   []string   // names of the variables that install scripts had
+	runs      int        // number of one-off containers, for their names
+	proc      *process   // the process that Start started last; nil after Stop
 	vantage   vitrine.Vantage
 	removed   bool
 }
@@ -57,11 +57,11 @@ func (i *Instance) Start(ctx context.Context, command vitrine.Command) (substrat
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.removed {
-		return nil, fmt.Errorf("docker: start %s: it was removed", i.spec.Name)
+		return nil, fmt.Errorf("docker: start %s: the instance was removed", i.spec.Name)
 	}
 	if i.proc != nil {
 		if !substrate.Ended(i.proc) {
-			return nil, fmt.Errorf("docker: start %s: it runs already: stop it first", i.spec.Name)
+			return nil, fmt.Errorf("docker: start %s: it is already running: stop it first", i.spec.Name)
 		}
 		if err := i.s.removeContainer(ctx, i.proc.id); err != nil {
 			return nil, err

@@ -18,8 +18,8 @@ import (
 
 // The smallest values that the kernel (CFS quota) and the engine (memory) accept.
 const (
-	leastQuota  = time.Millisecond
-	leastMemory = 6 << 20
+	minQuota  = time.Millisecond
+	minMemory = 6 << 20
 )
 
 // limits returns the instance's limits in the engine's format. A limit that no engine can
@@ -43,17 +43,17 @@ func (s *Substrate) limits(spec substrate.Spec) (container.Resources, error) {
 		switch {
 		case period < time.Millisecond || period > time.Second:
 			return refuse(fmt.Sprintf("a CFS period of %v", period), "1ms to 1s")
-		case quota < leastQuota:
+		case quota < minQuota:
 			return refuse(fmt.Sprintf("%v vCPUs are %v in a CFS period of %v", spec.VCPUs, quota, period),
-				"the kernel's least is 1ms: more vCPUs or a longer cfs_period")
+				"at least 1ms, the kernel's minimum: use more vCPUs or a longer cfs_period")
 		case !s.info.CPUCfsQuota || !s.info.CPUCfsPeriod:
 			return lacks("CPU quotas")
 		}
 		r.CPUPeriod, r.CPUQuota = period.Microseconds(), quota.Microseconds()
 	}
 	if spec.Memory > 0 {
-		if spec.Memory < leastMemory {
-			return refuse(fmt.Sprintf("%d bytes of memory", spec.Memory), "at least 6MiB, the engine's least")
+		if spec.Memory < minMemory {
+			return refuse(fmt.Sprintf("%d bytes of memory", spec.Memory), "at least 6MiB, the engine's minimum")
 		}
 		if !s.info.MemoryLimit {
 			return lacks("memory limits")

@@ -19,7 +19,7 @@ type output struct {
 
 // openOutput opens the log in dir and, if stdout is not empty, that file for standard
 // output. Everything written also goes to the tail, if that is not nil.
-func openOutput(dir, stdout string, also *tail) (*output, error) {
+func openOutput(dir, stdout string, copyTo *tail) (*output, error) {
 	o := &output{}
 	log, err := o.open(filepath.Join(dir, "log"))
 	if err != nil {
@@ -33,8 +33,8 @@ func openOutput(dir, stdout string, also *tail) (*output, error) {
 		}
 		o.stdout = f
 	}
-	if also != nil {
-		o.stdout, o.stderr = io.MultiWriter(o.stdout, also), io.MultiWriter(o.stderr, also)
+	if copyTo != nil {
+		o.stdout, o.stderr = io.MultiWriter(o.stdout, copyTo), io.MultiWriter(o.stderr, copyTo)
 	}
 	return o, nil
 }

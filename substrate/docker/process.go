@@ -57,12 +57,12 @@ func (p *process) release() {
 // launch makes a container for the command in the sandbox and starts it. Its output goes to
 // the instance's log or the command's file, and also to the tail if that is not nil. On
 // failure, launch leaves nothing behind.
-func (i *Instance) launch(ctx context.Context, name string, command vitrine.Command, also *tail) (*process, error) {
+func (i *Instance) launch(ctx context.Context, name string, command vitrine.Command, copyTo *tail) (*process, error) {
 	config, host, program, err := i.container(command)
 	if err != nil {
 		return nil, err
 	}
-	out, err := openOutput(i.spec.Dir, command.Stdout, also)
+	out, err := openOutput(i.spec.Dir, command.Stdout, copyTo)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (p *process) watch(ctx context.Context) {
 	if stop() {
 		p.stream.Close()
 	}
-	p.err = p.how(ctx)
+	p.err = p.waitEnd(ctx)
 	if p.err == nil && copied != nil {
 		p.err = fmt.Errorf("docker: %s: its output was cut off: %w", p.name, copied)
 	}
@@ -131,8 +131,8 @@ func (p *process) watch(ctx context.Context) {
 	}
 }
 
-// how waits for the end and returns the error; nil for status 0.
-func (p *process) how(ctx context.Context) error {
+// waitEnd waits for the end and returns the error; nil for status 0.
+func (p *process) waitEnd(ctx context.Context) error {
 	ends, failed := p.s.api.ContainerWait(ctx, p.id, container.WaitConditionNotRunning)
 	var status int64
 	select {
@@ -152,10 +152,10 @@ func (p *process) how(ctx context.Context) error {
 	}
 	switch state, err := p.s.inspect(ctx, p.id); {
 	case err == nil && state.OOMKilled:
-		return fmt.Errorf("docker: %s: out of memory: over its limit of %d MiB the kernel killed a process of it: %w", p.name, p.memory>>20, statusError(status))
+		return fmt.Errorf("docker: %s: out of memory: the kernel killed one of its processes at the limit of %d MiB: %w", p.name, p.memory>>20, statusError(status))
 	case status == killedStatus && p.memory > 0 && !p.killed.Load():
 		// The engine learns of the OOM kill and of the end separately, in either order.
-		return fmt.Errorf("docker: %s: killed, most likely by the kernel for going over its %d MiB of memory: %w", p.name, p.memory>>20, statusError(status))
+		return fmt.Errorf("docker: %s: killed, most likely by the kernel for exceeding its limit of %d MiB of memory: %w", p.name, p.memory>>20, statusError(status))
 	}
 	return fmt.Errorf("docker: %s: %w", p.name, statusError(status))
 }

@@ -27,7 +27,7 @@ func (i *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	var out tail
 	inside, err := i.runIn(ctx, command, &out)
 	if !inside && err == nil {
-		err = i.runApart(ctx, command, &out)
+		err = i.runAlone(ctx, command, &out)
 	}
 	if err == nil || vitrine.IsBadInput(err) {
 		return err
@@ -35,12 +35,12 @@ func (i *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	return fmt.Errorf("run %s in %s: %w%s", strings.Join(command.Args, " "), i.spec.Name, err, out.String())
 }
 
-// runApart runs the command in its own container.
-func (i *Instance) runApart(ctx context.Context, command vitrine.Command, out *tail) error {
+// runAlone runs the command in its own container.
+func (i *Instance) runAlone(ctx context.Context, command vitrine.Command, out *tail) error {
 	i.mu.Lock()
 	if i.removed {
 		i.mu.Unlock()
-		return errors.New("docker: it was removed")
+		return errors.New("docker: the instance was removed")
 	}
 	i.runs++
 	p, err := i.launch(ctx, i.containerName(fmt.Sprintf("run%d", i.runs)), command, out)
@@ -73,7 +73,7 @@ func (i *Instance) keepChanges(ctx context.Context, p *process) error {
 	}
 	made, err := i.s.api.ContainerCommit(ctx, p.id, container.CommitOptions{})
 	if err != nil {
-		return i.s.explain(ctx, "keep what was installed in "+i.spec.Name, err)
+		return i.s.explain(ctx, "commit the files installed in "+i.spec.Name, err)
 	}
 	i.image.id = made.ID
 	i.installed = append(i.installed, made.ID)
@@ -152,7 +152,7 @@ func (s *Substrate) execEnd(ctx context.Context, id, exec string) error {
 		case ctx.Err() != nil && state.Running && state.Pid > 0:
 			return errors.Join(context.Cause(ctx), killTree(id, state.Pid))
 		case ctx.Err() != nil && state.Running && patience == 0:
-			return errors.Join(context.Cause(ctx), errors.New("docker: the engine does not say which process to end"))
+			return errors.Join(context.Cause(ctx), errors.New("docker: cannot end the command: the engine reports no process ID"))
 		case ctx.Err() != nil && state.Running: // about to start
 			patience--
 		case state.Running:

@@ -39,7 +39,7 @@ func isUnknownRuntime(err error) bool {
 // cannotRun returns the error for a runtime other than plainRuntime that failed to start.
 // The usual cause is a missing feature of the host's kernel or processor.
 func cannotRun(name string, err error) error {
-	return &vitrine.Unsupported{What: "docker: the runtime " + name, Missing: "what it needs: " + err.Error(),
+	return &vitrine.Unsupported{What: "docker: the runtime " + name, Missing: "something that it needs: " + err.Error(),
 		Do: "see its documentation, and the arguments that the engine's configuration gives it"}
 }
 
@@ -56,7 +56,7 @@ func killStray(id string) error {
 		err = stray.Kill()
 	}
 	if err != nil {
-		return fmt.Errorf("docker: ending what a runtime has left: %w", err)
+		return fmt.Errorf("docker: killing the processes of a failed runtime: %w", err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 		SecurityOpt: []string{"no-new-privileges"}, LogConfig: container.LogConfig{Type: "none"},
 		Runtime: i.s.sandboxRuntime(),
 	}
-	id, err := i.createFrom(ctx, &i.s.pause, picture{}, i.containerName("sandbox"), config, host)
+	id, err := i.createFrom(ctx, &i.s.pause, localImage{}, i.containerName("sandbox"), config, host)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 	// Only containers on this host can be wired. The program's name is no proof, because
 	// start returns a moment before its exec.
 	if !isHere(id, state.Pid) {
-		return &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine of this very host that makes cgroups: the containers of %s are not seen here", i.s.host),
+		return &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine on this host that makes cgroups: the containers of %s are not visible here", i.s.host),
 			Do: "run vitrine where the engine runs, in the same PID namespace"}
 	}
 	if i.s.namespaces {
@@ -67,8 +67,8 @@ func isHere(id string, pid int) bool {
 	return err == nil && strings.Contains(string(cgroups), id)
 }
 
-// createFrom makes a container from a picture, or from a static program's image.
-func (i *Instance) createFrom(ctx context.Context, program *static, p picture, name string, config *container.Config, host *container.HostConfig) (id string, err error) {
+// createFrom makes a container from a localImage, or from a static program's image.
+func (i *Instance) createFrom(ctx context.Context, program *static, p localImage, name string, config *container.Config, host *container.HostConfig) (id string, err error) {
 	for attempt := 1; ; attempt++ {
 		if program != nil {
 			if p, err = i.s.images.fromStatic(ctx, i.spec.Run, *program); err != nil {
@@ -117,7 +117,7 @@ func (s *Substrate) start(ctx context.Context, id, what string) error {
 }
 
 func (s *Substrate) inspect(ctx context.Context, id string) (*container.State, error) {
-	c, err := call(ctx, s.engine, "look at the container "+id, func(ctx context.Context) (container.InspectResponse, error) {
+	c, err := call(ctx, s.engine, "inspect the container "+id, func(ctx context.Context) (container.InspectResponse, error) {
 		return s.api.ContainerInspect(ctx, id)
 	})
 	if err != nil {

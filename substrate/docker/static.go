@@ -80,7 +80,7 @@ func (g *gallery) forget(key string) {
 
 // fromStatic finds or makes the image that holds only the program. Its tag is a digest of
 // the content, so all callers share one image.
-func (g *gallery) fromStatic(ctx context.Context, run string, s static) (picture, error) {
+func (g *gallery) fromStatic(ctx context.Context, run string, s static) (localImage, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if p, ok := g.have[s.key]; ok {
@@ -89,7 +89,7 @@ func (g *gallery) fromStatic(ctx context.Context, run string, s static) (picture
 	digest := sha256.New()
 	fmt.Fprintf(digest, "%s\n", s.name)
 	if err := s.copy(digest); err != nil {
-		return picture{}, err
+		return localImage{}, err
 	}
 	tag := fmt.Sprintf("vitrine/static:%x", digest.Sum(nil)[:8])
 	p, err := g.inspect(ctx, tag)
@@ -97,7 +97,7 @@ func (g *gallery) fromStatic(ctx context.Context, run string, s static) (picture
 		err = g.makeStatic(ctx, run, tag, s)
 	}
 	if err != nil {
-		return picture{}, err
+		return localImage{}, err
 	}
 	p.id, p.cmd = tag, []string{"/" + s.name}
 	g.have[s.key] = p

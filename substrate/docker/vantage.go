@@ -48,11 +48,11 @@ func findCgroups(v *vitrine.Vantage, pid int) error {
 	}
 	groups, err := process.Cgroups()
 	if err != nil {
-		return fmt.Errorf("the cgroups of process %d: %w", pid, err)
+		return fmt.Errorf("reading the cgroups of process %d: %w", pid, err)
 	}
 	mounts, err := procfs.GetMounts()
 	if err != nil {
-		return fmt.Errorf("where cgroups are mounted: %w", err)
+		return fmt.Errorf("reading the mounts of cgroups: %w", err)
 	}
 	for _, group := range groups {
 		if group.HierarchyID == 0 {

@@ -22,8 +22,8 @@ func BenchmarkTurnover(b *testing.B) {
 		for b.Loop() {
 			cmd := exec.Command(command[0], command[1:]...)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			started(b, cmd.Start())
-			started(b, cmd.Process.Signal(syscall.SIGTERM))
+			check(b, cmd.Start())
+			check(b, cmd.Process.Signal(syscall.SIGTERM))
 			_ = cmd.Wait()
 		}
 	})
@@ -32,8 +32,8 @@ func BenchmarkTurnover(b *testing.B) {
 			in, _ := benchInstance(b, network)
 			for b.Loop() {
 				_, err := in.Start(b.Context(), vitrine.Command{Args: command})
-				started(b, err)
-				started(b, in.Stop(b.Context(), time.Second))
+				check(b, err)
+				check(b, in.Stop(b.Context(), time.Second))
 			}
 		})
 	}
@@ -43,8 +43,8 @@ func BenchmarkTurnover(b *testing.B) {
 		spec.Name = "sprout-2"
 		for b.Loop() {
 			in, err := s.Create(b.Context(), spec)
-			started(b, err)
-			started(b, in.Remove(b.Context()))
+			check(b, err)
+			check(b, in.Remove(b.Context()))
 		}
 	})
 }
@@ -52,21 +52,21 @@ func BenchmarkTurnover(b *testing.B) {
 func benchInstance(b *testing.B, network string) (*Instance, *Substrate) {
 	b.Helper()
 	run, err := runstate.New(filepath.Join(b.TempDir(), "runs"))
-	started(b, err)
+	check(b, err)
 	b.Cleanup(func() { _ = run.Close() })
 	s, err := New(Config{Run: run, Environ: os.Environ(), Network: network})
-	started(b, err)
-	b.Cleanup(func() { started(b, s.Close(context.Background())) })
+	check(b, err)
+	b.Cleanup(func() { check(b, s.Close(context.Background())) })
 	spec := substrate.Spec{Run: run.ID, Name: "sprout-1", Component: "sprout", Dir: b.TempDir()}
 	if s.groups != nil {
 		spec.VCPUs, spec.Memory = 1, 256<<20
 	}
 	in, err := s.Create(b.Context(), spec)
-	started(b, err)
+	check(b, err)
 	return in.(*Instance), s
 }
 
-func started(b *testing.B, err error) {
+func check(b *testing.B, err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)

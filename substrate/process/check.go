@@ -29,7 +29,7 @@ func (s *Substrate) Check(context.Context) []vitrine.Check {
 	}
 	quotas := vitrine.Check{Name: "process: CPU quotas", OK: groups.OK, Missing: groups.Missing}
 	if quotas.OK {
-		quotas.Detail = fmt.Sprintf("CFS period %v unless said", substrate.DefaultCFSPeriod)
+		quotas.Detail = fmt.Sprintf("CFS period %v by default", substrate.DefaultCFSPeriod)
 	}
 	if memory.OK {
 		memory.Detail = "swap is limited where the kernel counts it"

@@ -115,7 +115,7 @@ func (in *Instance) spawn(ctx context.Context, command vitrine.Command, log *os.
 	}
 	started := make(chan error, 1)
 	in.running.Add(1)
-	apart(func() {
+	onOwnThread(func() {
 		err := in.fork(c)
 		started <- err
 		if err == nil {
@@ -206,9 +206,9 @@ func ready(pidfd uintptr) bool {
 	return n > 0 && err == nil
 }
 
-// apart calls f on its own thread, which ends with f. It never uses the process's first
+// onOwnThread calls f on its own thread, which ends with f. It never uses the process's first
 // thread, because that thread cannot end, and /proc/self shows its state as the process's.
-func apart(f func()) {
+func onOwnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
@@ -226,9 +226,9 @@ func apart(f func()) {
 	}()
 }
 
-// keep appends the output of a command that Run ran to the log, and returns its last lines,
+// appendLog appends the output of a command that Run ran to the log, and returns its last lines,
 // at most 2 KiB.
-func (in *Instance) keep(output *os.File) (last string, err error) {
+func (in *Instance) appendLog(output *os.File) (last string, err error) {
 	size, err := output.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
 		return "", err
@@ -236,7 +236,7 @@ func (in *Instance) keep(output *os.File) (last string, err error) {
 	const most = 2 << 10
 	tail := make([]byte, min(size, most))
 	if _, err := output.ReadAt(tail, size-int64(len(tail))); err != nil {
-		return "", fmt.Errorf("reading what was printed: %w", err)
+		return "", fmt.Errorf("reading the output: %w", err)
 	}
 	log, err := substrate.OpenOutput(filepath.Join(in.spec.Dir, "log"))
 	if err != nil {

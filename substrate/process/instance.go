@@ -81,7 +81,7 @@ func (in *Instance) Start(ctx context.Context, command vitrine.Command) (substra
 	in.life.Lock()
 	defer in.life.Unlock()
 	if in.main != nil && !substrate.Ended(in.main) {
-		return nil, fmt.Errorf("starting %s: it runs already", in.spec.Name)
+		return nil, fmt.Errorf("starting %s: it is already running", in.spec.Name)
 	}
 	if err := in.stop(ctx, 0); err != nil { // processes that the last command left
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
@@ -123,8 +123,8 @@ func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	case <-ctx.Done():
 		err = errors.Join(context.Cause(ctx), in.end(ctx, c))
 	}
-	in.letGo(c)
-	last, logging := in.keep(output)
+	in.dropEnded(c)
+	last, logging := in.appendLog(output)
 	if err != nil && last != "" {
 		err = fmt.Errorf("%w; it printed:\n%s", err, last)
 	}
@@ -162,7 +162,7 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 	if err := in.end(ctx, c); err != nil {
 		return err
 	}
-	in.letGo(c)
+	in.dropEnded(c)
 	in.mu.Lock()
 	in.main = nil
 	in.mu.Unlock()
@@ -184,11 +184,11 @@ func (in *Instance) end(ctx context.Context, c *child) error {
 	}
 }
 
-// letGo drops an ended command that has left no process running.
-func (in *Instance) letGo(c *child) {
+// dropEnded drops an ended command that has left no process running.
+func (in *Instance) dropEnded(c *child) {
 	gone, err := c.holder.remove()
 	if err != nil {
-		in.substrate.config.Logger.Warn("what held an ended command stays", "instance", in.spec.Name, "error", err)
+		in.substrate.config.Logger.Warn("cannot remove the cgroup or record of an ended command", "instance", in.spec.Name, "error", err)
 	}
 	if gone {
 		in.mu.Lock()

@@ -98,10 +98,10 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 		return nil, err
 	}
 	if !namePattern.MatchString(spec.Name) {
-		return nil, fmt.Errorf("creating instance %q: not a name", spec.Name)
+		return nil, fmt.Errorf("creating instance %q: not a valid name", spec.Name)
 	}
 	if spec.Run != s.config.Run.ID {
-		return nil, fmt.Errorf("creating instance %s: it is of run %q, this substrate of run %q", spec.Name, spec.Run, s.config.Run.ID)
+		return nil, fmt.Errorf("creating instance %s: its run is %q, but the run of this substrate is %q", spec.Name, spec.Run, s.config.Run.ID)
 	}
 	if spec.CFSPeriod == 0 {
 		spec.CFSPeriod = substrate.DefaultCFSPeriod
@@ -141,7 +141,7 @@ func (s *Substrate) bind(in *Instance) ([]int, error) {
 	refused := &vitrine.Unsupported{
 		What:    fmt.Sprintf("a quota of %v CPUs", spec.VCPUs),
 		Missing: s.noGroups.Missing,
-		Do:      s.noGroups.Do + "; or use flavors of whole vCPUs, which are bound to CPUs of their own",
+		Do:      s.noGroups.Do + "; or use flavors of whole vCPUs, which are bound to their own CPUs",
 	}
 	whole := int(spec.VCPUs)
 	if float64(whole) != spec.VCPUs {

@@ -44,7 +44,7 @@ func newRecord(pid int, dir string) (record, error) {
 func bootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("asking which boot this is: %w", err)
+		return "", fmt.Errorf("reading the boot ID: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
 }

@@ -33,7 +33,7 @@ func (s *session) start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	err := s.keep(cmd.Process.Pid)
+	err := s.writeRecord(cmd.Process.Pid)
 	if err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -41,7 +41,7 @@ func (s *session) start(cmd *exec.Cmd) error {
 	return err
 }
 
-func (s *session) keep(pid int) error {
+func (s *session) writeRecord(pid int) error {
 	r, err := newRecord(pid, s.record.Dir)
 	if err != nil {
 		return err

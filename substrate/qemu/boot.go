@@ -66,7 +66,7 @@ func (in *Instance) begin(ctx context.Context, c vitrine.Command) (*command, err
 		if ctx.Err() != nil {
 			err = errors.Join(err, in.end(ctx, r))
 		}
-		r.closed()
+		r.closeOutput()
 		return nil, err
 	}
 	return r, nil
@@ -140,7 +140,7 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		ctx, cancel := substrate.Ending(ctx)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("the virtual machine does not come up: %w; its console ends: %s", err, substrate.LastOutput(filepath.Join(in.spec.Dir, consoleFile), tailSize)), g.stop(ctx))
+		return nil, errors.Join(fmt.Errorf("the virtual machine does not boot: %w; its console ends with: %s", err, substrate.LastOutput(filepath.Join(in.spec.Dir, consoleFile), tailSize)), g.stop(ctx))
 	}
 	in.substrate.config.Logger.Debug("virtual machine is up", "instance", in.spec.Name, "accelerator", in.files.accelerator, "took", time.Since(began))
 	return g, nil

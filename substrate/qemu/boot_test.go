@@ -22,7 +22,7 @@ func TestQemuBootsWithoutItsQuota(t *testing.T) {
 	throttled := map[string]int{}
 	for _, boot := range []string{"", bootFlavor} {
 		s, run := newSubstrate(t, func(c *Config) { c.Boot = boot })
-		spec := small(t, run, "sprout-1")
+		spec := smallSpec(t, run, "sprout-1")
 		spec.VCPUs = 0.5
 		in := create(t, s, spec)
 		if _, err := in.boot(t.Context()); err != nil {

@@ -24,7 +24,7 @@ func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 	case built:
 		guest.Detail = "built: kernel " + base.Version
 	case err == nil:
-		guest.Detail = "not built yet: about a minute, at first use"
+		guest.Detail = "not built yet: the first use builds it, in about a minute"
 	default:
 		guest.OK, guest.Missing = false, err.Error()
 	}
@@ -34,7 +34,7 @@ func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel string) vitrine.Check {
 	c := vitrine.Check{Name: "qemu: hardware acceleration"}
 	if !possible {
-		c.Missing = "a guest to try it with: it is probed by booting"
+		c.Missing = "a guest to boot: booting is the only probe"
 		return c
 	}
 	found, why, err := s.config.Prober.Accelerator(ctx, kernel)
@@ -44,7 +44,7 @@ func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel 
 	case found == machine.KVM:
 		c.OK, c.Detail = true, "kvm: a kernel boots with it"
 	default:
-		c.Missing = why + "; machines are emulated (" + found + "), and their results marked as not comparable"
+		c.Missing = why + "; machines are emulated (" + found + "), and their results are marked as not comparable"
 	}
 	return c
 }
@@ -53,9 +53,9 @@ func checkVFIO() vitrine.Check {
 	c := vitrine.Check{Name: "qemu: devices of the host (VFIO)"}
 	groups, err := os.ReadDir("/sys/kernel/iommu_groups")
 	if c.OK = err == nil && len(groups) > 0; c.OK {
-		c.Detail = "an IOMMU is there"
+		c.Detail = "the host has an IOMMU"
 	} else {
-		c.Missing = "an IOMMU that keeps devices apart"
+		c.Missing = "an IOMMU that isolates devices"
 	}
 	return c
 }

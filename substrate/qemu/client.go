@@ -60,7 +60,7 @@ func (c *client) listen() {
 	for err == nil {
 		var f guest.Frame
 		if f, err = guest.ReadFrame(in); err == nil {
-			err = c.take(f)
+			err = c.handle(f)
 		}
 	}
 	_ = c.conn.Close()
@@ -70,14 +70,14 @@ func (c *client) listen() {
 	c.commands = nil
 	c.mu.Unlock()
 	for _, r := range commands {
-		r.exited(c.err)
-		r.closed()
+		r.markEnded(c.err)
+		r.closeOutput()
 	}
 	close(c.ended)
 }
 
-// take handles a frame from the agent.
-func (c *client) take(f guest.Frame) error {
+// handle handles a frame from the agent.
+func (c *client) handle(f guest.Frame) error {
 	c.mu.Lock()
 	r, answer := c.commands[f.Number], c.answers[f.Number]
 	c.mu.Unlock()
@@ -92,33 +92,33 @@ func (c *client) take(f guest.Frame) error {
 	case guest.KindAnswer:
 		var a guest.Answer
 		if err := json.Unmarshal(f.Payload, &a); err != nil {
-			return fmt.Errorf("an answer of the agent: %w", err)
+			return fmt.Errorf("decoding an answer of the agent: %w", err)
 		}
 		switch {
 		case answer != nil:
 			answer <- a // has room for one
 		case r != nil && a.Error != "": // nobody waits for it any more
-			r.unstarted(errors.New(a.Error))
+			r.failStart(errors.New(a.Error))
 		}
 	case guest.KindStdout, guest.KindStderr:
 		if r != nil {
-			r.printed(f.Kind == guest.KindStderr, f.Payload)
+			r.handleOutput(f.Kind == guest.KindStderr, f.Payload)
 		}
 	case guest.KindExit:
 		var e guest.Exit
 		if err := json.Unmarshal(f.Payload, &e); err != nil {
-			return fmt.Errorf("what the agent says of an end: %w", err)
+			return fmt.Errorf("decoding an exit report of the agent: %w", err)
 		}
 		if r != nil {
-			r.exited(exitError(e))
+			r.markEnded(exitError(e))
 		}
 	case guest.KindClosed:
 		if r != nil {
-			r.closed()
+			r.closeOutput()
 			c.forget(f.Number)
 		}
 	case guest.KindUse:
-		return c.use(f.Payload)
+		return c.writeReading(f.Payload)
 	default:
 		return fmt.Errorf("the agent sent a frame of kind %q", f.Kind)
 	}
@@ -139,16 +139,16 @@ func exitError(e guest.Exit) error {
 func (c *client) forget(number uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.commands[number]; r != nil && r.over() {
+	if r := c.commands[number]; r != nil && r.isOver() {
 		delete(c.commands, number)
 	}
 }
 
-// use writes a reading of the guest's counters.
-func (c *client) use(text []byte) error {
+// writeReading writes a reading of the guest's counters.
+func (c *client) writeReading(text []byte) error {
 	var r guest.Reading
 	if err := json.Unmarshal(text, &r); err != nil {
-		return fmt.Errorf("a reading of the agent: %w", err)
+		return fmt.Errorf("decoding a reading of the agent: %w", err)
 	}
 	if c.readings == nil {
 		return nil
@@ -157,7 +157,7 @@ func (c *client) use(text []byte) error {
 	return err
 }
 
-// readingsHeader is the header of the file that use writes: the host's time in seconds
+// readingsHeader is the header of the file that writeReading writes: the host's time in seconds
 // since 1970, counters since the machine started, and bytes in use.
 const readingsHeader = "time_s,cpu_s,steal_s,memory_bytes,rx_bytes,tx_bytes\n"
 
@@ -202,7 +202,7 @@ func (c *client) request(ctx context.Context, r guest.Request, run *command, dat
 	}()
 	if err := c.send(ctx, number, r, data); err != nil {
 		err = fmt.Errorf("asking the virtual machine's agent: %w", err)
-		run.unstarted(err)
+		run.failStart(err)
 		return err
 	}
 	select {
@@ -211,7 +211,7 @@ func (c *client) request(ctx context.Context, r guest.Request, run *command, dat
 			return nil
 		}
 		err := errors.New(a.Error)
-		run.unstarted(err)
+		run.failStart(err)
 		return err
 	case <-c.ended:
 		return c.err
@@ -306,9 +306,9 @@ func (r *command) Done() <-chan struct{} { return r.done }
 // Err returns how the command ended.
 func (r *command) Err() error { return r.err }
 
-// printed stores output of the command. If a file cannot be written, as on a full disk, the
+// handleOutput stores output of the command. If a file cannot be written, as on a full disk, the
 // output is lost, but the command goes on.
-func (r *command) printed(stderr bool, b []byte) {
+func (r *command) handleOutput(stderr bool, b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.shut {
@@ -323,7 +323,7 @@ func (r *command) printed(stderr bool, b []byte) {
 	r.tail = r.tail[max(0, len(r.tail)-tailSize):]
 }
 
-func (r *command) exited(err error) {
+func (r *command) markEnded(err error) {
 	r.mu.Lock()
 	if !substrate.Ended(r) {
 		r.err = err
@@ -333,15 +333,15 @@ func (r *command) exited(err error) {
 	r.client.forget(r.number)
 }
 
-// unstarted ends a command that never started.
-func (r *command) unstarted(err error) {
+// failStart ends a command that never started.
+func (r *command) failStart(err error) {
 	if r != nil {
-		r.closed()
-		r.exited(err)
+		r.closeOutput()
+		r.markEnded(err)
 	}
 }
 
-func (r *command) closed() {
+func (r *command) closeOutput() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.shut {
@@ -354,7 +354,7 @@ func (r *command) closed() {
 	}
 }
 
-func (r *command) over() bool {
+func (r *command) isOver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.shut && substrate.Ended(r)

@@ -51,7 +51,7 @@ func onFabric(t *testing.T, open func(*runstate.Run) (fabric.Fabric, error)) {
 	hosttest.Need(t, err)
 	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
 	peer, peerAddr := neighbour(t, run, f)
-	in := create(t, s, small(t, run, "sprout-1"))
+	in := create(t, s, smallSpec(t, run, "sprout-1"))
 	end, err := f.Attach(t.Context(), fabric.Port{Instance: "sprout-1", NetNS: in.NetNS()})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func neighbour(t *testing.T, run *runstate.Run, f fabric.Fabric) (namespace stri
 		t.Fatal(err)
 	}
 	hosttest.AtEnd(t, func() error { return places.Close(context.Background()) })
-	in, err := places.Create(t.Context(), small(t, run, "bono-1"))
+	in, err := places.Create(t.Context(), smallSpec(t, run, "bono-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestQemuMachinesMeet(t *testing.T) {
 	var machines []*Instance
 	var addrs []netip.Addr
 	for _, name := range []string{"sprout-1", "bono-1"} {
-		in := create(t, s, small(t, run, name))
+		in := create(t, s, smallSpec(t, run, name))
 		end, err := f.Attach(t.Context(), fabric.Port{Instance: name, NetNS: in.NetNS()})
 		if err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ func (m *mirror) tree(ctx context.Context, agent *client, path string) error {
 
 // sync copies everything below root that has changed to the machine, except what skip skips.
 func (m *mirror) sync(ctx context.Context, agent *client, root string, skip func(path string) bool) error {
-	if err := m.removed(ctx, agent, root); err != nil {
+	if err := m.removeStale(ctx, agent, root); err != nil {
 		return err
 	}
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -121,9 +121,9 @@ func (m *mirror) sync(ctx context.Context, agent *client, root string, skip func
 	})
 }
 
-// removed removes from the machine what was below root and is gone from the host, or has
+// removeStale removes from the machine what was below root and is gone from the host, or has
 // been replaced by another kind under the same name.
-func (m *mirror) removed(ctx context.Context, agent *client, root string) error {
+func (m *mirror) removeStale(ctx context.Context, agent *client, root string) error {
 	for path, was := range m.known {
 		if path != root && !strings.HasPrefix(path, root+"/") {
 			continue

@@ -24,15 +24,15 @@ func TestQemuGuestRunsProcessSubstrate(t *testing.T) {
 		t.Fatalf("building the tests of package process: %v\n%s", err, out)
 	}
 	s, run := newSubstrate(t, func(c *Config) { c.Files = []string{program} })
-	spec := small(t, run, "sprout-1")
-	spec.Memory = usualMemory
+	spec := smallSpec(t, run, "sprout-1")
+	spec.Memory = defaultMemory
 	in := create(t, s, spec)
-	said := filepath.Join(dir, "said")
+	outFile := filepath.Join(dir, "output")
 	err := in.Run(t.Context(), vitrine.Command{
 		Args: []string{binary, "-test.v", "-test.run=^TestProcessSubstrate$", "-test.count=1"},
-		Env:  []string{substratetest.BuiltAs(program)}, Stdout: said,
+		Env:  []string{substratetest.BuiltAs(program)}, Stdout: outFile,
 	})
-	text := read(t, said)
+	text := read(t, outFile)
 	t.Logf("in the machine:\n%s", text)
 	if err != nil {
 		t.Error(err)

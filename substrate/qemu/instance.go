@@ -72,7 +72,7 @@ func (in *Instance) Start(ctx context.Context, c vitrine.Command) (substrate.Pro
 	in.life.Lock()
 	defer in.life.Unlock()
 	if in.main != nil && !substrate.Ended(in.main) {
-		return nil, fmt.Errorf("starting %s: it runs already", in.spec.Name)
+		return nil, fmt.Errorf("starting %s: it is already running", in.spec.Name)
 	}
 	if err := in.stop(ctx, 0); err != nil { // processes that the last command left
 		return nil, fmt.Errorf("starting %s: %w", in.spec.Name, err)
@@ -155,7 +155,7 @@ func (in *Instance) end(ctx context.Context, r *command) error {
 		return nil
 	default:
 	}
-	in.substrate.config.Logger.Warn("a virtual machine does not answer and is switched off", "instance", in.spec.Name, "error", err)
+	in.substrate.config.Logger.Warn("switching off a virtual machine that does not answer", "instance", in.spec.Name, "error", err)
 	in.booting.Lock()
 	defer in.booting.Unlock()
 	return in.halt(ctx)

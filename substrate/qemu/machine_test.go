@@ -49,11 +49,11 @@ func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run
 	return s, run
 }
 
-// small returns the Spec of an instance with the least memory possible.
-func small(t *testing.T, run *runstate.Run, name string) substrate.Spec {
+// smallSpec returns the Spec of an instance with the least memory possible.
+func smallSpec(t *testing.T, run *runstate.Run, name string) substrate.Spec {
 	t.Helper()
 	component, _, _ := strings.Cut(name, "-")
-	return substrate.Spec{Run: run.ID, Name: name, Component: component, Memory: leastMemory, Dir: t.TempDir()}
+	return substrate.Spec{Run: run.ID, Name: name, Component: component, Memory: minMemory, Dir: t.TempDir()}
 }
 
 func create(t *testing.T, s *Substrate, spec substrate.Spec) *Instance {
@@ -85,13 +85,13 @@ const patience = 5 * time.Minute
 // host's readings are QEMU's, the guest's readings are its own, and it switches itself off.
 func TestQemuMachine(t *testing.T) {
 	s, run := newSubstrate(t, nil)
-	spec := small(t, run, "sprout-1")
+	spec := smallSpec(t, run, "sprout-1")
 	spec.VCPUs, spec.CPUs = 1.5, allowed(t)
 	in := create(t, s, spec)
-	said := output(t, in, `nproc; hostname; cat /etc/hostname; sed -n 's/^MemTotal: *//p' /proc/meminfo; stat -fc %T /sys/fs/cgroup; cat /sys/fs/cgroup/guest/memory.max`)
-	words := strings.Fields(said)
+	printed := output(t, in, `nproc; hostname; cat /etc/hostname; sed -n 's/^MemTotal: *//p' /proc/meminfo; stat -fc %T /sys/fs/cgroup; cat /sys/fs/cgroup/guest/memory.max`)
+	words := strings.Fields(printed)
 	if len(words) != 7 || words[0] != "2" || words[1] != "sprout-1" || words[2] != "sprout-1" || words[5] != "cgroup2fs" {
-		t.Fatalf("the guest says %q of itself", said)
+		t.Fatalf("the guest says %q of itself", printed)
 	}
 	if kib, err := strconv.ParseInt(words[3], 10, 64); err != nil || kib<<10 > spec.Memory || kib<<10 < spec.Memory/2 {
 		t.Errorf("the guest has %s KiB of memory, %v, of %d bytes", words[3], err, spec.Memory)
@@ -99,11 +99,11 @@ func TestQemuMachine(t *testing.T) {
 	if most := number(t, words[6]); most < 16<<20 || most > float64(spec.Memory)*0.9 {
 		t.Errorf("commands may have %v bytes of %d", most, spec.Memory)
 	}
-	t.Logf("the guest says %q of itself", said)
+	t.Logf("the guest says %q of itself", printed)
 	t.Run("Program", func(t *testing.T) { agentRunsCommands(t, in) })
 	t.Run("Quota", func(t *testing.T) { quotaIsOfAllOfQEMU(t, in) })
 	t.Run("Binding", func(t *testing.T) { processorsAreBound(t, in, spec.CPUs) })
-	t.Run("Readings", func(t *testing.T) { readingsAreApart(t, in) })
+	t.Run("Readings", func(t *testing.T) { guestReadingsAreSeparate(t, in) })
 	t.Run("Off", func(t *testing.T) {
 		g := in.guest
 		if err := in.Remove(t.Context()); err != nil {
@@ -186,8 +186,8 @@ func processorsAreBound(t *testing.T, in *Instance, cpus []int) {
 	}
 }
 
-// readingsAreApart: the guest's own readings are in a separate file.
-func readingsAreApart(t *testing.T, in *Instance) {
+// guestReadingsAreSeparate: the guest's own readings are in a separate file.
+func guestReadingsAreSeparate(t *testing.T, in *Instance) {
 	v := in.Vantage()
 	if v.Guest != filepath.Join(in.spec.Dir, useFile) {
 		t.Fatalf("the guest's readings are in %q", v.Guest)
@@ -215,7 +215,7 @@ func readingsAreApart(t *testing.T, in *Instance) {
 func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)
-	in := create(t, s, small(t, run, "sprout-1"))
+	in := create(t, s, smallSpec(t, run, "sprout-1"))
 	p, err := in.Start(t.Context(), vitrine.Command{Args: []string{"/bin/sh", "-c", "kill -STOP $PPID; sleep 3600"}})
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestQemuMachineThatDoesNotAnswer(t *testing.T) {
 func TestQemuMachineIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	s, run := newSubstrate(t, nil)
-	spec := small(t, run, "sprout-1")
+	spec := smallSpec(t, run, "sprout-1")
 	in := create(t, s, spec)
 	old := filepath.Join(spec.Dir, "old")
 	if err := os.WriteFile(old, nil, 0o600); err != nil {
@@ -264,7 +264,7 @@ func TestQemuMachineIsStartedAgain(t *testing.T) {
 // TestQemuAgentIsStatic: a guest may have no libraries.
 func TestQemuAgentIsStatic(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.Agent = []string{"/bin/sh"} })
-	if _, err := s.Create(t.Context(), small(t, run, "sprout-1")); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
+	if _, err := s.Create(t.Context(), smallSpec(t, run, "sprout-1")); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 		t.Errorf("an agent that needs libraries: %v", err)
 	}
 }
@@ -307,7 +307,7 @@ func TestQemuImage(t *testing.T) {
 	path := filepath.Join(s.config.Folder, s.config.Image)
 	cloudImage(t, s, path)
 	before := digest(t, path)
-	spec := small(t, run, "sprout-1")
+	spec := smallSpec(t, run, "sprout-1")
 	in := create(t, s, spec)
 	if got := output(t, in, `cat /etc/published; echo mine > /etc/published; sync; cat /etc/published; ls /sys/class/net; ls -A /lib/modules`); got != "by a distribution\nmine\nlo" {
 		t.Errorf("the machine says %q", got)

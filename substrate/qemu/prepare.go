@@ -84,7 +84,7 @@ const agentKind = "guest-agent"
 // agentDisk makes the disk with the agent's program, keyed by the program's digest.
 func (s *Substrate) agentDisk(ctx context.Context) (string, error) {
 	if len(s.config.Agent) == 0 {
-		return "", errors.New("no program is named")
+		return "", errors.New("no agent program is configured")
 	}
 	program := s.config.Agent[0]
 	if err := static(program); err != nil {
@@ -132,7 +132,7 @@ func static(program string) error {
 	}
 	defer f.Close()
 	if loader, err := image.Interpreter(f); err != nil || loader != "" {
-		return &vitrine.BadInput{File: program, Found: "a program that needs libraries, and guests may not have them", Want: "one that was built with CGO_ENABLED=0, as make build does"}
+		return &vitrine.BadInput{File: program, Found: "a program that needs libraries, which guests may not have", Want: "a static program: build with CGO_ENABLED=0, as make build does"}
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func imageFormat(ctx context.Context, path string) (string, error) {
 		err = json.Unmarshal(out, &info)
 	}
 	if err != nil {
-		return "", fmt.Errorf("looking at the disk image %s: %w", path, err)
+		return "", fmt.Errorf("reading the disk image %s: %w", path, err)
 	}
 	if info.Format != "raw" && info.Format != "qcow2" {
 		return "", &vitrine.BadInput{File: path, Found: "a disk image of the format " + info.Format, Want: "raw or qcow2"}

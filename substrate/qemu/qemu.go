@@ -89,8 +89,8 @@ const (
 
 // Memory sizes of machines, in bytes.
 const (
-	usualMemory    = 512 << 20
-	leastMemory    = 128 << 20 // a Debian with its kernel needs at least this much
+	defaultMemory  = 512 << 20
+	minMemory      = 128 << 20 // a Debian with its kernel needs at least this much
 	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
 )
 
@@ -111,7 +111,7 @@ func New(config Config) (*Substrate, error) {
 		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("boot: %q", config.Boot), Want: bootFull + ", " + bootFlavor}
 	}
 	if config.Memory == 0 {
-		config.Memory = usualMemory
+		config.Memory = defaultMemory
 	}
 	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: config.Run, Logger: config.Logger, Environ: config.Environ})
 	if err != nil {
@@ -141,20 +141,20 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 
 func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance, error) {
 	if !namePattern.MatchString(spec.Name) {
-		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("instance %q", spec.Name), Want: "a name of letters, digits and hyphens, which a machine can have"}
+		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("instance %q", spec.Name), Want: "a name of letters, digits and hyphens, valid as a host name"}
 	}
 	if spec.Memory == 0 {
 		spec.Memory = s.config.Memory
 	}
-	if spec.Memory < leastMemory {
-		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a virtual machine", leastMemory>>20)}
+	if spec.Memory < minMemory {
+		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a virtual machine", minMemory>>20)}
 	}
 	var err error
 	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {
 		return nil, err
 	}
 	for _, address := range s.config.VFIO[spec.Name] {
-		if err := passable(address); err != nil {
+		if err := checkDevice(address); err != nil {
 			return nil, err
 		}
 	}

@@ -14,11 +14,11 @@ import (
 // addressPattern matches a PCI address: domain, bus, device and function.
 var addressPattern = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// passable returns nil if the host's PCI device can be given to a machine. The error is a
+// checkDevice returns nil if the host's PCI device can be given to a machine. The error is a
 // *vitrine.Unsupported for what the host lacks, and a *vitrine.BadInput for a wrong address.
-func passable(address string) error { return passableIn("/", address) }
+func checkDevice(address string) error { return checkDeviceIn("/", address) }
 
-func passableIn(root, address string) error {
+func checkDeviceIn(root, address string) error {
 	if !addressPattern.MatchString(address) {
 		return &vitrine.BadInput{File: "vfio", Found: fmt.Sprintf("%q", address), Want: "the address of a PCI device, as lspci -D prints it: 0000:3b:02.0"}
 	}
@@ -30,7 +30,7 @@ func passableIn(root, address string) error {
 		return fmt.Errorf("looking for the IOMMU: %w", err)
 	}
 	if len(groups) == 0 {
-		return refused("an IOMMU that keeps devices apart", "switch VT-d or AMD-Vi on in the firmware, and boot the kernel with intel_iommu=on or amd_iommu=on")
+		return refused("an IOMMU that isolates devices", "enable VT-d or AMD-Vi in the firmware, and boot the kernel with intel_iommu=on or amd_iommu=on")
 	}
 	if _, err := os.Stat(filepath.Join(root, "dev/vfio/vfio")); err != nil {
 		return refused("the kernel's VFIO (CONFIG_VFIO_PCI)", "modprobe vfio-pci")

@@ -12,7 +12,7 @@ import (
 const device = "0000:3b:02.0"
 
 // TestDevicesAreRefusedWithTheReason builds a host's files step by step, and checks what
-// passable reports as missing next.
+// checkDevice reports as missing next.
 func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	root := t.TempDir()
 	for _, step := range []struct{ missing, then string }{
@@ -21,7 +21,7 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 		{"no device " + device, "sys/bus/pci/devices/" + device + "/"},
 		{"driver vfio-pci", "sys/bus/pci/drivers/vfio-pci/"},
 	} {
-		err := passableIn(root, device)
+		err := checkDeviceIn(root, device)
 		if err == nil || !strings.Contains(err.Error(), step.missing) {
 			t.Errorf("want that %q is missing: %v", step.missing, err)
 		}
@@ -35,11 +35,11 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	if err := os.Symlink("../../drivers/vfio-pci", filepath.Join(root, "sys/bus/pci/devices", device, "driver")); err != nil {
 		t.Fatal(err)
 	}
-	if err := passableIn(root, device); err != nil {
+	if err := checkDeviceIn(root, device); err != nil {
 		t.Errorf("nothing is missing: %v", err)
 	}
 	for _, wrong := range []string{"", "3b:02.0", "0000:3b:02.8", device + ",multifunction=on"} {
-		if err := passableIn(root, wrong); !vitrine.IsBadInput(err) {
+		if err := checkDeviceIn(root, wrong); !vitrine.IsBadInput(err) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
@@ -48,7 +48,7 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 // TestDeviceOfNoHost: Create refuses a device that this host cannot give before it makes anything.
 func TestDeviceOfNoHost(t *testing.T) {
 	s, run := newSubstrate(t, func(c *Config) { c.VFIO = map[string][]string{"sprout-1": {"ffff:ff:1f.7"}} })
-	_, err := s.Create(t.Context(), small(t, run, "sprout-1"))
+	_, err := s.Create(t.Context(), smallSpec(t, run, "sprout-1"))
 	if !vitrine.IsUnsupported(err) && !vitrine.IsBadInput(err) {
 		t.Errorf("a device that is not there: %v", err)
 	}

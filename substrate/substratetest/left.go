@@ -45,7 +45,7 @@ func Machines(run string) ([]int, error) {
 
 // processes finds this host's processes, in any namespace, whose arguments match. Each
 // argument ends with a zero byte.
-func processes(are func(arguments string) bool) ([]int, error) {
+func processes(match func(arguments string) bool) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func processes(are func(arguments string) bool) ([]int, error) {
 	var pids []int
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil || !are(string(b)) {
+		if err != nil || !match(string(b)) {
 			continue // ended, or does not match
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

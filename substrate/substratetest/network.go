@@ -24,17 +24,17 @@ const (
 	servePort = "7002"
 )
 
-// A wired is an instance on a network.
-type wired struct {
+// A node is an instance on a network.
+type node struct {
 	substrate.Instance
 	name    string
 	address string
 	log     string
 }
 
-// wired makes instances on one network, and returns a network namespace on it for clients.
+// attach makes instances on one network, and returns a network namespace on it for clients.
 // client is empty where instances share the host's network.
-func (s *suite) wired(names ...string) (client string, all []wired) {
+func (s *suite) attach(names ...string) (client string, all []node) {
 	s.Helper()
 	var on fabric.Fabric
 	for _, name := range names {
@@ -47,7 +47,7 @@ func (s *suite) wired(names ...string) (client string, all []wired) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		all = append(all, wired{in, name, end.Addr.String(), filepath.Join(spec.Dir, "log")})
+		all = append(all, node{in, name, end.Addr.String(), filepath.Join(spec.Dir, "log")})
 	}
 	return client, all
 }
@@ -90,7 +90,7 @@ func (s *suite) ask(client, address, port string) (string, error) {
 // it and its log say so, and a stopped server is not ready. Nothing in the substrate
 // answers in its place.
 func testReadiness(s *suite) {
-	client, all := s.wired("sprout-1")
+	client, all := s.attach("sprout-1")
 	in := all[0]
 	command := s.command("late", gatePort, servePort)
 	command.Env = append(command.Env, "ADDRESS="+in.address)
@@ -98,8 +98,8 @@ func testReadiness(s *suite) {
 		s.Fatal(err)
 	}
 	s.logged(in.log, "running")
-	// is checks the server's visible state; empty: nothing listens at its port.
-	is := func(want string) {
+	// expect checks the server's visible state; empty: nothing listens at its port.
+	expect := func(want string) {
 		s.Helper()
 		if got, err := s.ask(client, in.address, servePort); got != want || (err != nil) != (want == "") {
 			s.Errorf("at the port: %q, %v; want %q", got, err, want)
@@ -114,12 +114,12 @@ func testReadiness(s *suite) {
 			s.Errorf("the log of a server that is %q: %q, %v", want, text, err)
 		}
 	}
-	is("")
+	expect("")
 	for _, next := range []string{"busy", "ready"} {
 		if _, err := s.ask(client, in.address, gatePort); err != nil {
 			s.Fatalf("making it %s: %v", next, err)
 		}
-		is(next)
+		expect(next)
 	}
 	s.logged(in.log, "ready")
 	if err := in.Stop(s.ctx, 20*time.Second); err != nil {
@@ -133,12 +133,12 @@ func testReadiness(s *suite) {
 // testPeers: every instance gets the addresses of all, reaches the others by them, and
 // keeps its address when it starts again.
 func testPeers(s *suite) {
-	client, all := s.wired("sprout-1", "sprout-2")
+	client, all := s.attach("sprout-1", "sprout-2")
 	var addresses []string
 	for _, in := range all {
 		addresses = append(addresses, net.JoinHostPort(in.address, servePort))
 	}
-	start := func(in wired, name string) {
+	start := func(in node, name string) {
 		s.Helper()
 		command := s.command("peer", name, servePort)
 		command.Env = append(command.Env, "ADDRESS="+in.address, "PEERS="+strings.Join(addresses, ","))

@@ -194,12 +194,12 @@ func testLogs(s *suite) {
 	if err := s.ended(s.start(in, "print", "first out", "first err", "0")); err != nil {
 		s.Fatal(err)
 	}
-	apart := filepath.Join(spec.Dir, "apart")
-	if err := os.WriteFile(apart, []byte("before\n"), 0o600); err != nil {
+	stdout := filepath.Join(spec.Dir, "stdout")
+	if err := os.WriteFile(stdout, []byte("before\n"), 0o600); err != nil {
 		s.Fatal(err)
 	}
 	command := s.command("print", "second out", "second err", "0")
-	command.Stdout = apart
+	command.Stdout = stdout
 	p, err := in.Start(s.ctx, command)
 	if err != nil {
 		s.Fatal(err)
@@ -217,7 +217,7 @@ func testLogs(s *suite) {
 	if want := []string{"first err", "first out", "second err"}; !slices.Equal(lines, want) {
 		s.Errorf("log %q, want %q", lines, want)
 	}
-	if b, err := os.ReadFile(apart); err != nil || string(b) != "before\nsecond out\n" {
+	if b, err := os.ReadFile(stdout); err != nil || string(b) != "before\nsecond out\n" {
 		s.Errorf("Stdout file %q, %v", b, err)
 	}
 }

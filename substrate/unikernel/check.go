@@ -24,7 +24,7 @@ func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 		builds.OK, builds.Detail = true, "kernel "+base.Kernel
 	case errors.Is(err, os.ErrNotExist):
 		if err = builder.Possible(); err == nil {
-			builds.OK, builds.Detail = true, "the kernel is built by the first that needs it, which takes minutes"
+			builds.OK, builds.Detail = true, "the first use builds the kernel, which takes minutes"
 		}
 	}
 	builds.Missing = missing(builds.OK, err)
@@ -34,7 +34,7 @@ func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 	case err != nil:
 		boots.Missing = "the program " + machine.Program
 	case base.Kernel == "":
-		boots.OK, boots.Detail = true, "accelerator: probed once there is a kernel"
+		boots.OK, boots.Detail = true, "accelerator: probed when the kernel is built"
 	default:
 		accelerator, why, err := s.config.Prober.Accelerator(ctx, base.Kernel)
 		boots.OK, boots.Detail = err == nil, "accelerator "+accelerator

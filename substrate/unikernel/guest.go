@@ -24,23 +24,23 @@ const (
 	portOut     = "vitrine.out"
 )
 
-// booting bounds the time until a machine's application runs. Emulated, with a tenth of a
+// bootLimit bounds the time until a machine's application runs. Emulated, with a tenth of a
 // CPU, a machine takes nearly a minute.
-const booting = 3 * time.Minute
+const bootLimit = 3 * time.Minute
 
 // A guest is a running machine.
 type guest struct {
-	machine *machine.Machine
-	ours    bool
-	console string // file with the kernel's output
+	machine   *machine.Machine
+	builtHere bool
+	console   string // file with the kernel's output
 
 	running chan struct{} // closed when the application runs
 	done    chan struct{} // closed when the machine has ended and all its output is in files
 
-	mu    sync.Mutex
-	cause string // "exit 7", "signal 9", "memory", "failed WHY"; empty: unknown
-	cutBy bool   // Stop or Remove switched the machine off
-	err   error  // set before done is closed
+	mu          sync.Mutex
+	cause       string // "exit 7", "signal 9", "memory", "failed WHY"; empty: unknown
+	switchedOff bool   // Stop or Remove switched the machine off
+	err         error  // set before done is closed
 }
 
 // Done is closed when the machine has ended.
@@ -79,29 +79,29 @@ func (in *Instance) boot(ctx context.Context, spec machine.Spec, start *packed.S
 		closeAll()
 		return nil, err
 	}
-	g := &guest{machine: m, ours: start != nil, console: spec.Console, running: make(chan struct{}), done: make(chan struct{})}
+	g := &guest{machine: m, builtHere: start != nil, console: spec.Console, running: make(chan struct{}), done: make(chan struct{})}
 	go g.follow(sinks)
 	if start == nil {
 		return g, nil
 	}
 	if _, err := m.Port(portControl).Write(start.Handover()); err != nil {
-		return nil, errors.Join(fmt.Errorf("telling the machine what to run: %w", err), g.cut(ctx))
+		return nil, errors.Join(fmt.Errorf("sending the command to the machine: %w", err), g.switchOff(ctx))
 	}
-	limit := time.NewTimer(booting)
+	limit := time.NewTimer(bootLimit)
 	defer limit.Stop()
 	select {
 	case <-g.running:
 		return g, nil
 	case <-g.done:
 		if err = g.Err(); err == nil {
-			err = errors.New("the machine has ended before the application ran")
+			err = errors.New("the machine ended before the application ran")
 		}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-limit.C:
-		err = fmt.Errorf("the application does not run after %v; the console ends: %s", booting, g.tail())
+		err = fmt.Errorf("the application does not run after %v; the console ends with: %s", bootLimit, g.tail())
 	}
-	return nil, errors.Join(err, g.cut(ctx))
+	return nil, errors.Join(err, g.switchOff(ctx))
 }
 
 // follow copies the machine's output until the machine ends, and then closes the sinks.
@@ -117,10 +117,10 @@ func (g *guest) follow(sinks []*os.File) {
 			failures[i] = errors.Join(ignoreHangUp(err), sink.Close())
 		})
 	}
-	if g.ours {
+	if g.builtHere {
 		lines := bufio.NewScanner(g.machine.Port(portControl))
 		for lines.Scan() {
-			g.heard(lines.Text())
+			g.handleLine(lines.Text())
 		}
 	}
 	all.Wait()
@@ -139,8 +139,8 @@ func ignoreHangUp(err error) error {
 	return err
 }
 
-// heard handles one line from the first program.
-func (g *guest) heard(line string) {
+// handleLine handles one line from the first program.
+func (g *guest) handleLine(line string) {
 	if line == "running" {
 		close(g.running)
 		return
@@ -161,20 +161,20 @@ func (g *guest) verdict() error {
 	case word == "signal":
 		return fmt.Errorf("ended by signal %s", rest)
 	case word == "memory":
-		return errors.New("killed: the machine's memory was used up")
+		return errors.New("killed: the machine ran out of memory")
 	case word == "failed":
 		return errors.New(rest)
-	case g.cutBy:
+	case g.switchedOff:
 		return errors.New("switched off")
-	case g.ours:
-		return fmt.Errorf("the machine has ended by itself: %w; the console ends: %s", orNil(g.machine.Err()), g.tail())
+	case g.builtHere:
+		return fmt.Errorf("the machine ended by itself: %w; the console ends with: %s", qemuError(g.machine.Err()), g.tail())
 	}
 	return g.machine.Err()
 }
 
-func orNil(err error) error {
+func qemuError(err error) error {
 	if err == nil {
-		return errors.New("without an error of QEMU")
+		return errors.New("without an error from QEMU")
 	}
 	return err
 }
@@ -184,8 +184,8 @@ func (g *guest) tail() string { return substrate.LastOutput(g.console, 1500) }
 
 // end asks the application to end, and waits until it ends or grace is over.
 func (g *guest) end(ctx context.Context, grace time.Duration) {
-	if !g.ours {
-		// A machine without a power button runs until cut.
+	if !g.builtHere {
+		// A machine without a power button runs until switchOff.
 		_ = g.machine.PowerDown(ctx, grace)
 		return
 	}
@@ -195,12 +195,12 @@ func (g *guest) end(ctx context.Context, grace time.Duration) {
 	substrate.Await(ctx, g, grace)
 }
 
-// cut switches the machine off and waits until all its output is in files.
-func (g *guest) cut(ctx context.Context) error {
+// switchOff switches the machine off and waits until all its output is in files.
+func (g *guest) switchOff(ctx context.Context) error {
 	ctx, cancel := substrate.Ending(ctx)
 	defer cancel()
 	g.mu.Lock()
-	g.cutBy = true
+	g.switchedOff = true
 	g.mu.Unlock()
 	if err := g.machine.Stop(ctx); err != nil {
 		return err

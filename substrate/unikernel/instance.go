@@ -91,7 +91,7 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 	}
 	if in.guest != nil {
 		if !substrate.Ended(in.guest) {
-			return nil, errors.New("it runs already")
+			return nil, errors.New("it is already running")
 		}
 		if err := in.halt(ctx, 0); err != nil { // clean up after a machine that ended by itself
 			return nil, err
@@ -134,7 +134,7 @@ func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Star
 		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.accelerator, Model: in.model(),
 		VCPUs: machine.Processors(in.spec), Memory: in.spec.Memory, CPUs: in.spec.CPUs, Link: in.link, Dir: in.dir,
 	}
-	if !in.origin.ours {
+	if !in.origin.builtHere {
 		spec.Kernel, spec.Append, spec.Console = in.origin.file, in.foreign(command), filepath.Join(in.spec.Dir, "log")
 		if command.Stdout != "" {
 			spec.Console = command.Stdout
@@ -230,7 +230,7 @@ func (in *Instance) model() string {
 	switch m := in.substrate.config.Machine; {
 	case m != "" && m != auto:
 		return m
-	case in.origin.ours:
+	case in.origin.builtHere:
 		return machine.MicroVM
 	}
 	return machine.Q35
@@ -239,8 +239,8 @@ func (in *Instance) model() string {
 // Run always fails: the machine runs one program, and nothing in it could start another.
 func (in *Instance) Run(_ context.Context, command vitrine.Command) error {
 	return fmt.Errorf("running %s in %s: %w", command.Args, in.spec.Name, &vitrine.Unsupported{
-		What: "a command beside the application of a unikernel", Missing: "it runs one program",
-		Do: "put what an install script does into the image, and ask for readiness by tcp, sip or http",
+		What: "a command beside the application of a unikernel", Missing: "a unikernel runs only one program",
+		Do: "put the results of install scripts into the image, and use readiness by tcp, sip or http",
 	})
 }
 
@@ -262,7 +262,7 @@ func (in *Instance) halt(ctx context.Context, grace time.Duration) error {
 	if !substrate.Ended(in.guest) && grace > 0 {
 		in.guest.end(ctx, grace)
 	}
-	if err := in.guest.cut(ctx); err != nil {
+	if err := in.guest.switchOff(ctx); err != nil {
 		return err
 	}
 	in.mu.Lock()

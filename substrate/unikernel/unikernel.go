@@ -56,8 +56,8 @@ type Config struct {
 
 // Memory sizes of machines, in bytes.
 const (
-	usualMemory    = 256 << 20
-	leastMemory    = 48 << 20  // a kernel and a small program need at least this much
+	defaultMemory  = 256 << 20
+	minMemory      = 48 << 20  // a kernel and a small program need at least this much
 	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
 )
 
@@ -89,7 +89,7 @@ func New(config Config) (*Substrate, error) {
 		config.Prober = new(machine.Prober)
 	}
 	if config.Memory == 0 {
-		config.Memory = usualMemory
+		config.Memory = defaultMemory
 	}
 	for _, choice := range []struct {
 		name, given string
@@ -129,8 +129,8 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	if spec.Memory == 0 {
 		spec.Memory = s.config.Memory
 	}
-	if spec.Memory < leastMemory {
-		return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a machine", leastMemory>>20)}
+	if spec.Memory < minMemory {
+		return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a machine", minMemory>>20)}
 	}
 	var err error
 	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {
@@ -188,9 +188,9 @@ func (s *Substrate) Clean(ctx context.Context) (removed []string, err error) {
 
 // An origin is what an instance's machine boots from.
 type origin struct {
-	file string       // an image; empty: made from the command's program
-	ours bool         // the image was built here
-	base *packed.Base // the base of an image that is made from a program
+	file      string       // an image; empty: made from the command's program
+	builtHere bool         // the image was built here
+	base      *packed.Base // the base of an image that is made from a program
 }
 
 // find resolves a component's image: a file, the name of a built image, or empty.
@@ -198,7 +198,7 @@ func (s *Substrate) find(ctx context.Context, name string) (origin, error) {
 	builder := packed.Builder{Cache: s.config.Cache, Logger: s.config.Logger}
 	if name == "" {
 		base, err := builder.Base(ctx)
-		return origin{ours: true, base: &base}, err
+		return origin{builtHere: true, base: &base}, err
 	}
 	file := name
 	if !filepath.IsAbs(file) {
@@ -206,7 +206,7 @@ func (s *Substrate) find(ctx context.Context, name string) (origin, error) {
 	}
 	if _, err := os.Stat(file); err != nil {
 		if strings.ContainsRune(name, '/') {
-			return origin{}, &vitrine.BadInput{File: "image " + name, Found: err.Error(), Want: "a file that QEMU starts by -kernel, or the name of an image of vitrine image list"}
+			return origin{}, &vitrine.BadInput{File: "image " + name, Found: err.Error(), Want: "a file that QEMU starts with -kernel, or a name from vitrine image list"}
 		}
 		store := image.Store{Cache: s.config.Cache, Packers: map[string]image.Packer{Name: packed.Packer{Builder: builder}}}
 		built, err := store.Find(name, Name)
@@ -215,5 +215,5 @@ func (s *Substrate) find(ctx context.Context, name string) (origin, error) {
 		}
 		file = built.File
 	}
-	return origin{file: file, ours: packed.IsImage(file)}, nil
+	return origin{file: file, builtHere: packed.IsImage(file)}, nil
 }

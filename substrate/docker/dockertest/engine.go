@@ -68,7 +68,7 @@ func Own(t testing.TB) *Engine {
 // OwnWith is like Own but takes a configuration, as in daemon.json.
 func OwnWith(t testing.TB, config string) *Engine {
 	t.Helper()
-	dockerd, err := lookDockerd()
+	dockerd, err := findDockerd()
 	if err != nil {
 		t.Skip(err)
 	}
@@ -110,7 +110,7 @@ func (e *Engine) Restart(t testing.TB) {
 	}
 }
 
-func lookDockerd() (string, error) {
+func findDockerd() (string, error) {
 	if os.Geteuid() != 0 {
 		return "", &vitrine.Unsupported{What: "docker", Missing: "an engine that answers, and root to start one"}
 	}

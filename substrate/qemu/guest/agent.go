@@ -35,7 +35,7 @@ const readings = time.Second
 func serve(ctx context.Context, port io.ReadWriter) error {
 	a := &agent{in: bufio.NewReaderSize(port, 64<<10), out: NewWriter(port), commands: make(map[uint32]*command)}
 	if err := confine(); err != nil {
-		return fmt.Errorf("leaving memory to the machine itself: %w", err)
+		return fmt.Errorf("limiting the memory of commands: %w", err)
 	}
 	if err := a.out.Frame(Frame{Kind: KindHello}); err != nil {
 		return err
@@ -68,10 +68,10 @@ func (a *agent) requests(ctx context.Context) error {
 		}
 		var r Request
 		if f.Kind != KindRequest {
-			return fmt.Errorf("the host sent a frame of kind %q out of place", f.Kind)
+			return fmt.Errorf("the host sent an unexpected frame of kind %q", f.Kind)
 		}
 		if err := json.Unmarshal(f.Payload, &r); err != nil {
-			return fmt.Errorf("a request of the host: %w", err)
+			return fmt.Errorf("decoding a request of the host: %w", err)
 		}
 		switch r.Op {
 		case OpPut: // its data follow
@@ -105,7 +105,7 @@ func (a *agent) do(number uint32, r Request) error {
 	case r.Op == OpSignal:
 		return a.signal(r.Target, unix.Signal(r.Signal))
 	case r.Op == OpOwn:
-		return own(r.Path)
+		return linkSelf(r.Path)
 	case r.Op == OpRemove:
 		return os.RemoveAll(r.Path)
 	case r.Op == OpHas:
@@ -114,12 +114,12 @@ func (a *agent) do(number uint32, r Request) error {
 	case r.Op == OpOff:
 		return off()
 	}
-	return fmt.Errorf("no request %q", r.Op)
+	return fmt.Errorf("unknown request %q", r.Op)
 }
 
-// own makes a link to this program at path, so that the host need not send it again. It
+// linkSelf makes a link to this program at path, so that the host need not send it again. It
 // replaces an older link, which the disk of a restarted machine may have.
-func own(path string) error {
+func linkSelf(path string) error {
 	program, err := os.Executable()
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
@@ -147,7 +147,7 @@ func (a *agent) put(r Request) error {
 	for left := r.Size; left > 0; {
 		f, err := ReadFrame(a.in)
 		if err != nil || f.Kind != KindData || len(f.Payload) == 0 {
-			return errors.Join(errors.New("a file that is cut off"), err)
+			return errors.Join(errors.New("a truncated file"), err)
 		}
 		left -= int64(len(f.Payload))
 		if failed == nil {

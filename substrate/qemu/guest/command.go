@@ -68,7 +68,7 @@ func (a *agent) start(number uint32, c Command) error {
 			cmd.Stderr = write
 		}
 	}
-	if err := mortal(cmd.Start); err != nil {
+	if err := startKillable(cmd.Start); err != nil {
 		return errors.Join(err, r.forget())
 	}
 	a.mu.Lock()
@@ -104,7 +104,7 @@ func confine() error {
 	}
 	total, available, caches := memory.MemTotal, memory.MemAvailable, memory.SReclaimable
 	if total == nil || available == nil || caches == nil {
-		return errors.New("the kernel does not say how much there is")
+		return errors.New("the kernel does not report its memory")
 	}
 	kib := *available - min(*available, *caches+*total/32+agentKiB)
 	return os.WriteFile(filepath.Join(groups, "memory.max"), []byte(strconv.FormatUint(kib<<10, 10)), 0)
@@ -112,18 +112,18 @@ func confine() error {
 
 // Values of oom_score_adj (proc(5)).
 const (
-	spared = "-1000"
-	usual  = "0"
+	oomSpared  = "-1000"
+	oomDefault = "0"
 )
 
-// mortal starts a process that the OOM killer may kill. A child inherits oom_score_adj, so
-// mortal changes the agent's own value during the start. Calls must not overlap.
-func mortal(start func() error) error {
+// startKillable starts a process that the OOM killer may kill. A child inherits oom_score_adj, so
+// startKillable changes the agent's own value during the start. Calls must not overlap.
+func startKillable(start func() error) error {
 	const file = "/proc/self/oom_score_adj"
-	if err := os.WriteFile(file, []byte(usual), 0); err != nil {
+	if err := os.WriteFile(file, []byte(oomDefault), 0); err != nil {
 		return err
 	}
-	return errors.Join(start(), os.WriteFile(file, []byte(spared), 0))
+	return errors.Join(start(), os.WriteFile(file, []byte(oomSpared), 0))
 }
 
 // environment returns the command's variables, with a PATH and a HOME if it sets none.

@@ -58,7 +58,7 @@ func ReadFrame(r *bufio.Reader) (Frame, error) {
 	f := Frame{Kind: Kind(header[4]), Number: binary.BigEndian.Uint32(header[5:]), Payload: make([]byte, n)}
 	_, err := io.ReadFull(r, f.Payload)
 	if err != nil {
-		return Frame{}, fmt.Errorf("a frame that is cut off: %w", err)
+		return Frame{}, fmt.Errorf("a truncated frame: %w", err)
 	}
 	return f, nil
 }

@@ -31,9 +31,9 @@ func Main(ctx context.Context, self []string, verb string) error {
 	switch verb {
 	case verbInit:
 		if os.Getpid() != 1 {
-			return errors.New("this is for the first process of a virtual machine")
+			return errors.New("this verb is for the first process of a virtual machine")
 		}
-		return first(ctx, self)
+		return runInit(ctx, self)
 	case verbAgent:
 		port, err := openPort(ctx)
 		if err != nil {
@@ -42,12 +42,12 @@ func Main(ctx context.Context, self []string, verb string) error {
 		defer port.Close()
 		return serve(ctx, port)
 	}
-	return fmt.Errorf("no verb %q: this program is run by virtual machines", verb)
+	return fmt.Errorf("unknown verb %q: virtual machines run this program", verb)
 }
 
-// first is the first process. It mounts the usual file systems, starts the agent, and reaps
+// runInit is the first process. It mounts the usual file systems, starts the agent, and reaps
 // orphans until the agent ends.
-func first(ctx context.Context, self []string) error {
+func runInit(ctx context.Context, self []string) error {
 	err := mounts()
 	if err == nil {
 		err = reap(ctx, self)
@@ -64,7 +64,7 @@ func reap(ctx context.Context, self []string) error {
 		return err
 	}
 	// The OOM killer must not kill the agent.
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", agent.Process.Pid), []byte(spared), 0); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", agent.Process.Pid), []byte(oomSpared), 0); err != nil {
 		return err
 	}
 	for {

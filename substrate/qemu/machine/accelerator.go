@@ -38,13 +38,13 @@ type Prober struct {
 // it gets time enough on a busy host. KVM is faster than emulation, so it has failed if
 // emulation on the same host finished long before.
 const (
-	emulating = 5 * time.Minute  // limit for emulation
-	probing   = time.Minute      // limit for KVM
-	least     = 10 * time.Second // KVM gets at least this long,
-	times     = 10               // and this many times as long as emulation took
+	tcgLimit   = 5 * time.Minute  // limit for emulation
+	kvmLimit   = time.Minute      // limit for KVM
+	kvmMinimum = 10 * time.Second // KVM gets at least this long,
+	kvmFactor  = 10               // and this many times as long as emulation took
 )
 
-const reached = "Linux version" // the kernel's first output
+const kernelBanner = "Linux version" // the kernel's first output
 
 // Accelerator returns the best accelerator that works, and why no better one does. kernel
 // is the file of any Linux kernel with a serial console. The error is a
@@ -64,14 +64,14 @@ func (p *Prober) Accelerator(ctx context.Context, kernel string) (accelerator, w
 // requested and boots no kernel.
 func (p *Prober) Choose(ctx context.Context, asked, kernel string) (found, why string, err error) {
 	if asked == TCG {
-		return TCG, "it was asked for", nil
+		return TCG, "it was requested", nil
 	}
 	found, why, err = p.Accelerator(ctx, kernel)
 	if err != nil {
 		return "", "", err
 	}
 	if asked == KVM && found != KVM {
-		return "", "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "that a kernel boots with it: " + why, Do: "use accelerator: auto; what is measured in emulation cannot be compared with other results"}
+		return "", "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "a kernel that boots with it: " + why, Do: "use accelerator: auto; results under emulation cannot be compared with others"}
 	}
 	return found, why, nil
 }
@@ -80,16 +80,16 @@ func probe(ctx context.Context, kernel string) (accelerator, why string, err err
 	if _, err := exec.LookPath(Program); err != nil {
 		return "", "", withoutProgram()
 	}
-	virtual, giveUp := context.WithTimeout(ctx, probing)
+	virtual, giveUp := context.WithTimeout(ctx, kvmLimit)
 	defer giveUp()
-	emulation, stop := context.WithTimeout(ctx, emulating)
+	emulation, stop := context.WithTimeout(ctx, tcgLimit)
 	defer stop()
 	emulated := make(chan error, 1)
 	go func() {
 		began := time.Now()
 		err := boots(emulation, TCG, kernel)
 		if took := time.Since(began); err == nil {
-			time.AfterFunc(max(least, times*took)-took, giveUp)
+			time.AfterFunc(max(kvmMinimum, kvmFactor*took)-took, giveUp)
 		}
 		emulated <- err
 	}()
@@ -118,17 +118,17 @@ func boots(ctx context.Context, accelerator, kernel string) error {
 		"-machine", Q35+",accel="+accelerator, "-cpu", s.processor(), "-m", "256",
 		"-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("no kernel boots within %v", time.Since(began).Round(time.Second))
 	case err != nil:
-		first, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+		first, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
 		return errors.Join(errors.New(first), err)
-	case !bytes.Contains(out.Bytes(), []byte(reached)):
-		return errors.New("the kernel says nothing")
+	case !bytes.Contains(out.Bytes(), []byte(kernelBanner)):
+		return errors.New("the kernel printed nothing")
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (l *Link) take(links *netlink.Handle, outer netlink.Link) error {
 			l.Address = prefix(a.IPNet)
 		}
 		if err := links.AddrDel(outer, &netlink.Addr{IPNet: a.IPNet}); err != nil {
-			return fmt.Errorf("taking the address off: %w", err)
+			return fmt.Errorf("removing the address: %w", err)
 		}
 	}
 	return nil
@@ -136,7 +136,7 @@ func (l *Link) tap(links *netlink.Handle, outer netlink.Link) error {
 		return err
 	}
 	if err := links.LinkSetMTU(inner, l.MTU); err != nil {
-		return fmt.Errorf("the tap's MTU: %w", err)
+		return fmt.Errorf("setting the tap's MTU: %w", err)
 	}
 	if err := errors.Join(links.LinkSetUp(inner), links.LinkSetUp(outer)); err != nil {
 		return err
@@ -170,11 +170,11 @@ func (l *Link) device(index int, dir string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("looking for the device of a macvtap: %w", err)
+		return fmt.Errorf("finding the device of a macvtap: %w", err)
 	}
 	var major, minor uint32
 	if _, err := fmt.Sscanf(string(numbers), "%d:%d", &major, &minor); err != nil {
-		return fmt.Errorf("the device of a macvtap, %q: %w", numbers, err)
+		return fmt.Errorf("parsing the device number of a macvtap, %q: %w", numbers, err)
 	}
 	l.Device = filepath.Join(dir, "macvtap")
 	if err := os.Remove(l.Device); err != nil && !errors.Is(err, os.ErrNotExist) {

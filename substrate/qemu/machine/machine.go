@@ -96,9 +96,9 @@ type Machine struct {
 	ports   map[string]net.Conn
 }
 
-// starting bounds how long QEMU itself may take to be ready, before the machine runs
+// startLimit bounds how long QEMU itself may take to be ready, before the machine runs
 // its first instruction.
-const starting = 2 * time.Minute
+const startLimit = 2 * time.Minute
 
 // Start starts a machine in the place and returns when it executes. On failure it
 // leaves only files in Dir.
@@ -111,7 +111,7 @@ func Start(ctx context.Context, place substrate.Instance, spec Spec) (*Machine, 
 }
 
 func start(ctx context.Context, place substrate.Instance, spec Spec) (_ *Machine, err error) {
-	ctx, cancel := context.WithTimeout(ctx, starting)
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	sockets, err := listen(spec.Dir, append([]string{monitorSocket}, spec.Ports...))
 	if err != nil {
@@ -129,7 +129,7 @@ func start(ctx context.Context, place substrate.Instance, spec Spec) (_ *Machine
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, said(spec.Dir), place.Stop(context.WithoutCancel(ctx), 0))
+			err = errors.Join(err, outputError(spec.Dir), place.Stop(context.WithoutCancel(ctx), 0))
 		}
 	}()
 	conns, err := sockets.accept(ctx, process)

@@ -35,7 +35,7 @@ func newMonitor(ctx context.Context, conn net.Conn) (*Monitor, error) {
 	defer m.bound(ctx)()
 	var greeting reply
 	if err := m.decoder.Decode(&greeting); err != nil || greeting.Greeting == nil {
-		return nil, errors.Join(errors.New("QEMU's monitor does not greet"), err)
+		return nil, errors.Join(errors.New("QEMU's monitor sent no greeting"), err)
 	}
 	return m, m.run("qmp_capabilities", nil, nil)
 }
@@ -96,7 +96,7 @@ func (m *Machine) bind(ctx context.Context, cpus []int) error {
 	}
 	for _, v := range vcpus {
 		if v.Index >= len(cpus) {
-			return fmt.Errorf("binding virtual processor %d: there are CPUs for %d", v.Index, len(cpus))
+			return fmt.Errorf("binding virtual processor %d: there are only %d CPUs", v.Index, len(cpus))
 		}
 		var set unix.CPUSet
 		set.Set(cpus[v.Index])

@@ -104,11 +104,11 @@ func (s *sockets) close() error {
 	return errors.Join(append(errs, s.dir.Close())...)
 }
 
-// said returns an error with the last of QEMU's own output; nil: no output.
-func said(dir string) error {
+// outputError returns an error with the last of QEMU's own output; nil: no output.
+func outputError(dir string) error {
 	last := substrate.LastOutput(Log(dir), 1000)
 	if last == "" {
 		return nil
 	}
-	return fmt.Errorf("%s said: %s", Program, last)
+	return fmt.Errorf("%s printed: %s", Program, last)
 }
