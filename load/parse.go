@@ -54,7 +54,7 @@ func ParseReport(r io.Reader) (Report, error) {
 		return Report{}, fmt.Errorf("%w: %w in %s", ErrReport, err, excerpt(line))
 	}
 	if rest := bytes.TrimSpace(line[decoder.InputOffset():]); len(rest) > 0 {
-		return Report{}, fmt.Errorf("%w: more after the JSON object: %s", ErrReport, excerpt(rest))
+		return Report{}, fmt.Errorf("%w: text after the JSON object: %s", ErrReport, excerpt(rest))
 	}
 	if err := report.check(); err != nil {
 		return Report{}, fmt.Errorf("%w: %w", ErrReport, err)
@@ -71,13 +71,13 @@ func reportLine(data []byte) ([]byte, error) {
 			continue
 		}
 		if len(last) > 0 && last[0] == '{' {
-			return nil, fmt.Errorf("%w: more after the line of JSON: %s", ErrReport, excerpt(line))
+			return nil, fmt.Errorf("%w: text after the line of JSON: %s", ErrReport, excerpt(line))
 		}
 		last = line
 	}
 	switch {
 	case last == nil:
-		return nil, fmt.Errorf("%w: nothing on standard output: want one line of JSON", ErrReport)
+		return nil, fmt.Errorf("%w: standard output is empty: want one line of JSON", ErrReport)
 	case last[0] != '{':
 		return nil, fmt.Errorf("%w: the last line is not a JSON object: %s", ErrReport, excerpt(last))
 	}
@@ -141,7 +141,7 @@ func (r *Report) checkCounts() error {
 		ended += n
 	}
 	if ended != r.Offered {
-		return fmt.Errorf("succeeded and failed add up to %d but offered is %d: every call that was sent succeeds or fails", ended, r.Offered)
+		return fmt.Errorf("succeeded and failed add up to %d but offered is %d: want equal numbers, because every offered call succeeds or fails", ended, r.Offered)
 	}
 	return nil
 }

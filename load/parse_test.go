@@ -128,12 +128,12 @@ func TestParseReportRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"nothing", "\n \n", "nothing on standard output"},
+		{"nothing", "\n \n", "standard output is empty"},
 		{"garbage", "Segmentation fault\n", "not a JSON object"},
 		{"binary", "\x00\xff\xfe", "not a JSON object"},
-		{"two reports", good + good, "more after the line of JSON"},
-		{"chatter after", good + "done\n", "more after the line of JSON"},
-		{"two objects", strings.TrimSpace(good) + "{}", "more after the JSON object"},
+		{"two reports", good + good, "text after the line of JSON"},
+		{"chatter after", good + "done\n", "text after the line of JSON"},
+		{"two objects", strings.TrimSpace(good) + "{}", "text after the JSON object"},
 		{"half", good[:len(good)/2], "unexpected EOF"},
 		{"empty object", "{}", "duration_s is 0"},
 		{"NaN", strings.Replace(good, "2.5", "NaN", 1), "invalid character"},

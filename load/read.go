@@ -71,7 +71,7 @@ func readEnvironment(t *Trial, given map[string]string, environ []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if option, ok := options[name]; ok {
-			if _, said := given[option]; !said {
+			if _, set := given[option]; !set {
 				given[option] = value
 			}
 			continue
@@ -118,7 +118,7 @@ func (t Trial) Check() error {
 	case !(t.Warmup >= 0) || t.Warmup > maxSeconds:
 		return bad("--warmup "+decimal(t.Warmup), fmt.Sprintf("want seconds, from 0 to %d", maxSeconds))
 	case t.Rate*(t.Duration+t.Warmup) > maxCalls:
-		return bad("--rate "+decimal(t.Rate), fmt.Sprintf("more than %.0e calls in one trial", maxCalls))
+		return bad("--rate "+decimal(t.Rate), fmt.Sprintf("want at most %.0e calls in one trial", maxCalls))
 	case len(t.Targets) == 0:
 		return bad("--targets", "missing; want address:port, or several with commas")
 	}

@@ -61,7 +61,7 @@ func (e *engine) drop(c *conn) {
 			}
 		}
 	}
-	_ = shut(c.fd) // close(2) closes the descriptor even when it fails
+	_ = abort(c.fd) // close(2) closes the descriptor even when it fails
 	c.generation++
 	c.serial++
 	c.state = free
@@ -101,8 +101,8 @@ func (e *engine) write(c *conn) {
 	}
 }
 
-// happened handles the epoll events of a connection.
-func (e *engine) happened(c *conn, events uint32) {
+// handleEvents handles the epoll events of a connection.
+func (e *engine) handleEvents(c *conn, events uint32) {
 	if (c.state == connecting || c.state == busy) && c.sent < len(c.target.request) {
 		generation := c.generation
 		if e.write(c); c.generation != generation {

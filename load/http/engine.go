@@ -111,7 +111,7 @@ func (e *engine) close() error {
 	var err error
 	for _, c := range e.conns {
 		if c.state != free {
-			err = errors.Join(err, shut(c.fd))
+			err = errors.Join(err, abort(c.fd))
 		}
 	}
 	return errors.Join(err, unix.Close(e.poll))
@@ -128,7 +128,7 @@ func (e *engine) run(start time.Time) {
 			return
 		}
 		thread.Sleep(e.idleTime())
-		e.look()
+		e.handleReady()
 	}
 }
 
@@ -224,16 +224,16 @@ func (e *engine) alarms() {
 	}
 }
 
-// look handles all pending epoll events.
-func (e *engine) look() {
+// handleReady handles all pending epoll events.
+func (e *engine) handleReady() {
 	for {
-		n := ready(e.poll, e.events[:])
+		n := pollEvents(e.poll, e.events[:])
 		e.now = e.clock()
 		for i := range n {
 			event := &e.events[i]
 			// Ignore an event of a connection that this loop has just closed.
 			if c := e.conns[event.Fd]; c.generation == event.Pad {
-				e.happened(c, event.Events)
+				e.handleEvents(c, event.Events)
 			}
 		}
 		if n < len(e.events) {

@@ -83,11 +83,11 @@ func (b *bench) await(fd int) {
 	}
 }
 
-// happens waits for epoll events and has the engine handle them.
-func (b *bench) happens() {
+// awaitEvents waits for epoll events and has the engine handle them.
+func (b *bench) awaitEvents() {
 	b.t.Helper()
 	b.await(b.poll)
-	b.look()
+	b.handleReady()
 }
 
 // accept accepts a connection.
@@ -151,11 +151,11 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		for b.at(due); b.open > 0; calls++ {
 			if fd < 0 {
 				fd = b.accept()
-				b.happens() // the connection is established
+				b.awaitEvents() // the connection is established
 			}
 			b.request(fd)
 			b.answer(fd, ok)
-			b.happens()
+			b.awaitEvents()
 		}
 	}
 	for range 100 {
@@ -197,7 +197,7 @@ func TestAnswers(t *testing.T) {
 		b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"path": "/a?b=c", "host": "h.test"}})
 		b.at(0)
 		fd := b.accept()
-		b.happens()
+		b.awaitEvents()
 		if got, want := string(b.request(fd)), "GET /a?b=c HTTP/1.1\r\nHost: h.test\r\n"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s: the request is %q", c.name, got)
 		}
@@ -206,7 +206,7 @@ func TestAnswers(t *testing.T) {
 			b.hangUp(fd)
 		}
 		for b.open > 0 {
-			b.happens()
+			b.awaitEvents()
 		}
 		r := b.report()
 		if c.cause == "" && r.Succeeded != 1 || c.cause != "" && r.Failed[c.cause] != 1 {
@@ -227,7 +227,7 @@ func TestWaitingIsLate(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 0.3, Params: map[string]string{"connections": "1"}})
 	b.at(0)
 	fd := b.accept()
-	b.happens()
+	b.awaitEvents()
 	b.request(fd)
 	b.at(100 * time.Millisecond)
 	b.at(200 * time.Millisecond)
@@ -237,7 +237,7 @@ func TestWaitingIsLate(t *testing.T) {
 	for range 3 {
 		b.now += 100 * time.Millisecond
 		b.answer(fd, ok)
-		b.happens()
+		b.awaitEvents()
 		if b.open > 0 {
 			b.request(fd)
 		}
@@ -267,7 +267,7 @@ func TestTimeouts(t *testing.T) {
 	b := newBench(t, load.Trial{Rate: 10, Duration: 0.2, Params: map[string]string{"connections": "1", "timeout": "1s"}})
 	b.at(0)
 	fd := b.accept()
-	b.happens()
+	b.awaitEvents()
 	b.request(fd)
 	b.at(100 * time.Millisecond)
 	b.at(999 * time.Millisecond)
@@ -283,7 +283,7 @@ func TestTimeouts(t *testing.T) {
 	b.request(fd)
 	b.answer(fd, ok)
 	b.now = 1100*time.Millisecond + 1 // the answer is a nanosecond too late
-	b.happens()
+	b.awaitEvents()
 	b.at(2 * time.Second)
 	if r := b.report(); r.Failed["timeout"] != 2 || r.Succeeded != 0 || b.open != 0 || b.window != 0 {
 		t.Errorf("failed %v, succeeded %d, %d open", r.Failed, r.Succeeded, b.open)
@@ -313,14 +313,14 @@ func TestClosedConnections(t *testing.T) {
 		b.request(fd)
 		b.answer(fd, ok)
 		for b.open > 0 {
-			b.happens()
+			b.awaitEvents()
 		}
 	}
 	b.at(0)
 	fd := b.accept()
 	serve(fd)
 	b.hangUp(fd)
-	b.happens()
+	b.awaitEvents()
 	if len(b.targets[0].idle) != 0 || b.targets[0].open != 0 {
 		t.Fatalf("%d connections after the end of one", b.targets[0].open)
 	}
@@ -329,7 +329,7 @@ func TestClosedConnections(t *testing.T) {
 	serve(fd)
 	b.hangUp(fd)                 // the engine does not notice
 	b.at(200 * time.Millisecond) // the engine sends, then notices
-	b.happens()
+	b.awaitEvents()
 	fd = b.accept()
 	serve(fd)
 	if r := b.report(); r.Succeeded != 3 || b.resent != 1 {
@@ -337,11 +337,11 @@ func TestClosedConnections(t *testing.T) {
 	}
 	b.hangUp(fd)
 	b.at(300 * time.Millisecond)
-	b.happens()
+	b.awaitEvents()
 	fd = b.accept() // connection of the repeated request
 	b.hangUp(fd)
 	for b.open > 0 {
-		b.happens()
+		b.awaitEvents()
 	}
 	if r := b.report(); r.Succeeded != 3 || r.Failed["reset"] != 1 || b.resent != 2 {
 		t.Errorf("%d succeeded, %d sent again; failed %v", r.Succeeded, b.resent, r.Failed)

@@ -18,12 +18,12 @@ const name = "generator http"
 
 // Params are the generator's parameters.
 type Params struct {
-	Path        string         `json:"path" yaml:"path" jsonschema:"default=/,description=what is asked for"`
+	Path        string         `json:"path" yaml:"path" jsonschema:"default=/,description=path to request"`
 	Host        string         `json:"host" yaml:"host" jsonschema:"description=the field Host; the default is the target's address and port"`
-	Arrivals    string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
-	Timeout     param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a call without its whole response for so long has failed; a wait for a connection counts"`
-	Connections int            `json:"connections" yaml:"connections" jsonschema:"default=0,description=open at once to all targets together; 0: as many as the rate needs and the system allows"`
-	Tick        param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=answers are collected for so long before they are handled; up to so much is in the latency"`
+	Arrivals    string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls arrive evenly or at random"`
+	Timeout     param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a call fails if its response is not complete within this time; a wait for a connection counts"`
+	Connections int            `json:"connections" yaml:"connections" jsonschema:"default=0,description=most open connections to all targets together; 0: as many as the rate needs and the system allows"`
+	Tick        param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=interval at which answers are handled; adds up to this time to the latency"`
 }
 
 // Defaults returns the default parameters.

@@ -132,14 +132,14 @@ func FuzzResponse(f *testing.F) {
 		if !done || whole.status < 200 {
 			return
 		}
-		if status, length, ok := byStandard(data); ok && (status != whole.status || length != n) {
+		if status, length, ok := readStandard(data); ok && (status != whole.status || length != n) {
 			t.Fatalf("status %d in %d bytes; net/http reads %d in %d", whole.status, n, status, length)
 		}
 	})
 }
 
-// byStandard reads the first final response with net/http.
-func byStandard(data []byte) (status, length int, ok bool) {
+// readStandard reads the first final response with net/http.
+func readStandard(data []byte) (status, length int, ok bool) {
 	all := bytes.NewReader(data)
 	r := bufio.NewReader(all)
 	for {

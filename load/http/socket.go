@@ -11,7 +11,7 @@ import (
 	"vitrine/internal/mmsg"
 )
 
-// Of the system calls in this file only those of open and shut tell Go's
+// Of the system calls in this file only those of open and abort tell Go's
 // scheduler that they may block. The engine blocks only in thread.Sleep, briefly,
 // and signals interrupt it.
 
@@ -37,9 +37,9 @@ func open(to netip.AddrPort) (fd int, own bool, err error) {
 	return -1, own, errors.Join(fmt.Errorf("connect to %v: %w", to, err), unix.Close(fd))
 }
 
-// shut closes the connection at once, with a reset. So it does not wait for a
+// abort closes the connection at once, with a reset. So it does not wait for a
 // late answer, and no port stays in TIME_WAIT.
-func shut(fd int) error {
+func abort(fd int) error {
 	return errors.Join(
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
 		unix.Close(fd))
@@ -55,8 +55,8 @@ func receive(fd int, into []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// ready returns the pending events of the epoll instance, without waiting.
-func ready(poll int, into []unix.EpollEvent) int {
+// pollEvents returns the pending events of the epoll instance, without waiting.
+func pollEvents(poll int, into []unix.EpollEvent) int {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poll), uintptr(unsafe.Pointer(unsafe.SliceData(into))), uintptr(len(into)), 0, 0, 0)
 	if errno != 0 {
 		return 0

@@ -83,12 +83,12 @@ func (res result) poisson(t *testing.T) (off, even float64) {
 	}
 	last := len(dues) - 1
 	gap := (dues[last] - dues[0]) / float64(last)
-	var came, evenly []float64
+	var offsets, evenOffsets []float64
 	for i, due := range dues {
-		came = append(came, res.seen.Arrivals[i].Sub(res.seen.Arrivals[0]).Seconds()-due)
-		evenly = append(evenly, dues[0]+gap*float64(i)-due)
+		offsets = append(offsets, res.seen.Arrivals[i].Sub(res.seen.Arrivals[0]).Seconds()-due)
+		evenOffsets = append(evenOffsets, dues[0]+gap*float64(i)-due)
 	}
-	return spread(came), spread(evenly)
+	return spread(offsets), spread(evenOffsets)
 }
 
 // spread returns the median absolute deviation.

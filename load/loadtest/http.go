@@ -66,7 +66,7 @@ func (s *server) Seen() Seen {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch fate := s.decide(r.Method); fate {
+	switch fate := s.chooseFate(r.Method); fate {
 	case 'i':
 		<-r.Context().Done()
 	case 'r':
@@ -83,9 +83,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decide returns the fate of the call that begins now: 'a'nswered, 'r'efused or
+// chooseFate returns the fate of the call that begins now: 'a'nswered, 'r'efused or
 // 'i'gnored.
-func (s *server) decide(method string) byte {
+func (s *server) chooseFate(method string) byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place := s.seen.Calls % 100

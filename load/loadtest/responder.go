@@ -133,7 +133,7 @@ func (r *Responder) handle(data []byte, source netip.AddrPort) {
 	}
 	if !m.IsRequest() {
 		r.seen.Responses++
-		r.pass(&m)
+		r.forwardResponse(&m)
 		return
 	}
 	r.seen.Requests[string(m.Method)]++
@@ -156,7 +156,7 @@ func (r *Responder) handle(data []byte, source netip.AddrPort) {
 // register challenges a REGISTER, checks its credentials and stores its contact.
 func (r *Responder) register(m *sip.Message, source netip.AddrPort) {
 	if m.Authorization == nil {
-		switch r.decide(string(m.CallID)) {
+		switch r.chooseFate(string(m.CallID)) {
 		case 'r':
 			r.answer(m, source, 503, "Service Unavailable", "")
 		case 'a':
@@ -190,8 +190,8 @@ func (r *Responder) register(m *sip.Message, source netip.AddrPort) {
 	r.answer(m, source, 200, "OK", "Contact: "+string(m.Contact)+"\r\nService-Route: <sip:"+r.Addr()+";lr>\r\n")
 }
 
-// decide returns the fate of the call that begins with this Call-ID.
-func (r *Responder) decide(callID string) byte {
+// chooseFate returns the fate of the call that begins with this Call-ID.
+func (r *Responder) chooseFate(callID string) byte {
 	if f, known := r.fate[callID]; known {
 		return f
 	}
@@ -269,8 +269,8 @@ func (r *Responder) forward(m *sip.Message, to netip.AddrPort, uri string) {
 	r.send(sip.AppendEnd(b, m.Body), to)
 }
 
-// pass forwards a callee's response to the caller. Responses to NOTIFY end here.
-func (r *Responder) pass(m *sip.Message) {
+// forwardResponse forwards a callee's response to the caller. Responses to NOTIFY end here.
+func (r *Responder) forwardResponse(m *sip.Message) {
 	if string(m.SequenceMethod) == "NOTIFY" {
 		return
 	}

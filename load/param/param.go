@@ -24,7 +24,7 @@ func Decode(generator string, given map[string]string, setters map[string]Setter
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		set, ok := setters[name]
 		if !ok {
-			return bad(generator, fmt.Sprintf("parameter %q is not known", name), "the parameters are "+strings.Join(names, ", "))
+			return bad(generator, fmt.Sprintf("unknown parameter %q", name), "want one of "+strings.Join(names, ", "))
 		}
 		if err := set(given[name]); err != nil {
 			return bad(generator, fmt.Sprintf("parameter %s is %q", name, given[name]), err.Error())

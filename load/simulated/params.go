@@ -22,19 +22,19 @@ type Params struct {
 	Cluster  string  `json:"cluster" yaml:"cluster" jsonschema:"description=share by which the demand grows with each doubling of the instances by component: sp=0.3"`
 	VCPUs    string  `json:"vcpus" yaml:"vcpus" jsonschema:"default=s=1,description=CPUs by flavor's initial: s=1\\,m=2\\,l=4"`
 	Collapse float64 `json:"collapse" yaml:"collapse" jsonschema:"default=1,description=success beyond the capacity is (capacity/rate) to this power: 1 saturates; 2 collapses"`
-	Buffer   float64 `json:"buffer" yaml:"buffer" jsonschema:"default=0,description=places for calls that come at random; the fewer the rounder the knee; 0: calls come evenly"`
+	Buffer   float64 `json:"buffer" yaml:"buffer" jsonschema:"default=0,description=queue places for random arrivals; fewer places make a rounder knee; 0: calls arrive evenly"`
 	Loss     float64 `json:"loss" yaml:"loss" jsonschema:"default=0,description=share of the calls that fail at any rate"`
 	Queue    float64 `json:"queue" yaml:"queue" jsonschema:"default=0,description=seconds' worth of calls that wait before one fails"`
 	Damage   float64 `json:"damage" yaml:"damage" jsonschema:"default=0,description=share of the capacity that an overload takes while it lingers"`
-	Bears    float64 `json:"bears" yaml:"bears" jsonschema:"default=0.35,description=share of the calls that may fail without that"`
+	Bears    float64 `json:"bears" yaml:"bears" jsonschema:"default=0.35,description=share of the calls that may fail without damage"`
 	Onset    float64 `json:"onset" yaml:"onset" jsonschema:"default=1,description=seconds of overload until most of the damage is done"`
-	Recovery float64 `json:"recovery" yaml:"recovery" jsonschema:"default=0,description=seconds until most of it is gone; 0: only a fresh deployment heals"`
+	Recovery float64 `json:"recovery" yaml:"recovery" jsonschema:"default=0,description=seconds until most of the damage is gone; 0: only a fresh deployment heals"`
 	Noise    float64 `json:"noise" yaml:"noise" jsonschema:"default=0,description=relative deviation of the capacity from second to second"`
 	Hold     float64 `json:"hold" yaml:"hold" jsonschema:"default=0.8,description=how much of a second's deviation the next one keeps"`
 	Luck     float64 `json:"luck" yaml:"luck" jsonschema:"default=0,description=relative deviation of the capacity from deployment to deployment"`
 	Ceiling  float64 `json:"ceiling" yaml:"ceiling" jsonschema:"default=0,description=highest rate that the generator offers; 0: any"`
-	Arrivals string  `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=poisson: the calls of each second vary as those of a Poisson process do; what chance does within a second is buffer"`
-	Seed     float64 `json:"seed" yaml:"seed" jsonschema:"default=1,description=of all chance"`
+	Arrivals string  `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=poisson: the number of calls per second varies as in a Poisson process; chance within a second is set by buffer"`
+	Seed     float64 `json:"seed" yaml:"seed" jsonschema:"default=1,description=seed of all random numbers"`
 }
 
 // Defaults returns the default parameters.
@@ -118,10 +118,10 @@ func (p Params) Function(sizing vitrine.Sizing) (*sim.Function, error) {
 	}
 	for _, part := range sizing {
 		if _, ok := demands[part.Short]; !ok {
-			return nil, bad("demand", p.Demand, fmt.Sprintf("the size %s has a component %s: say what a call costs it", sizing, part.Short))
+			return nil, bad("demand", p.Demand, fmt.Sprintf("size %s has component %s: add its CPU time per call", sizing, part.Short))
 		}
 		if _, ok := flavors[string(part.Initial)]; !ok {
-			return nil, bad("vcpus", p.VCPUs, fmt.Sprintf("the size %s has a flavor %c: say how many CPUs that is", sizing, part.Initial))
+			return nil, bad("vcpus", p.VCPUs, fmt.Sprintf("size %s has flavor %c: add its number of CPUs", sizing, part.Initial))
 		}
 	}
 	return f, nil

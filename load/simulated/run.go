@@ -35,7 +35,7 @@ func Run(ctx context.Context, t load.Trial, stdout, _ io.Writer) error {
 	if _, err := Decode(t.Params); err != nil {
 		return err
 	}
-	a, err := ask(ctx, t)
+	a, err := requestTrial(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func Run(ctx context.Context, t load.Trial, stdout, _ io.Writer) error {
 	return report.Print(stdout)
 }
 
-// ask requests the trial from the first target.
-func ask(ctx context.Context, t load.Trial) (a answer, err error) {
+// requestTrial requests the trial from the first target.
+func requestTrial(ctx context.Context, t load.Trial) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	body, err := json.Marshal(request{Params: t.Params, Rate: t.Rate, Duration: t.Duration, Warmup: t.Warmup, Seed: t.Seed})

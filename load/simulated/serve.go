@@ -47,9 +47,9 @@ func Serve(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	flags := pflag.NewFlagSet("simulated", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	listen := flags.String("listen", "", "address, HTTP: IP:PORT")
-	size := flags.String("sizing", "", "size that it is part of: ${VITRINE_SIZING}")
+	size := flags.String("sizing", "", "size of the deployment: ${VITRINE_SIZING}")
 	flags.Usage = func() {
-		fmt.Fprintf(stdout, "Simulated is a component that runs trials of the generator of the same name.\n\nUsage: vitrine reference simulated FLAGS\n\n%s", flags.FlagUsages())
+		fmt.Fprintf(stdout, "Simulated is the component that runs the trials of the generator simulated.\n\nUsage: vitrine reference simulated FLAGS\n\n%s", flags.FlagUsages())
 	}
 	wrong := func(found, want string) error {
 		return &vitrine.BadInput{File: "vitrine reference simulated", Found: found, Want: want}

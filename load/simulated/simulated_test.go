@@ -101,7 +101,7 @@ func TestPoissonArrivals(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	s := serve(t, "fn1s")
 	trial := load.Trial{Rate: 900, Duration: 20, Warmup: 2, Targets: []string{s.target}, Seed: 1, Params: map[string]string{"demand": "fn=1ms"}}
-	a, err := ask(t.Context(), trial)
+	a, err := requestTrial(t.Context(), trial)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ const (
 	done
 )
 
-// after returns the step that follows s in the scenario.
-func (e *engine) after(s step) step {
+// nextStep returns the step that follows s in the scenario.
+func (e *engine) nextStep(s step) step {
 	switch {
 	case s == registerCaller && e.params.Scenario == RegSubscribe:
 		return subscribe
@@ -118,10 +118,10 @@ func parseHex(text []byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// byVia returns the live call and the transaction that the branch of one of our
+// findByVia returns the live call and the transaction that the branch of one of our
 // Vias identifies, or nil. It searches for the branch as text, which is faster
 // than parsing the value.
-func (e *engine) byVia(via []byte) (*call, uint8) {
+func (e *engine) findByVia(via []byte) (*call, uint8) {
 	i := bytes.Index(via, branchParam)
 	if i < 0 || len(via)-i < branchLength {
 		return nil, 0
@@ -158,9 +158,9 @@ func (e *engine) callIDFits(callID []byte, c *call) bool {
 	return string(appendHex(appendHex(own[:0], c.index, 8), c.generation, 8)) == string(callID[:digits])
 }
 
-// bySubscriber returns the live call of the subscriber that the request's URI,
+// findBySubscriber returns the live call of the subscriber that the request's URI,
 // one of our contacts, names, or nil.
-func (e *engine) bySubscriber(request *sip.Message) *call {
+func (e *engine) findBySubscriber(request *sip.Message) *call {
 	uri, ok := sip.ParseURI(request.URI)
 	if !ok || len(uri.User) == 0 || uri.User[0] != 'v' {
 		return nil

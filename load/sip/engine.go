@@ -46,9 +46,9 @@ type engine struct {
 	pairs  int
 	window int // live calls that were due in the window
 
-	timeouts fifo.Queue[alarm]
-	holds    fifo.Queue[alarm]
-	again    [7]fifo.Queue[alarm] // retransmissions, by interval: T1, 2 T1, 4 T1 ...
+	timeouts        fifo.Queue[alarm]
+	holds           fifo.Queue[alarm]
+	retransmissions [7]fifo.Queue[alarm] // by interval: T1, 2 T1, 4 T1 ...
 
 	token       []byte
 	generation  uint32
@@ -71,11 +71,11 @@ type alarm struct {
 	at          time.Duration
 	generation  uint32
 	transaction uint8
-	interval    uint8 // index into engine.again
+	interval    uint8 // index into engine.retransmissions
 	ofAnswer    bool  // retransmit the callee's 200
 }
 
-func (a *alarm) stands() bool {
+func (a *alarm) active() bool {
 	return a.call.alive && a.call.generation == a.generation && a.call.transaction == a.transaction
 }
 
@@ -253,9 +253,9 @@ func (e *engine) idleTime() time.Duration {
 		at = min(at, e.holds.Front().at)
 	}
 	if e.params.Retransmit {
-		for i := range e.again {
-			if e.again[i].Len() > 0 {
-				at = min(at, e.again[i].Front().at)
+		for i := range e.retransmissions {
+			if e.retransmissions[i].Len() > 0 {
+				at = min(at, e.retransmissions[i].Front().at)
 			}
 		}
 	}
@@ -265,12 +265,12 @@ func (e *engine) idleTime() time.Duration {
 // alarms handles the alarms that are due.
 func (e *engine) alarms() {
 	for e.timeouts.Len() > 0 && e.timeouts.Front().at <= e.now {
-		if a := e.timeouts.Pop(); a.stands() {
+		if a := e.timeouts.Pop(); a.active() {
 			e.fail(a.call, "timeout")
 		}
 	}
 	for e.holds.Len() > 0 && e.holds.Front().at <= e.now {
-		if a := e.holds.Pop(); a.stands() {
+		if a := e.holds.Pop(); a.active() {
 			e.advance(a.call)
 		}
 	}
@@ -321,8 +321,8 @@ func (e *engine) release(c *call) {
 	e.idle = append(e.idle, c)
 }
 
-// drops returns the number of datagrams lost in the sockets' receive buffers.
-func (e *engine) drops() (int64, error) {
+// countDrops returns the number of datagrams lost in the sockets' receive buffers.
+func (e *engine) countDrops() (int64, error) {
 	var total int64
 	for _, s := range e.sockets() {
 		n, err := mmsg.Drops(s.fd)

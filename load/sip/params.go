@@ -26,23 +26,23 @@ const name = "generator sip"
 type Params struct {
 	Scenario   string         `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
 	Digest     bool           `json:"digest" yaml:"digest" jsonschema:"default=true,description=the function challenges registrations"`
-	Arrivals   string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
-	Retransmit bool           `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=send again by the timers of RFC 3261"`
-	Timeout    param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a request without a final answer for so long fails its call"`
-	Hold       param.Duration `json:"hold" yaml:"hold" jsonschema:"default=0s,description=reg-invite: between ACK and BYE"`
+	Arrivals   string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls arrive evenly or at random"`
+	Retransmit bool           `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=retransmit by the timers of RFC 3261"`
+	Timeout    param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a call fails if a request has no final answer within this time"`
+	Hold       param.Duration `json:"hold" yaml:"hold" jsonschema:"default=0s,description=reg-invite: time between ACK and BYE"`
 
-	Users          int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
-	CallTime       param.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
+	Users          int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers provisioned in the function; 0: as many as the rate needs"`
+	CallTime       param.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time of a call up to its last request; the default follows from the timeout"`
 	FirstUser      int            `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
 	UserFormat     string         `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
 	PasswordFormat string         `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
 	Username       string         `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
 	Domain         string         `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
-	Expires        int            `json:"expires" yaml:"expires" jsonschema:"default=3600,description=of registrations and subscriptions in seconds"`
+	Expires        int            `json:"expires" yaml:"expires" jsonschema:"default=3600,description=expiry of registrations and subscriptions in seconds"`
 
-	Tick param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=answers are collected for so long before they are handled; up to so much is in the latency of each exchange"`
+	Tick param.Duration `json:"tick" yaml:"tick" jsonschema:"default=1ms,description=interval at which answers are handled; adds up to this time to the latency of each exchange"`
 
-	Local string `json:"local" yaml:"local" jsonschema:"description=address to send from; the default is what the route to the target has"`
+	Local string `json:"local" yaml:"local" jsonschema:"description=source address; the default is that of the route to the target"`
 	// Port of the contacts to which the function sends requests (reg-subscribe,
 	// reg-invite). It is fixed so that the registrations of a trial replace those
 	// left by an earlier trial; 0 means any port.

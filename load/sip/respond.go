@@ -26,9 +26,9 @@ func (e *engine) receive(s *socket) {
 				continue
 			}
 			if e.message.IsRequest() {
-				e.asked(s, i)
+				e.handleRequest(s, i)
 			} else {
-				e.response()
+				e.handleResponse()
 			}
 		}
 		if n < batch {
@@ -37,19 +37,19 @@ func (e *engine) receive(s *socket) {
 	}
 }
 
-// response handles the answer to one of our requests.
-func (e *engine) response() {
+// handleResponse handles the answer to one of our requests.
+func (e *engine) handleResponse() {
 	m := &e.message
-	c, transaction := e.byVia(m.Via)
+	c, transaction := e.findByVia(m.Via)
 	switch {
 	case c == nil:
 		e.stray++
 	case c.transaction != transaction || c.answered:
-		e.late(c)
+		e.handleRepeated(c)
 	case m.Status < 200:
 		c.proceeding = true
 	case m.Status < 300:
-		e.accepted(c)
+		e.handleSuccess(c)
 	default:
 		if c.step == invite {
 			e.acknowledgeFailure(c)
@@ -61,9 +61,9 @@ func (e *engine) response() {
 	}
 }
 
-// late handles an answer to a request that was answered before. A repeated 200 to
+// handleRepeated handles an answer to a request that was answered before. A repeated 200 to
 // INVITE gets another ACK.
-func (e *engine) late(c *call) {
+func (e *engine) handleRepeated(c *call) {
 	m := &e.message
 	if c.step >= invite && m.Status/100 == 2 && string(m.SequenceMethod) == "INVITE" && len(c.to) > 0 {
 		e.acknowledge(c)
@@ -72,8 +72,8 @@ func (e *engine) late(c *call) {
 	e.stray++
 }
 
-// accepted handles a 2xx.
-func (e *engine) accepted(c *call) {
+// handleSuccess handles a 2xx.
+func (e *engine) handleSuccess(c *call) {
 	switch c.step {
 	case registerCaller, registerCallee:
 		p := e.party(c)
@@ -106,7 +106,7 @@ func (e *engine) party(c *call) *party {
 
 // advance starts the next step, or ends the call.
 func (e *engine) advance(c *call) {
-	c.step = e.after(c.step)
+	c.step = e.nextStep(c.step)
 	c.challenges, c.fresh = 0, false
 	switch c.step {
 	case done:
@@ -208,15 +208,15 @@ func (e *engine) acknowledgeFailure(c *call) {
 	s.push(sip.AppendEnd(b, nil), netip.AddrPort{}, owner{})
 }
 
-// asked handles a request from the function: the callee's side of a call, or a
+// handleRequest handles a request from the function: the callee's side of a call, or a
 // notification.
-func (e *engine) asked(s *socket, i int) {
+func (e *engine) handleRequest(s *socket, i int) {
 	m := &e.message
 	var source netip.AddrPort
 	if !s.connected {
 		source = s.source(i)
 	}
-	c := e.bySubscriber(m)
+	c := e.findBySubscriber(m)
 	switch string(m.Method) {
 	case "INVITE":
 		if c == nil || c.step != invite {

@@ -5,26 +5,26 @@ import "time"
 // t1 is RFC 3261's estimate of the round-trip time (section 17.1.1.1).
 const t1 = 500 * time.Millisecond
 
-// t2Index is the index in engine.again of T2, 4 s: the longest retransmission
+// t2Index is the index in engine.retransmissions of T2, 4 s: the longest retransmission
 // interval except for INVITE requests.
 const t2Index = 3
 
 // sendAgain sets the alarm to one interval from now.
 func (e *engine) sendAgain(a alarm) {
-	if int(a.interval) >= len(e.again) {
+	if int(a.interval) >= len(e.retransmissions) {
 		return // no retransmission after an interval of 64 T1
 	}
 	a.at = e.now + t1<<a.interval
-	e.again[a.interval].Push(a)
+	e.retransmissions[a.interval].Push(a)
 }
 
 // retransmit sends the retransmissions that are due: timer A for INVITE, E for
 // other requests (sections 17.1.1.2 and 17.1.2.2), and the callee's 200 until its
 // ACK arrives (section 13.3.1.4).
 func (e *engine) retransmit() {
-	for i := range e.again {
-		for e.again[i].Len() > 0 && e.again[i].Front().at <= e.now {
-			if a := e.again[i].Pop(); a.stands() {
+	for i := range e.retransmissions {
+		for e.retransmissions[i].Len() > 0 && e.retransmissions[i].Front().at <= e.now {
+			if a := e.retransmissions[i].Pop(); a.active() {
 				e.retransmitOne(a)
 			}
 		}

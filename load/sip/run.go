@@ -35,7 +35,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return fmt.Errorf("generator sip: %w", err)
 	}
-	lost, err := e.drops()
+	lost, err := e.countDrops()
 	if err != nil {
 		return fmt.Errorf("generator sip: %w", err)
 	}

@@ -62,9 +62,9 @@ func schedule(t load.Trial, arrivals string) []time.Duration {
 	return dues
 }
 
-// pause sets the jobs' pauses and returns the delay that they add to all calls.
+// assignPauses sets the jobs' pauses and returns the delay that they add to all calls.
 // The delay is the least for which no pause is negative.
-func pause(jobs []job, dues []time.Duration, rate float64) (later time.Duration) {
+func assignPauses(jobs []job, dues []time.Duration, rate float64) (later time.Duration) {
 	gap := float64(len(jobs)) / rate * float64(time.Second) // interval between the calls of one SIPp
 	for i := range jobs {
 		jobs[i].pauses = make([]time.Duration, jobs[i].calls)
@@ -82,9 +82,9 @@ func pause(jobs []job, dues []time.Duration, rate float64) (later time.Duration)
 	return later
 }
 
-// open returns how many calls SIPp may have open: those of the pool, and those
+// maxOpenCalls returns how many calls SIPp may have open: those of the pool, and those
 // that pause.
-func (j *job) open(rate float64) int {
+func (j *job) maxOpenCalls(rate float64) int {
 	if j.pauses == nil {
 		return j.pool
 	}
@@ -191,7 +191,7 @@ func (j *job) writeScenarios(p Params) error {
 		return fmt.Errorf("read the scenario: %w", err)
 	}
 	if j.pauses != nil {
-		if scenario, err = pausing(scenario); err != nil {
+		if scenario, err = addPauseStep(scenario); err != nil {
 			return err
 		}
 	}
@@ -213,9 +213,9 @@ func (j *job) writeScenarios(p Params) error {
 // opening matches the tag before a scenario's first step.
 var opening = regexp.MustCompile(`<scenario(\s[^>]*)?>`)
 
-// pausing adds a first step to the scenario: the call's pause, from its line in
+// addPauseStep adds a first step to the scenario: the call's pause, from its line in
 // the pauses file, in milliseconds.
-func pausing(scenario []byte) ([]byte, error) {
+func addPauseStep(scenario []byte) ([]byte, error) {
 	at := opening.FindIndex(scenario)
 	if at == nil {
 		return nil, bad("a scenario without the tag <scenario>", "a SIPp scenario, to which arrivals: poisson adds a first step")
@@ -288,7 +288,7 @@ func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string 
 	args := []string{
 		j.target, "-sf", "scenario.xml", "-inf", "users.csv", "-i", j.local.String(), "-nostdin",
 		"-r", strconv.FormatFloat(rate, 'f', -1, 64),
-		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.open(rate)),
+		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.maxOpenCalls(rate)),
 		"-recv_timeout", strconv.FormatInt(time.Duration(p.Timeout).Milliseconds(), 10),
 		"-timeout", strconv.FormatInt(int64(longest/time.Second)+1, 10) + "s",
 		// Abort a call on an unexpected message, but send no BYE or CANCEL for

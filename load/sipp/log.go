@@ -43,7 +43,7 @@ func (j *job) readLogs() ([]call, error) {
 		}
 	}
 	if made != sent || failed != failures {
-		return nil, fmt.Errorf("SIPp counts %d calls and %d failed, its logs (%s) name %d and %d", made, failed, j.folder, sent, failures)
+		return nil, fmt.Errorf("SIPp counted %d calls and %d failures, but its logs in %s have %d and %d", made, failed, j.folder, sent, failures)
 	}
 	return calls, nil
 }

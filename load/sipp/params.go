@@ -16,22 +16,22 @@ import (
 // scenario file does not fix itself.
 type Params struct {
 	Scenario     string `json:"scenario" yaml:"scenario" jsonschema:"enum=reg-dereg,enum=reg-subscribe,enum=reg-invite,default=reg-dereg"`
-	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=a SIPp scenario of your own instead; field0 to field2 are user part and domain and [authentication ...]"`
+	ScenarioFile string `json:"scenario_file" yaml:"scenario_file" jsonschema:"description=your own SIPp scenario instead; field0 to field2 are user part and domain and [authentication ...]"`
 
-	Arrivals   string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls come evenly or at random"`
-	Retransmit bool           `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=let SIPp send again"`
-	Timeout    param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a message that does not come for so long fails its call"`
+	Arrivals   string         `json:"arrivals" yaml:"arrivals" jsonschema:"enum=paced,enum=poisson,default=paced,description=calls arrive evenly or at random"`
+	Retransmit bool           `json:"retransmit" yaml:"retransmit" jsonschema:"default=false,description=let SIPp retransmit"`
+	Timeout    param.Duration `json:"timeout" yaml:"timeout" jsonschema:"default=10s,description=a call fails if a message does not arrive within this time"`
 
-	Users          int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers that the function knows; 0: as many as the rate needs"`
-	CallTime       param.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time that a call takes up to its last request; the default is what the timeout allows"`
+	Users          int            `json:"users" yaml:"users" jsonschema:"default=0,description=subscribers provisioned in the function; 0: as many as the rate needs"`
+	CallTime       param.Duration `json:"call_time" yaml:"call_time" jsonschema:"description=longest time of a call up to its last request; the default follows from the timeout"`
 	FirstUser      int            `json:"first_user" yaml:"first_user" jsonschema:"default=1,description=number of the first subscriber"`
 	UserFormat     string         `json:"user_format" yaml:"user_format" jsonschema:"default=sub%06d,description=user part by number"`
 	PasswordFormat string         `json:"password_format" yaml:"password_format" jsonschema:"default=pw-%s,description=password by user part"`
 	Username       string         `json:"username" yaml:"username" jsonschema:"enum=user@domain,enum=user,default=user@domain,description=in credentials"`
 	Domain         string         `json:"domain" yaml:"domain" jsonschema:"default=ims.test"`
 
-	Local string `json:"local" yaml:"local" jsonschema:"description=address to send from; the default is what the route to the target has"`
-	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: of the callee; 0: any"`
+	Local string `json:"local" yaml:"local" jsonschema:"description=source address; the default is that of the route to the target"`
+	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: port of the callee; 0: any"`
 }
 
 // decode parses the parameters of a trial, both as the built-in generator's and
@@ -41,7 +41,7 @@ func decode(given map[string]string) (sip.Params, Params, error) {
 	delete(rest, "scenario_file")
 	for _, name := range []string{"digest", "hold", "expires", "tick"} {
 		if v, ok := rest[name]; ok {
-			return sip.Params{}, Params{}, bad(fmt.Sprintf("parameter %s is %q", name, v), "a SIPp scenario says that itself: write one of your own, and name it with scenario_file")
+			return sip.Params{}, Params{}, bad(fmt.Sprintf("parameter %s is %q", name, v), "a SIPp scenario sets this itself: write your own scenario and name it in scenario_file")
 		}
 	}
 	p, err := sip.Decode(rest)

@@ -32,7 +32,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	path, err := find()
+	path, err := findProgram()
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	}
 	var later time.Duration
 	if p.Arrivals == load.Poisson {
-		later = pause(jobs, dues, t.Rate)
+		later = assignPauses(jobs, dues, t.Rate)
 	}
 	// Each message of a call, and its retransmissions, may take the whole
 	// timeout.
@@ -111,7 +111,7 @@ func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, long
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("SIPp to %s: %w: %s", j.target, err, j.lastWords())
+		return fmt.Errorf("SIPp to %s: %w: %s", j.target, err, j.outputTail())
 	}
 	return nil
 }
@@ -135,15 +135,15 @@ func (j *job) start(ctx context.Context, path, output string, args []string) (*e
 	return cmd, nil
 }
 
-// lastWords returns the end of SIPp's output.
-func (j *job) lastWords() string {
+// outputTail returns the end of SIPp's output.
+func (j *job) outputTail() string {
 	for _, name := range []string{errorLog, screenLog} {
 		text, err := os.ReadFile(filepath.Join(j.folder, name))
 		if err == nil && len(text) > 0 {
 			return fmt.Sprintf("%q; see %s", text[max(0, len(text)-300):], filepath.Join(j.folder, name))
 		}
 	}
-	return "it said nothing"
+	return "no output"
 }
 
 // report merges the jobs' calls in the order of the trial's schedule.

@@ -18,7 +18,7 @@ var versionPattern = regexp.MustCompile(`SIPp (v[0-9][^\s]*)`)
 // Version returns the version of the SIPp on PATH, or a *vitrine.Unsupported if
 // there is none.
 func Version(ctx context.Context) (string, error) {
-	path, err := find()
+	path, err := findProgram()
 	if err != nil {
 		return "", err
 	}
@@ -31,7 +31,7 @@ func Version(ctx context.Context) (string, error) {
 	return string(m[1]), nil
 }
 
-func find() (string, error) {
+func findProgram() (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return "", &vitrine.Unsupported{What: "generator sipp", Missing: "the program sipp", Do: "install SIPp (Debian: sip-tester), or use the generator sip"}
