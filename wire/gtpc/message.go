@@ -12,9 +12,9 @@ import (
 
 // The errors of Parse and of Elements. Parse may also return a VersionError.
 var (
-	ErrShort  = errors.New("gtpc: shorter than its header")                        // TS 29.274 clause 7.7.3
-	ErrLength = errors.New("gtpc: its length field says more than there is")       // clause 7.7.3
-	ErrIE     = errors.New("gtpc: an information element is longer than its room") // clause 7.7.3
+	ErrShort  = errors.New("gtpc: message shorter than its header")            // TS 29.274 clause 7.7.3
+	ErrLength = errors.New("gtpc: length field exceeds the message")           // clause 7.7.3
+	ErrIE     = errors.New("gtpc: information element exceeds the space left") // clause 7.7.3
 )
 
 // A VersionError reports a message of a version other than 2. Its value is the
