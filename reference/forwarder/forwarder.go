@@ -84,9 +84,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 const usage = `Usage: vitrine reference forwarder --in NAME --next-mac ADDRESS [FLAG...]
 
-Rewrites the link-layer addresses of IP frames that come in for it, and sends
-them on to the next one. Other frames are left to the host. Ended, it prints
-what became of frames.
+Rewrites the link-layer addresses of IP frames addressed to it, and forwards
+them to the next hop. It leaves other frames to the host. At the end it prints
+counts of frames.
 
 `
 
@@ -94,13 +94,13 @@ func parse(args []string, stderr io.Writer) (o Options, err error) {
 	flags := pflag.NewFlagSet("forwarder", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
-	flags.StringVar(&o.In, "in", "", "interface that frames come in by")
-	flags.StringVar(&o.Out, "out", "", "interface to send them on; default: that of --in")
-	next := flags.String("next-mac", "", "link-layer address of who comes next")
+	flags.StringVar(&o.In, "in", "", "incoming interface")
+	flags.StringVar(&o.Out, "out", "", "outgoing interface; default: that of --in")
+	next := flags.String("next-mac", "", "link-layer address of the next hop")
 	flags.StringVar(&o.Mode, "mode", Packet, "packet: a process, on AF_PACKET; xdp: a program in the kernel")
-	flags.StringVar(&o.Attach, "attach", xdp.Auto, "of --mode xdp: native, generic, or auto: native where frames get through so")
-	flags.IntVar(&o.CPU, "cpu", -1, "CPU that the forwarding thread keeps to; default: any")
-	flags.DurationVar(&o.Delay, "delay", 0, "hold every frame for so long, to find it again in a measurement")
+	flags.StringVar(&o.Attach, "attach", xdp.Auto, "with --mode xdp: native, generic, or auto: native if its frames get through")
+	flags.IntVar(&o.CPU, "cpu", -1, "CPU that the forwarding thread is pinned to; default: any")
+	flags.DurationVar(&o.Delay, "delay", 0, "hold every frame for this time, to find the delay in a measurement")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return o, err
@@ -152,10 +152,10 @@ func Forward(ctx context.Context, o Options, ready func(string)) (Report, error)
 	defer runtime.UnlockOSThread()
 	defer thread.Prefer()()
 	var err error
-	if o.in, err = wired(o.In); err != nil {
+	if o.in, err = findInterface(o.In); err != nil {
 		return Report{}, err
 	}
-	if o.out, err = wired(o.Out); err != nil {
+	if o.out, err = findInterface(o.Out); err != nil {
 		return Report{}, err
 	}
 	if o.CPU >= 0 {
@@ -172,7 +172,7 @@ func Forward(ctx context.Context, o Options, ready func(string)) (Report, error)
 	if err != nil {
 		return Report{}, err
 	}
-	ready(o.say(Packet))
+	ready(o.describe(Packet))
 	before := threadTime()
 	err = f.run(ctx)
 	used := threadTime() - before
@@ -196,7 +196,7 @@ func forwardXDP(ctx context.Context, o Options, ready func(string)) (Report, err
 	if err != nil {
 		return Report{}, err
 	}
-	ready(o.say(XDP + ", " + f.Attached))
+	ready(o.describe(XDP + ", " + f.Attached))
 	<-ctx.Done()
 	c, err := f.Counters()
 	return Report{Mode: XDP, Attached: f.Attached, Why: f.Why, Counters: Counters{
@@ -205,7 +205,7 @@ func forwardXDP(ctx context.Context, o Options, ready func(string)) (Report, err
 	}}, errors.Join(err, f.Close())
 }
 
-func (o Options) say(mode string) string {
+func (o Options) describe(mode string) string {
 	return fmt.Sprintf("%s: %s (%s) to %s (%s), next %s", mode, o.In, o.in.HardwareAddr, o.Out, o.out.HardwareAddr, o.Next)
 }
 
@@ -213,9 +213,9 @@ func (o Options) addresses() addresses {
 	return addresses{own: [macSize]byte(o.in.HardwareAddr), source: [macSize]byte(o.out.HardwareAddr), next: [macSize]byte(o.Next)}
 }
 
-// wired returns the interface with that name, which must be an Ethernet interface
+// findInterface returns the interface with that name, which must be an Ethernet interface
 // that is up.
-func wired(name string) (*net.Interface, error) {
+func findInterface(name string) (*net.Interface, error) {
 	i, err := net.InterfaceByName(name)
 	switch {
 	case err != nil:

@@ -58,7 +58,7 @@ func (c *Command) Parse(args []string) (help bool, err error) {
 	case err != nil:
 		return false, c.Bad(err.Error(), "run with --help to see the flags")
 	case c.NArg() > 0:
-		return false, c.Bad(fmt.Sprintf("argument %q", c.Arg(0)), "only flags are taken")
+		return false, c.Bad(fmt.Sprintf("argument %q", c.Arg(0)), "want flags only")
 	}
 	for _, check := range c.checks {
 		if err := check(); err != nil {
@@ -195,7 +195,7 @@ func (c *Command) Cluster(of *Cluster, kind string) {
 		case !clustered && of.Self.IsValid():
 			return c.Bad("--self without --peers", "give the addresses of all instances, this one included")
 		case clustered && !of.Self.IsValid():
-			return c.Bad("--peers without --self", "say which of them this instance is")
+			return c.Bad("--peers without --self", "give the address of this instance among them")
 		case clustered && !slices.Contains(of.Peers, of.Self):
 			return c.Bad(fmt.Sprintf("--self %s is not among --peers %s", of.Self, c.Lookup("peers").Value), "give the addresses of all instances, this one included")
 		}

@@ -95,7 +95,7 @@ func (f *Forwarder) attach(c Config) (err error) {
 	if c.Attach != Generic {
 		err = f.attachTo(c.In, Native, link.XDPDriverMode)
 		if err == nil && c.Attach == Auto {
-			err = f.gets(c.Out)
+			err = f.probe(c.Out)
 		}
 		if err == nil || c.Attach == Native {
 			return err
@@ -120,7 +120,7 @@ func (f *Forwarder) attachTo(in int, mode string, flags link.XDPAttachFlags) (er
 	return nil
 }
 
-// The probes that gets sends.
+// The frames that probe sends.
 const (
 	probes    = 8
 	probeSize = 60             // bytes: the Ethernet minimum without the frame check sequence
@@ -130,15 +130,15 @@ const (
 // nearest is an address that no bridge forwards (IEEE 802.1Q table 8-1).
 var nearest = [6]byte{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
 
-// gets returns nil if frames that a driver's XDP sends out of the interface get
+// probe returns nil if frames that a driver's XDP sends out of the interface get
 // through. A veth accepts them only if its other end receives by NAPI (generic
 // receive offload is on, or it has a program of its own). Otherwise it drops them
 // without an error. That end may be in a namespace that is not visible from here.
-func (f *Forwarder) gets(out int) error {
+func (f *Forwarder) probe(out int) error {
 	frame := make([]byte, probeSize)
 	copy(frame, nearest[:])
 	binary.BigEndian.PutUint16(frame[12:], probeKind)
-	before, err := sent(out)
+	before, err := sentPackets(out)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (f *Forwarder) gets(out int) error {
 	}
 	// The frames are counted when the other end receives them.
 	for deadline := time.Now().Add(50 * time.Millisecond); ; time.Sleep(time.Millisecond) {
-		after, err := sent(out)
+		after, err := sentPackets(out)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (f *Forwarder) gets(out int) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return errors.New("what the driver's XDP sends is not taken at the other end (turn on generic receive offload there: ethtool -K NAME gro on)")
+			return errors.New("the other end does not accept frames that the driver's XDP sends (turn on generic receive offload there: ethtool -K NAME gro on)")
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (f *Forwarder) gets(out int) error {
 // context is struct xdp_md.
 type context struct{ Data, End, Meta, In, Queue, Egress uint32 }
 
-func sent(index int) (uint64, error) {
+func sentPackets(index int) (uint64, error) {
 	l, err := netlink.LinkByIndex(index)
 	if err != nil {
 		return 0, fmt.Errorf("read counters of interface %d: %w", index, err)

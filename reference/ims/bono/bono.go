@@ -32,15 +32,15 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Addrs(&sprouts, "sprout", true, "all Sprouts: IP:PORT,IP:PORT,...")
 	connections := c.Int("connections", 50, "connections to Sprouts, shared among all of them")
 	refresh := c.Duration("refresh", time.Minute, "mean life of a connection; replaced at random (Poisson)")
-	asideAfter := c.Int("aside-after", 50, "set a Sprout aside once its timeouts, and by clearwater its 503s, exceed its other answers by so many")
+	asideAfter := c.Int("aside-after", 50, "set a Sprout aside when its timeouts (in clearwater also its 503s) exceed its other answers by this number")
 	asideFor := c.Duration("aside-for", 2*time.Second, "how long a Sprout is set aside")
-	timeout := c.Duration("timeout", 5*time.Second, "answer 408 when Sprout or a client has not answered")
+	timeout := c.Duration("timeout", 5*time.Second, "answer 408 after this time without an answer from Sprout or a client")
 	var mode string
 	c.OneOf(&mode, "overload", overload.Modes(), "load control")
-	delay := c.Duration("target-delay", 200*time.Millisecond, "graceful: refuse new calls when every answer takes longer")
-	target := c.Duration("target-latency", 100*time.Millisecond, "clearwater: shed load when messages wait longer in the receive queue")
+	delay := c.Duration("target-delay", 200*time.Millisecond, "graceful: refuse new calls when every answer takes longer than this")
+	target := c.Duration("target-latency", 100*time.Millisecond, "clearwater: shed load when messages wait longer than this in the receive queue")
 	rate := c.Float64("initial-rate", 5000, "clearwater: requests/s admitted at the start")
-	buffer := c.Int("receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
+	buffer := c.Int("receive-queue", 1<<20, "bytes requested for the kernel's receive queue")
 	c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-delay", "target-latency", "initial-rate", "receive-queue")
 	if help, err := c.Parse(args); help || err != nil {
 		return err

@@ -82,7 +82,7 @@ func (p *pool) connect() (*connection, error) {
 	}
 	s := p.sprouts[addr]
 	p.wg.Go(func() {
-		if err := socket.Serve(p.receive, func() { p.failed(s) }); err != nil {
+		if err := socket.Serve(p.receive, func() { p.recordFailure(s) }); err != nil {
 			p.log.Warn("a connection to Sprout failed", "sprout", addr, "error", err)
 		}
 	})
@@ -167,9 +167,9 @@ func (p *pool) choose(wanted netip.AddrPort, tried *sprout) *connection {
 	return fallback
 }
 
-// failed records that a Sprout did not serve a request. It sets the Sprout aside
+// recordFailure records that a Sprout did not serve a request. It sets the Sprout aside
 // if failures exceed successes by asideAfter.
-func (p *pool) failed(s *sprout) {
+func (p *pool) recordFailure(s *sprout) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.score++
@@ -184,18 +184,18 @@ func (p *pool) failed(s *sprout) {
 	s.score, s.until = 0, now.Add(p.config.asideFor)
 }
 
-// busy records a 503 from a Sprout.
-func (p *pool) busy(s *sprout) {
+// recordBusy records a 503 from a Sprout.
+func (p *pool) recordBusy(s *sprout) {
 	if p.config.busyIsFailure {
-		p.failed(s)
+		p.recordFailure(s)
 	}
 }
 
 // fromSprout reports whether the address belongs to a Sprout.
 func (p *pool) fromSprout(from netip.AddrPort) bool { return p.sprouts[from] != nil }
 
-// served records any other answer.
-func (p *pool) served(s *sprout) {
+// recordSuccess records any other answer.
+func (p *pool) recordSuccess(s *sprout) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.score = max(s.score-1, 0)

@@ -91,8 +91,8 @@ func (p *proxy) request(req *sip.Request, a sipudp.Arrival) {
 	p.route(tx, a.From)
 }
 
-// A way is the next hop of a request.
-type way struct {
+// A hop is the next hop of a request.
+type hop struct {
 	client netip.AddrPort // if valid, the request goes to this client
 	sprout netip.AddrPort // otherwise it goes to a Sprout, preferably this one
 }
@@ -100,11 +100,11 @@ type way struct {
 // next returns the request's next hop from its Route, and removes Bono's own
 // entries. A Route with a flow other than the sender's leads to that client.
 // Everything else goes to Sprout.
-func (p *proxy) next(req *sip.Request, from netip.AddrPort) (way, error) {
+func (p *proxy) next(req *sip.Request, from netip.AddrPort) (hop, error) {
 	for route := req.Route(); route != nil; route = req.Route() {
 		addr, ok := sipudp.RouteAddr(&route.Address)
 		if !ok || addr != p.socket.Local() {
-			return way{sprout: addr}, nil
+			return hop{sprout: addr}, nil
 		}
 		req.RemoveHeader("Route")
 		if route.Address.User == "" {
@@ -112,13 +112,13 @@ func (p *proxy) next(req *sip.Request, from netip.AddrPort) (way, error) {
 		}
 		client, ok := p.flows.client(route.Address.User)
 		if !ok {
-			return way{}, fmt.Errorf("unknown flow %q", route.Address.User)
+			return hop{}, fmt.Errorf("unknown flow %q", route.Address.User)
 		}
 		if client != from {
-			return way{client: client}, nil
+			return hop{client: client}, nil
 		}
 	}
-	return way{}, nil
+	return hop{}, nil
 }
 
 // route forwards a request, or answers it with a failure.
@@ -170,7 +170,7 @@ func (p *proxy) toSprout(tx *sipudp.Transaction, out *sip.Request, wanted netip.
 			p.counts.forwarded.Inc()
 			return
 		}
-		p.pool.failed(c.sprout)
+		p.pool.recordFailure(c.sprout)
 		tried = c.sprout
 	}
 	p.respond(tx, sipudp.Reply(tx.Request, sip.StatusServiceUnavailable, "No Sprout", sip.NewHeader("Retry-After", "1")))
@@ -203,9 +203,9 @@ func (p *proxy) response(res *sip.Response) {
 	if s, ok := tx.Owner.(*sprout); ok {
 		if res.StatusCode == sip.StatusServiceUnavailable {
 			p.counts.refused.Inc()
-			p.pool.busy(s)
+			p.pool.recordBusy(s)
 		} else {
-			p.pool.served(s)
+			p.pool.recordSuccess(s)
 		}
 	}
 	if pass {
@@ -217,7 +217,7 @@ func (p *proxy) response(res *sip.Response) {
 func (p *proxy) timedOut(tx *sipudp.Transaction) {
 	p.counts.timeouts.Inc()
 	if s, ok := tx.Owner.(*sprout); ok {
-		p.pool.failed(s)
+		p.pool.recordFailure(s)
 	}
 	if !tx.Own() {
 		p.respond(tx, sipudp.Reply(tx.Request, sip.StatusRequestTimeout, "Request Timeout"))

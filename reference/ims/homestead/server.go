@@ -71,7 +71,7 @@ func (s *server) vector(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if impu := r.URL.Query().Get("impu"); impu != "" && !slices.Contains(c.Public, impu) {
-		http.Error(w, "the public identity is not this private identity's", http.StatusForbidden)
+		http.Error(w, "the public identity does not belong to this private identity", http.StatusForbidden)
 		return
 	}
 	var v ims.AuthVector
@@ -130,7 +130,7 @@ func (s *server) write(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.fail(w, http.StatusServiceUnavailable, fmt.Errorf("write %s: others keep writing it", key))
+	s.fail(w, http.StatusServiceUnavailable, fmt.Errorf("write %s: too many conflicting writes", key))
 }
 
 // parseRegRequest parses the body of a PUT of reg-data.

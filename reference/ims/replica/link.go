@@ -114,7 +114,7 @@ func (l *link) run(ctx context.Context) {
 		conn, err := dialer.DialContext(ctx, "tcp", l.peer.String())
 		if err == nil {
 			pause = dialAfter
-			l.converse(ctx, conn)
+			l.useConnection(ctx, conn)
 		}
 		select {
 		case <-ctx.Done():
@@ -124,15 +124,15 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// converse uses a connection until it fails or ctx is done.
-func (l *link) converse(ctx context.Context, conn net.Conn) {
+// useConnection uses a connection until it fails or ctx is done.
+func (l *link) useConnection(ctx context.Context, conn net.Conn) {
 	l.mu.Lock()
 	l.conn, l.pending = conn, map[uint32]chan answer{}
 	l.mu.Unlock()
 
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { l.keepUp(ctx, conn) })
+	wg.Go(func() { l.sendHeartbeats(ctx, conn) })
 	wg.Go(func() { <-ctx.Done(); conn.Close() })
 
 	r := bufio.NewReaderSize(conn, 16<<10)
@@ -160,9 +160,9 @@ func (l *link) converse(ctx context.Context, conn net.Conn) {
 	wg.Wait()
 }
 
-// keepUp sends the hello, resyncs the peer, and then sends a ping every
+// sendHeartbeats sends the hello, resyncs the peer, and then sends a ping every
 // heartbeat.
-func (l *link) keepUp(ctx context.Context, conn net.Conn) {
+func (l *link) sendHeartbeats(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	op, _, err := l.roundTrip(ctx, opHello, func(b []byte) []byte { return append(append(b, magic...), l.self.String()...) })
 	if err != nil || op != opOK {

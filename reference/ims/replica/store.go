@@ -83,7 +83,7 @@ type counts struct {
 // New returns a Store; Run connects it.
 func New(config Config) *Store {
 	s := &Store{config: config, due: make(chan due, 1024)}
-	s.table = newTable(config.Derive, s.rank, s.whenDue)
+	s.table = newTable(config.Derive, s.rank, s.queueDue)
 	peers := slices.Clone(config.Peers)
 	if !slices.Contains(peers, config.Self) {
 		peers = append(peers, config.Self)

@@ -60,10 +60,10 @@ func newTable(derive func(string) ([]byte, bool), rank func(string) int, due fun
 func (t *table) get(key string, now time.Time) Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.look(key, now)
+	return t.lookup(key, now)
 }
 
-func (t *table) look(key string, now time.Time) Record {
+func (t *table) lookup(key string, now time.Time) Record {
 	if e := t.entries[key]; e != nil {
 		if e.r.Timer || e.r.Expires.IsZero() || e.r.Expires.After(now) {
 			return e.r
@@ -85,7 +85,7 @@ func (t *table) look(key string, now time.Time) Record {
 func (t *table) compareAndSet(key string, expect uint64, r Record, now time.Time) (uint64, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	have := t.look(key, now)
+	have := t.lookup(key, now)
 	r.Version = max(uint64(now.UnixNano()), have.Version+1)
 	if expect != anyVersion {
 		if have.Version > expect && (!have.deleted || expect != 0) {

@@ -24,13 +24,13 @@ func (s *Store) replace(ctx context.Context, key string, r Record) error {
 	return err
 }
 
-// whenDue queues a timer for fire. If the queue is full, a later expire passes
+// queueDue queues a timer for fire. If the queue is full, a later expire passes
 // the timer on again.
-func (s *Store) whenDue(key string, r Record) {
+func (s *Store) queueDue(key string, r Record) {
 	select {
 	case s.due <- due{key, r}:
 	default:
-		s.config.Log.Warn("too many timers are due at once: one is put off", "key", key)
+		s.config.Log.Warn("too many timers are due at once: one is delayed", "key", key)
 	}
 }
 

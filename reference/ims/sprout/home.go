@@ -91,9 +91,9 @@ const (
 	terminating = 1
 )
 
-// telephony reports whether a profile's initial filter criteria (TS 29.228 annex
+// usesTelephonyServer reports whether a profile's initial filter criteria (TS 29.228 annex
 // C) send this request to the telephony server.
-func telephony(p ims.Profile, method string, sessionCase int) bool {
+func usesTelephonyServer(p ims.Profile, method string, sessionCase int) bool {
 	for _, c := range p.Criteria {
 		if c.Server.Name == ims.TelephonyServer && matches(c.Trigger, method, sessionCase) {
 			return true
@@ -172,8 +172,8 @@ type chargeable struct {
 	record ims.ChargingRecord
 }
 
-// bill sends queued records to Ralf until ctx is done.
-func (s *server) bill(ctx context.Context) {
+// sendCharges sends queued records to Ralf until ctx is done.
+func (s *server) sendCharges(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -170,7 +170,7 @@ func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, 
 		return err
 	}
 	var watchers []subscription
-	r, err := s.change(ctx, impu, func(r *registration, now time.Time) error {
+	r, err := s.updateRegistration(ctx, impu, func(r *registration, now time.Time) error {
 		r.Identities = r.Identities[:0]
 		for _, id := range data.Subscription.Profile.Identities {
 			if !id.Barred {

@@ -118,9 +118,9 @@ func (s *server) registered(ctx context.Context, impu string) (registration, uin
 	return r, record.Version, nil
 }
 
-// change reads, edits and writes an identity's registration, and sets its timer.
+// updateRegistration reads, edits and writes an identity's registration, and sets its timer.
 // It starts again, up to ten times, if the record has changed in the meantime.
-func (s *server) change(ctx context.Context, impu string, edit func(*registration, time.Time) error) (registration, error) {
+func (s *server) updateRegistration(ctx context.Context, impu string, edit func(*registration, time.Time) error) (registration, error) {
 	for range 10 {
 		r, version, err := s.registered(ctx, impu)
 		if err != nil {
@@ -152,7 +152,7 @@ func (s *server) change(ctx context.Context, impu string, edit func(*registratio
 		}
 		return r, nil
 	}
-	return registration{}, fmt.Errorf("registration of %s: others keep changing it", impu)
+	return registration{}, fmt.Errorf("registration of %s: too many conflicting changes", impu)
 }
 
 // expire is called when an identity's timer is due, on one Sprout only.
@@ -160,7 +160,7 @@ func (s *server) expire(ctx context.Context, _ string, value []byte) {
 	impu := string(value)
 	s.counts.expired.Inc()
 	var watchers []subscription
-	r, err := s.change(ctx, impu, func(r *registration, _ time.Time) error {
+	r, err := s.updateRegistration(ctx, impu, func(r *registration, _ time.Time) error {
 		r.advance()
 		watchers = slices.Clone(r.Subscriptions)
 		return nil

@@ -31,7 +31,7 @@ func (s *server) session(ctx context.Context, tx *sipudp.Transaction) error {
 	if err != nil {
 		return err
 	}
-	if telephony(data.Subscription.Profile, string(req.Method), originating) && s.services(ctx, caller).Outgoing.Bars() {
+	if usesTelephonyServer(data.Subscription.Profile, string(req.Method), originating) && s.services(ctx, caller).Outgoing.Bars() {
 		return refuse(sip.StatusGlobalDecline, "Outgoing Calls Are Barred")
 	}
 	return s.terminate(ctx, tx, caller)
@@ -54,7 +54,7 @@ func (s *server) terminate(ctx context.Context, tx *sipudp.Transaction, caller s
 	if len(to.Bindings) == 0 {
 		return refuse(sip.StatusTemporarilyUnavailable, "Temporarily Unavailable")
 	}
-	if telephony(data.Subscription.Profile, string(req.Method), terminating) && s.services(ctx, callee).Incoming.Bars() {
+	if usesTelephonyServer(data.Subscription.Profile, string(req.Method), terminating) && s.services(ctx, callee).Incoming.Bars() {
 		return refuse(sip.StatusGlobalDecline, "Incoming Calls Are Barred")
 	}
 	out := req.Clone()

@@ -42,21 +42,21 @@ type config struct {
 func (k *config) flags(c *ims.Command) {
 	c.Addr(&k.listen, "listen", true, "address for Bono, SIP over UDP: IP:PORT")
 	c.Addrs(&k.homestead, "homestead", true, "all Homesteads: IP:PORT,IP:PORT,...")
-	c.Addrs(&k.homer, "homer", false, "Homer: IP:PORT; empty: nobody has telephony settings")
+	c.Addrs(&k.homer, "homer", false, "Homer: IP:PORT; empty: every user has the default telephony settings")
 	c.Addrs(&k.ralf, "ralf", false, "Ralf: IP:PORT; empty: nothing is charged")
 	c.Cluster(&k.cluster, "Sprouts")
 	c.IntVar(&k.copies, "copies", 2, "copies of each registration, challenge and timer")
 	c.DurationVar(&k.peerTimeout, "peer-timeout", 500*time.Millisecond, "how long another Sprout's answer may take")
 	c.IntVar(&k.homesteadConnections, "homestead-connections", 50, "connections kept to each Homestead")
-	c.DurationVar(&k.homesteadTimeout, "homestead-timeout", 2500*time.Millisecond, "answer 408 when Homestead takes longer")
+	c.DurationVar(&k.homesteadTimeout, "homestead-timeout", 2500*time.Millisecond, "answer 408 when Homestead takes longer than this")
 	c.IntVar(&k.workers, "workers", 50, "requests handled at the same time")
 	c.IntVar(&k.queue, "queue", 1000, "requests that may wait for a worker; more are rejected with 503")
-	c.OneOf(&k.overload, "overload", overload.Modes(), "load control; only clearwater has any before the queue is full")
-	c.DurationVar(&k.target, "target-latency", 100*time.Millisecond, "clearwater: shed load when requests take longer, from the kernel's queue to the answer")
+	c.OneOf(&k.overload, "overload", overload.Modes(), "load control; only clearwater sheds load before the queue is full")
+	c.DurationVar(&k.target, "target-latency", 100*time.Millisecond, "clearwater: shed load when requests take longer than this, from the kernel's queue to the answer")
 	c.Float64Var(&k.initialRate, "initial-rate", 1000, "clearwater: requests/s admitted at the start")
 	c.DurationVar(&k.maxExpires, "max-expires", 10*time.Minute, "longest registration or subscription granted")
-	c.DurationVar(&k.timeout, "timeout", 5*time.Second, "answer 408 when a client has not answered")
-	c.IntVar(&k.buffer, "receive-queue", 1<<20, "bytes asked for the kernel's receive queue")
+	c.DurationVar(&k.timeout, "timeout", 5*time.Second, "answer 408 after this time without an answer from a client")
+	c.IntVar(&k.buffer, "receive-queue", 1<<20, "bytes requested for the kernel's receive queue")
 	c.Positive("copies", "peer-timeout", "homestead-connections", "homestead-timeout", "workers", "queue",
 		"target-latency", "initial-rate", "max-expires", "timeout", "receive-queue")
 }
@@ -109,11 +109,11 @@ func newServer(k config, socket *sipudp.Socket, log *slog.Logger, registry *prom
 	}
 	if k.overload == overload.Clearwater {
 		s.load = overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now())
-		gauge("token_rate", "Requests/s that are admitted at present.", s.load.Rate)
-		gauge("latency_seconds", "Moving average of what requests take.", func() float64 { return s.load.Latency().Seconds() })
+		gauge("token_rate", "Requests/s admitted at present.", s.load.Rate)
+		gauge("latency_seconds", "Moving average of the latency of requests.", func() float64 { return s.load.Latency().Seconds() })
 	}
 	gauge("records", "Records held here.", func() float64 { return float64(s.store.Held()) })
-	gauge("living", "Sprouts that can be asked, this one included.", func() float64 { return float64(s.store.Living()) })
+	gauge("living", "Sprouts that can be reached, including this one.", func() float64 { return float64(s.store.Living()) })
 	return s
 }
 
@@ -126,7 +126,7 @@ func (s *server) run(ctx context.Context, k config, peers net.Listener, c *ims.C
 	}
 	if s.ralf != nil {
 		for range 4 {
-			group.Go(func() error { s.bill(ctx); return nil })
+			group.Go(func() error { s.sendCharges(ctx); return nil })
 		}
 	}
 	group.Go(func() error { return s.socket.Serve(s.receive, nil) })

@@ -225,7 +225,7 @@ func FuzzRegData(f *testing.F) {
 	f.Add([]byte(`<ClearwaterRegData><RegistrationState>REGISTERED</RegistrationState><IMSSubscription><PrivateID>a</PrivateID><ServiceProfile><InitialFilterCriteria><Priority>1</Priority><TriggerPoint><ConditionTypeCNF>true</ConditionTypeCNF><SPT><Group>0</Group><Method>INVITE</Method></SPT></TriggerPoint><ApplicationServer><ServerName>sip:mmtel.ims.test</ServerName></ApplicationServer></InitialFilterCriteria></ServiceProfile></IMSSubscription></ClearwaterRegData>`))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		if data, err := parseRegData(document); err == nil {
-			telephony(data.Subscription.Profile, "INVITE", originating)
+			usesTelephonyServer(data.Subscription.Profile, "INVITE", originating)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.change(ctx, impu, func(r *registration, now time.Time) error {
+	r, err := s.updateRegistration(ctx, impu, func(r *registration, now time.Time) error {
 		if len(r.Bindings) == 0 {
 			return refuse(sip.StatusForbidden, "Not Registered")
 		}
