@@ -67,8 +67,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// agree is the largest relative difference between two counts of the same thing.
-const agree = 0.001
+// tolerance is the largest relative difference between two counts of the same thing.
+const tolerance = 0.001
 
 // registers is the number of REGISTERs in a call, and accepted is how many of
 // them get a 200.
@@ -85,7 +85,7 @@ func TestKamailioCountersAgree(t *testing.T) {
 			requirePrograms(t, "ims-kamailio", "kamailio", "kamcmd", "redis-server", "redis-cli", "sipp", "docker", "tcpdump", "tshark")
 			var engine, tag string
 			if name == "docker" {
-				engine, tag = imageIn(t)
+				engine, tag = buildImage(t)
 			}
 			for _, w := range []struct{ sizing, workload string }{
 				{"ed1l-rg1l", "workload.yaml"},     // SIPp
@@ -118,9 +118,9 @@ func requirePrograms(t *testing.T, folder string, programs ...string) {
 	hosttest.Need(t, netns.Possible())
 }
 
-// imageIn starts a Docker engine and builds the package's image in it. The
+// buildImage starts a Docker engine and builds the package's image in it. The
 // image's tag is removed at the end of the test.
-func imageIn(t *testing.T) (engine, tag string) {
+func buildImage(t *testing.T) (engine, tag string) {
 	t.Helper()
 	engine = dockertest.Start(t)
 	tag = fmt.Sprintf("vitrine/ims-kamailio:test-%d", os.Getpid())
@@ -280,12 +280,12 @@ func (c *campaign) compare() {
 		{"challenges, one a call, and the edges' 4xx_transactions", calls["offered"], edge["tmx:4xx_transactions"]},
 		{"challenges, one a call, and seen", calls["offered"], seen.challenged},
 	} {
-		if off := same.them - same.ours; math.Abs(float64(off)) > agree*float64(same.ours) {
+		if off := same.them - same.ours; math.Abs(float64(off)) > tolerance*float64(same.ours) {
 			c.t.Errorf("%s: %d and %d", same.what, same.ours, same.them)
 		}
 	}
 	// An edge may repeat a request to a slow registrar.
-	if got, least := registrar["registrar:accepted_regs"], accepted*calls["succeeded"]; float64(got) < (1-agree)*float64(least) {
+	if got, least := registrar["registrar:accepted_regs"], accepted*calls["succeeded"]; float64(got) < (1-tolerance)*float64(least) {
 		c.t.Errorf("the registrars accepted %d REGISTERs, the phones got %d answers 200", got, least)
 	}
 }
