@@ -12,8 +12,8 @@ import (
 // A Count is the allowed number of instances of a component. A bound of 0 means
 // no bound.
 type Count struct {
-	Min int `yaml:"min" jsonschema:"minimum=1,maximum=10000"` // At least this many.
-	Max int `yaml:"max" jsonschema:"minimum=1,maximum=10000"` // At most this many.
+	Min int `yaml:"min" jsonschema:"minimum=1,maximum=10000"` // Least number of instances.
+	Max int `yaml:"max" jsonschema:"minimum=1,maximum=10000"` // Largest number of instances.
 }
 
 // UnmarshalYAML reads {min: 1, max: 4}, or 3 for exactly three.

@@ -32,7 +32,7 @@ func (s Servers) Choices() []Choice {
 				for _, period := range s.CFSPeriod {
 					for _, awake := range s.KeepAwake {
 						c := Choice{Substrate: substrate, Fabric: fabric, Pinning: bool(pinning), CFSPeriod: period, KeepAwake: bool(awake)}
-						c.Options = s.varied(c)
+						c.Options = s.describeOptions(c)
 						choices = append(choices, c)
 					}
 				}
@@ -42,8 +42,8 @@ func (s Servers) Choices() []Choice {
 	return choices
 }
 
-// varied returns Choice.Options for the choice.
-func (s Servers) varied(c Choice) string {
+// describeOptions returns Choice.Options for the choice.
+func (s Servers) describeOptions(c Choice) string {
 	var options []string
 	for _, o := range []struct {
 		name   string

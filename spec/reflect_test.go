@@ -13,7 +13,7 @@ import (
 
 // reflectFile returns the schema of a file of this package.
 func reflectFile(of any, title string, comments map[string]string) *jsonschema.Schema {
-	return refined(document.FileSchema(of, title, comments, formats()...))
+	return refine(document.FileSchema(of, title, comments, formats()...))
 }
 
 // reflectProfile returns the schema of the input of vitrine.ParseProfile.
@@ -26,17 +26,17 @@ func reflectProfile(comments map[string]string) *jsonschema.Schema {
 	return s
 }
 
-// refined adds to the deployment's schema what tags cannot express.
-func refined(s *jsonschema.Schema) *jsonschema.Schema {
+// refine adds to the deployment's schema what tags cannot express.
+func refine(s *jsonschema.Schema) *jsonschema.Schema {
 	component := s.Definitions["Component"]
 	if component == nil {
 		return s
 	}
 	component.AnyOf = required("command", "image")
 	ports, _ := component.Properties.Get("ports")
-	keyed(ports, "name", &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "65535"})
+	restrictKeys(ports, "name", &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "65535"})
 	environment, _ := component.Properties.Get("environment")
-	keyed(environment, "environment-name", document.Strings{}.JSONSchema().AdditionalProperties)
+	restrictKeys(environment, "environment-name", document.Strings{}.JSONSchema().AdditionalProperties)
 	s.Definitions["Dependency"].DependentRequired = map[string][]string{"as": {"port"}, "port": {"as"}}
 	s.Definitions["Ready"].OneOf = required("tcp", "sip", "http", "command")
 	s.Definitions["Servers"].AdditionalProperties = &jsonschema.Schema{Type: "object"}
@@ -44,16 +44,16 @@ func refined(s *jsonschema.Schema) *jsonschema.Schema {
 	s.Definitions["Limit"].MinProperties = &one
 
 	mode := s.Definitions["Mode"]
-	custom := only(mode, Custom, "sizes")
+	custom := forbidOtherFields(mode, Custom, "sizes")
 	custom.Required = []string{"sizes"}
-	exhaustive := only(mode, Exhaustive, "limit", "flavors")
+	exhaustive := forbidOtherFields(mode, Exhaustive, "limit", "flavors")
 	exhaustive.Required = []string{"limit"}
-	directed := only(mode, Directed, "limit", "reach", "scaling", "scale_on", "flavors")
+	directed := forbidOtherFields(mode, Directed, "limit", "reach", "scaling", "scale_on", "flavors")
 	directed.AnyOf = required("limit", "reach")
-	model := only(mode, Model, "limit", "reach", "objective", "flavors")
+	model := forbidOtherFields(mode, Model, "limit", "reach", "objective", "flavors")
 	model.Required = []string{"limit"}
 	mode.AllOf = []*jsonschema.Schema{
-		when("name", Custom, custom), when("name", Exhaustive, exhaustive), when("name", Directed, directed), when("name", Model, model),
+		ifThen("name", Custom, custom), ifThen("name", Exhaustive, exhaustive), ifThen("name", Directed, directed), ifThen("name", Model, model),
 	}
 	return s
 }
@@ -66,8 +66,8 @@ func required(fields ...string) (all []*jsonschema.Schema) {
 	return all
 }
 
-// keyed makes s a mapping whose keys match the format.
-func keyed(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
+// restrictKeys makes s a mapping whose keys match the format.
+func restrictKeys(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
 	for _, f := range append(document.Formats(), formats()...) {
 		if f.Name == format {
 			s.PatternProperties = map[string]*jsonschema.Schema{f.Pattern: values}
@@ -76,9 +76,9 @@ func keyed(s *jsonschema.Schema, format string, values *jsonschema.Schema) {
 	s.AdditionalProperties = jsonschema.FalseSchema
 }
 
-// only returns a schema that refuses the fields of mode that do not belong to
+// forbidOtherFields returns a schema that refuses the fields of mode that do not belong to
 // the mode called name.
-func only(mode *jsonschema.Schema, name string, fields ...string) *jsonschema.Schema {
+func forbidOtherFields(mode *jsonschema.Schema, name string, fields ...string) *jsonschema.Schema {
 	s := &jsonschema.Schema{Properties: jsonschema.NewProperties(), Description: fmt.Sprintf("%s takes %s", name, strings.Join(fields, ", "))}
 	for p := mode.Properties.Oldest(); p != nil; p = p.Next() {
 		if p.Key != "name" && !slices.Contains(fields, p.Key) {

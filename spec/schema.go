@@ -67,11 +67,11 @@ func deploymentSchema(known Known) (*jsonschema.Schema, error) {
 			if back[name] == nil && option == "fabric" {
 				continue // most fabrics have no options; the part of a substrate may be present but empty
 			}
-			servers.Properties.Set(name, part(back[name], "Options of "+name+"."))
+			servers.Properties.Set(name, partSchema(back[name], "Options of "+name+"."))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known.Servers)) {
-		servers.Properties.Set(name, part(known.Servers[name], "Options of "+name+"."))
+		servers.Properties.Set(name, partSchema(known.Servers[name], "Options of "+name+"."))
 	}
 	if known.Substrates != nil && known.Fabrics != nil {
 		servers.AdditionalProperties = jsonschema.FalseSchema
@@ -85,7 +85,7 @@ func workloadSchema(known Known) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("read the published schema: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(known.Generators)) {
-		s.AllOf = append(s.AllOf, when("generator", name, properties("parameters", part(known.Generators[name], "Parameters of "+name+"."))))
+		s.AllOf = append(s.AllOf, ifThen("generator", name, properties("parameters", partSchema(known.Generators[name], "Parameters of "+name+"."))))
 	}
 	if known.Generators != nil {
 		// A script gets its parameters as text.
@@ -106,15 +106,15 @@ func properties(name string, s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{Properties: p}
 }
 
-// when returns the schema "if the property has the value, then ...".
-func when(property, value string, then *jsonschema.Schema) *jsonschema.Schema {
+// ifThen returns the schema "if the property has the value, then ...".
+func ifThen(property, value string, then *jsonschema.Schema) *jsonschema.Schema {
 	is := properties(property, &jsonschema.Schema{Const: value})
 	is.Required = []string{property}
 	return &jsonschema.Schema{If: is, Then: then}
 }
 
-// part returns the schema of a back end's part. A nil part has no fields.
-func part(of any, description string) *jsonschema.Schema {
+// partSchema returns the schema of a back end's part. A nil part has no fields.
+func partSchema(of any, description string) *jsonschema.Schema {
 	if of == nil {
 		of = struct{}{}
 	}

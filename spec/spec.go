@@ -48,12 +48,12 @@ func Kind(path string) (string, error) {
 	}
 	root := file.Root()
 	deployment, workload := 0, 0
-	for field := range fieldsOf[Deployment]() {
+	for field := range yamlFields[Deployment]() {
 		if !root.Sub(field).IsZero() {
 			deployment++
 		}
 	}
-	for field := range fieldsOf[Workload]() {
+	for field := range yamlFields[Workload]() {
 		if !root.Sub(field).IsZero() {
 			workload++
 		}
@@ -67,8 +67,8 @@ func Kind(path string) (string, error) {
 	return "", root.BadInput("neither a deployment nor a workload", "a deployment has vnf_name, components, flavors and mode; a workload has generator, range, increase and duration")
 }
 
-// fieldsOf yields the YAML names of a struct's fields.
-func fieldsOf[T any]() iter.Seq[string] {
+// yamlFields yields the YAML names of a struct's fields.
+func yamlFields[T any]() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		t := reflect.TypeFor[T]()
 		for i := range t.NumField() {
@@ -80,10 +80,10 @@ func fieldsOf[T any]() iter.Seq[string] {
 	}
 }
 
-// program resolves the program of a command in place. A name with a slash is a
+// resolveProgram resolves the program of a command in place. A name with a slash is a
 // path. A bare name ("vitrine", "kamailio") stays, because it is looked up where it
 // runs.
-func (d *Deployment) program(command Args) {
+func (d *Deployment) resolveProgram(command Args) {
 	if len(command) > 0 && isPath(command[0]) {
 		command[0] = d.Resolve(command[0])
 	}
@@ -95,9 +95,9 @@ func isPath(program string) bool {
 	return strings.ContainsRune(program, '/') && !strings.Contains(program, "${")
 }
 
-// executable returns why the path is not a file that can be read and executed, or
+// whyNotExecutable returns why the path is not a file that can be read and executed, or
 // "" if it is.
-func executable(path string) string {
+func whyNotExecutable(path string) string {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

@@ -59,7 +59,7 @@ func compileStop(n document.Node, expression string) (func(vitrine.Outcome) bool
 	if issues.Err() != nil {
 		return nil, stopError(n, issues, variables)
 	}
-	onlyDoubles(parsed)
+	convertToDoubles(parsed)
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, stopError(n, issues, variables)
@@ -81,10 +81,10 @@ func compileStop(n document.Node, expression string) (func(vitrine.Outcome) bool
 	}, nil
 }
 
-// onlyDoubles converts every number in the expression to a double, because CEL does
+// convertToDoubles converts every number in the expression to a double, because CEL does
 // not mix types in arithmetic. Then failed * 2 > scheduled and failed == 0 work as
 // written.
-func onlyDoubles(parsed *cel.Ast) {
+func convertToDoubles(parsed *cel.Ast) {
 	factory := ast.NewExprFactory()
 	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.LiteralKind {

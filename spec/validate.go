@@ -107,20 +107,20 @@ func (v *validator) program(d *Deployment, c Component, command Args, path ...an
 	if len(command) == 0 || c.Image != "" || !isPath(command[0]) {
 		return
 	}
-	if why := executable(d.Resolve(command[0])); why != "" {
+	if why := whyNotExecutable(d.Resolve(command[0])); why != "" {
 		v.Bad(fmt.Sprintf("program %s: %s", document.Word(command[0]), why), "want an executable; paths start from the file's folder", path...)
 	}
 }
 
-// reserved returns the variables that every instance gets.
-func reserved() []string {
+// reservedVariables returns the variables that every instance gets.
+func reservedVariables() []string {
 	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_SIZING", "VITRINE_SPEC"}
 }
 
 // environment reports variables that are set more than once.
 func (v *validator) environment(c Component, i int) {
 	set := map[string]string{}
-	for _, name := range reserved() {
+	for _, name := range reservedVariables() {
 		set[name] = "every instance is given it"
 	}
 	give := func(name, by string, path ...any) {
@@ -144,10 +144,10 @@ func (v *validator) environment(c Component, i int) {
 	}
 }
 
-// given returns the variables that an instance gets: the reserved ones and the
+// instanceVariables returns the variables that an instance gets: the reserved ones and the
 // addresses of other instances.
-func given(c Component) []string {
-	all := reserved()
+func instanceVariables(c Component) []string {
+	all := reservedVariables()
 	for _, dependency := range c.Dependencies {
 		if dependency.As != "" {
 			all = append(all, dependency.As)
@@ -172,7 +172,7 @@ func (v *validator) references(text, in string, known []string, path ...any) {
 // variables reports references to unknown variables in the commands and the
 // environment.
 func (v *validator) variables(c Component, i int) {
-	known := given(c)
+	known := instanceVariables(c)
 	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
 		v.references(c.Environment[name], "the environment of "+c.Name, known, "components", i, "environment", name)
 	}
@@ -230,7 +230,7 @@ func (v *validator) install(d *Deployment) {
 		if d.Component(script.Component) == nil {
 			v.Unknown(script.Component, componentNames(d), "install", i, "component")
 		}
-		if why := executable(d.Resolve(script.Script)); why != "" {
+		if why := whyNotExecutable(d.Resolve(script.Script)); why != "" {
 			v.Bad(fmt.Sprintf("script %s: %s", document.Word(script.Script), why), "want an executable; paths start from the file's folder", "install", i, "script")
 		}
 	}

@@ -13,25 +13,25 @@ import (
 	"vitrine/document"
 )
 
-// A Workload says what drives the function, at which rates and for how long
-// (NFV-VITAL, section III, "VNF Workload Generator").
+// A Workload describes the load on the function: its generator, rates and
+// durations (NFV-VITAL, section III, "VNF Workload Generator").
 type Workload struct {
 	document.File `yaml:"-"`
 
-	Generator  string        `yaml:"generator" jsonschema:"required,minLength=1"`                                       // A built-in generator, or the path of an executable from the file's folder.
-	Parameters document.Node `yaml:"parameters"`                                                                        // The generator's own; a script is told them as text.
-	Unit       string        `yaml:"unit" jsonschema:"format=unit,default=calls/s"`                                     // What a rate counts.
-	Range      Range         `yaml:"range" jsonschema:"required"`                                                       // Lowest and highest rate offered.
-	Increase   float64       `yaml:"increase" jsonschema:"exclusiveMinimum=0"`                                          // Of search ramp: step from rate to rate; of bisect: the resolution at which it ends, 2% unless said.
-	Duration   time.Duration `yaml:"duration" jsonschema:"required,format=positive-duration"`                           // Of a trial's window, in which calls count; of searches adaptive and mlr, of the longest trial.
-	Repeat     int           `yaml:"repeat" jsonschema:"minimum=1,maximum=1000,default=1"`                              // Fresh deployments per size, of search adaptive at least; the interval of a capacity comes from their differences.
-	Warmup     time.Duration `yaml:"warmup" jsonschema:"format=whole-duration,default=0s"`                              // Load before the window, which does not count.
+	Generator  string        `yaml:"generator" jsonschema:"required,minLength=1"`                                       // Built-in generator, or the path of an executable, relative to the file's folder.
+	Parameters document.Node `yaml:"parameters"`                                                                        // Parameters of the generator; a script gets them as text.
+	Unit       string        `yaml:"unit" jsonschema:"format=unit,default=calls/s"`                                     // Unit of rates.
+	Range      Range         `yaml:"range" jsonschema:"required"`                                                       // Lowest and highest offered rate.
+	Increase   float64       `yaml:"increase" jsonschema:"exclusiveMinimum=0"`                                          // Search ramp: step between rates. Search bisect: final resolution, by default 2%.
+	Duration   time.Duration `yaml:"duration" jsonschema:"required,format=positive-duration"`                           // Length of a trial's window, in which calls count. Searches adaptive and mlr: length of the longest window.
+	Repeat     int           `yaml:"repeat" jsonschema:"minimum=1,maximum=1000,default=1"`                              // Number of fresh deployments per size; for search adaptive the minimum. Their differences determine the interval of a capacity.
+	Warmup     time.Duration `yaml:"warmup" jsonschema:"format=whole-duration,default=0s"`                              // Time of load before the window; calls in it do not count.
 	Settle     time.Duration `yaml:"settle" jsonschema:"format=whole-duration,default=1s"`                              // Rest between trials.
-	Stop       string        `yaml:"stop" jsonschema:"minLength=1"`                                                     // Of search ramp: condition in CEL that ends a repeat's rates, such as scr / icr < 0.8; of doubles: scr (succeeded per second), icr and rate (the rate asked for), duration_s, scheduled, offered, succeeded, failed, success_ratio, latency_p50_ms, latency_p95_ms, latency_p99_ms.
-	Thresholds []float64     `yaml:"thresholds" jsonschema:"minItems=1,exclusiveMinimum=0,maximum=1"`                   // Success ratios at which a capacity is wanted, descending; [0.9] unless said.
-	Search     string        `yaml:"search" jsonschema:"enum=adaptive,enum=ramp,enum=bisect,enum=mlr,default=adaptive"` // Which rate comes next: where most is to be learned, the paper's linear ramp, bisection, or by the logic of MLRsearch.
-	Precision  float64       `yaml:"precision" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1"`                      // Of searches adaptive and mlr: how wide the interval of a capacity may be, as a share of it; 0.05 unless said.
-	Confidence float64       `yaml:"confidence" jsonschema:"exclusiveMinimum=0.5,exclusiveMaximum=1"`                   // Of search adaptive: how sure the interval is to hold the capacity; 0.95 unless said.
+	Stop       string        `yaml:"stop" jsonschema:"minLength=1"`                                                     // Search ramp: CEL condition that ends a repeat's ramp, such as scr / icr < 0.8. Its variables are doubles: scr (succeeded per second), icr and rate (the requested rate), duration_s, scheduled, offered, succeeded, failed, success_ratio, latency_p50_ms, latency_p95_ms, latency_p99_ms.
+	Thresholds []float64     `yaml:"thresholds" jsonschema:"minItems=1,exclusiveMinimum=0,maximum=1"`                   // Success ratios that define the capacities to find, descending; by default [0.9].
+	Search     string        `yaml:"search" jsonschema:"enum=adaptive,enum=ramp,enum=bisect,enum=mlr,default=adaptive"` // Search for a capacity: adaptive, the paper's linear ramp, bisection, or the method of MLRsearch.
+	Precision  float64       `yaml:"precision" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1"`                      // Searches adaptive and mlr: largest width of a capacity's interval, as a share of the capacity; by default 0.05.
+	Confidence float64       `yaml:"confidence" jsonschema:"exclusiveMinimum=0.5,exclusiveMaximum=1"`                   // Search adaptive: probability that the interval contains the capacity; by default 0.95.
 
 	// Program is the generator's absolute path, or "" for a built-in generator.
 	Program string `yaml:"-"`
@@ -168,7 +168,7 @@ func (w *Workload) checkSearch(c *document.Errors) {
 // checkProgram checks a generator that is not built in.
 func (w *Workload) checkProgram(c *document.Errors, known Known) {
 	path := w.Resolve(w.Generator)
-	why := executable(path)
+	why := whyNotExecutable(path)
 	if why == "" {
 		w.Program = path
 		return
